@@ -1,0 +1,2 @@
+//! The commands of forerun, as a library.
+#![forbid(unsafe_code)]

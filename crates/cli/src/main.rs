@@ -1,0 +1,4 @@
+//! The forerun command.
+#![forbid(unsafe_code)]
+
+fn main() {}

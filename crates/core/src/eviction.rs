@@ -1,0 +1,153 @@
+//! Eviction: which resident page leaves when a frame is needed.
+//!
+//! A policy orders frames. It owns no bytes, locks, clocks or I/O. Its shape is FlexiCache's
+//! (Meng et al. 2009): insertion, renewal, eviction of a count.
+//!
+//! ```text
+//!   page arrives  -> insert(frame, page, prefetched)   frame was unknown to the policy
+//!   page is used  -> renew(frame)
+//!   frames needed -> evict(count, evictable, out)      named frames have left the policy
+//!   page vanishes -> forget(frame)                     truncate, invalidate: no ghost
+//! ```
+//!
+//! To add a policy: write `eviction/NAME.rs`, and add its line to `policies!` below. The
+//! command line, the simulator's panel and the contract test read that list.
+//!
+//! # Invariants
+//! - A policy knows a frame from `insert` until `evict` names it or `forget` takes it.
+//! - `evict` names each frame once and only frames for which `evictable` holds; it names fewer
+//!   than `count` only when no other such frame is there.
+
+use alloc::{string::String, vec::Vec};
+
+use crate::params::{self, ParamError, Params};
+use crate::units::{FrameId, PageId};
+
+/// Chooses the pages that leave.
+pub trait Eviction: Sized {
+    /// The name in reports, traces and on the command line. Never changed once released.
+    const NAME: &'static str;
+    /// What a sweep may vary; each default names its source.
+    type Params: Params;
+    /// A policy for `capacity` frames, all empty. Frame numbers are global: they may exceed it.
+    fn new(capacity: u32, params: Self::Params) -> Self;
+    /// `page` became resident in `frame`, which was empty; `prefetched` if nobody asked for it yet.
+    fn insert(&mut self, frame: FrameId, page: PageId, prefetched: bool);
+    /// The page in `frame` was used.
+    fn renew(&mut self, frame: FrameId);
+    /// Appends up to `count` resident frames for which `evictable` holds, and remembers their
+    /// ghosts.
+    fn evict(&mut self, count: u32, evictable: &dyn Fn(FrameId) -> bool, out: &mut Vec<FrameId>);
+    /// The page in `frame` left for another reason (truncate, invalidate); no ghost.
+    fn forget(&mut self, frame: FrameId);
+    /// The partition grew or shrank. Frames above the new capacity stay until evicted.
+    fn resize(&mut self, capacity: u32);
+}
+
+/// Runs code for the policy named, as if it had been written for that policy alone.
+pub trait WithEviction {
+    /// What comes back.
+    type Output;
+    /// Called once, with the policy's type and its parameters.
+    fn with<E: Eviction>(self, params: E::Params) -> Self::Output;
+}
+
+macro_rules! policies {
+    ($($module:ident::$policy:ident),+ $(,)?) => {
+        $(pub mod $module;)+
+
+        /// Every policy's name, in the order of reports.
+        pub const NAMES: &[&str] = &[$(<$module::$policy as Eviction>::NAME),+];
+
+        /// Calls `code` with the policy that `spec` (`NAME:key=value,…`) describes.
+        ///
+        /// # Errors
+        /// The name or a parameter is unknown, or a value does not parse.
+        pub fn dispatch<W: WithEviction>(spec: &str, code: W) -> Result<W::Output, ParamError> {
+            let (name, pairs) = params::split(spec);
+            $(if name == <$module::$policy as Eviction>::NAME {
+                let mut params = <$module::$policy as Eviction>::Params::default();
+                params::apply(&mut params, pairs)?;
+                return Ok(code.with::<$module::$policy>(params));
+            })+
+            Err(ParamError::UnknownName { name: name.into(), known: NAMES.to_vec() })
+        }
+
+        /// One of the listed policies, chosen at run time: what a partition holds.
+        #[expect(missing_docs, reason = "each variant is the policy of that name")]
+        pub enum AnyEviction {
+            $($policy($module::$policy),)+
+        }
+
+        $(impl From<$module::$policy> for AnyEviction {
+            fn from(policy: $module::$policy) -> Self {
+                Self::$policy(policy)
+            }
+        })+
+
+        impl AnyEviction {
+            /// The policy that `spec` describes, for `capacity` frames.
+            ///
+            /// # Errors
+            /// As [`dispatch`].
+            pub fn make(spec: &str, capacity: u32) -> Result<Self, ParamError> {
+                let (name, pairs) = params::split(spec);
+                $(if name == <$module::$policy as Eviction>::NAME {
+                    let mut params = <$module::$policy as Eviction>::Params::default();
+                    params::apply(&mut params, pairs)?;
+                    return Ok(Self::$policy(<$module::$policy>::new(capacity, params)));
+                })+
+                Err(ParamError::UnknownName { name: name.into(), known: NAMES.to_vec() })
+            }
+
+            /// See [`Eviction::insert`].
+            pub fn insert(&mut self, frame: FrameId, page: PageId, prefetched: bool) {
+                match self { $(Self::$policy(policy) => policy.insert(frame, page, prefetched),)+ }
+            }
+
+            /// See [`Eviction::renew`].
+            pub fn renew(&mut self, frame: FrameId) {
+                match self { $(Self::$policy(policy) => policy.renew(frame),)+ }
+            }
+
+            /// See [`Eviction::evict`].
+            pub fn evict(
+                &mut self,
+                count: u32,
+                evictable: &dyn Fn(FrameId) -> bool,
+                out: &mut Vec<FrameId>,
+            ) {
+                match self { $(Self::$policy(policy) => policy.evict(count, evictable, out),)+ }
+            }
+
+            /// See [`Eviction::forget`].
+            pub fn forget(&mut self, frame: FrameId) {
+                match self { $(Self::$policy(policy) => policy.forget(frame),)+ }
+            }
+
+            /// See [`Eviction::resize`].
+            pub fn resize(&mut self, capacity: u32) {
+                match self { $(Self::$policy(policy) => policy.resize(capacity),)+ }
+            }
+        }
+    };
+}
+
+/// The parameters of the policy that `spec` describes, as they are in force.
+///
+/// # Errors
+/// As [`dispatch`].
+pub fn show(spec: &str) -> Result<Vec<(&'static str, String)>, ParamError> {
+    struct Show;
+    impl WithEviction for Show {
+        type Output = Vec<(&'static str, String)>;
+        fn with<E: Eviction>(self, params: E::Params) -> Self::Output {
+            params.show()
+        }
+    }
+    dispatch(spec, Show)
+}
+
+policies! {
+    fifo::Fifo,
+}

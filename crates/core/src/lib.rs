@@ -1,0 +1,19 @@
+//! Every decision of forerun: what is resident, what leaves, what is read ahead, what is written
+//! back. Events in, actions out.
+//!
+//! The crate is `no_std` and forbids `unsafe`: there is no clock, file, thread or randomly seeded
+//! map to reach for, so what it computes depends on its arguments alone.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod eviction;
+pub mod params;
+pub mod prng;
+pub mod queue;
+pub mod readahead;
+pub mod units;

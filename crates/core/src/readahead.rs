@@ -1,0 +1,218 @@
+//! Readahead: which pages to fetch before anyone asks for them.
+//!
+//! A policy is shown *demands*: a page that was missing, a page that carried the marker, or (for
+//! the legacy policy alone) every page of every request. It answers with a [`Decision`], or none.
+//!
+//! ```text
+//!        start          marker               end
+//!   ...----+==============#===================+----> file
+//!          |<-- demand -->|<--- async_size -->|
+//!          |<-------------- size ------------>|
+//! ```
+//!
+//! Facts first: what a policy has to know of the cache is an argument ([`Demand::cached_before`],
+//! [`Demand::cached_after`]; each one bounded probe, taken only where [`Readahead::probes`] asks
+//! for it). What a window turned out to fetch comes back by [`Readahead::submitted`].
+//!
+//! To add a policy: write `readahead/NAME.rs` and add its line to `readaheads!` below. The
+//! command line, the simulator and the contract tests read that list.
+//!
+//! # Invariants
+//! - A window is never empty, and `async_size <= size`.
+//! - The cache clips a window to its file and skips pages that are resident or in flight.
+//! # Sources
+//! Linux `mm/readahead.c` of several ages; each policy's file names its own.
+
+use alloc::{boxed::Box, string::String, vec::Vec};
+
+use crate::params::{self, ParamError, Params};
+use crate::units::{FileId, HandleId, PageIndex};
+
+/// The pages of one readahead, and where the next one is triggered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// The first page.
+    pub start: PageIndex,
+    /// Pages in the window; at least 1.
+    pub size: u32,
+    /// Pages in its tail, for which nobody waits; the marker is on the first of them. 0: no marker.
+    pub async_size: u32,
+}
+
+impl Window {
+    /// The page after the last one.
+    #[must_use]
+    pub fn end(self) -> PageIndex {
+        self.start + u64::from(self.size)
+    }
+
+    /// The page whose use triggers the next window, if one does.
+    #[must_use]
+    pub fn marker(self) -> Option<PageIndex> {
+        (self.async_size > 0).then(|| self.end() - u64::from(self.async_size))
+    }
+}
+
+/// Why a policy is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trigger {
+    /// A request looks at this page; only for policies with [`Readahead::sees_requests`].
+    Request,
+    /// The page was not resident: someone waits.
+    Miss,
+    /// The page carried the marker: nobody waits yet.
+    Marker,
+}
+
+/// What one read asks for, and what the cache knew when it did.
+#[derive(Clone, Copy, Debug)]
+pub struct Demand {
+    /// Who reads.
+    pub handle: HandleId,
+    /// What is read.
+    pub file: FileId,
+    /// Why the policy is asked.
+    pub trigger: Trigger,
+    /// The page that triggered.
+    pub first: PageIndex,
+    /// Pages from `first` to the end of the request; at least 1.
+    pub count: u32,
+    /// Whether `first` is the request's first page.
+    pub opens_request: bool,
+    /// The byte after the previous read through this handle; `None` before its first read.
+    pub previous_end: Option<u64>,
+    /// Resident pages just before `first` without a hole, at most [`Probes::before`].
+    /// Taken on a miss; else 0.
+    pub cached_before: u32,
+    /// Resident or in-flight pages just after `first` without a hole, at most [`Probes::after`].
+    /// Taken on a marker; else 0.
+    pub cached_after: u32,
+    /// Pages in the file.
+    pub file_pages: u64,
+    /// Whether the device has more to do than it should be given ahead of need.
+    pub congested: bool,
+}
+
+/// How far the cache looks on a policy's behalf, in pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Probes {
+    /// Before a missing page.
+    pub before: u32,
+    /// After a marker page.
+    pub after: u32,
+}
+
+/// What kind of readahead a window is, for reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Just what was asked.
+    Random,
+    /// A new window at a miss.
+    Sync,
+    /// The next window, at a marker.
+    Async,
+    /// Legacy: the first (current) window.
+    Initial,
+    /// Legacy: the window ahead of the current one.
+    Ahead,
+    /// Legacy: a page that no window brought, read by itself.
+    Page,
+}
+
+/// A window to fetch, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// What kind of readahead this is.
+    pub cause: Cause,
+    /// The pages.
+    pub window: Window,
+}
+
+/// Decides windows. Owns what it remembers of handles; no pages, bytes, clocks or I/O.
+pub trait Readahead {
+    /// Whether the policy wants to see every page of every request. Such a policy cannot be run
+    /// behind lock-free hits: the driver sends every read to the core.
+    fn sees_requests(&self) -> bool {
+        false
+    }
+
+    /// Which facts it needs.
+    fn probes(&self) -> Probes {
+        Probes::default()
+    }
+
+    /// The largest window that it will ever ask for, in pages.
+    fn window_pages_max(&self) -> u32;
+
+    /// `handle` was opened on `file`: what was known of an earlier use of the number is forgotten.
+    fn open(&mut self, handle: HandleId, file: FileId) {
+        let _ = (handle, file);
+    }
+
+    /// `handle` was closed.
+    fn close(&mut self, handle: HandleId) {
+        let _ = handle;
+    }
+
+    /// The window for `demand`. On a [`Trigger::Miss`], `None` fetches the page by itself.
+    fn decide(&mut self, demand: &Demand) -> Option<Decision>;
+
+    /// The window of the last decision was carried out: `fresh` of its pages were neither
+    /// resident nor in flight. May open another window at once.
+    fn submitted(&mut self, demand: &Demand, decision: Decision, fresh: u32) -> Option<Decision> {
+        let _ = (demand, decision, fresh);
+        None
+    }
+}
+
+/// What the list needs to know of a policy beside its decisions.
+pub trait Named: Readahead + Sized + 'static {
+    /// The name in reports and on the command line. Never changed once released.
+    const NAME: &'static str;
+    /// What may be set; each default names its source.
+    type Params: Params;
+    /// A policy for pages of `page_bytes`, with no handle open.
+    fn new(params: Self::Params, page_bytes: u32) -> Self;
+}
+
+/// A policy made from its name, with what it was made of.
+pub struct Made {
+    /// The policy.
+    pub policy: Box<dyn Readahead + Send>,
+    /// Its name.
+    pub name: &'static str,
+    /// Its parameters as they are in force.
+    pub params: Vec<(&'static str, String)>,
+}
+
+macro_rules! readaheads {
+    ($($module:ident::$policy:ident),+ $(,)?) => {
+        $(pub mod $module;)+
+
+        /// Every policy's name, in the order of reports.
+        pub const NAMES: &[&str] = &[$(<$module::$policy as Named>::NAME),+];
+
+        /// The policy that `spec` (`NAME:key=value,…`) describes, for pages of `page_bytes`.
+        ///
+        /// # Errors
+        /// The name or a parameter is unknown, or a value does not parse.
+        pub fn make(spec: &str, page_bytes: u32) -> Result<Made, ParamError> {
+            let (name, pairs) = params::split(spec);
+            $(if name == <$module::$policy as Named>::NAME {
+                return build::<$module::$policy>(pairs, page_bytes);
+            })+
+            Err(ParamError::UnknownName { name: name.into(), known: NAMES.to_vec() })
+        }
+    };
+}
+
+fn build<P: Named + Send>(pairs: &str, page_bytes: u32) -> Result<Made, ParamError> {
+    let mut params = P::Params::default();
+    params::apply(&mut params, pairs)?;
+    let shown = params.show();
+    Ok(Made { policy: Box::new(P::new(params, page_bytes)), name: P::NAME, params: shown })
+}
+
+readaheads! {
+    off::Off,
+}

@@ -1,0 +1,2 @@
+//! Placeholder header; see DESIGN in ARCHITECTURE.md.
+#![forbid(unsafe_code)]
