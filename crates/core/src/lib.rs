@@ -11,7 +11,11 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod cache;
+pub mod drive;
+pub mod event;
 pub mod eviction;
+pub mod hash;
 pub mod params;
 pub mod prng;
 pub mod queue;

@@ -1,0 +1,329 @@
+//! The cache as a state machine: events in, actions out; no bytes, no I/O, no clock.
+//!
+//! ```text
+//!   handle(event) -> demand.rs     reads walk their pages: hit, late hit, miss, marker
+//!                    inflight.rs   fetches, who waits for them, what arrives
+//!                    hits.rs       batches of uses that readers noted without a lock
+//!                    partition.rs  frames: where from, who leaves
+//!                    writeback.rs  dirty pages, flush epochs, syncs
+//!                    vanish.rs     truncate, invalidate
+//! ```
+//!
+//! # Invariants
+//! - A page has at most one frame, and a frame at most one page; one fetch a page.
+//! - Between events that are not `Pinned` or `Settled`, no frame is claimed.
+//! - Frames held by a partition never exceed its share, but for a shrink under way.
+//! - The statistics balance at any time ([`Stats::balanced`]).
+//! # Sources
+//! Wu, Xi, Xu 2010 (triggers on pages, not requests); Meng et al. 2009 (partitions, prefetched
+//! pages); Linux `mm/filemap.c` for the walk. We differ: a request is walked to its end at once,
+//! where Linux waits for each page before it looks at the next.
+
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::{boxed::Box, vec::Vec};
+use hashbrown::HashMap;
+
+use crate::event::{Action, Actions, Error, Event};
+use crate::hash::FixedState;
+use crate::queue::Links;
+use crate::readahead::{self, Probes, Readahead};
+use crate::units::{FileId, FrameId, HandleId, Nanos, PageId, PageIndex, RequestId};
+
+mod demand;
+mod frames;
+mod hits;
+mod inflight;
+mod partition;
+mod settings;
+mod stats;
+mod vanish;
+mod writeback;
+
+use frames::{Frame, Frames, NIL, State};
+use inflight::{Row, Run, Starved, Waiter};
+use partition::{Partition, Retracting};
+pub use settings::{PartitionSettings, Settings, SettingsError};
+pub use stats::Stats;
+use writeback::{FileWrites, Throttled};
+
+/// The decisions of one cache.
+pub struct Cache {
+    settings: Settings,
+    readahead: Box<dyn Readahead + Send>,
+    probes: Probes,
+    partitions: Vec<Partition>,
+    frames: Frames,
+    free: Vec<FrameId>,
+    pages: HashMap<PageId, FrameId, FixedState>,
+    files: HashMap<FileId, File, FixedState>,
+    handles: Vec<Option<Handle>>,
+    /// Requests that wait, by name; `rows` holds them.
+    requests: HashMap<RequestId, u32, FixedState>,
+    rows: Vec<Row>,
+    rows_free: Vec<u32>,
+    waiters: Vec<Waiter>,
+    waiters_free: Vec<u32>,
+    /// Runs of claimed pages, fetched as soon as no retraction is open.
+    runs: Vec<Run>,
+    retracting: Vec<Retracting>,
+    lingering: Vec<FrameId>,
+    starved: VecDeque<Starved>,
+    /// Dirty and unsynced frames, in their files' queues.
+    write_links: Links,
+    throttled: VecDeque<Throttled>,
+    dirty_pages: u32,
+    /// Pages of writes under way that are not filled yet: they will be dirty.
+    promised: u32,
+    /// Files with dirty or unsynced pages.
+    dirty_files: BTreeSet<FileId>,
+    /// Rounds of retractions, from 1; and whether this one met a reader.
+    round: u64,
+    round_has_pins: bool,
+    victims: Vec<FrameId>,
+    absent: Vec<PageIndex>,
+    taken: Vec<FrameId>,
+    now: Nanos,
+    events: u64,
+    stats: Stats,
+}
+
+struct Handle {
+    file: FileId,
+    /// Failures of the file's write-back that this handle was told of.
+    errors_seen: u64,
+}
+
+struct File {
+    pages: u64,
+    partition: u32,
+    handles: u32,
+    /// Frames that its pages hold, doomed ones too.
+    frames: u32,
+    writes: FileWrites,
+}
+
+impl Cache {
+    /// A cache with all frames free.
+    ///
+    /// # Errors
+    /// A bound is 0, the shares exceed the frames, a partition is smaller than one window, or a
+    /// policy is unknown.
+    pub fn new(settings: Settings) -> Result<Self, SettingsError> {
+        let readahead = readahead::make(&settings.readahead, settings.page_bytes)?.policy;
+        settings.check(readahead.window_pages_max())?;
+        let partitions =
+            settings.partitions.iter().map(Partition::new).collect::<Result<Vec<_>, _>>()?;
+        let frames = settings.frames;
+        Ok(Self {
+            probes: readahead.probes(),
+            readahead,
+            partitions,
+            frames: Frames::new(frames),
+            free: (0..frames).rev().map(FrameId).collect(),
+            pages: HashMap::with_capacity_and_hasher(frames as usize, FixedState),
+            files: HashMap::with_hasher(FixedState),
+            handles: Vec::new(),
+            requests: HashMap::with_hasher(FixedState),
+            rows: Vec::new(),
+            rows_free: Vec::new(),
+            waiters: Vec::new(),
+            waiters_free: Vec::new(),
+            runs: Vec::new(),
+            retracting: Vec::new(),
+            lingering: Vec::new(),
+            starved: VecDeque::new(),
+            write_links: Links::new(0),
+            throttled: VecDeque::new(),
+            dirty_pages: 0,
+            promised: 0,
+            dirty_files: BTreeSet::new(),
+            round: 1,
+            round_has_pins: false,
+            victims: Vec::new(),
+            absent: Vec::new(),
+            taken: Vec::new(),
+            now: Nanos(0),
+            events: 0,
+            stats: Stats::default(),
+            settings,
+        })
+    }
+
+    /// Takes `event`, which happened at `now`, and appends what the driver has to do.
+    ///
+    /// # Panics
+    /// The driver broke the protocol of [`crate::event`]: time ran backwards, a handle or frame
+    /// that is not in the state which the event names, or a retraction left open.
+    pub fn handle(&mut self, now: Nanos, event: Event<'_>, actions: &mut Actions) {
+        assert!(now >= self.now, "time ran backwards: {now:?} after {:?}", self.now);
+        let settling = matches!(event, Event::Pinned { .. } | Event::Settled);
+        assert!(settling || self.retracting.is_empty(), "{event:?} before Settled");
+        self.now = now;
+        self.events += 1;
+        match event {
+            Event::Open { handle, file, partition, file_pages } => {
+                self.open(handle, file, partition.0, file_pages);
+            }
+            Event::Close { handle } => self.close(handle),
+            Event::Read { request, handle, first, count, previous_end, congested } => {
+                let reader = demand::Reader { handle, count, previous_end, congested };
+                self.read(request, first, &reader, actions);
+            }
+            Event::Hits { hits } => self.hits(hits),
+            Event::Marker { handle, hit, count, previous_end, congested } => {
+                let reader = demand::Reader { handle, count, previous_end, congested };
+                self.marker(hit, &reader, actions);
+            }
+            Event::Write { request, handle, first, count, head_partial, tail_partial, durable } => {
+                let partial = (head_partial, tail_partial);
+                let write = Throttled { request, handle, first, count, partial, durable };
+                self.write(write, actions);
+            }
+            Event::Filled { request, frame } => self.filled(request, frame, actions),
+            Event::Flush { request, handle } => self.flush(request, handle, actions),
+            Event::Cancel { request } => self.cancel(request, actions),
+            Event::Arrived { first, count } => self.arrived(first, count, actions),
+            Event::Failed { first, count, errno } => self.failed(first, count, errno, actions),
+            Event::Written { first, count } => self.written(first, count, None, actions),
+            Event::WriteFailed { first, count, errno } => {
+                self.written(first, count, Some(errno), actions);
+            }
+            Event::Synced { file, errno } => self.synced(file, errno, actions),
+            Event::Truncate { file, pages } => self.truncate(file, pages, actions),
+            Event::Invalidate { file, first, count } => {
+                self.invalidate(file, first, count, actions);
+            }
+            Event::Pinned { frame } => self.pinned(frame, actions),
+            Event::Settled => self.settled(),
+            Event::Resize { partition, frames } => self.resize(partition.0, frames),
+            Event::Tick => self.tick(actions),
+        }
+        if self.may_evict(&event) {
+            self.feed_starved(actions);
+            self.resume_throttled(actions);
+            self.relieve(actions);
+            self.shrink(actions);
+        }
+        if self.retracting.is_empty() {
+            self.issue(actions);
+        }
+        debug_assert!(self.stats.balanced(), "{:?}", self.stats);
+    }
+
+    /// Whether the work that waits may be looked at: not while retractions are open, and not just
+    /// after a round of them that met readers, who would only be met again.
+    fn may_evict(&mut self, event: &Event<'_>) -> bool {
+        match event {
+            Event::Pinned { .. } => false,
+            Event::Settled => !core::mem::take(&mut self.round_has_pins),
+            _ => true,
+        }
+    }
+
+    /// Time passed: what was put off is tried again.
+    fn tick(&mut self, actions: &mut Actions) {
+        self.retry_lingering(actions);
+        self.release_holds(actions);
+    }
+
+    /// When `Tick` is due at the latest, if somebody waits for a frame.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Nanos> {
+        self.starved.front().map(|starved| starved.since + self.settings.wait_max)
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// What the cache was built from.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Whether the readahead policy has to see every read: see [`Readahead::sees_requests`].
+    #[must_use]
+    pub fn sees_requests(&self) -> bool {
+        self.readahead.sees_requests()
+    }
+
+    /// Pages that are dirty, being written, or not known to be durable.
+    #[must_use]
+    pub fn dirty_pages(&self) -> u32 {
+        self.dirty_pages
+    }
+
+    /// Frames that hold nothing.
+    #[must_use]
+    pub fn free_frames(&self) -> u32 {
+        u32::try_from(self.free.len()).expect("no more than Settings::frames")
+    }
+
+    /// Where `page` is resident, if it is.
+    #[must_use]
+    pub fn resident(&self, page: PageId) -> Option<FrameId> {
+        self.pages.get(&page).copied().filter(|&frame| self.frames[frame].resident())
+    }
+
+    fn open(&mut self, handle: HandleId, file: FileId, partition: u32, pages: u64) {
+        assert!((partition as usize) < self.partitions.len(), "no partition {partition}");
+        assert!(handle.0 < self.settings.handles_max, "handle {handle:?} is out of bounds");
+        let index = handle.0 as usize;
+        if self.handles.len() <= index {
+            self.handles.resize_with(index + 1, || None);
+        }
+        assert!(self.handles[index].is_none(), "{handle:?} is open already");
+        let room = (self.files.len() as u64) < u64::from(self.settings.files_max);
+        assert!(room || self.files.contains_key(&file), "more files than Settings::files_max");
+        let row = self.files.entry(file).or_insert_with(|| File {
+            pages,
+            partition,
+            handles: 0,
+            frames: 0,
+            writes: FileWrites::default(),
+        });
+        if row.handles == 0 && row.writes.idle() {
+            row.pages = pages;
+        }
+        row.handles += 1;
+        self.handles[index] = Some(Handle { file, errors_seen: row.writes.errors });
+        self.readahead.open(handle, file);
+    }
+
+    fn close(&mut self, handle: HandleId) {
+        let row = self.handles.get_mut(handle.0 as usize).and_then(Option::take);
+        let file = row.expect("an open handle is closed").file;
+        self.readahead.close(handle);
+        self.file_mut(file).handles -= 1;
+        self.forget_idle_file(file);
+    }
+
+    /// Drops the row of a file without handles, pages and unwritten bytes.
+    fn forget_idle_file(&mut self, file: FileId) {
+        let Some(row) = self.files.get(&file) else { return };
+        if row.handles == 0 && row.frames == 0 && row.writes.idle() {
+            self.files.remove(&file);
+        }
+    }
+
+    fn file_of(&self, handle: HandleId) -> FileId {
+        let row = self.handles.get(handle.0 as usize).and_then(Option::as_ref);
+        row.expect("requests come through open handles").file
+    }
+
+    fn file(&self, file: FileId) -> &File {
+        self.files.get(&file).expect("a file with pages or handles has a row")
+    }
+
+    fn file_mut(&mut self, file: FileId) -> &mut File {
+        self.files.get_mut(&file).expect("a file with pages or handles has a row")
+    }
+
+    fn fail(&mut self, request: RequestId, error: Error, actions: &mut Actions) {
+        self.stats.failures += 1;
+        actions.list.push(Action::Fail { request, error });
+    }
+}

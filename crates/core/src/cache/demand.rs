@@ -1,0 +1,257 @@
+//! Reads: the walk over the pages that a request asks for.
+//!
+//! ```text
+//!   for each page:  resident, no marker   Serve                        hit
+//!                   resident, marker      readahead(Marker), Serve     hit
+//!                   in flight             wait for it                  late hit
+//!                   absent                readahead(Miss), wait        miss
+//! ```
+//!
+//! A marker is cleared as it fires, so it fires once. It fires when it is *touched*, before
+//! anybody waits for its page: a reader that is about to wait has its next window under way.
+//!
+//! # Invariants
+//! - A page that this very request brought in counts as a miss, not as a late hit.
+//! - Pages that the request asks for get frames before pages that nobody asked for.
+
+use super::inflight::{Node, Run, Walk};
+use super::{Cache, FileId, FrameId, HandleId, PageId, RequestId};
+use crate::event::{Action, Actions, Error};
+use crate::readahead::{Decision, Demand, Trigger};
+use crate::units::PageIndex;
+
+/// Who reads, and what is known of them.
+pub(super) struct Reader {
+    pub(super) handle: HandleId,
+    /// Pages of the request, or from the marker to its end.
+    pub(super) count: u32,
+    pub(super) previous_end: Option<u64>,
+    pub(super) congested: bool,
+}
+
+impl Cache {
+    pub(super) fn read(
+        &mut self,
+        request: RequestId,
+        first: PageIndex,
+        reader: &Reader,
+        actions: &mut Actions,
+    ) {
+        assert!(reader.count > 0, "{request:?} reads nothing");
+        let file = self.file_of(reader.handle);
+        let (file_pages, end) = (self.file(file).pages, first + u64::from(reader.count));
+        if end > file_pages {
+            let page = first.max(file_pages);
+            return self.fail(request, Error::PastEnd { page, file_pages }, actions);
+        }
+        if let Some(error) = self.too_many_waiters(reader.count) {
+            return self.fail(request, error, actions);
+        }
+        let mut walk = Walk::new(request, reader.handle);
+        for index in first..end {
+            if self.readahead.sees_requests() {
+                let at = (first, index, end);
+                self.readahead(Trigger::Request, file, at, reader, actions);
+            }
+            self.visit(PageId { file, index }, (first, end), reader, &mut walk, actions);
+        }
+        if walk.row.is_none() {
+            actions.list.push(Action::Done { request });
+        }
+    }
+
+    /// One page of a request: serves it, or has the request wait for it.
+    fn visit(
+        &mut self,
+        page: PageId,
+        (first, end): (PageIndex, PageIndex),
+        reader: &Reader,
+        walk: &mut Walk,
+        actions: &mut Actions,
+    ) {
+        self.stats.demanded += 1;
+        let Some(&frame) = self.pages.get(&page) else {
+            self.stats.misses += 1;
+            let at = (first, page.index, end);
+            self.readahead(Trigger::Miss, page.file, at, reader, actions);
+            if !self.pages.contains_key(&page) {
+                self.fetch_alone(page, false, actions);
+            }
+            return match self.pages.get(&page).copied() {
+                Some(frame) => self.wait(frame, walk, Node::Read),
+                None => self.starve(page, walk, Node::Read),
+            };
+        };
+        let row = self.frames[frame];
+        if row.resident() {
+            self.stats.hits += 1;
+            let (request, page) = (walk.request, page.index);
+            actions.list.push(Action::Serve { request, page, frame });
+            self.used(frame);
+        } else {
+            let own = row.born == self.events;
+            self.stats.misses += u64::from(own);
+            self.stats.late_hits += u64::from(!own);
+            self.claimed_by_reader(frame);
+            self.wait(frame, walk, Node::Read);
+        }
+        if row.marker {
+            self.met_marker(page, frame, reader, end, actions);
+        }
+    }
+
+    /// A read came to a marker: clears it, and reads on ahead unless the device is congested.
+    pub(super) fn met_marker(
+        &mut self,
+        page: PageId,
+        frame: FrameId,
+        reader: &Reader,
+        asked_end: PageIndex,
+        actions: &mut Actions,
+    ) {
+        self.frames[frame].marker = false;
+        if self.frames[frame].published {
+            self.publish(frame, actions);
+        }
+        if reader.congested {
+            self.stats.markers_deferred += 1;
+            return;
+        }
+        let at = (page.index, page.index, asked_end);
+        self.readahead(Trigger::Marker, page.file, at, reader, actions);
+    }
+
+    /// Asks the policy about the page at `index` and carries out what it says. `asked_end` bounds
+    /// what somebody waits for: 0 where nobody does.
+    fn readahead(
+        &mut self,
+        trigger: Trigger,
+        file: FileId,
+        (first, index, asked_end): (PageIndex, PageIndex, PageIndex),
+        reader: &Reader,
+        actions: &mut Actions,
+    ) {
+        let left = asked_end.saturating_sub(index).max(1);
+        let count = if asked_end == 0 { reader.count } else { u32::try_from(left).unwrap_or(1) };
+        let demand = Demand {
+            handle: reader.handle,
+            file,
+            trigger,
+            first: index,
+            count,
+            opens_request: index == first,
+            previous_end: reader.previous_end,
+            cached_before: if trigger == Trigger::Miss {
+                self.cached_before(file, index)
+            } else {
+                0
+            },
+            cached_after: if trigger == Trigger::Marker {
+                self.cached_after(file, index)
+            } else {
+                0
+            },
+            file_pages: self.file(file).pages,
+            congested: reader.congested,
+        };
+        let mut next = self.readahead.decide(&demand);
+        while let Some(decision) = next {
+            let fresh = self.carry_out(file, decision, (index, asked_end), actions);
+            if self.settings.explain {
+                let (handle, page) = (reader.handle, index);
+                actions.list.push(Action::Explain { handle, page, decision, fresh });
+            }
+            next = self.readahead.submitted(&demand, decision, fresh);
+        }
+    }
+
+    /// Claims frames for the pages of a window that are absent. Returns how many were absent.
+    fn carry_out(
+        &mut self,
+        file: FileId,
+        decision: Decision,
+        asked: (PageIndex, PageIndex),
+        actions: &mut Actions,
+    ) -> u32 {
+        let window = decision.window;
+        assert!(window.size > 0 && window.async_size <= window.size, "{decision:?}");
+        let end = window.end().min(self.file(file).pages);
+        let is_asked = |index: PageIndex| asked.0 <= index && index < asked.1;
+        let mut absent = core::mem::take(&mut self.absent);
+        absent.clear();
+        absent.extend(
+            (window.start..end).filter(|&index| !self.pages.contains_key(&PageId { file, index })),
+        );
+        let fresh = u32::try_from(absent.len()).expect("a window's size is a u32");
+        let asked_count = absent.iter().filter(|&&index| is_asked(index)).count();
+        let unasked_max = self.ahead_room() as usize;
+        let wanted = asked_count + (absent.len() - asked_count).min(unasked_max);
+        let mut taken = core::mem::take(&mut self.taken);
+        taken.clear();
+        let partition = self.file(file).partition;
+        self.reserve(partition, u32::try_from(wanted).expect("at most fresh"), &mut taken, actions);
+        let unasked = taken.len().saturating_sub(asked_count);
+        self.stats.ahead_dropped += (absent.len() - asked_count - unasked) as u64;
+        let (mut asked_left, mut unasked_left) = (asked_count.min(taken.len()), unasked);
+        for &index in &absent {
+            let left = if is_asked(index) { &mut asked_left } else { &mut unasked_left };
+            if *left == 0 {
+                continue;
+            }
+            *left -= 1;
+            let frame = taken.pop().expect("as many as were counted");
+            let page = PageId { file, index };
+            self.claim(page, frame, !is_asked(index));
+            self.frames[frame].marker = window.marker() == Some(index);
+        }
+        assert!(taken.is_empty(), "every frame taken has a page");
+        self.runs.push(Run { file, first: window.start, end, asked });
+        self.absent = absent;
+        self.taken = taken;
+        fresh
+    }
+
+    /// Pages that may still be read ahead before somebody uses some.
+    fn ahead_room(&self) -> u32 {
+        let unread = u32::try_from(self.stats.ahead_unread).unwrap_or(u32::MAX);
+        self.settings.ahead_pages_max.saturating_sub(unread)
+    }
+
+    /// Fetches one page that no window brought. It may stay absent: then there is no frame.
+    pub(super) fn fetch_alone(&mut self, page: PageId, fresh: bool, actions: &mut Actions) {
+        let mut taken = core::mem::take(&mut self.taken);
+        taken.clear();
+        self.reserve(self.file(page.file).partition, 1, &mut taken, actions);
+        if let Some(frame) = taken.pop() {
+            self.claim(page, frame, false);
+            self.frames[frame].fresh = fresh;
+            let (first, end) = (page.index, page.index + 1);
+            self.runs.push(Run { file: page.file, first, end, asked: (first, end) });
+        }
+        self.taken = taken;
+    }
+
+    /// Resident pages just before `index`, without a hole.
+    fn cached_before(&self, file: FileId, index: PageIndex) -> u32 {
+        (1..=self.probes.before)
+            .take_while(|&back| {
+                let before = index.checked_sub(u64::from(back));
+                before.is_some_and(|index| self.pages.contains_key(&PageId { file, index }))
+            })
+            .count()
+            .try_into()
+            .expect("at most Probes::before")
+    }
+
+    /// Pages just after `index` that are resident or on their way, without a hole.
+    fn cached_after(&self, file: FileId, index: PageIndex) -> u32 {
+        (1..=self.probes.after)
+            .take_while(|&on| {
+                let index = index + u64::from(on);
+                self.pages.contains_key(&PageId { file, index })
+            })
+            .count()
+            .try_into()
+            .expect("at most Probes::after")
+    }
+}

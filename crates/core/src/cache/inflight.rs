@@ -1,0 +1,484 @@
+//! Fetches in flight, and the requests that wait for their pages.
+//!
+//! ```text
+//!   frame.waiters -> Waiter -> Waiter          each names the row of its request
+//!   rows:  request, pages it still lacks, nodes that still point to it
+//! ```
+//!
+//! A window is claimed page by page and fetched in runs, cut to the device's largest request.
+//! A run that holds a page somebody asked for is a demand, the others are readahead.
+//!
+//! # Invariants
+//! - One fetch a page: whoever asks for a page in flight joins its waiters.
+//! - A row is answered once, by `Done` or `Fail`; it is reused when no node points to it.
+//! - A failed readahead is dropped and counted. A page of it that somebody waits for meanwhile,
+//!   or of a longer demand, is fetched once more by itself before anyone is told of an error.
+
+use super::{Cache, FileId, Frame, FrameId, HandleId, NIL, PageId, RequestId, State};
+use crate::event::{Action, Actions, Error, FetchKind};
+use crate::units::{Nanos, PageIndex};
+
+/// A request that waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    pub(super) request: RequestId,
+    pub(super) handle: HandleId,
+    /// Pages that are not served or filled yet.
+    pub(super) remaining: u32,
+    /// Waiters and starved pages that name this row.
+    pub(super) nodes: u32,
+    /// Already answered with an error.
+    pub(super) failed: bool,
+    /// A write that is answered when it is durable.
+    pub(super) durable: bool,
+}
+
+/// What a waiter wants of the frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Node {
+    Read,
+    Fill,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiter {
+    row: u32,
+    next: u32,
+    node: Node,
+}
+
+/// A page for which no frame was to be had.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Starved {
+    row: u32,
+    page: PageId,
+    node: Node,
+    pub(super) since: Nanos,
+}
+
+/// Pages to fetch: those of `first..end` that are claimed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    pub(super) file: FileId,
+    pub(super) first: PageIndex,
+    pub(super) end: PageIndex,
+    /// The pages that somebody waits for.
+    pub(super) asked: (PageIndex, PageIndex),
+}
+
+/// A request on its way over its pages; it has a row from its first wait on.
+pub(super) struct Walk {
+    pub(super) request: RequestId,
+    pub(super) row: Option<u32>,
+    handle: HandleId,
+    pub(super) durable: bool,
+}
+
+impl Walk {
+    pub(super) fn new(request: RequestId, handle: HandleId) -> Self {
+        Self { request, row: None, handle, durable: false }
+    }
+}
+
+impl Cache {
+    /// Why `count` more pages cannot wait, if they cannot.
+    pub(super) fn too_many_waiters(&self, count: u32) -> Option<Error> {
+        let waiting = self.waiters.len() - self.waiters_free.len() + self.starved.len();
+        let bound = self.settings.waiters_max;
+        (waiting as u64 + u64::from(count) > u64::from(bound)).then_some(Error::Busy { bound })
+    }
+
+    /// The row of `walk`, made at its first use.
+    pub(super) fn row(&mut self, walk: &mut Walk) -> u32 {
+        if let Some(row) = walk.row {
+            return row;
+        }
+        let made = Row {
+            request: walk.request,
+            handle: walk.handle,
+            remaining: 0,
+            nodes: 0,
+            failed: false,
+            durable: walk.durable,
+        };
+        let row = if let Some(row) = self.rows_free.pop() {
+            self.rows[row as usize] = made;
+            row
+        } else {
+            self.rows.push(made);
+            u32::try_from(self.rows.len() - 1).expect("rows are bounded by waiters_max")
+        };
+        let taken = self.requests.insert(walk.request, row);
+        assert!(taken.is_none(), "{:?} is under way already", walk.request);
+        walk.row = Some(row);
+        row
+    }
+
+    /// Has the request of `walk` wait for the bytes of `frame`.
+    pub(super) fn wait(&mut self, frame: FrameId, walk: &mut Walk, node: Node) {
+        let row = self.row(walk);
+        self.rows[row as usize].remaining += 1;
+        self.rows[row as usize].nodes += 1;
+        self.join(frame, row, node);
+    }
+
+    fn join(&mut self, frame: FrameId, row: u32, node: Node) {
+        let waiter = Waiter { row, next: self.frames[frame].waiters, node };
+        let at = if let Some(at) = self.waiters_free.pop() {
+            self.waiters[at as usize] = waiter;
+            at
+        } else {
+            self.waiters.push(waiter);
+            u32::try_from(self.waiters.len() - 1).expect("bounded by waiters_max")
+        };
+        self.frames[frame].waiters = at;
+    }
+
+    /// Has the request of `walk` wait until a frame for `page` comes free.
+    pub(super) fn starve(&mut self, page: PageId, walk: &mut Walk, node: Node) {
+        let row = self.row(walk);
+        self.rows[row as usize].remaining += 1;
+        self.rows[row as usize].nodes += 1;
+        self.starved.push_back(Starved { row, page, node, since: self.now });
+    }
+
+    /// Promises `frame` to `page`.
+    pub(super) fn claim(&mut self, page: PageId, frame: FrameId, prefetched: bool) {
+        let old = self.frames[frame];
+        self.frames[frame] = Frame {
+            page,
+            state: State::Claimed,
+            generation: old.generation,
+            partition: old.partition,
+            born: self.events,
+            prefetched,
+            ..Frame::EMPTY
+        };
+        let before = self.pages.insert(page, frame);
+        assert!(before.is_none(), "{page:?} has a frame already");
+        self.file_mut(page.file).frames += 1;
+        if prefetched {
+            self.stats.ahead_fetched += 1;
+            self.stats.ahead_unread += 1;
+        }
+    }
+
+    /// Takes the promise back: no frame is left for the page. Its waiters wait for one.
+    pub(super) fn unclaim(&mut self, row: Frame) {
+        assert_eq!(row.state, State::Claimed);
+        self.pages.remove(&row.page);
+        self.file_mut(row.page.file).frames -= 1;
+        if row.prefetched {
+            self.stats.ahead_fetched -= 1;
+            self.stats.ahead_unread -= 1;
+            self.stats.ahead_dropped += 1;
+        }
+        let mut at = self.turn(row.waiters);
+        while at != NIL {
+            let Waiter { row: waiting, next, node } = self.waiters[at as usize];
+            self.waiters_free.push(at);
+            self.starved.push_back(Starved { row: waiting, page: row.page, node, since: self.now });
+            at = next;
+        }
+    }
+
+    /// Sends out fetches for all claimed pages. No retraction may be open.
+    pub(super) fn issue(&mut self, actions: &mut Actions) {
+        let runs = core::mem::take(&mut self.runs);
+        for run in &runs {
+            let mut index = run.first;
+            while index < run.end {
+                index = self.issue_from(*run, index, actions);
+            }
+        }
+        self.runs = runs;
+        self.runs.clear();
+    }
+
+    /// Sends out one fetch for the claimed pages from `index` on, if that one is claimed. Returns
+    /// where to go on.
+    fn issue_from(&mut self, run: Run, index: PageIndex, actions: &mut Actions) -> PageIndex {
+        let frames_at = actions.frames.len();
+        let limit = run.end.min(index + u64::from(self.settings.request_pages_max));
+        let (mut at, mut last) = (index, None);
+        while at < limit {
+            let page = PageId { file: run.file, index: at };
+            let Some(&frame) = self.pages.get(&page) else { break };
+            if self.frames[frame].state != State::Claimed {
+                break;
+            }
+            if self.frames[frame].fresh {
+                if at == index {
+                    self.begin_fill(frame, actions);
+                    return at + 1;
+                }
+                break;
+            }
+            self.frames[frame].state = State::InFlight;
+            if let Some(last) = last {
+                self.frames[last].next = frame.0;
+            }
+            last = Some(frame);
+            actions.frames.push(frame);
+            at += 1;
+        }
+        let Some(last) = last else { return index + 1 };
+        let asked = index < run.asked.1 && run.asked.0 < at;
+        let kind = if asked { FetchKind::Demand } else { FetchKind::Readahead };
+        let count = u32::try_from(at - index).expect("at most request_pages_max");
+        self.frames[last].next = NIL;
+        self.frames[last].last_try = asked && count == 1;
+        self.stats.fetches += 1;
+        if asked {
+            self.stats.demand_fetches += 1;
+        }
+        let frames_at = u32::try_from(frames_at).expect("bounded by the frames");
+        let page = PageId { file: run.file, index };
+        actions.list.push(Action::Fetch { kind, page, count, frames_at });
+        at
+    }
+
+    pub(super) fn arrived(&mut self, first: FrameId, count: u32, actions: &mut Actions) {
+        for frame in self.chain(first, count, State::InFlight) {
+            self.arrive(frame, actions);
+        }
+    }
+
+    fn arrive(&mut self, frame: FrameId, actions: &mut Actions) {
+        self.frames[frame].state = State::Clean;
+        if self.frames[frame].doomed {
+            return self.end_doomed(frame);
+        }
+        let row = self.frames[frame];
+        let policy = &mut self.partitions[row.partition as usize].policy;
+        policy.insert(frame, row.page, row.prefetched);
+        self.publish(frame, actions);
+        self.wake(frame, actions);
+    }
+
+    pub(super) fn failed(&mut self, first: FrameId, count: u32, errno: i32, actions: &mut Actions) {
+        for frame in self.chain(first, count, State::InFlight) {
+            let row = self.frames[frame];
+            if row.doomed {
+                self.frames[frame].state = State::Clean;
+                self.end_doomed(frame);
+            } else if row.waiters != NIL && !row.last_try {
+                let (file, first, end) = (row.page.file, row.page.index, row.page.index + 1);
+                self.frames[frame].state = State::Claimed;
+                self.runs.push(Run { file, first, end, asked: (first, end) });
+            } else {
+                self.pages.remove(&row.page);
+                if row.prefetched {
+                    self.stats.ahead_unread -= 1;
+                    self.stats.ahead_failed += 1;
+                }
+                self.fail_waiters(frame, Error::Store { page: row.page, errno }, actions);
+                self.release(frame);
+            }
+        }
+    }
+
+    /// The `count` frames of one operation from `first` on; all are in `state`.
+    pub(super) fn chain(
+        &self,
+        first: FrameId,
+        count: u32,
+        state: State,
+    ) -> alloc::vec::Vec<FrameId> {
+        let mut frames = alloc::vec::Vec::with_capacity(count as usize);
+        let mut at = first.0;
+        for _ in 0..count {
+            assert!(at != NIL, "{first:?} and {count} more are not one operation");
+            let frame = FrameId(at);
+            assert_eq!(self.frames[frame].state, state, "{frame:?} is in no such operation");
+            frames.push(frame);
+            at = self.frames[frame].next;
+        }
+        frames
+    }
+
+    /// Lets readers without a lock find the page in `frame`.
+    pub(super) fn publish(&mut self, frame: FrameId, actions: &mut Actions) {
+        let row = &mut self.frames[frame];
+        if !row.published {
+            row.published = true;
+            row.generation = row.generation.wrapping_add(1);
+        }
+        let (page, generation, marker) = (row.page, row.generation, row.marker);
+        actions.list.push(Action::Publish { page, frame, generation, marker });
+    }
+
+    /// Detaches the waiters of `frame` and turns their list, so that the first comes first.
+    fn first_waiter(&mut self, frame: FrameId) -> u32 {
+        let at = core::mem::replace(&mut self.frames[frame].waiters, NIL);
+        self.turn(at)
+    }
+
+    /// Turns a list of waiters; returns its new head.
+    fn turn(&mut self, mut at: u32) -> u32 {
+        let mut turned = NIL;
+        while at != NIL {
+            let next = core::mem::replace(&mut self.waiters[at as usize].next, turned);
+            turned = at;
+            at = next;
+        }
+        turned
+    }
+
+    /// The frame has bytes: serves or fills for everyone who waits for them.
+    pub(super) fn wake(&mut self, frame: FrameId, actions: &mut Actions) {
+        let page = self.frames[frame].page.index;
+        let mut at = self.first_waiter(frame);
+        while at != NIL {
+            let Waiter { row, next, node } = self.waiters[at as usize];
+            self.waiters_free.push(at);
+            at = next;
+            let waiting = self.rows[row as usize];
+            match node {
+                Node::Read if !waiting.failed => {
+                    actions.list.push(Action::Serve { request: waiting.request, page, frame });
+                    self.served(row, actions);
+                }
+                Node::Fill if !waiting.failed => {
+                    let request = waiting.request;
+                    self.frames[frame].fills += 1;
+                    actions.list.push(Action::Fill { request, page, frame, fresh: false });
+                }
+                Node::Fill => self.promised -= 1,
+                Node::Read => {}
+            }
+            self.leave(row);
+        }
+    }
+
+    /// One page less to wait for; the last one completes the request.
+    pub(super) fn served(&mut self, row: u32, actions: &mut Actions) {
+        let waiting = &mut self.rows[row as usize];
+        waiting.remaining -= 1;
+        if waiting.remaining == 0 {
+            let (request, handle, durable) = (waiting.request, waiting.handle, waiting.durable);
+            self.requests.remove(&request);
+            if durable {
+                self.flush(request, handle, actions);
+            } else {
+                actions.list.push(Action::Done { request });
+            }
+            if self.rows[row as usize].nodes == 0 {
+                self.rows_free.push(row);
+            }
+        }
+    }
+
+    /// A node stops pointing to its row.
+    fn leave(&mut self, row: u32) {
+        let waiting = &mut self.rows[row as usize];
+        waiting.nodes -= 1;
+        if waiting.nodes == 0 && (waiting.failed || waiting.remaining == 0) {
+            self.rows_free.push(row);
+        }
+    }
+
+    /// Answers the request with an error, once. Its nodes stay until they are met.
+    pub(super) fn fail_row(&mut self, row: u32, error: Error, actions: &mut Actions) {
+        let waiting = &mut self.rows[row as usize];
+        if !waiting.failed {
+            waiting.failed = true;
+            let request = waiting.request;
+            self.requests.remove(&request);
+            self.fail(request, error, actions);
+        }
+    }
+
+    pub(super) fn fail_waiters(&mut self, frame: FrameId, error: Error, actions: &mut Actions) {
+        let mut at = self.first_waiter(frame);
+        while at != NIL {
+            let Waiter { row, next, node } = self.waiters[at as usize];
+            self.waiters_free.push(at);
+            at = next;
+            if node == Node::Fill {
+                self.promised -= 1;
+            }
+            self.fail_row(row, error, actions);
+            self.leave(row);
+        }
+    }
+
+    pub(super) fn cancel(&mut self, request: RequestId, actions: &mut Actions) {
+        if let Some(&row) = self.requests.get(&request) {
+            self.fail_row(row, Error::Cancelled, actions);
+            if self.rows[row as usize].nodes == 0 {
+                self.rows_free.push(row);
+            }
+        } else {
+            self.cancel_write(request, actions);
+        }
+    }
+
+    /// Tries again to find frames for those who wait for one, oldest first.
+    pub(super) fn feed_starved(&mut self, actions: &mut Actions) {
+        for _ in 0..self.starved.len() {
+            let starved = self.starved.pop_front().expect("counted");
+            let Starved { row, page, node, since } = starved;
+            let fill = node == Node::Fill;
+            if self.rows[row as usize].failed {
+                self.promised -= u32::from(fill);
+                self.leave(row);
+                continue;
+            }
+            let file_pages = self.file(page.file).pages;
+            if page.index >= file_pages {
+                self.promised -= u32::from(fill);
+                let error = Error::PastEnd { page: page.index, file_pages };
+                self.fail_row(row, error, actions);
+                self.leave(row);
+                continue;
+            }
+            if !self.pages.contains_key(&page) {
+                self.fetch_alone(page, false, actions);
+            }
+            if let Some(&frame) = self.pages.get(&page) {
+                self.claimed_by_reader(frame);
+                self.join(frame, row, node);
+                if self.frames[frame].resident() {
+                    self.wake(frame, actions);
+                }
+            } else if self.now >= since + self.settings.wait_max {
+                self.promised -= u32::from(fill);
+                let partition = self.file(page.file).partition as usize;
+                let capacity = self.partitions[partition].capacity;
+                self.fail_row(row, Error::NoFrames { capacity }, actions);
+                self.leave(row);
+            } else {
+                self.starved.push_back(starved);
+            }
+        }
+    }
+
+    /// Hands a fresh frame to the first writer that waits for it; the others wait for the bytes.
+    fn begin_fill(&mut self, frame: FrameId, actions: &mut Actions) {
+        let page = self.frames[frame].page.index;
+        let mut at = self.first_waiter(frame);
+        let mut filling = false;
+        while at != NIL {
+            let Waiter { row, next, node } = self.waiters[at as usize];
+            self.waiters_free.push(at);
+            at = next;
+            let waiting = self.rows[row as usize];
+            if waiting.failed || node == Node::Read || filling {
+                self.join(frame, row, node);
+                continue;
+            }
+            filling = true;
+            let request = waiting.request;
+            actions.list.push(Action::Fill { request, page, frame, fresh: true });
+            self.leave(row);
+        }
+        if filling {
+            self.frames[frame].state = State::Filling;
+            self.frames[frame].fills = 1;
+        } else {
+            self.unclaim(self.frames[frame]);
+            self.drop_free(frame);
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Frames: where they come from, and who leaves.
+//!
+//! ```text
+//!   reserve: free frames within the partition's share, then victims of its policy
+//!   victim:  Retract ---- Settled ---> the page that it was claimed for, or the free pool
+//!               \-------- Pinned ----> stays as it was; another victim takes its place
+//! ```
+//!
+//! # Invariants
+//! - A frame is given to another page only after its retraction was settled.
+//! - A frame that was found pinned is not named again before the next `Settled`.
+//! # Sources
+//! Meng et al. 2009 (FlexiCache): partitions, eviction apart from the miss, shares that change.
+
+use alloc::vec::Vec;
+
+use super::{Cache, Frame, FrameId, NIL, PageId, PartitionSettings, SettingsError, State};
+use crate::event::{Action, Actions};
+use crate::eviction::AnyEviction;
+
+/// A share of the frames, and the policy that orders them.
+pub(super) struct Partition {
+    pub(super) policy: AnyEviction,
+    pub(super) capacity: u32,
+    pub(super) used: u32,
+}
+
+impl Partition {
+    pub(super) fn new(settings: &PartitionSettings) -> Result<Self, SettingsError> {
+        let policy = AnyEviction::make(&settings.policy, settings.frames)?;
+        Ok(Self { policy, capacity: settings.frames, used: 0 })
+    }
+}
+
+/// A retraction that the driver has not settled yet.
+pub(super) struct Retracting {
+    frame: FrameId,
+    fate: Fate,
+}
+
+enum Fate {
+    /// A victim, claimed for another page already; what it held, and whether nobody had used it.
+    Reuse { old: PageId, prefetched: bool },
+    /// A victim for the free pool.
+    Pool { old: PageId, prefetched: bool },
+    /// Its page is gone; nothing else is under way.
+    Drop,
+    /// Its page is gone; an operation on the frame has yet to end.
+    Doomed,
+}
+
+impl Cache {
+    /// Appends up to `count` frames of `partition` to `taken`: free ones, then victims.
+    pub(super) fn reserve(
+        &mut self,
+        partition: u32,
+        count: u32,
+        taken: &mut Vec<FrameId>,
+        actions: &mut Actions,
+    ) {
+        let at = partition as usize;
+        let room = self.partitions[at].capacity.saturating_sub(self.partitions[at].used);
+        let free = count.min(room).min(self.free_frames());
+        for _ in 0..free {
+            let frame = self.free.pop().expect("counted");
+            self.frames[frame].partition = partition;
+            taken.push(frame);
+        }
+        self.partitions[at].used += free;
+        let short = count - free;
+        if short == 0 || self.partitions[at].used > self.partitions[at].capacity {
+            return;
+        }
+        self.evict(partition, short + self.settings.reclaim_pages);
+        let victims = core::mem::take(&mut self.victims);
+        for (nth, &frame) in (0..).zip(&victims) {
+            let (old, prefetched) = self.retract_victim(frame, actions);
+            let fate = if nth < short {
+                taken.push(frame);
+                Fate::Reuse { old, prefetched }
+            } else {
+                Fate::Pool { old, prefetched }
+            };
+            self.retracting.push(Retracting { frame, fate });
+        }
+        self.victims = victims;
+        if (self.victims.len() as u64) < u64::from(short) {
+            self.retry_lingering(actions);
+        }
+    }
+
+    /// Asks the policy of `partition` for `count` victims.
+    fn evict(&mut self, partition: u32, count: u32) {
+        let Self { partitions, frames, victims, round, .. } = self;
+        victims.clear();
+        let evictable = |frame: FrameId| frames[frame].evictable(*round);
+        partitions[partition as usize].policy.evict(count, &evictable, victims);
+    }
+
+    fn retract_victim(&mut self, frame: FrameId, actions: &mut Actions) -> (PageId, bool) {
+        let row = &mut self.frames[frame];
+        let (page, prefetched) = (row.page, row.prefetched);
+        assert!(row.published && row.waiters == NIL, "{frame:?} is evictable");
+        row.published = false;
+        row.state = State::Free;
+        if prefetched {
+            self.stats.ahead_unread -= 1;
+            self.stats.ahead_wasted += 1;
+        }
+        self.stats.evicted += 1;
+        self.pages.remove(&page);
+        self.file_mut(page.file).frames -= 1;
+        actions.list.push(Action::Retract { frame });
+        (page, prefetched)
+    }
+
+    /// A victim is held by a reader: it stays, and another takes its place.
+    pub(super) fn pinned(&mut self, frame: FrameId, actions: &mut Actions) {
+        let found = self.retracting.iter().position(|open| open.frame == frame);
+        let open = self.retracting.swap_remove(found.expect("its retraction is open"));
+        self.stats.pinned += 1;
+        self.round_has_pins = true;
+        match open.fate {
+            Fate::Reuse { old, prefetched } => {
+                let mut claimed = self.frames[frame];
+                self.restore(frame, old, prefetched);
+                let mut taken = Vec::new();
+                self.reserve(claimed.partition, 1, &mut taken, actions);
+                if let Some(other) = taken.pop() {
+                    claimed.generation = self.frames[other].generation;
+                    self.frames[other] = claimed;
+                    self.pages.insert(claimed.page, other);
+                } else {
+                    self.unclaim(claimed);
+                }
+            }
+            Fate::Pool { old, prefetched } => self.restore(frame, old, prefetched),
+            Fate::Drop => {
+                self.frames[frame].state = State::Lingering;
+                self.lingering.push(frame);
+            }
+            Fate::Doomed => self.frames[frame].held = true,
+        }
+    }
+
+    /// Puts a victim back as it was; being pinned, it is in use.
+    fn restore(&mut self, frame: FrameId, old: PageId, prefetched: bool) {
+        let Frame { generation, partition, .. } = self.frames[frame];
+        self.frames[frame] = Frame {
+            page: old,
+            state: State::Clean,
+            generation,
+            partition,
+            published: true,
+            pinned_round: self.round,
+            ..Frame::EMPTY
+        };
+        self.pages.insert(old, frame);
+        self.file_mut(old.file).frames += 1;
+        self.stats.evicted -= 1;
+        if prefetched {
+            self.stats.ahead_wasted -= 1;
+            self.stats.ahead_used += 1;
+        }
+        self.partitions[partition as usize].policy.insert(frame, old, false);
+    }
+
+    /// Retractions are over: frames of pages that left are free.
+    pub(super) fn settled(&mut self) {
+        let retracting = core::mem::take(&mut self.retracting);
+        for open in &retracting {
+            match open.fate {
+                Fate::Reuse { old, .. } => self.forget_idle_file(old.file),
+                Fate::Pool { old, .. } => {
+                    self.drop_free(open.frame);
+                    self.forget_idle_file(old.file);
+                }
+                Fate::Drop => self.release(open.frame),
+                Fate::Doomed => {}
+            }
+        }
+        self.retracting = retracting;
+        self.retracting.clear();
+        self.round += 1;
+    }
+
+    /// Gives back a frame whose page has left already.
+    pub(super) fn drop_free(&mut self, frame: FrameId) {
+        let Frame { generation, partition, .. } = self.frames[frame];
+        self.frames[frame] = Frame { generation, ..Frame::EMPTY };
+        self.partitions[partition as usize].used -= 1;
+        self.free.push(frame);
+    }
+
+    /// Gives back a frame together with its page's count.
+    pub(super) fn release(&mut self, frame: FrameId) {
+        let file = self.frames[frame].page.file;
+        self.drop_free(frame);
+        self.file_mut(file).frames -= 1;
+        self.forget_idle_file(file);
+    }
+
+    /// Retracts a page that left its file. `doomed`: an operation on the frame has yet to end.
+    pub(super) fn retract_dropped(&mut self, frame: FrameId, doomed: bool, actions: &mut Actions) {
+        self.frames[frame].published = false;
+        actions.list.push(Action::Retract { frame });
+        let fate = if doomed { Fate::Doomed } else { Fate::Drop };
+        self.retracting.push(Retracting { frame, fate });
+    }
+
+    /// Asks again for frames that readers held when their pages left.
+    pub(super) fn retry_lingering(&mut self, actions: &mut Actions) {
+        let mut lingering = core::mem::take(&mut self.lingering);
+        for frame in lingering.drain(..) {
+            self.retract_dropped(frame, false, actions);
+        }
+    }
+
+    /// Whether `partition` may have `frames` frames from now on.
+    ///
+    /// # Errors
+    /// The shares would exceed the frames, or the partition would be smaller than one window.
+    pub fn check_resize(&self, partition: u32, frames: u32) -> Result<(), SettingsError> {
+        let others = self.partitions.iter().enumerate().filter(|at| at.0 != partition as usize);
+        let shares = others.map(|at| u64::from(at.1.capacity)).sum::<u64>() + u64::from(frames);
+        let window = self.readahead.window_pages_max();
+        if shares > u64::from(self.settings.frames) {
+            return Err(SettingsError::Shares { shares, frames: self.settings.frames });
+        }
+        if frames < window {
+            return Err(SettingsError::Window { frames, window });
+        }
+        Ok(())
+    }
+
+    pub(super) fn resize(&mut self, partition: u32, frames: u32) {
+        if let Err(error) = self.check_resize(partition, frames) {
+            panic!("Cache::check_resize comes before Resize: {error}");
+        }
+        let row = &mut self.partitions[partition as usize];
+        row.capacity = frames;
+        row.policy.resize(frames);
+    }
+
+    /// Evicts what partitions hold beyond their shares.
+    pub(super) fn shrink(&mut self, actions: &mut Actions) {
+        for partition in 0..u32::try_from(self.partitions.len()).expect("a PartitionId each") {
+            let row = &self.partitions[partition as usize];
+            let leaving = self.retracting.iter().filter(|open| {
+                matches!(open.fate, Fate::Pool { .. } | Fate::Drop)
+                    && self.frames[open.frame].partition == partition
+            });
+            let leaving = u32::try_from(leaving.count()).expect("at most all frames");
+            let surplus = row.used.saturating_sub(row.capacity).saturating_sub(leaving);
+            if surplus == 0 {
+                continue;
+            }
+            self.evict(partition, surplus);
+            let victims = core::mem::take(&mut self.victims);
+            for &frame in &victims {
+                let (old, prefetched) = self.retract_victim(frame, actions);
+                let fate = Fate::Pool { old, prefetched };
+                self.retracting.push(Retracting { frame, fate });
+            }
+            self.victims = victims;
+        }
+    }
+}

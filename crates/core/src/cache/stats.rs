@@ -1,0 +1,66 @@
+//! What a cache counted. Core never logs: it counts.
+//!
+//! # Invariants
+//! - `demanded == hits + late_hits + misses`, at any time.
+//! - Every page read ahead has one fate: `ahead_fetched == ahead_used + ahead_wasted +
+//!   ahead_failed + ahead_unread`, the last of which are resident or in flight.
+
+/// Counters since the cache was built; pages, unless said otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Asked for by reads.
+    pub demanded: u64,
+    /// Resident at arrival.
+    pub hits: u64,
+    /// In flight at arrival.
+    pub late_hits: u64,
+    /// Neither.
+    pub misses: u64,
+    /// Noted without a lock, but of an older generation; counted in nothing else.
+    pub stale_hits: u64,
+    /// Fetched because a request asked for them.
+    pub demand_fetched: u64,
+    /// Fetched before anyone asked.
+    pub ahead_fetched: u64,
+    /// Read ahead, then asked for.
+    pub ahead_used: u64,
+    /// Read ahead, then gone unused.
+    pub ahead_wasted: u64,
+    /// Read ahead, but the store failed.
+    pub ahead_failed: u64,
+    /// Read ahead and not asked for yet, resident or in flight.
+    pub ahead_unread: u64,
+    /// Readahead that a bound or the lack of frames kept from being fetched.
+    pub ahead_dropped: u64,
+    /// Markers met while the device was congested: no readahead.
+    pub markers_deferred: u64,
+    /// Fetches, in requests to the store.
+    pub fetches: u64,
+    /// Of these, those that somebody waited for.
+    pub demand_fetches: u64,
+    /// Left to make room.
+    pub evicted: u64,
+    /// Victims that a reader held.
+    pub pinned: u64,
+    /// Dropped because the file changed or shrank.
+    pub invalidated: u64,
+    /// Written by writers.
+    pub written: u64,
+    /// Writes, in requests to the store.
+    pub writes: u64,
+    /// Of pages that the store did not take.
+    pub write_failures: u64,
+    /// Syncs sent to the store.
+    pub syncs: u64,
+    /// Requests that failed.
+    pub failures: u64,
+}
+
+impl Stats {
+    /// Whether the counts add up; see the module's invariants.
+    #[must_use]
+    pub fn balanced(&self) -> bool {
+        let ends = self.ahead_used + self.ahead_wasted + self.ahead_failed + self.ahead_unread;
+        self.demanded == self.hits + self.late_hits + self.misses && self.ahead_fetched == ends
+    }
+}

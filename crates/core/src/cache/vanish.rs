@@ -1,0 +1,104 @@
+//! Pages that leave because their file changed: truncate and invalidate.
+//!
+//! ```text
+//!   clean                 retract, then free
+//!   dirty, unsynced       dropped unwritten (truncate only)
+//!   in flight, writing,   doomed: no page's any more, free when the operation has ended
+//!   being filled
+//! ```
+//!
+//! # Invariants
+//! - After the call no reader finds the page: it is out of the table, and retracted.
+//! - Who waited for it gets one error; a fetch of the page's new bytes may start at once, into
+//!   another frame.
+//! - Invalidate spares bytes that a writer of ours was told are kept.
+
+use alloc::vec::Vec;
+
+use super::{Cache, FileId, FrameId, PageId, State};
+use crate::event::{Actions, Error};
+use crate::units::PageIndex;
+
+impl Cache {
+    pub(super) fn truncate(&mut self, file: FileId, pages: u64, actions: &mut Actions) {
+        let Some(row) = self.files.get_mut(&file) else { return };
+        row.pages = pages;
+        for frame in self.frames_of(file, pages, u64::MAX) {
+            let page = self.frames[frame].page.index;
+            self.vanish(frame, Error::PastEnd { page, file_pages: pages }, actions);
+        }
+        self.progress(file, actions);
+    }
+
+    pub(super) fn invalidate(
+        &mut self,
+        file: FileId,
+        first: PageIndex,
+        count: u64,
+        actions: &mut Actions,
+    ) {
+        for frame in self.frames_of(file, first, first.saturating_add(count)) {
+            let row = &self.frames[frame];
+            if matches!(row.state, State::Clean | State::InFlight) && row.fills == 0 {
+                self.vanish(frame, Error::Changed { page: row.page.index }, actions);
+            }
+        }
+    }
+
+    /// The frames of the file's pages `first..end`, in the order of the pages.
+    fn frames_of(&self, file: FileId, first: PageIndex, end: PageIndex) -> Vec<FrameId> {
+        let resident = self.files.get(&file).map_or(0, |row| u64::from(row.frames));
+        let held = |index| self.pages.get(&PageId { file, index }).copied();
+        if end - first <= resident {
+            return (first..end).filter_map(held).collect();
+        }
+        let within = |page: PageId| page.file == file && first <= page.index && page.index < end;
+        let mut found: Vec<(PageIndex, FrameId)> = self
+            .frames
+            .iter()
+            .filter(|(frame, row)| within(row.page) && self.pages.get(&row.page) == Some(frame))
+            .map(|(frame, row)| (row.page.index, frame))
+            .collect();
+        found.sort_unstable();
+        found.into_iter().map(|at| at.1).collect()
+    }
+
+    fn vanish(&mut self, frame: FrameId, error: Error, actions: &mut Actions) {
+        let row = self.frames[frame];
+        assert!(row.state != State::Claimed, "claims are issued before another event");
+        self.stats.invalidated += 1;
+        self.pages.remove(&row.page);
+        if row.prefetched {
+            self.frames[frame].prefetched = false;
+            self.stats.ahead_unread -= 1;
+            self.stats.ahead_wasted += 1;
+        }
+        self.fail_waiters(frame, error, actions);
+        if row.resident() {
+            self.partitions[row.partition as usize].policy.forget(frame);
+        }
+        self.drop_unwritten(frame);
+        let busy = row.fills > 0 || matches!(row.state, State::InFlight | State::Writing);
+        self.frames[frame].doomed = busy;
+        if row.published {
+            self.retract_dropped(frame, busy, actions);
+        } else if !busy {
+            self.release(frame);
+        }
+    }
+
+    /// An operation on a doomed frame has ended; the frame comes free when none is left.
+    pub(super) fn end_doomed(&mut self, frame: FrameId) {
+        let row = self.frames[frame];
+        if row.fills > 0 || matches!(row.state, State::InFlight | State::Writing) {
+            return;
+        }
+        if row.held {
+            self.frames[frame].state = State::Lingering;
+            self.frames[frame].doomed = false;
+            self.lingering.push(frame);
+        } else {
+            self.release(frame);
+        }
+    }
+}
