@@ -268,6 +268,15 @@ impl Cache {
         self.pages.get(&page).copied().filter(|&frame| self.frames[frame].resident())
     }
 
+    /// Whether the cache holds bytes of `page` that are not known to be durable: an outside change
+    /// of it is a conflict, and `Invalidate` keeps them.
+    #[must_use]
+    pub fn unwritten(&self, page: PageId) -> bool {
+        let kept = |state| !matches!(state, State::Clean | State::InFlight);
+        let row = self.pages.get(&page).map(|&frame| &self.frames[frame]);
+        row.is_some_and(|row| kept(row.state) || row.fills > 0)
+    }
+
     fn open(&mut self, handle: HandleId, file: FileId, partition: u32, pages: u64) {
         assert!((partition as usize) < self.partitions.len(), "no partition {partition}");
         assert!(handle.0 < self.settings.handles_max, "handle {handle:?} is out of bounds");
@@ -325,5 +334,11 @@ impl Cache {
     fn fail(&mut self, request: RequestId, error: Error, actions: &mut Actions) {
         self.stats.failures += 1;
         actions.list.push(Action::Fail { request, error });
+    }
+}
+impl Cache {
+    /// temp
+    pub fn debug_frames(&self) -> alloc::string::String {
+        alloc::format!("lingering {:?} {:#?}", self.lingering, self.frames.iter().filter(|f| f.1.state != State::Free).collect::<Vec<_>>())
     }
 }

@@ -56,7 +56,7 @@ pub fn drive(
                 | Action::Explain { .. } => &[],
             };
             let loose = driver.carry_out(action, frames);
-            if let Action::Retract { frame } = action {
+            if let Action::Retract { frame, .. } = action {
                 open = true;
                 if !loose {
                     driver.sent(now, &Event::Pinned { frame });

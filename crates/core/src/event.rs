@@ -163,7 +163,8 @@ pub enum Event<'a> {
         /// 0, or why it failed.
         errno: i32,
     },
-    /// The file has `pages` pages now. Pages beyond are gone, written or not.
+    /// The file has `pages` pages now. Pages beyond are gone, written or not. No write of them may
+    /// be under way in the store, as it would bring them back.
     Truncate {
         /// The file.
         file: FileId,
@@ -281,6 +282,9 @@ pub enum Action {
     Retract {
         /// The frame.
         frame: FrameId,
+        /// The page left its file: it must not be found again even if a reader holds the frame.
+        /// Otherwise a page whose frame is held stays where it is.
+        gone: bool,
     },
     /// A readahead decision was carried out; only with `Settings::explain`.
     Explain {

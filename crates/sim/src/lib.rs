@@ -1,2 +1,8 @@
-//! Placeholder header; see DESIGN in ARCHITECTURE.md.
+//! The lab: the very core that runs live, in virtual time.
+//!
+//! ```text
+//!   check      the core under a random driver, against a shadow file
+//! ```
 #![forbid(unsafe_code)]
+
+pub mod check;

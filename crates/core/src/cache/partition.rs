@@ -110,7 +110,7 @@ impl Cache {
         self.stats.evicted += 1;
         self.pages.remove(&page);
         self.file_mut(page.file).frames -= 1;
-        actions.list.push(Action::Retract { frame });
+        actions.list.push(Action::Retract { frame, gone: false });
         (page, prefetched)
     }
 
@@ -123,7 +123,7 @@ impl Cache {
         match open.fate {
             Fate::Reuse { old, prefetched } => {
                 let mut claimed = self.frames[frame];
-                self.restore(frame, old, prefetched);
+                self.restore(frame, old, prefetched, actions);
                 let mut taken = Vec::new();
                 self.reserve(claimed.partition, 1, &mut taken, actions);
                 if let Some(other) = taken.pop() {
@@ -134,7 +134,7 @@ impl Cache {
                     self.unclaim(claimed);
                 }
             }
-            Fate::Pool { old, prefetched } => self.restore(frame, old, prefetched),
+            Fate::Pool { old, prefetched } => self.restore(frame, old, prefetched, actions),
             Fate::Drop => {
                 self.frames[frame].state = State::Lingering;
                 self.lingering.push(frame);
@@ -144,7 +144,13 @@ impl Cache {
     }
 
     /// Puts a victim back as it was; being pinned, it is in use.
-    fn restore(&mut self, frame: FrameId, old: PageId, prefetched: bool) {
+    fn restore(
+        &mut self,
+        frame: FrameId,
+        old: PageId,
+        prefetched: bool,
+        actions: &mut Actions,
+    ) {
         let Frame { generation, partition, .. } = self.frames[frame];
         self.frames[frame] = Frame {
             page: old,
@@ -155,7 +161,7 @@ impl Cache {
             pinned_round: self.round,
             ..Frame::EMPTY
         };
-        self.pages.insert(old, frame);
+        let claim = self.pages.insert(old, frame);
         self.file_mut(old.file).frames += 1;
         self.stats.evicted -= 1;
         if prefetched {
@@ -163,6 +169,33 @@ impl Cache {
             self.stats.ahead_used += 1;
         }
         self.partitions[partition as usize].policy.insert(frame, old, false);
+        if let Some(claim) = claim {
+            self.merge(claim, frame, actions);
+        }
+    }
+
+    /// The page was asked for again before its retraction failed, so it has a claim besides: who
+    /// waits for that is served from `frame` at once.
+    fn merge(&mut self, claim: FrameId, frame: FrameId, actions: &mut Actions) {
+        let row = self.frames[claim];
+        assert_eq!(row.state, State::Claimed, "nothing else happens before Settled");
+        self.file_mut(row.page.file).frames -= 1;
+        if row.prefetched {
+            self.stats.ahead_fetched -= 1;
+            self.stats.ahead_unread -= 1;
+        }
+        self.frames[claim].state = State::Free;
+        self.frames[claim].waiters = NIL;
+        if let Some(open) = self.retracting.iter_mut().find(|open| open.frame == claim) {
+            let Fate::Reuse { old, prefetched } = open.fate else {
+                unreachable!("a claimed frame is to be used again")
+            };
+            open.fate = Fate::Pool { old, prefetched };
+        } else {
+            self.drop_free(claim);
+        }
+        self.frames[frame].waiters = row.waiters;
+        self.wake(frame, actions);
     }
 
     /// Retractions are over: frames of pages that left are free.
@@ -203,7 +236,7 @@ impl Cache {
     /// Retracts a page that left its file. `doomed`: an operation on the frame has yet to end.
     pub(super) fn retract_dropped(&mut self, frame: FrameId, doomed: bool, actions: &mut Actions) {
         self.frames[frame].published = false;
-        actions.list.push(Action::Retract { frame });
+        actions.list.push(Action::Retract { frame, gone: true });
         let fate = if doomed { Fate::Doomed } else { Fate::Drop };
         self.retracting.push(Retracting { frame, fate });
     }

@@ -3,8 +3,7 @@
 //! ```text
 //!   clean                 retract, then free
 //!   dirty, unsynced       dropped unwritten (truncate only)
-//!   in flight, writing,   doomed: no page's any more, free when the operation has ended
-//!   being filled
+//!   in flight, filling    doomed: no page's any more, free when the operation has ended
 //! ```
 //!
 //! # Invariants
@@ -66,6 +65,7 @@ impl Cache {
     fn vanish(&mut self, frame: FrameId, error: Error, actions: &mut Actions) {
         let row = self.frames[frame];
         assert!(row.state != State::Claimed, "claims are issued before another event");
+        assert!(row.state != State::Writing, "writes of pages that go are answered before");
         self.stats.invalidated += 1;
         self.pages.remove(&row.page);
         if row.prefetched {
@@ -78,7 +78,7 @@ impl Cache {
             self.partitions[row.partition as usize].policy.forget(frame);
         }
         self.drop_unwritten(frame);
-        let busy = row.fills > 0 || matches!(row.state, State::InFlight | State::Writing);
+        let busy = row.fills > 0 || row.state == State::InFlight;
         self.frames[frame].doomed = busy;
         if row.published {
             self.retract_dropped(frame, busy, actions);
@@ -90,7 +90,7 @@ impl Cache {
     /// An operation on a doomed frame has ended; the frame comes free when none is left.
     pub(super) fn end_doomed(&mut self, frame: FrameId) {
         let row = self.frames[frame];
-        if row.fills > 0 || matches!(row.state, State::InFlight | State::Writing) {
+        if row.fills > 0 {
             return;
         }
         if row.held {

@@ -315,19 +315,12 @@ impl Cache {
         let file = self.frames[first].page.file;
         for frame in self.chain(first, count, State::Writing) {
             self.frames[frame].next = NIL;
-            if self.frames[frame].doomed {
-                self.frames[frame].state = State::Clean;
-                self.end_doomed(frame);
-            } else {
-                self.end_write(frame, errno);
-            }
+            self.end_write(frame, errno);
         }
-        if let Some(row) = self.files.get_mut(&file) {
-            if let Some(errno) = errno {
-                row.writes.failed(errno);
-            }
-            self.progress(file, actions);
+        if let Some(errno) = errno {
+            self.file_mut(file).writes.failed(errno);
         }
+        self.progress(file, actions);
     }
 
     fn end_write(&mut self, frame: FrameId, errno: Option<i32>) {
@@ -409,7 +402,8 @@ impl Cache {
         }
         while let Some(index) = writes.unsynced.tail() {
             let frame = FrameId(index);
-            if self.frames[frame].sync > sync {
+            // A failed sync may have lost what was written while it ran, too.
+            if errno == 0 && self.frames[frame].sync > sync {
                 break;
             }
             writes.unsynced.remove(&mut self.write_links, index);
@@ -494,21 +488,15 @@ impl Cache {
                 writes.dirty.remove(&mut self.write_links, frame.0);
                 writes.remove(row.epoch);
             }
-            State::Writing => {
-                writes.remove(row.epoch);
-                if let Some(epoch) = row.redirty {
-                    writes.remove(epoch);
-                }
-            }
             State::Unsynced => writes.unsynced.remove(&mut self.write_links, frame.0),
             State::Free
             | State::Claimed
+            | State::Writing
             | State::InFlight
             | State::Filling
             | State::Clean
             | State::Lingering => return,
         }
-        self.frames[frame].redirty = None;
         self.dirty_pages -= 1;
     }
 

@@ -211,7 +211,7 @@ fn encode_action(action: &Action, actions: &Actions, out: &mut Vec<u8>) {
             let (file, frame) = (page.file.0.into(), frame.0.into());
             put(9, &[file, page.index, frame, generation.into(), marker.into()]);
         }
-        Action::Retract { frame } => put(10, &[frame.0.into()]),
+        Action::Retract { frame, gone } => put(10, &[frame.0.into(), gone.into()]),
         Action::Explain { handle, page, decision, fresh } => {
             let window = decision.window;
             let (size, tail) = (window.size.into(), window.async_size.into());

@@ -1,0 +1,501 @@
+//! One seed's run: what happens next is drawn at random, then everything comes to rest.
+//!
+//! Bounds that the world must not meet are checked after every step; what the run reached is
+//! counted, since a check that reaches nothing proves nothing.
+
+use std::collections::BTreeMap;
+
+use forerun_core::cache::Cache;
+use forerun_core::drive::drive;
+use forerun_core::event::{Actions, Event, Hit, codec};
+use forerun_core::prng::Prng;
+use forerun_core::units::{FileId, HandleId, Nanos, PageId, PartitionId, RequestId};
+
+use super::store::{Asked, Fill, Operation, Writing};
+use super::world::World;
+
+/// What a run did.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Of everything that was sent and came back.
+    pub digest: u64,
+    /// Everything that was sent, encoded.
+    pub journal: Vec<u8>,
+    /// Everything that came back, encoded.
+    pub actions: Vec<u8>,
+    /// How often each thing that can happen did.
+    pub seen: BTreeMap<&'static str, u64>,
+}
+
+impl Outcome {
+    /// Adds what another run saw.
+    pub fn add(&mut self, other: &Self) {
+        for (what, times) in &other.seen {
+            *self.seen.entry(what).or_default() += times;
+        }
+    }
+
+    /// What can happen and did not.
+    #[must_use]
+    pub fn unreached(&self) -> Vec<&'static str> {
+        EVERYTHING.iter().copied().filter(|what| !self.seen.contains_key(what)).collect()
+    }
+}
+
+/// What a good set of seeds reaches.
+#[rustfmt::skip]
+const EVERYTHING: &[&str] = &[
+    "hits", "misses", "late hits", "stale hits", "marker without a lock", "marker deferred",
+    "evicted", "pinned victim", "readahead used", "readahead wasted", "readahead failed",
+    "readahead dropped", "store error", "write-back error", "past the end", "changed", "no frames",
+    "busy", "too large", "cancelled", "write in part", "fresh page", "durable write",
+    "flush done", "sync failed", "write failed", "truncated", "resized", "invalidated",
+    "two partitions", "closed",
+];
+
+/// Runs `seed` to its end.
+pub(super) fn run(seed: u64) -> Result<Outcome, String> {
+    let mut random = Prng::new(seed);
+    let settings = super::settings(&mut random);
+    let frames = settings.frames;
+    let cache = Cache::new(settings).map_err(|error| error.to_string())?;
+    let steps = 100 + random.below(500);
+    let world = World::new(random, frames);
+    let mut run = Run {
+        cache,
+        actions: Actions::new(),
+        now: Nanos(0),
+        handles: BTreeMap::new(),
+        owners: BTreeMap::new(),
+        requests: 0,
+        came_back: Vec::new(),
+        faults: true,
+        world,
+    };
+    for file in 0..2 {
+        run.world.pages[file] = 1 + run.draw(60);
+    }
+    for _ in 0..steps {
+        run.step()?;
+    }
+    run.rest()?;
+    run.empty()?;
+    Ok(run.outcome())
+}
+
+struct Run {
+    cache: Cache,
+    actions: Actions,
+    now: Nanos,
+    /// Open handles: file, and the byte after the last read.
+    handles: BTreeMap<u32, (FileId, Option<u64>)>,
+    /// Through which handle a request came.
+    owners: BTreeMap<RequestId, u32>,
+    requests: u64,
+    came_back: Vec<u8>,
+    faults: bool,
+    world: World,
+}
+
+impl Run {
+    fn draw(&mut self, bound: u64) -> u64 {
+        self.world.random.below(bound)
+    }
+
+    /// Time passes, less than `bound`.
+    fn pass(&mut self, bound: u64) {
+        let passed = self.draw(bound);
+        self.now += Nanos(passed);
+    }
+
+    fn count(&mut self, bound: u64) -> u32 {
+        u32::try_from(self.draw(bound)).expect("small bounds")
+    }
+
+    /// Sends one event and checks what came of it.
+    fn send(&mut self, event: Event<'_>) -> Result<(), String> {
+        drive(&mut self.cache, self.now, event, &mut self.actions, &mut self.world);
+        codec::encode_actions(&self.actions, &mut self.came_back);
+        if let Some(wrong) = self.world.wrong.take() {
+            return Err(format!("{wrong}, after {event:?}"));
+        }
+        let (stats, settings) = (self.cache.stats(), self.cache.settings());
+        if !stats.balanced() {
+            return Err(format!("the counts do not add up after {event:?}: {stats:?}"));
+        }
+        if stats.ahead_unread > settings.ahead_pages_max.into() {
+            return Err(format!("more is read ahead than may be, after {event:?}: {stats:?}"));
+        }
+        if self.cache.dirty_pages() > settings.dirty_pages_max {
+            return Err(format!("{} pages are dirty, after {event:?}", self.cache.dirty_pages()));
+        }
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        self.pass(8);
+        match self.draw(120) {
+            0..20 => self.read(),
+            20..32 => self.read_without_lock(),
+            32..47 => self.write(),
+            47..51 => self.flush(),
+            51..54 => self.cancel(),
+            54..84 => self.answer(),
+            84..94 => self.end_fill(),
+            94..106 => self.let_go(),
+            106..110 => self.drain_hits(),
+            110 => self.truncate(),
+            111 => self.change_outside(),
+            112..114 => self.resize(),
+            114..117 => self.open_or_close(),
+            _ => {
+                self.pass(300);
+                self.send(Event::Tick)
+            }
+        }
+    }
+
+    fn request(&mut self, handle: u32, asked: Asked) -> RequestId {
+        self.requests += 1;
+        let request = RequestId(self.requests);
+        self.world.asked.insert(request, asked);
+        self.owners.insert(request, handle);
+        request
+    }
+
+    fn pick_handle(&mut self) -> Option<(u32, FileId)> {
+        let at = usize::try_from(self.draw(self.handles.len().max(1) as u64)).ok()?;
+        self.handles.iter().nth(at).map(|(&handle, &(file, _))| (handle, file))
+    }
+
+    fn read(&mut self) -> Result<(), String> {
+        let Some((handle, file)) = self.pick_handle() else { return self.open_or_close() };
+        let (pages, previous_end) = (self.world.pages[file.0 as usize], self.handles[&handle].1);
+        // Often go on where this handle stands: streams are what readahead is for.
+        let next = previous_end.map_or(0, |end| end / 4096);
+        let first = if self.draw(3) > 0 { next } else { self.draw(pages + 2) };
+        let count = 1 + self.count(6);
+        let congested = self.draw(8) == 0;
+        let left = (first..first + u64::from(count)).collect();
+        let request = self.request(handle, Asked::Read { file, left });
+        let handle_id = HandleId(handle);
+        let deferred = self.cache.stats().markers_deferred;
+        self.send(Event::Read {
+            request,
+            handle: handle_id,
+            first,
+            count,
+            previous_end,
+            congested,
+        })?;
+        if self.cache.stats().markers_deferred > deferred {
+            self.world.saw("marker deferred");
+        }
+        let end = (first + u64::from(count)) * 4096;
+        self.handles.insert(handle, (file, Some(if end > pages * 4096 { 0 } else { end })));
+        Ok(())
+    }
+
+    fn read_without_lock(&mut self) -> Result<(), String> {
+        if self.cache.sees_requests() || self.world.index.is_empty() {
+            return Ok(());
+        }
+        let at = usize::try_from(self.draw(self.world.index.len() as u64)).expect("small");
+        let (&page, &frame) = self.world.index.iter().nth(at).expect("drawn below the length");
+        let (_, generation, marker) = self.world.frame(frame).published.expect("it is listed");
+        self.world.look(page, frame);
+        let hit = Hit { frame, generation };
+        self.world.hits.push(hit);
+        let reader = self.handles.iter().find(|(_, of)| of.0 == page.file).map(|(&id, _)| id);
+        if let (true, Some(handle)) = (marker, reader) {
+            self.world.saw("marker without a lock");
+            let (count, congested) = (1 + self.count(4), self.draw(8) == 0);
+            let (handle, previous_end) = (HandleId(handle), Some(page.index * 4096));
+            self.send(Event::Marker { handle, hit, count, previous_end, congested })?;
+        }
+        if self.world.hits.len() > 12 { self.drain_hits() } else { Ok(()) }
+    }
+
+    fn drain_hits(&mut self) -> Result<(), String> {
+        let hits = core::mem::take(&mut self.world.hits);
+        self.send(Event::Hits { hits: &hits })
+    }
+
+    fn write(&mut self) -> Result<(), String> {
+        let Some((handle, file)) = self.pick_handle() else { return self.open_or_close() };
+        let first = self.draw((self.world.pages[file.0 as usize] + 2).min(70));
+        let count = 1 + self.count(5);
+        let partial = (self.draw(3) == 0, self.draw(3) == 0);
+        let durable = self.draw(7) == 0;
+        let filled = BTreeMap::new();
+        let writing = Writing { file, first, count, partial, durable, filled };
+        let request = self.request(handle, Asked::Write(writing));
+        let (handle, (head_partial, tail_partial)) = (HandleId(handle), partial);
+        self.send(Event::Write {
+            request,
+            handle,
+            first,
+            count,
+            head_partial,
+            tail_partial,
+            durable,
+        })
+    }
+
+    fn flush(&mut self) -> Result<(), String> {
+        let Some((handle, file)) = self.pick_handle() else { return Ok(()) };
+        let mut acknowledged = self.world.acknowledged.clone();
+        acknowledged.retain(|page, _| page.file == file);
+        let request = self.request(handle, Asked::Flush { acknowledged });
+        self.send(Event::Flush { request, handle: HandleId(handle) })
+    }
+
+    fn cancel(&mut self) -> Result<(), String> {
+        let at = usize::try_from(self.draw(self.world.asked.len().max(1) as u64)).expect("small");
+        let Some(&request) = self.world.asked.keys().nth(at) else { return Ok(()) };
+        self.send(Event::Cancel { request })
+    }
+
+    /// The store answers one of its operations, in whole or in part.
+    fn answer(&mut self) -> Result<(), String> {
+        if self.world.operations.is_empty() {
+            return Ok(());
+        }
+        let at = usize::try_from(self.draw(self.world.operations.len() as u64)).expect("small");
+        let operation = self.world.operations.swap_remove(at);
+        let fails = self.faults && self.draw(8) == 0;
+        match operation {
+            Operation::Fetch { page, mut frames } => {
+                let later = frames.split_off(1 + self.count(frames.len() as u64) as usize);
+                self.rest_of(Operation::Fetch { page: after(page, &frames), frames: later });
+                let (first, count) = (frames[0], u32::try_from(frames.len()).expect("small"));
+                for (index, &frame) in (page.index..).zip(&frames) {
+                    let content = self.world.store.read(PageId { index, ..page });
+                    let view = self.world.frame(frame);
+                    view.busy = false;
+                    view.content = if fails { [u64::MAX; 2] } else { content };
+                }
+                if fails {
+                    return self.send(Event::Failed { first, count, errno: 5 });
+                }
+                self.send(Event::Arrived { first, count })
+            }
+            Operation::Write { page, mut frames, mut contents } => {
+                let now = 1 + self.count(frames.len() as u64) as usize;
+                let (later, left) = (frames.split_off(now), contents.split_off(now));
+                let rest = after(page, &frames);
+                self.rest_of(Operation::Write { page: rest, frames: later, contents: left });
+                let (first, count) = (frames[0], u32::try_from(frames.len()).expect("small"));
+                for (index, &content) in (page.index..).zip(&contents) {
+                    // A failed write may have reached the store all the same.
+                    if !fails || self.draw(2) == 0 {
+                        self.world.store.write(PageId { index, ..page }, content);
+                    }
+                }
+                if fails {
+                    self.world.saw("write failed");
+                    return self.send(Event::WriteFailed { first, count, errno: 28 });
+                }
+                self.send(Event::Written { first, count })
+            }
+            Operation::Sync { file } => {
+                if fails {
+                    self.world.saw("sync failed");
+                    let World { store, random, .. } = &mut self.world;
+                    store.lose(file, || random.below(2) == 0);
+                    return self.send(Event::Synced { file, errno: 5 });
+                }
+                self.world.store.sync(file);
+                self.send(Event::Synced { file, errno: 0 })
+            }
+        }
+    }
+
+    fn rest_of(&mut self, operation: Operation) {
+        let frames = match &operation {
+            Operation::Fetch { frames, .. } | Operation::Write { frames, .. } => frames.len(),
+            Operation::Sync { .. } => 0,
+        };
+        if frames > 0 {
+            self.world.operations.push(operation);
+        }
+    }
+
+    fn end_fill(&mut self) -> Result<(), String> {
+        if self.world.fills.is_empty() {
+            return Ok(());
+        }
+        let at = usize::try_from(self.draw(self.world.fills.len() as u64)).expect("small");
+        let Fill { request, frame, .. } = self.world.fills.swap_remove(at);
+        self.send(Event::Filled { request, frame })
+    }
+
+    fn let_go(&mut self) -> Result<(), String> {
+        if !self.world.held.is_empty() {
+            let at = usize::try_from(self.draw(self.world.held.len() as u64)).expect("small");
+            let frame = self.world.held.swap_remove(at);
+            self.world.frame(frame).pins -= 1;
+        }
+        Ok(())
+    }
+
+    /// Cuts or extends a file, once its writes in the store have ended.
+    fn truncate(&mut self) -> Result<(), String> {
+        let file = FileId(self.count(2));
+        let pages = self.draw(60);
+        if pages < self.world.pages[file.0 as usize] {
+            let writes = |operation: &Operation| matches!(operation, Operation::Write { page, .. } if page.file == file);
+            while self.world.operations.iter().any(writes) {
+                self.answer()?;
+            }
+        }
+        self.world.saw("truncated");
+        self.world.cut(file, pages);
+        self.send(Event::Truncate { file, pages })
+    }
+
+    /// Somebody else writes pages that nobody here is writing.
+    fn change_outside(&mut self) -> Result<(), String> {
+        let file = FileId(self.count(2));
+        let (first, count) = (self.draw(60), 1 + self.draw(6));
+        let end = (first + count).min(self.world.pages[file.0 as usize]);
+        let pages = (first..end).map(|index| PageId { file, index });
+        let mut calm: Vec<PageId> = pages.filter(|&page| !self.cache.unwritten(page)).collect();
+        for asked in self.world.asked.values() {
+            if let Asked::Write(write) = asked {
+                let pages = write.first..write.first + u64::from(write.count);
+                calm.retain(|page| page.file != write.file || !pages.contains(&page.index));
+            }
+        }
+        for page in calm {
+            self.world.values += 1;
+            let content = [self.world.values; 2];
+            self.world.store.change(page, content);
+            self.world.shadow.insert(page, content);
+            self.world.saw("invalidated");
+            self.send(Event::Invalidate { file, first: page.index, count: 1 })?;
+        }
+        Ok(())
+    }
+
+    fn resize(&mut self) -> Result<(), String> {
+        let partition = self.count(self.cache.settings().partitions.len() as u64);
+        let frames = 1 + self.count(self.cache.settings().frames.into());
+        if self.cache.settings().partitions.len() == 2 {
+            self.world.saw("two partitions");
+        }
+        if self.cache.check_resize(partition, frames).is_err() {
+            return Ok(());
+        }
+        self.world.saw("resized");
+        self.send(Event::Resize { partition: PartitionId(partition), frames })
+    }
+
+    fn open_or_close(&mut self) -> Result<(), String> {
+        let handle = self.count(6);
+        let id = HandleId(handle);
+        if self.handles.contains_key(&handle) {
+            let asked = &self.world.asked;
+            if self.owners.iter().any(|(request, &by)| by == handle && asked.contains_key(request))
+            {
+                return Ok(());
+            }
+            self.handles.remove(&handle);
+            self.world.saw("closed");
+            return self.send(Event::Close { handle: id });
+        }
+        let file = FileId(handle % 2);
+        let partitions = u32::try_from(self.cache.settings().partitions.len()).expect("few");
+        let partition = PartitionId(file.0 % partitions);
+        let file_pages = self.world.pages[file.0 as usize];
+        self.handles.insert(handle, (file, None));
+        self.send(Event::Open { handle: id, file, partition, file_pages })
+    }
+
+    /// No more faults, nothing new: everything under way has to end.
+    fn rest(&mut self) -> Result<(), String> {
+        self.faults = false;
+        for _ in 0..20_000 {
+            let world = &self.world;
+            let idle =
+                world.operations.is_empty() && world.fills.is_empty() && world.held.is_empty();
+            if idle && self.world.asked.is_empty() {
+                return Ok(());
+            }
+            self.now += Nanos(1);
+            match self.draw(4) {
+                0 => self.answer()?,
+                1 => self.end_fill()?,
+                2 => self.let_go()?,
+                _ => {
+                    self.pass(100);
+                    self.send(Event::Tick)?;
+                }
+            }
+        }
+        Err(format!("never answered: {:?}", self.world.asked))
+    }
+
+    /// What was written reaches the store; then the files are emptied and no frame is lost.
+    fn empty(&mut self) -> Result<(), String> {
+        self.drain_hits()?;
+        for file in [FileId(0), FileId(1)] {
+            while !self.handles.values().any(|of| of.0 == file) {
+                self.open_or_close()?;
+            }
+            // The first flush may still report a failure from before.
+            for _ in 0..2 {
+                let handle = *self.handles.iter().find(|of| of.1.0 == file).expect("open").0;
+                let request = self.request(handle, Asked::Flush { acknowledged: BTreeMap::new() });
+                self.send(Event::Flush { request, handle: HandleId(handle) })?;
+                self.rest()?;
+            }
+            let world = &self.world;
+            let behind = world.shadow.keys().find(|&&page| {
+                page.file == file && world.store.durable(page) != world.shadow(page)
+            });
+            if let Some(page) = behind {
+                return Err(format!("{page:?} did not reach the store by the last flush"));
+            }
+            self.world.cut(file, 0);
+            self.send(Event::Truncate { file, pages: 0 })?;
+        }
+        self.rest()?;
+        self.send(Event::Tick)?;
+        let (free, frames) = (self.cache.free_frames(), self.cache.settings().frames);
+        if free != frames || self.cache.dirty_pages() > 0 || !self.world.index.is_empty() {
+            return Err(format!("{free} of {frames} frames came back at the end {}", self.cache.debug_frames()));
+        }
+        Ok(())
+    }
+
+    fn outcome(self) -> Outcome {
+        let stats = *self.cache.stats();
+        let mut seen = self.world.seen;
+        for (what, times) in [
+            ("hits", stats.hits),
+            ("misses", stats.misses),
+            ("late hits", stats.late_hits),
+            ("stale hits", stats.stale_hits),
+            ("evicted", stats.evicted),
+            ("readahead used", stats.ahead_used),
+            ("readahead wasted", stats.ahead_wasted),
+            ("readahead failed", stats.ahead_failed),
+            ("readahead dropped", stats.ahead_dropped),
+        ] {
+            if times > 0 {
+                *seen.entry(what).or_default() += times;
+            }
+        }
+        let (journal, actions) = (self.world.journal, self.came_back);
+        // FNV-1a, 64 bits.
+        let digest = journal.iter().chain(&actions).fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        Outcome { digest, journal, actions, seen }
+    }
+}
+
+fn after(page: PageId, frames: &[forerun_core::units::FrameId]) -> PageId {
+    PageId { index: page.index + frames.len() as u64, ..page }
+}

@@ -1,0 +1,113 @@
+//! The store of a check, and the plain things around it.
+//!
+//! A page's content is two numbers, one a half, so that a write in part is seen. Every copy of a
+//! writer's bytes has a number of its own, larger than all before: content is also its age.
+
+use std::collections::BTreeMap;
+
+use forerun_core::units::{FileId, FrameId, PageId, RequestId};
+
+/// A page's two halves.
+pub(super) type Content = [u64; 2];
+
+/// A store that keeps what was written apart from what was synced.
+#[derive(Default)]
+pub(super) struct Store {
+    written: BTreeMap<PageId, Content>,
+    durable: BTreeMap<PageId, Content>,
+}
+
+impl Store {
+    pub(super) fn read(&self, page: PageId) -> Content {
+        self.written.get(&page).copied().unwrap_or_default()
+    }
+
+    pub(super) fn durable(&self, page: PageId) -> Content {
+        self.durable.get(&page).copied().unwrap_or_default()
+    }
+
+    pub(super) fn write(&mut self, page: PageId, content: Content) {
+        self.written.insert(page, content);
+    }
+
+    pub(super) fn sync(&mut self, file: FileId) {
+        let of_file = self.written.iter().filter(|(page, _)| page.file == file);
+        self.durable.extend(of_file.map(|(page, content)| (*page, *content)));
+    }
+
+    /// A failed sync: what was written since the last one may be lost.
+    pub(super) fn lose(&mut self, file: FileId, mut lost: impl FnMut() -> bool) {
+        let pages: Vec<PageId> = self.written.keys().copied().collect();
+        for page in pages.into_iter().filter(|page| page.file == file) {
+            if lost() {
+                self.written.insert(page, self.durable(page));
+            }
+        }
+    }
+
+    /// Somebody else changes the page, durably.
+    pub(super) fn change(&mut self, page: PageId, content: Content) {
+        self.written.insert(page, content);
+        self.durable.insert(page, content);
+    }
+
+    pub(super) fn truncate(&mut self, file: FileId, pages: u64) {
+        let stays = |page: &PageId| page.file != file || page.index < pages;
+        self.written.retain(|page, _| stays(page));
+        self.durable.retain(|page, _| stays(page));
+    }
+}
+
+/// A frame as the driver sees it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FrameView {
+    pub(super) content: Content,
+    /// Readers that hold it.
+    pub(super) pins: u32,
+    /// The page, generation and marker that it is published with.
+    pub(super) published: Option<(PageId, u32, bool)>,
+    /// A fetch has it.
+    pub(super) busy: bool,
+}
+
+/// An operation that the store has not answered.
+#[derive(Clone, Debug)]
+pub(super) enum Operation {
+    Fetch { page: PageId, frames: Vec<FrameId> },
+    Write { page: PageId, frames: Vec<FrameId>, contents: Vec<Content> },
+    Sync { file: FileId },
+}
+
+/// What a request was, until it is answered.
+#[derive(Clone, Debug)]
+pub(super) enum Asked {
+    Read {
+        file: FileId,
+        left: Vec<u64>,
+    },
+    Write(Writing),
+    /// With what was acknowledged when it was sent.
+    Flush {
+        acknowledged: BTreeMap<PageId, Content>,
+    },
+}
+
+/// A write under way.
+#[derive(Clone, Debug)]
+pub(super) struct Writing {
+    pub(super) file: FileId,
+    pub(super) first: u64,
+    pub(super) count: u32,
+    pub(super) partial: (bool, bool),
+    pub(super) durable: bool,
+    /// What its pages held when its bytes were copied.
+    pub(super) filled: BTreeMap<PageId, Content>,
+}
+
+/// A copy of a writer's bytes that has not been reported yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fill {
+    pub(super) request: RequestId,
+    pub(super) frame: FrameId,
+    pub(super) page: PageId,
+}

@@ -1,0 +1,264 @@
+//! What surrounds the core in a check: a store, frames, readers, and the shadow file.
+//!
+//! This is the driver that the core's actions come to. Each action is checked as it is carried
+//! out; the first thing found wrong is kept and ends the run.
+
+use std::collections::BTreeMap;
+
+use forerun_core::drive::Driver;
+use forerun_core::event::{Action, Error, Event, Hit, codec};
+use forerun_core::prng::Prng;
+use forerun_core::units::{FileId, FrameId, Nanos, PageId, RequestId};
+
+use super::store::{Asked, Content, Fill, FrameView, Operation, Store};
+
+/// All but the core.
+pub(super) struct World {
+    pub(super) random: Prng,
+    pub(super) store: Store,
+    pub(super) frames: Vec<FrameView>,
+    pub(super) index: BTreeMap<PageId, FrameId>,
+    pub(super) operations: Vec<Operation>,
+    /// Copies that writers have under way.
+    pub(super) fills: Vec<Fill>,
+    /// Frames that readers hold.
+    pub(super) held: Vec<FrameId>,
+    pub(super) hits: Vec<Hit>,
+    pub(super) asked: BTreeMap<RequestId, Asked>,
+    /// What a reader has to see: updated as a writer's bytes are copied.
+    pub(super) shadow: BTreeMap<PageId, Content>,
+    /// What writers were told is done.
+    pub(super) acknowledged: BTreeMap<PageId, Content>,
+    pub(super) pages: [u64; 2],
+    pub(super) values: u64,
+    pub(super) journal: Vec<u8>,
+    pub(super) seen: BTreeMap<&'static str, u64>,
+    pub(super) wrong: Option<String>,
+}
+
+impl World {
+    pub(super) fn new(random: Prng, frames: u32) -> Self {
+        Self {
+            random,
+            store: Store::default(),
+            frames: vec![FrameView::default(); frames as usize],
+            index: BTreeMap::new(),
+            operations: Vec::new(),
+            fills: Vec::new(),
+            held: Vec::new(),
+            hits: Vec::new(),
+            asked: BTreeMap::new(),
+            shadow: BTreeMap::new(),
+            acknowledged: BTreeMap::new(),
+            pages: [0; 2],
+            values: 0,
+            journal: Vec::new(),
+            seen: BTreeMap::new(),
+            wrong: None,
+        }
+    }
+
+    pub(super) fn saw(&mut self, what: &'static str) {
+        *self.seen.entry(what).or_default() += 1;
+    }
+
+    pub(super) fn wrong(&mut self, what: String) {
+        self.wrong.get_or_insert(what);
+    }
+
+    pub(super) fn frame(&mut self, frame: FrameId) -> &mut FrameView {
+        &mut self.frames[frame.0 as usize]
+    }
+
+    pub(super) fn shadow(&self, page: PageId) -> Content {
+        self.shadow.get(&page).copied().unwrap_or_default()
+    }
+
+    /// A reader looks at the page in `frame`, and holds it from now on.
+    pub(super) fn look(&mut self, page: PageId, frame: FrameId) {
+        let (seen, due) = (self.frame(frame).content, self.shadow(page));
+        if seen != due {
+            self.wrong(format!("{page:?} in {frame:?} reads {seen:?}, should be {due:?}"));
+        }
+        self.frame(frame).pins += 1;
+        self.held.push(frame);
+    }
+
+    /// A frame that is to get new bytes must be nobody's.
+    fn take(&mut self, frame: FrameId, what: &str) {
+        let view = *self.frame(frame);
+        if view.pins > 0 || view.busy || view.published.is_some() {
+            self.wrong(format!("{frame:?} is {what} while in use: {view:?}"));
+        }
+    }
+
+    fn fetch(&mut self, page: PageId, frames: &[FrameId]) {
+        for &frame in frames {
+            self.take(frame, "fetched into");
+            self.frame(frame).busy = true;
+        }
+        self.operations.push(Operation::Fetch { page, frames: frames.to_vec() });
+    }
+
+    fn fill(&mut self, request: RequestId, index: u64, frame: FrameId, fresh: bool) {
+        if fresh {
+            self.take(frame, "filled");
+            self.frame(frame).content = [0; 2];
+            self.saw("fresh page");
+        }
+        self.values += 1;
+        let value = self.values;
+        let content = &mut self.frames[frame.0 as usize].content;
+        let Some(Asked::Write(write)) = self.asked.get_mut(&request) else {
+            return self.wrong(format!("{request:?} is no write under way"));
+        };
+        // A write in part covers the second half of its first page, the first of its last.
+        let head = index == write.first && write.partial.0;
+        let tail = index + 1 == write.first + u64::from(write.count) && write.partial.1;
+        if !head {
+            content[0] = value;
+        }
+        if !tail {
+            content[1] = value;
+        }
+        let (page, content) = (PageId { file: write.file, index }, *content);
+        write.filled.insert(page, content);
+        if head || tail {
+            self.saw("write in part");
+        }
+        self.shadow.insert(page, content);
+        let pages = &mut self.pages[page.file.0 as usize];
+        *pages = (*pages).max(index + 1);
+        self.fills.push(Fill { request, frame, page });
+    }
+
+    fn serve(&mut self, request: RequestId, index: u64, frame: FrameId) {
+        let Some(Asked::Read { file, left }) = self.asked.get_mut(&request) else {
+            return self.wrong(format!("{request:?} is served, but reads nothing"));
+        };
+        let page = PageId { file: *file, index };
+        let Some(at) = left.iter().position(|&want| want == index) else {
+            return self.wrong(format!("{request:?} is served page {index} unasked"));
+        };
+        left.remove(at);
+        self.look(page, frame);
+    }
+
+    fn done(&mut self, request: RequestId) {
+        match self.asked.remove(&request) {
+            None => self.wrong(format!("{request:?} is answered twice")),
+            Some(Asked::Read { left, .. }) => {
+                if !left.is_empty() {
+                    self.wrong(format!("{request:?} is done without pages {left:?}"));
+                }
+            }
+            Some(Asked::Write(write)) => {
+                for (&page, &content) in &write.filled {
+                    let known = self.acknowledged.entry(page).or_default();
+                    *known = [known[0].max(content[0]), known[1].max(content[1])];
+                }
+                if write.durable {
+                    self.saw("durable write");
+                    self.promise(request, &write.filled);
+                }
+            }
+            Some(Asked::Flush { acknowledged }) => {
+                self.saw("flush done");
+                self.promise(request, &acknowledged);
+            }
+        }
+    }
+
+    /// These contents, or newer ones, have to be durable now.
+    fn promise(&mut self, request: RequestId, contents: &BTreeMap<PageId, Content>) {
+        for (&page, &content) in contents {
+            let durable = self.store.durable(page);
+            if durable[0] < content[0] || durable[1] < content[1] {
+                self.wrong(format!("{request:?}: {page:?} is {durable:?}, promised {content:?}"));
+            }
+        }
+    }
+
+    fn failed(&mut self, request: RequestId, error: Error) {
+        if self.asked.remove(&request).is_none() {
+            self.wrong(format!("{request:?} failed after it was answered: {error}"));
+        }
+        self.saw(match error {
+            Error::Store { .. } => "store error",
+            Error::Writeback { .. } => "write-back error",
+            Error::PastEnd { .. } => "past the end",
+            Error::Changed { .. } => "changed",
+            Error::NoFrames { .. } => "no frames",
+            Error::Busy { .. } => "busy",
+            Error::TooLarge { .. } => "too large",
+            Error::Cancelled => "cancelled",
+            _ => "an error of a kind that this check does not know",
+        });
+    }
+
+    fn publish(&mut self, page: PageId, frame: FrameId, generation: u32, marker: bool) {
+        self.frame(frame).published = Some((page, generation, marker));
+        let other = self.index.insert(page, frame);
+        if other.is_some_and(|other| other != frame) {
+            self.wrong(format!("{page:?} is published in {other:?} and {frame:?}"));
+        }
+    }
+
+    fn retract(&mut self, frame: FrameId, gone: bool) -> bool {
+        let loose = self.frame(frame).pins == 0;
+        if !loose {
+            self.saw("pinned victim");
+        }
+        if loose || gone {
+            if let Some((page, ..)) = self.frame(frame).published.take() {
+                self.index.remove(&page);
+            }
+        }
+        loose
+    }
+
+    /// The file is cut: what was beyond is forgotten everywhere.
+    pub(super) fn cut(&mut self, file: FileId, pages: u64) {
+        self.store.truncate(file, pages);
+        self.pages[file.0 as usize] = pages;
+        let stays = |page: &PageId| page.file != file || page.index < pages;
+        self.shadow.retain(|page, _| stays(page));
+        self.acknowledged.retain(|page, _| stays(page));
+        for asked in self.asked.values_mut() {
+            match asked {
+                Asked::Read { .. } => {}
+                Asked::Write(write) => write.filled.retain(|page, _| stays(page)),
+                Asked::Flush { acknowledged } => acknowledged.retain(|page, _| stays(page)),
+            }
+        }
+    }
+}
+
+impl Driver for World {
+    fn sent(&mut self, now: Nanos, event: &Event<'_>) {
+        codec::encode(now, event, &mut self.journal);
+    }
+
+    fn carry_out(&mut self, action: Action, frames: &[FrameId]) -> bool {
+        match action {
+            Action::Serve { request, page, frame } => self.serve(request, page, frame),
+            Action::Fill { request, page, frame, fresh } => self.fill(request, page, frame, fresh),
+            Action::Fetch { page, .. } => self.fetch(page, frames),
+            Action::Write { page, .. } => {
+                // The store takes the bytes as they are now; writers may go on in the frame.
+                let contents = frames.iter().map(|&frame| self.frame(frame).content).collect();
+                let frames = frames.to_vec();
+                self.operations.push(Operation::Write { page, frames, contents });
+            }
+            Action::Sync { file } => self.operations.push(Operation::Sync { file }),
+            Action::Done { request } => self.done(request),
+            Action::Fail { request, error } => self.failed(request, error),
+            Action::Publish { page, frame, generation, marker } => {
+                self.publish(page, frame, generation, marker);
+            }
+            Action::Retract { frame, gone } => return self.retract(frame, gone),
+            Action::Explain { .. } => {}
+        }
+        true
+    }
+}
