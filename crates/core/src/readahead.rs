@@ -15,7 +15,8 @@
 //! for it). What a window turned out to fetch comes back by [`Readahead::submitted`].
 //!
 //! To add a policy: write `readahead/NAME.rs` and add its line to `readaheads!` below. The
-//! command line, the simulator and the contract tests read that list.
+//! command line, the simulator and the contract tests read that list. What several policies share
+//! lies in [`window`] and [`handles`].
 //!
 //! # Invariants
 //! - A window is never empty, and `async_size <= size`.

@@ -16,7 +16,7 @@
 //! a row were found cached, readahead rests until a page is missing.
 //!
 //! A window may open another at once, and how it goes on depends on how many pages of a window
-//! had to be read; so what remains of a request waits in [`Stream::then`] for
+//! had to be read; so what remains of a request waits in `Stream::then` for
 //! [`Readahead::submitted`].
 //!
 //! # Invariants
