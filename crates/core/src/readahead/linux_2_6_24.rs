@@ -20,8 +20,9 @@
 //! # Invariants
 //! - `0 < size <= max`; the tail is never empty except where pages are read just as asked.
 //! # Sources
-//! Linux 2.6.24 `mm/readahead.c`, `ondemand_readahead`. Where the paper (Wu et al., on demand
-//! readahead, 2010) and the code differ the code holds: windows grow fourfold below `max / 16`,
+//! Linux 2.6.24 `mm/readahead.c`, `ondemand_readahead`. Where Wu, Xi and Xu, "File
+//! prefetching algorithm for concurrent streams" (Journal of Software, 2010), and the code differ
+//! the code holds: windows grow fourfold below `max / 16`,
 //! and the head of a file can only be recovered, never pushed on. Two streams that alternate
 //! strictly are never adjacent, so without a window at the head of the file they get none.
 

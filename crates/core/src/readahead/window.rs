@@ -12,9 +12,9 @@
 //! - `async_size <= size` in every window made here.
 //! # Sources
 //! Linux `mm/readahead.c`: `get_init_ra_size` and `get_next_ra_size`, the same from 2.6.16 to
-//! 6.18 (the latter writes the cap in another way). Wu, Xi, Li, Zou, "Linux readahead: less tricks
-//! for more" (2007) and the patch of that year agree with the code; the later paper's table of
-//! windows doubles only, which holds where `max` is at most 16 initial windows.
+//! 6.18 (the latter writes the cap in another way). Wu, Xi and Xu, "File prefetching algorithm for
+//! concurrent streams" (Journal of Software, 2010), has windows double only; the code holds, and
+//! the two differ below `max / 16`.
 
 use super::{Cause, Decision, Demand, Window};
 use crate::params::Bytes;
@@ -125,7 +125,8 @@ mod tests {
     fn first_windows_are_the_kernels() {
         #[rustfmt::skip] // A table test: add a row, not a function.
         let rows: [(u32, &[(u32, u32)]); 4] = [ // max, (asked, size)
-            (32,   &[(1, 4), (2, 4), (3, 8), (4, 8), (5, 16), (8, 16), (9, 32), (32, 32), (33, 32)]),
+            (32,   &[(1, 4), (2, 4), (3, 8), (4, 8), (5, 16), (8, 16), (9, 32), (32, 32),
+                     (33, 32)]),
             (256,  &[(1, 4), (2, 8), (3, 16), (8, 32), (9, 32), (16, 32), (17, 64), (33, 128),
                      (64, 128), (65, 256), (256, 256), (u32::MAX, 256)]),
             (1024, &[(1, 4), (16, 64), (32, 128), (33, 128), (256, 512), (257, 1024)]),
