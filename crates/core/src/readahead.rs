@@ -15,7 +15,8 @@
 //! for it). What a window turned out to fetch comes back by [`Readahead::submitted`].
 //!
 //! To add a policy: write `readahead/NAME.rs` and add its line to `readaheads!` below. The
-//! command line, the simulator and the contract tests read that list.
+//! command line, the simulator and the contract tests read that list. What several policies share
+//! lies in [`window`] and [`handles`].
 //!
 //! # Invariants
 //! - A window is never empty, and `async_size <= size`.
@@ -111,12 +112,30 @@ pub enum Cause {
     Sync,
     /// The next window, at a marker.
     Async,
+    /// The next window, at a marker that the policy did not expect: its size is from the cache.
+    Recovered,
     /// Legacy: the first (current) window.
     Initial,
     /// Legacy: the window ahead of the current one.
     Ahead,
     /// Legacy: a page that no window brought, read by itself.
     Page,
+}
+
+impl Cause {
+    /// Its name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Random => "random",
+            Self::Sync => "sync",
+            Self::Async => "async",
+            Self::Recovered => "async-recovered",
+            Self::Initial => "initial",
+            Self::Ahead => "ahead",
+            Self::Page => "readpage",
+        }
+    }
 }
 
 /// A window to fetch, and why.
@@ -156,6 +175,13 @@ pub trait Readahead {
 
     /// The window for `demand`. On a [`Trigger::Miss`], `None` fetches the page by itself.
     fn decide(&mut self, demand: &Demand) -> Option<Decision>;
+
+    /// The page that gets the marker when `window` is fetched in a file of `file_pages`, if that
+    /// page is not there yet. It may differ from [`Window::marker`] where the file's end clips the
+    /// window.
+    fn marker(&self, window: Window, file_pages: u64) -> Option<PageIndex> {
+        window.marker().filter(|&page| page < file_pages)
+    }
 
     /// The window of the last decision was carried out: `fresh` of its pages were neither
     /// resident nor in flight. May open another window at once.
@@ -213,6 +239,14 @@ fn build<P: Named + Send>(pairs: &str, page_bytes: u32) -> Result<Made, ParamErr
     Ok(Made { policy: Box::new(P::new(params, page_bytes)), name: P::NAME, params: shown })
 }
 
+pub mod handles;
+pub mod window;
+
 readaheads! {
     off::Off,
+    fixed::Fixed,
+    linux_2_6_22::Linux2622,
+    ondemand_2007::Ondemand2007,
+    linux_2_6_24::Linux2624,
+    linux_6::Linux6,
 }
