@@ -15,7 +15,6 @@ pub mod cache;
 pub mod drive;
 pub mod event;
 pub mod eviction;
-pub mod hash;
 pub mod params;
 pub mod prng;
 pub mod queue;
