@@ -7,11 +7,13 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
-extern crate alloc;
+#[doc(hidden)]
+pub extern crate alloc; // For `params!` in crates that do not name it.
 #[cfg(test)]
 extern crate std;
 
 pub mod eviction;
+pub mod hash;
 pub mod params;
 pub mod prng;
 pub mod queue;
