@@ -148,6 +148,13 @@ pub fn show(spec: &str) -> Result<Vec<(&'static str, String)>, ParamError> {
     dispatch(spec, Show)
 }
 
+mod ghosts;
+mod probation;
+
 policies! {
     fifo::Fifo,
+    lru::Lru,
+    clock::Clock,
+    two_q::TwoQ,
+    two_q_star::TwoQStar,
 }

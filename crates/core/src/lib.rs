@@ -7,7 +7,8 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
-extern crate alloc;
+#[doc(hidden)]
+pub extern crate alloc; // For `params!` in crates that do not name it.
 #[cfg(test)]
 extern crate std;
 
@@ -15,6 +16,7 @@ pub mod cache;
 pub mod drive;
 pub mod event;
 pub mod eviction;
+pub mod hash;
 pub mod params;
 pub mod prng;
 pub mod queue;

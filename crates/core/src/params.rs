@@ -5,6 +5,7 @@
 
 use alloc::{borrow::ToOwned, format, string::String, vec::Vec};
 use core::fmt;
+use core::str::FromStr;
 
 /// What may be set from outside, by name.
 pub trait Params: Default + Clone {
@@ -84,7 +85,8 @@ pub fn split(spec: &str) -> (&str, &str) {
     spec.split_once(':').unwrap_or((spec, ""))
 }
 
-/// Applies `key=value,…` to `params`.
+/// Applies `key=value,…` to `params`, in order: the last of two that name a key holds. Empty pairs
+/// are skipped. After an error the pairs before it are in force.
 ///
 /// # Errors
 /// As [`Params::set`]; a pair without `=` is a bad value.
@@ -118,17 +120,14 @@ impl Param for Bytes {
     const FORM: &'static str = "a size such as 4096, 64K, 1M or 2G";
 
     fn parse(text: &str) -> Option<Self> {
-        let (digits, shift) = match text.as_bytes().last()?.to_ascii_uppercase() {
+        let (number, shift) = match text.as_bytes().last()?.to_ascii_uppercase() {
             b'K' => (&text[..text.len() - 1], 10),
             b'M' => (&text[..text.len() - 1], 20),
             b'G' => (&text[..text.len() - 1], 30),
             b'T' => (&text[..text.len() - 1], 40),
             _ => (text, 0),
         };
-        if !digits.bytes().all(|b| b.is_ascii_digit()) {
-            return None;
-        }
-        digits.parse::<u64>().ok()?.checked_mul(1 << shift).map(Self)
+        digits::<u64>(number)?.checked_mul(1 << shift).map(Self)
     }
 
     fn show(&self) -> String {
@@ -144,7 +143,7 @@ impl Param for Bytes {
 /// A share of a whole in parts per million, so that no float decides anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Share {
-    /// Parts per million; may exceed a million.
+    /// Parts per million; may exceed a million (the share of ghosts does).
     pub ppm: u32,
 }
 
@@ -152,6 +151,7 @@ impl Share {
     /// So many hundredths.
     #[must_use]
     pub const fn percent(percent: u32) -> Self {
+        assert!(percent <= 100 * WHOLE_MAX);
         Self { ppm: percent * 10_000 }
     }
 
@@ -168,20 +168,16 @@ impl Param for Share {
 
     fn parse(text: &str) -> Option<Self> {
         let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-        let digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
-        if !digits(whole)
-            || !digits(fraction)
-            || fraction.len() > 6
-            || (whole.is_empty() && fraction.is_empty())
-        {
+        if (whole.is_empty() && fraction.is_empty()) || fraction.len() > 6 {
             return None;
         }
-        let whole: u32 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-        let mut ppm: u32 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
+        let whole = if whole.is_empty() { 0 } else { digits::<u32>(whole)? };
+        let mut ppm = if fraction.is_empty() { 0 } else { digits::<u32>(fraction)? };
         for _ in fraction.len()..6 {
             ppm *= 10;
         }
-        (whole <= 1_000).then(|| Self { ppm: whole * 1_000_000 + ppm })
+        let within = whole < WHOLE_MAX || (whole == WHOLE_MAX && ppm == 0);
+        within.then(|| Self { ppm: whole * 1_000_000 + ppm })
     }
 
     fn show(&self) -> String {
@@ -194,7 +190,7 @@ impl Param for u32 {
     const FORM: &'static str = "a whole number";
 
     fn parse(text: &str) -> Option<Self> {
-        text.parse().ok()
+        digits(text)
     }
 
     fn show(&self) -> String {
@@ -206,13 +202,21 @@ impl Param for u64 {
     const FORM: &'static str = "a whole number";
 
     fn parse(text: &str) -> Option<Self> {
-        text.parse().ok()
+        digits(text)
     }
 
     fn show(&self) -> String {
         format!("{self}")
     }
 }
+
+/// The number that `text` writes in digits alone: no sign, no blanks, and it fits.
+fn digits<T: FromStr>(text: &str) -> Option<T> {
+    if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
+}
+
+/// The largest share, in wholes: its parts per million fit a `u32`.
+const WHOLE_MAX: u32 = 1_000;
 
 impl Params for () {
     fn set(&mut self, key: &str, _: &str) -> Result<(), ParamError> {
@@ -230,13 +234,13 @@ impl Params for () {
 macro_rules! params {
     (
         $(#[$doc:meta])*
-        pub struct $name:ident {
+        $visibility:vis struct $name:ident {
             $($(#[$field_doc:meta])* $field:ident: $kind:ty = $default:expr,)*
         }
     ) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq)]
-        pub struct $name {
+        $visibility struct $name {
             $($(#[$field_doc])* pub $field: $kind,)*
         }
 
@@ -262,14 +266,268 @@ macro_rules! params {
                     })*
                     _ => Err($crate::params::ParamError::UnknownKey {
                         key: key.into(),
-                        known: alloc::vec![$(stringify!($field)),*],
+                        known: $crate::alloc::vec![$(stringify!($field)),*],
                     }),
                 }
             }
 
-            fn show(&self) -> alloc::vec::Vec<(&'static str, alloc::string::String)> {
-                alloc::vec![$((stringify!($field), $crate::params::Param::show(&self.$field))),*]
+            fn show(&self) -> $crate::alloc::vec::Vec<(&'static str, $crate::alloc::string::String)> {
+                $crate::alloc::vec![$((stringify!($field), $crate::params::Param::show(&self.$field))),*]
             }
         }
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+    use std::vec;
+
+    crate::params! {
+        /// One of each kind.
+        struct Kinds {
+            /// A size.
+            size: Bytes = Bytes(4_096),
+            /// A share.
+            share: Share = Share::percent(25),
+            /// A small number.
+            small: u32 = 7,
+            /// A large number.
+            large: u64 = 8,
+        }
+    }
+
+    fn bad(key: &str, value: &str, form: &str) -> ParamError {
+        ParamError::BadValue { key: key.into(), value: value.into(), form: form.into() }
+    }
+
+    #[test]
+    fn bytes_are_read_and_shown_in_powers_of_1024() {
+        const K: u64 = 1_024;
+        #[rustfmt::skip]
+        let rows = [ // text                  bytes                       shown
+            ("0",                     Some(0),                    "0"),
+            ("1",                     Some(1),                    "1"),
+            ("1023",                  Some(1_023),                "1023"),
+            ("1024",                  Some(K),                    "1K"),
+            ("4096",                  Some(4 * K),                "4K"),
+            ("1025",                  Some(1_025),                "1025"),
+            ("64K",                   Some(64 * K),               "64K"),
+            ("64k",                   Some(64 * K),               "64K"),
+            ("1536K",                 Some(1_536 * K),            "1536K"),
+            ("3m",                    Some(3 * K * K),            "3M"),
+            ("2G",                    Some(2 * K * K * K),        "2G"),
+            ("5T",                    Some(5 * K * K * K * K),    "5T"),
+            ("1024T",                 Some(K * K * K * K * K),    "1024T"),
+            ("16777215T",             Some(0xff_ffff << 40),      "16777215T"),
+            ("16777216T",             None,                       ""), // 2^64
+            ("18446744073709551615",  Some(u64::MAX),             "18446744073709551615"),
+            ("18446744073709551616",  None,                       ""),
+            ("",                      None,                       ""),
+            ("K",                     None,                       ""),
+            ("1P",                    None,                       ""),
+            ("+1",                    None,                       ""),
+            ("-1",                    None,                       ""),
+            ("1 K",                   None,                       ""),
+            ("1KK",                   None,                       ""),
+            ("1.5M",                  None,                       ""),
+            ("\u{e9}K",               None,                       ""), // Not ASCII.
+            ("1\u{212a}",             None,                       ""), // The Kelvin sign.
+        ];
+        for (text, bytes, shown) in rows {
+            assert_eq!(Bytes::parse(text), bytes.map(Bytes), "{text}");
+            if let Some(bytes) = bytes {
+                assert_eq!(Bytes(bytes).show(), shown);
+                assert_eq!(Bytes::parse(shown), Some(Bytes(bytes)), "{shown}");
+            }
+        }
+    }
+
+    #[test]
+    fn pages_are_whole_and_saturate() {
+        let rows =
+            [(0, 0), (4_095, 0), (4_096, 1), (8_191, 1), (1 << 43, 1 << 31), (1 << 44, u32::MAX)];
+        for (bytes, pages) in rows {
+            assert_eq!(Bytes(bytes).pages(4_096), pages, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn shares_are_read_and_shown_as_decimals() {
+        #[rustfmt::skip]
+        let rows = [ // text         ppm                    shown
+            ("0",            Some(0),               "0"),
+            ("0.25",         Some(250_000),         "0.25"),
+            (".5",           Some(500_000),         "0.5"),
+            ("1",            Some(1_000_000),       "1"),
+            ("1.",           Some(1_000_000),       "1"),
+            ("1.000000",     Some(1_000_000),       "1"),
+            ("10",           Some(10_000_000),      "10"),
+            ("0.000001",     Some(1),               "0.000001"),
+            ("0.1",          Some(100_000),         "0.1"),
+            ("0.01",         Some(10_000),          "0.01"),
+            ("2.50",         Some(2_500_000),       "2.5"),
+            ("999.999999",   Some(999_999_999),     "999.999999"),
+            ("1000",         Some(1_000_000_000),   "1000"),
+            ("1000.0",       Some(1_000_000_000),   "1000"),
+            ("1000.000001",  None,                  ""),
+            ("1001",         None,                  ""),
+            ("4294967296",   None,                  ""),
+            ("0.0000001",    None,                  ""), // Finer than a millionth.
+            ("",             None,                  ""),
+            (".",            None,                  ""),
+            ("1.2.3",        None,                  ""),
+            ("-1",           None,                  ""),
+            ("+1",           None,                  ""),
+            ("0.+5",         None,                  ""),
+            ("1e3",          None,                  ""),
+            ("10%",          None,                  ""),
+            (" 1",           None,                  ""),
+        ];
+        for (text, ppm, shown) in rows {
+            assert_eq!(Share::parse(text).map(|share| share.ppm), ppm, "{text}");
+            if let Some(ppm) = ppm {
+                assert_eq!(Share { ppm }.show(), shown);
+                assert_eq!(Share::parse(shown), Some(Share { ppm }), "{shown}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_share_of_a_whole_is_rounded_down_and_saturates() {
+        #[rustfmt::skip]
+        let rows = [ // percent   whole      part
+            (25,         0,         0),
+            (25,         3,         0),
+            (25,         4,         1),
+            (25,         7,         1),
+            (10,         30,        3),
+            (100,        u32::MAX,  u32::MAX),
+            (101,        u32::MAX,  u32::MAX),
+            (50,         u32::MAX,  u32::MAX / 2),
+            (100_000,    5,         5_000),
+            (100_000,    u32::MAX,  u32::MAX),
+        ];
+        for (percent, whole, part) in rows {
+            assert_eq!(Share::percent(percent).of(whole), part, "{percent} % of {whole}");
+        }
+    }
+
+    #[test]
+    fn whole_numbers_are_digits_that_fit() {
+        #[rustfmt::skip]
+        let rows = [ // text                   u32               u64
+            ("0",                      Some(0),          Some(0)),
+            ("007",                    Some(7),          Some(7)),
+            ("4294967295",             Some(u32::MAX),   Some(4_294_967_295)),
+            ("4294967296",             None,             Some(4_294_967_296)),
+            ("18446744073709551615",   None,             Some(u64::MAX)),
+            ("18446744073709551616",   None,             None),
+            ("",                       None,             None),
+            ("+1",                     None,             None),
+            ("-1",                     None,             None),
+            ("1_000",                  None,             None),
+            ("1K",                     None,             None),
+        ];
+        for (text, small, large) in rows {
+            assert_eq!(<u32 as Param>::parse(text), small, "{text}");
+            assert_eq!(<u64 as Param>::parse(text), large, "{text}");
+        }
+        assert_eq!(Param::show(&70_u32), "70");
+        assert_eq!(Param::show(&u64::MAX), "18446744073709551615");
+    }
+
+    #[test]
+    fn a_spec_splits_at_its_first_colon() {
+        let rows = [
+            ("lru", ("lru", "")),
+            ("lru:", ("lru", "")),
+            ("2q:kin=0.1,kout=1", ("2q", "kin=0.1,kout=1")),
+            ("a:b:c", ("a", "b:c")),
+            ("", ("", "")),
+            (":x=1", ("", "x=1")),
+        ];
+        for (spec, expected) in rows {
+            assert_eq!(split(spec), expected, "{spec}");
+        }
+    }
+
+    #[test]
+    fn pairs_are_applied_in_order() {
+        let kinds = |size, ppm, small, large| Kinds {
+            size: Bytes(size),
+            share: Share { ppm },
+            small,
+            large,
+        };
+        let unknown = |key: &str| ParamError::UnknownKey {
+            key: key.into(),
+            known: vec!["size", "share", "small", "large"],
+        };
+        #[rustfmt::skip]
+        let rows = [ // pairs                                  result                              params
+            ("",                                       Ok(()),                             kinds(4_096, 250_000, 7, 8)),
+            ("size=1M,share=1,small=2,large=3",        Ok(()),                             kinds(1 << 20, 1_000_000, 2, 3)),
+            ("small=1,small=2",                        Ok(()),                             kinds(4_096, 250_000, 2, 8)),
+            (",,small=1,,",                            Ok(()),                             kinds(4_096, 250_000, 1, 8)),
+            ("small",                                  Err(bad("small", "", "key=value")), kinds(4_096, 250_000, 7, 8)),
+            ("small=",                                 Err(bad("small", "", <u32>::FORM)), kinds(4_096, 250_000, 7, 8)),
+            ("large=1=2",                              Err(bad("large", "1=2", <u64>::FORM)), kinds(4_096, 250_000, 7, 8)),
+            ("size=x",                                 Err(bad("size", "x", Bytes::FORM)), kinds(4_096, 250_000, 7, 8)),
+            ("large=9,share=2000,small=1",             Err(bad("share", "2000", Share::FORM)), kinds(4_096, 250_000, 7, 9)),
+            ("=1",                                     Err(unknown("")),                   kinds(4_096, 250_000, 7, 8)),
+            ("Small=1",                                Err(unknown("Small")),              kinds(4_096, 250_000, 7, 8)),
+            (" small=1",                               Err(unknown(" small")),             kinds(4_096, 250_000, 7, 8)),
+        ];
+        for (pairs, result, params) in rows {
+            let mut applied = Kinds::default();
+            assert_eq!(apply(&mut applied, pairs), result, "{pairs}");
+            assert_eq!(applied, params, "{pairs}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_makes_the_same_parameters() {
+        let mut params = Kinds::default();
+        apply(&mut params, "size=3K,share=0.125,large=99").unwrap();
+        let shown = params.show();
+        let expected = [("size", "3K"), ("share", "0.125"), ("small", "7"), ("large", "99")];
+        assert_eq!(shown, expected.map(|(key, value)| (key, value.to_string())));
+        let mut again = Kinds::default();
+        for (key, value) in shown {
+            again.set(key, &value).unwrap();
+        }
+        assert_eq!(again, params);
+    }
+
+    #[test]
+    fn a_policy_without_parameters_knows_no_key() {
+        assert_eq!(apply(&mut (), ""), Ok(()));
+        assert!(Params::show(&()).is_empty());
+        let refused = ParamError::UnknownKey { key: "x".into(), known: vec![] };
+        assert_eq!(apply(&mut (), "x=1"), Err(refused));
+    }
+
+    #[test]
+    fn errors_say_what_there_is() {
+        let rows = [
+            (
+                ParamError::UnknownName { name: "lur".into(), known: vec!["fifo", "lru"] },
+                "no `lur`; there are: fifo lru",
+            ),
+            (
+                ParamError::UnknownKey { key: "x".into(), known: vec!["kin", "kout"] },
+                "no parameter `x`; there are: kin kout",
+            ),
+            (
+                ParamError::UnknownKey { key: "x".into(), known: vec![] },
+                "no parameter `x`; there are none",
+            ),
+            (bad("small", "x", <u32>::FORM), "`small=x`: expected a whole number"),
+        ];
+        for (error, text) in rows {
+            assert_eq!(error.to_string(), text);
+        }
+    }
 }

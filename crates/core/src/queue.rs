@@ -1,22 +1,58 @@
 //! Queues as index-linked lists: every operation O(1), no allocation once grown, no `unsafe`.
 //!
 //! Several queues may share one [`Links`] as long as an index is in one of them at a time: that
-//! is how a frame moves between a policy's queues.
+//! is how a frame moves between a policy's queues. A [`Table`] holds what else is known of an
+//! index.
 //!
 //! ```text
 //!   head (newest) <-> ... <-> tail (oldest)
 //! ```
+//!
+//! # Invariants
+//! - An index is in one queue of its links at most. Pushing it twice, or taking out what is in
+//!   none, is a bug and panics; so does taking an end out of another queue than its own.
 
 use alloc::vec::Vec;
 
 use crate::units::FrameId;
 
-/// No index.
+/// No index: the neighbour of an end.
 const NIL: u32 = u32::MAX;
+
+/// The neighbour of an index that is in no queue.
+const OUT: u32 = u32::MAX - 1;
+
+/// One row an index. Rows are taken as indices come; one that was never written is the default.
+pub struct Table<T> {
+    rows: Vec<T>,
+}
+
+impl<T: Copy + Default> Table<T> {
+    /// Room for indices `0..count`; more is taken when a larger one is written.
+    #[must_use]
+    pub fn new(count: u32) -> Self {
+        Self { rows: Vec::with_capacity(count as usize) }
+    }
+
+    /// What `index` holds.
+    #[must_use]
+    pub fn get(&self, index: u32) -> T {
+        self.rows.get(index as usize).copied().unwrap_or_default()
+    }
+
+    /// What `index` holds, to be changed.
+    pub fn at(&mut self, index: u32) -> &mut T {
+        let index = index as usize;
+        if index >= self.rows.len() {
+            self.rows.resize(index + 1, T::default());
+        }
+        &mut self.rows[index]
+    }
+}
 
 /// The links of all indices, whichever queue they are in.
 pub struct Links {
-    links: Vec<Link>,
+    table: Table<Link>,
 }
 
 #[derive(Clone, Copy)]
@@ -25,33 +61,48 @@ struct Link {
     older: u32,
 }
 
+impl Default for Link {
+    fn default() -> Self {
+        Self { newer: OUT, older: OUT }
+    }
+}
+
 impl Links {
     /// Room for indices `0..count`; more is taken when a larger one is pushed.
     #[must_use]
     pub fn new(count: u32) -> Self {
-        Self { links: Vec::with_capacity(count as usize) }
+        Self { table: Table::new(count) }
     }
 
-    fn at(&mut self, index: u32) -> &mut Link {
-        let needed = index as usize + 1;
-        if self.links.len() < needed {
-            self.links.resize(needed, Link { newer: NIL, older: NIL });
-        }
-        &mut self.links[index as usize]
+    /// Whether `index` is in a queue.
+    #[must_use]
+    pub fn is_linked(&self, index: u32) -> bool {
+        self.table.get(index).newer != OUT
     }
 
-    /// The neighbour towards the head.
+    /// The neighbour towards the head of `index`, which is in a queue.
     #[must_use]
     pub fn newer(&self, index: u32) -> Option<u32> {
-        let newer = self.links[index as usize].newer;
+        let newer = self.linked(index).newer;
         (newer != NIL).then_some(newer)
     }
 
-    /// The neighbour towards the tail.
+    /// The neighbour towards the tail of `index`, which is in a queue.
     #[must_use]
     pub fn older(&self, index: u32) -> Option<u32> {
-        let older = self.links[index as usize].older;
+        let older = self.linked(index).older;
         (older != NIL).then_some(older)
+    }
+
+    fn linked(&self, index: u32) -> Link {
+        assert!(self.is_linked(index), "index {index} is in no queue");
+        self.table.get(index)
+    }
+
+    fn link(&mut self, index: u32, link: Link) {
+        assert!(index < OUT, "index {index} is out of range");
+        assert!(!self.is_linked(index), "index {index} is in a queue already");
+        *self.table.at(index) = link;
     }
 }
 
@@ -102,10 +153,10 @@ impl Queue {
 
     /// Puts `index`, which is in no queue, at the head.
     pub fn push_front(&mut self, links: &mut Links, index: u32) {
-        *links.at(index) = Link { newer: NIL, older: self.head };
+        links.link(index, Link { newer: NIL, older: self.head });
         match self.head {
             NIL => self.tail = index,
-            head => links.links[head as usize].newer = index,
+            head => links.table.at(head).newer = index,
         }
         self.head = index;
         self.len += 1;
@@ -113,10 +164,10 @@ impl Queue {
 
     /// Puts `index`, which is in no queue, at the tail.
     pub fn push_back(&mut self, links: &mut Links, index: u32) {
-        *links.at(index) = Link { newer: self.tail, older: NIL };
+        links.link(index, Link { newer: self.tail, older: NIL });
         match self.tail {
             NIL => self.head = index,
-            tail => links.links[tail as usize].older = index,
+            tail => links.table.at(tail).older = index,
         }
         self.tail = index;
         self.len += 1;
@@ -124,16 +175,22 @@ impl Queue {
 
     /// Takes `index`, which is in this queue, out.
     pub fn remove(&mut self, links: &mut Links, index: u32) {
-        assert!(self.len > 0, "index {index} is in no queue");
-        let Link { newer, older } = links.links[index as usize];
+        let Link { newer, older } = links.linked(index);
         match newer {
-            NIL => self.head = older,
-            n => links.links[n as usize].older = older,
+            NIL => {
+                assert!(self.head == index, "index {index} is the head of another queue");
+                self.head = older;
+            }
+            newer => links.table.at(newer).older = older,
         }
         match older {
-            NIL => self.tail = newer,
-            o => links.links[o as usize].newer = newer,
+            NIL => {
+                assert!(self.tail == index, "index {index} is the tail of another queue");
+                self.tail = newer;
+            }
+            older => links.table.at(older).newer = newer,
         }
+        *links.table.at(index) = Link::default();
         self.len -= 1;
     }
 
@@ -161,16 +218,147 @@ impl Queue {
         evictable: &dyn Fn(FrameId) -> bool,
         out: &mut Vec<FrameId>,
     ) -> u32 {
-        let (mut taken, mut at) = (0, self.tail);
-        while at != NIL && taken < count {
-            let newer = links.links[at as usize].newer;
-            if evictable(FrameId(at)) {
-                self.remove(links, at);
-                out.push(FrameId(at));
+        let (mut taken, mut next) = (0, self.tail());
+        while let Some(index) = next
+            && taken < count
+        {
+            next = links.newer(index);
+            if evictable(FrameId(index)) {
+                self.remove(links, index);
+                out.push(FrameId(index));
                 taken += 1;
             }
-            at = newer;
         }
         taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prng::Prng;
+    use std::collections::VecDeque;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::vec;
+
+    /// Head first, by the links towards the tail; the links towards the head must agree.
+    fn listed(queue: &Queue, links: &Links) -> VecDeque<u32> {
+        let mut seen = VecDeque::new();
+        let mut at = queue.head();
+        while let Some(index) = at {
+            assert_eq!(links.newer(index), seen.back().copied());
+            seen.push_back(index);
+            at = links.older(index);
+        }
+        assert_eq!(queue.tail(), seen.back().copied());
+        assert_eq!(queue.len() as usize, seen.len());
+        assert_eq!(queue.is_empty(), seen.is_empty());
+        seen
+    }
+
+    fn panics(code: impl FnOnce()) -> bool {
+        catch_unwind(AssertUnwindSafe(code)).is_err()
+    }
+
+    #[test]
+    fn two_queues_on_shared_links_behave_as_two_deques() {
+        for seed in 0..40 {
+            let mut prng = Prng::new(seed);
+            let mut links = Links::new(4);
+            let mut queues = [Queue::new(), Queue::default()];
+            let mut deques = [VecDeque::new(), VecDeque::new()];
+            for _ in 0..300 {
+                let (side, index) = (usize::from(prng.chance(40)), u32::from(prng.chance(50)));
+                let index = index * 9 + u32::try_from(prng.below(9)).unwrap();
+                let (queue, deque) = (&mut queues[side], &mut deques[side]);
+                match prng.below(6) {
+                    0 | 1 if !links.is_linked(index) => {
+                        queue.push_front(&mut links, index);
+                        deque.push_front(index);
+                    }
+                    2 if !links.is_linked(index) => {
+                        queue.push_back(&mut links, index);
+                        deque.push_back(index);
+                    }
+                    3 if deque.contains(&index) => {
+                        queue.remove(&mut links, index);
+                        deque.retain(|&other| other != index);
+                    }
+                    4 if deque.contains(&index) => {
+                        queue.move_to_front(&mut links, index);
+                        deque.retain(|&other| other != index);
+                        deque.push_front(index);
+                    }
+                    5 if prng.chance(20) => {
+                        assert_eq!(queue.pop_back(&mut links), deque.pop_back());
+                    }
+                    _ => {}
+                }
+                for (queue, deque) in queues.iter().zip(&deques) {
+                    assert_eq!(&listed(queue, &links), deque, "seed {seed}");
+                }
+                for index in 0..20 {
+                    let linked = deques.iter().any(|deque| deque.contains(&index));
+                    assert_eq!(links.is_linked(index), linked);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn take_from_tail_skips_what_may_not_leave() {
+        #[rustfmt::skip]
+        let rows: [(&str, u32, &[u32], &[u32], &[u32]); 7] = [
+            // why                             count pinned           taken          left, newest first
+            ("none wanted",                        0, &[],            &[],           &[4, 3, 2, 1, 0]),
+            ("oldest first",                       2, &[],            &[0, 1],       &[4, 3, 2]),
+            ("a pinned tail keeps its place",      2, &[0],           &[1, 2],       &[4, 3, 0]),
+            ("pinned ones between",                2, &[1, 3],        &[0, 2],       &[4, 3, 1]),
+            ("fewer than wanted",                  9, &[2],           &[0, 1, 3, 4], &[2]),
+            ("all",                                9, &[],            &[0, 1, 2, 3, 4], &[]),
+            ("all pinned",                         1, &[0, 1, 2, 3, 4], &[],         &[4, 3, 2, 1, 0]),
+        ];
+        for (why, count, pinned, taken, left) in rows {
+            let (mut links, mut queue) = (Links::new(5), Queue::new());
+            (0..5).for_each(|index| queue.push_front(&mut links, index));
+            let mut out = vec![FrameId(99)];
+            let evictable = |frame: FrameId| !pinned.contains(&frame.0);
+            let number = queue.take_from_tail(&mut links, count, &evictable, &mut out);
+            assert_eq!(number as usize, taken.len(), "{why}");
+            assert_eq!(out[0], FrameId(99), "{why}");
+            assert!(out[1..].iter().map(|frame| frame.0).eq(taken.iter().copied()), "{why}");
+            assert_eq!(listed(&queue, &links), left, "{why}");
+        }
+    }
+
+    #[test]
+    fn misuse_is_found() {
+        let (mut links, mut queue, mut other) = (Links::new(0), Queue::new(), Queue::new());
+        queue.push_front(&mut links, 1);
+        queue.push_front(&mut links, 2);
+        queue.push_front(&mut links, 3);
+        other.push_front(&mut links, 4);
+        assert!(panics(|| queue.clone().push_front(&mut links, 2)), "pushed twice");
+        assert!(panics(|| other.clone().push_back(&mut links, 1)), "pushed to a second queue");
+        assert!(panics(|| queue.clone().remove(&mut links, 0)), "in no queue");
+        assert!(panics(|| queue.clone().remove(&mut links, 77)), "never seen");
+        assert!(panics(|| other.clone().remove(&mut links, 1)), "the tail of another");
+        assert!(panics(|| other.clone().remove(&mut links, 3)), "the head of another");
+        assert!(panics(|| _ = links.newer(0)), "no neighbours without a queue");
+        assert!(panics(|| _ = links.older(0)), "no neighbours without a queue");
+        for index in [u32::MAX, u32::MAX - 1] {
+            assert!(panics(|| queue.clone().push_front(&mut links, index)), "reserved");
+            assert!(!links.is_linked(index));
+        }
+    }
+
+    #[test]
+    fn a_table_reads_as_default_where_nothing_was_written() {
+        let mut table = Table::<u8>::new(1);
+        assert_eq!(table.get(7), 0);
+        *table.at(3) = 9;
+        assert_eq!([0, 1, 2, 3, 4].map(|index| table.get(index)), [0, 0, 0, 9, 0]);
+        *table.at(3) += 1;
+        assert_eq!(table.get(3), 10);
     }
 }

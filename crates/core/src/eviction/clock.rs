@@ -1,0 +1,82 @@
+//! CLOCK: LRU with one bit a frame, so that a use moves nothing.
+//!
+//! The clock's hand stands at the tail of a queue; going round is moving the tail to the head.
+//!
+//! ```text
+//!   arrives -> head (newest) <-> ... <-> tail <- hand:  referenced? clear the bit, to the head
+//!                ^                         |            not?        it leaves
+//!                +------- referenced ------+
+//! ```
+//!
+//! Every page arrives unreferenced, read ahead or not, and its first use sets the bit: so a page
+//! read ahead and never used has one round, and one that was used has two. The hand passes over
+//! a frame that may not leave without clearing its bit or moving it.
+//!
+//! # Invariants
+//! - An eviction sees each frame twice at most: the second time its bit is clear.
+//! # Sources
+//! Corbato, "A Paging Experiment with the Multics System" (1968), with one bit.
+
+use alloc::vec::Vec;
+
+use super::Eviction;
+use crate::queue::{Links, Queue, Table};
+use crate::units::{FrameId, PageId};
+
+/// See the module.
+pub struct Clock {
+    links: Links,
+    queue: Queue,
+    referenced: Table<bool>,
+}
+
+impl Eviction for Clock {
+    const NAME: &'static str = "clock";
+    type Params = ();
+
+    fn new(capacity: u32, (): ()) -> Self {
+        Self {
+            links: Links::new(capacity),
+            queue: Queue::new(),
+            referenced: Table::new(capacity),
+        }
+    }
+
+    fn insert(&mut self, frame: FrameId, _: PageId, _: bool) {
+        self.queue.push_front(&mut self.links, frame.0);
+        *self.referenced.at(frame.0) = false;
+    }
+
+    fn renew(&mut self, frame: FrameId) {
+        *self.referenced.at(frame.0) = true;
+    }
+
+    fn evict(&mut self, count: u32, evictable: &dyn Fn(FrameId) -> bool, out: &mut Vec<FrameId>) {
+        let (mut taken, mut hand) = (0, self.queue.tail());
+        while let Some(frame) = hand
+            && taken < count
+        {
+            let next = self.links.newer(frame);
+            hand = next;
+            if !evictable(FrameId(frame)) {
+                continue;
+            }
+            if self.referenced.get(frame) {
+                *self.referenced.at(frame) = false;
+                self.queue.move_to_front(&mut self.links, frame);
+                // The head has none newer: it is where the hand stands once more.
+                hand = next.or(Some(frame));
+            } else {
+                self.queue.remove(&mut self.links, frame);
+                out.push(FrameId(frame));
+                taken += 1;
+            }
+        }
+    }
+
+    fn forget(&mut self, frame: FrameId) {
+        self.queue.remove(&mut self.links, frame.0);
+    }
+
+    fn resize(&mut self, _: u32) {}
+}
