@@ -336,9 +336,3 @@ impl Cache {
         actions.list.push(Action::Fail { request, error });
     }
 }
-impl Cache {
-    /// temp
-    pub fn debug_frames(&self) -> alloc::string::String {
-        alloc::format!("lingering {:?} {:#?}", self.lingering, self.frames.iter().filter(|f| f.1.state != State::Free).collect::<Vec<_>>())
-    }
-}

@@ -124,11 +124,11 @@ fn settings(random: &mut Prng) -> Settings {
     settings
 }
 
-/// `name` with its largest window set to `bytes`, under the key that it has for it.
+/// `name` with its largest window set to `bytes`, under the keys that it has for it.
 fn readahead_spec(name: &str, bytes: u32) -> String {
-    ["max", "size"]
+    [format!("max={bytes},io={bytes}"), format!("max={bytes}"), format!("size={bytes}")]
         .into_iter()
-        .map(|key| format!("{name}:{key}={bytes}"))
+        .map(|pairs| format!("{name}:{pairs}"))
         .find(|spec| readahead::make(spec, 4096).is_ok())
         .unwrap_or_else(|| name.to_owned())
 }

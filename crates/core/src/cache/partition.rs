@@ -144,13 +144,7 @@ impl Cache {
     }
 
     /// Puts a victim back as it was; being pinned, it is in use.
-    fn restore(
-        &mut self,
-        frame: FrameId,
-        old: PageId,
-        prefetched: bool,
-        actions: &mut Actions,
-    ) {
+    fn restore(&mut self, frame: FrameId, old: PageId, prefetched: bool, actions: &mut Actions) {
         let Frame { generation, partition, .. } = self.frames[frame];
         self.frames[frame] = Frame {
             page: old,

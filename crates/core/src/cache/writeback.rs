@@ -270,10 +270,10 @@ impl Cache {
             if self.frames[frame].state != State::Dirty || self.frames[frame].fills > 0 {
                 continue;
             }
-            let count = self.write_run(frame, actions);
-            assert!(count > 0);
-            // The run took neighbours out of the queue wherever they stood: begin again.
-            at = self.file(file).writes.dirty.tail().filter(|_| count > 1).or(at);
+            if self.write_run(frame, actions) > 1 {
+                // The run took neighbours out of the queue wherever they stood: begin again.
+                at = self.file(file).writes.dirty.tail();
+            }
         }
     }
 

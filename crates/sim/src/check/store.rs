@@ -109,5 +109,4 @@ pub(super) struct Writing {
 pub(super) struct Fill {
     pub(super) request: RequestId,
     pub(super) frame: FrameId,
-    pub(super) page: PageId,
 }

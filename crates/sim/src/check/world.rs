@@ -129,7 +129,7 @@ impl World {
         self.shadow.insert(page, content);
         let pages = &mut self.pages[page.file.0 as usize];
         *pages = (*pages).max(index + 1);
-        self.fills.push(Fill { request, frame, page });
+        self.fills.push(Fill { request, frame });
     }
 
     fn serve(&mut self, request: RequestId, index: u64, frame: FrameId) {
@@ -209,10 +209,10 @@ impl World {
         if !loose {
             self.saw("pinned victim");
         }
-        if loose || gone {
-            if let Some((page, ..)) = self.frame(frame).published.take() {
-                self.index.remove(&page);
-            }
+        let listed = self.frame(frame).published.filter(|_| loose || gone);
+        if let Some((page, ..)) = listed {
+            self.frame(frame).published = None;
+            self.index.remove(&page);
         }
         loose
     }
