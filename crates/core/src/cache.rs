@@ -109,7 +109,22 @@ impl Cache {
     /// A bound is 0, the shares exceed the frames, a partition is smaller than one window, or a
     /// policy is unknown.
     pub fn new(settings: Settings) -> Result<Self, SettingsError> {
-        let readahead = readahead::make(&settings.readahead, settings.page_bytes)?.policy;
+        Self::with_oracle(settings, None)
+    }
+
+    /// As [`Cache::new`], but `oracle`, if there is one, in place of the policy that
+    /// [`Settings::readahead`] names.
+    ///
+    /// # Errors
+    /// As [`Cache::new`].
+    pub fn with_oracle(
+        settings: Settings,
+        oracle: Option<Box<dyn Readahead + Send>>,
+    ) -> Result<Self, SettingsError> {
+        let readahead = match oracle {
+            Some(oracle) => oracle,
+            None => readahead::make(&settings.readahead, settings.page_bytes)?.policy,
+        };
         settings.check(readahead.window_pages_max())?;
         let partitions =
             settings.partitions.iter().map(Partition::new).collect::<Result<Vec<_>, _>>()?;
