@@ -20,11 +20,12 @@
 //! # Invariants
 //! - `0 < size <= max`; the tail is never empty except where pages are read just as asked.
 //! # Sources
-//! Linux 2.6.24 `mm/readahead.c`, `ondemand_readahead`. Where Wu, Xi and Xu, "File
-//! prefetching algorithm for concurrent streams" (Journal of Software, 2010), and the code differ
-//! the code holds: windows grow fourfold below `max / 16`,
-//! and the head of a file can only be recovered, never pushed on. Two streams that alternate
-//! strictly are never adjacent, so without a window at the head of the file they get none.
+//! Linux 2.6.24 `mm/readahead.c`, `ondemand_readahead`; Wu, Xi and Xu, "File prefetching algorithm
+//! for concurrent streams" (Journal of Software, 2010). Where the two differ the code holds:
+//! windows grow fourfold below `max / 16`, and the head of a file can only be recovered, never
+//! pushed on. The marker of a first window that its reader takes whole is on its first page, and
+//! fires at once. Two streams that alternate strictly are never adjacent, so without a window at
+//! the head of the file they get none.
 
 use super::handles::Handles;
 use super::window::{self, Limit};
