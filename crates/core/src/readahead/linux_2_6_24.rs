@@ -69,16 +69,15 @@ impl Readahead for Linux2624 {
             Trigger::Marker => Cause::Async,
         };
         let last = self.last.of(demand.handle);
-        let (cause, window) =
-            if let Some(next) = window::following(*last, demand.first, self.max) {
-                (cause, next)
-            } else if cause == Cause::Async {
-                (Cause::Recovered, recovered(demand, self.max)?)
-            } else if window::is_sequential(demand, self.max, self.page_bytes) {
-                (cause, window::opening(demand.first, demand.count, self.max))
-            } else {
-                return Some(window::as_asked(demand));
-            };
+        let (cause, window) = if let Some(next) = window::following(*last, demand.first, self.max) {
+            (cause, next)
+        } else if cause == Cause::Async {
+            (Cause::Recovered, recovered(demand, self.max)?)
+        } else if window::is_sequential(demand, self.max, self.page_bytes) {
+            (cause, window::opening(demand.first, demand.count, self.max))
+        } else {
+            return Some(window::as_asked(demand));
+        };
         *last = Some(window);
         Some(Decision { cause, window })
     }
