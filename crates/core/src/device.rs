@@ -217,7 +217,7 @@ impl Device {
         let index = disk.pick(self.waiting.iter().map(|waiting| waiting.request.offset));
         let waiting = self.waiting.remove(index);
         assert!(waiting.arrived <= free, "served before it came: {waiting:?}");
-        let served = disk.serve(free, waiting.arrived, &waiting.request);
+        let served = disk.serve(waiting.arrived, &waiting.request);
         self.busy_until = Some(served.done.nanos());
         self.complete_later(waiting, &served);
     }

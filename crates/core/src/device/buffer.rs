@@ -94,15 +94,19 @@ impl Buffer {
         assert!(segment.end <= self.limit, "read on to {} past {}", segment.end, self.limit);
         let room = self.limit - segment.end;
         let (elapsed, needed) = (now.since(self.media), Fine::of_bytes(room, self.rate));
-        if elapsed < needed {
+        let coming = if elapsed < needed {
             let fresh = elapsed.bytes(self.rate);
             segment.end += fresh;
             self.media += Fine::of_bytes(fresh, self.rate);
+            1
         } else {
             segment.end = self.limit;
             self.media += needed;
-        }
-        segment.start = segment.start.max(segment.end.saturating_sub(self.segment_bytes));
+            0
+        };
+        // The byte that is passing under the head takes the place of the oldest.
+        let oldest = (segment.end + coming).saturating_sub(self.segment_bytes);
+        segment.start = segment.start.max(oldest);
         Some(segment.end)
     }
 

@@ -193,16 +193,19 @@ impl Disk {
             Some(buffer) if buffer.holds(offset) => Fine::default(),
             _ => self.platter.position(self.free + command, self.head, offset),
         };
-        // `min_by_key` gives the first of equals: the one that came first.
-        let nearest = offsets.take(NEAREST_OF).map(cost).enumerate().min_by_key(|&(_, cost)| cost);
+        // In whole nanoseconds, so that rounding does not decide between equals: `min_by_key`
+        // gives the first of them, which is the one that came first.
+        let nearest =
+            offsets.take(NEAREST_OF).enumerate().min_by_key(|&(_, at)| cost(at).whole_nanos());
         nearest.map_or(0, |(index, _)| index)
     }
 
-    /// Serves `request`, which arrived at `arrived`, at `earliest` or when the arm is free.
-    pub(super) fn serve(&mut self, earliest: Nanos, arrived: Nanos, request: &Request) -> Served {
-        let started = Fine::from(earliest).max(self.free);
+    /// Serves `request`, which arrived at `arrived`, then or when the arm is free.
+    pub(super) fn serve(&mut self, arrived: Nanos, request: &Request) -> Served {
+        let arrived = Fine::from(arrived);
+        let started = arrived.max(self.free);
         let now = if self.hides_command {
-            started.max(Fine::from(arrived) + self.command)
+            started.max(arrived + self.command)
         } else {
             started + self.command
         };

@@ -34,6 +34,11 @@ impl Fine {
         Nanos(u64::try_from(nanos).expect("a run lasts less than 2^64 ns"))
     }
 
+    /// Whole nanoseconds, rounded down.
+    pub(super) fn whole_nanos(self) -> u128 {
+        self.0 >> FRACTION_BITS
+    }
+
     /// The time from `earlier` to here; zero when `earlier` is later.
     pub(super) fn since(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
