@@ -126,3 +126,82 @@ const RATE_UNITS: [(&str, u64); 3] = [("G", 1_000_000_000), ("M", 1_000_000), ("
 const TIME_UNITS: [(&str, u64); 4] = [("s", SECOND), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
 
 const SECOND: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_parse_and_show() {
+        #[rustfmt::skip]
+        let rows = [ // text          nanoseconds            shown
+            ("250ns",                 Some(250),             "250ns"),
+            ("80us",                  Some(80_000),          "80us"),
+            ("8.5ms",                 Some(8_500_000),       "8.5ms"),
+            ("1s",                    Some(1_000_000_000),   "1s"),
+            ("1500ms",                Some(1_500_000_000),   "1.5s"),
+            ("0.000000001s",          Some(1),               "1ns"),
+            ("1.05us",                Some(1_050),           "1.05us"),
+            ("1000ns",                Some(1_000),           "1us"),
+            ("0ns",                   Some(0),               "0ns"),
+            ("0s",                    Some(0),               "0ns"),
+            ("0.5ns",                 None,                  ""), // Finer than there is.
+            ("5",                     None,                  ""),
+            ("s",                     None,                  ""),
+            ("-1s",                   None,                  ""),
+            ("+1s",                   None,                  ""),
+            ("1.s",                   None,                  ""),
+            (".5s",                   None,                  ""),
+            ("1.5.5s",                None,                  ""),
+            ("1m",                    None,                  ""),
+            ("18446744073709551615s", None,                  ""), // Overflows.
+            ("1.00000000000000000000s", None,                ""),
+        ];
+        for (text, nanos, shown) in rows {
+            let parsed = Nanos::parse(text);
+            assert_eq!(parsed, nanos.map(Nanos), "{text}");
+            if let Some(parsed) = parsed {
+                assert_eq!(parsed.show(), shown, "{text}");
+                assert_eq!(Nanos::parse(shown), Some(parsed));
+            }
+        }
+    }
+
+    #[test]
+    fn rates_count_in_tens_with_a_b_and_in_twos_without() {
+        #[rustfmt::skip]
+        let rows = [ // text  bytes a second        shown
+            ("52MB",          Some(52_000_000),     "52MB"),
+            ("52M",           Some(54_525_952),     "52M"),
+            ("1500MB",        Some(1_500_000_000),  "1500MB"),
+            ("2GB",           Some(2_000_000_000),  "2GB"),
+            ("3KB",           Some(3_000),          "3KB"),
+            ("999",           Some(999),            "999"),
+            ("0",             Some(0),              "0"),
+            ("5B",            None,                 ""),
+            ("MB",            None,                 ""),
+            ("+5MB",          None,                 ""),
+            ("1.5MB",         None,                 ""),
+            ("99999999999GB", None,                 ""),
+        ];
+        for (text, bytes, shown) in rows {
+            let parsed = Rate::parse(text);
+            assert_eq!(parsed, bytes.map(Rate), "{text}");
+            if let Some(parsed) = parsed {
+                assert_eq!(parsed.show(), shown, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_switch_is_on_or_off() {
+        assert_eq!(
+            ["on", "off", "1"].map(Switch::parse),
+            [Some(Switch::On), Some(Switch::Off), None]
+        );
+        assert_eq!(
+            [Switch::On, Switch::Off].map(|s| (s.is_on(), s.show())),
+            [(true, "on".into()), (false, "off".into()),]
+        );
+    }
+}
