@@ -13,9 +13,12 @@ pub extern crate alloc; // For `params!` in crates that do not name it.
 extern crate std;
 
 pub mod cache;
+pub mod device;
 pub mod drive;
 pub mod event;
 pub mod eviction;
+pub mod eviction;
+pub mod hash;
 pub mod hash;
 pub mod params;
 pub mod prng;

@@ -17,7 +17,7 @@
 use super::inflight::{Node, Run, Walk};
 use super::{Cache, FileId, FrameId, HandleId, PageId, RequestId};
 use crate::event::{Action, Actions, Error};
-use crate::readahead::{Decision, Demand, Trigger};
+use crate::readahead::{Cause, Decision, Demand, Trigger, Window};
 use crate::units::PageIndex;
 
 /// Who reads, and what is known of them.
@@ -70,17 +70,17 @@ impl Cache {
         actions: &mut Actions,
     ) {
         self.stats.demanded += 1;
-        let Some(&frame) = self.pages.get(&page) else {
+        let met = self.pages.get(&page).copied();
+        if met.is_none() {
             self.stats.misses += 1;
             let at = (first, page.index, end);
             self.readahead(Trigger::Miss, page.file, at, reader, actions);
             if !self.pages.contains_key(&page) {
-                self.fetch_alone(page, false, actions);
+                self.fetch_page(page, reader, actions);
             }
-            return match self.pages.get(&page).copied() {
-                Some(frame) => self.wait(frame, walk, Node::Read),
-                None => self.starve(page, walk, Node::Read),
-            };
+        }
+        let Some(&frame) = self.pages.get(&page) else {
+            return self.starve(page, walk, Node::Read);
         };
         let row = self.frames[frame];
         if row.resident() {
@@ -90,13 +90,24 @@ impl Cache {
             self.used(frame);
         } else {
             let own = row.born == self.events;
-            self.stats.misses += u64::from(own);
+            self.stats.misses += u64::from(own && met.is_some());
             self.stats.late_hits += u64::from(!own);
             self.claimed_by_reader(frame);
             self.wait(frame, walk, Node::Read);
         }
         if row.marker {
             self.met_marker(page, frame, reader, end, actions);
+        }
+    }
+
+    /// A page that was missed and that the policy did not bring: it is fetched by itself.
+    fn fetch_page(&mut self, page: PageId, reader: &Reader, actions: &mut Actions) {
+        self.fetch_alone(page, false, actions);
+        if self.settings.explain {
+            let window = Window { start: page.index, size: 1, async_size: 0 };
+            let decision = Decision { cause: Cause::Page, window };
+            let (handle, page) = (reader.handle, page.index);
+            actions.list.push(Action::Explain { handle, page, decision, fresh: 1 });
         }
     }
 

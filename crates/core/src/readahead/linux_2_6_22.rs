@@ -24,8 +24,8 @@
 //! - There is no ahead window without a current one.
 //! # Sources
 //! Linux 2.6.22 `mm/readahead.c` (unchanged since 2.6.16): `page_cache_readahead`,
-//! `make_ahead_window`, `check_ra_success`, `handle_ra_miss`; `do_generic_mapping_read` calls it and
-//! asks again at the page where the last answer ended.
+//! `make_ahead_window`, `check_ra_success`, `handle_ra_miss`. Its caller asks again at the page
+//! where the last answer ended (`do_generic_mapping_read`).
 
 use core::mem;
 
@@ -156,8 +156,7 @@ impl Stream {
             return Some(decision(Cause::Random, first, asked));
         }
         if self.current.is_none() {
-            let initial =
-                decision(Cause::Initial, first, window::opening_size(asked, bounds.max));
+            let initial = decision(Cause::Initial, first, window::opening_size(asked, bounds.max));
             self.current = Some(initial.window);
             self.then = if count >= bounds.max { Then::ForceAhead } else { Then::Done };
             return Some(initial);

@@ -20,11 +20,12 @@
 //! # Invariants
 //! - `0 < size <= max`; the tail is never empty except where pages are read just as asked.
 //! # Sources
-//! Linux 2.6.24 `mm/readahead.c`, `ondemand_readahead`. Where Wu, Xi and Xu, "File
-//! prefetching algorithm for concurrent streams" (Journal of Software, 2010), and the code differ
-//! the code holds: windows grow fourfold below `max / 16`,
-//! and the head of a file can only be recovered, never pushed on. Two streams that alternate
-//! strictly are never adjacent, so without a window at the head of the file they get none.
+//! Linux 2.6.24 `mm/readahead.c`, `ondemand_readahead`; Wu, Xi and Xu, "File prefetching algorithm
+//! for concurrent streams" (Journal of Software, 2010). Where the two differ the code holds:
+//! windows grow fourfold below `max / 16`, and the head of a file can only be recovered, never
+//! pushed on. The marker of a first window that its reader takes whole is on its first page, and
+//! fires at once. Two streams that alternate strictly are never adjacent, so without a window at
+//! the head of the file they get none.
 
 use super::handles::Handles;
 use super::window::{self, Limit};
@@ -68,16 +69,15 @@ impl Readahead for Linux2624 {
             Trigger::Marker => Cause::Async,
         };
         let last = self.last.of(demand.handle);
-        let (cause, window) =
-            if let Some(next) = window::following(*last, demand.first, self.max) {
-                (cause, next)
-            } else if cause == Cause::Async {
-                (Cause::Recovered, recovered(demand, self.max)?)
-            } else if window::is_sequential(demand, self.max, self.page_bytes) {
-                (cause, window::opening(demand.first, demand.count, self.max))
-            } else {
-                return Some(window::as_asked(demand));
-            };
+        let (cause, window) = if let Some(next) = window::following(*last, demand.first, self.max) {
+            (cause, next)
+        } else if cause == Cause::Async {
+            (Cause::Recovered, recovered(demand, self.max)?)
+        } else if window::is_sequential(demand, self.max, self.page_bytes) {
+            (cause, window::opening(demand.first, demand.count, self.max))
+        } else {
+            return Some(window::as_asked(demand));
+        };
         *last = Some(window);
         Some(Decision { cause, window })
     }

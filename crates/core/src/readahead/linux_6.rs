@@ -97,7 +97,7 @@ impl Readahead for Linux6 {
 impl Linux6 {
     /// The largest window for a request of `count` pages.
     fn limit(&self, count: u32) -> u32 {
-        if count > self.max { self.max.max(count.min(self.io)) } else { self.max }
+        self.max.max(count.min(self.io))
     }
 
     fn missed(&mut self, demand: &Demand) -> Decision {

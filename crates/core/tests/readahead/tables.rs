@@ -66,8 +66,8 @@ fn a_copy_ramps_up_to_the_largest_window() {
         (4, "async", 4, 8, 8, 8), (8, "async", 8, 16, 16, 16),
     ]);
     #[rustfmt::skip]
-    check("copy", "fixed:size=16K", FAR, &pages(0..=5), &[
-        (0, "sync", 0, 0, 4, 2), (2, "async", 2, 4, 4, 2),
+    check("a copy of the middle", "fixed:size=16K", FAR, &pages(10..=14), &[
+        (0, "sync", 10, 10, 4, 2), (2, "async", 12, 14, 4, 2),
     ]);
 }
 
@@ -341,6 +341,14 @@ fn the_legacy_policy_rests_on_a_cached_file_until_a_page_is_missing() {
         ("ahead", 124, 156, 32), ("ahead", 156, 188, 32), ("ahead", 188, 220, 32),
         ("ahead", 220, 252, 32), ("readpage", 301, 301, 1), ("initial", 302, 302, 4),
     ]);
+}
+
+#[test]
+fn a_large_request_for_cached_pages_puts_the_legacy_policy_to_rest_at_once() {
+    let ops = [Op::Read(1, 0, 900), Op::Read(0, 0, 600)];
+    let rows = Walk::run("linux-2.6.22:max=1M", FAR, &ops).rows;
+    let seen: Vec<_> = rows.iter().filter(|row| row.op == 1).map(|row| row.cause).collect();
+    assert_eq!(seen, ["initial"]);
 }
 
 #[test]
