@@ -17,8 +17,6 @@ pub mod device;
 pub mod drive;
 pub mod event;
 pub mod eviction;
-pub mod eviction;
-pub mod hash;
 pub mod hash;
 pub mod params;
 pub mod prng;

@@ -2,7 +2,9 @@
 //!
 //! ```text
 //!   check      the core under a random driver, against a shadow file
+//!   vectors    the core's readahead decisions, against those of kernels
 //! ```
 #![forbid(unsafe_code)]
 
 pub mod check;
+pub mod vectors;

@@ -17,7 +17,7 @@
 use super::inflight::{Node, Run, Walk};
 use super::{Cache, FileId, FrameId, HandleId, PageId, RequestId};
 use crate::event::{Action, Actions, Error};
-use crate::readahead::{Cause, Decision, Demand, Trigger, Window};
+use crate::readahead::{Decision, Demand, Trigger};
 use crate::units::PageIndex;
 
 /// Who reads, and what is known of them.
@@ -76,7 +76,7 @@ impl Cache {
             let at = (first, page.index, end);
             self.readahead(Trigger::Miss, page.file, at, reader, actions);
             if !self.pages.contains_key(&page) {
-                self.fetch_page(page, reader, actions);
+                self.fetch_alone(page, false, actions);
             }
         }
         let Some(&frame) = self.pages.get(&page) else {
@@ -97,17 +97,6 @@ impl Cache {
         }
         if row.marker {
             self.met_marker(page, frame, reader, end, actions);
-        }
-    }
-
-    /// A page that was missed and that the policy did not bring: it is fetched by itself.
-    fn fetch_page(&mut self, page: PageId, reader: &Reader, actions: &mut Actions) {
-        self.fetch_alone(page, false, actions);
-        if self.settings.explain {
-            let window = Window { start: page.index, size: 1, async_size: 0 };
-            let decision = Decision { cause: Cause::Page, window };
-            let (handle, page) = (reader.handle, page.index);
-            actions.list.push(Action::Explain { handle, page, decision, fresh: 1 });
         }
     }
 
@@ -186,7 +175,9 @@ impl Cache {
     ) -> u32 {
         let window = decision.window;
         assert!(window.size > 0 && window.async_size <= window.size, "{decision:?}");
-        let end = window.end().min(self.file(file).pages);
+        let file_pages = self.file(file).pages;
+        let (end, marker) =
+            (window.end().min(file_pages), self.readahead.marker(window, file_pages));
         let is_asked = |index: PageIndex| asked.0 <= index && index < asked.1;
         let mut absent = core::mem::take(&mut self.absent);
         absent.clear();
@@ -213,7 +204,7 @@ impl Cache {
             let frame = taken.pop().expect("as many as were counted");
             let page = PageId { file, index };
             self.claim(page, frame, !is_asked(index));
-            self.frames[frame].marker = window.marker() == Some(index);
+            self.frames[frame].marker = marker == Some(index);
         }
         assert!(taken.is_empty(), "every frame taken has a page");
         self.runs.push(Run { file, first: window.start, end, asked });

@@ -1,0 +1,377 @@
+//! Readahead decision vectors: access sequences with the exact decisions that a kernel made.
+//!
+//! Each scenario is run through the real cache, with fetches that arrive at once, once for every
+//! historic policy that it has rows for; decisions, pages read and the pages cached at the end
+//! must be those of the vectors.
+//!
+//! ```text
+//!   scenario: file_pages, ra_pages, io_pages.small, ops [read|read:FD page n | reopen | drop a b]
+//!   expect:   KEY -> [op, trigger, trigger page, start, size, async_size|null, [[first,last]...]]
+//!   final_cached: KEY -> [[first, last]...]
+//! ```
+//!
+//! Rows of other kinds (traced large-folio decisions) are not run and not counted. Rows traced on
+//! a kernel carry no pages read, so only the decisions of those are compared.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use forerun_core::cache::{Cache, Settings, SettingsError};
+use forerun_core::drive::{Driver, drive};
+use forerun_core::event::{Action, Actions, Event};
+use forerun_core::units::{FileId, FrameId, HandleId, Nanos, PartitionId, RequestId};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// The vectors' key of each historic policy, and whether its rows were traced on a kernel.
+const KEYS: &[(&str, &str, bool)] = &[
+    ("linux-2.6.22", "linux-2.6.22", false),
+    ("ondemand-2007", "lkml-2007-patch5/9", false),
+    ("linux-2.6.24", "linux-2.6.24", false),
+    ("linux-6", "linux-6.18-smallfolio-kernel-observed", true),
+];
+
+/// Why vectors could not be run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VectorError {
+    /// The text is not of this form.
+    #[error("not readahead vectors: {0}")]
+    Form(#[from] serde_json::Error),
+    /// It says that it is something else.
+    #[error("the schema is `{0}`; this reads forerun-readahead-vectors/1")]
+    Schema(String),
+    /// A scenario that no cache can run.
+    #[error("scenario {id}: {what}")]
+    Scenario {
+        /// Its name.
+        id: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A historic policy that there is not.
+    #[error("`{0}` has no vectors; there are: linux-2.6.22 ondemand-2007 linux-2.6.24 linux-6")]
+    Policy(String),
+}
+
+/// How many scenarios held, a policy each, and what did not.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    /// Scenarios whose every row was as expected.
+    pub passed: u32,
+    /// The others.
+    pub failed: u32,
+    /// A line for each row that was not.
+    pub lines: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Vectors {
+    schema: String,
+    scenarios: Vec<Scenario>,
+}
+
+#[derive(Deserialize)]
+struct Scenario {
+    id: String,
+    file_pages: u64,
+    ra_pages: u32,
+    #[serde(default)]
+    io_pages: BTreeMap<String, u32>,
+    ops: Vec<Vec<Value>>,
+    expect: BTreeMap<String, Vec<Vec<Value>>>,
+    #[serde(default)]
+    final_cached: BTreeMap<String, Vec<(u64, u64)>>,
+}
+
+/// Runs the vectors in `text`, for `policy` alone if one is named.
+///
+/// # Errors
+/// The text is no vectors, a scenario cannot be run, or the policy has none.
+pub fn run(text: &str, policy: Option<&str>) -> Result<Verdict, VectorError> {
+    let vectors: Vectors = serde_json::from_str(text)?;
+    if vectors.schema != "forerun-readahead-vectors/1" {
+        return Err(VectorError::Schema(vectors.schema));
+    }
+    if let Some(name) = policy.filter(|name| KEYS.iter().all(|key| key.0 != *name)) {
+        return Err(VectorError::Policy(name.into()));
+    }
+    let mut verdict = Verdict::default();
+    for scenario in &vectors.scenarios {
+        for &(name, key, traced) in KEYS {
+            let rows = scenario.expect.get(key);
+            let Some(rows) = rows.filter(|_| policy.is_none_or(|only| only == name)) else {
+                continue;
+            };
+            let before = verdict.lines.len();
+            let seen = replay(scenario, name)?;
+            let expected: Vec<Row> = rows
+                .iter()
+                .map(|row| Row::parse(row, traced))
+                .collect::<Option<_>>()
+                .ok_or_else(|| scenario.broken("a row of `expect` does not parse"))?;
+            compare(scenario, name, &expected, seen, key, &mut verdict.lines);
+            if verdict.lines.len() == before {
+                verdict.passed += 1;
+            } else {
+                verdict.failed += 1;
+            }
+        }
+    }
+    Ok(verdict)
+}
+
+/// A decision, as far as rows of one kind tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Row {
+    op: u64,
+    trigger: String,
+    page: u64,
+    start: u64,
+    size: u64,
+    async_size: Option<u64>,
+    read: Option<Vec<(u64, u64)>>,
+}
+
+impl Row {
+    fn parse(row: &[Value], traced: bool) -> Option<Self> {
+        let number = |at: usize| row.get(at)?.as_u64();
+        let read = |value: &Value| serde_json::from_value(value.clone()).ok();
+        Some(Self {
+            op: number(0)?,
+            trigger: row.get(1)?.as_str()?.to_owned(),
+            page: number(2)?,
+            start: number(3)?,
+            size: number(4)?,
+            async_size: number(5),
+            read: if traced { None } else { Some(row.get(6).and_then(read)?) },
+        })
+    }
+}
+
+fn compare(
+    scenario: &Scenario,
+    name: &str,
+    expected: &[Row],
+    seen: Seen,
+    key: &str,
+    lines: &mut Vec<String>,
+) {
+    for at in 0..expected.len().max(seen.rows.len()) {
+        let want = expected.get(at);
+        let got = seen.rows.get(at).map(|row| {
+            let mut row = row.clone();
+            // The legacy kernel has no asynchronous tail, a traced one no list of pages.
+            row.async_size = row.async_size.filter(|_| want.is_none_or(|w| w.async_size.is_some()));
+            row.read = row.read.filter(|_| want.is_none_or(|w| w.read.is_some()));
+            row
+        });
+        if want != got.as_ref() {
+            let id = &scenario.id;
+            lines.push(format!(
+                "{id} {name} row {at}: expected {}, got {}",
+                text(want),
+                text(got.as_ref())
+            ));
+        }
+    }
+    if let Some(want) = scenario.final_cached.get(key) {
+        let got = ranges(seen.cached.iter().copied());
+        if *want != got {
+            let id = &scenario.id;
+            lines.push(format!("{id} {name} cached at the end: expected {want:?}, got {got:?}"));
+        }
+    }
+}
+
+fn text(row: Option<&Row>) -> String {
+    let Some(row) = row else { return "no decision".into() };
+    let tail = row.async_size.map_or("-".into(), |size| size.to_string());
+    let read = row.read.as_ref().map_or(String::new(), |read| format!(" reads {read:?}"));
+    let Row { op, trigger, page, start, size, .. } = row;
+    format!("[op {op} {trigger} at {page}: start {start} size {size} async {tail}{read}]")
+}
+
+/// Consecutive numbers as first and last of each run.
+fn ranges(pages: impl Iterator<Item = u64>) -> Vec<(u64, u64)> {
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for page in pages {
+        match ranges.last_mut() {
+            Some(last) if last.1 + 1 == page => last.1 = page,
+            _ => ranges.push((page, page)),
+        }
+    }
+    ranges
+}
+
+impl Scenario {
+    fn broken(&self, what: &str) -> VectorError {
+        VectorError::Scenario { id: self.id.clone(), what: what.into() }
+    }
+
+    fn unbuildable(&self, error: &SettingsError) -> VectorError {
+        self.broken(&error.to_string())
+    }
+}
+
+/// What a scenario did.
+#[derive(Default)]
+struct Seen {
+    file_pages: u64,
+    op: u64,
+    rows: Vec<Row>,
+    cached: BTreeSet<u64>,
+    arriving: Vec<(FrameId, u32)>,
+}
+
+impl Driver for Seen {
+    fn carry_out(&mut self, action: Action, frames: &[FrameId]) -> bool {
+        match action {
+            Action::Explain { page, decision, .. } => {
+                let window = decision.window;
+                let absent = (window.start..window.end()).filter(|p| !self.cached.contains(p));
+                let read = ranges(absent.filter(|&p| p < self.file_pages));
+                for &(first, last) in &read {
+                    self.cached.extend(first..=last);
+                }
+                self.rows.push(Row {
+                    op: self.op,
+                    trigger: decision.cause.name().into(),
+                    page,
+                    start: window.start,
+                    size: window.size.into(),
+                    async_size: Some(window.async_size.into()),
+                    read: Some(read),
+                });
+            }
+            Action::Fetch { count, .. } => self.arriving.push((frames[0], count)),
+            Action::Serve { .. }
+            | Action::Fill { .. }
+            | Action::Write { .. }
+            | Action::Sync { .. }
+            | Action::Done { .. }
+            | Action::Fail { .. }
+            | Action::Publish { .. }
+            | Action::Retract { .. } => {}
+        }
+        true
+    }
+}
+
+/// Runs a scenario through the cache under the policy called `name`.
+fn replay(scenario: &Scenario, name: &str) -> Result<Seen, VectorError> {
+    let bytes = |pages: u32| u64::from(pages) * 4096;
+    let max = bytes(scenario.ra_pages);
+    let io =
+        scenario.io_pages.get("small").map_or(String::new(), |&io| format!(",io={}", bytes(io)));
+    let spec = format!("{name}:max={max}{}", if name == "linux-6" { &io } else { "" });
+    let frames = u32::try_from(scenario.file_pages.clamp(1 << 12, 1 << 22)).expect("clamped");
+    let mut settings = Settings::new(frames, "lru", &spec);
+    settings.request_pages_max = frames;
+    settings.ahead_pages_max = frames;
+    settings.explain = true;
+    let cache = Cache::new(settings).map_err(|error| scenario.unbuildable(&error))?;
+    let seen = Seen { file_pages: scenario.file_pages, ..Seen::default() };
+    let mut run = Run { cache, actions: Actions::new(), seen, previous: BTreeMap::new() };
+    for (op, what) in (0..).zip(&scenario.ops) {
+        run.seen.op = op;
+        run.step(scenario, what)?;
+    }
+    Ok(run.seen)
+}
+
+struct Run {
+    cache: Cache,
+    actions: Actions,
+    seen: Seen,
+    /// The byte after each open handle's previous read.
+    previous: BTreeMap<u32, Option<u64>>,
+}
+
+impl Run {
+    fn send(&mut self, event: Event<'_>) {
+        drive(&mut self.cache, Nanos(0), event, &mut self.actions, &mut self.seen);
+        while let Some((first, count)) = self.seen.arriving.pop() {
+            let arrived = Event::Arrived { first, count };
+            drive(&mut self.cache, Nanos(0), arrived, &mut self.actions, &mut self.seen);
+        }
+    }
+
+    fn step(&mut self, scenario: &Scenario, op: &[Value]) -> Result<(), VectorError> {
+        let broken = || scenario.broken(&format!("op {op:?} does not parse"));
+        let name = op.first().and_then(Value::as_str).ok_or_else(broken)?;
+        let number = |at: usize| op.get(at).and_then(Value::as_u64).ok_or_else(broken);
+        let (verb, descriptor) = name.split_once(':').unwrap_or((name, "a"));
+        let letter = descriptor.bytes().next().ok_or_else(broken)?;
+        let handle = u32::from(letter.wrapping_sub(b'a'));
+        match verb {
+            "read" => self.read(scenario, handle, number(1)?, number(2)?),
+            "reopen" => {
+                if self.previous.remove(&handle).is_some() {
+                    self.send(Event::Close { handle: HandleId(handle) });
+                }
+            }
+            "drop" => {
+                let (first, last) = (number(1)?, number(2)?);
+                let count = (last + 1).checked_sub(first).ok_or_else(broken)?;
+                self.seen.cached.retain(|page| !(first..=last).contains(page));
+                self.send(Event::Invalidate { file: FileId(0), first, count });
+            }
+            _ => return Err(broken()),
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, scenario: &Scenario, number: u32, first: u64, count: u64) {
+        let handle = HandleId(number);
+        if !self.previous.contains_key(&number) {
+            let (file, partition) = (FileId(0), PartitionId(0));
+            self.send(Event::Open { handle, file, partition, file_pages: scenario.file_pages });
+            self.previous.insert(number, None);
+        }
+        let end = (first + count).min(scenario.file_pages);
+        let Some(pages) = end.checked_sub(first).filter(|&pages| pages > 0) else { return };
+        let count = u32::try_from(pages).expect("a file of the vectors is small");
+        let previous_end = self.previous.insert(number, Some(end * 4096)).flatten();
+        let request = RequestId(0);
+        self.send(Event::Read { request, handle, first, count, previous_end, congested: false });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{VectorError, run};
+
+    const TINY: &str = r#"{"schema":"forerun-readahead-vectors/1","scenarios":[{
+        "id":"cp","file_pages":100,"ra_pages":32,"ops":[["read",0,1],["read",1,1],["drop",4,11]],
+        "expect":{"linux-2.6.24":[[0,"sync",0,0,4,3,[[0,3]]],[1,"async",1,4,8,8,[[4,11]]]],
+                  "someone-elses":[[0,"sync",0,0,9,9,[]]]},
+        "final_cached":{"linux-2.6.24":[[0,3]]}}]}"#;
+
+    #[test]
+    fn rows_that_hold_pass_and_rows_of_other_kinds_do_not_count() {
+        let verdict = run(TINY, None).unwrap();
+        assert_eq!((verdict.passed, verdict.failed), (1, 0), "{:?}", verdict.lines);
+        assert_eq!(run(TINY, Some("linux-6")).unwrap().passed, 0);
+    }
+
+    #[test]
+    fn each_wrong_row_is_shown_with_both_sides() {
+        let wrong = TINY.replace("4,8,8", "4,9,8").replace("[[0,3]]}}]", "[[0,4]]}}]");
+        let verdict = run(&wrong, None).unwrap();
+        assert_eq!((verdict.passed, verdict.failed), (0, 1));
+        assert_eq!(verdict.lines.len(), 2);
+        assert!(verdict.lines[0].contains("size 9") && verdict.lines[0].contains("size 8"));
+        let missing = TINY.replace(r#",[1,"async",1,4,8,8,[[4,11]]]"#, "");
+        assert!(run(&missing, None).unwrap().lines[0].contains("expected no decision"));
+    }
+
+    #[test]
+    fn foreign_text_is_refused() {
+        assert!(matches!(run("{", None), Err(VectorError::Form(_))));
+        let other = TINY.replace("vectors/1", "vectors/2");
+        assert!(matches!(run(&other, None), Err(VectorError::Schema(_))));
+        assert!(matches!(run(TINY, Some("lru")), Err(VectorError::Policy(_))));
+        let odd = TINY.replace("drop", "leap");
+        assert!(matches!(run(&odd, None), Err(VectorError::Scenario { .. })));
+    }
+}
