@@ -508,6 +508,8 @@ fn extreme_disks_and_positions_stay_within_128_bits() {
     }
 }
 
+type Misuse<'a> = &'a dyn Fn(&mut Device);
+
 #[test]
 fn misuse_is_caught() {
     let at = |nanos, offset, bytes| {
@@ -515,7 +517,7 @@ fn misuse_is_caught() {
             device.submit(Nanos(nanos), read(0, offset, bytes));
         }
     };
-    let misuses: [(&str, &dyn Fn(&mut Device), bool); 8] = [
+    let misuses: [(&str, Misuse, bool); 8] = [
         ("time stands still", &at(10, 0, 1), true),
         ("time runs backwards", &at(9, 0, 1), false),
         ("asked of the past", &|device| assert_eq!(device.complete(Nanos(9)), None), false),

@@ -1,10 +1,16 @@
 //! The lab: the very core that runs live, in virtual time.
 //!
 //! ```text
-//!   check      the core under a random driver, against a shadow file
+//!   workload   who reads what, and when: seeded, as long as wanted
+//!   driver     a workload through the core on a device model, in virtual time
 //!   vectors    the core's readahead decisions, against those of kernels
+//!   check      the core under a random driver, against a shadow file
 //! ```
 #![forbid(unsafe_code)]
 
+extern crate alloc; // `params!` of core names it.
+
 pub mod check;
+pub mod driver;
 pub mod vectors;
+pub mod workload;

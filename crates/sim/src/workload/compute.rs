@@ -1,0 +1,74 @@
+//! A program that reads a file from its head and computes on each piece before it reads the
+//! next, as a compressor does.
+//!
+//! ```text
+//!   read  compute  read  compute  ...       time alone = I/O + computing
+//!   ====..........====..........            hidden     = the longer of the two
+//! ```
+//! # Sources
+//! The prefetching thread for gzip, whose case is computing that takes at least as long as the
+//! reading; gzip reads 32 KB at a time.
+
+use forerun_core::device::Rate;
+use forerun_core::params;
+use forerun_core::params::{Bytes, Param, ParamError};
+use forerun_core::units::Nanos;
+
+use super::span::Span;
+use super::{
+    Access, BYTES_FORM, BYTES_MAX, Named, Parts, RATE_FORM, RATE_MIN, REQUEST_FORM, REQUEST_MAX,
+    Reader, check, time_of,
+};
+
+params! {
+    /// What may be set.
+    pub struct Compute {
+        /// Bytes of the file.
+        file: Bytes = Bytes(1 << 30),
+        /// Bytes a second that the program computes on.
+        rate: Rate = Rate(60 << 20),
+        /// Bytes of a read.
+        request: Bytes = Bytes(32 << 10),
+    }
+}
+
+impl Named for Compute {
+    const NAME: &'static str = "compute";
+    const SUMMARY: &'static str =
+        "a sequential reader that computes between its reads (file rate request)";
+
+    fn parts(&self) -> Result<Parts, ParamError> {
+        let Self { file: Bytes(file), rate: Rate(rate), request: Bytes(request) } = *self;
+        check((1..=BYTES_MAX).contains(&file), "file", &self.file, BYTES_FORM)?;
+        check(rate >= RATE_MIN, "rate", &self.rate, RATE_FORM)?;
+        check((1..=REQUEST_MAX).contains(&request), "request", &self.request, REQUEST_FORM)?;
+        Ok(Parts {
+            title: format!(
+                "a reader of {} that computes at {} a second, {} reads",
+                self.file.show(),
+                self.rate.show(),
+                self.request.show()
+            ),
+            files: vec![file],
+            handles: vec![0],
+            readers: vec![Reader::new(Computing { span: Span::new(0, file, request), rate })],
+            bytes_wanted: file,
+        })
+    }
+}
+
+struct Computing {
+    span: Span,
+    rate: u64,
+}
+
+impl Iterator for Computing {
+    type Item = Access;
+
+    fn next(&mut self) -> Option<Access> {
+        let (offset, bytes) = self.span.read()?;
+        let computed = time_of(offset, self.rate);
+        let think = time_of(offset + u64::from(bytes), self.rate).since(computed);
+        Some(Access { handle: 0, file: 0, offset, bytes, not_before: Nanos(0), think })
+    }
+}

@@ -1,0 +1,33 @@
+//! A stream's part of a file, read from its first byte to its last in pieces of one size; the
+//! last piece is what is left.
+
+/// What is still to be read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    next: u64,
+    end: u64,
+    request: u32,
+}
+
+impl Span {
+    /// `bytes` from `start` on.
+    pub(super) fn new(start: u64, bytes: u64, request: u64) -> Self {
+        let request = u32::try_from(request).expect("checked against the largest request");
+        assert!(request > 0);
+        Self { next: start, end: start + bytes, request }
+    }
+
+    /// Whether nothing is left.
+    pub(super) fn is_done(&self) -> bool {
+        self.next == self.end
+    }
+
+    /// Offset and bytes of the next read.
+    pub(super) fn read(&mut self) -> Option<(u64, u32)> {
+        let left = self.end - self.next;
+        let bytes = u32::try_from(left).map_or(self.request, |left| left.min(self.request));
+        let offset = self.next;
+        self.next += u64::from(bytes);
+        (bytes > 0).then_some((offset, bytes))
+    }
+}

@@ -1,0 +1,99 @@
+//! Many slow readers, one more from time to time, until their windows no longer fit the memory.
+//!
+//! ```text
+//!   reader 0  r---r---r---r---r---r---r---r--- ...     each read at its own absolute time:
+//!   reader 1  |gap| r---r---r---r---r---r---r ...      one that comes late asks for the next
+//!   reader 2  |gap  gap| r---r---r---r---r--- ...      ones sooner and catches up
+//! ```
+//! Each reader has its own handle and its own region of one file. Once the last has begun all
+//! of them run for a while: the defaults leave the first reader 46 seconds then.
+//!
+//! # Sources
+//! Wu, "on-demand readahead" (linux-kernel, 2007), last test: 128 MB of memory, a stream of
+//! 100 KB/s more every second up to 200.
+
+use forerun_core::device::Rate;
+use forerun_core::params;
+use forerun_core::params::{Bytes, Param, ParamError};
+use forerun_core::units::Nanos;
+
+use super::span::Span;
+use super::{
+    Access, BYTES_FORM, BYTES_MAX, GAP_MAX, Named, Parts, RATE_FORM, RATE_MIN, REQUEST_FORM,
+    REQUEST_MAX, Reader, STREAMS_FORM, STREAMS_MAX, check, time_of,
+};
+
+params! {
+    /// What may be set.
+    pub struct Thrash {
+        /// Readers.
+        streams: u32 = 200,
+        /// Bytes a second that each wants.
+        rate: Rate = Rate(100 << 10),
+        /// Bytes that each reads; 24 MB last 246 seconds at 100 KB/s.
+        each: Bytes = Bytes(24 << 20),
+        /// Bytes of a read.
+        request: Bytes = Bytes(4 << 10),
+        /// The time from one reader's start to the next one's.
+        start_gap: Nanos = Nanos::from_millis(1_000),
+    }
+}
+
+impl Named for Thrash {
+    const NAME: &'static str = "thrash";
+    const SUMMARY: &'static str =
+        "many paced readers, a handle each (streams rate each request start_gap)";
+
+    fn parts(&self) -> Result<Parts, ParamError> {
+        let Self { streams, rate: Rate(rate), each: Bytes(each), start_gap, .. } = *self;
+        let request = self.request.0;
+        check((1..=STREAMS_MAX).contains(&streams), "streams", &self.streams, STREAMS_FORM)?;
+        check(rate >= RATE_MIN, "rate", &self.rate, RATE_FORM)?;
+        check((1..=BYTES_MAX).contains(&each), "each", &self.each, BYTES_FORM)?;
+        check((1..=REQUEST_MAX).contains(&request), "request", &self.request, REQUEST_FORM)?;
+        check(start_gap <= GAP_MAX, "start_gap", &self.start_gap, "a duration up to 1000s")?;
+        let reader = |number: u32| {
+            let start = u64::from(number) * each;
+            Reader::new(Paced {
+                handle: number,
+                span: Span::new(start, each, request),
+                start,
+                begins: Nanos(start_gap.0 * u64::from(number)),
+                rate,
+            })
+        };
+        Ok(Parts {
+            title: format!(
+                "{streams} readers of {} a second, one more every {}, {} reads, a handle each",
+                self.rate.show(),
+                start_gap.show(),
+                self.request.show()
+            ),
+            files: vec![u64::from(streams) * each],
+            handles: vec![0; streams as usize],
+            readers: (0..streams).map(reader).collect(),
+            bytes_wanted: u64::from(streams) * each,
+        })
+    }
+}
+
+struct Paced {
+    handle: u32,
+    span: Span,
+    /// Where its region begins.
+    start: u64,
+    /// When it begins to read.
+    begins: Nanos,
+    rate: u64,
+}
+
+impl Iterator for Paced {
+    type Item = Access;
+
+    fn next(&mut self) -> Option<Access> {
+        let (offset, bytes) = self.span.read()?;
+        let not_before = self.begins + time_of(offset - self.start, self.rate);
+        let handle = self.handle;
+        Some(Access { handle, file: 0, offset, bytes, not_before, think: Nanos(0) })
+    }
+}
