@@ -56,11 +56,8 @@ pub(crate) fn bytes(bytes: u64) -> String {
         format!("{scaled:.2}")
     };
     // `4 KiB`, not `4.00 KiB`: most sizes are whole.
-    let text = if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.')
-    } else {
-        &text
-    };
+    let text =
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
     format!("{text} {}", UNITS[step])
 }
 

@@ -225,8 +225,7 @@ fn group_section(
     number: usize,
     charts: &mut Vec<Chart>,
 ) -> String {
-    let mut text =
-        format!("<section class=\"charts\">\n<h2>{}</h2>\n", group_in_words(group));
+    let mut text = format!("<section class=\"charts\">\n<h2>{}</h2>\n", group_in_words(group));
     let legend: String = group
         .policies()
         .into_iter()
@@ -269,8 +268,8 @@ fn lines_figure(page: &Groups<'_>, group: &Group<'_>, number: usize, measure: Me
 fn lines_table(page: &Groups<'_>, group: &Group<'_>, measure: Measure) -> String {
     let policies = group.policies();
     let streams = group.streams();
-    let with_limit = measure == Measure::Throughput
-        && streams.iter().any(|&n| group.limit(n).is_some());
+    let with_limit =
+        measure == Measure::Throughput && streams.iter().any(|&n| group.limit(n).is_some());
     let mut text = String::from(
         "<details><summary>Figures</summary><div class=\"scroll\" tabindex=\"0\">\
          <table><thead><tr><th scope=\"col\" class=\"n\">Streams</th>",

@@ -55,8 +55,16 @@ pub fn row(run: &Run) -> String {
 
 fn titles() -> Vec<String> {
     [
-        "readahead", "streams", "MB/s", "of limit", "requests", "mean", "delay s", "p99 ms",
-        "read", "wanted",
+        "readahead",
+        "streams",
+        "MB/s",
+        "of limit",
+        "requests",
+        "mean",
+        "delay s",
+        "p99 ms",
+        "read",
+        "wanted",
     ]
     .map(str::to_owned)
     .to_vec()

@@ -13,7 +13,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Says that `test` did not run, and why.
-pub fn skip(test: &str, why: &str) {
+pub(crate) fn skip(test: &str, why: &str) {
     let line = format!("SKIPPED {test}: {why}\n");
     // Written at once, so that lines of parallel tests do not mix.
     let _ = std::io::stderr().write_all(line.as_bytes());
@@ -28,12 +28,12 @@ pub fn skip(test: &str, why: &str) {
 }
 
 /// The folder of reference vectors and figures, where there is one.
-pub fn reference_dir() -> Option<PathBuf> {
+pub(crate) fn reference_dir() -> Option<PathBuf> {
     dir("FORERUN_REFERENCE", "reference")
 }
 
 /// The folder of sample traces, where there is one.
-pub fn traces_dir() -> Option<PathBuf> {
+pub(crate) fn traces_dir() -> Option<PathBuf> {
     dir("FORERUN_TRACES", "traces")
 }
 

@@ -151,8 +151,7 @@ pub(super) fn panel(group: usize, policy: usize, run: &Run) -> Option<Chart> {
 
 /// A lines chart in words, for those who cannot see it.
 pub(super) fn lines_in_words(page: &Groups<'_>, group: &Group<'_>, measure: Measure) -> String {
-    let mut words =
-        format!("{} in {} by number of streams.", measure.title(), measure.unit());
+    let mut words = format!("{} in {} by number of streams.", measure.title(), measure.unit());
     for policy in group.policies() {
         let points: Vec<String> = group
             .rows

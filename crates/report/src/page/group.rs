@@ -138,7 +138,8 @@ fn name(run: &Run, all: &[(usize, &Run)]) -> String {
     if alone || run.params.is_empty() {
         return run.readahead.clone();
     }
-    let pairs: Vec<String> = run.params.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let pairs: Vec<String> =
+        run.params.iter().map(|(key, value)| format!("{key}={value}")).collect();
     format!("{}:{}", run.readahead, pairs.join(","))
 }
 

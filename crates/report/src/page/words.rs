@@ -69,9 +69,9 @@ fn outcome(page: &Groups<'_>, group: &Group<'_>) -> Option<String> {
     runs.sort_by(|(_, a), (_, b)| b.mb_per_second.total_cmp(&a.mb_per_second));
     let (fastest, best) = *runs.first()?;
     let (slowest, worst) = *runs.last()?;
-    let limit = best
-        .ratio_to_limit
-        .map_or_else(String::new, |ratio| format!(", {} of what the device can give", percent(ratio)));
+    let limit = best.ratio_to_limit.map_or_else(String::new, |ratio| {
+        format!(", {} of what the device can give", percent(ratio))
+    });
     let plural = if streams == 1 { "stream" } else { "streams" };
     let place = if page.groups.len() == 1 {
         String::new()
