@@ -75,6 +75,30 @@ fn every_chart_is_drawn_whole_in_light_dark_and_narrow() {
 }
 
 #[test]
+fn pointing_tells_figures_and_dragging_zooms_all_panels_of_a_set() {
+    let test = "pointing_tells_figures_and_dragging_zooms_all_panels_of_a_set";
+    let Some(browser) = browser(test) else { return };
+    let record = plausible();
+    let html = page::render(std::slice::from_ref(&record), "Pointing").expect("there are runs");
+    let seen = look(&browser, test, &html, WIDE);
+    let tip = seen.attribute("<page-tip", "text").expect("the frame has pointed");
+    for part in ["streams", "linux-2.6.22", "device limit28.5 MB/s"] {
+        assert!(tip.contains(part), "{part}: {tip}");
+    }
+    let drawn = drawn(&record);
+    for policy in 0..3 {
+        let id = format!("requests-0-10-{policy}");
+        let tag = format!("<page-zoomed id=\"{id}\"");
+        let zoomed = seen.attribute(&tag, "data-drawn").expect("the frame has dragged");
+        let zoomed: usize = zoomed.parse().expect("a count");
+        assert!(0 < zoomed && zoomed < drawn[&id], "{zoomed} of {} in {id}", drawn[&id]);
+        let tag = format!("<page-back id=\"{id}\"");
+        assert_eq!(seen.attribute(&tag, "data-drawn"), Some(drawn[&id].to_string()), "{id}");
+    }
+    assert_eq!(seen.attribute("<page-end", "data-errors").as_deref(), Some("0"));
+}
+
+#[test]
 fn hostile_text_is_shown_and_runs_nothing() {
     let test = "hostile_text_is_shown_and_runs_nothing";
     let Some(browser) = browser(test) else { return };
@@ -323,11 +347,39 @@ const copy = (from, name) => {{
   for (const {{ name, value }} of from.attributes) to.setAttribute(name, value);
   document.body.append(to);
 }};
+const mouse = (on, type, x, y) => {{
+  const box = on.getBoundingClientRect();
+  const at = {{ clientX: box.left + x * box.width, clientY: box.top + y * box.height }};
+  on.dispatchEvent(new MouseEvent(type, {{ bubbles: true, movementX: 1, movementY: 1, view: on.ownerDocument.defaultView, ...at }}));
+}};
+const rest = () => new Promise((done) => setTimeout(done, 60));
+const use = async (page) => {{
+  const all = (name) => page.querySelectorAll('figure[data-chart=requests]').forEach((f) => copy(f, name));
+  const line = page.querySelector('#throughput-0 .u-over');
+  for (const x of [0.5, 0.6]) mouse(line, 'mousemove', x, 0.5);
+  await rest();
+  const tip = document.createElement('page-tip');
+  tip.setAttribute('text', page.getElementById('tip').textContent);
+  document.body.append(tip);
+  const over = page.querySelector('#requests-0-10-1 .u-over');
+  if (over) {{
+    for (const [type, x, y] of [['mousemove', 0.1, 0.1], ['mousedown', 0.1, 0.1], ['mousemove', 0.3, 0.6]]) mouse(over, type, x, y);
+    await rest();
+    mouse(over, 'mouseup', 0.3, 0.6);
+    await rest();
+    all('page-zoomed');
+    mouse(over, 'dblclick', 0.2, 0.2);
+    await rest();
+    all('page-back');
+  }}
+  copy(page.documentElement, 'page-end');
+}};
 const wait = () => {{
   const page = document.querySelector('iframe').contentDocument;
   if (page?.documentElement.dataset.ready !== '1' && ++wait.turns < 200) return setTimeout(wait, 50);
   copy(page.documentElement, 'page-root');
   for (const chart of page.querySelectorAll('figure[data-chart]')) copy(chart, 'page-chart');
+  use(page);
 }};
 wait.turns = 0;
 addEventListener('load', wait);
@@ -355,7 +407,11 @@ fn chromium(browser: &str, folder: &Path, view: View, what: &[String], page: &Pa
 /// The name of a browser that starts; without one, `test` is skipped.
 fn browser(test: &str) -> Option<String> {
     let found = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| {
-        let version = Command::new(name).arg("--version").stdout(Stdio::null()).status();
+        let version = Command::new(name)
+            .arg("--version")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
         version.is_ok_and(|status| status.success())
     });
     if found.is_none() {

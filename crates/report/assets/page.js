@@ -120,6 +120,7 @@
     labelSize: 18,
     labelGap: 2,
     gap: 6,
+    size: 26,
     grid: { stroke: colour("grid"), width: 1 },
     ticks: { stroke: colour("rule"), width: 1, size: 4 },
     ...more,
@@ -158,6 +159,16 @@
 
   // --- lines -------------------------------------------------------------------------------------
 
+  /** Ticks of a log axis: powers of ten, with 2 and 5 between few of them, fewer of many. */
+  const decades = (_u, _axis, min, max) => {
+    const [low, high] = [Math.floor(Math.log10(min) + 1e-9), Math.ceil(Math.log10(max) - 1e-9)];
+    const splits = [];
+    for (let power = low; power <= high; power += Math.ceil((high - low) / 6) || 1) {
+      for (const digit of high - low <= 2 ? [1, 2, 5] : [1]) splits.push(Number(`${digit}e${power}`));
+    }
+    return splits.filter((v) => v >= min * 0.999 && v <= max * 1.001);
+  };
+
   const lines = (chart, figure, place) => {
     const box = figure.querySelector("input.log");
     const all = [...chart.series.flatMap((s) => [...s.y, ...s.spread.flatMap((v) => v ?? [])]), ...(chart.limit ?? [])];
@@ -194,22 +205,39 @@
       ...chart.series.map((s) => ({ policy: s.policy, y: s.y.map(scaled), spread: s.spread, paint: policyColour(s.policy), dash: policyDash(s.policy) })),
     ];
 
+    // With one number of streams there are no lines: the policies stand side by side on stems.
+    const alone = x.length === 1;
     const drawMarks = (u) => clipped(u, (ctx) => {
       const marks = [];
       const r = 4.2 * devicePixelRatio;
-      for (const row of rows) {
+      const { top: above, width, height } = u.bbox;
+      const step = Math.min(56 * devicePixelRatio, width / (chart.series.length + 1));
+      rows.forEach((row, k) => {
         ctx.strokeStyle = ctx.fillStyle = row.paint;
+        const place = k - (rows.length - chart.series.length) - (chart.series.length - 1) / 2;
         row.y.forEach((y, i) => {
           if (y === null) return;
-          const [cx, cy] = [u.valToPos(x[i], "x", true), u.valToPos(y, "y", true)];
+          const shift = alone && !row.limit ? Math.round(place * step) : 0;
+          const [cx, cy] = [u.valToPos(x[i], "x", true) + shift, u.valToPos(y, "y", true)];
           if (row.limit) {
-            // The limit has no mark: a short piece of line stands for it where there is one point.
-            ctx.lineWidth = 2 * devicePixelRatio;
-            ctx.beginPath();
-            ctx.moveTo(cx - 2 * r, cy);
-            ctx.lineTo(cx + 2 * r, cy);
-            ctx.stroke();
+            // A line with gaps may end on either side of a point: here it has one piece for sure.
+            ctx.lineWidth = 1.5 * devicePixelRatio;
+            ctx.setLineDash(alone ? row.dash.map((d) => d * devicePixelRatio) : []);
+            const reach = alone ? width / 2 : 3 * devicePixelRatio;
+            for (const side of [-reach, reach]) {
+              ctx.beginPath();
+              ctx.moveTo(cx, cy);
+              ctx.lineTo(cx + side, cy);
+              ctx.stroke();
+            }
+            ctx.setLineDash([]);
           } else {
+            if (alone) {
+              const floor = Math.min(above + height, log ? Infinity : u.valToPos(0, "y", true));
+              ctx.globalAlpha = 0.28;
+              ctx.fillRect(cx - 2 * r, Math.min(cy, floor), 4 * r, Math.abs(floor - cy));
+              ctx.globalAlpha = 1;
+            }
             const [low, high] = (row.spread[i] ?? []).map(scaled);
             if (low !== undefined && low !== null && high !== null) {
               ctx.lineWidth = 1.5 * devicePixelRatio;
@@ -228,7 +256,7 @@
           }
           marks.push([cx, cy]);
         });
-      }
+      });
       report(figure, u, marks, rows.map((row) => row.paint));
     });
 
@@ -272,7 +300,10 @@
           filter: (_u, splits) => splits,
           values: (_u, splits) => splits.map((v) => v.toLocaleString("en-US")),
         }),
-        sideAxis({ values: (_u, splits) => splits.map((v) => (v === null ? "" : number(v))) }),
+        sideAxis({
+          ...(log ? { splits: decades, filter: (_u, splits) => splits } : {}),
+          values: (_u, splits) => splits.map((v) => (v === null ? "" : number(v))),
+        }),
       ],
       series: [{}, ...rows.map((row) => ({ stroke: row.paint, width: row.limit ? 1.5 : 2, dash: row.dash, spanGaps: true, points: { show: false } }))],
       hooks: { draw: [drawMarks], setCursor: [hover] },
@@ -326,7 +357,7 @@
       ctx.beginPath();
       ctx.rect(left, top, width, height);
       ctx.clip();
-      const least = Math.max(1, Math.round(1.5 * devicePixelRatio));
+      const least = Math.max(1, Math.round(2 * devicePixelRatio));
       const marks = [];
       bars = [];
       // Demand last: a wait is never hidden.

@@ -42,12 +42,12 @@ pub(crate) fn count(count: u64) -> String {
 /// A size with its binary unit.
 pub(crate) fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let mut step = 0;
+    let (mut scaled, mut step) = (float(bytes), 0);
     // 999.5 would be shown as 1,000: four digits where the next unit has three.
-    while step + 1 < UNITS.len() && float(bytes) / 1024_f64.powi(step as i32) >= 999.5 {
+    while step + 1 < UNITS.len() && scaled >= 999.5 {
+        scaled /= 1024.0;
         step += 1;
     }
-    let scaled = float(bytes) / 1024_f64.powi(step as i32);
     let text = if scaled >= 99.95 {
         format!("{scaled:.0}")
     } else if scaled >= 9.995 {

@@ -19,17 +19,18 @@
 //! - The same records give the same page, byte for byte.
 
 mod charts;
+mod figures;
 mod group;
 mod html;
+mod provenance;
+mod summary;
 mod words;
 
-use crate::format::{bytes, count, date, figure, percent};
-use crate::record::{DeviceRequest, RequestKind, Run, RunRecord};
-use charts::{Chart, Data, Measure};
-use group::{Group, Groups, Row};
+use crate::format::date;
+use crate::record::RunRecord;
+use charts::Data;
+use group::Groups;
 use html::{escape, script_json};
-use std::collections::BTreeMap;
-use std::fmt::Write;
 
 /// Why no page could be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,12 +52,12 @@ pub fn render(records: &[RunRecord], title: &str) -> Result<String, PageError> {
     }
     let mut body = head(records, title);
     body += &words::opening(&page);
-    body += &summary(&page);
+    body += &summary::summary(&page);
     let mut charts = Vec::new();
     for (number, group) in page.groups.iter().enumerate() {
-        body += &group_section(&page, group, number, &mut charts);
+        body += &figures::group_section(&page, group, number, &mut charts);
     }
-    body += &provenance(records);
+    body += &provenance::provenance(records);
     let data = script_json(&Data { policies: &page.labels, charts });
     Ok(shell(title, &body, &data))
 }
@@ -121,375 +122,6 @@ fn commit_in_words(commit: &str) -> String {
     if short.is_empty() { short } else { format!("commit {short}") }
 }
 
-/// Every run, a line each, with a heading line for each group.
-fn summary(page: &Groups<'_>) -> String {
-    let mut text = String::from(
-        "<section>\n<h2>Runs</h2>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
-         aria-label=\"Table of runs\">\n<table class=\"runs\">\n<thead><tr>\
-         <th scope=\"col\">Readahead</th><th scope=\"col\" class=\"n\">Streams</th>\
-         <th scope=\"col\" class=\"n\">MB/s</th><th scope=\"col\" class=\"n\">Of limit</th>\
-         <th scope=\"col\" class=\"n\">Requests</th><th scope=\"col\" class=\"n\">Mean size</th>\
-         <th scope=\"col\" class=\"n\">Delay</th><th scope=\"col\" class=\"n\">p50</th>\
-         <th scope=\"col\" class=\"n\">p99</th><th scope=\"col\" class=\"n\">Read</th>\
-         <th scope=\"col\" class=\"n\">Wanted</th></tr></thead>\n",
-    );
-    for group in &page.groups {
-        let _ = writeln!(
-            text,
-            "<tbody>\n<tr class=\"group\"><th scope=\"rowgroup\" colspan=\"11\"><span>{}</span></th></tr>",
-            group_in_words(group)
-        );
-        let mut streams = None;
-        for row in &group.rows {
-            let begins = streams.replace(row.run.streams).is_some_and(|s| s != row.run.streams);
-            text += &summary_row(page, row, begins);
-        }
-        text += "</tbody>\n";
-    }
-    text += "</table>\n</div>\n<p class=\"note\">MB/s: 10<sup>6</sup> bytes wanted by readers, a \
-             second; where runs were repeated, the slowest and the fastest stand below. Of limit: \
-             the share of what the device can give on this workload. Delay: time that readers \
-             waited for the device. p50, p99: times of a read. KiB, MiB, GiB are powers of \
-             1024.</p>\n</section>\n";
-    text
-}
-
-fn summary_row(page: &Groups<'_>, row: &Row<'_>, begins: bool) -> String {
-    let run = row.run;
-    let spread = run.spread.map_or_else(String::new, |s| {
-        format!("<small>{}&ndash;{}</small>", figure(s.min), figure(s.max))
-    });
-    let ratio = run.ratio_to_limit.map_or_else(
-        || "&ndash;".to_owned(),
-        |ratio| {
-            let share = if ratio.is_finite() { ratio.clamp(0.0, 1.0) * 100.0 } else { 0.0 };
-            format!("{}<i class=\"share\" style=\"--share:{share:.1}%\"></i>", percent(ratio))
-        },
-    );
-    let wasteful = if run.bytes_read > run.bytes_wanted.saturating_add(run.bytes_wanted / 20) {
-        " class=\"n over\" title=\"more than 5 % over what was wanted\""
-    } else {
-        " class=\"n\""
-    };
-    format!(
-        "<tr{}><th scope=\"row\">{}</th><td class=\"n\">{}</td><td class=\"n strong\">{}{spread}</td>\
-         <td class=\"n\">{ratio}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
-         <td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
-         <td{wasteful}>{}</td><td class=\"n\">{}</td></tr>\n",
-        if begins { " class=\"begins\"" } else { "" },
-        policy(page, row.policy),
-        count(u64::from(run.streams)),
-        figure(run.mb_per_second),
-        count(run.device_requests),
-        bytes(run.mean_request_bytes),
-        seconds(run.delay_seconds),
-        seconds(run.p50_us / 1e6),
-        seconds(run.p99_us / 1e6),
-        bytes(run.bytes_read),
-        bytes(run.bytes_wanted),
-    )
-}
-
-/// A time with the unit that fits it.
-fn seconds(seconds: f64) -> String {
-    if seconds != 0.0 && seconds.abs() < 0.000_999_5 {
-        format!("{} &micro;s", figure(seconds * 1e6))
-    } else if seconds != 0.0 && seconds.abs() < 0.9995 {
-        format!("{} ms", figure(seconds * 1e3))
-    } else {
-        format!("{} s", figure(seconds))
-    }
-}
-
-/// A policy's name with the mark of its colour and shape.
-fn policy(page: &Groups<'_>, number: usize) -> String {
-    format!(
-        "<span class=\"policy\"><i class=\"mark\" data-policy=\"{number}\"></i>{}</span>",
-        escape(&page.labels[number])
-    )
-}
-
-fn group_in_words(group: &Group<'_>) -> String {
-    let kind = if group.emulated { "emulated" } else { "real device" };
-    let mut words = format!("{} ({kind})", escape(&group.device_in_words()));
-    if !group.workload.is_empty() {
-        let _ = write!(words, " <span class=\"workload\">{}</span>", escape(&group.workload));
-    }
-    words
-}
-
-/// The charts of one group; what they draw is appended to `charts`.
-fn group_section(
-    page: &Groups<'_>,
-    group: &Group<'_>,
-    number: usize,
-    charts: &mut Vec<Chart>,
-) -> String {
-    let mut text = format!("<section class=\"charts\">\n<h2>{}</h2>\n", group_in_words(group));
-    let legend: String = group
-        .policies()
-        .into_iter()
-        .map(|number| format!("<li>{}</li>", policy(page, number)))
-        .collect();
-    let streams = group.streams();
-    let limit = if streams.iter().any(|&n| group.limit(n).is_some()) {
-        "<li><span class=\"policy\"><i class=\"mark limit\"></i>device limit</span></li>"
-    } else {
-        ""
-    };
-    let _ = writeln!(text, "<ul class=\"legend\">{legend}{limit}</ul>\n<div class=\"pair\">");
-    for measure in Measure::ALL {
-        text += &lines_figure(page, group, number, measure);
-        charts.push(charts::lines(group, number, measure));
-    }
-    text += "</div>\n";
-    for &n in streams.iter().rev() {
-        text += &request_panels(page, group, number, n, charts);
-    }
-    text + "</section>\n"
-}
-
-fn lines_figure(page: &Groups<'_>, group: &Group<'_>, number: usize, measure: Measure) -> String {
-    format!(
-        "<figure id=\"{id}\" data-chart=\"lines\">\n<figcaption><div><h3>{title} by streams \
-         <span class=\"unit\">{unit}</span></h3><p>{note}</p></div>\
-         <label hidden><input type=\"checkbox\" class=\"log\"> log scale</label></figcaption>\n\
-         <div class=\"plot\" role=\"img\" aria-label=\"{words}\"></div>\n{table}</figure>\n",
-        id = measure.id(number),
-        title = measure.title(),
-        unit = measure.unit(),
-        note = measure.note(),
-        words = escape(&charts::lines_in_words(page, group, measure)),
-        table = lines_table(page, group, measure),
-    )
-}
-
-/// The figures of a lines chart: streams down, policies across.
-fn lines_table(page: &Groups<'_>, group: &Group<'_>, measure: Measure) -> String {
-    let policies = group.policies();
-    let streams = group.streams();
-    let with_limit =
-        measure == Measure::Throughput && streams.iter().any(|&n| group.limit(n).is_some());
-    let mut text = String::from(
-        "<details><summary>Figures</summary><div class=\"scroll\" tabindex=\"0\">\
-         <table><thead><tr><th scope=\"col\" class=\"n\">Streams</th>",
-    );
-    for &number in &policies {
-        let _ = write!(text, "<th scope=\"col\" class=\"n\">{}</th>", policy(page, number));
-    }
-    text += if with_limit { "<th scope=\"col\" class=\"n\">Device limit</th>" } else { "" };
-    text += "</tr></thead><tbody>";
-    for n in streams {
-        let _ = write!(text, "<tr><th scope=\"row\" class=\"n\">{}</th>", count(u64::from(n)));
-        let mut values: Vec<Option<f64>> =
-            policies.iter().map(|&p| group.run(p, n).map(|run| measure.of(run))).collect();
-        if with_limit {
-            values.push(group.limit(n));
-        }
-        for value in values {
-            let value = value.map_or_else(|| "&ndash;".to_owned(), figure);
-            let _ = write!(text, "<td class=\"n\">{value}</td>");
-        }
-        text += "</tr>";
-    }
-    text + "</tbody></table></div></details>\n"
-}
-
-/// The panels of all policies at one number of streams, side by side on the same axes.
-fn request_panels(
-    page: &Groups<'_>,
-    group: &Group<'_>,
-    number: usize,
-    streams: u32,
-    charts: &mut Vec<Chart>,
-) -> String {
-    let mut panels = String::new();
-    let mut kinds: Vec<RequestKind> = Vec::new();
-    let mut drawn = 0;
-    for row in group.rows.iter().filter(|row| row.run.streams == streams) {
-        if let Some(chart) = charts::panel(number, row.policy, row.run) {
-            panels += &panel_figure(page, row, &charts::panel_id(number, streams, row.policy));
-            kinds.extend(row.run.requests.iter().map(|request| request.kind));
-            charts.push(chart);
-            drawn += 1;
-        } else {
-            let _ = write!(
-                panels,
-                "<figure class=\"empty\"><figcaption><h4>{}</h4><p>{}</p></figcaption>\
-                 <p class=\"none\">The requests of this run were not kept.</p></figure>\n",
-                policy(page, row.policy),
-                run_in_words(row.run),
-            );
-        }
-    }
-    if drawn == 0 {
-        return String::new();
-    }
-    kinds.sort_unstable();
-    kinds.dedup();
-    let legend: String = kinds
-        .into_iter()
-        .map(|kind| {
-            let (name, meaning) = kind_in_words(kind);
-            format!("<li><i class=\"kind {name}\"></i>{name}<span>, {meaning}</span></li>")
-        })
-        .collect();
-    let plural = if streams == 1 { "stream" } else { "streams" };
-    format!(
-        "<div class=\"set\" data-set=\"{number}-{streams}\">\n<div class=\"caption\"><div>\
-         <h3>Device requests over time, {} {plural}</h3><p>Each bar is a request: its height is \
-         what it reads, its width how long it took. <span class=\"hint\">Drag to zoom, \
-         double-click to go back.</span></p></div>\
-         <label hidden><input type=\"checkbox\" class=\"own\"> each on its own time</label></div>\n\
-         <ul class=\"legend\">{legend}</ul>\n<div class=\"panels\">\n{panels}</div>\n</div>\n",
-        count(u64::from(streams)),
-    )
-}
-
-fn panel_figure(page: &Groups<'_>, row: &Row<'_>, id: &str) -> String {
-    let run = row.run;
-    let shown = run.requests.len().min(charts::REQUESTS_MAX);
-    let total = (run.requests.len() as u64).saturating_add(run.requests_left_out);
-    let cut = if total > shown as u64 {
-        format!(
-            "<p class=\"cut\">The first {} of {} requests.</p>",
-            count(shown as u64),
-            count(total)
-        )
-    } else {
-        String::new()
-    };
-    format!(
-        "<figure id=\"{id}\" data-chart=\"requests\"><figcaption><h4>{}</h4><p>{}</p></figcaption>\n\
-         <div class=\"plot\" role=\"img\" aria-label=\"{}: {}\"></div>\n{cut}{}</figure>\n",
-        policy(page, row.policy),
-        run_in_words(run),
-        escape(&page.labels[row.policy]),
-        requests_in_words(&run.requests),
-        requests_table(&run.requests),
-    )
-}
-
-fn run_in_words(run: &Run) -> String {
-    let plural = if run.device_requests == 1 { "request" } else { "requests" };
-    format!(
-        "{} MB/s, {} {plural} of {} on average",
-        figure(run.mb_per_second),
-        count(run.device_requests),
-        bytes(run.mean_request_bytes)
-    )
-}
-
-fn requests_in_words(requests: &[DeviceRequest]) -> String {
-    let end = requests.iter().map(|request| request.done_us).max().unwrap_or(0);
-    let of = |kind| requests.iter().filter(|request| request.kind == kind).count() as u64;
-    format!(
-        "{} device requests in {}, {} demand, {} readahead, {} write.",
-        count(requests.len() as u64),
-        seconds(crate::format::float(end) / 1e6),
-        count(of(RequestKind::Demand)),
-        count(of(RequestKind::Readahead)),
-        count(of(RequestKind::Write)),
-    )
-}
-
-fn requests_table(requests: &[DeviceRequest]) -> String {
-    let mut text = String::from(
-        "<details><summary>Figures</summary><div class=\"scroll\" tabindex=\"0\"><table><thead>\
-         <tr><th scope=\"col\" class=\"n\">At, ms</th><th scope=\"col\" class=\"n\">Took, ms</th>\
-         <th scope=\"col\" class=\"n\">Offset</th><th scope=\"col\" class=\"n\">Size</th>\
-         <th scope=\"col\">Kind</th></tr></thead><tbody>",
-    );
-    for request in requests.iter().take(TABLE_REQUESTS_MAX) {
-        let millis = |us: u64| figure(crate::format::float(us) / 1e3);
-        let _ = write!(
-            text,
-            "<tr><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
-             <td class=\"n\">{}</td><td>{}</td></tr>",
-            millis(request.at_us),
-            millis(request.done_us.saturating_sub(request.at_us)),
-            count(request.offset),
-            bytes(request.bytes),
-            kind_in_words(request.kind).0,
-        );
-    }
-    text += "</tbody></table></div>";
-    if requests.len() > TABLE_REQUESTS_MAX {
-        let more = count((requests.len() - TABLE_REQUESTS_MAX) as u64);
-        let _ = write!(text, "<p class=\"cut\">{more} more are in the record.</p>");
-    }
-    text + "</details>\n"
-}
-
-/// The kind's name, which is also its class on the page, and what it means.
-fn kind_in_words(kind: RequestKind) -> (&'static str, &'static str) {
-    match kind {
-        RequestKind::Demand => ("demand", "a reader waits"),
-        RequestKind::Readahead => ("readahead", "nobody waits yet"),
-        RequestKind::Write => ("write", "dirty pages"),
-    }
-}
-
-/// What is needed to run it again.
-fn provenance(records: &[RunRecord]) -> String {
-    let mut text = String::from("<section>\n<h2>How to repeat it</h2>\n");
-    for (number, record) in (1..).zip(records) {
-        if records.len() > 1 {
-            let _ = writeln!(text, "<h3>Record {number}</h3>");
-        }
-        text += "<dl>\n";
-        let machine = &record.machine;
-        let cores = if machine.cores == 1 { "core" } else { "cores" };
-        let machine_in_words = format!(
-            "{}, {} {cores}, {} of memory, {}",
-            machine.cpu,
-            machine.cores,
-            bytes(machine.memory_bytes),
-            machine.kernel
-        );
-        let counted = format!("{} counted after {} to warm up", record.repeats, record.warm_up);
-        for (term, value, code) in [
-            ("Command", record.command.join(" "), true),
-            ("Commit", record.commit.clone(), true),
-            ("Date", date(record.date), false),
-            ("Machine", machine_in_words, false),
-            ("Device", record.device.clone(), true),
-            ("Repeats", counted, false),
-            ("Seed", record.seed.to_string(), false),
-            ("Settings", pairs(&record.settings), true),
-            ("Parameters", params(record), true),
-        ] {
-            if value.is_empty() {
-                continue;
-            }
-            let value = escape(&value);
-            let value = if code { format!("<code>{value}</code>") } else { value };
-            let _ = writeln!(text, "<dt>{term}</dt><dd>{value}</dd>");
-        }
-        text += "</dl>\n";
-    }
-    text + "</section>\n"
-}
-
-/// Each policy of the record that has parameters, with them.
-fn params(record: &RunRecord) -> String {
-    let mut all: Vec<String> = Vec::new();
-    for run in record.runs.iter().filter(|run| !run.params.is_empty()) {
-        let text = format!("{}: {}", run.readahead, pairs(&run.params));
-        if !all.contains(&text) {
-            all.push(text);
-        }
-    }
-    all.join("; ")
-}
-
-fn pairs(map: &BTreeMap<String, String>) -> String {
-    let pairs: Vec<String> = map.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    pairs.join(", ")
-}
-
-/// Requests in the table behind a panel; the record has them all.
-const TABLE_REQUESTS_MAX: usize = 100;
 /// Records that the head of the page names.
 const HEAD_FACTS_MAX: usize = 3;
 /// Of a commit, in the head.
@@ -500,3 +132,263 @@ const UPLOT_JS: &str = include_str!("../assets/uPlot.iife.min.js");
 const PAGE_CSS: &str = include_str!("../assets/page.css");
 const PAGE_JS: &str = include_str!("../assets/page.js");
 const ERRORS_JS: &str = include_str!("../assets/errors.js");
+
+#[cfg(test)]
+mod tests {
+    use super::provenance::provenance;
+    use super::summary::{SPREAD, seconds};
+    use super::*;
+    use crate::record::{DeviceRequest, Machine, RequestKind, Run, Spread};
+
+    fn request(at_us: u64, kind: RequestKind) -> DeviceRequest {
+        DeviceRequest { at_us, done_us: at_us + 2_500, offset: 8_192, bytes: 4_096, kind }
+    }
+
+    fn run(readahead: &str, streams: u32) -> Run {
+        Run {
+            readahead: readahead.to_owned(),
+            device: "hdd".to_owned(),
+            emulated: true,
+            streams,
+            workload: "mail".to_owned(),
+            mb_per_second: 12.5,
+            delay_seconds: 0.25,
+            device_requests: 1_234,
+            mean_request_bytes: 4_096,
+            bytes_read: 105,
+            bytes_wanted: 100,
+            p50_us: 0.5,
+            p99_us: 13_100.0,
+            ..Run::default()
+        }
+    }
+
+    fn record(runs: Vec<Run>) -> RunRecord {
+        RunRecord {
+            commit: "0123456789abcdef".to_owned(),
+            machine: Machine { cpu: "cpu".to_owned(), cores: 1, ..Machine::default() },
+            date: 951_782_400,
+            runs,
+            ..RunRecord::default()
+        }
+    }
+
+    fn html(runs: Vec<Run>) -> String {
+        render(&[record(runs)], "title").unwrap()
+    }
+
+    /// Everything but style and scripts.
+    fn body(html: &str) -> &str {
+        &html[html.find("<main>").unwrap()..html.find("</main>").unwrap()]
+    }
+
+    #[test]
+    fn without_runs_there_is_no_page_but_a_reason() {
+        for records in [vec![], vec![record(vec![])]] {
+            let error = render(&records, "title").unwrap_err();
+            assert_eq!(error, PageError::NoRuns);
+            assert!(error.to_string().starts_with("no runs to show: give at least one"));
+        }
+    }
+
+    #[test]
+    fn the_page_asks_the_network_for_nothing() {
+        let html = html(vec![run("a", 1)]);
+        assert!(html.contains("default-src 'none'"));
+        for loader in ["src=", "href=", "@import", "url(", "fetch(", "XMLHttpRequest", "import("] {
+            assert!(!html.contains(loader), "{loader} is in the page");
+        }
+        assert!(html.starts_with("<!doctype html>") && html.ends_with("</html>\n"));
+    }
+
+    #[test]
+    fn embedded_scripts_and_styles_cannot_end_early() {
+        for script in [UPLOT_JS, PAGE_JS, ERRORS_JS] {
+            assert!(!script.contains("</script") && !script.contains("<!--"));
+        }
+        for style in [UPLOT_CSS, PAGE_CSS] {
+            assert!(!style.contains("</style"));
+        }
+    }
+
+    #[test]
+    fn no_text_of_a_record_opens_a_tag() {
+        let attack = "<img \"'>&</script>";
+        let mut run = run(attack, 1);
+        (run.device, run.workload) = (attack.to_owned(), attack.to_owned());
+        run.params.insert(attack.to_owned(), attack.to_owned());
+        run.requests = vec![request(0, RequestKind::Demand)];
+        let mut record = record(vec![run.clone()]);
+        run.params.clear();
+        record.runs.push(run);
+        record.commit = attack.to_owned();
+        record.device = attack.to_owned();
+        record.command = vec![attack.to_owned(); 2];
+        (record.machine.cpu, record.machine.kernel) = (attack.to_owned(), attack.to_owned());
+        record.settings.insert(attack.to_owned(), attack.to_owned());
+        let html = render(&[record], attack).unwrap();
+        assert!(!html.contains("<img"));
+        assert_eq!(html.matches("</script>").count(), 4, "those of the page itself");
+        assert!(html.contains("<h1>&lt;img &quot;&#39;&gt;&amp;&lt;/script&gt;</h1>"));
+    }
+
+    #[test]
+    fn the_table_of_runs_has_every_figure() {
+        let mut other = run("b", 10);
+        other.ratio_to_limit = Some(0.764);
+        other.bytes_read = 106;
+        let page = html(vec![run("a", 1), run("b", 1), other]);
+        let body = body(&page);
+        for part in [
+            "<td class=\"n\">1</td><td class=\"n strong\">12.5</td><td class=\"n\">&ndash;</td>\
+             <td class=\"n\">1,234</td><td class=\"n\">4 KiB</td><td class=\"n\">250 ms</td>\
+             <td class=\"n\">0.500 &micro;s</td><td class=\"n\">13.1 ms</td>\
+             <td class=\"n\">105 B</td><td class=\"n\">100 B</td></tr>",
+            "--share:76.4%\"></i><span>76 %</span>",
+            "<td class=\"n over\">106 B</td>",
+            "hdd (emulated) <span class=\"workload\">mail</span>",
+            "colspan=\"11\"",
+        ] {
+            assert!(body.contains(part), "{part}");
+        }
+        assert_eq!(body.matches("<tr class=\"begins\">").count(), 1, "a rule where streams change");
+        assert!(!body.contains(SPREAD), "no column that would be empty");
+    }
+
+    #[test]
+    fn a_spread_has_its_column_where_any_run_was_repeated() {
+        let mut repeated = run("a", 1);
+        repeated.spread = Some(Spread { min: 11.0, max: 13.0 });
+        let page = html(vec![repeated, run("b", 1)]);
+        let body = body(&page);
+        assert!(body.contains("<th scope=\"col\" class=\"n\">Min &ndash; max</th>"));
+        assert!(body.contains("<td class=\"n soft\">11.0 &ndash; 13.0</td>"));
+        assert!(body.contains("<td class=\"n soft\">&ndash;</td>"));
+        assert!(body.contains("colspan=\"12\""));
+    }
+
+    #[test]
+    fn charts_have_a_legend_words_and_their_figures() {
+        let mut limited = run("a", 1);
+        let plain = html(vec![limited.clone()]);
+        assert!(!body(&plain).contains("device limit") && !body(&plain).contains("Device limit"));
+        limited.limit_mb_per_second = Some(28.5);
+        let page = html(vec![limited, run("b", 1), run("b", 2)]);
+        let body = body(&page);
+        assert_eq!(body.matches("</i>device limit</span></li>").count(), 1);
+        assert_eq!(body.matches(">Device limit</th>").count(), 1, "not behind the delay");
+        assert!(
+            body.contains("aria-label=\"Throughput in MB/s by number of streams. a: 12.5 at 1.")
+        );
+        assert!(body.contains(
+            "<td class=\"n\">12.5</td><td class=\"n\">12.5</td><td class=\"n\">28.5</td></tr>"
+        ));
+        assert!(body.contains("<th scope=\"row\" class=\"n\">2</th><td class=\"n\">&ndash;</td><td class=\"n\">12.5</td><td class=\"n\">&ndash;</td>"));
+        assert!(!body.contains("Device requests over time"), "no run has requests");
+    }
+
+    #[test]
+    fn panels_stand_side_by_side_and_say_whose_requests_are_missing() {
+        let mut with = run("a", 10);
+        with.requests = vec![
+            request(1_000, RequestKind::Demand),
+            request(2_000, RequestKind::Readahead),
+            request(3_000, RequestKind::Readahead),
+        ];
+        let mut left_out = with.clone();
+        left_out.readahead = "c".to_owned();
+        left_out.requests_left_out = 7;
+        left_out.device_requests = 1;
+        let page = html(vec![with, run("b", 10), left_out, run("b", 1)]);
+        let body = body(&page);
+        for part in [
+            "Device requests over time, 10 streams",
+            "<figure id=\"requests-0-10-0\"",
+            "<figure id=\"requests-0-10-2\"",
+            "12.5 MB/s, 1,234 requests, mean 4 KiB",
+            "12.5 MB/s, 1 request, mean 4 KiB",
+            "aria-label=\"a: 3 device requests in 5.50 ms, 1 demand, 2 readahead, 0 write.\"",
+            "The first 3 of 10 requests.",
+            "<td class=\"n\">1.00</td><td class=\"n\">2.50</td><td class=\"n\">8,192</td><td class=\"n\">4 KiB</td><td>demand</td>",
+            "demand<span>, a reader waits",
+            "readahead<span>, nobody waits yet",
+        ] {
+            assert!(body.contains(part), "{part}");
+        }
+        assert_eq!(body.matches("were not kept").count(), 1);
+        assert_eq!(body.matches("class=\"cut\"").count(), 1);
+        assert!(!body.contains("dirty pages"), "no request is a write");
+        assert!(!body.contains("over time, 1 stream"), "nothing to draw there");
+        assert!(!body.contains("more are in the record"));
+    }
+
+    #[test]
+    fn the_table_behind_a_panel_is_bounded_and_says_so() {
+        let mut many = run("a", 1);
+        many.requests = (0..103).map(|n| request(n, RequestKind::Write)).collect();
+        let page = html(vec![many]);
+        let body = body(&page);
+        assert!(
+            body.contains("over time, 1 stream<") && body.contains(">3 more are in the record.")
+        );
+        assert_eq!(body.matches("<td>write</td>").count(), 100);
+    }
+
+    #[test]
+    fn times_take_the_unit_that_fits() {
+        #[rustfmt::skip]
+        let rows = [
+            (0.0, "0 s"), (0.000_001, "1.00 &micro;s"), (0.000_999, "999 &micro;s"), (0.001, "1.00 ms"),
+            (0.9994, "999 ms"), (1.0, "1.00 s"), (-0.5, "-500 ms"), (f64::NAN, "n/a s"),
+        ];
+        for (value, text) in rows {
+            assert_eq!(seconds(value), text);
+        }
+    }
+
+    #[test]
+    fn the_head_names_each_origin_once_and_no_more_than_three() {
+        let with =
+            |commit: &str| RunRecord { commit: commit.to_owned(), ..record(vec![run("a", 1)]) };
+        let head_of = |records: &[RunRecord]| head(records, "title");
+        let fact = "<span>2000-02-29 00:00 UTC &middot; cpu &middot; commit 0123456789</span>";
+        let same = [record(vec![run("a", 1)]), record(vec![run("b", 1)])];
+        assert_eq!(head_of(&same).matches(fact).count(), 1);
+        let four: Vec<RunRecord> = ["w", "x", "y", "z"].map(with).to_vec();
+        assert!(head_of(&four).contains("commit y</span> <span>and 1 more</span>"));
+        assert!(!head_of(&four[..3]).contains("more</span>"));
+        assert!(head_of(&[with("")]).contains("UTC &middot; cpu</span>"), "nothing for no commit");
+    }
+
+    #[test]
+    fn the_end_says_how_to_repeat_each_record() {
+        let mut first = record(vec![run("a", 1), run("a", 2), run("b", 1)]);
+        for run in &mut first.runs[..2] {
+            run.params.insert("max".to_owned(), "1M".to_owned());
+            run.params.insert("min".to_owned(), "4K".to_owned());
+        }
+        first.command = vec!["forerun".to_owned(), "demo".to_owned()];
+        (first.seed, first.warm_up, first.repeats) = (7, 1, 3);
+        first.settings.insert("cache".to_owned(), "64M".to_owned());
+        let text = provenance(&[first.clone()]);
+        for part in [
+            "<dt>Command</dt><dd><code>forerun demo</code></dd>",
+            "<dt>Commit</dt><dd><code>0123456789abcdef</code></dd>",
+            "<dt>Machine</dt><dd>cpu, 1 core, 0 B of memory, </dd>",
+            "<dt>Repeats</dt><dd>3 counted after 1 to warm up</dd>",
+            "<dt>Seed</dt><dd>7</dd>",
+            "<dt>Settings</dt><dd><code>cache=64M</code></dd>",
+            "<dt>Parameters</dt><dd><code>a: max=1M, min=4K</code></dd>",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("<h3>") && !text.contains("<dt>Device"), "nothing empty: {text}");
+        first.machine.cores = 2;
+        assert!(provenance(&[record(vec![]), first]).contains("<h3>Record 2</h3>"));
+    }
+
+    #[test]
+    fn the_same_records_give_the_same_page() {
+        assert_eq!(html(vec![run("a", 1)]), html(vec![run("a", 1)]));
+    }
+}

@@ -21,7 +21,7 @@ pub fn render(runs: &[Run]) -> String {
     if runs.is_empty() {
         return String::new();
     }
-    let devices = differ(runs, |run| device(run));
+    let devices = differ(runs, device);
     let workloads = differ(runs, |run| plain(&run.workload));
     let head = with_extras(
         titles(),

@@ -16,6 +16,7 @@ use super::group::{Group, Groups};
 use crate::format::figure;
 use crate::record::{RequestKind, Run};
 use serde::Serialize;
+use std::fmt::Write;
 
 /// All that the script gets.
 #[derive(Serialize)]
@@ -159,7 +160,7 @@ pub(super) fn lines_in_words(page: &Groups<'_>, group: &Group<'_>, measure: Meas
             .filter(|row| row.policy == policy)
             .map(|row| format!("{} at {}", figure(measure.of(row.run)), row.run.streams))
             .collect();
-        words += &format!(" {}: {}.", page.labels[policy], points.join(", "));
+        let _ = write!(words, " {}: {}.", page.labels[policy], points.join(", "));
     }
     words
 }

@@ -16,6 +16,7 @@
 //! - A label has the same number, hence the same colour, in every group.
 
 use crate::record::{Run, RunRecord};
+use std::fmt::Write;
 
 /// All runs of a page, in groups, and the labels of their policies.
 pub(super) struct Groups<'a> {
@@ -55,12 +56,12 @@ impl<'a> Groups<'a> {
         for (index, &(number, run)) in all.iter().enumerate() {
             let mut label = name(run, &all);
             if repeated {
-                label += &format!(" [record {number}]");
+                let _ = write!(label, " [record {number}]");
             }
             let earlier = &all[..index];
             let twins = earlier.iter().filter(|&&(n, r)| n == number && same_run(r, run)).count();
             if twins > 0 {
-                label += &format!(" #{}", twins + 1);
+                let _ = write!(label, " #{}", twins + 1);
             }
             page.add(run, label);
         }

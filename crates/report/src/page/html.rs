@@ -5,6 +5,7 @@
 //! - Controls and marks that turn the direction of writing are shown, never obeyed.
 
 use serde::Serialize;
+use std::fmt::Write;
 
 /// `text` for markup, within an element or a quoted attribute.
 pub(super) fn escape(text: &str) -> String {
@@ -30,7 +31,7 @@ pub(super) fn script_json(value: &impl Serialize) -> String {
     for c in json.chars() {
         // Outside of its strings JSON has none of these, and inside this form means the same.
         if matches!(c, '<' | '>' | '&' | '\u{2028}' | '\u{2029}') || misleads(c) {
-            safe.push_str(&format!("\\u{:04x}", u32::from(c)));
+            let _ = write!(safe, "\\u{:04x}", u32::from(c));
         } else {
             safe.push(c);
         }

@@ -11,13 +11,14 @@ use super::group::{Group, Groups};
 use super::html::escape;
 use crate::format::{figure, percent};
 use crate::record::Run;
+use std::fmt::Write;
 
 /// The opening paragraphs, as markup.
 pub(super) fn opening(page: &Groups<'_>) -> String {
     let mut text = format!("<p class=\"lead\">{}</p>\n", measured(page));
     for group in &page.groups {
         if let Some(outcome) = outcome(page, group) {
-            text += &format!("<p class=\"outcome\">{outcome}</p>\n");
+            let _ = writeln!(text, "<p class=\"outcome\">{outcome}</p>");
         }
     }
     text
@@ -51,7 +52,7 @@ fn measured(page: &Groups<'_>) -> String {
         let (one, many) = words;
         if !devices.is_empty() {
             let kind = if devices.len() == 1 { one } else { many };
-            text += &format!(" {} {kind}", list(&devices, "and"));
+            let _ = write!(text, " {} {kind}", list(&devices, "and"));
         }
     }
     text
