@@ -1,0 +1,48 @@
+//! What the end-to-end tests share: skipping by name, and where the data lies.
+//!
+//! A test that needs a program, a device or a file that is not here says so by [`skip`] and
+//! returns. The line `SKIPPED test: why` goes to stderr, and to the file that `FORERUN_SKIPPED`
+//! names, so that a build which must skip nothing can look there.
+//!
+//! # Invariants
+//! - A skip is never silent, and never a pass by another name where `FORERUN_SKIPPED` is read.
+#![expect(dead_code, reason = "each test program uses a part of it")]
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Says that `test` did not run, and why.
+pub(crate) fn skip(test: &str, why: &str) {
+    let line = format!("SKIPPED {test}: {why}\n");
+    // Written at once, so that lines of parallel tests do not mix.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+    if let Some(path) = std::env::var_os("FORERUN_SKIPPED") {
+        OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .and_then(|mut file| file.write_all(line.as_bytes()))
+            .expect("FORERUN_SKIPPED names a file that can be appended to");
+    }
+}
+
+/// The folder of reference vectors and figures, where there is one.
+pub(crate) fn reference_dir() -> Option<PathBuf> {
+    dir("FORERUN_REFERENCE", "reference")
+}
+
+/// The folder of sample traces, where there is one.
+pub(crate) fn traces_dir() -> Option<PathBuf> {
+    dir("FORERUN_TRACES", "traces")
+}
+
+/// The folder that `variable` names, else the one of that `name` beside the workspace.
+fn dir(variable: &str, name: &str) -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os(variable) {
+        return Some(PathBuf::from(path));
+    }
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let path = workspace.join("../shared").join(name);
+    path.is_dir().then_some(path)
+}

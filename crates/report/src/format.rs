@@ -1,0 +1,170 @@
+//! Figures as people read them: three digits that count, a unit, no surprise at the ends.
+//!
+//! The page and the table print the same text for the same figure, since both print it here.
+//!
+//! # Invariants
+//! - Any `u64` and any `f64` gives a short text, also zero, huge, infinite and not a number.
+//! - Sizes are powers of 1024 and say so (`KiB`); MB/s are 10^6 bytes, as everywhere.
+//! # Sources
+//! The calendar is Howard Hinnant's `civil_from_days`, 2013.
+
+/// The nearest float. Figures for display only, where 53 bits are plenty.
+#[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
+pub(crate) fn float(count: u64) -> f64 {
+    count as f64
+}
+
+/// A measurement with about three digits that count.
+pub(crate) fn figure(value: f64) -> String {
+    let size = value.abs();
+    if !value.is_finite() {
+        "n/a".to_owned()
+    } else if value == 0.0 {
+        "0".to_owned()
+    } else if !(0.001..1e9).contains(&size) {
+        format!("{value:.2e}")
+    } else if size < 0.9995 {
+        format!("{value:.3}")
+    } else if size < 9.995 {
+        format!("{value:.2}")
+    } else if size < 99.95 {
+        format!("{value:.1}")
+    } else {
+        grouped(&format!("{value:.0}"))
+    }
+}
+
+/// A count, its thousands set apart.
+pub(crate) fn count(count: u64) -> String {
+    grouped(&count.to_string())
+}
+
+/// A size with its binary unit.
+pub(crate) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let (mut scaled, mut step) = (float(bytes), 0);
+    // 999.5 would be shown as 1,000: four digits where the next unit has three.
+    while step + 1 < UNITS.len() && scaled >= 999.5 {
+        scaled /= 1024.0;
+        step += 1;
+    }
+    let text = if scaled >= 99.95 {
+        format!("{scaled:.0}")
+    } else if scaled >= 9.995 {
+        format!("{scaled:.1}")
+    } else {
+        format!("{scaled:.2}")
+    };
+    // `4 KiB`, not `4.00 KiB`: most sizes are whole.
+    let text =
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{text} {}", UNITS[step])
+}
+
+/// A share as a percentage.
+pub(crate) fn percent(ratio: f64) -> String {
+    let hundredths = ratio * 100.0;
+    if !hundredths.is_finite() {
+        "n/a".to_owned()
+    } else if hundredths.abs() < 9.95 {
+        format!("{hundredths:.1} %")
+    } else if hundredths.abs() < 1e6 {
+        format!("{hundredths:.0} %")
+    } else {
+        format!("{hundredths:.1e} %")
+    }
+}
+
+/// A moment in UTC, to the minute.
+pub(crate) fn date(unix_seconds: u64) -> String {
+    let (days, second) = (unix_seconds / 86_400, unix_seconds % 86_400);
+    // Years begin in March here, so that the day of leap comes last; eras have 400 years.
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
+    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", second / 3_600, second % 3_600 / 60)
+}
+
+/// `1234567` as `1,234,567`; a sign stays in front.
+fn grouped(digits: &str) -> String {
+    let (sign, digits) = digits.strip_prefix('-').map_or(("", digits), |rest| ("-", rest));
+    let mut text = String::from(sign);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_three_digits_that_count() {
+        #[rustfmt::skip]
+        let rows = [
+            (0.0, "0"), (0.0001, "1.00e-4"), (0.001, "0.001"), (0.81, "0.810"), (0.9994, "0.999"),
+            (0.9996, "1.00"), (1.0, "1.00"), (9.99, "9.99"), (9.996, "10.0"), (21.78, "21.8"),
+            (99.94, "99.9"), (99.96, "100"), (999.6, "1,000"), (1_234_567.0, "1,234,567"),
+            (999_999_999.0, "999,999,999"), (1e9, "1.00e9"), (1e300, "1.00e300"),
+            (-5.0, "-5.00"), (-1234.0, "-1,234"), (-123.0, "-123"), (f64::NAN, "n/a"), (f64::INFINITY, "n/a"),
+        ];
+        for (value, text) in rows {
+            assert_eq!(figure(value), text);
+        }
+    }
+
+    #[test]
+    fn sizes_take_the_unit_that_leaves_three_digits() {
+        #[rustfmt::skip]
+        let rows = [
+            (0, "0 B"), (1, "1 B"), (999, "999 B"), (1_000, "0.98 KiB"), (1_024, "1 KiB"),
+            (4_096, "4 KiB"), (1_536, "1.5 KiB"), (10_300, "10.1 KiB"), (524_288, "512 KiB"),
+            (102_348, "99.9 KiB"), (102_350, "100 KiB"), (204_800, "200 KiB"), (1 << 20, "1 MiB"),
+            (100 << 20, "100 MiB"), (1 << 30, "1 GiB"), (u64::MAX, "16 EiB"),
+        ];
+        for (value, text) in rows {
+            assert_eq!(bytes(value), text);
+        }
+    }
+
+    #[test]
+    fn counts_and_shares_are_grouped_and_short() {
+        assert_eq!(count(0), "0");
+        assert_eq!(count(999), "999");
+        assert_eq!(count(1_000), "1,000");
+        assert_eq!(count(u64::MAX), "18,446,744,073,709,551,615");
+        #[rustfmt::skip]
+        let rows = [
+            (0.028, "2.8 %"), (0.0994, "9.9 %"), (0.0996, "10 %"), (0.764, "76 %"), (1.0, "100 %"),
+            (1e5, "1.0e7 %"), (f64::NAN, "n/a"),
+        ];
+        for (value, text) in rows {
+            assert_eq!(percent(value), text);
+        }
+    }
+
+    #[test]
+    fn dates_follow_the_calendar() {
+        #[rustfmt::skip]
+        let rows = [
+            (0, "1970-01-01 00:00 UTC"), (951_782_399, "2000-02-28 23:59 UTC"),
+            (951_782_400, "2000-02-29 00:00 UTC"), (951_868_800, "2000-03-01 00:00 UTC"),
+            (978_307_199, "2000-12-31 23:59 UTC"), (1_795_203_000, "2026-11-20 19:30 UTC"),
+            (4_107_542_400, "2100-03-01 00:00 UTC"), (4_107_456_000, "2100-02-28 00:00 UTC"),
+        ];
+        for (seconds, text) in rows {
+            assert_eq!(date(seconds), text);
+        }
+        assert!(date(u64::MAX).ends_with("UTC"), "no overflow at the end of time");
+    }
+}

@@ -1,0 +1,394 @@
+//! The static page: one HTML file that shows records to a colleague.
+//!
+//! ```text
+//!   title, theme switch
+//!   what was measured, on what, what came out          words
+//!   all runs                                           one table
+//!   for each device and workload:                      group
+//!     throughput by streams | delay by streams         charts
+//!     requests over time, a panel a policy             charts
+//!   how to repeat it                                   commit, machine, command, settings
+//! ```
+//!
+//! Tables and words are written here, so the page says everything without its script; the script
+//! (`assets/page.js`, with uPlot) draws the charts from data embedded as JSON.
+//!
+//! # Invariants
+//! - The page asks the network for nothing; its content policy forbids that.
+//! - All text from records is escaped, in markup and in the data.
+//! - The same records give the same page, byte for byte.
+
+mod charts;
+mod figures;
+mod group;
+mod html;
+mod provenance;
+mod summary;
+mod words;
+
+use crate::format::date;
+use crate::record::RunRecord;
+use charts::Data;
+use group::Groups;
+use html::{escape, script_json};
+
+/// Why no page could be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PageError {
+    /// There is nothing to show: give at least one record that holds a run.
+    #[error("no runs to show: give at least one record that holds a run")]
+    NoRuns,
+}
+
+/// The page of `records` under `title`, as the whole text of an HTML file.
+///
+/// # Errors
+/// There is no run in the records.
+pub fn render(records: &[RunRecord], title: &str) -> Result<String, PageError> {
+    let page = Groups::new(records);
+    if page.groups.is_empty() {
+        return Err(PageError::NoRuns);
+    }
+    let mut body = head(records, title);
+    body += &words::opening(&page);
+    body += &summary::summary(&page);
+    let mut charts = Vec::new();
+    for (number, group) in page.groups.iter().enumerate() {
+        body += &figures::group_section(&page, group, number, &mut charts);
+    }
+    body += &provenance::provenance(records);
+    let data = script_json(&Data { policies: &page.labels, charts });
+    Ok(shell(title, &body, &data))
+}
+
+/// The document around the body.
+fn shell(title: &str, body: &str, data: &str) -> String {
+    [
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n",
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; ",
+        "style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; ",
+        "form-action 'none'\">\n",
+        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n",
+        "<meta name=\"color-scheme\" content=\"light dark\">\n<title>",
+        &escape(title),
+        "</title>\n<style>\n",
+        UPLOT_CSS,
+        PAGE_CSS,
+        "</style>\n<script>\n",
+        ERRORS_JS,
+        "</script>\n</head>\n<body>\n<main>\n",
+        body,
+        "</main>\n<div id=\"tip\" hidden></div>\n<script type=\"application/json\" id=\"data\">",
+        data,
+        "</script>\n<script>\n",
+        UPLOT_JS,
+        "</script>\n<script>\n",
+        PAGE_JS,
+        "</script>\n</body>\n</html>\n",
+    ]
+    .concat()
+}
+
+fn head(records: &[RunRecord], title: &str) -> String {
+    let mut facts: Vec<String> = Vec::new();
+    for record in records {
+        let machine = &record.machine;
+        let parts = [date(record.date), machine.cpu.clone(), commit_in_words(&record.commit)];
+        let fact: Vec<String> =
+            parts.iter().filter(|part| !part.is_empty()).map(|part| escape(part)).collect();
+        let fact = format!("<span>{}</span>", fact.join(" &middot; "));
+        if !facts.contains(&fact) {
+            facts.push(fact);
+        }
+    }
+    let more = facts.len().saturating_sub(HEAD_FACTS_MAX);
+    facts.truncate(HEAD_FACTS_MAX);
+    if more > 0 {
+        facts.push(format!("<span>and {more} more</span>"));
+    }
+    format!(
+        "<header>\n<div>\n<h1>{}</h1>\n<p class=\"facts\">{}</p>\n</div>\n\
+         <button type=\"button\" id=\"theme\" hidden>Theme: auto</button>\n</header>\n\
+         <noscript><p class=\"note\">The charts need JavaScript. The tables hold the same figures.\
+         </p></noscript>\n",
+        escape(title),
+        facts.join(" ")
+    )
+}
+
+fn commit_in_words(commit: &str) -> String {
+    let short: String = commit.chars().take(COMMIT_CHARS).collect();
+    if short.is_empty() { short } else { format!("commit {short}") }
+}
+
+/// Records that the head of the page names.
+const HEAD_FACTS_MAX: usize = 3;
+/// Of a commit, in the head.
+const COMMIT_CHARS: usize = 10;
+
+const UPLOT_CSS: &str = include_str!("../assets/uPlot.min.css");
+const UPLOT_JS: &str = include_str!("../assets/uPlot.iife.min.js");
+const PAGE_CSS: &str = include_str!("../assets/page.css");
+const PAGE_JS: &str = include_str!("../assets/page.js");
+const ERRORS_JS: &str = include_str!("../assets/errors.js");
+
+#[cfg(test)]
+mod tests {
+    use super::provenance::provenance;
+    use super::summary::{SPREAD, seconds};
+    use super::*;
+    use crate::record::{DeviceRequest, Machine, RequestKind, Run, Spread};
+
+    fn request(at_us: u64, kind: RequestKind) -> DeviceRequest {
+        DeviceRequest { at_us, done_us: at_us + 2_500, offset: 8_192, bytes: 4_096, kind }
+    }
+
+    fn run(readahead: &str, streams: u32) -> Run {
+        Run {
+            readahead: readahead.to_owned(),
+            device: "hdd".to_owned(),
+            emulated: true,
+            streams,
+            workload: "mail".to_owned(),
+            mb_per_second: 12.5,
+            delay_seconds: 0.25,
+            device_requests: 1_234,
+            mean_request_bytes: 4_096,
+            bytes_read: 105,
+            bytes_wanted: 100,
+            p50_us: 0.5,
+            p99_us: 13_100.0,
+            ..Run::default()
+        }
+    }
+
+    fn record(runs: Vec<Run>) -> RunRecord {
+        RunRecord {
+            commit: "0123456789abcdef".to_owned(),
+            machine: Machine { cpu: "cpu".to_owned(), cores: 1, ..Machine::default() },
+            date: 951_782_400,
+            runs,
+            ..RunRecord::default()
+        }
+    }
+
+    fn html(runs: Vec<Run>) -> String {
+        render(&[record(runs)], "title").unwrap()
+    }
+
+    /// Everything but style and scripts.
+    fn body(html: &str) -> &str {
+        &html[html.find("<main>").unwrap()..html.find("</main>").unwrap()]
+    }
+
+    #[test]
+    fn without_runs_there_is_no_page_but_a_reason() {
+        for records in [vec![], vec![record(vec![])]] {
+            let error = render(&records, "title").unwrap_err();
+            assert_eq!(error, PageError::NoRuns);
+            assert!(error.to_string().starts_with("no runs to show: give at least one"));
+        }
+    }
+
+    #[test]
+    fn the_page_asks_the_network_for_nothing() {
+        let html = html(vec![run("a", 1)]);
+        assert!(html.contains("default-src 'none'"));
+        for loader in ["src=", "href=", "@import", "url(", "fetch(", "XMLHttpRequest", "import("] {
+            assert!(!html.contains(loader), "{loader} is in the page");
+        }
+        assert!(html.starts_with("<!doctype html>") && html.ends_with("</html>\n"));
+    }
+
+    #[test]
+    fn embedded_scripts_and_styles_cannot_end_early() {
+        for script in [UPLOT_JS, PAGE_JS, ERRORS_JS] {
+            assert!(!script.contains("</script") && !script.contains("<!--"));
+        }
+        for style in [UPLOT_CSS, PAGE_CSS] {
+            assert!(!style.contains("</style"));
+        }
+    }
+
+    #[test]
+    fn no_text_of_a_record_opens_a_tag() {
+        let attack = "<img \"'>&</script>";
+        let mut run = run(attack, 1);
+        (run.device, run.workload) = (attack.to_owned(), attack.to_owned());
+        run.params.insert(attack.to_owned(), attack.to_owned());
+        run.requests = vec![request(0, RequestKind::Demand)];
+        let mut record = record(vec![run.clone()]);
+        run.params.clear();
+        record.runs.push(run);
+        record.commit = attack.to_owned();
+        record.device = attack.to_owned();
+        record.command = vec![attack.to_owned(); 2];
+        (record.machine.cpu, record.machine.kernel) = (attack.to_owned(), attack.to_owned());
+        record.settings.insert(attack.to_owned(), attack.to_owned());
+        let html = render(&[record], attack).unwrap();
+        assert!(!html.contains("<img"));
+        assert_eq!(html.matches("</script>").count(), 4, "those of the page itself");
+        assert!(html.contains("<h1>&lt;img &quot;&#39;&gt;&amp;&lt;/script&gt;</h1>"));
+    }
+
+    #[test]
+    fn the_table_of_runs_has_every_figure() {
+        let mut other = run("b", 10);
+        other.ratio_to_limit = Some(0.764);
+        other.bytes_read = 106;
+        let page = html(vec![run("a", 1), run("b", 1), other]);
+        let body = body(&page);
+        for part in [
+            "<td class=\"n\">1</td><td class=\"n strong\">12.5</td><td class=\"n\">&ndash;</td>\
+             <td class=\"n\">1,234</td><td class=\"n\">4 KiB</td><td class=\"n\">250 ms</td>\
+             <td class=\"n\">0.500 &micro;s</td><td class=\"n\">13.1 ms</td>\
+             <td class=\"n\">105 B</td><td class=\"n\">100 B</td></tr>",
+            "--share:76.4%\"></i><span>76 %</span>",
+            "<td class=\"n over\">106 B</td>",
+            "hdd (emulated) <span class=\"workload\">mail</span>",
+            "colspan=\"11\"",
+        ] {
+            assert!(body.contains(part), "{part}");
+        }
+        assert_eq!(body.matches("<tr class=\"begins\">").count(), 1, "a rule where streams change");
+        assert!(!body.contains(SPREAD), "no column that would be empty");
+    }
+
+    #[test]
+    fn a_spread_has_its_column_where_any_run_was_repeated() {
+        let mut repeated = run("a", 1);
+        repeated.spread = Some(Spread { min: 11.0, max: 13.0 });
+        let page = html(vec![repeated, run("b", 1)]);
+        let body = body(&page);
+        assert!(body.contains("<th scope=\"col\" class=\"n\">Min &ndash; max</th>"));
+        assert!(body.contains("<td class=\"n soft\">11.0 &ndash; 13.0</td>"));
+        assert!(body.contains("<td class=\"n soft\">&ndash;</td>"));
+        assert!(body.contains("colspan=\"12\""));
+    }
+
+    #[test]
+    fn charts_have_a_legend_words_and_their_figures() {
+        let mut limited = run("a", 1);
+        let plain = html(vec![limited.clone()]);
+        assert!(!body(&plain).contains("device limit") && !body(&plain).contains("Device limit"));
+        limited.limit_mb_per_second = Some(28.5);
+        let page = html(vec![limited, run("b", 1), run("b", 2)]);
+        let body = body(&page);
+        assert_eq!(body.matches("</i>device limit</span></li>").count(), 1);
+        assert_eq!(body.matches(">Device limit</th>").count(), 1, "not behind the delay");
+        assert!(
+            body.contains("aria-label=\"Throughput in MB/s by number of streams. a: 12.5 at 1.")
+        );
+        assert!(body.contains(
+            "<td class=\"n\">12.5</td><td class=\"n\">12.5</td><td class=\"n\">28.5</td></tr>"
+        ));
+        assert!(body.contains("<th scope=\"row\" class=\"n\">2</th><td class=\"n\">&ndash;</td><td class=\"n\">12.5</td><td class=\"n\">&ndash;</td>"));
+        assert!(!body.contains("Device requests over time"), "no run has requests");
+    }
+
+    #[test]
+    fn panels_stand_side_by_side_and_say_whose_requests_are_missing() {
+        let mut with = run("a", 10);
+        with.requests = vec![
+            request(1_000, RequestKind::Demand),
+            request(2_000, RequestKind::Readahead),
+            request(3_000, RequestKind::Readahead),
+        ];
+        let mut left_out = with.clone();
+        left_out.readahead = "c".to_owned();
+        left_out.requests_left_out = 7;
+        left_out.device_requests = 1;
+        let page = html(vec![with, run("b", 10), left_out, run("b", 1)]);
+        let body = body(&page);
+        for part in [
+            "Device requests over time, 10 streams",
+            "<figure id=\"requests-0-10-0\"",
+            "<figure id=\"requests-0-10-2\"",
+            "12.5 MB/s, 1,234 requests, mean 4 KiB",
+            "12.5 MB/s, 1 request, mean 4 KiB",
+            "aria-label=\"a: 3 device requests in 5.50 ms, 1 demand, 2 readahead, 0 write.\"",
+            "The first 3 of 10 requests.",
+            "<td class=\"n\">1.00</td><td class=\"n\">2.50</td><td class=\"n\">8,192</td><td class=\"n\">4 KiB</td><td>demand</td>",
+            "demand<span>, a reader waits",
+            "readahead<span>, nobody waits yet",
+        ] {
+            assert!(body.contains(part), "{part}");
+        }
+        assert_eq!(body.matches("were not kept").count(), 1);
+        assert_eq!(body.matches("class=\"cut\"").count(), 1);
+        assert!(!body.contains("dirty pages"), "no request is a write");
+        assert!(!body.contains("over time, 1 stream"), "nothing to draw there");
+        assert!(!body.contains("more are in the record"));
+    }
+
+    #[test]
+    fn the_table_behind_a_panel_is_bounded_and_says_so() {
+        let mut many = run("a", 1);
+        many.requests = (0..103).map(|n| request(n, RequestKind::Write)).collect();
+        let page = html(vec![many]);
+        let body = body(&page);
+        assert!(
+            body.contains("over time, 1 stream<") && body.contains(">3 more are in the record.")
+        );
+        assert_eq!(body.matches("<td>write</td>").count(), 100);
+    }
+
+    #[test]
+    fn times_take_the_unit_that_fits() {
+        #[rustfmt::skip]
+        let rows = [
+            (0.0, "0 s"), (0.000_001, "1.00 &micro;s"), (0.000_999, "999 &micro;s"), (0.001, "1.00 ms"),
+            (0.9994, "999 ms"), (1.0, "1.00 s"), (-0.5, "-500 ms"), (f64::NAN, "n/a s"),
+        ];
+        for (value, text) in rows {
+            assert_eq!(seconds(value), text);
+        }
+    }
+
+    #[test]
+    fn the_head_names_each_origin_once_and_no_more_than_three() {
+        let with =
+            |commit: &str| RunRecord { commit: commit.to_owned(), ..record(vec![run("a", 1)]) };
+        let head_of = |records: &[RunRecord]| head(records, "title");
+        let fact = "<span>2000-02-29 00:00 UTC &middot; cpu &middot; commit 0123456789</span>";
+        let same = [record(vec![run("a", 1)]), record(vec![run("b", 1)])];
+        assert_eq!(head_of(&same).matches(fact).count(), 1);
+        let four: Vec<RunRecord> = ["w", "x", "y", "z"].map(with).to_vec();
+        assert!(head_of(&four).contains("commit y</span> <span>and 1 more</span>"));
+        assert!(!head_of(&four[..3]).contains("more</span>"));
+        assert!(head_of(&[with("")]).contains("UTC &middot; cpu</span>"), "nothing for no commit");
+    }
+
+    #[test]
+    fn the_end_says_how_to_repeat_each_record() {
+        let mut first = record(vec![run("a", 1), run("a", 2), run("b", 1)]);
+        for run in &mut first.runs[..2] {
+            run.params.insert("max".to_owned(), "1M".to_owned());
+            run.params.insert("min".to_owned(), "4K".to_owned());
+        }
+        first.command = vec!["forerun".to_owned(), "demo".to_owned()];
+        (first.seed, first.warm_up, first.repeats) = (7, 1, 3);
+        first.settings.insert("cache".to_owned(), "64M".to_owned());
+        let text = provenance(&[first.clone()]);
+        for part in [
+            "<dt>Command</dt><dd><code>forerun demo</code></dd>",
+            "<dt>Commit</dt><dd><code>0123456789abcdef</code></dd>",
+            "<dt>Machine</dt><dd>cpu, 1 core, 0 B of memory, </dd>",
+            "<dt>Repeats</dt><dd>3 counted after 1 to warm up</dd>",
+            "<dt>Seed</dt><dd>7</dd>",
+            "<dt>Settings</dt><dd><code>cache=64M</code></dd>",
+            "<dt>Parameters</dt><dd><code>a: max=1M, min=4K</code></dd>",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("<h3>") && !text.contains("<dt>Device"), "nothing empty: {text}");
+        first.machine.cores = 2;
+        assert!(provenance(&[record(vec![]), first]).contains("<h3>Record 2</h3>"));
+    }
+
+    #[test]
+    fn the_same_records_give_the_same_page() {
+        assert_eq!(html(vec![run("a", 1)]), html(vec![run("a", 1)]));
+    }
+}

@@ -1,0 +1,245 @@
+//! What the page's script draws: every chart as plain data, and its text alternative.
+//!
+//! ```text
+//!   lines     x = streams, a series a policy (+ the device's limit)   throughput, delay
+//!   requests  [at, done, offset, bytes, kind] a request               one panel a policy
+//! ```
+//!
+//! The script finds a chart's place by its id. It writes how many points it drew into that place,
+//! so that a test can compare the count with the data.
+//!
+//! # Invariants
+//! - A chart holds finite numbers only; a figure that is none is a gap.
+//! - At most [`REQUESTS_MAX`] requests a panel go into the page.
+
+use super::group::{Group, Groups};
+use crate::format::figure;
+use crate::record::{RequestKind, Run};
+use serde::Serialize;
+use std::fmt::Write;
+
+/// All that the script gets.
+#[derive(Serialize)]
+pub(super) struct Data<'a> {
+    pub(super) policies: &'a [String],
+    pub(super) charts: Vec<Chart>,
+}
+
+/// One chart and the id of its place.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub(super) enum Chart {
+    /// A line a policy, by number of streams.
+    Lines {
+        id: String,
+        unit: &'static str,
+        x: Vec<u32>,
+        limit: Option<Vec<Option<f64>>>,
+        series: Vec<Series>,
+    },
+    /// Requests over time. Panels of one `set` share their axes.
+    Requests { id: String, set: String, policy: usize, requests: Vec<(u64, u64, u64, u64, u8)> },
+}
+
+/// One policy's line.
+#[derive(Serialize)]
+pub(super) struct Series {
+    pub(super) policy: usize,
+    pub(super) y: Vec<Option<f64>>,
+    /// The slowest and the fastest repeat, where known.
+    pub(super) spread: Vec<Option<(f64, f64)>>,
+}
+
+/// Which figure a lines chart shows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Measure {
+    Throughput,
+    Delay,
+}
+
+impl Measure {
+    pub(super) const ALL: [Self; 2] = [Self::Throughput, Self::Delay];
+
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Self::Throughput => "Throughput",
+            Self::Delay => "I/O delay",
+        }
+    }
+
+    /// Which way is good.
+    pub(super) fn note(self) -> &'static str {
+        match self {
+            Self::Throughput => "Higher is better.",
+            Self::Delay => "Lower is better. Time that readers waited for the device.",
+        }
+    }
+
+    pub(super) fn unit(self) -> &'static str {
+        match self {
+            Self::Throughput => "MB/s",
+            Self::Delay => "s",
+        }
+    }
+
+    pub(super) fn id(self, group: usize) -> String {
+        match self {
+            Self::Throughput => format!("throughput-{group}"),
+            Self::Delay => format!("delay-{group}"),
+        }
+    }
+
+    pub(super) fn of(self, run: &Run) -> f64 {
+        match self {
+            Self::Throughput => run.mb_per_second,
+            Self::Delay => run.delay_seconds,
+        }
+    }
+}
+
+/// The chart of one measure in one group.
+pub(super) fn lines(group: &Group<'_>, number: usize, measure: Measure) -> Chart {
+    let x = group.streams();
+    let throughput = measure == Measure::Throughput;
+    let limit: Vec<Option<f64>> =
+        x.iter().map(|&n| group.limit(n).filter(|v| v.is_finite())).collect();
+    let series = group.policies().into_iter().map(|policy| {
+        let runs: Vec<Option<&Run>> = x.iter().map(|&n| group.run(policy, n)).collect();
+        let figure = |run: &&Run| Some(measure.of(run)).filter(|value| value.is_finite());
+        let spread = |run: &&Run| {
+            let spread = run.spread.filter(|s| throughput && (s.min + s.max).is_finite())?;
+            Some((spread.min, spread.max))
+        };
+        Series {
+            policy,
+            y: runs.iter().map(|run| run.as_ref().and_then(figure)).collect(),
+            spread: runs.iter().map(|run| run.as_ref().and_then(spread)).collect(),
+        }
+    });
+    Chart::Lines {
+        id: measure.id(number),
+        unit: measure.unit(),
+        limit: (throughput && limit.iter().any(Option::is_some)).then_some(limit),
+        series: series.collect(),
+        x,
+    }
+}
+
+/// The id of a panel of requests.
+pub(super) fn panel_id(group: usize, streams: u32, policy: usize) -> String {
+    format!("requests-{group}-{streams}-{policy}")
+}
+
+/// The panel of one run, or none when its requests were not kept.
+pub(super) fn panel(group: usize, policy: usize, run: &Run) -> Option<Chart> {
+    if run.requests.is_empty() {
+        return None;
+    }
+    let mut requests: Vec<(u64, u64, u64, u64, u8)> = run
+        .requests
+        .iter()
+        .map(|r| (r.at_us, r.done_us.max(r.at_us), r.offset, r.bytes, code(r.kind)))
+        .collect();
+    requests.sort_unstable();
+    requests.truncate(REQUESTS_MAX);
+    Some(Chart::Requests {
+        id: panel_id(group, run.streams, policy),
+        set: format!("{group}-{}", run.streams),
+        policy,
+        requests,
+    })
+}
+
+/// A lines chart in words, for those who cannot see it.
+pub(super) fn lines_in_words(page: &Groups<'_>, group: &Group<'_>, measure: Measure) -> String {
+    let mut words = format!("{} in {} by number of streams.", measure.title(), measure.unit());
+    for policy in group.policies() {
+        let points: Vec<String> = group
+            .rows
+            .iter()
+            .filter(|row| row.policy == policy)
+            .map(|row| format!("{} at {}", figure(measure.of(row.run)), row.run.streams))
+            .collect();
+        let _ = write!(words, " {}: {}.", page.labels[policy], points.join(", "));
+    }
+    words
+}
+
+/// The kind's number in the data; the script has the same list.
+fn code(kind: RequestKind) -> u8 {
+    match kind {
+        RequestKind::Demand => 0,
+        RequestKind::Readahead => 1,
+        RequestKind::Write => 2,
+    }
+}
+
+/// The most requests of one run that a page carries: about half a megabyte.
+pub(super) const REQUESTS_MAX: usize = 20_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{DeviceRequest, RunRecord, Spread};
+
+    fn run(readahead: &str, streams: u32, mb_per_second: f64) -> Run {
+        let readahead = readahead.to_owned();
+        Run { readahead, streams, mb_per_second, delay_seconds: 7.0, ..Run::default() }
+    }
+
+    #[test]
+    fn a_line_has_a_point_for_every_run_and_gaps_for_the_others() {
+        let mut spread = run("a", 1, 1.0);
+        spread.spread = Some(Spread { min: 0.5, max: 1.5 });
+        spread.limit_mb_per_second = Some(9.0);
+        let mut odd = run("b", 1, 4.0);
+        odd.spread = Some(Spread { min: f64::NAN, max: 1.0 });
+        let runs = vec![spread, run("a", 10, f64::INFINITY), odd];
+        let records = [RunRecord { runs, ..RunRecord::default() }];
+        let page = Groups::new(&records);
+        let group = &page.groups[0];
+        let json = |measure| serde_json::to_value(lines(group, 3, measure)).unwrap();
+        assert_eq!(
+            json(Measure::Throughput),
+            serde_json::json!({
+                "type": "lines", "id": "throughput-3", "unit": "MB/s", "x": [1, 10],
+                "limit": [9.0, null],
+                "series": [
+                    {"policy": 0, "y": [1.0, null], "spread": [[0.5, 1.5], null]},
+                    {"policy": 1, "y": [4.0, null], "spread": [null, null]},
+                ],
+            })
+        );
+        let delay = json(Measure::Delay);
+        assert_eq!((&delay["limit"], &delay["id"]), (&serde_json::Value::Null, &"delay-3".into()));
+        assert_eq!(delay["series"][0]["y"], serde_json::json!([7.0, 7.0]));
+        assert_eq!(delay["series"][0]["spread"], serde_json::json!([null, null]));
+        assert_eq!(
+            lines_in_words(&page, group, Measure::Throughput),
+            "Throughput in MB/s by number of streams. a: 1.00 at 1, n/a at 10. b: 4.00 at 1."
+        );
+    }
+
+    #[test]
+    fn a_panel_has_its_requests_in_order_of_time_and_no_more_than_the_most() {
+        let request = |at_us, kind| DeviceRequest { at_us, done_us: 3, offset: 8, bytes: 4, kind };
+        let mut with = run("a", 10, 1.0);
+        assert!(panel(0, 0, &with).is_none());
+        with.requests = vec![
+            request(5, RequestKind::Write),
+            request(1, RequestKind::Demand),
+            request(2, RequestKind::Readahead),
+        ];
+        let json = serde_json::to_value(panel(2, 1, &with).unwrap()).unwrap();
+        assert_eq!(
+            json,
+            serde_json::json!({
+                "type": "requests", "id": "requests-2-10-1", "set": "2-10", "policy": 1,
+                "requests": [[1, 3, 8, 4, 0], [2, 3, 8, 4, 1], [5, 5, 8, 4, 2]],
+            })
+        );
+        with.requests = vec![request(1, RequestKind::Demand); REQUESTS_MAX + 1];
+        let Some(Chart::Requests { requests, .. }) = panel(0, 0, &with) else { panic!("a panel") };
+        assert_eq!(requests.len(), REQUESTS_MAX);
+    }
+}

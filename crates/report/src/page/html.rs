@@ -1,0 +1,74 @@
+//! Text made safe for the page, in markup and in the script's data.
+//!
+//! # Invariants
+//! - No text from a record can open a tag, end an attribute or close a script.
+//! - Controls and marks that turn the direction of writing are shown, never obeyed.
+
+use serde::Serialize;
+use std::fmt::Write;
+
+/// `text` for markup, within an element or a quoted attribute.
+pub(super) fn escape(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            c if misleads(c) => safe.push(char::REPLACEMENT_CHARACTER),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+/// `value` as JSON that may stand in a script element.
+pub(super) fn script_json(value: &impl Serialize) -> String {
+    let json = serde_json::to_string(value).expect("plain structs with text keys");
+    let mut safe = String::with_capacity(json.len());
+    for c in json.chars() {
+        // Outside of its strings JSON has none of these, and inside this form means the same.
+        if matches!(c, '<' | '>' | '&' | '\u{2028}' | '\u{2029}') || misleads(c) {
+            let _ = write!(safe, "\\u{:04x}", u32::from(c));
+        } else {
+            safe.push(c);
+        }
+    }
+    safe
+}
+
+fn misleads(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markup_is_shown_and_not_obeyed() {
+        #[rustfmt::skip]
+        let rows = [
+            ("<b>&\"'", "&lt;b&gt;&amp;&quot;&#39;"),
+            ("a\0b\nc\u{202e}d\u{2066}e\u{200f}", "a\u{fffd}b\u{fffd}c\u{fffd}d\u{fffd}e\u{fffd}"),
+            ("plain \u{fc} text", "plain \u{fc} text"),
+        ];
+        for (text, safe) in rows {
+            assert_eq!(escape(text), safe);
+        }
+    }
+
+    #[test]
+    fn json_cannot_end_its_script_and_means_the_same() {
+        let text = "</script><!-- & \u{2028}\u{2029} \u{202e} \u{7f} \n \"\\";
+        let json = script_json(&text);
+        assert_eq!(
+            json,
+            r#""\u003c/script\u003e\u003c!-- \u0026 \u2028\u2029 \u202e \u007f \n \"\\""#
+        );
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
+    }
+}
