@@ -11,6 +11,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod device;
 pub mod eviction;
 pub mod params;
 pub mod prng;
