@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   offset   0        8        16
-//!            |mix(0)..|mix(1)..|mix(2)..
+//!            |mix(0)..|mix(8)..|mix(16)..
 //!                 ^-- a run may begin and end anywhere
 //! ```
 //!
@@ -41,17 +41,16 @@ impl Pattern {
 
 /// Writes the pattern at `offset` into `run`. Offsets wrap after 2^64.
 pub fn fill(offset: u64, run: &mut [u8]) {
-    let (head, words, tail) = split(offset, run.len());
+    let (head, words) = split(offset, run.len());
     let (run, last) = run.split_at_mut(head + words);
     let (first, run) = run.split_at_mut(head);
     fill_bytes(offset, first);
-    let mut index = offset.wrapping_add(head as u64) / 8;
+    let mut at = offset.wrapping_add(head as u64);
     for word in run.chunks_exact_mut(8) {
-        word.copy_from_slice(&mix(index).to_le_bytes());
-        index = index.wrapping_add(1);
+        word.copy_from_slice(&mix(at).to_le_bytes());
+        at = at.wrapping_add(8);
     }
-    debug_assert_eq!(last.len(), tail);
-    fill_bytes(offset.wrapping_add((head + words) as u64), last);
+    fill_bytes(at, last);
 }
 
 /// Compares `run` with the pattern at `offset`.
@@ -113,23 +112,22 @@ impl Pattern {
     }
 }
 
-/// The bytes before the first whole word of a run, those in whole words, those after.
-fn split(offset: u64, bytes: usize) -> (usize, usize, usize) {
+/// The bytes of a run before its first whole word, and those in whole words.
+fn split(offset: u64, bytes: usize) -> (usize, usize) {
     let head = usize::try_from(offset.wrapping_neg() % 8).expect("below 8").min(bytes);
-    let words = (bytes - head) / 8 * 8;
-    (head, words, bytes - head - words)
+    (head, (bytes - head) / 8 * 8)
 }
 
 /// As [`fill`] for a run inside one word.
 fn fill_bytes(offset: u64, run: &mut [u8]) {
-    let word = mix(offset / 8).to_le_bytes();
+    let word = mix(offset & !7).to_le_bytes();
     let from = usize::try_from(offset % 8).expect("below 8");
     run.copy_from_slice(&word[from..from + run.len()]);
 }
 
-/// The word at `index`. Never zero twice in a row, as it is a bijection.
-fn mix(index: u64) -> u64 {
-    let mut word = (index ^ 0x6a09_e667_f3bc_c908).wrapping_mul(0x9fb2_1c65_1e98_df25);
+/// The word at `offset`: another one at each, as both rounds can be undone.
+fn mix(offset: u64) -> u64 {
+    let mut word = (offset ^ 0x6a09_e667_f3bc_c908).wrapping_mul(0x9fb2_1c65_1e98_df25);
     word ^= word >> 32;
     word = word.wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
     word ^ (word >> 29)

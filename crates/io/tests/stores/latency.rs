@@ -80,7 +80,7 @@ fn a_slow_request_does_not_keep_a_fast_one_of_another_queue() {
 #[test]
 fn closing_a_queue_wakes_its_reaper_before_the_moment_comes() {
     for kind in KINDS {
-        let store = latency("cloud:latency_max=900000000");
+        let store = latency("cloud:rate=1");
         let queue = store.queue(kind);
         queue.submit(op(OpKind::Read, 1, 0, 64));
         let reaper = std::thread::spawn({

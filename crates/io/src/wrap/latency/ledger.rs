@@ -588,9 +588,8 @@ mod tests {
             ("as many parts as the device holds",            0,     3 * max,       None),
             ("more parts than it holds",                     0, 3 * max + 1,      inval),
         ];
-        for (why, offset, bytes, errno) in rows {
-            let now = ledger.device.next().unwrap_or_default();
-            ledger.advance(now);
+        for (at, (why, offset, bytes, errno)) in (1..).zip(rows) {
+            let now = Nanos::from_millis(1_000 * at);
             ledger.submit(now, id, read(1, offset, bytes));
             let expected: Vec<Result<usize, i32>> = errno.into_iter().map(Err).collect();
             assert_eq!(take(&mut ledger, id).1, expected, "{why}");
@@ -684,9 +683,10 @@ mod tests {
     fn the_log_is_bounded_and_counts_what_it_dropped() {
         let mut ledger = ledger("optane", Bounds { log_records_max: 2, ..BOUNDS });
         let id = lane(&mut ledger, None);
+        let mut now = Nanos(0);
         let mut run = |count: u64| {
             for token in 0..count {
-                let now = ledger.device.next().unwrap_or_default();
+                now += Nanos::from_millis(1);
                 ledger.submit(now, id, read(token, 0, 512));
                 while let Some(next) = ledger.next() {
                     ledger.advance(next);
