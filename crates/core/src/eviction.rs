@@ -17,6 +17,10 @@
 //! - A policy knows a frame from `insert` until `evict` names it or `forget` takes it.
 //! - `evict` names each frame once and only frames for which `evictable` holds; it names fewer
 //!   than `count` only when no other such frame is there.
+//! - A page lies in one frame at a time. A miss on a full cache evicts before it inserts.
+//! # Sources
+//! Meng et al. 2009, section 4: FlexiCache's three methods. We add what may not leave (pins, dirty
+//! frames), `forget` and `resize`.
 
 use alloc::{string::String, vec::Vec};
 
@@ -148,6 +152,7 @@ pub fn show(spec: &str) -> Result<Vec<(&'static str, String)>, ParamError> {
     dispatch(spec, Show)
 }
 
+// Shared by policies; not policies themselves.
 mod ghosts;
 mod probation;
 

@@ -2,6 +2,11 @@
 //!
 //! [`params!`](crate::params) writes the struct, its defaults, its parsing and its listing from
 //! one place, so that help, reports and docs cannot disagree.
+//!
+//! # Invariants
+//! - What [`Param::show`] writes parses to the same value.
+//! - Numbers are digits alone: no sign, no blanks; one that does not fit is refused, not clipped.
+//! - No float: a share is counted in millionths, so that it is the same on every machine.
 
 use alloc::{borrow::ToOwned, format, string::String, vec::Vec};
 use core::fmt;

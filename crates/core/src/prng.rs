@@ -1,5 +1,8 @@
 //! A seeded generator: the same seed gives the same numbers on every machine, for ever.
 //!
+//! Core draws nothing by chance. Workloads, device models and tests do, and each holds its own
+//! generator: what one draws does not shift what another gets.
+//!
 //! # Sources
 //! `SplitMix64` (Steele, Lea, Flood 2014) fills the state; xoshiro256** (Blackman, Vigna 2018)
 //! draws. Not for secrets.

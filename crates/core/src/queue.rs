@@ -307,8 +307,9 @@ mod tests {
 
     #[test]
     fn take_from_tail_skips_what_may_not_leave() {
+        type Row = (&'static str, u32, &'static [u32], &'static [u32], &'static [u32]);
         #[rustfmt::skip]
-        let rows: [(&str, u32, &[u32], &[u32], &[u32]); 7] = [
+        let rows: [Row; 7] = [
             // why                             count pinned           taken          left, newest first
             ("none wanted",                        0, &[],            &[],           &[4, 3, 2, 1, 0]),
             ("oldest first",                       2, &[],            &[0, 1],       &[4, 3, 2]),

@@ -7,7 +7,8 @@
 //! The queues, eviction of a count and pages read ahead are described in `probation.rs`.
 //!
 //! # Sources
-//! Meng et al. 2009, sections 3 (the algorithm) and 4 (FlexiCache: batches and readahead).
+//! Meng et al., the article on 2Q* and FlexiCache (2009), sections 3 (the algorithm) and 4
+//! (batches and readahead).
 
 use alloc::vec::Vec;
 
@@ -24,11 +25,11 @@ pub struct TwoQStar {
 crate::params! {
     /// The shares of A1in and A1out.
     pub struct TwoQStarParams {
-        /// The share of the resident pages that A1in keeps. A tenth: Meng et
-        /// al. 2009, section 3.
+        /// The share of the resident pages that A1in keeps. A tenth: Meng
+        /// et al. 2009, section 3.
         kin: Share = Share::percent(10),
-        /// Names in A1out, as a share of the capacity. As many as frames:
-        /// Meng et al. 2009, section 3.
+        /// Names in A1out, as a share of the capacity. As many as frames: Meng et al. 2009,
+        /// section 3.
         kout: Share = Share::percent(100),
     }
 }
