@@ -1,14 +1,14 @@
 //! Virtual time: readers, the core, a device model, and a heap of what happens next.
 //!
 //! ```text
-//!   readers --Read--> core --Fetch--> host queue --(demand first)--> device model
+//!   readers --Read--> core --Fetch--> host queue --(at most depth)--> device model
 //!      ^                ^                                                |
 //!      +---- Done ------+------------------- Arrived -------------------+
 //! ```
 //!
 //! A reader issues one read at a time; it goes on when its bytes are there, after the time that
-//! copying them takes and the time that it computes. The host queue keeps the device busy with at
-//! most `depth` requests and sends those that somebody waits for before readahead.
+//! copying them takes and the time that it computes. The host queue ([`crate::host`]) keeps the
+//! device busy with at most `depth` requests.
 //!
 //! # Invariants
 //! - Time never runs backwards; what happens at one moment happens in the order in which it was
@@ -18,7 +18,7 @@
 //! a read of cached pages, over the first 100 MB.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 
 use forerun_core::cache::{Cache, Settings, SettingsError, Stats};
 use forerun_core::device::{Completion, Device, Request};
@@ -27,6 +27,7 @@ use forerun_core::event::{Action, Actions, Error, Event, FetchKind};
 use forerun_core::readahead::Readahead;
 use forerun_core::units::{FileId, FrameId, HandleId, Nanos, PageIndex, PartitionId, RequestId};
 
+use crate::host::{HostQueue, Order};
 use crate::workload::{Access, Reader, Workload};
 
 /// What a run is made of.
@@ -39,6 +40,8 @@ pub struct Setup {
     pub device: Option<Device>,
     /// Requests that the device may have at once; more wait in the host queue.
     pub depth: u32,
+    /// Which of those goes next.
+    pub order: Order,
     /// Requests under way from which on markers do not trigger: Linux's 7/8 of 128.
     pub congested: u32,
     /// Time to hand one resident page to a reader.
@@ -56,6 +59,7 @@ impl Setup {
             oracle: None,
             device,
             depth: 32,
+            order: Order::DemandFirst,
             congested: 113,
             page_cost: Nanos::from_micros(1),
             log_max: 0,
@@ -190,16 +194,17 @@ pub fn run(setup: Setup, workload: &mut Workload) -> Result<Outcome, RunError> {
     if let Some(device) = setup.device.as_ref().filter(|device| device.capacity_bytes() < end) {
         return Err(RunError::Device { files: end, device: device.capacity_bytes() });
     }
+    let request_bytes_max = setup.device.as_ref().map_or(0, Device::request_bytes_max);
     let mut cache = Cache::with_oracle(setup.cache, setup.oracle)?;
     let mut host = Host {
         page_bytes,
         bases,
         device: setup.device,
         depth: setup.depth,
-        demand: VecDeque::new(),
-        ahead: VecDeque::new(),
-        sent: Vec::new(),
-        sent_free: Vec::new(),
+        queue: HostQueue::new(setup.order, request_bytes_max),
+        fetches: Slots::new(),
+        sent: Slots::new(),
+        arrived: Vec::new(),
         answered: Vec::new(),
         log_max: setup.log_max,
         log: Vec::new(),
@@ -251,11 +256,13 @@ struct Host {
     bases: Vec<u64>,
     device: Option<Device>,
     depth: u32,
-    demand: VecDeque<u32>,
-    ahead: VecDeque<u32>,
-    /// Fetches under way, by the number that the device knows them by.
-    sent: Vec<Fetch>,
-    sent_free: Vec<u32>,
+    queue: HostQueue,
+    /// Fetches that the core waits for.
+    fetches: Slots<Fetch>,
+    /// Requests that the device has: the fetches that each is made of.
+    sent: Slots<(FetchKind, Vec<u32>)>,
+    /// Fetches that have arrived and were not reported yet, the last one first.
+    arrived: Vec<u32>,
     answered: Vec<(RequestId, Option<Error>)>,
     log_max: usize,
     log: Vec<Logged>,
@@ -265,10 +272,38 @@ struct Host {
 
 #[derive(Clone, Copy)]
 struct Fetch {
-    kind: FetchKind,
     first: FrameId,
     count: u32,
-    offset: u64,
+}
+
+/// Things under way, by small numbers that are used again.
+struct Slots<T> {
+    slots: Vec<Option<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Slots<T> {
+    const fn new() -> Self {
+        Self { slots: Vec::new(), free: Vec::new() }
+    }
+
+    fn put(&mut self, thing: T) -> u32 {
+        if let Some(number) = self.free.pop() {
+            self.slots[number as usize] = Some(thing);
+            return number;
+        }
+        self.slots.push(Some(thing));
+        u32::try_from(self.slots.len() - 1).expect("bounded by the frames")
+    }
+
+    fn take(&mut self, number: u32) -> T {
+        self.free.push(number);
+        self.slots[number as usize].take().expect("a number is taken once")
+    }
+
+    fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
 }
 
 impl Driver for Host {
@@ -276,17 +311,14 @@ impl Driver for Host {
         match action {
             Action::Fetch { kind, page, count, .. } => {
                 let offset = self.bases[page.file.0 as usize] + page.index * self.page_bytes;
-                let fetch = Fetch { kind, first: frames[0], count, offset };
-                let number = if let Some(number) = self.sent_free.pop() {
-                    self.sent[number as usize] = fetch;
-                    number
+                let number = self.fetches.put(Fetch { first: frames[0], count });
+                let bytes = u64::from(count) * self.page_bytes;
+                if self.device.is_some() {
+                    self.queue.push(number, kind, offset, bytes);
                 } else {
-                    self.sent.push(fetch);
-                    u32::try_from(self.sent.len() - 1).expect("bounded by the frames")
-                };
-                match kind {
-                    FetchKind::Demand => self.demand.push_back(number),
-                    FetchKind::Readahead => self.ahead.push_back(number),
+                    self.requests += 1;
+                    self.bytes_read += bytes;
+                    self.arrived.push(number);
                 }
             }
             Action::Done { request } => self.answered.push((request, None)),
@@ -306,49 +338,40 @@ impl Driver for Host {
 impl Host {
     /// Requests that wait or are under way.
     fn load(&self) -> usize {
-        self.sent.len() - self.sent_free.len()
+        self.queue.len() + self.sent.len()
     }
 
     /// Gives the device what it may have.
     fn pump(&mut self, now: Nanos) {
         let Some(device) = &mut self.device else { return };
         while device.in_flight() < self.depth {
-            let Some(number) = self.demand.pop_front().or_else(|| self.ahead.pop_front()) else {
-                return;
-            };
-            let fetch = self.sent[number as usize];
-            let (id, bytes) = (number.into(), u64::from(fetch.count) * self.page_bytes);
-            device.submit(now, Request { id, offset: fetch.offset, bytes, write: false });
+            let Some(next) = self.queue.pop() else { return };
+            let id = self.sent.put((next.kind, next.fetches)).into();
+            let (offset, bytes) = (next.offset, next.bytes);
+            device.submit(now, Request { id, offset, bytes, write: false });
         }
     }
 
     /// When something arrives next.
     fn next(&self, now: Nanos) -> Option<Nanos> {
-        match &self.device {
-            Some(device) => device.next(),
-            None => (self.load() > 0).then_some(now),
-        }
+        if self.arrived.is_empty() { self.device.as_ref()?.next() } else { Some(now) }
     }
 
     /// The fetch that has arrived by `now`, if one has.
     fn arrived(&mut self, now: Nanos) -> Option<Fetch> {
-        let number = match &mut self.device {
-            Some(device) => {
-                let completion = device.complete(now)?;
-                let number = u32::try_from(completion.request.id).expect("one of our numbers");
-                if self.log.len() < self.log_max {
-                    let kind = self.sent[number as usize].kind;
-                    self.log.push(Logged { completion, kind });
-                }
-                number
+        if self.arrived.is_empty() {
+            let completion = self.device.as_mut()?.complete(now)?;
+            let number = u32::try_from(completion.request.id).expect("one of our numbers");
+            let (kind, mut fetches) = self.sent.take(number);
+            if self.log.len() < self.log_max {
+                self.log.push(Logged { completion, kind });
             }
-            None => self.demand.pop_front().or_else(|| self.ahead.pop_front())?,
-        };
-        let fetch = self.sent[number as usize];
-        self.sent_free.push(number);
-        self.requests += 1;
-        self.bytes_read += u64::from(fetch.count) * self.page_bytes;
-        Some(fetch)
+            self.requests += 1;
+            self.bytes_read += completion.request.bytes;
+            fetches.reverse();
+            self.arrived = fetches;
+        }
+        self.arrived.pop().map(|number| self.fetches.take(number))
     }
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //!   workload   who reads what, and when: seeded, as long as wanted
 //!   driver     a workload through the core on a device model, in virtual time
+//!   host       the queue between the core and a device
 //!   vectors    the core's readahead decisions, against those of kernels
 //!   check      the core under a random driver, against a shadow file
 //! ```
@@ -12,5 +13,6 @@ extern crate alloc; // `params!` of core names it.
 
 pub mod check;
 pub mod driver;
+pub mod host;
 pub mod vectors;
 pub mod workload;
