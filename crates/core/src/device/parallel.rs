@@ -14,8 +14,9 @@
 //! # Sources
 //! `cloud` is a network volume of today's general kind (3000 operations of up to 256 KiB and
 //! 125 MB a second), `object` an object store over a fast network, `ssd` a SATA drive. `optane`
-//! is the latency of Li et al.'s NIO (2022): below 10 us with a deviation within 2 us; its rate
-//! of 2.5 GB/s, its operations a second and its depth are assumed.
+//! is the low-latency drive of Liao, Yang, Yang, Tu, Shu, NIO (2022): some 10 us, with a
+//! deviation within 2 us; its rate of 2.5 GB/s, its operations a second and its depth are
+//! assumed.
 
 use alloc::{vec, vec::Vec};
 
