@@ -267,12 +267,13 @@ mod tests {
     #[test]
     fn each_stream_is_read_once_and_in_order() {
         #[rustfmt::skip]
-        let rows = [ // why                        order, start, layout                   file    starts, in EACH
-            ("as in the paper",                    "",                                    3 * EACH, [0, 1, 2]),
-            ("in turns",                           "order=alternate",                     3 * EACH, [0, 1, 2]),
-            ("behind a gap",                       "start=mid",                           4 * EACH, [1, 2, 3]),
-            ("apart",                              "layout=spread",                       6 * EACH, [0, 2, 4]),
-            ("apart and behind a gap, in turns",   "layout=spread,start=mid,order=alternate", 7 * EACH, [1, 3, 5]),
+        let rows = [ // why      how                              file      starts, in EACH
+            ("as in the paper", "",                               3 * EACH, [0, 1, 2]),
+            ("in turns",        "order=alternate",                3 * EACH, [0, 1, 2]),
+            ("behind a gap",    "start=mid",                      4 * EACH, [1, 2, 3]),
+            ("apart",           "layout=spread",                  6 * EACH, [0, 2, 4]),
+            ("both",            "layout=spread,start=mid",        7 * EACH, [1, 3, 5]),
+            ("both, in turns",  "layout=spread,start=mid,order=alternate", 7 * EACH, [1, 3, 5]),
         ];
         for (why, how, file_bytes, starts) in rows {
             let text = format!("streams,n=3,each=10K,{how}");
