@@ -12,7 +12,7 @@
 //! - Latency is drawn once a request, in the order of submission, uniform between its bounds.
 //! - A pipe never delivers more than its rate, counted from the moment it was last idle.
 //! # Sources
-//! `cloud`, `ssd` and `optane` are pipes. `cloud` is a network volume of today's general kind (3000 operations of up to 256 KiB and
+//! `cloud` is a network volume of today's general kind (3000 operations of up to 256 KiB and
 //! 125 MB a second), `object` an object store over a fast network, `ssd` a SATA drive. `optane`
 //! is the low-latency drive of Liao, Yang, Yang, Tu, Shu, NIO (2022): some 10 us, with a
 //! deviation within 2 us; its rate of 2.5 GB/s, its operations a second and its depth are
