@@ -203,3 +203,276 @@ const STREAMS_FORM: &str = "1 to 65536 streams";
 const BYTES_FORM: &str = "a size from 1 to 4T";
 const REQUEST_FORM: &str = "a size from 1 to 1G";
 const RATE_FORM: &str = "at least 1K bytes a second";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(text: &str) -> Workload {
+        make(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    /// All accesses of all readers, one reader after the other.
+    fn accesses(text: &str) -> Vec<Access> {
+        made(text).readers.into_iter().flatten().collect()
+    }
+
+    fn offsets(text: &str) -> Vec<u64> {
+        accesses(text).iter().map(|access| access.offset).collect()
+    }
+
+    /// The parts that are read in order and without a hole, as (start, end), sorted.
+    fn streams(accesses: &[Access]) -> Vec<(u64, u64)> {
+        let mut found: Vec<(u64, u64)> = Vec::new();
+        for access in accesses {
+            let end = access.offset + u64::from(access.bytes);
+            match found.iter_mut().find(|stream| stream.1 == access.offset) {
+                Some(stream) => stream.1 = end,
+                None => found.push((access.offset, end)),
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+
+    const EACH: u64 = 10 << 10;
+
+    #[test]
+    fn every_workload_stays_inside_its_files_and_counts_its_bytes() {
+        for text in [
+            "streams,n=3,each=10K",
+            "streams,n=3,each=10K,layout=spread,start=mid,order=alternate",
+            "streams,n=1,each=1,request=1G",
+            "disturb,sequential=1M,percent=150",
+            "disturb,sequential=1000,request=7,percent=30",
+            "disturb,sequential=4K",
+            "thrash,streams=5,each=10K",
+            "compute,file=100001",
+        ] {
+            let workload = made(text);
+            let (files, handles) = (workload.files.clone(), workload.handles.clone());
+            let mut sum = 0;
+            for access in workload.readers.into_iter().flatten() {
+                assert!(access.bytes > 0);
+                assert_eq!(handles[access.handle as usize], access.file, "{text}");
+                let end = access.offset + u64::from(access.bytes);
+                assert!(end <= files[access.file as usize], "{text}: {access:?}");
+                sum += u64::from(access.bytes);
+            }
+            assert_eq!(sum, workload.bytes_wanted, "{text}");
+            assert_eq!(accesses(text), accesses(&format!("{PREFIX}{text}")), "{text}");
+        }
+    }
+
+    #[test]
+    fn each_stream_is_read_once_and_in_order() {
+        #[rustfmt::skip]
+        let rows = [ // why      how                              file      starts, in EACH
+            ("as in the paper", "",                               3 * EACH, [0, 1, 2]),
+            ("in turns",        "order=alternate",                3 * EACH, [0, 1, 2]),
+            ("behind a gap",    "start=mid",                      4 * EACH, [1, 2, 3]),
+            ("apart",           "layout=spread",                  6 * EACH, [0, 2, 4]),
+            ("both",            "layout=spread,start=mid",        7 * EACH, [1, 3, 5]),
+            ("both, in turns",  "layout=spread,start=mid,order=alternate", 7 * EACH, [1, 3, 5]),
+        ];
+        for (why, how, file_bytes, starts) in rows {
+            let text = format!("streams,n=3,each=10K,{how}");
+            let workload = made(&text);
+            assert_eq!((workload.files, workload.handles), (vec![file_bytes], vec![0]), "{why}");
+            assert_eq!((workload.readers.len(), workload.bytes_wanted), (1, 3 * EACH), "{why}");
+            let all = accesses(&text);
+            let sizes = |size| all.iter().filter(|access| access.bytes == size).count();
+            assert_eq!((all.len(), sizes(4_096), sizes(2_048)), (9, 6, 3), "{why}");
+            assert!(all.iter().all(|a| (a.not_before, a.think) == (Nanos(0), Nanos(0))));
+            // Streams that touch are told apart by where they begin.
+            for start in starts {
+                let own = (start * EACH)..((start + 1) * EACH);
+                let mut next = own.start;
+                for access in all.iter().filter(|access| own.contains(&access.offset)) {
+                    assert_eq!(access.offset, next, "{why}");
+                    next += u64::from(access.bytes);
+                }
+                assert_eq!(next, own.end, "{why}");
+            }
+        }
+    }
+
+    #[test]
+    fn strict_turns_are_strict() {
+        let expected: [u64; 8] = [0, 8, 16, 24, 4, 12, 20, 28];
+        let found = offsets("streams,n=4,each=8K,order=alternate");
+        assert_eq!(found, expected.map(|kib| kib << 10));
+        // A spread layout is visited in an order of its own.
+        let spread = offsets("streams,n=8,each=4K,order=alternate,layout=spread");
+        assert!(!spread.is_sorted());
+    }
+
+    #[test]
+    fn random_turns_favour_no_stream() {
+        let all = offsets("streams,n=4,each=4M");
+        let mut turns = [0_u32; 4];
+        for offset in &all[..2_000] {
+            turns[usize::try_from(offset >> 22).unwrap()] += 1;
+        }
+        assert!(turns.iter().all(|turns| (430..570).contains(turns)), "{turns:?}");
+        let repeats = all.windows(2).filter(|pair| pair[0] + 4_096 == pair[1]).count();
+        assert!((900..1_150).contains(&repeats), "{repeats} of 4096 reads follow their own");
+    }
+
+    #[test]
+    fn the_seed_decides_everything_random() {
+        for text in [
+            "streams,n=4,each=100K",
+            "streams,n=20,each=4K,order=alternate,layout=spread",
+            "disturb,sequential=1M,percent=10",
+        ] {
+            let seeded = |seed| offsets(&format!("{text},seed={seed}"));
+            assert_eq!(seeded(1), seeded(1));
+            assert_eq!(seeded(1), offsets(text), "1 is the default");
+            assert_ne!(seeded(1), seeded(2), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_disturbed_stream_is_whole_and_its_random_reads_lie_behind_it() {
+        let all = accesses("disturb,sequential=4M,percent=25");
+        let half = 4 << 20;
+        assert_eq!(made("disturb,sequential=4M,percent=25").files, [2 * half]);
+        let (stream, random): (Vec<_>, Vec<_>) = all.iter().partition(|a| a.offset < half);
+        assert_eq!(streams(&stream), [(0, half)]);
+        assert_eq!((stream.len(), random.len()), (1_024, 256));
+        assert!(random.iter().all(|a| a.bytes == 4_096 && a.offset % 4_096 == 0));
+        let places = |from: u64, to| {
+            random.iter().filter(|a| (half + from..half + to).contains(&a.offset)).count()
+        };
+        assert!((95..161).contains(&places(0, half / 2)), "both halves are visited");
+        assert!(places(0, half / 32) > 0 && places(half - half / 32, half) > 0, "up to the ends");
+        // Mixed all along: each quarter of the reads has its share of random ones.
+        for quarter in all.chunks(all.len() / 4) {
+            let random = quarter.iter().filter(|access| access.offset >= half).count();
+            assert!((40..90).contains(&random), "{random} random reads in a quarter");
+        }
+        assert_eq!(streams(&accesses("disturb,percent=0,sequential=1M")), [(0, 1 << 20)]);
+    }
+
+    #[test]
+    fn paced_readers_are_due_at_absolute_times() {
+        let text = "thrash,streams=3,rate=64K,each=1000,request=400,start_gap=2s";
+        let workload = made(text);
+        assert_eq!((workload.files, workload.handles), (vec![3_000], vec![0, 0, 0]));
+        assert_eq!(workload.readers.len(), 3);
+        for (number, reader) in workload.readers.into_iter().enumerate() {
+            let number = u64::try_from(number).unwrap();
+            let all: Vec<_> = reader.collect();
+            let begins = number * 2_000_000_000;
+            #[rustfmt::skip]
+            let expected = [ // offset, bytes, due after 400 / 65536 s each, rounded down
+                (number * 1_000,        400, begins),
+                (number * 1_000 + 400,  400, begins + 6_103_515),
+                (number * 1_000 + 800,  200, begins + 12_207_031),
+            ];
+            let found: Vec<_> = all.iter().map(|a| (a.offset, a.bytes, a.not_before.0)).collect();
+            assert_eq!(found, expected);
+            assert!(all.iter().all(|a| u64::from(a.handle) == number && a.think == Nanos(0)));
+        }
+        let default = made("thrash");
+        assert_eq!((default.readers.len(), default.bytes_wanted), (200, 200 * (24 << 20)));
+        let last = default.readers.into_iter().next().and_then(Iterator::last);
+        let due = last.expect("it reads").not_before.0;
+        assert!((245_000_000_000..246_000_000_000).contains(&due), "at 245 s of its own");
+    }
+
+    #[test]
+    fn a_computing_reader_thinks_at_its_rate_without_drift() {
+        let all = accesses("compute,file=1000000,rate=3MB,request=999");
+        assert_eq!(streams(&all), [(0, 1_000_000)]);
+        assert_eq!(all[0].think, Nanos(333_000));
+        let thinking: u64 = all.iter().map(|access| access.think.0).sum();
+        assert_eq!(thinking, 333_333_333);
+        assert!(all.iter().all(|access| access.not_before == Nanos(0)));
+        let default = made("compute");
+        assert_eq!((default.files, default.bytes_wanted), (vec![1 << 30], 1 << 30));
+        let first = default.readers.into_iter().flatten().next().expect("it reads");
+        assert_eq!((first.bytes, first.think), (32 << 10, Nanos(520_833)));
+    }
+
+    #[test]
+    fn workloads_are_listed_and_say_what_they_are() {
+        let names: Vec<_> = NAMES.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["streams", "disturb", "thrash", "compute"]);
+        for (name, summary) in NAMES {
+            let workload = made(name);
+            assert_eq!(workload.name, *name);
+            assert!(workload.params.iter().all(|(key, _)| summary.contains(key)), "{name}");
+        }
+        let shown = made("streams,n=2,each=1M,order=alternate");
+        assert_eq!(shown.title, "2 streams of 1M, 4K reads, alternate order, one handle");
+        let pairs: Vec<_> = shown.params.iter().map(|(k, v)| format!("{k}={v}")).collect();
+        let all = "n=2,each=1M,request=4K,seed=1,order=alternate,start=head,layout=adjacent";
+        assert_eq!(pairs.join(","), all);
+        assert_eq!(made(&format!("streams,{all}")).params, shown.params);
+        assert!(made("streams,n=1,layout=spread,start=mid").title.starts_with("1 stream of"));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_its_parameter_and_its_bounds() {
+        #[rustfmt::skip]
+        let rows = [ // workload   refused             accepted
+            ("streams",  "n=0",                  "n=1"),
+            ("streams",  "n=65537",              "n=65536"),
+            ("streams",  "n=ten",                "n=10"),
+            ("streams",  "each=0",               "each=1"),
+            ("streams",  "each=5T",              "each=4T"),
+            ("streams",  "request=0",            "request=1"),
+            ("streams",  "request=2G",           "request=1G"),
+            ("streams",  "order=sorted",         "order=random"),
+            ("streams",  "start=end",            "start=mid"),
+            ("streams",  "layout=dense",         "layout=spread"),
+            ("disturb",  "percent=10001",        "percent=10000"),
+            ("disturb",  "sequential=0",         "sequential=4K"),
+            ("disturb",  "sequential=5T",        "sequential=4T"),
+            ("disturb",  "request=0",            "request=1"),
+            ("disturb",  "request=101M",         "request=100M"),
+            ("thrash",   "streams=0",            "streams=1"),
+            ("thrash",   "streams=65537",        "streams=65536"),
+            ("thrash",   "rate=1023",            "rate=1K"),
+            ("thrash",   "each=0",               "each=1"),
+            ("thrash",   "each=5T",              "each=4T"),
+            ("thrash",   "request=0",            "request=1"),
+            ("thrash",   "request=2G",           "request=1G"),
+            ("thrash",   "start_gap=1001s",      "start_gap=1000s"),
+            ("thrash",   "start_gap=1",          "start_gap=0s"),
+            ("compute",  "file=0",               "file=1"),
+            ("compute",  "file=5T",              "file=4T"),
+            ("compute",  "rate=0",               "rate=1K"),
+            ("compute",  "request=0",            "request=1"),
+            ("compute",  "request=2G",           "request=1G"),
+        ];
+        for (name, refused, accepted) in rows {
+            let key_asked = refused.split_once('=').expect("a pair").0;
+            match make(&format!("{name},{refused}")).map(|workload| workload.title) {
+                Err(ParamError::BadValue { key, form, .. }) => {
+                    assert_eq!(key, key_asked);
+                    assert!(!form.is_empty());
+                }
+                other => panic!("{name},{refused} gave {other:?}"),
+            }
+            made(&format!("{name},{accepted}"));
+        }
+        let error = |text| make(text).map(|workload| workload.title).expect_err(text).to_string();
+        assert_eq!(error("workload:mix"), "no `mix`; there are: streams disturb thrash compute");
+        assert_eq!(error("compute,n=1"), "no parameter `n`; there are: file rate request");
+        assert_eq!(error("streams,n"), "`n=`: expected key=value");
+        assert_eq!(error("streams,n=0"), "`n=0`: expected 1 to 65536 streams");
+    }
+
+    #[test]
+    fn the_longest_workloads_stay_within_64_bits() {
+        let longest = "thrash,streams=65536,each=4T,rate=1K,start_gap=1000s,request=1G";
+        let last = made(longest).readers.pop().and_then(Iterator::last).expect("it reads");
+        assert_eq!(last.offset, 65_536 * (4 << 40) - (1 << 30));
+        assert!(last.not_before.0 < 1 << 63);
+        let all = "streams,n=65536,each=4T,layout=spread,start=mid,request=1G";
+        assert_eq!(made(all).readers.remove(0).take(100).count(), 100);
+    }
+}

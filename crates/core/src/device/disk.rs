@@ -13,8 +13,8 @@
 //! - Requests are served one after another: each starts when the one before is done or later.
 //! # Sources
 //! Hitachi's data sheet of the Deskstar T7K250 (seek times, turns a minute, 8 MB buffer); the
-//! rate at which Wu et al., "A Demand Readahead Algorithm" (2010), section 4 could stream from
-//! it. `hdd` is a later disk of the same turns a minute.
+//! rate at which Wu, Xi, Xu, "File Prefetching Algorithm for Concurrent Streams" (2010), section
+//! 4, could stream from it. `hdd` is a later disk of the same turns a minute.
 
 use crate::params;
 use crate::params::{Bytes, ParamError};

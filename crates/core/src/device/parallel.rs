@@ -2,8 +2,8 @@
 //! lies, and latency is hidden by depth.
 //!
 //! ```text
-//!   pipe (cloud, ssd, optane):  connection free? --> operations a second --> shared pipe --> + latency
-//!   object:                     connection free? --> + first byte --> own transfer rate
+//!   pipe:    connection free? --> operations a second --> shared pipe --> + latency
+//!   object:  connection free? --> + first byte --> own transfer rate
 //! ```
 //! A request takes the connection that is free first. What a connection is depends on the
 //! device: a queue slot, or a request over the network.
@@ -14,8 +14,9 @@
 //! # Sources
 //! `cloud` is a network volume of today's general kind (3000 operations of up to 256 KiB and
 //! 125 MB a second), `object` an object store over a fast network, `ssd` a SATA drive. `optane`
-//! is the latency of Li et al.'s NIO (2022): below 10 us with a deviation within 2 us; its rate
-//! of 2.5 GB/s, its operations a second and its depth are assumed.
+//! is the low-latency drive of Liao, Yang, Yang, Tu, Shu, NIO (2022): some 10 us, with a
+//! deviation within 2 us; its rate of 2.5 GB/s, its operations a second and its depth are
+//! assumed.
 
 use alloc::{vec, vec::Vec};
 

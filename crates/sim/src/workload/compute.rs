@@ -6,8 +6,8 @@
 //!   ====..........====..........            hidden     = the longer of the two
 //! ```
 //! # Sources
-//! The prefetching thread for gzip, whose case is computing that takes at least as long as the
-//! reading; gzip reads 32 KB at a time.
+//! Fukayama, Sugita, Hiruta, Yamana, "Disk Access Speed up Using Prefetching Thread", whose case
+//! is a compressor that computes at least as long as it reads; gzip reads 32 KB at a time.
 
 use forerun_core::device::Rate;
 use forerun_core::params;

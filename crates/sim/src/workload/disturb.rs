@@ -10,8 +10,9 @@
 //! multiples of the request size, drawn with replacement.
 //!
 //! # Sources
-//! Wu et al., "A Demand Readahead Algorithm" (2010), section 4.2: a file of 200 MB, 100 MB read
-//! in order, mixed with 1 to 10 MB of random reads in its second half.
+//! Wu, Xi, Xu, "File Prefetching Algorithm for Concurrent Streams" (2010), section 4.2:
+//! a file of 200 MB, 100 MB read in order, mixed with 1 to 10 MB of random reads in its second
+//! half.
 
 use forerun_core::params;
 use forerun_core::params::{Bytes, Param, ParamError};

@@ -10,8 +10,9 @@
 //! than that streams are interleaved at random. `order=alternate` takes strict turns.
 //!
 //! # Sources
-//! Wu et al., "A Demand Readahead Algorithm" (2010), section 4.3: ten streams of 100 MB, stream
-//! i from (i - 1) x 100 MB, 4 KB reads, the first n of them interleaved.
+//! Wu, Xi, Xu, "File Prefetching Algorithm for Concurrent Streams" (2010), section 4.3:
+//! ten streams of 100 MB, stream i from (i - 1) x 100 MB, 4 KB reads, the first n of them
+//! interleaved.
 
 use forerun_core::params;
 use forerun_core::params::{Bytes, Param, ParamError};
