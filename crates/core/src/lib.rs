@@ -13,6 +13,7 @@ pub extern crate alloc; // For `params!` in crates that do not name it.
 extern crate std;
 
 pub mod cache;
+pub mod device;
 pub mod drive;
 pub mod event;
 pub mod eviction;

@@ -1,2 +1,23 @@
-//! Placeholder header; see DESIGN in ARCHITECTURE.md.
+//! Stores that move bytes, wrappers around them, and the frames they move bytes into.
+//!
+//! An operation owns its frames from [`store::Queue::submit`] until its [`store::Done`] gives
+//! them back, so nobody can look at a page while a device, a thread or the kernel writes to it.
+//!
+//! ```text
+//!   Frames --take--> Op --submit--> Queue of a Store ... --reap--> Done --put--> Frames
+//!                                     |
+//!                       wrap::fault, wrap::latency: stores around a store
+//! ```
+//!
+//! # Invariants
+//! - Every operation that was submitted comes back exactly once, as long as somebody reaps; a
+//!   closed queue gives back what it holds and nothing hangs.
+//! - Nothing here decides: what to read, when and into which frame is the caller's business.
+//! - Real time is read in `wrap/latency.rs` only.
+
 #![forbid(unsafe_code)]
+
+pub mod frames;
+mod queue;
+pub mod store;
+pub mod wrap;

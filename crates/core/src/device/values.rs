@@ -1,0 +1,207 @@
+//! What a device's parameters look like on the command line: rates, durations, on and off.
+//!
+//! Sizes are powers of 1024 everywhere, but makers of devices count rates in powers of ten, so a
+//! rate may be written either way and says which: `52MB` is 52,000,000 bytes a second, `50M`
+//! is 52,428,800.
+
+use alloc::{format, string::String};
+
+use crate::params::{Bytes, Param, ParamError};
+use crate::units::Nanos;
+
+/// Bytes a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rate(pub u64);
+
+impl Param for Rate {
+    const FORM: &'static str = "bytes a second such as 52000000, 52MB (10^6) or 50M (2^20)";
+
+    fn parse(text: &str) -> Option<Self> {
+        let Some(decimal) = text.strip_suffix('B') else {
+            return Bytes::parse(text).map(|bytes| Self(bytes.0));
+        };
+        let (digits, scale) = RATE_UNITS
+            .iter()
+            .find_map(|&(unit, scale)| decimal.strip_suffix(unit).map(|digits| (digits, scale)))?;
+        whole(digits)?.checked_mul(scale).map(Self)
+    }
+
+    fn show(&self) -> String {
+        for (unit, scale) in RATE_UNITS {
+            if self.0 > 0 && self.0.is_multiple_of(scale) {
+                return format!("{}{unit}B", self.0 / scale);
+            }
+        }
+        Bytes(self.0).show()
+    }
+}
+
+/// Durations: `80us`, `8.5ms`, `1s`, `250ns`.
+impl Param for Nanos {
+    const FORM: &'static str = "a duration such as 250ns, 80us, 8.5ms or 1s";
+
+    fn parse(text: &str) -> Option<Self> {
+        let (number, scale) = TIME_UNITS
+            .iter()
+            .rev()
+            .find_map(|&(unit, scale)| text.strip_suffix(unit).map(|number| (number, scale)))?;
+        let (units, fraction) = number.split_once('.').unwrap_or((number, "0"));
+        let steps = 10_u64.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+        let part = whole(fraction)?.checked_mul(scale)?;
+        if !part.is_multiple_of(steps) {
+            return None;
+        }
+        whole(units)?.checked_mul(scale)?.checked_add(part / steps).map(Self)
+    }
+
+    fn show(&self) -> String {
+        for (unit, scale) in TIME_UNITS {
+            if self.0 >= scale {
+                let text = format!("{}.{:09}", self.0 / scale, self.0 % scale * (SECOND / scale));
+                return format!("{}{unit}", text.trim_end_matches('0').trim_end_matches('.'));
+            }
+        }
+        "0ns".into()
+    }
+}
+
+/// A thing that is on or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    /// It works.
+    On,
+    /// It does not.
+    Off,
+}
+
+impl Switch {
+    /// Whether it works.
+    #[must_use]
+    pub fn is_on(self) -> bool {
+        self == Self::On
+    }
+}
+
+impl Param for Switch {
+    const FORM: &'static str = "on or off";
+
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "on" => Some(Self::On),
+            "off" => Some(Self::Off),
+            _ => None,
+        }
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::On => "on".into(),
+            Self::Off => "off".into(),
+        }
+    }
+}
+
+/// The refusal of a value that can be read but makes an impossible device.
+pub(super) fn check(
+    holds: bool,
+    key: &str,
+    value: &impl Param,
+    form: &str,
+) -> Result<(), ParamError> {
+    if holds {
+        return Ok(());
+    }
+    Err(ParamError::BadValue { key: key.into(), value: value.show(), form: form.into() })
+}
+
+/// `digits` as a number, without the sign that Rust would let pass.
+fn whole(digits: &str) -> Option<u64> {
+    digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())?
+}
+
+/// Largest first, so that a value is shown in the largest unit that divides it.
+const RATE_UNITS: [(&str, u64); 3] = [("G", 1_000_000_000), ("M", 1_000_000), ("K", 1_000)];
+
+/// Largest first to show; read in reverse, since all of them end in the first.
+const TIME_UNITS: [(&str, u64); 4] = [("s", SECOND), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
+
+const SECOND: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_parse_and_show() {
+        #[rustfmt::skip]
+        let rows = [ // text          nanoseconds            shown
+            ("250ns",                 Some(250),             "250ns"),
+            ("80us",                  Some(80_000),          "80us"),
+            ("8.5ms",                 Some(8_500_000),       "8.5ms"),
+            ("1s",                    Some(1_000_000_000),   "1s"),
+            ("1500ms",                Some(1_500_000_000),   "1.5s"),
+            ("0.000000001s",          Some(1),               "1ns"),
+            ("1.05us",                Some(1_050),           "1.05us"),
+            ("1000ns",                Some(1_000),           "1us"),
+            ("0ns",                   Some(0),               "0ns"),
+            ("0s",                    Some(0),               "0ns"),
+            ("0.5ns",                 None,                  ""), // Finer than there is.
+            ("5",                     None,                  ""),
+            ("s",                     None,                  ""),
+            ("-1s",                   None,                  ""),
+            ("+1s",                   None,                  ""),
+            ("1.s",                   None,                  ""),
+            (".5s",                   None,                  ""),
+            ("1.5.5s",                None,                  ""),
+            ("1m",                    None,                  ""),
+            ("18446744073709551615s", None,                  ""), // Overflows.
+            ("1.00000000000000000000s", None,                ""),
+        ];
+        for (text, nanos, shown) in rows {
+            let parsed = Nanos::parse(text);
+            assert_eq!(parsed, nanos.map(Nanos), "{text}");
+            if let Some(parsed) = parsed {
+                assert_eq!(parsed.show(), shown, "{text}");
+                assert_eq!(Nanos::parse(shown), Some(parsed));
+            }
+        }
+    }
+
+    #[test]
+    fn rates_count_in_tens_with_a_b_and_in_twos_without() {
+        #[rustfmt::skip]
+        let rows = [ // text  bytes a second        shown
+            ("52MB",          Some(52_000_000),     "52MB"),
+            ("52M",           Some(54_525_952),     "52M"),
+            ("1500MB",        Some(1_500_000_000),  "1500MB"),
+            ("2GB",           Some(2_000_000_000),  "2GB"),
+            ("3KB",           Some(3_000),          "3KB"),
+            ("999",           Some(999),            "999"),
+            ("0",             Some(0),              "0"),
+            ("5B",            None,                 ""),
+            ("MB",            None,                 ""),
+            ("+5MB",          None,                 ""),
+            ("1.5MB",         None,                 ""),
+            ("99999999999GB", None,                 ""),
+        ];
+        for (text, bytes, shown) in rows {
+            let parsed = Rate::parse(text);
+            assert_eq!(parsed, bytes.map(Rate), "{text}");
+            if let Some(parsed) = parsed {
+                assert_eq!(parsed.show(), shown, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_switch_is_on_or_off() {
+        assert_eq!(
+            ["on", "off", "1"].map(Switch::parse),
+            [Some(Switch::On), Some(Switch::Off), None]
+        );
+        assert_eq!(
+            [Switch::On, Switch::Off].map(|s| (s.is_on(), s.show())),
+            [(true, "on".into()), (false, "off".into()),]
+        );
+    }
+}

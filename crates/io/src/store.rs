@@ -1,0 +1,239 @@
+//! What a store is: the operations it takes, how they are handed over and how they come back.
+//!
+//! A [`Store`] holds bytes. A [`Queue`] of it takes operations and gives each back once, done. An
+//! [`Op`] owns its frames while it is under way:
+//!
+//! ```text
+//!   offset          offset + bytes
+//!     |================|............|     frames: page, page, page
+//!     |<---- bytes --->|<- beyond ->|     the last page may count in part
+//!
+//!   a read that moved fewer bytes than were asked met the end of the store:
+//!     |== moved ==|0000000000000000|     every byte of the frames past `moved` is zero
+//! ```
+//!
+//! # Invariants
+//! - Every operation comes back exactly once, by its token, with all of its frames, in order.
+//! - After a read that succeeded, every byte of its frames past the bytes moved is zero, also
+//!   those of the last frame that do not count. After one that failed they may hold anything.
+//! - [`Queue::reap`] with [`Wait::One`] comes back with nothing only when nothing is in flight.
+//! - Operations are not ordered: a sync covers the writes that were reaped before it was
+//!   submitted, no others.
+
+pub mod memory;
+pub mod pattern;
+pub mod threads;
+
+use std::{io, path::PathBuf, sync::Arc};
+
+use rustix::io::Errno;
+
+use crate::frames::Frame;
+
+/// The errno of an operation that a closed queue gave back.
+pub const ECANCELED: i32 = Errno::CANCELED.raw_os_error();
+
+/// What holds the bytes: a file, a device, memory, a formula.
+pub trait Store: Send + Sync {
+    /// Its length now.
+    ///
+    /// # Errors
+    /// The system would not say.
+    fn bytes(&self) -> Result<u64, StoreError>;
+
+    /// A queue of its own for whoever asks. It outlives the store.
+    fn queue(&self, kind: QueueKind) -> Arc<dyn Queue>;
+
+    /// What changes when somebody replaces the bytes. Constant unless the store knows better.
+    ///
+    /// # Errors
+    /// The system would not say.
+    fn version(&self) -> Result<Version, StoreError> {
+        Ok(Version::default())
+    }
+}
+
+/// By whom operations are carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueKind {
+    /// By whoever reaps, on their thread: no hand-over, and no progress unless somebody reaps.
+    Caller,
+    /// By other threads. More operations than `depth` wait in the order of submission.
+    Background {
+        /// How many are under way at once, at most; at least 1.
+        depth: u32,
+    },
+}
+
+/// Takes operations, gives them back done. Any thread may submit and reap.
+pub trait Queue: Send + Sync {
+    /// Hands `op` over. Never waits for a device. On a closed queue `op` is cancelled.
+    ///
+    /// # Panics
+    /// `op` asks for more bytes than its frames hold.
+    fn submit(&self, op: Op);
+
+    /// Appends operations that are done to `out`. On a queue of [`QueueKind::Caller`] a call
+    /// carries out one operation that waits, whichever `wait` says.
+    fn reap(&self, wait: Wait, out: &mut Vec<Done>);
+
+    /// Ends the queue: what waits is cancelled ([`ECANCELED`]), what is under way ends with its
+    /// result or cancelled, reapers wake, threads end. All of it can still be reaped.
+    fn close(&self);
+}
+
+/// Whether [`Queue::reap`] may block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Comes back at once with what is done.
+    Never,
+    /// Blocks until at least one operation is done or none is in flight.
+    One,
+}
+
+/// What an operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpKind {
+    /// Moves bytes from the store into the frames.
+    Read,
+    /// Moves bytes from the frames to the store.
+    Write,
+    /// Makes what was written durable.
+    Sync,
+}
+
+/// An operation and the frames it owns while it is under way.
+#[derive(Debug)]
+pub struct Op {
+    /// The caller's name for it.
+    pub token: u64,
+    /// What it does.
+    pub kind: OpKind,
+    /// Where in the store it begins; nothing to a sync.
+    pub offset: u64,
+    /// Bytes to move: at most what the frames hold.
+    pub bytes: usize,
+    /// Where the bytes go or come from, in order.
+    pub frames: Vec<Frame>,
+}
+
+impl Op {
+    /// What all frames hold.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.frames.iter().map(|frame| frame.len()).sum()
+    }
+
+    /// The parts of the frames that count, in order: `bytes` in all.
+    pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        let mut left = self.bytes;
+        self.frames.iter().map_while(move |frame| {
+            let bytes = left.min(frame.len());
+            left -= bytes;
+            (bytes > 0).then(|| &frame[..bytes])
+        })
+    }
+
+    /// As [`Op::pieces`], to write to.
+    pub fn pieces_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        let mut left = self.bytes;
+        self.frames.iter_mut().map_while(move |frame| {
+            let bytes = left.min(frame.len());
+            left -= bytes;
+            (bytes > 0).then(|| &mut frame[..bytes])
+        })
+    }
+
+    /// Zeroes every byte of the frames past the first `moved`: the end of a read.
+    pub fn zero_past(&mut self, moved: usize) {
+        assert!(moved <= self.bytes, "more bytes moved than were asked for");
+        let mut kept = moved;
+        for frame in &mut self.frames {
+            let from = kept.min(frame.len());
+            frame[from..].fill(0);
+            kept -= from;
+        }
+    }
+
+    /// The operation as a closed queue gives it back.
+    #[must_use]
+    pub fn cancelled(self) -> Done {
+        Done { op: self, result: Err(ECANCELED) }
+    }
+
+    /// Every queue's first word on a submission.
+    pub(crate) fn check(&self) {
+        let room = self.room();
+        assert!(self.bytes <= room, "{} bytes do not fit {room} of frames", self.bytes);
+    }
+}
+
+/// An operation that came back.
+#[derive(Debug)]
+pub struct Done {
+    /// The operation, its frames included.
+    pub op: Op,
+    /// The bytes moved, or an errno.
+    pub result: Result<usize, i32>,
+}
+
+/// Tells two contents of one name apart: if it is the same, so are the bytes, as far as the
+/// system's clocks tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Version {
+    /// The device that holds the file.
+    pub device: u64,
+    /// The file's number there.
+    pub inode: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// When its bytes last changed.
+    pub modified: Stamp,
+    /// When its bytes or its attributes last changed; a program cannot set this back.
+    pub changed: Stamp,
+}
+
+/// A moment of the file system's clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stamp {
+    /// Seconds since 1970; negative before.
+    pub seconds: i64,
+    /// Nanoseconds after that.
+    pub nanos: i64,
+}
+
+/// Why a store cannot be had or asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The system refused, for instance as the file is missing or may not be read.
+    #[error("cannot {what} {}: {}", path.display(), io::Error::from_raw_os_error(*errno))]
+    System {
+        /// The file.
+        path: PathBuf,
+        /// What was tried: `open` or `stat`.
+        what: &'static str,
+        /// The system's reason.
+        errno: i32,
+    },
+    /// Neither a regular file nor a block device: there are no bytes at offsets.
+    #[error("cannot read {}: it is {what}, not a file or a block device", path.display())]
+    NotAFile {
+        /// What was named.
+        path: PathBuf,
+        /// What it is, with its article.
+        what: &'static str,
+        /// The errno that fits.
+        errno: i32,
+    },
+}
+
+impl StoreError {
+    /// The errno that says the same.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::System { errno, .. } | Self::NotAFile { errno, .. } => *errno,
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! A store in memory: bytes that grow as they are written, up to a bound.
+//!
+//! For tests, for the demo, and under the wrappers. A write past the end fills the gap with
+//! zeros, as a file does.
+//!
+//! # Invariants
+//! - The length never passes `bytes_max`; a write that would is refused whole, with `ENOSPC`.
+//! - A read or a write is atomic: it sees all of another write or none of it.
+
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use rustix::io::Errno;
+
+use super::{Done, Op, OpKind, Queue, QueueKind, Store, StoreError};
+use crate::queue::{Carry, open};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    bytes: Arc<RwLock<Vec<u8>>>,
+    bytes_max: usize,
+}
+
+impl Memory {
+    /// A store that holds `contents` and may grow to `bytes_max`.
+    #[must_use]
+    pub fn new(contents: Vec<u8>, bytes_max: usize) -> Self {
+        assert!(contents.len() <= bytes_max, "longer than its bound from the start");
+        Self { bytes: Arc::new(RwLock::new(contents)), bytes_max }
+    }
+
+    /// A copy of all it holds.
+    #[must_use]
+    pub fn contents(&self) -> Vec<u8> {
+        self.bytes.read().clone()
+    }
+
+    /// Cuts it or pads it with zeros, as another program may do to a file.
+    pub fn resize(&self, bytes: usize) {
+        assert!(bytes <= self.bytes_max, "longer than its bound");
+        self.bytes.write().resize(bytes, 0);
+    }
+
+    fn read(&self, op: &mut Op) -> usize {
+        let bytes = self.bytes.read();
+        let from = usize::try_from(op.offset).map_or(bytes.len(), |at| at.min(bytes.len()));
+        let mut source = &bytes[from..];
+        let mut moved = 0;
+        for piece in op.pieces_mut() {
+            let (now, rest) = source.split_at(piece.len().min(source.len()));
+            piece[..now.len()].copy_from_slice(now);
+            moved += now.len();
+            source = rest;
+        }
+        drop(bytes);
+        op.zero_past(moved);
+        moved
+    }
+
+    fn write(&self, op: &Op) -> Result<usize, i32> {
+        let from = usize::try_from(op.offset).map_err(|_| ENOSPC)?;
+        let end = from.checked_add(op.bytes).filter(|end| *end <= self.bytes_max).ok_or(ENOSPC)?;
+        if op.bytes == 0 {
+            return Ok(0);
+        }
+        let mut bytes = self.bytes.write();
+        if end > bytes.len() {
+            let more = end - bytes.len();
+            bytes.try_reserve(more).map_err(|_| ENOSPC)?;
+            bytes.resize(end, 0);
+        }
+        let mut at = from;
+        for piece in op.pieces() {
+            bytes[at..at + piece.len()].copy_from_slice(piece);
+            at += piece.len();
+        }
+        Ok(op.bytes)
+    }
+}
+
+impl Store for Memory {
+    fn bytes(&self) -> Result<u64, StoreError> {
+        Ok(self.bytes.read().len() as u64)
+    }
+
+    fn queue(&self, kind: QueueKind) -> Arc<dyn Queue> {
+        open(self.clone(), kind)
+    }
+}
+
+impl Carry for Memory {
+    type Plan = ();
+
+    fn plan(&self, _: &Op) {}
+
+    fn carry(&self, mut op: Op, (): ()) -> Done {
+        let result = match op.kind {
+            OpKind::Read => Ok(self.read(&mut op)),
+            OpKind::Write => self.write(&op),
+            OpKind::Sync => Ok(0),
+        };
+        Done { op, result }
+    }
+}
+
+const ENOSPC: i32 = Errno::NOSPC.raw_os_error();

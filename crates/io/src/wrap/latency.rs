@@ -1,0 +1,246 @@
+//! A store behind a model of a device, in real time: what the model says takes 8 ms takes 8 ms.
+//!
+//! One device serves all queues of the store. A thread of its own hands an operation back once
+//! the model's moment has come; only then the reaper moves the bytes, from the inner store. Each
+//! moment is absolute, so a late wake-up delays one operation and not those behind it.
+//!
+//! ```text
+//!   submit -> at the device ................. -> due -> reap: inner store moves the bytes
+//!             thread:  sleep ------------> spin ^
+//!                                          60 us
+//! ```
+//!
+//! # Invariants
+//! - No operation comes back before the model says so.
+//! - An operation past the device's end fails with `ENXIO`, whatever the inner store holds there.
+//! - Syncs and operations of no bytes are due at once: the models know no flush.
+//! - A write is in the inner store when it comes back, not earlier.
+//! - This file is the only one of the crate that reads a clock. The rest of the wrapper computes
+//!   with moments that it is given (`ledger.rs`).
+//! # Locking
+//! One lock, the ledger's, for the device and all queues; never held over a move of bytes, a
+//! sleep or a spin.
+
+#![expect(clippy::disallowed_types, reason = "the one clock of this crate")]
+
+mod ledger;
+
+use std::{
+    num::NonZeroU64,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use forerun_core::{
+    device::{Device, IN_FLIGHT_MAX},
+    units::Nanos,
+};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use ledger::{Bounds, LaneId, Ledger};
+pub use ledger::{Counts, Log, Record};
+
+use super::Through;
+use crate::store::{Done, Op, Queue, QueueKind, Store, StoreError, Version, Wait};
+
+/// See the module. Its queues are closed when it goes.
+pub struct Latency {
+    inner: Arc<dyn Store>,
+    shared: Arc<Shared>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Latency {
+    /// `inner` behind `device`, whose time begins now.
+    ///
+    /// # Panics
+    /// The system has no thread for the device.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Store>, device: Device) -> Self {
+        let shared = Arc::new(Shared {
+            ledger: Mutex::new(Ledger::new(device, BOUNDS)),
+            wake: Condvar::new(),
+            due: AtomicU64::new(u64::MAX),
+            begun: Instant::now(),
+        });
+        let served = Arc::clone(&shared);
+        let thread = thread::Builder::new()
+            .name("forerun-device".into())
+            .spawn(move || served.serve())
+            .expect("a thread for the device");
+        Self { inner, shared, thread: Some(thread) }
+    }
+
+    /// Takes the log: every request that the device completed since the log was last taken, as
+    /// far as it fits the bound.
+    #[must_use]
+    pub fn log(&self) -> Log {
+        self.shared.ledger.lock().take_log()
+    }
+
+    /// What was asked of the device since it began.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.shared.ledger.lock().counts()
+    }
+
+    /// The time of the device: what the log's moments are to be compared with.
+    #[must_use]
+    pub fn now(&self) -> Nanos {
+        self.shared.now()
+    }
+}
+
+impl Store for Latency {
+    fn bytes(&self) -> Result<u64, StoreError> {
+        self.inner.bytes()
+    }
+
+    fn queue(&self, kind: QueueKind) -> Arc<dyn Queue> {
+        let depth = match kind {
+            QueueKind::Caller => None,
+            QueueKind::Background { depth } => Some(depth),
+        };
+        let changed = Arc::new(Condvar::new());
+        let id = self.shared.ledger.lock().open(depth, Arc::clone(&changed));
+        let through = Through::new(Arc::clone(&self.inner));
+        Arc::new(Lane { shared: Arc::clone(&self.shared), id, changed, through })
+    }
+
+    fn version(&self) -> Result<Version, StoreError> {
+        self.inner.version()
+    }
+}
+
+impl Drop for Latency {
+    fn drop(&mut self) {
+        self.shared.ledger.lock().end();
+        self.shared.due.store(0, Ordering::Relaxed);
+        self.shared.wake.notify_one();
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the device's thread does not panic");
+        }
+    }
+}
+
+struct Shared {
+    ledger: Mutex<Ledger>,
+    /// For the device's thread: there is something earlier to do, or nothing any more.
+    wake: Condvar,
+    /// The next completion, for the thread while it spins without the lock; at most the truth
+    /// for a moment, as the thread looks again under the lock.
+    due: AtomicU64,
+    begun: Instant,
+}
+
+impl Shared {
+    fn now(&self) -> Nanos {
+        let since = self.begun.elapsed().as_nanos();
+        Nanos(u64::try_from(since).expect("a run of less than 500 years"))
+    }
+
+    /// Hands `op` to the device, and wakes its thread if that brings the next moment forward.
+    fn submit(&self, lane: LaneId, op: Op) {
+        let mut ledger = self.ledger.lock();
+        let now = self.now();
+        ledger.advance(now);
+        ledger.submit(now, lane, op);
+        let due = ledger.next().map_or(u64::MAX, |due| due.0);
+        let before = self.due.swap(due, Ordering::Relaxed);
+        drop(ledger);
+        if due < before {
+            self.wake.notify_one();
+        }
+    }
+
+    /// The device's thread.
+    fn serve(&self) {
+        // Without it the kernel may wake us 50 us late; where it refuses, we spin a little less.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        let mut ledger = self.ledger.lock();
+        while !ledger.is_ended() {
+            let now = self.now();
+            ledger.advance(now);
+            let next = ledger.next();
+            self.due.store(next.map_or(u64::MAX, |due| due.0), Ordering::Relaxed);
+            match next.map(|due| due.since(now).0) {
+                None => self.wake.wait(&mut ledger),
+                Some(left) if left > SPIN_NS => {
+                    let sleep = Duration::from_nanos(left - SPIN_NS);
+                    self.wake.wait_for(&mut ledger, sleep);
+                }
+                Some(_) => MutexGuard::unlocked(&mut ledger, || self.spin()),
+            }
+        }
+    }
+
+    /// Waits for the next moment as long as that is near.
+    fn spin(&self) {
+        loop {
+            let left = self.due.load(Ordering::Relaxed).saturating_sub(self.now().0);
+            if left == 0 || left > SPIN_NS {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+    }
+}
+
+/// One queue of the store.
+struct Lane {
+    shared: Arc<Shared>,
+    id: LaneId,
+    /// For its reapers, with the ledger's lock.
+    changed: Arc<Condvar>,
+    through: Through,
+}
+
+impl Queue for Lane {
+    fn submit(&self, op: Op) {
+        op.check();
+        self.shared.submit(self.id, op);
+    }
+
+    fn reap(&self, wait: Wait, out: &mut Vec<Done>) {
+        let mut due = Vec::new();
+        let mut ledger = self.shared.ledger.lock();
+        loop {
+            let cancelled_before = out.len();
+            ledger.take(self.id, &mut due, out);
+            if !due.is_empty() {
+                let count = due.len();
+                MutexGuard::unlocked(&mut ledger, || {
+                    out.extend(due.drain(..).map(|op| self.through.carry(op)));
+                });
+                ledger.carried(self.id, count);
+                return;
+            }
+            if out.len() > cancelled_before || wait == Wait::Never || ledger.is_quiet(self.id) {
+                return;
+            }
+            self.changed.wait(&mut ledger);
+        }
+    }
+
+    fn close(&self) {
+        self.shared.ledger.lock().close(self.id);
+        self.through.close();
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.shared.ledger.lock().forget(self.id);
+    }
+}
+
+/// How long before its moment the thread stops sleeping: more than a wake-up takes on most
+/// virtual machines.
+const SPIN_NS: u64 = 60_000;
+
+/// The device's own bound on its queue, and a log of some hundred megabytes at worst.
+const BOUNDS: Bounds = Bounds { requests_max: IN_FLIGHT_MAX, log_records_max: 1 << 20 };

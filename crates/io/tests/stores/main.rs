@@ -1,0 +1,10 @@
+//! Every store and wrapper, through the traits that callers see.
+//!
+//! `contract.rs` holds what is true of all of them; the other files what is true of one.
+
+mod contract;
+mod fault;
+mod latency;
+mod pattern;
+mod rig;
+mod threads;
