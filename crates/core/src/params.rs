@@ -84,13 +84,13 @@ impl fmt::Display for ParamError {
 
 impl core::error::Error for ParamError {}
 
-/// The name and the `key=value` pairs of `NAME:key=value,…`.
+/// The name and the `key=value` pairs of `NAME:key=value,..`.
 #[must_use]
 pub fn split(spec: &str) -> (&str, &str) {
     spec.split_once(':').unwrap_or((spec, ""))
 }
 
-/// Applies `key=value,…` to `params`, in order: the last of two that name a key holds. Empty pairs
+/// Applies `key=value,..` to `params`, in order: the last of two that name a key holds. Empty pairs
 /// are skipped. After an error the pairs before it are in force.
 ///
 /// # Errors
