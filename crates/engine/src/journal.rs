@@ -40,7 +40,7 @@ pub struct Record {
     pub events: Vec<u8>,
     /// The actions that came of them, encoded likewise.
     pub actions: Vec<u8>,
-    /// Events that did not fit any more.
+    /// Events that did not fit any more, or whose actions did not.
     pub dropped: u64,
 }
 
@@ -76,9 +76,11 @@ impl Recorder for Journal {
         if record.dropped > 0 {
             return;
         }
+        let before = record.actions.len();
         codec::encode_actions(actions, &mut record.actions);
         if record.actions.len() > self.bytes_max {
-            record.actions.truncate(self.bytes_max);
+            record.actions.truncate(before);
+            record.dropped += 1;
         }
     }
 }

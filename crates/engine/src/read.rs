@@ -150,7 +150,7 @@ impl Read<'_> {
         let end = self.offset + buf.len() as u64;
         for &(page, frame) in served {
             let page_at = page * u64::from(self.file.page_bytes);
-            let page_end = page_at + u64::from(self.file.page_bytes);
+            let page_end = page_at.saturating_add(u64::from(self.file.page_bytes));
             let (from, to) = (self.offset.max(page_at), end.min(page_end));
             let within = |offset: u64, base: u64| {
                 usize::try_from(offset - base).expect("within a buffer or a page")

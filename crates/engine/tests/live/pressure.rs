@@ -17,6 +17,7 @@ use crate::rig::{
 /// Eight readers of a cache that holds one window.
 fn crowd(settings: Settings, delayed: bool) {
     within(move || {
+        let ahead_max = u64::from(settings.core().unwrap().ahead_pages_max);
         let cache = Cache::new(settings.clone()).unwrap();
         let delay = (When::Chance(100_000), std::time::Duration::from_micros(50));
         let reads = Rule { delay: delayed.then_some(delay), ..Rule::default() };
@@ -31,7 +32,7 @@ fn crowd(settings: Settings, delayed: bool) {
                 let (offset, bytes) = next_read(&mut random, file.bytes(), &mut at);
                 read(&file, offset, bytes).unwrap();
                 let ahead = cache.stats().core.ahead_unread;
-                assert!(ahead <= u64::from(WINDOW), "{ahead} pages ahead");
+                assert!(ahead <= ahead_max, "{ahead} pages ahead");
             }
         });
         drop(file);
