@@ -1,5 +1,4 @@
-//! A file's background: fetches that no reader's thread carries out, and the thread that reaps
-//! them.
+//! A file's background: the readahead under way, and the thread that reaps it.
 //!
 //! ```text
 //!   submit: in_flight += fetch --> queue --> submitted += 1 --> wakes the reaper

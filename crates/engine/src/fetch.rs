@@ -35,7 +35,7 @@ pub(crate) struct File {
     pub(crate) page_bytes: u32,
     /// For readers.
     pub(crate) queues: Queues,
-    /// For everything else.
+    /// For readahead.
     pub(crate) background: Background,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Fetch {
     pub(crate) first: PageIndex,
     /// Where the pages go, in order.
     pub(crate) frames: Vec<FrameId>,
-    /// It goes to the file's background queue, and is counted there.
+    /// Nobody waits for it: it goes to the file's background, and is counted there.
     pub(crate) background: bool,
 }
 

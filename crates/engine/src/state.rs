@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   send(event) -> drive: core -> Serve    pins the frame, notes it in the reader's slot
-//!                                 Fetch    to a reader that waits for it, or to the background
+//!                                 Fetch    a demand to a reader that waits for it, readahead to the background
 //!                                 Done     the reader's answer, and wakes it
 //!                                 Retract  false while a reader has the frame pinned
 //! ```
@@ -10,6 +10,8 @@
 //! # Invariants
 //! - Time is read under the lock, so events come to the core in the order of their times.
 //! - A frame is pinned from its `Serve` until its reader has copied it.
+//! - A demand that nobody waits for any more fails before the lock is let go of, so no later read
+//!   joins it: who reads after an error has been told reads anew.
 //! - Whoever sends an event takes the background fetches that came of it ([`State::take_ahead`])
 //!   before it lets go of the lock for good, and submits them.
 //! # Locking
@@ -24,6 +26,8 @@ use forerun_core::{
     event::{Action, Actions, Event, FetchKind},
     units::{FileId, FrameId, HandleId, Nanos, PageIndex},
 };
+
+use forerun_io::store::ECANCELED;
 
 use crate::{
     clock::Clock,
@@ -56,9 +60,9 @@ pub(crate) struct Live {
     pub(crate) files: Vec<Option<Row>>,
     /// Fetches of the event under way.
     fetched: Vec<Fetch>,
-    /// Fetches for the background that nobody has submitted yet.
+    /// Readahead that nobody has submitted yet.
     ahead: Vec<Fetch>,
-    /// Fetches in the background, or about to be.
+    /// Readahead in the background, or about to be.
     ahead_count: u32,
     recorder: Option<Box<dyn Recorder>>,
 }
@@ -104,12 +108,21 @@ impl State {
 
     /// Sends `event` and carries out what comes of it; `me` is the reader that sends it.
     pub(crate) fn send(&mut self, me: Option<SlotId>, event: Event<'_>) {
+        self.drive(event);
+        let mut orphans = self.live.route(me);
+        while let Some(fetch) = orphans.pop() {
+            let (first, count) = (fetch.frames[0], fetch.count());
+            self.drive(Event::Failed { first, count, errno: ECANCELED });
+            orphans.append(&mut self.live.route(me));
+        }
+    }
+
+    fn drive(&mut self, event: Event<'_>) {
         let now = self.clock.now();
         drive(&mut self.core, now, event, &mut self.actions, &mut self.live);
         if let Some(recorder) = &mut self.live.recorder {
             recorder.came_back(&self.actions);
         }
-        self.live.route(me);
     }
 
     /// The background fetches that came of events so far; the caller submits them.
@@ -122,7 +135,7 @@ impl State {
         self.live.ahead_count
     }
 
-    /// A fetch has ended or was refused.
+    /// A fetch has come back or was refused.
     pub(crate) fn ended(&mut self, fetch: &Fetch) {
         self.live.ahead_count -= u32::from(fetch.background);
     }
@@ -167,16 +180,20 @@ impl State {
 }
 
 impl Live {
-    /// Gives the fetches of the last event to those who carry them out.
-    fn route(&mut self, me: Option<SlotId>) {
+    /// Gives the fetches of the last event to those who carry them out. Returns the demands whose
+    /// readers have all left: the second try of a page that failed, where another page of the
+    /// same reads failed before.
+    fn route(&mut self, me: Option<SlotId>) -> Vec<Fetch> {
+        let mut orphans = Vec::new();
         for fetch in self.fetched.drain(..) {
-            let left = if fetch.background { Some(fetch) } else { self.slots.give(me, fetch) };
-            // A demand whose readers have all left with an error is nobody's: the background's.
-            if let Some(fetch) = left {
+            if fetch.background {
                 self.ahead_count += 1;
-                self.ahead.push(Fetch { background: true, ..fetch });
+                self.ahead.push(fetch);
+            } else {
+                orphans.extend(self.slots.give(me, fetch));
             }
         }
+        orphans
     }
 
     fn file(&self, file: FileId) -> Arc<File> {
