@@ -252,6 +252,10 @@ mod tests {
             assert!(body.contains(part), "{part}");
         }
         assert_eq!(body.matches("<tr class=\"begins\">").count(), 1, "a rule where streams change");
+        let begins = &body[body.find("<tr class=\"begins\">").unwrap()..];
+        let name = "<tr class=\"begins\"><th scope=\"row\"><span class=\"policy\">\
+                    <i class=\"mark\" data-policy=\"1\"></i>b</span></th><td class=\"n\">10</td>";
+        assert!(begins.starts_with(name), "{begins}");
         assert!(!body.contains(SPREAD), "no column that would be empty");
     }
 
@@ -332,6 +336,9 @@ mod tests {
             body.contains("over time, 1 stream<") && body.contains(">3 more are in the record.")
         );
         assert_eq!(body.matches("<td>write</td>").count(), 100);
+        let mut full = run("a", 1);
+        full.requests = (0..100).map(|n| request(n, RequestKind::Write)).collect();
+        assert!(!html(vec![full]).contains("more are in the record."));
     }
 
     #[test]
@@ -368,6 +375,7 @@ mod tests {
             run.params.insert("min".to_owned(), "4K".to_owned());
         }
         first.command = vec!["forerun".to_owned(), "demo".to_owned()];
+        first.device = "hdd".to_owned();
         (first.seed, first.warm_up, first.repeats) = (7, 1, 3);
         first.settings.insert("cache".to_owned(), "64M".to_owned());
         let text = provenance(&[first.clone()]);
@@ -377,12 +385,15 @@ mod tests {
             "<dt>Machine</dt><dd>cpu, 1 core, 0 B of memory, </dd>",
             "<dt>Repeats</dt><dd>3 counted after 1 to warm up</dd>",
             "<dt>Seed</dt><dd>7</dd>",
+            "<dt>Device</dt><dd><code>hdd</code></dd>",
             "<dt>Settings</dt><dd><code>cache=64M</code></dd>",
             "<dt>Parameters</dt><dd><code>a: max=1M, min=4K</code></dd>",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        assert!(!text.contains("<h3>") && !text.contains("<dt>Device"), "nothing empty: {text}");
+        assert!(!text.contains("<h3>"), "one record has no number: {text}");
+        first.device.clear();
+        assert!(!provenance(std::slice::from_ref(&first)).contains("<dt>Device"));
         first.machine.cores = 2;
         assert!(provenance(&[record(vec![]), first]).contains("<h3>Record 2</h3>"));
     }

@@ -235,6 +235,7 @@ mod tests {
             ("none and some",          vec![record(&[run("a", 1), with("2M")])],        vec!["a", "a:max=2M,min=4K"]),
             ("the same run twice",     vec![record(&[run("a", 1), run("a", 1)])],       vec!["a", "a #2"]),
             ("in two records",         vec![record(&[run("a", 1)]), record(&[run("a", 1)])], vec!["a [record 1]", "a [record 2]"]),
+            ("one of two is repeated", vec![record(&[run("a", 1), run("b", 1)]), record(&[run("a", 1)])], vec!["a [record 1]", "b [record 1]", "a [record 2]"]),
             ("records that add up",    vec![record(&[run("a", 1)]), record(&[run("a", 2)])], vec!["a"]),
         ];
         for (why, records, labels) in rows {
