@@ -60,7 +60,8 @@ pub struct Workload {
 
 impl Reader {
     /// A reader that does what `accesses` say.
-    fn new(accesses: impl Iterator<Item = Access> + Send + 'static) -> Self {
+    #[must_use]
+    pub fn new(accesses: impl Iterator<Item = Access> + Send + 'static) -> Self {
         Self(Box::new(accesses))
     }
 }
