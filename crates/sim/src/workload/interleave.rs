@@ -183,7 +183,7 @@ impl<W: Iterator<Item = (u64, u32)>> Iterator for Interleave<W> {
         self.turn = index + 1;
         if self.walks[index].peek().is_none() {
             // All are equally long, so in turns the first is also the first to finish.
-            self.walks.remove(index);
+            drop(self.walks.remove(index));
             self.turn = index;
         }
         let due = if self.rate == 0 { Nanos(0) } else { time_of(self.read, self.rate) };
