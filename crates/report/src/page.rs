@@ -292,6 +292,20 @@ mod tests {
     }
 
     #[test]
+    fn a_group_of_one_number_of_streams_has_no_lines_beside_one_that_has() {
+        let mut lone = run("a", 1);
+        lone.workload = "other".to_owned();
+        lone.requests = vec![request(0, RequestKind::Demand)];
+        lone.limit_mb_per_second = Some(28.5);
+        let page = html(vec![run("a", 1), run("a", 2), lone.clone()]);
+        let body = body(&page);
+        assert!(body.contains("\"throughput-0\"") && body.contains("\"delay-0\""));
+        assert!(!body.contains("\"throughput-1\"") && !body.contains("\"delay-1\""));
+        assert!(body.contains("id=\"requests-1-1-0\"") && !body.contains("device limit"));
+        assert!(html(vec![run("a", 1), lone]).contains("<figure id=\"throughput-1\""));
+    }
+
+    #[test]
     fn panels_stand_side_by_side_and_say_whose_requests_are_missing() {
         let mut with = run("a", 10);
         with.requests = vec![

@@ -28,17 +28,23 @@ pub(super) fn group_section(
         let _ = write!(legend, "<li>{}</li>", policy(page, number));
     }
     let streams = group.streams();
-    let limit = if streams.iter().any(|&n| group.limit(n).is_some()) {
+    // A single dot beside another group's lines says no more than the table of runs.
+    let several = |group: &Group<'_>| group.streams().len() > 1;
+    let with_lines = several(group) || !page.groups.iter().any(several);
+    let limit = if with_lines && streams.iter().any(|&n| group.limit(n).is_some()) {
         "<li><span class=\"policy\"><i class=\"mark limit\"></i>device limit</span></li>"
     } else {
         ""
     };
-    let _ = writeln!(text, "<ul class=\"legend\">{legend}{limit}</ul>\n<div class=\"pair\">");
-    for measure in Measure::ALL {
-        text += &lines_figure(page, group, number, measure);
-        charts.push(charts::lines(group, number, measure));
+    let _ = writeln!(text, "<ul class=\"legend\">{legend}{limit}</ul>");
+    if with_lines {
+        text += "<div class=\"pair\">\n";
+        for measure in Measure::ALL {
+            text += &lines_figure(page, group, number, measure);
+            charts.push(charts::lines(group, number, measure));
+        }
+        text += "</div>\n";
     }
-    text += "</div>\n";
     for &n in streams.iter().rev() {
         text += &request_panels(page, group, number, n, charts);
     }

@@ -77,7 +77,14 @@ fn outcome(page: &Groups<'_>, group: &Group<'_>) -> Option<String> {
     let place = if page.groups.len() == 1 {
         String::new()
     } else {
-        format!(" on {}", escape(&group.device_in_words()))
+        let device = group.device_in_words();
+        let like = page.groups.iter().filter(|other| other.device_in_words() == device).count();
+        let workload = if like > 1 && !group.workload.is_empty() {
+            format!(" ({})", escape(&group.workload))
+        } else {
+            String::new()
+        };
+        format!(" on {}{workload}", escape(&device))
     };
     let reached = format!("<strong>{} MB/s</strong>{limit}", figure(best.mb_per_second));
     let place = format!("With {streams} {plural}{place}, {} reached {reached}", code(fastest));
@@ -201,6 +208,17 @@ mod tests {
             let text = words(vec![run("slow", 1, 99.0), run("slow", 10, slow), fast.clone()]);
             assert!(text.ends_with(&format!("{end}</p>\n")), "{why}: {text}");
         }
+    }
+
+    #[test]
+    fn groups_on_the_same_device_are_told_apart_by_their_workload() {
+        let with = |workload: &str| Run { workload: workload.to_owned(), ..run("a", 2, 1.0) };
+        let text = words(vec![with("x"), with("<y>")]);
+        assert!(text.contains("With 2 streams on t7k250 (x), <code>a</code>"), "{text}");
+        assert!(text.contains("With 2 streams on t7k250 (&lt;y&gt;), <code>a</code>"), "{text}");
+        let other = Run { device: "hdd".to_owned(), ..with("x") };
+        let text = words(vec![with("x"), other]);
+        assert!(text.contains("With 2 streams on hdd, <code>a</code>"), "{text}");
     }
 
     #[test]
