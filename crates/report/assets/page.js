@@ -427,7 +427,7 @@
     const u = new uPlot({
       width: place.clientWidth,
       height: 280,
-      padding: [10, 12, 0, 4],
+      padding: [10, 22, 0, 4],
       legend: { show: false },
       cursor: { points: { show: false }, drag: { x: true, y: true, uni: 12, setScale: false } },
       scales: {

@@ -91,18 +91,15 @@ pub(super) struct Reads {
 
 impl Shape {
     /// The reads, on something that holds `bytes_max`.
-    pub(super) fn reads(&self, bytes_max: Option<u64>) -> Result<Reads> {
+    pub(super) fn reads(&self, bytes_max: u64) -> Result<Reads> {
         self.check()?;
         let whole = self.with_each(self.each.unwrap_or(EACH));
         let need = made(&whole)?.files[0];
-        let Some(bytes_max) = bytes_max.filter(|&bytes_max| need > bytes_max) else {
+        if need <= bytes_max {
             return Ok(whole);
-        };
+        }
         let refused = |way: &str| {
-            usage(format!(
-                "these reads go over {} bytes and there are {bytes_max}: {way}",
-                made(&whole).map_or(need, |workload| workload.files[0])
-            ))
+            usage(format!("these reads go over {need} bytes and there are {bytes_max}: {way}"))
         };
         if self.each.is_some() {
             return Err(refused("give a smaller --each or fewer --streams"));
@@ -268,7 +265,7 @@ mod tests {
             ("parquet:4",      "workload:parquet,columns=4,chunk=10M",                            4),
         ];
         for (pattern, short, streams) in rows {
-            let reads = shape(pattern).reads(None).unwrap();
+            let reads = shape(pattern).reads(u64::MAX).unwrap();
             assert_eq!((shortened(&reads.text).as_str(), reads.streams), (short, streams));
             let (long, short) = (made(&reads).unwrap(), made(short).unwrap());
             assert_eq!(long.params, short.params, "{pattern}");
@@ -293,7 +290,7 @@ mod tests {
             assert!(text.parse::<Pattern>().is_err(), "{text}");
         }
         let zero = Shape { streams: Some(0), ..shape("random") };
-        let text = zero.reads(None).unwrap_err().to_string();
+        let text = zero.reads(u64::MAX).unwrap_err().to_string();
         assert_eq!(text, "`--streams 0`: expected 1 to 65536 streams");
         for wrong in [
             Shape { streams: Some(2), ..shape("disturb:1") },
@@ -303,20 +300,20 @@ mod tests {
             Shape { each: Some(Bytes(0)), ..shape("random") },
             shape("stride:8K/4K"),
         ] {
-            assert!(wrong.reads(None).is_err(), "{wrong:?}");
+            assert!(wrong.reads(u64::MAX).is_err(), "{wrong:?}");
         }
     }
 
     #[test]
     fn streams_shrink_to_what_there_is_unless_their_size_was_given() {
-        let reads = |bytes_max| shape("random").reads(Some(bytes_max));
+        let reads = |bytes_max| shape("random").reads(bytes_max);
         assert!(reads(200 << 20).unwrap().text.contains("each=10M"));
         assert!(reads((200 << 20) - 1).unwrap().text.contains("each=10236K"));
         assert!(reads(80 << 10).unwrap().text.contains("each=4K"));
         assert!(reads((80 << 10) - 1).unwrap_err().to_string().contains("fewer --streams"));
         let given = Shape { each: Some(Bytes(1 << 20)), ..shape("random") };
-        assert!(given.reads(Some(20 << 20)).is_ok());
-        let text = given.reads(Some((20 << 20) - 1)).unwrap_err().to_string();
+        assert!(given.reads(20 << 20).is_ok());
+        let text = given.reads((20 << 20) - 1).unwrap_err().to_string();
         assert!(text.contains("20971520 bytes and there are 20971519"), "{text}");
     }
 }

@@ -120,7 +120,7 @@ impl Plan {
             readers: args.readers,
             seed: args.seed,
         };
-        let reads = shape.reads(target.bytes_max())?;
+        let reads = shape.reads(target.bytes())?;
         let settings = target.settings(args.cache.0);
         for readahead in &readaheads {
             let settings = Settings { readahead: readahead.clone(), ..settings.clone() };

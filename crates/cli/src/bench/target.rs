@@ -60,11 +60,11 @@ impl Target {
         Ok(Self::File(Checked { path, version }))
     }
 
-    /// What can be read at most, where that is known before.
-    pub(super) fn bytes_max(&self) -> Option<u64> {
+    /// What there is to read.
+    pub(super) fn bytes(&self) -> u64 {
         match self {
-            Self::Model { .. } => None,
-            Self::File(file) => Some(file.version.bytes),
+            Self::Model { .. } => self.device().map_or(0, |device| device.capacity_bytes()),
+            Self::File(file) => file.version.bytes,
         }
     }
 
@@ -125,15 +125,9 @@ impl Target {
     /// A cold store for reads of a file of `bytes`.
     pub(super) fn open(&self, bytes: u64) -> Result<Opened> {
         match self {
-            Self::Model { spec, .. } => {
+            Self::Model { .. } => {
                 let device = self.device().expect("it is a model");
-                let capacity = device.capacity_bytes();
-                if capacity < bytes {
-                    return Err(usage(format!(
-                        "these reads go over {bytes} bytes and {spec} holds {capacity}: give a \
-                         smaller --each, fewer --streams or a larger capacity="
-                    )));
-                }
+                assert!(bytes <= device.capacity_bytes(), "the reads were fitted to the device");
                 let model = Arc::new(Latency::new(Arc::new(Pattern::new(bytes)), device));
                 let store: Arc<dyn Store> = Arc::clone(&model) as Arc<dyn Store>;
                 Ok(Opened { store, model: Some(model) })

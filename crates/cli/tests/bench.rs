@@ -1,0 +1,245 @@
+//! `forerun bench streams`, end to end: what it prints, what it refuses, how it ends.
+
+mod support;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// A folder for one test, empty.
+fn folder(test: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("bench-{test}"));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("the build's folder takes a folder");
+    folder
+}
+
+fn bench(words: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forerun"));
+    command.args(["bench", "streams"]).args(words.split_whitespace()).stdin(Stdio::null());
+    command
+}
+
+fn output(words: &str) -> Output {
+    bench(words).output().expect("it starts")
+}
+
+fn runs(words: &str) -> Vec<Value> {
+    let output = output(&format!("{words} --json"));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words}: {errors}");
+    let text: Value = serde_json::from_slice(&output.stdout).expect("stdout is one JSON object");
+    text["runs"].as_array().expect("there are runs").clone()
+}
+
+/// A file of `bytes` that are no pattern of ours.
+fn file(folder: &Path, bytes: usize) -> PathBuf {
+    let path = folder.join("data");
+    let mut word = 1_u32;
+    let mut next = || {
+        word = word.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        word.to_le_bytes()[3]
+    };
+    fs::write(&path, (0..bytes).map(|_| next()).collect::<Vec<u8>>()).expect("it can be written");
+    path
+}
+
+#[test]
+fn every_pattern_is_read_whole_and_has_all_figures() {
+    #[rustfmt::skip]
+    let rows = [ // flags                                           streams  wanted
+        ("--streams 3",                                                3,    3 * 64 << 10),
+        ("--streams 3 --pattern round-robin --layout adjacent",        3,    3 * 64 << 10),
+        ("--streams 3 --pattern sequential --readers 2",               3,    3 * 64 << 10),
+        ("--streams 2 --pattern backward --request 5000",              2,    2 * 64 << 10),
+        ("--streams 2 --pattern stride:8K/32K",                        2,    2 * 64 << 10),
+        ("--pattern disturb:50 --request 1K",                          1,    96 << 10),
+        ("--pattern parquet:3",                                        3,    4 * 64 << 10),
+        ("--streams 1 --rate 1M",                                      1,    64 << 10),
+    ];
+    for (flags, streams, wanted) in rows {
+        let runs = runs(&format!("--device optane --each 64K --readahead off,linux-6 {flags}"));
+        let names: Vec<_> = runs.iter().map(|run| run["readahead"].clone()).collect();
+        assert_eq!(names, ["off", "linux-6"], "{flags}");
+        for run in runs {
+            assert_eq!((&run["streams"], &run["bytes_wanted"]), (&streams.into(), &wanted.into()));
+            let figure = |name: &str| run[name].as_f64().unwrap_or_else(|| panic!("{name}: {run}"));
+            let limited = !flags.contains("stride");
+            for name in ["limit_mb_per_second", "ratio_to_limit"] {
+                assert_eq!(run[name].is_f64(), limited, "{name} of {flags}: {run}");
+            }
+            for name in ["mb_per_second", "device_requests", "p50_us", "p99_us"] {
+                assert!(figure(name) > 0.0, "{name} of {flags}: {run}");
+            }
+            assert!(figure("delay_seconds") >= 0.0);
+            assert!(figure("bytes_read") >= figure("bytes_wanted") || flags.contains("disturb"));
+            let mean = figure("bytes_read") / figure("device_requests");
+            assert!((figure("mean_request_bytes") - mean).abs() <= 1.0, "{run}");
+        }
+    }
+}
+
+#[test]
+fn a_paced_stream_takes_its_time() {
+    let run = &runs("--device optane --streams 2 --each 64K --rate 512K --readahead off")[0];
+    // 128K at 1M a second, but for the last read's share.
+    let seconds = 131_072.0 / 1e6 / run["mb_per_second"].as_f64().expect("a figure");
+    assert!((0.11..1.0).contains(&seconds), "{seconds} s");
+}
+
+#[test]
+fn a_file_is_read_and_checked_and_has_no_limit() {
+    let folder = folder("file");
+    let path = file(&folder, 300_000);
+    let record = folder.join("run.json");
+    let words = format!("--file {} --streams 3 -o {}", path.display(), record.display());
+    for run in runs(&format!("{words} --readahead off,linux-2.6.22,linux-6")) {
+        assert!(run["limit_mb_per_second"].is_null() && run["ratio_to_limit"].is_null());
+        // The largest whole requests whose streams, twice as far apart, fit the file.
+        assert_eq!(run["bytes_wanted"], 3 * 12 * 4096);
+    }
+    let page = folder.join("page.html");
+    let report = Command::new(env!("CARGO_BIN_EXE_forerun"))
+        .args(["report", record.to_str().unwrap(), "-o", page.to_str().unwrap()])
+        .status();
+    assert!(report.expect("it starts").success());
+    let html = fs::read_to_string(page).expect("there is a page");
+    assert!(html.contains("real device") && html.contains("Device requests over time, 3 streams"));
+}
+
+#[test]
+fn a_record_of_a_device_says_why_requests_were_made() {
+    let folder = folder("record");
+    let path = folder.join("run.json");
+    let words = "--device ssd --streams 2 --each 256K --readahead linux-2.6.24";
+    let output = output(&format!("{words} -o {}", path.display()));
+    assert!(output.status.success());
+    let table = String::from_utf8(output.stdout).expect("text");
+    assert_eq!(table.lines().count(), 2, "a header and a row: {table}");
+    let record: Value = serde_json::from_slice(&fs::read(path).unwrap()).expect("JSON");
+    let run = &record["runs"][0];
+    let requests = run["requests"].as_array().expect("requests were kept");
+    assert_eq!(run["device_requests"], requests.len());
+    assert_eq!(run["workload"], "workload:streams,n=2,each=256K,layout=spread");
+    for kind in ["demand", "readahead"] {
+        assert!(requests.iter().any(|request| request["kind"] == kind), "{kind}");
+    }
+    let bytes: u64 = requests.iter().filter_map(|request| request["bytes"].as_u64()).sum();
+    assert_eq!(run["bytes_read"], bytes);
+    assert_eq!(record["settings"]["cache"], "64M");
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused_in_one_line() {
+    let folder = folder("refused");
+    let empty = folder.join("empty");
+    fs::write(&empty, b"").unwrap();
+    let small = file(&folder, 10_000);
+    let (empty, small, dir) = (empty.display(), small.display(), folder.display());
+    #[rustfmt::skip]
+    let rows = [ // words                                              status  says
+        (String::new(),                                                     2, "--file"),
+        (format!("--file {dir}/missing"),                                   1, "No such file"),
+        (format!("--file {dir}"),                                           1, "a directory"),
+        ("--file /dev/null".into(),                                         1, "character device"),
+        (format!("--file {empty}"),                                         2, "is empty"),
+        (format!("--file {small}"),                                         2, "fewer --streams"),
+        (format!("--file {small} --each 1M"),                               2, "smaller --each"),
+        (format!("--file {small} --device ssd"),                            2, "cannot be used"),
+        ("--device floppy".into(),                                          2, "floppy"),
+        ("--device t7k250:rpm=0".into(),                                    2, "rpm"),
+        ("--device t7k250:capacity=1M --each 1M".into(),                    2, "there are 1048576"),
+        ("--device ssd --drive-cache on".into(),                            2, "cache"),
+        ("--device ssd --readahead linux-9".into(),                         2, "linux-9"),
+        ("--device ssd --readahead off:max=1M".into(),                      2, "max"),
+        ("--device ssd --cache 512K".into(),                                2, "one window"),
+        ("--device ssd --cache 0".into(),                                   2, "--cache"),
+        ("--device ssd --cache 512T".into(),                                2, "--cache"),
+        ("--device ssd --pattern zigzag".into(),                            2, "parquet:COLUMNS"),
+        ("--device ssd --pattern disturb:1 --streams 2".into(),             2, "--streams"),
+        ("--device ssd --streams 0".into(),                                 2, "--streams 0"),
+        ("--device ssd --streams 2 --readers 3".into(),                     2, "--readers 3"),
+        ("--device ssd --readers 0".into(),                                 2, "--readers"),
+        ("--device ssd --request 0".into(),                                 2, "--request"),
+        ("--device ssd --request 1G".into(),                                2, "--request"),
+        ("--device ssd --each 0".into(),                                    2, "--each 0"),
+        ("--device ssd --each 1.5M".into(),                                 2, "1.5M"),
+        ("--device ssd --rate 5".into(),                                    2, "--rate 5"),
+        ("--device ssd --io uring".into(),                                  2, "uring"),
+        (format!("--device ssd --journal {dir}/j"),                         2, "not yet"),
+        (format!("--device ssd --each 8K -o {dir}/no/where"),               1, "cannot write"),
+    ];
+    for (words, status, says) in rows {
+        let output = output(&words);
+        let errors = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(output.status.code(), Some(status), "{words}: {errors}");
+        assert!(errors.starts_with("forerun: ") && errors.contains(says), "{words}: {errors}");
+        assert_eq!(errors.lines().count(), 1, "{words}: {errors}");
+    }
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "nothing new was written");
+}
+
+/// A run that would take minutes, once it has printed its header.
+fn long(words: &str) -> (Child, BufReader<std::process::ChildStdout>) {
+    let mut command = bench(words);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+    let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+    let mut header = String::new();
+    stdout.read_line(&mut header).expect("it prints its header");
+    assert!(header.starts_with("readahead"), "{header}");
+    (child, stdout)
+}
+
+fn errors(child: &mut Child) -> String {
+    let mut text = String::new();
+    child.stderr.take().expect("piped").read_to_string(&mut text).expect("text");
+    text
+}
+
+#[test]
+fn sigint_ends_it_within_a_second_and_leaves_nothing() {
+    let folder = folder("sigint");
+    let record = folder.join("run.json");
+    let words = format!("--device t7k250 --readahead off -o {}", record.display());
+    let (mut child, _stdout) = long(&words);
+    #[expect(clippy::disallowed_types, reason = "how long it takes to end is what is tested")]
+    let begun = std::time::Instant::now();
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(kill.expect("kill is there").success());
+    let status = child.wait().expect("it ends");
+    assert!(begun.elapsed().as_millis() < 1_000, "{:?}", begun.elapsed());
+    assert_eq!(status.code(), Some(130));
+    assert!(fs::read_dir(&folder).unwrap().next().is_none(), "no record, no part of one");
+}
+
+#[test]
+fn a_file_that_shrinks_or_changes_is_an_error_and_no_figure() {
+    type Change = fn(&Path);
+    let rows: [(&str, Change, &str); 2] = [
+        (
+            "shrinks",
+            |path| fs::File::options().write(true).open(path).unwrap().set_len(4096).unwrap(),
+            "shrank",
+        ),
+        ("changes", |path| fs::write(path, [7; 400_000]).unwrap(), "changed"),
+    ];
+    for (name, change, says) in rows {
+        let folder = folder(name);
+        let path = file(&folder, 400_000);
+        let rate = if name == "shrinks" { "16K" } else { "128K" };
+        let words = format!("--file {} --streams 1 --each 128K --rate {rate}", path.display());
+        let (mut child, mut stdout) = long(&words);
+        change(&path);
+        let status = child.wait().expect("it ends");
+        let errors = errors(&mut child);
+        assert_eq!(status.code(), Some(1), "{errors}");
+        assert!(errors.contains(says) && errors.contains("data"), "{errors}");
+        assert_eq!(errors.lines().count(), 1, "{errors}");
+        let mut rest = String::new();
+        stdout.read_to_string(&mut rest).expect("text");
+        assert!(rest.is_empty(), "{rest}");
+    }
+}
