@@ -139,8 +139,8 @@ impl Drop for Cache {
 /// An open file. Any thread may read through it; each handle is a reader of its own to the
 /// readahead.
 pub struct Handle {
-    shared: Arc<Shared>,
-    file: Arc<File>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) file: Arc<File>,
     id: HandleId,
     /// The byte after the previous read; `NEVER_READ` before the first. Changed under the
     /// state's lock alone.
