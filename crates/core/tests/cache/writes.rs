@@ -1,0 +1,2 @@
+//! Reads: hits, late hits, misses, readahead, markers, failures.
+use super::World;
