@@ -39,7 +39,7 @@ impl Cache {
     ) {
         assert!(reader.count > 0, "{request:?} reads nothing");
         let file = self.file_of(reader.handle);
-        let (file_pages, end) = (self.file(file).pages, first + u64::from(reader.count));
+        let (file_pages, end) = (self.file(file).pages, first.saturating_add(u64::from(reader.count)));
         if end > file_pages {
             let page = first.max(file_pages);
             return self.fail(request, Error::PastEnd { page, file_pages }, actions);
@@ -192,6 +192,7 @@ impl Cache {
         self.reserve(partition, u32::try_from(wanted).expect("at most fresh"), &mut taken, actions);
         let unasked = taken.len().saturating_sub(asked_count);
         self.stats.ahead_dropped += (absent.len() - asked_count - unasked) as u64;
+        let marker = self.readahead.marker(window, self.file(file).pages);
         let (mut asked_left, mut unasked_left) = (asked_count.min(taken.len()), unasked);
         for &index in &absent {
             let left = if is_asked(index) { &mut asked_left } else { &mut unasked_left };
@@ -202,7 +203,7 @@ impl Cache {
             let frame = taken.pop().expect("as many as were counted");
             let page = PageId { file, index };
             self.claim(page, frame, !is_asked(index));
-            self.frames[frame].marker = window.marker() == Some(index);
+            self.frames[frame].marker = marker == Some(index);
         }
         assert!(taken.is_empty(), "every frame taken has a page");
         self.runs.push(Run { file, first: window.start, end, asked });

@@ -85,6 +85,9 @@ impl Cache {
     pub(super) fn too_many_waiters(&self, count: u32) -> Option<Error> {
         let waiting = self.waiters.len() - self.waiters_free.len() + self.starved.len();
         let bound = self.settings.waiters_max;
+        if count > bound {
+            return Some(Error::TooLarge { pages: count, bound });
+        }
         (waiting as u64 + u64::from(count) > u64::from(bound)).then_some(Error::Busy { bound })
     }
 
@@ -152,6 +155,7 @@ impl Cache {
             partition: old.partition,
             born: self.events,
             prefetched,
+            ahead: prefetched,
             ..Frame::EMPTY
         };
         let before = self.pages.insert(page, frame);
@@ -215,6 +219,7 @@ impl Cache {
                 break;
             }
             self.frames[frame].state = State::InFlight;
+            self.stats.demand_fetched += u64::from(!self.frames[frame].ahead);
             if let Some(last) = last {
                 self.frames[last].next = frame.0;
             }

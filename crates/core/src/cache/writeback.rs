@@ -123,6 +123,11 @@ impl Cache {
         if let Some(error) = self.too_many_waiters(write.count) {
             return self.fail(write.request, error, actions);
         }
+        if write.first.checked_add(u64::from(write.count)).is_none() {
+            let file_pages = self.file(file).pages;
+            let error = Error::PastEnd { page: write.first, file_pages };
+            return self.fail(write.request, error, actions);
+        }
         if !self.throttled.is_empty() || !self.may_dirty(write.count) {
             if self.throttled.len() as u64 >= u64::from(self.settings.waiters_max) {
                 let error = Error::Busy { bound: self.settings.waiters_max };
