@@ -76,9 +76,9 @@ pub struct Cache {
     promised: u32,
     /// Files with dirty or unsynced pages.
     dirty_files: BTreeSet<FileId>,
-    /// Rounds of retractions, from 1; and whether this one met a reader.
+    /// Events that are not answers to retractions, from 1: a frame that a reader was found to hold
+    /// is not named again before the next one.
     round: u64,
-    round_has_pins: bool,
     victims: Vec<FrameId>,
     absent: Vec<PageIndex>,
     taken: Vec<FrameId>,
@@ -152,8 +152,7 @@ impl Cache {
             dirty_pages: 0,
             promised: 0,
             dirty_files: BTreeSet::new(),
-            round: 1,
-            round_has_pins: false,
+            round: 0,
             victims: Vec::new(),
             absent: Vec::new(),
             taken: Vec::new(),
@@ -175,6 +174,7 @@ impl Cache {
         assert!(settling || self.retracting.is_empty(), "{event:?} before Settled");
         self.now = now;
         self.events += 1;
+        self.round += u64::from(!settling);
         match event {
             Event::Open { handle, file, partition, file_pages } => {
                 self.open(handle, file, partition.0, file_pages);
@@ -213,7 +213,7 @@ impl Cache {
             Event::Resize { partition, frames } => self.resize(partition.0, frames),
             Event::Tick => self.tick(actions),
         }
-        if self.may_evict(&event) {
+        if !matches!(event, Event::Pinned { .. }) {
             self.feed_starved(actions);
             self.resume_throttled(actions);
             self.relieve(actions);
@@ -225,16 +225,6 @@ impl Cache {
         debug_assert!(self.stats.balanced(), "{:?}", self.stats);
     }
 
-    /// Whether the work that waits may be looked at: not while retractions are open, and not just
-    /// after a round of them that met readers, who would only be met again.
-    fn may_evict(&mut self, event: &Event<'_>) -> bool {
-        match event {
-            Event::Pinned { .. } => false,
-            Event::Settled => !core::mem::take(&mut self.round_has_pins),
-            _ => true,
-        }
-    }
-
     /// Time passed: what was put off is tried again.
     fn tick(&mut self, actions: &mut Actions) {
         self.retry_lingering(actions);
@@ -244,7 +234,8 @@ impl Cache {
     /// When `Tick` is due at the latest, if somebody waits for a frame.
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
-        self.starved.front().map(|starved| starved.since + self.settings.wait_max)
+        let wait_max = self.settings.wait_max.0;
+        self.starved.front().map(|starved| Nanos(starved.since.0.saturating_add(wait_max)))
     }
 
     /// What was counted so far.

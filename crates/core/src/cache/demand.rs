@@ -39,7 +39,8 @@ impl Cache {
     ) {
         assert!(reader.count > 0, "{request:?} reads nothing");
         let file = self.file_of(reader.handle);
-        let (file_pages, end) = (self.file(file).pages, first.saturating_add(u64::from(reader.count)));
+        let (file_pages, end) =
+            (self.file(file).pages, first.saturating_add(u64::from(reader.count)));
         if end > file_pages {
             let page = first.max(file_pages);
             return self.fail(request, Error::PastEnd { page, file_pages }, actions);
@@ -190,6 +191,8 @@ impl Cache {
         taken.clear();
         let partition = self.file(file).partition;
         self.reserve(partition, u32::try_from(wanted).expect("at most fresh"), &mut taken, actions);
+        // The first ones are free; victims may turn out to be held.
+        taken.reverse();
         let unasked = taken.len().saturating_sub(asked_count);
         self.stats.ahead_dropped += (absent.len() - asked_count - unasked) as u64;
         let marker = self.readahead.marker(window, self.file(file).pages);

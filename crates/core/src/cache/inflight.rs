@@ -31,6 +31,8 @@ pub(super) struct Row {
     pub(super) failed: bool,
     /// A write that is answered when it is durable.
     pub(super) durable: bool,
+    /// Since when it lacks a frame, if it ever did.
+    pub(super) starved: Option<Nanos>,
 }
 
 /// What a waiter wants of the frame.
@@ -103,6 +105,7 @@ impl Cache {
             nodes: 0,
             failed: false,
             durable: walk.durable,
+            starved: None,
         };
         let row = if let Some(row) = self.rows_free.pop() {
             self.rows[row as usize] = made;
@@ -142,7 +145,27 @@ impl Cache {
         let row = self.row(walk);
         self.rows[row as usize].remaining += 1;
         self.rows[row as usize].nodes += 1;
-        self.starved.push_back(Starved { row, page, node, since: self.now });
+        let since = *self.rows[row as usize].starved.get_or_insert(self.now);
+        self.starved.push_back(Starved { row, page, node, since });
+    }
+
+    /// Has a page wait for a frame in its place among the others, unless it did for too long.
+    fn starve_again(&mut self, starved: Starved, actions: &mut Actions) {
+        if self.now.since(starved.since) >= self.settings.wait_max {
+            return self.give_up(starved, actions);
+        }
+        let at = self.starved.partition_point(|other| other.since <= starved.since);
+        self.starved.insert(at, starved);
+    }
+
+    /// No frame came free in time.
+    fn give_up(&mut self, starved: Starved, actions: &mut Actions) {
+        let Starved { row, page, node, .. } = starved;
+        self.promised -= u32::from(node == Node::Fill);
+        let partition = self.file(page.file).partition as usize;
+        let capacity = self.partitions[partition].capacity;
+        self.fail_row(row, Error::NoFrames { capacity }, actions);
+        self.leave(row);
     }
 
     /// Promises `frame` to `page`.
@@ -168,7 +191,7 @@ impl Cache {
     }
 
     /// Takes the promise back: no frame is left for the page. Its waiters wait for one.
-    pub(super) fn unclaim(&mut self, row: Frame) {
+    pub(super) fn unclaim(&mut self, row: Frame, actions: &mut Actions) {
         assert_eq!(row.state, State::Claimed);
         self.pages.remove(&row.page);
         self.file_mut(row.page.file).frames -= 1;
@@ -181,7 +204,8 @@ impl Cache {
         while at != NIL {
             let Waiter { row: waiting, next, node } = self.waiters[at as usize];
             self.waiters_free.push(at);
-            self.starved.push_back(Starved { row: waiting, page: row.page, node, since: self.now });
+            let since = *self.rows[waiting as usize].starved.get_or_insert(self.now);
+            self.starve_again(Starved { row: waiting, page: row.page, node, since }, actions);
             at = next;
         }
     }
@@ -447,12 +471,8 @@ impl Cache {
                 if self.frames[frame].resident() {
                     self.wake(frame, actions);
                 }
-            } else if self.now >= since + self.settings.wait_max {
-                self.promised -= u32::from(fill);
-                let partition = self.file(page.file).partition as usize;
-                let capacity = self.partitions[partition].capacity;
-                self.fail_row(row, Error::NoFrames { capacity }, actions);
-                self.leave(row);
+            } else if self.now.since(since) >= self.settings.wait_max {
+                self.give_up(starved, actions);
             } else {
                 self.starved.push_back(starved);
             }
@@ -482,7 +502,7 @@ impl Cache {
             self.frames[frame].state = State::Filling;
             self.frames[frame].fills = 1;
         } else {
-            self.unclaim(self.frames[frame]);
+            self.unclaim(self.frames[frame], actions);
             self.drop_free(frame);
         }
     }

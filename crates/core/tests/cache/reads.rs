@@ -151,7 +151,11 @@ fn pages_asked_for_come_before_pages_read_ahead_when_frames_are_few() {
     assert_eq!(world.read(1, 0, 1), "demand 0..4");
     assert_eq!(world.read(2, 9, 3), "demand 9..11", "two of three asked for, none ahead");
     let stats = *world.cache.stats();
-    assert_eq!((stats.ahead_unread, stats.ahead_dropped, stats.misses), (3, 4, 4), "page 11 asked once more, in vain");
+    assert_eq!(
+        (stats.ahead_unread, stats.ahead_dropped, stats.misses),
+        (3, 4, 4),
+        "page 11 asked once more, in vain"
+    );
 }
 
 #[test]

@@ -45,7 +45,11 @@ pub(crate) fn page(index: u64) -> PageId {
 }
 
 fn name(page: PageId) -> String {
-    if page.file.0 == 0 { page.index.to_string() } else { format!("f{}/{}", page.file.0, page.index) }
+    if page.file.0 == 0 {
+        page.index.to_string()
+    } else {
+        format!("f{}/{}", page.file.0, page.index)
+    }
 }
 
 fn span(page: PageId, count: u32) -> String {
