@@ -74,6 +74,8 @@ pub struct Cache {
     dirty_pages: u32,
     /// Pages of writes under way that are not filled yet: they will be dirty.
     promised: u32,
+    /// Flushes that wait, those of durable writes too.
+    flushing: u32,
     /// Files with dirty or unsynced pages.
     dirty_files: BTreeSet<FileId>,
     /// Events that are not answers to retractions, from 1: a frame that a reader was found to hold
@@ -151,6 +153,7 @@ impl Cache {
             throttled: VecDeque::new(),
             dirty_pages: 0,
             promised: 0,
+            flushing: 0,
             dirty_files: BTreeSet::new(),
             round: 0,
             victims: Vec::new(),
@@ -177,7 +180,7 @@ impl Cache {
         self.round += u64::from(!settling);
         match event {
             Event::Open { handle, file, partition, file_pages } => {
-                self.open(handle, file, partition.0, file_pages);
+                self.open(handle, file, partition.0, file_pages, actions);
             }
             Event::Close { handle } => self.close(handle),
             Event::Read { request, handle, first, count, previous_end, congested } => {
@@ -195,7 +198,10 @@ impl Cache {
                 self.write(write, actions);
             }
             Event::Filled { request, frame } => self.filled(request, frame, actions),
-            Event::Flush { request, handle } => self.flush(request, handle, actions),
+            Event::Flush { request, handle } => match self.too_many_waiters(1) {
+                Some(error) => self.fail(request, error, actions),
+                None => self.flush(request, handle, actions),
+            },
             Event::Cancel { request } => self.cancel(request, actions),
             Event::Arrived { first, count } => self.arrived(first, count, actions),
             Event::Failed { first, count, errno } => self.failed(first, count, errno, actions),
@@ -283,7 +289,14 @@ impl Cache {
         row.is_some_and(|row| kept(row.state) || row.fills > 0)
     }
 
-    fn open(&mut self, handle: HandleId, file: FileId, partition: u32, pages: u64) {
+    fn open(
+        &mut self,
+        handle: HandleId,
+        file: FileId,
+        partition: u32,
+        pages: u64,
+        actions: &mut Actions,
+    ) {
         assert!((partition as usize) < self.partitions.len(), "no partition {partition}");
         assert!(handle.0 < self.settings.handles_max, "handle {handle:?} is out of bounds");
         let index = handle.0 as usize;
@@ -300,11 +313,16 @@ impl Cache {
             frames: 0,
             writes: FileWrites::default(),
         });
-        if row.handles == 0 && row.writes.idle() {
+        let (known, unused) = (row.pages, row.handles == 0 && row.writes.idle());
+        if unused {
             row.pages = pages;
         }
         row.handles += 1;
         self.handles[index] = Some(Handle { file, errors_seen: row.writes.errors });
+        if unused && pages < known {
+            // What the file held beyond is not to come back when it grows.
+            self.truncate(file, pages, actions);
+        }
         self.readahead.open(handle, file);
     }
 

@@ -80,7 +80,7 @@ impl Cache {
             }
             return match self.pages.get(&page).copied() {
                 Some(frame) => self.wait(frame, walk, Node::Read),
-                None => self.starve(page, walk, Node::Read),
+                None => self.starve(page, walk, Node::Read, false),
             };
         };
         let row = self.frames[frame];

@@ -54,7 +54,7 @@ pub(super) struct Frame {
     pub(super) next: u32,
     /// Dirty, Writing: the flush epoch that its bytes belong to.
     pub(super) epoch: u64,
-    /// Unsynced: the sync that will cover it.
+    /// Unsynced: the sync that will cover it. Writing: how many syncs had failed when it began.
     pub(super) sync: u64,
     /// The event at which its page was claimed.
     pub(super) born: u64,

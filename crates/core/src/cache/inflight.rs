@@ -55,6 +55,8 @@ pub(super) struct Starved {
     row: u32,
     page: PageId,
     node: Node,
+    /// It is to be written whole: there is nothing to fetch.
+    fresh: bool,
     pub(super) since: Nanos,
 }
 
@@ -85,12 +87,13 @@ impl Walk {
 impl Cache {
     /// Why `count` more pages cannot wait, if they cannot.
     pub(super) fn too_many_waiters(&self, count: u32) -> Option<Error> {
-        let waiting = self.waiters.len() - self.waiters_free.len() + self.starved.len();
+        let nodes = self.waiters.len() - self.waiters_free.len() + self.starved.len();
+        let waiting = nodes as u64 + u64::from(self.flushing);
         let bound = self.settings.waiters_max;
         if count > bound {
             return Some(Error::TooLarge { pages: count, bound });
         }
-        (waiting as u64 + u64::from(count) > u64::from(bound)).then_some(Error::Busy { bound })
+        (waiting + u64::from(count) > u64::from(bound)).then_some(Error::Busy { bound })
     }
 
     /// The row of `walk`, made at its first use.
@@ -141,12 +144,12 @@ impl Cache {
     }
 
     /// Has the request of `walk` wait until a frame for `page` comes free.
-    pub(super) fn starve(&mut self, page: PageId, walk: &mut Walk, node: Node) {
+    pub(super) fn starve(&mut self, page: PageId, walk: &mut Walk, node: Node, fresh: bool) {
         let row = self.row(walk);
         self.rows[row as usize].remaining += 1;
         self.rows[row as usize].nodes += 1;
         let since = *self.rows[row as usize].starved.get_or_insert(self.now);
-        self.starved.push_back(Starved { row, page, node, since });
+        self.starved.push_back(Starved { row, page, node, fresh, since });
     }
 
     /// Has a page wait for a frame in its place among the others, unless it did for too long.
@@ -156,6 +159,21 @@ impl Cache {
         }
         let at = self.starved.partition_point(|other| other.since <= starved.since);
         self.starved.insert(at, starved);
+    }
+
+    /// Fails the reads that wait for frames for these pages: what they were served is older.
+    pub(super) fn fail_starved_reads(
+        &mut self,
+        file: FileId,
+        pages: core::ops::Range<PageIndex>,
+        actions: &mut Actions,
+    ) {
+        for at in 0..self.starved.len() {
+            let Starved { row, page, node, .. } = self.starved[at];
+            if node == Node::Read && page.file == file && pages.contains(&page.index) {
+                self.fail_row(row, Error::Changed { page: page.index }, actions);
+            }
+        }
     }
 
     /// No frame came free in time.
@@ -200,12 +218,14 @@ impl Cache {
             self.stats.ahead_unread -= 1;
             self.stats.ahead_dropped += 1;
         }
-        let mut at = self.turn(row.waiters);
+        let (mut at, mut fresh) = (self.turn(row.waiters), row.fresh);
         while at != NIL {
             let Waiter { row: waiting, next, node } = self.waiters[at as usize];
             self.waiters_free.push(at);
             let since = *self.rows[waiting as usize].starved.get_or_insert(self.now);
-            self.starve_again(Starved { row: waiting, page: row.page, node, since }, actions);
+            let starved = Starved { row: waiting, page: row.page, node, fresh, since };
+            self.starve_again(starved, actions);
+            fresh = false; // Only who claimed the frame writes all of it.
             at = next;
         }
     }
@@ -447,7 +467,7 @@ impl Cache {
     pub(super) fn feed_starved(&mut self, actions: &mut Actions) {
         for _ in 0..self.starved.len() {
             let starved = self.starved.pop_front().expect("counted");
-            let Starved { row, page, node, since } = starved;
+            let Starved { row, page, node, fresh, since } = starved;
             let fill = node == Node::Fill;
             if self.rows[row as usize].failed {
                 self.promised -= u32::from(fill);
@@ -463,7 +483,7 @@ impl Cache {
                 continue;
             }
             if !self.pages.contains_key(&page) {
-                self.fetch_alone(page, false, actions);
+                self.fetch_alone(page, fresh, actions);
             }
             if let Some(&frame) = self.pages.get(&page) {
                 self.claimed_by_reader(frame);
