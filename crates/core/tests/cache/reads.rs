@@ -180,7 +180,7 @@ fn whoever_waits_for_a_failed_readahead_gets_a_second_fetch_and_no_third() {
     assert_eq!(world.fail(3, 1), "fail 2: the store failed at page 3: errno 5");
     let stats = *world.cache.stats();
     assert_eq!((stats.ahead_failed, stats.ahead_used, stats.failures), (1, 1, 1));
-    assert_eq!(world.read(3, 3, 1), "demand 3..7".replace("..7", "..5") + ", ahead 5..7");
+    assert_eq!(world.read(3, 3, 1), "demand 3..5, ahead 5..7");
 }
 
 #[test]
