@@ -1,2 +1,35 @@
 //! The commands of forerun, as a library.
+//!
+//! ```text
+//!   main --> cli (what is asked for) --> one module a command --> output (stdout)
+//!                                                             --> failure (stderr, exit status)
+//! ```
+//! | module | what |
+//! |---|---|
+//! | `cli` | the commands and their dispatch |
+//! | `vectors`, `sim`, `report` | a command each |
+//! | `specs` | lists of policies, sizes: what every command reads alike |
+//! | `output` | stdout: text, tables, JSON |
+//! | `failure` | usage errors, exit statuses, the one line on stderr |
+//! | `interrupt` | SIGINT: ends at once, never in the middle of a file |
+//! | `machine` | the time, the commit and the machine, for records |
+//!
+//! To add a command: write its module with an `Args` struct and a `run`, and its line in
+//! `cli::Command`.
+//!
+//! # Invariants
+//! - stdout carries results alone; with `--json`, one object. Everything else goes to stderr.
+//! - Exit status 0: done; 1: failed; 2: bad usage; 130: interrupted.
 #![forbid(unsafe_code)]
+
+mod cli;
+mod failure;
+mod interrupt;
+mod machine;
+mod output;
+mod report;
+mod sim;
+mod specs;
+mod vectors;
+
+pub use cli::main;

@@ -1,4 +1,6 @@
-//! The forerun command.
+//! The forerun command: everything is in the library.
 #![forbid(unsafe_code)]
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    forerun_cli::main()
+}

@@ -73,7 +73,8 @@ pub struct Stream {
 
 impl Reader {
     /// A reader that does what `accesses` say.
-    fn new(accesses: impl Iterator<Item = Access> + Send + 'static) -> Self {
+    #[must_use]
+    pub fn new(accesses: impl Iterator<Item = Access> + Send + 'static) -> Self {
         Self(Box::new(accesses))
     }
 }

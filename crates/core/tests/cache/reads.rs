@@ -113,12 +113,12 @@ fn a_marker_met_without_a_lock_fires_once_and_a_stale_one_never() {
 }
 
 #[test]
-fn the_marker_stands_where_the_policy_puts_it_when_the_end_clips_the_window() {
+fn a_marker_on_the_very_page_that_was_missed_fires_at_once() {
     let mut world = World::new(64, "linux-6:max=64K,io=64K");
     world.open(1, 1, 0, 1);
     // A window of two with a tail of one, of which the file has one: all of it is tail.
     assert_eq!(world.through(1).read(1, 0, 1), "demand f1/0..1");
-    assert_eq!(world.arrive(0, 1), "mark f1/0, serve 1:0, done 1");
+    assert_eq!(world.arrive(0, 1), "serve 1:0, done 1", "the marker is spent already");
 }
 
 #[test]

@@ -1,0 +1,101 @@
+//! What can be asked for: the commands, and which module does each.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+use crate::{failure, interrupt, report, sim, vectors};
+
+#[derive(Parser)]
+#[command(
+    name = "forerun",
+    about = "A page cache with readahead in user space, and the lab it is built in",
+    version,
+    after_help = "Example:\n  forerun sim workload:streams,n=10 --device t7k250",
+    max_term_width = 100
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Check readahead decisions against those of historic kernels
+    Vectors(vectors::Args),
+    /// Run workloads and traces through the cache in virtual time, or through replacement alone
+    Sim(Box<sim::Args>),
+    /// Draw recorded runs on one static page
+    Report(report::Args),
+}
+
+impl Command {
+    fn run(self) -> Result<()> {
+        match self {
+            Self::Vectors(args) => vectors::run(&args),
+            Self::Sim(args) => sim::run(*args),
+            Self::Report(args) => report::run(&args),
+        }
+    }
+}
+
+/// Runs the command line of this process.
+#[must_use]
+pub fn main() -> ExitCode {
+    ExitCode::from(status(std::env::args_os()))
+}
+
+fn status(words: impl IntoIterator<Item = OsString>) -> u8 {
+    let parsed = match Cli::try_parse_from(words) {
+        Ok(parsed) => parsed,
+        Err(error) => return refused(&error),
+    };
+    let result = interrupt::install().and_then(|()| parsed.command.run());
+    result.map_or_else(|error| failure::tell(&error), |()| 0)
+}
+
+/// Help and the version go where they were asked to; all else is bad usage, in one line.
+fn refused(error: &clap::Error) -> u8 {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // A reader that has gone away wants nothing more.
+            let _ = error.print();
+            0
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            failure::USAGE
+        }
+        _ => {
+            let text = error.render().to_string();
+            let what: Vec<&str> =
+                text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+            let what = what.join(" ");
+            let what = what.strip_prefix("error: ").unwrap_or(&what);
+            let line = failure::plain(&format!("forerun: {what}: see --help"));
+            let _ = writeln!(std::io::stderr(), "{line}");
+            failure::USAGE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definitions_are_sound_and_every_command_has_an_example() {
+        fn walk(command: &clap::Command) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("forerun "), "{} has no example", command.get_name());
+            command.get_subcommands().for_each(walk);
+        }
+        Cli::command().debug_assert();
+        walk(&Cli::command());
+    }
+}

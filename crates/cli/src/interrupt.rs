@@ -1,0 +1,45 @@
+//! SIGINT: the command ends at once with status 130, but never in the middle of a file.
+//!
+//! # Invariants
+//! - Files are written inside [`unbroken`]; the handler waits for that, yet less than a second:
+//!   what takes longer is no regular file, and leaves nothing behind.
+
+use std::io::{self, Write as _};
+use std::process;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+static WRITING: Mutex<()> = Mutex::new(());
+
+/// Takes over SIGINT (and the other two that end a program) for this process.
+pub(crate) fn install() -> Result<()> {
+    ctrlc::set_handler(end).context("cannot listen for signals")
+}
+
+/// Runs `write`, which is not interrupted.
+pub(crate) fn unbroken<R>(write: impl FnOnce() -> R) -> R {
+    let _held = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+    write()
+}
+
+fn end() {
+    for _ in 0..80 {
+        if let Ok(_held) = WRITING.try_lock() {
+            // Held until the process is gone, so that no file is begun any more.
+            leave();
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    leave();
+}
+
+fn leave() -> ! {
+    let _ = writeln!(io::stderr(), "forerun: interrupted");
+    process::exit(STATUS)
+}
+
+/// 128 and the number of SIGINT, as shells count.
+const STATUS: i32 = 130;

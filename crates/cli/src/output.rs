@@ -1,0 +1,81 @@
+//! stdout: text, tables and JSON, each written whole and flushed.
+//!
+//! # Invariants
+//! - A closed stdout is an error of kind `BrokenPipe`, which ends a command quietly.
+
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use forerun_report::write_whole;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use crate::failure::plain;
+use crate::interrupt;
+
+/// Writes `text` to stdout.
+pub(crate) fn print(text: &str) -> Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+        .context("cannot write to stdout")
+}
+
+/// Writes `value` to stdout as one JSON object.
+pub(crate) fn json(value: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(value).context("cannot write JSON")?;
+    print(&(text + "\n"))
+}
+
+/// Writes `bytes` as the whole file `path`, or leaves it as it was.
+pub(crate) fn file(path: &Path, bytes: &[u8]) -> Result<()> {
+    interrupt::unbroken(|| write_whole(path, bytes))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Rows under a header, in columns: the first `left` set to the left, the others to the right.
+pub(crate) fn table(header: &[&str], rows: &[Vec<String>], left: usize) -> String {
+    let header: Vec<String> = header.iter().map(|&title| title.to_owned()).collect();
+    let lines = || std::iter::once(&header).chain(rows);
+    let width = |column: usize| {
+        lines().map(|line| line[column].chars().count()).max().expect("the header is a line")
+    };
+    let widths: Vec<usize> = (0..header.len()).map(width).collect();
+    let mut text = String::new();
+    for line in lines() {
+        let mut row = String::new();
+        for (column, cell) in line.iter().enumerate() {
+            let (cell, width) = (plain(cell), widths[column]);
+            let gap = if column == 0 { "" } else { "  " };
+            row += gap;
+            row +=
+                &if column < left { format!("{cell:<width$}") } else { format!("{cell:>width$}") };
+        }
+        text += row.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+/// Progress over `count` things on stderr; nothing where that is no terminal.
+pub(crate) fn progress(count: u64, what: &str) -> ProgressBar {
+    let bar = ProgressBar::new(count);
+    let style = ProgressStyle::with_template("{msg} {pos}/{len} {elapsed}");
+    bar.set_style(style.expect("the template is well formed"));
+    bar.set_message(what.to_owned());
+    bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let text = table(&["a", "b", "n"], &[row(["long", "x", "1"]), row(["y", "\x1b", "23"])], 2);
+        assert_eq!(text, "a     b   n\nlong  x   1\ny     ?  23\n");
+    }
+}

@@ -1,0 +1,34 @@
+//! `forerun report`: recorded runs on one static page.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use forerun_report::{RunRecord, page};
+
+use crate::output;
+
+/// What `report` takes.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  forerun sim workload:streams,n=10 --device t7k250 -o run.json\n  \
+                  forerun report run.json -o page.html"
+)]
+pub(crate) struct Args {
+    /// Records of runs, as `forerun sim -o` writes them
+    #[arg(required = true, value_name = "RUN.json")]
+    records: Vec<PathBuf>,
+    /// The page to write
+    #[arg(short, long, value_name = "PAGE.html")]
+    output: PathBuf,
+    /// The page's title
+    #[arg(long, default_value = "forerun: runs")]
+    title: String,
+}
+
+/// Reads the records and writes the page.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let records: Vec<RunRecord> =
+        args.records.iter().map(|path| RunRecord::read(path)).collect::<Result<_, _>>()?;
+    let html = page::render(&records, &args.title).context("cannot draw the page")?;
+    output::file(&args.output, html.as_bytes())
+}

@@ -1,0 +1,271 @@
+//! `forerun sim`: workloads and traces through the cache.
+//!
+//! ```text
+//!   --device              virtual time: readahead, host queue, device      timed
+//!   --readahead alone     the same, but every fetch arrives at once        timed
+//!   neither               replacement alone                                untimed
+//! ```
+//! Every trace is run with every combination of policy, size and readahead.
+
+mod check;
+mod figures;
+mod lists;
+mod source;
+mod timed;
+mod untimed;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::ValueEnum;
+use forerun_core::device;
+use forerun_sim::host::Order;
+use forerun_sim::trace;
+
+use crate::failure::usage;
+use crate::specs::{self, Size};
+use crate::{machine, output};
+
+use figures::Figures;
+use source::{Reading, Source};
+
+/// What `sim` takes.
+#[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "Examples:\n  \
+        forerun sim workload:streams,n=10 --device t7k250 --readahead linux-2.6.22,linux-2.6.24\n  \
+        forerun sim OLTP.lis.zst --policy lru,2q:kin=0.1,kout=1 --size 1000,10%\n  \
+        zcat keys.gz | forerun sim - --policy all --size 64M --json"
+)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// A file (zstd is seen by content), `-` for stdin, or workload:NAME[,key=value...]
+    #[arg(required_unless_present = "list", value_name = "TRACE")]
+    traces: Vec<String>,
+    /// The traces' format: auto, or one of --list-formats such as lis:unit=512
+    #[arg(long, default_value = trace::AUTO)]
+    format: String,
+    /// Pass over so many broken records of each trace
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    skip_bad: u64,
+    /// Replacement policies, NAME[:key=value,...], or all
+    #[arg(long, value_name = "NAME,...", default_value = DEFAULT_POLICY)]
+    policy: String,
+    /// Cache sizes: pages, bytes with a suffix, % of unique blocks [default: 2G; without readahead
+    /// and device 10%]
+    #[arg(long, value_name = "SIZE,...")]
+    size: Option<String>,
+    /// Readahead policies, NAME[:key=value,...] [default with a device: linux-2.6.24:max=1M]
+    #[arg(long, value_name = "NAME,...")]
+    readahead: Option<String>,
+    /// Run in virtual time on this device model, NAME[:key=value,...]
+    #[arg(long, value_name = "MODEL")]
+    device: Option<String>,
+    /// The disk's own cache [default: the model's; off for t7k250]
+    #[arg(long, requires = "device", value_name = "on|off")]
+    drive_cache: Option<Switch>,
+    /// Which waiting request goes next [default: elevator where the device queues no commands]
+    #[arg(long, requires = "device")]
+    host: Option<Host>,
+    /// Requests that the device has at once [default: 32; 1 where it queues no commands]
+    #[arg(long, requires = "device", value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(device::IN_FLIGHT_MAX)))]
+    depth: Option<u32>,
+    /// Stop after so many accesses of each trace
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// Caches that are computed at the same time [default: all processors; no effect on results]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Write a record of the runs, for `forerun report`
+    #[arg(short, long, requires = "device", value_name = "RUN.json")]
+    output: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// List the replacement and readahead policies with their parameters
+    #[arg(long, group = "list")]
+    list_policies: bool,
+    /// List the trace formats
+    #[arg(long, group = "list")]
+    list_formats: bool,
+    /// List the workloads
+    #[arg(long, group = "list")]
+    list_workloads: bool,
+    /// List the device models
+    #[arg(long, group = "list")]
+    list_devices: bool,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// The core on a faulty device against a shadow file
+    Check(check::Args),
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Switch {
+    On,
+    Off,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Host {
+    DemandFirst,
+    Elevator,
+}
+
+impl From<Host> for Order {
+    fn from(host: Host) -> Self {
+        match host {
+            Host::DemandFirst => Self::DemandFirst,
+            Host::Elevator => Self::Elevator,
+        }
+    }
+}
+
+/// What is run, checked: every name is known.
+struct Plan {
+    sources: Vec<Source>,
+    reading: Reading,
+    policies: Vec<String>,
+    sizes: Vec<Size>,
+    /// Empty: replacement alone.
+    readaheads: Vec<String>,
+    device: Option<String>,
+    host: Option<Order>,
+    depth: Option<u32>,
+    threads: usize,
+    /// Requests of the device to keep.
+    log_max: usize,
+}
+
+impl Plan {
+    fn new(args: &Args) -> Result<Self> {
+        let device = args.device.as_ref().map(|spec| device_spec(spec, args.drive_cache));
+        if let Some(spec) = &device {
+            device::make(spec, 0).map_err(|error| usage(format!("--device {spec}: {error}")))?;
+        }
+        trace::check_format(&args.format).map_err(|error| usage(format!("--format: {error}")))?;
+        let default = device.is_some().then(|| DEFAULT_READAHEAD.to_owned());
+        let readaheads = match args.readahead.clone().or(default) {
+            Some(text) => specs::readaheads(&text)?,
+            None => Vec::new(),
+        };
+        let size = if readaheads.is_empty() { DEFAULT_SHARE } else { DEFAULT_SIZE };
+        let threads = args.threads.map_or_else(machine::cores, usize::from);
+        let plan = Self {
+            sources: args.traces.iter().map(|text| Source::new(text)).collect::<Result<_>>()?,
+            reading: Reading {
+                format: args.format.clone(),
+                skip_bad: args.skip_bad,
+                limit: args.limit.unwrap_or(u64::MAX),
+            },
+            policies: specs::policies(&args.policy)?,
+            sizes: specs::sizes(args.size.as_deref().unwrap_or(size))?,
+            readaheads,
+            device,
+            host: args.host.map(Order::from),
+            depth: args.depth,
+            threads,
+            log_max: if args.output.is_some() { LOG_MAX } else { 0 },
+        };
+        plan.check_sources()?;
+        Ok(plan)
+    }
+
+    /// A stream of bytes can be read once only: no share of what it holds, no device under it.
+    fn check_sources(&self) -> Result<()> {
+        let stdin = self.sources.iter().filter(|source| matches!(source, Source::Stdin)).count();
+        if stdin > 1 {
+            return Err(usage("stdin (`-`) is given twice; it can be read once"));
+        }
+        let combinations = self.policies.len() * self.sizes.len() * self.readaheads.len().max(1);
+        if combinations > COMBINATIONS_MAX {
+            return Err(usage(format!(
+                "{combinations} combinations of policies, sizes and readahead; at most \
+                 {COMBINATIONS_MAX}"
+            )));
+        }
+        let shares = self.sizes.iter().any(|size| matches!(size, Size::Share(_)));
+        for source in self.sources.iter().filter(|source| !source.can_be_read_again()) {
+            let name = source.name();
+            if shares {
+                return Err(usage(format!(
+                    "{name} can be read once only, and a share of its blocks needs it twice: \
+                     give --size in pages or bytes, or a file"
+                )));
+            }
+            if !self.readaheads.is_empty() {
+                return Err(usage(format!(
+                    "{name} can be read once only, and readahead needs its length first: give a \
+                     file"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `spec` with the drive's cache set, if that was asked for.
+fn device_spec(spec: &str, cache: Option<Switch>) -> String {
+    let joint = if spec.contains(':') { ',' } else { ':' };
+    match cache {
+        Some(Switch::On) => format!("{spec}{joint}cache=on"),
+        Some(Switch::Off) => format!("{spec}{joint}cache=off"),
+        None => spec.to_owned(),
+    }
+}
+
+/// Runs what was asked for and prints the figures.
+pub(crate) fn run(args: Args) -> Result<()> {
+    if let Some(Command::Check(check)) = &args.command {
+        return check::run(check);
+    }
+    if args.list_policies || args.list_formats || args.list_workloads || args.list_devices {
+        return lists::print(&args);
+    }
+    let plan = Plan::new(&args)?;
+    let mut figures: Vec<Figures> = Vec::new();
+    let mut record = figures::Record::new(&plan);
+    for source in &plan.sources {
+        if plan.readaheads.is_empty() {
+            figures.extend(untimed::run(&plan, source)?);
+        } else {
+            timed::run(&plan, source, &mut figures, &mut record)?;
+        }
+    }
+    if let Some(path) = &args.output {
+        record.write(path)?;
+    }
+    if args.json {
+        return output::json(&figures::Runs { runs: &figures });
+    }
+    output::print(&figures::table(&figures))
+}
+
+const DEFAULT_POLICY: &str = "lru";
+const DEFAULT_READAHEAD: &str = "linux-2.6.24:max=1M";
+/// The memory of the machine of Wu, Xi, Xu 2010.
+const DEFAULT_SIZE: &str = "2G";
+const DEFAULT_SHARE: &str = "10%";
+/// Requests that a record keeps of each run.
+const LOG_MAX: usize = 20_000;
+/// Each is a thread, where no device is asked for.
+const COMBINATIONS_MAX: usize = 1_024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_drive_cache_is_one_more_parameter() {
+        assert_eq!(device_spec("t7k250", None), "t7k250");
+        assert_eq!(device_spec("t7k250", Some(Switch::On)), "t7k250:cache=on");
+        assert_eq!(device_spec("hdd:rpm=5400", Some(Switch::Off)), "hdd:rpm=5400,cache=off");
+    }
+}

@@ -1,0 +1,283 @@
+//! What runs came to: as JSON, as a table, and as a record for the page.
+//!
+//! # Invariants
+//! - `accesses = hits + late hits + misses`; without readahead nothing is late.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
+use forerun_core::device::Device;
+use forerun_core::event::FetchKind;
+use forerun_core::units::Nanos;
+use forerun_core::{eviction, params, readahead};
+use forerun_report::{DeviceRequest, RequestKind, Run, RunRecord};
+use forerun_sim::driver::{Logged, Outcome};
+use forerun_sim::workload::Workload;
+use serde::Serialize;
+
+use super::Plan;
+use super::timed::{Case, seed};
+use crate::specs::PAGE_BYTES;
+use crate::{interrupt, machine, output};
+
+/// All runs, as `--json` prints them.
+#[derive(Serialize)]
+pub(super) struct Runs<'a> {
+    pub(super) runs: &'a [Figures],
+}
+
+/// One run.
+#[derive(Serialize)]
+pub(super) struct Figures {
+    trace: String,
+    policy: String,
+    params: BTreeMap<String, String>,
+    cache_pages: u32,
+    accesses: u64,
+    misses: u64,
+    hit_ratio: f64,
+    /// That the simulation took.
+    seconds: f64,
+    accesses_per_second: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    readahead: Option<Ahead>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<Virtual>,
+}
+
+/// Pages read ahead, and what became of them.
+#[derive(Serialize)]
+struct Ahead {
+    name: &'static str,
+    params: BTreeMap<String, String>,
+    fetched: u64,
+    used: u64,
+    wasted: u64,
+    /// In flight when they were asked for.
+    late: u64,
+}
+
+/// The device in virtual time.
+#[derive(Serialize)]
+struct Virtual {
+    name: &'static str,
+    seconds: f64,
+    requests: u64,
+    mean_request_bytes: u64,
+    mb_per_second: f64,
+    /// Over the first 100 MB, as in Wu, Xi, Xu 2010, Fig. 12.
+    delay_seconds: f64,
+    delay_total_seconds: f64,
+}
+
+impl Figures {
+    /// A run of which nothing is counted yet.
+    pub(super) fn new(trace: &str, policy: &str, pages: u32, took: Nanos) -> Result<Self> {
+        let shown = eviction::show(policy).map_err(|error| anyhow!("{error}"))?;
+        Ok(Self {
+            trace: trace.to_owned(),
+            policy: params::split(policy).0.to_owned(),
+            params: map(&shown),
+            cache_pages: pages,
+            accesses: 0,
+            misses: 0,
+            hit_ratio: 0.0,
+            seconds: machine::seconds(took),
+            accesses_per_second: 0.0,
+            readahead: None,
+            device: None,
+        })
+    }
+
+    /// What replacement came to.
+    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    pub(super) fn counted(mut self, accesses: u64, misses: u64, hits: u64) -> Self {
+        (self.accesses, self.misses) = (accesses, misses);
+        self.hit_ratio = hits as f64 / accesses.max(1) as f64;
+        self.accesses_per_second = accesses as f64 / self.seconds.max(1e-9);
+        self
+    }
+
+    /// What readahead and the device came to.
+    pub(super) fn timed(
+        mut self,
+        readahead: &str,
+        device: Option<&Device>,
+        outcome: &Outcome,
+    ) -> Result<Self> {
+        let made = readahead::make(readahead, PAGE_BYTES).map_err(|error| anyhow!("{error}"))?;
+        let stats = &outcome.stats;
+        self.readahead = Some(Ahead {
+            name: made.name,
+            params: map(&made.params),
+            fetched: stats.ahead_fetched,
+            used: stats.ahead_used,
+            wasted: stats.ahead_wasted,
+            late: stats.late_hits,
+        });
+        self.device = device.map(|device| Virtual {
+            name: device.name(),
+            seconds: machine::seconds(outcome.elapsed),
+            requests: outcome.requests,
+            mean_request_bytes: outcome.mean_request_bytes(),
+            mb_per_second: outcome.mb_per_second(),
+            delay_seconds: machine::seconds(outcome.delay_first),
+            delay_total_seconds: machine::seconds(outcome.delay),
+        });
+        Ok(self)
+    }
+
+    fn cells(&self, readahead: bool, device: bool) -> Vec<String> {
+        let mut cells = vec![self.trace.clone(), spec(&self.policy, &self.params)];
+        if let Some(ahead) = self.readahead.as_ref().filter(|_| readahead) {
+            cells.push(spec(ahead.name, &ahead.params));
+        }
+        cells.extend([
+            self.cache_pages.to_string(),
+            self.accesses.to_string(),
+            self.misses.to_string(),
+            format!("{:.2} %", self.hit_ratio * 100.0),
+        ]);
+        if let Some(ahead) = self.readahead.as_ref().filter(|_| readahead) {
+            cells.extend([ahead.fetched, ahead.used, ahead.wasted].map(|n| n.to_string()));
+        }
+        match self.device.as_ref().filter(|_| device) {
+            Some(device) => cells.extend([
+                format!("{:.2}", device.mb_per_second),
+                device.requests.to_string(),
+                format!("{} K", device.mean_request_bytes >> 10),
+                format!("{:.3}", device.delay_seconds),
+            ]),
+            None => cells.push(format!("{:.1}", self.accesses_per_second / 1e6)),
+        }
+        cells
+    }
+}
+
+/// The runs in columns. All of them are of one kind.
+pub(super) fn table(figures: &[Figures]) -> String {
+    let readahead = figures.iter().any(|run| run.readahead.is_some());
+    let device = figures.iter().any(|run| run.device.is_some());
+    let mut header = vec!["trace", "policy"];
+    if readahead {
+        header.push("readahead");
+    }
+    let left = header.len();
+    header.extend(["pages", "accesses", "misses", "hit ratio"]);
+    if readahead {
+        header.extend(["ahead", "used", "wasted"]);
+    }
+    if device {
+        header.extend(["MB/s", "requests", "mean", "delay s"]);
+    } else {
+        header.push("M/s");
+    }
+    let rows: Vec<Vec<String>> = figures.iter().map(|run| run.cells(readahead, device)).collect();
+    output::table(&header, &rows, left)
+}
+
+/// A record in the making.
+pub(super) struct Record(RunRecord);
+
+impl Record {
+    /// A record of this machine, without runs.
+    pub(super) fn new(plan: &Plan) -> Self {
+        let setting = |key: &str, value: String| (key.to_owned(), value);
+        let mut settings = BTreeMap::from([
+            setting("page", PAGE_BYTES.to_string()),
+            setting("policy", plan.policies.join(" ")),
+            setting("readahead", plan.readaheads.join(" ")),
+        ]);
+        settings.extend(plan.depth.map(|depth| setting("depth", depth.to_string())));
+        Self(RunRecord {
+            commit: machine::COMMIT.to_owned(),
+            machine: machine::machine(),
+            date: machine::date(),
+            command: std::env::args().collect(),
+            device: plan.device.clone().unwrap_or_default(),
+            settings,
+            repeats: 1,
+            ..RunRecord::default()
+        })
+    }
+
+    /// Adds a run; one without a device is none that a record could hold.
+    pub(super) fn add(
+        &mut self,
+        plan: &Plan,
+        case: Case<'_>,
+        workload: &Workload,
+        device: Option<Device>,
+        outcome: &Outcome,
+    ) {
+        let (Some(device), true) = (device, plan.log_max > 0) else { return };
+        let (name, pairs) = params::split(case.readahead);
+        let pairs = pairs.split(',').filter_map(|pair| pair.split_once('='));
+        let mut given: BTreeMap<String, String> =
+            pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        given.insert("policy".to_owned(), case.policy.to_owned());
+        given.insert("cache_pages".to_owned(), case.pages.to_string());
+        let cache = device.params().iter().find(|(key, _)| *key == "cache");
+        let mut requests: Vec<DeviceRequest> = outcome.log.iter().map(request).collect();
+        requests.sort_by_key(|request| request.at_us);
+        self.0.seed = seed(workload);
+        self.0.runs.push(Run {
+            readahead: name.to_owned(),
+            params: given,
+            device: device.name().to_owned(),
+            emulated: true,
+            drive_cache: cache.map(|(_, value)| value == "on"),
+            streams: streams(workload),
+            workload: workload.title.clone(),
+            mb_per_second: outcome.mb_per_second(),
+            delay_seconds: machine::seconds(outcome.delay_first),
+            device_requests: outcome.requests,
+            mean_request_bytes: outcome.mean_request_bytes(),
+            bytes_read: outcome.bytes_read,
+            bytes_wanted: outcome.bytes_wanted,
+            limit_mb_per_second: None,
+            ratio_to_limit: None,
+            p50_us: machine::seconds(outcome.waits.percentile(50)) * 1e6,
+            p99_us: machine::seconds(outcome.waits.percentile(99)) * 1e6,
+            spread: None,
+            requests_left_out: outcome.requests.saturating_sub(requests.len() as u64),
+            requests,
+        });
+    }
+
+    /// Writes it as the whole file `path`.
+    pub(super) fn write(&self, path: &Path) -> Result<()> {
+        Ok(interrupt::unbroken(|| self.0.write(path))?)
+    }
+}
+
+fn request(logged: &Logged) -> DeviceRequest {
+    let completion = &logged.completion;
+    DeviceRequest {
+        at_us: completion.arrived.0 / 1_000,
+        done_us: completion.done.0 / 1_000,
+        offset: completion.request.offset,
+        bytes: completion.request.bytes,
+        kind: match logged.kind {
+            FetchKind::Demand => RequestKind::Demand,
+            FetchKind::Readahead => RequestKind::Readahead,
+        },
+    }
+}
+
+/// How many streams a workload says it has; else one a reader.
+fn streams(workload: &Workload) -> u32 {
+    let said = workload.params.iter().find(|(key, _)| matches!(*key, "n" | "streams"));
+    let said = said.and_then(|(_, value)| value.parse().ok());
+    said.unwrap_or_else(|| u32::try_from(workload.readers.len()).unwrap_or(u32::MAX))
+}
+
+fn spec(name: &str, params: &BTreeMap<String, String>) -> String {
+    let pairs: Vec<String> = params.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    if pairs.is_empty() { name.to_owned() } else { format!("{name}:{}", pairs.join(",")) }
+}
+
+fn map(pairs: &[(&'static str, String)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect()
+}

@@ -1,0 +1,134 @@
+//! The whole cache in virtual time, with readahead, on a device or without one.
+
+use std::sync::PoisonError;
+
+use anyhow::{Context as _, Result, anyhow};
+use forerun_core::cache::Settings;
+use forerun_core::device::{self, Device};
+use forerun_sim::driver::{self, Outcome, RunError, Setup};
+use forerun_sim::host::Order;
+use forerun_sim::workload::Workload;
+
+use super::Plan;
+use super::figures::{Figures, Record};
+use super::source::Source;
+use crate::failure::usage;
+use crate::specs::{PAGE_BYTES, Size};
+use crate::{machine, output};
+
+/// One combination of a plan.
+#[derive(Clone, Copy)]
+pub(super) struct Case<'a> {
+    pub(super) readahead: &'a str,
+    pub(super) policy: &'a str,
+    pub(super) pages: u32,
+}
+
+/// Runs every combination of the plan on `source`.
+pub(super) fn run(
+    plan: &Plan,
+    source: &Source,
+    figures: &mut Vec<Figures>,
+    record: &mut Record,
+) -> Result<()> {
+    source.tell_guess(&plan.reading)?;
+    let shares = plan.sizes.iter().any(|size| matches!(size, Size::Share(_)));
+    let of_trace = !matches!(source, Source::Workload(_));
+    let (unique, end) = if shares || of_trace {
+        let survey = source.survey(&plan.reading)?;
+        (survey.unique, survey.end)
+    } else {
+        (0, 0)
+    };
+    let cases: Vec<Case<'_>> = cases(plan, unique);
+    let progress = output::progress(cases.len() as u64, &source.name());
+    for case in &cases {
+        let (done, workload, device) = run_case(plan, source, *case, end)?;
+        figures.push(done.figures);
+        record.add(plan, *case, &workload, device, &done.outcome);
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    Ok(())
+}
+
+fn cases(plan: &Plan, unique: u64) -> Vec<Case<'_>> {
+    let mut cases = Vec::new();
+    for readahead in &plan.readaheads {
+        for policy in &plan.policies {
+            for size in &plan.sizes {
+                cases.push(Case { readahead, policy, pages: size.pages(unique) });
+            }
+        }
+    }
+    cases
+}
+
+struct Done {
+    figures: Figures,
+    outcome: Outcome,
+}
+
+fn run_case(
+    plan: &Plan,
+    source: &Source,
+    case: Case<'_>,
+    end: u64,
+) -> Result<(Done, Workload, Option<Device>)> {
+    let name = source.name();
+    let mut timed = source.workload(&plan.reading, end)?;
+    let seed = seed(&timed.workload);
+    let make = |spec: &String| device::make(spec, seed).map_err(|error| anyhow!("{error}"));
+    let device = plan.device.as_ref().map(make).transpose()?;
+    let model = device.clone();
+    let begun = machine::now();
+    let outcome = driver::run(setup(plan, case, device), &mut timed.workload)
+        .map_err(|error| refused(error, &name))?;
+    let took = machine::now().since(begun);
+    let broken = timed.broken.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(error) = broken {
+        return Err(error.into());
+    }
+    let stats = &outcome.stats;
+    let figures = Figures::new(&name, case.policy, case.pages, took)
+        .context("cannot tell the parameters")?
+        .counted(stats.demanded, stats.misses, stats.hits)
+        .timed(case.readahead, model.as_ref(), &outcome)?;
+    Ok((Done { figures, outcome }, timed.workload, model))
+}
+
+fn setup(plan: &Plan, case: Case<'_>, device: Option<Device>) -> Setup {
+    let mut cache = Settings::new(case.pages, case.policy, case.readahead);
+    let queues = device.as_ref().is_none_or(queues_commands);
+    if let Some(device) = &device {
+        let pages = device.request_bytes_max() / u64::from(PAGE_BYTES);
+        cache.request_pages_max = u32::try_from(pages).unwrap_or(u32::MAX);
+    }
+    let mut setup = Setup::new(cache, device);
+    let (order, depth) = if queues { (Order::DemandFirst, 32) } else { (Order::Elevator, 1) };
+    setup.order = plan.host.unwrap_or(order);
+    setup.depth = plan.depth.unwrap_or(depth);
+    setup.log_max = plan.log_max;
+    setup
+}
+
+/// Whether the device takes more than one command at a time; disks say so, all others do.
+fn queues_commands(device: &Device) -> bool {
+    !device.params().iter().any(|(key, value)| *key == "ncq" && value == "off")
+}
+
+/// The workload's seed, which is the device's too.
+pub(super) fn seed(workload: &Workload) -> u64 {
+    let seed = workload.params.iter().find(|(key, _)| *key == "seed");
+    seed.and_then(|(_, value)| value.parse().ok()).unwrap_or(1)
+}
+
+fn refused(error: RunError, name: &str) -> anyhow::Error {
+    match error {
+        RunError::Settings(error) => usage(format!("{name}: {error}")),
+        RunError::Device { .. } => {
+            anyhow!("{name}: {error}; make the workload smaller or the device larger (capacity=)")
+        }
+        other => anyhow!("{name}: {other}; give the cache more with --size"),
+    }
+}

@@ -1,0 +1,171 @@
+//! What every command reads alike: lists of `NAME:key=value,...`, sizes of caches.
+//!
+//! ```text
+//!   lru,2q:kin=0.1,kout=1,fifo  -->  lru | 2q:kin=0.1,kout=1 | fifo
+//! ```
+//! A comma ends a spec unless what follows is `key=value`, which goes on with its parameters.
+
+use anyhow::Result;
+use forerun_core::params::{Bytes, Param, Share};
+use forerun_core::{eviction, readahead};
+
+use crate::failure::usage;
+
+/// Bytes of a page.
+pub(crate) const PAGE_BYTES: u32 = 4096;
+/// Pages of a cache at most, so that its tables fit a machine: 256 GiB of pages.
+const PAGES_MAX: u32 = 1 << 26;
+
+/// The specs in a list.
+pub(crate) fn split(text: &str) -> Vec<String> {
+    let mut specs: Vec<String> = Vec::new();
+    for item in text.split(',') {
+        let name = item.split(':').next().unwrap_or(item);
+        match specs.last_mut() {
+            Some(last) if name.contains('=') => {
+                last.push(',');
+                last.push_str(item);
+            }
+            Some(_) | None => specs.push(item.to_owned()),
+        }
+    }
+    specs
+}
+
+/// Replacement policies; `all` stands for every one.
+pub(crate) fn policies(text: &str) -> Result<Vec<String>> {
+    let mut specs = Vec::new();
+    for spec in split(text) {
+        if spec == "all" {
+            specs.extend(eviction::NAMES.iter().map(|&name| name.to_owned()));
+            continue;
+        }
+        eviction::show(&spec).map_err(|error| usage(format!("--policy {spec}: {error}")))?;
+        specs.push(spec);
+    }
+    Ok(specs)
+}
+
+/// Readahead policies.
+pub(crate) fn readaheads(text: &str) -> Result<Vec<String>> {
+    let specs = split(text);
+    for spec in &specs {
+        readahead::make(spec, PAGE_BYTES)
+            .map_err(|error| usage(format!("--readahead {spec}: {error}")))?;
+    }
+    Ok(specs)
+}
+
+/// The size of a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Size {
+    /// So many pages.
+    Pages(u32),
+    /// A share of the blocks that a trace touches, in millionths of a hundredth.
+    Share(Share),
+}
+
+impl Size {
+    /// The pages, where a trace touches `unique` blocks; at least 1.
+    pub(crate) fn pages(self, unique: u64) -> u32 {
+        match self {
+            Self::Pages(pages) => pages,
+            Self::Share(percent) => {
+                let pages = u128::from(unique) * u128::from(percent.ppm) / 100_000_000;
+                u32::try_from(pages).unwrap_or(PAGES_MAX).clamp(1, PAGES_MAX)
+            }
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        if let Some(percent) = text.strip_suffix('%') {
+            return Share::parse(percent).filter(|share| share.ppm > 0).map(Self::Share);
+        }
+        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        let scale = if digits { 1 } else { u64::from(PAGE_BYTES) };
+        let pages = u32::try_from(Bytes::parse(text)?.0 / scale).ok()?;
+        (1..=PAGES_MAX).contains(&pages).then_some(Self::Pages(pages))
+    }
+}
+
+/// Sizes of caches: pages, bytes with a suffix, or a share.
+pub(crate) fn sizes(text: &str) -> Result<Vec<Size>> {
+    let size = |item: &str| {
+        Size::parse(item).ok_or_else(|| {
+            usage(format!(
+                "--size {item}: expected pages (1000), bytes with a suffix (64M) or a share of \
+                 the unique blocks (10%), from 1 page to {PAGES_MAX}"
+            ))
+        })
+    };
+    text.split(',').map(size).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_cut_between_specs_only() {
+        #[rustfmt::skip]
+        let rows: &[(&str, &[&str])] = &[
+            ("lru",                            &["lru"]),
+            ("lru,fifo",                       &["lru", "fifo"]),
+            ("2q:kin=0.1,kout=1,lru",          &["2q:kin=0.1,kout=1", "lru"]),
+            ("lru,2q:kin=0.1,2q:kout=1",       &["lru", "2q:kin=0.1", "2q:kout=1"]),
+            ("a:x=1,y=b:c,d",                  &["a:x=1,y=b:c", "d"]),
+            ("",                               &[""]),
+            ("lru,",                           &["lru", ""]),
+            ("x=1,lru",                        &["x=1", "lru"]),
+        ];
+        for (text, specs) in rows {
+            assert_eq!(split(text), *specs, "{text}");
+        }
+    }
+
+    #[test]
+    fn policies_are_checked_and_all_is_every_one() {
+        assert_eq!(policies("all").unwrap(), eviction::NAMES);
+        assert_eq!(policies("lru,2q:kin=0.1").unwrap(), ["lru", "2q:kin=0.1"]);
+        for text in ["", "lur", "lru,", "lru:x=1", "2q:kin=x"] {
+            assert!(policies(text).is_err(), "{text}");
+        }
+        for text in ["", "linux-9", "off:max=1M", "linux-2.6.24:max=0x"] {
+            assert!(readaheads(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_pages_bytes_or_shares() {
+        #[rustfmt::skip]
+        let rows = [ // text  of 1,000 unique blocks
+            ("1",        Some(1)),
+            ("4096",     Some(4_096)),
+            ("4K",       Some(1)),
+            ("2G",       Some(524_288)),
+            ("10%",      Some(100)),
+            ("0.19%",    Some(1)),
+            ("0.25%",    Some(2)),
+            ("0.01%",    Some(1)),
+            ("100%",     Some(1_000)),
+            ("67108864", Some(1 << 26)),
+            ("0",        None),
+            ("0%",       None),
+            ("1K",       None),
+            ("-1",       None),
+            ("10 %",     None),
+            ("x",        None),
+            ("",         None),
+            ("%",        None),
+            ("67108865", None),
+            ("1T",       None),
+            ("99999999999999999999", None),
+        ];
+        for (text, pages) in rows {
+            assert_eq!(Size::parse(text).map(|size| size.pages(1_000)), pages, "{text}");
+        }
+        assert_eq!(Size::parse("1000%").unwrap().pages(u64::MAX), PAGES_MAX);
+        assert_eq!(sizes("1,2M,3%").unwrap().len(), 3);
+        assert!(sizes("1,,2").is_err());
+    }
+}

@@ -1,0 +1,49 @@
+//! `forerun vectors`: the historic policies against the decisions of real kernels.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail};
+use forerun_sim::vectors::{self, VectorError};
+use serde_json::json;
+
+use crate::failure::usage;
+use crate::output;
+
+/// What `vectors` takes.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  forerun vectors readahead-vectors.json --policy linux-2.6.24")]
+pub(crate) struct Args {
+    /// The vectors: JSON of the schema forerun-readahead-vectors/1
+    file: PathBuf,
+    /// Check this policy alone
+    #[arg(long, value_name = "NAME")]
+    policy: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Checks the vectors: a line for each row that differs, then the counts.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let name = args.file.display();
+    let text = fs::read_to_string(&args.file).with_context(|| format!("cannot read {name}"))?;
+    let verdict = vectors::run(&text, args.policy.as_deref()).map_err(|error| match error {
+        VectorError::Policy(_) => usage(format!("--policy: {error}")),
+        other => anyhow::Error::from(other).context(format!("cannot run {name}")),
+    })?;
+    let (passed, failed) = (verdict.passed, verdict.failed);
+    if args.json {
+        output::json(&json!({ "passed": passed, "failed": failed, "lines": verdict.lines }))?;
+    } else {
+        let lines: String = verdict.lines.iter().map(|line| format!("{line}\n")).collect();
+        output::print(&format!("{lines}{passed} passed, {failed} failed\n"))?;
+    }
+    if failed > 0 {
+        bail!("{failed} of {} differ from {name}: each row is printed above", passed + failed);
+    }
+    if passed == 0 {
+        bail!("nothing was run: {name} has no rows for the policies asked for");
+    }
+    Ok(())
+}
