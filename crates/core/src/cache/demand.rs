@@ -73,6 +73,9 @@ impl Cache {
         self.stats.demanded += 1;
         let Some(&frame) = self.pages.get(&page) else {
             self.stats.misses += 1;
+            if self.exhausted(page.file) {
+                return self.starve(page, walk, Node::Read, false);
+            }
             let at = (first, page.index, end);
             self.readahead(Trigger::Miss, page.file, at, reader, actions);
             if !self.pages.contains_key(&page) {
