@@ -330,3 +330,16 @@ fn a_policy_that_sees_requests_sees_every_page_of_each() {
     let second = world.read_after(2, 2, 2, Some(8192), false);
     assert!(second.contains("serve 2:2") && second.contains("done 2"), "{second}");
 }
+
+#[test]
+fn pages_of_a_cancelled_read_do_not_reach_the_next_one() {
+    let mut world = World::new(32, "off");
+    world.read(1, 0, 3);
+    world.cancel(1);
+    assert_eq!(world.arrive(0, 1), "");
+    world.read(2, 9, 1);
+    assert_eq!(world.arrive(1, 2), "");
+    world.read(3, 10, 1);
+    assert_eq!(world.arrive(9, 1), "serve 2:9, done 2");
+    assert_eq!(world.arrive(10, 1), "serve 3:10, done 3");
+}
