@@ -74,6 +74,9 @@ impl Cache {
         let met = self.pages.get(&page).copied();
         if met.is_none() {
             self.stats.misses += 1;
+            if self.exhausted(page.file) {
+                return self.starve(page, walk, Node::Read, false);
+            }
             let at = (first, page.index, end);
             self.readahead(Trigger::Miss, page.file, at, reader, actions);
             if !self.pages.contains_key(&page) {

@@ -15,7 +15,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Cache, Frame, FrameId, NIL, PageId, PartitionSettings, SettingsError, State};
+use super::{Cache, FileId, Frame, FrameId, NIL, PageId, PartitionSettings, SettingsError, State};
 use crate::event::{Action, Actions};
 use crate::eviction::AnyEviction;
 
@@ -86,9 +86,10 @@ impl Cache {
             return;
         }
         if self.partitions[at].used > self.partitions[at].capacity {
+            self.partitions[at].dry = self.events;
             return self.retry_lingering(actions);
         }
-        self.evict(partition, short + self.settings.reclaim_pages);
+        self.evict(partition, short.saturating_add(self.settings.reclaim_pages));
         let victims = core::mem::take(&mut self.victims);
         for (nth, &frame) in (0..).zip(&victims) {
             let victim = self.retract_victim(frame, actions);
@@ -141,9 +142,7 @@ impl Cache {
             Fate::Reuse(victim) => {
                 let mut claimed = self.frames[frame];
                 self.restore(frame, victim, actions);
-                let mut taken = Vec::new();
-                self.reserve(claimed.partition, 1, &mut taken, actions);
-                if let Some(other) = taken.pop() {
+                if let Some(other) = self.replacement(claimed.partition, actions) {
                     claimed.generation = self.frames[other].generation;
                     self.frames[other] = claimed;
                     self.pages.insert(claimed.page, other);
@@ -159,6 +158,30 @@ impl Cache {
             }
             Fate::Doomed => self.frames[frame].held = true,
         }
+    }
+
+    /// A frame in place of one that is held: one on its way to the pool, else a further victim.
+    fn replacement(&mut self, partition: u32, actions: &mut Actions) -> Option<FrameId> {
+        let Partition { used, capacity, .. } = self.partitions[partition as usize];
+        if used <= capacity {
+            for open in &mut self.retracting {
+                if let Fate::Pool(victim) = open.fate
+                    && self.frames[open.frame].partition == partition
+                {
+                    open.fate = Fate::Reuse(victim);
+                    return Some(open.frame);
+                }
+            }
+        }
+        let mut taken = Vec::new();
+        self.reserve(partition, 1, &mut taken, actions);
+        taken.pop()
+    }
+
+    /// Whether it is known in the course of this event that no frame is to be had for `file`.
+    pub(super) fn exhausted(&self, file: FileId) -> bool {
+        let row = &self.partitions[self.file(file).partition as usize];
+        row.dry == self.events && (row.used >= row.capacity || self.free.is_empty())
     }
 
     /// Puts a victim back as it was; being pinned, it is in use.

@@ -165,6 +165,33 @@ fn a_frame_that_went_to_the_pool_feeds_the_one_whose_victims_were_held() {
 }
 
 #[test]
+fn held_victims_are_replaced_from_the_pool_and_evict_no_more_than_they_must() {
+    let mut world = World::with(8, "off", reclaim(2));
+    world.load(0, 8);
+    world.pin(0);
+    world.pin(1);
+    let read = world.read(1, 20, 1);
+    assert_eq!(read, "out 0 pinned, out 1 pinned, out 2, demand 20..21");
+    assert_eq!((world.cache.free_frames(), world.resident(0..8).len()), (0, 7));
+}
+
+#[test]
+fn a_pool_without_bound_takes_all_that_may_leave() {
+    let mut world = World::with(2, "off", reclaim(u32::MAX));
+    world.load(0, 2);
+    assert_eq!(world.read(1, 20, 1), "out 0, out 1, demand 20..21");
+}
+
+#[test]
+fn a_read_far_larger_than_the_cache_asks_for_windows_only_while_there_are_frames() {
+    let mut world = World::with(4, "off", |settings| settings.explain = true);
+    world.truncate(1 << 20);
+    let read = world.read(1, 0, 200_000);
+    assert_eq!(read, "random 0..200000-0 for 0:0 fresh 200000, demand 0..4");
+    assert_eq!(world.cancel(1), "fail 1: cancelled");
+}
+
+#[test]
 fn a_marker_survives_a_retraction_that_met_a_reader() {
     let mut world = World::new(5, "fixed:size=16K");
     world.read(1, 4, 1);

@@ -153,8 +153,8 @@ fn pages_asked_for_come_before_pages_read_ahead_when_frames_are_few() {
     let stats = *world.cache.stats();
     assert_eq!(
         (stats.ahead_unread, stats.ahead_dropped, stats.misses),
-        (3, 4, 4),
-        "page 11 asked once more, in vain"
+        (3, 1, 4),
+        "no window is tried without frames"
     );
 }
 
@@ -329,4 +329,17 @@ fn a_policy_that_sees_requests_sees_every_page_of_each() {
     world.arrive(0, 4);
     let second = world.read_after(2, 2, 2, Some(8192), false);
     assert!(second.contains("serve 2:2") && second.contains("done 2"), "{second}");
+}
+
+#[test]
+fn pages_of_a_cancelled_read_do_not_reach_the_next_one() {
+    let mut world = World::new(32, "off");
+    world.read(1, 0, 3);
+    world.cancel(1);
+    assert_eq!(world.arrive(0, 1), "");
+    world.read(2, 9, 1);
+    assert_eq!(world.arrive(1, 2), "");
+    world.read(3, 10, 1);
+    assert_eq!(world.arrive(9, 1), "serve 2:9, done 2");
+    assert_eq!(world.arrive(10, 1), "serve 3:10, done 3");
 }

@@ -210,3 +210,22 @@ fn a_page_being_filled_is_no_victim() {
     assert_eq!(world.read(2, 9, 2), "out 1, demand 9..10");
     assert!(world.cache.unwritten(page(0)));
 }
+
+#[test]
+fn a_write_that_failed_for_lack_of_one_frame_gives_back_the_other() {
+    let mut world = World::with(2, "off", |settings| {
+        settings.wait_max = forerun_core::units::Nanos(10);
+    });
+    world.load(0, 2);
+    world.pin(0);
+    world.pin(1);
+    let frame = world.frame(0);
+    assert_eq!(world.write(1, 7, 2), "out 0 pinned, out 1 pinned");
+    world.unpin(frame);
+    let none = "no frame came free: all 2 are held, dirty or in flight";
+    assert_eq!(world.tick(10), format!("out 0, out 1 pinned, fail 1: {none}"));
+    assert_eq!(world.cache.free_frames(), 1);
+    assert_eq!(world.write(2, 8, 1), "fill 2:8 fresh");
+    assert_eq!(world.filled(2, 8..9), "done 2");
+    assert_eq!(world.write(3, 8, 1), "fill 3:8", "both promises came back");
+}
