@@ -11,8 +11,8 @@
 //! # Invariants
 //! - One fetch a page: whoever asks for a page in flight joins its waiters.
 //! - A row is answered once, by `Done` or `Fail`; it is reused when no node points to it.
-//! - A failed readahead is dropped and counted. A page of it that somebody waits for meanwhile,
-//!   or of a longer demand, is fetched once more by itself before anyone is told of an error.
+//! - A failed readahead is dropped and counted. A page of it that somebody still waits for, or of
+//!   a longer demand, is fetched once more by itself before anyone is told of an error.
 
 use super::{Cache, FileId, Frame, FrameId, HandleId, NIL, PageId, RequestId, State};
 use crate::event::{Action, Actions, Error, FetchKind};
@@ -311,7 +311,7 @@ impl Cache {
             if row.doomed {
                 self.frames[frame].state = State::Clean;
                 self.end_doomed(frame);
-            } else if row.waiters != NIL && !row.last_try {
+            } else if !row.last_try && self.awaited(row.waiters) {
                 let (file, first, end) = (row.page.file, row.page.index, row.page.index + 1);
                 self.frames[frame].state = State::Claimed;
                 self.runs.push(Run { file, first, end, asked: (first, end) });
@@ -325,6 +325,18 @@ impl Cache {
                 self.release(frame);
             }
         }
+    }
+
+    /// Whether any of the waiters from `at` on was not answered yet.
+    fn awaited(&self, mut at: u32) -> bool {
+        while at != NIL {
+            let Waiter { row, next, .. } = self.waiters[at as usize];
+            if !self.rows[row as usize].failed {
+                return true;
+            }
+            at = next;
+        }
+        false
     }
 
     /// The `count` frames of one operation from `first` on; all are in `state`.

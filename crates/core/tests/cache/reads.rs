@@ -193,6 +193,17 @@ fn a_single_page_read_ahead_alone_is_tried_again_for_whoever_waits() {
 }
 
 #[test]
+fn a_failed_run_is_not_tried_again_for_those_who_gave_up() {
+    let mut world = World::new(32, "off");
+    assert_eq!(world.read(1, 0, 2), "demand 0..2");
+    assert_eq!(world.read(2, 1, 1), "");
+    assert_eq!(world.cancel(1), "fail 1: cancelled");
+    assert_eq!(world.fail(0, 2), "demand 1..2", "page 0 is nobody's any more");
+    assert_eq!(world.arrive(1, 1), "serve 2:1, done 2");
+    assert_eq!(world.resident(0..2), [1]);
+}
+
+#[test]
 fn a_failed_run_is_tried_again_page_by_page() {
     let mut world = World::new(32, "off");
     assert_eq!(world.read(1, 0, 3), "demand 0..3");
