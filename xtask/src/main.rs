@@ -1,4 +1,69 @@
-//! Repository chores.
+//! Repository chores, run as `cargo xtask COMMAND` from anywhere in the tree.
+//!
+//! Plain programs and plain code: what can be written as a shell line stays one in `ci`; what
+//! needs thought (the tidy checks, the sample of mutants) is a pure function with a table test.
+//! Exit codes: 0 done, 1 the chore found something, 2 bad usage.
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod ci;
+mod mutants;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  tidy                                    the checks that rustc and clippy do not make
+  ci [--no-skips]                         everything that a change must pass
+  mutants [--count N] [--seed N] [--jobs N]
+                                          a sample of small faults in core: do its tests notice?
+";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let Some((command, rest)) = words.split_first() else {
+        eprint!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let done = match (command.as_str(), rest) {
+        ("tidy", []) => tidy::run(&root()),
+        ("ci", []) => ci::run(&root(), ci::Skips::Allowed),
+        ("ci", [flag]) if flag == "--no-skips" => ci::run(&root(), ci::Skips::Fail),
+        ("mutants", options) => match mutants::Options::parse(options) {
+            Ok(options) => mutants::run(&root(), &options),
+            Err(error) => {
+                eprintln!("{error:#}\n{USAGE}");
+                return ExitCode::from(2);
+            }
+        },
+        ("help" | "--help" | "-h", _) => {
+            print!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        _ => {
+            eprint!("unknown: {}\n{USAGE}", words.join(" "));
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask {command}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The root of the repository: this package lies one folder below it.
+fn root() -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.parent().expect("the package lies in a folder of the repository").to_path_buf()
+}
+
+/// The cargo that runs us, so that every step uses one toolchain.
+fn cargo() -> String {
+    std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
+}

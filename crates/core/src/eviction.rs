@@ -63,7 +63,7 @@ macro_rules! policies {
         /// Every policy's name, in the order of reports.
         pub const NAMES: &[&str] = &[$(<$module::$policy as Eviction>::NAME),+];
 
-        /// Calls `code` with the policy that `spec` (`NAME:key=value,…`) describes.
+        /// Calls `code` with the policy that `spec` (`NAME:key=value,..`) describes.
         ///
         /// # Errors
         /// The name or a parameter is unknown, or a value does not parse.

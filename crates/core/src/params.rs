@@ -84,13 +84,13 @@ impl fmt::Display for ParamError {
 
 impl core::error::Error for ParamError {}
 
-/// The name and the `key=value` pairs of `NAME:key=value,…`.
+/// The name and the `key=value` pairs of `NAME:key=value,..`.
 #[must_use]
 pub fn split(spec: &str) -> (&str, &str) {
     spec.split_once(':').unwrap_or((spec, ""))
 }
 
-/// Applies `key=value,…` to `params`, in order: the last of two that name a key holds. Empty pairs
+/// Applies `key=value,..` to `params`, in order: the last of two that name a key holds. Empty pairs
 /// are skipped. After an error the pairs before it are in force.
 ///
 /// # Errors
@@ -276,8 +276,10 @@ macro_rules! params {
                 }
             }
 
-            fn show(&self) -> $crate::alloc::vec::Vec<(&'static str, $crate::alloc::string::String)> {
-                $crate::alloc::vec![$((stringify!($field), $crate::params::Param::show(&self.$field))),*]
+            fn show(&self) -> $crate::alloc::vec::Vec<(&'static str,
+                $crate::alloc::string::String)> {
+                $crate::alloc::vec![$((stringify!($field),
+                    $crate::params::Param::show(&self.$field))),*]
             }
         }
     };
@@ -471,19 +473,20 @@ mod tests {
             known: vec!["size", "share", "small", "large"],
         };
         #[rustfmt::skip]
-        let rows = [ // pairs                                  result                              params
-            ("",                                       Ok(()),                             kinds(4_096, 250_000, 7, 8)),
-            ("size=1M,share=1,small=2,large=3",        Ok(()),                             kinds(1 << 20, 1_000_000, 2, 3)),
-            ("small=1,small=2",                        Ok(()),                             kinds(4_096, 250_000, 2, 8)),
-            (",,small=1,,",                            Ok(()),                             kinds(4_096, 250_000, 1, 8)),
-            ("small",                                  Err(bad("small", "", "key=value")), kinds(4_096, 250_000, 7, 8)),
-            ("small=",                                 Err(bad("small", "", <u32>::FORM)), kinds(4_096, 250_000, 7, 8)),
-            ("large=1=2",                              Err(bad("large", "1=2", <u64>::FORM)), kinds(4_096, 250_000, 7, 8)),
-            ("size=x",                                 Err(bad("size", "x", Bytes::FORM)), kinds(4_096, 250_000, 7, 8)),
-            ("large=9,share=2000,small=1",             Err(bad("share", "2000", Share::FORM)), kinds(4_096, 250_000, 7, 9)),
-            ("=1",                                     Err(unknown("")),                   kinds(4_096, 250_000, 7, 8)),
-            ("Small=1",                                Err(unknown("Small")),              kinds(4_096, 250_000, 7, 8)),
-            (" small=1",                               Err(unknown(" small")),             kinds(4_096, 250_000, 7, 8)),
+        let rows = [ // pairs result params
+            ("", Ok(()), kinds(4_096, 250_000, 7, 8)),
+            ("size=1M,share=1,small=2,large=3", Ok(()), kinds(1 << 20, 1_000_000, 2, 3)),
+            ("small=1,small=2", Ok(()), kinds(4_096, 250_000, 2, 8)),
+            (",,small=1,,", Ok(()), kinds(4_096, 250_000, 1, 8)),
+            ("small", Err(bad("small", "", "key=value")), kinds(4_096, 250_000, 7, 8)),
+            ("small=", Err(bad("small", "", <u32>::FORM)), kinds(4_096, 250_000, 7, 8)),
+            ("large=1=2", Err(bad("large", "1=2", <u64>::FORM)), kinds(4_096, 250_000, 7, 8)),
+            ("size=x", Err(bad("size", "x", Bytes::FORM)), kinds(4_096, 250_000, 7, 8)),
+            ("large=9,share=2000,small=1", Err(bad("share", "2000", Share::FORM)), kinds(4_096,
+                250_000, 7, 9)),
+            ("=1", Err(unknown("")), kinds(4_096, 250_000, 7, 8)),
+            ("Small=1", Err(unknown("Small")), kinds(4_096, 250_000, 7, 8)),
+            (" small=1", Err(unknown(" small")), kinds(4_096, 250_000, 7, 8)),
         ];
         for (pairs, result, params) in rows {
             let mut applied = Kinds::default();

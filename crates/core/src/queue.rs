@@ -310,14 +310,14 @@ mod tests {
         type Row = (&'static str, u32, &'static [u32], &'static [u32], &'static [u32]);
         #[rustfmt::skip]
         let rows: [Row; 7] = [
-            // why                             count pinned           taken          left, newest first
-            ("none wanted",                        0, &[],            &[],           &[4, 3, 2, 1, 0]),
+            // why count pinned taken left, newest first
+            ("none wanted", 0, &[], &[], &[4, 3, 2, 1, 0]),
             ("oldest first",                       2, &[],            &[0, 1],       &[4, 3, 2]),
             ("a pinned tail keeps its place",      2, &[0],           &[1, 2],       &[4, 3, 0]),
             ("pinned ones between",                2, &[1, 3],        &[0, 2],       &[4, 3, 1]),
             ("fewer than wanted",                  9, &[2],           &[0, 1, 3, 4], &[2]),
             ("all",                                9, &[],            &[0, 1, 2, 3, 4], &[]),
-            ("all pinned",                         1, &[0, 1, 2, 3, 4], &[],         &[4, 3, 2, 1, 0]),
+            ("all pinned", 1, &[0, 1, 2, 3, 4], &[], &[4, 3, 2, 1, 0]),
         ];
         for (why, count, pinned, taken, left) in rows {
             let (mut links, mut queue) = (Links::new(5), Queue::new());

@@ -218,7 +218,7 @@ macro_rules! readaheads {
         /// Every policy's name, in the order of reports.
         pub const NAMES: &[&str] = &[$(<$module::$policy as Named>::NAME),+];
 
-        /// The policy that `spec` (`NAME:key=value,…`) describes, for pages of `page_bytes`.
+        /// The policy that `spec` (`NAME:key=value,..`) describes, for pages of `page_bytes`.
         ///
         /// # Errors
         /// The name or a parameter is unknown, or a value does not parse.

@@ -1,2 +1,43 @@
-//! Placeholder header; see DESIGN in ARCHITECTURE.md.
+//! The live cache: threads, locks, real time and bytes around the decisions of `forerun-core`.
+//!
+//! ```text
+//!   Handle::read_at ----> State (one lock): core, pins, who waits ----> Serve: copy from Frames
+//!        |                    ^                                  \----> Fetch
+//!        |                    | Arrived, Failed                          |
+//!        |                    +---- reader's own thread <---- demand ----+
+//!        |                    +---- reaper of the file <--- readahead ---+
+//!        +--- sleeps only for pages that somebody else fetches
+//! ```
+//!
+//! Nothing is decided here: which pages, which frames, when to give up, all comes from the core
+//! as actions. This crate carries them out and reports what happened.
+//!
+//! # Invariants
+//! - A demand is fetched on a thread that waits for it; readahead never runs on a reader's thread
+//!   unless the system refuses every other thread.
+//! - A frame is copied from only while it is pinned, and filled only while it is out of the table.
+//! - Every reader gets one answer, and every table is bounded by [`Settings`].
+//! # Locking
+//! See `state.rs`. No lock is held over a system call, a copy, or another lock but as said there.
+
 #![forbid(unsafe_code)]
+
+mod background;
+mod cache;
+mod clock;
+mod error;
+mod fetch;
+mod journal;
+mod queues;
+mod read;
+mod settings;
+mod shared;
+mod state;
+mod stats;
+mod waiters;
+
+pub use cache::{Cache, Handle};
+pub use error::{OpenError, ReadError};
+pub use journal::{Journal, Record, Recorder};
+pub use settings::{Settings, SettingsError};
+pub use stats::{Histogram, Stats};

@@ -252,6 +252,10 @@ mod tests {
             assert!(body.contains(part), "{part}");
         }
         assert_eq!(body.matches("<tr class=\"begins\">").count(), 1, "a rule where streams change");
+        let begins = &body[body.find("<tr class=\"begins\">").unwrap()..];
+        let name = "<tr class=\"begins\"><th scope=\"row\"><span class=\"policy\">\
+                    <i class=\"mark\" data-policy=\"1\"></i>b</span></th><td class=\"n\">10</td>";
+        assert!(begins.starts_with(name), "{begins}");
         assert!(!body.contains(SPREAD), "no column that would be empty");
     }
 
@@ -283,7 +287,10 @@ mod tests {
         assert!(body.contains(
             "<td class=\"n\">12.5</td><td class=\"n\">12.5</td><td class=\"n\">28.5</td></tr>"
         ));
-        assert!(body.contains("<th scope=\"row\" class=\"n\">2</th><td class=\"n\">&ndash;</td><td class=\"n\">12.5</td><td class=\"n\">&ndash;</td>"));
+        assert!(body.contains(
+            "<th scope=\"row\" class=\"n\">2</th><td \
+         class=\"n\">&ndash;</td><td class=\"n\">12.5</td><td class=\"n\">&ndash;</td>"
+        ));
         assert!(!body.contains("Device requests over time"), "no run has requests");
     }
 
@@ -309,7 +316,8 @@ mod tests {
             "12.5 MB/s, 1 request, mean 4 KiB",
             "aria-label=\"a: 3 device requests in 5.50 ms, 1 demand, 2 readahead, 0 write.\"",
             "The first 3 of 10 requests.",
-            "<td class=\"n\">1.00</td><td class=\"n\">2.50</td><td class=\"n\">8,192</td><td class=\"n\">4 KiB</td><td>demand</td>",
+            "<td class=\"n\">1.00</td><td class=\"n\">2.50</td><td class=\"n\">8,192</td><td \
+             class=\"n\">4 KiB</td><td>demand</td>",
             "demand<span>, a reader waits",
             "readahead<span>, nobody waits yet",
         ] {
@@ -332,13 +340,17 @@ mod tests {
             body.contains("over time, 1 stream<") && body.contains(">3 more are in the record.")
         );
         assert_eq!(body.matches("<td>write</td>").count(), 100);
+        let mut full = run("a", 1);
+        full.requests = (0..100).map(|n| request(n, RequestKind::Write)).collect();
+        assert!(!html(vec![full]).contains("more are in the record."));
     }
 
     #[test]
     fn times_take_the_unit_that_fits() {
         #[rustfmt::skip]
         let rows = [
-            (0.0, "0 s"), (0.000_001, "1.00 &micro;s"), (0.000_999, "999 &micro;s"), (0.001, "1.00 ms"),
+            (0.0, "0 s"), (0.000_001, "1.00 &micro;s"), (0.000_999, "999 &micro;s"), (0.001,
+                "1.00 ms"),
             (0.9994, "999 ms"), (1.0, "1.00 s"), (-0.5, "-500 ms"), (f64::NAN, "n/a s"),
         ];
         for (value, text) in rows {
@@ -368,6 +380,7 @@ mod tests {
             run.params.insert("min".to_owned(), "4K".to_owned());
         }
         first.command = vec!["forerun".to_owned(), "demo".to_owned()];
+        first.device = "hdd".to_owned();
         (first.seed, first.warm_up, first.repeats) = (7, 1, 3);
         first.settings.insert("cache".to_owned(), "64M".to_owned());
         let text = provenance(&[first.clone()]);
@@ -377,12 +390,15 @@ mod tests {
             "<dt>Machine</dt><dd>cpu, 1 core, 0 B of memory, </dd>",
             "<dt>Repeats</dt><dd>3 counted after 1 to warm up</dd>",
             "<dt>Seed</dt><dd>7</dd>",
+            "<dt>Device</dt><dd><code>hdd</code></dd>",
             "<dt>Settings</dt><dd><code>cache=64M</code></dd>",
             "<dt>Parameters</dt><dd><code>a: max=1M, min=4K</code></dd>",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        assert!(!text.contains("<h3>") && !text.contains("<dt>Device"), "nothing empty: {text}");
+        assert!(!text.contains("<h3>"), "one record has no number: {text}");
+        first.device.clear();
+        assert!(!provenance(std::slice::from_ref(&first)).contains("<dt>Device"));
         first.machine.cores = 2;
         assert!(provenance(&[record(vec![]), first]).contains("<h3>Record 2</h3>"));
     }

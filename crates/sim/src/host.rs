@@ -132,6 +132,10 @@ mod tests {
     use FetchKind::{Demand, Readahead};
     use forerun_core::event::FetchKind;
 
+    /// Why, in which order, what comes, what goes: offset, bytes, fetches.
+    type Row =
+        (&'static str, Order, &'static [(FetchKind, u64, u64)], &'static [(u64, u64, usize)]);
+
     fn drained(order: Order, pushes: &[(FetchKind, u64, u64)]) -> Vec<(u64, u64, usize)> {
         let mut queue = HostQueue::new(order, 100);
         for (number, &(kind, offset, bytes)) in (0..).zip(pushes) {
@@ -141,14 +145,14 @@ mod tests {
         while let Some(next) = queue.pop() {
             out.push((next.offset, next.bytes, next.fetches.len()));
         }
-        assert!(queue.is_empty() && queue.len() == 0);
+        assert!(queue.is_empty());
         out
     }
 
     #[test]
     #[rustfmt::skip] // A table: one row a behaviour.
     fn requests_are_joined_and_ordered() {
-        let rows: &[(&str, Order, &[(FetchKind, u64, u64)], &[(u64, u64, usize)])] = &[
+        let rows: &[Row] = &[
             ("upwards, then from the start", Order::Elevator,
              &[(Demand, 500, 10), (Readahead, 100, 10), (Demand, 300, 10)],
              &[(100, 10, 1), (300, 10, 1), (500, 10, 1)]),

@@ -4,18 +4,18 @@
 //!   workload   who reads what, and when: seeded, as long as wanted
 //!   driver     a workload through the core on a device model, in virtual time
 //!   host       the queue between the core and a device
-//!   trace      recorded accesses, read as a stream
+//!   oracle     perfect readahead: the limit that others are measured against
+//!   trace      what was accessed somewhere, read as a stream
 //!   replay     accesses through replacement policies alone
 //!   vectors    the core's readahead decisions, against those of kernels
 //!   check      the core under a random driver, against a shadow file
 //! ```
 #![forbid(unsafe_code)]
 
-extern crate alloc; // `params!` of core names it.
-
 pub mod check;
 pub mod driver;
 pub mod host;
+pub mod oracle;
 pub mod replay;
 pub mod trace;
 pub mod vectors;

@@ -109,7 +109,7 @@ pub fn run(text: &str, policy: Option<&str>) -> Result<Verdict, VectorError> {
                 .map(|row| Row::parse(row, traced))
                 .collect::<Option<_>>()
                 .ok_or_else(|| scenario.broken("a row of `expect` does not parse"))?;
-            compare(scenario, name, &expected, seen, key, &mut verdict.lines);
+            compare(scenario, name, &expected, &seen, key, &mut verdict.lines);
             if verdict.lines.len() == before {
                 verdict.passed += 1;
             } else {
@@ -152,7 +152,7 @@ fn compare(
     scenario: &Scenario,
     name: &str,
     expected: &[Row],
-    seen: Seen,
+    seen: &Seen,
     key: &str,
     lines: &mut Vec<String>,
 ) {

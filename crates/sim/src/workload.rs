@@ -54,8 +54,21 @@ pub struct Workload {
     pub handles: Vec<u32>,
     /// Who reads.
     pub readers: Vec<Reader>,
+    /// The sequential streams among the reads: what an oracle may know.
+    pub streams: Vec<Stream>,
     /// Bytes of all reads of all readers.
     pub bytes_wanted: u64,
+}
+
+/// Bytes of one file that are read from the first to the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stream {
+    /// The file, by its number.
+    pub file: u32,
+    /// The first byte.
+    pub start: u64,
+    /// How many.
+    pub bytes: u64,
 }
 
 impl Reader {
@@ -80,6 +93,7 @@ struct Parts {
     files: Vec<u64>,
     handles: Vec<u32>,
     readers: Vec<Reader>,
+    streams: Vec<Stream>,
     bytes_wanted: u64,
 }
 
@@ -129,7 +143,7 @@ workloads! {
 fn build<P: Named>(pairs: &str) -> Result<Workload, ParamError> {
     let mut given = P::default();
     params::apply(&mut given, pairs)?;
-    let Parts { title, files, handles, readers, bytes_wanted } = given.parts()?;
+    let Parts { title, files, handles, readers, streams, bytes_wanted } = given.parts()?;
     assert!(handles.iter().all(|&file| (file as usize) < files.len()));
     Ok(Workload {
         name: P::NAME,
@@ -138,6 +152,7 @@ fn build<P: Named>(pairs: &str) -> Result<Workload, ParamError> {
         files,
         handles,
         readers,
+        streams,
         bytes_wanted,
     })
 }

@@ -169,6 +169,7 @@ impl Source {
             files: vec![file_bytes],
             handles: vec![0],
             readers: vec![Reader::new(reads)],
+            streams: Vec::new(),
             bytes_wanted: 0,
         };
         Ok(Timed { workload: limited(workload, reading.limit), broken })

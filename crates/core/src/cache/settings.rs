@@ -18,7 +18,7 @@ pub struct Settings {
     pub frames: u32,
     /// The partitions, numbered by their place.
     pub partitions: Vec<PartitionSettings>,
-    /// The readahead policy, as `NAME:key=value,…`.
+    /// The readahead policy, as `NAME:key=value,..`.
     pub readahead: String,
     /// Pages of the device's largest request: longer fetches and writes are cut.
     pub request_pages_max: u32,
@@ -45,7 +45,7 @@ pub struct Settings {
 pub struct PartitionSettings {
     /// Frames that it may hold.
     pub frames: u32,
-    /// Its replacement policy, as `NAME:key=value,…`.
+    /// Its replacement policy, as `NAME:key=value,..`.
     pub policy: String,
 }
 

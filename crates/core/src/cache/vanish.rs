@@ -42,6 +42,7 @@ impl Cache {
                 self.vanish(frame, Error::Changed { page: row.page.index }, actions);
             }
         }
+        self.fail_starved_reads(file, first..first.saturating_add(count), actions);
     }
 
     /// The frames of the file's pages `first..end`, in the order of the pages.

@@ -107,7 +107,8 @@ pub(super) fn lines(group: &Group<'_>, number: usize, measure: Measure) -> Chart
         let runs: Vec<Option<&Run>> = x.iter().map(|&n| group.run(policy, n)).collect();
         let figure = |run: &&Run| Some(measure.of(run)).filter(|value| value.is_finite());
         let spread = |run: &&Run| {
-            let spread = run.spread.filter(|s| throughput && (s.min + s.max).is_finite())?;
+            let spread =
+                run.spread.filter(|s| throughput && s.min.is_finite() && s.max.is_finite())?;
             Some((spread.min, spread.max))
         };
         Series {

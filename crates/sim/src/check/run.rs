@@ -346,7 +346,10 @@ impl Run {
         let file = FileId(self.count(2));
         let pages = self.draw(60);
         if pages < self.world.pages[file.0 as usize] {
-            let writes = |operation: &Operation| matches!(operation, Operation::Write { page, .. } if page.file == file);
+            let writes = |operation: &Operation| {
+                matches!(operation, Operation::Write { page,
+                .. } if page.file == file)
+            };
             while self.world.operations.iter().any(writes) {
                 self.answer()?;
             }

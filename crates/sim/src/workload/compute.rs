@@ -17,7 +17,7 @@ use forerun_core::units::Nanos;
 use super::span::Span;
 use super::{
     Access, BYTES_FORM, BYTES_MAX, Named, Parts, RATE_FORM, RATE_MIN, REQUEST_FORM, REQUEST_MAX,
-    Reader, check, time_of,
+    Reader, Stream, check, time_of,
 };
 
 params! {
@@ -52,6 +52,7 @@ impl Named for Compute {
             files: vec![file],
             handles: vec![0],
             readers: vec![Reader::new(Computing { span: Span::new(0, file, request), rate })],
+            streams: vec![Stream { file: 0, start: 0, bytes: file }],
             bytes_wanted: file,
         })
     }

@@ -20,7 +20,7 @@ use forerun_core::prng::Prng;
 use forerun_core::units::Nanos;
 
 use super::span::Span;
-use super::{Access, BYTES_MAX, Named, Parts, REQUEST_MAX, Reader, check};
+use super::{Access, BYTES_MAX, Named, Parts, REQUEST_MAX, Reader, Stream, check};
 
 params! {
     /// What may be set.
@@ -70,6 +70,7 @@ impl Named for Disturb {
                 request,
                 prng: Prng::new(seed),
             })],
+            streams: vec![Stream { file: 0, start: 0, bytes: sequential }],
             bytes_wanted: sequential + random * request,
         })
     }

@@ -22,7 +22,7 @@ use forerun_core::units::Nanos;
 use super::span::Span;
 use super::{
     Access, BYTES_FORM, BYTES_MAX, Named, Parts, REQUEST_FORM, REQUEST_MAX, Reader, STREAMS_FORM,
-    STREAMS_MAX, check, choice,
+    STREAMS_MAX, Stream, check, choice,
 };
 
 params! {
@@ -98,8 +98,8 @@ impl Named for Streams {
             Start::Head => 0,
             Start::Mid => each,
         };
-        let streams =
-            places.iter().map(|place| Span::new(gap + place * step, each, request)).collect();
+        let starts = places.iter().map(|place| gap + place * step);
+        let streams = starts.clone().map(|start| Stream { file: 0, start, bytes: each }).collect();
         Ok(Parts {
             title: format!(
                 "{n} stream{} of {}, {} reads, {} order, one handle",
@@ -111,11 +111,12 @@ impl Named for Streams {
             files: vec![gap + u64::from(n) * step],
             handles: vec![0],
             readers: vec![Reader::new(Interleave {
-                streams,
+                streams: starts.map(|start| Span::new(start, each, request)).collect(),
                 order: self.order,
                 turn: 0,
                 prng,
             })],
+            streams,
             bytes_wanted: u64::from(n) * each,
         })
     }

@@ -20,7 +20,7 @@ use forerun_core::units::Nanos;
 use super::span::Span;
 use super::{
     Access, BYTES_FORM, BYTES_MAX, GAP_MAX, Named, Parts, RATE_FORM, RATE_MIN, REQUEST_FORM,
-    REQUEST_MAX, Reader, STREAMS_FORM, STREAMS_MAX, check, time_of,
+    REQUEST_MAX, Reader, STREAMS_FORM, STREAMS_MAX, Stream, check, time_of,
 };
 
 params! {
@@ -72,6 +72,9 @@ impl Named for Thrash {
             files: vec![u64::from(streams) * each],
             handles: vec![0; streams as usize],
             readers: (0..streams).map(reader).collect(),
+            streams: (0..u64::from(streams))
+                .map(|number| Stream { file: 0, start: number * each, bytes: each })
+                .collect(),
             bytes_wanted: u64::from(streams) * each,
         })
     }

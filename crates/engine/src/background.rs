@@ -1,0 +1,158 @@
+//! A file's background: the readahead under way, and the thread that reaps it.
+//!
+//! ```text
+//!   submit: in_flight += fetch --> queue --> submitted += 1 --> wakes the reaper
+//!   reaper: submitted > 0 --> reap --> submitted -= n, in_flight -= fetch --> Arrived, Failed
+//! ```
+//!
+//! The reaper is started at the first fetch, so a file that is never read ahead costs no thread.
+//! Where the system refuses the thread, who submits reaps.
+//!
+//! # Invariants
+//! - `in_flight` holds every fetch from before its submission until it was reaped; the reaper
+//!   ends only when it is empty. `submitted` may be below 0 for a moment, when a fetch is reaped
+//!   before its submitter has counted it.
+//! - Once closed, no fetch is taken; those under way end early, as the store can.
+//! - How many there can be is bounded by the frames: each fetch has its own.
+//! # Locking
+//! One lock for the table, one for the thread's handle; neither is held over the queue's calls,
+//! the start or the end of the thread, or another lock.
+
+use std::{collections::BTreeMap, sync::Arc, thread};
+
+use forerun_io::store::{Queue, QueueKind, Store, Wait};
+use parking_lot::{Condvar, Mutex};
+
+use crate::{fetch::Fetch, shared::Shared};
+
+/// See the module.
+pub(crate) struct Background {
+    queue: Arc<dyn Queue>,
+    table: Mutex<Table>,
+    /// For the reaper: something was submitted, or there is no more to come.
+    wake: Condvar,
+    thread: Mutex<Option<thread::JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Table {
+    /// By token, which is the number of the first frame.
+    in_flight: BTreeMap<u64, Fetch>,
+    submitted: i64,
+    /// Somebody reaps.
+    reaping: bool,
+    closed: bool,
+}
+
+/// When a reaper ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Until {
+    Closed,
+    Quiet,
+}
+
+impl Background {
+    pub(crate) fn new(store: &dyn Store, depth: u32) -> Self {
+        let queue = store.queue(QueueKind::Background { depth });
+        let (table, wake, thread) = (Mutex::default(), Condvar::new(), Mutex::default());
+        Self { queue, table, wake, thread }
+    }
+
+    /// Hands a fetch over; gives it back, untouched, when the background is closed.
+    pub(crate) fn submit(&self, shared: &Arc<Shared>, fetch: Fetch) -> Result<(), Fetch> {
+        let token = u64::from(fetch.frames[0].0);
+        let op = fetch.op(token, &shared.frames);
+        let file = Arc::clone(&fetch.file);
+        let mut table = self.table.lock();
+        if table.closed {
+            drop(table);
+            fetch.put_back(op, &shared.frames);
+            return Err(fetch);
+        }
+        let before = table.in_flight.insert(token, fetch);
+        assert!(before.is_none(), "a frame is in one fetch");
+        let start = !std::mem::replace(&mut table.reaping, true);
+        drop(table);
+        self.queue.submit(op);
+        self.table.lock().submitted += 1;
+        self.wake.notify_all();
+        if start {
+            let for_thread = Arc::clone(shared);
+            let body = move || file.background.reap(&for_thread, Until::Closed);
+            match thread::Builder::new().name("forerun-ahead".into()).spawn(body) {
+                Ok(thread) => *self.thread.lock() = Some(thread),
+                Err(_) => self.reap(shared, Until::Quiet),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes completions until there is no more to come.
+    fn reap(&self, shared: &Arc<Shared>, until: Until) {
+        let mut out = Vec::new();
+        loop {
+            let mut table = self.table.lock();
+            while table.submitted <= 0 {
+                if table.in_flight.is_empty() && (table.closed || until == Until::Quiet) {
+                    table.reaping = false;
+                    return;
+                }
+                self.wake.wait(&mut table);
+            }
+            drop(table);
+            self.queue.reap(Wait::One, &mut out);
+            assert!(!out.is_empty(), "a queue gives back what it was given");
+            let mut table = self.table.lock();
+            table.submitted -= i64::try_from(out.len()).expect("bounded by the frames");
+            let mut ended = Vec::with_capacity(out.len());
+            for done in out.drain(..) {
+                let fetch = table.in_flight.remove(&done.op.token);
+                ended.push((fetch.expect("it was submitted by that token"), done));
+            }
+            drop(table);
+            for (fetch, done) in ended {
+                shared.complete(None, &fetch, done);
+            }
+        }
+    }
+
+    /// Ends what is under way as soon as the store can, and the thread. Idempotent.
+    pub(crate) fn close(&self) {
+        self.table.lock().closed = true;
+        self.queue.close();
+        self.wake.notify_all();
+        let Some(thread) = self.thread.lock().take() else { return };
+        if let Err(panic) = thread.join()
+            && !thread::panicking()
+        {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forerun_io::store::pattern::Pattern;
+
+    use super::*;
+    use crate::{Cache, Settings};
+
+    #[test]
+    fn where_no_thread_is_to_be_had_the_submitter_reaps_until_all_is_back() {
+        let settings = Settings { readahead: "fixed:size=64K".into(), ..Settings::default() };
+        let cache = Cache::new(Settings { request_bytes_max: 8 << 10, ..settings }).unwrap();
+        let file = cache.open(Arc::new(Pattern::new(1 << 20))).unwrap();
+        let background = &file.file.background;
+        background.table.lock().reaping = true;
+        let mut buf = [0; 10];
+        assert_eq!(file.read_at(0, &mut buf), Ok(10));
+        assert_eq!(background.table.lock().in_flight.len(), 7);
+        background.reap(&file.shared, Until::Quiet);
+        let table = background.table.lock();
+        assert!(table.in_flight.is_empty() && !table.reaping && table.submitted == 0);
+        drop(table);
+        assert!(background.thread.lock().is_none());
+        assert_eq!(cache.stats().store_requests, 8);
+        assert_eq!(cache.stats().core.ahead_failed, 0);
+    }
+}

@@ -1,0 +1,156 @@
+//! Why a file could not be opened or read.
+//!
+//! # Invariants
+//! - Every error says where, and has an errno: [`ReadError::errno`] and [`OpenError::errno`] are
+//!   the only such tables here; what the core reports keeps the core's.
+
+use std::io;
+
+use forerun_core::event;
+use forerun_io::store::StoreError;
+
+/// Why a read gave no bytes. Nothing of its buffer is to be relied on; the cache is as good as
+/// before, and the next read tries again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The store failed.
+    #[error("cannot read the page at byte {offset}: {}", io::Error::from_raw_os_error(*errno))]
+    Store {
+        /// Where the page begins.
+        offset: u64,
+        /// The store's reason.
+        errno: i32,
+    },
+    /// The store ends before the file did when it was opened. Open it anew.
+    #[error("the file shrank: it had {file_bytes} bytes, and none are left at byte {offset}")]
+    Shrunk {
+        /// The page that does not come whole any more.
+        offset: u64,
+        /// What the file had when it was opened.
+        file_bytes: u64,
+    },
+    /// No frame came free in time. Fewer readers or a larger cache will do.
+    #[error("no frame came free: all {capacity} are held or in flight")]
+    NoFrames {
+        /// Frames there are.
+        capacity: u32,
+    },
+    /// Too many reads at once. Try again.
+    #[error("too many reads at once: at most {bound} {what}")]
+    Busy {
+        /// What there are too many of.
+        what: &'static str,
+        /// How many there may be.
+        bound: u32,
+    },
+    /// The cache was closed.
+    #[error("the cache is closed")]
+    Closed,
+    /// Any other answer of the core.
+    #[error(transparent)]
+    Core(event::Error),
+}
+
+impl ReadError {
+    /// The errno that says the same.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::Store { errno, .. } => *errno,
+            Self::Shrunk { .. } => EIO,
+            Self::NoFrames { .. } | Self::Busy { .. } => EAGAIN,
+            Self::Closed => EBADF,
+            Self::Core(error) => error.errno(),
+        }
+    }
+
+    /// The answer of the core to a read of a file of `file_bytes`.
+    pub(crate) fn of(error: event::Error, page_bytes: u32, file_bytes: u64) -> Self {
+        match error {
+            event::Error::Store { page, errno } => {
+                let offset = page.index * u64::from(page_bytes);
+                match errno {
+                    SHRUNK => Self::Shrunk { offset, file_bytes },
+                    errno => Self::Store { offset, errno },
+                }
+            }
+            event::Error::NoFrames { capacity } => Self::NoFrames { capacity },
+            event::Error::Busy { bound } => Self::Busy { what: "pages waited for", bound },
+            error => Self::Core(error),
+        }
+    }
+}
+
+/// Why a store could not be opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The store would not tell its length.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Close a file first.
+    #[error("too many files: at most {bound} may be open")]
+    Files {
+        /// How many there may be.
+        bound: u32,
+    },
+    /// Close a handle first.
+    #[error("too many handles: at most {bound} may be open")]
+    Handles {
+        /// How many there may be.
+        bound: u32,
+    },
+    /// The cache was closed.
+    #[error("the cache is closed")]
+    Closed,
+}
+
+impl OpenError {
+    /// The errno that says the same.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::Store(error) => error.errno(),
+            Self::Files { .. } | Self::Handles { .. } => ENFILE,
+            Self::Closed => EBADF,
+        }
+    }
+}
+
+/// What the core is told when the store ends too early: no system has this number, so it comes
+/// back as what it was.
+pub(crate) const SHRUNK: i32 = i32::MAX;
+/// What the core is told when a read came short and the store did not shrink.
+pub(crate) const EIO: i32 = 5;
+const EBADF: i32 = 9;
+const EAGAIN: i32 = 11;
+const ENFILE: i32 = 23;
+
+#[cfg(test)]
+mod tests {
+    use forerun_core::units::PageId;
+
+    use super::*;
+
+    #[test]
+    fn each_error_of_the_core_says_where_and_which_errno() {
+        let page = PageId { index: 3, ..PageId::default() };
+        #[rustfmt::skip]
+        let rows = [
+            (event::Error::Store { page, errno: 28 }, 28, ReadError::Store { offset: 12_288, errno: 28 }),
+            (event::Error::Store { page, errno: SHRUNK }, 5, ReadError::Shrunk { offset: 12_288, file_bytes: 99 }),
+            (event::Error::NoFrames { capacity: 7 }, 11, ReadError::NoFrames { capacity: 7 }),
+            (event::Error::Busy { bound: 2 }, 11, ReadError::Busy { what: "pages waited for", bound: 2 }),
+            (event::Error::Changed { page: 1 }, 116, ReadError::Core(event::Error::Changed { page: 1 })),
+        ];
+        for (error, errno, expected) in rows {
+            let found = ReadError::of(error, 4096, 99);
+            assert_eq!((found.errno(), &found), (errno, &expected));
+            assert!(!found.to_string().contains('\n'));
+        }
+        assert_eq!(ReadError::Closed.errno(), 9);
+        assert_eq!(OpenError::Closed.errno(), 9);
+        assert_eq!(OpenError::Files { bound: 1 }.errno(), 23);
+    }
+}

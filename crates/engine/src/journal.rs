@@ -1,0 +1,103 @@
+//! Recorders: who sees the events in the order in which the core consumed them.
+//!
+//! # Invariants
+//! - A recorder is called under the state's lock: the order of its calls is the order of events.
+//! - A [`Journal`] never holds more than its bound; what did not fit is counted, and the record
+//!   then ends at a whole event.
+//! # Locking
+//! A journal's lock is taken under the state's, and nothing under it.
+
+use std::sync::Arc;
+
+use forerun_core::{
+    event::{Actions, Event, codec},
+    units::Nanos,
+};
+use parking_lot::Mutex;
+
+/// Sees everything that goes into the core and comes out. It must not block.
+pub trait Recorder: Send {
+    /// `event` is about to be sent.
+    fn sent(&mut self, now: Nanos, event: &Event<'_>);
+
+    /// What came of the events since the last call.
+    fn came_back(&mut self, actions: &Actions) {
+        let _ = actions;
+    }
+}
+
+/// A recorder that keeps events and actions in memory. Its clones share one record.
+#[derive(Clone, Debug)]
+pub struct Journal {
+    record: Arc<Mutex<Record>>,
+    bytes_max: usize,
+}
+
+/// What a journal holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// The events, as `forerun_core::event::codec` encodes them.
+    pub events: Vec<u8>,
+    /// The actions that came of them, encoded likewise.
+    pub actions: Vec<u8>,
+    /// Events that did not fit any more, or whose actions did not.
+    pub dropped: u64,
+}
+
+impl Journal {
+    /// An empty journal of at most `bytes_max` bytes of events, and as many of actions.
+    #[must_use]
+    pub fn new(bytes_max: usize) -> Self {
+        Self { record: Arc::default(), bytes_max }
+    }
+
+    /// Takes what was recorded so far.
+    #[must_use]
+    pub fn take(&self) -> Record {
+        std::mem::take(&mut self.record.lock())
+    }
+}
+
+impl Recorder for Journal {
+    fn sent(&mut self, now: Nanos, event: &Event<'_>) {
+        let mut record = self.record.lock();
+        let before = record.events.len();
+        if record.dropped == 0 {
+            codec::encode(now, event, &mut record.events);
+        }
+        if record.dropped > 0 || record.events.len() > self.bytes_max {
+            record.events.truncate(before);
+            record.dropped += 1;
+        }
+    }
+
+    fn came_back(&mut self, actions: &Actions) {
+        let mut record = self.record.lock();
+        if record.dropped > 0 {
+            return;
+        }
+        let before = record.actions.len();
+        codec::encode_actions(actions, &mut record.actions);
+        if record.actions.len() > self.bytes_max {
+            record.actions.truncate(before);
+            record.dropped += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_journal_keeps_whole_events_and_counts_the_others() {
+        let mut journal = Journal::new(5);
+        for now in 0..4 {
+            journal.sent(Nanos(now), &Event::Tick);
+            journal.came_back(&Actions::new());
+        }
+        let record = journal.take();
+        assert_eq!((record.events.len(), record.dropped), (4, 2), "two bytes an event");
+        assert_eq!(journal.take(), Record::default());
+    }
+}

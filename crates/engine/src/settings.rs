@@ -1,0 +1,185 @@
+//! What a live cache is built from: plain values with constant defaults.
+//!
+//! Nothing is read from the environment. Each table and each queue of the engine is bounded by a
+//! field of [`Settings`]; a combination that cannot work is refused before anything is built.
+//!
+//! # Invariants
+//! - What the core is built from follows from these values alone ([`Settings::core`]), so a
+//!   journal and its settings are enough to run it again.
+
+use forerun_core::{cache, units::Nanos};
+use forerun_io::frames::NoMemory;
+
+/// The values that a live cache is built from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Memory for pages.
+    pub cache_bytes: u64,
+    /// Bytes of a page; a power of two, at least 512.
+    pub page_bytes: u32,
+    /// The replacement policy, as `NAME:key=value,...`.
+    pub policy: String,
+    /// The readahead policy, as `NAME:key=value,...`. Its largest window must fit the cache.
+    pub readahead: String,
+    /// The largest request to a store; at least a page.
+    pub request_bytes_max: u32,
+    /// Read ahead and not used yet, at most; never more than 7/8 of the cache.
+    pub ahead_bytes_max: u64,
+    /// Readahead requests under way at once in one file's store; more wait behind them.
+    pub background_depth: u32,
+    /// Readahead requests under way or waiting, over all files, from which on the device counts
+    /// as congested: markers then trigger nothing.
+    pub congested_requests: u32,
+    /// Readers that may fetch from one file at once, each on its own queue; more take turns.
+    pub demand_queues_max: u32,
+    /// Reads under way at once; more are refused.
+    pub readers_max: u32,
+    /// Pages that readers wait for, over all reads; more are refused.
+    pub waiters_max: u32,
+    /// Handles open at once.
+    pub handles_max: u32,
+    /// Files open at once.
+    pub files_max: u32,
+    /// How long a read waits for a frame when all are held.
+    pub wait_max: Nanos,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            cache_bytes: 64 << 20,
+            page_bytes: 4 << 10,
+            policy: "2q-star".into(),
+            readahead: "linux-6".into(),
+            request_bytes_max: 1 << 20,
+            ahead_bytes_max: 256 << 20,
+            background_depth: 8,
+            congested_requests: REQUESTS_OF_A_KERNEL / 8 * 7,
+            demand_queues_max: 64,
+            readers_max: 1 << 10,
+            waiters_max: 1 << 20,
+            handles_max: 1 << 16,
+            files_max: 1 << 10,
+            wait_max: Nanos::from_millis(10_000),
+        }
+    }
+}
+
+impl Settings {
+    /// What the core of such a cache is built from.
+    ///
+    /// # Errors
+    /// A bound is 0 or does not fit. What only the core can refuse, it refuses when it is built.
+    pub fn core(&self) -> Result<cache::Settings, SettingsError> {
+        if !self.page_bytes.is_power_of_two() {
+            return Err(cache::SettingsError::PageBytes(self.page_bytes).into());
+        }
+        let (page_bytes, bytes) = (u64::from(self.page_bytes), self.cache_bytes);
+        let frames = bytes / page_bytes;
+        let frames = u32::try_from(frames)
+            .ok()
+            .filter(|&frames| frames > 0 && frames < u32::MAX)
+            .ok_or(SettingsError::CacheBytes { bytes, page_bytes: self.page_bytes })?;
+        if self.request_bytes_max < self.page_bytes {
+            let (bytes, page_bytes) = (self.request_bytes_max, self.page_bytes);
+            return Err(SettingsError::RequestBytes { bytes, page_bytes });
+        }
+        let mut core = cache::Settings::new(frames, &self.policy, &self.readahead);
+        core.page_bytes = self.page_bytes;
+        core.request_pages_max = self.request_bytes_max / self.page_bytes;
+        let ahead = u32::try_from(self.ahead_bytes_max / page_bytes).unwrap_or(u32::MAX);
+        core.ahead_pages_max = ahead.min(frames - frames / 8);
+        core.waiters_max = self.waiters_max;
+        core.handles_max = self.handles_max;
+        core.files_max = self.files_max;
+        core.wait_max = self.wait_max;
+        Ok(core)
+    }
+
+    /// Refuses bounds of the engine's own that are 0.
+    pub(crate) fn check(&self) -> Result<(), SettingsError> {
+        let bounds = [
+            ("background_depth", self.background_depth),
+            ("congested_requests", self.congested_requests),
+            ("demand_queues_max", self.demand_queues_max),
+            ("readers_max", self.readers_max),
+        ];
+        let zero = bounds.iter().find(|bound| bound.1 == 0);
+        zero.map_or(Ok(()), |&(name, _)| Err(cache::SettingsError::Zero(name).into()))
+    }
+}
+
+/// Why a live cache cannot be built; one line each.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettingsError {
+    /// The pages do not make at least one frame, or more than there are numbers for.
+    #[error(
+        "a cache of {bytes} bytes in pages of {page_bytes}: from 1 to 2^32 - 2 pages are needed"
+    )]
+    CacheBytes {
+        /// The cache.
+        bytes: u64,
+        /// The page.
+        page_bytes: u32,
+    },
+    /// A request must take at least a page.
+    #[error("requests of at most {bytes} bytes are less than a page of {page_bytes}")]
+    RequestBytes {
+        /// The largest request.
+        bytes: u32,
+        /// The page.
+        page_bytes: u32,
+    },
+    /// A bound is 0, a window does not fit, or a policy is unknown.
+    #[error(transparent)]
+    Core(#[from] cache::SettingsError),
+    /// The frames cannot be had.
+    #[error(transparent)]
+    Memory(#[from] NoMemory),
+}
+
+/// `nr_requests` of a Linux block queue by default; it counts as congested from 7/8 of it on
+/// (Linux 2.6.22 `block/ll_rw_blk.c`: `blk_queue_congestion_threshold`).
+const REQUESTS_OF_A_KERNEL: u32 = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_core_gets_whole_pages_within_the_bounds() {
+        let settings = Settings { cache_bytes: (1 << 20) + 4095, ..Settings::default() };
+        let core = settings.core().unwrap();
+        assert_eq!((core.frames, core.request_pages_max, core.ahead_pages_max), (256, 256, 224));
+        let settings = Settings { ahead_bytes_max: 40_000, ..settings };
+        assert_eq!(settings.core().unwrap().ahead_pages_max, 9);
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_in_one_line() {
+        let default = Settings::default;
+        #[rustfmt::skip]
+        let rows = [
+            ("no page", Settings { cache_bytes: 4095, ..default() }, "a cache of 4095 bytes"),
+            ("too many", Settings { cache_bytes: u64::MAX, ..default() }, "a cache of 1844"),
+            ("odd page", Settings { page_bytes: 1000, ..default() }, "a page of 1000 bytes"),
+            ("no page size", Settings { page_bytes: 0, ..default() }, "a page of 0 bytes"),
+            ("small request", Settings { request_bytes_max: 4095, ..default() }, "requests of"),
+            ("no depth", Settings { background_depth: 0, ..default() }, "background_depth is 0"),
+            ("no bound", Settings { congested_requests: 0, ..default() }, "congested_requests"),
+            ("no queue", Settings { demand_queues_max: 0, ..default() }, "demand_queues_max is"),
+            ("no reader", Settings { readers_max: 0, ..default() }, "readers_max is 0"),
+            ("no waiter", Settings { waiters_max: 0, ..default() }, "waiters_max is 0"),
+            ("no handle", Settings { handles_max: 0, ..default() }, "handles_max is 0"),
+            ("no file", Settings { files_max: 0, ..default() }, "files_max is 0"),
+            ("window", Settings { cache_bytes: 4096, ..default() }, "a cache of 1 pages is"),
+            ("policy", Settings { policy: "none".into(), ..default() }, "no `none`; there are"),
+            ("readahead", Settings { readahead: "off:a=1".into(), ..default() }, "no parameter"),
+        ];
+        for (why, settings, text) in rows {
+            let error = crate::Cache::new(settings).err().expect(why).to_string();
+            assert!(error.starts_with(text) && !error.contains('\n'), "{why}: {error}");
+        }
+    }
+}

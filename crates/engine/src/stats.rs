@@ -1,0 +1,155 @@
+//! What a live cache counted: the core's numbers and the engine's own.
+//!
+//! ```text
+//!   bucket   0 1 .. 7 | 8 9 .. 15 | 16-17 18-19 .. 30-31 | 32-35 ..
+//!            exact      exact       8 a power of two: within an eighth of the value
+//! ```
+//!
+//! # Invariants
+//! - `latency.count() == requests`, failed reads included.
+//! # Sources
+//! Buckets that are linear within powers of two: Tene, `HdrHistogram`, 2012.
+
+use forerun_core::{cache, units::Nanos};
+
+/// Counters since the cache was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// What the core counted, in pages.
+    pub core: cache::Stats,
+    /// Reads that asked the core for pages. A read longer than half the cache counts as several.
+    pub requests: u64,
+    /// Of these, those that failed.
+    pub failures: u64,
+    /// Bytes handed to readers.
+    pub bytes: u64,
+    /// Bytes that came from stores.
+    pub store_bytes: u64,
+    /// Requests to stores that came back.
+    pub store_requests: u64,
+    /// Reads that had to wait for a page.
+    pub waits: u64,
+    /// The time that they waited, summed: the delay by I/O.
+    pub waited: Nanos,
+    /// How long reads took.
+    pub latency: Histogram,
+}
+
+/// How often which time was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Histogram {
+    buckets: Box<[u64]>,
+    count: u64,
+    max: Nanos,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { buckets: vec![0; BUCKETS].into(), count: 0, max: Nanos(0) }
+    }
+}
+
+impl Histogram {
+    /// Notes one time.
+    pub fn add(&mut self, time: Nanos) {
+        self.buckets[bucket_of(time.0)] += 1;
+        self.count += 1;
+        self.max = self.max.max(time);
+    }
+
+    /// How many times were noted.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The longest.
+    #[must_use]
+    pub fn max(&self) -> Nanos {
+        self.max
+    }
+
+    /// The time that `per_mille` of 1000 did not exceed, rounded up by less than an eighth; 0
+    /// when nothing was noted.
+    #[must_use]
+    pub fn quantile(&self, per_mille: u32) -> Nanos {
+        assert!(per_mille <= 1_000, "{per_mille} of 1000");
+        let rank = (u128::from(self.count) * u128::from(per_mille)).div_ceil(1_000).max(1);
+        let mut seen = 0;
+        for (bucket, &count) in self.buckets.iter().enumerate() {
+            seen += u128::from(count);
+            if seen >= rank {
+                return self.max.min(Nanos(largest_in(bucket)));
+            }
+        }
+        self.max
+    }
+
+    /// The time that half of them did not exceed.
+    #[must_use]
+    pub fn p50(&self) -> Nanos {
+        self.quantile(500)
+    }
+
+    /// The time that 99 of 100 did not exceed.
+    #[must_use]
+    pub fn p99(&self) -> Nanos {
+        self.quantile(990)
+    }
+}
+
+/// Linear buckets in a power of two, as a power of two.
+const LINEAR_BITS: usize = 3;
+const LINEAR: usize = 1 << LINEAR_BITS;
+const BUCKETS: usize = (64 - LINEAR_BITS + 1) * LINEAR;
+
+fn bucket_of(value: u64) -> usize {
+    let bits = value.checked_ilog2().unwrap_or(0) as usize;
+    if bits < LINEAR_BITS {
+        return usize::try_from(value).expect("below LINEAR");
+    }
+    let shift = bits - LINEAR_BITS;
+    let linear = usize::try_from(value >> shift).expect("below 2 * LINEAR") - LINEAR;
+    (shift + 1) * LINEAR + linear
+}
+
+fn largest_in(bucket: usize) -> u64 {
+    if bucket < LINEAR {
+        return bucket as u64;
+    }
+    let (shift, linear) = (bucket / LINEAR - 1, bucket % LINEAR);
+    let next = ((LINEAR + linear + 1) as u128) << shift;
+    u64::try_from(next - 1).expect("the last bucket ends at the largest u64")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_holds_its_largest_value_and_not_the_next() {
+        for bucket in 0..BUCKETS {
+            let largest = largest_in(bucket);
+            assert_eq!(bucket_of(largest), bucket);
+            if let Some(next) = largest.checked_add(1) {
+                assert_eq!(bucket_of(next), bucket + 1);
+            }
+        }
+        assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn quantiles_are_within_an_eighth_above() {
+        let mut histogram = Histogram::default();
+        assert_eq!(histogram.p50(), Nanos(0));
+        for value in 1..=1_000 {
+            histogram.add(Nanos(value * 1_000));
+        }
+        for (per_mille, exact) in [(0, 1_000), (1, 1_000), (500, 500_000), (990, 990_000)] {
+            let found = histogram.quantile(per_mille).0;
+            assert!(exact <= found && found < exact + exact / 8, "{per_mille}: {found}");
+        }
+        assert_eq!(histogram.quantile(1_000), Nanos(1_000_000), "never above the longest");
+        assert_eq!((histogram.count(), histogram.max()), (1_000, Nanos(1_000_000)));
+    }
+}

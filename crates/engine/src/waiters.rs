@@ -1,0 +1,143 @@
+//! Reads under way: one slot each, with what was served, what is to be fetched, and the answer.
+//!
+//! ```text
+//!   RequestId = serial * slots + slot     so an answer finds its slot without a search
+//! ```
+//!
+//! # Invariants
+//! - A slot is one read's until it leaves, and it leaves with nothing served and nothing to fetch.
+//! - A reader that sleeps is woken by every serve, fetch and answer of its slot; it looks again
+//!   whatever woke it.
+
+use std::sync::Arc;
+
+use forerun_core::{
+    event::Error,
+    units::{FileId, FrameId, PageIndex, RequestId},
+};
+use parking_lot::Condvar;
+
+use crate::{error::ReadError, fetch::Fetch};
+
+/// A slot's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SlotId(u32);
+
+/// The pages that a read asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) file: FileId,
+    pub(crate) first: PageIndex,
+    pub(crate) count: u32,
+}
+
+/// One read under way.
+#[derive(Default)]
+pub(crate) struct Slot {
+    pub(crate) request: RequestId,
+    pub(crate) asked: Asked,
+    /// Pinned pages to copy.
+    pub(crate) served: Vec<(PageIndex, FrameId)>,
+    /// To be carried out by this reader.
+    pub(crate) fetches: Vec<Fetch>,
+    pub(crate) answer: Option<Result<(), Error>>,
+    active: bool,
+    sleeping: bool,
+    wake: Arc<Condvar>,
+}
+
+/// All slots; there are as many as readers ever were at the same time.
+pub(crate) struct Slots {
+    all: Vec<Slot>,
+    free: Vec<SlotId>,
+    max: u32,
+    serial: u64,
+}
+
+impl Slots {
+    pub(crate) fn new(max: u32) -> Self {
+        Self { all: Vec::new(), free: Vec::new(), max, serial: 0 }
+    }
+
+    /// A slot for a read of `asked`.
+    pub(crate) fn admit(&mut self, asked: Asked) -> Result<SlotId, ReadError> {
+        let made = u32::try_from(self.all.len()).expect("at most `max`");
+        let id = match self.free.pop() {
+            Some(id) => id,
+            None if made < self.max => {
+                self.all.push(Slot::default());
+                SlotId(made)
+            }
+            None => return Err(ReadError::Busy { what: "readers", bound: self.max }),
+        };
+        self.serial += 1;
+        let request = RequestId(self.serial * u64::from(self.max) + u64::from(id.0));
+        let slot = self.of(id);
+        (slot.request, slot.asked, slot.active) = (request, asked, true);
+        Ok(id)
+    }
+
+    /// Ends a read.
+    pub(crate) fn leave(&mut self, id: SlotId) {
+        let slot = self.of(id);
+        assert!(slot.active && slot.served.is_empty() && slot.fetches.is_empty());
+        slot.active = false;
+        slot.sleeping = false;
+        slot.answer = None;
+        self.free.push(id);
+    }
+
+    pub(crate) fn of(&mut self, id: SlotId) -> &mut Slot {
+        &mut self.all[id.0 as usize]
+    }
+
+    /// The slot of a request, awake.
+    pub(crate) fn wake(&mut self, request: RequestId) -> &mut Slot {
+        let at = usize::try_from(request.0 % u64::from(self.max)).expect("a slot's number");
+        let slot = &mut self.all[at];
+        assert!(slot.active && slot.request == request, "{request:?} is not under way");
+        slot.rouse();
+        slot
+    }
+
+    /// Says that a reader is about to sleep, and on what.
+    pub(crate) fn sleep(&mut self, id: SlotId) -> Arc<Condvar> {
+        let slot = self.of(id);
+        slot.sleeping = true;
+        Arc::clone(&slot.wake)
+    }
+
+    /// Gives `fetch` to a reader that waits for one of its pages: `me` if it does, else one that
+    /// sleeps, else any. Gives it back when there is none.
+    pub(crate) fn give(&mut self, me: Option<SlotId>, fetch: Fetch) -> Option<Fetch> {
+        let at = |id: SlotId| id.0 as usize;
+        let own = me.map(at).filter(|&at| self.all[at].waits_for(&fetch));
+        let Some(at) = own.or_else(|| {
+            let waits = |slot: &Slot| slot.waits_for(&fetch);
+            let sleeps = self.all.iter().position(|slot| slot.sleeping && waits(slot));
+            sleeps.or_else(|| self.all.iter().position(waits))
+        }) else {
+            return Some(fetch);
+        };
+        self.all[at].rouse();
+        self.all[at].fetches.push(fetch);
+        None
+    }
+}
+
+impl Slot {
+    fn rouse(&mut self) {
+        if self.sleeping {
+            self.sleeping = false;
+            self.wake.notify_one();
+        }
+    }
+
+    /// Whether it has no answer yet and asks for a page of `fetch`.
+    fn waits_for(&self, fetch: &Fetch) -> bool {
+        let Asked { file, first, count } = self.asked;
+        let same = self.active && self.answer.is_none() && file == fetch.file.id;
+        let (end, fetch_end) = (first + u64::from(count), fetch.first + u64::from(fetch.count()));
+        same && first < fetch_end && fetch.first < end
+    }
+}

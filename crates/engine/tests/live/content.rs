@@ -1,0 +1,138 @@
+//! The bytes: whatever is read, by whomever, is what the store holds.
+
+use std::sync::Arc;
+
+use forerun_core::{device, prng::Prng};
+use forerun_engine::Cache;
+use forerun_io::{
+    store::{memory::Memory, pattern::Pattern},
+    wrap::latency::Latency,
+};
+
+use crate::rig::{
+    PAGE, check_quiet, fixed, next_read, on_threads, read, readaheads, settings, within,
+};
+
+#[test]
+fn any_offset_and_length_gives_the_files_bytes_cut_at_its_end() {
+    for readahead in readaheads() {
+        let settings = settings(64, &readahead);
+        let cache = Cache::new(settings.clone()).unwrap();
+        let file_bytes = 100 * PAGE + 77;
+        let file = cache.open(Arc::new(Pattern::new(file_bytes))).unwrap();
+        let edges = [0, 1, PAGE - 1, PAGE, PAGE + 1, 7 * PAGE + 3, 31 * PAGE, 32 * PAGE];
+        for from_end in [false, true] {
+            for edge in edges {
+                let offset = if from_end { file_bytes - edge } else { edge };
+                for bytes in [0, 1, 2, 511, 512, 513, 1024, 5000, 40_000, 60_000] {
+                    read(&file, offset, bytes).unwrap();
+                }
+            }
+        }
+        check_quiet(&cache, &settings);
+    }
+}
+
+#[test]
+fn at_and_past_the_end_there_is_nothing_to_read() {
+    let cache = Cache::new(settings(64, &fixed())).unwrap();
+    let file = cache.open(Arc::new(Pattern::new(1000))).unwrap();
+    for offset in [1000, 1001, 1 << 40, u64::MAX] {
+        assert_eq!(read(&file, offset, 100), Ok(0), "{offset}");
+    }
+    assert_eq!(read(&file, 999, 100), Ok(1));
+    assert_eq!(read(&file, 0, 0), Ok(0));
+    let empty = cache.open(Arc::new(Pattern::new(0))).unwrap();
+    assert_eq!((empty.bytes(), read(&empty, 0, 10)), (0, Ok(0)));
+    assert_eq!(cache.stats().requests, 1, "what asks for no page is no request");
+}
+
+#[test]
+fn files_near_the_largest_offset_are_read() {
+    let cache = Cache::new(settings(64, &fixed())).unwrap();
+    let file = cache.open(Arc::new(Pattern::new(u64::MAX))).unwrap();
+    assert_eq!(read(&file, u64::MAX - 700, 2_000), Ok(700));
+}
+
+#[test]
+fn threads_that_read_interleaved_streams_all_get_their_bytes() {
+    for readahead in readaheads() {
+        within(move || {
+            let settings = settings(96, &readahead);
+            let cache = Cache::new(settings.clone()).unwrap();
+            let files: Vec<_> = (0..2)
+                .map(|_| cache.open(Arc::new(Pattern::new(300 * PAGE + 5))).unwrap())
+                .collect();
+            on_threads(4, |thread| {
+                let file = files[usize::try_from(thread).unwrap() % 2].again().unwrap();
+                let mut random = Prng::new(thread);
+                let mut at = thread * 70 * PAGE;
+                for _ in 0..200 {
+                    let (offset, bytes) = next_read(&mut random, file.bytes(), &mut at);
+                    read(&file, offset, bytes).unwrap();
+                }
+            });
+            check_quiet(&cache, &settings);
+            assert!(cache.stats().core.hits > 0);
+        });
+    }
+}
+
+#[test]
+fn a_second_handle_finds_the_pages_of_the_first() {
+    let cache = Cache::new(settings(64, "off")).unwrap();
+    let first = cache.open(Arc::new(Pattern::new(20 * PAGE))).unwrap();
+    read(&first, 0, 4_000).unwrap();
+    let fetched = cache.stats().store_requests;
+    let second = first.again().unwrap();
+    drop(first);
+    read(&second, 0, 4_000).unwrap();
+    let stats = cache.stats();
+    assert_eq!(stats.store_requests, fetched, "the pages stay while a handle is open");
+    assert_eq!((stats.core.hits, stats.core.misses), (8, 8));
+}
+
+#[test]
+fn the_pages_of_a_file_go_with_its_last_handle() {
+    let cache = Cache::new(settings(64, "off")).unwrap();
+    let store = Memory::new(vec![1; 2_000], 4_000);
+    let mut buf = [0; 2_000];
+    let file = cache.open(Arc::new(store.clone())).unwrap();
+    assert_eq!((file.read_at(0, &mut buf), buf), (Ok(2_000), [1; 2_000]));
+    assert_eq!(cache.frames(), (64, 60));
+    drop(file);
+    assert_eq!(cache.frames(), (64, 64));
+    store.resize(100);
+    store.resize(3_000);
+    let file = cache.open(Arc::new(store)).unwrap();
+    assert_eq!((file.bytes(), file.read_at(50, &mut buf)), (3_000, Ok(2_000)));
+    assert_eq!((&buf[..50], &buf[50..]), (&[1; 50][..], &[0; 1_950][..]), "nothing old is seen");
+}
+
+#[test]
+fn a_sequential_reader_of_a_device_finds_most_pages_there_and_each_is_read_once() {
+    within(|| {
+        for readahead in readaheads() {
+            let settings = settings(128, &readahead);
+            let cache = Cache::new(settings.clone()).unwrap();
+            let device = device::make("optane", 1).unwrap();
+            let store = Latency::new(Arc::new(Pattern::new(600 * PAGE)), device);
+            let file = cache.open(Arc::new(store)).unwrap();
+            for page in 0..600 {
+                read(&file, page * PAGE, 512).unwrap();
+            }
+            let stats = cache.stats();
+            assert_eq!((stats.requests, stats.bytes), (600, 600 * PAGE));
+            assert_eq!(stats.core.demanded, 600);
+            assert_eq!(stats.store_bytes, 600 * PAGE, "{readahead}");
+            if readahead == "off" {
+                assert_eq!((stats.core.misses, stats.waits), (600, 600));
+            } else {
+                let seen = (stats.core.misses, stats.store_requests);
+                assert!(seen.0 <= 8 && seen.1 < 200, "{readahead}: {stats:?}");
+            }
+            assert!(stats.waited.0 > 0 && stats.latency.p50() <= stats.latency.p99());
+            check_quiet(&cache, &settings);
+        }
+    });
+}

@@ -1,0 +1,8 @@
+//! The live cache on stores that misbehave: right bytes or one error, bounds, and no hang.
+
+mod content;
+mod ends;
+mod faults;
+mod pressure;
+mod replay;
+mod rig;

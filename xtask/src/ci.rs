@@ -1,0 +1,265 @@
+//! `cargo xtask ci`: everything that a change must pass, in order, up to the first failure.
+//!
+//! Cheap and telling steps come first. Output streams as it comes; at the end stand the time of
+//! each step, what was left out and skipped, and the closing line `N passed, N failed`.
+//!
+//! A test that needs what the machine lacks appends a line to the file named by
+//! `FORERUN_SKIPPED`, and passes; `--no-skips` then fails the run. A step that needs what lies
+//! outside the repository (reference data, the advisory database) is *left out*, by name.
+//!
+//! # Invariants
+//! - The closing line is the last one printed, on success and on failure.
+//! - No step needs root; the network is used by cargo alone.
+
+mod results;
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+#[expect(clippy::disallowed_types, reason = "the steps are timed for people to read")]
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+
+use results::Results;
+
+/// Whether a skipped test fails the run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Skips {
+    Allowed,
+    Fail,
+}
+
+/// A step by name; false or an error ends the run.
+type Step = (&'static str, fn(&mut Run) -> Result<bool>);
+
+const STEPS: &[Step] = &[
+    ("tools", tools),
+    ("format", format),
+    ("clippy", |run| run.cargo(&["clippy", "--workspace", "--all-targets", "--", "-Dwarnings"])),
+    ("tidy", |run| crate::tidy::run(&run.root)),
+    ("tests", |run| run.tests(&["--lib", "--bins", "--tests"])),
+    ("doc tests", |run| run.tests(&["--doc"])),
+    ("docs", docs),
+    ("deny", deny),
+    ("build", |run| run.cargo(&["build", "--release", "--package", "forerun-cli"])),
+    ("seeds", seeds),
+    ("vectors", vectors),
+];
+
+/// Runs the steps; whether all passed.
+pub(crate) fn run(root: &Path, skips: Skips) -> Result<bool> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+    std::fs::create_dir_all(&target).with_context(|| target.display().to_string())?;
+    let skipped_file = std::path::absolute(target.join("skipped.txt"))?;
+    std::fs::write(&skipped_file, "").with_context(|| skipped_file.display().to_string())?;
+    let mut run = Run {
+        root: root.to_path_buf(),
+        target,
+        skipped_file,
+        results: Results::default(),
+        left_out: Vec::new(),
+    };
+    let (mut times, mut ok) = (Vec::new(), true);
+    for (name, step) in STEPS {
+        let time;
+        (ok, time) = run.step(name, *step);
+        times.push((name, time));
+        if !ok {
+            break;
+        }
+    }
+    run.close(&times, ok, skips)
+}
+
+/// What the steps share.
+struct Run {
+    root: PathBuf,
+    target: PathBuf,
+    /// Tests append to it what they skip.
+    skipped_file: PathBuf,
+    results: Results,
+    /// Steps, or parts of steps, that did not run, and why.
+    left_out: Vec<String>,
+}
+
+impl Run {
+    /// One step under its heading; whether it passed, and its time.
+    #[expect(clippy::disallowed_types, reason = "the steps are timed for people to read")]
+    fn step(&mut self, name: &str, step: fn(&mut Run) -> Result<bool>) -> (bool, Duration) {
+        println!("\n== {name}");
+        let start = Instant::now();
+        let failed_before = self.results.failed;
+        let ok = step(self).unwrap_or_else(|error| {
+            println!("{error:#}");
+            false
+        });
+        if !ok && self.results.failed == failed_before {
+            self.results.failed += 1;
+        }
+        let time = start.elapsed();
+        println!("-- {name}: {} in {:.1} s", verdict(ok), time.as_secs_f64());
+        (ok, time)
+    }
+
+    /// Prints what there is to know at the end; whether the run passed.
+    fn close(&mut self, times: &[(&&str, Duration)], ok: bool, skips: Skips) -> Result<bool> {
+        let skipped = std::fs::read_to_string(&self.skipped_file)
+            .with_context(|| self.skipped_file.display().to_string())?;
+        self.results.skipped.extend(skipped.lines().map(str::to_owned));
+        let mut ok = ok;
+        println!("\n== summary");
+        for (name, time) in times {
+            println!("{:>8.1} s  {name}", time.as_secs_f64());
+        }
+        for what in &self.left_out {
+            println!("left out: {what}");
+        }
+        for what in &self.results.skipped {
+            println!("skipped: {what}");
+        }
+        if skips == Skips::Fail && !self.results.skipped.is_empty() {
+            println!("--no-skips: what was skipped counts as failed");
+            self.results.failed += u64::try_from(self.results.skipped.len())?;
+            ok = false;
+        }
+        println!("{}", self.results.closing_line());
+        Ok(ok)
+    }
+
+    /// Runs cargo with the output of its own.
+    fn cargo(&self, args: &[&str]) -> Result<bool> {
+        self.succeeds(Command::new(crate::cargo()).args(args))
+    }
+
+    fn succeeds(&self, command: &mut Command) -> Result<bool> {
+        let status = command.current_dir(&self.root).stdin(Stdio::null()).status();
+        Ok(status.with_context(|| format!("{}", command.get_program().display()))?.success())
+    }
+
+    /// Whether `program args` is there and prints something: a command that is not yet built
+    /// in fails or keeps silent.
+    fn answers(&self, program: impl AsRef<std::ffi::OsStr>, args: &[&str]) -> bool {
+        let output =
+            Command::new(program).args(args).current_dir(&self.root).stdin(Stdio::null()).output();
+        output.is_ok_and(|output| output.status.success() && !output.stdout.is_empty())
+    }
+
+    /// Runs `cargo test` over the workspace, relays its output and counts its tests. The test
+    /// profile is built, not release: there overflow is checked, and an edit is rebuilt sooner.
+    fn tests(&mut self, which: &[&str]) -> Result<bool> {
+        let mut child = Command::new(crate::cargo())
+            .args(["test", "--workspace", "--no-fail-fast"])
+            .args(which)
+            .env("FORERUN_SKIPPED", &self.skipped_file)
+            .current_dir(&self.root)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cargo test")?;
+        let output = child.stdout.take().expect("stdout was asked to be a pipe");
+        let mut output = BufReader::new(output);
+        let mut line = Vec::new();
+        while output.read_until(b'\n', &mut line)? > 0 {
+            std::io::stdout().lock().write_all(&line)?;
+            self.results.note(String::from_utf8_lossy(&line).trim_end());
+            line.clear();
+        }
+        Ok(child.wait()?.success())
+    }
+
+    /// The command under test, as `build` left it.
+    fn forerun(&self) -> PathBuf {
+        self.target.join("release/forerun")
+    }
+
+    fn leave_out(&mut self, what: &str) -> bool {
+        println!("left out: {what}");
+        self.left_out.push(what.to_owned());
+        true
+    }
+}
+
+fn verdict(ok: bool) -> &'static str {
+    if ok { "ok" } else { "FAILED" }
+}
+
+/// rustfmt and clippy, which a minimal toolchain lacks.
+fn tools(run: &mut Run) -> Result<bool> {
+    let have = |tool| run.answers(crate::cargo(), &[tool, "--version"]);
+    if !(have("fmt") && have("clippy")) {
+        run.succeeds(Command::new("rustup").args(["component", "add", "rustfmt", "clippy"])).ok();
+    }
+    ensure!(have("fmt"), "cargo fmt is missing: run `rustup component add rustfmt`");
+    ensure!(have("clippy"), "cargo clippy is missing: run `rustup component add clippy`");
+    Ok(true)
+}
+
+/// rustfmt on all files: cargo finds those of a list of policies as little as rustfmt does, since
+/// a macro writes their `mod` lines.
+fn format(run: &mut Run) -> Result<bool> {
+    if !run.cargo(&["fmt", "--all", "--check"])? {
+        return Ok(false);
+    }
+    let mut rustfmt = Command::new("rustfmt");
+    rustfmt.args(["--check", "--edition", "2024"]);
+    for folder in
+        ["crates/core/src/eviction", "crates/core/src/readahead", "crates/sim/src/workload"]
+    {
+        let folder = run.root.join(folder);
+        for entry in std::fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "rs") {
+                rustfmt.arg(path);
+            }
+        }
+    }
+    run.succeeds(&mut rustfmt)
+}
+
+fn docs(run: &mut Run) -> Result<bool> {
+    let mut cargo = Command::new(crate::cargo());
+    cargo.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-Dwarnings");
+    run.succeeds(&mut cargo)
+}
+
+/// `cargo deny`, where it is installed: to build it takes longer than all the rest, and tidy has
+/// checked licences and sources already.
+fn deny(run: &mut Run) -> Result<bool> {
+    if !run.answers(crate::cargo(), &["deny", "--version"]) {
+        let what = "cargo deny (bans, advisories): not installed; tidy checks licences and sources";
+        return Ok(run.leave_out(what));
+    }
+    let ok = run.cargo(&["deny", "check", "licenses", "bans", "sources"])?;
+    if !run.cargo(&["deny", "fetch", "db"])? {
+        run.leave_out("advisories: their database cannot be fetched from here");
+        return Ok(ok);
+    }
+    Ok(run.cargo(&["deny", "check", "--disable-fetch", "advisories"])? && ok)
+}
+
+/// The core on a faulty device against a shadow file.
+fn seeds(run: &mut Run) -> Result<bool> {
+    if !run.answers(run.forerun(), &["sim", "check", "--help"]) {
+        return Ok(run.leave_out("seeds: this build has no `forerun sim check`"));
+    }
+    run.succeeds(Command::new(run.forerun()).args(["sim", "check", "--seeds", "200"]))
+}
+
+/// The historic policies against decisions observed elsewhere.
+fn vectors(run: &mut Run) -> Result<bool> {
+    let folder = match std::env::var_os("FORERUN_REFERENCE") {
+        Some(folder) => PathBuf::from(folder),
+        None => run.root.join("../shared").join("reference"),
+    };
+    let file = folder.join("readahead-vectors.json");
+    if !file.is_file() {
+        let what = "vectors: no readahead-vectors.json; name its folder in FORERUN_REFERENCE";
+        return Ok(run.leave_out(what));
+    }
+    if !run.answers(run.forerun(), &["vectors", "--help"]) {
+        return Ok(run.leave_out("vectors: this build has no `forerun vectors`"));
+    }
+    run.succeeds(Command::new(run.forerun()).arg("vectors").arg(&file))
+}

@@ -1,0 +1,395 @@
+//! `cargo xtask mutants`: does a small fault in core make one of its tests fail?
+//!
+//! cargo-mutants lists every fault that it can make in core; a seeded sample of them is made,
+//! each in a copy of the tree, and the tests of core and of the simulator, which runs core, are
+//! run on it. What survives shows a decision that no test pins. Survivors that were judged
+//! harmless are explained in `docs/mutants.md`.
+//!
+//! cargo-mutants finds a file by its `mod` line and does not see those that core's lists of
+//! policies write. So it works on a copy of the tree in which these lines are written out.
+//!
+//! # Invariants
+//! - The sample depends on the list, the count and the seed alone.
+//! - A mutant that hangs is caught: its tests would not have passed. One that does not compile
+//!   counts neither way.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+/// What the command line chooses.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    count: usize,
+    seed: u64,
+    jobs: usize,
+}
+
+impl Options {
+    /// Options from `--name value` pairs.
+    pub(crate) fn parse(words: &[String]) -> Result<Self> {
+        let mut options = Self { count: 300, seed: 1, jobs: 2 };
+        for pair in words.chunks(2) {
+            let [name, value] = pair else { bail!("{} needs a value", pair[0]) };
+            let wrong = || format!("{name} {value}: not a number");
+            match name.as_str() {
+                "--count" => options.count = value.parse().with_context(wrong)?,
+                "--seed" => options.seed = value.parse().with_context(wrong)?,
+                "--jobs" => options.jobs = value.parse().with_context(wrong)?,
+                _ => bail!("unknown: {name}"),
+            }
+        }
+        ensure!(options.count > 0 && options.jobs > 0, "--count and --jobs are at least 1");
+        Ok(options)
+    }
+}
+
+/// Makes and judges the sample; whether enough of it was caught.
+pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
+    let tool = Tool::find(root)?;
+    let all = tool.list()?;
+    let sample = sample(&all, options.count, options.seed);
+    println!("{} of {} mutants of core, seed {}", sample.len(), all.len(), options.seed);
+    let tally = Tally::of(&tool.run(&sample, options.jobs)?, &sample)?;
+    ensure!(
+        tally.total() == sample.len(),
+        "{} mutants were drawn, {} of them were made",
+        sample.len(),
+        tally.total()
+    );
+    print!("{tally}");
+    Ok(tally.passes())
+}
+
+/// cargo-mutants, and where it works.
+struct Tool {
+    /// The copy of the tree.
+    root: PathBuf,
+    program: PathBuf,
+    /// Its configuration and results.
+    folder: PathBuf,
+}
+
+impl Tool {
+    /// The program on the path or of an earlier run; else it is installed below `target`.
+    fn find(root: &Path) -> Result<Self> {
+        let folder = root.join("target/mutants");
+        std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        let tools = root.join("target/tools");
+        let ours = tools.join("bin/cargo-mutants");
+        let theirs = PathBuf::from("cargo-mutants");
+        let program = if works(&theirs) { theirs } else { ours };
+        if !works(&program) {
+            println!("installing cargo-mutants into {}", tools.display());
+            let status = Command::new(crate::cargo())
+                .args(["install", "--locked", "--root"])
+                .arg(&tools)
+                .arg("cargo-mutants")
+                .status()
+                .context("cargo install")?;
+            ensure!(status.success(), "cargo install cargo-mutants failed");
+        }
+        let tree = std::path::absolute(folder.join("tree"))?;
+        copy_tree(root, &tree)?;
+        Ok(Self { root: tree, program, folder: std::path::absolute(folder)? })
+    }
+
+    /// The names of every mutant of core.
+    fn list(&self) -> Result<Vec<String>> {
+        let output = Command::new(&self.program)
+            .args(["mutants", "--list", "--json", "--no-config", "--package", CORE])
+            .current_dir(&self.root)
+            .stderr(Stdio::inherit())
+            .output()
+            .context("cargo mutants --list")?;
+        ensure!(output.status.success(), "cargo mutants --list failed");
+        let list: Value = serde_json::from_slice(&output.stdout).context("the list of mutants")?;
+        let list = list.as_array().context("the list of mutants is not a list")?;
+        let name = |mutant: &Value| mutant["name"].as_str().map(str::to_owned);
+        list.iter().map(name).collect::<Option<_>>().context("a mutant without a name")
+    }
+
+    /// Makes the mutants of these names; its account of what came of them.
+    fn run(&self, sample: &[&str], jobs: usize) -> Result<Value> {
+        let config = self.folder.join("sample.toml");
+        std::fs::write(&config, configuration(sample)).context("sample.toml")?;
+        // A mutant may allocate without end: the limit makes it fail, not the machine.
+        let status = Command::new("sh")
+            .args(["-c", "ulimit -v 8388608; exec \"$@\"", "sh"])
+            .arg(&self.program)
+            .args(["mutants", "--package", CORE, "--test-package", TESTED, "--config"])
+            .arg(&config)
+            .arg("--output")
+            .arg(&self.folder)
+            .args(["--jobs", &jobs.to_string()])
+            .args(["--minimum-test-timeout", "10", "--timeout-multiplier", "5"])
+            .args(["--build-timeout", "300"])
+            .args(["--", "--lib", "--tests"])
+            // Debug information is most of the linker's work, and nobody debugs a mutant.
+            .env("CARGO_PROFILE_TEST_DEBUG", "0")
+            .env("CARGO_PROFILE_DEV_DEBUG", "0")
+            .env_remove("CARGO_TARGET_DIR")
+            .current_dir(&self.root)
+            .stdin(Stdio::null())
+            .status()
+            .context("cargo mutants")?;
+        // 2: some were missed; 3: some timed out. Both are in the account.
+        ensure!(
+            matches!(status.code(), Some(0 | 2 | 3)),
+            "cargo mutants failed ({status}): do core's tests pass without it?"
+        );
+        let account = self.folder.join("mutants.out/outcomes.json");
+        let account = std::fs::read(&account).with_context(|| account.display().to_string())?;
+        serde_json::from_slice(&account).context("outcomes.json")
+    }
+}
+
+/// Copies what git tracks to `tree`, with the lists of policies written out.
+fn copy_tree(root: &Path, tree: &Path) -> Result<()> {
+    let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root).output();
+    let listed = listed.context("git ls-files")?;
+    ensure!(listed.status.success(), "git ls-files failed");
+    if tree.exists() {
+        std::fs::remove_dir_all(tree).with_context(|| tree.display().to_string())?;
+    }
+    for file in String::from_utf8(listed.stdout)?.split_terminator('\0') {
+        let (from, to) = (root.join(file), tree.join(file));
+        let folder = to.parent().context("a tracked file lies in a folder")?;
+        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        std::fs::copy(&from, &to).with_context(|| from.display().to_string())?;
+    }
+    for list in LISTS {
+        let path = tree.join(list);
+        let text = std::fs::read_to_string(&path).with_context(|| list.to_string())?;
+        std::fs::write(&path, written_out(&text).with_context(|| list.to_string())?)?;
+    }
+    Ok(())
+}
+
+/// `text` of a list's file with a `mod` line for each entry in place of the macro's.
+fn written_out(text: &str) -> Result<String> {
+    let without = text.replacen(MOD_LINE, "", 1);
+    ensure!(without != text, "no line {MOD_LINE}");
+    let start = without.rfind("! {").context("no list")?;
+    let entries = without[start..].lines().skip(1).map_while(|line| line.trim().split_once("::"));
+    let mods: Vec<String> = entries.map(|entry| format!("pub mod {};\n", entry.0)).collect();
+    ensure!(!mods.is_empty(), "an empty list");
+    Ok(format!("{without}\n{}", mods.concat()))
+}
+
+fn works(program: &Path) -> bool {
+    let version = Command::new(program).args(["mutants", "--version"]).output();
+    version.is_ok_and(|output| output.status.success())
+}
+
+/// `count` of `all`, or all if there are no more, in their order.
+fn sample(all: &[String], count: usize, seed: u64) -> Vec<&str> {
+    let mut order: Vec<usize> = (0..all.len()).collect();
+    let mut state = seed;
+    for last in (1..order.len()).rev() {
+        let bound = u128::try_from(last + 1).expect("a length fits 128 bits");
+        let drawn = (u128::from(draw(&mut state)) * bound) >> 64;
+        order.swap(last, usize::try_from(drawn).expect("below a length"));
+    }
+    order.truncate(count);
+    order.sort_unstable();
+    order.into_iter().map(|index| all[index].as_str()).collect()
+}
+
+/// `SplitMix64` (Steele, Lea, Flood 2014).
+fn draw(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// A configuration of cargo-mutants that names exactly these mutants.
+fn configuration(names: &[&str]) -> String {
+    // JSON strings are TOML strings.
+    let pattern = |name: &&str| Value::String(format!("^{}$", escape(name))).to_string();
+    let patterns: Vec<String> = names.iter().map(pattern).collect();
+    format!("examine_re = [\n    {}\n]\n", patterns.join(",\n    "))
+}
+
+/// A regular expression that matches `name` alone.
+fn escape(name: &str) -> String {
+    let mut escaped = String::new();
+    for c in name.chars() {
+        if c.is_ascii_punctuation() && !"<>_'\"/:,;=!%@`".contains(c) {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
+}
+
+/// What came of the sample.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Tally {
+    caught: usize,
+    timeout: usize,
+    unviable: usize,
+    missed: Vec<String>,
+}
+
+impl Tally {
+    /// Counts the mutants of the sample. cargo-mutants 27 makes those that delete a field of a
+    /// struct whatever its configuration says; unless drawn, they would tilt the ratio.
+    fn of(account: &Value, sample: &[&str]) -> Result<Self> {
+        let mut tally = Self::default();
+        let outcomes = account["outcomes"].as_array().context("an account without outcomes")?;
+        for outcome in outcomes {
+            let Some(name) = outcome["scenario"]["Mutant"]["name"].as_str() else { continue };
+            if !sample.contains(&name) {
+                continue;
+            }
+            match outcome["summary"].as_str().unwrap_or("nothing") {
+                "CaughtMutant" => tally.caught += 1,
+                "Timeout" => tally.timeout += 1,
+                "Unviable" => tally.unviable += 1,
+                "MissedMutant" => tally.missed.push(name.to_owned()),
+                other => bail!("{name}: {other}"),
+            }
+        }
+        tally.missed.sort();
+        Ok(tally)
+    }
+
+    fn total(&self) -> usize {
+        self.caught + self.timeout + self.unviable + self.missed.len()
+    }
+
+    /// Caught and judged, timeouts being caught.
+    fn ratio(&self) -> (usize, usize) {
+        let caught = self.caught + self.timeout;
+        (caught, caught + self.missed.len())
+    }
+
+    fn passes(&self) -> bool {
+        let (caught, judged) = self.ratio();
+        judged > 0 && caught * 100 >= judged * CAUGHT_PERCENT_MIN
+    }
+}
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for name in &self.missed {
+            writeln!(f, "survived: {name}")?;
+        }
+        writeln!(
+            f,
+            "{} caught, {} missed, {} timeout, {} unviable",
+            self.caught,
+            self.missed.len(),
+            self.timeout,
+            self.unviable
+        )?;
+        let (caught, judged) = self.ratio();
+        let tenths = (caught * 1_000).checked_div(judged).unwrap_or(0);
+        let percent = format!("{}.{} %", tenths / 10, tenths % 10);
+        let wanted = format!("at least {CAUGHT_PERCENT_MIN} % wanted");
+        writeln!(f, "{caught} of {judged} caught: {percent}, {wanted}")
+    }
+}
+
+const CORE: &str = "forerun-core";
+/// The packages whose tests are run.
+const TESTED: &str = "forerun-core,forerun-sim";
+/// Where policies are listed.
+const LISTS: &[&str] = &["crates/core/src/eviction.rs", "crates/core/src/readahead.rs"];
+/// How a list's macro declares its modules.
+const MOD_LINE: &str = "$(pub mod $module;)+";
+const CAUGHT_PERCENT_MIN: usize = 90;
+
+#[cfg(test)]
+mod tests {
+    use super::{Options, Tally, configuration, sample, written_out};
+
+    fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn options_have_defaults_and_refuse_nonsense() {
+        let parsed = |line| Options::parse(&words(line)).ok();
+        assert_eq!(parsed(""), Some(Options { count: 300, seed: 1, jobs: 2 }));
+        let all = Some(Options { count: 5, seed: 7, jobs: 1 });
+        assert_eq!(parsed("--count 5 --seed 7 --jobs 1"), all);
+        for nonsense in ["--count", "--count x", "--cuont 5", "--count 0", "--jobs 0"] {
+            assert_eq!(parsed(nonsense), None, "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn a_sample_depends_on_its_seed_alone_and_keeps_the_order() {
+        let all: Vec<String> = (100..200).map(|n| n.to_string()).collect();
+        let first = sample(&all, 30, 1);
+        assert_eq!(first, sample(&all, 30, 1));
+        assert_ne!(first, sample(&all, 30, 2));
+        assert_eq!(first.len(), 30);
+        assert!(first.is_sorted_by(|a, b| a < b), "no mutant twice: {first:?}");
+        assert_eq!(sample(&all, 1_000, 1).len(), 100);
+        assert!(sample(&[], 5, 1).is_empty());
+    }
+
+    #[test]
+    fn every_mutant_is_drawn_about_equally_often() {
+        let all: Vec<String> = (0..10).map(|n| n.to_string()).collect();
+        let mut drawn = [0; 10];
+        for seed in 0..1_000 {
+            for name in sample(&all, 3, seed) {
+                drawn[name.parse::<usize>().unwrap()] += 1;
+            }
+        }
+        assert!(drawn.iter().all(|times| (250..=350).contains(times)), "{drawn:?}");
+    }
+
+    #[test]
+    fn a_configuration_names_its_mutants_exactly() {
+        let config = configuration(&["a.rs:1:5: replace f -> Vec<(u8)> with [\"x\"]"]);
+        let line = r#"    "^a\\.rs:1:5: replace f \\-> Vec<\\(u8\\)> with \\[\"x\"\\]$""#;
+        assert_eq!(config, format!("examine_re = [\n{line}\n]\n"));
+    }
+
+    #[test]
+    fn modules_of_a_list_are_written_out() {
+        let text = "macro_rules! policies {\n $(pub mod $module;)+\n}\n\n\
+                    policies! {\n    fifo::Fifo,\n    two_q::TwoQ,\n}\n";
+        let out = written_out(text).unwrap();
+        assert!(out.ends_with("pub mod fifo;\npub mod two_q;\n"), "{out}");
+        assert!(!out.contains("$(pub mod"));
+        assert!(written_out("no macro here").is_err());
+    }
+
+    #[test]
+    fn timeouts_count_as_caught_and_unviable_ones_not_at_all() {
+        let outcome = |name: &str, summary: &str| {
+            let scenario = serde_json::json!({ "Mutant": { "name": name } });
+            serde_json::json!({ "scenario": scenario, "summary": summary })
+        };
+        let mut outcomes =
+            vec![serde_json::json!({ "scenario": "Baseline", "summary": "Success" })];
+        outcomes.extend((0..17).map(|_| outcome("c", "CaughtMutant")));
+        outcomes.push(outcome("t", "Timeout"));
+        outcomes.push(outcome("u", "Unviable"));
+        outcomes.push(outcome("z", "MissedMutant"));
+        outcomes.push(outcome("a", "MissedMutant"));
+        outcomes.push(outcome("not drawn", "MissedMutant"));
+        let tally =
+            Tally::of(&serde_json::json!({ "outcomes": outcomes }), &["a", "c", "t", "u", "z"])
+                .unwrap();
+        assert_eq!(tally.total(), 21);
+        assert_eq!(tally.ratio(), (18, 20));
+        assert!(tally.passes());
+        assert_eq!(tally.missed, ["a", "z"]);
+        let text = tally.to_string();
+        assert!(text.contains("18 of 20 caught: 90.0 %"), "{text}");
+        assert!(!Tally { caught: 16, ..tally }.passes());
+        assert!(!Tally::default().passes(), "nothing was judged");
+        let strange = serde_json::json!({ "outcomes": [outcome("x", "Failure")] });
+        assert!(Tally::of(&strange, &["x"]).is_err());
+    }
+}
