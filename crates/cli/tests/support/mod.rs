@@ -11,8 +11,9 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Each test program uses a part of it; this uses all of it.
-const _: (fn(&str, &str), [fn() -> Option<PathBuf>; 2]) = (skip, [reference_dir, traces_dir]);
+// Each test program uses a part of these; here all of them are used.
+const _: fn(&str, &str) = skip;
+const _: [fn() -> Option<PathBuf>; 2] = [reference_dir, traces_dir];
 
 /// Says that `test` did not run, and why.
 pub(crate) fn skip(test: &str, why: &str) {
