@@ -12,7 +12,7 @@ use anyhow::Result;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-use crate::{failure, interrupt, report, sim, vectors};
+use crate::{bench, demo, failure, interrupt, report, sim, vectors};
 
 #[derive(Parser)]
 #[command(
@@ -33,6 +33,10 @@ enum Command {
     Vectors(vectors::Args),
     /// Run workloads and traces through the cache in virtual time, or through replacement alone
     Sim(Box<sim::Args>),
+    /// See what readahead does to a slow disk: half a minute, nothing to set up
+    Demo(demo::Args),
+    /// Measure the live engine in real time
+    Bench(bench::Args),
     /// Draw recorded runs on one static page
     Report(report::Args),
 }
@@ -42,6 +46,8 @@ impl Command {
         match self {
             Self::Vectors(args) => vectors::run(&args),
             Self::Sim(args) => sim::run(&args),
+            Self::Demo(args) => demo::run(&args),
+            Self::Bench(args) => bench::run(&args),
             Self::Report(args) => report::run(&args),
         }
     }

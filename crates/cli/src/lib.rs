@@ -7,7 +7,7 @@
 //! | module | what |
 //! |---|---|
 //! | `cli` | the commands and their dispatch |
-//! | `vectors`, `sim`, `report` | a command each |
+//! | `vectors`, `sim`, `demo`, `bench`, `report` | a command each |
 //! | `specs` | lists of policies, sizes: what every command reads alike |
 //! | `output` | stdout: text, tables, JSON |
 //! | `failure` | usage errors, exit statuses, the one line on stderr |
@@ -22,7 +22,9 @@
 //! - Exit status 0: done; 1: failed; 2: bad usage; 130: interrupted.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod cli;
+mod demo;
 mod failure;
 mod interrupt;
 mod machine;

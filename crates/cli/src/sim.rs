@@ -28,6 +28,7 @@ use crate::{machine, output};
 
 use figures::Figures;
 use source::{Reading, Source};
+pub(crate) use timed::queues_commands;
 
 /// What `sim` takes.
 #[derive(clap::Args)]
@@ -108,7 +109,7 @@ enum Command {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Switch {
+pub(crate) enum Switch {
     On,
     Off,
 }
@@ -212,7 +213,7 @@ impl Plan {
 }
 
 /// `spec` with the drive's cache set, if that was asked for.
-fn device_spec(spec: &str, cache: Option<Switch>) -> String {
+pub(crate) fn device_spec(spec: &str, cache: Option<Switch>) -> String {
     let joint = if spec.contains(':') { ',' } else { ':' };
     match cache {
         Some(Switch::On) => format!("{spec}{joint}cache=on"),

@@ -15,6 +15,7 @@
 //! - Same text, same accesses, on every machine.
 //! - Every access lies inside its file, and their bytes sum up to `bytes_wanted`.
 
+mod interleave;
 mod span;
 
 use forerun_core::params::{self, Param, ParamError, Params};
@@ -138,6 +139,9 @@ workloads! {
     disturb::Disturb,
     thrash::Thrash,
     compute::Compute,
+    backward::Backward,
+    stride::Stride,
+    parquet::Parquet,
 }
 
 fn build<P: Named>(pairs: &str) -> Result<Workload, ParamError> {
@@ -206,6 +210,8 @@ macro_rules! choice {
 }
 use choice;
 
+pub use interleave::{Layout, Order, Start};
+
 /// What stands before a workload where a trace is asked for.
 pub const PREFIX: &str = "workload:";
 
@@ -264,6 +270,13 @@ mod tests {
             "disturb,sequential=4K",
             "thrash,streams=5,each=10K",
             "compute,file=100001",
+            "streams,n=5,each=10K,order=sequential,readers=3,rate=1M",
+            "backward,n=3,each=10K,layout=spread,readers=2",
+            "backward,each=1,request=1G",
+            "stride,n=3,each=10K,piece=3K,every=7K,request=1000",
+            "stride,each=1,piece=64K,every=64K",
+            "parquet,columns=3,groups=2,chunk=10K,apart=1M,footer=5K",
+            "parquet,columns=1,chunk=1,apart=1,footer=1,request=1G",
         ] {
             let workload = made(text);
             let (files, handles) = (workload.files.clone(), workload.handles.clone());
@@ -321,6 +334,88 @@ mod tests {
         // A spread layout is visited in an order of its own.
         let spread = offsets("streams,n=8,each=4K,order=alternate,layout=spread");
         assert!(!spread.is_sorted());
+    }
+
+    #[test]
+    fn streams_can_be_read_one_after_the_other() {
+        let found = offsets("streams,n=3,each=8K,order=sequential");
+        assert_eq!(found, [0, 4, 8, 12, 16, 20].map(|kib| kib << 10));
+    }
+
+    #[test]
+    fn readers_share_the_streams_out() {
+        let workload = made("streams,n=5,each=8K,readers=2,order=alternate");
+        assert_eq!(workload.handles, [0], "one handle for all");
+        let own = |reader: Reader| reader.map(|a| a.offset >> 12).collect::<Vec<_>>();
+        let found: Vec<_> = workload.readers.into_iter().map(own).collect();
+        assert_eq!(found, [vec![0, 4, 8, 1, 5, 9], vec![2, 6, 3, 7]], "streams 1 3 5 and 2 4");
+        let random = |seed| {
+            let text = format!("streams,n=40,each=40K,readers=2,seed={seed}");
+            let readers = made(&text).readers.into_iter();
+            let turns = |reader: Reader| {
+                reader.map(|a| a.offset / (80 << 10)).take(100).collect::<Vec<_>>()
+            };
+            readers.map(turns).collect::<Vec<_>>()
+        };
+        assert_eq!(random(1), random(1));
+        assert_ne!(random(1), random(2));
+        assert_ne!(random(1)[0], random(1)[1], "each has turns of its own");
+        let sorted = |text| {
+            let mut offsets = offsets(text);
+            offsets.sort_unstable();
+            offsets
+        };
+        assert_eq!(sorted("streams,n=40,each=40K"), sorted("streams,n=40,each=40K,readers=3"));
+    }
+
+    #[test]
+    fn streams_with_a_rate_are_due_at_it_all_together() {
+        let all = accesses("streams,n=2,each=8K,rate=4K,order=alternate");
+        let due: Vec<_> = all.iter().map(|a| a.not_before.0 / 1_000_000).collect();
+        assert_eq!(due, [0, 500, 1_000, 1_500]);
+        let shared = made("streams,n=3,each=8K,rate=4K,readers=2").readers;
+        let last = |reader: Reader| reader.last().expect("it reads").not_before.0 / 1_000_000;
+        let last: Vec<_> = shared.into_iter().map(last).collect();
+        assert_eq!(last, [1_500, 1_000], "a reader of two streams reads twice as fast");
+    }
+
+    #[test]
+    fn a_backward_stream_ends_at_its_first_byte() {
+        let all = accesses("backward,each=10K");
+        let found: Vec<_> = all.iter().map(|a| (a.offset, a.bytes)).collect();
+        assert_eq!(found, [(6_144, 4_096), (2_048, 4_096), (0, 2_048)]);
+        let two = offsets("backward,n=2,each=8K,order=alternate,layout=spread");
+        assert_eq!(two.iter().map(|o| o >> 12).sum::<u64>(), 1 + 5 + 4);
+        assert!(two[0] > two[2] && two[1] > two[3]);
+    }
+
+    #[test]
+    fn a_stride_leaves_out_what_lies_between_its_pieces() {
+        let all = accesses("stride,each=10K,piece=4K,every=16K,request=3K");
+        let found: Vec<_> = all.iter().map(|a| (a.offset, a.bytes)).collect();
+        #[rustfmt::skip]
+        let expected = [
+            (0, 3_072), (3_072, 1_024), (16_384, 3_072), (19_456, 1_024), (32_768, 2_048),
+        ];
+        assert_eq!(found, expected);
+        let workload = made("stride,n=2,each=10K,piece=4K,every=16K");
+        assert_eq!((workload.files, workload.bytes_wanted), (vec![96 << 10], 20 << 10));
+        assert!(workload.streams.is_empty(), "nothing is read from a first byte to a last");
+    }
+
+    #[test]
+    fn a_columnar_file_is_read_from_its_footer_chunk_by_chunk() {
+        let text = "parquet,columns=2,groups=2,chunk=8K,apart=1M,footer=1K";
+        let workload = made(text);
+        let mib = 1 << 20;
+        assert_eq!(workload.files, [4 * mib + 1_024]);
+        let chunks = [4 * mib, 0, mib, 2 * mib, 3 * mib];
+        let starts: Vec<_> = workload.streams.iter().map(|stream| stream.start).collect();
+        assert_eq!(starts, chunks);
+        let expected: Vec<u64> = std::iter::once(4 * mib)
+            .chain((0..4).flat_map(|chunk| [chunk * mib, chunk * mib + 4_096]))
+            .collect();
+        assert_eq!(offsets(text), expected);
     }
 
     #[test]
@@ -415,7 +510,10 @@ mod tests {
     #[test]
     fn workloads_are_listed_and_say_what_they_are() {
         let names: Vec<_> = NAMES.iter().map(|(name, _)| *name).collect();
-        assert_eq!(names, ["streams", "disturb", "thrash", "compute"]);
+        assert_eq!(
+            names,
+            ["streams", "disturb", "thrash", "compute", "backward", "stride", "parquet"]
+        );
         for (name, summary) in NAMES {
             let workload = made(name);
             assert_eq!(workload.name, *name);
@@ -424,7 +522,8 @@ mod tests {
         let shown = made("streams,n=2,each=1M,order=alternate");
         assert_eq!(shown.title, "2 streams of 1M, 4K reads, alternate order, one handle");
         let pairs: Vec<_> = shown.params.iter().map(|(k, v)| format!("{k}={v}")).collect();
-        let all = "n=2,each=1M,request=4K,seed=1,order=alternate,start=head,layout=adjacent";
+        let all = "n=2,each=1M,request=4K,seed=1,order=alternate,start=head,layout=adjacent,\
+                   readers=1,rate=0";
         assert_eq!(pairs.join(","), all);
         assert_eq!(made(&format!("streams,{all}")).params, shown.params);
         assert!(made("streams,n=1,layout=spread,start=mid").title.starts_with("1 stream of"));
@@ -444,6 +543,28 @@ mod tests {
             ("streams",  "order=sorted",         "order=random"),
             ("streams",  "start=end",            "start=mid"),
             ("streams",  "layout=dense",         "layout=spread"),
+            ("streams",  "readers=0",            "readers=1"),
+            ("streams",  "readers=11",           "readers=10"),
+            ("streams",  "rate=1023",            "rate=1K"),
+            ("streams",  "rate=1B",              "rate=0"),
+            ("backward", "n=0",                  "n=2"),
+            ("backward", "each=0",               "each=1"),
+            ("backward", "readers=2",            "readers=1"),
+            ("stride",   "piece=0",              "piece=1"),
+            ("stride",   "every=65535",          "every=64K"),
+            ("stride",   "every=5T",             "every=1G"),
+            ("stride",   "each=4T",              "each=1G"),
+            ("stride",   "request=0",            "request=1G"),
+            ("parquet",  "columns=0",            "columns=65536"),
+            ("parquet",  "groups=0",             "groups=1"),
+            ("parquet",  "groups=8193",          "groups=8192"),
+            ("parquet",  "chunk=5T",             "chunk=32M"),
+            ("parquet",  "chunk=0",              "chunk=1"),
+            ("parquet",  "apart=1023K",          "apart=1M"),
+            ("parquet",  "apart=5T",             "apart=4T"),
+            ("parquet",  "footer=0",             "footer=1"),
+            ("parquet",  "footer=5T",            "footer=4T"),
+            ("parquet",  "request=0",            "request=1G"),
             ("disturb",  "percent=10001",        "percent=10000"),
             ("disturb",  "sequential=0",         "sequential=4K"),
             ("disturb",  "sequential=5T",        "sequential=4T"),
@@ -476,7 +597,11 @@ mod tests {
             made(&format!("{name},{accepted}"));
         }
         let error = |text| make(text).map(|workload| workload.title).expect_err(text).to_string();
-        assert_eq!(error("workload:mix"), "no `mix`; there are: streams disturb thrash compute");
+        assert_eq!(
+            error("workload:mix"),
+            "no `mix`; there are: streams disturb thrash compute \
+                    backward stride parquet"
+        );
         assert_eq!(error("compute,n=1"), "no parameter `n`; there are: file rate request");
         assert_eq!(error("streams,n"), "`n=`: expected key=value");
         assert_eq!(error("streams,n=0"), "`n=0`: expected 1 to 65536 streams");
@@ -488,7 +613,13 @@ mod tests {
         let last = made(longest).readers.pop().and_then(Iterator::last).expect("it reads");
         assert_eq!(last.offset, 65_536 * (4 << 40) - (1 << 30));
         assert!(last.not_before.0 < 1 << 63);
-        let all = "streams,n=65536,each=4T,layout=spread,start=mid,request=1G";
-        assert_eq!(made(all).readers.remove(0).take(100).count(), 100);
+        for all in [
+            "streams,n=65536,each=4T,layout=spread,start=mid,request=1G,rate=1K",
+            "backward,n=65536,each=4T,layout=spread,request=1G",
+            "stride,n=65536,each=4T,piece=4T,every=4T,layout=spread,request=1G",
+            "parquet,columns=65536,chunk=4T,apart=4T,footer=4T,request=1G",
+        ] {
+            assert_eq!(made(all).readers.remove(0).take(100).count(), 100);
+        }
     }
 }

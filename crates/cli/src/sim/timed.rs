@@ -119,7 +119,7 @@ fn setup(plan: &Plan, case: Case<'_>, device: Option<Device>) -> Setup {
 }
 
 /// Whether the device takes more than one command at a time; disks say so, all others do.
-fn queues_commands(device: &Device) -> bool {
+pub(crate) fn queues_commands(device: &Device) -> bool {
     !device.params().iter().any(|(key, value)| *key == "ncq" && value == "off")
 }
 

@@ -67,7 +67,7 @@ impl Iterator for Computing {
     type Item = Access;
 
     fn next(&mut self) -> Option<Access> {
-        let (offset, bytes) = self.span.read()?;
+        let (offset, bytes) = self.span.next()?;
         let computed = time_of(offset, self.rate);
         let think = time_of(offset + u64::from(bytes), self.rate).since(computed);
         Some(Access { handle: 0, file: 0, offset, bytes, not_before: Nanos(0), think })

@@ -105,7 +105,7 @@ impl Iterator for Mix {
             (place * self.request, bytes)
         } else {
             self.in_order -= 1;
-            self.stream.read().expect("as many reads are left as were counted")
+            self.stream.next().expect("as many reads are left as were counted")
         };
         Some(Access { handle: 0, file: 0, offset, bytes, not_before: Nanos(0), think: Nanos(0) })
     }

@@ -18,14 +18,13 @@ impl Span {
         assert!(request > 0);
         Self { next: start, end: start + bytes, request }
     }
+}
 
-    /// Whether nothing is left.
-    pub(super) fn is_done(&self) -> bool {
-        self.next == self.end
-    }
+impl Iterator for Span {
+    type Item = (u64, u32);
 
     /// Offset and bytes of the next read.
-    pub(super) fn read(&mut self) -> Option<(u64, u32)> {
+    fn next(&mut self) -> Option<(u64, u32)> {
         let left = self.end - self.next;
         let bytes = u32::try_from(left).map_or(self.request, |left| left.min(self.request));
         let offset = self.next;

@@ -94,7 +94,7 @@ impl Iterator for Paced {
     type Item = Access;
 
     fn next(&mut self) -> Option<Access> {
-        let (offset, bytes) = self.span.read()?;
+        let (offset, bytes) = self.span.next()?;
         let not_before = self.begins + time_of(offset - self.start, self.rate);
         let handle = self.handle;
         Some(Access { handle, file: 0, offset, bytes, not_before, think: Nanos(0) })

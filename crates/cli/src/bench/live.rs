@@ -1,0 +1,170 @@
+//! One live run: readers in real time through the engine, from a cold cache to their last byte.
+//!
+//! ```text
+//!   reader threads -> handle -> engine -> meter -> latency, file
+//!        |  slabs -> checker threads
+//!        +---- their last word ----> here: progress, the time to stop
+//! ```
+//!
+//! # Invariants
+//! - Nothing but reads is inside the measured time; checks run beside it or after it.
+//! - The figures are of what was read, also where a run is stopped by time.
+
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow};
+use forerun_core::units::Nanos;
+use forerun_engine::{Cache, Handle, ReadError, Settings, SettingsError, Stats};
+use forerun_io::wrap::latency::Latency;
+use forerun_report::DeviceRequest;
+use forerun_sim::workload::{Access, Reader, Workload};
+
+use super::crew::Crew;
+use super::meter::{Meter, Notes};
+use super::pattern::made;
+use super::target::Target;
+use crate::failure::usage;
+use crate::machine;
+
+/// What is run.
+pub(crate) struct Live<'a> {
+    pub(crate) target: &'a Target,
+    /// The workload's text.
+    pub(crate) reads: &'a str,
+    pub(crate) settings: Settings,
+    /// Readers stop after it.
+    pub(crate) time_max: Option<Nanos>,
+    /// Device requests to keep.
+    pub(crate) log_max: usize,
+}
+
+/// What a run came to.
+pub(crate) struct Measured {
+    pub(crate) elapsed: Nanos,
+    pub(crate) bytes_wanted: u64,
+    pub(crate) device_requests: u64,
+    pub(crate) bytes_read: u64,
+    pub(crate) stats: Stats,
+    /// In order of arrival.
+    pub(crate) requests: Vec<DeviceRequest>,
+    /// The digests of what each reader read, where there is nothing else to compare with.
+    digests: Vec<Vec<u64>>,
+}
+
+impl Live<'_> {
+    /// What all reads come to.
+    pub(crate) fn bytes_wanted(&self) -> Result<u64> {
+        Ok(made(self.reads)?.bytes_wanted)
+    }
+
+    /// Runs; `told` hears from time to time how many bytes were read.
+    pub(crate) fn run(&self, told: &mut dyn FnMut(u64)) -> Result<Measured> {
+        let workload = made(self.reads)?;
+        let opened = self.target.open(workload.files[0])?;
+        let meter = Arc::new(Meter::new(opened.store, 2 * self.log_max));
+        let cache = Cache::new(self.settings.clone()).map_err(refused)?;
+        let handle = cache.open(Arc::clone(&meter) as _)?;
+        let (begun, model_begun) = (machine::now(), opened.model.as_ref().map(|model| model.now()));
+        let read = |access: Access, room: &mut [u8]| {
+            let count = handle.read_at(access.offset, room).map_err(|error| self.failed(&error))?;
+            if count < room.len() { Err(self.short(&handle)) } else { Ok(()) }
+        };
+        let ended = Crew::new(begun, self.target.against()).run(workload, read, |passed| {
+            told(cache.stats().bytes);
+            self.time_max.is_some_and(|time_max| passed >= time_max)
+        })?;
+        let stats = cache.stats();
+        let notes = meter.notes();
+        let (device_requests, bytes_read, mut requests) = match (&opened.model, model_begun) {
+            (Some(model), Some(model_begun)) => {
+                let counts = model.counts();
+                let requests = requests(model, &notes, model_begun, self.log_max);
+                (counts.reads, counts.read_bytes, requests)
+            }
+            (None, _) | (_, None) => (notes.reads, notes.read_bytes, notes.requests(begun)),
+        };
+        drop(notes);
+        requests.sort_by_key(|request| (request.at_us, request.done_us));
+        requests.truncate(self.log_max);
+        let measured = Measured {
+            elapsed: ended.at.since(begun),
+            bytes_wanted: stats.bytes,
+            device_requests,
+            bytes_read,
+            stats,
+            requests,
+            digests: ended.digests,
+        };
+        drop((handle, cache));
+        self.check(&measured)?;
+        Ok(measured)
+    }
+
+    /// Compares what was read of a file with plain reads of the same bytes.
+    fn check(&self, measured: &Measured) -> Result<()> {
+        let Target::File(file) = self.target else { return Ok(()) };
+        let plain = file.plainly()?;
+        let read = |access: Access, room: &mut [u8]| {
+            plain.read_exact_at(room, access.offset).map_err(|error| match error.kind() {
+                ErrorKind::UnexpectedEof => file.failed(&"it shrank while it was read"),
+                _ => file.failed(&error),
+            })
+        };
+        let crew = Crew::new(machine::now(), self.target.against());
+        let ended = crew.run(unpaced(made(self.reads)?), read, |_| false)?;
+        file.require_unchanged()?;
+        if ended.digests != measured.digests {
+            return Err(file.failed(&"the bytes that were served are not those of the file"));
+        }
+        Ok(())
+    }
+
+    fn failed(&self, error: &ReadError) -> anyhow::Error {
+        match self.target {
+            Target::File(file) => file.failed(error),
+            Target::Model { spec, .. } => anyhow!("{spec}: {error}"),
+        }
+    }
+
+    fn short(&self, handle: &Handle) -> anyhow::Error {
+        let end = format!("it ended at byte {}", handle.bytes());
+        match self.target {
+            Target::File(file) => file.failed(&end),
+            Target::Model { spec, .. } => anyhow!("{spec}: {end}"),
+        }
+    }
+}
+
+/// A cache that cannot be built was asked for wrongly.
+fn refused(error: SettingsError) -> anyhow::Error {
+    match error {
+        SettingsError::Memory(error) => anyhow!("{error}: give a smaller --cache"),
+        error => usage(format!("--cache: {error}")),
+    }
+}
+
+/// The same reads, as fast as they go.
+fn unpaced(mut workload: Workload) -> Workload {
+    let now = |access: Access| Access { not_before: Nanos(0), think: Nanos(0), ..access };
+    let readers = std::mem::take(&mut workload.readers);
+    workload.readers = readers.into_iter().map(|reader| Reader::new(reader.map(now))).collect();
+    workload
+}
+
+/// What the model logged, with the reasons that the meter knows.
+fn requests(model: &Latency, notes: &Notes, begun: Nanos, count_max: usize) -> Vec<DeviceRequest> {
+    let kinds = notes.kinds();
+    let micros = |at: Nanos| at.since(begun).0 / 1_000;
+    let log = model.log();
+    let records = log.records.iter().filter(|record| !record.write).take(count_max);
+    let request = records.map(|record| DeviceRequest {
+        at_us: micros(record.arrived),
+        done_us: micros(record.done),
+        offset: record.offset,
+        bytes: record.bytes,
+        kind: kinds.of(record.token, record.offset),
+    });
+    request.collect()
+}

@@ -1,0 +1,194 @@
+//! What is read from: a device model over the pattern, or a file.
+//!
+//! # Invariants
+//! - Each run gets a store of its own, as cold as can be had: a model at rest, a file whose pages
+//!   the kernel was asked to forget.
+//! - A file that changes between the first open and the last check is an error, not a figure.
+
+use std::fs::File;
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use forerun_core::device::{self, Device};
+use forerun_core::params;
+use forerun_engine::Settings;
+use forerun_io::store::pattern::Pattern;
+use forerun_io::store::threads::{Access, Threads};
+use forerun_io::store::{Store, Version};
+use forerun_io::wrap::latency::Latency;
+use rustix::fs::{Advice, fadvise};
+
+use super::verify::Against;
+use crate::failure::usage;
+use crate::sim;
+
+/// See the module.
+pub(crate) enum Target {
+    Model { spec: String, seed: u64 },
+    File(Checked),
+}
+
+/// A file, and what it was at first.
+pub(crate) struct Checked {
+    path: PathBuf,
+    version: Version,
+}
+
+/// A store for one run.
+pub(super) struct Opened {
+    pub(super) store: Arc<dyn Store>,
+    /// The model in front of it, which keeps its own log.
+    pub(super) model: Option<Arc<Latency>>,
+}
+
+impl Target {
+    /// The device model `spec`.
+    pub(crate) fn model(spec: &str, seed: u64) -> Result<Self> {
+        device::make(spec, seed).map_err(|error| usage(format!("--device {spec}: {error}")))?;
+        Ok(Self::Model { spec: spec.to_owned(), seed })
+    }
+
+    /// The file at `path`, which has something to read.
+    pub(super) fn file(path: PathBuf) -> Result<Self> {
+        let store = Threads::open(&path, Access::Read)?;
+        let version = store.version()?;
+        if version.bytes == 0 {
+            return Err(usage(format!("{} is empty: there is nothing to read", path.display())));
+        }
+        Ok(Self::File(Checked { path, version }))
+    }
+
+    /// What can be read at most, where that is known before.
+    pub(super) fn bytes_max(&self) -> Option<u64> {
+        match self {
+            Self::Model { .. } => None,
+            Self::File(file) => Some(file.version.bytes),
+        }
+    }
+
+    /// A device at rest, if this is a model.
+    pub(crate) fn device(&self) -> Option<Device> {
+        let Self::Model { spec, seed } = self else { return None };
+        Some(device::make(spec, *seed).expect("checked when it was named"))
+    }
+
+    /// Its name in reports, without what they tell by itself: the drive's cache.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Model { spec, .. } => {
+                let (name, pairs) = params::split(spec);
+                let pairs: Vec<&str> =
+                    pairs.split(',').filter(|pair| !pair.starts_with("cache=")).collect();
+                format!("{name}:{}", pairs.join(",")).trim_end_matches(':').to_owned()
+            }
+            Self::File(file) => file.path.display().to_string(),
+        }
+    }
+
+    /// Readahead requests that it takes at once: as many as help, and no more than a demand
+    /// should have before it. A disk without a queue of its own takes one.
+    fn depth(&self) -> u32 {
+        match self.device() {
+            Some(device) if !sim::queues_commands(&device) => 1,
+            Some(device) => match device.kind() {
+                device::Kind::Positional => DEPTH_POSITIONAL,
+                device::Kind::Parallel => DEPTH_PARALLEL,
+            },
+            None => DEPTH_POSITIONAL,
+        }
+    }
+
+    /// A cache for it.
+    pub(crate) fn settings(&self, cache_bytes: u64) -> Settings {
+        let default = Settings::default();
+        let device_max = self.device().map_or(u64::MAX, |device| device.request_bytes_max());
+        let request_bytes_max = u32::try_from(device_max).unwrap_or(u32::MAX);
+        Settings {
+            cache_bytes,
+            background_depth: self.depth(),
+            request_bytes_max: request_bytes_max
+                .clamp(default.page_bytes, default.request_bytes_max),
+            ..default
+        }
+    }
+
+    /// What its bytes are compared with.
+    pub(super) fn against(&self) -> Against {
+        match self {
+            Self::Model { .. } => Against::Pattern,
+            Self::File(_) => Against::Later,
+        }
+    }
+
+    /// A cold store for reads of a file of `bytes`.
+    pub(super) fn open(&self, bytes: u64) -> Result<Opened> {
+        match self {
+            Self::Model { spec, .. } => {
+                let device = self.device().expect("it is a model");
+                let capacity = device.capacity_bytes();
+                if capacity < bytes {
+                    return Err(usage(format!(
+                        "these reads go over {bytes} bytes and {spec} holds {capacity}: give a \
+                         smaller --each, fewer --streams or a larger capacity="
+                    )));
+                }
+                let model = Arc::new(Latency::new(Arc::new(Pattern::new(bytes)), device));
+                let store: Arc<dyn Store> = Arc::clone(&model) as Arc<dyn Store>;
+                Ok(Opened { store, model: Some(model) })
+            }
+            Self::File(file) => {
+                file.forget()?;
+                let store = Threads::open(&file.path, Access::Read)?;
+                file.require_same(&store)?;
+                Ok(Opened { store: Arc::new(store), model: None })
+            }
+        }
+    }
+}
+
+impl Checked {
+    /// A plain way to the same bytes.
+    pub(super) fn plainly(&self) -> Result<File> {
+        File::open(&self.path).with_context(|| format!("cannot open {}", self.path.display()))
+    }
+
+    /// An error that names the file and says how to come to a figure.
+    pub(super) fn failed(&self, error: &dyn std::fmt::Display) -> anyhow::Error {
+        anyhow!("{}: {error}; measure a file that nobody changes", self.path.display())
+    }
+
+    /// Refuses a file that is not what it was.
+    pub(super) fn require_unchanged(&self) -> Result<()> {
+        self.require_same(&Threads::open(&self.path, Access::Read)?)
+    }
+
+    fn require_same(&self, store: &Threads) -> Result<()> {
+        let version = store.version()?;
+        if version.bytes < self.version.bytes {
+            let text = format!("it shrank from {} to {} bytes", self.version.bytes, version.bytes);
+            return Err(self.failed(&text));
+        }
+        if version != self.version {
+            return Err(self.failed(&"it changed while it was read"));
+        }
+        Ok(())
+    }
+
+    /// Asks the kernel to forget the file's pages, so that the device is measured.
+    fn forget(&self) -> Result<()> {
+        let file = self.plainly()?;
+        // Dirty pages stay; whoever may not sync measures what the kernel holds.
+        let _ = file.sync_data();
+        let Some(whole) = NonZeroU64::new(self.version.bytes) else { bail!("an empty file") };
+        // Only advice: where it is refused, the file is in memory, and so is the figure.
+        let _ = fadvise(&file, 0, Some(whole), Advice::DontNeed);
+        Ok(())
+    }
+}
+
+/// Requests in flight that help a disk, or a device that we know nothing of.
+const DEPTH_POSITIONAL: u32 = 8;
+/// Requests in flight that help a device whose latency is flat.
+const DEPTH_PARALLEL: u32 = 64;

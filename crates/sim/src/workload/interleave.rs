@@ -1,0 +1,201 @@
+//! Streams that share a handle: where they lie, who reads them, and whose turn it is.
+//!
+//! ```text
+//!   adjacent   |1111|2222|3333|            one after the other
+//!   spread     |....|2222|....|3333|..     twice as far apart, in random order
+//!   start=mid  |....|1111|2222|3333|       the same, behind a gap as long as a stream
+//! ```
+//! What a stream does in its place (forward, backward, in strides) is its *walk*. `readers` threads
+//! share the streams out, each with its own turns; all of them read through the one handle.
+//!
+//! `order=random` draws the stream of each read among the unfinished ones with equal weight, so
+//! each stream is read to its end and none runs far ahead of its turn; the paper says no more
+//! than that streams are interleaved at random. `order=alternate` takes strict turns,
+//! `order=sequential` reads one stream after the other.
+//!
+//! # Invariants
+//! - Each stream is one reader's, and its reads come in the order of its walk.
+//! # Sources
+//! Wu, Xi, Xu, "File Prefetching Algorithm for Concurrent Streams" (2010), section 4.3.
+
+use std::iter::Peekable;
+
+use forerun_core::device::Rate;
+use forerun_core::params::{Bytes, Param, ParamError};
+use forerun_core::prng::Prng;
+use forerun_core::units::Nanos;
+
+use super::{
+    Access, BYTES_FORM, BYTES_MAX, Parts, RATE_FORM, RATE_MIN, REQUEST_FORM, REQUEST_MAX, Reader,
+    STREAMS_FORM, STREAMS_MAX, check, choice, time_of,
+};
+
+choice! {
+    /// Whose turn it is.
+    pub enum Order ("random, alternate or sequential") {
+        /// Any unfinished stream's.
+        Random = "random",
+        /// Each stream's in turn.
+        Alternate = "alternate",
+        /// The first unfinished stream's.
+        Sequential = "sequential",
+    }
+}
+
+choice! {
+    /// Where the first stream begins.
+    pub enum Start ("head or mid") {
+        /// At the head of the file.
+        Head = "head",
+        /// Behind a gap, so that no stream is found by the head of the file.
+        Mid = "mid",
+    }
+}
+
+choice! {
+    /// Where the streams lie.
+    pub enum Layout ("adjacent or spread") {
+        /// Each behind the one before.
+        Adjacent = "adjacent",
+        /// Twice as far apart, in random order.
+        Spread = "spread",
+    }
+}
+
+/// What all workloads of such streams have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sharing {
+    pub(super) n: u32,
+    /// Bytes that are read of each.
+    pub(super) each: Bytes,
+    pub(super) request: Bytes,
+    pub(super) seed: u64,
+    pub(super) order: Order,
+    pub(super) start: Start,
+    pub(super) layout: Layout,
+    pub(super) readers: u32,
+    /// Bytes a second that each stream is read at; 0 for no bound.
+    pub(super) rate: Rate,
+}
+
+impl Sharing {
+    /// Refuses what makes no workload.
+    pub(super) fn check(&self) -> Result<(), ParamError> {
+        let Self { n, readers, each: Bytes(each), request: Bytes(request), rate, .. } = *self;
+        check((1..=STREAMS_MAX).contains(&n), "n", &n, STREAMS_FORM)?;
+        check((1..=BYTES_MAX).contains(&each), "each", &self.each, BYTES_FORM)?;
+        check((1..=REQUEST_MAX).contains(&request), "request", &self.request, REQUEST_FORM)?;
+        check((1..=n).contains(&readers), "readers", &readers, "from 1 to one a stream")?;
+        check(rate.0 == 0 || rate.0 >= RATE_MIN, "rate", &rate, RATE_FORM)
+    }
+
+    /// How the reads are made, for titles.
+    pub(super) fn show(&self) -> String {
+        let mut text = format!("{} reads, {} order", self.request.show(), self.order.show());
+        if self.rate.0 > 0 {
+            text = format!("{text}, {} a second each", self.rate.show());
+        }
+        match self.readers {
+            1 => format!("{text}, one handle"),
+            readers => format!("{text}, {readers} readers, one handle"),
+        }
+    }
+
+    /// How many, for titles.
+    pub(super) fn count(&self) -> String {
+        format!("{} stream{}", self.n, if self.n == 1 { "" } else { "s" })
+    }
+
+    /// All parts of the workload but its oracle's streams, and where each stream begins. Each lies
+    /// in `extent` bytes, and `walk` makes its reads from its first byte.
+    pub(super) fn parts<W>(
+        &self,
+        title: String,
+        extent: u64,
+        walk: impl Fn(u64) -> W,
+    ) -> (Parts, Vec<u64>)
+    where
+        W: Iterator<Item = (u64, u32)> + Send + 'static,
+    {
+        let mut prng = Prng::new(self.seed);
+        let mut places: Vec<u64> = (0..u64::from(self.n)).collect();
+        let step = match self.layout {
+            Layout::Adjacent => extent,
+            Layout::Spread => {
+                shuffle(&mut places, &mut prng);
+                2 * extent
+            }
+        };
+        let gap = match self.start {
+            Start::Head => 0,
+            Start::Mid => extent,
+        };
+        let starts: Vec<u64> = places.iter().map(|place| gap + place * step).collect();
+        let readers = (0..self.readers as usize).map(|reader| {
+            let own = starts.iter().skip(reader).step_by(self.readers as usize);
+            let walks: Vec<_> = own.map(|&start| walk(start).peekable()).collect();
+            // The first reader goes on with the generator of the places, the others have theirs.
+            let prng = if reader == 0 { prng.clone() } else { Prng::new(prng.draw()) };
+            let rate = self.rate.0.saturating_mul(walks.len() as u64);
+            Reader::new(Interleave { walks, order: self.order, turn: 0, prng, rate, read: 0 })
+        });
+        let parts = Parts {
+            title,
+            files: vec![gap + u64::from(self.n) * step],
+            handles: vec![0],
+            readers: readers.collect(),
+            streams: Vec::new(),
+            bytes_wanted: u64::from(self.n) * self.each.0,
+        };
+        (parts, starts)
+    }
+}
+
+/// One reader: it has all its streams in hand.
+struct Interleave<W: Iterator> {
+    /// The unfinished streams.
+    walks: Vec<Peekable<W>>,
+    order: Order,
+    /// Whose turn it is, if they take turns.
+    turn: usize,
+    prng: Prng,
+    /// Bytes a second over all streams; 0 for no bound.
+    rate: u64,
+    /// Bytes read so far.
+    read: u64,
+}
+
+impl<W: Iterator<Item = (u64, u32)>> Iterator for Interleave<W> {
+    type Item = Access;
+
+    fn next(&mut self) -> Option<Access> {
+        let count = self.walks.len();
+        if count == 0 {
+            return None;
+        }
+        let index = match self.order {
+            Order::Random => usize::try_from(self.prng.below(count as u64))
+                .expect("below a length that is a usize"),
+            Order::Alternate => self.turn % count,
+            Order::Sequential => 0,
+        };
+        let (offset, bytes) = self.walks[index].next().expect("only unfinished streams are kept");
+        self.turn = index + 1;
+        if self.walks[index].peek().is_none() {
+            // All are equally long, so in turns the first is also the first to finish.
+            drop(self.walks.remove(index));
+            self.turn = index;
+        }
+        let due = if self.rate == 0 { Nanos(0) } else { time_of(self.read, self.rate) };
+        self.read += u64::from(bytes);
+        Some(Access { handle: 0, file: 0, offset, bytes, not_before: due, think: Nanos(0) })
+    }
+}
+
+/// Fisher and Yates's shuffle.
+fn shuffle(places: &mut [u64], prng: &mut Prng) {
+    for last in (1..places.len()).rev() {
+        let chosen = prng.below(last as u64 + 1);
+        places.swap(last, usize::try_from(chosen).expect("an index of the slice"));
+    }
+}

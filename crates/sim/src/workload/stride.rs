@@ -1,0 +1,78 @@
+//! Streams that read a piece, leave out a piece, at a constant distance, on one handle.
+//!
+//! ```text
+//!   file    |==....|==....|==....|==....|      == piece
+//!           |<------>| every                   ==.... every
+//! ```
+//! So a program reads a column of a row-wise table, a plane of a volume, the headers of records.
+//!
+//! # Sources
+//! This project's own. Linux 6 takes a gap of one page for a stream, others for random reads.
+
+use forerun_core::device::Rate;
+use forerun_core::params;
+use forerun_core::params::{Bytes, Param, ParamError};
+
+use super::interleave::{Layout, Order, Sharing, Start};
+use super::span::Span;
+use super::{BYTES_FORM, BYTES_MAX, Named, Parts, check};
+
+params! {
+    /// What may be set.
+    pub struct Stride {
+        /// How many streams.
+        n: u32 = 1,
+        /// Bytes that are read of each.
+        each: Bytes = Bytes(10 << 20),
+        /// Bytes of a piece.
+        piece: Bytes = Bytes(64 << 10),
+        /// Bytes from the start of a piece to the start of the next.
+        every: Bytes = Bytes(256 << 10),
+        /// Bytes of a read.
+        request: Bytes = Bytes(4 << 10),
+        /// Decides every random choice.
+        seed: u64 = 1,
+        /// Whose turn it is.
+        order: Order = Order::Random,
+        /// Where the streams lie in the file.
+        layout: Layout = Layout::Adjacent,
+        /// Threads that share the streams out.
+        readers: u32 = 1,
+        /// Bytes a second that each stream is read at; 0 for no bound.
+        rate: Rate = Rate(0),
+    }
+}
+
+impl Named for Stride {
+    const NAME: &'static str = "stride";
+    const SUMMARY: &'static str = "streams that read a piece of every so many bytes \
+                                   (n each piece every request seed order layout readers rate)";
+
+    fn parts(&self) -> Result<Parts, ParamError> {
+        let Self { n, each, piece, every, request, seed, order, layout, readers, rate } = *self;
+        let start = Start::Head;
+        let sharing = Sharing { n, each, request, seed, order, start, layout, readers, rate };
+        sharing.check()?;
+        check((1..=BYTES_MAX).contains(&piece.0), "piece", &piece, BYTES_FORM)?;
+        check((piece.0..=BYTES_MAX).contains(&every.0), "every", &every, "`piece` to 4T")?;
+        let pieces = each.0.div_ceil(piece.0);
+        let extent = pieces.checked_mul(every.0).filter(|&extent| extent <= BYTES_MAX);
+        let form = "a size whose pieces spread over at most 4T";
+        check(extent.is_some(), "each", &each, form)?;
+        let title = format!(
+            "{} of {}, {} of every {}, {}",
+            sharing.count(),
+            each.show(),
+            piece.show(),
+            every.show(),
+            sharing.show()
+        );
+        let walk = |start| {
+            (0..pieces).flat_map(move |number| {
+                let bytes = piece.0.min(each.0 - number * piece.0);
+                Span::new(start + number * every.0, bytes, request.0)
+            })
+        };
+        Ok(sharing.parts(title, extent.expect("just checked"), walk).0)
+    }
+}
