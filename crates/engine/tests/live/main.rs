@@ -3,6 +3,7 @@
 mod content;
 mod ends;
 mod faults;
+mod odd;
 mod pressure;
 mod replay;
 mod rig;
