@@ -10,7 +10,8 @@
 //!
 //! # Invariants
 //! - A page counts as arrived only if all its bytes within the file came.
-//! - A store that says it moved more than it was asked for is believed nothing.
+//! - A store that says it moved more than it was asked for is believed nothing, and an errno that is
+//!   none becomes `EIO`.
 //! - A store that ends before the file did when it was opened is an error, never zeros.
 
 use std::sync::Arc;
@@ -117,7 +118,10 @@ impl Fetch {
                 let errno = if shrank { SHRUNK } else { EIO };
                 Outcome { whole, errno, bytes: moved as u64 }
             }
-            Err(errno) => Outcome { whole: 0, errno, bytes: 0 },
+            Err(errno) => {
+                let errno = if (1..SHRUNK).contains(&errno) { errno } else { EIO };
+                Outcome { whole: 0, errno, bytes: 0 }
+            }
         }
     }
 }

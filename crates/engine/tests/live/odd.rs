@@ -49,12 +49,15 @@ impl Queue for Lane {
 #[test]
 fn a_store_that_claims_what_it_was_not_asked_for_fails_the_read() {
     #[rustfmt::skip]
-    let rows: [(&str, Twist); 5] = [
+    let rows: [(&str, Twist); 8] = [
         ("a byte too many", |done| done.result = Ok(done.op.bytes + 1)),
         ("pages too many", |done| done.result = Ok(done.op.bytes * 2)),
         ("the largest count", |done| done.result = Ok(usize::MAX)),
         ("another question", |done| { done.op.bytes = 1; done.result = Ok(1); }),
         ("nothing at all", |done| done.result = Ok(0)),
+        ("no error", |done| done.result = Err(0)),
+        ("no errno", |done| done.result = Err(-5)),
+        ("what no system has", |done| done.result = Err(i32::MAX)),
     ];
     for (why, twist) in rows {
         within(move || {
