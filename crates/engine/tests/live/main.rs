@@ -7,3 +7,4 @@ mod odd;
 mod pressure;
 mod replay;
 mod rig;
+mod storm;
