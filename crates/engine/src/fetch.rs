@@ -10,8 +10,8 @@
 //!
 //! # Invariants
 //! - A page counts as arrived only if all its bytes within the file came.
-//! - A store that says it moved more than it was asked for is believed nothing, and an errno that is
-//!   none becomes `EIO`.
+//! - A store that says it moved more than it was asked for is believed nothing, and an
+//!   errno that is none becomes `EIO`.
 //! - A store that ends before the file did when it was opened is an error, never zeros.
 
 use std::sync::Arc;
