@@ -76,8 +76,10 @@ impl Cache {
         recorder: Option<Box<dyn Recorder>>,
     ) -> Result<Self, SettingsError> {
         settings.check()?;
-        let core = cache::Cache::new(settings.core()?)?;
-        let page_bytes = settings.page_bytes as usize;
+        let (core, page_bytes) = (settings.core()?, settings.page_bytes as usize);
+        // The core's tables are in proportion, and who cannot have those does not live to say so.
+        Frames::check(core.frames, page_bytes)?;
+        let core = cache::Cache::new(core)?;
         let frames = Frames::new(core.settings().frames, page_bytes)?;
         let clock = Clock::start();
         let state = Mutex::new(State::new(core, clock, settings.readers_max, recorder));

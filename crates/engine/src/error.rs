@@ -23,7 +23,9 @@ pub enum ReadError {
         errno: i32,
     },
     /// The store ends before the file did when it was opened. Open it anew.
-    #[error("the file shrank: it had {file_bytes} bytes, and none are left at byte {offset}")]
+    #[error(
+        "the file shrank: it had {file_bytes} bytes, and the page at byte {offset} is not whole"
+    )]
     Shrunk {
         /// The page that does not come whole any more.
         offset: u64,
@@ -121,7 +123,8 @@ impl OpenError {
 /// What the core is told when the store ends too early: no system has this number, so it comes
 /// back as what it was.
 pub(crate) const SHRUNK: i32 = i32::MAX;
-/// What the core is told when a read came short and the store did not shrink.
+/// What the core is told when a read came short and the store did not shrink, or when the store's
+/// reason is none.
 pub(crate) const EIO: i32 = 5;
 const EBADF: i32 = 9;
 const EAGAIN: i32 = 11;
