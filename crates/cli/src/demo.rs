@@ -111,11 +111,12 @@ fn live_part(seconds: u32, tell: &impl Fn(&str) -> Result<()>) -> Result<RunReco
     let policies = [LEGACY, DEMAND, best()];
     let count = STREAMS.len() * policies.len();
     let mut budget = Budget::new(machine::now(), seconds, count as u64);
+    let run_max = machine::seconds(budget.run_max);
     let progress = output::progress(count as u64, "runs in real time");
     tell(&table::header())?;
     for streams in STREAMS {
         let reads = format!("streams,n={streams},each={},seed={SEED}", each.show());
-        let limit = record::limit(&target, &reads, settings.core().map_err(usage)?)?;
+        let limit = record::limit(&target, &reads, &settings.core().map_err(usage)?)?;
         for readahead in policies {
             let live = Live {
                 target: &target,
@@ -129,7 +130,7 @@ fn live_part(seconds: u32, tell: &impl Fn(&str) -> Result<()>) -> Result<RunReco
             let run = record::run(&target, readahead, &reads, streams, limit, measured)?;
             progress.suspend(|| tell(&table::row(&run)))?;
             progress.inc(1);
-            let workload = format!("{REAL}{}", run.workload);
+            let workload = format!("real time, at most {run_max} s a run: {}", run.workload);
             record.runs.push(Run { workload, ..run });
         }
     }
@@ -169,8 +170,6 @@ The same disk in virtual time (simulated), at the size of the paper: 100 MB a st
 
 ";
 const TITLE: &str = "forerun demo: interleaved streams on a slow disk";
-/// What stands before the live workloads on the page.
-const REAL: &str = "real time: ";
 const LEGACY: &str = "linux-2.6.22";
 const DEMAND: &str = "linux-2.6.24";
 /// Ours, from the best on.

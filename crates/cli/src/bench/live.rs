@@ -13,6 +13,8 @@
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use forerun_core::units::Nanos;
@@ -79,8 +81,8 @@ impl Live<'_> {
         let notes = meter.notes();
         let (device_requests, bytes_read, mut requests) = match (&opened.model, model_begun) {
             (Some(model), Some(model_begun)) => {
-                let counts = model.counts();
-                let requests = requests(model, &notes, model_begun, self.log_max);
+                let (counts, span) = (model.counts(), (model_begun, model.now()));
+                let requests = requests(model, &notes, span, self.log_max);
                 (counts.reads, counts.read_bytes, requests)
             }
             (None, _) | (_, None) => (notes.reads, notes.read_bytes, notes.requests(begun)),
@@ -153,13 +155,27 @@ fn unpaced(mut workload: Workload) -> Workload {
     workload
 }
 
-/// What the model logged, with the reasons that the meter knows.
-fn requests(model: &Latency, notes: &Notes, begun: Nanos, count_max: usize) -> Vec<DeviceRequest> {
+/// What the model logged until `end`, with the reasons that the meter knows. Waits a moment for
+/// requests that were asked for and are not done.
+fn requests(
+    model: &Latency,
+    notes: &Notes,
+    (begun, end): (Nanos, Nanos),
+    count_max: usize,
+) -> Vec<DeviceRequest> {
+    let mut records = Vec::new();
+    let asked = model.counts().reads.min(count_max as u64);
+    for _ in 0..WAITS_MAX {
+        records.append(&mut model.log().records);
+        if records.len() as u64 >= asked {
+            break;
+        }
+        thread::sleep(WAIT);
+    }
     let kinds = notes.kinds();
     let micros = |at: Nanos| at.since(begun).0 / 1_000;
-    let log = model.log();
-    let records = log.records.iter().filter(|record| !record.write).take(count_max);
-    let request = records.map(|record| DeviceRequest {
+    let records = records.iter().filter(|record| !record.write && record.arrived <= end);
+    let request = records.take(count_max).map(|record| DeviceRequest {
         at_us: micros(record.arrived),
         done_us: micros(record.done),
         offset: record.offset,
@@ -168,3 +184,7 @@ fn requests(model: &Latency, notes: &Notes, begun: Nanos, count_max: usize) -> V
     });
     request.collect()
 }
+
+/// How long the last requests are waited for: longer than any model takes for one.
+const WAIT: Duration = Duration::from_millis(5);
+const WAITS_MAX: u32 = 40;

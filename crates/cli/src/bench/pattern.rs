@@ -206,10 +206,9 @@ pub(crate) fn shortened(text: &str) -> String {
     let is_default = |pair: &&str| {
         default.params.iter().any(|(key, value)| pair.split_once('=') == Some((*key, value)))
     };
-    // The number of streams is what runs are compared by, so it is always told.
-    let counts = |pair: &str| pair.starts_with("n=");
+    let always = |pair: &str| TOLD.iter().any(|key| pair.starts_with(key));
     let kept: Vec<&str> =
-        text.split(',').filter(|pair| counts(pair) || !is_default(pair)).collect();
+        text.split(',').filter(|pair| always(pair) || !is_default(pair)).collect();
     format!("{}{}", workload::PREFIX, kept.join(","))
 }
 
@@ -232,6 +231,8 @@ fn flags(error: &str) -> String {
     found.map_or_else(|| error.to_owned(), |(key, flag)| error.replacen(key, flag, 1))
 }
 
+/// What is told of a workload also where it is the default: how much is read.
+const TOLD: [&str; 7] = ["n=", "each=", "percent=", "sequential=", "columns=", "chunk=", "piece="];
 /// Streams, where nobody says how many.
 const STREAMS: u32 = 10;
 /// Bytes of each, likewise.
@@ -262,7 +263,7 @@ mod tests {
             ("round-robin",    "workload:streams,n=10,each=10M,layout=spread,order=alternate",   10),
             ("sequential",     "workload:streams,n=10,each=10M,layout=spread,order=sequential",  10),
             ("backward",       "workload:backward,n=10,each=10M,layout=spread",                  10),
-            ("stride:8K/32K",  "workload:stride,n=10,layout=spread,piece=8K,every=32K",          10),
+            ("stride:8K/32K",  "workload:stride,n=10,each=10M,layout=spread,piece=8K,every=32K", 10),
             ("disturb:5",      "workload:disturb,percent=5,sequential=10M",                       1),
             ("parquet:4",      "workload:parquet,columns=4,chunk=10M",                            4),
         ];

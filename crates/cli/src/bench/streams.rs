@@ -134,7 +134,7 @@ impl Plan {
     fn run(&self, mut ended: impl FnMut(&Run) -> Result<()>) -> Result<Vec<Run>> {
         let core = self.settings.core().map_err(|error| usage(error))?;
         let known = self.reads.known.as_ref();
-        let limit = known.map(|known| record::limit(&self.target, known, core)).transpose()?;
+        let limit = known.map(|known| record::limit(&self.target, known, &core)).transpose()?;
         let (reads, streams) = (self.reads.text.as_str(), self.reads.streams);
         let mut runs = Vec::new();
         for readahead in &self.readaheads {

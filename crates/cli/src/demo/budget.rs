@@ -13,7 +13,8 @@ use forerun_core::units::Nanos;
 
 /// See the module.
 pub(super) struct Budget {
-    run_max: Nanos,
+    /// The most that a run may take.
+    pub(super) run_max: Nanos,
     run_min: Nanos,
     end: Nanos,
     runs_left: u64,

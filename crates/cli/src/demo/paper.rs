@@ -79,7 +79,7 @@ fn runs(case: &Case) -> Result<Vec<Run>> {
     let device = model()?.device().ok_or_else(|| anyhow!("a model"))?;
     let pages = device.request_bytes_max() / u64::from(PAGE_BYTES);
     settings.request_pages_max = u32::try_from(pages).unwrap_or(u32::MAX);
-    let limit = record::limit(&model()?, &case.reads, settings.clone())?;
+    let limit = record::limit(&model()?, &case.reads, &settings)?;
     let run = |readahead: &&str| {
         let mut setup = Setup::new(settings.clone(), Some(device.clone()));
         setup.cache.readahead = (*readahead).to_owned();
@@ -124,7 +124,7 @@ fn run_of(case: &Case, readahead: &str, limit: Option<f64>, outcome: &Outcome) -
 fn request(logged: &Logged) -> DeviceRequest {
     let completion = &logged.completion;
     DeviceRequest {
-        at_us: completion.started.0 / 1_000,
+        at_us: completion.arrived.0 / 1_000,
         done_us: completion.done.0 / 1_000,
         offset: completion.request.offset,
         bytes: completion.request.bytes,
