@@ -141,11 +141,15 @@ mod tests {
         let page = PageId { index: 3, ..PageId::default() };
         #[rustfmt::skip]
         let rows = [
-            (event::Error::Store { page, errno: 28 }, 28, ReadError::Store { offset: 12_288, errno: 28 }),
-            (event::Error::Store { page, errno: SHRUNK }, 5, ReadError::Shrunk { offset: 12_288, file_bytes: 99 }),
+            (event::Error::Store { page, errno: 28 }, 28, ReadError::Store { offset: 12_288,
+                errno: 28 }),
+            (event::Error::Store { page, errno: SHRUNK }, 5, ReadError::Shrunk { offset: 12_288,
+                file_bytes: 99 }),
             (event::Error::NoFrames { capacity: 7 }, 11, ReadError::NoFrames { capacity: 7 }),
-            (event::Error::Busy { bound: 2 }, 11, ReadError::Busy { what: "pages waited for", bound: 2 }),
-            (event::Error::Changed { page: 1 }, 116, ReadError::Core(event::Error::Changed { page: 1 })),
+            (event::Error::Busy { bound: 2 }, 11, ReadError::Busy { what: "pages waited for",
+                bound: 2 }),
+            (event::Error::Changed { page: 1 }, 116,
+                ReadError::Core(event::Error::Changed { page: 1 })),
         ];
         for (error, errno, expected) in rows {
             let found = ReadError::of(error, 4096, 99);
