@@ -14,7 +14,7 @@ help:
 	@echo 'make test     everything that a change must pass'
 	@echo 'make seeds    the core against faults, $(SEEDS) seeds'
 	@echo 'make mutants  do the tests of core notice small faults?'
-	@echo 'make bench    the hit path, streams and reaping, in real time'
+	@echo 'make bench    interleaved streams from an emulated disk, in real time'
 	@echo 'make fmt      format the sources'
 
 demo: release
@@ -30,9 +30,7 @@ mutants: tools
 	@$(CARGO) xtask mutants
 
 bench: release
-	@$(FORERUN) bench hit
 	@$(FORERUN) bench streams --device t7k250
-	@$(FORERUN) bench reap --device optane
 
 fmt: tools
 	@$(CARGO) fmt --all

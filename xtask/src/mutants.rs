@@ -1,8 +1,12 @@
 //! `cargo xtask mutants`: does a small fault in core make one of its tests fail?
 //!
 //! cargo-mutants lists every fault that it can make in core; a seeded sample of them is made,
-//! each in a copy of the tree, and core's own tests are run on it. What survives shows a decision
-//! that no test pins. Survivors that were judged harmless are explained in `docs/mutants.md`.
+//! each in a copy of the tree, and the tests of core and of the simulator, which runs core, are
+//! run on it. What survives shows a decision that no test pins. Survivors that were judged
+//! harmless are explained in `docs/mutants.md`.
+//!
+//! cargo-mutants finds a file by its `mod` line and does not see those that core's lists of
+//! policies write. So it works on a copy of the tree in which these lines are written out.
 //!
 //! # Invariants
 //! - The sample depends on the list, the count and the seed alone.
@@ -61,6 +65,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
 
 /// cargo-mutants, and where it works.
 struct Tool {
+    /// The copy of the tree.
     root: PathBuf,
     program: PathBuf,
     /// Its configuration and results.
@@ -86,7 +91,9 @@ impl Tool {
                 .context("cargo install")?;
             ensure!(status.success(), "cargo install cargo-mutants failed");
         }
-        Ok(Self { root: root.to_path_buf(), program, folder })
+        let tree = std::path::absolute(folder.join("tree"))?;
+        copy_tree(root, &tree)?;
+        Ok(Self { root: tree, program, folder: std::path::absolute(folder)? })
     }
 
     /// The names of every mutant of core.
@@ -112,7 +119,8 @@ impl Tool {
         let status = Command::new("sh")
             .args(["-c", "ulimit -v 8388608; exec \"$@\"", "sh"])
             .arg(&self.program)
-            .args(["mutants", "--package", CORE, "--test-workspace=false", "--config"])
+            .args(["mutants", "--package", CORE, "--test-package", CORE])
+            .args(["--test-package", "forerun-sim", "--config"])
             .arg(&config)
             .arg("--output")
             .arg(&self.folder)
@@ -137,6 +145,41 @@ impl Tool {
         let account = std::fs::read(&account).with_context(|| account.display().to_string())?;
         serde_json::from_slice(&account).context("outcomes.json")
     }
+}
+
+/// Copies what git tracks to `tree`, with the lists of policies written out.
+fn copy_tree(root: &Path, tree: &Path) -> Result<()> {
+    let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root).output();
+    let listed = listed.context("git ls-files")?;
+    ensure!(listed.status.success(), "git ls-files failed");
+    if tree.exists() {
+        std::fs::remove_dir_all(tree).with_context(|| tree.display().to_string())?;
+    }
+    let listed = String::from_utf8(listed.stdout)?;
+    // The test of how policies are listed would find them written out.
+    for file in listed.split_terminator('\0').filter(|file| !file.ends_with(LIST_TEST)) {
+        let (from, to) = (root.join(file), tree.join(file));
+        let folder = to.parent().context("a tracked file lies in a folder")?;
+        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        std::fs::copy(&from, &to).with_context(|| from.display().to_string())?;
+    }
+    for list in LISTS {
+        let path = tree.join(list);
+        let text = std::fs::read_to_string(&path).with_context(|| list.to_string())?;
+        std::fs::write(&path, written_out(&text).with_context(|| list.to_string())?)?;
+    }
+    Ok(())
+}
+
+/// `text` of a list's file with a `mod` line for each entry in place of the macro's.
+fn written_out(text: &str) -> Result<String> {
+    let without = text.replacen(MOD_LINE, "", 1);
+    ensure!(without != text, "no line {MOD_LINE}");
+    let start = without.rfind("! {").context("no list")?;
+    let entries = without[start..].lines().skip(1).map_while(|line| line.trim().split_once("::"));
+    let mods: Vec<String> = entries.map(|entry| format!("pub mod {};\n", entry.0)).collect();
+    ensure!(!mods.is_empty(), "an empty list");
+    Ok(format!("{without}\n{}", mods.concat()))
 }
 
 fn works(program: &Path) -> bool {
@@ -256,11 +299,16 @@ impl std::fmt::Display for Tally {
 }
 
 const CORE: &str = "forerun-core";
+/// Where policies are listed.
+const LISTS: &[&str] = &["crates/core/src/eviction.rs", "crates/core/src/readahead.rs"];
+const LIST_TEST: &str = "adding_a_policy.rs";
+/// How a list's macro declares its modules.
+const MOD_LINE: &str = "$(pub mod $module;)+";
 const CAUGHT_PERCENT_MIN: usize = 90;
 
 #[cfg(test)]
 mod tests {
-    use super::{Options, Tally, configuration, sample};
+    use super::{Options, Tally, configuration, sample, written_out};
 
     fn words(line: &str) -> Vec<String> {
         line.split_whitespace().map(str::to_owned).collect()
@@ -306,6 +354,16 @@ mod tests {
         let config = configuration(&["a.rs:1:5: replace f -> Vec<(u8)> with [\"x\"]"]);
         let line = r#"    "^a\\.rs:1:5: replace f \\-> Vec<\\(u8\\)> with \\[\"x\"\\]$""#;
         assert_eq!(config, format!("examine_re = [\n{line}\n]\n"));
+    }
+
+    #[test]
+    fn modules_of_a_list_are_written_out() {
+        let text = "macro_rules! policies {\n $(pub mod $module;)+\n}\n\n\
+                    policies! {\n    fifo::Fifo,\n    two_q::TwoQ,\n}\n";
+        let out = written_out(text).unwrap();
+        assert!(out.ends_with("pub mod fifo;\npub mod two_q;\n"), "{out}");
+        assert!(!out.contains("$(pub mod"));
+        assert!(written_out("no macro here").is_err());
     }
 
     #[test]

@@ -1,4 +1,8 @@
 //! What can be asked for: the commands, and which module does each.
+//!
+//! # Invariants
+//! - Every command has an example in its help.
+//! - What the parser refuses is told in one line, as every other bad usage is.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -41,7 +45,7 @@ impl Command {
     fn run(self) -> Result<()> {
         match self {
             Self::Vectors(args) => vectors::run(&args),
-            Self::Sim(args) => sim::run(*args),
+            Self::Sim(args) => sim::run(&args),
             Self::Demo(args) => demo::run(&args),
             Self::Bench(args) => bench::run(&args),
             Self::Report(args) => report::run(&args),

@@ -42,7 +42,8 @@ pub(crate) fn tell(error: &anyhow::Error) -> u8 {
         return 0;
     }
     note(&message(error));
-    if error.chain().any(|cause| cause.is::<Usage>()) { USAGE } else { FAILED }
+    let is_usage = error.chain().any(<dyn std::error::Error>::is::<Usage>);
+    if is_usage { USAGE } else { FAILED }
 }
 
 /// What went wrong and why; causes that the text before them tells already are left out.

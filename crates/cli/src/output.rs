@@ -43,20 +43,14 @@ pub(crate) fn table(header: &[&str], rows: &[Vec<String>], left: usize) -> Strin
         lines().map(|line| line[column].chars().count()).max().expect("the header is a line")
     };
     let widths: Vec<usize> = (0..header.len()).map(width).collect();
-    let mut text = String::new();
-    for line in lines() {
-        let mut row = String::new();
-        for (column, cell) in line.iter().enumerate() {
-            let (cell, width) = (plain(cell), widths[column]);
-            let gap = if column == 0 { "" } else { "  " };
-            row += gap;
-            row +=
-                &if column < left { format!("{cell:<width$}") } else { format!("{cell:>width$}") };
-        }
-        text += row.trim_end();
-        text.push('\n');
-    }
-    text
+    let aligned = |line: &Vec<String>| {
+        let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
+            let cell = plain(cell);
+            if column < left { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        });
+        cells.collect::<Vec<String>>().join("  ").trim_end().to_owned() + "\n"
+    };
+    lines().map(aligned).collect()
 }
 
 /// Progress over `count` things on stderr; nothing where that is no terminal.

@@ -1,4 +1,7 @@
 //! `forerun report`: recorded runs on one static page.
+//!
+//! # Invariants
+//! - The page is written when all records were read: whole, or not at all.
 
 use std::path::PathBuf;
 

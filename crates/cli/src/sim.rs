@@ -223,14 +223,14 @@ pub(crate) fn device_spec(spec: &str, cache: Option<Switch>) -> String {
 }
 
 /// Runs what was asked for and prints the figures.
-pub(crate) fn run(args: Args) -> Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(Command::Check(check)) = &args.command {
         return check::run(check);
     }
     if args.list_policies || args.list_formats || args.list_workloads || args.list_devices {
-        return lists::print(&args);
+        return lists::print(args);
     }
-    let plan = Plan::new(&args)?;
+    let plan = Plan::new(args)?;
     let mut figures: Vec<Figures> = Vec::new();
     let mut record = figures::Record::new(&plan);
     for source in &plan.sources {

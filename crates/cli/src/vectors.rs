@@ -1,4 +1,7 @@
 //! `forerun vectors`: the historic policies against the decisions of real kernels.
+//!
+//! # Invariants
+//! - The last line is the count. Nothing run is a failure: it would look like a pass.
 
 use std::fs;
 use std::path::PathBuf;
@@ -36,8 +39,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.json {
         output::json(&json!({ "passed": passed, "failed": failed, "lines": verdict.lines }))?;
     } else {
-        let lines: String = verdict.lines.iter().map(|line| format!("{line}\n")).collect();
-        output::print(&format!("{lines}{passed} passed, {failed} failed\n"))?;
+        let mut lines = verdict.lines;
+        lines.push(format!("{passed} passed, {failed} failed"));
+        output::print(&(lines.join("\n") + "\n"))?;
     }
     if failed > 0 {
         bail!("{failed} of {} differ from {name}: each row is printed above", passed + failed);

@@ -153,7 +153,8 @@ fn odd_records_are_drawn_too() {
             (run.mb_per_second, run.delay_seconds, run.streams) = (1e300, 1e300, u32::MAX);
             run.limit_mb_per_second = Some(f64::MAX);
             let (at_us, offset) = (u64::MAX - 1, u64::MAX - 1);
-            run.requests = vec![DeviceRequest { at_us, done_us: u64::MAX, offset, bytes: u64::MAX, kind: RequestKind::Write }, request(0)];
+            run.requests = vec![DeviceRequest { at_us, done_us: u64::MAX, offset,
+                bytes: u64::MAX, kind: RequestKind::Write }, request(0)];
         })),
         ("tiny beside huge", with(&|r| {
             let mut tiny = r.runs[0].clone();
@@ -168,11 +169,14 @@ fn odd_records_are_drawn_too() {
             (r.runs[0].mb_per_second, r.runs[0].delay_seconds) = (f64::NAN, f64::INFINITY);
         })),
         ("a request of no length", with(&|r| {
-            r.runs[0].requests = vec![DeviceRequest { at_us: 0, done_us: 0, offset: 0, bytes: 0, kind: RequestKind::Demand }];
+            r.runs[0].requests = vec![DeviceRequest { at_us: 0, done_us: 0, offset: 0, bytes: 0,
+                kind: RequestKind::Demand }];
         })),
-        ("thousands of requests", with(&|r| r.runs[0].requests = (0..30_000).map(request).collect())),
+        ("thousands of requests",
+            with(&|r| r.runs[0].requests = (0..30_000).map(request).collect())),
         ("a dozen policies", with(&|r| {
-            r.runs = (0..12).map(|n| Run { readahead: format!("policy-{n}"), mb_per_second: 1.0 + f64::from(n), ..r.runs[0].clone() }).collect();
+            r.runs = (0..12).map(|n| Run { readahead: format!("policy-{n}"),
+                mb_per_second: 1.0 + f64::from(n), ..r.runs[0].clone() }).collect();
         })),
     ];
     for (name, record) in rows {
@@ -350,11 +354,13 @@ const copy = (from, name) => {{
 const mouse = (on, type, x, y) => {{
   const box = on.getBoundingClientRect();
   const at = {{ clientX: box.left + x * box.width, clientY: box.top + y * box.height }};
-  on.dispatchEvent(new MouseEvent(type, {{ bubbles: true, movementX: 1, movementY: 1, view: on.ownerDocument.defaultView, ...at }}));
+  on.dispatchEvent(new MouseEvent(type, {{ bubbles: true, movementX: 1, movementY: 1,
+    view: on.ownerDocument.defaultView, ...at }}));
 }};
 const rest = () => new Promise((done) => setTimeout(done, 60));
 const use = async (page) => {{
-  const all = (name) => page.querySelectorAll('figure[data-chart=requests]').forEach((f) => copy(f, name));
+  const all = (name) => page.querySelectorAll('figure[data-chart=requests]').forEach((f) =>
+    copy(f, name));
   const line = page.querySelector('#throughput-0 .u-over');
   for (const x of [0.5, 0.6]) mouse(line, 'mousemove', x, 0.5);
   await rest();
@@ -363,7 +369,8 @@ const use = async (page) => {{
   document.body.append(tip);
   const over = page.querySelector('#requests-0-10-1 .u-over');
   if (over) {{
-    for (const [type, x, y] of [['mousemove', 0.1, 0.1], ['mousedown', 0.1, 0.1], ['mousemove', 0.3, 0.6]]) mouse(over, type, x, y);
+    for (const [type, x, y] of [['mousemove', 0.1, 0.1], ['mousedown', 0.1, 0.1], ['mousemove',
+      0.3, 0.6]]) mouse(over, type, x, y);
     await rest();
     mouse(over, 'mouseup', 0.3, 0.6);
     await rest();
@@ -376,7 +383,8 @@ const use = async (page) => {{
 }};
 const wait = () => {{
   const page = document.querySelector('iframe').contentDocument;
-  if (page?.documentElement.dataset.ready !== '1' && ++wait.turns < 200) return setTimeout(wait, 50);
+  if (page?.documentElement.dataset.ready !== '1' && ++wait.turns < 200) return setTimeout(wait,
+    50);
   copy(page.documentElement, 'page-root');
   for (const chart of page.querySelectorAll('figure[data-chart]')) copy(chart, 'page-chart');
   use(page);

@@ -74,11 +74,13 @@ pub struct Cache {
     dirty_pages: u32,
     /// Pages of writes under way that are not filled yet: they will be dirty.
     promised: u32,
+    /// Flushes that wait, those of durable writes too.
+    flushing: u32,
     /// Files with dirty or unsynced pages.
     dirty_files: BTreeSet<FileId>,
-    /// Rounds of retractions, from 1; and whether this one met a reader.
+    /// Events that are not answers to retractions, from 1: a frame that a reader was found to hold
+    /// is not named again before the next one.
     round: u64,
-    round_has_pins: bool,
     victims: Vec<FrameId>,
     absent: Vec<PageIndex>,
     taken: Vec<FrameId>,
@@ -151,9 +153,9 @@ impl Cache {
             throttled: VecDeque::new(),
             dirty_pages: 0,
             promised: 0,
+            flushing: 0,
             dirty_files: BTreeSet::new(),
-            round: 1,
-            round_has_pins: false,
+            round: 0,
             victims: Vec::new(),
             absent: Vec::new(),
             taken: Vec::new(),
@@ -175,9 +177,10 @@ impl Cache {
         assert!(settling || self.retracting.is_empty(), "{event:?} before Settled");
         self.now = now;
         self.events += 1;
+        self.round += u64::from(!settling);
         match event {
             Event::Open { handle, file, partition, file_pages } => {
-                self.open(handle, file, partition.0, file_pages);
+                self.open(handle, file, partition.0, file_pages, actions);
             }
             Event::Close { handle } => self.close(handle),
             Event::Read { request, handle, first, count, previous_end, congested } => {
@@ -195,7 +198,10 @@ impl Cache {
                 self.write(write, actions);
             }
             Event::Filled { request, frame } => self.filled(request, frame, actions),
-            Event::Flush { request, handle } => self.flush(request, handle, actions),
+            Event::Flush { request, handle } => match self.too_many_waiters(1) {
+                Some(error) => self.fail(request, error, actions),
+                None => self.flush(request, handle, actions),
+            },
             Event::Cancel { request } => self.cancel(request, actions),
             Event::Arrived { first, count } => self.arrived(first, count, actions),
             Event::Failed { first, count, errno } => self.failed(first, count, errno, actions),
@@ -213,7 +219,7 @@ impl Cache {
             Event::Resize { partition, frames } => self.resize(partition.0, frames),
             Event::Tick => self.tick(actions),
         }
-        if self.may_evict(&event) {
+        if !matches!(event, Event::Pinned { .. }) {
             self.feed_starved(actions);
             self.resume_throttled(actions);
             self.relieve(actions);
@@ -225,16 +231,6 @@ impl Cache {
         debug_assert!(self.stats.balanced(), "{:?}", self.stats);
     }
 
-    /// Whether the work that waits may be looked at: not while retractions are open, and not just
-    /// after a round of them that met readers, who would only be met again.
-    fn may_evict(&mut self, event: &Event<'_>) -> bool {
-        match event {
-            Event::Pinned { .. } => false,
-            Event::Settled => !core::mem::take(&mut self.round_has_pins),
-            _ => true,
-        }
-    }
-
     /// Time passed: what was put off is tried again.
     fn tick(&mut self, actions: &mut Actions) {
         self.retry_lingering(actions);
@@ -244,7 +240,8 @@ impl Cache {
     /// When `Tick` is due at the latest, if somebody waits for a frame.
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
-        self.starved.front().map(|starved| starved.since + self.settings.wait_max)
+        let wait_max = self.settings.wait_max.0;
+        self.starved.front().map(|starved| Nanos(starved.since.0.saturating_add(wait_max)))
     }
 
     /// What was counted so far.
@@ -292,7 +289,14 @@ impl Cache {
         row.is_some_and(|row| kept(row.state) || row.fills > 0)
     }
 
-    fn open(&mut self, handle: HandleId, file: FileId, partition: u32, pages: u64) {
+    fn open(
+        &mut self,
+        handle: HandleId,
+        file: FileId,
+        partition: u32,
+        pages: u64,
+        actions: &mut Actions,
+    ) {
         assert!((partition as usize) < self.partitions.len(), "no partition {partition}");
         assert!(handle.0 < self.settings.handles_max, "handle {handle:?} is out of bounds");
         let index = handle.0 as usize;
@@ -309,11 +313,16 @@ impl Cache {
             frames: 0,
             writes: FileWrites::default(),
         });
-        if row.handles == 0 && row.writes.idle() {
+        let (known, unused) = (row.pages, row.handles == 0 && row.writes.idle());
+        if unused {
             row.pages = pages;
         }
         row.handles += 1;
         self.handles[index] = Some(Handle { file, errors_seen: row.writes.errors });
+        if unused && pages < known {
+            // What the file held beyond is not to come back when it grows.
+            self.truncate(file, pages, actions);
+        }
         self.readahead.open(handle, file);
     }
 

@@ -1,6 +1,6 @@
 //! Parameters of policies: `NAME:key=value,key=value` on the command line, a plain struct here.
 //!
-//! [`params!`](crate::params) writes the struct, its defaults, its parsing and its listing from
+//! [`params!`](crate::params!) writes the struct, its defaults, its parsing and its listing from
 //! one place, so that help, reports and docs cannot disagree.
 //!
 //! # Invariants

@@ -129,3 +129,30 @@ impl Background {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use forerun_io::store::pattern::Pattern;
+
+    use super::*;
+    use crate::{Cache, Settings};
+
+    #[test]
+    fn where_no_thread_is_to_be_had_the_submitter_reaps_until_all_is_back() {
+        let settings = Settings { readahead: "fixed:size=64K".into(), ..Settings::default() };
+        let cache = Cache::new(Settings { request_bytes_max: 8 << 10, ..settings }).unwrap();
+        let file = cache.open(Arc::new(Pattern::new(1 << 20))).unwrap();
+        let background = &file.file.background;
+        background.table.lock().reaping = true;
+        let mut buf = [0; 10];
+        assert_eq!(file.read_at(0, &mut buf), Ok(10));
+        assert_eq!(background.table.lock().in_flight.len(), 7);
+        background.reap(&file.shared, Until::Quiet);
+        let table = background.table.lock();
+        assert!(table.in_flight.is_empty() && !table.reaping && table.submitted == 0);
+        drop(table);
+        assert!(background.thread.lock().is_none());
+        assert_eq!(cache.stats().store_requests, 8);
+        assert_eq!(cache.stats().core.ahead_failed, 0);
+    }
+}

@@ -76,8 +76,10 @@ impl Cache {
         recorder: Option<Box<dyn Recorder>>,
     ) -> Result<Self, SettingsError> {
         settings.check()?;
-        let core = cache::Cache::new(settings.core()?)?;
-        let page_bytes = settings.page_bytes as usize;
+        let (core, page_bytes) = (settings.core()?, settings.page_bytes as usize);
+        // The core's tables are in proportion, and who cannot have those does not live to say so.
+        Frames::check(core.frames, page_bytes)?;
+        let core = cache::Cache::new(core)?;
         let frames = Frames::new(core.settings().frames, page_bytes)?;
         let clock = Clock::start();
         let state = Mutex::new(State::new(core, clock, settings.readers_max, recorder));
@@ -139,8 +141,8 @@ impl Drop for Cache {
 /// An open file. Any thread may read through it; each handle is a reader of its own to the
 /// readahead.
 pub struct Handle {
-    shared: Arc<Shared>,
-    file: Arc<File>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) file: Arc<File>,
     id: HandleId,
     /// The byte after the previous read; `NEVER_READ` before the first. Changed under the
     /// state's lock alone.

@@ -23,7 +23,9 @@ pub enum ReadError {
         errno: i32,
     },
     /// The store ends before the file did when it was opened. Open it anew.
-    #[error("the file shrank: it had {file_bytes} bytes, and none are left at byte {offset}")]
+    #[error(
+        "the file shrank: it had {file_bytes} bytes, and the page at byte {offset} is not whole"
+    )]
     Shrunk {
         /// The page that does not come whole any more.
         offset: u64,
@@ -121,7 +123,8 @@ impl OpenError {
 /// What the core is told when the store ends too early: no system has this number, so it comes
 /// back as what it was.
 pub(crate) const SHRUNK: i32 = i32::MAX;
-/// What the core is told when a read came short and the store did not shrink.
+/// What the core is told when a read came short and the store did not shrink, or when the store's
+/// reason is none.
 pub(crate) const EIO: i32 = 5;
 const EBADF: i32 = 9;
 const EAGAIN: i32 = 11;
@@ -138,11 +141,15 @@ mod tests {
         let page = PageId { index: 3, ..PageId::default() };
         #[rustfmt::skip]
         let rows = [
-            (event::Error::Store { page, errno: 28 }, 28, ReadError::Store { offset: 12_288, errno: 28 }),
-            (event::Error::Store { page, errno: SHRUNK }, 5, ReadError::Shrunk { offset: 12_288, file_bytes: 99 }),
+            (event::Error::Store { page, errno: 28 }, 28, ReadError::Store { offset: 12_288,
+                errno: 28 }),
+            (event::Error::Store { page, errno: SHRUNK }, 5, ReadError::Shrunk { offset: 12_288,
+                file_bytes: 99 }),
             (event::Error::NoFrames { capacity: 7 }, 11, ReadError::NoFrames { capacity: 7 }),
-            (event::Error::Busy { bound: 2 }, 11, ReadError::Busy { what: "pages waited for", bound: 2 }),
-            (event::Error::Changed { page: 1 }, 116, ReadError::Core(event::Error::Changed { page: 1 })),
+            (event::Error::Busy { bound: 2 }, 11, ReadError::Busy { what: "pages waited for",
+                bound: 2 }),
+            (event::Error::Changed { page: 1 }, 116,
+                ReadError::Core(event::Error::Changed { page: 1 })),
         ];
         for (error, errno, expected) in rows {
             let found = ReadError::of(error, 4096, 99);

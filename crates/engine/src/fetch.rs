@@ -10,6 +10,8 @@
 //!
 //! # Invariants
 //! - A page counts as arrived only if all its bytes within the file came.
+//! - A store that says it moved more than it was asked for is believed nothing, and an
+//!   errno that is none becomes `EIO`.
 //! - A store that ends before the file did when it was opened is an error, never zeros.
 
 use std::sync::Arc;
@@ -74,14 +76,22 @@ impl Fetch {
 
     /// Takes the frames out and makes the store's operation of them.
     pub(crate) fn op(&self, token: u64, frames: &Frames) -> Op {
-        let page_bytes = u64::from(self.file.page_bytes);
-        let offset = self.first * page_bytes;
-        assert!(offset < self.file.bytes, "a fetch begins within its file");
-        let room = page_bytes * self.frames.len() as u64;
-        let bytes = room.min(self.file.bytes - offset);
-        let bytes = usize::try_from(bytes).expect("frames fit in memory");
+        let (offset, bytes) = (self.offset(), self.bytes());
         let frames = self.frames.iter().map(|&frame| frames.take(frame)).collect();
         Op { token, kind: OpKind::Read, offset, bytes, frames }
+    }
+
+    fn offset(&self) -> u64 {
+        self.first * u64::from(self.file.page_bytes)
+    }
+
+    /// What of its pages lies within the file.
+    fn bytes(&self) -> usize {
+        let offset = self.offset();
+        assert!(offset < self.file.bytes, "a fetch begins within its file");
+        let room = u64::from(self.file.page_bytes) * self.frames.len() as u64;
+        let bytes = room.min(self.file.bytes - offset);
+        usize::try_from(bytes).expect("frames fit in memory")
     }
 
     /// Puts the frames of its operation back.
@@ -94,10 +104,12 @@ impl Fetch {
 
     /// What came. Asks the store for its length when less came than should have.
     pub(crate) fn outcome(&self, done: &Done) -> Outcome {
+        let asked = self.bytes();
         match done.result {
-            Ok(moved) if moved == done.op.bytes => {
+            Ok(moved) if moved == asked => {
                 Outcome { whole: self.count(), errno: 0, bytes: moved as u64 }
             }
+            Ok(moved) if moved > asked => Outcome { whole: 0, errno: EIO, bytes: 0 },
             Ok(moved) => {
                 let whole = moved / self.file.page_bytes as usize;
                 let whole = u32::try_from(whole).expect("at most the fetch's pages");
@@ -106,7 +118,10 @@ impl Fetch {
                 let errno = if shrank { SHRUNK } else { EIO };
                 Outcome { whole, errno, bytes: moved as u64 }
             }
-            Err(errno) => Outcome { whole: 0, errno, bytes: 0 },
+            Err(errno) => {
+                let errno = if (1..SHRUNK).contains(&errno) { errno } else { EIO };
+                Outcome { whole: 0, errno, bytes: 0 }
+            }
         }
     }
 }

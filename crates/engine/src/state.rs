@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   send(event) -> drive: core -> Serve    pins the frame, notes it in the reader's slot
-//!                                 Fetch    a demand to a reader that waits for it, readahead to the background
+//!                                 Fetch    a demand to a reader that waits for it,
+//!                                          readahead to the background
 //!                                 Done     the reader's answer, and wakes it
 //!                                 Retract  false while a reader has the frame pinned
 //! ```

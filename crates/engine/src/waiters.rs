@@ -70,7 +70,8 @@ impl Slots {
             }
             None => return Err(ReadError::Busy { what: "readers", bound: self.max }),
         };
-        self.serial += 1;
+        // They begin again when they are used up, long after the request that had them first.
+        self.serial = (self.serial + 1) % (u64::MAX / u64::from(self.max));
         let request = RequestId(self.serial * u64::from(self.max) + u64::from(id.0));
         let slot = self.of(id);
         (slot.request, slot.asked, slot.active) = (request, asked, true);
@@ -139,5 +140,27 @@ impl Slot {
         let same = self.active && self.answer.is_none() && file == fetch.file.id;
         let (end, fetch_end) = (first + u64::from(count), fetch.first + u64::from(fetch.count()));
         same && first < fetch_end && fetch.first < end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_finds_its_slot_whatever_the_bound_and_however_many_came_before() {
+        for max in [1, 3, 1 << 10, u32::MAX] {
+            let mut slots = Slots::new(max);
+            let used_up = u64::MAX / u64::from(max);
+            for before in [0, 7, used_up - 3] {
+                slots.serial = before;
+                for _ in 0..5 {
+                    let id = slots.admit(Asked::default()).unwrap();
+                    let request = slots.of(id).request;
+                    assert_eq!(slots.wake(request).request, request);
+                    slots.leave(id);
+                }
+            }
+        }
     }
 }

@@ -78,6 +78,20 @@ pub struct Frames {
 }
 
 impl Frames {
+    /// Whether the system would promise the memory of `count` frames at once; none is kept. It
+    /// refuses more than the machine has, where it is not told to promise anything.
+    ///
+    /// # Errors
+    /// It would not.
+    pub fn check(count: u32, page_bytes: usize) -> Result<(), NoMemory> {
+        let refused = NoMemory { count, page_bytes };
+        let bytes = (count as usize).checked_mul(page_bytes).ok_or(refused)?;
+        let mut all = Vec::<u8>::new();
+        all.try_reserve_exact(bytes).map_err(|_| refused)?;
+        std::hint::black_box(&all); // Or the compiler does not ask the system at all.
+        Ok(())
+    }
+
     /// `count` zeroed frames, numbered from 0. The system may promise more memory than it has and
     /// say so only when it is touched, which happens here.
     ///
@@ -85,6 +99,7 @@ impl Frames {
     /// The memory cannot be had; none is kept then.
     pub fn new(count: u32, page_bytes: usize) -> Result<Self, NoMemory> {
         assert!(page_bytes.is_power_of_two(), "a page of {page_bytes} bytes");
+        Self::check(count, page_bytes)?;
         let refused = NoMemory { count, page_bytes };
         let mut slots = Vec::new();
         slots.try_reserve_exact(count as usize).map_err(|_| refused)?;

@@ -34,6 +34,9 @@ use crate::frames::Frame;
 pub const ECANCELED: i32 = Errno::CANCELED.raw_os_error();
 
 /// What holds the bytes: a file, a device, memory, a formula.
+///
+/// A store and its queues answer with errors and never panic: a panic takes the operation's frames
+/// along, and whoever else waits for them waits for ever.
 pub trait Store: Send + Sync {
     /// Its length now.
     ///

@@ -1,6 +1,6 @@
 //! Stores around a store: what a device does to the reader, without the device.
 //!
-//! A wrapper is a [`Store`](crate::store::Store) itself, so wrappers nest in any order and no
+//! A wrapper is a [`Store`] itself, so wrappers nest in any order and no
 //! store has a test mode of its own.
 //!
 //! ```text

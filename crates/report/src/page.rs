@@ -287,7 +287,10 @@ mod tests {
         assert!(body.contains(
             "<td class=\"n\">12.5</td><td class=\"n\">12.5</td><td class=\"n\">28.5</td></tr>"
         ));
-        assert!(body.contains("<th scope=\"row\" class=\"n\">2</th><td class=\"n\">&ndash;</td><td class=\"n\">12.5</td><td class=\"n\">&ndash;</td>"));
+        assert!(body.contains(
+            "<th scope=\"row\" class=\"n\">2</th><td \
+         class=\"n\">&ndash;</td><td class=\"n\">12.5</td><td class=\"n\">&ndash;</td>"
+        ));
         assert!(!body.contains("Device requests over time"), "no run has requests");
     }
 
@@ -327,7 +330,8 @@ mod tests {
             "12.5 MB/s, 1 request, mean 4 KiB",
             "aria-label=\"a: 3 device requests in 5.50 ms, 1 demand, 2 readahead, 0 write.\"",
             "The first 3 of 10 requests.",
-            "<td class=\"n\">1.00</td><td class=\"n\">2.50</td><td class=\"n\">8,192</td><td class=\"n\">4 KiB</td><td>demand</td>",
+            "<td class=\"n\">1.00</td><td class=\"n\">2.50</td><td class=\"n\">8,192</td><td \
+             class=\"n\">4 KiB</td><td>demand</td>",
             "demand<span>, a reader waits",
             "readahead<span>, nobody waits yet",
         ] {
@@ -359,7 +363,8 @@ mod tests {
     fn times_take_the_unit_that_fits() {
         #[rustfmt::skip]
         let rows = [
-            (0.0, "0 s"), (0.000_001, "1.00 &micro;s"), (0.000_999, "999 &micro;s"), (0.001, "1.00 ms"),
+            (0.0, "0 s"), (0.000_001, "1.00 &micro;s"), (0.000_999, "999 &micro;s"), (0.001,
+                "1.00 ms"),
             (0.9994, "999 ms"), (1.0, "1.00 s"), (-0.5, "-500 ms"), (f64::NAN, "n/a s"),
         ];
         for (value, text) in rows {

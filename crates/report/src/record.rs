@@ -413,14 +413,19 @@ mod tests {
         let whole = serde_json::to_string(&full()).unwrap();
         #[rustfmt::skip]
         let rows = [ // why                  content                                  the error says
-            ("a future version",       whole.replace("run/1", "run/2"),        "schema \"forerun-run/2\""),
+            ("a future version",       whole.replace("run/1", "run/2"),
+                       "schema \"forerun-run/2\""),
             ("another version shape",  r#"{"schema":"x","runs":5}"#.to_owned(), "schema \"x\""),
-            ("no schema",              r#"{"runs":[]}"#.to_owned(),            "it has no \"schema\""),
-            ("a schema of no text",    r#"{"schema":1}"#.to_owned(),           "it has no \"schema\""),
+            ("no schema",              r#"{"runs":[]}"#.to_owned(),
+                           "it has no \"schema\""),
+            ("a schema of no text",    r#"{"schema":1}"#.to_owned(),
+                          "it has no \"schema\""),
             ("cut short",              whole[..whole.len() / 2].to_owned(),    "line 1 column"),
             ("empty",                  String::new(),                          "line 1 column 0"),
-            ("no object",              "[1,2]".to_owned(),                     "no whole run record"),
-            ("a field is missing",     r#"{"schema":"forerun-run/1"}"#.to_owned(), "missing field `commit`"),
+            ("no object",              "[1,2]".to_owned(),
+                                    "no whole run record"),
+            ("a field is missing",     r#"{"schema":"forerun-run/1"}"#.to_owned(),
+                "missing field `commit`"),
             ("a wrong kind of value",  whole.replace("\"seed\":", "\"seed\":-"), "line 1 column"),
         ];
         for (why, content, expected) in rows {

@@ -5,7 +5,7 @@
 //!   driver     a workload through the core on a device model, in virtual time
 //!   host       the queue between the core and a device
 //!   oracle     perfect readahead: the limit that others are measured against
-//!   trace      recorded accesses, read as a stream
+//!   trace      what was accessed somewhere, read as a stream
 //!   replay     accesses through replacement policies alone
 //!   vectors    the core's readahead decisions, against those of kernels
 //!   check      the core under a random driver, against a shadow file

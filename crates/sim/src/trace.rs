@@ -253,22 +253,25 @@ mod tests {
             .collect()
     }
 
+    /// Why, the name, the format, the text, and the requests in it.
+    type Row<'a> = (&'a str, &'a str, &'a str, &'a str, &'a [(u64, u64)]);
+
     #[test]
     fn records_become_requests() {
         #[rustfmt::skip]
-        let rows: &[(&str, &str, &str, &str, &[(u64, u64)])] = &[
-            // why                        name          format          text                        requests
-            ("a key a line",              "a.txt",      "auto",         "7\n7\n0\n",                &[(7, 1), (7, 1), (0, 1)]),
-            ("no newline at the end",     "a.txt",      "auto",         "7\n8",                     &[(7, 1), (8, 1)]),
-            ("comments and blanks",       "a.txt",      "auto",         "# x\n\n*\n 7 \n* 9\r\n8\r\n", &[(7, 1), (8, 1)]),
-            ("the largest key",           "a",          "keys",         "18446744073709551615",     &[(u64::MAX, 1)]),
-            ("nothing",                   "a",          "auto",         "",                         &[]),
-            ("nothing but comments",      "a",          "auto",         "# a\n",                    &[]),
-            ("blocks of 4 KiB",           "OLTP.lis",   "auto",         "3 2 0 0\n9 1 0 1\n",       &[(3, 2), (9, 1)]),
-            ("sectors, by the name",      "arc_P3.lis", "auto",         "7 2 0 0\n8 8 0 1\n",       &[(0, 2), (1, 1)]),
-            ("sectors, by parameter",     "x",          "lis:unit=512", "16 17 0 0\n",              &[(2, 3)]),
-            ("larger units",              "x",          "lis:unit=8K",  "1 2 0 0\n",                &[(2, 4)]),
-            ("empty requests are none",   "x.lis",      "auto",         "1 0 0 0\n2 1 0 0\n",       &[(2, 1)]),
+        let rows: &[Row] = &[
+            // why  name  format  text  requests
+            ("a key a line", "a.txt", "auto", "7\n7\n0\n", &[(7, 1), (7, 1), (0, 1)]),
+            ("no newline at the end", "a.txt", "auto", "7\n8", &[(7, 1), (8, 1)]),
+            ("comments, blanks", "a", "auto", "# x\n\n*\n 7 \n* 9\r\n8\r\n", &[(7, 1), (8, 1)]),
+            ("the largest key", "a", "keys", "18446744073709551615", &[(u64::MAX, 1)]),
+            ("nothing", "a", "auto", "", &[]),
+            ("nothing but comments", "a", "auto", "# a\n", &[]),
+            ("blocks of 4 KiB", "OLTP.lis", "auto", "3 2 0 0\n9 1 0 1\n", &[(3, 2), (9, 1)]),
+            ("sectors, by the name", "arc_P3.lis", "auto", "7 2 0 0\n8 8 0 1\n", &[(0, 2), (1, 1)]),
+            ("sectors, by parameter", "x", "lis:unit=512", "16 17 0 0\n", &[(2, 3)]),
+            ("larger units", "x", "lis:unit=8K", "1 2 0 0\n", &[(2, 4)]),
+            ("empty requests are none", "x.lis", "auto", "1 0 0 0\n2 1 0 0\n", &[(2, 1)]),
         ];
         for (why, name, format, text, requests) in rows {
             assert_eq!(read(name, text.as_bytes(), format, 0), Ok(requests.to_vec()), "{why}");
@@ -281,18 +284,18 @@ mod tests {
     #[test]
     fn broken_records_are_named_and_may_be_skipped() {
         #[rustfmt::skip]
-        let rows = [ // name  format  text                    skip  says
-            ("k", "keys", "1\nx\n",                              0, "k: record 2 at byte 2 is broken: `x`"),
-            ("k", "keys", "# a\n\n1\n18446744073709551616\n",    0, "k: record 2 at byte 7 is broken"),
-            ("k", "keys", "-1\n",                                0, "k: record 1 at byte 0 is broken: `-1`"),
-            ("k", "keys", "+1\n",                                0, "`+1`"),
-            ("k", "keys", "1 2\n",                               0, "`1 2`"),
-            ("k", "keys", "a\nb\n",                              1, "k: record 2 at byte 2 is broken: `b`"),
-            ("l", "lis",  "1 1 0\n",                             0, "l: record 1"),
-            ("l", "lis",  "1 1 0 0 0\n",                         0, "l: record 1"),
-            ("l", "lis",  "1 x 0 0\n",                           0, "l: record 1"),
-            ("l", "lis",  "1 262145 0 0\n",                      0, "more than 262144 blocks"),
-            ("l", "lis",  "18446744073709551615 9 0 0\n",        0, "l: record 1"),
+        let rows = [ // name  format  text  skip  says
+            ("k", "keys", "1\nx\n", 0, "k: record 2 at byte 2 is broken: `x`"),
+            ("k", "keys", "# a\n\n1\n18446744073709551616\n", 0, "k: record 2 at byte 7 is broken"),
+            ("k", "keys", "-1\n", 0, "k: record 1 at byte 0 is broken: `-1`"),
+            ("k", "keys", "+1\n", 0, "`+1`"),
+            ("k", "keys", "1 2\n", 0, "`1 2`"),
+            ("k", "keys", "a\nb\n", 1, "k: record 2 at byte 2 is broken: `b`"),
+            ("l", "lis", "1 1 0\n", 0, "l: record 1"),
+            ("l", "lis", "1 1 0 0 0\n", 0, "l: record 1"),
+            ("l", "lis", "1 x 0 0\n", 0, "l: record 1"),
+            ("l", "lis", "1 262145 0 0\n", 0, "more than 262144 blocks"),
+            ("l", "lis", "18446744073709551615 9 0 0\n", 0, "l: record 1"),
         ];
         for (name, format, text, skip, says) in rows {
             let error = read(name, text.as_bytes(), format, skip).expect_err(text);
@@ -308,17 +311,17 @@ mod tests {
         let packed = zstd::encode_all(&b"1\n2\n3\n"[..], 3).expect("in memory");
         #[rustfmt::skip]
         let rows: &[(&str, &[u8], &str, &str)] = &[ // name  bytes  format  says
-            ("a.vscsi",     b"\0\0\0\0",        "auto",       "not yet"),
-            ("a.disksim.zst", b"1 2 3 4 5\n",   "auto",       "there are: keys lis"),
-            ("a",           b"1 2 3\n",         "auto",       "there are: keys lis"),
-            ("a",           b"\x01\x00\x00",    "auto",       "not text"),
-            ("a.gz",        b"\x1f\x8b\x08\0",  "auto",       "gzip"),
-            ("a.gz",        b"\x1f\x8b\x08\0",  "keys",       "gzip"),
-            ("a.xz",        b"\xfd7zXZ\0",      "auto",       "xz"),
-            ("a",           &packed[..8],       "keys",       "a: "),
-            ("a",           b"1\n",             "keyz",       "no `keyz`; there are: keys lis"),
-            ("a",           b"1\n",             "lis:unit=0", "unit"),
-            ("a",           b"1\n",             "keys:x=1",   "no parameter `x`"),
+            ("a.vscsi", b"\0\0\0\0", "auto", "not yet"),
+            ("a.disksim.zst", b"1 2 3 4 5\n", "auto", "there are: keys lis"),
+            ("a", b"1 2 3\n", "auto", "there are: keys lis"),
+            ("a", b"\x01\x00\x00", "auto", "not text"),
+            ("a.gz", b"\x1f\x8b\x08\0", "auto", "gzip"),
+            ("a.gz", b"\x1f\x8b\x08\0", "keys", "gzip"),
+            ("a.xz", b"\xfd7zXZ\0", "auto", "xz"),
+            ("a", &packed[..8], "keys", "a: "),
+            ("a", b"1\n", "keyz", "no `keyz`; there are: keys lis"),
+            ("a", b"1\n", "lis:unit=0", "unit"),
+            ("a", b"1\n", "keys:x=1", "no parameter `x`"),
         ];
         for (name, bytes, format, says) in rows {
             let error = read(name, bytes, format, 9).expect_err(name);

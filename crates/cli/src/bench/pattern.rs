@@ -49,7 +49,8 @@ impl FromStr for Pattern {
             _ => None,
         };
         found.ok_or_else(|| {
-            "expected random, round-robin, sequential, backward, stride:A/B such as stride:64K/256K, \
+            "expected random, round-robin, sequential, backward, stride:A/B such as \
+             stride:64K/256K, \
              disturb:PERCENT or parquet:COLUMNS"
                 .to_owned()
         })
@@ -256,13 +257,20 @@ mod tests {
     fn every_pattern_is_a_workload_of_the_simulator() {
         #[rustfmt::skip]
         let rows = [ // pattern          the workload, shortened                         streams
-            ("random",         "workload:streams,n=10,each=10M,layout=spread",                   10),
-            ("round-robin",    "workload:streams,n=10,each=10M,layout=spread,order=alternate",   10),
-            ("sequential",     "workload:streams,n=10,each=10M,layout=spread,order=sequential",  10),
-            ("backward",       "workload:backward,n=10,each=10M,layout=spread",                  10),
-            ("stride:8K/32K",  "workload:stride,n=10,each=10M,layout=spread,piece=8K,every=32K", 10),
-            ("disturb:5",      "workload:disturb,percent=5,sequential=10M",                       1),
-            ("parquet:4",      "workload:parquet,columns=4,chunk=10M",                            4),
+            ("random",         "workload:streams,n=10,each=10M,layout=spread",
+                                  10),
+            ("round-robin",    "workload:streams,n=10,each=10M,layout=spread,order=alternate",
+                  10),
+            ("sequential",     "workload:streams,n=10,each=10M,layout=spread,order=sequential",
+                 10),
+            ("backward",       "workload:backward,n=10,each=10M,layout=spread",
+                                 10),
+            ("stride:8K/32K",  "workload:stride,n=10,each=10M,layout=spread,piece=8K,every=32K",
+                10),
+            ("disturb:5",      "workload:disturb,percent=5,sequential=10M",
+                                      1),
+            ("parquet:4",      "workload:parquet,columns=4,chunk=10M",
+                                           4),
         ];
         for (pattern, short, streams) in rows {
             let reads = shape(pattern).reads(u64::MAX).unwrap();

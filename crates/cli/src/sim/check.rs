@@ -54,12 +54,14 @@ pub(super) fn run(args: &Args) -> Result<()> {
         output::json(&json!({ "passed": count - failed, "failed": failed,
             "differences": texts, "unreached": unreached }))?;
     } else {
-        let mut text = String::new();
+        let mut lines = Vec::new();
         for difference in &found.differences {
             let (seed, commit) = (difference.seed, machine::COMMIT);
-            text += &format!("{difference}\nforerun sim check --seed {seed} --commit {commit}\n");
+            lines.push(difference.to_string());
+            lines.push(format!("forerun sim check --seed {seed} --commit {commit}"));
         }
-        output::print(&format!("{text}{} passed, {failed} failed\n", count - failed))?;
+        lines.push(format!("{} passed, {failed} failed", count - failed));
+        output::print(&(lines.join("\n") + "\n"))?;
     }
     if failed > 0 {
         bail!("{failed} of {count} seeds failed: the commands that repeat them are above");

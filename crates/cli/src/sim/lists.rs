@@ -1,4 +1,7 @@
 //! What there is: policies, formats, workloads, devices, each with its parameters or a line.
+//!
+//! The lists are those that names are looked up in, so none can be missing here. The name is the
+//! first word of a line.
 
 use anyhow::{Result, anyhow};
 use forerun_core::{device, eviction, readahead};

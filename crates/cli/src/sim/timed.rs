@@ -1,4 +1,10 @@
 //! The whole cache in virtual time, with readahead, on a device or without one.
+//!
+//! A disk that takes one command at a time has an elevator in front of it, as on Linux 2.6; a
+//! device that queues commands gets up to 32 of them, demands first.
+//!
+//! # Invariants
+//! - The same plan gives the same figures, but for the time that the simulation takes.
 
 use std::sync::PoisonError;
 

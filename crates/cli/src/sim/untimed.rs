@@ -1,4 +1,6 @@
 //! Replacement alone: every policy and size in one pass over the trace.
+//!
+//! A size that is a share of the trace's blocks takes one more pass before, to count them.
 
 use anyhow::{Context as _, Result, anyhow};
 use forerun_sim::replay::{Cell, ReplayError, replay};

@@ -39,7 +39,8 @@ impl Cache {
     ) {
         assert!(reader.count > 0, "{request:?} reads nothing");
         let file = self.file_of(reader.handle);
-        let (file_pages, end) = (self.file(file).pages, first + u64::from(reader.count));
+        let (file_pages, end) =
+            (self.file(file).pages, first.saturating_add(u64::from(reader.count)));
         if end > file_pages {
             let page = first.max(file_pages);
             return self.fail(request, Error::PastEnd { page, file_pages }, actions);
@@ -73,6 +74,9 @@ impl Cache {
         let met = self.pages.get(&page).copied();
         if met.is_none() {
             self.stats.misses += 1;
+            if self.exhausted(page.file) {
+                return self.starve(page, walk, Node::Read, false);
+            }
             let at = (first, page.index, end);
             self.readahead(Trigger::Miss, page.file, at, reader, actions);
             if !self.pages.contains_key(&page) {
@@ -80,7 +84,7 @@ impl Cache {
             }
         }
         let Some(&frame) = self.pages.get(&page) else {
-            return self.starve(page, walk, Node::Read);
+            return self.starve(page, walk, Node::Read, false);
         };
         let row = self.frames[frame];
         if row.resident() {
@@ -176,8 +180,7 @@ impl Cache {
         let window = decision.window;
         assert!(window.size > 0 && window.async_size <= window.size, "{decision:?}");
         let file_pages = self.file(file).pages;
-        let (end, marker) =
-            (window.end().min(file_pages), self.readahead.marker(window, file_pages));
+        let end = window.end().min(file_pages);
         let is_asked = |index: PageIndex| asked.0 <= index && index < asked.1;
         let mut absent = core::mem::take(&mut self.absent);
         absent.clear();
@@ -192,8 +195,11 @@ impl Cache {
         taken.clear();
         let partition = self.file(file).partition;
         self.reserve(partition, u32::try_from(wanted).expect("at most fresh"), &mut taken, actions);
+        // The first ones are free; victims may turn out to be held.
+        taken.reverse();
         let unasked = taken.len().saturating_sub(asked_count);
         self.stats.ahead_dropped += (absent.len() - asked_count - unasked) as u64;
+        let marker = self.readahead.marker(window, file_pages);
         let (mut asked_left, mut unasked_left) = (asked_count.min(taken.len()), unasked);
         for &index in &absent {
             let left = if is_asked(index) { &mut asked_left } else { &mut unasked_left };

@@ -54,7 +54,7 @@ pub(super) struct Frame {
     pub(super) next: u32,
     /// Dirty, Writing: the flush epoch that its bytes belong to.
     pub(super) epoch: u64,
-    /// Unsynced: the sync that will cover it.
+    /// Unsynced: the sync that will cover it. Writing: how many syncs had failed when it began.
     pub(super) sync: u64,
     /// The event at which its page was claimed.
     pub(super) born: u64,
@@ -64,6 +64,8 @@ pub(super) struct Frame {
     pub(super) marker: bool,
     /// Nobody has asked for its page yet.
     pub(super) prefetched: bool,
+    /// Nobody had asked for its page when it was claimed.
+    pub(super) ahead: bool,
     /// Readers without a lock may find it.
     pub(super) published: bool,
     /// Its page left while an operation was under way.
@@ -94,6 +96,7 @@ impl Frame {
         partition: 0,
         marker: false,
         prefetched: false,
+        ahead: false,
         published: false,
         doomed: false,
         redirty: None,

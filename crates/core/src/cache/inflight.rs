@@ -11,8 +11,8 @@
 //! # Invariants
 //! - One fetch a page: whoever asks for a page in flight joins its waiters.
 //! - A row is answered once, by `Done` or `Fail`; it is reused when no node points to it.
-//! - A failed readahead is dropped and counted. A page of it that somebody waits for meanwhile,
-//!   or of a longer demand, is fetched once more by itself before anyone is told of an error.
+//! - A failed readahead is dropped and counted. A page of it that somebody still waits for, or of
+//!   a longer demand, is fetched once more by itself before anyone is told of an error.
 
 use super::{Cache, FileId, Frame, FrameId, HandleId, NIL, PageId, RequestId, State};
 use crate::event::{Action, Actions, Error, FetchKind};
@@ -31,6 +31,8 @@ pub(super) struct Row {
     pub(super) failed: bool,
     /// A write that is answered when it is durable.
     pub(super) durable: bool,
+    /// Since when it lacks a frame, if it ever did.
+    pub(super) starved: Option<Nanos>,
 }
 
 /// What a waiter wants of the frame.
@@ -53,6 +55,8 @@ pub(super) struct Starved {
     row: u32,
     page: PageId,
     node: Node,
+    /// It is to be written whole: there is nothing to fetch.
+    fresh: bool,
     pub(super) since: Nanos,
 }
 
@@ -83,9 +87,13 @@ impl Walk {
 impl Cache {
     /// Why `count` more pages cannot wait, if they cannot.
     pub(super) fn too_many_waiters(&self, count: u32) -> Option<Error> {
-        let waiting = self.waiters.len() - self.waiters_free.len() + self.starved.len();
+        let nodes = self.waiters.len() - self.waiters_free.len() + self.starved.len();
+        let waiting = nodes as u64 + u64::from(self.flushing);
         let bound = self.settings.waiters_max;
-        (waiting as u64 + u64::from(count) > u64::from(bound)).then_some(Error::Busy { bound })
+        if count > bound {
+            return Some(Error::TooLarge { pages: count, bound });
+        }
+        (waiting + u64::from(count) > u64::from(bound)).then_some(Error::Busy { bound })
     }
 
     /// The row of `walk`, made at its first use.
@@ -100,6 +108,7 @@ impl Cache {
             nodes: 0,
             failed: false,
             durable: walk.durable,
+            starved: None,
         };
         let row = if let Some(row) = self.rows_free.pop() {
             self.rows[row as usize] = made;
@@ -135,11 +144,46 @@ impl Cache {
     }
 
     /// Has the request of `walk` wait until a frame for `page` comes free.
-    pub(super) fn starve(&mut self, page: PageId, walk: &mut Walk, node: Node) {
+    pub(super) fn starve(&mut self, page: PageId, walk: &mut Walk, node: Node, fresh: bool) {
         let row = self.row(walk);
         self.rows[row as usize].remaining += 1;
         self.rows[row as usize].nodes += 1;
-        self.starved.push_back(Starved { row, page, node, since: self.now });
+        let since = *self.rows[row as usize].starved.get_or_insert(self.now);
+        self.starved.push_back(Starved { row, page, node, fresh, since });
+    }
+
+    /// Has a page wait for a frame in its place among the others, unless it did for too long.
+    fn starve_again(&mut self, starved: Starved, actions: &mut Actions) {
+        if self.now.since(starved.since) >= self.settings.wait_max {
+            return self.give_up(starved, actions);
+        }
+        let at = self.starved.partition_point(|other| other.since <= starved.since);
+        self.starved.insert(at, starved);
+    }
+
+    /// Fails the reads that wait for frames for these pages: what they were served is older.
+    pub(super) fn fail_starved_reads(
+        &mut self,
+        file: FileId,
+        pages: core::ops::Range<PageIndex>,
+        actions: &mut Actions,
+    ) {
+        for at in 0..self.starved.len() {
+            let Starved { row, page, node, .. } = self.starved[at];
+            if node == Node::Read && page.file == file && pages.contains(&page.index) {
+                self.fail_row(row, Error::Changed { page: page.index }, actions);
+            }
+        }
+    }
+
+    /// No frame came free in time.
+    fn give_up(&mut self, starved: Starved, actions: &mut Actions) {
+        let Starved { row, page, node, .. } = starved;
+        self.promised -= u32::from(node == Node::Fill);
+        let partition = self.file(page.file).partition as usize;
+        let capacity = self.partitions[partition].capacity;
+        self.fail_row(row, Error::NoFrames { capacity }, actions);
+        self.leave(row);
     }
 
     /// Promises `frame` to `page`.
@@ -152,6 +196,7 @@ impl Cache {
             partition: old.partition,
             born: self.events,
             prefetched,
+            ahead: prefetched,
             ..Frame::EMPTY
         };
         let before = self.pages.insert(page, frame);
@@ -164,7 +209,7 @@ impl Cache {
     }
 
     /// Takes the promise back: no frame is left for the page. Its waiters wait for one.
-    pub(super) fn unclaim(&mut self, row: Frame) {
+    pub(super) fn unclaim(&mut self, row: Frame, actions: &mut Actions) {
         assert_eq!(row.state, State::Claimed);
         self.pages.remove(&row.page);
         self.file_mut(row.page.file).frames -= 1;
@@ -173,11 +218,14 @@ impl Cache {
             self.stats.ahead_unread -= 1;
             self.stats.ahead_dropped += 1;
         }
-        let mut at = self.turn(row.waiters);
+        let (mut at, mut fresh) = (self.turn(row.waiters), row.fresh);
         while at != NIL {
             let Waiter { row: waiting, next, node } = self.waiters[at as usize];
             self.waiters_free.push(at);
-            self.starved.push_back(Starved { row: waiting, page: row.page, node, since: self.now });
+            let since = *self.rows[waiting as usize].starved.get_or_insert(self.now);
+            let starved = Starved { row: waiting, page: row.page, node, fresh, since };
+            self.starve_again(starved, actions);
+            fresh = false; // Only who claimed the frame writes all of it.
             at = next;
         }
     }
@@ -215,6 +263,7 @@ impl Cache {
                 break;
             }
             self.frames[frame].state = State::InFlight;
+            self.stats.demand_fetched += u64::from(!self.frames[frame].ahead);
             if let Some(last) = last {
                 self.frames[last].next = frame.0;
             }
@@ -262,7 +311,7 @@ impl Cache {
             if row.doomed {
                 self.frames[frame].state = State::Clean;
                 self.end_doomed(frame);
-            } else if row.waiters != NIL && !row.last_try {
+            } else if !row.last_try && self.awaited(row.waiters) {
                 let (file, first, end) = (row.page.file, row.page.index, row.page.index + 1);
                 self.frames[frame].state = State::Claimed;
                 self.runs.push(Run { file, first, end, asked: (first, end) });
@@ -276,6 +325,18 @@ impl Cache {
                 self.release(frame);
             }
         }
+    }
+
+    /// Whether any of the waiters from `at` on was not answered yet.
+    fn awaited(&self, mut at: u32) -> bool {
+        while at != NIL {
+            let Waiter { row, next, .. } = self.waiters[at as usize];
+            if !self.rows[row as usize].failed {
+                return true;
+            }
+            at = next;
+        }
+        false
     }
 
     /// The `count` frames of one operation from `first` on; all are in `state`.
@@ -418,7 +479,7 @@ impl Cache {
     pub(super) fn feed_starved(&mut self, actions: &mut Actions) {
         for _ in 0..self.starved.len() {
             let starved = self.starved.pop_front().expect("counted");
-            let Starved { row, page, node, since } = starved;
+            let Starved { row, page, node, fresh, since } = starved;
             let fill = node == Node::Fill;
             if self.rows[row as usize].failed {
                 self.promised -= u32::from(fill);
@@ -434,7 +495,7 @@ impl Cache {
                 continue;
             }
             if !self.pages.contains_key(&page) {
-                self.fetch_alone(page, false, actions);
+                self.fetch_alone(page, fresh, actions);
             }
             if let Some(&frame) = self.pages.get(&page) {
                 self.claimed_by_reader(frame);
@@ -442,12 +503,8 @@ impl Cache {
                 if self.frames[frame].resident() {
                     self.wake(frame, actions);
                 }
-            } else if self.now >= since + self.settings.wait_max {
-                self.promised -= u32::from(fill);
-                let partition = self.file(page.file).partition as usize;
-                let capacity = self.partitions[partition].capacity;
-                self.fail_row(row, Error::NoFrames { capacity }, actions);
-                self.leave(row);
+            } else if self.now.since(since) >= self.settings.wait_max {
+                self.give_up(starved, actions);
             } else {
                 self.starved.push_back(starved);
             }
@@ -477,7 +534,7 @@ impl Cache {
             self.frames[frame].state = State::Filling;
             self.frames[frame].fills = 1;
         } else {
-            self.unclaim(self.frames[frame]);
+            self.unclaim(self.frames[frame], actions);
             self.drop_free(frame);
         }
     }

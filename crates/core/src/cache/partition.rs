@@ -8,13 +8,14 @@
 //!
 //! # Invariants
 //! - A frame is given to another page only after its retraction was settled.
-//! - A frame that was found pinned is not named again before the next `Settled`.
+//! - A frame that was found pinned is not named again before the next event that is no answer to a
+//!   retraction.
 //! # Sources
 //! Meng et al. 2009 (FlexiCache): partitions, eviction apart from the miss, shares that change.
 
 use alloc::vec::Vec;
 
-use super::{Cache, Frame, FrameId, NIL, PageId, PartitionSettings, SettingsError, State};
+use super::{Cache, FileId, Frame, FrameId, NIL, PageId, PartitionSettings, SettingsError, State};
 use crate::event::{Action, Actions};
 use crate::eviction::AnyEviction;
 
@@ -23,12 +24,14 @@ pub(super) struct Partition {
     pub(super) policy: AnyEviction,
     pub(super) capacity: u32,
     pub(super) used: u32,
+    /// The event at which the policy was last asked and had too few victims.
+    dry: u64,
 }
 
 impl Partition {
     pub(super) fn new(settings: &PartitionSettings) -> Result<Self, SettingsError> {
         let policy = AnyEviction::make(&settings.policy, settings.frames)?;
-        Ok(Self { policy, capacity: settings.frames, used: 0 })
+        Ok(Self { policy, capacity: settings.frames, used: 0, dry: 0 })
     }
 }
 
@@ -39,14 +42,24 @@ pub(super) struct Retracting {
 }
 
 enum Fate {
-    /// A victim, claimed for another page already; what it held, and whether nobody had used it.
-    Reuse { old: PageId, prefetched: bool },
+    /// A victim, claimed for another page already.
+    Reuse(Victim),
     /// A victim for the free pool.
-    Pool { old: PageId, prefetched: bool },
+    Pool(Victim),
     /// Its page is gone; nothing else is under way.
     Drop,
     /// Its page is gone; an operation on the frame has yet to end.
     Doomed,
+}
+
+/// What a frame held that is to leave.
+#[derive(Clone, Copy)]
+struct Victim {
+    page: PageId,
+    /// Nobody had used it.
+    prefetched: bool,
+    /// Its use would have triggered a readahead.
+    marker: bool,
 }
 
 impl Cache {
@@ -68,23 +81,29 @@ impl Cache {
         }
         self.partitions[at].used += free;
         let short = count - free;
-        if short == 0 || self.partitions[at].used > self.partitions[at].capacity {
+        // Nothing that could leave appears in the course of an event.
+        if short == 0 || self.partitions[at].dry == self.events {
             return;
         }
-        self.evict(partition, short + self.settings.reclaim_pages);
+        if self.partitions[at].used > self.partitions[at].capacity {
+            self.partitions[at].dry = self.events;
+            return self.retry_lingering(actions);
+        }
+        self.evict(partition, short.saturating_add(self.settings.reclaim_pages));
         let victims = core::mem::take(&mut self.victims);
         for (nth, &frame) in (0..).zip(&victims) {
-            let (old, prefetched) = self.retract_victim(frame, actions);
+            let victim = self.retract_victim(frame, actions);
             let fate = if nth < short {
                 taken.push(frame);
-                Fate::Reuse { old, prefetched }
+                Fate::Reuse(victim)
             } else {
-                Fate::Pool { old, prefetched }
+                Fate::Pool(victim)
             };
             self.retracting.push(Retracting { frame, fate });
         }
         self.victims = victims;
         if (self.victims.len() as u64) < u64::from(short) {
+            self.partitions[at].dry = self.events;
             self.retry_lingering(actions);
         }
     }
@@ -97,9 +116,9 @@ impl Cache {
         partitions[partition as usize].policy.evict(count, &evictable, victims);
     }
 
-    fn retract_victim(&mut self, frame: FrameId, actions: &mut Actions) -> (PageId, bool) {
+    fn retract_victim(&mut self, frame: FrameId, actions: &mut Actions) -> Victim {
         let row = &mut self.frames[frame];
-        let (page, prefetched) = (row.page, row.prefetched);
+        let (page, prefetched, marker) = (row.page, row.prefetched, row.marker);
         assert!(row.published && row.waiters == NIL, "{frame:?} is evictable");
         row.published = false;
         row.state = State::Free;
@@ -111,7 +130,7 @@ impl Cache {
         self.pages.remove(&page);
         self.file_mut(page.file).frames -= 1;
         actions.list.push(Action::Retract { frame, gone: false });
-        (page, prefetched)
+        Victim { page, prefetched, marker }
     }
 
     /// A victim is held by a reader: it stays, and another takes its place.
@@ -119,38 +138,62 @@ impl Cache {
         let found = self.retracting.iter().position(|open| open.frame == frame);
         let open = self.retracting.swap_remove(found.expect("its retraction is open"));
         self.stats.pinned += 1;
-        self.round_has_pins = true;
         match open.fate {
-            Fate::Reuse { old, prefetched } => {
+            Fate::Reuse(victim) => {
                 let mut claimed = self.frames[frame];
-                self.restore(frame, old, prefetched, actions);
-                let mut taken = Vec::new();
-                self.reserve(claimed.partition, 1, &mut taken, actions);
-                if let Some(other) = taken.pop() {
+                self.restore(frame, victim, actions);
+                if let Some(other) = self.replacement(claimed.partition, actions) {
                     claimed.generation = self.frames[other].generation;
                     self.frames[other] = claimed;
                     self.pages.insert(claimed.page, other);
                 } else {
-                    self.unclaim(claimed);
+                    self.unclaim(claimed, actions);
                 }
             }
-            Fate::Pool { old, prefetched } => self.restore(frame, old, prefetched, actions),
+            Fate::Pool(victim) => self.restore(frame, victim, actions),
             Fate::Drop => {
                 self.frames[frame].state = State::Lingering;
+                self.frames[frame].pinned_round = self.round;
                 self.lingering.push(frame);
             }
             Fate::Doomed => self.frames[frame].held = true,
         }
     }
 
+    /// A frame in place of one that is held: one on its way to the pool, else a further victim.
+    fn replacement(&mut self, partition: u32, actions: &mut Actions) -> Option<FrameId> {
+        let Partition { used, capacity, .. } = self.partitions[partition as usize];
+        if used <= capacity {
+            for open in &mut self.retracting {
+                if let Fate::Pool(victim) = open.fate
+                    && self.frames[open.frame].partition == partition
+                {
+                    open.fate = Fate::Reuse(victim);
+                    return Some(open.frame);
+                }
+            }
+        }
+        let mut taken = Vec::new();
+        self.reserve(partition, 1, &mut taken, actions);
+        taken.pop()
+    }
+
+    /// Whether it is known in the course of this event that no frame is to be had for `file`.
+    pub(super) fn exhausted(&self, file: FileId) -> bool {
+        let row = &self.partitions[self.file(file).partition as usize];
+        row.dry == self.events && (row.used >= row.capacity || self.free.is_empty())
+    }
+
     /// Puts a victim back as it was; being pinned, it is in use.
-    fn restore(&mut self, frame: FrameId, old: PageId, prefetched: bool, actions: &mut Actions) {
+    fn restore(&mut self, frame: FrameId, victim: Victim, actions: &mut Actions) {
+        let Victim { page: old, prefetched, marker } = victim;
         let Frame { generation, partition, .. } = self.frames[frame];
         self.frames[frame] = Frame {
             page: old,
             state: State::Clean,
             generation,
             partition,
+            marker,
             published: true,
             pinned_round: self.round,
             ..Frame::EMPTY
@@ -181,10 +224,10 @@ impl Cache {
         self.frames[claim].state = State::Free;
         self.frames[claim].waiters = NIL;
         if let Some(open) = self.retracting.iter_mut().find(|open| open.frame == claim) {
-            let Fate::Reuse { old, prefetched } = open.fate else {
+            let Fate::Reuse(victim) = open.fate else {
                 unreachable!("a claimed frame is to be used again")
             };
-            open.fate = Fate::Pool { old, prefetched };
+            open.fate = Fate::Pool(victim);
         } else {
             self.drop_free(claim);
         }
@@ -197,10 +240,10 @@ impl Cache {
         let retracting = core::mem::take(&mut self.retracting);
         for open in &retracting {
             match open.fate {
-                Fate::Reuse { old, .. } => self.forget_idle_file(old.file),
-                Fate::Pool { old, .. } => {
+                Fate::Reuse(victim) => self.forget_idle_file(victim.page.file),
+                Fate::Pool(victim) => {
                     self.drop_free(open.frame);
-                    self.forget_idle_file(old.file);
+                    self.forget_idle_file(victim.page.file);
                 }
                 Fate::Drop => self.release(open.frame),
                 Fate::Doomed => {}
@@ -208,7 +251,6 @@ impl Cache {
         }
         self.retracting = retracting;
         self.retracting.clear();
-        self.round += 1;
     }
 
     /// Gives back a frame whose page has left already.
@@ -238,9 +280,14 @@ impl Cache {
     /// Asks again for frames that readers held when their pages left.
     pub(super) fn retry_lingering(&mut self, actions: &mut Actions) {
         let mut lingering = core::mem::take(&mut self.lingering);
-        for frame in lingering.drain(..) {
-            self.retract_dropped(frame, false, actions);
-        }
+        lingering.retain(|&frame| {
+            let asked = self.frames[frame].pinned_round == self.round;
+            if !asked {
+                self.retract_dropped(frame, false, actions);
+            }
+            asked
+        });
+        self.lingering = lingering;
     }
 
     /// Whether `partition` may have `frames` frames from now on.
@@ -273,8 +320,11 @@ impl Cache {
     pub(super) fn shrink(&mut self, actions: &mut Actions) {
         for partition in 0..u32::try_from(self.partitions.len()).expect("a PartitionId each") {
             let row = &self.partitions[partition as usize];
+            if row.used <= row.capacity {
+                continue;
+            }
             let leaving = self.retracting.iter().filter(|open| {
-                matches!(open.fate, Fate::Pool { .. } | Fate::Drop)
+                matches!(open.fate, Fate::Pool(_) | Fate::Drop)
                     && self.frames[open.frame].partition == partition
             });
             let leaving = u32::try_from(leaving.count()).expect("at most all frames");
@@ -285,8 +335,7 @@ impl Cache {
             self.evict(partition, surplus);
             let victims = core::mem::take(&mut self.victims);
             for &frame in &victims {
-                let (old, prefetched) = self.retract_victim(frame, actions);
-                let fate = Fate::Pool { old, prefetched };
+                let fate = Fate::Pool(self.retract_victim(frame, actions));
                 self.retracting.push(Retracting { frame, fate });
             }
             self.victims = victims;

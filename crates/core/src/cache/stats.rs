@@ -18,7 +18,7 @@ pub struct Stats {
     pub misses: u64,
     /// Noted without a lock, but of an older generation; counted in nothing else.
     pub stale_hits: u64,
-    /// Fetched because a request asked for them.
+    /// Fetched because a request asked for them; a second try counts again.
     pub demand_fetched: u64,
     /// Fetched before anyone asked.
     pub ahead_fetched: u64,

@@ -42,14 +42,17 @@ impl Cache {
                 self.vanish(frame, Error::Changed { page: row.page.index }, actions);
             }
         }
+        self.fail_starved_reads(file, first..first.saturating_add(count), actions);
     }
 
-    /// The frames of the file's pages `first..end`, in the order of the pages.
+    /// The frames of the file's pages `first..end`, in the order of the pages. Looks up each page,
+    /// or walks over all frames where those are fewer; either ends with the last frame that the
+    /// file holds, as most files are short or cached from their head.
     fn frames_of(&self, file: FileId, first: PageIndex, end: PageIndex) -> Vec<FrameId> {
-        let resident = self.files.get(&file).map_or(0, |row| u64::from(row.frames));
+        let resident = self.files.get(&file).map_or(0, |row| row.frames as usize);
         let held = |index| self.pages.get(&PageId { file, index }).copied();
-        if end - first <= resident {
-            return (first..end).filter_map(held).collect();
+        if end - first <= u64::from(self.settings.frames) {
+            return (first..end).filter_map(held).take(resident).collect();
         }
         let within = |page: PageId| page.file == file && first <= page.index && page.index < end;
         let mut found: Vec<(PageIndex, FrameId)> = self
@@ -57,6 +60,7 @@ impl Cache {
             .iter()
             .filter(|(frame, row)| within(row.page) && self.pages.get(&row.page) == Some(frame))
             .map(|(frame, row)| (row.page.index, frame))
+            .take(resident)
             .collect();
         found.sort_unstable();
         found.into_iter().map(|at| at.1).collect()

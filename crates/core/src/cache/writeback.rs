@@ -41,6 +41,8 @@ pub(super) struct FileWrites {
     /// Syncs sent so far, and whether the last one is under way.
     syncs: u64,
     syncing: bool,
+    /// Syncs that failed so far.
+    syncs_failed: u64,
     /// Failures so far, and the last one's errno.
     pub(super) errors: u64,
     errno: i32,
@@ -100,6 +102,11 @@ impl FileWrites {
         self.unwritten.front().is_none_or(|open| open.0 > epoch)
     }
 
+    /// Whether `flush` waits for the next sync, and for no page any more.
+    fn ready(&self, flush: &FlushRow) -> bool {
+        flush.sync.is_none() && (flush.failed || self.drained(flush.epoch))
+    }
+
     fn failed(&mut self, errno: i32) {
         self.errors += 1;
         self.errno = errno;
@@ -121,6 +128,11 @@ impl Cache {
             return self.fail(write.request, error, actions);
         }
         if let Some(error) = self.too_many_waiters(write.count) {
+            return self.fail(write.request, error, actions);
+        }
+        if write.first.checked_add(u64::from(write.count)).is_none() {
+            let file_pages = self.file(file).pages;
+            let error = Error::PastEnd { page: write.first, file_pages };
             return self.fail(write.request, error, actions);
         }
         if !self.throttled.is_empty() || !self.may_dirty(write.count) {
@@ -184,8 +196,8 @@ impl Cache {
         for index in first..end {
             let page = PageId { file, index };
             let in_part = index == first && partial.0 || index + 1 == end && partial.1;
+            let fresh = !in_part || index >= old_pages;
             if !self.pages.contains_key(&page) {
-                let fresh = !in_part || index >= old_pages;
                 self.fetch_alone(page, fresh, actions);
             }
             match self.pages.get(&page).copied() {
@@ -200,7 +212,7 @@ impl Cache {
                     self.claimed_by_reader(frame);
                     self.wait(frame, &mut walk, Node::Fill);
                 }
-                None => self.starve(page, &mut walk, Node::Fill),
+                None => self.starve(page, &mut walk, Node::Fill, fresh),
             }
         }
     }
@@ -290,6 +302,7 @@ impl Cache {
             }
             let writes = &mut self.files.get_mut(&page.file).expect("it has pages").writes;
             writes.dirty.remove(&mut self.write_links, frame.0);
+            self.frames[frame].sync = writes.syncs_failed;
             self.frames[frame].state = State::Writing;
             self.frames[frame].next = NIL;
             if let Some(last) = last {
@@ -328,7 +341,16 @@ impl Cache {
         let writes = &mut self.files.get_mut(&row.page.file).expect("it has pages").writes;
         writes.remove(row.epoch);
         self.frames[frame].redirty = None;
+        // A sync that failed meanwhile may have lost it: its flush waits for a second write.
+        let doubtful = row.sync != writes.syncs_failed;
         let again = match (errno, row.redirty) {
+            (None, redirty) if doubtful => {
+                if let Some(epoch) = redirty {
+                    writes.remove(epoch);
+                }
+                writes.add(row.epoch);
+                row.epoch
+            }
             (None, None) => {
                 self.frames[frame].state = State::Unsynced;
                 self.frames[frame].sync = writes.syncs;
@@ -349,6 +371,7 @@ impl Cache {
 
     pub(super) fn flush(&mut self, request: RequestId, handle: HandleId, actions: &mut Actions) {
         let file = self.file_of(handle);
+        self.flushing += 1;
         let writes = &mut self.file_mut(file).writes;
         let epoch = writes.epoch;
         writes.epoch += 1;
@@ -369,8 +392,7 @@ impl Cache {
         if writes.syncing {
             return;
         }
-        let ready =
-            writes.flushes.iter().any(|flush| flush.sync.is_none() && writes.drained(flush.epoch));
+        let ready = writes.flushes.iter().any(|flush| writes.ready(flush));
         let relief = pressed && !writes.held && !writes.unsynced.is_empty();
         let sync_now = ready || relief && writes.unwritten.is_empty();
         if !sync_now {
@@ -381,7 +403,7 @@ impl Cache {
         writes.syncing = true;
         let drained = writes.unwritten.front().map_or(u64::MAX, |open| open.0);
         for flush in &mut writes.flushes {
-            if flush.sync.is_none() && flush.epoch < drained {
+            if flush.sync.is_none() && (flush.failed || flush.epoch < drained) {
                 flush.sync = Some(sync);
             }
         }
@@ -399,6 +421,7 @@ impl Cache {
         let sync = writes.syncs - 1;
         if errno != 0 {
             writes.failed(errno);
+            writes.syncs_failed += 1;
         }
         while let Some(index) = writes.unsynced.tail() {
             let frame = FrameId(index);
@@ -429,6 +452,7 @@ impl Cache {
     }
 
     fn end_flush(&mut self, file: FileId, flush: &FlushRow, actions: &mut Actions) {
+        self.flushing -= 1;
         let writes = &self.file(file).writes;
         let (errors, errno) = (writes.errors, writes.errno);
         let handle = self.handles[flush.handle.0 as usize].as_mut();
@@ -512,6 +536,7 @@ impl Cache {
             file.writes.flushes.len() < before
         });
         if waiting {
+            self.flushing -= 1;
             self.fail(request, Error::Cancelled, actions);
         }
     }

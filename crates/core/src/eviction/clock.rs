@@ -35,11 +35,7 @@ impl Eviction for Clock {
     type Params = ();
 
     fn new(capacity: u32, (): ()) -> Self {
-        Self {
-            links: Links::new(capacity),
-            queue: Queue::new(),
-            referenced: Table::new(capacity),
-        }
+        Self { links: Links::new(capacity), queue: Queue::new(), referenced: Table::new(capacity) }
     }
 
     fn insert(&mut self, frame: FrameId, _: PageId, _: bool) {

@@ -72,6 +72,7 @@ fn a_cache_without_a_file_and_a_file_without_a_read_just_go() {
         drop(cache.open(Arc::new(Pattern::new(1 << 20))).unwrap());
         let file = cache.open(Arc::new(Pattern::new(1 << 20))).unwrap();
         drop(cache);
+        assert_eq!(read(&file, 0, 10), Err(ReadError::Closed));
         drop(file);
     });
 }

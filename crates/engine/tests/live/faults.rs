@@ -133,6 +133,25 @@ fn who_waits_for_a_readahead_that_fails_fetches_the_page_themselves() {
 }
 
 #[test]
+fn nothing_is_tried_again_for_a_read_that_has_its_error() {
+    within(|| {
+        let cache = Cache::new(settings(64, "off")).unwrap();
+        let store = faulty(50 * PAGE, Rule::default());
+        let file = cache.open(store.clone()).unwrap();
+        read(&file, 3 * PAGE, 512).unwrap();
+        let fail = Some((When::Every(1), EIO));
+        store.set(Faults { reads: Rule { fail, ..Rule::default() }, ..Faults::default() });
+        // Page 2 alone fails for good; then pages 4 to 11, which nobody waits for any more.
+        let error = read(&file, 2 * PAGE, 5_120).unwrap_err();
+        assert_eq!(error, ReadError::Store { offset: 2 * PAGE, errno: EIO });
+        assert_eq!(store.counts().reads, 3);
+        assert_eq!(cache.frames(), (64, 63), "their frames are free");
+        store.set(Faults::default());
+        assert_eq!(read(&file, 2 * PAGE, 5_120), Ok(5_120));
+    });
+}
+
+#[test]
 fn a_read_that_comes_short_for_no_reason_is_an_error_of_the_store() {
     within(|| {
         let cache = Cache::new(settings(64, "off")).unwrap();

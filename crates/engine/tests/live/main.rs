@@ -3,6 +3,8 @@
 mod content;
 mod ends;
 mod faults;
+mod odd;
 mod pressure;
 mod replay;
 mod rig;
+mod storm;

@@ -3,7 +3,7 @@
 use std::{sync::Arc, thread};
 
 use forerun_core::{prng::Prng, units::Nanos};
-use forerun_engine::{Cache, OpenError, ReadError, Settings};
+use forerun_engine::{Cache, OpenError, ReadError, Settings, SettingsError};
 use forerun_io::{
     store::pattern::Pattern,
     wrap::fault::{Fault, Faults, Rule, When},
@@ -218,4 +218,16 @@ fn numbers_of_files_and_handles_are_bounded_and_used_again() {
             read(file, 100, 3_000).unwrap();
         }
     }
+}
+
+#[test]
+fn more_memory_than_any_machine_has_is_an_error() {
+    // More than addresses: no system promises that, however generous it is.
+    let page_bytes = 1 << 31;
+    let (cache_bytes, request_bytes_max) = (1 << 61, page_bytes);
+    let readahead = "off".into();
+    let settings =
+        Settings { cache_bytes, page_bytes, request_bytes_max, readahead, ..Settings::default() };
+    let error = Cache::new(settings).err().expect("2 EiB");
+    assert!(matches!(error, SettingsError::Memory(_)), "{error}");
 }

@@ -127,3 +127,19 @@ fn an_offset_that_no_file_has_is_an_error() {
         }
     }
 }
+
+#[test]
+fn bytes_beyond_four_gigabytes_are_where_they_were_written() {
+    const AT: u64 = (1 << 32) + 100;
+    let file = Scratch::holding(b"x");
+    let store: Arc<dyn Store> = Arc::new(Threads::open(&file.0, Access::ReadWrite).unwrap());
+    assert_eq!(one(&store, QueueKind::Caller, write(1, AT, b"far away")).result, Ok(8));
+    assert_eq!(store.bytes(), Ok(AT + 8));
+    for (offset, moved, expected) in [(AT, 8, *b"far away"), (AT + 4, 4, *b"away\0\0\0\0")] {
+        let done = one(&store, QueueKind::Caller, op(OpKind::Read, 2, offset, 8));
+        assert_eq!(done.result, Ok(moved));
+        assert_eq!(held(&done)[..8], expected);
+    }
+    let done = one(&store, QueueKind::Caller, op(OpKind::Read, 3, 100, 8));
+    assert_eq!(held(&done)[..8], [0; 8], "the offset was not cut to 32 bits");
+}

@@ -167,7 +167,8 @@ fn panel_figure(page: &Groups<'_>, row: &Row<'_>, id: &str) -> String {
         String::new()
     };
     format!(
-        "<figure id=\"{id}\" data-chart=\"requests\"><figcaption><h4>{}</h4><p>{}</p></figcaption>\n\
+        "<figure id=\"{id}\" \
+         data-chart=\"requests\"><figcaption><h4>{}</h4><p>{}</p></figcaption>\n\
          <div class=\"plot\" role=\"img\" aria-label=\"{}: {}\"></div>\n{cut}{}</figure>\n",
         policy(page, row.policy),
         run_in_words(run),

@@ -229,14 +229,21 @@ mod tests {
             run
         };
         #[rustfmt::skip]
-        let rows = [ // why                        records                                          labels
-            ("one set of parameters",  vec![record(&[with("1M"), run("b", 1)])],        vec!["a", "b"]),
-            ("two sets",               vec![record(&[with("1M"), with("2M")])],         vec!["a:max=1M,min=4K", "a:max=2M,min=4K"]),
-            ("none and some",          vec![record(&[run("a", 1), with("2M")])],        vec!["a", "a:max=2M,min=4K"]),
-            ("the same run twice",     vec![record(&[run("a", 1), run("a", 1)])],       vec!["a", "a #2"]),
-            ("in two records",         vec![record(&[run("a", 1)]), record(&[run("a", 1)])], vec!["a [record 1]", "a [record 2]"]),
-            ("one of two is repeated", vec![record(&[run("a", 1), run("b", 1)]), record(&[run("a", 1)])], vec!["a [record 1]", "b [record 1]", "a [record 2]"]),
-            ("records that add up",    vec![record(&[run("a", 1)]), record(&[run("a", 2)])], vec!["a"]),
+        let rows = [ // why, records, labels
+            ("one set of parameters",  vec![record(&[with("1M"), run("b", 1)])],
+                       vec!["a", "b"]),
+            ("two sets",               vec![record(&[with("1M"), with("2M")])],
+                        vec!["a:max=1M,min=4K", "a:max=2M,min=4K"]),
+            ("none and some",          vec![record(&[run("a", 1), with("2M")])],
+                       vec!["a", "a:max=2M,min=4K"]),
+            ("the same run twice",     vec![record(&[run("a", 1), run("a", 1)])],
+                      vec!["a", "a #2"]),
+            ("in two records",         vec![record(&[run("a", 1)]), record(&[run("a", 1)])],
+                vec!["a [record 1]", "a [record 2]"]),
+            ("one of two is repeated", vec![record(&[run("a", 1), run("b", 1)]),
+                record(&[run("a", 1)])], vec!["a [record 1]", "b [record 1]", "a [record 2]"]),
+            ("records that add up",    vec![record(&[run("a", 1)]), record(&[run("a", 2)])],
+                vec!["a"]),
         ];
         for (why, records, labels) in rows {
             assert_eq!(Groups::new(&records).labels, labels, "{why}");
@@ -249,7 +256,8 @@ mod tests {
         let rows = [
             ("workload:streams,n=10,seed=1", "workload:streams,seed=1"),
             ("workload:thrash,streams=200,rate=1", "workload:thrash,rate=1"),
-            ("a,n=", "a,n="), ("a,n=x", "a,n=x"), ("n=3 of them, more", "n=3 of them, more"), ("", ""),
+            ("a,n=", "a,n="), ("a,n=x", "a,n=x"), ("n=3 of them, more", "n=3 of them, more"),
+                ("", ""),
         ];
         for (workload, expected) in rows {
             assert_eq!(family(workload), expected);

@@ -32,7 +32,8 @@ pub(super) fn summary(page: &Groups<'_>) -> String {
     for group in &page.groups {
         let _ = writeln!(
             text,
-            "<tbody>\n<tr class=\"group\"><th scope=\"rowgroup\" colspan=\"{}\"><span>{}</span></th></tr>",
+            "<tbody>\n<tr class=\"group\"><th scope=\"rowgroup\" \
+             colspan=\"{}\"><span>{}</span></th></tr>",
             titles.clone().count() + 1,
             group_in_words(group)
         );

@@ -131,8 +131,10 @@ const KINDS: [(bool, (&str, &str)); 2] = [
     (
         true,
         (
-            "is an emulated device: a model computes when each request is done, no hardware was timed.",
-            "are emulated devices: models compute when each request is done, no hardware was timed.",
+            "is an emulated device: a model computes when each request is done, no hardware \
+             was timed.",
+            "are emulated devices: models compute when each request is done, no hardware was \
+             timed.",
         ),
     ),
     (
@@ -198,9 +200,12 @@ mod tests {
         fast.ratio_to_limit = Some(0.764);
         #[rustfmt::skip]
         let rows = [ // why            slowest   the outcome ends
-            ("many times slower",  0.81,    "21.8 MB/s, 76 % of what the device can give: 26.9 times the 0.810 MB/s of <code>slow</code>."),
+            ("many times slower",  0.81,
+                   "21.8 MB/s, 76 % of what the device can give: 26.9 times the 0.810 MB/s of \
+                    <code>slow</code>."),
             ("twice is a multiple", 10.89,  ": 2.00 times the 10.9 MB/s of <code>slow</code>."),
-            ("somewhat slower",    20.0,    "; <code>slow</code> was slowest with 20.0 MB/s, 8.2 % less."),
+            ("somewhat slower",    20.0,
+                   "; <code>slow</code> was slowest with 20.0 MB/s, 8.2 % less."),
             ("the same",           21.5,    "; no policy was more than 2 % slower."),
             ("nothing",            0.0,     "; <code>slow</code> got nothing through."),
         ];

@@ -41,7 +41,8 @@ params! {
 impl Named for Backward {
     const NAME: &'static str = "backward";
     const SUMMARY: &'static str =
-        "streams read from their end to their start (n each request seed order layout readers rate)";
+        "streams read from their end to their start (n each request seed order layout readers \
+         rate)";
 
     fn parts(&self) -> Result<Parts, ParamError> {
         let Self { n, each, request, seed, order, layout, readers, rate } = *self;

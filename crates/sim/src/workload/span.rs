@@ -1,5 +1,7 @@
 //! A stream's part of a file, read from its first byte to its last in pieces of one size; the
 //! last piece is what is left.
+//!
+//! Every workload that reads in order is made of these.
 
 /// What is still to be read.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,21 @@
+//! The cache, behaviour by behaviour: events in, actions out as short text.
+//!
+//! [`World`] stands for whoever drives the cache. It carries actions out, keeps the index of
+//! published pages, and checks on the way what must always hold.
+
+#[path = "cache/flushes.rs"]
+mod flushes;
+#[path = "cache/frames.rs"]
+mod frames;
+#[path = "cache/protocol.rs"]
+mod protocol;
+#[path = "cache/reads.rs"]
+mod reads;
+#[path = "cache/vanish.rs"]
+mod vanish;
+#[path = "cache/world.rs"]
+mod world;
+#[path = "cache/writes.rs"]
+mod writes;
+
+use world::World;

@@ -1,0 +1,390 @@
+//! A driver in small: no bytes, but every frame's page, every pin and every publication.
+//!
+//! ```text
+//!   world.read(1, 0, 4)   ->  "demand 0..4"
+//!   world.arrive(0..4)    ->  "serve 1:0, serve 1:1, serve 1:2, serve 1:3, done 1"
+//! ```
+//!
+//! Pages of the first file are numbers; those of another are `f1/7`. Publications show only where
+//! a marker is on them (`mark 3`) or was taken off (`unmark 3`); the others are checked silently.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use forerun_core::cache::{Cache, Settings};
+use forerun_core::drive::{Driver, drive};
+use forerun_core::event::{Action, Actions, Event, FetchKind, Hit};
+use forerun_core::units::{FileId, FrameId, HandleId, Nanos, PageId, PartitionId, RequestId};
+
+/// The cache and its surroundings.
+pub(crate) struct World {
+    pub(crate) cache: Cache,
+    pub(crate) now: Nanos,
+    pub(crate) actions: Actions,
+    pub(crate) outside: Outside,
+}
+
+/// What the driver knows of frames and pages.
+#[derive(Default)]
+pub(crate) struct Outside {
+    /// What was carried out, as text.
+    seen: Vec<String>,
+    /// Where each page was last fetched, filled or published.
+    at: BTreeMap<PageId, FrameId>,
+    published: BTreeMap<FrameId, (PageId, u32, bool)>,
+    busy: BTreeSet<FrameId>,
+    pinned: BTreeSet<FrameId>,
+    file_of: BTreeMap<u32, FileId>,
+    owners: BTreeMap<u64, u32>,
+    answered: BTreeSet<u64>,
+    requests_on: u32,
+}
+
+pub(crate) fn page(index: u64) -> PageId {
+    PageId { file: FileId(0), index }
+}
+
+fn name(page: PageId) -> String {
+    if page.file.0 == 0 {
+        page.index.to_string()
+    } else {
+        format!("f{}/{}", page.file.0, page.index)
+    }
+}
+
+fn span(page: PageId, count: u32) -> String {
+    format!("{}..{}", name(page), page.index + u64::from(count))
+}
+
+impl World {
+    /// A cache of `frames` with `readahead`, and handle 0 on a file of 100 pages.
+    pub(crate) fn new(frames: u32, readahead: &str) -> Self {
+        Self::with(frames, readahead, |_| {})
+    }
+
+    pub(crate) fn with(frames: u32, readahead: &str, change: impl Fn(&mut Settings)) -> Self {
+        let mut settings = Settings::new(frames, "lru", readahead);
+        settings.dirty_pages_max = frames;
+        change(&mut settings);
+        let mut world = Self {
+            cache: Cache::new(settings).expect("good settings"),
+            now: Nanos(0),
+            actions: Actions::new(),
+            outside: Outside::default(),
+        };
+        world.open(0, 0, 0, 100);
+        world
+    }
+
+    /// Sends an event; what followed, as text.
+    pub(crate) fn send(&mut self, event: Event<'_>) -> String {
+        drive(&mut self.cache, self.now, event, &mut self.actions, &mut self.outside);
+        assert!(self.cache.stats().balanced(), "{:?}", self.cache.stats());
+        self.outside.seen.drain(..).collect::<Vec<_>>().join(", ")
+    }
+
+    pub(crate) fn open(&mut self, handle: u32, file: u32, partition: u32, pages: u64) -> String {
+        self.outside.file_of.insert(handle, FileId(file));
+        let (partition, file) = (PartitionId(partition), FileId(file));
+        self.send(Event::Open { handle: HandleId(handle), file, partition, file_pages: pages })
+    }
+
+    pub(crate) fn close(&mut self, handle: u32) -> String {
+        self.send(Event::Close { handle: HandleId(handle) })
+    }
+
+    fn own(&mut self, request: u64) -> (RequestId, HandleId) {
+        let handle = self.outside.requests_on;
+        self.outside.owners.insert(request, handle);
+        self.outside.answered.remove(&request);
+        (RequestId(request), HandleId(handle))
+    }
+
+    /// The requests that follow come through `handle`.
+    pub(crate) fn through(&mut self, handle: u32) -> &mut Self {
+        self.outside.requests_on = handle;
+        self
+    }
+
+    pub(crate) fn read(&mut self, request: u64, first: u64, count: u32) -> String {
+        self.read_after(request, first, count, None, false)
+    }
+
+    pub(crate) fn read_after(
+        &mut self,
+        request: u64,
+        first: u64,
+        count: u32,
+        previous_end: Option<u64>,
+        congested: bool,
+    ) -> String {
+        let (request, handle) = self.own(request);
+        self.send(Event::Read { request, handle, first, count, previous_end, congested })
+    }
+
+    /// Reads `first..first + count` and has all that is fetched arrive.
+    pub(crate) fn load(&mut self, first: u64, count: u32) {
+        for index in first..first + u64::from(count) {
+            let text = self.read(1_000_000 + index, index, 1);
+            if !text.contains("done") {
+                self.arrive(index, 1);
+            }
+        }
+    }
+
+    pub(crate) fn write(&mut self, request: u64, first: u64, count: u32) -> String {
+        self.write_part(request, first, count, (false, false), false)
+    }
+
+    pub(crate) fn write_part(
+        &mut self,
+        request: u64,
+        first: u64,
+        count: u32,
+        (head_partial, tail_partial): (bool, bool),
+        durable: bool,
+    ) -> String {
+        let (request, handle) = self.own(request);
+        self.send(Event::Write {
+            request,
+            handle,
+            first,
+            count,
+            head_partial,
+            tail_partial,
+            durable,
+        })
+    }
+
+    /// The copies of `request` into `pages` ended.
+    pub(crate) fn filled(&mut self, request: u64, pages: Range<u64>) -> String {
+        let file = self.outside.file_of[&self.outside.owners[&request]];
+        let frames: Vec<FrameId> =
+            pages.map(|index| self.outside.at[&PageId { file, index }]).collect();
+        let request = RequestId(request);
+        let texts = frames.into_iter().map(|frame| self.send(Event::Filled { request, frame }));
+        texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Writes pages whole and copies the bytes at once.
+    pub(crate) fn dirty(&mut self, request: u64, first: u64, count: u32) {
+        self.write(request, first, count);
+        self.filled(request, first..first + u64::from(count));
+    }
+
+    pub(crate) fn flush(&mut self, request: u64) -> String {
+        let (request, handle) = self.own(request);
+        self.send(Event::Flush { request, handle })
+    }
+
+    pub(crate) fn cancel(&mut self, request: u64) -> String {
+        self.send(Event::Cancel { request: RequestId(request) })
+    }
+
+    pub(crate) fn frame(&self, index: u64) -> FrameId {
+        self.frame_of(PageId { file: self.file(), index })
+    }
+
+    pub(crate) fn frame_of(&self, page: PageId) -> FrameId {
+        self.outside.at[&page]
+    }
+
+    fn file(&self) -> FileId {
+        self.outside.file_of[&self.outside.requests_on]
+    }
+
+    fn ends(&mut self, first: u64, count: u32) -> FrameId {
+        let file = self.file();
+        for index in first..first + u64::from(count) {
+            let frame = self.frame_of(PageId { file, index });
+            self.outside.busy.remove(&frame);
+        }
+        self.frame(first)
+    }
+
+    pub(crate) fn arrive(&mut self, first: u64, count: u32) -> String {
+        let first = self.ends(first, count);
+        self.send(Event::Arrived { first, count })
+    }
+
+    pub(crate) fn fail(&mut self, first: u64, count: u32) -> String {
+        let first = self.ends(first, count);
+        self.send(Event::Failed { first, count, errno: 5 })
+    }
+
+    pub(crate) fn written(&mut self, first: u64, count: u32) -> String {
+        let first = self.frame(first);
+        self.send(Event::Written { first, count })
+    }
+
+    pub(crate) fn write_failed(&mut self, first: u64, count: u32) -> String {
+        let first = self.frame(first);
+        self.send(Event::WriteFailed { first, count, errno: 28 })
+    }
+
+    pub(crate) fn synced(&mut self, errno: i32) -> String {
+        let file = self.file();
+        self.send(Event::Synced { file, errno })
+    }
+
+    pub(crate) fn truncate(&mut self, pages: u64) -> String {
+        let file = self.file();
+        self.send(Event::Truncate { file, pages })
+    }
+
+    pub(crate) fn invalidate(&mut self, first: u64, count: u64) -> String {
+        let file = self.file();
+        self.send(Event::Invalidate { file, first, count })
+    }
+
+    pub(crate) fn resize(&mut self, partition: u32, frames: u32) -> String {
+        self.send(Event::Resize { partition: PartitionId(partition), frames })
+    }
+
+    pub(crate) fn tick(&mut self, after: u64) -> String {
+        self.now += Nanos(after);
+        self.send(Event::Tick)
+    }
+
+    /// What a reader notes who finds `page` in the index.
+    pub(crate) fn hit(&self, index: u64) -> Hit {
+        let frame = self.frame(index);
+        let (page, generation, _) = self.outside.published[&frame];
+        assert_eq!(page.index, index);
+        Hit { frame, generation }
+    }
+
+    pub(crate) fn marked(&self, index: u64) -> bool {
+        self.outside.published[&self.frame(index)].2
+    }
+
+    pub(crate) fn marker(&mut self, index: u64, count: u32, congested: bool) -> String {
+        let (hit, handle) = (self.hit(index), HandleId(self.outside.requests_on));
+        self.send(Event::Marker { handle, hit, count, previous_end: None, congested })
+    }
+
+    pub(crate) fn pin(&mut self, index: u64) {
+        let frame = self.frame(index);
+        self.outside.pinned.insert(frame);
+    }
+
+    pub(crate) fn unpin(&mut self, frame: FrameId) {
+        assert!(self.outside.pinned.remove(&frame));
+    }
+
+    pub(crate) fn resident(&self, pages: Range<u64>) -> Vec<u64> {
+        let file = self.file();
+        pages.filter(|&index| self.cache.resident(PageId { file, index }).is_some()).collect()
+    }
+}
+
+impl Outside {
+    fn asked(&self, request: RequestId, index: u64) -> PageId {
+        assert!(!self.answered.contains(&request.0), "{request:?} was answered");
+        PageId { file: self.file_of[&self.owners[&request.0]], index }
+    }
+
+    fn answer(&mut self, request: RequestId) {
+        assert!(self.answered.insert(request.0), "{request:?} is answered twice");
+    }
+
+    /// A frame that gets another page's bytes is nobody's.
+    fn take(&mut self, page: PageId, frame: FrameId) {
+        assert!(!self.busy.contains(&frame), "{frame:?} is in use");
+        assert!(!self.pinned.contains(&frame), "{frame:?} is held");
+        assert!(!self.published.contains_key(&frame), "{frame:?} is published");
+        self.at.insert(page, frame);
+    }
+
+    fn retract(&mut self, frame: FrameId, gone: bool) -> (String, bool) {
+        let (page, ..) = self.published[&frame];
+        let loose = !self.pinned.contains(&frame);
+        if loose || gone {
+            self.published.remove(&frame);
+        }
+        let how = if gone { " gone" } else { "" };
+        let held = if loose { "" } else { " pinned" };
+        (format!("out {}{how}{held}", name(page)), loose)
+    }
+
+    fn text(&mut self, action: Action, frames: &[FrameId]) -> String {
+        match action {
+            Action::Serve { request, page, frame } => {
+                let id = self.asked(request, page);
+                assert_eq!(self.at[&id], frame, "{id:?} is elsewhere");
+                assert!(!self.busy.contains(&frame), "{id:?} is in flight");
+                format!("serve {}:{page}", request.0)
+            }
+            Action::Fill { request, page, frame, fresh } => {
+                let id = self.asked(request, page);
+                if fresh {
+                    self.take(id, frame);
+                }
+                assert_eq!(self.at[&id], frame, "{id:?} is elsewhere");
+                format!("fill {}:{page}{}", request.0, if fresh { " fresh" } else { "" })
+            }
+            Action::Fetch { kind, page, count, .. } => {
+                for (index, &frame) in (page.index..).zip(frames) {
+                    self.take(PageId { index, ..page }, frame);
+                    self.busy.insert(frame);
+                }
+                assert_eq!(frames.len(), count as usize);
+                let kind = if kind == FetchKind::Demand { "demand" } else { "ahead" };
+                format!("{kind} {}", span(page, count))
+            }
+            Action::Write { page, count, .. } => {
+                for (index, frame) in (page.index..).zip(frames) {
+                    assert_eq!(self.at[&PageId { index, ..page }], *frame);
+                }
+                assert_eq!(frames.len(), count as usize);
+                format!("write {}", span(page, count))
+            }
+            Action::Sync { file } if file.0 == 0 => "sync".into(),
+            Action::Sync { file } => format!("sync f{}", file.0),
+            Action::Done { request } => {
+                self.answer(request);
+                format!("done {}", request.0)
+            }
+            Action::Fail { request, error } => {
+                self.answer(request);
+                format!("fail {}: {error}", request.0)
+            }
+            Action::Publish { page, frame, generation, marker } => {
+                assert_eq!(self.at[&page], frame, "{page:?} is elsewhere");
+                let before = self.published.insert(frame, (page, generation, marker));
+                assert!(before.is_none_or(|(old, count, _)| (old, count) == (page, generation)));
+                match (marker, before) {
+                    (true, _) => format!("mark {}", name(page)),
+                    (false, Some(_)) => format!("unmark {}", name(page)),
+                    (false, None) => String::new(),
+                }
+            }
+            Action::Retract { .. } => unreachable!("carried out above"),
+            Action::Explain { handle, page, decision, fresh } => {
+                let (window, cause) = (decision.window, decision.cause.name());
+                let (start, end, tail) = (window.start, window.end(), window.async_size);
+                format!("{cause} {start}..{end}-{tail} for {}:{page} fresh {fresh}", handle.0)
+            }
+        }
+    }
+}
+
+impl Driver for Outside {
+    fn carry_out(&mut self, action: Action, frames: &[FrameId]) -> bool {
+        let (text, loose) = match action {
+            Action::Retract { frame, gone } if self.published.contains_key(&frame) => {
+                self.retract(frame, gone)
+            }
+            // Asked again for a frame whose page is gone.
+            Action::Retract { frame, .. } => {
+                let loose = !self.pinned.contains(&frame);
+                (if loose { "let go" } else { "still held" }.into(), loose)
+            }
+            action => (self.text(action, frames), true),
+        };
+        if !text.is_empty() {
+            self.seen.push(text);
+        }
+        loose
+    }
+}

@@ -1,0 +1,231 @@
+//! Writes: which pages are fetched first, what is bounded, what is dirty.
+
+use super::World;
+use super::world::page;
+
+#[test]
+fn a_page_written_whole_is_not_fetched() {
+    let mut world = World::new(8, "off");
+    assert_eq!(world.write(1, 3, 2), "fill 1:3 fresh, fill 1:4 fresh");
+    assert_eq!((world.cache.dirty_pages(), world.resident(0..9)), (0, vec![]));
+    assert!(world.cache.unwritten(page(3)), "it is being filled");
+    assert_eq!(world.filled(1, 3..5), "done 1");
+    assert_eq!((world.cache.dirty_pages(), world.resident(0..9)), (2, vec![3, 4]));
+    assert!(world.cache.unwritten(page(3)) && !world.cache.unwritten(page(5)));
+    assert_eq!(world.read(2, 3, 1), "serve 2:3, done 2");
+    let stats = *world.cache.stats();
+    assert_eq!((stats.written, stats.fetches, stats.demand_fetched), (2, 0, 0));
+}
+
+#[test]
+fn a_page_written_in_part_is_fetched_first_unless_it_is_there() {
+    let mut world = World::new(32, "off");
+    world.load(5, 1);
+    let write = world.write_part(1, 3, 3, (true, true), false);
+    assert_eq!(write, "fill 1:5, demand 3..4, fill 1:4 fresh");
+    assert_eq!(world.arrive(3, 1), "fill 1:3");
+    assert_eq!(world.filled(1, 3..6), "done 1");
+    assert_eq!(world.write_part(2, 7, 2, (true, false), false), "demand 7..8, fill 2:8 fresh");
+    assert_eq!(world.write_part(3, 11, 2, (false, true), false), "fill 3:11 fresh, demand 12..13");
+}
+
+#[test]
+fn a_write_beyond_the_end_extends_the_file_and_fetches_nothing() {
+    let mut world = World::new(8, "off");
+    let write = world.write_part(1, 100, 2, (true, true), false);
+    assert_eq!(write, "fill 1:100 fresh, fill 1:101 fresh");
+    assert_eq!(world.filled(1, 100..102), "done 1");
+    assert_eq!(world.read(2, 101, 1), "serve 2:101, done 2");
+    assert_eq!(world.read(3, 102, 1), "fail 3: page 102 is beyond the end of a file of 102 pages");
+    assert_eq!(world.write_part(4, 5, 1, (true, false), false), "demand 5..6");
+    assert_eq!(world.read(5, 101, 1), "serve 5:101, done 5", "a write within cuts nothing");
+    let last = u64::MAX - 1;
+    let beyond = format!("fail 6: page {last} is beyond the end of a file of 102 pages");
+    assert_eq!(world.write(6, last, 2), beyond);
+}
+
+#[test]
+fn readers_and_writers_of_a_page_that_is_filled_wait_for_the_bytes() {
+    let mut world = World::new(8, "off");
+    world.write(1, 3, 1);
+    assert_eq!(world.read(2, 3, 1), "");
+    assert_eq!(world.write(3, 3, 1), "");
+    assert_eq!(world.read(4, 3, 1), "");
+    assert_eq!(world.filled(1, 3..4), "serve 2:3, done 2, fill 3:3, serve 4:3, done 4, done 1");
+    assert_eq!(world.filled(3, 3..4), "done 3");
+    assert_eq!(world.cache.dirty_pages(), 1);
+    assert_eq!(world.cache.stats().late_hits, 2);
+}
+
+#[test]
+fn a_writer_waits_for_a_page_in_flight_and_uses_up_readahead() {
+    let mut world = World::new(16, "fixed:size=16K");
+    world.read(1, 0, 1);
+    assert_eq!(world.write(2, 1, 1), "");
+    assert_eq!(world.arrive(0, 4), "serve 1:0, done 1, fill 2:1, mark 2");
+    assert_eq!(world.filled(2, 1..2), "done 2");
+    assert_eq!(world.write(3, 3, 1), "fill 3:3");
+    let stats = *world.cache.stats();
+    assert_eq!((stats.ahead_used, stats.ahead_unread), (2, 1));
+}
+
+#[test]
+fn a_failed_fetch_fails_the_write_and_gives_back_its_promise() {
+    let mut world = World::with(8, "off", |settings| settings.dirty_pages_max = 1);
+    assert_eq!(world.write_part(1, 3, 1, (true, false), false), "demand 3..4");
+    assert_eq!(world.write(2, 4, 1), "", "throttled");
+    let failed = world.fail(3, 1);
+    assert_eq!(failed, "fail 1: the store failed at page 3: errno 5, fill 2:4 fresh");
+    assert_eq!(world.filled(2, 4..5), "done 2, write 4..5");
+}
+
+#[test]
+fn a_cancelled_write_gives_back_its_promise_when_its_page_comes() {
+    let mut world = World::with(8, "off", |settings| settings.dirty_pages_max = 1);
+    world.write_part(1, 3, 1, (true, false), false);
+    world.write(2, 4, 1);
+    assert_eq!(world.cancel(1), "fail 1: cancelled");
+    assert_eq!(world.arrive(3, 1), "fill 2:4 fresh");
+}
+
+#[test]
+fn a_copy_under_way_ends_though_its_write_was_cancelled() {
+    let mut world = World::new(8, "off");
+    world.write(1, 3, 1);
+    assert_eq!(world.cancel(1), "fail 1: cancelled");
+    assert_eq!(world.filled(1, 3..4), "");
+    assert_eq!(world.cache.dirty_pages(), 1, "the bytes count");
+    assert_eq!(world.read(2, 3, 1), "serve 2:3, done 2");
+}
+
+#[test]
+fn the_dirty_bound_throttles_writers_in_order() {
+    let mut world = World::with(8, "off", |settings| settings.dirty_pages_max = 2);
+    world.dirty(1, 0, 2);
+    assert_eq!(world.write(2, 5, 2), "");
+    assert_eq!(world.write(3, 7, 1), "");
+    assert_eq!(world.written(1, 1), "");
+    assert_eq!(world.written(0, 1), "sync");
+    assert_eq!(world.cache.dirty_pages(), 2, "kept until they are durable");
+    assert_eq!(world.synced(0), "fill 2:5 fresh, fill 2:6 fresh");
+    assert_eq!(world.write(4, 8, 1), "", "behind the one that waits");
+    assert_eq!(world.filled(2, 5..7), "write 5..6, done 2, write 6..7");
+    assert_eq!(world.cancel(3), "fail 3: cancelled");
+    world.written(5, 1);
+    assert_eq!(world.written(6, 1), "sync");
+    assert_eq!(world.synced(0), "fill 4:8 fresh");
+    assert_eq!(world.cache.dirty_pages(), 0);
+}
+
+#[test]
+fn half_of_the_dirty_bound_starts_the_writing() {
+    let mut world = World::with(16, "off", |settings| settings.dirty_pages_max = 6);
+    world.write(1, 0, 3);
+    assert_eq!(world.filled(1, 0..3), "done 1");
+    assert_eq!(world.write(2, 3, 1), "write 0..3, fill 2:3 fresh");
+    assert_eq!(world.cache.stats().writes, 1);
+}
+
+#[test]
+fn a_write_that_can_never_fit_is_too_large() {
+    let mut world = World::with(8, "off", |settings| settings.dirty_pages_max = 3);
+    assert_eq!(world.write(1, 0, 4), "fail 1: a request of 4 pages; at most 3 fit");
+    assert_eq!(world.write(2, 0, 3), "fill 2:0 fresh, fill 2:1 fresh, fill 2:2 fresh");
+    world.resize(0, 2);
+    assert_eq!(world.write(3, 0, 3), "fail 3: a request of 3 pages; at most 2 fit");
+}
+
+#[test]
+fn throttled_writes_are_bounded() {
+    let mut world = World::with(8, "off", |settings| {
+        settings.dirty_pages_max = 1;
+        settings.waiters_max = 2;
+    });
+    world.write(1, 0, 1);
+    assert_eq!(world.write(2, 1, 1), "");
+    assert_eq!(world.write(3, 2, 1), "");
+    assert_eq!(world.write(4, 3, 1), "fail 4: more than 2 requests wait already");
+}
+
+#[test]
+fn dirty_pages_do_not_leave_and_a_reader_without_frames_gets_them_written() {
+    let mut world = World::with(2, "off", |settings| settings.dirty_pages_max = 4);
+    world.dirty(1, 0, 2);
+    assert_eq!(world.read(2, 9, 1), "write 0..2");
+    assert_eq!(world.written(0, 2), "sync");
+    assert_eq!(world.synced(0), "out 0, demand 9..10");
+}
+
+#[test]
+fn a_write_without_a_frame_waits_for_one_and_still_fetches_nothing() {
+    let mut world = World::new(2, "off");
+    world.read(1, 0, 2);
+    assert_eq!(world.write(2, 5, 1), "");
+    assert_eq!(world.arrive(0, 1), "serve 1:0, out 0, fill 2:5 fresh");
+    assert_eq!(world.filled(2, 5..6), "done 2");
+    let mut world = World::with(1, "off", |settings| settings.dirty_pages_max = 4);
+    world.load(0, 1);
+    world.pin(0);
+    let frame = world.frame(0);
+    assert_eq!(world.write(1, 7, 1), "out 0 pinned");
+    world.unpin(frame);
+    assert_eq!(world.tick(1), "out 0, fill 1:7 fresh");
+    assert_eq!(world.write_part(2, 7, 1, (true, false), false), "");
+    assert_eq!(world.filled(1, 7..8), "fill 2:7, done 1");
+}
+
+#[test]
+fn a_write_in_part_behind_a_cancelled_whole_one_is_fetched() {
+    let mut world = World::with(1, "off", |settings| settings.dirty_pages_max = 4);
+    world.load(0, 1);
+    world.pin(0);
+    let frame = world.frame(0);
+    world.write(1, 7, 1);
+    world.write_part(2, 7, 1, (true, false), false);
+    world.cancel(1);
+    world.unpin(frame);
+    assert_eq!(world.tick(1), "out 0, demand 7..8");
+    assert_eq!(world.arrive(7, 1), "fill 2:7");
+}
+
+#[test]
+fn a_write_without_a_frame_fails_in_time() {
+    let mut world = World::with(2, "off", |settings| {
+        settings.wait_max = forerun_core::units::Nanos(10);
+        settings.dirty_pages_max = 1;
+    });
+    world.read(1, 0, 2);
+    world.write(2, 5, 1);
+    world.write(3, 6, 1);
+    let none = "no frame came free: all 2 are held, dirty or in flight";
+    assert_eq!(world.tick(10), format!("fail 2: {none}"));
+    assert_eq!(world.arrive(0, 1), "serve 1:0, out 0, fill 3:6 fresh", "its promise came back");
+}
+
+#[test]
+fn a_page_being_filled_is_no_victim() {
+    let mut world = World::new(2, "off");
+    world.load(0, 2);
+    assert_eq!(world.write(1, 0, 1), "fill 1:0");
+    assert_eq!(world.read(2, 9, 2), "out 1, demand 9..10");
+    assert!(world.cache.unwritten(page(0)));
+}
+
+#[test]
+fn a_write_that_failed_for_lack_of_one_frame_gives_back_the_other() {
+    let mut world = World::with(2, "off", |settings| {
+        settings.wait_max = forerun_core::units::Nanos(10);
+    });
+    world.load(0, 2);
+    world.pin(0);
+    world.pin(1);
+    let frame = world.frame(0);
+    assert_eq!(world.write(1, 7, 2), "out 0 pinned, out 1 pinned");
+    world.unpin(frame);
+    let none = "no frame came free: all 2 are held, dirty or in flight";
+    assert_eq!(world.tick(10), format!("out 0, out 1 pinned, fail 1: {none}"));
+    assert_eq!(world.cache.free_frames(), 1);
+    assert_eq!(world.write(2, 8, 1), "fill 2:8 fresh");
+    assert_eq!(world.filled(2, 8..9), "done 2");
+    assert_eq!(world.write(3, 8, 1), "fill 3:8", "both promises came back");
+}

@@ -1,0 +1,56 @@
+//! What the virtual-time driver measures, on workloads whose figures are known beforehand.
+
+use forerun_core::cache::Settings;
+use forerun_core::device;
+use forerun_core::units::Nanos;
+use forerun_sim::driver::{RunError, Setup, rate, run};
+use forerun_sim::workload;
+
+fn setup(frames: u32, readahead: &str, device: Option<&str>) -> Setup {
+    let device = device.map(|spec| device::make(spec, 1).unwrap());
+    Setup::new(Settings::new(frames, "lru", readahead), device)
+}
+
+#[test]
+fn without_a_device_nobody_waits_and_every_page_is_fetched_once() {
+    let mut workload = workload::make("streams,n=3,each=1M").unwrap();
+    let outcome = run(setup(4096, "linux-2.6.24:max=128K", None), &mut workload).unwrap();
+    assert_eq!((outcome.delay, outcome.delay_first), (Nanos(0), Nanos(0)));
+    assert_eq!(outcome.bytes_wanted, 3 << 20);
+    assert_eq!(outcome.bytes_read, outcome.bytes_wanted);
+    assert_eq!(outcome.stats.demanded, 3 * 256);
+    assert_eq!(outcome.elapsed, Nanos::from_micros(3 * 256), "a microsecond a page");
+}
+
+#[test]
+fn a_random_read_waits_for_its_request_alone() {
+    let mut workload = workload::make("streams,n=1,each=4K").unwrap();
+    let outcome = run(setup(64, "off", Some("ssd")), &mut workload).unwrap();
+    assert_eq!(outcome.requests, 1);
+    assert_eq!(outcome.elapsed, outcome.delay + Nanos::from_micros(1));
+    assert!(outcome.waits.percentile(100) >= outcome.delay);
+}
+
+#[test]
+fn paced_readers_are_not_ahead_of_their_time() {
+    let mut workload = workload::make("thrash,streams=2,rate=1M,each=2M,start_gap=100ms").unwrap();
+    let outcome = run(setup(4096, "linux-2.6.24", Some("ssd")), &mut workload).unwrap();
+    assert!(outcome.elapsed >= Nanos::from_millis(2_090), "{:?}", outcome.elapsed);
+    assert_eq!(outcome.reads_late, 0);
+}
+
+#[test]
+fn what_cannot_run_is_refused() {
+    let mut workload = workload::make("streams,n=10,each=100M").unwrap();
+    let small = setup(64, "linux-2.6.24:max=1M", None);
+    assert!(matches!(run(small, &mut workload), Err(RunError::Settings(_))));
+    let tiny = setup(4096, "off", Some("t7k250:capacity=100M"));
+    let error = run(tiny, &mut workload).unwrap_err();
+    assert!(matches!(error, RunError::Device { .. }), "{error}");
+}
+
+#[test]
+fn a_rate_is_in_millions_of_bytes_a_second() {
+    assert!((rate(5_000_000, Nanos::from_millis(500)) - 10.0).abs() < 1e-9);
+    assert!(rate(5, Nanos(0)).abs() < 1e-9);
+}
