@@ -8,7 +8,7 @@
 //! Every trace is run with every combination of policy, size and readahead.
 
 mod check;
-mod figures;
+pub(crate) mod figures;
 mod lists;
 mod source;
 mod timed;

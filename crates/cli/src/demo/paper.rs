@@ -11,17 +11,15 @@ use std::thread;
 
 use anyhow::{Result, anyhow};
 use forerun_core::cache::Settings;
-use forerun_core::event::FetchKind;
 use forerun_core::params::{Bytes, Param as _};
-use forerun_core::units::Nanos;
-use forerun_report::{DeviceRequest, RequestKind, Run, RunRecord};
-use forerun_sim::driver::{self, Logged, Outcome, Setup};
+use forerun_report::{Run, RunRecord};
+use forerun_sim::driver::{self, Outcome, Setup};
 use forerun_sim::host::Order;
 
 use super::{DEMAND, LEGACY, model};
 use crate::bench::pattern::{made, shortened};
 use crate::bench::record;
-use crate::machine;
+use crate::sim::figures::measured;
 use crate::specs::PAGE_BYTES;
 
 /// One experiment: a workload's text, its number of streams, and requests to keep.
@@ -94,45 +92,17 @@ fn runs(case: &Case) -> Result<Vec<Run>> {
 fn run_of(case: &Case, readahead: &str, limit: Option<f64>, outcome: &Outcome) -> Result<Run> {
     let model = model()?;
     let (name, params) = record::policy(readahead)?;
-    let micros = |time: Nanos| machine::seconds(time) * 1e6;
-    let mut requests: Vec<DeviceRequest> = outcome.log.iter().map(request).collect();
-    requests.sort_by_key(|request| request.at_us);
     Ok(Run {
         readahead: name,
         params,
         device: model.name(),
-        emulated: true,
         drive_cache: Some(false),
         streams: case.streams,
         workload: format!("{VIRTUAL}{}", shortened(&case.reads)),
-        mb_per_second: outcome.mb_per_second(),
-        delay_seconds: machine::seconds(outcome.delay_first),
-        device_requests: outcome.requests,
-        mean_request_bytes: outcome.mean_request_bytes(),
-        bytes_read: outcome.bytes_read,
-        bytes_wanted: outcome.bytes_wanted,
         limit_mb_per_second: limit,
         ratio_to_limit: limit.map(|limit| outcome.mb_per_second() / limit),
-        p50_us: micros(outcome.waits.percentile(50)),
-        p99_us: micros(outcome.waits.percentile(99)),
-        spread: None,
-        requests_left_out: outcome.requests.saturating_sub(requests.len() as u64),
-        requests,
+        ..measured(outcome)
     })
-}
-
-fn request(logged: &Logged) -> DeviceRequest {
-    let completion = &logged.completion;
-    DeviceRequest {
-        at_us: completion.arrived.0 / 1_000,
-        done_us: completion.done.0 / 1_000,
-        offset: completion.request.offset,
-        bytes: completion.request.bytes,
-        kind: match logged.kind {
-            FetchKind::Demand => RequestKind::Demand,
-            FetchKind::Readahead => RequestKind::Readahead,
-        },
-    }
 }
 
 /// What stands before these workloads on the page.

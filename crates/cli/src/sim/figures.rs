@@ -219,36 +219,42 @@ impl Record {
         given.insert("policy".to_owned(), case.policy.to_owned());
         given.insert("cache_pages".to_owned(), case.pages.to_string());
         let cache = device.params().iter().find(|(key, _)| *key == "cache");
-        let mut requests: Vec<DeviceRequest> = outcome.log.iter().map(request).collect();
-        requests.sort_by_key(|request| request.at_us);
         self.0.seed = seed(workload);
         self.0.runs.push(Run {
             readahead: name.to_owned(),
             params: given,
             device: device.name().to_owned(),
-            emulated: true,
             drive_cache: cache.map(|(_, value)| value == "on"),
             streams: streams(workload),
             workload: workload.title.clone(),
-            mb_per_second: outcome.mb_per_second(),
-            delay_seconds: machine::seconds(outcome.delay_first),
-            device_requests: outcome.requests,
-            mean_request_bytes: outcome.mean_request_bytes(),
-            bytes_read: outcome.bytes_read,
-            bytes_wanted: outcome.bytes_wanted,
-            limit_mb_per_second: None,
-            ratio_to_limit: None,
-            p50_us: machine::seconds(outcome.waits.percentile(50)) * 1e6,
-            p99_us: machine::seconds(outcome.waits.percentile(99)) * 1e6,
-            spread: None,
-            requests_left_out: outcome.requests.saturating_sub(requests.len() as u64),
-            requests,
+            ..measured(outcome)
         });
     }
 
     /// Writes it as the whole file `path`.
     pub(super) fn write(&self, path: &Path) -> Result<()> {
         Ok(interrupt::unbroken(|| self.0.write(path))?)
+    }
+}
+
+/// What `outcome` measured, as a run that does not say yet of what.
+pub(crate) fn measured(outcome: &Outcome) -> Run {
+    let micros = |time| machine::seconds(time) * 1e6;
+    let mut requests: Vec<DeviceRequest> = outcome.log.iter().map(request).collect();
+    requests.sort_by_key(|request| request.at_us);
+    Run {
+        emulated: true,
+        mb_per_second: outcome.mb_per_second(),
+        delay_seconds: machine::seconds(outcome.delay_first),
+        device_requests: outcome.requests,
+        mean_request_bytes: outcome.mean_request_bytes(),
+        bytes_read: outcome.bytes_read,
+        bytes_wanted: outcome.bytes_wanted,
+        p50_us: micros(outcome.waits.percentile(50)),
+        p99_us: micros(outcome.waits.percentile(99)),
+        requests_left_out: outcome.requests.saturating_sub(requests.len() as u64),
+        requests,
+        ..Run::default()
     }
 }
 
