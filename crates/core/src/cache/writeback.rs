@@ -173,9 +173,8 @@ impl Cache {
         self.promised == 0
             && self.dirty_files.iter().all(|file| {
                 let writes = &self.file(*file).writes;
-                let queued = writes.dirty.len() + writes.unsynced.len();
                 let under_way = self.file_unwritten(*file) > writes.dirty.len();
-                writes.held && !writes.syncing && !under_way && queued > 0
+                writes.held && !writes.syncing && !under_way
             })
     }
 
