@@ -12,6 +12,10 @@
 //! Nothing is decided here: which pages, which frames, when to give up, all comes from the core
 //! as actions. This crate carries them out and reports what happened.
 //!
+//! # What it does not notice yet
+//! A file must keep its bytes while a handle is open. One that became shorter is an error, never
+//! zeros; one that was rewritten in place goes unnoticed, so a read may mix the two versions.
+//!
 //! # Invariants
 //! - A demand is fetched on a thread that waits for it; readahead never runs on a reader's thread
 //!   unless the system refuses every other thread.
