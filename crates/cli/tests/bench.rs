@@ -51,13 +51,13 @@ fn file(folder: &Path, bytes: usize) -> PathBuf {
 fn every_pattern_is_read_whole_and_has_all_figures() {
     #[rustfmt::skip]
     let rows = [ // flags                                           streams  wanted
-        ("--streams 3",                                                3,    3 * 64 << 10),
-        ("--streams 3 --pattern round-robin --layout adjacent",        3,    3 * 64 << 10),
-        ("--streams 3 --pattern sequential --readers 2",               3,    3 * 64 << 10),
-        ("--streams 2 --pattern backward --request 5000",              2,    2 * 64 << 10),
-        ("--streams 2 --pattern stride:8K/32K",                        2,    2 * 64 << 10),
+        ("--streams 3",                                                3,    (3 * 64) << 10),
+        ("--streams 3 --pattern round-robin --layout adjacent",        3,    (3 * 64) << 10),
+        ("--streams 3 --pattern sequential --readers 2",               3,    (3 * 64) << 10),
+        ("--streams 2 --pattern backward --request 5000",              2,    (2 * 64) << 10),
+        ("--streams 2 --pattern stride:8K/32K",                        2,    (2 * 64) << 10),
         ("--pattern disturb:50 --request 1K",                          1,    96 << 10),
-        ("--pattern parquet:3",                                        3,    4 * 64 << 10),
+        ("--pattern parquet:3",                                        3,    (4 * 64) << 10),
         ("--streams 1 --rate 1M",                                      1,    64 << 10),
     ];
     for (flags, streams, wanted) in rows {
@@ -224,7 +224,7 @@ fn a_file_that_shrinks_or_changes_is_an_error_and_no_figure() {
             |path| fs::File::options().write(true).open(path).unwrap().set_len(4096).unwrap(),
             "shrank",
         ),
-        ("changes", |path| fs::write(path, [7; 400_000]).unwrap(), "changed"),
+        ("changes", |path| fs::write(path, "7".repeat(400_000)).unwrap(), "changed"),
     ];
     for (name, change, says) in rows {
         let folder = folder(name);

@@ -182,6 +182,7 @@ mod tests {
         Crew::new(machine::now(), Against::Pattern)
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "the form of a read that may fail")]
     fn fill(access: Access, room: &mut [u8]) -> Result<()> {
         pattern::fill(access.offset, room);
         Ok(())

@@ -1,4 +1,8 @@
-//! What runs came to, as the record of a page, and the run of each policy in it.
+//! What runs came to, as the record of a page, and the limit that they are measured against.
+//!
+//! # Invariants
+//! - A figure of a model has its limit, computed for the same reads, model and memory; a figure of
+//!   a file has none.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,8 @@
 //! `forerun bench streams`: streams through the engine in real time, every byte verified.
+//!
+//! # Invariants
+//! - All that can be refused is refused before anything is read; a record is written at the end.
+//! - A run that fails has no figure, and ends the command.
 
 use std::path::PathBuf;
 
@@ -132,7 +136,7 @@ impl Plan {
 
     /// Runs every policy; `ended` sees each run.
     fn run(&self, mut ended: impl FnMut(&Run) -> Result<()>) -> Result<Vec<Run>> {
-        let core = self.settings.core().map_err(|error| usage(error))?;
+        let core = self.settings.core().map_err(usage)?;
         let known = self.reads.known.as_ref();
         let limit = known.map(|known| record::limit(&self.target, known, &core)).transpose()?;
         let (reads, streams) = (self.reads.text.as_str(), self.reads.streams);

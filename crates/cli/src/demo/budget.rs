@@ -57,7 +57,7 @@ mod tests {
                 let may = budget.next(now);
                 assert!(may.0 >= second / (2 * runs) / 2 || runs == 1, "{may:?}");
                 assert!(may.0 <= second / 5);
-                now = now + may;
+                now += may;
             }
             assert!(now.0 <= 77 + second / 3 * 4);
         }

@@ -80,7 +80,7 @@ fn runs(case: &Case) -> Result<Vec<Run>> {
     let limit = record::limit(&model()?, &case.reads, &settings)?;
     let run = |readahead: &&str| {
         let mut setup = Setup::new(settings.clone(), Some(device.clone()));
-        setup.cache.readahead = (*readahead).to_owned();
+        (*readahead).clone_into(&mut setup.cache.readahead);
         (setup.order, setup.depth, setup.log_max) = (Order::Elevator, 1, case.log_max);
         let outcome = driver::run(setup, &mut made(&case.reads)?)
             .map_err(|error| anyhow!("{}: {error}", case.reads))?;

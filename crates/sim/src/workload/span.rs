@@ -4,7 +4,7 @@
 //! Every workload that reads in order is made of these.
 
 /// What is still to be read.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Span {
     next: u64,
     end: u64,
