@@ -433,6 +433,22 @@ mod tests {
     }
 
     #[test]
+    fn closing_wakes_reapers_that_sleep() {
+        // Whether the reaper sleeps already when the queue is closed is a race: run it often.
+        for _ in 0..200 {
+            let rig = rig(QueueKind::Background { depth: 1 });
+            rig.submit(1);
+            rig.begun(1);
+            rig.submit(2);
+            let reaper = rig.reaper();
+            (0..20).for_each(|_| thread::yield_now());
+            rig.queue.close();
+            assert_eq!(got(&reaper), [(2, Err(ECANCELED))]);
+            rig.go(1);
+        }
+    }
+
+    #[test]
     fn dropping_a_queue_ends_its_threads() {
         let rig = rig(QueueKind::Background { depth: 3 });
         (0..5).for_each(|token| rig.submit(token));

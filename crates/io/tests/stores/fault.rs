@@ -152,6 +152,15 @@ fn a_delayed_operation_is_overtaken_and_comes_back() {
 }
 
 #[test]
+fn what_fails_is_not_cut_as_well() {
+    let reads = Rule { cut: Some(When::Every(1)), ..failing(When::Every(2), EIO) };
+    let (store, _) = store(Faults { reads, ..Faults::default() }, 1);
+    let results = results(&store, QueueKind::Caller, 4, |token| op(OpKind::Read, token, 0, 64));
+    assert_eq!(results.iter().filter(|result| **result == Err(EIO)).count(), 2);
+    assert_eq!(store.counts(), Counts { reads: 4, failed: 2, cut: 2, ..Counts::default() });
+}
+
+#[test]
 fn a_failed_operation_may_come_late_too() {
     let delay = Some((When::Every(1), Duration::from_millis(1)));
     let reads = Rule { delay, ..failing(When::Every(1), EIO) };
