@@ -40,21 +40,7 @@ pub(crate) trait Carry: Send + Sync + 'static {
 
 /// A queue of `kind` over `carry`.
 pub(crate) fn open<C: Carry>(carry: C, kind: QueueKind) -> Arc<dyn Queue> {
-    let depth = match kind {
-        QueueKind::Caller => None,
-        QueueKind::Background { depth } => {
-            assert!(depth > 0, "a queue that nobody serves");
-            Some(depth)
-        }
-    };
-    let shared = Arc::new(Shared {
-        carry,
-        depth,
-        state: Mutex::new(State::new()),
-        work: Condvar::new(),
-        changed: Condvar::new(),
-    });
-    Arc::new(Carried { shared, threads: Mutex::default() })
+    Arc::new(Carried::new(carry, kind))
 }
 
 /// The owner's end: ends the threads when it goes.
@@ -164,6 +150,24 @@ impl<C: Carry> Queue for Carried<C> {
 }
 
 impl<C: Carry> Carried<C> {
+    fn new(carry: C, kind: QueueKind) -> Self {
+        let depth = match kind {
+            QueueKind::Caller => None,
+            QueueKind::Background { depth } => {
+                assert!(depth > 0, "a queue that nobody serves");
+                Some(depth)
+            }
+        };
+        let shared = Arc::new(Shared {
+            carry,
+            depth,
+            state: Mutex::new(State::new()),
+            work: Condvar::new(),
+            changed: Condvar::new(),
+        });
+        Self { shared, threads: Mutex::default() }
+    }
+
     /// Starts a thread that is counted already.
     fn start_thread(&self) {
         let shared = Arc::clone(&self.shared);
@@ -268,11 +272,23 @@ mod tests {
         queue: Arc<dyn Queue>,
     }
 
-    fn rig(kind: QueueKind) -> Rig {
+    /// A gate and the test's ends of it.
+    struct Gated {
+        gate: Gate,
+        begun: Receiver<u64>,
+        go: Sender<()>,
+    }
+
+    fn gated() -> Gated {
         let (begun_in, begun) = channel();
         let (go, go_out) = channel();
         let (begun_in, go_out) = (Mutex::new(begun_in), Mutex::new(go_out));
         let gate = Gate { begun: begun_in, go: go_out, plans: Mutex::new(0) };
+        Gated { gate, begun, go }
+    }
+
+    fn rig(kind: QueueKind) -> Rig {
+        let Gated { gate, begun, go } = gated();
         Rig { go, begun, queue: open(gate, kind) }
     }
 
@@ -429,6 +445,39 @@ mod tests {
             rig.submit(4);
             assert_eq!(got(&rig.reaper()), [(4, Err(ECANCELED))], "{kind:?}");
             assert_eq!(got(&rig.reaper()), [], "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn closing_wakes_reapers_that_sleep() {
+        // Whether the reaper sleeps already when the queue is closed is a race: run it often.
+        for _ in 0..200 {
+            let rig = rig(QueueKind::Background { depth: 1 });
+            rig.submit(1);
+            rig.begun(1);
+            rig.submit(2);
+            let reaper = rig.reaper();
+            (0..20).for_each(|_| thread::yield_now());
+            rig.queue.close();
+            assert_eq!(got(&reaper), [(2, Err(ECANCELED))]);
+            rig.go(1);
+        }
+    }
+
+    #[test]
+    fn a_refused_thread_fails_what_waits_only_if_there_is_no_other() {
+        for (threads, expected) in [(2, None), (1, Some(Err(Errno::AGAIN.raw_os_error())))] {
+            let Gated { gate, .. } = gated();
+            let queue = Carried::new(gate, QueueKind::Background { depth: 4 });
+            let mut state = queue.shared.state.lock();
+            state.threads = threads;
+            state.waiting.push_back((sync(1), 1));
+            drop(state);
+            queue.shared.thread_refused();
+            let mut out = Vec::new();
+            queue.reap(Wait::Never, &mut out);
+            assert_eq!(out.pop().map(|done| done.result), expected);
+            assert_eq!(queue.shared.state.lock().threads, threads - 1);
         }
     }
 

@@ -179,3 +179,16 @@ fn require_offsets(kind: FileType, path: &Path) -> Result<(), StoreError> {
 fn errno_of(error: &Error) -> i32 {
     error.raw_os_error().unwrap_or(Errno::INVAL.raw_os_error())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_not_left_in_the_mode_that_it_was_opened_in() {
+        let running = std::env::current_exe().unwrap();
+        let store = Threads::open(running, Access::Read).unwrap();
+        let flags = rustix::fs::fcntl_getfl(&store.file).unwrap();
+        assert!(!flags.contains(OFlags::NONBLOCK));
+    }
+}

@@ -119,7 +119,6 @@ impl Store for Latency {
 impl Drop for Latency {
     fn drop(&mut self) {
         self.shared.ledger.lock().end();
-        self.shared.due.store(0, Ordering::Relaxed);
         self.shared.wake.notify_one();
         if let Some(thread) = self.thread.take() {
             thread.join().expect("the device's thread does not panic");
@@ -147,7 +146,6 @@ impl Shared {
     fn submit(&self, lane: LaneId, op: Op) {
         let mut ledger = self.ledger.lock();
         let now = self.now();
-        ledger.advance(now);
         ledger.submit(now, lane, op);
         let due = ledger.next().map_or(u64::MAX, |due| due.0);
         let before = self.due.swap(due, Ordering::Relaxed);
@@ -244,3 +242,24 @@ const SPIN_NS: u64 = 60_000;
 
 /// The device's own bound on its queue, and a log of some hundred megabytes at worst.
 const BOUNDS: Bounds = Bounds { requests_max: IN_FLIGHT_MAX, log_records_max: 1 << 20 };
+
+#[cfg(test)]
+mod tests {
+    use forerun_core::device;
+
+    use super::*;
+    use crate::store::pattern::Pattern;
+
+    #[test]
+    fn a_queue_that_is_dropped_is_forgotten() {
+        let device = device::make("optane", 1).unwrap();
+        let store = Latency::new(Arc::new(Pattern::new(1)), device);
+        let kept = store.queue(QueueKind::Caller);
+        for _ in 0..10 {
+            drop(store.queue(QueueKind::Background { depth: 1 }));
+        }
+        assert_eq!(store.shared.ledger.lock().lane_count(), 1);
+        drop(kept);
+        assert_eq!(store.shared.ledger.lock().lane_count(), 0);
+    }
+}

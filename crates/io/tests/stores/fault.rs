@@ -72,16 +72,19 @@ fn a_cut_transfer_moves_fewer_bytes_and_says_so() {
         let faults = Faults { reads: cut.clone(), writes: cut.clone(), syncs: cut };
         let (store, memory) = store(faults, 3);
         let queue = store.queue(kind);
+        let mut lengths = BTreeSet::new();
         for token in 0..40 {
             queue.submit(op(OpKind::Read, token, 64 * token, 200));
             let done = drain(&queue).pop().unwrap();
             let moved = done.result.unwrap();
             assert_eq!(moved < 200, token % 2 == 1, "{kind:?} {token}: {moved}");
+            lengths.insert(moved);
             assert_eq!(done.op.bytes, 200, "what was asked for stays");
             let held = held(&done);
             assert_eq!(pattern::verify(64 * token, &held[..moved]), Ok(()));
             assert!(held[moved..].iter().all(|byte| *byte == 0));
         }
+        assert!(lengths.len() > 10, "{kind:?}: cut to any length, not to one: {lengths:?}");
         (0..2).for_each(|token| queue.submit(write(token, 64 * token, &[9; 64])));
         let mut done = drain(&queue);
         done.sort_by_key(|done| done.op.token);
@@ -149,6 +152,15 @@ fn a_delayed_operation_is_overtaken_and_comes_back() {
     let tokens: Vec<_> = drain(&queue).iter().map(|done| done.op.token).collect();
     assert_eq!(tokens, [0, 2, 1]);
     assert_eq!(store.counts().delayed, 1);
+}
+
+#[test]
+fn what_fails_is_not_cut_as_well() {
+    let reads = Rule { cut: Some(When::Every(1)), ..failing(When::Every(2), EIO) };
+    let (store, _) = store(Faults { reads, ..Faults::default() }, 1);
+    let results = results(&store, QueueKind::Caller, 4, |token| op(OpKind::Read, token, 0, 64));
+    assert_eq!(results.iter().filter(|result| **result == Err(EIO)).count(), 2);
+    assert_eq!(store.counts(), Counts { reads: 4, failed: 2, cut: 2, ..Counts::default() });
 }
 
 #[test]

@@ -78,6 +78,21 @@ fn a_slow_request_does_not_keep_a_fast_one_of_another_queue() {
 }
 
 #[test]
+fn a_refused_operation_comes_back_while_others_are_at_the_device() {
+    let store = latency("cloud:rate=1");
+    let queue = store.queue(QueueKind::Caller);
+    queue.submit(op(OpKind::Read, 1, 0, 64));
+    queue.submit(op(OpKind::Read, 2, u64::MAX - 10, 64));
+    let done = within(move || {
+        let mut out = Vec::new();
+        queue.reap(Wait::One, &mut out);
+        out
+    });
+    assert_eq!((done.len(), done[0].op.token), (1, 2));
+    assert_eq!(done[0].result, Err(rustix::io::Errno::NXIO.raw_os_error()));
+}
+
+#[test]
 fn closing_a_queue_wakes_its_reaper_before_the_moment_comes() {
     for kind in KINDS {
         let store = latency("cloud:rate=1");

@@ -5,6 +5,8 @@
 mod contract;
 mod fault;
 mod latency;
+mod memory;
+mod nested;
 mod pattern;
 mod rig;
 mod threads;

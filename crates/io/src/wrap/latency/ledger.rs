@@ -174,8 +174,9 @@ impl Ledger {
         id
     }
 
-    /// Takes `op` for `lane`. Everything due by `now` was released before.
+    /// Releases what is due by `now`, then takes `op` for `lane`.
     pub(super) fn submit(&mut self, now: Nanos, id: LaneId, op: Op) {
+        self.advance(now);
         let refusal = self.refusal(&op);
         let lane = self.lane(id);
         if lane.closed {
@@ -259,6 +260,11 @@ impl Ledger {
 
     pub(super) fn is_ended(&self) -> bool {
         self.ended
+    }
+
+    #[cfg(test)]
+    pub(super) fn lane_count(&self) -> usize {
+        self.lanes.len()
     }
 
     pub(super) fn counts(&self) -> Counts {
@@ -624,6 +630,29 @@ mod tests {
             tokens.sort_unstable();
             assert_eq!(tokens, (0..10).collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn a_lane_with_nothing_at_the_full_device_gets_its_turn() {
+        let mut ledger = ledger("ssd", Bounds { requests_max: 4, ..BOUNDS });
+        let (first, second) = (lane(&mut ledger, None), lane(&mut ledger, None));
+        (0..4).for_each(|token| ledger.submit(Nanos(0), first, read(token, 0, 4_096)));
+        ledger.submit(Nanos(0), second, read(9, 0, 4_096));
+        while let Some(next) = ledger.next() {
+            ledger.advance(next);
+        }
+        assert_eq!(take(&mut ledger, first).0, [0, 1, 2, 3]);
+        assert_eq!(take(&mut ledger, second).0, [9]);
+    }
+
+    #[test]
+    fn a_submission_releases_what_is_due_and_starts_what_waited_for_it() {
+        let mut ledger = ledger("hdd", BOUNDS);
+        let (deep, other) = (lane(&mut ledger, Some(1)), lane(&mut ledger, None));
+        (0..2).for_each(|token| ledger.submit(Nanos(0), deep, read(token, 0, 4_096)));
+        ledger.submit(Nanos::from_millis(1_000), other, read(9, 0, 4_096));
+        assert_eq!(take(&mut ledger, deep).0, [0]);
+        assert_eq!(ledger.device.in_flight(), 2);
     }
 
     #[test]

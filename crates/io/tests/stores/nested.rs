@@ -1,0 +1,83 @@
+//! Closing a wrapper's queue reaches the store below it, however long that would take.
+
+use std::{
+    sync::{Arc, Condvar, Mutex, mpsc},
+    time::Duration,
+};
+
+use forerun_core::device;
+use forerun_io::{
+    store::{Done, ECANCELED, Op, OpKind, Queue, QueueKind, Store, StoreError, Wait},
+    wrap::{
+        fault::{Fault, Faults},
+        latency::Latency,
+    },
+};
+
+use crate::rig::{KINDS, op, within};
+
+/// A store whose operations never end by themselves. Says when somebody waits for one.
+struct Stuck(mpsc::Sender<()>);
+
+impl Store for Stuck {
+    fn bytes(&self) -> Result<u64, StoreError> {
+        Ok(1 << 20)
+    }
+
+    fn queue(&self, _: QueueKind) -> Arc<dyn Queue> {
+        let state = Mutex::new((Vec::new(), false));
+        Arc::new(StuckQueue { waits: self.0.clone(), state, closed: Condvar::new() })
+    }
+}
+
+struct StuckQueue {
+    waits: mpsc::Sender<()>,
+    state: Mutex<(Vec<Op>, bool)>,
+    closed: Condvar,
+}
+
+impl Queue for StuckQueue {
+    fn submit(&self, op: Op) {
+        self.state.lock().unwrap().0.push(op);
+    }
+
+    fn reap(&self, _: Wait, out: &mut Vec<Done>) {
+        self.waits.send(()).unwrap();
+        let state = self.state.lock().unwrap();
+        let mut state = self.closed.wait_while(state, |state| !state.1).unwrap();
+        out.extend(state.0.drain(..).map(Op::cancelled));
+    }
+
+    fn close(&self) {
+        self.state.lock().unwrap().1 = true;
+        self.closed.notify_all();
+    }
+}
+
+#[test]
+fn an_operation_that_is_stuck_below_is_cancelled() {
+    for kind in KINDS {
+        let (sender, waits) = mpsc::channel();
+        let device = device::make("optane", 1).unwrap();
+        let stores: [Arc<dyn Store>; 2] = [
+            Arc::new(Fault::new(Arc::new(Stuck(sender.clone())), Faults::default(), 1)),
+            Arc::new(Latency::new(Arc::new(Stuck(sender)), device)),
+        ];
+        for store in stores {
+            let queue = store.queue(kind);
+            queue.submit(op(OpKind::Read, 1, 0, 64));
+            let reaper = std::thread::spawn({
+                let queue = Arc::clone(&queue);
+                move || {
+                    let mut out = Vec::new();
+                    queue.reap(Wait::One, &mut out);
+                    out
+                }
+            });
+            waits.recv_timeout(Duration::from_secs(20)).expect("it is being carried out");
+            queue.close();
+            let done = within(move || reaper.join().unwrap());
+            assert_eq!((done.len(), done[0].result), (1, Err(ECANCELED)), "{kind:?}");
+        }
+    }
+}
