@@ -527,6 +527,10 @@ mod tests {
         assert_eq!(pairs.join(","), all);
         assert_eq!(made(&format!("streams,{all}")).params, shown.params);
         assert!(made("streams,n=1,layout=spread,start=mid").title.starts_with("1 stream of"));
+        let shared = made("streams,n=2,each=1M,readers=2,rate=1M").title;
+        let expected = "2 streams of 1M, 4K reads, random order, 1M a second each, 2 readers, \
+                        one handle";
+        assert_eq!(shared, expected);
     }
 
     #[test]
