@@ -40,8 +40,7 @@ params! {
 
 impl Named for Backward {
     const NAME: &'static str = "backward";
-    const SUMMARY: &'static str =
-        "streams read from their end to their start (n each request seed order layout readers \
+    const SUMMARY: &'static str = "streams read from their end to their start (n each request seed order layout readers \
          rate)";
 
     fn parts(&self) -> Result<Parts, ParamError> {

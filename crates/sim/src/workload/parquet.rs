@@ -59,8 +59,8 @@ impl Named for Parquet {
         let stream = move |start, Bytes(bytes)| Stream { file: 0, start, bytes };
         let chunk_at = move |number| stream(number * apart.0, chunk);
         let order = std::iter::once(stream(end, footer)).chain((0..chunks).map(chunk_at));
-        let reads = order.clone().flat_map(move |part| Span::new(part.start, part.bytes,
-            request.0));
+        let reads =
+            order.clone().flat_map(move |part| Span::new(part.start, part.bytes, request.0));
         let access = |(offset, bytes)| Access {
             handle: 0,
             file: 0,
