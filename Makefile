@@ -36,7 +36,8 @@ fmt: tools
 	@$(CARGO) fmt --all
 
 release: tools
-	@$(CARGO) build --release --package forerun-cli
+	@commit=$$(git rev-parse --short HEAD 2>/dev/null) && export FORERUN_COMMIT=$$commit; \
+	    $(CARGO) build --release --package forerun-cli
 
 tools:
 	@test -n '$(CARGO)' && $(CARGO) --version >/dev/null || { \

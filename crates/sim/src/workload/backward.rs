@@ -40,8 +40,8 @@ params! {
 
 impl Named for Backward {
     const NAME: &'static str = "backward";
-    const SUMMARY: &'static str = "streams read from their end to their start (n each request seed order layout readers \
-         rate)";
+    const SUMMARY: &'static str =
+        "streams read from end to start (n each request seed order layout readers rate)";
 
     fn parts(&self) -> Result<Parts, ParamError> {
         let Self { n, each, request, seed, order, layout, readers, rate } = *self;
