@@ -102,6 +102,10 @@ pub fn run(text: &str, policy: Option<&str>) -> Result<Verdict, VectorError> {
             let Some(rows) = rows.filter(|_| policy.is_none_or(|only| only == name)) else {
                 continue;
             };
+            if scenario.file_pages > FILE_PAGES_MAX {
+                let what = format!("file_pages is more than {FILE_PAGES_MAX}: give a smaller file");
+                return Err(scenario.broken(&what));
+            }
             let before = verdict.lines.len();
             let seen = replay(scenario, name)?;
             let expected: Vec<Row> = rows
@@ -264,7 +268,8 @@ fn replay(scenario: &Scenario, name: &str) -> Result<Seen, VectorError> {
     let io =
         scenario.io_pages.get("small").map_or(String::new(), |&io| format!(",io={}", bytes(io)));
     let spec = format!("{name}:max={max}{}", if name == "linux-6" { &io } else { "" });
-    let frames = u32::try_from(scenario.file_pages.clamp(1 << 12, 1 << 22)).expect("clamped");
+    let pages = scenario.file_pages.clamp(1 << 12, FILE_PAGES_MAX);
+    let frames = u32::try_from(pages).expect("clamped");
     let mut settings = Settings::new(frames, "lru", &spec);
     settings.request_pages_max = frames;
     settings.ahead_pages_max = frames;
@@ -297,14 +302,22 @@ impl Run {
     }
 
     fn step(&mut self, scenario: &Scenario, op: &[Value]) -> Result<(), VectorError> {
-        let broken = || scenario.broken(&format!("op {op:?} does not parse"));
+        let broken = || {
+            let op = Value::from(op);
+            scenario
+                .broken(&format!("op {op} is none of [read:FD page n], [reopen:FD], [drop a b]"))
+        };
         let name = op.first().and_then(Value::as_str).ok_or_else(broken)?;
         let number = |at: usize| op.get(at).and_then(Value::as_u64).ok_or_else(broken);
         let (verb, descriptor) = name.split_once(':').unwrap_or((name, "a"));
         let letter = descriptor.bytes().next().ok_or_else(broken)?;
         let handle = u32::from(letter.wrapping_sub(b'a'));
         match verb {
-            "read" => self.read(scenario, handle, number(1)?, number(2)?),
+            "read" => {
+                let (first, count) = (number(1)?, number(2)?);
+                let end = first.checked_add(count).ok_or_else(broken)?;
+                self.read(scenario, handle, first, end);
+            }
             "reopen" => {
                 if self.previous.remove(&handle).is_some() {
                     self.send(Event::Close { handle: HandleId(handle) });
@@ -312,7 +325,8 @@ impl Run {
             }
             "drop" => {
                 let (first, last) = (number(1)?, number(2)?);
-                let count = (last + 1).checked_sub(first).ok_or_else(broken)?;
+                let end = last.checked_add(1).ok_or_else(broken)?;
+                let count = end.checked_sub(first).ok_or_else(broken)?;
                 self.seen.cached.retain(|page| !(first..=last).contains(page));
                 self.send(Event::Invalidate { file: FileId(0), first, count });
             }
@@ -321,21 +335,24 @@ impl Run {
         Ok(())
     }
 
-    fn read(&mut self, scenario: &Scenario, number: u32, first: u64, count: u64) {
+    fn read(&mut self, scenario: &Scenario, number: u32, first: u64, end: u64) {
         let handle = HandleId(number);
         if !self.previous.contains_key(&number) {
             let (file, partition) = (FileId(0), PartitionId(0));
             self.send(Event::Open { handle, file, partition, file_pages: scenario.file_pages });
             self.previous.insert(number, None);
         }
-        let end = (first + count).min(scenario.file_pages);
+        let end = end.min(scenario.file_pages);
         let Some(pages) = end.checked_sub(first).filter(|&pages| pages > 0) else { return };
-        let count = u32::try_from(pages).expect("a file of the vectors is small");
+        let count = u32::try_from(pages).expect("a file has FILE_PAGES_MAX at most");
         let previous_end = self.previous.insert(number, Some(end * 4096)).flatten();
         let request = RequestId(0);
         self.send(Event::Read { request, handle, first, count, previous_end, congested: false });
     }
 }
+
+/// The pages of a scenario's file at most: all of them may be resident, and each takes memory.
+const FILE_PAGES_MAX: u64 = 1 << 22;
 
 #[cfg(test)]
 mod tests {
@@ -371,7 +388,27 @@ mod tests {
         let other = TINY.replace("vectors/1", "vectors/2");
         assert!(matches!(run(&other, None), Err(VectorError::Schema(_))));
         assert!(matches!(run(TINY, Some("lru")), Err(VectorError::Policy(_))));
-        let odd = TINY.replace("drop", "leap");
-        assert!(matches!(run(&odd, None), Err(VectorError::Scenario { .. })));
+    }
+
+    #[test]
+    fn a_scenario_that_cannot_be_run_is_told_and_never_passes() {
+        #[rustfmt::skip]
+        let rows: &[(&str, &str, &str)] = &[ // why, what stands there, what comes in its place
+            ("no such op",               "\"drop\",4,11",      "\"leap\",4,11"),
+            ("no op at all",             "\"drop\",4,11",      ""),
+            ("a read without a count",   "\"read\",1,1",       "\"read\",1"),
+            ("a read past every page",   "\"read\",1,1",       "\"read\",1,18446744073709551615"),
+            ("a read below no page",     "\"read\",1,1",       "\"read\",-1,1"),
+            ("a drop that ends first",   "\"drop\",4,11",      "\"drop\",4,2"),
+            ("a drop past every page",   "\"drop\",4,11",      "\"drop\",0,18446744073709551615"),
+            ("a file beyond all memory", "\"file_pages\":100", "\"file_pages\":4194305"),
+            ("a window beyond the file", "\"ra_pages\":32",    "\"ra_pages\":4294967295"),
+            ("a row that is too short",  "[0,\"sync\",0,0,4,3,[[0,3]]]", "[0,\"sync\",0]"),
+        ];
+        for (why, there, instead) in rows {
+            let odd = TINY.replace(there, instead);
+            assert_ne!(odd, TINY, "{why}");
+            assert!(matches!(run(&odd, None), Err(VectorError::Scenario { .. })), "{why}");
+        }
     }
 }
