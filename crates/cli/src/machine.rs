@@ -37,6 +37,11 @@ pub(crate) fn date() -> u64 {
     passed.map_or(0, |passed| passed.as_secs())
 }
 
+/// The command line, a word each; what is not text in it is marked so.
+pub(crate) fn command() -> Vec<String> {
+    std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
 /// Processors there are.
 pub(crate) fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)

@@ -2,8 +2,10 @@
 
 mod support;
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -130,6 +132,19 @@ fn a_record_of_a_device_says_why_requests_were_made() {
     let bytes: u64 = requests.iter().filter_map(|request| request["bytes"].as_u64()).sum();
     assert_eq!(run["bytes_read"], bytes);
     assert_eq!(record["settings"]["cache"], "64M");
+}
+
+#[test]
+fn a_path_that_is_no_text_is_read_and_recorded() {
+    let folder = folder("bytes");
+    let path = folder.join(OsStr::from_bytes(b"f\xff"));
+    fs::rename(file(&folder, 100_000), &path).unwrap();
+    let (words, record) = ("--streams 1 --each 32K -o", folder.join("run.json"));
+    let output = bench(words).arg(&record).arg("--file").arg(&path).output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let record: Value = serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
+    let told = |word: &Value| word.as_str().is_some_and(|word| word.ends_with("f\u{fffd}"));
+    assert!(record["command"].as_array().unwrap().iter().any(told), "{}", record["command"]);
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub(crate) fn empty(device: String, seed: u64, settings: &[(&str, String)]) -> R
         commit: machine::COMMIT.to_owned(),
         machine: machine::machine(),
         date: machine::date(),
-        command: std::env::args().collect(),
+        command: machine::command(),
         device,
         settings: settings.iter().map(setting).collect(),
         seed,

@@ -194,7 +194,7 @@ impl Record {
             commit: machine::COMMIT.to_owned(),
             machine: machine::machine(),
             date: machine::date(),
-            command: std::env::args().collect(),
+            command: machine::command(),
             device: plan.device.clone().unwrap_or_default(),
             settings,
             repeats: 1,
