@@ -3,8 +3,9 @@
 //! # Invariants
 //! - The last line is the count. Nothing run is a failure: it would look like a pass.
 
-use std::fs;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use forerun_sim::vectors::{self, VectorError};
@@ -30,7 +31,7 @@ pub(crate) struct Args {
 /// Checks the vectors: a line for each row that differs, then the counts.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let name = args.file.display();
-    let text = fs::read_to_string(&args.file).with_context(|| format!("cannot read {name}"))?;
+    let text = read(&args.file).with_context(|| format!("cannot read {name}"))?;
     let verdict = vectors::run(&text, args.policy.as_deref()).map_err(|error| match error {
         VectorError::Policy(_) => usage(format!("--policy: {error}")),
         other => anyhow::Error::from(other).context(format!("cannot run {name}")),
@@ -51,3 +52,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     Ok(())
 }
+
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = Vec::new();
+    File::open(path)?.take(BYTES_MAX + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > BYTES_MAX {
+        let why = format!("it is longer than {BYTES_MAX} bytes: split the scenarios");
+        return Err(io::Error::other(why));
+    }
+    String::from_utf8(text).map_err(|_| io::Error::other("it is no text in UTF-8"))
+}
+
+/// The longest file that is read: some hundred thousand scenarios.
+const BYTES_MAX: u64 = 64 << 20;

@@ -298,6 +298,7 @@ fn refusals_are_one_line_and_the_right_status() {
         (words(&["vectors", &keys]), 1, "not readahead vectors"),
         (words(&["vectors", &nothing]), 1, "not readahead vectors"),
         (words(&["vectors", &vectors(&folder, 4), "--policy", "lru"]), 2, "linux-2.6.24"),
+        (words(&["vectors", "/dev/zero"]), 1, "longer than"),
         (words(&["vectors", &vectors(&folder, 4), "--policy", "linux-6"]), 1, "nothing was run"),
         (words(&["vectors", &vectors(&folder, 5)]), 1, "1 of 1 differ"),
         (words(&["report", &missing]), 2, "--output"),
