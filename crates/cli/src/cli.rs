@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
@@ -72,9 +72,8 @@ fn status(words: impl IntoIterator<Item = OsString>) -> u8 {
 fn refused(error: &clap::Error) -> u8 {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A reader that has gone away wants nothing more.
-            let _ = error.print();
-            0
+            let printed = error.print().context("cannot write to stdout");
+            printed.map_or_else(|error| failure::tell(&error), |()| 0)
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = error.print();

@@ -404,6 +404,17 @@ fn a_record_becomes_a_page() {
 fn a_closed_pipe_ends_quietly() {
     for args in [&["sim", "--list-policies"][..], &["sim", QUICK, "--json"], &["--help"]] {
         let (reader, writer) = std::io::pipe().expect("pipes are to be had");
+#[test]
+fn a_full_stdout_is_a_failure() {
+    for args in [&["sim", "--list-policies"][..], &["sim", QUICK, "--json"], &["--help"]] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("it is there");
+        let Ended { status, err, .. } =
+            ended(forerun(args).stdout(full).output().expect("it runs"));
+        assert_eq!(status, Some(1), "{args:?}: {err}");
+        assert!(err.lines().count() == 1 && err.contains("cannot write to stdout"), "{err}");
+    }
+}
+
         drop(reader);
         let output = forerun(args).stdout(writer).stderr(Stdio::piped()).output();
         let Ended { status, err, .. } = ended(output.expect("the command runs"));
