@@ -149,7 +149,7 @@ impl Plan {
     fn new(args: &Args) -> Result<Self> {
         let device = args.device.as_ref().map(|spec| device_spec(spec, args.drive_cache));
         if let Some(spec) = &device {
-            device::make(spec, 0).map_err(|error| usage(format!("--device {spec}: {error}")))?;
+            specs::device(spec, 0)?;
         }
         trace::check_format(&args.format).map_err(|error| usage(format!("--format: {error}")))?;
         let default = device.is_some().then(|| DEFAULT_READAHEAD.to_owned());

@@ -6,8 +6,9 @@
 //! A comma ends a spec unless what follows is `key=value`, which goes on with its parameters.
 
 use anyhow::Result;
+use forerun_core::device::Device;
 use forerun_core::params::{Bytes, Param, Share};
-use forerun_core::{eviction, readahead};
+use forerun_core::{device, eviction, readahead};
 
 use crate::failure::usage;
 
@@ -54,6 +55,16 @@ pub(crate) fn readaheads(text: &str) -> Result<Vec<String>> {
             .map_err(|error| usage(format!("--readahead {spec}: {error}")))?;
     }
     Ok(specs)
+}
+
+/// The device model `spec`, which must take a page in one request.
+pub(crate) fn device(spec: &str, seed: u64) -> Result<Device> {
+    let made = device::make(spec, seed);
+    let device = made.map_err(|error| usage(format!("--device {spec}: {error}")))?;
+    if device.request_bytes_max() < u64::from(PAGE_BYTES) {
+        return Err(usage(format!("--device {spec}: max= is less than a page of {PAGE_BYTES}")));
+    }
+    Ok(device)
 }
 
 /// The size of a cache.
@@ -132,6 +143,21 @@ mod tests {
         }
         for text in ["", "linux-9", "off:max=1M", "linux-2.6.24:max=0x"] {
             assert!(readaheads(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_device_takes_a_page_at_once() {
+        for (spec, is_one) in [
+            ("t7k250", true),
+            ("t7k250:max=4K", true),
+            ("t7k250:max=4095", false),
+            ("cloud:max=1", false),
+            ("ssd:max=5000", true),
+            ("t7k250:rate=0", false),
+            ("disk", false),
+        ] {
+            assert_eq!(device(spec, 1).is_ok(), is_one, "{spec}");
         }
     }
 

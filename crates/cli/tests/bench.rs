@@ -156,7 +156,7 @@ fn what_cannot_be_measured_is_refused_in_one_line() {
     let (empty, small, dir) = (empty.display(), small.display(), folder.display());
     #[rustfmt::skip]
     let rows = [ // words                                              status  says
-        (String::new(),                                                     2, "--file"),
+        (String::new(),                                                     2, "--device MODEL"),
         (format!("--file {dir}/missing"),                                   1, "No such file"),
         (format!("--file {dir}"),                                           1, "a directory"),
         ("--file /dev/null".into(),                                         1, "character device"),
@@ -164,6 +164,8 @@ fn what_cannot_be_measured_is_refused_in_one_line() {
         (format!("--file {small}"),                                         2, "fewer --streams"),
         (format!("--file {small} --each 1M"),                               2, "smaller --each"),
         (format!("--file {small} --device ssd"),                            2, "cannot be used"),
+        (format!("--file {small} --drive-cache on"),                        2, "--drive-cache"),
+        ("--device cloud:max=1".into(),                                     2, "less than a page"),
         ("--device floppy".into(),                                          2, "floppy"),
         ("--device t7k250:rpm=0".into(),                                    2, "rpm"),
         ("--device t7k250:capacity=1M --each 1M".into(),                    2, "there are 1048576"),

@@ -273,6 +273,7 @@ fn refusals_are_one_line_and_the_right_status() {
         (words(&["sim", QUICK, "--device", "t7k251"]), 2, "no `t7k251`"),
         (words(&["sim", QUICK, "--device", "t7k250:rpm=x"]), 2, "`rpm=x`"),
         (words(&["sim", QUICK, "--device", "ssd", "--drive-cache", "on"]), 2, "parameter `cache`"),
+        (words(&["sim", QUICK, "--device", "cloud:max=4095"]), 2, "less than a page"),
         (words(&["sim", QUICK, "--drive-cache", "on"]), 2, "--device"),
         (words(&["sim", QUICK, "-o", "run.json"]), 2, "--device"),
         (with(&["--readahead", "linux-3"]), 2, "no `linux-3`"),

@@ -28,7 +28,7 @@ use crate::{interrupt, output, sim, specs};
         forerun bench streams --file disk.img --streams 4 --each 64M --json")]
 pub(crate) struct Args {
     /// Read this file or block device
-    #[arg(long, value_name = "F", required_unless_present = "device", conflicts_with = "device")]
+    #[arg(long, value_name = "F", conflicts_with_all = ["device", "drive_cache"])]
     file: Option<PathBuf>,
     /// Read a pattern behind this device model, NAME[:key=value,...], in real time
     #[arg(long, value_name = "MODEL")]

@@ -22,7 +22,7 @@ use rustix::fs::{Advice, fadvise};
 
 use super::verify::Against;
 use crate::failure::usage;
-use crate::sim;
+use crate::{sim, specs};
 
 /// See the module.
 pub(crate) enum Target {
@@ -46,7 +46,7 @@ pub(super) struct Opened {
 impl Target {
     /// The device model `spec`.
     pub(crate) fn model(spec: &str, seed: u64) -> Result<Self> {
-        device::make(spec, seed).map_err(|error| usage(format!("--device {spec}: {error}")))?;
+        specs::device(spec, seed)?;
         Ok(Self::Model { spec: spec.to_owned(), seed })
     }
 
