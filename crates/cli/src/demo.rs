@@ -17,7 +17,7 @@
 mod budget;
 mod paper;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use forerun_core::params::{Bytes, Param as _};
@@ -68,7 +68,7 @@ struct Demo<'a> {
 
 /// Runs the demo.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    require_place(&args.output)?;
+    output::require_place(&args.output)?;
     let tell = |text: &str| if args.json { Ok(()) } else { output::print(text) };
     tell(OPENING)?;
     let live = live_part(args.seconds, &tell)?;
@@ -86,18 +86,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let runs = live.runs.iter().map(told("real"));
     let runs = runs.chain(paper.runs.iter().map(told("virtual"))).collect();
     output::json(&Demo { runs, verified_bytes: verified, page })
-}
-
-/// Refuses a place that takes no page before half a minute has gone.
-fn require_place(path: &Path) -> Result<()> {
-    if path.is_dir() {
-        return Err(usage(format!("-o {}: it is a folder", path.display())));
-    }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    if folder.is_some_and(|folder| !folder.is_dir()) {
-        return Err(usage(format!("-o {}: there is no such folder", path.display())));
-    }
-    Ok(())
 }
 
 /// Every number of streams with every policy in real time; a row as each ends.

@@ -3,12 +3,14 @@
 //! # Invariants
 //! - A closed stdout is an error of kind `BrokenPipe`, which ends a command quietly.
 
+use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use forerun_report::write_whole;
 use indicatif::{ProgressBar, ProgressStyle};
+use rustix::fs::{Access, access};
 use serde::Serialize;
 
 use crate::failure::plain;
@@ -33,6 +35,24 @@ pub(crate) fn json(value: &impl Serialize) -> Result<()> {
 pub(crate) fn file(path: &Path, bytes: &[u8]) -> Result<()> {
     interrupt::unbroken(|| write_whole(path, bytes))
         .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Refuses a place that takes no file before anything is run.
+pub(crate) fn require_place(path: &Path) -> Result<()> {
+    let name = path.display();
+    if path.is_dir() {
+        bail!("cannot write {name}: it is a folder; name a file");
+    }
+    // A file takes the place of the old one in its folder; what is none is written where it is.
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let is_written_in_place = target.exists() && !target.is_file();
+    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        bail!("cannot write {name}: there is no such folder; make it, or name another");
+    }
+    let written = if is_written_in_place { &target } else { folder };
+    access(written, Access::WRITE_OK).with_context(|| format!("cannot write {name}"))
 }
 
 /// Rows under a header, in columns: the first `left` set to the left, the others to the right.

@@ -30,6 +30,7 @@ pub(crate) struct Args {
 
 /// Reads the records and writes the page.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    output::require_place(&args.output)?;
     let records: Vec<RunRecord> =
         args.records.iter().map(|path| RunRecord::read(path)).collect::<Result<_, _>>()?;
     let html = page::render(&records, &args.title).context("cannot draw the page")?;

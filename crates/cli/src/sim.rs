@@ -231,6 +231,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return lists::print(args);
     }
     let plan = Plan::new(args)?;
+    args.output.as_deref().map_or(Ok(()), output::require_place)?;
     let mut figures: Vec<Figures> = Vec::new();
     let mut record = figures::Record::new(&plan);
     for source in &plan.sources {
@@ -240,13 +241,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             timed::run(&plan, source, &mut figures, &mut record)?;
         }
     }
-    if let Some(path) = &args.output {
-        record.write(path)?;
-    }
-    if args.json {
-        return output::json(&figures::Runs { runs: &figures });
-    }
-    output::print(&figures::table(&figures))
+    // Neither the figures nor the record are lost with the other.
+    let written = args.output.as_ref().map_or(Ok(()), |path| record.write(path));
+    let shown = if args.json {
+        output::json(&figures::Runs { runs: &figures })
+    } else {
+        output::print(&figures::table(&figures))
+    };
+    written.and(shown)
 }
 
 const DEFAULT_POLICY: &str = "lru";

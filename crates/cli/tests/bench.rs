@@ -187,7 +187,7 @@ fn what_cannot_be_measured_is_refused_in_one_line() {
         ("--device ssd --rate 5".into(),                                    2, "--rate 5"),
         ("--device ssd --io uring".into(),                                  2, "uring"),
         (format!("--device ssd --journal {dir}/j"),                         2, "not yet"),
-        (format!("--device ssd --each 8K -o {dir}/no/where"),               1, "cannot write"),
+        (format!("--device ssd --each 8K -o {dir}/no/where"),               1, "no such folder"),
     ];
     for (words, status, says) in rows {
         let output = output(&words);

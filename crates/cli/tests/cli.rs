@@ -298,10 +298,13 @@ fn refusals_are_one_line_and_the_right_status() {
         (words(&["vectors", &missing]), 1, "missing: No such file"),
         (words(&["vectors", &keys]), 1, "not readahead vectors"),
         (words(&["vectors", &nothing]), 1, "not readahead vectors"),
-        (words(&["vectors", &vectors(&folder, 4), "--policy", "lru"]), 2, "linux-2.6.24"),
         (words(&["vectors", "/dev/zero"]), 1, "longer than"),
+        (words(&["vectors", &vectors(&folder, 4), "--policy", "lru"]), 2, "linux-2.6.24"),
         (words(&["vectors", &vectors(&folder, 4), "--policy", "linux-6"]), 1, "nothing was run"),
         (words(&["vectors", &vectors(&folder, 5)]), 1, "1 of 1 differ"),
+        (with(&["-o", &folder.path("no/run.json")]), 1, "no such folder"),
+        (with(&["-o", folder.0.to_str().unwrap()]), 1, "it is a folder"),
+        (words(&["report", &keys, "-o", &folder.path("no/page")]), 1, "no such folder"),
         (words(&["report", &missing]), 2, "--output"),
         (words(&["report", &missing, "-o", &folder.path("page")]), 1, "missing"),
         (words(&["report", &keys, "-o", &folder.path("page")]), 1, "run record"),
@@ -402,10 +405,6 @@ fn a_record_becomes_a_page() {
 }
 
 #[test]
-fn a_closed_pipe_ends_quietly() {
-    for args in [&["sim", "--list-policies"][..], &["sim", QUICK, "--json"], &["--help"]] {
-        let (reader, writer) = std::io::pipe().expect("pipes are to be had");
-#[test]
 fn a_full_stdout_is_a_failure() {
     for args in [&["sim", "--list-policies"][..], &["sim", QUICK, "--json"], &["--help"]] {
         let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("it is there");
@@ -416,6 +415,10 @@ fn a_full_stdout_is_a_failure() {
     }
 }
 
+#[test]
+fn a_closed_pipe_ends_quietly() {
+    for args in [&["sim", "--list-policies"][..], &["sim", QUICK, "--json"], &["--help"]] {
+        let (reader, writer) = std::io::pipe().expect("pipes are to be had");
         drop(reader);
         let output = forerun(args).stdout(writer).stderr(Stdio::piped()).output();
         let Ended { status, err, .. } = ended(output.expect("the command runs"));

@@ -108,14 +108,14 @@ fn drawn(test: &str, folder: &Path, page: &Path) -> Option<String> {
 fn a_place_that_takes_no_page_is_refused_before_anything_is_read() {
     let folder = folder("refused");
     let rows = [
-        ("-o", ".", "a folder"),
-        ("-o", "no/page.html", "no such folder"),
-        ("--seconds", "0", "0"),
+        ("-o", ".", 1, "a folder"),
+        ("-o", "no/page.html", 1, "no such folder"),
+        ("--seconds", "0", 2, "0"),
     ];
-    for (flag, value, says) in rows {
+    for (flag, value, status, says) in rows {
         let output = demo(&folder, &[flag, value]);
         let errors = String::from_utf8(output.stderr).expect("text");
-        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert_eq!(output.status.code(), Some(status), "{errors}");
         assert!(errors.contains(says) && errors.lines().count() == 1, "{errors}");
         assert!(output.stdout.is_empty(), "nothing was begun");
     }

@@ -104,6 +104,7 @@ impl Plan {
         if args.journal.is_some() {
             return Err(usage("--journal: not yet; leave it out"));
         }
+        args.output.as_deref().map_or(Ok(()), output::require_place)?;
         let readaheads = specs::readaheads(&args.readahead)?;
         if !(1..=REQUEST_MAX.0).contains(&args.request.0) {
             let max = REQUEST_MAX.show();
