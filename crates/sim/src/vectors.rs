@@ -225,6 +225,8 @@ struct Seen {
     rows: Vec<Row>,
     cached: BTreeSet<u64>,
     arriving: Vec<(FrameId, u32)>,
+    /// The cache could not serve a read.
+    refused: bool,
 }
 
 impl Driver for Seen {
@@ -247,13 +249,13 @@ impl Driver for Seen {
                     read: Some(read),
                 });
             }
+            Action::Fail { .. } => self.refused = true,
             Action::Fetch { count, .. } => self.arriving.push((frames[0], count)),
             Action::Serve { .. }
             | Action::Fill { .. }
             | Action::Write { .. }
             | Action::Sync { .. }
             | Action::Done { .. }
-            | Action::Fail { .. }
             | Action::Publish { .. }
             | Action::Retract { .. } => {}
         }
@@ -280,6 +282,9 @@ fn replay(scenario: &Scenario, name: &str) -> Result<Seen, VectorError> {
     for (op, what) in (0..).zip(&scenario.ops) {
         run.seen.op = op;
         run.step(scenario, what)?;
+        if run.seen.refused {
+            return Err(scenario.broken(&format!("op {op} is a read larger than the cache takes")));
+        }
     }
     Ok(run.seen)
 }
@@ -402,6 +407,9 @@ mod tests {
             ("a drop that ends first",   "\"drop\",4,11",      "\"drop\",4,2"),
             ("a drop past every page",   "\"drop\",4,11",      "\"drop\",0,18446744073709551615"),
             ("a file beyond all memory", "\"file_pages\":100", "\"file_pages\":4194305"),
+            ("a read beyond the cache",
+             r#"100,"ra_pages":32,"ops":[["read",0,1]"#,
+             r#"4194304,"ra_pages":32,"ops":[["read",0,4194304]"#),
             ("a window beyond the file", "\"ra_pages\":32",    "\"ra_pages\":4294967295"),
             ("a row that is too short",  "[0,\"sync\",0,0,4,3,[[0,3]]]", "[0,\"sync\",0]"),
         ];
