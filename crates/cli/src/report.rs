@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use forerun_report::{RunRecord, page};
 
+use crate::failure::usage;
 use crate::output;
 
 /// What `report` takes.
@@ -31,6 +32,12 @@ pub(crate) struct Args {
 /// Reads the records and writes the page.
 pub(crate) fn run(args: &Args) -> Result<()> {
     output::require_place(&args.output)?;
+    // A path that is not there yet is no record either.
+    let same = |path: &PathBuf| path.canonicalize().ok() == args.output.canonicalize().ok();
+    if args.output.exists() && args.records.iter().any(same) {
+        let page = args.output.display();
+        return Err(usage(format!("{page} is one of the records: name another file with -o")));
+    }
     let records: Vec<RunRecord> =
         args.records.iter().map(|path| RunRecord::read(path)).collect::<Result<_, _>>()?;
     let html = page::render(&records, &args.title).context("cannot draw the page")?;

@@ -306,6 +306,7 @@ fn refusals_are_one_line_and_the_right_status() {
         (with(&["-o", folder.0.to_str().unwrap()]), 1, "it is a folder"),
         (words(&["report", &keys, "-o", &folder.path("no/page")]), 1, "no such folder"),
         (words(&["report", &missing]), 2, "--output"),
+        (words(&["report", &keys, "-o", &keys]), 2, "one of the records"),
         (words(&["report", &missing, "-o", &folder.path("page")]), 1, "missing"),
         (words(&["report", &keys, "-o", &folder.path("page")]), 1, "run record"),
     ];
