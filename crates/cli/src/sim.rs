@@ -19,6 +19,8 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::ValueEnum;
 use forerun_core::device;
+use forerun_core::params::Param as _;
+use forerun_core::units::Nanos;
 use forerun_sim::host::Order;
 use forerun_sim::trace;
 
@@ -76,6 +78,10 @@ pub(crate) struct Args {
     #[arg(long, requires = "device", value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(device::IN_FLIGHT_MAX)))]
     depth: Option<u32>,
+    /// Time from a page being there to the reader's next one, such as 32us
+    #[arg(long, requires = "device", value_name = "TIME", default_value = "1us",
+          value_parser = page_cost)]
+    page_cost: Nanos,
     /// Stop after so many accesses of each trace
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
@@ -140,10 +146,19 @@ struct Plan {
     device: Option<String>,
     host: Option<Order>,
     depth: Option<u32>,
+    page_cost: Nanos,
     threads: usize,
     /// Requests of the device to keep.
     log_max: usize,
 }
+
+fn page_cost(text: &str) -> Result<Nanos, String> {
+    let cost = Nanos::parse(text).filter(|cost| *cost <= PAGE_COST_MAX);
+    cost.ok_or_else(|| format!("{}, at most 1s", Nanos::FORM))
+}
+
+/// A reader that takes longer for a page does not wait for storage.
+const PAGE_COST_MAX: Nanos = Nanos::from_millis(1_000);
 
 impl Plan {
     fn new(args: &Args) -> Result<Self> {
@@ -172,6 +187,7 @@ impl Plan {
             device,
             host: args.host.map(Order::from),
             depth: args.depth,
+            page_cost: args.page_cost,
             threads,
             log_max: if args.output.is_some() { LOG_MAX } else { 0 },
         };

@@ -112,6 +112,7 @@ fn the_drive_cache_and_the_host_change_a_run_and_their_defaults_do_not() {
         &["--drive-cache", "off"][..],
         &["--host", "elevator"],
         &["--depth", "1"],
+        &["--page-cost", "1us"],
         &["--readahead", "linux-2.6.24:max=1M"],
         &["--size", "2G"],
         &["--policy", "lru"],
@@ -120,7 +121,12 @@ fn the_drive_cache_and_the_host_change_a_run_and_their_defaults_do_not() {
     for more in same {
         assert!((seconds(more) - plain).abs() < 1e-12, "{more:?}");
     }
-    for more in [&["--drive-cache", "on"][..], &["--readahead", "off"], &["--limit", "300"]] {
+    for more in [
+        &["--drive-cache", "on"][..],
+        &["--readahead", "off"],
+        &["--limit", "300"],
+        &["--page-cost", "1ms"],
+    ] {
         assert!((seconds(more) - plain).abs() > 1e-6, "{more:?}");
     }
 }
@@ -280,6 +286,8 @@ fn refusals_are_one_line_and_the_right_status() {
         (with(&["--readahead", "linux-6:max=0x"]), 2, "`max=0x`"),
         (with(&["--drive-cache", "maybe"]), 2, "maybe"),
         (with(&["--depth", "0"]), 2, "--depth"),
+        (with(&["--page-cost", "5"]), 2, "a duration such as"),
+        (with(&["--page-cost", "2s"]), 2, "at most 1s"),
         (with(&["--host", "fast"]), 2, "fast"),
         (with(&["--size", "10"]), 2, "smaller than one readahead window"),
         (words(&["sim", "-", "--device", "ssd"]), 2, "give a file"),

@@ -114,6 +114,7 @@ fn setup(plan: &Plan, case: Case<'_>, device: Option<Device>) -> Setup {
     let (order, depth) = if queues { (Order::DemandFirst, 32) } else { (Order::Elevator, 1) };
     setup.order = plan.host.unwrap_or(order);
     setup.depth = plan.depth.unwrap_or(depth);
+    setup.page_cost = plan.page_cost;
     setup.log_max = plan.log_max;
     setup
 }
