@@ -199,3 +199,17 @@ fn a_doomed_page_that_a_reader_holds_lingers_when_its_copy_has_ended() {
     world.unpin(frame);
     assert_eq!((world.tick(1), world.cache.free_frames()), ("let go".into(), 2));
 }
+
+#[test]
+fn a_hit_on_a_frame_that_came_free_and_was_used_again_is_stale() {
+    let mut world = World::new(1, "off");
+    world.load(0, 1);
+    let hit = world.hit(0);
+    world.truncate(0);
+    world.truncate(8);
+    world.load(3, 1);
+    assert_eq!(world.hit(3).frame, hit.frame, "there is one frame");
+    world.send(Event::Hits { hits: &[hit] });
+    let stats = world.cache.stats();
+    assert_eq!((stats.hits, stats.stale_hits), (0, 1));
+}
