@@ -99,6 +99,19 @@ fn a_copy_under_way_ends_though_its_write_was_cancelled() {
 }
 
 #[test]
+fn a_small_write_does_not_overtake_a_large_one_that_waits() {
+    let mut world = World::with(16, "off", |settings| settings.dirty_pages_max = 4);
+    world.dirty(1, 0, 3);
+    assert!(!world.write(2, 5, 2).contains("fill"), "two more are too many");
+    assert!(!world.write(3, 8, 1).contains("fill"), "one more would fit, but not before them");
+    for page in 0..3 {
+        world.written(page, 1);
+    }
+    let begun = world.synced(0);
+    assert!(begun.starts_with("fill 2:5 fresh, fill 2:6 fresh, fill 3:8 fresh"), "{begun}");
+}
+
+#[test]
 fn the_dirty_bound_throttles_writers_in_order() {
     let mut world = World::with(8, "off", |settings| settings.dirty_pages_max = 2);
     world.dirty(1, 0, 2);
