@@ -125,7 +125,7 @@ impl Tool {
             .arg("--output")
             .arg(&self.folder)
             .args(["--jobs", &jobs.to_string()])
-            .args(["--minimum-test-timeout", "10", "--timeout-multiplier", "5"])
+            .args(["--minimum-test-timeout", "60", "--timeout-multiplier", "5"])
             .args(["--build-timeout", "300"])
             .args(["--", "--lib", "--tests"])
             // Debug information is most of the linker's work, and nobody debugs a mutant.

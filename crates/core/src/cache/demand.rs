@@ -137,6 +137,11 @@ impl Cache {
     ) {
         let left = asked_end.saturating_sub(index).max(1);
         let count = if asked_end == 0 { reader.count } else { u32::try_from(left).unwrap_or(1) };
+        let (cached_before, cached_after) = match trigger {
+            Trigger::Request => (0, 0),
+            Trigger::Miss => (self.cached_before(file, index), 0),
+            Trigger::Marker => (0, self.cached_after(file, index)),
+        };
         let demand = Demand {
             handle: reader.handle,
             file,
@@ -145,16 +150,8 @@ impl Cache {
             count,
             opens_request: index == first,
             previous_end: reader.previous_end,
-            cached_before: if trigger == Trigger::Miss {
-                self.cached_before(file, index)
-            } else {
-                0
-            },
-            cached_after: if trigger == Trigger::Marker {
-                self.cached_after(file, index)
-            } else {
-                0
-            },
+            cached_before,
+            cached_after,
             file_pages: self.file(file).pages,
             congested: reader.congested,
         };
