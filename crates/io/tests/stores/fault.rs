@@ -3,11 +3,11 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use forerun_io::{
-    store::{ECANCELED, Op, OpKind, QueueKind, Store, Wait, memory::Memory, pattern},
+    store::{ECANCELED, Op, OpKind, QueueKind, Store, memory::Memory, pattern},
     wrap::fault::{Counts, Fault, Faults, Rule, When},
 };
 
-use crate::rig::{KINDS, drain, held, op, within, write};
+use crate::rig::{KINDS, drain, held, op, reaping, within, write};
 
 const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
 const ENOSPC: i32 = rustix::io::Errno::NOSPC.raw_os_error();
@@ -184,14 +184,7 @@ fn closing_a_queue_ends_its_delays() {
                 if nested { Arc::new(Fault::new(store, Faults::default(), 1)) } else { store };
             let queue = store.queue(kind);
             (0..6).for_each(|token| queue.submit(op(OpKind::Read, token, 0, 64)));
-            let reaper = std::thread::spawn({
-                let queue = Arc::clone(&queue);
-                move || {
-                    let mut out = Vec::new();
-                    queue.reap(Wait::One, &mut out);
-                    out
-                }
-            });
+            let reaper = reaping(&queue);
             queue.close();
             let mut done = within(move || reaper.join().unwrap());
             done.extend(drain(&queue));

@@ -8,7 +8,7 @@ use forerun_io::{
     wrap::latency::{Counts, Latency},
 };
 
-use crate::rig::{KINDS, drain, op, within};
+use crate::rig::{KINDS, drain, op, reaping, within};
 
 /// A gigabyte of the pattern behind a device.
 fn latency(spec: &str) -> Arc<Latency> {
@@ -98,14 +98,7 @@ fn closing_a_queue_wakes_its_reaper_before_the_moment_comes() {
         let store = latency("cloud:rate=1");
         let queue = store.queue(kind);
         queue.submit(op(OpKind::Read, 1, 0, 64));
-        let reaper = std::thread::spawn({
-            let queue = Arc::clone(&queue);
-            move || {
-                let mut out = Vec::new();
-                queue.reap(Wait::One, &mut out);
-                out
-            }
-        });
+        let reaper = reaping(&queue);
         queue.close();
         let done = within(move || reaper.join().unwrap());
         assert_eq!(done[0].result, Err(ECANCELED), "{kind:?}");
@@ -118,14 +111,7 @@ fn dropping_the_store_ends_its_thread_and_cancels_its_operations() {
         let store = latency("object");
         let queue = store.queue(kind);
         (0..3).for_each(|token| queue.submit(op(OpKind::Read, token, 0, 64)));
-        let reaper = std::thread::spawn({
-            let queue = Arc::clone(&queue);
-            move || {
-                let mut out = Vec::new();
-                queue.reap(Wait::One, &mut out);
-                out
-            }
-        });
+        let reaper = reaping(&queue);
         within(move || drop(store));
         let mut done = within(move || reaper.join().unwrap());
         done.extend(drain(&queue));

@@ -14,7 +14,7 @@ use forerun_io::{
     },
 };
 
-use crate::rig::{KINDS, op, within};
+use crate::rig::{KINDS, op, reaping, within};
 
 /// A store whose operations never end by themselves. Says when somebody waits for one.
 struct Stuck(mpsc::Sender<()>);
@@ -66,14 +66,7 @@ fn an_operation_that_is_stuck_below_is_cancelled() {
         for store in stores {
             let queue = store.queue(kind);
             queue.submit(op(OpKind::Read, 1, 0, 64));
-            let reaper = std::thread::spawn({
-                let queue = Arc::clone(&queue);
-                move || {
-                    let mut out = Vec::new();
-                    queue.reap(Wait::One, &mut out);
-                    out
-                }
-            });
+            let reaper = reaping(&queue);
             waits.recv_timeout(Duration::from_secs(20)).expect("it is being carried out");
             queue.close();
             let done = within(move || reaper.join().unwrap());

@@ -36,6 +36,16 @@ pub(crate) fn within<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'stati
     }
 }
 
+/// A thread that waits for one operation of `queue`, and gives what it got.
+pub(crate) fn reaping(queue: &Arc<dyn Queue>) -> thread::JoinHandle<Vec<Done>> {
+    let queue = Arc::clone(queue);
+    thread::spawn(move || {
+        let mut out = Vec::new();
+        queue.reap(Wait::One, &mut out);
+        out
+    })
+}
+
 /// An operation whose frames just hold `bytes`, filled with `0xee`.
 pub(crate) fn op(kind: OpKind, token: u64, offset: u64, bytes: usize) -> Op {
     let count = bytes.div_ceil(PAGE_BYTES);
