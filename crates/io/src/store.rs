@@ -20,6 +20,7 @@
 //! - Operations are not ordered: a sync covers the writes that were reaped before it was
 //!   submitted, no others.
 
+pub(crate) mod file;
 pub mod memory;
 pub mod pattern;
 pub mod threads;
@@ -83,6 +84,12 @@ pub trait Queue: Send + Sync {
     /// Ends the queue: what waits is cancelled ([`ECANCELED`]), what is under way ends with its
     /// result or cancelled, reapers wake, threads end. All of it can still be reaped.
     fn close(&self);
+
+    /// The queue whose `reap` gives back this one's operations, where several share one; `reap`
+    /// of this one is then not to be used. Tokens are the caller's to keep apart.
+    fn reaper(&self) -> Option<Arc<dyn Queue>> {
+        None
+    }
 }
 
 /// Whether [`Queue::reap`] may block.
