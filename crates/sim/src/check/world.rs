@@ -85,8 +85,8 @@ impl World {
         self.held.push(frame);
     }
 
-    /// How many of `pages` a prefetch finds absent: at least and at most. Between the two are those
-    /// that an operation or a writer may hold, and those beyond the end that a write may have moved.
+    /// How many of `pages` a prefetch finds absent: at least and at most. Between are those that
+    /// an operation or a writer may hold, and those past an end that a write may have moved.
     pub(super) fn prefetchable(&self, file: FileId, pages: Range<u64>) -> (u64, u64) {
         let fetched = |page: PageId| {
             self.operations.iter().any(|operation| match operation {
