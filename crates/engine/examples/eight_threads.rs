@@ -68,7 +68,7 @@ fn open(path: &Path) -> Result<(Cache, Handle), Failure> {
     use forerun_io::store::threads::{Access, Threads};
     let settings = forerun_engine::Settings { cache_bytes: 64 << 20, ..Default::default() };
     let cache = Cache::new(settings)?;
-    let file = cache.open(std::sync::Arc::new(Threads::open(path, Access::Read)?))?;
+    let file = cache.open_store(std::sync::Arc::new(Threads::open(path, Access::Read)?))?;
     Ok((cache, file))
 }
 

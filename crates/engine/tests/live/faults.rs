@@ -32,7 +32,7 @@ fn a_failed_demand_is_one_error_and_the_next_read_succeeds() {
         let cache = Cache::new(settings(64, "off")).unwrap();
         let fail = Some((When::Every(2), ENXIO));
         let store = faulty(99 * PAGE, Rule { fail, ..Rule::default() });
-        let file = cache.open(store).unwrap();
+        let file = cache.open_store(store).unwrap();
         for page in (0..60).step_by(2) {
             assert_eq!(read(&file, page * PAGE, 10), Ok(10), "{page}");
             let offset = (page + 1) * PAGE;
@@ -63,7 +63,7 @@ fn whatever_fails_or_comes_short_no_byte_is_wrong_and_nobody_hangs() {
                         cut: Some(When::Every(7)),
                     },
                 );
-                let file = cache.open(store.clone()).unwrap();
+                let file = cache.open_store(store.clone()).unwrap();
                 on_threads(6, |thread| {
                     let file = file.again().unwrap();
                     let mut random = Prng::new(thread);
@@ -99,7 +99,7 @@ fn a_failed_readahead_is_counted_and_no_readers_error() {
         let (store, gate) = Gated::new(400 * PAGE);
         gate.fail_background(EIO);
         gate.set(true, true);
-        let file = cache.open(store).unwrap();
+        let file = cache.open_store(store).unwrap();
         for page in 0..400 {
             assert_eq!(read(&file, page * PAGE, 512), Ok(512));
         }
@@ -115,7 +115,7 @@ fn who_waits_for_a_readahead_that_fails_fetches_the_page_themselves() {
         let (store, gate) = Gated::new(400 * PAGE);
         gate.fail_background(EIO);
         gate.set(true, false);
-        let file = cache.open(store).unwrap();
+        let file = cache.open_store(store).unwrap();
         read(&file, 0, 512).unwrap();
         std::thread::scope(|scope| {
             // Page 8 begins the half of the window that nobody asked for.
@@ -137,7 +137,7 @@ fn nothing_is_tried_again_for_a_read_that_has_its_error() {
     within(|| {
         let cache = Cache::new(settings(64, "off")).unwrap();
         let store = faulty(50 * PAGE, Rule::default());
-        let file = cache.open(store.clone()).unwrap();
+        let file = cache.open_store(store.clone()).unwrap();
         read(&file, 3 * PAGE, 512).unwrap();
         let fail = Some((When::Every(1), EIO));
         store.set(Faults { reads: Rule { fail, ..Rule::default() }, ..Faults::default() });
@@ -156,7 +156,7 @@ fn a_read_that_comes_short_for_no_reason_is_an_error_of_the_store() {
     within(|| {
         let cache = Cache::new(settings(64, "off")).unwrap();
         let store = faulty(50 * PAGE, Rule { cut: Some(When::Every(1)), ..Rule::default() });
-        let file = cache.open(store.clone()).unwrap();
+        let file = cache.open_store(store.clone()).unwrap();
         let error = read(&file, 5 * PAGE, 512).unwrap_err();
         assert_eq!(error, ReadError::Store { offset: 5 * PAGE, errno: EIO });
         store.set(Faults::default());
@@ -171,7 +171,7 @@ fn memory_that_shrank_is_an_error_and_what_is_left_is_read() {
         pattern::fill(0, &mut contents);
         let store = Memory::new(contents, 10_000);
         let cache = Cache::new(settings(64, &fixed())).unwrap();
-        let file = cache.open(Arc::new(store.clone())).unwrap();
+        let file = cache.open_store(Arc::new(store.clone())).unwrap();
         store.resize(6_000);
         assert_eq!(read(&file, 0, 5_000), Ok(5_000));
         for (offset, page) in [(5_700, 11), (6_000, 11), (9_999, 19)] {
@@ -191,7 +191,7 @@ fn a_file_that_shrank_is_an_error_and_never_zeros() {
         pattern::fill(0, &mut contents);
         std::fs::write(&path, contents).unwrap();
         let cache = Cache::new(settings(64, &fixed())).unwrap();
-        let file = cache.open(Arc::new(Threads::open(&path, Access::Read).unwrap())).unwrap();
+        let file = cache.open_store(Arc::new(Threads::open(&path, Access::Read).unwrap())).unwrap();
         assert_eq!(read(&file, 20_000, 5_000), Ok(5_000));
         let shrunk = OpenOptions::new().write(true).open(&path).unwrap();
         shrunk.set_len(50_000).unwrap();

@@ -49,7 +49,7 @@ fn the_journal_of_eight_threads_under_faults_gives_the_same_actions() {
             let store = Arc::new(Fault::new(Arc::new(Pattern::new(90 * PAGE + 1)), faults, 1));
             on_threads(8, |thread| {
                 let mut random = Prng::new(thread);
-                let file = cache.open(store.clone()).unwrap();
+                let file = cache.open_store(store.clone()).unwrap();
                 let second = file.again().unwrap();
                 let mut at = 0;
                 for turn in 0..40 {

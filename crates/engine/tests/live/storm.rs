@@ -63,7 +63,7 @@ fn stores(random: &mut Prng) -> Vec<Arc<dyn Store>> {
 fn step(cache: &Cache, stores: &[Arc<dyn Store>], random: &mut Prng, handles: &mut Vec<Handle>) {
     let what = random.below(16);
     let opened = if what == 0 || handles.is_empty() {
-        cache.open(Arc::clone(&stores[draw(random, stores.len())]))
+        cache.open_store(Arc::clone(&stores[draw(random, stores.len())]))
     } else {
         let at = draw(random, handles.len());
         match what {
