@@ -98,7 +98,8 @@ impl Fetch {
     pub(crate) fn put_back(&self, op: Op, frames: &Frames) {
         assert_eq!(op.frames.len(), self.frames.len(), "an operation keeps its frames");
         for (&id, frame) in self.frames.iter().zip(op.frames) {
-            frames.put(id, frame);
+            assert_eq!(frame.id(), Some(id), "an operation keeps their order");
+            frames.put(frame);
         }
     }
 

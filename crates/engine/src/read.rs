@@ -155,7 +155,7 @@ impl Read<'_> {
             let within = |offset: u64, base: u64| {
                 usize::try_from(offset - base).expect("within a buffer or a page")
             };
-            let bytes = self.shared.frames.read(frame);
+            let bytes = self.shared.frames.pin(frame);
             buf[within(from, self.offset)..within(to, self.offset)]
                 .copy_from_slice(&bytes[within(from, page_at)..within(to, page_at)]);
         }
