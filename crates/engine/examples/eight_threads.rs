@@ -50,7 +50,7 @@ fn compare(path: &Path) -> Result<(), Failure> {
         together = together.wrapping_add(digest?);
     }
     let plain = read_plainly(path)?;
-    let (stats, bytes) = (cache.stats(), file.bytes());
+    let (stats, bytes) = (cache.stats(), file.file_bytes());
     println!("{bytes} bytes by {THREADS} threads, digest {together:016x}, plainly {plain:016x}");
     println!(
         "{} pages found in the cache, {} on their way, {} missing; {} requests to the file",

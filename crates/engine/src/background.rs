@@ -91,13 +91,19 @@ impl Backgrounds {
     /// Ends all reapers, once what is in flight has come back. Idempotent.
     pub(crate) fn close(&self) {
         let all: Vec<_> = self.all.lock().iter().filter_map(Weak::upgrade).collect();
-        all.iter().for_each(|background| background.close());
+        for background in &all {
+            background.close();
+        }
     }
 }
 
 impl Background {
     /// Hands a fetch over; gives it back, untouched, when the background is closed.
-    pub(crate) fn submit(self: &Arc<Self>, shared: &Arc<Shared>, fetch: Fetch) -> Result<(), Fetch> {
+    pub(crate) fn submit(
+        self: &Arc<Self>,
+        shared: &Arc<Shared>,
+        fetch: Fetch,
+    ) -> Result<(), Fetch> {
         let token = u64::from(fetch.frames[0].0);
         let op = fetch.op(token, shared.frames());
         let file = Arc::clone(&fetch.file);

@@ -9,16 +9,9 @@
 //! # Locking
 //! Nothing but the state's lock, never over a call of a store or the end of a thread.
 
-use std::{
-    path::Path,
-    sync::Arc,
-};
+use std::{path::Path, sync::Arc};
 
-use forerun_core::{
-    cache,
-    event::Event,
-    units::PartitionId,
-};
+use forerun_core::{cache, event::Event, units::PartitionId};
 use forerun_io::{
     files::{Chosen, Files},
     frames::Frames,
@@ -85,7 +78,6 @@ impl Cache {
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -181,8 +173,7 @@ impl Cache {
     ) -> Result<Handle, OpenError> {
         let (shared, settings) = (&self.owner.shared, &self.owner.shared.settings);
         let queues = Queues::new(Arc::clone(&store), settings.demand_queues_max);
-        let ahead =
-            store.queue(QueueKind::Background { depth: settings.background_depth });
+        let ahead = store.queue(QueueKind::Background { depth: settings.background_depth });
         let background = shared.backgrounds.of(&ahead);
         let page_bytes = settings.page_bytes;
         let mut state = shared.state.lock();
@@ -209,8 +200,7 @@ impl Cache {
         let parts =
             file::Parts { id, store, version, bytes, page_bytes, queues, ahead, background };
         let file = Arc::new(File::from(parts));
-        let opened =
-            open_handle(&self.owner, &mut state, &file, found_again.then_some(version));
+        let opened = open_handle(&self.owner, &mut state, &file, found_again.then_some(version));
         shared.settle(state); // Before a file that was refused, and its store with it.
         opened
     }
@@ -222,7 +212,7 @@ impl Cache {
         let mut state = shared.state.lock();
         state.sweep_hits(&shared.notes);
         let total = shared.notes.total();
-        let stats = Stats {
+        let counted = Stats {
             core: *state.core.stats(),
             requests: total.timed.requests + total.unlocked,
             unlocked: total.unlocked,
@@ -237,7 +227,7 @@ impl Cache {
             latency: total.timed.latency,
         };
         shared.settle(state);
-        stats
+        counted
     }
 
     /// Frames there are, and how many of them hold nothing.

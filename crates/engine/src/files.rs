@@ -47,13 +47,12 @@ impl Files {
 
     /// The file of that inode, if its pages are known by a version.
     pub(crate) fn find(&self, version: &Version) -> Option<(FileId, Version)> {
-        let found = self.rows.iter().zip(0..).find_map(|(row, id)| {
-            let known = row.version.filter(|known| {
-                (known.device, known.inode) == (version.device, version.inode)
-            });
+        self.rows.iter().zip(0..).find_map(|(row, id)| {
+            let known = row
+                .version
+                .filter(|known| (known.device, known.inode) == (version.device, version.inode));
             known.map(|known| (FileId(id), known))
-        });
-        found
+        })
     }
 
     /// A place for another file, and whether pages of a file without handles have to go from it.

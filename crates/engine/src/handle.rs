@@ -159,7 +159,7 @@ impl Handle {
 
     /// The length of the file, as it was when it was opened.
     #[must_use]
-    pub fn bytes(&self) -> u64 {
+    pub fn file_bytes(&self) -> u64 {
         self.file.bytes
     }
 

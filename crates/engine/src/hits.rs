@@ -285,9 +285,11 @@ mod tests {
             let writers: Vec<_> = (0..4)
                 .map(|thread| {
                     let notes = &notes;
-                    scope.spawn(move || (0..NOTES).for_each(|at| {
-                        notes.note(hit(thread * NOTES + at));
-                    }))
+                    scope.spawn(move || {
+                        (0..NOTES).for_each(|at| {
+                            notes.note(hit(thread * NOTES + at));
+                        });
+                    })
                 })
                 .collect();
             while writers.iter().any(|writer| !writer.is_finished()) {

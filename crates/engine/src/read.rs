@@ -29,11 +29,7 @@ use forerun_core::{
     event::{Error, Event},
     units::{HandleId, Nanos, PageIndex},
 };
-use forerun_io::{
-    frames::Held,
-    store::Wait,
-    sync::MutexGuard,
-};
+use forerun_io::{frames::Held, store::Wait, sync::MutexGuard};
 
 use crate::{
     cancel::Cancel,
@@ -67,7 +63,7 @@ struct Trip<'a> {
     fetches: Vec<Option<Fetch>>,
 }
 
-impl Read<'_> {
+impl<'a> Read<'a> {
     /// Hands every page to `take`, in no particular order. Those of a read that fails are handed
     /// over too, as far as they came.
     pub(crate) fn run(&self, take: Take<'_>) -> Result<(), ReadError> {
@@ -131,7 +127,7 @@ impl Read<'_> {
     /// Does what is to be done until the answer is there and nothing is left to do.
     fn carry_on(
         &self,
-        mut state: MutexGuard<'_, State>,
+        mut state: MutexGuard<'a, State>,
         me: SlotId,
         take: Take<'_>,
     ) -> Result<(), Error> {
@@ -188,7 +184,7 @@ impl Read<'_> {
 
     /// Waits for all that was submitted; each fetch is reported as it comes back. Comes back with
     /// the lock after the last.
-    fn reap(&self, me: SlotId, trip: Trip<'_>) -> MutexGuard<'_, State> {
+    fn reap(&self, me: SlotId, trip: Trip<'_>) -> MutexGuard<'a, State> {
         let Trip { lent, mut fetches } = trip;
         let (mut under_way, mut out) = (fetches.len(), Vec::with_capacity(fetches.len()));
         loop {

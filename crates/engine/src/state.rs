@@ -210,14 +210,12 @@ impl State {
 
     /// As [`State::changed`] for a file that may have no handle.
     pub(crate) fn outdated(&mut self, id: FileId, standing: Standing) {
-        match self.live.files.file(id).cloned() {
-            Some(file) => self.changed(&file, standing),
-            None => {
-                self.files_changed += 1;
-                self.drop_pages(id);
-                self.live.files.forget(id);
-            }
+        if let Some(file) = self.live.files.file(id).cloned() {
+            return self.changed(&file, standing);
         }
+        self.files_changed += 1;
+        self.drop_pages(id);
+        self.live.files.forget(id);
     }
 
     /// A place for another file; the pages of one without handles may go for it.

@@ -7,7 +7,10 @@ use std::{fmt, path::Path, sync::Arc};
 
 use crate::{
     frames::Frames,
-    store::{Store, StoreError, threads::{Access, Threads}},
+    store::{
+        Store, StoreError,
+        threads::{Access, Threads},
+    },
 };
 
 /// Which interface.

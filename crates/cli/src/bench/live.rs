@@ -131,7 +131,7 @@ impl Live<'_> {
     }
 
     fn short(&self, handle: &Handle) -> anyhow::Error {
-        let end = format!("it ended at byte {}", handle.bytes());
+        let end = format!("it ended at byte {}", handle.file_bytes());
         match self.target {
             Target::File(file) => file.failed(&end),
             Target::Model { spec, .. } => anyhow!("{spec}: {end}"),

@@ -43,7 +43,7 @@ fn at_and_past_the_end_there_is_nothing_to_read() {
     assert_eq!(read(&file, 999, 100), Ok(1));
     assert_eq!(read(&file, 0, 0), Ok(0));
     let empty = cache.open_store(Arc::new(Pattern::new(0))).unwrap();
-    assert_eq!((empty.bytes(), read(&empty, 0, 10)), (0, Ok(0)));
+    assert_eq!((empty.file_bytes(), read(&empty, 0, 10)), (0, Ok(0)));
     assert_eq!(cache.stats().requests, 1, "what asks for no page is no request");
 }
 
@@ -68,7 +68,7 @@ fn threads_that_read_interleaved_streams_all_get_their_bytes() {
                 let mut random = Prng::new(thread);
                 let mut at = thread * 70 * PAGE;
                 for _ in 0..200 {
-                    let (offset, bytes) = next_read(&mut random, file.bytes(), &mut at);
+                    let (offset, bytes) = next_read(&mut random, file.file_bytes(), &mut at);
                     read(&file, offset, bytes).unwrap();
                 }
             });
@@ -105,7 +105,7 @@ fn the_pages_of_a_file_go_with_its_last_handle() {
     store.resize(100);
     store.resize(3_000);
     let file = cache.open_store(Arc::new(store)).unwrap();
-    assert_eq!((file.bytes(), file.read_at(50, &mut buf)), (3_000, Ok(2_000)));
+    assert_eq!((file.file_bytes(), file.read_at(50, &mut buf)), (3_000, Ok(2_000)));
     assert_eq!((&buf[..50], &buf[50..]), (&[1; 50][..], &[0; 1_950][..]), "nothing old is seen");
 }
 

@@ -29,7 +29,7 @@ fn crowd(settings: Settings, delayed: bool) {
             let mut random = Prng::new(thread);
             let mut at = thread * 20 * PAGE;
             for _ in 0..100 {
-                let (offset, bytes) = next_read(&mut random, file.bytes(), &mut at);
+                let (offset, bytes) = next_read(&mut random, file.file_bytes(), &mut at);
                 read(&file, offset, bytes).unwrap();
                 let ahead = cache.stats().core.ahead_unread;
                 assert!(ahead <= ahead_max, "{ahead} pages ahead");

@@ -54,7 +54,7 @@ fn the_journal_of_eight_threads_under_faults_gives_the_same_actions() {
                 let mut at = 0;
                 for turn in 0..40 {
                     let file = if turn % 8 == 0 { &second } else { &file };
-                    let (offset, bytes) = next_read(&mut random, file.bytes(), &mut at);
+                    let (offset, bytes) = next_read(&mut random, file.file_bytes(), &mut at);
                     let _ = read(file, offset, bytes);
                 }
             });
