@@ -7,6 +7,7 @@
 
 mod ci;
 mod mutants;
+mod soak;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -19,6 +20,8 @@ usage: cargo xtask COMMAND
   ci [--no-skips]                         everything that a change must pass
   mutants [--count N] [--seed N] [--jobs N]
                                           a sample of small faults in core: do its tests notice?
+  soak [--minutes M] [--reads N] ...      the live engine at full speed, everything checked:
+                                          10 minutes and 100M reads unless said otherwise
 ";
 
 fn main() -> ExitCode {
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
                 return ExitCode::from(2);
             }
         },
+        ("soak", options) => soak::run(&root(), options),
         ("help" | "--help" | "-h", _) => {
             print!("{USAGE}");
             return ExitCode::SUCCESS;

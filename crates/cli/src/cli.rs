@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-use crate::{bench, demo, failure, interrupt, report, sim, vectors};
+use crate::{bench, demo, failure, interrupt, report, sim, soak, vectors};
 
 #[derive(Parser)]
 #[command(
@@ -39,6 +39,9 @@ enum Command {
     Bench(bench::Args),
     /// Draw recorded runs on one static page
     Report(report::Args),
+    /// Read through the live engine for a long time, and check everything
+    #[command(hide = true)]
+    Soak(soak::Args),
 }
 
 impl Command {
@@ -49,6 +52,7 @@ impl Command {
             Self::Demo(args) => demo::run(&args),
             Self::Bench(args) => bench::run(&args),
             Self::Report(args) => report::run(&args),
+            Self::Soak(args) => soak::run(&args),
         }
     }
 }

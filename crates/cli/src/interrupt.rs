@@ -3,9 +3,12 @@
 //! # Invariants
 //! - Files are written inside [`unbroken`]; the handler waits for that, yet less than a second:
 //!   what takes longer is no regular file, and leaves nothing behind.
+//! - A command that has figures to tell asks for the first signal itself ([`gently`]); the second
+//!   one ends it as any other.
 
 use std::io::{self, Write as _};
 use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -13,6 +16,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 static WRITING: Mutex<()> = Mutex::new(());
+/// The command ends by itself when it is asked to.
+static GENTLE: AtomicBool = AtomicBool::new(false);
+static ASKED: AtomicBool = AtomicBool::new(false);
 
 /// Takes over SIGINT (and the other two that end a program) for this process.
 pub(crate) fn install() -> Result<()> {
@@ -25,7 +31,20 @@ pub(crate) fn unbroken<R>(write: impl FnOnce() -> R) -> R {
     write()
 }
 
+/// From now on the first signal only asks: see [`asked`].
+pub(crate) fn gently() {
+    GENTLE.store(true, Ordering::Relaxed);
+}
+
+/// Whether a signal has asked the command to end.
+pub(crate) fn asked() -> bool {
+    ASKED.load(Ordering::Relaxed)
+}
+
 fn end() {
+    if GENTLE.load(Ordering::Relaxed) && !ASKED.swap(true, Ordering::Relaxed) {
+        return;
+    }
     for _ in 0..80 {
         if let Ok(_held) = WRITING.try_lock() {
             // Held until the process is gone, so that no file is begun any more.
@@ -36,7 +55,8 @@ fn end() {
     leave();
 }
 
-fn leave() -> ! {
+/// Ends the process as interrupted.
+pub(crate) fn leave() -> ! {
     let _ = writeln!(io::stderr(), "forerun: interrupted");
     process::exit(STATUS)
 }

@@ -7,11 +7,11 @@
 //! | module | what |
 //! |---|---|
 //! | `cli` | the commands and their dispatch |
-//! | `vectors`, `sim`, `demo`, `bench`, `report` | a command each |
+//! | `vectors`, `sim`, `demo`, `bench`, `report`, `soak` | a command each |
 //! | `specs` | lists of policies, sizes: what every command reads alike |
 //! | `output` | stdout: text, tables, JSON |
 //! | `failure` | usage errors, exit statuses, the one line on stderr |
-//! | `interrupt` | SIGINT: ends at once, never in the middle of a file |
+//! | `interrupt` | SIGINT: ends at once, or soon, never in the middle of a file |
 //! | `machine` | the time, the commit and the machine, for records |
 //!
 //! To add a command: write its module with an `Args` struct and a `run`, and its line in
@@ -31,6 +31,7 @@ mod machine;
 mod output;
 mod report;
 mod sim;
+mod soak;
 mod specs;
 mod vectors;
 

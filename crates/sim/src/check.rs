@@ -1,9 +1,9 @@
 //! The core against a shadow file, under everything that can go wrong.
 //!
-//! A seed picks a cache (frames, partitions, policies, bounds) and a run: reads, writes, flushes,
-//! cancellations, resizes, truncations, outside changes, hits without a lock, readers that hold
-//! pages, a store that answers in any order, in parts, with errors, and that loses unsynced
-//! writes when a sync fails. Everything is checked as it happens:
+//! A seed picks a cache (frames, partitions, policies, bounds) and a run: reads, prefetches,
+//! writes, flushes, cancellations, resizes, truncations, outside changes, hits without a lock,
+//! readers that hold pages, a store that answers in any order, in parts, with errors, and that
+//! loses unsynced writes when a sync fails. Everything is checked as it happens:
 //!
 //! ```text
 //!   Serve    the frame holds what the shadow file says, and no other operation has the frame

@@ -1,0 +1,148 @@
+//! What a soak reads: stores of every kind, some of which fail by turns.
+//!
+//! ```text
+//!   pattern, 1 TiB      memory      a file                 always well
+//!   fault(pattern)      fault(memory)      fault(file)     calm, errors, short, late, all at once
+//! ```
+//!
+//! # Invariants
+//! - Every byte of every store is that of the pattern at its offset, so each read can be verified
+//!   by itself.
+//! - The file is removed at the end, also after an error.
+
+use std::fs::{self, File as OsFile};
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use forerun_io::store::memory::Memory;
+use forerun_io::store::pattern::{self, Pattern};
+use forerun_io::store::threads::{Access, Threads};
+use forerun_io::store::{Store, StoreError};
+use forerun_io::wrap::fault::{Fault, Faults, Rule, When};
+
+/// All stores.
+pub(super) struct Ground {
+    pub(super) files: Vec<File>,
+    /// Last, so that it goes after those who read it.
+    _made: Made,
+}
+
+/// One store.
+pub(super) struct File {
+    opens: Opens,
+    fault: Option<Arc<Fault>>,
+    pub(super) bytes: u64,
+}
+
+/// What there is to open.
+enum Opens {
+    /// The same store each time.
+    Store(Arc<dyn Store>),
+    /// The file, which takes a descriptor each time.
+    Path(PathBuf),
+}
+
+impl Ground {
+    /// Makes the stores, and a file in the temporary directory.
+    pub(super) fn make() -> Result<Self> {
+        let made = Made::write(FILE_BYTES)?;
+        let open = || Threads::open(&made.0, Access::Read);
+        let memory = |bytes| {
+            let mut contents = vec![0; bytes];
+            pattern::fill(0, &mut contents);
+            Arc::new(Memory::new(contents, bytes))
+        };
+        let files = [
+            File::sound(Arc::new(Pattern::new(1 << 40))),
+            File::sound(memory((12 << 20) + 1)),
+            Ok(File { bytes: FILE_BYTES as u64, opens: Opens::Path(made.0.clone()), fault: None }),
+            File::faulty(Arc::new(Pattern::new((24 << 20) + 777)), 1),
+            File::faulty(memory(5_000), 2),
+            File::faulty(Arc::new(open()?), 3),
+        ];
+        let files = files.into_iter().collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { files, _made: made })
+    }
+
+    /// Begins the phase of that number.
+    pub(super) fn turn(&self, number: u64) {
+        let at = usize::try_from(number % PHASES as u64).expect("few phases");
+        for fault in self.files.iter().filter_map(|file| file.fault.as_ref()) {
+            let reads = phases()[at].clone();
+            fault.set(Faults { reads, ..Faults::default() });
+        }
+    }
+}
+
+impl File {
+    fn sound(store: Arc<dyn Store>) -> Result<Self, StoreError> {
+        Ok(Self { bytes: store.bytes()?, opens: Opens::Store(store), fault: None })
+    }
+
+    fn faulty(inner: Arc<dyn Store>, seed: u64) -> Result<Self, StoreError> {
+        let bytes = inner.bytes()?;
+        let fault = Arc::new(Fault::new(inner, Faults::default(), seed));
+        let opens = Opens::Store(Arc::clone(&fault) as Arc<dyn Store>);
+        Ok(Self { opens, fault: Some(fault), bytes })
+    }
+
+    /// What the cache is to open.
+    pub(super) fn store(&self) -> Result<Arc<dyn Store>, StoreError> {
+        match &self.opens {
+            Opens::Store(store) => Ok(Arc::clone(store)),
+            Opens::Path(path) => Ok(Arc::new(Threads::open(path, Access::Read)?)),
+        }
+    }
+
+    /// Whether a read of it may fail.
+    pub(super) fn may_fail(&self) -> bool {
+        self.fault.is_some()
+    }
+}
+
+/// What befalls reads in each phase.
+fn phases() -> [Rule; PHASES] {
+    let fail = Some((When::Chance(20_000), EIO));
+    let cut = Some(When::Chance(20_000));
+    let delay = Some((When::Chance(5_000), Duration::from_micros(300)));
+    let calm = Rule::default;
+    [
+        calm(),
+        Rule { fail, ..calm() },
+        Rule { cut, ..calm() },
+        Rule { delay, ..calm() },
+        Rule { fail, delay, cut },
+    ]
+}
+
+/// A file of our own.
+struct Made(PathBuf);
+
+impl Made {
+    fn write(bytes: usize) -> Result<Self> {
+        let made = Self(std::env::temp_dir().join(format!("forerun-soak-{}", process::id())));
+        let cannot = || format!("cannot write {}", made.0.display());
+        let mut file = OsFile::create_new(&made.0).with_context(cannot)?;
+        let mut contents = vec![0; bytes];
+        pattern::fill(0, &mut contents);
+        file.write_all(&contents).with_context(cannot)?;
+        Ok(made)
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        // What cannot be removed is the temporary directory's to keep.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Larger than the cache, and not a whole number of pages.
+const FILE_BYTES: usize = (48 << 20) + 4_321;
+const PHASES: usize = 5;
+/// What faults fail with.
+pub(super) const EIO: i32 = 5;

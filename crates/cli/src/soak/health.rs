@@ -1,0 +1,146 @@
+//! The process from outside: memory, descriptors, threads, and whether they grow.
+//!
+//! ```text
+//!   samples   |  first  | second  |  third  |  last   |
+//!              warming up   ^-------- compared ---^
+//! ```
+//!
+//! # Invariants
+//! - Growth is judged by medians of quarters: a single odd sample decides nothing.
+//! - Descriptors and threads come and go with files, so they are judged where the quarters have
+//!   enough samples to know how far they swing; fewer say nothing.
+//! # Sources
+//! Linux `proc(5)`: `/proc/self/status` has memory in KiB and the threads, `/proc/self/fd` an
+//! entry a descriptor.
+
+use std::fs;
+
+use anyhow::{Context as _, Result};
+
+/// One sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Figures {
+    pub(super) rss_bytes: u64,
+    pub(super) fds: u64,
+    pub(super) threads: u64,
+}
+
+impl Figures {
+    /// This process now.
+    pub(super) fn take() -> Result<Self> {
+        let text = fs::read_to_string("/proc/self/status").context("soak needs Linux's /proc")?;
+        let rss = field(&text, "VmRSS:").context("/proc/self/status has no VmRSS")?;
+        let threads = field(&text, "Threads:").context("/proc/self/status has no Threads")?;
+        // The folder that is being listed is one of them.
+        let fds = fs::read_dir("/proc/self/fd").context("soak needs Linux's /proc")?.count() - 1;
+        Ok(Self { rss_bytes: rss << 10, fds: fds as u64, threads })
+    }
+}
+
+/// What grew, a sentence each.
+pub(super) fn grown(samples: &[Figures]) -> Vec<String> {
+    let mut grown = Vec::new();
+    if let Some((early, late)) = rss(samples).filter(|_| samples.len() >= RSS_SAMPLES_MIN)
+        && late > early + early / 50 + RSS_SLACK_BYTES
+    {
+        let (early, late) = (mib(early), mib(late));
+        grown.push(format!("memory grew from {early:.1} MiB to {late:.1} MiB"));
+    }
+    if samples.len() < COUNT_SAMPLES_MIN {
+        return grown;
+    }
+    let (second, last) = quarters(samples);
+    let mut judge = |what: &str, of: &dyn Fn(&Figures) -> u64| {
+        let most = second.iter().map(of).max().unwrap_or(0);
+        let late = median(last, of);
+        if late > most {
+            grown.push(format!("{what} grew from {most} at most to {late} at most times"));
+        }
+    };
+    judge("descriptors", &|figures| figures.fds);
+    judge("threads", &|figures| figures.threads);
+    grown
+}
+
+/// Memory in the second and in the last quarter, where there are any samples in them.
+pub(super) fn rss(samples: &[Figures]) -> Option<(u64, u64)> {
+    let (second, last) = quarters(samples);
+    let of = |figures: &Figures| figures.rss_bytes;
+    (!second.is_empty()).then(|| (median(second, of), median(last, of)))
+}
+
+/// Bytes as MiB, for people.
+#[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+pub(super) fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+/// The second quarter and the last.
+fn quarters(samples: &[Figures]) -> (&[Figures], &[Figures]) {
+    let quarter = samples.len() / 4;
+    (&samples[quarter..2 * quarter], &samples[samples.len() - quarter..])
+}
+
+/// The upper of the two where there is no middle one.
+fn median(samples: &[Figures], of: impl Fn(&Figures) -> u64) -> u64 {
+    let mut values: Vec<u64> = samples.iter().map(of).collect();
+    values.sort_unstable();
+    values[values.len() / 2]
+}
+
+/// The number after `name` at the start of a line.
+fn field(text: &str, name: &str) -> Option<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+/// Two a quarter.
+const RSS_SAMPLES_MIN: usize = 8;
+/// Twelve a quarter: that a median passes the most of another dozen by chance is one in a hundred.
+const COUNT_SAMPLES_MIN: usize = 48;
+const RSS_SLACK_BYTES: u64 = 8 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(count: u64, of: impl Fn(u64) -> Figures) -> Vec<Figures> {
+        (0..count).map(of).collect()
+    }
+
+    #[test]
+    fn what_grows_is_told_and_what_swings_is_not() {
+        let flat = Figures { rss_bytes: 100 << 20, fds: 10, threads: 20 };
+        let memory = |mib: u64| Figures { rss_bytes: mib << 20, ..flat };
+        let no_more: &[&str] = &[];
+        #[rustfmt::skip]
+        let rows = [ // why, samples, found
+            ("nothing grows", series(400, |_| flat), no_more),
+            ("no samples", series(0, |_| flat), no_more),
+            ("too few to judge", series(7, |n| memory(1_000 * n)), no_more),
+            ("warming up is no growth", series(400, |n| memory(n.min(100))), no_more),
+            ("within 2 % and 8 MiB", series(400, |n| memory(100 + n / 300 * 10)), no_more),
+            ("beyond", series(400, |n| memory(100 + n / 300 * 11)),
+                &["memory grew from 100.0 MiB to 111.0 MiB"]),
+            ("counts that swing",
+                series(400, |n| Figures { fds: n % 7, threads: 3 + n % 13, ..flat }), no_more),
+            ("one descriptor in ten samples",
+                series(400, |n| Figures { fds: n % 7 + n / 10, ..flat }),
+                &["descriptors grew from 25 at most to 38 at most times"]),
+            ("one thread in ten samples",
+                series(400, |n| Figures { threads: n / 10, ..flat }),
+                &["threads grew from 19 at most to 35 at most times"]),
+        ];
+        for (why, samples, found) in rows {
+            assert_eq!(grown(&samples), found, "{why}");
+        }
+    }
+
+    #[test]
+    fn this_process_has_memory_descriptors_and_threads() {
+        let now = Figures::take().unwrap();
+        assert!(now.rss_bytes > 1 << 16 && now.fds >= 1 && now.threads >= 1, "{now:?}");
+        assert_eq!(field("VmRSS:\t  12 kB\nThreads:\t3\n", "Threads:"), Some(3));
+        assert_eq!(field("VmRSS:\t  x kB\n", "VmRSS:"), None);
+    }
+}

@@ -1,0 +1,24 @@
+//! `cargo xtask soak`: builds the commands for release and becomes `forerun soak`.
+//!
+//! The soak itself is a hidden command, as only the commands may read the clock and listen for
+//! signals. This process is replaced by it, so that a signal meets nobody in between and its exit
+//! status is ours.
+
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+/// Runs it with `options`; comes back only if it could not be started.
+pub(crate) fn run(root: &Path, options: &[String]) -> Result<bool> {
+    let words = ["build", "--release", "--package", "forerun-cli"];
+    let built = Command::new(crate::cargo()).args(words).current_dir(root).status();
+    if !built.context("cargo build")?.success() {
+        return Ok(false);
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+    let program = target.join("release/forerun");
+    let error = Command::new(&program).arg("soak").args(options).exec();
+    Err(error).with_context(|| program.display().to_string())
+}
