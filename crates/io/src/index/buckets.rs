@@ -42,12 +42,14 @@ impl Buckets {
     }
 
     /// The first answer that `look` has for a frame with this hash.
+    #[inline]
     pub(super) fn find<T>(&self, hash: u64, look: impl Fn(FrameId) -> Option<T>) -> Option<T> {
         for bucket in self.way(hash) {
-            for entry in &bucket.entries {
-                let entry = entry.load(Ordering::Acquire);
-                if entry >> TAG_SHIFT == tag(hash)
-                    && let Some(frame) = frame_of(entry)
+            let mut alike = bucket.alike(tag(hash));
+            while alike != 0 {
+                let entry = &bucket.entries[alike.trailing_zeros() as usize];
+                alike &= alike - 1;
+                if let Some(frame) = frame_of(entry.load(Ordering::Acquire))
                     && let Some(answer) = look(frame)
                 {
                     return Some(answer);
@@ -87,6 +89,7 @@ impl Buckets {
     }
 
     /// All buckets, from the home of a hash on.
+    #[inline]
     fn way(&self, hash: u64) -> impl Iterator<Item = &Bucket> {
         let count = self.0.len();
         let home = ((hash & u64::from(u32::MAX)) * count as u64) >> 32;
@@ -98,6 +101,17 @@ impl Buckets {
 impl Bucket {
     fn new() -> Self {
         Self { entries: std::array::from_fn(|_| AtomicU64::new(0)), passed: AtomicU64::new(0) }
+    }
+
+    /// Which entries have this tag, a bit each. All are compared, since where among them a page
+    /// stands cannot be predicted.
+    #[inline]
+    fn alike(&self, tag: u64) -> u32 {
+        let bits =
+            self.entries.iter().enumerate().map(|(at, entry)| {
+                u32::from(entry.load(Ordering::Acquire) >> TAG_SHIFT == tag) << at
+            });
+        bits.fold(0, |all, bit| all | bit)
     }
 
     /// The entry of this value; the one thread that changes entries sees them as they are.
@@ -112,10 +126,12 @@ impl Bucket {
 }
 
 /// The half of the hash that does not choose the bucket.
+#[inline]
 fn tag(hash: u64) -> u64 {
     hash >> TAG_SHIFT
 }
 
+#[inline]
 fn frame_of(entry: u64) -> Option<FrameId> {
     let number = u32::try_from(entry & u64::from(u32::MAX)).expect("the lower half");
     number.checked_sub(1).map(FrameId)
