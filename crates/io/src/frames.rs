@@ -265,6 +265,7 @@ impl Frames {
     }
 
     /// Pins a frame if `page` is published in it.
+    #[inline]
     pub(crate) fn find(&self, page: PageId, frame: FrameId) -> Option<(Pin<'_>, Pinned)> {
         let pinned = self.arena.label(frame).pin(page)?;
         Some((Pin { arena: &self.arena, frame }, pinned))
@@ -328,6 +329,7 @@ impl Pin<'_> {
 impl Deref for Pin<'_> {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         let start = self.arena.bytes(self.frame);
         // SAFETY: the bytes are within the arena, which is borrowed. The label counts this pin, so
@@ -338,6 +340,7 @@ impl Deref for Pin<'_> {
 }
 
 impl Drop for Pin<'_> {
+    #[inline]
     fn drop(&mut self) {
         self.arena.label(self.frame).unpin();
     }

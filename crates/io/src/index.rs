@@ -8,6 +8,10 @@
 //! who has the core's word for it. A reader that misses a page which is just being published asks
 //! the core; nothing is lost but a little time.
 //!
+//! All that a hit runs through is inlined into its caller: what a call hands back through memory is
+//! read there before it has left the processor's store buffer, which the atomic operations of a
+//! pin hold up until the reader's bytes have come.
+//!
 //! # Invariants
 //! - A page is found only while it is published, and its bytes are of that page for as long as
 //!   the pin lives: the label of the frame is asked with the pin in hand.
@@ -64,6 +68,7 @@ impl Index {
     /// Pins the frame that `page` is in, if it is published. No lock, no allocation, no system
     /// call. A page that is just being published or retracted may be missed.
     #[must_use]
+    #[inline]
     pub fn find(&self, page: PageId) -> Option<Found<'_>> {
         self.buckets.find(hash(page), |frame| {
             let (pin, pinned) = self.frames.find(page, frame)?;
@@ -109,6 +114,7 @@ impl Publisher {
     }
 }
 
+#[inline]
 fn hash(page: PageId) -> u64 {
     FixedState.hash_one(page)
 }

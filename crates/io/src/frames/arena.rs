@@ -66,6 +66,7 @@ impl Arena {
         u32::try_from(self.labels.len()).expect("as many as `new` was asked for")
     }
 
+    #[inline]
     pub(crate) fn page_bytes(&self) -> usize {
         self.page_bytes
     }
@@ -75,11 +76,13 @@ impl Arena {
         self.serial
     }
 
+    #[inline]
     pub(crate) fn label(&self, id: FrameId) -> &Label {
         &self.labels[id.0 as usize]
     }
 
     /// Where the bytes of a frame are: `page_bytes` of them, at a multiple of that.
+    #[inline]
     pub(crate) fn bytes(&self, id: FrameId) -> NonNull<u8> {
         let at = id.0 as usize;
         assert!(at < self.labels.len(), "{id:?} of {} frames", self.labels.len());

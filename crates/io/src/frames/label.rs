@@ -95,6 +95,7 @@ impl Label {
     }
 
     /// Pins the frame if `page` is published in it.
+    #[inline]
     pub(crate) fn pin(&self, page: PageId) -> Option<Pinned> {
         let mut bits = self.word.load(Ordering::Acquire);
         loop {
@@ -119,6 +120,7 @@ impl Label {
     }
 
     /// Gives one pin back.
+    #[inline]
     pub(crate) fn unpin(&self) {
         let before = self.word.fetch_sub(1, Ordering::SeqCst);
         assert!(Word(before).pins() > 0, "a pin is given back once");
@@ -158,6 +160,7 @@ impl Label {
         }
     }
 
+    #[inline]
     fn page(&self) -> PageId {
         let file = FileId(self.file.load(Ordering::Relaxed));
         PageId { file, index: self.index.load(Ordering::Relaxed) }
@@ -175,10 +178,12 @@ impl Label {
 struct Word(u64);
 
 impl Word {
+    #[inline]
     fn pins(self) -> u64 {
         self.0 & PINS_MAX
     }
 
+    #[inline]
     fn generation(self) -> u32 {
         u32::try_from(self.0 >> GENERATION_SHIFT).expect("the upper half")
     }

@@ -42,12 +42,14 @@ impl Buckets {
     }
 
     /// The first answer that `look` has for a frame with this hash.
+    #[inline]
     pub(super) fn find<T>(&self, hash: u64, look: impl Fn(FrameId) -> Option<T>) -> Option<T> {
         for bucket in self.way(hash) {
-            for entry in &bucket.entries {
-                let entry = entry.load(Ordering::Acquire);
-                if entry >> TAG_SHIFT == tag(hash)
-                    && let Some(frame) = frame_of(entry)
+            let mut alike = bucket.alike(tag(hash));
+            while alike != 0 {
+                let entry = &bucket.entries[alike.trailing_zeros() as usize];
+                alike &= alike - 1;
+                if let Some(frame) = frame_of(entry.load(Ordering::Acquire))
                     && let Some(answer) = look(frame)
                 {
                     return Some(answer);
@@ -87,6 +89,7 @@ impl Buckets {
     }
 
     /// All buckets, from the home of a hash on.
+    #[inline]
     fn way(&self, hash: u64) -> impl Iterator<Item = &Bucket> {
         let count = self.0.len();
         let home = ((hash & u64::from(u32::MAX)) * count as u64) >> 32;
@@ -98,6 +101,17 @@ impl Buckets {
 impl Bucket {
     fn new() -> Self {
         Self { entries: std::array::from_fn(|_| AtomicU64::new(0)), passed: AtomicU64::new(0) }
+    }
+
+    /// Which entries have this tag, a bit each. All are compared, since where among them a page
+    /// stands cannot be predicted.
+    #[inline]
+    fn alike(&self, tag: u64) -> u32 {
+        let bits =
+            self.entries.iter().enumerate().map(|(at, entry)| {
+                u32::from(entry.load(Ordering::Acquire) >> TAG_SHIFT == tag) << at
+            });
+        bits.fold(0, |all, bit| all | bit)
     }
 
     /// The entry of this value; the one thread that changes entries sees them as they are.
@@ -112,10 +126,12 @@ impl Bucket {
 }
 
 /// The half of the hash that does not choose the bucket.
+#[inline]
 fn tag(hash: u64) -> u64 {
     hash >> TAG_SHIFT
 }
 
+#[inline]
 fn frame_of(entry: u64) -> Option<FrameId> {
     let number = u32::try_from(entry & u64::from(u32::MAX)).expect("the lower half");
     number.checked_sub(1).map(FrameId)
@@ -127,3 +143,108 @@ const TAG_SHIFT: u32 = 32;
 
 #[cfg(not(feature = "shuttle"))]
 const _: () = assert!(size_of::<Bucket>() == 64);
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::RefCell, collections::BTreeMap};
+
+    use forerun_core::prng::Prng;
+
+    use super::*;
+
+    /// The frames that a finder who is never content looks into.
+    fn all(buckets: &Buckets, hash: u64) -> Vec<u32> {
+        let seen = RefCell::new(Vec::new());
+        let none: Option<()> = buckets.find(hash, |frame| {
+            seen.borrow_mut().push(frame.0);
+            None
+        });
+        assert_eq!(none, None);
+        let mut seen = seen.into_inner();
+        seen.sort_unstable();
+        seen
+    }
+
+    fn passed(buckets: &Buckets) -> Vec<u64> {
+        buckets.0.iter().map(|bucket| bucket.passed.load(Ordering::Relaxed)).collect()
+    }
+
+    #[test]
+    fn entries_of_a_full_bucket_go_to_the_next_and_around_the_end() {
+        let buckets = Buckets::new(12); // 4 buckets
+        let last = u64::from(u32::MAX);
+        for frame in 0..12 {
+            buckets.insert(last, FrameId(frame));
+        }
+        assert_eq!(passed(&buckets), [0, 0, 0, 5]);
+        assert_eq!(all(&buckets, last), (0..12).collect::<Vec<_>>());
+        assert_eq!(all(&buckets, 1 << 32 | last), [], "at home there too, of another tag");
+        assert_eq!(all(&buckets, 0), [7, 8, 9, 10, 11], "at home where they are, of their tag");
+        buckets.remove(last, FrameId(0));
+        assert_eq!((passed(&buckets), all(&buckets, last).len()), (vec![0, 0, 0, 5], 11));
+        buckets.insert(last, FrameId(0));
+        assert_eq!(passed(&buckets), [0, 0, 0, 5], "where there was room");
+        for frame in 0..12 {
+            buckets.remove(last, FrameId(frame));
+        }
+        assert_eq!((passed(&buckets), all(&buckets, last)), (vec![0; 4], vec![]));
+    }
+
+    #[test]
+    fn one_frame_and_none_have_a_bucket() {
+        assert_eq!((Buckets::new(0).0.len(), Buckets::new(1).0.len()), (1, 1));
+        assert_eq!(all(&Buckets::new(0), 5), []);
+    }
+
+    #[test]
+    fn the_first_answer_ends_the_search() {
+        let buckets = Buckets::new(4);
+        buckets.insert(9, FrameId(2));
+        buckets.insert(9, FrameId(3));
+        assert_eq!(buckets.find(9, |frame| (frame.0 == 3).then_some("three")), Some("three"));
+        assert_eq!(buckets.find(9, Some), Some(FrameId(2)));
+    }
+
+    type Hash = fn(u64) -> u64;
+
+    /// Hashes by how they collide, from a number that differs.
+    const HASHES: [(&str, Hash); 5] = [
+        ("all alike", |_| 7 << 32 | 0x4000_0000),
+        ("one home", |number| number << 32),
+        ("one tag", |number| number << 28),
+        ("two homes, three tags", |number| (number % 3) << 32 | (number % 2) << 31),
+        ("spread", |number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+    ];
+
+    #[test]
+    fn what_was_inserted_and_not_removed_is_found_under_any_collisions() {
+        for (why, hash) in HASHES {
+            for frames in [1, 3, 7, 8, 20] {
+                let (buckets, mut prng) = (Buckets::new(frames), Prng::new(u64::from(frames)));
+                let mut twin = BTreeMap::new(); // Frame to hash.
+                for _ in 0..400 {
+                    let frame = u32::try_from(prng.below(u64::from(frames))).unwrap();
+                    if let Some(old) = twin.remove(&frame) {
+                        buckets.remove(old, FrameId(frame));
+                    } else {
+                        let fresh = hash(prng.below(40));
+                        buckets.insert(fresh, FrameId(frame));
+                        twin.insert(frame, fresh);
+                    }
+                    for asked in (0..40).map(hash) {
+                        let seen = all(&buckets, asked);
+                        let mut due = twin.iter().filter(|&(_, &of)| of == asked);
+                        assert!(due.all(|(frame, _)| seen.contains(frame)), "{why}");
+                        // Another home with the same tag may be on the way.
+                        let may = |frame: &u32| tag(twin[frame]) == tag(asked);
+                        assert!(seen.iter().all(may), "{why}: {seen:?}");
+                    }
+                }
+                for (frame, old) in twin {
+                    buckets.remove(old, FrameId(frame));
+                }
+                assert_eq!(passed(&buckets), vec![0; buckets.0.len()], "{why}");
+            }
+        }
+    }
+}
