@@ -119,12 +119,12 @@ impl Handle {
         if !shared.sees_requests
             && let Some(found) = shared.index.find(PageId { file: self.file.id, index: page })
         {
-            let previous_end = self.previous_end.0.swap(end, Ordering::Relaxed);
-            shared.note(found.hit);
+            let previous_end = self.previous_end.0.load(Ordering::Relaxed);
+            self.previous_end.0.store(end, Ordering::Relaxed);
+            shared.note(found.hit, 1, true);
             if found.marker {
                 self.met_marker(found.hit, 1, previous_end);
             }
-            shared.notes.copied(1, true);
             return Ok(Pinned { pin: Some(found.pin), within, shared });
         }
         let mut kept = None;
@@ -234,16 +234,15 @@ impl Handle {
             room[..bytes].copy_from_slice(&found.pin[within..within + bytes]);
             let (hit, marker) = (found.hit, found.marker);
             drop(found);
-            shared.note(hit);
+            done += bytes;
+            shared.note(hit, bytes, opens && done == buf.len());
             if marker {
                 let pages = (end - 1) / page_bytes - index + 1;
                 self.met_marker(hit, u32::try_from(pages).unwrap_or(u32::MAX), previous_end);
             }
-            done += bytes;
         }
         if done > 0 {
             self.previous_end.0.store(offset + done as u64, Ordering::Relaxed);
-            shared.notes.copied(done as u64, opens && done == buf.len());
             shared.let_go();
         }
         done

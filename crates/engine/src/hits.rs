@@ -1,19 +1,23 @@
 //! What readers note without the cache's lock: the uses of pages, and their counts.
 //!
 //! ```text
-//!   reader: note --> [ h h h . . . . ] one of a few stripes, by thread
+//!   reader: note --> tally [ places taken | reads | bytes ]      one of a few stripes, by thread
+//!                    places [ h h h . . . . ]
 //!                       | full, or the next miss, or statistics
 //!   lock:   drain <-----+  --> Event::Hits, in the order of each stripe
 //! ```
 //!
 //! A thread always uses the same stripe; where there are more threads than stripes, some share
 //! one. A note that finds its stripe full, as nobody could drain it, is dropped and counted: the
-//! replacement policy then misses a use, nothing else.
+//! replacement policy then misses a use, nothing else. A hit costs two atomic operations on lines
+//! that mostly no other processor touches.
 //!
 //! # Invariants
 //! - Noting takes no lock and no memory, and never waits.
 //! - Every note is drained once, or counted as dropped. One that is being made while its stripe is
 //!   drained comes with a later batch.
+//! - The tally's fields never run over: whoever finds one half full has the stripe drained, with
+//!   the lock if need be, before it notes more ([`Full::Must`]).
 //! # Locking
 //! None for notes. [`Notes::drain`] is called under the state's lock: one drainer at a time.
 //! Counts of timed reads have a lock a stripe, held for a few additions and over nothing.
@@ -27,7 +31,7 @@ use forerun_core::{
     event::Hit,
     units::{FrameId, Nanos},
 };
-use forerun_io::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
+use forerun_io::sync::{AtomicU64, Mutex, Ordering};
 
 use crate::stats::Histogram;
 
@@ -39,14 +43,31 @@ pub(crate) struct Notes {
 /// A stripe's own cache lines, so that threads do not slow each other down.
 #[repr(align(128))]
 struct Stripe {
-    /// Notes made since the last drain, those that found no room too.
-    count: AtomicU32,
-    dropped: AtomicU64,
-    /// Reads that found all their pages without the lock, and the bytes copied so by all reads.
-    unlocked: AtomicU64,
-    bytes: AtomicU64,
+    /// Since the last drain: places taken, reads that found all their pages without the lock,
+    /// bytes copied so by all reads.
+    tally: AtomicU64,
     hits: [AtomicU64; STRIPE_HITS],
-    timed: Mutex<Timed>,
+    dropped: AtomicU64,
+    counts: Mutex<Counts>,
+}
+
+/// Whether a stripe should be drained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// There is room.
+    No,
+    /// If nobody has the lock.
+    May,
+    /// Before more is noted.
+    Must,
+}
+
+/// What reads came to, as far as it was drained.
+#[derive(Clone, Debug, Default)]
+struct Counts {
+    unlocked: u64,
+    bytes: u64,
+    timed: Timed,
 }
 
 /// What reads that took the lock came to.
@@ -86,29 +107,22 @@ impl Notes {
         self.stripes.len() * STRIPE_HITS
     }
 
-    /// Notes a use. Whether the stripe should be drained, as it is full.
-    pub(crate) fn note(&self, hit: Hit) -> bool {
-        self.mine().note(hit)
-    }
-
-    /// A read copied `bytes` without the lock; `whole`: all that it asked for.
-    pub(crate) fn copied(&self, bytes: u64, whole: bool) {
-        let stripe = self.mine();
-        stripe.bytes.fetch_add(bytes, Ordering::Relaxed);
-        if whole {
-            stripe.unlocked.fetch_add(1, Ordering::Relaxed);
-        }
+    /// Notes the use of a page of which `bytes` were copied; `ends`: with it, a read has found all
+    /// its pages without the lock.
+    #[inline]
+    pub(crate) fn note(&self, hit: Hit, bytes: usize, ends: bool) -> Full {
+        self.mine().note(hit, bytes, ends)
     }
 
     /// Counts a read that took the lock.
     pub(crate) fn timed(&self, count: impl FnOnce(&mut Timed)) {
-        count(&mut self.mine().timed.lock());
+        count(&mut self.mine().counts.lock().timed);
     }
 
     /// Appends the notes made so far to `out`, each once.
     pub(crate) fn drain(&self, out: &mut Vec<Hit>) {
         for stripe in &self.stripes {
-            if stripe.count.load(Ordering::Relaxed) > 0 {
+            if stripe.tally.load(Ordering::Relaxed) > 0 {
                 stripe.drain(out);
             }
         }
@@ -122,19 +136,21 @@ impl Notes {
         }
     }
 
-    /// The sum over all stripes.
+    /// The sum over all stripes, as of the last drain.
     pub(crate) fn total(&self) -> Total {
         let mut total = Total::default();
         for stripe in &self.stripes {
-            total.unlocked += stripe.unlocked.load(Ordering::Relaxed);
-            total.bytes += stripe.bytes.load(Ordering::Relaxed);
+            let counts = stripe.counts.lock();
+            total.unlocked += counts.unlocked;
+            total.bytes += counts.bytes;
             total.dropped += stripe.dropped.load(Ordering::Relaxed);
-            total.timed.add(&stripe.timed.lock());
+            total.timed.add(&counts.timed);
         }
         total
     }
 
     /// The stripe of this thread.
+    #[inline]
     fn mine(&self) -> &Stripe {
         &self.stripes[thread_number() as usize & (self.stripes.len() - 1)]
     }
@@ -143,37 +159,44 @@ impl Notes {
 impl Stripe {
     fn new() -> Self {
         Self {
-            count: AtomicU32::new(0),
-            dropped: AtomicU64::new(0),
-            unlocked: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
+            tally: AtomicU64::new(0),
             hits: array::from_fn(|_| AtomicU64::new(EMPTY)),
-            timed: Mutex::new(Timed::default()),
+            dropped: AtomicU64::new(0),
+            counts: Mutex::new(Counts::default()),
         }
     }
 
-    fn note(&self, hit: Hit) -> bool {
-        // A look first: a stripe that stays full must not count up to where it wraps.
-        let full = self.count.load(Ordering::Relaxed) as usize >= STRIPE_HITS;
-        let at = if full { STRIPE_HITS } else { self.take_place() };
-        let Some(place) = self.hits.get(at) else {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
-            return true;
+    #[inline]
+    fn note(&self, hit: Hit, bytes: usize, ends: bool) -> Full {
+        let copied = (bytes as u64) << BYTES_SHIFT | u64::from(ends) << READS_SHIFT;
+        // A look first: a stripe that stays full must not count places up to where they run over.
+        let room = self.tally.load(Ordering::Relaxed) & PLACES < STRIPE_HITS as u64;
+        let tally = self.tally.fetch_add(copied + u64::from(room), Ordering::Relaxed);
+        let at = usize::try_from(tally & PLACES).expect("12 bits");
+        let dropped = match self.hits.get(at) {
+            // A note may still be here that was made while the stripe was drained.
+            Some(place) if room => place.swap(encode(hit), Ordering::AcqRel) != EMPTY,
+            Some(_) | None => true,
         };
-        // A note may still be here that was made while the stripe was drained.
-        if place.swap(encode(hit), Ordering::AcqRel) != EMPTY {
+        if dropped {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
-        at + 1 == STRIPE_HITS
-    }
-
-    fn take_place(&self) -> usize {
-        self.count.fetch_add(1, Ordering::Relaxed) as usize
+        if tally & HALF_FULL != 0 {
+            Full::Must
+        } else if at + 1 >= STRIPE_HITS {
+            Full::May
+        } else {
+            Full::No
+        }
     }
 
     fn drain(&self, out: &mut Vec<Hit>) {
-        let count = self.count.swap(0, Ordering::AcqRel) as usize;
-        self.hits.iter().take(count).for_each(|place| take(place, out));
+        let tally = self.tally.swap(0, Ordering::AcqRel);
+        let places = usize::try_from(tally & PLACES).expect("12 bits");
+        self.hits.iter().take(places).for_each(|place| take(place, out));
+        let mut counts = self.counts.lock();
+        counts.unlocked += tally >> READS_SHIFT & READS;
+        counts.bytes += tally >> BYTES_SHIFT;
     }
 }
 
@@ -221,6 +244,13 @@ fn thread_number() -> u32 {
     })
 }
 
+/// The fields of a tally, from the lowest bit on: places (12 bits), reads (20), bytes (32).
+const PLACES: u64 = (1 << 12) - 1;
+const READS_SHIFT: u32 = 12;
+const READS: u64 = (1 << 20) - 1;
+const BYTES_SHIFT: u32 = 32;
+/// The highest bits of reads and bytes: far from running over, and seen by whoever notes next.
+const HALF_FULL: u64 = 1 << 31 | 1 << 63;
 /// Notes that a stripe holds: what a drain hands over under the lock at a time.
 const STRIPE_HITS: usize = 64;
 /// Threads outnumber processors by about this where they wait for storage.
@@ -241,7 +271,7 @@ mod tests {
         let mut out = Vec::new();
         for round in 0..3 {
             for number in 0..10 {
-                assert!(!notes.note(hit(round * 10 + number)));
+                assert_eq!(notes.note(hit(round * 10 + number), 7, false), Full::No);
             }
             out.clear();
             notes.drain(&mut out);
@@ -258,13 +288,14 @@ mod tests {
         let notes = Notes::of(1);
         let room = u32::try_from(STRIPE_HITS).unwrap();
         for number in 0..room + 5 {
-            assert_eq!(notes.note(hit(number)), number + 1 >= room, "{number}");
+            let expected = if number + 1 >= room { Full::May } else { Full::No };
+            assert_eq!(notes.note(hit(number), 0, false), expected, "{number}");
         }
         let mut out = Vec::new();
         notes.drain(&mut out);
         assert_eq!((out.len(), out.last()), (STRIPE_HITS, Some(&hit(room - 1))));
         assert_eq!(notes.total().dropped, 5);
-        assert!(!notes.note(hit(0)), "it has room again");
+        assert_eq!(notes.note(hit(0), 0, false), Full::No, "it has room again");
     }
 
     #[test]
@@ -287,7 +318,7 @@ mod tests {
                     let notes = &notes;
                     scope.spawn(move || {
                         (0..NOTES).for_each(|at| {
-                            notes.note(hit(thread * NOTES + at));
+                            notes.note(hit(thread * NOTES + at), 3, at % 2 == 0);
                         });
                     })
                 })
@@ -304,5 +335,30 @@ mod tests {
         assert_eq!(frames.len(), before, "none twice");
         let dropped = usize::try_from(notes.total().dropped).unwrap();
         assert_eq!(frames.len() + dropped, 4 * NOTES as usize);
+        let total = notes.total();
+        let reads = u64::from(4 * NOTES);
+        assert_eq!((total.bytes, total.unlocked), (3 * reads, reads / 2), "{total:?}");
+    }
+
+    #[test]
+    fn a_tally_that_is_half_full_must_be_drained_and_then_is_not() {
+        #[rustfmt::skip]
+        let rows = [ // why           bytes      ends   notes before it must
+            ("by its bytes",          1 << 20,   false, 2_048),
+            ("by its reads",          0,         true,  1 << 19),
+        ];
+        for (why, bytes, ends, before) in rows {
+            let notes = Notes::of(1);
+            for at in 0..before {
+                assert_ne!(notes.note(hit(0), bytes, ends), Full::Must, "{why}: {at}");
+            }
+            assert_eq!(notes.note(hit(0), bytes, ends), Full::Must, "{why}");
+            notes.sweep(&mut Vec::new());
+            let total = notes.total();
+            let count = before + 1;
+            assert_eq!(total.bytes, count * bytes as u64, "{why}");
+            assert_eq!(total.unlocked, if ends { count } else { 0 }, "{why}");
+            assert_eq!(notes.note(hit(0), bytes, ends), Full::No, "{why}");
+        }
     }
 }

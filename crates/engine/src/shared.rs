@@ -20,7 +20,7 @@ use forerun_io::{
 };
 
 use crate::{
-    background::Backgrounds, clock::Clock, fetch::Fetch, hits::Notes, settings::Settings,
+    background::Backgrounds, clock::Clock, fetch::Fetch, hits::{Full, Notes}, settings::Settings,
     state::State, waiters::SlotId,
 };
 
@@ -50,23 +50,41 @@ impl Shared {
         self.frames_now.load(Ordering::Relaxed)
     }
 
-    /// Notes a use that was found without the lock; hands the notes over when there are many.
-    pub(crate) fn note(self: &Arc<Self>, hit: Hit) {
-        if self.notes.note(hit)
-            && let Some(mut state) = self.state.try_lock()
-        {
+    /// Notes the use of a page that was found without the lock ([`Notes::note`]); hands the notes
+    /// over when there are many.
+    #[inline]
+    pub(crate) fn note(self: &Arc<Self>, hit: Hit, bytes: usize, ends: bool) {
+        match self.notes.note(hit, bytes, ends) {
+            Full::No => {}
+            full @ (Full::May | Full::Must) => self.take_hits(full),
+        }
+    }
+
+    #[cold]
+    fn take_hits(self: &Arc<Self>, full: Full) {
+        let state = match full {
+            Full::Must => Some(self.state.lock()),
+            Full::No | Full::May => self.state.try_lock(),
+        };
+        if let Some(mut state) = state {
             state.take_hits(&self.notes);
             self.settle(state);
         }
     }
 
     /// Frames were let go of.
+    #[inline]
     pub(crate) fn let_go(self: &Arc<Self>) {
         if self.starving.load(Ordering::SeqCst) {
-            let mut state = self.state.lock();
-            state.send(None, Event::Tick);
-            self.settle(state);
+            self.feed();
         }
+    }
+
+    #[cold]
+    fn feed(self: &Arc<Self>) {
+        let mut state = self.state.lock();
+        state.send(None, Event::Tick);
+        self.settle(state);
     }
 
     /// A fetch came back: puts its frames back and tells the core; `me` is the reader that

@@ -95,22 +95,22 @@ impl<'a> Worker<'a> {
             20..36 => {
                 let at = self.draw(self.own.len());
                 let (first, bytes) = (self.own[at].next, self.random.below(1 << 20));
-                let asked = hooks::prefetch(&self.own[at].handle, first..first + bytes)?;
-                add(&self.counts.prefetched, asked.into());
+                hooks::prefetch(&self.own[at].handle, first..first + bytes)?;
+                add(&self.counts.prefetched, 1);
                 Ok(())
             }
             36..52 => {
                 let at = self.draw(self.own.len());
-                let offset = self.random.below(self.own[at].handle.bytes().max(1));
-                let asked = hooks::pin(&self.own[at].handle, offset)?;
-                add(&self.counts.pinned, asked.into());
+                let offset = self.random.below(self.own[at].handle.file_bytes().max(1));
+                hooks::pin(&self.own[at].handle, offset)?;
+                add(&self.counts.pinned, 1);
                 Ok(())
             }
             52 => {
                 // Never far, so that memory that goes away is told from memory that comes back.
                 let bytes = CACHE_BYTES - self.random.below(CACHE_BYTES / 8);
-                let asked = hooks::resize(self.cache, bytes)?;
-                add(&self.counts.resized, asked.into());
+                hooks::resize(self.cache, bytes)?;
+                add(&self.counts.resized, 1);
                 Ok(())
             }
             _ => self.read(),
