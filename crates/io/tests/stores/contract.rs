@@ -6,6 +6,7 @@ use forerun_core::{device, prng::Prng};
 use forerun_io::{
     store::{
         Done, ECANCELED, OpKind, QueueKind, Store, Wait,
+        aio::{Aio, Bounds, Contexts},
         memory::Memory,
         pattern::{self, Pattern},
         threads::{Access, Threads},
@@ -33,6 +34,9 @@ fn subjects(bytes: usize) -> Vec<Subject> {
     let memory = || Arc::new(Memory::new(contents.clone(), 1 << 20)) as Arc<dyn Store>;
     let file = Scratch::holding(&contents);
     let threads = Threads::open(&file.0, Access::ReadWrite).unwrap();
+    let aio_file = Scratch::holding(&contents);
+    let contexts = Contexts::new(Bounds::default());
+    let aio = Aio::open(&contexts, &aio_file.0, Access::ReadWrite).unwrap();
     let optane = || device::make("optane", 1).unwrap();
     let late = Rule { cut: Some(When::Every(u64::MAX)), ..Rule::default() };
     let never = Faults { reads: late.clone(), writes: late.clone(), syncs: late };
@@ -41,6 +45,7 @@ fn subjects(bytes: usize) -> Vec<Subject> {
         subject("memory", memory(), true),
         subject("pattern", Arc::new(Pattern::new(bytes as u64)), false),
         Subject { _file: Some(file), ..subject("threads", Arc::new(threads), true) },
+        Subject { _file: Some(aio_file), ..subject("aio", Arc::new(aio), true) },
         subject("fault", Arc::new(Fault::new(memory(), never.clone(), 1)), true),
         subject("latency", Arc::new(Latency::new(memory(), optane())), true),
         subject(
