@@ -36,9 +36,9 @@ fn subjects(bytes: usize) -> Vec<Subject> {
     let memory = || Arc::new(Memory::new(contents.clone(), 1 << 20)) as Arc<dyn Store>;
     let file = Scratch::holding(&contents);
     let threads = Threads::open(&file.0, Access::ReadWrite).unwrap();
-    let aio_file = Scratch::holding(&contents);
+    let beside = Scratch::holding(&contents);
     let contexts = Contexts::new(Bounds::default());
-    let on_aio = Aio::open(&contexts, &aio_file.0, Access::ReadWrite).unwrap();
+    let on_aio = Aio::open(&contexts, &beside.0, Access::ReadWrite).unwrap();
     let optane = || device::make("optane", 1).unwrap();
     let late = Rule { cut: Some(When::Every(u64::MAX)), ..Rule::default() };
     let never = Faults { reads: late.clone(), writes: late.clone(), syncs: late };
@@ -47,7 +47,7 @@ fn subjects(bytes: usize) -> Vec<Subject> {
         subject("memory", memory(), true),
         subject("pattern", Arc::new(Pattern::new(bytes as u64)), false),
         Subject { _file: Some(file), ..subject("threads", Arc::new(threads), true) },
-        Subject { _file: Some(aio_file), ..subject("aio", Arc::new(on_aio), true) },
+        Subject { _file: Some(beside), ..subject("aio", Arc::new(on_aio), true) },
         subject("fault", Arc::new(Fault::new(memory(), never.clone(), 1)), true),
         subject("latency", Arc::new(Latency::new(memory(), optane())), true),
         subject("record", Arc::new(Record::new(memory(), 10)), true),

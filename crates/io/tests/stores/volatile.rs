@@ -100,14 +100,14 @@ fn a_sync_covers_the_writes_reaped_before_it_was_submitted() {
 #[test]
 fn a_sync_of_another_queue_covers_them_as_well() {
     let (store, memory) = store();
-    let (writes, syncs) = (store.queue(QueueKind::Caller), store.queue(QueueKind::Caller));
-    syncs.submit(op(OpKind::Sync, 1, 0, 0));
+    let [writes, other] = [(); 2].map(|()| store.queue(QueueKind::Caller));
+    other.submit(op(OpKind::Sync, 1, 0, 0));
     writes.submit(write(1, 0, &[1; 100]));
     drain(&writes);
-    drain(&syncs);
+    drain(&other);
     assert_eq!(memory.contents()[0], 0, "it was submitted before the write was done");
-    syncs.submit(op(OpKind::Sync, 2, 0, 0));
-    drain(&syncs);
+    other.submit(op(OpKind::Sync, 2, 0, 0));
+    drain(&other);
     assert_eq!(memory.contents()[..100], [1; 100]);
 }
 
