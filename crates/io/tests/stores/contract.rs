@@ -37,8 +37,8 @@ fn subjects(bytes: usize) -> Vec<Subject> {
     let file = Scratch::holding(&contents);
     let threads = Threads::open(&file.0, Access::ReadWrite).unwrap();
     let beside = Scratch::holding(&contents);
-    let contexts = Contexts::new(Bounds::default());
-    let on_aio = Aio::open(&contexts, &beside.0, Access::ReadWrite).unwrap();
+    let shared = Contexts::new(Bounds::default());
+    let on_aio = Aio::open(&shared, &beside.0, Access::ReadWrite).unwrap();
     let optane = || device::make("optane", 1).unwrap();
     let late = Rule { cut: Some(When::Every(u64::MAX)), ..Rule::default() };
     let never = Faults { reads: late.clone(), writes: late.clone(), syncs: late };

@@ -170,8 +170,8 @@ fn a_read_that_is_cut_below_is_cut_above() {
     let memory = Memory::new(vec![9; BYTES], BYTES_MAX);
     let cut = Rule { cut: Some(When::Every(1)), ..Rule::default() };
     let faults = Faults { reads: cut.clone(), writes: Rule::default(), syncs: cut };
-    let faulty = Arc::new(Fault::new(Arc::new(memory), faults, 1));
-    let store = Volatile::new(faulty, 1 << 20);
+    let below = Arc::new(Fault::new(Arc::new(memory), faults, 1));
+    let store = Volatile::new(below, 1 << 20);
     assert_eq!(wrote(&store, QueueKind::Caller, 1_000, &[1; 10]), Ok(10));
     for _ in 0..20 {
         let done = one(&as_store(&store), QueueKind::Caller, op(OpKind::Read, 1, 0, 2_000));

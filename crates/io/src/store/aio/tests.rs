@@ -80,6 +80,18 @@ fn op(kind: OpKind, token: u64, offset: u64, bytes: usize) -> Op {
     Op { token, kind, offset, bytes, frames }
 }
 
+/// A frame of 4 KiB that lies where a device can read to.
+fn aligned() -> Frame {
+    let mut tried: Vec<Frame> = Vec::new();
+    loop {
+        let frame = Frame::new(4_096).unwrap();
+        if (frame.as_ptr() as usize).is_multiple_of(512) || tried.len() == 1_000 {
+            return frame;
+        }
+        tried.push(frame);
+    }
+}
+
 fn held(done: &Done) -> Vec<u8> {
     done.op.frames.iter().flat_map(|frame| frame.iter().copied()).collect()
 }
@@ -306,7 +318,7 @@ fn a_file_read_past_the_page_cache_has_the_same_bytes() {
     for kind in KINDS {
         let queue = store.queue(kind);
         for token in 0..20 {
-            let frames = (0..5).map(|_| Frame::new(4_096).unwrap()).collect();
+            let frames = (0..5).map(|_| aligned()).collect();
             let offset = token * 16_384;
             queue.submit(Op { token, kind: OpKind::Read, offset, bytes: 5 * 4_096, frames });
         }
