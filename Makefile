@@ -7,7 +7,7 @@ SEEDS ?= 10000
 # CI=true, as build servers set it: what a machine lacks is a failure there.
 SKIPS = $(if $(filter true,$(CI)),--no-skips)
 
-.PHONY: help demo test seeds mutants soak bench fmt tools release
+.PHONY: help demo test seeds mutants sanitize soak bench fmt tools release
 
 help:
 	@echo 'make demo     what readahead gains, on a built-in slow device: a table and a page'
@@ -15,6 +15,7 @@ help:
 	@echo 'make seeds    the core against faults, $(SEEDS) seeds'
 	@echo 'make mutants  do the tests of core notice small faults?'
 	@echo 'make soak     the live engine for ten minutes and 100M reads, everything checked'
+	@echo 'make sanitize memory errors: AddressSanitizer and valgrind, where they are installed'
 	@echo 'make bench    interleaved streams from an emulated disk, in real time'
 	@echo 'make fmt      format the sources'
 
@@ -32,6 +33,9 @@ mutants: tools
 
 soak: tools
 	@$(CARGO) xtask soak $(SOAK)
+
+sanitize: tools
+	@$(CARGO) xtask sanitize
 
 bench: release
 	@$(FORERUN) bench streams --device t7k250

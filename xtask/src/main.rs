@@ -7,6 +7,7 @@
 
 mod ci;
 mod mutants;
+mod sanitize;
 mod soak;
 mod tidy;
 
@@ -22,6 +23,7 @@ usage: cargo xtask COMMAND
                                           a sample of small faults in core: do its tests notice?
   soak [--minutes M] [--reads N] ...      the live engine at full speed, everything checked:
                                           10 minutes and 100M reads unless said otherwise
+  sanitize                                io and engine under AddressSanitizer, io under valgrind
 ";
 
 fn main() -> ExitCode {
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         ("tidy", []) => tidy::run(&root()),
         ("ci", []) => ci::run(&root(), ci::Skips::Allowed),
         ("ci", [flag]) if flag == "--no-skips" => ci::run(&root(), ci::Skips::Fail),
+        ("sanitize", []) => sanitize::run(&root()),
         ("mutants", options) => match mutants::Options::parse(options) {
             Ok(options) => mutants::run(&root(), &options),
             Err(error) => {

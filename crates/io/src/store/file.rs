@@ -14,8 +14,6 @@
 //! # Sources
 //! Linux `preadv(2)`: at most 1024 buffers a call; `fdatasync(2)`.
 
-#![expect(dead_code, reason = "the stores that read past the page cache come next")]
-
 use std::{
     fs::{File, FileType, Metadata, OpenOptions},
     io::{Error, IoSlice, IoSliceMut, Seek, SeekFrom},

@@ -8,5 +8,7 @@ mod latency;
 mod memory;
 mod nested;
 mod pattern;
+mod record;
 mod rig;
 mod threads;
+mod volatile;
