@@ -7,13 +7,13 @@
 
 use std::fs::File;
 use std::num::NonZeroU64;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use forerun_core::device::{self, Device};
 use forerun_core::params;
-use forerun_engine::Settings;
+use forerun_engine::{Cache, Handle, Settings};
 use forerun_io::store::pattern::Pattern;
 use forerun_io::store::threads::{Access, Threads};
 use forerun_io::store::{Store, Version};
@@ -143,6 +143,13 @@ impl Target {
 }
 
 impl Checked {
+    /// The file as `cache` opens files by itself, as cold as can be had.
+    pub(super) fn opened_cold(&self, cache: &Cache) -> Result<Handle> {
+        self.forget()?;
+        self.require_unchanged()?;
+        open(cache, &self.path)
+    }
+
     /// A plain way to the same bytes.
     pub(super) fn plainly(&self) -> Result<File> {
         File::open(&self.path).with_context(|| format!("cannot open {}", self.path.display()))
@@ -180,6 +187,11 @@ impl Checked {
         let _ = fadvise(&file, 0, Some(whole), Advice::DontNeed);
         Ok(())
     }
+}
+
+/// Opens the file at `path` in the way that the engine has for files.
+pub(super) fn open(cache: &Cache, path: &Path) -> Result<Handle> {
+    Ok(cache.open(Arc::new(Threads::open(path, Access::Read)?))?)
 }
 
 /// Requests in flight that help a disk, or a device that we know nothing of.
