@@ -7,7 +7,7 @@ SEEDS ?= 10000
 # CI=true, as build servers set it: what a machine lacks is a failure there.
 SKIPS = $(if $(filter true,$(CI)),--no-skips)
 
-.PHONY: help demo test seeds mutants bench fmt tools release
+.PHONY: help demo test seeds mutants bench bench-engine fmt tools release
 
 help:
 	@echo 'make demo     what readahead gains, on a built-in slow device: a table and a page'
@@ -15,6 +15,7 @@ help:
 	@echo 'make seeds    the core against faults, $(SEEDS) seeds'
 	@echo 'make mutants  do the tests of core notice small faults?'
 	@echo 'make bench    interleaved streams from an emulated disk, in real time'
+	@echo 'make bench-engine   the engine beside fio and pread on this machine (needs fio)'
 	@echo 'make fmt      format the sources'
 
 demo: release
@@ -31,6 +32,9 @@ mutants: tools
 
 bench: release
 	@$(FORERUN) bench streams --device t7k250
+
+bench-engine: tools
+	@$(CARGO) xtask bench engine
 
 fmt: tools
 	@$(CARGO) fmt --all

@@ -5,6 +5,7 @@
 //! Exit codes: 0 done, 1 the chore found something, 2 bad usage.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod ci;
 mod mutants;
 mod tidy;
@@ -19,6 +20,8 @@ usage: cargo xtask COMMAND
   ci [--no-skips]                         everything that a change must pass
   mutants [--count N] [--seed N] [--jobs N]
                                           a sample of small faults in core: do its tests notice?
+  bench engine [--quick] [--out DIR] [--file F] [--rounds N]
+                                          the engine beside fio and pread, side by side
 ";
 
 fn main() -> ExitCode {
@@ -38,6 +41,15 @@ fn main() -> ExitCode {
                 return ExitCode::from(2);
             }
         },
+        ("bench", [what, options @ ..]) if what == "engine" => {
+            match bench::Options::parse(options) {
+                Ok(options) => bench::run(&root(), &options),
+                Err(error) => {
+                    eprintln!("{error:#}\n{USAGE}");
+                    return ExitCode::from(2);
+                }
+            }
+        }
         ("help" | "--help" | "-h", _) => {
             print!("{USAGE}");
             return ExitCode::SUCCESS;
