@@ -1,4 +1,9 @@
 //! How fio is asked for the same reads.
+//!
+//! # Invariants
+//! - It never writes, and reads past the page cache, of which it drops the file's pages first.
+//! # Sources
+//! fio's `HOWTO`; the options are there from version 3.0 on.
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -1,4 +1,7 @@
 //! The table at the end: medians, spreads, ratios, and whether targets are met.
+//!
+//! # Invariants
+//! - A target is judged by the median of the ratios, at its bound too.
 
 use std::fmt::Write as _;
 use std::path::Path;

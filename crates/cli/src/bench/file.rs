@@ -169,9 +169,9 @@ impl Measured {
 
 fn measured(args: &Args, target: &Target, settings: Settings, size: Bytes) -> Result<Measured> {
     let Target::File(file) = target else { unreachable!("it was made of a path") };
-    let plain = file.plainly()?;
+    let around = file.plainly()?;
     let bytes = target.bytes();
-    let is_pattern = pattern_file::is_pattern(&plain, bytes);
+    let is_pattern = pattern_file::is_pattern(&around, bytes);
     let plan = Plan {
         order: args.pattern.order(args.seed),
         size: usize::try_from(size.0).expect("bounded"),
@@ -188,7 +188,7 @@ fn measured(args: &Args, target: &Target, settings: Settings, size: Bytes) -> Re
     let stats = cache.stats();
     drop((handle, cache));
     if !is_pattern {
-        plan.compare(&plain, &ran).map_err(|error| file.failed(&format!("{error:#}")))?;
+        plan.compare(&around, &ran).map_err(|error| file.failed(&format!("{error:#}")))?;
     }
     file.require_unchanged()?;
     let bytes = ran.lanes.iter().map(|lane| lane.bytes).sum();

@@ -29,7 +29,7 @@ use forerun_report::{Run, RunRecord, Spread};
 use serde::Serialize;
 
 use super::live::refused;
-use super::target;
+use super::target::{self, Target};
 use super::{parse, pattern_file, record};
 use crate::failure::usage;
 use crate::{interrupt, machine, output};
@@ -74,12 +74,10 @@ pub(crate) struct Args {
 /// Measures and prints the figures.
 pub(super) fn run(args: &Args) -> Result<()> {
     args.output.as_deref().map_or(Ok(()), output::require_place)?;
-    let (file, name) = opened(args)?;
-    let bytes = pages_of(args, &file)? * PAGE_BYTES as u64;
+    let Opened { file, path, name, bytes } = opened(args)?;
     let settings = settings(bytes);
     super::check(&settings)?;
     let cache = Cache::new(settings.clone()).map_err(refused)?;
-    let path = pattern_file::own(&file);
     let handle = target::open(&cache, &path)?;
     let course = Course::new(warmed(&file, &handle, bytes)?, args.seed);
     let absent = cache.stats().core.misses;
@@ -92,34 +90,41 @@ pub(super) fn run(args: &Args) -> Result<()> {
     } else {
         output::print(&table(&runs))?;
     }
-    let Some(path) = &args.output else { return Ok(()) };
+    let Some(output) = &args.output else { return Ok(()) };
     let record = recorded(args, &name, &settings, bytes, &runs);
-    Ok(interrupt::unbroken(|| record.write(path))?)
+    Ok(interrupt::unbroken(|| record.write(output))?)
 }
 
-/// The file, and what a record calls it.
-fn opened(args: &Args) -> Result<(File, String)> {
-    if let Some(path) = &args.file {
-        let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-        return Ok((file, path.display().to_string()));
-    }
+/// What is read.
+struct Opened {
+    file: File,
+    /// Where it can be opened again.
+    path: PathBuf,
+    /// What a record calls it.
+    name: String,
+    /// Whole pages, from its start.
+    bytes: u64,
+}
+
+fn opened(args: &Args) -> Result<Opened> {
     if !(PAGE_BYTES as u64..=SIZE_MAX.0).contains(&args.size.0) {
         let (size, max) = (args.size.show(), SIZE_MAX.show());
         return Err(usage(format!("--size {size}: expected {PAGE_BYTES} to {max}")));
     }
-    let folder = std::env::temp_dir();
-    let name = format!("a file in {}", folder.display());
-    Ok((pattern_file::unnamed(&folder, args.size.0 / PAGE_BYTES as u64 * PAGE_BYTES as u64)?, name))
-}
-
-/// Whole pages that are read.
-fn pages_of(args: &Args, file: &File) -> Result<u64> {
-    let there = file.metadata().context("cannot look at the file")?.len();
-    let pages = there.min(args.size.0).min(SIZE_MAX.0) / PAGE_BYTES as u64;
-    if pages == 0 {
-        return Err(usage(format!("--file: it has no whole page of {PAGE_BYTES} bytes")));
+    let whole = |bytes: u64| bytes.min(args.size.0) / PAGE_BYTES as u64 * PAGE_BYTES as u64;
+    let Some(path) = args.file.clone() else {
+        let (folder, bytes) = (std::env::temp_dir(), whole(u64::MAX));
+        let file = pattern_file::unnamed(&folder, bytes)?;
+        let (path, name) = (pattern_file::own(&file), format!("a file in {}", folder.display()));
+        return Ok(Opened { file, path, name, bytes });
+    };
+    let bytes = whole(Target::file(path.clone())?.bytes());
+    let name = path.display().to_string();
+    if bytes == 0 {
+        return Err(usage(format!("--file {name}: it has no whole page of {PAGE_BYTES} bytes")));
     }
-    Ok(pages)
+    let file = File::open(&path).with_context(|| format!("cannot open {name}"))?;
+    Ok(Opened { file, path, name, bytes })
 }
 
 /// A cache that holds `bytes` and a window more.

@@ -1,4 +1,7 @@
 //! How long each read took: all of them, so that a percentile is exact.
+//!
+//! # Invariants
+//! - A quantile is a time that was seen, not one between two.
 
 /// Times in nanoseconds, sorted.
 pub(super) struct Times(Vec<u32>);

@@ -194,7 +194,9 @@ impl Lane {
         };
         let cpu = thread_cpu().since(begun_cpu);
         if sum != self.expected(hits, words) {
-            bail!("a hit had other bytes than the file: this is a bug, please report it");
+            bail!(
+                "a hit had other bytes than the file; unless somebody changed it, please report it"
+            );
         }
         Ok(Lap { hits, wall, cpu })
     }
@@ -245,4 +247,4 @@ pub(super) const PAGE_BYTES: usize = 4096;
 /// Hits between two looks at the clock, and in a round of the pages.
 const BATCH: usize = 1 << 8;
 const ROUND: usize = 1 << 16;
-const _: () = assert!(ROUND % BATCH == 0, "a round is whole batches");
+const _: () = assert!(ROUND.is_multiple_of(BATCH), "a round is whole batches");

@@ -1,4 +1,7 @@
 //! The median and the ends of a few samples.
+//!
+//! # Invariants
+//! - `min <= median <= max`, and the samples stay in the order in which they were taken.
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq)]
