@@ -280,7 +280,7 @@ fn hits_have_every_way_and_thread_number_and_leave_no_file() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let json: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     let runs = json["runs"].as_array().expect("there are runs");
-    for path in ["pread", "copy"] {
+    for path in ["pread", "copy", "pin"] {
         for threads in [1, 3] {
             let is_it = |run: &&Value| run["path"] == path && run["threads"] == threads;
             let run = runs.iter().find(is_it).unwrap_or_else(|| panic!("{path} {threads}"));

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   round   1 (not counted)      2                     3
-//!           pread copy word      copy word pread       word pread copy      each: all threads
+//!           pread copy pin       copy pin pread        pin pread copy       each: all threads
 //!                                |<-- ratio within the round -->|
 //! ```
 //!
@@ -29,7 +29,7 @@ use forerun_report::{Run, RunRecord, Spread};
 use serde::Serialize;
 
 use super::live::refused;
-use super::target::{self, Target};
+use super::target::Target;
 use super::{parse, pattern_file, record};
 use crate::failure::usage;
 use crate::{interrupt, machine, output};
@@ -78,7 +78,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
     let settings = settings(bytes);
     super::check(&settings)?;
     let cache = Cache::new(settings.clone()).map_err(refused)?;
-    let handle = target::open(&cache, &path)?;
+    let handle = cache.open(&path)?;
     let course = Course::new(warmed(&file, &handle, bytes)?, args.seed);
     let absent = cache.stats().core.misses;
     let runs = race(args, &course, &handle, &path)?;
@@ -143,7 +143,7 @@ fn warmed(file: &File, handle: &Handle, bytes: u64) -> Result<Vec<u64>> {
         for offset in (0..bytes).step_by(PAGE_BYTES) {
             file.read_exact_at(&mut plain.0, offset).context("cannot read the file")?;
             let count = handle.read_at(offset, &mut ours.0)?;
-            if count < PAGE_BYTES || plain.0 != ours.0 {
+            if count < PAGE_BYTES || plain.0 != ours.0 || *handle.pin(offset)? != plain.0 {
                 bail!("the engine serves another page at {offset} than pread: please report it");
             }
             words.push(race::word(&plain.0, offset));

@@ -7,7 +7,7 @@
 
 use std::fs::File;
 use std::num::NonZeroU64;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -147,7 +147,7 @@ impl Checked {
     pub(super) fn opened_cold(&self, cache: &Cache) -> Result<Handle> {
         self.forget()?;
         self.require_unchanged()?;
-        open(cache, &self.path)
+        Ok(cache.open(&self.path)?)
     }
 
     /// A plain way to the same bytes.
@@ -187,11 +187,6 @@ impl Checked {
         let _ = fadvise(&file, 0, Some(whole), Advice::DontNeed);
         Ok(())
     }
-}
-
-/// Opens the file at `path` in the way that the engine has for files.
-pub(super) fn open(cache: &Cache, path: &Path) -> Result<Handle> {
-    Ok(cache.open(Arc::new(Threads::open(path, Access::Read)?))?)
 }
 
 /// Requests in flight that help a disk, or a device that we know nothing of.

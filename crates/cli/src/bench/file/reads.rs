@@ -135,7 +135,7 @@ impl Plan {
             lane.ended = machine::now();
             let time = lane.ended.since(from).0;
             let checked = read.map_err(anyhow::Error::from).and_then(|count| {
-                ensure!(count == bytes, "it ended at byte {}", handle.bytes());
+                ensure!(count == bytes, "it ended at byte {}", handle.file_bytes());
                 self.checked(lane.digest, offset, &room[..bytes])
             });
             match checked {

@@ -30,12 +30,12 @@ pub(super) enum Way {
     Pread,
     /// The engine copies a page.
     Copy,
-    /// The engine copies a word.
-    Word,
+    /// The engine lends a page, and the reader takes a word of it.
+    Pin,
 }
 
 /// All of them, in the order of their numbers.
-pub(super) const WAYS: [Way; 3] = [Way::Pread, Way::Copy, Way::Word];
+pub(super) const WAYS: [Way; 3] = [Way::Pread, Way::Copy, Way::Pin];
 
 impl Way {
     /// As tables and JSON call it.
@@ -43,7 +43,7 @@ impl Way {
         match self {
             Self::Pread => "pread",
             Self::Copy => "copy",
-            Self::Word => "word",
+            Self::Pin => "pin",
         }
     }
 
@@ -51,7 +51,8 @@ impl Way {
     pub(super) fn ratio_max(self) -> Option<f64> {
         match self {
             Self::Copy => Some(1.0),
-            Self::Pread | Self::Word => None,
+            Self::Pin => Some(0.2),
+            Self::Pread => None,
         }
     }
 
@@ -59,7 +60,7 @@ impl Way {
     pub(super) fn bytes(self) -> u16 {
         match self {
             Self::Pread | Self::Copy => 4096,
-            Self::Word => 8,
+            Self::Pin => 8,
         }
     }
 }
@@ -155,11 +156,9 @@ impl Lane {
                 self.handle.read_at(offset, &mut room.0)?;
                 Ok(word(&room.0, offset))
             }),
-            Way::Word => self.lap(start, each, words, |offset| {
-                let mut word = [0; 8];
-                self.handle.read_at(offset + at(offset) as u64, &mut word)?;
-                Ok(u64::from_le_bytes(word))
-            }),
+            Way::Pin => {
+                self.lap(start, each, words, |offset| Ok(word(&self.handle.pin(offset)?, offset)))
+            }
         }
     }
 
