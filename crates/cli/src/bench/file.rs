@@ -143,6 +143,8 @@ struct Measured {
     stats: Stats,
     /// What the kernel counted as read from devices.
     device_bytes: u64,
+    /// The interface by which the engine reads files.
+    io: String,
 }
 
 impl Measured {
@@ -185,7 +187,7 @@ fn measured(args: &Args, target: &Target, settings: Settings, size: Bytes) -> Re
     let device_before = counters::device_bytes();
     let ran = plan.run(&handle).map_err(|error| file.failed(&format!("{error:#}")))?;
     let device_bytes = counters::device_bytes().saturating_sub(device_before);
-    let stats = cache.stats();
+    let (stats, io) = (cache.stats(), cache.chosen().to_string());
     drop((handle, cache));
     if !is_pattern {
         plan.compare(&around, &ran).map_err(|error| file.failed(&format!("{error:#}")))?;
@@ -193,7 +195,7 @@ fn measured(args: &Args, target: &Target, settings: Settings, size: Bytes) -> Re
     file.require_unchanged()?;
     let bytes = ran.lanes.iter().map(|lane| lane.bytes).sum();
     let times = Times::new(ran.lanes.into_iter().flat_map(|lane| lane.times).collect());
-    Ok(Measured { elapsed: ran.elapsed, bytes, times, stats, device_bytes })
+    Ok(Measured { elapsed: ran.elapsed, bytes, times, stats, device_bytes, io })
 }
 
 fn table(args: &Args, size: Bytes, measured: &Measured) -> String {
@@ -283,6 +285,7 @@ fn recorded(args: &Args, size: Bytes, engine: &Settings, measured: &Measured) ->
     let device = args.file.display().to_string();
     let mut settings = record::settings(engine);
     settings.push(("seconds", machine::seconds(args.seconds).to_string()));
+    settings.push(("io", measured.io.clone()));
     let (readahead, params) = record::policy(&engine.readahead)?;
     let (times, stats) = (&measured.times, &measured.stats);
     let mb_per_second = measured.mb_per_second();
