@@ -7,7 +7,7 @@ SEEDS ?= 10000
 # CI=true, as build servers set it: what a machine lacks is a failure there.
 SKIPS = $(if $(filter true,$(CI)),--no-skips)
 
-.PHONY: help demo test seeds mutants sanitize soak bench fmt tools release
+.PHONY: help demo test seeds mutants sanitize soak bench bench-engine fmt tools release
 
 help:
 	@echo 'make demo     what readahead gains, on a built-in slow device: a table and a page'
@@ -17,6 +17,7 @@ help:
 	@echo 'make soak     the live engine for ten minutes and 100M reads, everything checked'
 	@echo 'make sanitize memory errors: AddressSanitizer and valgrind, where they are installed'
 	@echo 'make bench    interleaved streams from an emulated disk, in real time'
+	@echo 'make bench-engine   the engine beside fio and pread on this machine (needs fio)'
 	@echo 'make fmt      format the sources'
 
 demo: release
@@ -39,6 +40,9 @@ sanitize: tools
 
 bench: release
 	@$(FORERUN) bench streams --device t7k250
+
+bench-engine: tools
+	@$(CARGO) xtask bench engine
 
 fmt: tools
 	@$(CARGO) fmt --all

@@ -5,6 +5,7 @@
 //! Exit codes: 0 done, 1 the chore found something, 2 bad usage.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod ci;
 mod mutants;
 mod sanitize;
@@ -24,6 +25,8 @@ usage: cargo xtask COMMAND
   soak [--minutes M] [--reads N] ...      the live engine at full speed, everything checked:
                                           10 minutes and 100M reads unless said otherwise
   sanitize                                io and engine under AddressSanitizer, io under valgrind
+  bench engine [--quick] [--out DIR] [--file F] [--rounds N]
+                                          the engine beside fio and pread, side by side
 ";
 
 fn main() -> ExitCode {
@@ -45,6 +48,15 @@ fn main() -> ExitCode {
             }
         },
         ("soak", options) => soak::run(&root(), options),
+        ("bench", [what, options @ ..]) if what == "engine" => {
+            match bench::Options::parse(options) {
+                Ok(options) => bench::run(&root(), &options),
+                Err(error) => {
+                    eprintln!("{error:#}\n{USAGE}");
+                    return ExitCode::from(2);
+                }
+            }
+        }
         ("help" | "--help" | "-h", _) => {
             print!("{USAGE}");
             return ExitCode::SUCCESS;

@@ -2,19 +2,26 @@
 //!
 //! ```text
 //!   streams   pattern (what) x target (from where) x policy --> live (crew, meter) --> record
+//!   file      a real file, cold, in order or at random --------> file (reads) ------> record
+//!   hit       pages in memory: pread beside the engine's ways -> hit (race) --------> record
 //! ```
 
 mod crew;
+mod file;
+mod hit;
 pub(crate) mod live;
 mod meter;
 pub(crate) mod pattern;
+mod pattern_file;
 pub(crate) mod record;
 mod streams;
 pub(crate) mod target;
 mod verify;
 
 use anyhow::Result;
+use forerun_core::params::Param;
 use forerun_core::readahead;
+use forerun_core::units::Nanos;
 use forerun_engine::Settings;
 
 use crate::failure::usage;
@@ -36,12 +43,18 @@ pub(crate) struct Args {
 enum Command {
     /// Streams through the engine in real time, every byte verified
     Streams(Box<streams::Args>),
+    /// Cold reads of a real file through the engine, in order or at random
+    File(Box<file::Args>),
+    /// What a hit costs, beside pread of the same bytes from the kernel's cache
+    Hit(Box<hit::Args>),
 }
 
 /// Runs one of the measurements.
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.command {
         Command::Streams(args) => streams::run(args),
+        Command::File(args) => file::run(args),
+        Command::Hit(args) => hit::run(args),
     }
 }
 
@@ -59,3 +72,20 @@ fn check(settings: &Settings) -> Result<()> {
     }
     Ok(())
 }
+
+/// A value in its own form, for the command line.
+fn parse<P: Param>(text: &str) -> Result<P, String> {
+    P::parse(text).ok_or_else(|| format!("expected {}", P::FORM))
+}
+
+/// A time in seconds, for the command line.
+fn seconds(text: &str) -> Result<Nanos, String> {
+    let seconds: Option<f64> = text.parse().ok();
+    let valid = seconds.filter(|seconds| (0.001..=SECONDS_MAX).contains(seconds));
+    let time = valid.and_then(|seconds| std::time::Duration::try_from_secs_f64(seconds).ok());
+    let nanos = time.and_then(|time| u64::try_from(time.as_nanos()).ok());
+    nanos.map(Nanos).ok_or_else(|| format!("expected seconds, from 0.001 to {SECONDS_MAX}"))
+}
+
+/// A day.
+const SECONDS_MAX: f64 = 86_400.0;

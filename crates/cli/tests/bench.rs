@@ -1,4 +1,4 @@
-//! `forerun bench streams`, end to end: what it prints, what it refuses, how it ends.
+//! `forerun bench`, end to end: what it prints, what it refuses, how it ends.
 
 mod support;
 
@@ -20,8 +20,12 @@ fn folder(test: &str) -> PathBuf {
 }
 
 fn bench(words: &str) -> Command {
+    bench_of("streams", words)
+}
+
+fn bench_of(what: &str, words: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forerun"));
-    command.args(["bench", "streams"]).args(words.split_whitespace()).stdin(Stdio::null());
+    command.args(["bench", what]).args(words.split_whitespace()).stdin(Stdio::null());
     command
 }
 
@@ -30,7 +34,11 @@ fn output(words: &str) -> Output {
 }
 
 fn runs(words: &str) -> Vec<Value> {
-    let output = output(&format!("{words} --json"));
+    runs_of("streams", words)
+}
+
+fn runs_of(what: &str, words: &str) -> Vec<Value> {
+    let output = bench_of(what, &format!("{words} --json")).output().expect("it starts");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{words}: {errors}");
     let text: Value = serde_json::from_slice(&output.stdout).expect("stdout is one JSON object");
@@ -260,4 +268,124 @@ fn a_file_that_shrinks_or_changes_is_an_error_and_no_figure() {
         stdout.read_to_string(&mut rest).expect("text");
         assert!(rest.is_empty(), "{rest}");
     }
+}
+
+#[test]
+fn hits_have_every_way_and_thread_number_and_leave_no_file() {
+    let folder = folder("hit");
+    let record = folder.join("hit.json");
+    let words = "--size 1M --threads 1,3 --seconds 0.2 --repeats 5 --json";
+    let mut command = bench_of("hit", words);
+    let output = command.env("TMPDIR", &folder).arg("-o").arg(&record).output().expect("starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let runs = json["runs"].as_array().expect("there are runs");
+    for path in ["pread", "copy", "pin"] {
+        for threads in [1, 3] {
+            let is_it = |run: &&Value| run["path"] == path && run["threads"] == threads;
+            let run = runs.iter().find(is_it).unwrap_or_else(|| panic!("{path} {threads}"));
+            let figure = |name: &str| run[name].as_f64().unwrap_or_else(|| panic!("{name}: {run}"));
+            let (ns, min, max) = (figure("ns_per_hit"), figure("min_ns"), figure("max_ns"));
+            assert!(0.0 < min && min <= ns && ns <= max, "{run}");
+            assert!(figure("cpu_ns_per_hit") > 0.0 && figure("ratio_to_pread") > 0.0, "{run}");
+            assert_eq!(run["samples_ns"].as_array().map(Vec::len), Some(5), "{run}");
+        }
+    }
+    let record: Value = serde_json::from_slice(&fs::read(&record).unwrap()).expect("JSON");
+    assert_eq!(record["runs"].as_array().map(Vec::len), Some(runs.len()));
+    assert_eq!((&record["repeats"], &record["settings"]["size"]), (&5.into(), &"1M".into()));
+    let samples = record["settings"]["samples_ns.copy.3"].as_str().expect("the samples");
+    assert_eq!(samples.split(',').count(), 5);
+    let names: Vec<_> = fs::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(names, ["hit.json"], "the file that was read is gone");
+}
+
+#[test]
+fn hits_of_a_file_are_of_its_first_bytes() {
+    let folder = folder("hit-file");
+    let path = file(&folder, 100_000);
+    for (size, bytes) in [("64K", "64K"), ("1M", "96K")] {
+        let record = folder.join("hit.json");
+        let flags = format!("--file {} -o {}", path.display(), record.display());
+        runs_of("hit", &format!("{flags} --size {size} --threads 1 --seconds 0.05 --repeats 1"));
+        let record: Value = serde_json::from_slice(&fs::read(record).unwrap()).expect("JSON");
+        assert_eq!(record["settings"]["size"], bytes);
+    }
+}
+
+#[test]
+fn a_made_file_and_any_other_are_read_whole_in_order() {
+    let folder = folder("file-seq");
+    let (made, other) = (folder.join("made"), file(&folder, 700_001));
+    for threads in [1, 3] {
+        for (path, flags, bytes) in [(&made, "--make 3000001", 3_000_001), (&other, "", 700_001)] {
+            let words = format!("{} {flags} --size 100K --threads {threads}", path.display());
+            let run = &runs_of("file", &words)[0];
+            assert_eq!(run["bytes_wanted"], bytes, "{run}");
+            assert!(run["bytes_read"].as_u64() >= Some(bytes), "{run}");
+            let figure = |name: &str| run[name].as_f64().unwrap_or_else(|| panic!("{name}: {run}"));
+            let times = ["p50_us", "p90_us", "p99_us", "p999_us", "max_us"].map(figure);
+            assert!(times[0] > 0.0 && times.is_sorted(), "{run}");
+            assert!(figure("mb_per_second") > 0.0 && figure("mean_us") <= times[4], "{run}");
+        }
+    }
+}
+
+#[test]
+fn random_reads_go_on_until_the_time_is_over_and_are_checked() {
+    let folder = folder("file-rand");
+    let (made, other) = (folder.join("made"), file(&folder, 700_001));
+    for (path, flags) in [(&made, "--make 1M"), (&other, "")] {
+        let record = folder.join("run.json");
+        let words = format!("{} {flags} --pattern rand --threads 4", path.display());
+        let words = format!("{words} --readahead off --seconds 0.1 -o {}", record.display());
+        let run = &runs_of("file", &words)[0];
+        let (reads, bytes) = (run["reads"].as_u64(), run["bytes_wanted"].as_u64());
+        assert!(reads >= Some(1) && bytes == reads.map(|reads| reads * 4096), "{run}");
+        let record: Value = serde_json::from_slice(&fs::read(record).unwrap()).expect("JSON");
+        assert_eq!(record["runs"][0]["workload"], "file,pattern=rand,size=4K,threads=4");
+        assert_eq!(record["runs"][0]["readahead"], "off");
+    }
+}
+
+#[test]
+fn hits_and_files_that_cannot_be_measured_are_refused_in_one_line() {
+    let folder = folder("refused-files");
+    let small = file(&folder, 1_000);
+    let (small, dir) = (small.display(), folder.display());
+    #[rustfmt::skip]
+    let rows = [ // what   words                                        status  says
+        ("file", String::new(),                                             2, "<FILE>"),
+        ("file", format!("{dir}/missing"),                                  1, "No such file"),
+        ("file", format!("{dir}"),                                          1, "a directory"),
+        ("file", "/dev/null".into(),                                        1, "character device"),
+        ("file", format!("{small} --make 1000"),                            2, "something else"),
+        ("file", format!("{dir}/no/where --make 1M"),                       1, "No such file"),
+        ("file", format!("{dir} --make 1M"),                                2, "something else"),
+        ("file", format!("{small} --size 0"),                               2, "--size 0"),
+        ("file", format!("{small} --size 1G"),                              2, "--size 1G"),
+        ("file", format!("{small} --threads 0"),                            2, "--threads"),
+        ("file", format!("{small} --seconds 0"),                            2, "--seconds"),
+        ("file", format!("{small} --cache 512K"),                           2, "one window"),
+        ("file", format!("{small} --readahead linux-9"),                    2, "linux-9"),
+        ("file", format!("{small} --pattern zigzag"),                       2, "zigzag"),
+        ("file", format!("{small} -o {dir}/no/where"),                      1, "no such folder"),
+        ("hit",  "--threads 0".into(),                                      2, "--threads"),
+        ("hit",  "--threads 1,x".into(),                                    2, "--threads"),
+        ("hit",  "--repeats 0".into(),                                      2, "--repeats"),
+        ("hit",  "--seconds nan".into(),                                    2, "--seconds"),
+        ("hit",  "--size 1K".into(),                                        2, "--size 1K"),
+        ("hit",  format!("--file {small}"),                                 2, "no whole page"),
+        ("hit",  format!("--file {dir}"),                                   1, "a directory"),
+        ("hit",  format!("--file {dir}/missing"),                           1, "No such file"),
+        ("hit",  format!("-o {dir}/no/where"),                              1, "no such folder"),
+    ];
+    for (what, words, status, says) in rows {
+        let output = bench_of(what, &words).output().expect("it starts");
+        let errors = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(output.status.code(), Some(status), "{what} {words}: {errors}");
+        assert!(errors.starts_with("forerun: ") && errors.contains(says), "{words}: {errors}");
+        assert_eq!(errors.lines().count(), 1, "{what} {words}: {errors}");
+    }
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing new was written");
 }

@@ -140,7 +140,7 @@ impl Live<'_> {
 }
 
 /// A cache that cannot be built was asked for wrongly.
-fn refused(error: SettingsError) -> anyhow::Error {
+pub(super) fn refused(error: SettingsError) -> anyhow::Error {
     match error {
         SettingsError::Memory(error) => anyhow!("{error}: give a smaller --cache"),
         error => usage(format!("--cache: {error}")),

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, anyhow, bail};
 use forerun_core::device::{self, Device};
 use forerun_core::params;
-use forerun_engine::Settings;
+use forerun_engine::{Cache, Handle, Settings};
 use forerun_io::store::pattern::Pattern;
 use forerun_io::store::threads::{Access, Threads};
 use forerun_io::store::{Store, Version};
@@ -143,6 +143,13 @@ impl Target {
 }
 
 impl Checked {
+    /// The file as `cache` opens files by itself, as cold as can be had.
+    pub(super) fn opened_cold(&self, cache: &Cache) -> Result<Handle> {
+        self.forget()?;
+        self.require_unchanged()?;
+        Ok(cache.open(&self.path)?)
+    }
+
     /// A plain way to the same bytes.
     pub(super) fn plainly(&self) -> Result<File> {
         File::open(&self.path).with_context(|| format!("cannot open {}", self.path.display()))

@@ -1,0 +1,192 @@
+//! The table at the end: medians, spreads, ratios, and whether targets are met.
+//!
+//! # Invariants
+//! - A target is judged by the median of the ratios, at its bound too.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+/// One figure of ours against a peer's.
+pub(crate) struct Row {
+    pub(crate) what: String,
+    pub(crate) peer: String,
+    pub(crate) ours: Spread,
+    pub(crate) theirs: Spread,
+    /// Ours to theirs, round by round.
+    pub(crate) ratio: Spread,
+    pub(crate) target: Option<Target>,
+    pub(crate) note: String,
+}
+
+/// The median of some samples, and their ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+}
+
+impl Spread {
+    /// Of at least one sample.
+    pub(crate) fn of(samples: &[f64]) -> Self {
+        let mut sorted = samples.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let last = sorted.len().checked_sub(1).expect("a sample at least");
+        let median = f64::midpoint(sorted[last / 2], sorted[sorted.len() / 2]);
+        Self { median, min: sorted[0], max: sorted[last] }
+    }
+
+    /// Of each of `ours` to that of `theirs` in the same round.
+    pub(crate) fn of_ratios(ours: &[f64], theirs: &[f64]) -> Self {
+        assert_eq!(ours.len(), theirs.len(), "as many rounds");
+        let ratios = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs);
+        Self::of(&ratios.collect::<Vec<f64>>())
+    }
+}
+
+/// What a median ratio should be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Target {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+impl Target {
+    fn told(self, ratio: f64) -> (String, &'static str) {
+        let (text, is_met) = match self {
+            Self::AtLeast(bound) => (format!(">= {bound}"), ratio >= bound),
+            Self::AtMost(bound) => (format!("<= {bound}"), ratio <= bound),
+        };
+        (text, if is_met { "met" } else { "**missed**" })
+    }
+}
+
+/// The rows of `forerun bench hit --json`: each way against `pread` of as many threads.
+pub(crate) fn of_hits(json: &Value) -> Result<Vec<Row>> {
+    let runs = json["runs"].as_array().context("hits without runs")?;
+    let field = |run: &Value, name: &str| {
+        run[name].as_f64().with_context(|| format!("a hit without {name}"))
+    };
+    let spread = |run: &Value, names: [&str; 3]| -> Result<Spread> {
+        let [median, min, max] = names.map(|name| field(run, name));
+        Ok(Spread { median: median?, min: min?, max: max? })
+    };
+    let mut rows = Vec::new();
+    for run in runs.iter().filter(|run| run["path"] != "pread") {
+        let is_peer = |peer: &&Value| peer["path"] == "pread" && peer["threads"] == run["threads"];
+        let peer = runs.iter().find(is_peer).context("hits without pread")?;
+        let time = ["ns_per_hit", "min_ns", "max_ns"];
+        let (path, threads) = (run["path"].as_str().unwrap_or("?"), &run["threads"]);
+        rows.push(Row {
+            what: format!("hit, {path}, {threads} threads: ns"),
+            peer: "pread 4 KiB".to_owned(),
+            ours: spread(run, time)?,
+            theirs: spread(peer, time)?,
+            ratio: spread(run, ["ratio_to_pread", "ratio_min", "ratio_max"])?,
+            target: run["ratio_target"].as_f64().map(Target::AtMost),
+            note: format!("cpu {:.0} ns", field(run, "cpu_ns_per_hit")?),
+        });
+    }
+    ensure!(!rows.is_empty(), "hits of ours are missing");
+    Ok(rows)
+}
+
+/// The whole summary, as Markdown. `record` tells the machine.
+pub(crate) fn text(
+    record: &Value,
+    file: &Path,
+    file_system: &str,
+    rounds: u32,
+    rows: &[Row],
+) -> String {
+    let machine = &record["machine"];
+    let word = |value: &Value| value.as_str().unwrap_or("?").to_owned();
+    let mut text = String::from("# The engine beside fio and the kernel\n\n");
+    let lines = [
+        format!("commit {}", word(&record["commit"])),
+        format!(
+            "{}, {} cores, {}",
+            word(&machine["cpu"]),
+            machine["cores"],
+            word(&machine["kernel"])
+        ),
+        format!("{} on {file_system}", file.display()),
+        format!("{rounds} rounds, in turns; ratios are within a round: median (min to max)"),
+    ];
+    for line in lines {
+        writeln!(text, "- {line}").expect("a string takes all");
+    }
+    text.push_str("\n| what | forerun | peer | its figure | ratio | target | | |\n");
+    text.push_str("|---|---|---|---|---|---|---|---|\n");
+    for row in rows {
+        let told = |spread: &Spread, digits: usize| {
+            let Spread { median, min, max } = spread;
+            format!("{median:.digits$} ({min:.digits$} to {max:.digits$})")
+        };
+        let (target, is_met) =
+            row.target.map_or((String::new(), ""), |target| target.told(row.ratio.median));
+        let (ours, theirs, ratio) = (told(&row.ours, 1), told(&row.theirs, 1), told(&row.ratio, 3));
+        let (what, peer, note) = (&row.what, &row.peer, &row.note);
+        writeln!(
+            text,
+            "| {what} | {ours} | {peer} | {theirs} | {ratio} | {target} | {is_met} | {note} |"
+        )
+        .expect("a string takes all");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn spreads_have_the_middle_and_the_ends() {
+        assert_eq!(Spread::of(&[4.0, 1.0, 2.0]), Spread { median: 2.0, min: 1.0, max: 4.0 });
+        assert_eq!(Spread::of(&[4.0, 1.0]), Spread { median: 2.5, min: 1.0, max: 4.0 });
+        let ratios = Spread::of_ratios(&[1.0, 9.0], &[2.0, 3.0]);
+        assert_eq!(ratios, Spread { median: 1.75, min: 0.5, max: 3.0 });
+    }
+
+    #[test]
+    fn targets_are_judged_by_the_median_at_their_bound_too() {
+        #[rustfmt::skip]
+        let rows = [
+            (Target::AtLeast(0.95), 0.95, ">= 0.95", "met"),
+            (Target::AtLeast(0.95), 0.94, ">= 0.95", "**missed**"),
+            (Target::AtMost(1.08),  1.08, "<= 1.08", "met"),
+            (Target::AtMost(1.08),  1.09, "<= 1.08", "**missed**"),
+        ];
+        for (target, ratio, text, is_met) in rows {
+            assert_eq!(target.told(ratio), (text.to_owned(), is_met));
+        }
+    }
+
+    #[test]
+    fn hits_stand_beside_pread_of_as_many_threads() {
+        let run = |path: &str, threads: u32, ns: f64| {
+            json!({ "path": path, "threads": threads, "ns_per_hit": ns, "min_ns": ns,
+                "max_ns": ns, "cpu_ns_per_hit": ns, "ratio_to_pread": ns / 100.0,
+                "ratio_min": 0.1, "ratio_max": 2.0,
+                "ratio_target": if path == "copy" { json!(1.0) } else { Value::Null } })
+        };
+        let runs = [
+            run("pread", 1, 100.0),
+            run("copy", 1, 50.0),
+            run("pread", 2, 200.0),
+            run("copy", 2, 300.0),
+        ];
+        let rows = of_hits(&json!({ "runs": runs })).unwrap();
+        assert_eq!(rows.len(), 2);
+        assert!((rows[1].theirs.median - 200.0).abs() < 1e-9);
+        let text = text(&json!({}), Path::new("f"), "/dev/x ext4", 5, &rows);
+        assert!(text.contains("| 0.500 (0.100 to 2.000) | <= 1 | met |"), "{text}");
+        assert!(text.contains("| **missed** |"), "{text}");
+        assert!(of_hits(&json!({ "runs": [run("copy", 1, 1.0)] })).is_err());
+    }
+}
