@@ -31,7 +31,7 @@ mod cache;
 mod clock;
 mod error;
 mod fetch;
-mod journal;
+pub mod journal;
 mod queues;
 mod read;
 mod settings;
