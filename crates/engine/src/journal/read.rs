@@ -131,7 +131,7 @@ impl<R: Read> Reader<R> {
             Ok(()) => return Err(self.unknown(at)),
             Err(got) => {
                 let begin = &mark[..usize::try_from(got).expect("less than a mark")];
-                if !magic.starts_with(begin) && !(self.begun && MARK.starts_with(begin)) {
+                if !(magic.starts_with(begin) || self.begun && MARK.starts_with(begin)) {
                     return Err(self.unknown(at));
                 }
                 Err(got)

@@ -7,7 +7,7 @@
 //! # Invariants
 //! - Bytes that are no action are said to be none; nothing is assumed of them.
 
-use super::format::take_varint;
+use super::format::{checksum, take_varint};
 
 /// The action at the start of `input`, which is moved past it.
 pub(super) fn action(input: &mut &[u8]) -> Option<String> {
@@ -16,29 +16,31 @@ pub(super) fn action(input: &mut &[u8]) -> Option<String> {
         *input = &[];
         return Some(format!("{tag}, which is no action"));
     };
-    let mut text = name.to_owned();
+    let mut words = vec![name.to_owned()];
     let mut count = 0;
     for field in fields {
         let value = take_varint(&mut rest)?;
-        text += &format!(" {field}={value}");
+        words.push(format!("{field}={value}"));
         if *field == "count" {
             count = value;
         }
     }
-    let mut comma = " frames=";
+    let mut frames = Vec::new();
     for at in 0..count {
         let frame = take_varint(&mut rest)?;
         if at < FRAMES_SHOWN {
-            text += &format!("{comma}{frame}");
+            frames.push(frame.to_string());
         }
-        comma = ",";
     }
     if count > FRAMES_SHOWN {
-        text +=
-            &format!(",.. ({:016x})", super::format::checksum(&input[..input.len() - rest.len()]));
+        let sum = checksum(&input[..input.len() - rest.len()]);
+        frames.push(format!(".. ({sum:016x})"));
+    }
+    if count > 0 {
+        words.push(format!("frames={}", frames.join(",")));
     }
     *input = rest;
-    Some(text)
+    Some(words.join(" "))
 }
 
 /// The first action by which two encoded lists differ: its number from 1, and either side.
