@@ -134,10 +134,12 @@ fn the_first_difference_is_shown_and_a_journal_of_another_core_is_an_error() {
     let differs = journal("differs", &[open, Event::Tick]);
     let Ended { status, out, err } = forerun(&["replay-journal", &differs]);
     assert_eq!((status, err.lines().count()), (Some(1), 1), "{err}");
-    let shown = "  differs at event 1, 1.500000000 s: Open { handle: HandleId(0), file: FileId(0), \
-                 partition: PartitionId(0), file_pages: 9 }\n    action 1 recorded: Done request=5\n\
-                 \x20   action 1 came:     nothing\n";
-    assert!(out.ends_with(shown), "{out}");
+    let open = "Open { handle: HandleId(0), file: FileId(0), partition: PartitionId(0), ";
+    let shown = format!(
+        "  differs at event 1, 1.500000000 s: {open}file_pages: 9 }}\n    \
+         action 1 recorded: Done request=5\n    action 1 came:     nothing\n"
+    );
+    assert!(out.ends_with(&shown), "{out}");
     let ended = forerun(&["replay-journal", &differs, "--json"]);
     let value: Value = serde_json::from_str(&ended.out).expect("stdout is one JSON object");
     assert_eq!(ended.status, Some(1));

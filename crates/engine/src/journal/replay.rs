@@ -20,6 +20,8 @@ use std::{
 use forerun_core::{
     cache::{Cache, Settings, Stats},
     event::{Actions, Event, Hit, codec},
+    eviction,
+    params::{Param as _, Share},
     units::Nanos,
 };
 
@@ -298,8 +300,11 @@ fn shown(event: &Event<'_>) -> String {
 
 /// Refuses a core that takes more memory than a replay may, or than can be had.
 fn check_memory(settings: &Settings) -> Result<(), JournalError> {
-    let frames = u64::from(settings.frames) * FRAME_BYTES;
-    let wanted = frames + u64::from(settings.waiters_max) * WAITER_BYTES;
+    let frames = u64::from(settings.frames);
+    let waiters = u64::from(settings.waiters_max);
+    let shares: u64 = settings.partitions.iter().map(|row| shares_ppm(&row.policy)).sum();
+    let ghosts = frames.saturating_mul(shares) / 1_000_000;
+    let wanted = frames * FRAME_BYTES + waiters * WAITER_BYTES + ghosts.saturating_mul(GHOST_BYTES);
     let room = usize::try_from(wanted).map(|bytes| Vec::<u8>::new().try_reserve_exact(bytes));
     if wanted <= MEMORY_BYTES_MAX && matches!(room, Ok(Ok(()))) {
         return Ok(());
@@ -308,8 +313,17 @@ fn check_memory(settings: &Settings) -> Result<(), JournalError> {
     Err(JournalError::NotOfThisCore { why })
 }
 
-/// What the core's tables take a frame and a waiter, at most.
+/// The shares of the cache that a policy's parameters name, together: it may remember as many
+/// pages that left. A policy that is unknown has none; the core refuses it.
+fn shares_ppm(policy: &str) -> u64 {
+    let params = eviction::show(policy).unwrap_or_default();
+    let share = |(_, value): &(&str, String)| Share::parse(value).map_or(0, |share| share.ppm);
+    params.iter().map(|param| u64::from(share(param))).sum()
+}
+
+/// What the core's tables take a frame, a waiter and a page that left, at most.
 const FRAME_BYTES: u64 = 512;
 const WAITER_BYTES: u64 = 64;
+const GHOST_BYTES: u64 = 128;
 /// What a journal may make a replay take: enough for a cache of 120 GiB.
 const MEMORY_BYTES_MAX: u64 = 16 << 30;

@@ -331,6 +331,8 @@ fn a_journal_of_what_no_core_takes_is_refused_by_its_event() {
     let (handle, file, partition) = (HandleId(0), FileId(0), PartitionId(0));
     let open = Event::Open { handle, file, partition, file_pages: u64::MAX };
     let far = HandleId(u32::MAX - 1);
+    let far = Event::Open { handle: far, file, partition, file_pages: 1 };
+    let nowhere = Event::Open { handle, file, partition: PartitionId(9), file_pages: 1 };
     let first = FrameId(0);
     let (request, congested, previous_end) = (RequestId(0), false, None);
     let count = u32::MAX;
@@ -339,8 +341,8 @@ fn a_journal_of_what_no_core_takes_is_refused_by_its_event() {
     let rows = [
         ("a handle that is not open",    vec![Event::Close { handle }]),
         ("opened twice",                 vec![open, open]),
-        ("a handle out of all bounds",   vec![Event::Open { handle: far, file, partition, file_pages: 1 }]),
-        ("no such partition",            vec![Event::Open { handle, file, partition: PartitionId(9), file_pages: 1 }]),
+        ("a handle out of all bounds",   vec![far]),
+        ("no such partition",            vec![nowhere]),
         ("nothing was fetched",          vec![Event::Arrived { first, count: 1 }]),
         ("more than there are frames",   vec![open, Event::Failed { first, count, errno: 5 }]),
         ("a read without end",           vec![open, read]),
@@ -363,6 +365,7 @@ fn a_journal_of_what_no_core_takes_is_refused_by_its_event() {
     let cores = [
         ("memory", cache::Settings { frames: u32::MAX, ..small() }, "more than there is"),
         ("waiters", cache::Settings { waiters_max: u32::MAX, ..small() }, "more than there is"),
+        ("ghosts", cache::Settings::new(1 << 22, "2q:kout=1000", "off"), "more than there is"),
         ("a policy of another version", cache::Settings::new(64, "later", "off"), "`later`"),
     ];
     for (why, settings, says) in cores {
