@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-use crate::{bench, demo, failure, interrupt, report, sim, soak, vectors};
+use crate::{bench, demo, failure, interrupt, replay_journal, report, sim, soak, vectors};
 
 #[derive(Parser)]
 #[command(
@@ -37,6 +37,8 @@ enum Command {
     Demo(demo::Args),
     /// Measure the live engine in real time
     Bench(bench::Args),
+    /// Send the events of a journal to a fresh core, which has to do the same again
+    ReplayJournal(replay_journal::Args),
     /// Draw recorded runs on one static page
     Report(report::Args),
     /// Read through the live engine for a long time, and check everything
@@ -51,6 +53,7 @@ impl Command {
             Self::Sim(args) => sim::run(&args),
             Self::Demo(args) => demo::run(&args),
             Self::Bench(args) => bench::run(&args),
+            Self::ReplayJournal(args) => replay_journal::run(&args),
             Self::Report(args) => report::run(&args),
             Self::Soak(args) => soak::run(&args),
         }

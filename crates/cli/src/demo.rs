@@ -23,6 +23,7 @@ use anyhow::{Context as _, Result};
 use forerun_core::params::{Bytes, Param as _};
 use forerun_core::readahead;
 use forerun_engine::Settings;
+use forerun_engine::journal::JournalFile;
 use forerun_report::{Run, RunRecord, page, table};
 use serde::Serialize;
 
@@ -30,6 +31,7 @@ use crate::bench::live::Live;
 use crate::bench::target::Target;
 use crate::bench::{Figures, record};
 use crate::failure::usage;
+use crate::journal::Journal;
 use crate::{machine, output};
 
 use budget::Budget;
@@ -45,6 +47,8 @@ pub(crate) struct Args {
     /// The page to write
     #[arg(short, long, value_name = "PAGE.html", default_value = "forerun-report.html")]
     output: PathBuf,
+    #[command(flatten)]
+    journal: Journal,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -68,10 +72,11 @@ struct Demo<'a> {
 
 /// Runs the demo.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    args.journal.require_place()?;
     output::require_place(&args.output)?;
     let tell = |text: &str| if args.json { Ok(()) } else { output::print(text) };
     tell(OPENING)?;
-    let live = live_part(args.seconds, &tell)?;
+    let live = args.journal.keep(|journal| live_part(args.seconds, journal, &tell))?;
     let verified: u64 = live.runs.iter().map(|run| run.bytes_wanted).sum();
     tell(&format!("All {} MiB that were read are verified, every byte.\n\n", verified >> 20))?;
     let paper = virtual_part(&tell)?;
@@ -89,7 +94,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 /// Every number of streams with every policy in real time; a row as each ends.
-fn live_part(seconds: u32, tell: &impl Fn(&str) -> Result<()>) -> Result<RunRecord> {
+fn live_part(
+    seconds: u32,
+    journal: Option<&JournalFile>,
+    tell: &impl Fn(&str) -> Result<()>,
+) -> Result<RunRecord> {
     let target = model()?;
     let settings = target.settings(CACHE_BYTES);
     let mut told = record::settings(&settings);
@@ -112,6 +121,7 @@ fn live_part(seconds: u32, tell: &impl Fn(&str) -> Result<()>) -> Result<RunReco
                 settings: Settings { readahead: readahead.to_owned(), ..settings.clone() },
                 time_max: Some(budget.next(machine::now())),
                 log_max: if STREAMS_DRAWN.contains(&streams) { LOG_MAX } else { 0 },
+                journal,
             };
             progress.tick();
             let measured = live.run(&mut |_| progress.tick())?;

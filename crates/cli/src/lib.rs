@@ -7,8 +7,9 @@
 //! | module | what |
 //! |---|---|
 //! | `cli` | the commands and their dispatch |
-//! | `vectors`, `sim`, `demo`, `bench`, `report`, `soak` | a command each |
+//! | `vectors`, `sim`, `demo`, `bench`, `replay_journal`, `report`, `soak` | a command each |
 //! | `specs` | lists of policies, sizes: what every command reads alike |
+//! | `journal` | `--journal` of the commands that run live |
 //! | `output` | stdout: text, tables, JSON |
 //! | `failure` | usage errors, exit statuses, the one line on stderr |
 //! | `interrupt` | SIGINT: ends at once, or soon, never in the middle of a file |
@@ -27,8 +28,10 @@ mod cli;
 mod demo;
 mod failure;
 mod interrupt;
+mod journal;
 mod machine;
 mod output;
+mod replay_journal;
 mod report;
 mod sim;
 mod soak;

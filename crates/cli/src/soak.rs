@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         ..Settings::default()
     };
     let cache = Cache::new(settings).context("cannot make a cache")?;
-    let open = |file: &ground::File| Ok(cache.open(file.store()?)?);
+    let open = |file: &ground::File| Ok(cache.open_store(file.store()?)?);
     let shared = ground.files.iter().map(open).collect::<Result<Vec<Handle>>>()?;
     let counts: Vec<Counts> = (0..args.threads).map(|_| Counts::default()).collect();
     let stop = AtomicBool::new(false);

@@ -194,7 +194,10 @@ fn what_cannot_be_measured_is_refused_in_one_line() {
         ("--device ssd --each 1.5M".into(),                                 2, "1.5M"),
         ("--device ssd --rate 5".into(),                                    2, "--rate 5"),
         ("--device ssd --io uring".into(),                                  2, "uring"),
-        (format!("--device ssd --journal {dir}/j"),                         2, "not yet"),
+        (format!("--device ssd --journal {dir}/no/where"),                  1, "no such folder"),
+        (format!("--device ssd --journal {dir}"),                           1, "is a folder"),
+        ("--device ssd --journal-max 1M".into(),                            2, "--journal"),
+        (format!("--device ssd --journal {dir}/j --journal-max 1.5M"),      2, "1.5M"),
         (format!("--device ssd --each 8K -o {dir}/no/where"),               1, "no such folder"),
     ];
     for (words, status, says) in rows {

@@ -1,11 +1,26 @@
-//! Recorders: who sees the events in the order in which the core consumed them.
+//! Journals: the events in the order in which the core consumed them, and what came of them.
+//!
+//! ```text
+//!   State --- sent, came_back ---> Journal        memory, for tests
+//!                             \--> JournalFile    memory -> writer thread -> file
+//!   replay: file -> Reader -> a fresh core -> byte-equal, or the first event that differs
+//! ```
+//!
+//! A journal alone is enough to run it again: it begins with the core's settings.
 //!
 //! # Invariants
 //! - A recorder is called under the state's lock: the order of its calls is the order of events.
-//! - A [`Journal`] never holds more than its bound; what did not fit is counted, and the record
+//! - A journal never holds more than its bounds; what did not fit is counted, and the record
 //!   then ends at a whole event.
 //! # Locking
 //! A journal's lock is taken under the state's, and nothing under it.
+
+mod file;
+mod format;
+mod read;
+mod replay;
+mod settings;
+mod show;
 
 use std::sync::Arc;
 
@@ -14,6 +29,11 @@ use forerun_core::{
     units::Nanos,
 };
 use parking_lot::Mutex;
+
+pub use file::{Bounds, End, JournalFile, Summary};
+pub use format::FORMAT;
+pub use read::{Block, JournalError, Part, Reader};
+pub use replay::{Difference, Replayed, Run, replay};
 
 /// Sees everything that goes into the core and comes out. It must not block.
 pub trait Recorder: Send {

@@ -37,7 +37,7 @@ mod file;
 mod files;
 mod handle;
 mod hits;
-mod journal;
+pub mod journal;
 mod queues;
 mod read;
 mod settings;

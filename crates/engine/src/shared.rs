@@ -20,8 +20,13 @@ use forerun_io::{
 };
 
 use crate::{
-    background::Backgrounds, clock::Clock, fetch::Fetch, hits::{Full, Notes}, settings::Settings,
-    state::State, waiters::SlotId,
+    background::Backgrounds,
+    clock::Clock,
+    fetch::Fetch,
+    hits::{Full, Notes},
+    settings::Settings,
+    state::State,
+    waiters::SlotId,
 };
 
 /// See the module.

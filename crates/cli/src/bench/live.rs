@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use forerun_core::units::Nanos;
+use forerun_engine::journal::JournalFile;
 use forerun_engine::{Cache, Handle, ReadError, Settings, SettingsError, Stats};
 use forerun_io::wrap::latency::Latency;
 use forerun_report::DeviceRequest;
@@ -40,6 +41,8 @@ pub(crate) struct Live<'a> {
     pub(crate) time_max: Option<Nanos>,
     /// Device requests to keep.
     pub(crate) log_max: usize,
+    /// Where the core's events go.
+    pub(crate) journal: Option<&'a JournalFile>,
 }
 
 /// What a run came to.
@@ -66,7 +69,7 @@ impl Live<'_> {
         let workload = made(self.reads)?;
         let opened = self.target.open(workload.files[0])?;
         let meter = Arc::new(Meter::new(opened.store, 2 * self.log_max));
-        let cache = Cache::new(self.settings.clone()).map_err(refused)?;
+        let cache = self.cache().map_err(refused)?;
         let handle = cache.open_store(Arc::clone(&meter) as _)?;
         let (begun, model_begun) = (machine::now(), opened.model.as_ref().map(|model| model.now()));
         let read = |access: Access, room: &mut [u8]| {
@@ -102,6 +105,17 @@ impl Live<'_> {
         drop((handle, cache));
         self.check(&measured)?;
         Ok(measured)
+    }
+
+    fn cache(&self) -> Result<Cache, SettingsError> {
+        let settings = self.settings.clone();
+        match self.journal {
+            Some(journal) => {
+                let recorder = journal.record(&settings.core()?);
+                Cache::recorded(settings, recorder)
+            }
+            None => Cache::new(settings),
+        }
     }
 
     /// Compares what was read of a file with plain reads of the same bytes.

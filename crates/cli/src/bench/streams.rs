@@ -11,6 +11,7 @@ use clap::ValueEnum;
 use forerun_core::device::Rate;
 use forerun_core::params::{Bytes, Param};
 use forerun_engine::Settings;
+use forerun_engine::journal::JournalFile;
 use forerun_report::{Run, RunRecord, table};
 use serde::Serialize;
 
@@ -19,6 +20,7 @@ use super::pattern::{Layout, Pattern, Reads, Shape};
 use super::record;
 use super::target::Target;
 use crate::failure::usage;
+use crate::journal::Journal;
 use crate::{interrupt, output, sim, specs};
 
 /// What `bench streams` takes.
@@ -70,9 +72,8 @@ pub(crate) struct Args {
     /// Decides every random choice
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Keep the core's events, to be replayed
-    #[arg(long, value_name = "FILE")]
-    journal: Option<PathBuf>,
+    #[command(flatten)]
+    journal: Journal,
     /// Write a record of the runs, for `forerun report`
     #[arg(short, long, value_name = "RUN.json")]
     output: Option<PathBuf>,
@@ -101,9 +102,7 @@ struct Plan {
 
 impl Plan {
     fn new(args: &Args) -> Result<Self> {
-        if args.journal.is_some() {
-            return Err(usage("--journal: not yet; leave it out"));
-        }
+        args.journal.require_place()?;
         args.output.as_deref().map_or(Ok(()), output::require_place)?;
         let readaheads = specs::readaheads(&args.readahead)?;
         if !(1..=REQUEST_MAX.0).contains(&args.request.0) {
@@ -136,7 +135,11 @@ impl Plan {
     }
 
     /// Runs every policy; `ended` sees each run.
-    fn run(&self, mut ended: impl FnMut(&Run) -> Result<()>) -> Result<Vec<Run>> {
+    fn run(
+        &self,
+        journal: Option<&JournalFile>,
+        mut ended: impl FnMut(&Run) -> Result<()>,
+    ) -> Result<Vec<Run>> {
         let core = self.settings.core().map_err(usage)?;
         let known = self.reads.known.as_ref();
         let limit = known.map(|known| record::limit(&self.target, known, &core)).transpose()?;
@@ -149,6 +152,7 @@ impl Plan {
                 settings: Settings { readahead: readahead.clone(), ..self.settings.clone() },
                 time_max: None,
                 log_max: self.log_max,
+                journal,
             };
             let progress = output::progress(live.bytes_wanted()?, readahead);
             let measured = live.run(&mut |bytes| progress.set_position(bytes));
@@ -168,7 +172,8 @@ pub(super) fn run(args: &Args) -> Result<()> {
     if !args.json {
         output::print(&table::header())?;
     }
-    let runs = plan.run(|run| if args.json { Ok(()) } else { output::print(&table::row(run)) })?;
+    let tell = |run: &Run| if args.json { Ok(()) } else { output::print(&table::row(run)) };
+    let runs = args.journal.keep(|journal| plan.run(journal, tell))?;
     if args.json {
         let runs = runs.iter().map(Figures::new).collect();
         output::json(&Runs { runs })?;

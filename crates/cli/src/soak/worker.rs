@@ -124,7 +124,7 @@ impl<'a> Worker<'a> {
     /// A store is opened as another file: its pages are not shared with the others'.
     fn open_anew(&mut self) -> Result<()> {
         let file = self.draw(self.ground.files.len());
-        let handle = self.cache.open(self.ground.files[file].store()?);
+        let handle = self.cache.open_store(self.ground.files[file].store()?);
         self.keep(file, handle.context("cannot open a store")?);
         Ok(())
     }

@@ -3,6 +3,7 @@
 mod content;
 mod ends;
 mod faults;
+mod journals;
 mod odd;
 mod pressure;
 mod replay;

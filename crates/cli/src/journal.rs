@@ -1,0 +1,63 @@
+//! `--journal`: the events of a command's live runs, kept in a file.
+//!
+//! # Invariants
+//! - A place that takes no file is told before anything runs. A journal that ends early is told at
+//!   the end and fails nothing: the runs and their figures are whole.
+//! - Whatever ends the command, the journal is of use up to its last whole block.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use forerun_core::params::{Bytes, Param as _};
+use forerun_engine::journal::{Bounds, JournalFile, Summary};
+
+use crate::failure::note;
+use crate::output;
+
+/// The flags.
+#[derive(clap::Args)]
+pub(crate) struct Journal {
+    /// Keep the core's events, for `forerun replay-journal`
+    #[arg(long, value_name = "FILE")]
+    journal: Option<PathBuf>,
+    /// The journal ends when it would be larger
+    #[arg(long, value_name = "SIZE", requires = "journal", default_value = "1G",
+          value_parser = bytes)]
+    journal_max: Bytes,
+}
+
+impl Journal {
+    /// Refuses a place that takes no file.
+    pub(crate) fn require_place(&self) -> Result<()> {
+        self.journal.as_deref().map_or(Ok(()), output::require_place)
+    }
+
+    /// Runs `body` with the journal that was asked for, and says on stderr what became of it.
+    pub(crate) fn keep<T>(
+        &self,
+        body: impl FnOnce(Option<&JournalFile>) -> Result<T>,
+    ) -> Result<T> {
+        let Some(path) = &self.journal else { return body(None) };
+        let bounds = Bounds { file_bytes_max: self.journal_max.0, ..Bounds::default() };
+        let journal = JournalFile::create(path, bounds)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        let result = body(Some(&journal));
+        note(&format!("{}: {}", path.display(), told(&journal.finish())));
+        result
+    }
+}
+
+/// A journal's summary as one line.
+fn told(summary: &Summary) -> String {
+    let Summary { runs, events, dropped, bytes, end } = summary;
+    let text = format!("{events} events of {runs} runs in {bytes} bytes");
+    match end {
+        Some(end) => format!("{text}; {dropped} events after them are missing: {end}"),
+        None if *dropped > 0 => format!("{text}; {dropped} events of a run that broke off"),
+        None => text,
+    }
+}
+
+fn bytes(text: &str) -> Result<Bytes, String> {
+    Bytes::parse(text).ok_or_else(|| format!("expected {}", Bytes::FORM))
+}

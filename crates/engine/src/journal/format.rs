@@ -1,0 +1,213 @@
+//! How a journal lies in its file.
+//!
+//! ```text
+//!   file    run, run, ...                      one run a core; most files hold one
+//!   run     line, text, block, block, ...
+//!   line    forerun-journal format=00001 bytes=00000512 text=<16 hex> line=<16 hex>
+//!   text    key=value lines: the version of the events, the core's settings
+//!   block   mark (4) | bytes (u32) | events (u32) | sum (u64) | head's sum (u32) | payload
+//!   payload group, group, ...
+//!   group   events (varint) | bytes of actions (varint) | events | actions
+//! ```
+//!
+//! A group is an event, the `Pinned` and `Settled` that its retractions led to, and all actions
+//! that came of these. Numbers are little-endian; events and actions are as
+//! `forerun_core::event::codec` encodes them.
+//!
+//! # Invariants
+//! - Each byte is covered by a checksum, and each block's head by one of its own: a length that is
+//!   wrong is not taken for a file that was cut.
+//! - A head's sum depends on the block or the text before it: no block can be lost or moved
+//!   unnoticed.
+//! - A block begins and ends at a whole group.
+
+use std::hash::{BuildHasher as _, Hasher as _};
+
+use forerun_core::hash::FixedState;
+
+/// The version of the layout of a file.
+pub const FORMAT: u32 = 1;
+
+/// Every journal begins with it.
+pub(super) const MAGIC: &str = "forerun-journal format=";
+/// A run's first line.
+pub(super) const LINE_BYTES: usize = 88;
+/// The settings of a run, at most.
+pub(super) const TEXT_BYTES_MAX: usize = 64 << 10;
+/// A block begins with it.
+pub(super) const MARK: [u8; 4] = *b"\nblk";
+/// What comes before a payload.
+pub(super) const HEAD_BYTES: usize = 24;
+/// A block ends with the group that brings it to this size.
+pub(super) const BLOCK_BYTES: usize = 64 << 10;
+/// No writer makes a larger payload, and no reader takes one.
+pub(super) const PAYLOAD_BYTES_MAX: usize = 64 << 20;
+
+/// The checksum of `bytes`.
+pub(super) fn checksum(bytes: &[u8]) -> u64 {
+    let mut hasher = FixedState.build_hasher();
+    hasher.write_u64(bytes.len() as u64);
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+/// The first line of a run whose settings are `bytes` of text with the checksum `sum`.
+pub(super) fn line(bytes: usize, sum: u64) -> String {
+    let line = format!("{MAGIC}{FORMAT:05} bytes={bytes:08} text={sum:016x} ");
+    let line = format!("{line}line={:016x}\n", checksum(line.as_bytes()));
+    assert_eq!(line.len(), LINE_BYTES, "the fields are of fixed width: {line}");
+    line
+}
+
+/// What a run's first line says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    /// The settings are this long and have this checksum.
+    Text { bytes: usize, sum: u64 },
+    /// The format is another.
+    Format(u32),
+    /// It is no such line.
+    Broken,
+}
+
+/// Reads a run's first line.
+pub(super) fn parse_line(line: &[u8; LINE_BYTES]) -> Line {
+    let Ok(text) = std::str::from_utf8(line) else { return Line::Broken };
+    let Some(rest) = text.strip_prefix(MAGIC) else { return Line::Broken };
+    let format = rest.get(..5).and_then(|digits| digits.parse().ok());
+    match format {
+        Some(FORMAT) => {}
+        Some(other) => return Line::Format(other),
+        None => return Line::Broken,
+    }
+    let field = |name: &str| text.split(' ').find_map(|field| field.strip_prefix(name));
+    let bytes = field("bytes=").and_then(|digits| digits.parse().ok());
+    let sum = field("text=").and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    let (Some(bytes), Some(sum)) = (bytes, sum) else { return Line::Broken };
+    if bytes > TEXT_BYTES_MAX || self::line(bytes, sum) != text {
+        return Line::Broken;
+    }
+    Line::Text { bytes, sum }
+}
+
+/// A block's head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    /// Bytes of the payload.
+    pub(super) bytes: u32,
+    /// Events in it.
+    pub(super) events: u32,
+    /// The payload's checksum.
+    pub(super) sum: u64,
+}
+
+impl Head {
+    /// The head of a block with this payload.
+    pub(super) fn of(payload: &[u8], events: u32) -> Self {
+        assert!(payload.len() <= PAYLOAD_BYTES_MAX, "a payload of {} bytes", payload.len());
+        let bytes = u32::try_from(payload.len()).expect("bounded above");
+        Self { bytes, events, sum: checksum(payload) }
+    }
+
+    /// As it lies in the file after a block or text whose checksum is `before`.
+    pub(super) fn encode(self, before: u64) -> [u8; HEAD_BYTES] {
+        let mut head = [0; HEAD_BYTES];
+        head[..4].copy_from_slice(&MARK);
+        head[4..8].copy_from_slice(&self.bytes.to_le_bytes());
+        head[8..12].copy_from_slice(&self.events.to_le_bytes());
+        head[12..20].copy_from_slice(&self.sum.to_le_bytes());
+        let own = FixedState.hash_one((before, self.bytes, self.events, self.sum));
+        head[20..].copy_from_slice(&own.to_le_bytes()[..4]);
+        head
+    }
+
+    /// The head that lies there, if it is one that follows `before`.
+    pub(super) fn decode(head: &[u8; HEAD_BYTES], before: u64) -> Option<Self> {
+        let (words, _) = head.as_chunks::<4>();
+        let word = |at: usize| u32::from_le_bytes(words[at]);
+        let sum = u64::from(word(4)) << 32 | u64::from(word(3));
+        let decoded = Self { bytes: word(1), events: word(2), sum };
+        let fits = decoded.bytes as usize <= PAYLOAD_BYTES_MAX;
+        (fits && decoded.encode(before) == *head).then_some(decoded)
+    }
+}
+
+/// Appends `value`, 7 bits a byte, the lowest first.
+pub(super) fn put_varint(mut value: u64, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push(value.to_le_bytes()[0] | 0x80);
+        value >>= 7;
+    }
+    out.push(value.to_le_bytes()[0]);
+}
+
+/// The number at the start of `input`, which is moved past it. `None` if there is none.
+pub(super) fn take_varint(input: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for (at, &byte) in input.iter().enumerate().take(10) {
+        let bits = u64::from(byte & 0x7f);
+        if at == 9 && bits > 1 {
+            return None;
+        }
+        value |= bits << (7 * at);
+        if byte & 0x80 == 0 {
+            *input = &input[at + 1..];
+            return Some(value);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_survives_and_a_cut_or_long_one_is_none() {
+        for value in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX] {
+            let mut bytes = Vec::new();
+            put_varint(value, &mut bytes);
+            let mut input = bytes.as_slice();
+            assert_eq!((take_varint(&mut input), input.len()), (Some(value), 0));
+            for cut in 0..bytes.len() {
+                assert_eq!(take_varint(&mut &bytes[..cut]), None, "{value} cut at {cut}");
+            }
+        }
+        assert_eq!(take_varint(&mut [0xff; 12].as_slice()), None);
+        let above = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2];
+        assert_eq!(take_varint(&mut above.as_slice()), None);
+    }
+
+    #[test]
+    fn a_head_that_was_changed_or_moved_is_none() {
+        let head = Head::of(b"payload", 3);
+        let bytes = head.encode(7);
+        assert_eq!(Head::decode(&bytes, 7), Some(head));
+        assert_eq!(Head::decode(&bytes, 8), None, "it follows another block");
+        for at in 0..HEAD_BYTES {
+            let mut changed = bytes;
+            changed[at] ^= 0x10;
+            assert_eq!(Head::decode(&changed, 7), None, "byte {at}");
+        }
+        let large = Head { bytes: u32::MAX, ..head };
+        assert_eq!(Head::decode(&large.encode(7), 7), None);
+    }
+
+    #[test]
+    fn a_line_that_was_changed_is_another_format_or_broken() {
+        let written = line(512, 0xabc);
+        let bytes: [u8; LINE_BYTES] = written.as_bytes().try_into().unwrap();
+        assert_eq!(parse_line(&bytes), Line::Text { bytes: 512, sum: 0xabc });
+        for at in 0..LINE_BYTES {
+            let mut changed = bytes;
+            changed[at] ^= 1;
+            let digits = MAGIC.len()..MAGIC.len() + 5;
+            let parsed = parse_line(&changed);
+            let expected = matches!(parsed, Line::Broken)
+                || digits.contains(&at) && matches!(parsed, Line::Format(_));
+            assert!(expected, "byte {at}: {parsed:?}");
+        }
+        let huge = line(TEXT_BYTES_MAX + 1, 0);
+        assert_eq!(parse_line(huge.as_bytes().try_into().unwrap()), Line::Broken);
+    }
+}

@@ -1,0 +1,333 @@
+//! Replay: the events of a journal sent to a fresh core, whose actions have to be the same bytes.
+//!
+//! ```text
+//!   group:  event -> actions == recorded[..a] ?
+//!           Pinned -> actions == recorded[a..b] ?      a difference belongs to one event
+//!           Settled -> actions == recorded[b..] ?
+//! ```
+//!
+//! # Invariants
+//! - Each action is compared as soon as it comes, so what the core does after a difference is not
+//!   told in its place.
+//! - Whatever a journal holds, it is refused and nothing else: the memory of its core is bounded,
+//!   numbers that the core takes for granted are checked, and a core that panics is an error.
+
+use std::{
+    io::Read,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use forerun_core::{
+    cache::{Cache, Settings, Stats},
+    event::{Actions, Event, Hit, codec},
+    eviction,
+    params::{Param as _, Share},
+    units::Nanos,
+};
+
+use super::format::take_varint;
+use super::read::{Block, JournalError, Part, Reader};
+use super::show;
+
+/// What became of a journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replayed {
+    /// Its runs, in order.
+    pub runs: Vec<Run>,
+    /// Bytes after the last whole block: the file was cut there.
+    pub cut_bytes: u64,
+}
+
+impl Replayed {
+    /// Whether all actions of all runs are the same bytes.
+    #[must_use]
+    pub fn byte_equal(&self) -> bool {
+        self.runs.iter().all(|run| run.difference.is_none())
+    }
+}
+
+/// What became of one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// What its core was built from.
+    pub settings: Settings,
+    /// Events sent, up to the first difference.
+    pub events: u64,
+    /// Actions that came.
+    pub actions: u64,
+    /// When the first event happened.
+    pub first: Nanos,
+    /// When the last one did.
+    pub last: Nanos,
+    /// What the core counted.
+    pub stats: Stats,
+    /// Where the actions are others than those recorded.
+    pub difference: Option<Difference>,
+}
+
+/// The first event that gave other actions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Its number in the run, from 1.
+    pub event: u64,
+    /// When it happened.
+    pub now: Nanos,
+    /// The event.
+    pub what: String,
+    /// The first action that differs, from 1.
+    pub action: u64,
+    /// What was recorded there.
+    pub recorded: String,
+    /// What came instead.
+    pub came: String,
+}
+
+/// Replays all runs of a journal; `told` hears how many of its bytes were read.
+///
+/// # Errors
+/// The journal cannot be read or used. Actions that differ are none.
+pub fn replay(input: impl Read, mut told: impl FnMut(u64)) -> Result<Replayed, JournalError> {
+    let mut reader = Reader::new(input);
+    let (mut runs, mut last) = (Vec::new(), None::<Replay>);
+    loop {
+        match reader.part()? {
+            Part::Run(settings) => {
+                runs.extend(last.take().map(Replay::end));
+                last = Some(Replay::new(&settings)?);
+            }
+            Part::Block(block) => {
+                let run = last.as_mut().expect("a reader has blocks in runs only");
+                run.block(&block)?;
+            }
+            Part::End { cut_bytes } => {
+                runs.extend(last.take().map(Replay::end));
+                return Ok(Replayed { runs, cut_bytes });
+            }
+        }
+        told(reader.at());
+    }
+}
+
+/// One run under way.
+struct Replay {
+    core: Cache,
+    /// Handles opened so far: numbers are dense, so none is larger.
+    opened: u32,
+    run: Run,
+    actions: Actions,
+    came: Vec<u8>,
+    hits: Vec<Hit>,
+}
+
+impl Replay {
+    fn new(settings: &Settings) -> Result<Self, JournalError> {
+        check_memory(settings)?;
+        let why = |error: forerun_core::cache::SettingsError| JournalError::NotOfThisCore {
+            why: error.to_string(),
+        };
+        let core = Cache::new(settings.clone()).map_err(why)?;
+        let run = Run {
+            settings: settings.clone(),
+            events: 0,
+            actions: 0,
+            first: Nanos(0),
+            last: Nanos(0),
+            stats: Stats::default(),
+            difference: None,
+        };
+        let (came, hits) = (Vec::new(), Vec::new());
+        Ok(Self { core, opened: 0, run, actions: Actions::new(), came, hits })
+    }
+
+    fn end(self) -> Run {
+        let stats = *self.core.stats();
+        Run { stats, ..self.run }
+    }
+
+    /// Sends the events of a block, up to the first difference.
+    fn block(&mut self, block: &Block) -> Result<(), JournalError> {
+        let malformed = |why: &str| JournalError::Malformed { at: block.at, why: why.to_owned() };
+        let (mut input, mut left) = (block.payload.as_slice(), u64::from(block.events));
+        while !input.is_empty() && self.run.difference.is_none() {
+            let sizes = (take_varint(&mut input), take_varint(&mut input));
+            let (Some(count), Some(bytes)) = sizes else {
+                return Err(malformed("a group is cut off"));
+            };
+            left = left.checked_sub(count.max(1)).ok_or_else(|| malformed("too many events"))?;
+            let mut hits = std::mem::take(&mut self.hits);
+            let mut events = input;
+            for _ in 0..count {
+                let (_, _, used) = codec::decode(events, &mut hits)
+                    .map_err(|error| malformed(&error.to_string()))?;
+                events = &events[used..];
+            }
+            let actions_at = input.len() - events.len();
+            let bytes = usize::try_from(bytes).ok().filter(|&bytes| bytes <= events.len());
+            let bytes = bytes.ok_or_else(|| malformed("a group is cut off"))?;
+            let group = Group { events: &input[..actions_at], count, recorded: &events[..bytes] };
+            input = &events[bytes..];
+            self.hits = hits;
+            self.group(&group)?;
+        }
+        let counted = left == 0 || self.run.difference.is_some();
+        if counted { Ok(()) } else { Err(malformed("events are missing")) }
+    }
+
+    fn group(&mut self, group: &Group<'_>) -> Result<(), JournalError> {
+        let (mut input, mut recorded) = (group.events, group.recorded);
+        let mut hits = std::mem::take(&mut self.hits);
+        for number in 1..=group.count {
+            let (now, event, used) =
+                codec::decode(input, &mut hits).expect("it was decoded when the group was cut out");
+            input = &input[used..];
+            self.send(now, event)?;
+            let rest = recorded.strip_prefix(self.came.as_slice());
+            match rest {
+                Some(rest) if number < group.count || rest.is_empty() => recorded = rest,
+                Some(_) | None => {
+                    self.differs(now, &event, recorded);
+                    break;
+                }
+            }
+        }
+        self.hits = hits;
+        Ok(())
+    }
+
+    /// Sends one event; what comes of it is in `came`, encoded.
+    fn send(&mut self, now: Nanos, event: Event<'_>) -> Result<(), JournalError> {
+        if self.run.events == 0 {
+            self.run.first = now;
+        }
+        self.run.events += 1;
+        self.run.last = now;
+        self.opened = self.opened.saturating_add(u32::from(matches!(event, Event::Open { .. })));
+        let number = self.run.events;
+        let not_of_this_core = |why: &str| {
+            let seconds = now.0 / 1_000_000_000;
+            let nanos = now.0 % 1_000_000_000;
+            let what = shown(&event);
+            let why = format!("event {number} at {seconds}.{nanos:09} s, {what}: {why}");
+            JournalError::NotOfThisCore { why }
+        };
+        if !self.plausible(&event) {
+            return Err(not_of_this_core("a number is out of bounds"));
+        }
+        self.actions.clear();
+        self.came.clear();
+        let (core, actions) = (&mut self.core, &mut self.actions);
+        catch_unwind(AssertUnwindSafe(|| core.handle(now, event, actions))).map_err(|panic| {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+            not_of_this_core(text.unwrap_or("it is refused"))
+        })?;
+        self.run.actions += self.actions.list.len() as u64;
+        codec::encode_actions(&self.actions, &mut self.came);
+        Ok(())
+    }
+
+    fn differs(&mut self, now: Nanos, event: &Event<'_>, recorded: &[u8]) {
+        let (action, recorded, came) = show::difference(recorded, &self.came);
+        let (event, what) = (self.run.events, shown(event));
+        self.run.difference = Some(Difference { event, now, what, action, recorded, came });
+    }
+
+    /// Whether the numbers are such that the core's memory stays in proportion to its settings.
+    fn plausible(&self, event: &Event<'_>) -> bool {
+        let frames = self.core.settings().frames;
+        let waiting = self.core.settings().waiters_max.max(frames);
+        match *event {
+            Event::Open { handle, .. } | Event::Close { handle } | Event::Flush { handle, .. } => {
+                handle.0 < self.opened
+            }
+            Event::Read { handle, count, first, .. }
+            | Event::Write { handle, count, first, .. } => {
+                let ends = first.checked_add(count.into()).is_some();
+                handle.0 < self.opened && count <= waiting && ends
+            }
+            Event::Marker { handle, hit, count, .. } => {
+                handle.0 < self.opened && hit.frame.0 < frames && count <= waiting
+            }
+            Event::Arrived { first, count }
+            | Event::Failed { first, count, .. }
+            | Event::Written { first, count }
+            | Event::WriteFailed { first, count, .. } => first.0 < frames && count <= frames,
+            Event::Prefetch { handle, first, count } => {
+                handle.0 < self.opened && first.checked_add(count.into()).is_some()
+            }
+            Event::Filled { frame, .. } | Event::Pinned { frame } => frame.0 < frames,
+            Event::Hits { hits } => hits.iter().all(|hit| hit.frame.0 < frames),
+            Event::Cancel { .. }
+            | Event::Synced { .. }
+            | Event::Truncate { .. }
+            | Event::Invalidate { .. }
+            | Event::Settled
+            | Event::Resize { .. }
+            | Event::Tick => true,
+        }
+    }
+}
+
+/// An event with what its retractions led to, encoded, and the actions that were recorded.
+struct Group<'b> {
+    events: &'b [u8],
+    count: u64,
+    recorded: &'b [u8],
+}
+
+/// An event in words, not too many.
+fn shown(event: &Event<'_>) -> String {
+    match event {
+        Event::Hits { hits } => format!("a batch of {} hits", hits.len()),
+        Event::Open { .. }
+        | Event::Close { .. }
+        | Event::Read { .. }
+        | Event::Marker { .. }
+        | Event::Write { .. }
+        | Event::Filled { .. }
+        | Event::Flush { .. }
+        | Event::Cancel { .. }
+        | Event::Arrived { .. }
+        | Event::Failed { .. }
+        | Event::Written { .. }
+        | Event::WriteFailed { .. }
+        | Event::Synced { .. }
+        | Event::Truncate { .. }
+        | Event::Invalidate { .. }
+        | Event::Pinned { .. }
+        | Event::Settled
+        | Event::Resize { .. }
+        | Event::Prefetch { .. }
+        | Event::Tick => format!("{event:?}"),
+    }
+}
+
+/// Refuses a core that takes more memory than a replay may, or than can be had.
+fn check_memory(settings: &Settings) -> Result<(), JournalError> {
+    let frames = u64::from(settings.frames);
+    let waiters = u64::from(settings.waiters_max);
+    let shares: u64 = settings.partitions.iter().map(|row| shares_ppm(&row.policy)).sum();
+    let ghosts = frames.saturating_mul(shares) / 1_000_000;
+    let wanted = frames * FRAME_BYTES + waiters * WAITER_BYTES + ghosts.saturating_mul(GHOST_BYTES);
+    let room = usize::try_from(wanted).map(|bytes| Vec::<u8>::new().try_reserve_exact(bytes));
+    if wanted <= MEMORY_BYTES_MAX && matches!(room, Ok(Ok(()))) {
+        return Ok(());
+    }
+    let why = format!("its tables may take {wanted} bytes, more than there is for a replay");
+    Err(JournalError::NotOfThisCore { why })
+}
+
+/// The shares of the cache that a policy's parameters name, together: it may remember as many
+/// pages that left. A policy that is unknown has none; the core refuses it.
+fn shares_ppm(policy: &str) -> u64 {
+    let params = eviction::show(policy).unwrap_or_default();
+    let share = |(_, value): &(&str, String)| Share::parse(value).map_or(0, |share| share.ppm);
+    params.iter().map(|param| u64::from(share(param))).sum()
+}
+
+/// What the core's tables take a frame, a waiter and a page that left, at most.
+const FRAME_BYTES: u64 = 512;
+const WAITER_BYTES: u64 = 64;
+const GHOST_BYTES: u64 = 128;
+/// What a journal may make a replay take: enough for a cache of 120 GiB.
+const MEMORY_BYTES_MAX: u64 = 16 << 30;

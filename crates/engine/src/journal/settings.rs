@@ -1,0 +1,164 @@
+//! A core's settings as the text at the head of a journal: a `key=value` line a field.
+//!
+//! ```text
+//!   events=1
+//!   page_bytes=4096
+//!   ...
+//!   partition=16384 2q-star        one line a partition, in order: frames, policy
+//! ```
+//!
+//! # Invariants
+//! - What is written is read back equal. Every field has its line: a line that is missing, there
+//!   twice or unknown is an error, as a core with a default in its place would be another one.
+
+use forerun_core::{
+    cache::{PartitionSettings, Settings},
+    event::codec,
+    units::Nanos,
+};
+
+/// The text of `settings`.
+pub(super) fn encode(settings: &Settings) -> String {
+    // Named one by one: a field that is added has to have its line.
+    let Settings {
+        page_bytes,
+        frames,
+        partitions,
+        readahead,
+        request_pages_max,
+        ahead_pages_max,
+        reclaim_pages,
+        waiters_max,
+        handles_max,
+        files_max,
+        dirty_pages_max,
+        wait_max,
+        explain,
+    } = settings;
+    let mut lines = vec![
+        format!("events={}", codec::VERSION),
+        format!("page_bytes={page_bytes}"),
+        format!("frames={frames}"),
+        format!("readahead={readahead}"),
+        format!("request_pages_max={request_pages_max}"),
+        format!("ahead_pages_max={ahead_pages_max}"),
+        format!("reclaim_pages={reclaim_pages}"),
+        format!("waiters_max={waiters_max}"),
+        format!("handles_max={handles_max}"),
+        format!("files_max={files_max}"),
+        format!("dirty_pages_max={dirty_pages_max}"),
+        format!("wait_max_ns={}", wait_max.0),
+        format!("explain={explain}"),
+    ];
+    let partition = |row: &PartitionSettings| format!("partition={} {}", row.frames, row.policy);
+    lines.extend(partitions.iter().map(partition));
+    let one_line = lines.iter().all(|line| !line.contains('\n'));
+    assert!(one_line, "no core is built of a policy whose text has several lines: {lines:?}");
+    lines.join("\n") + "\n"
+}
+
+/// The lines of a text that were not asked for yet.
+struct Lines<'t> {
+    left: Vec<(&'t str, &'t str)>,
+}
+
+/// The version of the events, and the settings if that is ours.
+pub(super) fn decode(text: &str) -> Result<(u32, Option<Settings>), String> {
+    let mut left = Vec::new();
+    for line in text.lines() {
+        left.push(line.split_once('=').ok_or_else(|| format!("`{}`", line.escape_debug()))?);
+    }
+    let mut lines = Lines { left };
+    let events: u32 = lines.number("events")?;
+    if events != u32::from(codec::VERSION) {
+        return Ok((events, None));
+    }
+    let settings = Settings {
+        page_bytes: lines.number("page_bytes")?,
+        frames: lines.number("frames")?,
+        partitions: lines.partitions()?,
+        readahead: lines.one("readahead")?.to_owned(),
+        request_pages_max: lines.number("request_pages_max")?,
+        ahead_pages_max: lines.number("ahead_pages_max")?,
+        reclaim_pages: lines.number("reclaim_pages")?,
+        waiters_max: lines.number("waiters_max")?,
+        handles_max: lines.number("handles_max")?,
+        files_max: lines.number("files_max")?,
+        dirty_pages_max: lines.number("dirty_pages_max")?,
+        wait_max: Nanos(lines.number("wait_max_ns")?),
+        explain: lines.number("explain")?,
+    };
+    match lines.left.first() {
+        Some((key, _)) => Err(format!("`{}` is twice or unknown", key.escape_debug())),
+        None => Ok((events, Some(settings))),
+    }
+}
+
+impl<'t> Lines<'t> {
+    fn one(&mut self, key: &str) -> Result<&'t str, String> {
+        let at = self.left.iter().position(|line| line.0 == key);
+        at.map(|at| self.left.remove(at).1).ok_or_else(|| format!("{key} is missing"))
+    }
+
+    fn number<T: std::str::FromStr>(&mut self, key: &str) -> Result<T, String> {
+        let value = self.one(key)?;
+        value.parse().map_err(|_| format!("{key}={}", value.escape_debug()))
+    }
+
+    fn partitions(&mut self) -> Result<Vec<PartitionSettings>, String> {
+        let mut partitions = Vec::new();
+        while let Ok(value) = self.one("partition") {
+            let wrong = || format!("partition={}", value.escape_debug());
+            let (frames, policy) = value.split_once(' ').ok_or_else(wrong)?;
+            let frames = frames.parse().map_err(|_| wrong())?;
+            partitions.push(PartitionSettings { frames, policy: policy.to_owned() });
+        }
+        Ok(partitions)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> Settings {
+        let mut settings = Settings::new(1_000, "2q:kin=25%", "linux-6:max=64K");
+        settings.partitions[0].frames = 600;
+        settings.partitions.push(PartitionSettings { frames: 400, policy: "lru".into() });
+        Settings { reclaim_pages: 7, explain: true, wait_max: Nanos(u64::MAX), ..settings }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let version = u32::from(codec::VERSION);
+        assert_eq!(decode(&encode(&settings())), Ok((version, Some(settings()))));
+    }
+
+    #[test]
+    fn a_text_that_is_not_whole_is_refused_by_its_key() {
+        let text = encode(&settings());
+        for line in text.lines() {
+            let without = text.replacen(&format!("{line}\n"), "", 1);
+            let key = line.split_once('=').unwrap().0;
+            let refused = decode(&without);
+            assert!(key == "partition" || refused.is_err_and(|why| why.contains(key)), "{line}");
+            if key != "partition" {
+                let twice = format!("{text}{line}\n");
+                assert!(decode(&twice).is_err_and(|why| why.contains(key)), "{line} twice");
+            }
+        }
+        for (line, says) in [
+            ("no pair", "`no pair`"),
+            ("later=1", "`later` is twice"),
+            ("partition=7", "partition=7"),
+            ("partition=x lru", "partition=x"),
+            ("\u{1b}=1", "\\u{1b}"),
+        ] {
+            let refused = decode(&format!("{text}{line}\n")).unwrap_err();
+            assert!(refused.contains(says), "{refused}");
+        }
+        let other = text.replacen("frames=1000", "frames=-1", 1);
+        assert_eq!(decode(&other), Err("frames=-1".to_owned()));
+        assert_eq!(decode(&text.replacen("events=1", "events=9", 1)), Ok((9, None)));
+    }
+}

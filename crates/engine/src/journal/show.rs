@@ -1,0 +1,161 @@
+//! Recorded actions in words, for the one place where two runs differ.
+//!
+//! ```text
+//!   3 | file | page | count | frame ...  ->  "Fetch file=0 page=17 count=2 frames=5,9"
+//! ```
+//!
+//! # Invariants
+//! - Bytes that are no action are said to be none; nothing is assumed of them.
+
+use super::format::{checksum, take_varint};
+
+/// The action at the start of `input`, which is moved past it.
+pub(super) fn action(input: &mut &[u8]) -> Option<String> {
+    let (&tag, mut rest) = input.split_first()?;
+    let Some((name, fields)) = (ACTIONS.get(usize::from(tag).checked_sub(1)?)).copied() else {
+        *input = &[];
+        return Some(format!("{tag}, which is no action"));
+    };
+    let mut words = vec![name.to_owned()];
+    let mut count = 0;
+    for field in fields {
+        let value = take_varint(&mut rest)?;
+        words.push(format!("{field}={value}"));
+        if *field == "count" {
+            count = value;
+        }
+    }
+    let mut frames = Vec::new();
+    for at in 0..count {
+        let frame = take_varint(&mut rest)?;
+        if at < FRAMES_SHOWN {
+            frames.push(frame.to_string());
+        }
+    }
+    if count > FRAMES_SHOWN {
+        let sum = checksum(&input[..input.len() - rest.len()]);
+        frames.push(format!(".. ({sum:016x})"));
+    }
+    if count > 0 {
+        words.push(format!("frames={}", frames.join(",")));
+    }
+    *input = rest;
+    Some(words.join(" "))
+}
+
+/// The first action by which two encoded lists differ: its number from 1, and either side.
+pub(super) fn difference(mut recorded: &[u8], mut came: &[u8]) -> (u64, String, String) {
+    for number in 1.. {
+        let before = (recorded, came);
+        let texts = (action(&mut recorded), action(&mut came));
+        let bytes = |all: &'_ [u8], rest: &[u8]| all[..all.len() - rest.len()].to_vec();
+        let equal = bytes(before.0, recorded) == bytes(before.1, came);
+        if !equal || texts.0.is_none() || texts.1.is_none() {
+            let text = |text: Option<String>| text.unwrap_or_else(|| "nothing".to_owned());
+            return (number, text(texts.0), text(texts.1));
+        }
+    }
+    unreachable!("a list of actions ends")
+}
+
+/// Frames of a fetch that are named one by one.
+const FRAMES_SHOWN: u64 = 16;
+
+/// The actions by their tags, from 1: the order of `forerun_core::event::codec`. Who has a
+/// `count` has as many frames after its fields.
+const ACTIONS: [(&str, &[&str]); 11] = [
+    ("Serve", &["request", "page", "frame"]),
+    ("Fill", &["request", "page", "frame", "fresh"]),
+    ("Fetch", &["file", "page", "count"]),
+    ("Fetch ahead", &["file", "page", "count"]),
+    ("Write", &["file", "page", "count"]),
+    ("Sync", &["file"]),
+    ("Done", &["request"]),
+    ("Fail", &["request", "error", "a", "b"]),
+    ("Publish", &["file", "page", "frame", "generation", "marker"]),
+    ("Retract", &["frame", "gone"]),
+    ("Explain", &["handle", "page", "cause", "start", "size", "async_size", "fresh"]),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forerun_core::{
+        event::{Action, Actions, Error, FetchKind, codec},
+        readahead::{Cause, Decision, Window},
+        units::{FileId, FrameId, HandleId, PageId, RequestId},
+    };
+
+    #[test]
+    fn every_action_is_told_with_its_fields() {
+        let (request, frame, file) = (RequestId(300), FrameId(7), FileId(2));
+        let page = PageId { file, index: 9 };
+        let window = Window { start: 10, size: 8, async_size: 4 };
+        let decision = Decision { cause: Cause::Random, window };
+        let error = Error::Store { page, errno: 5 };
+        let (kind, ahead) = (FetchKind::Demand, FetchKind::Readahead);
+        let explain = Action::Explain { handle: HandleId(1), page: 9, decision, fresh: 3 };
+        let cause = Cause::Random as u64;
+        let told = format!("Explain handle=1 page=9 cause={cause} start=10 size=8 async_size=4");
+        #[rustfmt::skip]
+        let rows = [
+            (Action::Serve { request, page: 9, frame }, "Serve request=300 page=9 frame=7"),
+            (Action::Fill { request, page: 9, frame, fresh: true },
+                "Fill request=300 page=9 frame=7 fresh=1"),
+            (Action::Fetch { kind, page, count: 2, frames_at: 0 },
+                "Fetch file=2 page=9 count=2 frames=0,1"),
+            (Action::Fetch { kind: ahead, page, count: 1, frames_at: 1 },
+                "Fetch ahead file=2 page=9 count=1 frames=1"),
+            (Action::Write { page, count: 2, frames_at: 1 },
+                "Write file=2 page=9 count=2 frames=1,2"),
+            (Action::Sync { file }, "Sync file=2"),
+            (Action::Done { request }, "Done request=300"),
+            (Action::Fail { request, error }, "Fail request=300 error=1 a=9 b=5"),
+            (Action::Publish { page, frame, generation: 3, marker: true },
+                "Publish file=2 page=9 frame=7 generation=3 marker=1"),
+            (Action::Retract { frame, gone: false }, "Retract frame=7 gone=0"),
+            (explain, told.as_str()),
+        ];
+        let frames: Vec<FrameId> = (0..40).map(FrameId).collect();
+        let list = rows.iter().map(|row| row.0).collect();
+        let mut bytes = Vec::new();
+        codec::encode_actions(&Actions { list, frames }, &mut bytes);
+        let mut input = bytes.as_slice();
+        for (_, told) in rows {
+            let text = action(&mut input).unwrap();
+            assert!(text.starts_with(told), "{text}");
+        }
+        assert!(input.is_empty());
+    }
+
+    #[test]
+    fn the_first_action_that_differs_is_found() {
+        let (done, serve) = ([7, 5], [1, 5, 0, 3]);
+        let both = |a: &[u8], b: &[u8]| [a, b].concat();
+        let found =
+            |number, recorded: &str, came: &str| (number, recorded.to_owned(), came.to_owned());
+        let (told, other) = ("Serve request=5 page=0 frame=3", "Serve request=5 page=0 frame=4");
+        let rows = [
+            (both(&serve, &done), serve.to_vec(), found(2, "Done request=5", "nothing")),
+            (serve.to_vec(), both(&serve, &done), found(2, "nothing", "Done request=5")),
+            (both(&serve, &done), vec![1, 5, 0, 4, 7, 5], found(1, told, other)),
+            (vec![99, 1], serve.to_vec(), found(1, "99, which is no action", told)),
+            (vec![0, 1], serve.to_vec(), found(1, "nothing", told)),
+            (vec![3, 0, 0, 0xff, 0xff, 0xff, 0x7f], serve.to_vec(), found(1, "nothing", told)),
+        ];
+        for (recorded, came, expected) in rows {
+            assert_eq!(difference(&recorded, &came), expected);
+        }
+    }
+
+    #[test]
+    fn a_long_fetch_is_told_by_its_first_frames_and_its_checksum() {
+        let mut bytes = vec![3, 0, 0, 40];
+        bytes.extend(0..40);
+        let mut input = bytes.as_slice();
+        let told = action(&mut input).unwrap();
+        assert!(told.contains("count=40 frames=0,1,2") && told.contains(",15,.. ("), "{told}");
+        bytes[43] = 50;
+        assert_ne!(action(&mut bytes.as_slice()).unwrap(), told);
+    }
+}
