@@ -65,7 +65,7 @@ fn what_bench_recorded_is_replayed_byte_for_byte() {
         let count = |key: &str| run[key].as_u64().unwrap_or_else(|| panic!("{key}: {run}"));
         assert_eq!(count("demanded"), 3 * 16);
         assert_eq!(count("demanded"), count("hits") + count("late_hits") + count("misses"));
-        assert!(count("events") > 3 * 16 && count("actions") > count("demanded"));
+        assert!(count("events") > 16 && count("actions") > 16, "uses come in batches: {run}");
         assert!(run["seconds"].as_f64().unwrap() > 0.0 && run["difference"].is_null());
     }
 }
@@ -161,14 +161,14 @@ fn a_journal_that_is_full_ends_and_the_run_goes_on() {
     let path = small.to_str().expect("text");
     for (words, says) in [
         ("--journal /dev/full".to_owned(), "No space left"),
-        (format!("--journal {path} --journal-max 2K"), "may take 2048 bytes"),
+        (format!("--journal {path} --journal-max 1K"), "may take 1024 bytes"),
     ] {
         let Ended { status, out, err } = bench(&format!("--streams 3 {words}"));
         assert_eq!((status, err.lines().count()), (Some(0), 1), "{err}");
         assert!(err.contains("are missing: ") && err.contains(says), "{err}");
         assert_eq!(out.lines().count(), 2, "a header and a row: {out}");
     }
-    assert!(fs::metadata(&small).expect("it was made").len() <= 2048);
+    assert!(fs::metadata(&small).expect("it was made").len() <= 1024);
     let Ended { status, out, err } = forerun(&["replay-journal", path]);
     assert_eq!((status, err.as_str()), (Some(0), ""), "{out}");
     assert!(out.contains("byte-equal"), "{out}");

@@ -1,14 +1,14 @@
 //! Handles: how programs read.
 //!
 //! ```text
-//!   read_at:  |== found in the index: copied, noted ==|== from the first page that is not: Read ==|
+//!   read_at:  |= found in the index: copied, noted =|= from the first page that is not: Read =|
 //!             no lock, no system call, no memory       events under the lock, fetches
 //! ```
 //!
 //! # Invariants
 //! - A read gives bytes of one version of the file, or an error.
 //! - A page is pinned while it is copied, and not longer; a [`Pinned`] keeps its page until it goes.
-//! - Handles keep what they need: they may outlive every [`Cache`](crate::Cache) that opened them.
+//! - Handles keep what they need: they may outlive every [`Cache`](crate::Cache) of theirs.
 //! # Locking
 //! Nothing but the state's lock, on a miss, at a marker, and with a full stripe of notes.
 
