@@ -15,8 +15,9 @@
 //! - Nothing here decides: what to read, when and into which frame is the caller's business.
 //! - Real time is read in `wrap/latency.rs` only.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+pub mod files;
 pub mod frames;
 mod queue;
 pub mod store;

@@ -24,6 +24,7 @@ pub(crate) mod file;
 pub mod memory;
 pub mod pattern;
 pub mod threads;
+pub(crate) mod uring;
 
 use std::{io, path::PathBuf, sync::Arc};
 
