@@ -1,7 +1,7 @@
 //! The cache as a state machine: events in, actions out; no bytes, no I/O, no clock.
 //!
 //! ```text
-//!   handle(event) -> demand.rs     reads walk their pages: hit, late hit, miss, marker
+//!   handle(event) -> demand.rs     reads walk their pages: hit, late hit, miss, marker; prefetch
 //!                    inflight.rs   fetches, who waits for them, what arrives
 //!                    hits.rs       batches of uses that readers noted without a lock
 //!                    partition.rs  frames: where from, who leaves
@@ -191,6 +191,9 @@ impl Cache {
             Event::Marker { handle, hit, count, previous_end, congested } => {
                 let reader = demand::Reader { handle, count, previous_end, congested };
                 self.marker(hit, &reader, actions);
+            }
+            Event::Prefetch { handle, first, count } => {
+                self.prefetch(handle, first, count, actions);
             }
             Event::Write { request, handle, first, count, head_partial, tail_partial, durable } => {
                 let partial = (head_partial, tail_partial);

@@ -8,6 +8,7 @@
 //!   Read ----------> Serve* Done              all pages resident
 //!   Read ----------> Serve* Fetch*   ...      some are not: later, as they arrive,
 //!   Arrived -------> Serve* Done
+//!   Prefetch ------> Fetch*                   never an answer
 //!   any  ----------> Retract*                 then, before any other event:
 //!                    Pinned* Settled -------> Fetch* Publish* ...
 //! ```
@@ -87,6 +88,17 @@ pub enum Event<'a> {
         previous_end: Option<u64>,
         /// As in `Read`.
         congested: bool,
+    },
+    /// Pages `first..first + count` will be needed, and nobody waits for them. Those absent, within
+    /// the file and within the bounds of readahead, are fetched as one window without a marker;
+    /// what a bound or the lack of frames refuses is counted as dropped.
+    Prefetch {
+        /// Through which handle; to its readahead this is no read.
+        handle: HandleId,
+        /// The first page.
+        first: PageIndex,
+        /// Pages; at least 1.
+        count: u32,
     },
     /// A writer has bytes for pages `first..first + count`.
     Write {

@@ -7,6 +7,8 @@
 mod flushes;
 #[path = "cache/frames.rs"]
 mod frames;
+#[path = "cache/prefetch.rs"]
+mod prefetch;
 #[path = "cache/protocol.rs"]
 mod protocol;
 #[path = "cache/reads.rs"]

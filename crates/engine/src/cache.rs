@@ -1,39 +1,43 @@
-//! The cache and its handles: what programs see.
+//! The cache: opening files, statistics, its size, its end.
 //!
-//! A file is known to the cache from its first handle to its last; its pages go with the last
-//! one. A handle reads the file as long as it was when it was opened.
+//! A file that was opened by a path keeps its pages when its last handle goes; opened again and
+//! unchanged, it begins with them. Other stores keep theirs as long as they have a handle.
 //!
 //! # Invariants
-//! - Handles keep what they need: they may outlive the [`Cache`], but read nothing after it.
-//! - When a file's last handle is gone, so are its threads and all its fetches.
+//! - A cache ends when its last clone and its last handle are gone, or when it is closed.
+//! - When a cache has ended, so have its threads and all its fetches.
 //! # Locking
 //! Nothing but the state's lock, never over a call of a store or the end of a thread.
 
-use std::sync::{Arc, atomic::AtomicU64};
+use std::{path::Path, sync::Arc};
 
-use forerun_core::{
-    cache,
-    event::Event,
-    units::{FileId, HandleId, PartitionId},
+use forerun_core::{cache, event::Event, units::PartitionId};
+use forerun_io::{
+    files::{Chosen, Files},
+    frames::Frames,
+    index::Index,
+    store::{QueueKind, Store, Version, file::Access},
+    sync::{AtomicBool, AtomicU32, Mutex, Ordering},
 };
-use forerun_io::{frames::Frames, store::Store};
-use parking_lot::Mutex;
 
 use crate::{
-    background::Background,
+    background::Backgrounds,
+    builder::Builder,
     clock::Clock,
-    error::{OpenError, ReadError},
-    fetch::File,
+    error::OpenError,
+    file::{self, File, Standing},
+    handle::Handle,
+    hits::Notes,
     journal::Recorder,
     queues::Queues,
-    read::{NEVER_READ, Read},
     settings::{Settings, SettingsError},
     shared::Shared,
-    state::{Row, State},
+    state::{Parts, State},
     stats::Stats,
+    watch::Watch,
 };
 
-/// A live cache. It is closed when it goes.
+/// A live cache. Clones are the same cache.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -41,17 +45,43 @@ use crate::{
 /// use forerun_io::store::pattern::{self, Pattern};
 ///
 /// let cache = Cache::new(Settings::default()).expect("the defaults work");
-/// let file = cache.open(Arc::new(Pattern::new(1 << 20))).expect("it has a length");
+/// let file = cache.open_store(Arc::new(Pattern::new(1 << 20))).expect("it has a length");
 /// let mut buf = [0; 10_000];
 /// assert_eq!(file.read_at(123, &mut buf), Ok(10_000));
 /// assert_eq!(pattern::verify(123, &buf), Ok(()));
 /// assert_eq!(cache.stats().bytes, 10_000);
 /// ```
+#[derive(Clone)]
 pub struct Cache {
-    shared: Arc<Shared>,
+    owner: Arc<Owner>,
+}
+
+/// What clones and handles keep: the cache ends with it.
+pub(crate) struct Owner {
+    pub(crate) shared: Arc<Shared>,
+    files: Files,
+    watch: Watch,
 }
 
 impl Cache {
+    /// What a cache is made of, step by step.
+    ///
+    /// ```
+    /// use forerun_engine::Cache;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let path = std::env::current_exe()?;
+    /// let cache = Cache::builder().memory(64 << 20).build()?;
+    /// let file = cache.open(path)?;
+    /// let mut start = [0; 4];
+    /// file.read_at(0, &mut start)?;
+    /// assert_eq!(&start, b"\x7fELF");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
     /// A cache with all frames free.
     ///
     /// # Errors
@@ -80,176 +110,198 @@ impl Cache {
         // The core's tables are in proportion, and who cannot have those does not live to say so.
         Frames::check(core.frames, page_bytes)?;
         let core = cache::Cache::new(core)?;
-        let frames = Frames::new(core.settings().frames, page_bytes)?;
-        let clock = Clock::start();
-        let state = Mutex::new(State::new(core, clock, settings.readers_max, recorder));
-        Ok(Self { shared: Arc::new(Shared { frames, state, clock, settings }) })
+        let frames = Arc::new(Frames::new(core.settings().frames, page_bytes)?);
+        let files = Files::new(settings.files.clone())?;
+        files.register(&frames);
+        let (index, publisher) = Index::new(frames);
+        let (clock, notes) = (Clock::start(), Notes::new());
+        let starving = Arc::new(AtomicBool::new(false));
+        let (sees_requests, frames_now) = (core.sees_requests(), index.frames().count());
+        let state = State::new(Parts {
+            core,
+            clock,
+            index: Arc::clone(&index),
+            publisher,
+            starving: Arc::clone(&starving),
+            readers_max: settings.readers_max,
+            hits_max: notes.room(),
+            recorder,
+        });
+        let shared = Arc::new(Shared {
+            index,
+            notes,
+            state: Mutex::new(state),
+            starving,
+            sees_requests,
+            frames_now: AtomicU32::new(frames_now),
+            backgrounds: Backgrounds::default(),
+            clock,
+            settings,
+        });
+        Ok(Self { owner: Arc::new(Owner { shared, files, watch: Watch::default() }) })
     }
 
-    /// Opens what `store` holds. Each call makes a file of its own; a second handle on a file
-    /// comes from [`Handle::again`].
+    /// Opens the file or block device at `path`: past the kernel's page cache where that works,
+    /// by the best interface that the system offers ([`Cache::chosen`]). Handles on the same file
+    /// share its pages.
+    ///
+    /// # Errors
+    /// It is missing, may not be read, is no file, or a bound of the settings is reached.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Handle, OpenError> {
+        let store = self.owner.files.open(path.as_ref(), Access::Read)?;
+        self.owner.watch.begin(&self.owner.shared);
+        let version = store.version()?;
+        self.open_as(store, version.bytes, version, true)
+    }
+
+    /// Opens what `store` holds. Each call makes a file of its own; a second handle on it comes
+    /// from [`Handle::again`].
     ///
     /// # Errors
     /// The store does not know its length, or a bound of the settings is reached.
-    pub fn open(&self, store: Arc<dyn Store>) -> Result<Handle, OpenError> {
-        let bytes = store.bytes()?;
-        let settings = &self.shared.settings;
-        let background = Background::new(&*store, settings.background_depth);
+    pub fn open_store(&self, store: Arc<dyn Store>) -> Result<Handle, OpenError> {
+        let (version, bytes) = (store.version()?, store.bytes()?);
+        self.open_as(store, bytes, version, false)
+    }
+
+    fn open_as(
+        &self,
+        store: Arc<dyn Store>,
+        bytes: u64,
+        version: Version,
+        found_again: bool,
+    ) -> Result<Handle, OpenError> {
+        let (shared, settings) = (&self.owner.shared, &self.owner.shared.settings);
         let queues = Queues::new(Arc::clone(&store), settings.demand_queues_max);
+        let ahead = store.queue(QueueKind::Background { depth: settings.background_depth });
+        let background = shared.backgrounds.of(&ahead);
         let page_bytes = settings.page_bytes;
-        let mut state = self.shared.state.lock();
-        let id = state.free_file()?;
-        let file = Arc::new(File { id, store, bytes, page_bytes, queues, background });
-        let opened = open_handle(&self.shared, &mut state, &file);
-        drop(state); // Before a file that was refused, and its store with it.
+        let mut state = shared.state.lock();
+        if state.closed {
+            return Err(OpenError::Closed);
+        }
+        let known = found_again.then(|| state.live.files.find(&version)).flatten();
+        let id = match known {
+            Some((id, known)) if known == version => {
+                let current = state.live.files.file(id).filter(|_| state.live.files.is_open(id));
+                if let Some(file) = current.cloned() {
+                    return open_handle(&self.owner, &mut state, &file, None);
+                }
+                id
+            }
+            Some((id, known)) => {
+                let shorter = version.bytes < known.bytes;
+                let standing = if shorter { Standing::Shrunk } else { Standing::Changed };
+                state.outdated(id, standing);
+                state.place()?
+            }
+            None => state.place()?,
+        };
+        let parts =
+            file::Parts { id, store, version, bytes, page_bytes, queues, ahead, background };
+        let file = Arc::new(File::from(parts));
+        let opened = open_handle(&self.owner, &mut state, &file, found_again.then_some(version));
+        shared.settle(state); // Before a file that was refused, and its store with it.
         opened
     }
 
     /// What was counted so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let state = self.shared.state.lock();
-        Stats { core: *state.core.stats(), ..state.stats.clone() }
+        let shared = &self.owner.shared;
+        let mut state = shared.state.lock();
+        state.sweep_hits(&shared.notes);
+        let total = shared.notes.total();
+        let counted = Stats {
+            core: *state.core.stats(),
+            requests: total.timed.requests + total.unlocked,
+            unlocked: total.unlocked,
+            failures: total.timed.failures,
+            bytes: total.timed.bytes + total.bytes,
+            dropped_hits: total.dropped,
+            store_bytes: state.store_bytes,
+            store_requests: state.store_requests,
+            waits: total.timed.waits,
+            waited: total.timed.waited,
+            files_changed: state.files_changed,
+            latency: total.timed.latency,
+        };
+        shared.settle(state);
+        counted
     }
 
     /// Frames there are, and how many of them hold nothing.
     #[must_use]
     pub fn frames(&self) -> (u32, u32) {
-        (self.shared.frames.count(), self.shared.state.lock().core.free_frames())
+        let shared = &self.owner.shared;
+        (shared.frames().count(), shared.state.lock().core.free_frames())
+    }
+
+    /// By which interface of the system files are read, and why not by a better one.
+    #[must_use]
+    pub fn chosen(&self) -> Chosen {
+        self.owner.files.chosen()
+    }
+
+    /// Lets pages take at most `bytes` from now on: at most what the cache was built with, at
+    /// least a window of its readahead. Pages beyond leave as soon as their readers let go.
+    ///
+    /// # Errors
+    /// It is too much or too little; nothing changes then.
+    pub fn resize(&self, bytes: u64) -> Result<(), SettingsError> {
+        let shared = &self.owner.shared;
+        let frames = bytes / u64::from(shared.settings.page_bytes);
+        let frames = u32::try_from(frames).unwrap_or(u32::MAX);
+        let mut state = shared.state.lock();
+        state.core.check_resize(0, frames)?;
+        state.send(None, Event::Resize { partition: PartitionId(0), frames });
+        shared.frames_now.store(frames, Ordering::Relaxed);
+        shared.settle(state);
+        Ok(())
     }
 
     /// Refuses new reads and ends all background work. Reads under way end with their answer.
     /// Idempotent.
     pub fn close(&self) {
-        let mut state = self.shared.state.lock();
-        state.closed = true;
-        let rows = state.live.files.iter().flatten();
-        let files: Vec<_> = rows.map(|row| Arc::clone(&row.file)).collect();
-        drop(state);
-        for file in files {
-            file.background.close();
-        }
+        self.owner.close();
     }
 }
 
-impl Drop for Cache {
+impl Owner {
+    fn close(&self) {
+        let mut state = self.shared.state.lock();
+        state.closed = true;
+        let files = state.live.files.open_files(false);
+        drop(state);
+        for file in &files {
+            file.end(Standing::Closed);
+            file.close();
+        }
+        self.shared.backgrounds.close();
+        self.watch.end();
+    }
+}
+
+impl Drop for Owner {
     fn drop(&mut self) {
         self.close();
     }
 }
 
-/// An open file. Any thread may read through it; each handle is a reader of its own to the
-/// readahead.
-pub struct Handle {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) file: Arc<File>,
-    id: HandleId,
-    /// The byte after the previous read; `NEVER_READ` before the first. Changed under the
-    /// state's lock alone.
-    previous_end: AtomicU64,
-}
-
-impl Handle {
-    /// Reads from `offset` on into `buf`, and returns how many bytes: all of `buf`, but for the
-    /// end of the file. At or past the end that is 0.
-    ///
-    /// # Errors
-    /// See [`ReadError`]; a failed readahead is none.
-    pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, ReadError> {
-        let left = self.file.bytes.saturating_sub(offset);
-        let bytes = usize::try_from(left).map_or(buf.len(), |left| left.min(buf.len()));
-        let mut done = 0;
-        while done < bytes {
-            let at = offset + done as u64;
-            let piece = self.piece(at).min(bytes - done);
-            let read = Read {
-                shared: &self.shared,
-                file: &self.file,
-                handle: self.id,
-                offset: at,
-                previous_end: &self.previous_end,
-            };
-            read.run(&mut buf[done..done + piece])?;
-            done += piece;
-        }
-        Ok(bytes)
-    }
-
-    /// The length of the file, as it was when it was opened.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.file.bytes
-    }
-
-    /// Another handle on the same file: they share its pages.
-    ///
-    /// # Errors
-    /// The cache is closed, or a bound of the settings is reached.
-    pub fn again(&self) -> Result<Self, OpenError> {
-        let mut state = self.shared.state.lock();
-        open_handle(&self.shared, &mut state, &self.file)
-    }
-
-    /// How much is read at once from `offset` on: to the end of the last of as many pages as half
-    /// the cache holds, so that a read of any length gets frames and waiters.
-    fn piece(&self, offset: u64) -> usize {
-        let (frames, waiters) = (self.shared.frames.count(), self.shared.settings.waiters_max);
-        let pages = u64::from((frames / 2).clamp(1, PIECE_PAGES_MAX).min(waiters));
-        let page_bytes = u64::from(self.file.page_bytes);
-        let end = (offset / page_bytes).saturating_add(pages).saturating_mul(page_bytes);
-        usize::try_from(end - offset).unwrap_or(usize::MAX)
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        let mut state = self.shared.state.lock();
-        state.send(None, Event::Close { handle: self.id });
-        state.handle_closed(self.id);
-        let row = row_of(&mut state, self.file.id).as_mut().expect("open until its last handle");
-        row.handles -= 1;
-        let last = row.handles == 0;
-        if last {
-            let (file, count) = (self.file.id, self.file.pages());
-            state.send(None, Event::Invalidate { file, first: 0, count });
-        }
-        let ahead = state.take_ahead();
-        drop(state);
-        self.shared.submit_ahead(ahead);
-        if last {
-            self.file.background.close();
-            *row_of(&mut self.shared.state.lock(), self.file.id) = None;
-        }
-    }
-}
-
-/// Opens a handle on `file`, which has its number but may be new.
-fn open_handle(
-    shared: &Arc<Shared>,
+/// Opens a handle on `file`, which has its place but may be new; `version` if it is new and can be
+/// found by it.
+pub(crate) fn open_handle(
+    owner: &Arc<Owner>,
     state: &mut State,
     file: &Arc<File>,
+    version: Option<Version>,
 ) -> Result<Handle, OpenError> {
     if state.closed {
         return Err(OpenError::Closed);
     }
     let id = state.free_handle()?;
-    let row =
-        row_of(state, file.id).get_or_insert_with(|| Row { file: Arc::clone(file), handles: 0 });
-    row.handles += 1;
+    state.live.files.open(file, version);
     let (partition, file_pages) = (PartitionId(0), file.pages());
     state.send(None, Event::Open { handle: id, file: file.id, partition, file_pages });
-    let previous_end = AtomicU64::new(NEVER_READ);
-    Ok(Handle { shared: Arc::clone(shared), file: Arc::clone(file), id, previous_end })
+    Ok(Handle::new(owner, file, id))
 }
-
-/// The row of an open file, or of one that is being opened.
-fn row_of(state: &mut State, file: FileId) -> &mut Option<Row> {
-    let (files, at) = (&mut state.live.files, file.0 as usize);
-    if files.len() <= at {
-        files.resize_with(at + 1, || None);
-    }
-    &mut files[at]
-}
-
-/// Pages of one request at most: its count is a `u32`, and a reader gets its turn.
-const PIECE_PAGES_MAX: u32 = 1 << 16;

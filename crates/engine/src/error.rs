@@ -9,6 +9,8 @@ use std::io;
 use forerun_core::event;
 use forerun_io::store::StoreError;
 
+use crate::settings::SettingsError;
+
 /// Why a read gave no bytes. Nothing of its buffer is to be relied on; the cache is as good as
 /// before, and the next read tries again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,16 +24,19 @@ pub enum ReadError {
         /// The store's reason.
         errno: i32,
     },
-    /// The store ends before the file did when it was opened. Open it anew.
-    #[error(
-        "the file shrank: it had {file_bytes} bytes, and the page at byte {offset} is not whole"
-    )]
+    /// The file is not what it was when it was opened: another program wrote, replaced or deleted
+    /// it. Open it anew.
+    #[error("the file changed since it was opened: open it again")]
+    Changed,
+    /// As `Changed`, and it is shorter than it was.
+    #[error("the file shrank since it was opened, when it had {file_bytes} bytes: open it again")]
     Shrunk {
-        /// The page that does not come whole any more.
-        offset: u64,
         /// What the file had when it was opened.
         file_bytes: u64,
     },
+    /// The read was cancelled.
+    #[error("the read was cancelled")]
+    Cancelled,
     /// No frame came free in time. Fewer readers or a larger cache will do.
     #[error("no frame came free: all {capacity} are held or in flight")]
     NoFrames {
@@ -61,27 +66,53 @@ impl ReadError {
         match self {
             Self::Store { errno, .. } => *errno,
             Self::Shrunk { .. } => EIO,
+            Self::Changed => ESTALE,
+            Self::Cancelled => ECANCELED,
             Self::NoFrames { .. } | Self::Busy { .. } => EAGAIN,
             Self::Closed => EBADF,
             Self::Core(error) => error.errno(),
         }
     }
 
-    /// The answer of the core to a read of a file of `file_bytes`.
-    pub(crate) fn of(error: event::Error, page_bytes: u32, file_bytes: u64) -> Self {
+    /// The answer of the core to a read.
+    pub(crate) fn of(error: event::Error, page_bytes: u32) -> Self {
         match error {
             event::Error::Store { page, errno } => {
-                let offset = page.index * u64::from(page_bytes);
-                match errno {
-                    SHRUNK => Self::Shrunk { offset, file_bytes },
-                    errno => Self::Store { offset, errno },
-                }
+                Self::Store { offset: page.index * u64::from(page_bytes), errno }
             }
             event::Error::NoFrames { capacity } => Self::NoFrames { capacity },
             event::Error::Busy { bound } => Self::Busy { what: "pages waited for", bound },
+            event::Error::Changed { .. } => Self::Changed,
+            event::Error::Cancelled => Self::Cancelled,
             error => Self::Core(error),
         }
     }
+}
+
+impl From<ReadError> for io::Error {
+    fn from(error: ReadError) -> Self {
+        let kind = Self::from_raw_os_error(error.errno()).kind();
+        Self::new(kind, error)
+    }
+}
+
+impl From<OpenError> for io::Error {
+    fn from(error: OpenError) -> Self {
+        let kind = Self::from_raw_os_error(error.errno()).kind();
+        Self::new(kind, error)
+    }
+}
+
+/// Why [`Builder::open`](crate::Builder::open) gave no handle.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The cache could not be built.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// The file could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
 }
 
 /// Why a store could not be opened.
@@ -120,15 +151,13 @@ impl OpenError {
     }
 }
 
-/// What the core is told when the store ends too early: no system has this number, so it comes
-/// back as what it was.
-pub(crate) const SHRUNK: i32 = i32::MAX;
-/// What the core is told when a read came short and the store did not shrink, or when the store's
-/// reason is none.
+/// What the core is told when a read came short, or when the store's reason is none.
 pub(crate) const EIO: i32 = 5;
 const EBADF: i32 = 9;
 const EAGAIN: i32 = 11;
 const ENFILE: i32 = 23;
+const ESTALE: i32 = 116;
+const ECANCELED: i32 = 125;
 
 #[cfg(test)]
 mod tests {
@@ -143,16 +172,17 @@ mod tests {
         let rows = [
             (event::Error::Store { page, errno: 28 }, 28, ReadError::Store { offset: 12_288,
                 errno: 28 }),
-            (event::Error::Store { page, errno: SHRUNK }, 5, ReadError::Shrunk { offset: 12_288,
-                file_bytes: 99 }),
             (event::Error::NoFrames { capacity: 7 }, 11, ReadError::NoFrames { capacity: 7 }),
             (event::Error::Busy { bound: 2 }, 11, ReadError::Busy { what: "pages waited for",
                 bound: 2 }),
             (event::Error::Changed { page: 1 }, 116,
-                ReadError::Core(event::Error::Changed { page: 1 })),
+                ReadError::Changed),
+            (event::Error::Cancelled, 125, ReadError::Cancelled),
+            (event::Error::TooLarge { pages: 3, bound: 2 }, 22,
+                ReadError::Core(event::Error::TooLarge { pages: 3, bound: 2 })),
         ];
         for (error, errno, expected) in rows {
-            let found = ReadError::of(error, 4096, 99);
+            let found = ReadError::of(error, 4096);
             assert_eq!((found.errno(), &found), (errno, &expected));
             assert!(!found.to_string().contains('\n'));
         }

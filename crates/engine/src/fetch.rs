@@ -12,41 +12,21 @@
 //! - A page counts as arrived only if all its bytes within the file came.
 //! - A store that says it moved more than it was asked for is believed nothing, and an
 //!   errno that is none becomes `EIO`.
-//! - A store that ends before the file did when it was opened is an error, never zeros.
+//! - The file's version is compared after the bytes came. Of another version nothing has arrived,
+//!   and a store that ends before the file did when it was opened is an error, never zeros.
 
 use std::sync::Arc;
 
-use forerun_core::units::{FileId, FrameId, PageIndex};
+use forerun_core::units::{FrameId, PageIndex};
 use forerun_io::{
     frames::Frames,
-    store::{Done, Op, OpKind, Store},
+    store::{Done, Op, OpKind},
 };
 
 use crate::{
-    background::Background,
-    error::{EIO, SHRUNK},
-    queues::Queues,
+    error::EIO,
+    file::{File, Standing},
 };
-
-/// An open file: its store, and the ways to it.
-pub(crate) struct File {
-    pub(crate) id: FileId,
-    pub(crate) store: Arc<dyn Store>,
-    /// Its length when it was opened.
-    pub(crate) bytes: u64,
-    pub(crate) page_bytes: u32,
-    /// For readers.
-    pub(crate) queues: Queues,
-    /// For readahead.
-    pub(crate) background: Background,
-}
-
-impl File {
-    /// Its pages, the last one perhaps in part.
-    pub(crate) fn pages(&self) -> u64 {
-        self.bytes.div_ceil(u64::from(self.page_bytes))
-    }
-}
 
 /// See the module.
 pub(crate) struct Fetch {
@@ -67,6 +47,8 @@ pub(crate) struct Outcome {
     pub(crate) errno: i32,
     /// Bytes that came.
     pub(crate) bytes: u64,
+    /// What has become of the file, if it is no longer what it was.
+    pub(crate) standing: Option<Standing>,
 }
 
 impl Fetch {
@@ -98,30 +80,39 @@ impl Fetch {
     pub(crate) fn put_back(&self, op: Op, frames: &Frames) {
         assert_eq!(op.frames.len(), self.frames.len(), "an operation keeps its frames");
         for (&id, frame) in self.frames.iter().zip(op.frames) {
-            frames.put(id, frame);
+            assert_eq!(frame.id(), Some(id), "an operation keeps the order of its frames");
+            frames.put(frame);
         }
     }
 
-    /// What came. Asks the store for its length when less came than should have.
+    /// What came, after a look at the file's version.
     pub(crate) fn outcome(&self, done: &Done) -> Outcome {
-        let asked = self.bytes();
-        match done.result {
-            Ok(moved) if moved == asked => {
-                Outcome { whole: self.count(), errno: 0, bytes: moved as u64 }
+        let moved = self.moved(done);
+        let bytes = moved.unwrap_or(0) as u64;
+        let failed = |errno, standing| Outcome { whole: 0, errno, bytes, standing };
+        match (moved, self.file.compare()) {
+            (_, Ok(standing)) if standing != Standing::Current => failed(EIO, Some(standing)),
+            (Err(errno), _) | (Ok(_), Err(errno)) => failed(errno, None),
+            (Ok(moved), Ok(_)) if moved == self.bytes() => {
+                Outcome { whole: self.count(), errno: 0, bytes, standing: None }
             }
-            Ok(moved) if moved > asked => Outcome { whole: 0, errno: EIO, bytes: 0 },
-            Ok(moved) => {
+            (Ok(moved), Ok(_)) => {
                 let whole = moved / self.file.page_bytes as usize;
                 let whole = u32::try_from(whole).expect("at most the fetch's pages");
                 let length = self.file.store.bytes();
                 let shrank = length.is_ok_and(|bytes| bytes < self.file.bytes);
-                let errno = if shrank { SHRUNK } else { EIO };
-                Outcome { whole, errno, bytes: moved as u64 }
+                let standing = shrank.then_some(Standing::Shrunk);
+                Outcome { whole, errno: EIO, bytes, standing }
             }
-            Err(errno) => {
-                let errno = if (1..SHRUNK).contains(&errno) { errno } else { EIO };
-                Outcome { whole: 0, errno, bytes: 0 }
-            }
+        }
+    }
+
+    /// The bytes that moved, or an errno in earnest.
+    fn moved(&self, done: &Done) -> Result<usize, i32> {
+        match done.result {
+            Ok(moved) if moved <= self.bytes() => Ok(moved),
+            Ok(_) => Err(EIO),
+            Err(errno) => Err(if errno > 0 && errno < i32::MAX { errno } else { EIO }),
         }
     }
 }

@@ -27,10 +27,16 @@
 #![forbid(unsafe_code)]
 
 mod background;
+mod builder;
 mod cache;
+mod cancel;
 mod clock;
 mod error;
 mod fetch;
+mod file;
+mod files;
+mod handle;
+mod hits;
 mod journal;
 mod queues;
 mod read;
@@ -39,9 +45,13 @@ mod shared;
 mod state;
 mod stats;
 mod waiters;
+mod watch;
 
-pub use cache::{Cache, Handle};
-pub use error::{OpenError, ReadError};
+pub use builder::Builder;
+pub use cache::Cache;
+pub use cancel::Cancel;
+pub use error::{BuildError, OpenError, ReadError};
+pub use handle::{Handle, Pinned};
 pub use journal::{Journal, Record, Recorder};
 pub use settings::{Settings, SettingsError};
 pub use stats::{Histogram, Stats};

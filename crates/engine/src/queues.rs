@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use forerun_io::store::{Queue, QueueKind, Store};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// See the module.
 pub(crate) struct Queues {
@@ -38,20 +38,30 @@ impl Queues {
         Self { store, max, pool: Mutex::default(), back: Condvar::new() }
     }
 
-    /// A queue to submit to and reap from on this thread.
+    /// A queue to submit to and reap from on this thread, if one is free.
+    pub(crate) fn try_lend(&self) -> Option<Lent<'_>> {
+        self.take(self.pool.lock())
+    }
+
+    /// As [`Queues::try_lend`], but waits for one to come back.
     pub(crate) fn lend(&self) -> Lent<'_> {
         let mut pool = self.pool.lock();
-        loop {
-            if let Some(queue) = pool.idle.pop() {
-                return Lent { queues: self, queue };
-            }
-            if pool.made < self.max {
-                pool.made += 1;
-                drop(pool);
-                return Lent { queues: self, queue: self.store.queue(QueueKind::Caller) };
-            }
+        while pool.idle.is_empty() && pool.made == self.max {
             self.back.wait(&mut pool);
         }
+        self.take(pool).expect("one is idle or may be made")
+    }
+
+    fn take(&self, mut pool: MutexGuard<'_, Pool>) -> Option<Lent<'_>> {
+        if let Some(queue) = pool.idle.pop() {
+            return Some(Lent { queues: self, queue });
+        }
+        if pool.made == self.max {
+            return None;
+        }
+        pool.made += 1;
+        drop(pool);
+        Some(Lent { queues: self, queue: self.store.queue(QueueKind::Caller) })
     }
 }
 

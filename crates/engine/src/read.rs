@@ -1,18 +1,21 @@
-//! A read: one event, then whatever is needed until its answer is there.
+//! A read that did not find all its pages without the lock: one event, then whatever is needed
+//! until its answer is there.
 //!
 //! ```text
 //!   lock: slot, Event::Read
 //!     loop  take what was served and what is to be fetched
-//!             some: unlock; submit the demand, then the readahead; copy; lock, unpin;
-//!                   unlock; reap the demand (Arrived, Failed); lock
+//!             some: unlock; submit the demand, then the readahead; hand over what was served;
+//!                   reap the demand; lock: Arrived, Failed
 //!             none: the answer is there: leave     else sleep
 //! ```
 //!
 //! # Invariants
-//! - A reader that sleeps has no frame pinned and no fetch of its own: readers never wait for
-//!   each other's copies.
+//! - A reader that sleeps, for a page or for a queue, holds no frame and has no fetch of its own:
+//!   readers never wait for each other's copies.
 //! - The demand reaches its store before the readahead that came of the same read.
 //! - While a read waits for a frame, its reader sleeps no longer than until the core's deadline.
+//! - A file that has ended is found out under the lock, before the core is asked: what a read
+//!   gives is of one version.
 
 use std::{
     sync::{
@@ -24,14 +27,15 @@ use std::{
 
 use forerun_core::{
     event::{Error, Event},
-    units::{FrameId, HandleId, Nanos, PageIndex},
+    units::{HandleId, Nanos, PageIndex},
 };
-use forerun_io::store::Wait;
-use parking_lot::MutexGuard;
+use forerun_io::{frames::Held, store::Wait, sync::MutexGuard};
 
 use crate::{
+    cancel::Cancel,
     error::ReadError,
-    fetch::{Fetch, File},
+    fetch::Fetch,
+    file::File,
     queues::Lent,
     shared::Shared,
     state::State,
@@ -44,45 +48,75 @@ pub(crate) struct Read<'a> {
     pub(crate) file: &'a File,
     pub(crate) handle: HandleId,
     pub(crate) offset: u64,
-    /// Where the handle's previous read ended; changed under the state's lock.
+    pub(crate) bytes: usize,
+    /// Where the handle's previous read ended.
     pub(crate) previous_end: &'a AtomicU64,
+    pub(crate) cancel: Option<&'a Cancel>,
 }
 
-impl Read<'_> {
-    /// Fills `buf`.
-    pub(crate) fn run(&self, buf: &mut [u8]) -> Result<(), ReadError> {
+/// What a reader is given for a page: the page, and its frame until it is let go of.
+pub(crate) type Take<'a> = &'a mut dyn FnMut(PageIndex, Held);
+
+/// Fetches of a reader under way, and the queue that has them.
+struct Trip<'a> {
+    lent: Lent<'a>,
+    fetches: Vec<Option<Fetch>>,
+}
+
+impl<'a> Read<'a> {
+    /// Hands every page to `take`, in no particular order. Those of a read that fails are handed
+    /// over too, as far as they came.
+    pub(crate) fn run(&self, take: Take<'_>) -> Result<(), ReadError> {
         let started = self.shared.clock.now();
         let mut state = self.shared.state.lock();
-        if state.closed {
-            return Err(ReadError::Closed);
-        }
-        let asked = self.asked(buf.len());
+        self.file.require_current()?;
+        state.take_hits(&self.shared.notes);
+        let asked = self.asked();
         let me = state.live.slots.admit(asked)?;
-        self.ask(&mut state, me, asked, self.offset + buf.len() as u64);
-        let waits_from = match state.live.slots.of(me).answer {
-            Some(_) => None,
-            None => Some(state.now()),
-        };
-        let answer = self.carry_on(&mut state, me, buf);
-        state.live.slots.leave(me);
-        self.count(&mut state, (started, waits_from), answer.is_ok().then_some(buf.len()));
-        let (page_bytes, file_bytes) = (self.file.page_bytes, self.file.bytes);
-        answer.map_err(|error| ReadError::of(error, page_bytes, file_bytes))
+        self.ask(&mut state, me, asked);
+        let slot = state.live.slots.of(me);
+        let (request, waits) = (slot.request, slot.answer.is_none());
+        let waits_from = waits.then(|| self.shared.clock.now());
+        if let Some(cancel) = self.cancel {
+            cancel.enter(self.shared, request);
+            if cancel.is_cancelled() {
+                state.cancel(request);
+            }
+        }
+        let answer = self.carry_on(state, me, take);
+        if let Some(cancel) = self.cancel {
+            cancel.leave(self.shared, request);
+        }
+        self.shared.let_go();
+        self.count((started, waits_from), answer.is_ok());
+        answer.map_err(|error| self.refine(error))
     }
 
-    fn asked(&self, bytes: usize) -> Asked {
-        assert!(bytes > 0, "a read of nothing has no pages");
+    /// A page that left as its file ended is the file's error.
+    fn refine(&self, error: Error) -> ReadError {
+        let error = ReadError::of(error, self.file.page_bytes);
+        match error {
+            ReadError::Changed | ReadError::Store { .. } => {
+                self.file.require_current().err().unwrap_or(error)
+            }
+            error => error,
+        }
+    }
+
+    fn asked(&self) -> Asked {
+        assert!(self.bytes > 0, "a read of nothing has no pages");
         let page_bytes = u64::from(self.file.page_bytes);
         let first = self.offset / page_bytes;
-        let last = (self.offset + bytes as u64 - 1) / page_bytes;
+        let last = (self.offset + self.bytes as u64 - 1) / page_bytes;
         let count = u32::try_from(last - first + 1).expect("at most half the cache");
         Asked { file: self.file.id, first, count }
     }
 
-    fn ask(&self, state: &mut State, me: SlotId, asked: Asked, end: u64) {
+    fn ask(&self, state: &mut State, me: SlotId, asked: Asked) {
         let Asked { first, count, .. } = asked;
         let request = state.live.slots.of(me).request;
         let congested = state.ahead_count() >= self.shared.settings.congested_requests;
+        let end = self.offset + self.bytes as u64;
         let previous_end = self.previous_end.swap(end, Ordering::Relaxed);
         let previous_end = Some(previous_end).filter(|&end| end != NEVER_READ);
         let handle = self.handle;
@@ -93,85 +127,95 @@ impl Read<'_> {
     /// Does what is to be done until the answer is there and nothing is left to do.
     fn carry_on(
         &self,
-        state: &mut MutexGuard<'_, State>,
+        mut state: MutexGuard<'a, State>,
         me: SlotId,
-        buf: &mut [u8],
+        take: Take<'_>,
     ) -> Result<(), Error> {
         loop {
             let ahead = state.take_ahead();
             let slot = state.live.slots.of(me);
             let served = std::mem::take(&mut slot.served);
             let fetches = std::mem::take(&mut slot.fetches);
-            if served.is_empty() && fetches.is_empty() && ahead.is_empty() {
-                if let Some(answer) = slot.answer.take() {
-                    return answer;
-                }
-                sleep(state, me);
+            let answer = if fetches.is_empty() { slot.answer.take() } else { None };
+            if answer.is_none() && served.is_empty() && fetches.is_empty() && ahead.is_empty() {
+                sleep(&mut state, me);
                 continue;
             }
-            let trip = MutexGuard::unlocked(state, || {
-                let trip = (!fetches.is_empty()).then(|| self.submit(fetches));
-                self.shared.submit_ahead(ahead);
-                self.copy(&served, buf);
-                trip
-            });
-            state.unpin(me, &served);
-            if let Some(trip) = trip {
-                MutexGuard::unlocked(state, || self.reap(me, trip));
+            if answer.is_some() {
+                state.live.slots.leave(me);
             }
+            drop(state);
+            let mut served = served.into_iter();
+            let trip = (!fetches.is_empty()).then(|| self.submit(fetches, &mut served, take));
+            if let Some(trip) = &trip
+                && !ahead.is_empty()
+            {
+                trip.lent.queue.start();
+            }
+            self.shared.submit_ahead(ahead);
+            served.for_each(|(page, held)| take(page, held));
+            if let Some(answer) = answer {
+                return answer;
+            }
+            state = match trip {
+                Some(trip) => self.reap(me, trip),
+                None => self.shared.state.lock(),
+            };
         }
     }
 
-    fn submit(&self, fetches: Vec<Fetch>) -> (Lent<'_>, Vec<Option<Fetch>>) {
-        let lent = self.file.queues.lend();
+    /// Submits fetches; where a queue has to be waited for, hands over what was served before.
+    fn submit(
+        &self,
+        fetches: Vec<Fetch>,
+        served: &mut dyn Iterator<Item = (PageIndex, Held)>,
+        take: Take<'_>,
+    ) -> Trip<'_> {
+        let lent = self.file.queues.try_lend().unwrap_or_else(|| {
+            served.for_each(|(page, held)| take(page, held));
+            self.shared.let_go();
+            self.file.queues.lend()
+        });
         for (token, fetch) in (0..).zip(&fetches) {
-            lent.queue.submit(fetch.op(token, &self.shared.frames));
+            lent.queue.submit(fetch.op(token, self.shared.frames()));
         }
-        (lent, fetches.into_iter().map(Some).collect())
+        Trip { lent, fetches: fetches.into_iter().map(Some).collect() }
     }
 
-    /// Waits for all that was submitted; each fetch is reported as it comes back.
-    fn reap(&self, me: SlotId, (lent, mut fetches): (Lent<'_>, Vec<Option<Fetch>>)) {
-        let (mut under_way, mut out) = (fetches.len(), Vec::new());
-        while under_way > 0 {
+    /// Waits for all that was submitted; each fetch is reported as it comes back. Comes back with
+    /// the lock after the last.
+    fn reap(&self, me: SlotId, trip: Trip<'_>) -> MutexGuard<'a, State> {
+        let Trip { lent, mut fetches } = trip;
+        let (mut under_way, mut out) = (fetches.len(), Vec::with_capacity(fetches.len()));
+        loop {
             lent.queue.reap(Wait::One, &mut out);
             assert!(!out.is_empty(), "a queue gives back what it was given");
-            under_way -= out.len();
             for done in out.drain(..) {
+                under_way -= 1;
                 let token = usize::try_from(done.op.token).expect("it counts the fetches");
                 let fetch = fetches[token].take().expect("an operation comes back once");
-                self.shared.complete(Some(me), &fetch, done);
+                if under_way == 0 {
+                    drop(lent);
+                    return self.shared.report(Some(me), &fetch, done);
+                }
+                let state = self.shared.report(Some(me), &fetch, done);
+                self.shared.settle(state);
             }
         }
     }
 
-    /// Copies what lies within the read of each page.
-    fn copy(&self, served: &[(PageIndex, FrameId)], buf: &mut [u8]) {
-        let end = self.offset + buf.len() as u64;
-        for &(page, frame) in served {
-            let page_at = page * u64::from(self.file.page_bytes);
-            let page_end = page_at.saturating_add(u64::from(self.file.page_bytes));
-            let (from, to) = (self.offset.max(page_at), end.min(page_end));
-            let within = |offset: u64, base: u64| {
-                usize::try_from(offset - base).expect("within a buffer or a page")
-            };
-            let bytes = self.shared.frames.read(frame);
-            buf[within(from, self.offset)..within(to, self.offset)]
-                .copy_from_slice(&bytes[within(from, page_at)..within(to, page_at)]);
-        }
-    }
-
-    fn count(&self, state: &mut State, times: (Nanos, Option<Nanos>), bytes: Option<usize>) {
+    fn count(&self, times: (Nanos, Option<Nanos>), well: bool) {
         let (now, (started, waits_from)) = (self.shared.clock.now(), times);
-        let counts = &mut state.stats;
-        counts.requests += 1;
-        counts.failures += u64::from(bytes.is_none());
-        counts.bytes += bytes.unwrap_or(0) as u64;
-        counts.latency.add(now.since(started));
-        if let Some(from) = waits_from {
-            counts.waits += 1;
-            counts.waited += now.since(from);
-        }
+        self.shared.notes.timed(|counts| {
+            counts.requests += 1;
+            counts.failures += u64::from(!well);
+            counts.bytes += if well { self.bytes as u64 } else { 0 };
+            counts.latency.add(now.since(started));
+            if let Some(from) = waits_from {
+                counts.waits += 1;
+                counts.waited += now.since(from);
+            }
+        });
     }
 }
 

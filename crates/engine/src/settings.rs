@@ -8,7 +8,10 @@
 //!   journal and its settings are enough to run it again.
 
 use forerun_core::{cache, units::Nanos};
-use forerun_io::frames::NoMemory;
+use forerun_io::{
+    files::{BackendError, FilesSettings},
+    frames::NoMemory,
+};
 
 /// The values that a live cache is built from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +45,11 @@ pub struct Settings {
     pub files_max: u32,
     /// How long a read waits for a frame when all are held.
     pub wait_max: Nanos,
+    /// How often files that are open are compared with what they were, as another program may
+    /// change them. Fetches compare in any case.
+    pub version_interval: Nanos,
+    /// How files that are opened by a path are read.
+    pub files: FilesSettings,
 }
 
 impl Default for Settings {
@@ -61,6 +69,8 @@ impl Default for Settings {
             handles_max: 1 << 16,
             files_max: 1 << 10,
             wait_max: Nanos::from_millis(10_000),
+            version_interval: Nanos::from_millis(1_000),
+            files: FilesSettings::default(),
         }
     }
 }
@@ -137,6 +147,9 @@ pub enum SettingsError {
     /// The frames cannot be had.
     #[error(transparent)]
     Memory(#[from] NoMemory),
+    /// The system does not offer the interface that was asked for.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
 }
 
 /// `nr_requests` of a Linux block queue by default; it counts as congested from 7/8 of it on

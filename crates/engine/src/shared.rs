@@ -1,40 +1,90 @@
-//! What handles, readers and reapers share: the frames, the state behind its lock, and what is
+//! What handles, readers and reapers share: the index, the state behind its lock, and what is
 //! done on behalf of any of them.
 //!
 //! # Invariants
-//! - The frames of a fetch are back in the table before the core hears of it.
+//! - The frames of a fetch are back in the table before the core hears of it, and the file's
+//!   version was compared after its bytes had come: what arrives is of the version that the handle
+//!   was opened on.
 //! - A fetch that the background refuses, as it is closed, fails at once: nobody waits for it in
 //!   vain.
+//! - Who lets go of a frame while a read starves for one has it looked for again.
 
 use std::sync::Arc;
 
-use forerun_core::event::Event;
+use forerun_core::event::{Event, Hit};
 use forerun_io::{
     frames::Frames,
+    index::Index,
     store::{Done, ECANCELED},
+    sync::{AtomicBool, AtomicU32, Mutex, MutexGuard, Ordering},
 };
-use parking_lot::Mutex;
 
-use crate::{clock::Clock, fetch::Fetch, settings::Settings, state::State, waiters::SlotId};
+use crate::{
+    background::Backgrounds, clock::Clock, fetch::Fetch, hits::Notes, settings::Settings,
+    state::State, waiters::SlotId,
+};
 
 /// See the module.
 pub(crate) struct Shared {
-    pub(crate) frames: Frames,
+    pub(crate) index: Arc<Index>,
+    pub(crate) notes: Notes,
     pub(crate) state: Mutex<State>,
+    /// Whether a read waits for a frame to be let go of.
+    pub(crate) starving: Arc<AtomicBool>,
+    /// Whether the readahead policy has to see every read, hits too.
+    pub(crate) sees_requests: bool,
+    /// Frames that pages may take; changed under the state's lock.
+    pub(crate) frames_now: AtomicU32,
+    pub(crate) backgrounds: Backgrounds,
     pub(crate) clock: Clock,
     pub(crate) settings: Settings,
 }
 
 impl Shared {
+    pub(crate) fn frames(&self) -> &Frames {
+        self.index.frames()
+    }
+
+    /// Frames that pages may take now.
+    pub(crate) fn frames_now(&self) -> u32 {
+        self.frames_now.load(Ordering::Relaxed)
+    }
+
+    /// Notes a use that was found without the lock; hands the notes over when there are many.
+    pub(crate) fn note(self: &Arc<Self>, hit: Hit) {
+        if self.notes.note(hit)
+            && let Some(mut state) = self.state.try_lock()
+        {
+            state.take_hits(&self.notes);
+            self.settle(state);
+        }
+    }
+
+    /// Frames were let go of.
+    pub(crate) fn let_go(self: &Arc<Self>) {
+        if self.starving.load(Ordering::SeqCst) {
+            let mut state = self.state.lock();
+            state.send(None, Event::Tick);
+            self.settle(state);
+        }
+    }
+
     /// A fetch came back: puts its frames back and tells the core; `me` is the reader that
     /// reaped it.
-    pub(crate) fn complete(self: &Arc<Self>, me: Option<SlotId>, fetch: &Fetch, done: Done) {
+    pub(crate) fn report(
+        &self,
+        me: Option<SlotId>,
+        fetch: &Fetch,
+        done: Done,
+    ) -> MutexGuard<'_, State> {
         let outcome = fetch.outcome(&done);
-        fetch.put_back(done.op, &self.frames);
+        fetch.put_back(done.op, self.frames());
         let mut state = self.state.lock();
-        state.stats.store_bytes += outcome.bytes;
-        state.stats.store_requests += 1;
-        state.ended(fetch);
+        state.store_bytes += outcome.bytes;
+        state.store_requests += 1;
+        if let Some(standing) = outcome.standing {
+            state.changed(&fetch.file, standing);
+        }
         let (whole, count) = (outcome.whole, fetch.count());
         if whole > 0 {
             state.send(me, Event::Arrived { first: fetch.frames[0], count: whole });
@@ -43,6 +93,12 @@ impl Shared {
             let (first, count) = (fetch.frames[whole as usize], count - whole);
             state.send(me, Event::Failed { first, count, errno: outcome.errno });
         }
+        state.ended(fetch);
+        state
+    }
+
+    /// Lets go of the lock and submits what came of its events.
+    pub(crate) fn settle(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         let ahead = state.take_ahead();
         drop(state);
         self.submit_ahead(ahead);
@@ -65,9 +121,9 @@ impl Shared {
     /// A fetch cannot be carried out any more. Returns what the background is to do instead.
     fn refused(&self, fetch: &Fetch) -> Vec<Fetch> {
         let mut state = self.state.lock();
-        state.ended(fetch);
         let (first, count) = (fetch.frames[0], fetch.count());
         state.send(None, Event::Failed { first, count, errno: ECANCELED });
+        state.ended(fetch);
         state.take_ahead()
     }
 }

@@ -1,41 +1,50 @@
 //! What one lock guards: the core, and all that its actions are carried out on.
 //!
 //! ```text
-//!   send(event) -> drive: core -> Serve    pins the frame, notes it in the reader's slot
+//!   send(event) -> drive: core -> Serve    holds the frame, notes it in the reader's slot
 //!                                 Fetch    a demand to a reader that waits for it,
 //!                                          readahead to the background
 //!                                 Done     the reader's answer, and wakes it
-//!                                 Retract  false while a reader has the frame pinned
+//!                                 Publish  the index: hits without the lock from now on
+//!                                 Retract  none any more; false while a reader has it pinned
 //! ```
 //!
 //! # Invariants
 //! - Time is read under the lock, so events come to the core in the order of their times.
-//! - A frame is pinned from its `Serve` until its reader has copied it.
+//! - A frame is held from its `Serve` until its reader has copied it.
 //! - A demand that nobody waits for any more fails before the lock is let go of, so no later read
 //!   joins it: who reads after an error has been told reads anew.
 //! - Whoever sends an event takes the background fetches that came of it ([`State::take_ahead`])
 //!   before it lets go of the lock for good, and submits them.
+//! - While a read waits for a frame, `starving` says so; it was said before the core last looked
+//!   for one, so whoever lets go of a frame later sees it.
 //! # Locking
-//! The order is: state, then a journal's. The locks of `queues.rs`, `background.rs`, single frames
-//! and stores are taken under no other. A reader sleeps on its slot's condition with this lock.
+//! The order is: state, then a journal's or a cancel token's or a stripe's counts. The locks of
+//! `queues.rs`, `background.rs`, `watch.rs` and stores are taken under no other. A reader sleeps on
+//! its slot's condition with this lock.
 
 use std::sync::Arc;
 
 use forerun_core::{
     cache::Cache,
     drive::{Driver, drive},
-    event::{Action, Actions, Event, FetchKind},
-    units::{FileId, FrameId, HandleId, Nanos, PageIndex},
+    event::{Action, Actions, Event, FetchKind, Hit},
+    units::{FileId, FrameId, HandleId, Nanos, PageIndex, RequestId},
 };
-
-use forerun_io::store::ECANCELED;
+use forerun_io::{
+    index::{Index, Publisher},
+    store::ECANCELED,
+    sync::{AtomicBool, Ordering},
+};
 
 use crate::{
     clock::Clock,
     error::OpenError,
-    fetch::{Fetch, File},
+    fetch::Fetch,
+    file::{File, Standing},
+    files::Files,
+    hits::Notes,
     journal::Recorder,
-    stats::Stats,
     waiters::{SlotId, Slots},
 };
 
@@ -45,8 +54,12 @@ pub(crate) struct State {
     actions: Actions,
     clock: Clock,
     pub(crate) live: Live,
-    /// The engine's own counts; the core's are its own.
-    pub(crate) stats: Stats,
+    /// Uses that are about to be sent.
+    hits: Vec<Hit>,
+    starving: Arc<AtomicBool>,
+    pub(crate) store_bytes: u64,
+    pub(crate) store_requests: u64,
+    pub(crate) files_changed: u64,
     pub(crate) closed: bool,
     handles_made: u32,
     handles_free: Vec<HandleId>,
@@ -54,11 +67,10 @@ pub(crate) struct State {
 
 /// What actions are carried out on.
 pub(crate) struct Live {
-    /// Readers that hold each frame.
-    pins: Vec<u32>,
+    index: Arc<Index>,
+    publisher: Publisher,
     pub(crate) slots: Slots,
-    /// Open files by number.
-    pub(crate) files: Vec<Option<Row>>,
+    pub(crate) files: Files,
     /// Fetches of the event under way.
     fetched: Vec<Fetch>,
     /// Readahead that nobody has submitted yet.
@@ -68,24 +80,28 @@ pub(crate) struct Live {
     recorder: Option<Box<dyn Recorder>>,
 }
 
-/// An open file and how many handles it has.
-pub(crate) struct Row {
-    pub(crate) file: Arc<File>,
-    pub(crate) handles: u32,
+/// What a state is made of.
+pub(crate) struct Parts {
+    pub(crate) core: Cache,
+    pub(crate) clock: Clock,
+    pub(crate) index: Arc<Index>,
+    pub(crate) publisher: Publisher,
+    pub(crate) starving: Arc<AtomicBool>,
+    pub(crate) readers_max: u32,
+    /// Uses that are sent at once, at most.
+    pub(crate) hits_max: usize,
+    pub(crate) recorder: Option<Box<dyn Recorder>>,
 }
 
 impl State {
-    pub(crate) fn new(
-        core: Cache,
-        clock: Clock,
-        readers_max: u32,
-        recorder: Option<Box<dyn Recorder>>,
-    ) -> Self {
-        let frames = core.settings().frames as usize;
+    pub(crate) fn new(parts: Parts) -> Self {
+        let Parts { core, clock, index, publisher, starving, readers_max, hits_max, recorder } =
+            parts;
         let live = Live {
-            pins: vec![0; frames],
+            index,
+            publisher,
             slots: Slots::new(readers_max),
-            files: Vec::new(),
+            files: Files::new(core.settings().files_max),
             fetched: Vec::new(),
             ahead: Vec::new(),
             ahead_count: 0,
@@ -96,7 +112,11 @@ impl State {
             actions: Actions::new(),
             clock,
             live,
-            stats: Stats::default(),
+            hits: Vec::with_capacity(hits_max),
+            starving,
+            store_bytes: 0,
+            store_requests: 0,
+            files_changed: 0,
             closed: false,
             handles_made: 0,
             handles_free: Vec::new(),
@@ -110,10 +130,18 @@ impl State {
     /// Sends `event` and carries out what comes of it; `me` is the reader that sends it.
     pub(crate) fn send(&mut self, me: Option<SlotId>, event: Event<'_>) {
         self.drive(event);
+        let starves = self.core.deadline().is_some();
+        if starves && !self.starving.swap(true, Ordering::SeqCst) {
+            // A frame may have been let go of since the core looked, unseen.
+            self.drive(Event::Tick);
+        } else if !starves && self.starving.load(Ordering::Relaxed) {
+            self.starving.store(false, Ordering::SeqCst);
+        }
         let mut orphans = self.live.route(me);
         while let Some(fetch) = orphans.pop() {
             let (first, count) = (fetch.frames[0], fetch.count());
             self.drive(Event::Failed { first, count, errno: ECANCELED });
+            self.ended(&fetch);
             orphans.append(&mut self.live.route(me));
         }
     }
@@ -126,6 +154,26 @@ impl State {
         }
     }
 
+    /// Tells the core of the uses that were noted without the lock.
+    pub(crate) fn take_hits(&mut self, notes: &Notes) {
+        self.send_hits(|hits| notes.drain(hits));
+    }
+
+    /// As [`State::take_hits`], and leaves none that was noted before.
+    pub(crate) fn sweep_hits(&mut self, notes: &Notes) {
+        self.send_hits(|hits| notes.sweep(hits));
+    }
+
+    fn send_hits(&mut self, drain: impl FnOnce(&mut Vec<Hit>)) {
+        let mut hits = std::mem::take(&mut self.hits);
+        drain(&mut hits);
+        if !hits.is_empty() {
+            self.send(None, Event::Hits { hits: &hits });
+            hits.clear();
+        }
+        self.hits = hits;
+    }
+
     /// The background fetches that came of events so far; the caller submits them.
     pub(crate) fn take_ahead(&mut self) -> Vec<Fetch> {
         std::mem::take(&mut self.live.ahead)
@@ -136,29 +184,52 @@ impl State {
         self.live.ahead_count
     }
 
-    /// A fetch has come back or was refused.
+    /// A fetch has come back or was refused, and the core has heard of it.
     pub(crate) fn ended(&mut self, fetch: &Fetch) {
         self.live.ahead_count -= u32::from(fetch.background);
+        self.live.files.fetch_ended(fetch.file.id);
     }
 
-    /// Lets go of frames that were copied. Who waits for a frame may have one of them now.
-    pub(crate) fn unpin(&mut self, me: SlotId, copied: &[(PageIndex, FrameId)]) {
-        for &(_, frame) in copied {
-            let pins = &mut self.live.pins[frame.0 as usize];
-            assert!(*pins > 0, "{frame:?} was pinned by its Serve");
-            *pins -= 1;
-        }
-        if !copied.is_empty() && self.core.deadline().is_some() {
-            self.send(Some(me), Event::Tick);
+    /// Whoever waits for `request` gave up.
+    pub(crate) fn cancel(&mut self, request: RequestId) {
+        if self.live.slots.waiting(request).is_some() {
+            self.send(None, Event::Cancel { request });
         }
     }
 
-    /// A number for a file that is not open yet.
-    pub(crate) fn free_file(&self) -> Result<FileId, OpenError> {
-        let (files, bound) = (&self.live.files, self.core.settings().files_max);
-        let free = files.iter().position(Option::is_none).unwrap_or(files.len());
-        let free = u32::try_from(free).ok().filter(|&free| free < bound);
-        free.map(FileId).ok_or(OpenError::Files { bound })
+    /// The file is not what it was when it was opened: who waits for its pages hears of it, and
+    /// nobody gets any of them any more.
+    pub(crate) fn changed(&mut self, file: &Arc<File>, standing: Standing) {
+        if !file.end(standing) {
+            return;
+        }
+        self.files_changed += 1;
+        self.drop_pages(file.id);
+        self.live.files.forget(file.id);
+    }
+
+    /// As [`State::changed`] for a file that may have no handle.
+    pub(crate) fn outdated(&mut self, id: FileId, standing: Standing) {
+        if let Some(file) = self.live.files.file(id).cloned() {
+            return self.changed(&file, standing);
+        }
+        self.files_changed += 1;
+        self.drop_pages(id);
+        self.live.files.forget(id);
+    }
+
+    /// A place for another file; the pages of one without handles may go for it.
+    pub(crate) fn place(&mut self) -> Result<FileId, OpenError> {
+        let (id, taken) = self.live.files.place()?;
+        if taken {
+            self.drop_pages(id);
+        }
+        Ok(id)
+    }
+
+    /// All pages of a file go, those in flight too.
+    pub(crate) fn drop_pages(&mut self, file: FileId) {
+        self.send(None, Event::Invalidate { file, first: 0, count: u64::MAX });
     }
 
     /// A number for another handle.
@@ -197,30 +268,30 @@ impl Live {
         orphans
     }
 
-    fn file(&self, file: FileId) -> Arc<File> {
-        let row = self.files.get(file.0 as usize).and_then(Option::as_ref);
-        Arc::clone(&row.expect("a file stays until its last fetch has ended").file)
+    fn serve(&mut self, request: RequestId, page: PageIndex, frame: FrameId) {
+        let held = self.index.frames().hold(frame);
+        self.slots.wake(request).served.push((page, held));
     }
 }
 
 impl Driver for Live {
     fn carry_out(&mut self, action: Action, frames: &[FrameId]) -> bool {
         match action {
-            Action::Serve { request, page, frame } => {
-                self.pins[frame.0 as usize] += 1;
-                self.slots.wake(request).served.push((page, frame));
-            }
+            Action::Serve { request, page, frame } => self.serve(request, page, frame),
             Action::Fetch { kind, page, .. } => {
                 let background = kind == FetchKind::Readahead;
-                let (file, frames) = (self.file(page.file), frames.to_vec());
+                let (file, frames) = (self.files.fetch_begun(page.file), frames.to_vec());
                 self.fetched.push(Fetch { file, first: page.index, frames, background });
             }
             Action::Done { request } => self.slots.wake(request).answer = Some(Ok(())),
             Action::Fail { request, error } => {
                 self.slots.wake(request).answer = Some(Err(error));
             }
-            Action::Retract { frame, .. } => return self.pins[frame.0 as usize] == 0,
-            Action::Publish { .. } | Action::Explain { .. } => {}
+            Action::Publish { page, frame, generation, marker } => {
+                self.publisher.publish(page, frame, generation, marker);
+            }
+            Action::Retract { frame, gone } => return self.publisher.retract(frame, gone),
+            Action::Explain { .. } => {}
             Action::Fill { .. } | Action::Write { .. } | Action::Sync { .. } => {
                 unreachable!("nothing is written through this cache: {action:?}")
             }

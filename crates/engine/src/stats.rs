@@ -6,7 +6,10 @@
 //! ```
 //!
 //! # Invariants
-//! - `latency.count() == requests`, failed reads included.
+//! - `latency.count() == requests - unlocked`, failed reads included: a read that finds all its
+//!   pages without the lock does not look at the clock.
+//! - `core` balances at any instant ([`cache::Stats::balanced`]), and every page that was handed
+//!   to a reader is one of its `demanded`, `stale_hits`, or of `dropped_hits`.
 //! # Sources
 //! Buckets that are linear within powers of two: Tene, `HdrHistogram`, 2012.
 
@@ -17,12 +20,16 @@ use forerun_core::{cache, units::Nanos};
 pub struct Stats {
     /// What the core counted, in pages.
     pub core: cache::Stats,
-    /// Reads that asked the core for pages. A read longer than half the cache counts as several.
+    /// Reads that were answered. A read longer than half the cache may count as several.
     pub requests: u64,
+    /// Of these, those that found all their pages without the lock.
+    pub unlocked: u64,
     /// Of these, those that failed.
     pub failures: u64,
     /// Bytes handed to readers.
     pub bytes: u64,
+    /// Uses of pages that the replacement policy was not told of, as too many came at once.
+    pub dropped_hits: u64,
     /// Bytes that came from stores.
     pub store_bytes: u64,
     /// Requests to stores that came back.
@@ -31,7 +38,9 @@ pub struct Stats {
     pub waits: u64,
     /// The time that they waited, summed: the delay by I/O.
     pub waited: Nanos,
-    /// How long reads took.
+    /// Files that another program was found to have changed.
+    pub files_changed: u64,
+    /// How long reads took that were not `unlocked`.
     pub latency: Histogram,
 }
 
@@ -55,6 +64,15 @@ impl Histogram {
         self.buckets[bucket_of(time.0)] += 1;
         self.count += 1;
         self.max = self.max.max(time);
+    }
+
+    /// Adds all that `other` noted.
+    pub fn merge(&mut self, other: &Self) {
+        for (bucket, count) in self.buckets.iter_mut().zip(&other.buckets) {
+            *bucket += count;
+        }
+        self.count += other.count;
+        self.max = self.max.max(other.max);
     }
 
     /// How many times were noted.

@@ -13,8 +13,9 @@ use std::sync::Arc;
 
 use forerun_core::{
     event::Error,
-    units::{FileId, FrameId, PageIndex, RequestId},
+    units::{FileId, PageIndex, RequestId},
 };
+use forerun_io::frames::Held;
 use parking_lot::Condvar;
 
 use crate::{error::ReadError, fetch::Fetch};
@@ -36,8 +37,8 @@ pub(crate) struct Asked {
 pub(crate) struct Slot {
     pub(crate) request: RequestId,
     pub(crate) asked: Asked,
-    /// Pinned pages to copy.
-    pub(crate) served: Vec<(PageIndex, FrameId)>,
+    /// Pages that were served, held for the reader.
+    pub(crate) served: Vec<(PageIndex, Held)>,
     /// To be carried out by this reader.
     pub(crate) fetches: Vec<Fetch>,
     pub(crate) answer: Option<Result<(), Error>>,
@@ -90,6 +91,14 @@ impl Slots {
 
     pub(crate) fn of(&mut self, id: SlotId) -> &mut Slot {
         &mut self.all[id.0 as usize]
+    }
+
+    /// The slot of a request that is under way without an answer yet.
+    pub(crate) fn waiting(&self, request: RequestId) -> Option<SlotId> {
+        let at = usize::try_from(request.0 % u64::from(self.max)).ok()?;
+        let slot = self.all.get(at)?;
+        let waits = slot.active && slot.request == request && slot.answer.is_none();
+        waits.then(|| SlotId(u32::try_from(at).expect("at most `max`")))
     }
 
     /// The slot of a request, awake.

@@ -15,11 +15,14 @@ use std::{fmt, path::PathBuf, sync::Arc};
 
 use rustix::io::Errno;
 
-use crate::store::{
-    Store, StoreError,
-    file::{Access, Opened},
-    threads::Threads,
-    uring::Uring,
+use crate::{
+    frames::Frames,
+    store::{
+        Store, StoreError,
+        file::{Access, Opened},
+        threads::Threads,
+        uring::{Region, Uring},
+    },
 };
 
 /// Which of the kernel's interfaces carries operations out.
@@ -37,7 +40,7 @@ pub enum Backend {
 }
 
 /// How files are opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilesSettings {
     /// The kernel's interface.
     pub backend: Backend,
@@ -61,7 +64,7 @@ impl Default for FilesSettings {
 /// Why files cannot be opened as wished. With [`Backend::Auto`] only settings are refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum FilesError {
+pub enum BackendError {
     /// The interface that was asked for does not work here; another may.
     #[error("{backend} does not work here: {why}")]
     Refused {
@@ -123,10 +126,10 @@ impl Files {
     ///
     /// # Errors
     /// The one that was asked for does not work here, or the settings make no sense.
-    pub fn new(settings: FilesSettings) -> Result<Self, FilesError> {
+    pub fn new(settings: FilesSettings) -> Result<Self, BackendError> {
         let FilesSettings { backend, direct, rings_max, ring_entries } = settings;
         if !(1..=RING_ENTRIES_MAX).contains(&ring_entries) {
-            return Err(FilesError::RingEntries { entries: ring_entries });
+            return Err(BackendError::RingEntries { entries: ring_entries });
         }
         let uring = || Uring::new(rings_max, ring_entries).map(Engine::Uring).map_err(said);
         let (engine, why) = match backend {
@@ -136,11 +139,11 @@ impl Files {
             },
             Backend::Uring => match uring() {
                 Ok(engine) => (engine, None),
-                Err(why) => return Err(FilesError::Refused { backend: URING, why }),
+                Err(why) => return Err(BackendError::Refused { backend: URING, why }),
             },
             Backend::Aio => {
                 let why = said(("io_setup", Errno::NOSYS));
-                return Err(FilesError::Refused { backend: AIO, why });
+                return Err(BackendError::Refused { backend: AIO, why });
             }
             Backend::Threads => (Engine::Threads, None),
         };
@@ -169,6 +172,22 @@ impl Files {
         })
     }
 
+    /// Has the kernel keep `frames` pinned, as far as it lets us: reads into them cost less.
+    /// Without that they work as well. Only the first frames are kept so.
+    pub fn register(&self, frames: &Frames) {
+        match &self.0.engine {
+            Engine::Uring(rings) => {
+                let (base, bytes) = frames.region();
+                rings.register(Region {
+                    addr: base.expose_provenance(),
+                    bytes,
+                    keep: frames.keep(),
+                });
+            }
+            Engine::Threads => {}
+        }
+    }
+
     /// What is in use.
     #[must_use]
     pub fn chosen(&self) -> Chosen {
@@ -177,6 +196,12 @@ impl Files {
             Engine::Threads => (THREADS, 0),
         };
         Chosen { backend, why: self.0.why.clone(), registered_bytes }
+    }
+}
+
+impl fmt::Debug for Files {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Files").field(&self.chosen()).finish()
     }
 }
 

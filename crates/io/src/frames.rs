@@ -1,40 +1,90 @@
-//! Frames: the memory that pages lie in, by number.
+//! Frames: the memory that pages lie in, by number, and who may touch it.
 //!
-//! A frame is in the table, where anybody may read it, or out: owned by the operation that fills
-//! it or writes it back. Nothing can refer to a frame that is out, so a page that the kernel
-//! is writing to is never read.
+//! A frame is in, where it is only read and only through a [`Pin`], or out: owned by the operation
+//! that fills it or writes it back. Nothing can refer to a frame that is out, so a page that the
+//! kernel is writing to is never read; and none leaves while it is pinned.
 //!
 //! ```text
 //!   FrameId  0      1      2      3
 //!          [page] [page] [ -- ] [page]        2 is out, inside an operation
+//!            |                    |
+//!           Pin                 Held          read; kept for later
 //! ```
+//!
+//! What is published, [`crate::index`] finds and pins without a lock; [`Frames::hold`] pins by
+//! number.
 //!
 //! # Invariants
 //! - All memory is taken, and touched, in [`Frames::new`]; nothing is allocated later.
-//! - A frame comes back by the number it left by or by another; all are of one size.
+//! - A frame that is out is one [`Frame`], and comes back under its own number. One that is
+//!   dropped instead stays out for good.
+//! - As many pins as were taken and not given back; a [`Held`] that is dropped is never given
+//!   back.
 //! # Locking
-//! One lock a frame, held as long as a guard lives. Nobody holds two guards to write.
+//! None: `frames/label.rs` says in which order things are seen.
 
-use std::ops::{Deref, DerefMut};
+mod arena;
+mod label;
 
-use forerun_core::units::FrameId;
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::{
+    alloc::{self, Layout},
+    any::Any,
+    fmt, mem,
+    ops::{Deref, DerefMut},
+    ptr::NonNull,
+    slice,
+    sync::Arc,
+};
+
+use forerun_core::units::{FrameId, PageId};
 use rustix::io::Errno;
 
-/// Memory for one page, zeroed when new.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Frame(Box<[u8]>);
+use arena::Arena;
+pub(crate) use label::{Pinned, Published, Retracted};
+
+/// Memory for one page, and whoever has it has it alone: a frame of a [`Frames`] that is out, or
+/// one outside of any.
+pub struct Frame {
+    start: NonNull<u8>,
+    bytes: usize,
+    origin: Origin,
+}
+
+/// Whose memory it is.
+enum Origin {
+    Alone(Layout),
+    Arena(Arc<Arena>, FrameId),
+}
+
+// SAFETY: a frame owns its bytes, which belong to no thread.
+unsafe impl Send for Frame {}
+// SAFETY: what can be done through a shared frame is to read its bytes.
+unsafe impl Sync for Frame {}
 
 impl Frame {
-    /// A frame of `page_bytes`, outside of any table.
+    /// A frame of `page_bytes` zeros, outside of any cache, at a multiple of its size.
     ///
     /// # Errors
     /// The memory cannot be had.
+    ///
+    /// # Panics
+    /// `page_bytes` is no power of two.
     pub fn new(page_bytes: usize) -> Result<Self, NoMemory> {
-        let mut page = Vec::new();
-        page.try_reserve_exact(page_bytes).map_err(|_| NoMemory { count: 1, page_bytes })?;
-        page.resize(page_bytes, 0);
-        Ok(Self(page.into_boxed_slice()))
+        assert!(page_bytes.is_power_of_two(), "a page of {page_bytes} bytes");
+        let refused = NoMemory { count: 1, page_bytes };
+        let layout = Layout::from_size_align(page_bytes, page_bytes).map_err(|_| refused)?;
+        // SAFETY: a power of two is not 0.
+        let start = NonNull::new(unsafe { alloc::alloc_zeroed(layout) }).ok_or(refused)?;
+        Ok(Self { start, bytes: page_bytes, origin: Origin::Alone(layout) })
+    }
+
+    /// Its number, if it is of a [`Frames`].
+    #[must_use]
+    pub fn id(&self) -> Option<FrameId> {
+        match &self.origin {
+            Origin::Alone(_) => None,
+            Origin::Arena(_, id) => Some(*id),
+        }
     }
 }
 
@@ -42,13 +92,33 @@ impl Deref for Frame {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.0
+        // SAFETY: `bytes` initialised bytes at `start` are this frame's alone: its own allocation,
+        // or a frame that its label says is out, which nothing else reads or writes.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
     }
 }
 
 impl DerefMut for Frame {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.0
+        // SAFETY: as in `deref`, and the frame is borrowed to write.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
+    }
+}
+
+impl Drop for Frame {
+    fn drop(&mut self) {
+        match &self.origin {
+            // SAFETY: allocated by `new` with this layout, and nobody else has it.
+            Origin::Alone(layout) => unsafe { alloc::dealloc(self.start.as_ptr(), *layout) },
+            Origin::Arena(..) => {} // Out for good.
+        }
+    }
+}
+
+impl fmt::Debug for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (id, bytes) = (self.id(), self.bytes);
+        f.debug_struct("Frame").field("id", &id).field("bytes", &bytes).finish_non_exhaustive()
     }
 }
 
@@ -73,8 +143,7 @@ impl NoMemory {
 /// All frames of a cache.
 #[derive(Debug)]
 pub struct Frames {
-    slots: Box<[RwLock<Option<Frame>>]>,
-    page_bytes: usize,
+    arena: Arc<Arena>,
 }
 
 impl Frames {
@@ -92,81 +161,196 @@ impl Frames {
         Ok(())
     }
 
-    /// `count` zeroed frames, numbered from 0. The system may promise more memory than it has and
-    /// say so only when it is touched, which happens here.
+    /// `count` zeroed frames, numbered from 0, all in. The system may promise more memory than it
+    /// has and say so only when it is touched, which happens here.
     ///
     /// # Errors
     /// The memory cannot be had; none is kept then.
+    ///
+    /// # Panics
+    /// `page_bytes` is no power of two.
     pub fn new(count: u32, page_bytes: usize) -> Result<Self, NoMemory> {
         assert!(page_bytes.is_power_of_two(), "a page of {page_bytes} bytes");
         Self::check(count, page_bytes)?;
-        let refused = NoMemory { count, page_bytes };
-        let mut slots = Vec::new();
-        slots.try_reserve_exact(count as usize).map_err(|_| refused)?;
-        for _ in 0..count {
-            let frame = Frame::new(page_bytes).map_err(|_| refused)?;
-            slots.push(RwLock::new(Some(frame)));
-        }
-        Ok(Self { slots: slots.into_boxed_slice(), page_bytes })
+        Ok(Self { arena: Arc::new(Arena::new(count, page_bytes)?) })
     }
 
     /// How many there are, in or out.
     #[must_use]
     pub fn count(&self) -> u32 {
-        u32::try_from(self.slots.len()).expect("as many as `new` was asked for")
+        self.arena.count()
     }
 
     /// The size of each.
     #[must_use]
     pub fn page_bytes(&self) -> usize {
-        self.page_bytes
+        self.arena.page_bytes()
     }
 
-    /// Takes a frame out, once those who read it have let go of it.
+    /// Takes a frame out. Its memory stays for as long as the frame does, whatever becomes of
+    /// `self`.
     ///
     /// # Panics
-    /// It is out already.
+    /// It is out already, or published, or pinned.
     #[must_use]
     pub fn take(&self, id: FrameId) -> Frame {
-        let taken = self.slot(id).write().take();
-        taken.unwrap_or_else(|| panic!("{id:?} is out already"))
+        self.arena.label(id).take(id);
+        let origin = Origin::Arena(Arc::clone(&self.arena), id);
+        Frame { start: self.arena.bytes(id), bytes: self.arena.page_bytes(), origin }
     }
 
-    /// Puts a frame in where one is out.
+    /// Puts a frame back in.
     ///
     /// # Panics
-    /// None is out there, or `frame` is of another size.
-    pub fn put(&self, id: FrameId, frame: Frame) {
-        assert_eq!(frame.len(), self.page_bytes, "{id:?}: a frame of another size");
-        let before = self.slot(id).write().replace(frame);
-        assert!(before.is_none(), "{id:?} was not out");
+    /// It is none of these frames.
+    pub fn put(&self, frame: Frame) {
+        let Origin::Arena(arena, id) = &frame.origin else {
+            panic!("a frame of no cache: {frame:?}");
+        };
+        assert!(Arc::ptr_eq(arena, &self.arena), "a frame of another cache: {frame:?}");
+        let id = *id;
+        drop(frame); // Nobody can write through it any more when the frame is in.
+        self.arena.label(id).put(id);
     }
 
-    /// The bytes of a frame.
-    ///
-    /// # Panics
-    /// It is out.
-    #[must_use]
-    pub fn read(&self, id: FrameId) -> impl Deref<Target = [u8]> {
-        RwLockReadGuard::map(self.slot(id).read(), |slot| match slot {
-            Some(frame) => &frame.0[..],
-            None => panic!("{id:?} is out"),
-        })
-    }
-
-    /// The bytes of a frame, to change.
+    /// Pins a frame that is in, published or not, to look at it now.
     ///
     /// # Panics
     /// It is out.
     #[must_use]
-    pub fn write(&self, id: FrameId) -> impl DerefMut<Target = [u8]> {
-        RwLockWriteGuard::map(self.slot(id).write(), |slot| match slot {
-            Some(frame) => &mut frame.0[..],
-            None => panic!("{id:?} is out"),
-        })
+    pub fn pin(&self, id: FrameId) -> Pin<'_> {
+        self.held(self.hold(id))
     }
 
-    fn slot(&self, id: FrameId) -> &RwLock<Option<Frame>> {
-        &self.slots[id.0 as usize]
+    /// Pins a frame that is in, published or not, to look at it later.
+    ///
+    /// # Panics
+    /// It is out.
+    pub fn hold(&self, id: FrameId) -> Held {
+        self.arena.label(id).hold(id);
+        Held { serial: self.arena.serial(), frame: id }
+    }
+
+    /// Goes on with a pin that was kept.
+    ///
+    /// # Panics
+    /// It is of other frames.
+    #[must_use]
+    #[expect(clippy::needless_pass_by_value, reason = "nobody can go on with a pin twice")]
+    pub fn held(&self, held: Held) -> Pin<'_> {
+        let Held { serial, frame } = held;
+        assert_eq!(serial, self.arena.serial(), "{frame:?} is held in another cache");
+        Pin { arena: &self.arena, frame }
+    }
+
+    /// Whether anybody has it pinned. Who gave a pin back before and now finds a flag not yet
+    /// raised can be sure that who raises it sees no pin of his.
+    #[must_use]
+    pub fn pinned(&self, id: FrameId) -> bool {
+        self.arena.label(id).pinned()
+    }
+
+    /// Where the frames lie, in the order of their numbers, and how many bytes they take: what
+    /// may be registered with the system. Reading or writing there is unsafe for anybody who has
+    /// not the frame.
+    #[must_use]
+    pub fn region(&self) -> (*const u8, usize) {
+        let (base, bytes) = self.arena.region();
+        (base.as_ptr(), bytes)
+    }
+
+    /// What keeps the memory where it is after this has gone, for a kernel that has it pinned.
+    pub(crate) fn keep(&self) -> Arc<dyn Any + Send + Sync> {
+        Arc::clone(&self.arena) as Arc<dyn Any + Send + Sync>
+    }
+
+    /// How many of those bytes are in huge pages, as the system says; 0 if it does not.
+    #[must_use]
+    pub fn huge_bytes(&self) -> u64 {
+        self.arena.huge_bytes()
+    }
+
+    /// Pins a frame if `page` is published in it.
+    pub(crate) fn find(&self, page: PageId, frame: FrameId) -> Option<(Pin<'_>, Pinned)> {
+        let pinned = self.arena.label(frame).pin(page)?;
+        Some((Pin { arena: &self.arena, frame }, pinned))
+    }
+
+    /// Lets `page` be found in a frame, or changes its marker.
+    pub(crate) fn publish(
+        &self,
+        page: PageId,
+        frame: FrameId,
+        generation: u32,
+        marker: bool,
+    ) -> Published {
+        self.arena.label(frame).publish(page, generation, marker)
+    }
+
+    /// Lets what is published in a frame be found no longer, if nobody holds it or it is `gone`.
+    pub(crate) fn retract(&self, frame: FrameId, gone: bool) -> Retracted {
+        self.arena.label(frame).retract(gone)
+    }
+}
+
+/// A pin that was kept: its frame stays in, with its bytes, until [`Frames::held`] makes a [`Pin`]
+/// of it again. One that is dropped keeps its frame for ever.
+#[must_use = "a pin that is not given back keeps its frame for ever"]
+#[derive(Debug, PartialEq, Eq)]
+pub struct Held {
+    serial: u64,
+    frame: FrameId,
+}
+
+impl Held {
+    /// The frame.
+    #[must_use]
+    pub fn frame(&self) -> FrameId {
+        self.frame
+    }
+}
+
+/// The bytes of a frame that is in, which stay as they are until the pin is given back.
+pub struct Pin<'a> {
+    arena: &'a Arena,
+    frame: FrameId,
+}
+
+impl Pin<'_> {
+    /// The frame.
+    #[must_use]
+    pub fn frame(&self) -> FrameId {
+        self.frame
+    }
+
+    /// Keeps the pin beyond the borrow of its frames.
+    pub fn keep(self) -> Held {
+        let held = Held { serial: self.arena.serial(), frame: self.frame };
+        mem::forget(self); // The pin is in `held` now.
+        held
+    }
+}
+
+impl Deref for Pin<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        let start = self.arena.bytes(self.frame);
+        // SAFETY: the bytes are within the arena, which is borrowed. The label counts this pin, so
+        // it lets nobody take the frame, and only who has taken it writes to it. Who wrote before
+        // has put it in, which happens before a pin.
+        unsafe { slice::from_raw_parts(start.as_ptr(), self.arena.page_bytes()) }
+    }
+}
+
+impl Drop for Pin<'_> {
+    fn drop(&mut self) {
+        self.arena.label(self.frame).unpin();
+    }
+}
+
+impl fmt::Debug for Pin<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Pin").field(&self.frame).finish()
     }
 }

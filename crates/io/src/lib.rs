@@ -7,6 +7,7 @@
 //!   Frames --take--> Op --submit--> Queue of a Store ... --reap--> Done --put--> Frames
 //!                                     |
 //!                       wrap::fault, wrap::latency: stores around a store
+//!   Index --find--> Pin: the bytes of a page in its frame
 //! ```
 //!
 //! # Invariants
@@ -14,11 +15,15 @@
 //!   closed queue gives back what it holds and nothing hangs.
 //! - Nothing here decides: what to read, when and into which frame is the caller's business.
 //! - Real time is read in `wrap/latency.rs` only.
+//! - `unsafe` stands where memory is shared with the kernel, behind interfaces that are safe.
 
 #![deny(unsafe_code)]
 
 pub mod files;
+#[expect(unsafe_code, reason = "one mapping, whose frames have one owner or many readers each")]
 pub mod frames;
+pub mod index;
 mod queue;
 pub mod store;
+pub mod sync;
 pub mod wrap;

@@ -20,7 +20,7 @@
 //! - Operations are not ordered: a sync covers the writes that were reaped before it was
 //!   submitted, no others.
 
-pub(crate) mod file;
+pub mod file;
 pub mod memory;
 pub mod pattern;
 pub mod threads;
@@ -85,6 +85,10 @@ pub trait Queue: Send + Sync {
     /// Ends the queue: what waits is cancelled ([`ECANCELED`]), what is under way ends with its
     /// result or cancelled, reapers wake, threads end. All of it can still be reaped.
     fn close(&self);
+
+    /// Hands what was submitted to the system now, where only the next [`Queue::reap`] would: for
+    /// a submitter that has other things to do before.
+    fn start(&self) {}
 
     /// The queue whose `reap` gives back this one's operations, where several share one; `reap`
     /// of this one is then not to be used. Tokens are the caller's to keep apart.

@@ -1,11 +1,6 @@
-//! Frames: in the table or out, never both, all of one size.
+//! Frames: in or out, never both; read through pins, which keep them in.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::mpsc::{RecvTimeoutError, channel},
-    thread,
-    time::Duration,
-};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use forerun_core::units::FrameId;
 use forerun_io::frames::{Frame, Frames, NoMemory};
@@ -19,39 +14,106 @@ fn frames_begin_zeroed_and_keep_what_is_written() {
     let frames = Frames::new(3, 256).unwrap();
     assert_eq!((frames.count(), frames.page_bytes()), (3, 256));
     for id in (0..3).map(FrameId) {
-        assert_eq!(frames.read(id)[..], [0; 256]);
+        assert_eq!(frames.pin(id)[..], [0; 256]);
     }
-    frames.write(FrameId(1)).fill(7);
-    assert_eq!(frames.read(FrameId(0))[..], [0; 256]);
-    assert_eq!(frames.read(FrameId(1))[..], [7; 256]);
-    assert_eq!(frames.read(FrameId(2))[..], [0; 256]);
+    let mut middle = frames.take(FrameId(1));
+    assert_eq!((middle.id(), middle.len()), (Some(FrameId(1)), 256));
+    middle.fill(7);
+    frames.put(middle);
+    assert_eq!(frames.pin(FrameId(0))[..], [0; 256]);
+    assert_eq!(frames.pin(FrameId(1))[..], [7; 256]);
+    assert_eq!(frames.pin(FrameId(2))[..], [0; 256]);
 }
 
 #[test]
-fn a_frame_keeps_its_bytes_while_it_is_out_and_comes_back_by_any_number() {
+fn frames_come_back_in_any_order_each_under_its_own_number() {
     let frames = Frames::new(2, 64).unwrap();
     let (mut first, second) = (frames.take(FrameId(0)), frames.take(FrameId(1)));
-    assert_eq!((first.len(), first.iter().max()), (64, Some(&0)));
     first[3] = 9;
-    frames.put(FrameId(1), first);
-    frames.put(FrameId(0), second);
-    assert_eq!(frames.read(FrameId(1))[3], 9);
-    assert_eq!(frames.read(FrameId(0))[3], 0);
+    frames.put(second);
+    frames.put(first);
+    assert_eq!(frames.pin(FrameId(0))[3], 9);
+    assert_eq!(frames.pin(FrameId(1))[3], 0);
 }
 
 #[test]
-fn a_frame_that_is_out_cannot_be_had_and_one_that_is_in_not_replaced() {
+fn a_frame_that_is_out_cannot_be_had_nor_looked_at() {
     let frames = Frames::new(1, 64).unwrap();
     let (id, none) = (FrameId(0), FrameId(1));
-    assert!(panics(|| frames.put(id, Frame::new(64).unwrap())));
-    let _ = frames.take(id);
+    let frame = frames.take(id);
+    assert!(panics(|| drop(frames.take(id))), "taken twice");
+    assert!(panics(|| drop(frames.pin(id))), "looked at");
+    assert!(panics(|| drop(frames.take(none))), "not there");
+    assert!(panics(|| drop(frames.pin(none))), "not there");
+    frames.put(frame);
+    assert_eq!(frames.pin(id).len(), 64);
+}
+
+#[test]
+fn only_frames_of_a_cache_come_back_to_it() {
+    let (frames, others) = (Frames::new(1, 64).unwrap(), Frames::new(1, 64).unwrap());
+    let other = others.take(FrameId(0));
+    assert!(panics(|| frames.put(other)), "of another");
+    assert!(panics(|| frames.put(Frame::new(64).unwrap())), "of none");
+    assert!(!panics(|| drop(frames.pin(FrameId(0)))));
+}
+
+#[test]
+fn a_frame_that_is_dropped_stays_out() {
+    let frames = Frames::new(1, 64).unwrap();
+    drop(frames.take(FrameId(0)));
+    assert!(panics(|| drop(frames.take(FrameId(0)))));
+}
+
+#[test]
+fn a_frame_outlives_its_cache() {
+    let frames = Frames::new(2, 4096).unwrap();
+    let mut frame = frames.take(FrameId(1));
+    drop(frames);
+    frame.fill(5);
+    assert_eq!(frame[..], [5; 4096]);
+}
+
+#[test]
+fn many_look_at_a_frame_at_once_and_it_leaves_after_the_last() {
+    let frames = Frames::new(1, 64).unwrap();
+    let id = FrameId(0);
+    assert!(!frames.pinned(id));
+    let (first, second) = (frames.pin(id), frames.pin(id));
+    assert_eq!((first.frame(), first.len(), second.len()), (id, 64, 64));
+    drop(first);
+    assert!(frames.pinned(id));
+    assert!(panics(|| drop(frames.take(id))), "one is left");
+    drop(second);
+    assert!(!frames.pinned(id));
+    frames.put(frames.take(id));
+}
+
+#[test]
+fn a_pin_that_is_kept_holds_its_frame_until_somebody_goes_on_with_it() {
+    let (frames, others) = (Frames::new(2, 64).unwrap(), Frames::new(2, 64).unwrap());
+    let id = FrameId(1);
+    let held = frames.pin(id).keep();
+    assert_eq!(held.frame(), id);
+    assert!(frames.pinned(id) && !frames.pinned(FrameId(0)));
     assert!(panics(|| drop(frames.take(id))));
-    assert!(panics(|| drop(frames.read(id))));
-    assert!(panics(|| drop(frames.write(id))));
-    assert!(panics(|| frames.put(id, Frame::new(128).unwrap())));
-    assert!(panics(|| drop(frames.read(none))));
-    frames.put(id, Frame::new(64).unwrap());
-    assert_eq!(frames.read(id).len(), 64);
+    let again = frames.held(held).keep();
+    drop(frames.held(again));
+    assert!(!frames.pinned(id));
+    let foreign = frames.hold(id);
+    assert!(panics(|| drop(others.held(foreign))), "of another cache");
+    assert!(frames.pinned(id) && !others.pinned(id));
+}
+
+#[test]
+fn a_frame_of_no_cache_is_zeroed_and_at_a_multiple_of_its_size() {
+    for page_bytes in [1, 16, 512, 4096, 1 << 16] {
+        let mut frame = Frame::new(page_bytes).unwrap();
+        assert_eq!((frame.id(), frame.len()), (None, page_bytes));
+        assert!(frame.iter().all(|&byte| byte == 0));
+        assert_eq!(frame.as_ptr().addr() % page_bytes, 0);
+        frame.fill(0xff);
+    }
 }
 
 #[test]
@@ -63,21 +125,23 @@ fn memory_that_cannot_be_had_is_an_error() {
     assert!(error.to_string().contains("2 frames"));
     assert!(Frame::new(page_bytes).is_err());
     assert!(panics(|| drop(Frames::new(1, 100))), "no power of two");
+    assert!(panics(|| drop(Frame::new(0))), "nor is nothing");
 }
 
 #[test]
-fn many_read_a_frame_at_once_and_taking_it_waits_for_them() {
-    let frames = Frames::new(1, 64).unwrap();
-    let id = FrameId(0);
-    let (first, second) = (frames.read(id), frames.read(id));
-    thread::scope(|scope| {
-        let (sender, taken) = channel();
-        let frames = &frames;
-        scope.spawn(move || sender.send(frames.take(id)));
-        drop(first);
-        let early = taken.recv_timeout(Duration::from_millis(20));
-        assert_eq!(early, Err(RecvTimeoutError::Timeout));
-        drop(second);
-        assert_eq!(taken.recv_timeout(Duration::from_secs(20)).unwrap().len(), 64);
-    });
+fn no_frames_are_no_error() {
+    let frames = Frames::new(0, 4096).unwrap();
+    assert_eq!((frames.count(), frames.region().1), (0, 0));
+}
+
+#[test]
+fn frames_lie_one_behind_the_other() {
+    let frames = Frames::new(1_000, 8192).unwrap();
+    let (base, bytes) = frames.region();
+    assert_eq!((base.addr() % (2 << 20), bytes), (0, 1_000 * 8192));
+    for id in [0, 1, 500, 999] {
+        let at = base.addr() + id as usize * 8192;
+        assert_eq!(frames.pin(FrameId(id)).as_ptr().addr(), at);
+    }
+    assert!(frames.huge_bytes() <= 8 << 20);
 }

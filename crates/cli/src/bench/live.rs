@@ -67,7 +67,7 @@ impl Live<'_> {
         let opened = self.target.open(workload.files[0])?;
         let meter = Arc::new(Meter::new(opened.store, 2 * self.log_max));
         let cache = Cache::new(self.settings.clone()).map_err(refused)?;
-        let handle = cache.open(Arc::clone(&meter) as _)?;
+        let handle = cache.open_store(Arc::clone(&meter) as _)?;
         let (begun, model_begun) = (machine::now(), opened.model.as_ref().map(|model| model.now()));
         let read = |access: Access, room: &mut [u8]| {
             let count = handle.read_at(access.offset, room).map_err(|error| self.failed(&error))?;
@@ -131,7 +131,7 @@ impl Live<'_> {
     }
 
     fn short(&self, handle: &Handle) -> anyhow::Error {
-        let end = format!("it ended at byte {}", handle.bytes());
+        let end = format!("it ended at byte {}", handle.file_bytes());
         match self.target {
             Target::File(file) => file.failed(&end),
             Target::Model { spec, .. } => anyhow!("{spec}: {end}"),

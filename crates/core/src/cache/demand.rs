@@ -10,6 +10,8 @@
 //! A marker is cleared as it fires, so it fires once. It fires when it is *touched*, before
 //! anybody waits for its page: a reader that is about to wait has its next window under way.
 //!
+//! A prefetch is a window too, but one that no policy decided: it has no marker and no reader.
+//!
 //! # Invariants
 //! - A page that this very request brought in counts as a miss, not as a late hit.
 //! - Pages that the request asks for get frames before pages that nobody asked for.
@@ -178,42 +180,89 @@ impl Cache {
         assert!(window.size > 0 && window.async_size <= window.size, "{decision:?}");
         let file_pages = self.file(file).pages;
         let end = window.end().min(file_pages);
-        let is_asked = |index: PageIndex| asked.0 <= index && index < asked.1;
         let mut absent = core::mem::take(&mut self.absent);
         absent.clear();
         absent.extend(
             (window.start..end).filter(|&index| !self.pages.contains_key(&PageId { file, index })),
         );
         let fresh = u32::try_from(absent.len()).expect("a window's size is a u32");
+        let marker = self.readahead.marker(window, file_pages);
+        let run = Run { file, first: window.start, end, asked };
+        self.claim_absent(run, &absent, marker, actions);
+        self.absent = absent;
+        fresh
+    }
+
+    /// Pages will be needed and nobody waits: a window that no policy decided. It looks at no more
+    /// pages than the cache can hold, however long the range is.
+    pub(super) fn prefetch(
+        &mut self,
+        handle: HandleId,
+        first: PageIndex,
+        count: u32,
+        actions: &mut Actions,
+    ) {
+        assert!(count > 0, "{handle:?} prefetches nothing");
+        let file = self.file_of(handle);
+        let end = first.saturating_add(u64::from(count)).min(self.file(file).pages);
+        let room = self.ahead_room() as usize;
+        let mut absent = core::mem::take(&mut self.absent);
+        absent.clear();
+        let mut at = first;
+        while at < end && absent.len() < room {
+            if !self.pages.contains_key(&PageId { file, index: at }) {
+                absent.push(at);
+            }
+            at += 1;
+        }
+        if at < end {
+            let held = self.frames_of(file, at, end).len() as u64;
+            self.stats.ahead_dropped += end - at - held;
+        }
+        if !absent.is_empty() {
+            let run = Run { file, first, end: at, asked: (first, first) };
+            self.claim_absent(run, &absent, None, actions);
+        }
+        self.absent = absent;
+    }
+
+    /// Claims frames for the `absent` pages of `run`: for those that somebody asked for first, for
+    /// the others within the bounds of readahead.
+    fn claim_absent(
+        &mut self,
+        run: Run,
+        absent: &[PageIndex],
+        marker: Option<PageIndex>,
+        actions: &mut Actions,
+    ) {
+        let Run { file, asked, .. } = run;
+        let is_asked = |index: PageIndex| asked.0 <= index && index < asked.1;
         let asked_count = absent.iter().filter(|&&index| is_asked(index)).count();
         let unasked_max = self.ahead_room() as usize;
         let wanted = asked_count + (absent.len() - asked_count).min(unasked_max);
         let mut taken = core::mem::take(&mut self.taken);
         taken.clear();
         let partition = self.file(file).partition;
-        self.reserve(partition, u32::try_from(wanted).expect("at most fresh"), &mut taken, actions);
+        let wanted = u32::try_from(wanted).expect("a range of pages is a u32");
+        self.reserve(partition, wanted, &mut taken, actions);
         // The first ones are free; victims may turn out to be held.
         taken.reverse();
         let unasked = taken.len().saturating_sub(asked_count);
         self.stats.ahead_dropped += (absent.len() - asked_count - unasked) as u64;
-        let marker = self.readahead.marker(window, file_pages);
         let (mut asked_left, mut unasked_left) = (asked_count.min(taken.len()), unasked);
-        for &index in &absent {
+        for &index in absent {
             let left = if is_asked(index) { &mut asked_left } else { &mut unasked_left };
             if *left == 0 {
                 continue;
             }
             *left -= 1;
             let frame = taken.pop().expect("as many as were counted");
-            let page = PageId { file, index };
-            self.claim(page, frame, !is_asked(index));
+            self.claim(PageId { file, index }, frame, !is_asked(index));
             self.frames[frame].marker = marker == Some(index);
         }
         assert!(taken.is_empty(), "every frame taken has a page");
-        self.runs.push(Run { file, first: window.start, end, asked });
-        self.absent = absent;
+        self.runs.push(run);
         self.taken = taken;
-        fresh
     }
 
     /// Pages that may still be read ahead before somebody uses some.

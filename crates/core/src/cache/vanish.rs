@@ -48,7 +48,7 @@ impl Cache {
     /// The frames of the file's pages `first..end`, in the order of the pages. Looks up each page,
     /// or walks over all frames where those are fewer; either ends with the last frame that the
     /// file holds, as most files are short or cached from their head.
-    fn frames_of(&self, file: FileId, first: PageIndex, end: PageIndex) -> Vec<FrameId> {
+    pub(super) fn frames_of(&self, file: FileId, first: PageIndex, end: PageIndex) -> Vec<FrameId> {
         let resident = self.files.get(&file).map_or(0, |row| row.frames as usize);
         let held = |index| self.pages.get(&PageId { file, index }).copied();
         if end - first <= u64::from(self.settings.frames) {

@@ -9,7 +9,9 @@
 //! # Invariants
 //! - Decoding what was encoded gives the same event; a cut or foreign record is an error, never a
 //!   panic, and consumes no more than the input.
-//! - The tags are part of the format: [`VERSION`] changes when one of them does.
+//! - The tags are part of the format: [`VERSION`] changes when one of them, or the fields behind
+//!   it, does. A new tag does not change it: every older record still reads as it was written, and
+//!   a reader that does not know the tag says so ([`DecodeError::UnknownTag`]).
 
 use alloc::vec::Vec;
 
@@ -97,6 +99,9 @@ pub fn encode(now: Nanos, event: &Event<'_>, out: &mut Vec<u8>) {
         Event::Settled => put(18, &[]),
         Event::Resize { partition, frames } => put(19, &[partition.0.into(), frames.into()]),
         Event::Tick => put(20, &[]),
+        Event::Prefetch { handle, first, count } => {
+            put(21, &[handle.0.into(), first, count.into()]);
+        }
     }
 }
 
@@ -164,6 +169,10 @@ pub fn decode<'h>(
         18 => Event::Settled,
         19 => Event::Resize { partition: PartitionId(from.u32()?), frames: from.u32()? },
         20 => Event::Tick,
+        21 => {
+            let (handle, first) = (HandleId(from.u32()?), from.u64()?);
+            Event::Prefetch { handle, first, count: from.u32()? }
+        }
         _ => return Err(DecodeError::UnknownTag(tag)),
     };
     Ok((now, event, from.at))
@@ -365,6 +374,7 @@ mod tests {
             Event::Settled,
             Event::Resize { partition, frames: 1024 },
             Event::Tick,
+            Event::Prefetch { handle, first: 1 << 60, count: u32::MAX },
         ]
     }
 
@@ -390,7 +400,7 @@ mod tests {
     fn foreign_bytes_are_errors_not_panics() {
         let mut hits = Vec::new();
         assert_eq!(decode(&[0, 0], &mut hits), Err(DecodeError::UnknownTag(0)));
-        assert_eq!(decode(&[21, 0], &mut hits), Err(DecodeError::UnknownTag(21)));
+        assert_eq!(decode(&[22, 0], &mut hits), Err(DecodeError::UnknownTag(22)));
         let too_long = [18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02];
         assert_eq!(decode(&too_long, &mut hits), Err(DecodeError::OutOfRange));
         let top = [18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];

@@ -122,6 +122,11 @@ impl World {
         self.send(Event::Read { request, handle, first, count, previous_end, congested })
     }
 
+    pub(crate) fn prefetch(&mut self, first: u64, count: u32) -> String {
+        let handle = HandleId(self.outside.requests_on);
+        self.send(Event::Prefetch { handle, first, count })
+    }
+
     /// Reads `first..first + count` and has all that is fetched arrive.
     pub(crate) fn load(&mut self, first: u64, count: u32) {
         for index in first..first + u64::from(count) {

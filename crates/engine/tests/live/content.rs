@@ -19,7 +19,7 @@ fn any_offset_and_length_gives_the_files_bytes_cut_at_its_end() {
         let settings = settings(64, &readahead);
         let cache = Cache::new(settings.clone()).unwrap();
         let file_bytes = 100 * PAGE + 77;
-        let file = cache.open(Arc::new(Pattern::new(file_bytes))).unwrap();
+        let file = cache.open_store(Arc::new(Pattern::new(file_bytes))).unwrap();
         let edges = [0, 1, PAGE - 1, PAGE, PAGE + 1, 7 * PAGE + 3, 31 * PAGE, 32 * PAGE];
         for from_end in [false, true] {
             for edge in edges {
@@ -36,21 +36,21 @@ fn any_offset_and_length_gives_the_files_bytes_cut_at_its_end() {
 #[test]
 fn at_and_past_the_end_there_is_nothing_to_read() {
     let cache = Cache::new(settings(64, &fixed())).unwrap();
-    let file = cache.open(Arc::new(Pattern::new(1000))).unwrap();
+    let file = cache.open_store(Arc::new(Pattern::new(1000))).unwrap();
     for offset in [1000, 1001, 1 << 40, u64::MAX] {
         assert_eq!(read(&file, offset, 100), Ok(0), "{offset}");
     }
     assert_eq!(read(&file, 999, 100), Ok(1));
     assert_eq!(read(&file, 0, 0), Ok(0));
-    let empty = cache.open(Arc::new(Pattern::new(0))).unwrap();
-    assert_eq!((empty.bytes(), read(&empty, 0, 10)), (0, Ok(0)));
+    let empty = cache.open_store(Arc::new(Pattern::new(0))).unwrap();
+    assert_eq!((empty.file_bytes(), read(&empty, 0, 10)), (0, Ok(0)));
     assert_eq!(cache.stats().requests, 1, "what asks for no page is no request");
 }
 
 #[test]
 fn files_near_the_largest_offset_are_read() {
     let cache = Cache::new(settings(64, &fixed())).unwrap();
-    let file = cache.open(Arc::new(Pattern::new(u64::MAX))).unwrap();
+    let file = cache.open_store(Arc::new(Pattern::new(u64::MAX))).unwrap();
     assert_eq!(read(&file, u64::MAX - 700, 2_000), Ok(700));
 }
 
@@ -61,14 +61,14 @@ fn threads_that_read_interleaved_streams_all_get_their_bytes() {
             let settings = settings(96, &readahead);
             let cache = Cache::new(settings.clone()).unwrap();
             let files: Vec<_> = (0..2)
-                .map(|_| cache.open(Arc::new(Pattern::new(300 * PAGE + 5))).unwrap())
+                .map(|_| cache.open_store(Arc::new(Pattern::new(300 * PAGE + 5))).unwrap())
                 .collect();
             on_threads(4, |thread| {
                 let file = files[usize::try_from(thread).unwrap() % 2].again().unwrap();
                 let mut random = Prng::new(thread);
                 let mut at = thread * 70 * PAGE;
                 for _ in 0..200 {
-                    let (offset, bytes) = next_read(&mut random, file.bytes(), &mut at);
+                    let (offset, bytes) = next_read(&mut random, file.file_bytes(), &mut at);
                     read(&file, offset, bytes).unwrap();
                 }
             });
@@ -81,7 +81,7 @@ fn threads_that_read_interleaved_streams_all_get_their_bytes() {
 #[test]
 fn a_second_handle_finds_the_pages_of_the_first() {
     let cache = Cache::new(settings(64, "off")).unwrap();
-    let first = cache.open(Arc::new(Pattern::new(20 * PAGE))).unwrap();
+    let first = cache.open_store(Arc::new(Pattern::new(20 * PAGE))).unwrap();
     read(&first, 0, 4_000).unwrap();
     let fetched = cache.stats().store_requests;
     let second = first.again().unwrap();
@@ -97,15 +97,15 @@ fn the_pages_of_a_file_go_with_its_last_handle() {
     let cache = Cache::new(settings(64, "off")).unwrap();
     let store = Memory::new(vec![1; 2_000], 4_000);
     let mut buf = [0; 2_000];
-    let file = cache.open(Arc::new(store.clone())).unwrap();
+    let file = cache.open_store(Arc::new(store.clone())).unwrap();
     assert_eq!((file.read_at(0, &mut buf), buf), (Ok(2_000), [1; 2_000]));
     assert_eq!(cache.frames(), (64, 60));
     drop(file);
     assert_eq!(cache.frames(), (64, 64));
     store.resize(100);
     store.resize(3_000);
-    let file = cache.open(Arc::new(store)).unwrap();
-    assert_eq!((file.bytes(), file.read_at(50, &mut buf)), (3_000, Ok(2_000)));
+    let file = cache.open_store(Arc::new(store)).unwrap();
+    assert_eq!((file.file_bytes(), file.read_at(50, &mut buf)), (3_000, Ok(2_000)));
     assert_eq!((&buf[..50], &buf[50..]), (&[1; 50][..], &[0; 1_950][..]), "nothing old is seen");
 }
 
@@ -117,7 +117,7 @@ fn a_sequential_reader_of_a_device_finds_most_pages_there_and_each_is_read_once(
             let cache = Cache::new(settings.clone()).unwrap();
             let device = device::make("optane", 1).unwrap();
             let store = Latency::new(Arc::new(Pattern::new(600 * PAGE)), device);
-            let file = cache.open(Arc::new(store)).unwrap();
+            let file = cache.open_store(Arc::new(store)).unwrap();
             for page in 0..600 {
                 read(&file, page * PAGE, 512).unwrap();
             }

@@ -63,7 +63,7 @@ fn a_store_that_claims_what_it_was_not_asked_for_fails_the_read() {
         within(move || {
             let cache = Cache::new(settings(64, &fixed())).unwrap();
             let odd = Odd { inner: Pattern::new(40 * PAGE + 7), twist };
-            let file = cache.open(Arc::new(odd)).unwrap();
+            let file = cache.open_store(Arc::new(odd)).unwrap();
             for offset in [0, 5 * PAGE, 40 * PAGE] {
                 let error = ReadError::Store { offset, errno: 5 };
                 assert_eq!(read(&file, offset, 3 * 512), Err(error), "{why}");

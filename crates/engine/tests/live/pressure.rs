@@ -23,13 +23,13 @@ fn crowd(settings: Settings, delayed: bool) {
         let reads = Rule { delay: delayed.then_some(delay), ..Rule::default() };
         let pattern = Arc::new(Pattern::new(200 * PAGE + 9));
         let store = Fault::new(pattern, Faults { reads, ..Faults::default() }, 5);
-        let file = cache.open(Arc::new(store)).unwrap();
+        let file = cache.open_store(Arc::new(store)).unwrap();
         on_threads(8, |thread| {
             let file = file.again().unwrap();
             let mut random = Prng::new(thread);
             let mut at = thread * 20 * PAGE;
             for _ in 0..100 {
-                let (offset, bytes) = next_read(&mut random, file.bytes(), &mut at);
+                let (offset, bytes) = next_read(&mut random, file.file_bytes(), &mut at);
                 read(&file, offset, bytes).unwrap();
                 let ahead = cache.stats().core.ahead_unread;
                 assert!(ahead <= ahead_max, "{ahead} pages ahead");
@@ -68,7 +68,7 @@ fn a_read_larger_than_the_cache_is_served() {
         within(move || {
             let settings = settings(frames, &fixed());
             let cache = Cache::new(settings.clone()).unwrap();
-            let file = cache.open(Arc::new(Pattern::new(500 * PAGE))).unwrap();
+            let file = cache.open_store(Arc::new(Pattern::new(500 * PAGE))).unwrap();
             on_threads(3, |thread| {
                 read(&file, thread * 13, 300_000).unwrap();
             });
@@ -82,7 +82,7 @@ fn a_page_in_flight_is_fetched_once_for_all_who_want_it() {
     within(|| {
         let cache = Cache::new(settings(64, "off")).unwrap();
         let (store, gate) = Gated::new(50 * PAGE);
-        let file = cache.open(store).unwrap();
+        let file = cache.open_store(store).unwrap();
         thread::scope(|scope| {
             let readers: Vec<_> = (0..5).map(|_| scope.spawn(|| read(&file, 700, 100))).collect();
             until(|| cache.stats().core.demanded == 5);
@@ -102,7 +102,7 @@ fn a_demand_does_not_wait_for_readahead_that_is_stuck() {
     within(|| {
         let cache = Cache::new(settings(64, &fixed())).unwrap();
         let (store, gate) = Gated::new(1_000 * PAGE);
-        let file = cache.open(store).unwrap();
+        let file = cache.open_store(store).unwrap();
         gate.set(true, false);
         for stream in 0..3 {
             read(&file, stream * 100 * PAGE, 512).unwrap();
@@ -120,7 +120,7 @@ fn readahead_stops_at_a_marker_while_the_device_is_congested() {
         let settings = Settings { congested_requests: 1, ..settings(64, &fixed()) };
         let cache = Cache::new(settings).unwrap();
         let (store, gate) = Gated::new(1_000 * PAGE);
-        let file = cache.open(store).unwrap();
+        let file = cache.open_store(store).unwrap();
         gate.set(true, false);
         read(&file, 0, 512).unwrap();
         let reading = file.again().unwrap();
@@ -139,7 +139,7 @@ fn where_no_frame_comes_free_the_reader_is_told_so_in_time() {
         let settings = Settings { wait_max, ..settings(1, "off") };
         let cache = Cache::new(settings.clone()).unwrap();
         let (store, gate) = Gated::new(50 * PAGE);
-        let file = cache.open(store).unwrap();
+        let file = cache.open_store(store).unwrap();
         thread::scope(|scope| {
             let first = scope.spawn(|| read(&file, 0, 10));
             until(|| gate.submitted(false) == 1);
@@ -161,7 +161,7 @@ fn reads_beyond_the_bounds_are_refused_and_disturb_nobody() {
         let settings = Settings { readers_max: 2, ..settings(64, "off") };
         let cache = Cache::new(settings).unwrap();
         let (store, gate) = Gated::new(50 * PAGE);
-        let file = cache.open(store).unwrap();
+        let file = cache.open_store(store).unwrap();
         thread::scope(|scope| {
             let readers: Vec<_> = (0..2)
                 .map(|at| {
@@ -190,7 +190,7 @@ fn pages_waited_for_are_bounded() {
         let settings = Settings { waiters_max: 3, ..settings(64, "off") };
         let cache = Cache::new(settings).unwrap();
         let (store, gate) = Gated::new(50 * PAGE);
-        let file = cache.open(store).unwrap();
+        let file = cache.open_store(store).unwrap();
         thread::scope(|scope| {
             let reader = scope.spawn(|| read(&file, 0, 1024));
             until(|| gate.submitted(false) == 1);
@@ -207,7 +207,7 @@ fn pages_waited_for_are_bounded() {
 fn numbers_of_files_and_handles_are_bounded_and_used_again() {
     let settings = Settings { files_max: 2, handles_max: 3, ..settings(64, &fixed()) };
     let cache = Cache::new(settings).unwrap();
-    let open = || cache.open(Arc::new(Pattern::new(30 * PAGE)));
+    let open = || cache.open_store(Arc::new(Pattern::new(30 * PAGE)));
     for _ in 0..5 {
         let first = open().unwrap();
         let second = open().unwrap();

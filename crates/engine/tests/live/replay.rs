@@ -49,12 +49,12 @@ fn the_journal_of_eight_threads_under_faults_gives_the_same_actions() {
             let store = Arc::new(Fault::new(Arc::new(Pattern::new(90 * PAGE + 1)), faults, 1));
             on_threads(8, |thread| {
                 let mut random = Prng::new(thread);
-                let file = cache.open(store.clone()).unwrap();
+                let file = cache.open_store(store.clone()).unwrap();
                 let second = file.again().unwrap();
                 let mut at = 0;
                 for turn in 0..40 {
                     let file = if turn % 8 == 0 { &second } else { &file };
-                    let (offset, bytes) = next_read(&mut random, file.bytes(), &mut at);
+                    let (offset, bytes) = next_read(&mut random, file.file_bytes(), &mut at);
                     let _ = read(file, offset, bytes);
                 }
             });

@@ -14,7 +14,7 @@ use std::{
 
 use forerun_core::prng::Prng;
 use forerun_io::{
-    files::{Backend, Files, FilesError, FilesSettings, RING_ENTRIES_MAX},
+    files::{Backend, BackendError, Files, FilesSettings, RING_ENTRIES_MAX},
     frames::Frame,
     store::{
         Done, ECANCELED, Op, OpKind, Queue, QueueKind, Store, Wait,
@@ -33,7 +33,7 @@ pub(crate) fn files(backend: Backend, direct: bool) -> Option<Files> {
     let settings = FilesSettings { backend, direct, ring_entries: 8, rings_max: 4 };
     match Files::new(settings) {
         Ok(files) => Some(files),
-        Err(error @ FilesError::Refused { .. }) => {
+        Err(error @ BackendError::Refused { .. }) => {
             skip(&format!("files on {backend:?}"), &error.to_string());
             None
         }
@@ -390,7 +390,7 @@ fn settings_that_make_no_sense_are_refused() {
     for entries in [0, RING_ENTRIES_MAX + 1] {
         let settings = FilesSettings { ring_entries: entries, ..FilesSettings::default() };
         let error = Files::new(settings).err().expect("it should be refused");
-        assert_eq!(error, FilesError::RingEntries { entries });
+        assert_eq!(error, BackendError::RingEntries { entries });
     }
     let line = Files::new(FilesSettings::default()).unwrap().chosen().to_string();
     assert!(["io_uring", "linux-aio", "threads"].iter().any(|name| line.starts_with(name)));

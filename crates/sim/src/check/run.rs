@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use forerun_core::cache::Cache;
+use forerun_core::cache::{Cache, Stats};
 use forerun_core::drive::drive;
-use forerun_core::event::{Actions, Event, Hit, codec};
+use forerun_core::event::{Action, Actions, Event, FetchKind, Hit, codec};
 use forerun_core::prng::Prng;
 use forerun_core::units::{FileId, HandleId, Nanos, PageId, PartitionId, RequestId};
 
@@ -50,7 +50,7 @@ const EVERYTHING: &[&str] = &[
     "readahead dropped", "store error", "write-back error", "past the end", "changed", "no frames",
     "busy", "too large", "cancelled", "write in part", "fresh page", "durable write",
     "flush done", "sync failed", "write failed", "truncated", "resized", "invalidated",
-    "two partitions", "closed",
+    "two partitions", "closed", "prefetched", "prefetch dropped",
 ];
 
 /// Runs `seed` to its end.
@@ -134,7 +134,7 @@ impl Run {
 
     fn step(&mut self) -> Result<(), String> {
         self.pass(8);
-        match self.draw(120) {
+        match self.draw(122) {
             0..20 => self.read(),
             20..32 => self.read_without_lock(),
             32..47 => self.write(),
@@ -151,6 +151,7 @@ impl Run {
             111 => self.change_outside(),
             112..114 => self.resize(),
             114..117 => self.open_or_close(),
+            117..119 => self.prefetch(),
             _ => {
                 self.pass(300);
                 self.send(Event::Tick)
@@ -196,6 +197,43 @@ impl Run {
         }
         let end = (first + u64::from(count)) * 4096;
         self.handles.insert(handle, (file, Some(if end > pages * 4096 { 0 } else { end })));
+        Ok(())
+    }
+
+    /// Asks for pages that nobody waits for, and counts what became of them.
+    fn prefetch(&mut self) -> Result<(), String> {
+        let Some((handle, file)) = self.pick_handle() else { return self.open_or_close() };
+        let (first, handle) = (self.draw(64), HandleId(handle));
+        let count = if self.draw(8) == 0 { u32::MAX } else { 1 + self.count(12) };
+        let end = first + u64::from(count).min(1_000);
+        let (least, most) = self.world.prefetchable(file, first..end);
+        let before = *self.cache.stats();
+        self.send(Event::Prefetch { handle, first, count })?;
+        let after = *self.cache.stats();
+        let fetched = after.ahead_fetched - before.ahead_fetched;
+        let dropped = after.ahead_dropped - before.ahead_dropped;
+        if !(least..=most).contains(&(fetched + dropped)) {
+            return Err(format!(
+                "{fetched} pages of {first}..{end} prefetched, {dropped} dropped; {least} to \
+                 {most} were absent"
+            ));
+        }
+        let noticed = |stats: Stats| (stats.demanded, stats.misses, stats.markers_deferred);
+        if noticed(before) != noticed(after) {
+            return Err(format!("a prefetch counts as a read: {before:?}, then {after:?}"));
+        }
+        for action in &self.actions.list {
+            if let Action::Fetch { kind: FetchKind::Readahead, page, count, .. } = *action
+                && (page.file != file || page.index < first || page.index + u64::from(count) > end)
+            {
+                return Err(format!("{action:?} is not of the prefetch of {first}..{end}"));
+            }
+        }
+        for (what, pages) in [("prefetched", fetched), ("prefetch dropped", dropped)] {
+            if pages > 0 {
+                self.world.saw(what);
+            }
+        }
         Ok(())
     }
 

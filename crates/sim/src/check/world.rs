@@ -4,6 +4,7 @@
 //! out; the first thing found wrong is kept and ends the run.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use forerun_core::drive::Driver;
 use forerun_core::event::{Action, Error, Event, Hit, codec};
@@ -82,6 +83,30 @@ impl World {
         }
         self.frame(frame).pins += 1;
         self.held.push(frame);
+    }
+
+    /// How many of `pages` a prefetch finds absent: at least and at most. Between are those that
+    /// an operation or a writer may hold, and those past an end that a write may have moved.
+    pub(super) fn prefetchable(&self, file: FileId, pages: Range<u64>) -> (u64, u64) {
+        let fetched = |page: PageId| {
+            self.operations.iter().any(|operation| match operation {
+                Operation::Fetch { page: first, frames } => {
+                    let pages = first.index..first.index + frames.len() as u64;
+                    first.file == page.file && pages.contains(&page.index)
+                }
+                Operation::Write { .. } | Operation::Sync { .. } => false,
+            })
+        };
+        let (mut least, mut most) = (0, 0);
+        for index in pages {
+            let page = PageId { file, index };
+            if !self.index.contains_key(&page) {
+                most += 1;
+                let calm = self.fills.is_empty() && index < self.pages[file.0 as usize];
+                least += u64::from(calm && !fetched(page));
+            }
+        }
+        (least, most)
     }
 
     /// A frame that is to get new bytes must be nobody's.

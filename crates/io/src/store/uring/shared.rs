@@ -121,7 +121,7 @@ impl Shared {
             let chunks: Vec<_> = (0..bytes)
                 .step_by(CHUNK_BYTES_MAX)
                 .map(|from| libc::iovec {
-                    iov_base: std::ptr::without_provenance_mut(region.addr + from),
+                    iov_base: std::ptr::with_exposed_provenance_mut(region.addr + from),
                     iov_len: CHUNK_BYTES_MAX.min(bytes - from),
                 })
                 .collect();

@@ -431,7 +431,13 @@ mod tests {
     }
 
     fn op(kind: OpKind, token: u64, offset: u64, bytes: usize) -> Op {
-        Op { token, kind, offset, bytes, frames: vec![Frame::new(bytes).unwrap()] }
+        Op {
+            token,
+            kind,
+            offset,
+            bytes,
+            frames: vec![Frame::new(bytes.next_power_of_two()).unwrap()],
+        }
     }
 
     fn read(token: u64, offset: u64, bytes: usize) -> Op {

@@ -1,0 +1,100 @@
+//! A builder of caches: the settings that most programs choose, by name.
+//!
+//! # Invariants
+//! - It only fills in [`Settings`]; what cannot work is refused when the cache is built.
+
+use std::path::Path;
+
+use forerun_io::files::Backend;
+
+use crate::{
+    cache::Cache,
+    error::BuildError,
+    handle::Handle,
+    journal::Recorder,
+    settings::{Settings, SettingsError},
+};
+
+/// See [`Cache::builder`].
+#[derive(Default)]
+#[must_use]
+pub struct Builder {
+    settings: Settings,
+    recorder: Option<Box<dyn Recorder>>,
+}
+
+impl Builder {
+    /// Memory for pages, in bytes.
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.settings.cache_bytes = bytes;
+        self
+    }
+
+    /// Bytes of a page: a power of two, at least 512.
+    pub fn page_bytes(mut self, bytes: u32) -> Self {
+        self.settings.page_bytes = bytes;
+        self
+    }
+
+    /// The replacement policy, as `NAME:key=value,...`.
+    pub fn policy(mut self, spec: impl Into<String>) -> Self {
+        self.settings.policy = spec.into();
+        self
+    }
+
+    /// The readahead policy, as `NAME:key=value,...`.
+    pub fn readahead(mut self, spec: impl Into<String>) -> Self {
+        self.settings.readahead = spec.into();
+        self
+    }
+
+    /// The interface of the system that files are read by. The best that works, if not set.
+    pub fn backend(mut self, backend: Backend) -> Self {
+        self.settings.files.backend = backend;
+        self
+    }
+
+    /// All settings at once.
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Who sees all events.
+    pub fn recorder(mut self, recorder: Box<dyn Recorder>) -> Self {
+        self.recorder = Some(recorder);
+        self
+    }
+
+    /// The cache.
+    ///
+    /// # Errors
+    /// A setting cannot work, or the memory cannot be had.
+    pub fn build(self) -> Result<Cache, SettingsError> {
+        match self.recorder {
+            Some(recorder) => Cache::recorded(self.settings, recorder),
+            None => Cache::new(self.settings),
+        }
+    }
+
+    /// A cache for the one file at `path`; it lives as long as its handles.
+    ///
+    /// ```
+    /// use std::io::Read;
+    /// use forerun_engine::Cache;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let path = std::env::current_exe()?;
+    /// let mut file = Cache::builder().memory(16 << 20).open(path)?;
+    /// let mut start = [0; 4];
+    /// file.read_exact(&mut start)?;
+    /// assert_eq!(&start, b"\x7fELF");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As of [`Builder::build`] and [`Cache::open`].
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Handle, BuildError> {
+        Ok(self.build()?.open(path)?)
+    }
+}

@@ -1,0 +1,148 @@
+//! The files that the cache knows: those that are open, and those whose pages it still has.
+//!
+//! ```text
+//!   open: handles > 0 ---- last handle goes ----> known by its version, pages kept
+//!     ^                                             | opened again, unchanged: the pages serve
+//!     +---------------------------------------------+ changed, or the place is needed: they go
+//! ```
+//!
+//! Only files that were opened by a path have a version to be known by; the pages of others go
+//! with their last handle.
+//!
+//! # Invariants
+//! - A place is given away only when no handle and no fetch refers to it.
+//! - There are never more than `max` files; those without handles go first, oldest first.
+
+use std::sync::Arc;
+
+use forerun_core::units::FileId;
+use forerun_io::store::Version;
+
+use crate::{error::OpenError, file::File};
+
+/// See the module.
+pub(crate) struct Files {
+    rows: Vec<Row>,
+    max: u32,
+    closings: u64,
+}
+
+/// One file's place.
+#[derive(Default)]
+pub(crate) struct Row {
+    /// While it has handles or fetches.
+    file: Option<Arc<File>>,
+    pub(crate) handles: u32,
+    fetches: u32,
+    /// What its pages are of, where it can be found again.
+    version: Option<Version>,
+    /// When its last handle went, in closings.
+    closed: u64,
+}
+
+impl Files {
+    pub(crate) fn new(max: u32) -> Self {
+        Self { rows: Vec::new(), max, closings: 0 }
+    }
+
+    /// The file of that inode, if its pages are known by a version.
+    pub(crate) fn find(&self, version: &Version) -> Option<(FileId, Version)> {
+        self.rows.iter().zip(0..).find_map(|(row, id)| {
+            let known = row
+                .version
+                .filter(|known| (known.device, known.inode) == (version.device, version.inode));
+            known.map(|known| (FileId(id), known))
+        })
+    }
+
+    /// A place for another file, and whether pages of a file without handles have to go from it.
+    pub(crate) fn place(&mut self) -> Result<(FileId, bool), OpenError> {
+        let id = |at: usize| FileId(u32::try_from(at).expect("at most `max`"));
+        if let Some(at) = self.rows.iter().position(Row::is_empty) {
+            return Ok((id(at), false));
+        }
+        if self.rows.len() < self.max as usize {
+            self.rows.push(Row::default());
+            return Ok((id(self.rows.len() - 1), false));
+        }
+        let idle = self.rows.iter().enumerate().filter(|(_, row)| row.idle());
+        let oldest = idle.min_by_key(|(_, row)| row.closed).map(|(at, _)| at);
+        let at = oldest.ok_or(OpenError::Files { bound: self.max })?;
+        self.rows[at] = Row::default();
+        Ok((id(at), true))
+    }
+
+    /// A file was opened, or opened again after its last handle had gone; `version` if it can be
+    /// found by it.
+    pub(crate) fn open(&mut self, file: &Arc<File>, version: Option<Version>) {
+        let row = self.row(file.id);
+        row.handles += 1;
+        row.file = Some(Arc::clone(file));
+        row.version = version.or(row.version);
+    }
+
+    pub(crate) fn is_open(&self, id: FileId) -> bool {
+        self.rows[id.0 as usize].handles > 0
+    }
+
+    pub(crate) fn row(&mut self, id: FileId) -> &mut Row {
+        &mut self.rows[id.0 as usize]
+    }
+
+    /// The open file of that number.
+    pub(crate) fn file(&self, id: FileId) -> Option<&Arc<File>> {
+        self.rows.get(id.0 as usize).and_then(|row| row.file.as_ref())
+    }
+
+    /// Every open file; with `found_again`, only those that can be found by a version.
+    pub(crate) fn open_files(&self, found_again: bool) -> Vec<Arc<File>> {
+        let rows = self.rows.iter().filter(|row| row.handles > 0);
+        let rows = rows.filter(|row| !found_again || row.version.is_some());
+        rows.filter_map(|row| row.file.clone()).collect()
+    }
+
+    /// The pages of that file are of no version any more that anyone could ask for.
+    pub(crate) fn forget(&mut self, id: FileId) {
+        self.row(id).version = None;
+        self.drop_unused(id);
+    }
+
+    /// A handle of the file went. Whether it was the last, and whether the pages go too.
+    pub(crate) fn handle_closed(&mut self, id: FileId) -> (bool, bool) {
+        self.closings += 1;
+        let closings = self.closings;
+        let row = self.row(id);
+        row.handles -= 1;
+        row.closed = closings;
+        (row.handles == 0, row.handles == 0 && row.version.is_none())
+    }
+
+    pub(crate) fn fetch_begun(&mut self, id: FileId) -> Arc<File> {
+        let row = self.row(id);
+        row.fetches += 1;
+        Arc::clone(row.file.as_ref().expect("a file stays until its last fetch has ended"))
+    }
+
+    pub(crate) fn fetch_ended(&mut self, id: FileId) {
+        self.row(id).fetches -= 1;
+        self.drop_unused(id);
+    }
+
+    /// Lets go of a file that nobody uses.
+    pub(crate) fn drop_unused(&mut self, id: FileId) {
+        let row = self.row(id);
+        if row.idle() {
+            row.file = None;
+        }
+    }
+}
+
+impl Row {
+    fn idle(&self) -> bool {
+        self.handles == 0 && self.fetches == 0
+    }
+
+    fn is_empty(&self) -> bool {
+        self.idle() && self.version.is_none()
+    }
+}

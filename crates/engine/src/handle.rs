@@ -1,0 +1,357 @@
+//! Handles: how programs read.
+//!
+//! ```text
+//!   read_at:  |== found in the index: copied, noted ==|== from the first page that is not: Read ==|
+//!             no lock, no system call, no memory       events under the lock, fetches
+//! ```
+//!
+//! # Invariants
+//! - A read gives bytes of one version of the file, or an error.
+//! - A page is pinned while it is copied, and not longer; a [`Pinned`] keeps its page until it goes.
+//! - Handles keep what they need: they may outlive every [`Cache`](crate::Cache) that opened them.
+//! # Locking
+//! Nothing but the state's lock, on a miss, at a marker, and with a full stripe of notes.
+
+use std::{
+    fmt,
+    io::{self, SeekFrom},
+    ops::{Deref, Range},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use forerun_core::{
+    event::{Event, Hit},
+    units::{HandleId, PageId},
+};
+use forerun_io::frames::Pin;
+
+use crate::{
+    cache::{Owner, open_handle},
+    cancel::Cancel,
+    error::{OpenError, ReadError},
+    file::File,
+    read::{NEVER_READ, Read, Take},
+    shared::Shared,
+};
+
+/// An open file. Any thread may read through it; each handle is a reader of its own to the
+/// readahead, so threads that read different parts do best with [`Handle::again`].
+///
+/// [`std::io::Read`] and [`std::io::Seek`] use a position of the handle's own, which begins at 0;
+/// [`Handle::read_at`] leaves it alone.
+pub struct Handle {
+    pub(crate) owner: Arc<Owner>,
+    pub(crate) file: Arc<File>,
+    id: HandleId,
+    /// For `Read` and `Seek`.
+    position: u64,
+    previous_end: PreviousEnd,
+}
+
+/// The byte after the previous read; `NEVER_READ` before the first. In a cache line of its own, as
+/// every read writes it.
+#[repr(align(128))]
+struct PreviousEnd(AtomicU64);
+
+/// A page that stays where it is: its bytes from the offset asked for to the page's or the file's
+/// end. As long as it lives, its frame cannot serve another page.
+pub struct Pinned<'a> {
+    /// Always there but while it is dropped.
+    pin: Option<Pin<'a>>,
+    within: Range<usize>,
+    shared: &'a Arc<Shared>,
+}
+
+impl Handle {
+    pub(crate) fn new(owner: &Arc<Owner>, file: &Arc<File>, id: HandleId) -> Self {
+        let previous_end = PreviousEnd(AtomicU64::new(NEVER_READ));
+        Self { owner: Arc::clone(owner), file: Arc::clone(file), id, position: 0, previous_end }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.owner.shared
+    }
+
+    /// Reads from `offset` on into `buf`, and returns how many bytes: all of `buf`, but for the
+    /// end of the file. At or past the end that is 0.
+    ///
+    /// # Errors
+    /// See [`ReadError`]; a failed readahead is none.
+    pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, ReadError> {
+        self.read_pieces(offset, buf, None)
+    }
+
+    /// As [`Handle::read_at`], until `cancel` is cancelled.
+    ///
+    /// # Errors
+    /// See [`ReadError`]; when cancelled, [`ReadError::Cancelled`].
+    pub fn read_at_cancellable(
+        &self,
+        offset: u64,
+        buf: &mut [u8],
+        cancel: &Cancel,
+    ) -> Result<usize, ReadError> {
+        if cancel.is_cancelled() {
+            return Err(ReadError::Cancelled);
+        }
+        self.read_pieces(offset, buf, Some(cancel))
+    }
+
+    /// The page that `offset` lies in, from there on, without a copy. Empty at or past the end of
+    /// the file. Pins are for short looks: a cache whose frames are all pinned reads nothing more.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub fn pin(&self, offset: u64) -> Result<Pinned<'_>, ReadError> {
+        let shared = self.shared();
+        if offset >= self.file.bytes {
+            return Ok(Pinned { pin: None, within: 0..0, shared });
+        }
+        self.file.require_current()?;
+        let page_bytes = u64::from(self.file.page_bytes);
+        let (page, from) = (offset / page_bytes, offset % page_bytes);
+        let to = page_bytes.min(self.file.bytes - page * page_bytes);
+        let within = at(from)..at(to);
+        let end = offset + 1;
+        if !shared.sees_requests
+            && let Some(found) = shared.index.find(PageId { file: self.file.id, index: page })
+        {
+            let previous_end = self.previous_end.0.swap(end, Ordering::Relaxed);
+            shared.note(found.hit);
+            if found.marker {
+                self.met_marker(found.hit, 1, previous_end);
+            }
+            shared.notes.copied(1, true);
+            return Ok(Pinned { pin: Some(found.pin), within, shared });
+        }
+        let mut kept = None;
+        self.read(offset, 1, None, &mut |_, held| kept = Some(shared.frames().held(held)))?;
+        assert!(kept.is_some(), "a read of a page gives it");
+        Ok(Pinned { pin: kept, within, shared })
+    }
+
+    /// Says that bytes of `range` will be read soon: they are fetched in the background, as far as
+    /// the bounds of the readahead allow. Waits for nothing, and promises nothing.
+    ///
+    /// # Errors
+    /// The file or the cache has ended.
+    pub fn prefetch(&self, range: Range<u64>) -> Result<(), ReadError> {
+        let (start, end) = (range.start, range.end.min(self.file.bytes));
+        if start >= end {
+            return Ok(());
+        }
+        let page_bytes = u64::from(self.file.page_bytes);
+        let (mut first, last) = (start / page_bytes, (end - 1) / page_bytes);
+        let shared = self.shared();
+        while first <= last {
+            let count = u32::try_from(last - first + 1).unwrap_or(u32::MAX);
+            let mut state = shared.state.lock();
+            self.file.require_current()?;
+            state.send(None, Event::Prefetch { handle: self.id, first, count });
+            shared.settle(state);
+            first += u64::from(count);
+        }
+        Ok(())
+    }
+
+    /// The length of the file, as it was when it was opened.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        self.file.bytes
+    }
+
+    /// Another handle on the same file: they share its pages.
+    ///
+    /// # Errors
+    /// The cache is closed, or a bound of the settings is reached.
+    pub fn again(&self) -> Result<Self, OpenError> {
+        let mut state = self.shared().state.lock();
+        open_handle(&self.owner, &mut state, &self.file, None)
+    }
+
+    fn read_pieces(
+        &self,
+        offset: u64,
+        buf: &mut [u8],
+        cancel: Option<&Cancel>,
+    ) -> Result<usize, ReadError> {
+        let left = self.file.bytes.saturating_sub(offset);
+        let bytes = usize::try_from(left).map_or(buf.len(), |left| left.min(buf.len()));
+        if bytes == 0 {
+            return Ok(0);
+        }
+        self.file.require_current()?;
+        let mut done = self.copy_hits(offset, &mut buf[..bytes], true);
+        while done < bytes {
+            let from = offset + done as u64;
+            let piece = self.piece(from).min(bytes - done);
+            let page_bytes = u64::from(self.file.page_bytes);
+            let room = &mut buf[done..done + piece];
+            let frames = self.shared().frames();
+            self.read(from, piece, cancel, &mut |page, held| {
+                copy(&frames.held(held), page * page_bytes, from, room);
+            })?;
+            done += piece;
+            done += self.copy_hits(offset + done as u64, &mut buf[done..bytes], false);
+        }
+        Ok(bytes)
+    }
+
+    fn read(
+        &self,
+        offset: u64,
+        bytes: usize,
+        cancel: Option<&Cancel>,
+        take: Take<'_>,
+    ) -> Result<(), ReadError> {
+        let (shared, file, handle) = (self.shared(), &self.file, self.id);
+        let previous_end = &self.previous_end.0;
+        Read { shared, file, handle, offset, bytes, previous_end, cancel }.run(take)
+    }
+
+    /// Copies pages from `offset` on as long as they are found without the lock; returns how many
+    /// bytes that were. `opens`: this is where the read begins.
+    fn copy_hits(&self, offset: u64, buf: &mut [u8], opens: bool) -> usize {
+        let shared = self.shared();
+        if shared.sees_requests || buf.is_empty() {
+            return 0;
+        }
+        let page_bytes = u64::from(self.file.page_bytes);
+        let previous_end = self.previous_end.0.load(Ordering::Relaxed);
+        let end = offset + buf.len() as u64;
+        let mut done = 0;
+        while done < buf.len() {
+            let from = offset + done as u64;
+            let (index, within) = (from / page_bytes, at(from % page_bytes));
+            let Some(found) = shared.index.find(PageId { file: self.file.id, index }) else {
+                break;
+            };
+            let room = &mut buf[done..];
+            let bytes = room.len().min(found.pin.len() - within);
+            room[..bytes].copy_from_slice(&found.pin[within..within + bytes]);
+            let (hit, marker) = (found.hit, found.marker);
+            drop(found);
+            shared.note(hit);
+            if marker {
+                let pages = (end - 1) / page_bytes - index + 1;
+                self.met_marker(hit, u32::try_from(pages).unwrap_or(u32::MAX), previous_end);
+            }
+            done += bytes;
+        }
+        if done > 0 {
+            self.previous_end.0.store(offset + done as u64, Ordering::Relaxed);
+            shared.notes.copied(done as u64, opens && done == buf.len());
+            shared.let_go();
+        }
+        done
+    }
+
+    /// A page that was found without the lock triggers the next readahead.
+    fn met_marker(&self, hit: Hit, count: u32, previous_end: u64) {
+        let shared = self.shared();
+        let mut state = shared.state.lock();
+        state.take_hits(&shared.notes);
+        let congested = state.ahead_count() >= shared.settings.congested_requests;
+        let previous_end = Some(previous_end).filter(|&end| end != NEVER_READ);
+        let handle = self.id;
+        state.send(None, Event::Marker { handle, hit, count, previous_end, congested });
+        shared.settle(state);
+    }
+
+    /// How much is read at once from `offset` on: to the end of the last of as many pages as half
+    /// the cache holds, so that a read of any length gets frames and waiters.
+    fn piece(&self, offset: u64) -> usize {
+        let shared = self.shared();
+        let (frames, waiters) = (shared.frames_now(), shared.settings.waiters_max);
+        let pages = u64::from((frames / 2).clamp(1, PIECE_PAGES_MAX).min(waiters));
+        let page_bytes = u64::from(self.file.page_bytes);
+        let end = (offset / page_bytes).saturating_add(pages).saturating_mul(page_bytes);
+        usize::try_from(end - offset).unwrap_or(usize::MAX)
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle").field("bytes", &self.file.bytes).finish_non_exhaustive()
+    }
+}
+
+impl io::Read for Handle {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let count = self.read_at(self.position, buf)?;
+        self.position += count as u64;
+        Ok(count)
+    }
+}
+
+impl io::Seek for Handle {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let position = match to {
+            SeekFrom::Start(offset) => Some(offset),
+            SeekFrom::Current(by) => self.position.checked_add_signed(by),
+            SeekFrom::End(by) => self.file.bytes.checked_add_signed(by),
+        };
+        let before = || io::Error::new(io::ErrorKind::InvalidInput, "a position before the start");
+        self.position = position.ok_or_else(before)?;
+        Ok(self.position)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let (shared, file) = (self.shared(), &self.file);
+        let mut state = shared.state.lock();
+        state.send(None, Event::Close { handle: self.id });
+        state.handle_closed(self.id);
+        let (last, pages_go) = state.live.files.handle_closed(file.id);
+        if pages_go {
+            state.drop_pages(file.id);
+        }
+        shared.settle(state);
+        if last {
+            file.close();
+            shared.state.lock().live.files.drop_unused(file.id);
+        }
+    }
+}
+
+impl Deref for Pinned<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.pin.as_ref().map_or(&[], |pin| &pin[self.within.clone()])
+    }
+}
+
+impl fmt::Debug for Pinned<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pinned").field("bytes", &self.within.len()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Pinned<'_> {
+    fn drop(&mut self) {
+        if self.pin.take().is_some() {
+            self.shared.let_go();
+        }
+    }
+}
+
+/// Copies what of a page that begins at `page_at` lies within a read of `buf` from `offset` on.
+fn copy(page: &[u8], page_at: u64, offset: u64, buf: &mut [u8]) {
+    let (end, page_end) = (offset + buf.len() as u64, page_at.saturating_add(page.len() as u64));
+    let (from, to) = (offset.max(page_at), end.min(page_end));
+    buf[at(from - offset)..at(to - offset)]
+        .copy_from_slice(&page[at(from - page_at)..at(to - page_at)]);
+}
+
+/// An offset within a buffer or a page.
+fn at(offset: u64) -> usize {
+    usize::try_from(offset).expect("within a buffer or a page")
+}
+
+/// Pages of one request at most: its count is a `u32`, and a reader gets its turn.
+const PIECE_PAGES_MAX: u32 = 1 << 16;

@@ -1,0 +1,308 @@
+//! What readers note without the cache's lock: the uses of pages, and their counts.
+//!
+//! ```text
+//!   reader: note --> [ h h h . . . . ] one of a few stripes, by thread
+//!                       | full, or the next miss, or statistics
+//!   lock:   drain <-----+  --> Event::Hits, in the order of each stripe
+//! ```
+//!
+//! A thread always uses the same stripe; where there are more threads than stripes, some share
+//! one. A note that finds its stripe full, as nobody could drain it, is dropped and counted: the
+//! replacement policy then misses a use, nothing else.
+//!
+//! # Invariants
+//! - Noting takes no lock and no memory, and never waits.
+//! - Every note is drained once, or counted as dropped. One that is being made while its stripe is
+//!   drained comes with a later batch.
+//! # Locking
+//! None for notes. [`Notes::drain`] is called under the state's lock: one drainer at a time.
+//! Counts of timed reads have a lock a stripe, held for a few additions and over nothing.
+//! # Sources
+//! Bounded buffers that may lose uses: the read buffers of Caffeine (Manes 2015). Here a stripe is
+//! drained under the lock that a miss takes anyway.
+
+use std::{array, cell::Cell, thread};
+
+use forerun_core::{
+    event::Hit,
+    units::{FrameId, Nanos},
+};
+use forerun_io::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
+
+use crate::stats::Histogram;
+
+/// See the module.
+pub(crate) struct Notes {
+    stripes: Box<[Stripe]>,
+}
+
+/// A stripe's own cache lines, so that threads do not slow each other down.
+#[repr(align(128))]
+struct Stripe {
+    /// Notes made since the last drain, those that found no room too.
+    count: AtomicU32,
+    dropped: AtomicU64,
+    /// Reads that found all their pages without the lock, and the bytes copied so by all reads.
+    unlocked: AtomicU64,
+    bytes: AtomicU64,
+    hits: [AtomicU64; STRIPE_HITS],
+    timed: Mutex<Timed>,
+}
+
+/// What reads that took the lock came to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Timed {
+    pub(crate) requests: u64,
+    pub(crate) failures: u64,
+    pub(crate) bytes: u64,
+    pub(crate) waits: u64,
+    pub(crate) waited: Nanos,
+    pub(crate) latency: Histogram,
+}
+
+/// What all stripes came to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Total {
+    pub(crate) timed: Timed,
+    pub(crate) unlocked: u64,
+    pub(crate) bytes: u64,
+    pub(crate) dropped: u64,
+}
+
+impl Notes {
+    /// A few stripes for each processor there is.
+    pub(crate) fn new() -> Self {
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let count = (processors * STRIPES_A_PROCESSOR).next_power_of_two().min(STRIPES_MAX);
+        Self::of(count)
+    }
+
+    fn of(count: usize) -> Self {
+        Self { stripes: (0..count).map(|_| Stripe::new()).collect() }
+    }
+
+    /// Notes of all stripes together, at most.
+    pub(crate) fn room(&self) -> usize {
+        self.stripes.len() * STRIPE_HITS
+    }
+
+    /// Notes a use. Whether the stripe should be drained, as it is full.
+    pub(crate) fn note(&self, hit: Hit) -> bool {
+        self.mine().note(hit)
+    }
+
+    /// A read copied `bytes` without the lock; `whole`: all that it asked for.
+    pub(crate) fn copied(&self, bytes: u64, whole: bool) {
+        let stripe = self.mine();
+        stripe.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if whole {
+            stripe.unlocked.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a read that took the lock.
+    pub(crate) fn timed(&self, count: impl FnOnce(&mut Timed)) {
+        count(&mut self.mine().timed.lock());
+    }
+
+    /// Appends the notes made so far to `out`, each once.
+    pub(crate) fn drain(&self, out: &mut Vec<Hit>) {
+        for stripe in &self.stripes {
+            if stripe.count.load(Ordering::Relaxed) > 0 {
+                stripe.drain(out);
+            }
+        }
+    }
+
+    /// As [`Notes::drain`], but looks at every place: also finds what was noted during a drain.
+    pub(crate) fn sweep(&self, out: &mut Vec<Hit>) {
+        for stripe in &self.stripes {
+            stripe.drain(out);
+            stripe.hits.iter().for_each(|place| take(place, out));
+        }
+    }
+
+    /// The sum over all stripes.
+    pub(crate) fn total(&self) -> Total {
+        let mut total = Total::default();
+        for stripe in &self.stripes {
+            total.unlocked += stripe.unlocked.load(Ordering::Relaxed);
+            total.bytes += stripe.bytes.load(Ordering::Relaxed);
+            total.dropped += stripe.dropped.load(Ordering::Relaxed);
+            total.timed.add(&stripe.timed.lock());
+        }
+        total
+    }
+
+    /// The stripe of this thread.
+    fn mine(&self) -> &Stripe {
+        &self.stripes[thread_number() as usize & (self.stripes.len() - 1)]
+    }
+}
+
+impl Stripe {
+    fn new() -> Self {
+        Self {
+            count: AtomicU32::new(0),
+            dropped: AtomicU64::new(0),
+            unlocked: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            hits: array::from_fn(|_| AtomicU64::new(EMPTY)),
+            timed: Mutex::new(Timed::default()),
+        }
+    }
+
+    fn note(&self, hit: Hit) -> bool {
+        // A look first: a stripe that stays full must not count up to where it wraps.
+        let full = self.count.load(Ordering::Relaxed) as usize >= STRIPE_HITS;
+        let at = if full { STRIPE_HITS } else { self.take_place() };
+        let Some(place) = self.hits.get(at) else {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return true;
+        };
+        // A note may still be here that was made while the stripe was drained.
+        if place.swap(encode(hit), Ordering::AcqRel) != EMPTY {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+        at + 1 == STRIPE_HITS
+    }
+
+    fn take_place(&self) -> usize {
+        self.count.fetch_add(1, Ordering::Relaxed) as usize
+    }
+
+    fn drain(&self, out: &mut Vec<Hit>) {
+        let count = self.count.swap(0, Ordering::AcqRel) as usize;
+        self.hits.iter().take(count).for_each(|place| take(place, out));
+    }
+}
+
+fn take(place: &AtomicU64, out: &mut Vec<Hit>) {
+    let note = place.swap(EMPTY, Ordering::AcqRel);
+    if note != EMPTY {
+        out.push(decode(note));
+    }
+}
+
+impl Timed {
+    fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.failures += other.failures;
+        self.bytes += other.bytes;
+        self.waits += other.waits;
+        self.waited += other.waited;
+        self.latency.merge(&other.latency);
+    }
+}
+
+/// No frame has this number, so no hit looks like it.
+const EMPTY: u64 = u64::MAX;
+
+fn encode(hit: Hit) -> u64 {
+    u64::from(hit.frame.0) << 32 | u64::from(hit.generation)
+}
+
+fn decode(note: u64) -> Hit {
+    let half = |bits: u64| u32::try_from(bits & u64::from(u32::MAX)).expect("32 bits");
+    Hit { frame: FrameId(half(note >> 32)), generation: half(note) }
+}
+
+/// Counts threads as they first come here; the same in all caches.
+fn thread_number() -> u32 {
+    thread_local! {
+        static NUMBER: Cell<u32> = const { Cell::new(u32::MAX) };
+    }
+    static THREADS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    NUMBER.with(|number| {
+        if number.get() == u32::MAX {
+            number.set(THREADS.fetch_add(1, Ordering::Relaxed) & (u32::MAX >> 1));
+        }
+        number.get()
+    })
+}
+
+/// Notes that a stripe holds: what a drain hands over under the lock at a time.
+const STRIPE_HITS: usize = 64;
+/// Threads outnumber processors by about this where they wait for storage.
+const STRIPES_A_PROCESSOR: usize = 4;
+const STRIPES_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hit(number: u32) -> Hit {
+        Hit { frame: FrameId(number), generation: !number }
+    }
+
+    #[test]
+    fn notes_come_out_once_and_in_order() {
+        let notes = Notes::of(1);
+        let mut out = Vec::new();
+        for round in 0..3 {
+            for number in 0..10 {
+                assert!(!notes.note(hit(round * 10 + number)));
+            }
+            out.clear();
+            notes.drain(&mut out);
+            let expected: Vec<_> = (0..10).map(|number| hit(round * 10 + number)).collect();
+            assert_eq!(out, expected);
+        }
+        out.clear();
+        notes.drain(&mut out);
+        assert_eq!(out, []);
+    }
+
+    #[test]
+    fn a_full_stripe_asks_to_be_drained_and_counts_what_it_drops() {
+        let notes = Notes::of(1);
+        let room = u32::try_from(STRIPE_HITS).unwrap();
+        for number in 0..room + 5 {
+            assert_eq!(notes.note(hit(number)), number + 1 >= room, "{number}");
+        }
+        let mut out = Vec::new();
+        notes.drain(&mut out);
+        assert_eq!((out.len(), out.last()), (STRIPE_HITS, Some(&hit(room - 1))));
+        assert_eq!(notes.total().dropped, 5);
+        assert!(!notes.note(hit(0)), "it has room again");
+    }
+
+    #[test]
+    fn every_hit_survives_its_encoding() {
+        for (frame, generation) in [(0, 0), (1, u32::MAX), (u32::MAX - 1, 0), (77, 1 << 31)] {
+            let hit = Hit { frame: FrameId(frame), generation };
+            assert_eq!(decode(encode(hit)), hit);
+            assert_ne!(encode(hit), EMPTY);
+        }
+    }
+
+    #[test]
+    fn while_threads_note_and_one_drains_no_note_is_lost_or_doubled() {
+        const NOTES: u32 = 20_000;
+        let notes = Notes::of(2);
+        let mut seen = Vec::new();
+        thread::scope(|scope| {
+            let writers: Vec<_> = (0..4)
+                .map(|thread| {
+                    let notes = &notes;
+                    scope.spawn(move || {
+                        (0..NOTES).for_each(|at| {
+                            notes.note(hit(thread * NOTES + at));
+                        });
+                    })
+                })
+                .collect();
+            while writers.iter().any(|writer| !writer.is_finished()) {
+                notes.drain(&mut seen);
+            }
+        });
+        notes.sweep(&mut seen);
+        let mut frames: Vec<_> = seen.iter().map(|hit| hit.frame.0).collect();
+        frames.sort_unstable();
+        let before = frames.len();
+        frames.dedup();
+        assert_eq!(frames.len(), before, "none twice");
+        let dropped = usize::try_from(notes.total().dropped).unwrap();
+        assert_eq!(frames.len() + dropped, 4 * NOTES as usize);
+    }
+}

@@ -1,0 +1,83 @@
+//! The watch: compares the versions of open files now and then, since hits ask nobody.
+//!
+//! # Invariants
+//! - A change by another program is noticed within one interval, also where nothing is fetched.
+//! - Its thread begins with the first file that was opened by a path, and ends with the cache.
+//! # Locking
+//! One lock for the stop, held while it sleeps; the state's is not held while a store is asked.
+
+use std::{
+    sync::Arc,
+    thread::{Builder, JoinHandle},
+    time::Duration,
+};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::{file::Standing, shared::Shared};
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Watch {
+    stop: Arc<Stop>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Stop {
+    stopped: Mutex<bool>,
+    told: Condvar,
+}
+
+impl Watch {
+    /// Begins, unless it has. A system without a thread to spare leaves fetches to compare.
+    pub(crate) fn begin(&self, shared: &Arc<Shared>) {
+        let mut thread = self.thread.lock();
+        if thread.is_some() || *self.stop.stopped.lock() {
+            return;
+        }
+        let (stop, shared) = (Arc::clone(&self.stop), Arc::clone(shared));
+        let interval = Duration::from_nanos(shared.settings.version_interval.0);
+        let body = move || {
+            while stop.sleep(interval) {
+                compare_all(&shared);
+            }
+        };
+        *thread = Builder::new().name("forerun-watch".into()).spawn(body).ok();
+    }
+
+    /// Ends the thread. Idempotent.
+    pub(crate) fn end(&self) {
+        *self.stop.stopped.lock() = true;
+        self.stop.told.notify_all();
+        if let Some(thread) = self.thread.lock().take() {
+            thread.join().expect("it asks stores for their versions, and they do not panic");
+        }
+    }
+}
+
+impl Stop {
+    /// Whether to go on after `interval`.
+    fn sleep(&self, interval: Duration) -> bool {
+        let mut stopped = self.stopped.lock();
+        if !*stopped {
+            self.told.wait_for(&mut stopped, interval);
+        }
+        !*stopped
+    }
+}
+
+/// One round over all files that can change.
+fn compare_all(shared: &Arc<Shared>) {
+    let files = shared.state.lock().live.files.open_files(true);
+    for file in files {
+        // A store that would not say is asked again, and each fetch asks too.
+        if let Ok(standing) = file.compare()
+            && standing != Standing::Current
+        {
+            let mut state = shared.state.lock();
+            state.changed(&file, standing);
+            shared.settle(state);
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The memory of all frames: one piece, in huge pages where they can be had.
+//!
+//! ```text
+//!        base, at a multiple of 2 MiB                        base + mapped
+//!          | frame 0 | frame 1 | ...      | frame n - 1 |  rest |
+//!          |<------------------ used ------------------>|
+//! ```
+//!
+//! A device is handed fewer and larger pieces where neighbouring frames are neighbours in memory
+//! too, and a processor finds their addresses with fewer look-ups.
+//!
+//! # Invariants
+//! - All memory is there, and touched, before [`Arena::new`] returns; it goes with the arena.
+//! - The bytes of a frame are reached through the one who took it, or read through a pin; the
+//!   labels, which see to that, lie here too.
+
+use std::{
+    fmt,
+    ops::Range,
+    ptr::{self, NonNull},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use forerun_core::units::FrameId;
+use rustix::{
+    io::Errno,
+    mm::{self, Advice, MapFlags, ProtFlags},
+};
+
+use super::{NoMemory, label::Label};
+
+/// See the module.
+pub(crate) struct Arena {
+    base: NonNull<u8>,
+    mapped: usize,
+    used: usize,
+    page_bytes: usize,
+    labels: Box<[Label]>,
+    serial: u64,
+}
+
+// SAFETY: the mapping belongs to the arena and to no thread. The bytes in it are reached by
+// `bytes` alone, whose callers say why nobody else writes to them.
+unsafe impl Send for Arena {}
+// SAFETY: as for `Send`; everything else in it is atomic or never changes.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    pub(crate) fn new(count: u32, page_bytes: usize) -> Result<Self, NoMemory> {
+        let refused = NoMemory { count, page_bytes };
+        let used = (count as usize).checked_mul(page_bytes).ok_or(refused)?;
+        let mapped = used.max(1).checked_next_multiple_of(HUGE_BYTES).ok_or(refused)?;
+        let mut labels = Vec::new();
+        labels.try_reserve_exact(count as usize).map_err(|_| refused)?;
+        labels.extend((0..count).map(|_| Label::new()));
+        let base = map(mapped, page_bytes.max(HUGE_BYTES)).ok_or(refused)?;
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        let labels = labels.into_boxed_slice();
+        // From here on the mapping goes with the arena.
+        let arena = Self { base, mapped, used, page_bytes, labels, serial };
+        arena.populate().map_err(|_| refused)?;
+        Ok(arena)
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        u32::try_from(self.labels.len()).expect("as many as `new` was asked for")
+    }
+
+    pub(crate) fn page_bytes(&self) -> usize {
+        self.page_bytes
+    }
+
+    /// Another number than that of any other arena of this process.
+    pub(crate) fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    pub(crate) fn label(&self, id: FrameId) -> &Label {
+        &self.labels[id.0 as usize]
+    }
+
+    /// Where the bytes of a frame are: `page_bytes` of them, at a multiple of that.
+    pub(crate) fn bytes(&self, id: FrameId) -> NonNull<u8> {
+        let at = id.0 as usize;
+        assert!(at < self.labels.len(), "{id:?} of {} frames", self.labels.len());
+        // SAFETY: a frame of the arena begins within its mapping: `new` made it long enough.
+        unsafe { self.base.add(at * self.page_bytes) }
+    }
+
+    /// Where the frames are, and how many bytes they take.
+    pub(crate) fn region(&self) -> (NonNull<u8>, usize) {
+        (self.base, self.used)
+    }
+
+    /// How many bytes of it the system says are in huge pages.
+    pub(crate) fn huge_bytes(&self) -> u64 {
+        let from = self.base.addr().get();
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+        huge_bytes(&smaps, from..from + self.mapped)
+    }
+
+    /// Has the system give all memory that it promised.
+    fn populate(&self) -> Result<(), Errno> {
+        let base = self.base.as_ptr().cast();
+        let bytes = if self.used >= HUGE_BYTES {
+            // SAFETY: the mapping is ours, and the advice changes no byte of it. Where it is
+            // not taken, pages are small.
+            let _ = unsafe { mm::madvise(base, self.mapped, Advice::LinuxHugepage) };
+            self.mapped
+        } else {
+            self.used.next_multiple_of(SMALL_BYTES)
+        };
+        // SAFETY: the mapping is ours and longer than `bytes`; populating changes none of them.
+        match unsafe { mm::madvise(base, bytes, Advice::LinuxPopulateWrite) } {
+            Ok(()) => Ok(()),
+            Err(errno @ (Errno::NOMEM | Errno::FAULT)) => Err(errno),
+            // An old system, or one that forbids it.
+            Err(_) => {
+                self.touch(bytes);
+                Ok(())
+            }
+        }
+    }
+
+    fn touch(&self, bytes: usize) {
+        for at in (0..bytes).step_by(SMALL_BYTES) {
+            // SAFETY: within the mapping, which nobody but `new` knows of yet. What is written is
+            // what a new mapping holds.
+            unsafe { ptr::write_volatile(self.base.as_ptr().add(at), 0) };
+        }
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: made by `map` with this length. Whoever refers to bytes of it keeps the arena.
+        let gone = unsafe { mm::munmap(self.base.as_ptr().cast(), self.mapped) };
+        assert!(gone.is_ok(), "a mapping of our own can be given back: {gone:?}");
+    }
+}
+
+impl fmt::Debug for Arena {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (count, page_bytes) = (self.count(), self.page_bytes);
+        let mut arena = f.debug_struct("Arena");
+        arena.field("count", &count).field("page_bytes", &page_bytes).finish_non_exhaustive()
+    }
+}
+
+/// Maps `bytes` of zeros at a multiple of `align`; both are multiples of the system's pages. More
+/// is mapped, and what lies before and behind is given back.
+fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
+    let all = bytes.checked_add(align)?;
+    let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+    // SAFETY: a new mapping, where the system likes: it touches nothing that is there.
+    let start = unsafe { mm::mmap_anonymous(ptr::null_mut(), all, protection, flags) }.ok()?;
+    let start = start.cast::<u8>();
+    let before = start.addr().next_multiple_of(align) - start.addr();
+    let behind = all - before - bytes;
+    // SAFETY: `before + bytes + behind` is what was mapped just now.
+    let (base, end) = unsafe { (start.add(before), start.add(before + bytes)) };
+    for (from, bytes) in [(start, before), (end, behind)] {
+        if bytes > 0 {
+            // SAFETY: within the mapping, outside of what is kept, and known to nobody.
+            let gone = unsafe { mm::munmap(from.cast(), bytes) };
+            assert!(gone.is_ok(), "a part of our own mapping can be given back: {gone:?}");
+        }
+    }
+    NonNull::new(base)
+}
+
+/// Huge pages of the mappings that reach into `region`, by the text of `/proc/self/smaps`.
+fn huge_bytes(smaps: &str, region: Range<usize>) -> u64 {
+    let (mut within, mut huge) = (false, 0);
+    for line in smaps.lines() {
+        if let Some(range) = address_range(line) {
+            within = range.start < region.end && region.start < range.end;
+        } else if let Some(rest) = line.strip_prefix("AnonHugePages:")
+            && within
+        {
+            let kib = rest.trim().trim_end_matches("kB").trim_end().parse().unwrap_or(0_u64);
+            huge += kib << 10;
+        }
+    }
+    huge.min(region.len() as u64)
+}
+
+/// The addresses that the first line of a mapping begins with.
+fn address_range(line: &str) -> Option<Range<usize>> {
+    let (from, to) = line.split_whitespace().next()?.split_once('-')?;
+    Some(usize::from_str_radix(from, 16).ok()?..usize::from_str_radix(to, 16).ok()?)
+}
+
+/// The huge pages of `x86_64`, and of others with pages of 4 KiB.
+const HUGE_BYTES: usize = 2 << 20;
+/// No system has smaller pages.
+const SMALL_BYTES: usize = 4 << 10;
+
+static SERIAL: AtomicU64 = AtomicU64::new(0);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMAPS: &str = "\
+00200000-00600000 rw-p 00000000 00:00 0
+Rss:                4096 kB
+AnonHugePages:      2048 kB
+VmFlags: rd wr mr mw me ac sd hg
+00600000-00700000 rw-p 00000000 00:00 0                  [heap]
+AnonHugePages:         0 kB
+7f0000000000-7f0000400000 rw-p 00000000 00:00 0
+AnonHugePages:      4096 kB
+";
+
+    #[test]
+    fn huge_pages_are_those_of_the_mappings_that_hold_the_region() {
+        #[rustfmt::skip]
+        let rows = [ // why                        from                to                  bytes
+            ("its mapping alone",                  0x20_0000,          0x60_0000,          2 << 20),
+            ("never more than it has",             0x20_0000,          0x30_0000,          1 << 20),
+            ("two mappings",                       0x20_0000,          0x7f00_0020_0000,   6 << 20),
+            ("none in it",                         0x60_0000,          0x70_0000,          0),
+            ("beside it",                          0x7f00_0040_0000,   0x7f00_0060_0000,   0),
+        ];
+        for (why, from, to, expected) in rows {
+            assert_eq!(huge_bytes(SMAPS, from..to), expected, "{why}");
+        }
+        assert_eq!(huge_bytes("", 0..100), 0);
+    }
+
+    #[test]
+    fn memory_that_is_touched_by_hand_is_zero_and_writable() {
+        let arena = Arena::new(4, 4096).unwrap();
+        arena.touch(4 * 4096);
+        // SAFETY: nobody else knows of this arena.
+        let bytes = unsafe { std::slice::from_raw_parts(arena.base.as_ptr(), arena.used) };
+        assert!(bytes.iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
+    fn frames_begin_at_multiples_of_their_size() {
+        for (count, page_bytes) in [(3, 64), (5, 4096), (1, 2 << 20), (2, 8 << 20)] {
+            let arena = Arena::new(count, page_bytes).unwrap();
+            for id in (0..count).map(FrameId) {
+                assert_eq!(arena.bytes(id).addr().get() % page_bytes, 0);
+            }
+            assert_eq!(arena.region().0.addr().get() % (2 << 20), 0);
+            assert!(arena.region().1 <= arena.mapped);
+        }
+    }
+}

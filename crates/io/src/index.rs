@@ -1,0 +1,114 @@
+//! The index of published pages: all that a hit touches.
+//!
+//! ```text
+//!   page --hash--> buckets --frame--> label: published, and of that page? pin --> bytes
+//! ```
+//!
+//! Readers find and pin without a lock. What can be found is said by one writer, the [`Publisher`],
+//! who has the core's word for it. A reader that misses a page which is just being published asks
+//! the core; nothing is lost but a little time.
+//!
+//! # Invariants
+//! - A page is found only while it is published, and its bytes are of that page for as long as
+//!   the pin lives: the label of the frame is asked with the pin in hand.
+//! - A page is published in one frame at most, and in the table exactly while it is published.
+//! - The table is bounded by the frames, and made with the index.
+//! # Locking
+//! One [`Publisher`] exists for an index, and changes it by `&mut self`: it is kept under the lock
+//! that the core is under.
+
+mod buckets;
+
+use std::{hash::BuildHasher, sync::Arc};
+
+use forerun_core::{
+    event::Hit,
+    hash::FixedState,
+    units::{FrameId, PageId},
+};
+
+use crate::frames::{Frames, Pin, Published};
+use buckets::Buckets;
+
+/// See the module.
+pub struct Index {
+    frames: Arc<Frames>,
+    buckets: Buckets,
+}
+
+/// A page that was found.
+#[derive(Debug)]
+pub struct Found<'a> {
+    /// Its bytes.
+    pub pin: Pin<'a>,
+    /// What the core is told of its use.
+    pub hit: Hit,
+    /// Its use triggers a readahead.
+    pub marker: bool,
+}
+
+/// Says what an index finds; there is one of it.
+pub struct Publisher {
+    index: Arc<Index>,
+}
+
+impl Index {
+    /// An index of pages in `frames`, none published, and its publisher.
+    #[must_use]
+    pub fn new(frames: Arc<Frames>) -> (Arc<Self>, Publisher) {
+        let buckets = Buckets::new(frames.count());
+        let index = Arc::new(Self { frames, buckets });
+        (Arc::clone(&index), Publisher { index })
+    }
+
+    /// Pins the frame that `page` is in, if it is published. No lock, no allocation, no system
+    /// call. A page that is just being published or retracted may be missed.
+    #[must_use]
+    pub fn find(&self, page: PageId) -> Option<Found<'_>> {
+        self.buckets.find(hash(page), |frame| {
+            let (pin, pinned) = self.frames.find(page, frame)?;
+            let hit = Hit { frame, generation: pinned.generation };
+            Some(Found { pin, hit, marker: pinned.marker })
+        })
+    }
+
+    /// The frames that pages are found in.
+    #[must_use]
+    pub fn frames(&self) -> &Frames {
+        &self.frames
+    }
+}
+
+impl Publisher {
+    /// Lets `page` be found in `frame`, which is in and holds its bytes. A page that is published
+    /// there already gets a new marker.
+    ///
+    /// # Panics
+    /// The frame is out, or another page or generation is published in it, or the page is
+    /// published in another frame.
+    pub fn publish(&mut self, page: PageId, frame: FrameId, generation: u32, marker: bool) {
+        match self.index.frames.publish(page, frame, generation, marker) {
+            Published::Before => {}
+            Published::Anew => {
+                assert!(self.index.find(page).is_none(), "{page:?} is published in two frames");
+                self.index.buckets.insert(hash(page), frame);
+            }
+        }
+    }
+
+    /// Lets the page in `frame` be found no longer, and says whether nobody holds the frame: then
+    /// it may be taken. If somebody does, a page that is not `gone` stays published. A frame in
+    /// which nothing is published may be asked about, too.
+    #[must_use = "a frame that is held cannot be taken"]
+    pub fn retract(&mut self, frame: FrameId, gone: bool) -> bool {
+        let retracted = self.index.frames.retract(frame, gone);
+        if let Some(page) = retracted.page {
+            self.index.buckets.remove(hash(page), frame);
+        }
+        retracted.loose
+    }
+}
+
+fn hash(page: PageId) -> u64 {
+    FixedState.hash_one(page)
+}
