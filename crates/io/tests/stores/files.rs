@@ -280,7 +280,7 @@ fn readers_on_many_threads_and_the_background_share_files() {
                 scope.spawn(move || reader(seed));
             }
         });
-        let reaper = background.reaper().unwrap_or(background);
+        let reaper = background.reaper().unwrap_or_else(|| Arc::clone(&background));
         let done = drain(&reaper);
         assert_eq!(done.len(), 8 * 60, "{name}");
         done.iter().for_each(|done| check(&name, done, BYTES));
