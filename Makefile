@@ -7,13 +7,14 @@ SEEDS ?= 10000
 # CI=true, as build servers set it: what a machine lacks is a failure there.
 SKIPS = $(if $(filter true,$(CI)),--no-skips)
 
-.PHONY: help demo test seeds mutants bench fmt tools release
+.PHONY: help demo test seeds mutants sanitize bench fmt tools release
 
 help:
 	@echo 'make demo     what readahead gains, on a built-in slow device: a table and a page'
 	@echo 'make test     everything that a change must pass'
 	@echo 'make seeds    the core against faults, $(SEEDS) seeds'
 	@echo 'make mutants  do the tests of core notice small faults?'
+	@echo 'make sanitize memory errors: AddressSanitizer and valgrind, where they are installed'
 	@echo 'make bench    interleaved streams from an emulated disk, in real time'
 	@echo 'make fmt      format the sources'
 
@@ -28,6 +29,9 @@ seeds: release
 
 mutants: tools
 	@$(CARGO) xtask mutants
+
+sanitize: tools
+	@$(CARGO) xtask sanitize
 
 bench: release
 	@$(FORERUN) bench streams --device t7k250

@@ -7,6 +7,7 @@
 
 mod ci;
 mod mutants;
+mod sanitize;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -19,6 +20,7 @@ usage: cargo xtask COMMAND
   ci [--no-skips]                         everything that a change must pass
   mutants [--count N] [--seed N] [--jobs N]
                                           a sample of small faults in core: do its tests notice?
+  sanitize                                io and engine under AddressSanitizer, io under valgrind
 ";
 
 fn main() -> ExitCode {
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
         ("tidy", []) => tidy::run(&root()),
         ("ci", []) => ci::run(&root(), ci::Skips::Allowed),
         ("ci", [flag]) if flag == "--no-skips" => ci::run(&root(), ci::Skips::Fail),
+        ("sanitize", []) => sanitize::run(&root()),
         ("mutants", options) => match mutants::Options::parse(options) {
             Ok(options) => mutants::run(&root(), &options),
             Err(error) => {

@@ -19,6 +19,7 @@ use crate::{
     frames::Frames,
     store::{
         Store, StoreError,
+        aio::{self, Aio, Bounds, Contexts},
         file::{Access, Opened},
         threads::Threads,
         uring::{Region, Uring},
@@ -112,12 +113,13 @@ pub struct Files(Arc<Shared>);
 struct Shared {
     engine: Engine,
     why: Option<String>,
-    direct: bool,
+    settings: FilesSettings,
 }
 
 /// The interface in use.
 enum Engine {
     Uring(Uring),
+    Aio(Arc<Contexts>),
     Threads,
 }
 
@@ -127,27 +129,27 @@ impl Files {
     /// # Errors
     /// The one that was asked for does not work here, or the settings make no sense.
     pub fn new(settings: FilesSettings) -> Result<Self, BackendError> {
-        let FilesSettings { backend, direct, rings_max, ring_entries } = settings;
+        let FilesSettings { backend, rings_max, ring_entries, .. } = settings;
         if !(1..=RING_ENTRIES_MAX).contains(&ring_entries) {
             return Err(BackendError::RingEntries { entries: ring_entries });
         }
         let uring = || Uring::new(rings_max, ring_entries).map(Engine::Uring).map_err(said);
+        let aio = || {
+            let bounds = Bounds {
+                lent_max: rings_max,
+                background_events: ring_entries,
+                ..Bounds::default()
+            };
+            aio::available().map_err(|errno| said(("io_setup", errno)))?;
+            Ok(Engine::Aio(Contexts::new(bounds)))
+        };
         let (engine, why) = match backend {
-            Backend::Auto => match uring() {
-                Ok(engine) => (engine, None),
-                Err(why) => (Engine::Threads, Some(why)),
-            },
-            Backend::Uring => match uring() {
-                Ok(engine) => (engine, None),
-                Err(why) => return Err(BackendError::Refused { backend: URING, why }),
-            },
-            Backend::Aio => {
-                let why = said(("io_setup", Errno::NOSYS));
-                return Err(BackendError::Refused { backend: AIO, why });
-            }
+            Backend::Auto => best(uring, aio),
+            Backend::Uring => (by_name(URING, uring())?, None),
+            Backend::Aio => (by_name(AIO, aio())?, None),
             Backend::Threads => (Engine::Threads, None),
         };
-        Ok(Self(Arc::new(Shared { engine, why, direct })))
+        Ok(Self(Arc::new(Shared { engine, why, settings })))
     }
 
     /// Opens the file or block device at `path`, which must be there.
@@ -160,7 +162,7 @@ impl Files {
         access: Access,
     ) -> Result<Arc<dyn Store>, StoreError> {
         let path = path.into();
-        let file = if self.0.direct {
+        let file = if self.0.settings.direct {
             Opened::open_direct(path, access)?
         } else {
             Opened::open(path, access)?
@@ -168,6 +170,7 @@ impl Files {
         let file = Arc::new(file);
         Ok(match &self.0.engine {
             Engine::Uring(rings) => Arc::new(rings.file(file)),
+            Engine::Aio(contexts) => Arc::new(Aio::over(contexts, file)),
             Engine::Threads => Arc::new(Threads::over(file)),
         })
     }
@@ -178,13 +181,9 @@ impl Files {
         match &self.0.engine {
             Engine::Uring(rings) => {
                 let (base, bytes) = frames.region();
-                rings.register(Region {
-                    addr: base.expose_provenance(),
-                    bytes,
-                    keep: frames.keep(),
-                });
+                rings.register(Region::new(base.expose_provenance(), bytes, frames.keep()));
             }
-            Engine::Threads => {}
+            Engine::Aio(_) | Engine::Threads => {}
         }
     }
 
@@ -193,6 +192,7 @@ impl Files {
     pub fn chosen(&self) -> Chosen {
         let (backend, registered_bytes) = match &self.0.engine {
             Engine::Uring(rings) => (URING, rings.registered_bytes()),
+            Engine::Aio(_) => (AIO, 0),
             Engine::Threads => (THREADS, 0),
         };
         Chosen { backend, why: self.0.why.clone(), registered_bytes }
@@ -203,6 +203,25 @@ impl fmt::Debug for Files {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Files").field(&self.chosen()).finish()
     }
+}
+
+/// The best interface that works, and what was refused on the way.
+fn best(
+    uring: impl FnOnce() -> Result<Engine, String>,
+    aio: impl FnOnce() -> Result<Engine, String>,
+) -> (Engine, Option<String>) {
+    let why = match uring() {
+        Ok(engine) => return (engine, None),
+        Err(why) => why,
+    };
+    match aio() {
+        Ok(engine) => (engine, Some(why)),
+        Err(later) => (Engine::Threads, Some(format!("{why}; {later}"))),
+    }
+}
+
+fn by_name(backend: &'static str, tried: Result<Engine, String>) -> Result<Engine, BackendError> {
+    tried.map_err(|why| BackendError::Refused { backend, why })
 }
 
 /// What the system refused, as a program prints it.

@@ -6,7 +6,7 @@
 //! ```text
 //!   Frames --take--> Op --submit--> Queue of a Store ... --reap--> Done --put--> Frames
 //!                                     |
-//!                       wrap::fault, wrap::latency: stores around a store
+//!                       wrap: stores around a store
 //!   Index --find--> Pin: the bytes of a page in its frame
 //! ```
 //!

@@ -8,12 +8,15 @@
 //! ```
 //!
 //! # Invariants
-//! - The bytes are the inner store's; a wrapper changes when they come and whether they come.
+//! - The bytes are the inner store's; a wrapper changes when they come and whether they come. Only
+//!   `volatile` holds bytes of its own: those that were written and not synced.
 //! - An operation reaches the inner store when it is carried out, on a queue of
 //!   [`QueueKind::Caller`](crate::store::QueueKind) that no other operation uses at that moment.
 
 pub mod fault;
 pub mod latency;
+pub mod record;
+pub mod volatile;
 
 use std::sync::Arc;
 

@@ -323,6 +323,45 @@ mod tests {
         }
     }
 
+    /// A read of the running program's first page.
+    fn first_page() -> Op {
+        let frames = vec![Frame::new(4096).unwrap()];
+        Op { token: 0, kind: OpKind::Read, offset: 0, bytes: 4096, frames }
+    }
+
+    #[test]
+    fn a_direct_read_that_is_refused_is_done_buffered_and_the_last_of_its_kind() {
+        let running = std::env::current_exe().unwrap();
+        let mut opened = Opened::open(running.clone(), Access::Read).unwrap();
+        // With this alignment every operation seems to fit; the kernel has its own mind.
+        opened.direct = open_as(&running, Access::Read, OFlags::DIRECT).ok();
+        if opened.direct.is_none() {
+            return; // A file system without direct reads, as of the test below.
+        }
+        let mut op = first_page();
+        op.offset = 1;
+        assert_eq!(opened.route(&op), Route::Direct);
+        assert_eq!(opened.read(&mut op), Ok(4096));
+        assert_eq!(op.frames[0][..4096], std::fs::read(&running).unwrap()[1..4097]);
+        assert_eq!(opened.route(&first_page()), Route::Buffered, "it is remembered");
+    }
+
+    #[test]
+    fn what_the_kernel_holds_is_read_buffered() {
+        let running = std::env::current_exe().unwrap();
+        std::fs::read(&running).unwrap();
+        let opened = Opened::open_direct(running.clone(), Access::Read).unwrap();
+        let held = opened.held.all_of(&opened.buffered, 0, 4096);
+        if opened.direct.is_some() {
+            let expected = if held { Route::Buffered } else { Route::Direct };
+            assert_eq!(opened.route(&first_page()), expected);
+        }
+        let mut write = first_page();
+        write.kind = OpKind::Write;
+        let expected = if opened.direct.is_some() { Route::Direct } else { Route::Buffered };
+        assert_eq!(opened.route(&write), expected, "what is written is not looked up");
+    }
+
     #[test]
     fn a_file_system_without_direct_reads_is_read_buffered() {
         let opened = Opened::open_direct("/proc/self/status".into(), Access::Read).unwrap();

@@ -1,4 +1,4 @@
-//! Files on io_uring: readers on rings of their own, the background on one that all files share.
+//! Files on `io_uring`: readers on rings of their own, the background on one that all share.
 //!
 //! ```text
 //!   reader A --submit, reap--> ring of A \

@@ -6,6 +6,7 @@ use forerun_core::{device, prng::Prng};
 use forerun_io::{
     store::{
         Done, ECANCELED, OpKind, QueueKind, Store, Wait,
+        aio::{Aio, Bounds, Contexts},
         memory::Memory,
         pattern::{self, Pattern},
         threads::{Access, Threads},
@@ -13,6 +14,8 @@ use forerun_io::{
     wrap::{
         fault::{Fault, Faults, Rule, When},
         latency::Latency,
+        record::Record,
+        volatile::Volatile,
     },
 };
 
@@ -42,6 +45,9 @@ fn subjects(bytes: usize) -> Vec<Subject> {
         let store = files.open(&file.0, Access::ReadWrite).unwrap();
         Some(Subject { name: files.chosen().backend, store, writable: true, _file: Some(file) })
     };
+    let beside = Scratch::holding(&contents);
+    let shared = Contexts::new(Bounds::default());
+    let on_aio = Aio::open(&shared, &beside.0, Access::ReadWrite).unwrap();
     let optane = || device::make("optane", 1).unwrap();
     let late = Rule { cut: Some(When::Every(u64::MAX)), ..Rule::default() };
     let never = Faults { reads: late.clone(), writes: late.clone(), syncs: late };
@@ -50,8 +56,19 @@ fn subjects(bytes: usize) -> Vec<Subject> {
         subject("memory", memory(), true),
         subject("pattern", Arc::new(Pattern::new(bytes as u64)), false),
         Subject { _file: Some(file), ..subject("threads", Arc::new(threads), true) },
+        Subject { _file: Some(beside), ..subject("aio", Arc::new(on_aio), true) },
         subject("fault", Arc::new(Fault::new(memory(), never.clone(), 1)), true),
         subject("latency", Arc::new(Latency::new(memory(), optane())), true),
+        subject("record", Arc::new(Record::new(memory(), 10)), true),
+        subject("volatile", Arc::new(Volatile::new(memory(), 1 << 20)), true),
+        subject(
+            "volatile(record(fault))",
+            Arc::new(Volatile::new(
+                Arc::new(Record::new(Arc::new(Fault::new(memory(), never.clone(), 1)), 10)),
+                1 << 20,
+            )),
+            true,
+        ),
         subject(
             "fault(latency)",
             Arc::new(Fault::new(Arc::new(Latency::new(memory(), optane())), never.clone(), 1)),

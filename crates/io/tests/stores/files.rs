@@ -12,10 +12,10 @@ use std::{
     thread,
 };
 
-use forerun_core::prng::Prng;
+use forerun_core::{prng::Prng, units::FrameId};
 use forerun_io::{
     files::{Backend, BackendError, Files, FilesSettings, RING_ENTRIES_MAX},
-    frames::Frame,
+    frames::{Frame, Frames},
     store::{
         Done, ECANCELED, Op, OpKind, Queue, QueueKind, Store, Wait,
         pattern::{self, Pattern},
@@ -232,7 +232,9 @@ fn more_operations_than_a_ring_takes_all_come_back() {
             done.sort_by_key(|done| done.op.token);
             let tokens = done.iter().map(|done| done.op.token);
             assert!(tokens.eq(0..OPS), "{name} {kind:?}");
-            done.iter().for_each(|done| check(&name, done, OPS * 4096 - 7));
+            for done in &done {
+                check(&name, done, OPS * 4096 - 7);
+            }
         }
     }
 }
@@ -261,7 +263,7 @@ fn readers_on_many_threads_and_the_background_share_files() {
         forget(&file.0);
         let store = files.open(&file.0, Access::Read).unwrap();
         let background = store.queue(QueueKind::Background { depth: 4 });
-        let reader = |seed: u64| {
+        let read_some = |seed: u64| {
             let mut prng = Prng::new(seed);
             let queue = store.queue(QueueKind::Caller);
             for token in 0..60 {
@@ -276,14 +278,16 @@ fn readers_on_many_threads_and_the_background_share_files() {
         };
         thread::scope(|scope| {
             for seed in 0..8 {
-                let reader = &reader;
-                scope.spawn(move || reader(seed));
+                let read_some = &read_some;
+                scope.spawn(move || read_some(seed));
             }
         });
         let reaper = background.reaper().unwrap_or_else(|| Arc::clone(&background));
         let done = drain(&reaper);
         assert_eq!(done.len(), 8 * 60, "{name}");
-        done.iter().for_each(|done| check(&name, done, BYTES));
+        for done in &done {
+            check(&name, done, BYTES);
+        }
     }
 }
 
@@ -358,7 +362,9 @@ fn a_thread_that_goes_leaves_what_it_submitted_to_the_reaper() {
         thread::spawn(submit).join().unwrap();
         let done = drain(&queue);
         assert_eq!(done.len(), 30, "{name}");
-        done.iter().for_each(|done| check(&name, done, 1_000_000));
+        for done in &done {
+            check(&name, done, 1_000_000);
+        }
     }
 }
 
@@ -370,7 +376,7 @@ fn rings_go_while_something_is_in_them() {
         forget(&file.0);
         let store = files.open(&file.0, Access::Read).unwrap();
         let queue = store.queue(QueueKind::Background { depth: 8 });
-        (0..8).for_each(|token| queue.submit(read(token, token * 400_000 & !4095, 64 * PAGE)));
+        (0..8).for_each(|token| queue.submit(read(token, (token * 400_000) & !4095, 64 * PAGE)));
         drop((files, store));
         within(move || drop(queue));
     }
@@ -389,7 +395,7 @@ fn without_rings_for_readers_they_read_all_the_same() {
 fn settings_that_make_no_sense_are_refused() {
     for entries in [0, RING_ENTRIES_MAX + 1] {
         let settings = FilesSettings { ring_entries: entries, ..FilesSettings::default() };
-        let error = Files::new(settings).err().expect("it should be refused");
+        let error = Files::new(settings).expect_err("it should be refused");
         assert_eq!(error, BackendError::RingEntries { entries });
     }
     let line = Files::new(FilesSettings::default()).unwrap().chosen().to_string();
@@ -404,6 +410,9 @@ fn what_cannot_be_opened_is_the_same_error_on_every_interface() {
         assert!(error.to_string().contains("a directory"), "{name}: {error}");
         let error = files.open("/nonexistent/file", Access::Read).err().expect("it is missing");
         assert_eq!(error.errno(), rustix::io::Errno::NOENT.raw_os_error(), "{name}");
+        let running = std::env::current_exe().unwrap();
+        let error = files.open(&running, Access::ReadWrite).err().expect("a running program");
+        assert_eq!(error.errno(), rustix::io::Errno::TXTBSY.raw_os_error(), "{name}");
         let error = files.open("/dev/null", Access::Read).err().expect("a device");
         assert!(error.to_string().contains("a character device"), "{name}: {error}");
     }
@@ -422,6 +431,43 @@ fn a_wrong_offset_is_an_error_and_never_the_files_position() {
             }
         }
         check(&name, &one(&store, QueueKind::Caller, read(1, 0, PAGE)), 10_000);
+    }
+}
+
+#[test]
+fn frames_that_the_kernel_keeps_pinned_are_read_into_and_outlive_their_table() {
+    const PAGES: u32 = 700;
+    let file = pattern_file(&std::env::temp_dir(), u64::from(PAGES) * 4096);
+    for (name, files) in each() {
+        let frames = Frames::new(PAGES, PAGE).unwrap();
+        files.register(&frames);
+        files.register(&frames);
+        let bytes = files.chosen().registered_bytes;
+        assert!(bytes <= u64::from(PAGES) * 4096, "{name}: {bytes}");
+        let store = files.open(&file.0, Access::ReadWrite).unwrap();
+        for kind in KINDS {
+            forget(&file.0);
+            let queue = store.queue(kind);
+            for first in (0..PAGES).step_by(100) {
+                // Every other operation has its frames out of order.
+                let turn = if first % 200 == 0 { 0 } else { 30 };
+                let mut pages: Vec<_> =
+                    (first..first + 100).map(|id| frames.take(FrameId(id))).collect();
+                pages.rotate_left(turn);
+                let (token, offset) = (u64::from(first), u64::from(first) * 4096);
+                let bytes = 100 * PAGE;
+                queue.submit(Op { token, kind: OpKind::Read, offset, bytes, frames: pages });
+            }
+            for mut done in drain(&queue) {
+                check(&name, &done, u64::from(PAGES) * 4096);
+                done.op.kind = OpKind::Write;
+                let done = one(&store, kind, done.op);
+                assert_eq!(done.result, Ok(100 * PAGE), "{name}");
+                done.op.frames.into_iter().for_each(|frame| frames.put(frame));
+            }
+        }
+        drop(frames);
+        check(&name, &one(&store, QueueKind::Caller, read(1, 0, PAGE)), 4096);
     }
 }
 

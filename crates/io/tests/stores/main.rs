@@ -9,5 +9,7 @@ mod latency;
 mod memory;
 mod nested;
 mod pattern;
+mod record;
 mod rig;
 mod threads;
+mod volatile;

@@ -11,6 +11,8 @@ use forerun_io::{
     wrap::{
         fault::{Fault, Faults},
         latency::Latency,
+        record::Record,
+        volatile::Volatile,
     },
 };
 
@@ -59,8 +61,10 @@ fn an_operation_that_is_stuck_below_is_cancelled() {
     for kind in KINDS {
         let (sender, waits) = mpsc::channel();
         let device = device::make("optane", 1).unwrap();
-        let stores: [Arc<dyn Store>; 2] = [
+        let stores: [Arc<dyn Store>; 4] = [
             Arc::new(Fault::new(Arc::new(Stuck(sender.clone())), Faults::default(), 1)),
+            Arc::new(Record::new(Arc::new(Stuck(sender.clone())), 10)),
+            Arc::new(Volatile::new(Arc::new(Stuck(sender.clone())), 1 << 20)),
             Arc::new(Latency::new(Arc::new(Stuck(sender)), device)),
         ];
         for store in stores {

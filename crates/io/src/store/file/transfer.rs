@@ -81,8 +81,11 @@ impl Transfer {
                 self.tries += 1;
                 Next::Again
             }
-            Err(Errno::INVAL) if self.route == Route::Direct => {
-                file.refuse_direct();
+            Err(errno) if self.route == Route::Direct && REFUSALS.contains(&errno) => {
+                // That one descriptor may not be used so says nothing of the next operation.
+                if errno != Errno::BADF {
+                    file.refuse_direct();
+                }
                 self.route = Route::Buffered;
                 Next::Again
             }
@@ -138,6 +141,9 @@ impl Stretch {
         (count > 0).then_some(first..first + count)
     }
 }
+
+/// What the kernel says to an operation that only the way past the page cache is closed to.
+const REFUSALS: [Errno; 4] = [Errno::INVAL, Errno::NOTBLK, Errno::OPNOTSUPP, Errno::BADF];
 
 /// How often an operation is begun again that the kernel did not carry out.
 const TRIES_MAX: u32 = 64;

@@ -30,8 +30,8 @@ pub(super) type Ticket = u64;
 
 /// See the module.
 pub(super) struct Lanes {
-    lanes: Vec<Lane>,
-    free_lanes: Vec<LaneId>,
+    all: Vec<Lane>,
+    vacant: Vec<LaneId>,
     ready: VecDeque<LaneId>,
     again: VecDeque<(Flight, LaneId)>,
     slots: Vec<Slot>,
@@ -59,14 +59,14 @@ struct Slot {
 impl Lanes {
     /// No lanes, and `slots` slots.
     pub(super) fn new(slots: usize) -> Self {
-        let mut all = Vec::new();
-        all.resize_with(slots, Slot::default);
+        let mut empty = Vec::new();
+        empty.resize_with(slots, Slot::default);
         Self {
-            lanes: Vec::new(),
-            free_lanes: Vec::new(),
+            all: Vec::new(),
+            vacant: Vec::new(),
             ready: VecDeque::new(),
             again: VecDeque::new(),
-            slots: all,
+            slots: empty,
             free_slots: (0..slots).rev().collect(),
             open: 0,
             done: Vec::new(),
@@ -77,29 +77,29 @@ impl Lanes {
     pub(super) fn enter(&mut self, depth: u32) -> LaneId {
         assert!(depth > 0, "a queue that nobody serves");
         let lane = Lane { depth, ..Lane::default() };
-        if let Some(id) = self.free_lanes.pop() {
-            self.lanes[id] = lane;
+        if let Some(id) = self.vacant.pop() {
+            self.all[id] = lane;
             return id;
         }
-        self.lanes.push(lane);
-        self.lanes.len() - 1
+        self.all.push(lane);
+        self.all.len() - 1
     }
 
     /// Takes an operation in, or back at once if the lane is closed.
     pub(super) fn submit(&mut self, id: LaneId, flight: Flight) {
-        assert!(!self.lanes[id].left, "the queue has gone");
-        if self.lanes[id].closed {
+        assert!(!self.all[id].left, "the queue has gone");
+        if self.all[id].closed {
             self.done.push(flight.cancelled());
             return;
         }
         self.open += 1;
-        self.lanes[id].waiting.push_back(flight);
+        self.all[id].waiting.push_back(flight);
         self.list(id);
     }
 
     /// Takes an operation in that is done already, if the lane is open.
     pub(super) fn submit_done(&mut self, id: LaneId, done: Done) {
-        let closed = self.lanes[id].closed;
+        let closed = self.all[id].closed;
         self.done.push(if closed { done.op.cancelled() } else { done });
     }
 
@@ -110,8 +110,8 @@ impl Lanes {
 
     /// Cancels what waits, and gives the tickets of what is in the ring.
     pub(super) fn close(&mut self, id: LaneId) -> Vec<Ticket> {
-        self.lanes[id].closed = true;
-        let waiting = std::mem::take(&mut self.lanes[id].waiting);
+        self.all[id].closed = true;
+        let waiting = std::mem::take(&mut self.all[id].waiting);
         self.open -= waiting.len();
         self.done.extend(waiting.into_iter().map(Flight::cancelled));
         let slots = self.slots.iter().enumerate();
@@ -121,8 +121,8 @@ impl Lanes {
 
     /// Nobody submits to the lane any more, which is closed.
     pub(super) fn leave(&mut self, id: LaneId) {
-        assert!(self.lanes[id].closed && !self.lanes[id].left, "a queue goes once");
-        self.lanes[id].left = true;
+        assert!(self.all[id].closed && !self.all[id].left, "a queue goes once");
+        self.all[id].left = true;
         self.free(id);
     }
 
@@ -156,7 +156,7 @@ impl Lanes {
 
     /// An operation that was taken needs another call.
     pub(super) fn again(&mut self, flight: Flight, id: LaneId) {
-        if self.lanes[id].closed {
+        if self.all[id].closed {
             self.end(flight.cancelled(), id);
             return;
         }
@@ -167,7 +167,7 @@ impl Lanes {
     pub(super) fn end(&mut self, done: Done, id: LaneId) {
         self.open -= 1;
         self.done.push(done);
-        self.lanes[id].under_way -= 1;
+        self.all[id].under_way -= 1;
         self.list(id);
         self.free(id);
     }
@@ -201,7 +201,7 @@ impl Lanes {
 
     fn next_waiting(&mut self) -> Option<(Flight, LaneId)> {
         let id = self.ready.pop_front()?;
-        let lane = &mut self.lanes[id];
+        let lane = &mut self.all[id];
         lane.listed = false;
         // A lane that was closed meanwhile is still listed, with nothing to start.
         let Some(flight) = lane.waiting.pop_front() else { return self.next_waiting() };
@@ -212,7 +212,7 @@ impl Lanes {
     }
 
     fn list(&mut self, id: LaneId) {
-        let lane = &mut self.lanes[id];
+        let lane = &mut self.all[id];
         if !lane.listed && !lane.waiting.is_empty() && lane.under_way < lane.depth {
             lane.listed = true;
             self.ready.push_back(id);
@@ -220,13 +220,13 @@ impl Lanes {
     }
 
     fn free(&mut self, id: LaneId) {
-        let lane = &mut self.lanes[id];
+        let lane = &mut self.all[id];
         if lane.left && lane.under_way == 0 {
             if lane.listed {
                 self.ready.retain(|listed| *listed != id);
             }
-            self.lanes[id] = Lane { closed: true, ..Lane::default() };
-            self.free_lanes.push(id);
+            self.all[id] = Lane { closed: true, ..Lane::default() };
+            self.vacant.push(id);
         }
     }
 }

@@ -14,11 +14,17 @@ use std::{any::Any, sync::Arc};
 #[derive(Clone)]
 pub(crate) struct Region {
     /// Where it begins.
-    pub(crate) addr: usize,
+    pub(super) addr: usize,
     /// How long it is.
-    pub(crate) bytes: usize,
-    /// What keeps it.
-    pub(crate) keep: Arc<dyn Any + Send + Sync>,
+    pub(super) bytes: usize,
+    _keep: Arc<dyn Any + Send + Sync>,
+}
+
+impl Region {
+    /// `bytes` bytes at the address `addr`, which `keep` keeps there.
+    pub(crate) fn new(addr: usize, bytes: usize, keep: Arc<dyn Any + Send + Sync>) -> Self {
+        Self { addr, bytes, _keep: keep }
+    }
 }
 
 /// What one ring has of a region.
@@ -59,7 +65,7 @@ mod tests {
     #[test]
     fn only_what_lies_in_one_chunk_is_found() {
         assert_eq!(Registered::default().find(0, 10), None);
-        let region = Region { addr: 1_000, bytes: 250, keep: Arc::new(()) };
+        let region = Region::new(1_000, 250, Arc::new(()));
         let registered = Registered::new(region, 100, 3);
         assert_eq!(registered.bytes(), 250);
         #[rustfmt::skip]

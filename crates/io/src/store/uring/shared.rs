@@ -125,12 +125,13 @@ impl Shared {
                     iov_len: CHUNK_BYTES_MAX.min(bytes - from),
                 })
                 .collect();
-            // SAFETY: the region stays mapped as long as `region.keep` lives, which stays in
+            // SAFETY: the region stays mapped as long as its keeper lives, which stays in
             // `registered` until the ring has gone; frames in it are only read into by
             // operations that own them.
             let pinned = unsafe { self.io.submitter().register_buffers(&chunks) };
             if pinned.is_ok() {
-                let part = Region { bytes, ..region };
+                let mut part = region;
+                part.bytes = bytes;
                 let registered = Registered::new(part, CHUNK_BYTES_MAX, chunks.len());
                 assert!(self.registered.set(registered).is_ok(), "registered once");
                 return;
@@ -184,7 +185,7 @@ impl Shared {
             let submitting = self.submission.lock();
             for ticket in tickets {
                 let entry = opcode::AsyncCancel::new(ticket).build().user_data(CANCELLED);
-                self.push_bare(&submitting, entry);
+                self.push_bare(&submitting, &entry);
             }
         }
         self.wake();
@@ -261,11 +262,11 @@ impl Shared {
     }
 
     /// Submits an entry that points to nothing.
-    fn push_bare(&self, submitting: &MutexGuard<'_, ()>, entry: squeue::Entry) {
+    fn push_bare(&self, submitting: &MutexGuard<'_, ()>, entry: &squeue::Entry) {
         let mut state = self.state.lock();
         if state.broken.is_none() {
             // SAFETY: `submission` is held, so nobody else pushes; the entry has no pointers.
-            let pushed = unsafe { self.io.submission_shared().push(&entry) };
+            let pushed = unsafe { self.io.submission_shared().push(entry) };
             pushed.expect("the queue is empty whenever it is free");
             drop(state);
             if let Err(errno) = self.enter_all(submitting) {
@@ -289,7 +290,7 @@ impl Shared {
             state.waking = true;
         }
         let submitting = self.submission.lock();
-        self.push_bare(&submitting, opcode::Nop::new().build().user_data(WOKEN));
+        self.push_bare(&submitting, &opcode::Nop::new().build().user_data(WOKEN));
     }
 
     /// Works off the completions there are. Called by whoever leads or when nobody does.

@@ -1,0 +1,132 @@
+//! The contexts that files share: a few to lend to readers, one for the background.
+//!
+//! The system counts the operations that all contexts of all programs are made for, against
+//! `/proc/sys/fs/aio-max-nr`. Where that is used up, a context is made for fewer, and where there
+//! is none, readers carry their operations out blocking.
+//!
+//! # Invariants
+//! - At most `lent_max` contexts are made for readers; one comes back empty.
+//! - Once the system refused a context, no other is asked for, so that a miss never pays for it.
+//! # Locking
+//! The pool's lock is held over no system call; the background's is held while it is started.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::{background::Background, sys::Context};
+
+/// How many contexts there may be, and how large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Contexts for readers.
+    pub lent_max: u32,
+    /// Operations at once on each of those.
+    pub lent_events: u32,
+    /// Operations at once in the background, all files together.
+    pub background_events: u32,
+    /// Threads for what must block in the background, all files together.
+    pub threads_max: u32,
+}
+
+impl Default for Bounds {
+    /// A tenth of what Linux grants to all programs together by default.
+    fn default() -> Self {
+        Self { lent_max: 64, lent_events: 32, background_events: 256, threads_max: 8 }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Contexts {
+    bounds: Bounds,
+    pool: Mutex<Pool>,
+    background: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct Pool {
+    idle: Vec<Context>,
+    made: u32,
+    made_max: u32,
+}
+
+/// Where the background stands: it is started when the first queue needs it.
+#[derive(Debug)]
+enum State {
+    NotStarted,
+    Refused,
+    Running(Arc<Background>),
+}
+
+impl Contexts {
+    /// None yet: they are made when they are needed.
+    #[must_use]
+    pub fn new(bounds: Bounds) -> Arc<Self> {
+        let Bounds { lent_events, background_events, threads_max, .. } = bounds;
+        assert!(lent_events > 0 && background_events > 0, "contexts for nothing");
+        assert!(threads_max > 0, "nobody for what must block");
+        let pool = Pool { idle: Vec::new(), made: 0, made_max: bounds.lent_max };
+        let background = Mutex::new(State::NotStarted);
+        Arc::new(Self { bounds, pool: Mutex::new(pool), background })
+    }
+
+    /// A context of one's own, empty, to be given back so. None if all are lent.
+    pub(super) fn lend(&self) -> Option<Context> {
+        let mut pool = self.pool.lock();
+        if let Some(idle) = pool.idle.pop() {
+            return Some(idle);
+        }
+        if pool.made >= pool.made_max {
+            return None;
+        }
+        pool.made += 1;
+        drop(pool);
+        let made = Context::new(self.bounds.lent_events).ok();
+        if made.is_none() {
+            let mut pool = self.pool.lock();
+            pool.made -= 1;
+            pool.made_max = pool.made;
+        }
+        made
+    }
+
+    /// Takes back what was lent.
+    pub(super) fn give_back(&self, context: Context) {
+        self.pool.lock().idle.push(context);
+    }
+
+    /// The background, if it can be had.
+    pub(super) fn background(&self) -> Option<Arc<Background>> {
+        let mut state = self.background.lock();
+        if matches!(*state, State::NotStarted) {
+            let started = Background::start(self.bounds.background_events, self.bounds.threads_max);
+            *state = started.map_or(State::Refused, |made| State::Running(Arc::new(made)));
+        }
+        match &*state {
+            State::Running(background) => Some(Arc::clone(background)),
+            State::NotStarted | State::Refused => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::tests::available_or_skip, *};
+
+    #[test]
+    fn no_more_contexts_are_lent_than_there_may_be() {
+        if !available_or_skip("no_more_contexts_are_lent_than_there_may_be") {
+            return;
+        }
+        let contexts = Contexts::new(Bounds { lent_max: 2, ..Bounds::default() });
+        let (first, second) = (contexts.lend().unwrap(), contexts.lend().unwrap());
+        assert!(contexts.lend().is_none());
+        contexts.give_back(first);
+        let again = contexts.lend().unwrap();
+        assert!(contexts.lend().is_none());
+        contexts.give_back(again);
+        contexts.give_back(second);
+        assert_eq!(contexts.pool.lock().idle.len(), 2);
+    }
+}

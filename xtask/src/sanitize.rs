@@ -1,0 +1,147 @@
+//! `cargo xtask sanitize`: do the crates that hold memory touch any that they do not?
+//!
+//! Two tools look, each from its side. `AddressSanitizer` is compiled in, so it sees every access
+//! of Rust code, and leaks; it does not see what the kernel writes. valgrind runs the ordinary
+//! program, and knows which memory a system call reads and writes. Neither suppresses anything.
+//!
+//! A tool that is not installed is left out, by name.
+//!
+//! # Invariants
+//! - The closing line is the last one printed, on success and on failure.
+//! - What is left out of a tool's run is in a list here, each with its reason.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+
+/// Runs both tools; whether neither found anything.
+pub(crate) fn run(root: &Path) -> Result<bool> {
+    let (mut passed, mut failed) = (0, 0);
+    for (name, tool) in TOOLS {
+        println!("\n== {name}");
+        match tool(root)? {
+            Outcome::LeftOut(what) => println!("left out: {what}"),
+            Outcome::Clean => {
+                println!("-- {name}: ok");
+                passed += 1;
+            }
+            Outcome::Found => {
+                println!("-- {name}: FAILED");
+                failed += 1;
+            }
+        }
+    }
+    println!("{passed} passed, {failed} failed");
+    Ok(failed == 0)
+}
+
+/// What came of a tool.
+enum Outcome {
+    Clean,
+    Found,
+    LeftOut(&'static str),
+}
+
+/// Runs one over the repository at this path.
+type Tool = fn(&Path) -> Result<Outcome>;
+
+const TOOLS: &[(&str, Tool)] = &[("address", address), ("valgrind", valgrind)];
+
+/// The tests of io and engine with `AddressSanitizer` compiled in, which takes a nightly compiler.
+fn address(root: &Path) -> Result<Outcome> {
+    let host = host()?;
+    if !ADDRESS_TARGETS.contains(&host.as_str()) {
+        return Ok(Outcome::LeftOut("AddressSanitizer: not for this machine"));
+    }
+    if !answers(Command::new("rustup").args(["run", "nightly", "rustc", "--version"])) {
+        let what = "AddressSanitizer: no nightly compiler; `rustup toolchain install nightly`";
+        return Ok(Outcome::LeftOut(what));
+    }
+    let mut cargo = Command::new("rustup");
+    cargo
+        .args(["run", "nightly", "cargo", "test", "--target", &host, "--lib", "--tests"])
+        .args(["--package", "forerun-io", "--package", "forerun-engine", "--no-fail-fast"])
+        // A folder of its own: the flags would have all other builds begin anew.
+        .args(["--target-dir", "target/sanitize"])
+        .env("RUSTFLAGS", "-Zsanitizer=address -Cforce-frame-pointers=yes")
+        .env("ASAN_OPTIONS", ADDRESS_OPTIONS);
+    outcome(root, &mut cargo)
+}
+
+/// The tests of io under valgrind's memcheck.
+fn valgrind(root: &Path) -> Result<Outcome> {
+    if !answers(Command::new("valgrind").arg("--version")) {
+        let what = "valgrind: not installed; on Debian: apt-get install valgrind";
+        return Ok(Outcome::LeftOut(what));
+    }
+    let mut cargo = Command::new(crate::cargo());
+    cargo
+        .args(["test", "--lib", "--tests", "--package", "forerun-io", "--no-fail-fast"])
+        .env(runner_variable(&host()?), MEMCHECK)
+        .args(["--", "--test-threads=1"])
+        .args(NOT_FOR_VALGRIND.iter().flat_map(|(test, _)| ["--skip", test]));
+    for (test, why) in NOT_FOR_VALGRIND {
+        println!("left out: {test}: {why}");
+    }
+    outcome(root, &mut cargo)
+}
+
+/// An allocation that cannot be had is refused, as the system does, and not an error by itself:
+/// tests ask for more memory than any machine has.
+const ADDRESS_OPTIONS: &str =
+    "detect_leaks=1:detect_stack_use_after_return=1:allocator_may_return_null=1";
+
+/// Cargo puts it before each test program.
+const MEMCHECK: &str = "valgrind --quiet --error-exitcode=9 --fair-sched=yes \
+    --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite";
+
+/// Parts of names of tests that valgrind does not run, each with the reason.
+const NOT_FOR_VALGRIND: &[(&str, &str)] = &[(
+    "what_the_system_refuses_is_said_with_its_reason",
+    "the program that runs is valgrind, so the file of the test is not busy",
+)];
+
+/// Where the compiler has `AddressSanitizer`, of the machines that this was tried on.
+const ADDRESS_TARGETS: &[&str] = &["x86_64-unknown-linux-gnu"];
+
+fn outcome(root: &Path, command: &mut Command) -> Result<Outcome> {
+    let status = command.current_dir(root).stdin(Stdio::null()).status();
+    let status = status.with_context(|| format!("{}", command.get_program().display()))?;
+    Ok(if status.success() { Outcome::Clean } else { Outcome::Found })
+}
+
+/// Whether a tool is there.
+fn answers(command: &mut Command) -> bool {
+    let output = command.stdin(Stdio::null()).output();
+    output.is_ok_and(|output| output.status.success())
+}
+
+/// The name of this machine, as the compiler has it.
+fn host() -> Result<String> {
+    let output = Command::new("rustc").arg("-vV").output().context("rustc -vV")?;
+    let text = String::from_utf8(output.stdout).context("rustc -vV")?;
+    host_in(&text).context("rustc -vV names no host")
+}
+
+fn host_in(text: &str) -> Option<String> {
+    text.lines().find_map(|line| line.strip_prefix("host: ")).map(str::to_owned)
+}
+
+/// The variable that names what cargo runs programs with.
+fn runner_variable(host: &str) -> String {
+    format!("CARGO_TARGET_{}_RUNNER", host.to_uppercase().replace(['-', '.'], "_"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{host_in, runner_variable};
+
+    #[test]
+    fn the_compilers_machine_names_cargos_variable() {
+        let text = "rustc 1.88.0\nbinary: rustc\nhost: x86_64-unknown-linux-gnu\nrelease: 1\n";
+        let host = host_in(text).unwrap();
+        assert_eq!(runner_variable(&host), "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER");
+        assert_eq!(host_in("error\n"), None);
+    }
+}
