@@ -1,75 +1,236 @@
-//! Files by their paths: stub until the interfaces are there.
+//! Files on the kernel's best interface that works here, and the word for which one that is.
+//!
+//! ```text
+//!   Auto:  io_uring, tried --refused--> linux-aio, tried --refused--> threads
+//! ```
+//!
+//! All files that are opened by one [`Files`] share what the interface needs: readers' rings from
+//! one bounded pool, one ring for the background.
 //!
 //! # Invariants
-//! - None yet.
+//! - What was chosen is said, and why nothing better was: [`Files::chosen`].
+//! - An interface that was asked for by name is used, or its refusal is the error.
 
-use std::{fmt, path::Path, sync::Arc};
+use std::{fmt, path::PathBuf, sync::Arc};
+
+use rustix::io::Errno;
 
 use crate::{
     frames::Frames,
     store::{
         Store, StoreError,
-        threads::{Access, Threads},
+        aio::{self, Aio, Bounds, Contexts},
+        file::{Access, Opened},
+        threads::Threads,
+        uring::{Region, Uring},
     },
 };
 
-/// Which interface.
+/// Which of the kernel's interfaces carries operations out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
-    /// The best that works.
+    /// The best one that works.
     #[default]
     Auto,
+    /// `io_uring`.
+    Uring,
+    /// `io_submit` and its kin.
+    Aio,
+    /// `preadv` on threads.
+    Threads,
 }
 
-/// How files are read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// How files are opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilesSettings {
-    /// Which interface.
+    /// The kernel's interface.
     pub backend: Backend,
+    /// Whether to go past the kernel's page cache where that works.
+    pub direct: bool,
+    /// Readers' rings at most, over all files; readers beyond do without. 0: all do.
+    pub rings_max: u32,
+    /// Operations that a ring takes at once: from 1 to [`RING_ENTRIES_MAX`].
+    pub ring_entries: u32,
 }
 
-/// Not offered.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no")]
-pub struct BackendError;
+/// The largest [`FilesSettings::ring_entries`].
+pub const RING_ENTRIES_MAX: u32 = 4096;
 
-/// What was chosen.
-#[derive(Clone, Debug)]
-pub struct Chosen;
+impl Default for FilesSettings {
+    fn default() -> Self {
+        Self { backend: Backend::Auto, direct: true, rings_max: 64, ring_entries: 128 }
+    }
+}
+
+/// Why files cannot be opened as wished. With [`Backend::Auto`] only settings are refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BackendError {
+    /// The interface that was asked for does not work here; another may.
+    #[error("{backend} does not work here: {why}")]
+    Refused {
+        /// The interface.
+        backend: &'static str,
+        /// What the system said to what.
+        why: String,
+    },
+    /// A ring of so many operations cannot be made.
+    #[error("a ring takes 1 to {RING_ENTRIES_MAX} operations, not {entries}")]
+    RingEntries {
+        /// What was asked for.
+        entries: u32,
+    },
+}
+
+/// Which interface was chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// `io_uring`, `linux-aio` or `threads`.
+    pub backend: &'static str,
+    /// Why nothing better: what the system refused.
+    pub why: Option<String>,
+    /// Bytes of frames that the kernel keeps pinned.
+    pub registered_bytes: u64,
+}
 
 impl fmt::Display for Chosen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("threads")
+        f.write_str(self.backend)?;
+        if self.registered_bytes > 0 {
+            write!(f, ", {} KiB of frames registered", self.registered_bytes >> 10)?;
+        }
+        match &self.why {
+            Some(why) => write!(f, " ({why})"),
+            None => Ok(()),
+        }
     }
 }
 
-/// See the module.
-#[derive(Clone, Debug)]
-pub struct Files;
+/// Opens files. Clones share all.
+#[derive(Clone)]
+pub struct Files(Arc<Shared>);
+
+struct Shared {
+    engine: Engine,
+    why: Option<String>,
+    settings: FilesSettings,
+}
+
+/// The interface in use.
+enum Engine {
+    Uring(Uring),
+    Aio(Arc<Contexts>),
+    Threads,
+}
 
 impl Files {
-    /// New.
+    /// Tries the interfaces.
     ///
     /// # Errors
-    /// None.
-    pub fn new(_: FilesSettings) -> Result<Self, BackendError> {
-        Ok(Self)
+    /// The one that was asked for does not work here, or the settings make no sense.
+    pub fn new(settings: FilesSettings) -> Result<Self, BackendError> {
+        let FilesSettings { backend, rings_max, ring_entries, .. } = settings;
+        if !(1..=RING_ENTRIES_MAX).contains(&ring_entries) {
+            return Err(BackendError::RingEntries { entries: ring_entries });
+        }
+        let uring = || Uring::new(rings_max, ring_entries).map(Engine::Uring).map_err(said);
+        let aio = || {
+            let bounds = Bounds {
+                lent_max: rings_max,
+                background_events: ring_entries,
+                ..Bounds::default()
+            };
+            aio::available().map_err(|errno| said(("io_setup", errno)))?;
+            Ok(Engine::Aio(Contexts::new(bounds)))
+        };
+        let (engine, why) = match backend {
+            Backend::Auto => best(uring, aio),
+            Backend::Uring => (by_name(URING, uring())?, None),
+            Backend::Aio => (by_name(AIO, aio())?, None),
+            Backend::Threads => (Engine::Threads, None),
+        };
+        Ok(Self(Arc::new(Shared { engine, why, settings })))
     }
 
-    /// Opens.
+    /// Opens the file or block device at `path`, which must be there.
     ///
     /// # Errors
-    /// As there.
-    pub fn open(&self, path: &Path, access: Access) -> Result<Arc<dyn Store>, StoreError> {
-        Ok(Arc::new(Threads::open(path, access)?))
+    /// It is missing, may not be opened so, or is neither.
+    pub fn open(
+        &self,
+        path: impl Into<PathBuf>,
+        access: Access,
+    ) -> Result<Arc<dyn Store>, StoreError> {
+        let path = path.into();
+        let file = if self.0.settings.direct {
+            Opened::open_direct(path, access)?
+        } else {
+            Opened::open(path, access)?
+        };
+        let file = Arc::new(file);
+        Ok(match &self.0.engine {
+            Engine::Uring(rings) => Arc::new(rings.file(file)),
+            Engine::Aio(contexts) => Arc::new(Aio::over(contexts, file)),
+            Engine::Threads => Arc::new(Threads::over(file)),
+        })
     }
 
-    /// Registers.
-    pub fn register(&self, _: &Frames) {}
+    /// Has the kernel keep `frames` pinned, as far as it lets us: reads into them cost less.
+    /// Without that they work as well. Only the first frames are kept so.
+    pub fn register(&self, frames: &Frames) {
+        match &self.0.engine {
+            Engine::Uring(rings) => {
+                let (base, bytes) = frames.region();
+                rings.register(Region::new(base.expose_provenance(), bytes, frames.keep()));
+            }
+            Engine::Aio(_) | Engine::Threads => {}
+        }
+    }
 
-    /// Chosen.
+    /// What is in use.
     #[must_use]
     pub fn chosen(&self) -> Chosen {
-        Chosen
+        let (backend, registered_bytes) = match &self.0.engine {
+            Engine::Uring(rings) => (URING, rings.registered_bytes()),
+            Engine::Aio(_) => (AIO, 0),
+            Engine::Threads => (THREADS, 0),
+        };
+        Chosen { backend, why: self.0.why.clone(), registered_bytes }
     }
 }
+
+impl fmt::Debug for Files {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Files").field(&self.chosen()).finish()
+    }
+}
+
+/// The best interface that works, and what was refused on the way.
+fn best(
+    uring: impl FnOnce() -> Result<Engine, String>,
+    aio: impl FnOnce() -> Result<Engine, String>,
+) -> (Engine, Option<String>) {
+    let why = match uring() {
+        Ok(engine) => return (engine, None),
+        Err(why) => why,
+    };
+    match aio() {
+        Ok(engine) => (engine, Some(why)),
+        Err(later) => (Engine::Threads, Some(format!("{why}; {later}"))),
+    }
+}
+
+fn by_name(backend: &'static str, tried: Result<Engine, String>) -> Result<Engine, BackendError> {
+    tried.map_err(|why| BackendError::Refused { backend, why })
+}
+
+/// What the system refused, as a program prints it.
+fn said((what, errno): (&'static str, Errno)) -> String {
+    let text = std::io::Error::from(errno).to_string();
+    let reason = text.split(" (os error").next().unwrap_or_default();
+    format!("{what}: {reason}")
+}
+
+const URING: &str = "io_uring";
+const AIO: &str = "linux-aio";
+const THREADS: &str = "threads";

@@ -28,6 +28,7 @@ mod label;
 
 use std::{
     alloc::{self, Layout},
+    any::Any,
     fmt, mem,
     ops::{Deref, DerefMut},
     ptr::NonNull,
@@ -256,6 +257,11 @@ impl Frames {
     pub fn region(&self) -> (*const u8, usize) {
         let (base, bytes) = self.arena.region();
         (base.as_ptr(), bytes)
+    }
+
+    /// What keeps the memory where it is after this has gone, for a kernel that has it pinned.
+    pub(crate) fn keep(&self) -> Arc<dyn Any + Send + Sync> {
+        Arc::clone(&self.arena) as Arc<dyn Any + Send + Sync>
     }
 
     /// How many of those bytes are in huge pages, as the system says; 0 if it does not.

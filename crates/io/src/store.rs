@@ -25,6 +25,7 @@ pub mod file;
 pub mod memory;
 pub mod pattern;
 pub mod threads;
+pub(crate) mod uring;
 
 use std::{io, path::PathBuf, sync::Arc};
 

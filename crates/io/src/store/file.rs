@@ -1,8 +1,12 @@
 //! A file that is open: what is common to every store over the kernel's file interfaces.
 //!
+//! It is open twice where that works: through the kernel's page cache, and past it (`O_DIRECT`).
+//! Which way an operation goes is settled when it is submitted:
+//!
 //! ```text
-//!   route(op):  Direct    the device reads into the frames
-//!               Buffered  through the kernel's page cache
+//!   route(op):  Direct    the device reads into the frames: all is aligned, nothing is held
+//!               Buffered  through the kernel's page cache: it holds all of the pages already,
+//!                         or something is not aligned, or the file cannot be read past it
 //! ```
 //!
 //! # Invariants
@@ -10,23 +14,35 @@
 //!   never waits for a writer at the other end of a FIFO.
 //! - The length and the version are asked for anew each time: another program may change both.
 //! - A transfer that the kernel cuts short or a signal ends is taken up again where it stopped;
-//!   only the end of the file makes a read short.
+//!   only the end of the file makes a read short (`transfer.rs`).
+//! - The kernel reads nothing ahead: its readahead is off on the descriptor that goes through its
+//!   page cache.
+//! - A direct read that fails with `EINVAL` is done again buffered, and nothing more is read
+//!   directly from that file.
 //! # Sources
-//! Linux `preadv(2)`: at most 1024 buffers a call; `fdatasync(2)`.
+//! Linux `preadv(2)`: at most 1024 buffers a call; `fdatasync(2)`, `posix_fadvise(2)`.
+
+mod align;
+mod held;
+mod transfer;
 
 use std::{
     fs::{File, FileType, Metadata, OpenOptions},
     io::{Error, IoSlice, IoSliceMut, Seek, SeekFrom},
     os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use rustix::{
-    fs::{OFlags, fcntl_setfl, fdatasync},
+    fs::{Advice, OFlags, fadvise, fcntl_setfl, fdatasync},
     io::{Errno, preadv, pwritev, retry_on_intr},
 };
 
-use super::{Op, Stamp, StoreError, Version};
+pub(crate) use self::transfer::{Next, Stretch, Transfer};
+use self::{align::Align, held::Held};
+use super::{Done, Op, OpKind, Stamp, StoreError, Version};
+use crate::frames::Frame;
 
 /// What may be done to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,21 +68,23 @@ pub(crate) struct Opened {
     pub(crate) buffered: File,
     /// The same file past the page cache, where that works.
     pub(crate) direct: Option<File>,
+    /// What operations on `direct` have to keep to.
+    align: Align,
+    /// The kernel refused a direct operation that was aligned.
+    direct_refused: AtomicBool,
+    held: Held,
     path: PathBuf,
 }
 
 impl Opened {
-    /// Opens the file or block device at `path`, which must be there.
+    /// Opens the file or block device at `path`, which must be there, to go through the kernel's
+    /// page cache.
     ///
     /// # Errors
     /// It is missing, may not be opened so, or is neither.
     pub(crate) fn open(path: PathBuf, access: Access) -> Result<Self, StoreError> {
         let refused = |errno| StoreError::System { path: path.clone(), what: "open", errno };
-        // Without `NONBLOCK` a FIFO would keep us here until somebody writes to it.
-        let flags = i32::try_from(OFlags::NONBLOCK.bits()).expect("flags are small");
-        let write = access == Access::ReadWrite;
-        let file = OpenOptions::new().read(true).write(write).custom_flags(flags).open(&path);
-        let file = match file {
+        let file = match open_as(&path, access, OFlags::NONBLOCK) {
             // A directory cannot be opened to write, a socket not at all: say what it is.
             Err(error) => {
                 if let Ok(found) = std::fs::metadata(&path) {
@@ -79,7 +97,35 @@ impl Opened {
         let found = file.metadata().map_err(|error| refused(errno_of(&error)))?;
         require_offsets(found.file_type(), &path)?;
         fcntl_setfl(&file, OFlags::empty()).map_err(|errno| refused(errno.raw_os_error()))?;
-        Ok(Self { buffered: file, direct: None, path })
+        // A file system that takes no advice reads ahead as it likes; the bytes are the same.
+        let _ = fadvise(&file, 0, None, Advice::Random);
+        Ok(Self {
+            buffered: file,
+            direct: None,
+            align: Align::NONE,
+            direct_refused: AtomicBool::new(false),
+            held: Held::new(),
+            path,
+        })
+    }
+
+    /// As [`Opened::open`], to go past the page cache where the file system can.
+    ///
+    /// # Errors
+    /// As of [`Opened::open`].
+    pub(crate) fn open_direct(path: PathBuf, access: Access) -> Result<Self, StoreError> {
+        let mut opened = Self::open(path, access)?;
+        let Ok(direct) = open_as(&opened.path, access, OFlags::DIRECT | OFlags::NONBLOCK) else {
+            return Ok(opened);
+        };
+        // Somebody may have put another file there in between.
+        let same = opened.same_as(&direct) && fcntl_setfl(&direct, OFlags::DIRECT).is_ok();
+        if let Some(align) = same.then(|| Align::of(&direct)).flatten() {
+            opened.align = align;
+            opened.direct = Some(direct);
+            opened.held.sample(&opened.buffered, opened.bytes().unwrap_or(0));
+        }
+        Ok(opened)
     }
 
     /// Its length now.
@@ -100,16 +146,108 @@ impl Opened {
     }
 
     /// How `op` is best carried out.
-    pub(crate) fn route(&self, _: &Op) -> Route {
-        match self.direct {
-            Some(_) => Route::Direct,
-            None => Route::Buffered,
+    pub(crate) fn route(&self, op: &Op) -> Route {
+        let direct = self.direct.is_some() && !self.direct_refused.load(Ordering::Relaxed);
+        if !direct || !self.align.fits(op) {
+            return Route::Buffered;
         }
+        match op.kind {
+            OpKind::Read if self.holds(op) => Route::Buffered,
+            OpKind::Read | OpKind::Write => Route::Direct,
+            OpKind::Sync => Route::Buffered,
+        }
+    }
+
+    /// Where an operation that goes past the page cache may begin: a multiple of this.
+    pub(crate) fn offset_align(&self) -> usize {
+        self.align.offset
+    }
+
+    /// The file as `route` has it.
+    pub(crate) fn by(&self, route: Route) -> &File {
+        match (route, &self.direct) {
+            (Route::Direct, Some(direct)) => direct,
+            (Route::Direct, None) => unreachable!("no route leads past the cache then"),
+            (Route::Buffered, _) => &self.buffered,
+        }
+    }
+
+    /// Sends all that comes through the page cache: the kernel refused what was aligned.
+    pub(crate) fn refuse_direct(&self) {
+        self.direct_refused.store(true, Ordering::Relaxed);
     }
 
     /// Makes what was written durable.
     pub(crate) fn sync(&self) -> Result<(), Errno> {
         retry_on_intr(|| fdatasync(&self.buffered))
+    }
+
+    /// Carries a read out, blocking.
+    pub(crate) fn read(&self, op: &mut Op) -> Result<usize, Errno> {
+        let mut transfer = Transfer::new(self.route(op));
+        let moved = loop {
+            if op.bytes == 0 {
+                break 0;
+            }
+            let asked = transfer.asked(self, op);
+            let offset = op.offset.checked_add(transfer.moved() as u64).ok_or(Errno::INVAL)?;
+            let mut slices = slices_mut(&mut op.frames, transfer.moved(), asked);
+            let asked = slices.iter().map(|slice| slice.len()).sum();
+            let moved = preadv(self.by(transfer.route()), &mut slices, offset);
+            if let Next::Done(result) = transfer.settle(self, op, asked, moved) {
+                break result?;
+            }
+        };
+        op.zero_past(moved);
+        Ok(moved)
+    }
+
+    /// Carries a write out, blocking.
+    pub(crate) fn write(&self, op: &Op) -> Result<usize, Errno> {
+        let mut transfer = Transfer::new(self.route(op));
+        loop {
+            if op.bytes == 0 {
+                return Ok(0);
+            }
+            let asked = transfer.asked(self, op);
+            let offset = op.offset.checked_add(transfer.moved() as u64).ok_or(Errno::INVAL)?;
+            let mut stretch = Stretch::new(transfer.moved(), asked);
+            let parts = op.frames.iter().filter_map(|frame| {
+                let part = stretch.part(frame.len())?;
+                Some(IoSlice::new(&frame[part]))
+            });
+            let slices: Vec<_> = parts.take(BUFFERS_MAX).collect();
+            let asked = slices.iter().map(|slice| slice.len()).sum();
+            let moved = pwritev(self.by(transfer.route()), &slices, offset);
+            if let Next::Done(result) = transfer.settle(self, op, asked, moved) {
+                return result;
+            }
+        }
+    }
+
+    /// Carries `op` out, blocking.
+    pub(crate) fn carry(&self, mut op: Op) -> Done {
+        let result = match op.kind {
+            OpKind::Read => self.read(&mut op),
+            OpKind::Write => self.write(&op),
+            OpKind::Sync => self.sync().map(|()| 0),
+        };
+        Done { op, result: result.map_err(Errno::raw_os_error) }
+    }
+
+    /// Whether the kernel's page cache holds all that `op` reads.
+    fn holds(&self, op: &Op) -> bool {
+        if self.held.is_due() {
+            self.held.sample(&self.buffered, self.bytes().unwrap_or(0));
+        }
+        self.held.all_of(&self.buffered, op.offset, op.bytes)
+    }
+
+    fn same_as(&self, other: &File) -> bool {
+        let (Ok(ours), Ok(theirs)) = (self.buffered.metadata(), other.metadata()) else {
+            return false;
+        };
+        (ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino())
     }
 
     fn metadata(&self) -> Result<Metadata, StoreError> {
@@ -128,42 +266,26 @@ impl Opened {
     fn failed(&self, what: &'static str, error: &Error) -> StoreError {
         StoreError::System { path: self.path.clone(), what, errno: errno_of(error) }
     }
+}
 
-    /// Carries a read out, blocking.
-    pub(crate) fn read(&self, op: &mut Op) -> Result<usize, Errno> {
-        let (offset, bytes) = (op.offset, op.bytes);
-        let mut slices: Vec<_> = op.pieces_mut().map(IoSliceMut::new).collect();
-        let mut left = &mut slices[..];
-        let mut moved = 0;
-        while moved < bytes {
-            let at = offset.checked_add(moved as u64).ok_or(Errno::INVAL)?;
-            let count = retry_on_intr(|| preadv(&self.buffered, left, at))?;
-            if count == 0 {
-                break;
-            }
-            moved += count;
-            IoSliceMut::advance_slices(&mut left, count);
-        }
-        op.zero_past(moved);
-        Ok(moved)
-    }
+/// Buffers that one call of the kernel takes.
+pub(crate) const BUFFERS_MAX: usize = 1024;
 
-    /// Carries a write out, blocking.
-    pub(crate) fn write(&self, op: &Op) -> Result<usize, Errno> {
-        let mut slices: Vec<_> = op.pieces().map(IoSlice::new).collect();
-        let mut left = &mut slices[..];
-        let mut moved = 0;
-        while moved < op.bytes {
-            let at = op.offset.checked_add(moved as u64).ok_or(Errno::INVAL)?;
-            let count = retry_on_intr(|| pwritev(&self.buffered, left, at))?;
-            if count == 0 {
-                return Err(Errno::IO);
-            }
-            moved += count;
-            IoSlice::advance_slices(&mut left, count);
-        }
-        Ok(moved)
-    }
+/// The places of a call, to write to.
+fn slices_mut(frames: &mut [Frame], from: usize, bytes: usize) -> Vec<IoSliceMut<'_>> {
+    let mut stretch = Stretch::new(from, bytes);
+    let parts = frames.iter_mut().filter_map(|frame| {
+        let part = stretch.part(frame.len())?;
+        Some(IoSliceMut::new(&mut frame[part]))
+    });
+    parts.take(BUFFERS_MAX).collect()
+}
+
+/// Opens with `flags`. Without `NONBLOCK` a FIFO would keep us until somebody writes to it.
+fn open_as(path: &Path, access: Access, flags: OFlags) -> Result<File, Error> {
+    let flags = i32::try_from(flags.bits()).expect("flags are small");
+    let write = access == Access::ReadWrite;
+    OpenOptions::new().read(true).write(write).custom_flags(flags).open(path)
 }
 
 /// Refuses what has no bytes at offsets.
@@ -194,8 +316,55 @@ mod tests {
     #[test]
     fn a_file_is_not_left_in_the_mode_that_it_was_opened_in() {
         let running = std::env::current_exe().unwrap();
-        let opened = Opened::open(running, Access::Read).unwrap();
-        let flags = rustix::fs::fcntl_getfl(&opened.buffered).unwrap();
-        assert!(!flags.contains(OFlags::NONBLOCK));
+        let opened = Opened::open_direct(running, Access::Read).unwrap();
+        for file in [Some(&opened.buffered), opened.direct.as_ref()].into_iter().flatten() {
+            let flags = rustix::fs::fcntl_getfl(file).unwrap();
+            assert!(!flags.contains(OFlags::NONBLOCK));
+        }
+    }
+
+    /// A read of the running program's first page.
+    fn first_page() -> Op {
+        let frames = vec![Frame::new(4096).unwrap()];
+        Op { token: 0, kind: OpKind::Read, offset: 0, bytes: 4096, frames }
+    }
+
+    #[test]
+    fn a_direct_read_that_is_refused_is_done_buffered_and_the_last_of_its_kind() {
+        let running = std::env::current_exe().unwrap();
+        let mut opened = Opened::open(running.clone(), Access::Read).unwrap();
+        // With this alignment every operation seems to fit; the kernel has its own mind.
+        opened.direct = open_as(&running, Access::Read, OFlags::DIRECT).ok();
+        if opened.direct.is_none() {
+            return; // A file system without direct reads, as of the test below.
+        }
+        let mut op = first_page();
+        op.offset = 1;
+        assert_eq!(opened.route(&op), Route::Direct);
+        assert_eq!(opened.read(&mut op), Ok(4096));
+        assert_eq!(op.frames[0][..4096], std::fs::read(&running).unwrap()[1..4097]);
+        assert_eq!(opened.route(&first_page()), Route::Buffered, "it is remembered");
+    }
+
+    #[test]
+    fn what_the_kernel_holds_is_read_buffered() {
+        let running = std::env::current_exe().unwrap();
+        std::fs::read(&running).unwrap();
+        let opened = Opened::open_direct(running.clone(), Access::Read).unwrap();
+        let held = opened.held.all_of(&opened.buffered, 0, 4096);
+        if opened.direct.is_some() {
+            let expected = if held { Route::Buffered } else { Route::Direct };
+            assert_eq!(opened.route(&first_page()), expected);
+        }
+        let mut write = first_page();
+        write.kind = OpKind::Write;
+        let expected = if opened.direct.is_some() { Route::Direct } else { Route::Buffered };
+        assert_eq!(opened.route(&write), expected, "what is written is not looked up");
+    }
+
+    #[test]
+    fn a_file_system_without_direct_reads_is_read_buffered() {
+        let opened = Opened::open_direct("/proc/self/status".into(), Access::Read).unwrap();
+        assert!(opened.direct.is_none());
     }
 }

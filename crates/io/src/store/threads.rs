@@ -1,17 +1,16 @@
 //! A file by its path, read and written with `preadv` and `pwritev`.
 //!
-//! Works wherever files do, the kernel's page cache included: the store of last resort, and the
-//! one that others are compared with.
+//! Works wherever files do: the store of last resort, and the one that others are compared with.
+//! By its path a file is read through the kernel's page cache; [`Files`](crate::files::Files) opens
+//! it past that too.
 //!
 //! # Invariants
 //! - As of `file.rs`.
 
 use std::{path::PathBuf, sync::Arc};
 
-use rustix::io::Errno;
-
 pub use super::file::Access;
-use super::{Done, Op, OpKind, Queue, QueueKind, Store, StoreError, Version, file::Opened};
+use super::{Done, Op, Queue, QueueKind, Store, StoreError, Version, file::Opened};
 use crate::queue::{Carry, open};
 
 /// A file that is open.
@@ -25,6 +24,11 @@ impl Threads {
     /// It is missing, may not be opened so, or is neither.
     pub fn open(path: impl Into<PathBuf>, access: Access) -> Result<Self, StoreError> {
         Ok(Self(Arc::new(Opened::open(path.into(), access)?)))
+    }
+
+    /// A file that is open already.
+    pub(crate) fn over(file: Arc<Opened>) -> Self {
+        Self(file)
     }
 }
 
@@ -47,12 +51,7 @@ impl Carry for Threads {
 
     fn plan(&self, _: &Op) {}
 
-    fn carry(&self, mut op: Op, (): ()) -> Done {
-        let result = match op.kind {
-            OpKind::Read => self.0.read(&mut op),
-            OpKind::Write => self.0.write(&op),
-            OpKind::Sync => self.0.sync().map(|()| 0),
-        };
-        Done { op, result: result.map_err(Errno::raw_os_error) }
+    fn carry(&self, op: Op, (): ()) -> Done {
+        self.0.carry(op)
     }
 }

@@ -19,7 +19,10 @@ use forerun_io::{
     },
 };
 
-use crate::rig::{KINDS, PAGE_BYTES, Scratch, drain, held, one, op, within, write};
+use crate::{
+    files::{BACKENDS, files},
+    rig::{KINDS, PAGE_BYTES, Scratch, drain, held, one, op, within, write},
+};
 
 /// A store under test and what keeps it.
 struct Subject {
@@ -36,6 +39,12 @@ fn subjects(bytes: usize) -> Vec<Subject> {
     let memory = || Arc::new(Memory::new(contents.clone(), 1 << 20)) as Arc<dyn Store>;
     let file = Scratch::holding(&contents);
     let threads = Threads::open(&file.0, Access::ReadWrite).unwrap();
+    let on = |backend| {
+        let file = Scratch::holding(&contents);
+        let files = files(backend, true)?;
+        let store = files.open(&file.0, Access::ReadWrite).unwrap();
+        Some(Subject { name: files.chosen().backend, store, writable: true, _file: Some(file) })
+    };
     let beside = Scratch::holding(&contents);
     let shared = Contexts::new(Bounds::default());
     let on_aio = Aio::open(&shared, &beside.0, Access::ReadWrite).unwrap();
@@ -43,7 +52,7 @@ fn subjects(bytes: usize) -> Vec<Subject> {
     let late = Rule { cut: Some(When::Every(u64::MAX)), ..Rule::default() };
     let never = Faults { reads: late.clone(), writes: late.clone(), syncs: late };
     let subject = |name, store, writable| Subject { name, store, writable, _file: None };
-    vec![
+    let mut all = vec![
         subject("memory", memory(), true),
         subject("pattern", Arc::new(Pattern::new(bytes as u64)), false),
         Subject { _file: Some(file), ..subject("threads", Arc::new(threads), true) },
@@ -70,7 +79,9 @@ fn subjects(bytes: usize) -> Vec<Subject> {
             Arc::new(Latency::new(Arc::new(Fault::new(memory(), never, 1)), optane())),
             true,
         ),
-    ]
+    ];
+    all.extend(BACKENDS.into_iter().filter_map(on));
+    all
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod contract;
 mod fault;
+mod files;
 mod latency;
 mod memory;
 mod nested;

@@ -1,7 +1,9 @@
 //! Operations and queues for tests: nothing here may hang for ever.
 
 use std::{
-    path::PathBuf,
+    fs::OpenOptions,
+    io::Write,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -22,6 +24,17 @@ pub(crate) const PAGE_BYTES: usize = 64;
 /// Both kinds of queue, shallow and deep.
 pub(crate) const KINDS: [QueueKind; 3] =
     [QueueKind::Caller, QueueKind::Background { depth: 1 }, QueueKind::Background { depth: 4 }];
+
+/// Says that `test` did not run, and why: on stderr, and in the file that `FORERUN_SKIPPED` names.
+pub(crate) fn skip(test: &str, why: &str) {
+    let line = format!("SKIPPED {test}: {why}\n");
+    // Written at once, so that lines of parallel tests do not mix.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+    if let Some(path) = std::env::var_os("FORERUN_SKIPPED") {
+        let mut file = OpenOptions::new().create(true).append(true).open(&path).unwrap();
+        file.write_all(line.as_bytes()).unwrap();
+    }
+}
 
 /// What `body` returns, or a failed test when it hangs.
 pub(crate) fn within<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
@@ -103,10 +116,15 @@ pub(crate) struct Scratch(pub(crate) PathBuf);
 impl Scratch {
     /// A path that nothing is at.
     pub(crate) fn new() -> Self {
+        Self::in_folder(&std::env::temp_dir())
+    }
+
+    /// A path in `folder` that nothing is at.
+    pub(crate) fn in_folder(folder: &Path) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("forerun-io-{}-{count}", std::process::id());
-        Self(std::env::temp_dir().join(name))
+        Self(folder.join(name))
     }
 
     /// A file that holds `contents`.

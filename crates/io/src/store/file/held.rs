@@ -1,0 +1,132 @@
+//! What the kernel holds of a file already, so that it is copied and not read again.
+//!
+//! ```text
+//!   file   |....####....|............|....####....|       a few places are looked at
+//!           ^            ^            ^            ^      when it is opened, then now and then
+//!   an operation on a file of which anything was seen asks for its own range
+//! ```
+//!
+//! A sample may miss what is held; the device reads it then, and the bytes are the same.
+//!
+//! # Invariants
+//! - A look costs the same for any length: at most [`PLACES`] calls over [`PLACE_BYTES`] each.
+//! - A file of which nothing was seen costs its operations no system call, but for one sample in
+//!   [`OPS_A_SAMPLE`] of them.
+//! # Sources
+//! Linux `cachestat(2)` (6.5); without it nothing is held.
+
+#![expect(unsafe_code, reason = "a system call that nobody wraps")]
+
+use std::{
+    fs::File,
+    os::fd::AsRawFd,
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+};
+
+/// What was seen of one file.
+#[derive(Debug)]
+pub(super) struct Held {
+    /// The last sample met pages.
+    seen: AtomicBool,
+    /// Operations since the file was opened.
+    ops: AtomicU32,
+}
+
+impl Held {
+    pub(super) fn new() -> Self {
+        Self { seen: AtomicBool::new(false), ops: AtomicU32::new(1) }
+    }
+
+    /// Counts an operation; whether it is time to look again.
+    pub(super) fn is_due(&self) -> bool {
+        self.ops.fetch_add(1, Ordering::Relaxed).is_multiple_of(OPS_A_SAMPLE)
+    }
+
+    /// Looks at a few places of `file`, which is `bytes` long.
+    pub(super) fn sample(&self, file: &File, bytes: u64) {
+        let step = (bytes / PLACES).max(PLACE_BYTES);
+        let places = (0..PLACES).map(|place| place * step).take_while(|at| *at < bytes);
+        let mut any = false;
+        for at in places {
+            match cached_pages(file, at, PLACE_BYTES) {
+                Some(0) => {}
+                Some(_) => any = true,
+                None => break,
+            }
+            if any {
+                break;
+            }
+        }
+        self.seen.store(any, Ordering::Relaxed);
+    }
+
+    /// Whether all pages of the range are held.
+    pub(super) fn all_of(&self, file: &File, offset: u64, bytes: usize) -> bool {
+        if !self.seen.load(Ordering::Relaxed) {
+            return false;
+        }
+        let page = rustix::param::page_size() as u64;
+        let Some(end) = offset.checked_add(bytes as u64) else { return false };
+        let wanted = end.div_ceil(page) - offset / page;
+        cached_pages(file, offset, bytes as u64).is_some_and(|cached| cached >= wanted)
+    }
+}
+
+/// Pages of `file` from `offset` on that the kernel holds; none if it does not say.
+fn cached_pages(file: &File, offset: u64, bytes: u64) -> Option<u64> {
+    /// The kernel's `struct cachestat_range`.
+    #[repr(C)]
+    struct Range {
+        offset: u64,
+        bytes: u64,
+    }
+    let range = Range { offset, bytes };
+    // The kernel's `struct cachestat`: cached, dirty, in writeback, evicted, recently evicted.
+    let mut counts = [0_u64; 5];
+    // SAFETY: the kernel reads `range` and writes the five counters of `counts`; both have the
+    // layout that it expects and live until the call returns.
+    let failed = unsafe {
+        libc::syscall(CACHESTAT, file.as_raw_fd(), &raw const range, counts.as_mut_ptr(), 0)
+    };
+    (failed == 0).then_some(counts[0])
+}
+
+/// The call's number, the same on every architecture.
+const CACHESTAT: libc::c_long = 451;
+/// Places that a sample looks at.
+const PLACES: u64 = 16;
+/// What it looks at of each.
+const PLACE_BYTES: u64 = 64 << 10;
+/// How often it is taken again.
+const OPS_A_SAMPLE: u32 = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_is_due_now_and_then() {
+        let held = Held::new();
+        let due = (0..3 * OPS_A_SAMPLE).filter(|_| held.is_due()).count();
+        assert_eq!(due, 3);
+    }
+
+    #[test]
+    fn a_file_that_was_just_read_is_held_where_the_kernel_says_so() {
+        let path = std::env::temp_dir().join(format!("forerun-held-{}", std::process::id()));
+        std::fs::write(&path, [7; 10_000]).unwrap();
+        let file = File::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        if cached_pages(&file, 0, 1).is_none() {
+            return; // An older kernel: nothing is held, which every other test runs with.
+        }
+        let held = Held::new();
+        assert!(!held.all_of(&file, 0, 4096), "not looked at yet");
+        held.sample(&file, 10_000);
+        assert!(held.all_of(&file, 0, 10_000));
+        assert!(held.all_of(&file, 4_000, 200));
+        assert!(!held.all_of(&file, 8_192, 40_000), "there is no such page");
+        held.sample(&file, 0);
+        assert!(!held.all_of(&file, 0, 4096), "nothing was seen");
+    }
+}

@@ -1,0 +1,103 @@
+//! Files on `io_uring`: readers on rings of their own, the background on one that all share.
+//!
+//! ```text
+//!   reader A --submit, reap--> ring of A \
+//!   reader B --submit, reap--> ring of B  > a bounded pool; a ring goes back empty
+//!   reader C --no ring left--> preadv    /
+//!
+//!   file 1 --submit--> lane --\
+//!   file 2 --submit--> lane ----> one ring --> one reaper for all files
+//!   file 3 --submit--> lane --/
+//! ```
+//!
+//! A reader's operation is submitted and waited for by one system call, on the reader's thread.
+//! A single read takes as long so as by `preadv`, within the spread, so there is one way for both.
+//!
+//! # Invariants
+//! - Memory that the kernel may write to is owned by a `Flight` until the kernel has said that it
+//!   is done; a ring that goes waits for what is in it.
+//! - No ring is given more than its completion queue takes.
+//! # Sources
+//! Linux `io_uring_setup(2)`, `io_uring_enter(2)`.
+
+mod caller;
+mod flight;
+mod lanes;
+mod pool;
+mod registered;
+mod ring;
+mod shared;
+
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+pub(crate) use self::registered::Region;
+use self::{caller::CallerQueue, pool::Pool, shared::Shared};
+use super::{Queue, QueueKind, Store, StoreError, Version, file::Opened};
+
+/// The rings of all files that are opened together.
+#[derive(Clone)]
+pub(crate) struct Uring {
+    pool: Arc<Pool>,
+    shared: Arc<Shared>,
+}
+
+/// What the system refused, in the words of its manual.
+pub(crate) type Refused = (&'static str, Errno);
+
+impl Uring {
+    /// Rings of `entries` operations, at most `rings_max` of them for readers. One of each kind
+    /// is made and tried.
+    ///
+    /// # Errors
+    /// The system refuses rings, or what they need to read and write files.
+    pub(crate) fn new(rings_max: u32, entries: u32) -> Result<Self, Refused> {
+        let shared = Arc::new(Shared::new(entries)?);
+        let pool = Arc::new(Pool::new(rings_max, entries));
+        if rings_max > 0 {
+            pool.lend().ok_or(("io_uring_setup", Errno::NOMEM))?;
+        }
+        Ok(Self { pool, shared })
+    }
+
+    /// Lets the kernel keep `region` pinned, as much of it as it will: reads into it cost less.
+    pub(crate) fn register(&self, region: Region) {
+        self.shared.register(region);
+        self.pool.copy_from(&self.shared);
+    }
+
+    /// Bytes that the kernel keeps pinned.
+    pub(crate) fn registered_bytes(&self) -> u64 {
+        self.shared.registered_bytes()
+    }
+
+    /// A store of `file`.
+    pub(crate) fn file(&self, file: Arc<Opened>) -> UringFile {
+        UringFile { rings: self.clone(), file }
+    }
+}
+
+/// A file on the rings of others.
+pub(crate) struct UringFile {
+    rings: Uring,
+    file: Arc<Opened>,
+}
+
+impl Store for UringFile {
+    fn bytes(&self) -> Result<u64, StoreError> {
+        self.file.bytes()
+    }
+
+    fn queue(&self, kind: QueueKind) -> Arc<dyn Queue> {
+        let file = Arc::clone(&self.file);
+        match kind {
+            QueueKind::Caller => Arc::new(CallerQueue::new(file, Arc::clone(&self.rings.pool))),
+            QueueKind::Background { depth } => shared::lane(&self.rings.shared, file, depth),
+        }
+    }
+
+    fn version(&self) -> Result<Version, StoreError> {
+        self.file.version()
+    }
+}

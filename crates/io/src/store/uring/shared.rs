@@ -1,0 +1,449 @@
+//! The background's ring: one for all files, any thread submits, whoever reaps sleeps in it.
+//!
+//! ```text
+//!   submit --> lane --\                    /--> the leader among the reapers, in the kernel
+//!   submit --> lane ---> pump --> ring ----
+//!   close ---> cancel -/                   \--> marks: woken, cancelled
+//! ```
+//!
+//! The first reaper who finds nothing done leads: it sleeps in the kernel, and only it looks at
+//! completions meanwhile. The others sleep on `changed`. What is done without the kernel (a closed
+//! queue) wakes the leader by an operation that does nothing.
+//!
+//! # Invariants
+//! - Operations, cancellations and the one that wakes are together no more than the completion
+//!   queue takes.
+//! - The submission queue is empty whenever `submission` is free, but in a broken ring, which is
+//!   never told to submit again.
+//! - The ring goes only when nothing is in it.
+//! # Locking
+//! `submission`, then `state`. System calls are made under `submission` alone, or under neither.
+
+#![expect(unsafe_code, reason = "entries point to memory, which the slots own")]
+
+use std::{
+    os::fd::AsRawFd,
+    sync::{Arc, OnceLock},
+    thread,
+};
+
+use io_uring::{IoUring, Probe, opcode, squeue};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use rustix::io::Errno;
+
+use super::{
+    Refused,
+    flight::Flight,
+    lanes::{LaneId, Lanes},
+    registered::{Region, Registered},
+    ring::{GET_EVENTS, Ring, TRIES_MAX, errno_of},
+};
+use crate::store::{
+    Op, Queue, Wait,
+    file::{Next, Opened, Route},
+};
+
+/// See the module.
+pub(super) struct Shared {
+    io: IoUring,
+    submission: Mutex<()>,
+    state: Mutex<State>,
+    changed: Condvar,
+    registered: OnceLock<Registered>,
+    cancels_max: usize,
+}
+
+struct State {
+    lanes: Lanes,
+    /// A reaper is in the kernel, or on its way.
+    led: bool,
+    /// Reapers that sleep on `changed`.
+    sleepers: u32,
+    /// An operation that wakes the leader is under way.
+    waking: bool,
+    cancels: usize,
+    broken: Option<Errno>,
+}
+
+/// One queue of it.
+struct Lane {
+    shared: Arc<Shared>,
+    file: Arc<Opened>,
+    id: LaneId,
+}
+
+/// A queue of `file` on `shared`.
+pub(super) fn lane(shared: &Arc<Shared>, file: Arc<Opened>, depth: u32) -> Arc<dyn Queue> {
+    let id = shared.state.lock().lanes.enter(depth);
+    Arc::new(Lane { shared: Arc::clone(shared), file, id })
+}
+
+impl Shared {
+    /// A ring of `entries` operations, tried once.
+    pub(super) fn new(entries: u32) -> Result<Self, Refused> {
+        let refused = |what| move |error: std::io::Error| (what, errno_of(&error));
+        let mut builder = IoUring::builder();
+        builder.setup_clamp().setup_cqsize(4 * entries);
+        let io = builder.build(entries).map_err(refused("io_uring_setup"))?;
+        let mut probe = Probe::new();
+        io.submitter().register_probe(&mut probe).map_err(refused("io_uring_register"))?;
+        let needed = [opcode::Read::CODE, opcode::Write::CODE, opcode::Fsync::CODE];
+        if !needed.into_iter().all(|code| probe.is_supported(code)) {
+            return Err(("io_uring read and write", Errno::OPNOTSUPP));
+        }
+        let slots = io.params().sq_entries() as usize;
+        let room = io.params().cq_entries() as usize;
+        let cancels_max = room.saturating_sub(slots + 1).min(slots / 2);
+        assert!(slots + cancels_max < room, "completions have room");
+        let lanes = Lanes::new(slots);
+        let state =
+            State { lanes, led: false, sleepers: 0, waking: false, cancels: 0, broken: None };
+        let shared = Self {
+            io,
+            submission: Mutex::new(()),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            registered: OnceLock::new(),
+            cancels_max,
+        };
+        shared.try_out().map_err(|errno| ("io_uring_enter", errno))?;
+        Ok(shared)
+    }
+
+    /// Pins as much of `region` as the system allows; of a second region nothing.
+    pub(super) fn register(&self, region: Region) {
+        let _submitting = self.submission.lock();
+        if self.registered.get().is_some() || region.bytes == 0 {
+            return;
+        }
+        let mut bytes = region.bytes;
+        while bytes >= REGISTERED_BYTES_MIN.min(region.bytes) {
+            let chunks: Vec<_> = (0..bytes)
+                .step_by(CHUNK_BYTES_MAX)
+                .map(|from| libc::iovec {
+                    iov_base: std::ptr::with_exposed_provenance_mut(region.addr + from),
+                    iov_len: CHUNK_BYTES_MAX.min(bytes - from),
+                })
+                .collect();
+            // SAFETY: the region stays mapped as long as its keeper lives, which stays in
+            // `registered` until the ring has gone; frames in it are only read into by
+            // operations that own them.
+            let pinned = unsafe { self.io.submitter().register_buffers(&chunks) };
+            if pinned.is_ok() {
+                let mut part = region;
+                part.bytes = bytes;
+                let registered = Registered::new(part, CHUNK_BYTES_MAX, chunks.len());
+                assert!(self.registered.set(registered).is_ok(), "registered once");
+                return;
+            }
+            bytes /= 2;
+        }
+    }
+
+    /// Bytes pinned.
+    pub(super) fn registered_bytes(&self) -> u64 {
+        self.registered.get().map_or(0, |registered| registered.bytes() as u64)
+    }
+
+    /// Lets `ring` have the same memory pinned.
+    pub(super) fn lend_registered(&self, ring: &mut Ring) {
+        if let Some(registered) = self.registered.get() {
+            ring.copy_registered(self.io.as_raw_fd(), registered);
+        }
+    }
+
+    fn submit(&self, id: LaneId, op: Op, file: &Arc<Opened>) {
+        let begun = Flight::begin(op, file);
+        let mut state = self.state.lock();
+        let before = state.lanes.open();
+        match begun {
+            Ok(flight) => state.lanes.submit(id, flight),
+            Err(done) => state.lanes.submit_done(id, done),
+        }
+        if let Some(errno) = state.broken {
+            state.lanes.fail_waiting(errno);
+        }
+        let done = state.lanes.open() == before;
+        let start = state.lanes.can_start();
+        drop(state);
+        if done {
+            self.wake();
+        } else if start {
+            self.pump();
+        }
+    }
+
+    fn close(&self, id: LaneId) {
+        let tickets = {
+            let mut state = self.state.lock();
+            let mut tickets = state.lanes.close(id);
+            tickets.truncate(self.cancels_max - state.cancels);
+            state.cancels += tickets.len();
+            tickets
+        };
+        {
+            let submitting = self.submission.lock();
+            for ticket in tickets {
+                let entry = opcode::AsyncCancel::new(ticket).build().user_data(CANCELLED);
+                self.push_bare(&submitting, &entry);
+            }
+        }
+        self.wake();
+    }
+
+    /// Starts all that may start.
+    fn pump(&self) {
+        let submitting = self.submission.lock();
+        loop {
+            let mut state = self.state.lock();
+            let none = Registered::default();
+            let registered = self.registered.get().unwrap_or(&none);
+            let mut started = Vec::new();
+            while state.broken.is_none()
+                && let Some((ticket, flight)) = state.lanes.start()
+            {
+                let mut entry = flight.entry(registered).user_data(ticket);
+                if flight.route() == Route::Buffered {
+                    // Or the bytes that the kernel holds are copied here and now.
+                    entry = entry.flags(squeue::Flags::ASYNC);
+                }
+                // SAFETY: `submission` is held, so nobody else pushes. What the entry points to
+                // is the flight's, which stays in its slot until its completion was seen.
+                let pushed = unsafe { self.io.submission_shared().push(&entry) };
+                pushed.expect("the queue was empty and has an entry for each slot");
+                started.push(ticket);
+            }
+            if state.sleepers > 0 && !started.is_empty() {
+                self.changed.notify_one();
+            }
+            drop(state);
+            if started.is_empty() {
+                return;
+            }
+            if let Err(errno) = self.enter_all(&submitting) {
+                self.break_off(&submitting, &started, errno);
+            }
+        }
+    }
+
+    /// Hands all that was pushed to the kernel.
+    fn enter_all(&self, _submitting: &MutexGuard<'_, ()>) -> Result<(), Errno> {
+        for _ in 0..TRIES_MAX {
+            match self.io.submit() {
+                Ok(_) if self.unsent() == 0 => return Ok(()),
+                Ok(_) => {}
+                Err(error) => match errno_of(&error) {
+                    Errno::INTR => {}
+                    Errno::AGAIN | Errno::BUSY => thread::yield_now(),
+                    errno => return Err(errno),
+                },
+            }
+        }
+        Err(Errno::AGAIN)
+    }
+
+    /// Entries that the kernel has not taken. Called with `submission` held.
+    fn unsent(&self) -> usize {
+        // SAFETY: `submission` is held by the caller, so nobody else has the queue.
+        unsafe { self.io.submission_shared() }.len()
+    }
+
+    /// The system refuses the ring that it gave us: what it has not taken fails, like all later.
+    fn break_off(&self, _submitting: &MutexGuard<'_, ()>, started: &[u64], errno: Errno) {
+        let sent = started.len() - self.unsent().min(started.len());
+        let mut state = self.state.lock();
+        state.broken = Some(errno);
+        for ticket in &started[sent..] {
+            let (flight, id) = state.lanes.take(*ticket);
+            state.lanes.end(flight.done(Err(errno)), id);
+        }
+        state.lanes.fail_waiting(errno);
+        self.changed.notify_all();
+    }
+
+    /// Submits an entry that points to nothing.
+    fn push_bare(&self, submitting: &MutexGuard<'_, ()>, entry: &squeue::Entry) {
+        let mut state = self.state.lock();
+        if state.broken.is_none() {
+            // SAFETY: `submission` is held, so nobody else pushes; the entry has no pointers.
+            let pushed = unsafe { self.io.submission_shared().push(entry) };
+            pushed.expect("the queue is empty whenever it is free");
+            drop(state);
+            if let Err(errno) = self.enter_all(submitting) {
+                self.break_off(submitting, &[], errno);
+            }
+        } else {
+            state.cancels = 0; // Its completion will not come.
+        }
+    }
+
+    /// Something is done that no completion tells of.
+    fn wake(&self) {
+        {
+            let mut state = self.state.lock();
+            if state.sleepers > 0 {
+                self.changed.notify_all();
+            }
+            if !state.led || state.waking || state.broken.is_some() {
+                return;
+            }
+            state.waking = true;
+        }
+        let submitting = self.submission.lock();
+        self.push_bare(&submitting, &opcode::Nop::new().build().user_data(WOKEN));
+    }
+
+    /// Works off the completions there are. Called by whoever leads or when nobody does.
+    fn collect(&self, state: &mut MutexGuard<'_, State>) {
+        let mut ended = Vec::new();
+        {
+            // SAFETY: `state` is locked, and its holder is the only one to look at completions.
+            let completions = unsafe { self.io.completion_shared() };
+            for entry in completions {
+                match entry.user_data() {
+                    WOKEN => state.waking = false,
+                    CANCELLED => state.cancels = state.cancels.saturating_sub(1),
+                    ticket => ended.push((state.lanes.take(ticket), entry.result())),
+                }
+            }
+        }
+        if ended.is_empty() {
+            return;
+        }
+        let settled: Vec<_> = MutexGuard::unlocked(state, || {
+            let settle =
+                |((mut flight, id), result): ((Flight, LaneId), i32)| match flight.settle(result) {
+                    Next::Done(result) => (Ok(flight.done(result)), id),
+                    Next::Again => (Err(flight), id),
+                };
+            ended.into_iter().map(settle).collect()
+        });
+        for (settled, id) in settled {
+            match settled {
+                Ok(done) => state.lanes.end(done, id),
+                Err(flight) => state.lanes.again(flight, id),
+            }
+        }
+        if let Some(errno) = state.broken {
+            state.lanes.fail_waiting(errno);
+        }
+        if state.lanes.can_start() {
+            MutexGuard::unlocked(state, || self.pump());
+        }
+    }
+
+    /// Sleeps until there is a completion.
+    fn sleep(&self) {
+        // SAFETY: no memory goes along, and nothing is submitted.
+        let entered =
+            unsafe { self.io.submitter().enter::<libc::sigset_t>(0, 1, GET_EVENTS, None) };
+        if entered.is_err() {
+            thread::yield_now(); // A signal; or a broken ring, which is looked at again and again.
+        }
+    }
+
+    /// One operation that does nothing, all the way through.
+    fn try_out(&self) -> Result<(), Errno> {
+        let submitting = self.submission.lock();
+        let entry = opcode::Nop::new().build().user_data(WOKEN);
+        // SAFETY: `submission` is held, so nobody else pushes; the entry has no pointers.
+        let pushed = unsafe { self.io.submission_shared().push(&entry) };
+        pushed.expect("a new ring is empty");
+        self.enter_all(&submitting)?;
+        loop {
+            // SAFETY: nobody else has this ring yet.
+            match unsafe { self.io.completion_shared() }.next().map(|entry| entry.result()) {
+                Some(0) => return Ok(()),
+                Some(result) => return Err(Errno::from_raw_os_error(-result)),
+                None => self.sleep(),
+            }
+        }
+    }
+}
+
+impl Queue for Shared {
+    /// There is no file that it could be for: it is cancelled.
+    fn submit(&self, op: Op) {
+        op.check();
+        self.state.lock().lanes.refuse(op);
+        self.wake();
+    }
+
+    fn reap(&self, wait: Wait, out: &mut Vec<crate::store::Done>) {
+        let mut state = self.state.lock();
+        loop {
+            if !state.led {
+                self.collect(&mut state);
+            }
+            if state.lanes.reap(out) || wait == Wait::Never || state.lanes.open() == 0 {
+                // Another has to lead now, or there is nothing left to wait for.
+                if state.sleepers > 0 {
+                    self.changed.notify_all();
+                }
+                return;
+            }
+            if state.led || state.lanes.in_ring() == 0 {
+                state.sleepers += 1;
+                self.changed.wait(&mut state);
+                state.sleepers -= 1;
+                continue;
+            }
+            state.led = true;
+            MutexGuard::unlocked(&mut state, || self.sleep());
+            state.led = false;
+        }
+    }
+
+    /// Its queues are closed one by one; it ends when they all have gone.
+    fn close(&self) {}
+}
+
+impl Queue for Lane {
+    fn submit(&self, op: Op) {
+        op.check();
+        self.shared.submit(self.id, op, &self.file);
+    }
+
+    fn reap(&self, wait: Wait, out: &mut Vec<crate::store::Done>) {
+        self.shared.reap(wait, out);
+    }
+
+    fn close(&self) {
+        self.shared.close(self.id);
+    }
+
+    fn reaper(&self) -> Option<Arc<dyn Queue>> {
+        Some(Arc::clone(&self.shared) as Arc<dyn Queue>)
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.shared.close(self.id);
+        self.shared.state.lock().lanes.leave(self.id);
+    }
+}
+
+impl Drop for Shared {
+    /// What is in the ring still writes to memory that its slots own.
+    fn drop(&mut self) {
+        while self.state.get_mut().lanes.in_ring() > 0 {
+            self.sleep();
+            // SAFETY: nobody else has this ring any more.
+            for entry in unsafe { self.io.completion_shared() } {
+                if !matches!(entry.user_data(), WOKEN | CANCELLED) {
+                    drop(self.state.get_mut().lanes.take(entry.user_data()));
+                }
+            }
+        }
+    }
+}
+
+/// The completion of what wakes the leader. No ticket is as high.
+const WOKEN: u64 = u64::MAX;
+/// The completion of a cancellation.
+const CANCELLED: u64 = u64::MAX - 1;
+/// What a registered buffer holds at most.
+const CHUNK_BYTES_MAX: usize = 1 << 30;
+/// Below this, pinning is not tried further.
+const REGISTERED_BYTES_MIN: usize = 64 << 10;

@@ -1,0 +1,103 @@
+//! A program that is refused `io_uring`, as in many containers: files work, and say what is used.
+//!
+//! The refusal holds for the whole process and cannot be taken back, so this is a test program of
+//! its own with one test.
+
+use std::{io::Write, sync::Arc};
+
+use forerun_io::{
+    files::{Backend, BackendError, Files, FilesSettings},
+    frames::Frame,
+    store::{Op, OpKind, QueueKind, Wait, file::Access, pattern},
+};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
+
+/// Has the system answer `EPERM` to these calls from now on.
+fn refuse(calls: &[i64]) {
+    let arch = TargetArch::try_from(std::env::consts::ARCH).unwrap();
+    let rules = calls.iter().map(|call| (*call, Vec::new())).collect();
+    let eperm = u32::try_from(rustix::io::Errno::PERM.raw_os_error()).unwrap();
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(eperm), arch);
+    let program: BpfProgram = filter.unwrap().try_into().unwrap();
+    seccompiler::apply_filter_all_threads(&program).unwrap();
+}
+
+fn settings(backend: Backend) -> FilesSettings {
+    FilesSettings { backend, ..FilesSettings::default() }
+}
+
+/// Reads a file of an odd length, by a reader and in the background.
+fn read_all(files: &Files) {
+    let path = std::env::temp_dir().join(format!("forerun-refused-{}", std::process::id()));
+    let mut contents = vec![0; 100_001];
+    pattern::fill(0, &mut contents);
+    std::fs::File::create(&path).unwrap().write_all(&contents).unwrap();
+    let store = files.open(&path, Access::Read).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    for kind in [QueueKind::Caller, QueueKind::Background { depth: 4 }] {
+        let queue = store.queue(kind);
+        for token in 0..25 {
+            let frames = vec![Frame::new(4096).unwrap()];
+            let offset = token * 4096;
+            queue.submit(Op { token, kind: OpKind::Read, offset, bytes: 4096, frames });
+        }
+        let mut out = Vec::new();
+        let reaper = queue.reaper().unwrap_or_else(|| Arc::clone(&queue));
+        while out.len() < 25 {
+            reaper.reap(Wait::One, &mut out);
+        }
+        for done in out {
+            let moved = done.result.unwrap();
+            assert_eq!(moved, if done.op.token == 24 { 1_697 } else { 4_096 });
+            assert_eq!(pattern::verify(done.op.offset, &done.op.frames[0][..moved]), Ok(()));
+        }
+    }
+}
+
+#[test]
+fn where_io_uring_is_refused_the_next_best_is_used_and_says_why() {
+    let before = Files::new(settings(Backend::Auto)).unwrap();
+    read_all(&before);
+
+    refuse(&[libc::SYS_io_uring_setup]);
+    let files = Files::new(settings(Backend::Auto)).unwrap();
+    let chosen = files.chosen();
+    assert_ne!(chosen.backend, "io_uring");
+    let why = chosen.why.clone().expect("something better was refused");
+    assert!(why.contains("io_uring_setup: Operation not permitted"), "{why}");
+    assert!(chosen.to_string().contains(&why));
+    read_all(&files);
+    read_all(&before);
+
+    let error = Files::new(settings(Backend::Uring)).expect_err("it is refused");
+    assert!(matches!(error, BackendError::Refused { backend: "io_uring", .. }));
+    assert!(error.to_string().contains("Operation not permitted"), "{error}");
+
+    refuse(&[libc::SYS_io_setup]);
+    let files = Files::new(settings(Backend::Auto)).unwrap();
+    assert_eq!(files.chosen().backend, "threads");
+    let why = files.chosen().why.expect("two were refused");
+    assert!(why.contains("io_setup: Operation not permitted"), "{why}");
+    read_all(&files);
+
+    // What was had before the refusal goes on, without new rings; then without rings at all.
+    refuse(&[libc::SYS_io_uring_enter]);
+    let late = before.open(std::env::current_exe().unwrap(), Access::Read).unwrap();
+    let queue = late.queue(QueueKind::Caller);
+    let frames = vec![Frame::new(4096).unwrap()];
+    queue.submit(Op { token: 1, kind: OpKind::Read, offset: 0, bytes: 4096, frames });
+    let mut out = Vec::new();
+    queue.reap(Wait::One, &mut out);
+    assert_eq!(out[0].result, Ok(4096));
+    let queue = late.queue(QueueKind::Background { depth: 1 });
+    for token in 0..2 {
+        let frames = vec![Frame::new(4096).unwrap()];
+        queue.submit(Op { token, kind: OpKind::Read, offset: 0, bytes: 4096, frames });
+    }
+    let mut out = Vec::new();
+    while out.len() < 2 {
+        queue.reap(Wait::One, &mut out);
+    }
+    let before = before.chosen().backend;
+    assert!(out.iter().all(|done| done.result.is_ok() == (before != "io_uring")), "{out:?}");
+}
