@@ -102,9 +102,8 @@ impl<'a> Worker<'a> {
             36..52 => {
                 let at = self.draw(self.own.len());
                 let offset = self.random.below(self.own[at].handle.file_bytes().max(1));
-                hooks::pin(&self.own[at].handle, offset)?;
-                add(&self.counts.pinned, 1);
-                Ok(())
+                let Own { handle, file, .. } = &self.own[at];
+                self.count_pin(&self.ground.files[*file], hooks::pin(handle, offset))
             }
             52 => {
                 // Never far, so that memory that goes away is told from memory that comes back.
@@ -167,6 +166,15 @@ impl<'a> Worker<'a> {
             .with_context(|| format!("{bytes} bytes at {offset} of file {file}"))
     }
 
+    fn count_pin(&self, file: &File, pinned: Result<()>) -> Result<()> {
+        match pinned {
+            Ok(()) => add(&self.counts.pinned, 1),
+            Err(error) if file.may_fail() && is_injected(&error) => add(&self.counts.errors, 1),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
     /// Mostly less than a page, seldom many.
     fn read_bytes(&mut self) -> usize {
         let max = match self.random.below(8192) {
@@ -215,3 +223,8 @@ const HANDLES_MAX: usize = 6;
 const READ_BYTES_MAX: usize = 4 << 20;
 /// What is read again and again.
 const HEAD_BYTES: u64 = 2 << 20;
+
+/// Whether a fault of the store's wrapper is what failed.
+fn is_injected(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(ReadError::Store { errno: EIO, .. }))
+}
