@@ -1,8 +1,13 @@
-//! A reader's queue: whoever reaps carries out what waits, on a ring of their own thread.
+//! A reader's queue: whoever reaps carries out what waits, on their own thread.
 //!
 //! ```text
-//!   submit --> waiting --reap--> one enter of a ring for all of it --> reaped
+//!   submit --> waiting --reap--> one operation: preadv             --> reaped
+//!                            \-> several: one enter of a ring for all
 //! ```
+//!
+//! A single read by `preadv` is about a microsecond faster than by a ring: it takes fewer steps
+//! through memory that a device's latency has left cold. Several at once the ring keeps in flight
+//! together.
 //!
 //! # Invariants
 //! - `submit` makes no system call but those that settle an operation's route.
@@ -16,10 +21,7 @@ use std::{collections::VecDeque, sync::Arc};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::{flight::Flight, pool::Pool};
-use crate::store::{
-    Done, Op, Queue, Wait,
-    file::{Opened, Route},
-};
+use crate::store::{Done, Op, Queue, Wait, file::Opened};
 
 /// See the module.
 pub(super) struct CallerQueue {
@@ -45,12 +47,8 @@ impl CallerQueue {
 
     /// Carries `batch` out on this thread.
     fn carry(&self, mut batch: VecDeque<Flight>, out: &mut Vec<Done>) {
-        let held = |flight: &Flight| flight.route() == Route::Buffered;
-        if batch.len() == 1 && batch.iter().all(held) {
-            out.extend(batch.into_iter().map(Flight::carry));
-            return;
-        }
-        let Some(mut ring) = self.pool.lend() else {
+        let ring = if batch.len() > 1 { self.pool.lend() } else { None };
+        let Some(mut ring) = ring else {
             out.extend(batch.into_iter().map(Flight::carry));
             return;
         };
