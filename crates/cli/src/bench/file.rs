@@ -63,7 +63,7 @@ pub(crate) struct Args {
     /// Memory for pages
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse::<Bytes>)]
     cache: Bytes,
-    /// The readahead policy, NAME[:key=value,...]. If not given: linux-6, windows as the cache allows
+    /// The readahead policy, NAME[:key=value,...]. Otherwise linux-6, windows as the cache allows
     #[arg(long, value_name = "NAME")]
     readahead: Option<String>,
     /// How the file is read
