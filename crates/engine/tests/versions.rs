@@ -15,7 +15,7 @@
 //! the version of its end and bytes of its beginning (`file.rs` of the engine says so).
 //!
 //! # Invariants
-//! - Readers go on with the handles they have while the file is of no generation; that is the point.
+//! - Readers go on with the handles that they have while the file is of no generation.
 //! - Nothing here is decided by time: the writer and the test wait for each other's lines.
 
 #[path = "../../cli/tests/support/mod.rs"]

@@ -142,7 +142,9 @@ fn one_token_cancels_reads_of_several_caches() {
             for reader in waiting {
                 assert_eq!(reader.join().unwrap(), Err(ReadError::Cancelled));
             }
-            rigs.iter().for_each(|(_, _, gate)| gate.set(true, true));
+            for (_, _, gate) in &rigs {
+                gate.set(true, true);
+            }
         });
         drop(rigs);
         cancel.cancel();
@@ -162,7 +164,9 @@ fn a_cancel_that_races_with_the_bytes_gives_these_or_cancelled_and_nothing_leaks
                 let read = || read_until(&file, offset, 5 * 512 + 3, &cancel);
                 let readers = [scope.spawn(read), scope.spawn(read)];
                 let canceller = scope.spawn(|| {
-                    (0..round % 50).for_each(|_| thread::yield_now());
+                    for _ in 0..round % 50 {
+                        thread::yield_now();
+                    }
                     cancel.cancel();
                 });
                 canceller.join().unwrap();

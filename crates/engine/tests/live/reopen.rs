@@ -3,7 +3,6 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    time::{Duration, SystemTime},
 };
 
 use forerun_core::units::Nanos;
@@ -97,9 +96,10 @@ fn the_pages_of_a_file_that_changed_while_it_was_closed_go() {
     }
 }
 
+/// Sets the time of modification to what it is.
 fn touch(path: &Path) {
     let file = fs::OpenOptions::new().write(true).open(path).unwrap();
-    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000)).unwrap();
+    file.set_modified(file.metadata().unwrap().modified().unwrap()).unwrap();
 }
 
 fn replace(path: &Path, bytes: usize) {
