@@ -27,8 +27,12 @@ use std::{
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::{
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc,
+    },
     thread,
+    time::Duration,
 };
 
 use forerun_core::{prng::Prng, units::Nanos};
@@ -69,9 +73,7 @@ fn no_read_ever_mixes_two_versions_and_whoever_opens_anew_gets_the_newest() {
     if env::var_os(WRITER).is_some() {
         return;
     }
-    for kind in KINDS {
-        Scene::new(&env::temp_dir(), kind).play();
-    }
+    within_a_minute(|| KINDS.map(|kind| Scene::new(&env::temp_dir(), kind).play()));
 }
 
 #[test]
@@ -79,13 +81,11 @@ fn the_same_holds_for_files_in_memory() {
     if env::var_os(WRITER).is_some() {
         return;
     }
-    let folder = Path::new("/dev/shm");
+    let folder: &'static Path = Path::new("/dev/shm");
     if !folder.is_dir() {
         return support::skip("the_same_holds_for_files_in_memory", "no /dev/shm here");
     }
-    for kind in KINDS {
-        Scene::new(folder, kind).play();
-    }
+    within_a_minute(|| KINDS.map(|kind| Scene::new(folder, kind).play()));
 }
 
 /// No test of its own: the other process, where the variable says so.
@@ -95,6 +95,19 @@ fn the_writer_writes_where_it_is_asked_to() {
     let (kind, path) = what.split_once(' ').expect("a kind and a path");
     let kind = KINDS.into_iter().find(|at| format!("{at:?}") == kind).expect("a kind");
     Writer { kind, path: path.into() }.run();
+}
+
+/// What `body` returns, or a failed test when it hangs.
+fn within_a_minute<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, receiver) = mpsc::channel();
+    let thread = thread::spawn(move || sender.send(body()));
+    match receiver.recv_timeout(Duration::from_secs(60)) {
+        Ok(result) => result,
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
+        Err(mpsc::RecvTimeoutError::Disconnected) => {
+            std::panic::resume_unwind(thread.join().expect_err("it sent nothing"))
+        }
+    }
 }
 
 /// A file, its readers and its writer.
