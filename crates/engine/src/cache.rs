@@ -17,7 +17,7 @@ use forerun_io::{
     frames::Frames,
     index::Index,
     store::{QueueKind, Store, Version, file::Access},
-    sync::{AtomicBool, AtomicU32, Mutex, Ordering},
+    sync::{AtomicBool, AtomicU32, Mutex, MutexGuard, Ordering},
 };
 
 use crate::{
@@ -176,7 +176,12 @@ impl Cache {
         let ahead = store.queue(QueueKind::Background { depth: settings.background_depth });
         let background = shared.backgrounds.of(&ahead);
         let page_bytes = settings.page_bytes;
-        let mut state = shared.state.lock();
+        let (mut state, version, bytes) = if found_again {
+            let (state, version) = self.newest(&*store, version)?;
+            (state, version, version.bytes)
+        } else {
+            (shared.state.lock(), version, bytes)
+        };
         if state.closed {
             return Err(OpenError::Closed);
         }
@@ -203,6 +208,27 @@ impl Cache {
         let opened = open_handle(&self.owner, &mut state, &file, found_again.then_some(version));
         shared.settle(state); // Before a file that was refused, and its store with it.
         opened
+    }
+
+    /// The version of a store, which was `version` a moment ago, and the lock. Where the cache
+    /// knows another, that one was looked for before the version was asked for: it is the older
+    /// one, and not the one of somebody who opened the file later but came first.
+    fn newest(
+        &self,
+        store: &dyn Store,
+        mut version: Version,
+    ) -> Result<(MutexGuard<'_, State>, Version), OpenError> {
+        let (shared, mut seen) = (&self.owner.shared, None);
+        loop {
+            let state = shared.state.lock();
+            let known = state.live.files.find(&version);
+            if known == seen || known.is_none_or(|(_, known)| known == version) {
+                return Ok((state, version));
+            }
+            drop(state);
+            seen = known;
+            version = store.version()?;
+        }
     }
 
     /// What was counted so far.
@@ -304,4 +330,30 @@ pub(crate) fn open_handle(
     let (partition, file_pages) = (PartitionId(0), file.pages());
     state.send(None, Event::Open { handle: id, file: file.id, partition, file_pages });
     Ok(Handle::new(owner, file, id))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use forerun_io::store::threads::Threads;
+
+    use super::*;
+
+    #[test]
+    fn who_asked_for_the_version_too_early_does_not_end_the_newest() {
+        let path = std::env::temp_dir().join(format!("forerun-cache-{}", std::process::id()));
+        fs::write(&path, vec![1; 100]).unwrap();
+        let cache = Cache::builder().memory(4 << 20).build().unwrap();
+        let early = Arc::new(Threads::open(&path, Access::Read).unwrap());
+        let version = early.version().unwrap();
+        fs::write(&path, vec![2; 200]).unwrap();
+        let (newest, mut buf) = (cache.open(&path).unwrap(), [0; 300]);
+        assert_eq!(newest.read_at(0, &mut buf), Ok(200));
+        let late = cache.open_as(early, version.bytes, version, true).unwrap();
+        assert_eq!((late.file_bytes(), late.read_at(0, &mut buf), buf[199]), (200, Ok(200), 2));
+        assert_eq!(newest.read_at(0, &mut buf), Ok(200));
+        assert_eq!((cache.stats().store_requests, cache.stats().files_changed), (1, 0));
+        fs::remove_file(&path).unwrap();
+    }
 }

@@ -94,6 +94,14 @@ impl Files {
         self.rows.get(id.0 as usize).and_then(|row| row.file.as_ref())
     }
 
+    /// Whether the place of `file` is still its own: it is open or being fetched from, or what is
+    /// there was kept of that version.
+    pub(crate) fn has_place(&self, file: &Arc<File>) -> bool {
+        let row = &self.rows[file.id.0 as usize];
+        let own = row.file.as_ref().is_some_and(|own| Arc::ptr_eq(own, file));
+        own || row.version == Some(file.version)
+    }
+
     /// Every open file; with `found_again`, only those that can be found by a version.
     pub(crate) fn open_files(&self, found_again: bool) -> Vec<Arc<File>> {
         let rows = self.rows.iter().filter(|row| row.handles > 0);

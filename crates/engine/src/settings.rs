@@ -124,7 +124,9 @@ impl Settings {
             ("demand_queues_max", self.demand_queues_max),
             ("readers_max", self.readers_max),
         ];
-        let zero = bounds.iter().find(|bound| bound.1 == 0);
+        // Who looks without a pause has a processor to himself.
+        let interval = ("version_interval", u32::from(self.version_interval > Nanos(0)));
+        let zero = bounds.iter().chain([&interval]).find(|bound| bound.1 == 0);
         zero.map_or(Ok(()), |&(name, _)| Err(cache::SettingsError::Zero(name).into()))
     }
 }
@@ -198,6 +200,7 @@ mod tests {
             ("no bound", Settings { congested_requests: 0, ..default() }, "congested_requests"),
             ("no queue", Settings { demand_queues_max: 0, ..default() }, "demand_queues_max is"),
             ("no reader", Settings { readers_max: 0, ..default() }, "readers_max is 0"),
+            ("no interval", Settings { version_interval: Nanos(0), ..default() }, "version_int"),
             ("no waiter", Settings { waiters_max: 0, ..default() }, "waiters_max is 0"),
             ("no handle", Settings { handles_max: 0, ..default() }, "handles_max is 0"),
             ("no file", Settings { files_max: 0, ..default() }, "files_max is 0"),

@@ -198,9 +198,10 @@ impl State {
     }
 
     /// The file is not what it was when it was opened: who waits for its pages hears of it, and
-    /// nobody gets any of them any more.
+    /// nobody gets any of them any more. Nothing comes of it where its place is another's by now,
+    /// as whoever says so looked at the file without the lock.
     pub(crate) fn changed(&mut self, file: &Arc<File>, standing: Standing) {
-        if !file.end(standing) {
+        if !self.live.files.has_place(file) || !file.end(standing) {
             return;
         }
         self.files_changed += 1;
@@ -303,5 +304,35 @@ impl Driver for Live {
         if let Some(recorder) = &mut self.recorder {
             recorder.sent(now, event);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::Cache;
+
+    #[test]
+    fn a_file_that_changed_after_its_last_handle_does_not_take_another_ones_pages_along() {
+        let name = format!("forerun-state-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::write(&path, vec![1; 100]).unwrap();
+        let cache = Cache::builder().memory(4 << 20).build().unwrap();
+        let handle = cache.open(&path).unwrap();
+        let (old, mut buf) = (Arc::clone(&handle.file), [0; 300]);
+        assert_eq!(handle.read_at(0, &mut buf), Ok(100));
+        drop(handle);
+        fs::write(&path, vec![2; 200]).unwrap();
+        let handle = cache.open(&path).unwrap();
+        assert_eq!(handle.read_at(0, &mut buf), Ok(200));
+        assert_eq!((handle.file.id, old.standing()), (old.id, Standing::Current), "its place");
+        handle.shared().state.lock().changed(&old, Standing::Changed);
+        let before = cache.stats();
+        assert_eq!((handle.read_at(0, &mut buf), buf[199]), (Ok(200), 2));
+        assert_eq!(cache.stats().store_requests, before.store_requests, "the page is still there");
+        assert_eq!(before.files_changed, 1, "it was counted when it was found out");
+        fs::remove_file(&path).unwrap();
     }
 }

@@ -1,11 +1,17 @@
 //! The live cache on stores that misbehave: right bytes or one error, bounds, and no hang.
 
+mod ahead;
+mod cancel;
 mod content;
+mod counts;
 mod ends;
 mod faults;
 mod journals;
 mod odd;
+mod pins;
 mod pressure;
+mod reopen;
 mod replay;
 mod rig;
+mod size;
 mod storm;

@@ -1,0 +1,218 @@
+//! A hit asks nobody for anything: no allocation, no system call, drained batches included.
+//!
+//! Each case runs in a child of its own, which is this program once more, so that no other test
+//! allocates meanwhile and the filter ends with the child:
+//!
+//! ```text
+//!   thread of the child: filter on | 100k hits, allocations counted | done: spins
+//!   its parent:    warms up         waits                             says so, exits
+//! ```
+//!
+//! # Invariants
+//! - The filter covers the thread that reads, which also drains the batches; those of the cache go
+//!   on as they like.
+
+#[path = "../../cli/tests/support/mod.rs"]
+mod support;
+
+use std::{
+    alloc::System,
+    env, fs,
+    io::Write,
+    process::{self, Command},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+};
+
+use forerun_core::{prng::Prng, units::Nanos};
+use forerun_engine::{Cache, Handle, Settings, Stats};
+use forerun_io::store::pattern::{self, Pattern};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, Stats as AllocationStats, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATIONS: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Finds pages that are there.
+type Hit = fn(&Handle, &mut Prng);
+
+/// What a child does, by its name.
+const CASES: [(&str, Hit); 3] = [("reads", read_one), ("pins", pin_one), ("longer", read_some)];
+
+#[test]
+fn a_hundred_thousand_hits_make_no_allocation_and_no_system_call() {
+    if env::var_os(CHILD).is_some() {
+        return;
+    }
+    let name = "a_hundred_thousand_hits_make_no_allocation_and_no_system_call";
+    let clock = fs::read_to_string(CLOCK).unwrap_or_default();
+    if !CLOCKS.contains(&clock.trim()) {
+        return support::skip(name, "the time here is a system call, and each batch has one");
+    }
+    for (case, _) in CASES {
+        for file in ["pattern", "file"] {
+            let (code, text) = child(&format!("{case} {file}"));
+            if code == Some(NO_FILTER) {
+                return support::skip(name, "the system lets no process filter its calls");
+            }
+            assert_eq!(code, Some(0), "{case} {file}: {text}");
+            assert!(text.contains("allocations: 0, reallocations: 0\n"), "{case} {file}: {text}");
+        }
+    }
+}
+
+#[test]
+fn the_filter_kills_who_makes_a_system_call_and_allocations_are_counted() {
+    if env::var_os(CHILD).is_some() {
+        return;
+    }
+    let (code, text) = child("call pattern");
+    if code != Some(NO_FILTER) {
+        assert_eq!(code, None, "killed by a signal: {text}");
+    }
+    let (_, text) = child("allocate pattern");
+    assert!(!text.contains("allocations: 0,"), "{text}");
+}
+
+/// No test of its own: the child, where the variable says so.
+#[test]
+fn the_child_reads_what_it_is_told_to() {
+    let Ok(what) = env::var(CHILD) else { return };
+    let (case, file) = what.split_once(' ').expect("a case and a file");
+    let hit = CASES.iter().find(|at| at.0 == case).map_or(read_one as Hit, |at| at.1);
+    let cache = Cache::new(settings()).unwrap();
+    let handle = open(&cache, file);
+    let mut random = Prng::new(1);
+    // Every page, and batches of notes: what is made once is made now.
+    handle.read_at(0, &mut vec![0; BYTES]).unwrap();
+    (0..10_000).for_each(|_| hit(&handle, &mut random));
+    let before = cache.stats();
+    let failed = AtomicBool::new(false);
+    let (done, made) = (AtomicBool::new(false), Mutex::new(None));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let program = filter();
+            let region = Region::new(ALLOCATIONS);
+            if seccompiler::apply_filter(&program).is_err() {
+                process::exit(NO_FILTER);
+            }
+            (0..HITS).for_each(|_| hit(&handle, &mut random));
+            match case {
+                "call" => drop(fs::metadata("/")),
+                "allocate" => drop(std::hint::black_box(vec![0_u8; 100])),
+                _ => {}
+            }
+            *made.lock().unwrap() = Some(region.change());
+            done.store(true, Ordering::SeqCst);
+            // The end of a thread is full of system calls: it ends only where the test fails.
+            while !failed.load(Ordering::SeqCst) {
+                std::hint::spin_loop();
+            }
+        });
+        let _failed = Fails(&failed);
+        while !done.load(Ordering::SeqCst) {
+            thread::yield_now();
+        }
+        say(&cache, &before, made.lock().unwrap().expect("it was measured"));
+        process::exit(0);
+    });
+}
+
+/// Lets the filtered thread run into its end.
+struct Fails<'a>(&'a AtomicBool);
+
+impl Drop for Fails<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Checks what the hits came to, and says what they cost.
+fn say(cache: &Cache, before: &Stats, made: AllocationStats) {
+    let now = cache.stats();
+    // What was drained on the way: all but what the stripe of this thread holds.
+    let drained = now.core.hits - before.core.hits;
+    assert!(drained >= HITS && now.requests - before.requests >= HITS, "{now:?}");
+    assert_eq!((now.requests - now.unlocked, now.dropped_hits), (before.latency.count(), 0));
+    let (fresh, grown) = (made.allocations, made.reallocations);
+    println!("allocations: {fresh}, reallocations: {grown}");
+    std::io::stdout().flush().expect("the test listens");
+}
+
+fn read_one(file: &Handle, random: &mut Prng) {
+    let mut buf = [0; PAGE];
+    let page = random.below((BYTES / PAGE) as u64) * PAGE as u64;
+    assert_eq!(file.read_at(page, &mut buf), Ok(PAGE));
+    assert_eq!(pattern::verify(page, &buf[..8]), Ok(()));
+}
+
+fn pin_one(file: &Handle, random: &mut Prng) {
+    let offset = random.below(BYTES as u64 - 8);
+    let pinned = file.pin(offset).expect("it is there");
+    assert_eq!(pattern::verify(offset, &pinned[..pinned.len().min(8)]), Ok(()));
+}
+
+/// A few pages, not aligned.
+fn read_some(file: &Handle, random: &mut Prng) {
+    let mut buf = [0; 3 * PAGE];
+    let offset = random.below((BYTES - buf.len()) as u64);
+    assert_eq!(file.read_at(offset, &mut buf), Ok(buf.len()));
+    assert_eq!(pattern::verify(offset + PAGE as u64, &buf[PAGE..][..8]), Ok(()));
+}
+
+fn settings() -> Settings {
+    // The watch of a file that was opened by a path takes the lock now and then: not today.
+    let version_interval = Nanos::from_millis(3_600_000);
+    Settings { cache_bytes: 2 * BYTES as u64, version_interval, ..Settings::default() }
+}
+
+fn open(cache: &Cache, file: &str) -> Handle {
+    if file == "pattern" {
+        return cache.open_store(Arc::new(Pattern::new(BYTES as u64))).unwrap();
+    }
+    let path = env::temp_dir().join(format!("forerun-hits-{}", process::id()));
+    let mut contents = vec![0; BYTES];
+    pattern::fill(0, &mut contents);
+    fs::write(&path, contents).unwrap();
+    let handle = cache.open(&path).unwrap();
+    // A deleted file has changed, which only a fetch would notice: there is none.
+    handle.read_at(0, &mut vec![0; BYTES]).unwrap();
+    fs::remove_file(&path).unwrap();
+    handle
+}
+
+/// Lets a failed assertion say so, and kills the process at anything else.
+fn filter() -> BpfProgram {
+    let rules = [(libc::SYS_write, Vec::new())].into();
+    let (kill, allow) = (SeccompAction::KillProcess, SeccompAction::Allow);
+    let arch = env::consts::ARCH.try_into().expect("a machine that seccomp knows");
+    let filter = SeccompFilter::new(rules, kill, allow, arch).expect("one rule");
+    filter.try_into().expect("a program of a few steps")
+}
+
+/// Runs a child to its end: its code, if it was not killed, and what it said.
+fn child(what: &str) -> (Option<i32>, String) {
+    let me = env::current_exe().unwrap();
+    let output = Command::new(me)
+        .args(["--exact", "the_child_reads_what_it_is_told_to", "--nocapture"])
+        .env(CHILD, what)
+        .output()
+        .unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Tells the program that it is the child.
+const CHILD: &str = "FORERUN_TEST_HITS";
+/// The code of a child that could not filter its calls.
+const NO_FILTER: i32 = 77;
+const HITS: u64 = 100_000;
+const PAGE: usize = 4096;
+const BYTES: usize = 1_000 * PAGE;
+/// Which clock the kernel uses, and those that programs read by themselves.
+const CLOCK: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+const CLOCKS: [&str; 5] =
+    ["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "riscv_clocksource"];

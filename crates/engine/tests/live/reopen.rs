@@ -1,0 +1,178 @@
+//! Files by their paths: pages outlive handles as long as the file is unchanged and has its place.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use forerun_core::units::Nanos;
+use forerun_engine::{Cache, Handle, OpenError, ReadError, Settings};
+use forerun_io::store::pattern;
+
+use crate::rig::{PAGE, read, settings, until, within};
+
+/// A file of the pattern that goes with the test.
+struct Temp(PathBuf);
+
+impl Temp {
+    fn new(name: &str, bytes: usize) -> Self {
+        let name = format!("forerun-reopen-{}-{name}", std::process::id());
+        let temp = Self(std::env::temp_dir().join(name));
+        fs::write(&temp.0, contents(bytes)).unwrap();
+        temp
+    }
+}
+
+impl Drop for Temp {
+    fn drop(&mut self) {
+        // The test may have deleted it.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn contents(bytes: usize) -> Vec<u8> {
+    let mut contents = vec![0; bytes];
+    pattern::fill(0, &mut contents);
+    contents
+}
+
+fn watched(interval: Nanos) -> Settings {
+    Settings { version_interval: interval, ..settings(64, "off") }
+}
+
+fn read_all(file: &Handle) -> Result<usize, ReadError> {
+    read(file, 0, usize::try_from(file.file_bytes()).unwrap())
+}
+
+/// Opens, reads all, closes. How many requests that took.
+fn visit(cache: &Cache, path: &Path) -> u64 {
+    let before = cache.stats().store_requests;
+    let file = cache.open(path).unwrap();
+    read_all(&file).unwrap();
+    cache.stats().store_requests - before
+}
+
+#[test]
+fn the_pages_of_an_unchanged_file_are_fetched_once_however_often_it_is_opened() {
+    let temp = Temp::new("once", 5_000);
+    let cache = Cache::new(watched(HOUR)).unwrap();
+    assert!(visit(&cache, &temp.0) > 0);
+    for _ in 0..3 {
+        assert_eq!(visit(&cache, &temp.0), 0);
+    }
+    let two = [cache.open(&temp.0).unwrap(), cache.open(&temp.0).unwrap()];
+    drop(cache.open(&temp.0).unwrap());
+    for file in &two {
+        assert_eq!(read_all(file), Ok(5_000));
+    }
+    drop(two);
+    assert_eq!(visit(&cache, &temp.0), 0, "several handles at once are no different");
+    assert_eq!(cache.stats().files_changed, 0);
+}
+
+#[test]
+fn the_pages_of_a_file_that_changed_while_it_was_closed_go() {
+    type Change = fn(&Path);
+    #[rustfmt::skip]
+    let rows: [(&str, Change, usize, u64); 6] = [
+        ("written again", |path| fs::write(path, contents(5_000)).unwrap(), 5_000, 1),
+        ("longer", |path| fs::write(path, contents(7_000)).unwrap(), 7_000, 1),
+        ("shorter", |path| fs::write(path, contents(999)).unwrap(), 999, 1),
+        ("empty", |path| fs::write(path, []).unwrap(), 0, 1),
+        ("touched", |path| touch(path), 5_000, 1),
+        ("another file", |path| replace(path, 6_000), 6_000, 0),
+    ];
+    for (why, change, bytes, changed) in rows {
+        let temp = Temp::new("closed", 5_000);
+        let cache = Cache::new(watched(HOUR)).unwrap();
+        visit(&cache, &temp.0);
+        change(&temp.0);
+        let requests = visit(&cache, &temp.0);
+        assert_eq!(requests > 0, bytes > 0, "{why}");
+        assert_eq!(cache.stats().files_changed, changed, "{why}");
+        let file = cache.open(&temp.0).unwrap();
+        assert_eq!(read_all(&file), Ok(bytes), "{why}");
+        assert!(cache.stats().core.balanced(), "{why}");
+    }
+}
+
+/// Sets the time of modification to what it is.
+fn touch(path: &Path) {
+    let file = fs::OpenOptions::new().write(true).open(path).unwrap();
+    file.set_modified(file.metadata().unwrap().modified().unwrap()).unwrap();
+}
+
+fn replace(path: &Path, bytes: usize) {
+    let next = path.with_extension("next");
+    fs::write(&next, contents(bytes)).unwrap();
+    fs::rename(next, path).unwrap();
+}
+
+#[test]
+fn where_places_for_files_are_few_the_one_closed_longest_ago_goes() {
+    let temps: Vec<_> = ["a", "b", "c"].iter().map(|name| Temp::new(name, 3_000)).collect();
+    let [a, b, c] = [&temps[0].0, &temps[1].0, &temps[2].0];
+    let cache = Cache::new(Settings { files_max: 2, ..watched(HOUR) }).unwrap();
+    visit(&cache, a);
+    visit(&cache, b);
+    assert_eq!(visit(&cache, a), 0, "both have a place; b was closed longest ago");
+    assert!(visit(&cache, c) > 0);
+    assert_eq!(cache.frames(), (64, 64 - 12), "the pages of b have gone");
+    assert_eq!((visit(&cache, a), visit(&cache, c)), (0, 0));
+    assert!(visit(&cache, b) > 0, "in the place of a");
+    let open = (cache.open(b).unwrap(), cache.open(c).unwrap());
+    assert_eq!(cache.open(a).err(), Some(OpenError::Files { bound: 2 }), "none is closed");
+    drop(open);
+    assert!(visit(&cache, a) > 0);
+}
+
+#[test]
+fn a_change_that_only_hits_would_not_notice_is_noticed_by_the_watch() {
+    within(|| {
+        let temp = Temp::new("watched", 5_000);
+        let cache = Cache::new(watched(Nanos::from_millis(2))).unwrap();
+        let file = cache.open(&temp.0).unwrap();
+        read_all(&file).unwrap();
+        let before = cache.stats().store_requests;
+        touch(&temp.0);
+        until(|| match read_all(&file) {
+            Ok(bytes) => bytes != 5_000,
+            Err(error) => error == ReadError::Changed,
+        });
+        let stats = cache.stats();
+        assert_eq!((stats.store_requests, stats.files_changed), (before, 1), "nothing was fetched");
+        assert_eq!(cache.frames(), (64, 64), "its pages are gone");
+        assert_eq!(file.pin(0).err(), Some(ReadError::Changed));
+        assert_eq!(file.prefetch(0..9).err(), Some(ReadError::Changed));
+        assert_eq!(read_all(&file.again().unwrap()).err(), Some(ReadError::Changed));
+        assert_eq!(read_all(&cache.open(&temp.0).unwrap()), Ok(5_000));
+    });
+}
+
+#[test]
+fn between_two_looks_of_the_watch_hits_serve_and_the_first_fetch_notices() {
+    let temp = Temp::new("unwatched", 5_000);
+    let cache = Cache::new(watched(HOUR)).unwrap();
+    let file = cache.open(&temp.0).unwrap();
+    read(&file, 0, 1_000).unwrap();
+    fs::write(&temp.0, contents(2_000)).unwrap();
+    assert_eq!(read(&file, 0, 1_000), Ok(1_000), "of the version that it was opened on");
+    let shrunk = Err(ReadError::Shrunk { file_bytes: 5_000 });
+    assert_eq!(read(&file, 2 * PAGE, 10), shrunk);
+    assert_eq!(read(&file, 0, 1_000), shrunk, "nothing of it is served any more");
+    assert_eq!(cache.stats().files_changed, 1);
+}
+
+#[test]
+fn a_file_that_was_deleted_is_changed_and_cannot_be_opened() {
+    let temp = Temp::new("deleted", 5_000);
+    let cache = Cache::new(watched(HOUR)).unwrap();
+    let file = cache.open(&temp.0).unwrap();
+    fs::remove_file(&temp.0).unwrap();
+    assert_eq!(read(&file, 0, 10), Err(ReadError::Changed));
+    assert_eq!(cache.open(&temp.0).err().map(|error| error.errno()), Some(ENOENT));
+}
+
+/// No test takes as long.
+const HOUR: Nanos = Nanos::from_millis(3_600_000);
+const ENOENT: i32 = 2;

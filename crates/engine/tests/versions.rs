@@ -1,0 +1,469 @@
+//! One version a handle, whatever another process does to the file while four threads read it.
+//!
+//! The writer is this program once more, told by an environment variable what to do. Every word of
+//! the file tells the generation that it is of, and where it lies:
+//!
+//! ```text
+//!   word    63..32        31..0           a generation is written whole, or behind the gate:
+//!         generation   number of word     nobody opens the file while it is of no generation
+//!
+//!   writer: "steps" -> waits -> ... -> "complete N"   -> waits for a line -> the next
+//!   test:    gate shut              gate open, looks at the file anew, sends a line
+//! ```
+//!
+//! A write in place is behind the gate too, though it is one call: opened in its middle, a file has
+//! the version of its end and bytes of its beginning (`file.rs` of the engine says so).
+//!
+//! # Invariants
+//! - Readers go on with the handles that they have while the file is of no generation.
+//! - Nothing here is decided by time: the writer and the test wait for each other's lines.
+
+#[path = "../../cli/tests/support/mod.rs"]
+mod support;
+
+use std::{
+    env, fs,
+    io::{self, BufRead, BufReader, Write},
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::{
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
+
+use forerun_core::{prng::Prng, units::Nanos};
+use forerun_engine::{Cache, Handle, OpenError, ReadError, Settings};
+use parking_lot::RwLock;
+
+/// What the writer does to the file, over and over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Each generation is one write in place.
+    Rewrite,
+    /// As `Rewrite`, and the time of modification is set back; the length stays.
+    Touch,
+    /// In place, piece by piece.
+    Pieces,
+    /// Cut, grown again with zeros, then written.
+    Truncate,
+    /// Another file takes its name.
+    Rename,
+    /// Deleted, and made anew under another name first.
+    Delete,
+    /// The same words, and more of them.
+    Append,
+}
+
+const KINDS: [Kind; 7] = [
+    Kind::Rewrite,
+    Kind::Touch,
+    Kind::Pieces,
+    Kind::Truncate,
+    Kind::Rename,
+    Kind::Delete,
+    Kind::Append,
+];
+
+#[test]
+fn no_read_ever_mixes_two_versions_and_whoever_opens_anew_gets_the_newest() {
+    if env::var_os(WRITER).is_some() {
+        return;
+    }
+    within_a_minute(|| KINDS.map(|kind| Scene::new(&env::temp_dir(), kind).play()));
+}
+
+#[test]
+fn the_same_holds_for_files_in_memory() {
+    if env::var_os(WRITER).is_some() {
+        return;
+    }
+    let folder: &'static Path = Path::new("/dev/shm");
+    if !folder.is_dir() {
+        return support::skip("the_same_holds_for_files_in_memory", "no /dev/shm here");
+    }
+    within_a_minute(|| KINDS.map(|kind| Scene::new(folder, kind).play()));
+}
+
+/// No test of its own: the other process, where the variable says so.
+#[test]
+fn the_writer_writes_where_it_is_asked_to() {
+    let Ok(what) = env::var(WRITER) else { return };
+    let (kind, path) = what.split_once(' ').expect("a kind and a path");
+    let kind = KINDS.into_iter().find(|at| format!("{at:?}") == kind).expect("a kind");
+    Writer { kind, path: path.into() }.run();
+}
+
+/// What `body` returns, or a failed test when it hangs.
+fn within_a_minute<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, receiver) = mpsc::channel();
+    let thread = thread::spawn(move || sender.send(body()));
+    match receiver.recv_timeout(Duration::from_secs(60)) {
+        Ok(result) => result,
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
+        Err(mpsc::RecvTimeoutError::Disconnected) => {
+            std::panic::resume_unwind(thread.join().expect_err("it sent nothing"))
+        }
+    }
+}
+
+/// A file, its readers and its writer.
+struct Scene {
+    kind: Kind,
+    path: PathBuf,
+    cache: Cache,
+    /// The newest generation that is whole.
+    newest: AtomicU64,
+    ended: AtomicBool,
+    /// Shut while the file is of no generation.
+    gate: RwLock<()>,
+    reads: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl Scene {
+    fn new(folder: &Path, kind: Kind) -> Self {
+        let path = folder.join(format!("forerun-versions-{}-{kind:?}", std::process::id()));
+        let settings = Settings {
+            cache_bytes: WORDS * 4,
+            readahead: "linux-6:max=128K,io=128K".into(),
+            version_interval: Nanos::from_millis(5),
+            ..Settings::default()
+        };
+        write_new(&path, 1, words(kind, 1));
+        Self {
+            kind,
+            path,
+            cache: Cache::new(settings).unwrap(),
+            newest: AtomicU64::new(1),
+            ended: AtomicBool::new(false),
+            gate: RwLock::new(()),
+            reads: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        }
+    }
+
+    fn play(self) {
+        thread::scope(|scope| {
+            // Whatever fails, the readers end, and with them the scope.
+            let _ends = Ends(&self.ended);
+            for number in 0..4 {
+                let scene = &self;
+                scope.spawn(move || scene.read_on(number));
+            }
+            self.direct();
+        });
+        let (reads, refused) = (&self.reads, &self.refused);
+        assert!(reads.load(Ordering::Relaxed) > 0, "{:?}", self.kind);
+        assert!(refused.load(Ordering::Relaxed) > 0, "{:?}", self.kind);
+        let (frames, free) = self.cache.frames();
+        assert!(free <= frames && self.cache.stats().core.balanced(), "{:?}", self.kind);
+        assert!(self.cache.stats().files_changed >= ROUNDS, "{:?}", self.kind);
+    }
+
+    /// Keeps the writer's company, round by round.
+    fn direct(&self) {
+        let mut writer = Process::start(self.kind, &self.path);
+        for generation in 2..ROUNDS + 2 {
+            let before = self.cache.open(&self.path).unwrap();
+            assert_eq!(read_all(&before), Ok(told(self.kind, generation - 1)), "{:?}", self.kind);
+            let mut shut = None;
+            writer.go();
+            let complete = loop {
+                let line = writer.line();
+                if line == "steps" {
+                    shut = Some(self.gate.write());
+                    writer.go();
+                } else {
+                    break line;
+                }
+            };
+            let bytes = words(self.kind, generation) * 8;
+            assert_eq!(complete, format!("complete {generation}"));
+            self.newest.store(told(self.kind, generation), Ordering::SeqCst);
+            drop(shut);
+            let after = self.cache.open(&self.path).unwrap();
+            assert_eq!(after.file_bytes(), bytes, "{:?}", self.kind);
+            assert_eq!(read_all(&after), Ok(told(self.kind, generation)), "{:?}", self.kind);
+            self.see_it_end(&before);
+        }
+        drop(writer);
+    }
+
+    /// The handle on the generation before gives that one, or an error: soon, only that.
+    fn see_it_end(&self, before: &Handle) {
+        let in_place = !matches!(self.kind, Kind::Rename | Kind::Delete);
+        loop {
+            match read_all(before) {
+                Err(ReadError::Changed | ReadError::Shrunk { .. }) => return,
+                // Whoever opened the file anew has compared; of another file, the watch will.
+                Ok(_) if in_place => panic!("{:?}: the old pages are still there", self.kind),
+                Ok(_) => thread::yield_now(),
+                Err(error) => panic!("{:?}: {error}", self.kind),
+            }
+        }
+    }
+
+    /// Reads at random until the scene has ended.
+    fn read_on(&self, number: u64) {
+        let mut random = Prng::new(number);
+        while !self.ended.load(Ordering::SeqCst) {
+            let open = self.gate.read();
+            let oldest = self.newest.load(Ordering::SeqCst);
+            let opened = self.cache.open(&self.path);
+            drop(open);
+            match opened {
+                Ok(file) => self.read_one(&file, oldest, &mut random),
+                Err(OpenError::Store(error)) if error.errno() == ENOENT => {
+                    assert_eq!(self.kind, Kind::Delete, "it is always there");
+                }
+                Err(error) => panic!("{:?}: {error}", self.kind),
+            }
+        }
+    }
+
+    /// Reads through one handle until its file has changed.
+    fn read_one(&self, file: &Handle, oldest: u64, random: &mut Prng) {
+        let mut buf = vec![0; PAGES_MAX * 4096];
+        let mut known = None;
+        while !self.ended.load(Ordering::SeqCst) {
+            let words = file.file_bytes() / 8;
+            let (at, count) =
+                (random.below(words.max(1)), 1 + random.below(PAGES_MAX as u64 * 512));
+            let room = &mut buf[..usize::try_from(count * 8).unwrap()];
+            let generation = match file.read_at(at * 8, room) {
+                Ok(bytes) => {
+                    assert_eq!(bytes as u64, (count * 8).min(file.file_bytes() - at * 8));
+                    check(at, &room[..bytes]).unwrap_or_else(|why| panic!("{:?}: {why}", self.kind))
+                }
+                Err(ReadError::Changed | ReadError::Shrunk { .. }) => {
+                    self.refused.fetch_add(1, Ordering::Relaxed);
+                    return;
+                }
+                Err(error) => panic!("{:?}: {error}", self.kind),
+            };
+            self.reads.fetch_add(1, Ordering::Relaxed);
+            if let Some(generation) = generation {
+                assert!(generation >= oldest, "{:?}: {generation} after {oldest}", self.kind);
+                let known = *known.get_or_insert(generation);
+                assert_eq!(generation, known, "{:?}: two versions of one handle", self.kind);
+            }
+        }
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        // A test that failed between two files has one of them.
+        let _ = fs::remove_file(&self.path);
+        let _ = fs::remove_file(beside(&self.path));
+    }
+}
+
+/// Ends the readers when it goes.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// The one generation of all words, which are those from `at` on; none where there is no word.
+fn check(at: u64, bytes: &[u8]) -> Result<Option<u64>, String> {
+    let mut first = None;
+    for (word, number) in bytes.chunks(8).zip(at..) {
+        let word = u64::from_le_bytes(word.try_into().map_err(|_| "a part of a word")?);
+        let (generation, place) = (word >> 32, word & u64::from(u32::MAX));
+        let expected = *first.get_or_insert(generation);
+        if generation != expected || place != number || generation == 0 {
+            return Err(format!("word {number}: {place} of {generation}, not of {expected}"));
+        }
+    }
+    Ok(first)
+}
+
+/// The generation of the whole file.
+fn read_all(file: &Handle) -> Result<u64, ReadError> {
+    let mut buf = vec![0; usize::try_from(file.file_bytes()).unwrap()];
+    let count = file.read_at(0, &mut buf)?;
+    assert_eq!(count, buf.len());
+    let generation = check(0, &buf).unwrap_or_else(|why| panic!("{why}"));
+    Ok(generation.expect("no generation is empty"))
+}
+
+/// The words of a generation.
+fn words(kind: Kind, generation: u64) -> u64 {
+    match kind {
+        Kind::Rewrite | Kind::Touch | Kind::Pieces => WORDS,
+        Kind::Append => WORDS / 2 + generation * 77,
+        Kind::Truncate | Kind::Rename | Kind::Delete => WORDS - generation % 5 * 1_003,
+    }
+}
+
+/// What the words of a generation say: those that grow keep theirs, and the length tells.
+fn told(kind: Kind, generation: u64) -> u64 {
+    if kind == Kind::Append { 1 } else { generation }
+}
+
+fn contents(generation: u64, words: std::ops::Range<u64>) -> Vec<u8> {
+    words.flat_map(|number| (generation << 32 | number).to_le_bytes()).collect()
+}
+
+fn write_new(path: &Path, generation: u64, words: u64) {
+    fs::write(path, contents(generation, 0..words)).unwrap();
+}
+
+/// Where the next file waits for its name.
+fn beside(path: &Path) -> PathBuf {
+    path.with_extension("next")
+}
+
+/// The other process, as the test sees it.
+struct Process {
+    child: Child,
+    told: ChildStdin,
+    said: BufReader<ChildStdout>,
+}
+
+impl Process {
+    fn start(kind: Kind, path: &Path) -> Self {
+        let me = env::current_exe().unwrap();
+        let mut child = Command::new(me)
+            .args(["--exact", "the_writer_writes_where_it_is_asked_to", "--nocapture"])
+            .env(WRITER, format!("{kind:?} {}", path.display()))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (told, said) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        Self { child, told, said: BufReader::new(said) }
+    }
+
+    fn go(&mut self) {
+        self.told.write_all(b"go\n").unwrap();
+    }
+
+    /// The next line of the writer; the test harness around it has lines of its own.
+    fn line(&mut self) -> String {
+        loop {
+            let mut line = String::new();
+            assert!(self.said.read_line(&mut line).unwrap() > 0, "the writer has ended");
+            if let Some(at) = line.find("writer: ") {
+                return line[at + "writer: ".len()..].trim().to_owned();
+            }
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The other process, as it sees itself.
+struct Writer {
+    kind: Kind,
+    path: PathBuf,
+}
+
+impl Writer {
+    fn run(&self) {
+        let mut generation = 1;
+        while hear() {
+            generation += 1;
+            self.write(generation, words(self.kind, generation));
+            say(&format!("complete {generation}"));
+        }
+    }
+
+    fn write(&self, generation: u64, count: u64) {
+        match self.kind {
+            Kind::Rewrite => {
+                steps();
+                self.rewrite(generation, count);
+            }
+            Kind::Touch => {
+                steps();
+                let modified = fs::metadata(&self.path).unwrap().modified().unwrap();
+                self.rewrite(generation, count);
+                self.open().set_modified(modified).unwrap();
+            }
+            Kind::Pieces => {
+                steps();
+                let (file, contents) = (self.open(), contents(generation, 0..count));
+                for (piece, at) in contents.chunks(10_000).zip(0..) {
+                    file.write_all_at(piece, at * 10_000).unwrap();
+                }
+                file.sync_all().unwrap();
+            }
+            Kind::Truncate => {
+                steps();
+                let file = self.open();
+                file.set_len(count / (generation % 3 + 1) / 2 * 8 + 3).unwrap();
+                file.set_len(count * 8).unwrap();
+                file.write_all_at(&contents(generation, 0..count), 0).unwrap();
+            }
+            Kind::Rename => {
+                write_new(&beside(&self.path), generation, count);
+                fs::rename(beside(&self.path), &self.path).unwrap();
+            }
+            Kind::Delete => {
+                write_new(&beside(&self.path), generation, count);
+                fs::remove_file(&self.path).unwrap();
+                fs::rename(beside(&self.path), &self.path).unwrap();
+            }
+            Kind::Append => {
+                steps();
+                let from = words(self.kind, generation - 1);
+                let more = contents(1, from..count);
+                let file = self.open();
+                assert_eq!(file.write_at(&more, from * 8).unwrap(), more.len(), "one write");
+            }
+        }
+    }
+
+    /// One write in place.
+    fn rewrite(&self, generation: u64, words: u64) {
+        let contents = contents(generation, 0..words);
+        let file = self.open();
+        assert_eq!(file.write_at(&contents, 0).unwrap(), contents.len(), "one write");
+        file.sync_all().unwrap();
+    }
+
+    fn open(&self) -> fs::File {
+        fs::OpenOptions::new().write(true).open(&self.path).unwrap()
+    }
+}
+
+/// Asks for the gate to be shut.
+fn steps() {
+    say("steps");
+    assert!(hear(), "the test goes on");
+}
+
+fn say(line: &str) {
+    let mut out = io::stdout().lock();
+    writeln!(out, "writer: {line}").and_then(|()| out.flush()).expect("the test listens");
+}
+
+/// Whether the test wants more.
+fn hear() -> bool {
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line).expect("a line") > 0
+}
+
+/// Tells the program that it is the writer.
+const WRITER: &str = "FORERUN_TEST_WRITER";
+/// The words of a file: a megabyte.
+const WORDS: u64 = 1 << 17;
+/// The pages of the longest read.
+const PAGES_MAX: usize = 40;
+const ROUNDS: u64 = 25;
+const ENOENT: i32 = 2;
