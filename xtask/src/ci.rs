@@ -39,8 +39,9 @@ const STEPS: &[Step] = &[
     ("format", format),
     ("clippy", |run| run.cargo(&["clippy", "--workspace", "--all-targets", "--", "-Dwarnings"])),
     ("tidy", |run| crate::tidy::run(&run.root)),
-    ("tests", |run| run.tests(&["--lib", "--bins", "--tests"])),
-    ("doc tests", |run| run.tests(&["--doc"])),
+    ("tests", |run| run.tests(&["--workspace", "--lib", "--bins", "--tests"])),
+    ("doc tests", |run| run.tests(&["--workspace", "--doc"])),
+    ("models", models),
     ("docs", docs),
     ("deny", deny),
     ("build", |run| run.cargo(&["build", "--release", "--package", "forerun-cli"])),
@@ -146,11 +147,11 @@ impl Run {
         output.is_ok_and(|output| output.status.success() && !output.stdout.is_empty())
     }
 
-    /// Runs `cargo test` over the workspace, relays its output and counts its tests. The test
-    /// profile is built, not release: there overflow is checked, and an edit is rebuilt sooner.
+    /// Runs `cargo test`, relays its output and counts its tests. The test profile is built, not
+    /// release: there overflow is checked, and an edit is rebuilt sooner.
     fn tests(&mut self, which: &[&str]) -> Result<bool> {
         let mut child = Command::new(crate::cargo())
-            .args(["test", "--workspace", "--no-fail-fast"])
+            .args(["test", "--no-fail-fast"])
             .args(which)
             .env("FORERUN_SKIPPED", &self.skipped_file)
             .current_dir(&self.root)
@@ -217,6 +218,21 @@ fn format(run: &mut Run) -> Result<bool> {
     }
     run.succeeds(&mut rustfmt)
 }
+
+/// What threads share, under a model checker: clippy first, as a build without the checker has
+/// neither these tests nor the locks that they run with.
+fn models(run: &mut Run) -> Result<bool> {
+    let clippy = [&["clippy"], MODELS, &["--", "-Dwarnings"]].concat();
+    Ok(run.cargo(&clippy)? && run.tests(MODELS)?)
+}
+
+/// The crates that have models, and the features that bring the checker.
+const MODELS: &[&str] = &[
+    "--package=forerun-io",
+    "--package=forerun-engine",
+    "--features=forerun-io/shuttle,forerun-engine/shuttle",
+    "--test=models",
+];
 
 fn docs(run: &mut Run) -> Result<bool> {
     let mut cargo = Command::new(crate::cargo());

@@ -22,11 +22,12 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Weak},
-    thread,
 };
 
-use forerun_io::store::{Queue, Wait};
-use parking_lot::{Condvar, Mutex};
+use forerun_io::{
+    store::{Queue, Wait},
+    sync::{Condvar, Mutex, thread},
+};
 
 use crate::{fetch::Fetch, shared::Shared};
 

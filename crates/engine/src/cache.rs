@@ -150,7 +150,7 @@ impl Cache {
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Handle, OpenError> {
         let store = self.owner.files.open(path.as_ref(), Access::Read)?;
         self.owner.watch.begin(&self.owner.shared);
-        let version = store.version()?;
+        let version = store.settled_version()?;
         self.open_as(store, version.bytes, version, true)
     }
 
@@ -160,7 +160,7 @@ impl Cache {
     /// # Errors
     /// The store does not know its length, or a bound of the settings is reached.
     pub fn open_store(&self, store: Arc<dyn Store>) -> Result<Handle, OpenError> {
-        let (version, bytes) = (store.version()?, store.bytes()?);
+        let (version, bytes) = (store.settled_version()?, store.bytes()?);
         self.open_as(store, bytes, version, false)
     }
 
@@ -227,7 +227,7 @@ impl Cache {
             }
             drop(state);
             seen = known;
-            version = store.version()?;
+            version = store.settled_version()?;
         }
     }
 
@@ -270,7 +270,7 @@ impl Cache {
     }
 
     /// Lets pages take at most `bytes` from now on: at most what the cache was built with, at
-    /// least a window of its readahead. Pages beyond leave as soon as their readers let go.
+    /// least a window of its readahead. Pages beyond leave; those that readers hold, later.
     ///
     /// # Errors
     /// It is too much or too little; nothing changes then.

@@ -14,11 +14,10 @@
 //! # Sources
 //! A write changes the time of modification before it changes bytes (Linux `file_update_time`,
 //! called first by every file system's write), so bytes that came before an unchanged version was
-//! seen are none of a later one. They may be of an earlier one: a file that is opened in the middle
-//! of a write has the version of its end already, and pages that are read before the write gets
-//! there stay under that version, where the file system does not have reads wait for writes (ext4
-//! and tmpfs do not). Two writes within one tick of the file system's clock look alike to
-//! file systems without fine-grained times (Linux before 6.13); a write through a shared mapping
+//! seen are none of a later one. They are none of an earlier one either, as a version is taken at
+//! the opening only when no write that it tells of is under way ([`Store::settled_version`]). Two
+//! writes within one tick of the file system's clock look alike to file systems without
+//! fine-grained times (Linux before 6.13); a write through a shared mapping
 //! changes the time late or not at all.
 
 use std::sync::Arc;

@@ -251,11 +251,13 @@ const READS: u64 = (1 << 20) - 1;
 const BYTES_SHIFT: u32 = 32;
 /// The highest bits of reads and bytes: far from running over, and seen by whoever notes next.
 const HALF_FULL: u64 = 1 << 31 | 1 << 63;
-/// Notes that a stripe holds: what a drain hands over under the lock at a time.
-const STRIPE_HITS: usize = 64;
+/// Notes that a stripe holds: what a drain hands over under the lock at a time. A model fills one
+/// with a few.
+const STRIPE_HITS: usize = if cfg!(feature = "shuttle") { 3 } else { 64 };
 /// Threads outnumber processors by about this where they wait for storage.
 const STRIPES_A_PROCESSOR: usize = 4;
-const STRIPES_MAX: usize = 64;
+/// All threads of a model share one.
+const STRIPES_MAX: usize = if cfg!(feature = "shuttle") { 1 } else { 64 };
 
 #[cfg(test)]
 mod tests {

@@ -38,6 +38,8 @@ mod files;
 mod handle;
 mod hits;
 pub mod journal;
+#[cfg(feature = "shuttle")]
+pub mod model;
 mod queues;
 mod read;
 mod settings;

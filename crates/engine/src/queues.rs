@@ -9,8 +9,10 @@
 
 use std::sync::Arc;
 
-use forerun_io::store::{Queue, QueueKind, Store};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use forerun_io::{
+    store::{Queue, QueueKind, Store},
+    sync::{Condvar, Mutex, MutexGuard},
+};
 
 /// See the module.
 pub(crate) struct Queues {

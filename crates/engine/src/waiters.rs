@@ -15,8 +15,7 @@ use forerun_core::{
     event::Error,
     units::{FileId, PageIndex, RequestId},
 };
-use forerun_io::frames::Held;
-use parking_lot::Condvar;
+use forerun_io::{frames::Held, sync::Condvar};
 
 use crate::{error::ReadError, fetch::Fetch};
 

@@ -6,13 +6,12 @@
 //! # Locking
 //! One lock for the stop, held while it sleeps; the state's is not held while a store is asked.
 
-use std::{
-    sync::Arc,
-    thread::{Builder, JoinHandle},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use parking_lot::{Condvar, Mutex};
+use forerun_io::sync::{
+    Condvar, Mutex,
+    thread::{Builder, JoinHandle},
+};
 
 use crate::{file::Standing, shared::Shared};
 

@@ -11,9 +11,6 @@
 //!   test:    gate shut              gate open, looks at the file anew, sends a line
 //! ```
 //!
-//! A write in place is behind the gate too, though it is one call: opened in its middle, a file has
-//! the version of its end and bytes of its beginning (`file.rs` of the engine says so).
-//!
 //! # Invariants
 //! - Readers go on with the handles that they have while the file is of no generation.
 //! - Nothing here is decided by time: the writer and the test wait for each other's lines.
@@ -386,11 +383,9 @@ impl Writer {
     fn write(&self, generation: u64, count: u64) {
         match self.kind {
             Kind::Rewrite => {
-                steps();
                 self.rewrite(generation, count);
             }
             Kind::Touch => {
-                steps();
                 let modified = fs::metadata(&self.path).unwrap().modified().unwrap();
                 self.rewrite(generation, count);
                 self.open().set_modified(modified).unwrap();
@@ -420,7 +415,6 @@ impl Writer {
                 fs::rename(beside(&self.path), &self.path).unwrap();
             }
             Kind::Append => {
-                steps();
                 let from = words(self.kind, generation - 1);
                 let more = contents(1, from..count);
                 let file = self.open();

@@ -57,6 +57,15 @@ pub trait Store: Send + Sync {
     fn version(&self) -> Result<Version, StoreError> {
         Ok(Version::default())
     }
+
+    /// As [`Store::version`], for whoever will take bytes as those of that version: no write that
+    /// the version tells of is still under way.
+    ///
+    /// # Errors
+    /// The system would not say.
+    fn settled_version(&self) -> Result<Version, StoreError> {
+        self.version()
+    }
 }
 
 /// By whom operations are carried out.

@@ -115,6 +115,10 @@ impl Store for Meter {
     fn version(&self) -> Result<Version, StoreError> {
         self.inner.version()
     }
+
+    fn settled_version(&self) -> Result<Version, StoreError> {
+        self.inner.settled_version()
+    }
 }
 
 struct Metered {

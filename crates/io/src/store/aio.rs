@@ -101,6 +101,10 @@ impl Store for Aio {
     fn version(&self) -> Result<Version, StoreError> {
         self.opened.version()
     }
+
+    fn settled_version(&self) -> Result<Version, StoreError> {
+        self.opened.settled_version()
+    }
 }
 
 /// Carries operations out one by one.

@@ -35,7 +35,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{Advice, OFlags, fadvise, fcntl_setfl, fdatasync},
+    fs::{Advice, OFlags, fadvise, fcntl_setfl, fdatasync, seek},
     io::{Errno, preadv, pwritev, retry_on_intr},
 };
 
@@ -143,6 +143,16 @@ impl Opened {
             modified: Stamp { seconds: found.mtime(), nanos: found.mtime_nsec() },
             changed: Stamp { seconds: found.ctime(), nanos: found.ctime_nsec() },
         })
+    }
+
+    /// What it is now, once no write that this tells of is under way. Linux changes the times at
+    /// the start of a write and moves the bytes afterwards, both under the inode's lock, which ext4,
+    /// tmpfs and others take to look for data too.
+    pub(crate) fn settled_version(&self) -> Result<Version, StoreError> {
+        let version = self.version()?;
+        // Behind any end: an error at once, after the lock.
+        let _ = seek(&self.buffered, rustix::fs::SeekFrom::Data(i64::MAX.unsigned_abs()));
+        Ok(version)
     }
 
     /// How `op` is best carried out.

@@ -44,6 +44,10 @@ impl Store for Threads {
     fn version(&self) -> Result<Version, StoreError> {
         self.0.version()
     }
+
+    fn settled_version(&self) -> Result<Version, StoreError> {
+        self.0.settled_version()
+    }
 }
 
 impl Carry for Threads {

@@ -101,4 +101,8 @@ impl Store for UringFile {
     fn version(&self) -> Result<Version, StoreError> {
         self.file.version()
     }
+
+    fn settled_version(&self) -> Result<Version, StoreError> {
+        self.file.settled_version()
+    }
 }

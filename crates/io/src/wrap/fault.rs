@@ -124,6 +124,10 @@ impl Store for Fault {
     fn version(&self) -> Result<Version, StoreError> {
         self.inner.version()
     }
+
+    fn settled_version(&self) -> Result<Version, StoreError> {
+        self.inner.settled_version()
+    }
 }
 
 /// The rules and where they stand.

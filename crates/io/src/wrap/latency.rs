@@ -114,6 +114,10 @@ impl Store for Latency {
     fn version(&self) -> Result<Version, StoreError> {
         self.inner.version()
     }
+
+    fn settled_version(&self) -> Result<Version, StoreError> {
+        self.inner.settled_version()
+    }
 }
 
 impl Drop for Latency {

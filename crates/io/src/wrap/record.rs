@@ -102,6 +102,10 @@ impl Store for Record {
     fn version(&self) -> Result<Version, StoreError> {
         self.inner.version()
     }
+
+    fn settled_version(&self) -> Result<Version, StoreError> {
+        self.inner.settled_version()
+    }
 }
 
 /// The log and its bound.

@@ -126,6 +126,10 @@ impl Store for Volatile {
     fn version(&self) -> Result<Version, StoreError> {
         self.shared.inner.version()
     }
+
+    fn settled_version(&self) -> Result<Version, StoreError> {
+        self.shared.inner.settled_version()
+    }
 }
 
 struct Shared {

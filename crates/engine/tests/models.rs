@@ -1,0 +1,488 @@
+//! The engine under a model checker: its lock, conditions, notes, pins and threads, where every
+//! step between them may be another thread's, as a seeded scheduler likes.
+//!
+//! ```text
+//!   cargo test -p forerun-engine --features shuttle --test models
+//! ```
+//!
+//! Each model runs under a scheduler that chooses at random and under one that changes its mind
+//! only a few times, at points that matter (PCT). Both begin with the same seed in every run; a
+//! failure prints the schedule to replay. Caches have a few frames and stores come in steps, so
+//! that short runs meet late hits, evictions, full stripes and a want of frames; a model that no
+//! run of which met what it is about fails.
+//!
+//! # Invariants
+//! - No time passes in a model: a sleeper that nobody wakes is a deadlock, which fails it.
+//! - The models see one order of all operations; what relaxed orders would allow beyond that is
+//!   argued in io's `frames/label.rs`, not checked here.
+//! # Sources
+//! Burckhardt et al., A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs, 2010.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Arc, Mutex as Plain,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use forerun_core::{
+    event::{Event, Hit},
+    units::{FrameId, Nanos},
+};
+use forerun_engine::{
+    Cache, Cancel, Handle, ReadError, Recorder, Settings,
+    model::{Notes, Tallies},
+};
+use forerun_io::{
+    store::{Done, Op, Queue, QueueKind, Stamp, Store, StoreError, Version, Wait, pattern},
+    sync::{AtomicBool, AtomicU64 as SharedU64, Mutex, Ordering, thread},
+};
+use shuttle::{
+    Config, Runner,
+    scheduler::{PctScheduler, RandomScheduler},
+};
+
+const PAGE_BYTES: u32 = 512;
+const PAGE: u64 = PAGE_BYTES as u64;
+const EIO: i32 = 5;
+
+/// What a run met, by name.
+type Met = Vec<(&'static str, u64)>;
+
+/// Runs `model` many times, under each scheduler half of them; together they have to meet `about`.
+fn check(runs: usize, about: &[&str], model: impl Fn() -> Met + Send + Sync + 'static) {
+    let met = Arc::new(Plain::new(BTreeMap::<&str, u64>::new()));
+    let sum = Arc::clone(&met);
+    let model = Arc::new(move || {
+        let met = model();
+        let mut sum = sum.lock().unwrap();
+        for (what, count) in met {
+            *sum.entry(what).or_default() += count;
+        }
+    });
+    let mut config = Config::new();
+    config.stack_size = 256 << 10;
+    let (again, runs) = (Arc::clone(&model), runs / 2);
+    let random = RandomScheduler::new_from_seed(SEED, runs);
+    Runner::new(random, config.clone()).run(move || again());
+    Runner::new(PctScheduler::new_from_seed(SEED, 3, runs), config).run(move || model());
+    let met = met.lock().unwrap();
+    for what in about {
+        assert!(met.get(what).is_some_and(|&count| count > 0), "no run met {what}: {met:?}");
+    }
+}
+
+const SEED: u64 = 20_070_630;
+
+/// A pattern that is read in steps.
+#[derive(Clone)]
+struct Steps {
+    pages: u64,
+    /// Pages from here on cannot be read.
+    fails_from: u64,
+    /// Pages of a request at most.
+    request_pages: u32,
+    /// When its bytes last changed; a write changes this first, as file systems do.
+    modified: Arc<SharedU64>,
+    /// How far along the pattern its bytes are.
+    shift: Arc<SharedU64>,
+}
+
+impl Default for Steps {
+    fn default() -> Self {
+        let (modified, shift) = (Arc::default(), Arc::default());
+        Self { pages: 8, fails_from: u64::MAX, request_pages: 8, modified, shift }
+    }
+}
+
+/// A queue of it: whoever reaps carries out.
+struct Lane {
+    store: Steps,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    ops: VecDeque<Op>,
+    closed: bool,
+}
+
+impl Store for Steps {
+    fn bytes(&self) -> Result<u64, StoreError> {
+        Ok(self.pages * PAGE)
+    }
+
+    fn version(&self) -> Result<Version, StoreError> {
+        let seconds = self.modified.load(Ordering::SeqCst).cast_signed();
+        Ok(Version { modified: Stamp { seconds, nanos: 0 }, ..Version::default() })
+    }
+
+    fn queue(&self, _: QueueKind) -> Arc<dyn Queue> {
+        Arc::new(Lane { store: self.clone(), waiting: Mutex::default() })
+    }
+}
+
+impl Queue for Lane {
+    fn submit(&self, op: Op) {
+        self.waiting.lock().ops.push_back(op);
+    }
+
+    fn reap(&self, _: Wait, out: &mut Vec<Done>) {
+        let mut waiting = self.waiting.lock();
+        let (next, closed) = (waiting.ops.pop_front(), waiting.closed);
+        drop(waiting);
+        out.extend(next.map(|op| if closed { op.cancelled() } else { self.store.carry(op) }));
+    }
+
+    fn close(&self) {
+        self.waiting.lock().closed = true;
+    }
+}
+
+impl Steps {
+    fn carry(&self, mut op: Op) -> Done {
+        if op.offset / PAGE >= self.fails_from {
+            return Done { op, result: Err(EIO) };
+        }
+        let mut at = op.offset;
+        for piece in op.pieces_mut() {
+            let (head, tail) = piece.split_at_mut(piece.len() / 2);
+            pattern::fill(at + self.shift.load(Ordering::SeqCst), head);
+            let half = at + head.len() as u64;
+            pattern::fill(half + self.shift.load(Ordering::SeqCst), tail);
+            at += piece.len() as u64;
+        }
+        step();
+        let moved = op.bytes;
+        Done { op, result: Ok(moved) }
+    }
+}
+
+/// Another thread may go on here.
+fn step() {
+    AtomicBool::new(false).load(Ordering::SeqCst);
+}
+
+/// A cache of a few frames, and a file on it.
+struct Rig {
+    cache: Cache,
+    file: Arc<Handle>,
+    ticks: Arc<AtomicU64>,
+}
+
+/// Counts how often somebody looks for a frame again, which is done where a read wants for one.
+struct Ticks(Arc<AtomicU64>);
+
+impl Recorder for Ticks {
+    fn sent(&mut self, _: Nanos, event: &Event<'_>) {
+        if matches!(event, Event::Tick) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+impl Rig {
+    fn new(frames: u64, readahead: &str) -> Self {
+        Self::on(Steps::default(), frames, readahead)
+    }
+
+    fn on(store: Steps, frames: u64, readahead: &str) -> Self {
+        let settings = Settings {
+            cache_bytes: frames * PAGE,
+            page_bytes: PAGE_BYTES,
+            readahead: readahead.into(),
+            request_bytes_max: store.request_pages * PAGE_BYTES,
+            demand_queues_max: 1,
+            readers_max: 4,
+            waiters_max: 8,
+            handles_max: 2,
+            files_max: 1,
+            wait_max: Nanos::from_millis(1 << 40), // No model takes as long.
+            ..Settings::default()
+        };
+        let ticks = Arc::default();
+        let cache = Cache::recorded(settings, Box::new(Ticks(Arc::clone(&ticks)))).unwrap();
+        let file = cache.open_store(Arc::new(store)).unwrap();
+        Self { cache, file: Arc::new(file), ticks }
+    }
+
+    /// A thread that reads those pages, one after the other.
+    fn reader<const N: usize>(&self, pages: [u64; N]) -> thread::JoinHandle<()> {
+        let file = Arc::clone(&self.file);
+        thread::spawn(move || pages.into_iter().for_each(|page| read(&file, page, 1).unwrap()))
+    }
+
+    /// A thread that reads one page unless it is cancelled.
+    fn cancellable(&self, page: u64, cancel: &Cancel) -> thread::JoinHandle<Result<(), ReadError>> {
+        let (file, cancel) = (Arc::clone(&self.file), cancel.clone());
+        thread::spawn(move || read_cancellable(&file, page, 1, &cancel))
+    }
+
+    /// What holds when all threads have come back; what the run met.
+    fn end(self) -> Met {
+        let Self { cache, file, ticks } = self;
+        let (stats, (frames, _)) = (cache.stats(), cache.frames());
+        assert!(stats.core.balanced(), "{stats:?}");
+        assert_eq!(stats.latency.count(), stats.requests - stats.unlocked, "{stats:?}");
+        drop(Arc::into_inner(file).expect("the threads have let go of it"));
+        // Pages that went while a reader had them free their frames when somebody wants some.
+        if let Ok(other) = cache.open_store(Arc::new(Steps::default())) {
+            let pin = |page| other.pin(page * PAGE).unwrap();
+            drop((0..u64::from(frames)).map(pin).collect::<Vec<_>>());
+        }
+        assert_eq!(cache.frames(), (frames, frames), "no pin and no fetch is left behind");
+        vec![
+            ("hits without the lock", stats.unlocked),
+            ("late hits", stats.core.late_hits),
+            ("evictions", stats.core.evicted),
+            ("victims that were held", stats.core.pinned),
+            ("stale hits", stats.core.stale_hits),
+            ("dropped hits", stats.dropped_hits),
+            ("readahead that was used", stats.core.ahead_used),
+            ("failures", stats.failures),
+            ("changes", stats.files_changed),
+            ("a want of frames", ticks.load(Relaxed)),
+        ]
+    }
+}
+
+/// Reads `count` pages from `page` on and checks them.
+fn read(file: &Handle, page: u64, count: usize) -> Result<(), ReadError> {
+    read_cancellable(file, page, count, &Cancel::new())
+}
+
+fn read_cancellable(
+    file: &Handle,
+    page: u64,
+    count: usize,
+    cancel: &Cancel,
+) -> Result<(), ReadError> {
+    let mut buf = vec![0; count * PAGE_BYTES as usize];
+    let bytes = file.read_at_cancellable(page * PAGE, &mut buf, cancel)?;
+    assert_eq!(bytes, buf.len());
+    assert_eq!(pattern::verify(page * PAGE, &buf), Ok(()), "{count} from {page} on");
+    Ok(())
+}
+
+/// The store could not read it.
+fn refused(answer: &Result<(), ReadError>) {
+    assert!(matches!(answer, Err(ReadError::Store { .. })), "{answer:?}");
+}
+
+fn join<const N: usize>(threads: [thread::JoinHandle<()>; N]) {
+    for thread in threads {
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn every_note_is_drained_once_or_counted_as_dropped() {
+    check(20_000, &["dropped notes", "full stripes"], || {
+        let notes = Arc::new(Notes::default());
+        let writer = |first: u32| {
+            let notes = Arc::clone(&notes);
+            thread::spawn(move || {
+                let hit = |number: u32| Hit { frame: FrameId(number), generation: !number };
+                let full = |&number: &u32| notes.note(hit(number), 10, number % 2 == 0);
+                (first..first + 4).filter(full).count() as u64
+            })
+        };
+        let writers = [writer(0), writer(4)];
+        let mut out = Vec::new();
+        notes.drain(&mut out);
+        notes.sweep(&mut out);
+        notes.drain(&mut out);
+        let full = writers.map(|writer| writer.join().unwrap()).iter().sum();
+        notes.sweep(&mut out);
+        let mut frames: Vec<_> = out.iter().map(|hit| hit.frame.0).collect();
+        assert!(out.iter().all(|hit| hit.generation == !hit.frame.0), "{out:?}");
+        frames.sort_unstable();
+        frames.dedup();
+        assert_eq!(frames.len(), out.len(), "none twice");
+        let dropped = 8 - out.len() as u64;
+        assert_eq!(notes.tallies(), Tallies { reads: 4, bytes: 80, dropped });
+        vec![("dropped notes", dropped), ("full stripes", full)]
+    });
+}
+
+#[test]
+fn readers_of_the_same_and_other_pages_all_get_theirs() {
+    for (frames, wanting) in [(2, "a want of frames"), (3, "victims that were held")] {
+        check(2_500, &["late hits", "evictions", wanting], move || {
+            let rig = Rig::new(frames, "off");
+            join([rig.reader([0, 1, 0]), rig.reader([0, 2, 1]), rig.reader([1, 3])]);
+            rig.end()
+        });
+    }
+}
+
+#[test]
+fn readers_and_readahead_share_pages_in_flight() {
+    check(4_000, &["late hits", "readahead that was used"], || {
+        let rig = Rig::new(4, "fixed:size=1K");
+        let sequential = |from: u64| {
+            let file = Arc::clone(&rig.file);
+            thread::spawn(move || {
+                read(&file, from, 2).unwrap();
+                read(&file, from + 2, 1).unwrap();
+            })
+        };
+        join([sequential(0), sequential(1)]);
+        rig.end()
+    });
+}
+
+#[test]
+fn who_waits_for_a_frame_is_woken_by_who_lets_go_of_its_pin() {
+    check(6_000, &["a want of frames", "victims that were held"], || {
+        let rig = Rig::new(2, "off");
+        let pinner = {
+            let file = Arc::clone(&rig.file);
+            thread::spawn(move || {
+                let pins = [file.pin(0).unwrap(), file.pin(PAGE).unwrap()];
+                step();
+                for (page, pin) in (0..).zip(&pins) {
+                    assert_eq!(pattern::verify(page * PAGE, pin), Ok(()), "pinned {page}");
+                }
+            })
+        };
+        join([pinner, rig.reader([2, 0])]);
+        rig.end()
+    });
+}
+
+#[test]
+fn who_waits_for_a_frame_is_woken_by_hits_without_the_lock() {
+    check(6_000, &["a want of frames", "hits without the lock"], || {
+        let rig = Rig::new(2, "off");
+        read(&rig.file, 0, 2).unwrap();
+        join([rig.reader([0, 1]), rig.reader([1, 0]), rig.reader([2])]);
+        rig.end()
+    });
+}
+
+#[test]
+fn hits_that_race_evictions_get_the_page_that_they_asked_for() {
+    let about = ["hits without the lock", "evictions", "victims that were held", "stale hits"];
+    check(6_000, &about, || {
+        let rig = Rig::new(2, "off");
+        read(&rig.file, 0, 2).unwrap();
+        join([rig.reader([0, 1, 0, 1]), rig.reader([2, 3, 0])]);
+        rig.end()
+    });
+}
+
+#[test]
+fn a_read_that_is_cancelled_as_its_page_arrives_has_one_of_both_answers() {
+    check(6_000, &["failures", "late hits"], || {
+        let rig = Rig::new(2, "off");
+        let cancel = Cancel::new();
+        let cancelled = rig.cancellable(0, &cancel);
+        let other = {
+            let cancel = cancel.clone();
+            thread::spawn(move || cancel.cancel())
+        };
+        join([rig.reader([0, 1]), other]);
+        let answer = cancelled.join().unwrap();
+        assert!(matches!(answer, Ok(()) | Err(ReadError::Cancelled)), "{answer:?}");
+        assert_eq!(read_cancellable(&rig.file, 0, 1, &cancel), Err(ReadError::Cancelled));
+        read(&rig.file, 0, 1).unwrap();
+        rig.end()
+    });
+}
+
+#[test]
+fn a_read_that_waits_in_vain_ends_when_it_is_cancelled() {
+    check(6_000, &["failures", "a want of frames"], || {
+        let rig = Rig::new(2, "off");
+        let pins = [0, 1].map(|page| rig.file.pin(page * PAGE).unwrap());
+        let cancel = Cancel::new();
+        let cancelled = rig.cancellable(2, &cancel);
+        cancel.cancel();
+        assert_eq!(cancelled.join().unwrap(), Err(ReadError::Cancelled));
+        drop(pins);
+        read(&rig.file, 2, 1).unwrap();
+        rig.end()
+    });
+}
+
+#[test]
+fn a_failed_page_is_an_error_of_each_read_that_waits_for_it() {
+    check(4_000, &["failures", "late hits"], || {
+        let rig = Rig::on(Steps { fails_from: 1, ..Steps::default() }, 2, "off");
+        let reader = || {
+            let file = Arc::clone(&rig.file);
+            thread::spawn(move || {
+                refused(&read(&file, 1, 1));
+                read(&file, 0, 1).unwrap();
+            })
+        };
+        join([reader(), reader()]);
+        rig.end()
+    });
+}
+
+#[test]
+fn a_page_that_failed_twice_is_not_left_in_flight_when_its_readers_are_gone() {
+    check(4_000, &["failures", "late hits"], || {
+        let store = Steps { fails_from: 1, request_pages: 1, ..Steps::default() };
+        let rig = Rig::on(store, 8, "fixed:size=2K");
+        let reader = |count: usize| {
+            let file = Arc::clone(&rig.file);
+            thread::spawn(move || {
+                read(&file, 0, 1).unwrap();
+                refused(&read(&file, 1, count));
+            })
+        };
+        join([reader(3), reader(2)]);
+        refused(&read(&rig.file, 2, 2));
+        rig.end()
+    });
+}
+
+#[test]
+fn a_file_that_changes_gives_bytes_of_one_version_or_an_error() {
+    check(4_000, &["changes", "hits without the lock"], || {
+        let store = Steps::default();
+        let (modified, shift) = (Arc::clone(&store.modified), Arc::clone(&store.shift));
+        let rig = Rig::on(store, 3, "off");
+        let reader = || {
+            let file = Arc::clone(&rig.file);
+            thread::spawn(move || {
+                for page in [0, 1, 0] {
+                    let answer = read(&file, page, 1);
+                    assert!(matches!(answer, Ok(()) | Err(ReadError::Changed)), "{answer:?}");
+                }
+            })
+        };
+        let writer = thread::spawn(move || {
+            modified.store(1, Ordering::SeqCst);
+            shift.store(8 * PAGE, Ordering::SeqCst);
+        });
+        join([reader(), reader(), writer]);
+        assert_eq!(read(&rig.file, 4, 1), Err(ReadError::Changed));
+        rig.end()
+    });
+}
+
+#[test]
+fn a_cache_that_is_closed_answers_every_read_and_ends_its_threads() {
+    check(4_000, &["readahead that was used"], || {
+        let rig = Rig::new(4, "fixed:size=1K");
+        let reader = |from: u64| {
+            let file = Arc::clone(&rig.file);
+            thread::spawn(move || {
+                for page in [from, from + 2] {
+                    let answer = read(&file, page, 2);
+                    assert!(matches!(answer, Ok(()) | Err(ReadError::Closed)), "{answer:?}");
+                }
+            })
+        };
+        let readers = [reader(0), reader(1)];
+        rig.cache.close();
+        join(readers);
+        assert_eq!(read(&rig.file, 0, 1), Err(ReadError::Closed));
+        rig.end()
+    });
+}
