@@ -23,6 +23,7 @@ use forerun_core::params::Param;
 use forerun_core::readahead;
 use forerun_core::units::Nanos;
 use forerun_engine::Settings;
+use forerun_io::files::Backend;
 
 use crate::failure::usage;
 use crate::specs::PAGE_BYTES;
@@ -47,6 +48,30 @@ enum Command {
     File(Box<file::Args>),
     /// What a hit costs, beside pread of the same bytes from the kernel's cache
     Hit(Box<hit::Args>),
+}
+
+/// By which interface of the system a file is read.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Io {
+    /// The best that works
+    Auto,
+    /// `io_uring`
+    Uring,
+    /// linux-aio
+    Aio,
+    /// preadv on threads
+    Threads,
+}
+
+impl Io {
+    fn backend(self) -> Backend {
+        match self {
+            Self::Auto => Backend::Auto,
+            Self::Uring => Backend::Uring,
+            Self::Aio => Backend::Aio,
+            Self::Threads => Backend::Threads,
+        }
+    }
 }
 
 /// Runs one of the measurements.

@@ -193,7 +193,7 @@ fn what_cannot_be_measured_is_refused_in_one_line() {
         ("--device ssd --each 0".into(),                                    2, "--each 0"),
         ("--device ssd --each 1.5M".into(),                                 2, "1.5M"),
         ("--device ssd --rate 5".into(),                                    2, "--rate 5"),
-        ("--device ssd --io uring".into(),                                  2, "uring"),
+        ("--device ssd --io uring".into(),                                  2, "--io"),
         (format!("--device ssd --journal {dir}/no/where"),                  1, "no such folder"),
         (format!("--device ssd --journal {dir}"),                           1, "is a folder"),
         ("--device ssd --journal-max 1M".into(),                            2, "--journal"),

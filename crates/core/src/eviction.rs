@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   page arrives  -> insert(frame, page, prefetched)   frame was unknown to the policy
-//!   page is used  -> renew(frame)
+//!   page is used  -> renew(frame), or renew_all(frames): the same of each in turn
 //!   frames needed -> evict(count, evictable, out)      named frames have left the policy
 //!   page vanishes -> forget(frame)                     truncate, invalidate: no ghost
 //! ```
@@ -39,6 +39,13 @@ pub trait Eviction: Sized {
     fn insert(&mut self, frame: FrameId, page: PageId, prefetched: bool);
     /// The page in `frame` was used.
     fn renew(&mut self, frame: FrameId);
+    /// The pages in `frames` were used, in this order: as [`Eviction::renew`] of each, but the
+    /// policy is found once for all of them.
+    fn renew_all(&mut self, frames: &[FrameId]) {
+        for &frame in frames {
+            self.renew(frame);
+        }
+    }
     /// Appends up to `count` resident frames for which `evictable` holds, and remembers their
     /// ghosts.
     fn evict(&mut self, count: u32, evictable: &dyn Fn(FrameId) -> bool, out: &mut Vec<FrameId>);
@@ -112,6 +119,11 @@ macro_rules! policies {
             /// See [`Eviction::renew`].
             pub fn renew(&mut self, frame: FrameId) {
                 match self { $(Self::$policy(policy) => policy.renew(frame),)+ }
+            }
+
+            /// See [`Eviction::renew_all`].
+            pub fn renew_all(&mut self, frames: &[FrameId]) {
+                match self { $(Self::$policy(policy) => policy.renew_all(frames),)+ }
             }
 
             /// See [`Eviction::evict`].

@@ -44,6 +44,14 @@ impl<E: Eviction> Pair<E> {
         self.any.renew(frame);
     }
 
+    /// One by one in the policy, all at once in the enum.
+    fn renew_all(&mut self, frames: &[FrameId]) {
+        for &frame in frames {
+            self.policy.renew(frame);
+        }
+        self.any.renew_all(frames);
+    }
+
     fn forget(&mut self, frame: FrameId) {
         self.policy.forget(frame);
         self.any.forget(frame);
@@ -115,7 +123,13 @@ impl WithEviction for Random<'_> {
                     }
                     pair.insert(frame, page, prng.chance(30));
                 }
-                (50..75, Some(frame)) => pair.renew(frame),
+                (50..65, Some(frame)) => pair.renew(frame),
+                (65..75, Some(_)) => {
+                    let count = prng.below(8);
+                    let frames: Vec<FrameId> =
+                        (0..count).filter_map(|_| pair.any_resident(&mut prng)).collect();
+                    pair.renew_all(&frames);
+                }
                 (75..88, _) => {
                     let some = |_: &&FrameId| prng.chance(30);
                     let pinned = pair.resident.keys().filter(some).copied().collect();

@@ -16,15 +16,23 @@ use crate::{
 };
 
 /// See [`Cache::builder`].
-#[derive(Default)]
 #[must_use]
 pub struct Builder {
     settings: Settings,
+    /// Whether the windows of the readahead follow from the memory.
+    sized: bool,
     recorder: Option<Box<dyn Recorder>>,
 }
 
+impl Default for Builder {
+    fn default() -> Self {
+        Self { settings: Settings::default(), sized: true, recorder: None }
+    }
+}
+
 impl Builder {
-    /// Memory for pages, in bytes.
+    /// Memory for pages, in bytes. The windows of the readahead are in proportion to it
+    /// ([`Settings::of_memory`]), unless they are chosen.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.settings.cache_bytes = bytes;
         self
@@ -45,6 +53,7 @@ impl Builder {
     /// The readahead policy, as `NAME:key=value,...`.
     pub fn readahead(mut self, spec: impl Into<String>) -> Self {
         self.settings.readahead = spec.into();
+        self.sized = false;
         self
     }
 
@@ -57,6 +66,7 @@ impl Builder {
     /// All settings at once.
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
+        self.sized = false;
         self
     }
 
@@ -70,7 +80,10 @@ impl Builder {
     ///
     /// # Errors
     /// A setting cannot work, or the memory cannot be had.
-    pub fn build(self) -> Result<Cache, SettingsError> {
+    pub fn build(mut self) -> Result<Cache, SettingsError> {
+        if self.sized {
+            self.settings.readahead = Settings::of_memory(self.settings.cache_bytes).readahead;
+        }
         match self.recorder {
             Some(recorder) => Cache::recorded(self.settings, recorder),
             None => Cache::new(self.settings),

@@ -7,7 +7,7 @@
 //!
 //! # Invariants
 //! - A read gives bytes of one version of the file, or an error.
-//! - A page is pinned while it is copied, and not longer; a [`Pinned`] keeps its page until it goes.
+//! - A page is pinned while it is copied, and no longer; a [`Pinned`] keeps it until it goes.
 //! - Handles keep what they need: they may outlive every [`Cache`](crate::Cache) of theirs.
 //! # Locking
 //! Nothing but the state's lock, on a miss, at a marker, and with a full stripe of notes.

@@ -76,6 +76,16 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// The defaults for a cache of `bytes`: readahead windows of an eighth of it, from 128 KiB to
+    /// 8 MiB, so that a reader keeps a device of high bandwidth busy and several have room.
+    #[must_use]
+    pub fn of_memory(bytes: u64) -> Self {
+        let eighth = (bytes / 8).clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX);
+        let window = 1_u64 << eighth.ilog2();
+        let readahead = format!("linux-6:max={window}");
+        Self { cache_bytes: bytes, readahead, ..Self::default() }
+    }
+
     /// What the core of such a cache is built from.
     ///
     /// # Errors
@@ -155,6 +165,11 @@ pub enum SettingsError {
 /// `nr_requests` of a Linux block queue by default; it counts as congested from 7/8 of it on
 /// (Linux 2.6.22 `block/ll_rw_blk.c`: `blk_queue_congestion_threshold`).
 const REQUESTS_OF_A_KERNEL: u32 = 128;
+
+/// Linux's own window (`VM_READAHEAD_PAGES`).
+const WINDOW_BYTES_MIN: u64 = 128 << 10;
+/// As much as eight requests of the largest size: a queue that most devices are busy with.
+const WINDOW_BYTES_MAX: u64 = 8 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -88,7 +88,7 @@ pub trait Queue: Send + Sync {
     fn close(&self);
 
     /// Hands what was submitted to the system now, where only the next [`Queue::reap`] would: for
-    /// a submitter that has other things to do before.
+    /// a submitter that has other things to do before. Who starts also reaps, on the same thread.
     fn start(&self) {}
 
     /// The queue whose `reap` gives back this one's operations, where several share one; `reap`

@@ -63,9 +63,12 @@ pub(crate) struct Args {
     /// Memory for pages
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse::<Bytes>)]
     cache: Bytes,
-    /// The readahead policy, NAME[:key=value,...] [default: the engine's]
+    /// The readahead policy, NAME[:key=value,...]. If not given: linux-6, windows as the cache allows
     #[arg(long, value_name = "NAME")]
     readahead: Option<String>,
+    /// How the file is read
+    #[arg(long, value_enum, default_value = "auto")]
+    io: super::Io,
     /// Decides every random choice
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -111,7 +114,8 @@ pub(super) fn run(args: &Args) -> Result<()> {
     if !(1..=SIZE_MAX.0).contains(&size.0) {
         return Err(usage(format!("--size {}: expected 1 to {}", size.show(), SIZE_MAX.show())));
     }
-    let mut settings = Settings { cache_bytes: args.cache.0, ..Settings::default() };
+    let mut settings = Settings::of_memory(args.cache.0);
+    settings.files.backend = args.io.backend();
     if let Some(readahead) = &args.readahead {
         specs::readaheads(readahead)?;
         settings.readahead.clone_from(readahead);
@@ -120,7 +124,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
     if let Some(bytes) = args.make {
         pattern_file::make(&args.file, bytes.0)?;
     }
-    let target = Target::file(args.file.clone())?;
+    let target = Target::file(args.file.clone(), args.io.backend())?;
     let measured = measured(args, &target, settings.clone(), size)?;
     if args.json {
         output::json(&Runs { runs: [Figures::new(args, size, &measured)] })?;

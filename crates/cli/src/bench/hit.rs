@@ -118,7 +118,7 @@ fn opened(args: &Args) -> Result<Opened> {
         let (path, name) = (pattern_file::own(&file), format!("a file in {}", folder.display()));
         return Ok(Opened { file, path, name, bytes });
     };
-    let bytes = whole(Target::file(path.clone())?.bytes());
+    let bytes = whole(Target::file(path.clone(), forerun_io::files::Backend::Auto)?.bytes());
     let name = path.display().to_string();
     if bytes == 0 {
         return Err(usage(format!("--file {name}: it has no whole page of {PAGE_BYTES} bytes")));

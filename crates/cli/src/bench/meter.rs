@@ -155,6 +155,10 @@ impl Queue for Metered {
         }
     }
 
+    fn start(&self) {
+        self.inner.start();
+    }
+
     fn close(&self) {
         self.inner.close();
     }

@@ -7,7 +7,6 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use clap::ValueEnum;
 use forerun_core::device::Rate;
 use forerun_core::params::{Bytes, Param};
 use forerun_engine::Settings;
@@ -66,9 +65,9 @@ pub(crate) struct Args {
     /// Memory for pages
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse::<Bytes>)]
     cache: Bytes,
-    /// How bytes are moved
-    #[arg(long, value_enum, default_value = "auto")]
-    io: Io,
+    /// How a file is read
+    #[arg(long, value_enum, default_value = "auto", conflicts_with = "device")]
+    io: super::Io,
     /// Decides every random choice
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -80,14 +79,6 @@ pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Io {
-    /// The best that there is: threads
-    Auto,
-    /// preadv on threads
-    Threads,
 }
 
 /// What is run, checked.
@@ -111,7 +102,7 @@ impl Plan {
         }
         let target = match (&args.device, &args.file) {
             (Some(spec), _) => Target::model(&sim::device_spec(spec, args.drive_cache), args.seed)?,
-            (None, Some(path)) => Target::file(path.clone())?,
+            (None, Some(path)) => Target::file(path.clone(), args.io.backend())?,
             (None, None) => return Err(usage("give --file F or --device MODEL")),
         };
         let shape = Shape {

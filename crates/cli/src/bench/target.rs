@@ -14,8 +14,9 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use forerun_core::device::{self, Device};
 use forerun_core::params;
 use forerun_engine::{Cache, Handle, Settings};
+use forerun_io::files::{Backend, Files, FilesSettings};
+use forerun_io::store::file::Access;
 use forerun_io::store::pattern::Pattern;
-use forerun_io::store::threads::{Access, Threads};
 use forerun_io::store::{Store, Version};
 use forerun_io::wrap::latency::Latency;
 use rustix::fs::{Advice, fadvise};
@@ -34,6 +35,8 @@ pub(crate) enum Target {
 pub(crate) struct Checked {
     path: PathBuf,
     version: Version,
+    /// What opens it.
+    files: Files,
 }
 
 /// A store for one run.
@@ -51,13 +54,15 @@ impl Target {
     }
 
     /// The file at `path`, which has something to read.
-    pub(super) fn file(path: PathBuf) -> Result<Self> {
-        let store = Threads::open(&path, Access::Read)?;
+    pub(super) fn file(path: PathBuf, backend: Backend) -> Result<Self> {
+        let files = Files::new(FilesSettings { backend, ..FilesSettings::default() });
+        let files = files.map_err(|error| usage(format!("--io: {error}")))?;
+        let store = files.open(&path, Access::Read)?;
         let version = store.version()?;
         if version.bytes == 0 {
             return Err(usage(format!("{} is empty: there is nothing to read", path.display())));
         }
-        Ok(Self::File(Checked { path, version }))
+        Ok(Self::File(Checked { path, version, files }))
     }
 
     /// What there is to read.
@@ -96,7 +101,7 @@ impl Target {
                 device::Kind::Positional => DEPTH_POSITIONAL,
                 device::Kind::Parallel => DEPTH_PARALLEL,
             },
-            None => DEPTH_POSITIONAL,
+            None => Settings::default().background_depth,
         }
     }
 
@@ -134,9 +139,9 @@ impl Target {
             }
             Self::File(file) => {
                 file.forget()?;
-                let store = Threads::open(&file.path, Access::Read)?;
-                file.require_same(&store)?;
-                Ok(Opened { store: Arc::new(store), model: None })
+                let store = file.files.open(&file.path, Access::Read)?;
+                file.require_same(&*store)?;
+                Ok(Opened { store, model: None })
             }
         }
     }
@@ -162,10 +167,10 @@ impl Checked {
 
     /// Refuses a file that is not what it was.
     pub(super) fn require_unchanged(&self) -> Result<()> {
-        self.require_same(&Threads::open(&self.path, Access::Read)?)
+        self.require_same(&*self.files.open(&self.path, Access::Read)?)
     }
 
-    fn require_same(&self, store: &Threads) -> Result<()> {
+    fn require_same(&self, store: &dyn Store) -> Result<()> {
         let version = store.version()?;
         if version.bytes < self.version.bytes {
             let text = format!("it shrank from {} to {} bytes", self.version.bytes, version.bytes);

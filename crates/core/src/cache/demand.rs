@@ -116,7 +116,7 @@ impl Cache {
         actions: &mut Actions,
     ) {
         self.frames[frame].marker = false;
-        if self.frames[frame].published {
+        if self.frames.published(frame) {
             self.publish(frame, actions);
         }
         if reader.congested {

@@ -9,9 +9,18 @@
 //! between two other events no frame is `Claimed`. `Filling` is a page that is written whole and
 //! was never read. A *doomed* frame belongs to no page any more (truncate, invalidate) and comes
 //! free when the operation on it ends; a *lingering* one waits for its last reader.
+//!
+//! What happens most is a hit, and of a frame it reads the label alone: the long row is touched
+//! only by the first use of a page that was read ahead.
+//!
+//! # Invariants
+//! - A published frame is resident, and its label names its row's partition. So it is retracted
+//!   before its page leaves.
+//! - A label says *unread* if its frame is published and its row's page is `prefetched`.
 
 use alloc::vec::Vec;
 
+use crate::event::Hit;
 use crate::units::{FrameId, PageId};
 
 /// No row, no frame.
@@ -44,8 +53,6 @@ pub(super) enum State {
 pub(super) struct Frame {
     pub(super) page: PageId,
     pub(super) state: State,
-    /// Counts publications; a hit with another generation is stale.
-    pub(super) generation: u32,
     /// Writers that copy into it just now.
     pub(super) fills: u32,
     /// The first of those who wait for its bytes.
@@ -66,8 +73,6 @@ pub(super) struct Frame {
     pub(super) prefetched: bool,
     /// Nobody had asked for its page when it was claimed.
     pub(super) ahead: bool,
-    /// Readers without a lock may find it.
-    pub(super) published: bool,
     /// Its page left while an operation was under way.
     pub(super) doomed: bool,
     /// Dirtied again while being written: the epoch of the newer bytes.
@@ -86,7 +91,6 @@ impl Frame {
     pub(super) const EMPTY: Self = Self {
         page: PageId { file: crate::units::FileId(0), index: 0 },
         state: State::Free,
-        generation: 0,
         fills: 0,
         waiters: NIL,
         next: NIL,
@@ -97,7 +101,6 @@ impl Frame {
         marker: false,
         prefetched: false,
         ahead: false,
-        published: false,
         doomed: false,
         redirty: None,
         last_try: false,
@@ -122,14 +125,89 @@ impl Frame {
     }
 }
 
+/// What a hit has to know of a frame. Apart from the long row, as several share a cache line.
+#[derive(Clone, Copy)]
+struct Label {
+    /// Counts publications; a hit with another generation is stale.
+    generation: u32,
+    /// The partition of the page that readers without a lock may find; `NIL` without one.
+    partition: u32,
+    /// Published, and nobody has asked for its page yet.
+    unread: bool,
+}
+
+impl Label {
+    const EMPTY: Self = Self { generation: 0, partition: NIL, unread: false };
+}
+
+/// What a current hit found.
+#[derive(Clone, Copy)]
+pub(super) struct Found {
+    /// The partition of its page.
+    pub(super) partition: u32,
+    /// Nobody had asked for its page before.
+    pub(super) unread: bool,
+}
+
 /// All frames, by number.
 pub(super) struct Frames {
     table: Vec<Frame>,
+    labels: Vec<Label>,
 }
 
 impl Frames {
     pub(super) fn new(count: u32) -> Self {
-        Self { table: alloc::vec![Frame::EMPTY; count as usize] }
+        Self {
+            table: alloc::vec![Frame::EMPTY; count as usize],
+            labels: alloc::vec![Label::EMPTY; count as usize],
+        }
+    }
+
+    /// Lets readers without a lock find the page in `frame`. Returns its generation.
+    pub(super) fn publish(&mut self, frame: FrameId) -> u32 {
+        if !self.published(frame) {
+            let label = self.label_mut(frame);
+            label.generation = label.generation.wrapping_add(1);
+        }
+        self.republish(frame);
+        self.label_mut(frame).generation
+    }
+
+    /// As [`Frames::publish`], but hits noted before count still: the page never left.
+    pub(super) fn republish(&mut self, frame: FrameId) {
+        let row = &self[frame];
+        assert!(row.resident(), "{frame:?} is published in state {:?}", row.state);
+        let (partition, unread) = (row.partition, row.prefetched);
+        let label = self.label_mut(frame);
+        label.partition = partition;
+        label.unread = unread;
+    }
+
+    /// Readers without a lock find the page in `frame` no longer.
+    pub(super) fn retract(&mut self, frame: FrameId) {
+        self.label_mut(frame).partition = NIL;
+    }
+
+    /// Whether readers without a lock may find the page in `frame`.
+    pub(super) fn published(&self, frame: FrameId) -> bool {
+        self.labels[frame.0 as usize].partition != NIL
+    }
+
+    /// What `hit` found, unless it is stale.
+    pub(super) fn found(&self, hit: Hit) -> Option<Found> {
+        let Label { generation, partition, unread } = self.labels[hit.frame.0 as usize];
+        let current = generation == hit.generation && partition != NIL;
+        current.then_some(Found { partition, unread })
+    }
+
+    /// Somebody asked for the page in `frame`. Returns whether nobody had before.
+    pub(super) fn ask(&mut self, frame: FrameId) -> bool {
+        self.label_mut(frame).unread = false;
+        core::mem::take(&mut self[frame].prefetched)
+    }
+
+    fn label_mut(&mut self, frame: FrameId) -> &mut Label {
+        &mut self.labels[frame.0 as usize]
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (FrameId, &Frame)> {

@@ -4,35 +4,48 @@
 //! notes enter here in batches, so the policy sees the same uses, only later: the simulator sends
 //! the same batches. A note whose frame was reused meanwhile has an older generation and is
 //! skipped.
+//!
+//! A policy is told of many uses at once, in their order, so that the cache lines which they touch
+//! are fetched side by side. Partitions know nothing of each other: each gets its own.
 
 use super::demand::Reader;
-use super::{Cache, FrameId};
+use super::{Cache, FrameId, Partition};
 use crate::event::{Actions, Hit};
+
+/// Uses that a policy is told of at once: what the buffer of a partition holds.
+pub(super) const USES_MAX: usize = 64;
 
 impl Cache {
     pub(super) fn hits(&mut self, hits: &[Hit]) {
-        for &hit in hits {
-            if self.current(hit) {
-                self.stats.demanded += 1;
-                self.stats.hits += 1;
-                self.used(hit.frame);
-            } else {
-                self.stats.stale_hits += 1;
+        for hits in hits.chunks(USES_MAX) {
+            let mut stale = 0;
+            for &hit in hits {
+                let Some(found) = self.frames.found(hit) else {
+                    stale += 1;
+                    continue;
+                };
+                if found.unread {
+                    self.claimed_by_reader(hit.frame);
+                }
+                self.partitions[found.partition as usize].uses.push(hit.frame);
+            }
+            let current = hits.len() as u64 - stale;
+            self.stats.stale_hits += stale;
+            self.stats.demanded += current;
+            self.stats.hits += current;
+            for Partition { policy, uses, .. } in &mut self.partitions {
+                policy.renew_all(uses);
+                uses.clear();
             }
         }
     }
 
     /// The use itself comes with the batch; here only the readahead is triggered.
     pub(super) fn marker(&mut self, hit: Hit, reader: &Reader, actions: &mut Actions) {
-        if self.current(hit) && self.frames[hit.frame].marker {
+        if self.frames.found(hit).is_some() && self.frames[hit.frame].marker {
             let page = self.frames[hit.frame].page;
             self.met_marker(page, hit.frame, reader, 0, actions);
         }
-    }
-
-    fn current(&self, hit: Hit) -> bool {
-        let frame = &self.frames[hit.frame];
-        frame.published && frame.generation == hit.generation
     }
 
     /// Somebody asked for the page in `frame`.
@@ -46,9 +59,7 @@ impl Cache {
 
     /// A page that was read ahead is asked for, resident or not.
     pub(super) fn claimed_by_reader(&mut self, frame: FrameId) {
-        let row = &mut self.frames[frame];
-        if row.prefetched {
-            row.prefetched = false;
+        if self.frames.ask(frame) {
             self.stats.ahead_unread -= 1;
             self.stats.ahead_used += 1;
         }

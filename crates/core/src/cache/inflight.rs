@@ -192,7 +192,6 @@ impl Cache {
         self.frames[frame] = Frame {
             page,
             state: State::Claimed,
-            generation: old.generation,
             partition: old.partition,
             born: self.events,
             prefetched,
@@ -360,12 +359,8 @@ impl Cache {
 
     /// Lets readers without a lock find the page in `frame`.
     pub(super) fn publish(&mut self, frame: FrameId, actions: &mut Actions) {
-        let row = &mut self.frames[frame];
-        if !row.published {
-            row.published = true;
-            row.generation = row.generation.wrapping_add(1);
-        }
-        let (page, generation, marker) = (row.page, row.generation, row.marker);
+        let generation = self.frames.publish(frame);
+        let Frame { page, marker, .. } = self.frames[frame];
         actions.list.push(Action::Publish { page, frame, generation, marker });
     }
 

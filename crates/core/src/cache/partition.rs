@@ -15,6 +15,7 @@
 
 use alloc::vec::Vec;
 
+use super::hits::USES_MAX;
 use super::{Cache, FileId, Frame, FrameId, NIL, PageId, PartitionSettings, SettingsError, State};
 use crate::event::{Action, Actions};
 use crate::eviction::AnyEviction;
@@ -26,12 +27,15 @@ pub(super) struct Partition {
     pub(super) used: u32,
     /// The event at which the policy was last asked and had too few victims.
     dry: u64,
+    /// Frames that hits of the event found, in their order; empty between events.
+    pub(super) uses: Vec<FrameId>,
 }
 
 impl Partition {
     pub(super) fn new(settings: &PartitionSettings) -> Result<Self, SettingsError> {
         let policy = AnyEviction::make(&settings.policy, settings.frames)?;
-        Ok(Self { policy, capacity: settings.frames, used: 0, dry: 0 })
+        let uses = Vec::with_capacity(USES_MAX);
+        Ok(Self { policy, capacity: settings.frames, used: 0, dry: 0, uses })
     }
 }
 
@@ -117,11 +121,10 @@ impl Cache {
     }
 
     fn retract_victim(&mut self, frame: FrameId, actions: &mut Actions) -> Victim {
-        let row = &mut self.frames[frame];
-        let (page, prefetched, marker) = (row.page, row.prefetched, row.marker);
-        assert!(row.published && row.waiters == NIL, "{frame:?} is evictable");
-        row.published = false;
-        row.state = State::Free;
+        let Frame { page, prefetched, marker, waiters, .. } = self.frames[frame];
+        assert!(self.frames.published(frame) && waiters == NIL, "{frame:?} is evictable");
+        self.frames.retract(frame);
+        self.frames[frame].state = State::Free;
         if prefetched {
             self.stats.ahead_unread -= 1;
             self.stats.ahead_wasted += 1;
@@ -140,10 +143,9 @@ impl Cache {
         self.stats.pinned += 1;
         match open.fate {
             Fate::Reuse(victim) => {
-                let mut claimed = self.frames[frame];
+                let claimed = self.frames[frame];
                 self.restore(frame, victim, actions);
                 if let Some(other) = self.replacement(claimed.partition, actions) {
-                    claimed.generation = self.frames[other].generation;
                     self.frames[other] = claimed;
                     self.pages.insert(claimed.page, other);
                 } else {
@@ -187,17 +189,16 @@ impl Cache {
     /// Puts a victim back as it was; being pinned, it is in use.
     fn restore(&mut self, frame: FrameId, victim: Victim, actions: &mut Actions) {
         let Victim { page: old, prefetched, marker } = victim;
-        let Frame { generation, partition, .. } = self.frames[frame];
+        let partition = self.frames[frame].partition;
         self.frames[frame] = Frame {
             page: old,
             state: State::Clean,
-            generation,
             partition,
             marker,
-            published: true,
             pinned_round: self.round,
             ..Frame::EMPTY
         };
+        self.frames.republish(frame);
         let claim = self.pages.insert(old, frame);
         self.file_mut(old.file).frames += 1;
         self.stats.evicted -= 1;
@@ -255,8 +256,9 @@ impl Cache {
 
     /// Gives back a frame whose page has left already.
     pub(super) fn drop_free(&mut self, frame: FrameId) {
-        let Frame { generation, partition, .. } = self.frames[frame];
-        self.frames[frame] = Frame { generation, ..Frame::EMPTY };
+        assert!(!self.frames.published(frame), "{frame:?} has not been retracted");
+        let partition = self.frames[frame].partition;
+        self.frames[frame] = Frame::EMPTY;
         self.partitions[partition as usize].used -= 1;
         self.free.push(frame);
     }
@@ -271,7 +273,7 @@ impl Cache {
 
     /// Retracts a page that left its file. `doomed`: an operation on the frame has yet to end.
     pub(super) fn retract_dropped(&mut self, frame: FrameId, doomed: bool, actions: &mut Actions) {
-        self.frames[frame].published = false;
+        self.frames.retract(frame);
         actions.list.push(Action::Retract { frame, gone: true });
         let fate = if doomed { Fate::Doomed } else { Fate::Drop };
         self.retracting.push(Retracting { frame, fate });

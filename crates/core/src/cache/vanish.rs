@@ -84,7 +84,7 @@ impl Cache {
         self.drop_unwritten(frame);
         let busy = row.fills > 0 || row.state == State::InFlight;
         self.frames[frame].doomed = busy;
-        if row.published {
+        if self.frames.published(frame) {
             self.retract_dropped(frame, busy, actions);
         } else if !busy {
             self.release(frame);

@@ -50,13 +50,8 @@ pub(super) struct Probation {
     a1in: Queue,
     am: Queue,
     a1out: Ghosts,
-    residents: Table<Resident>,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Resident {
-    page: PageId,
-    place: Place,
+    pages: Table<PageId>,
+    places: Table<Place>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -82,7 +77,8 @@ impl Probation {
             a1in: Queue::new(),
             am: Queue::new(),
             a1out: Ghosts::new(kout.of(capacity)),
-            residents: Table::new(capacity),
+            pages: Table::new(capacity),
+            places: Table::new(capacity),
         }
     }
 
@@ -95,18 +91,19 @@ impl Probation {
             (true, false) => Place::Am,
         };
         self.queue(place).push_front(frame);
-        *self.residents.at(frame.0) = Resident { page, place };
+        *self.pages.at(frame.0) = page;
+        *self.places.at(frame.0) = place;
     }
 
     pub(super) fn renew(&mut self, frame: FrameId) {
-        let Resident { place, .. } = self.residents.get(frame.0);
+        let place = self.places.get(frame.0);
         match place {
             Place::A1in if self.renewal == Renewal::Keep => {}
             Place::A1in | Place::Am => self.queue(place).move_to_front(frame),
             Place::A1inHot => {
                 self.queue(place).remove(frame);
                 self.queue(Place::Am).push_front(frame);
-                self.residents.at(frame.0).place = Place::Am;
+                *self.places.at(frame.0) = Place::Am;
             }
         }
     }
@@ -129,7 +126,7 @@ impl Probation {
     }
 
     pub(super) fn forget(&mut self, frame: FrameId) {
-        let Resident { place, .. } = self.residents.get(frame.0);
+        let place = self.places.get(frame.0);
         self.queue(place).remove(frame);
     }
 
@@ -146,7 +143,7 @@ impl Probation {
         let first = out.len();
         let taken = self.a1in.take_from_tail(&mut self.links, count, evictable, out);
         for frame in &out[first..] {
-            self.a1out.remember(self.residents.get(frame.0).page);
+            self.a1out.remember(self.pages.get(frame.0));
         }
         taken
     }

@@ -1,7 +1,8 @@
 //! Reads: hits, late hits, misses, readahead, markers, failures.
 
 use super::World;
-use forerun_core::event::Event;
+use forerun_core::cache::PartitionSettings;
+use forerun_core::event::{Event, Hit};
 
 /// Windows of four pages, the marker on the third.
 const FOUR: &str = "fixed:size=16K";
@@ -302,6 +303,40 @@ fn a_batch_of_hits_renews_pages_and_skips_stale_ones() {
     world.arrive(5, 1);
     world.send(Event::Hits { hits: &[gone] });
     assert_eq!(world.cache.stats().stale_hits, 2, "its frame has another page");
+}
+
+#[test]
+fn a_long_batch_renews_in_its_order_and_each_partition_its_own_pages() {
+    // Up to more hits than a policy is told of at once, of two files in turn.
+    for count in [6, 64, 65, 300] {
+        let mut world = World::with(6, "off", |settings| {
+            let half = PartitionSettings { frames: 3, policy: "lru".into() };
+            settings.partitions = vec![half.clone(), half];
+        });
+        world.open(1, 1, 1, 100);
+        world.load(0, 3);
+        let first: Vec<Hit> = (0..3).map(|index| world.hit(index)).collect();
+        world.through(1).load(50, 3);
+        let second: Vec<Hit> = (0..3).map(|nth| world.hit(50 + nth)).collect();
+        let mut hits: Vec<Hit> =
+            (0..count - 6).map(|nth| [first[nth % 3], second[nth % 3]][nth % 2]).collect();
+        for nth in [2, 0, 1] {
+            hits.extend([first[nth], second[2 - nth]]);
+        }
+        world.send(Event::Hits { hits: &hits });
+        let stats = *world.cache.stats();
+        assert_eq!((stats.hits, stats.stale_hits), (count as u64, 0));
+        for (request, victim) in [(1, 50), (2, 52), (3, 51)] {
+            let index = 60 + request;
+            let text = world.through(1).read(request, index, 1);
+            assert_eq!(text, format!("out f1/{victim}, demand f1/{index}..{}", index + 1));
+        }
+        for (request, victim) in [(4, 2), (5, 0), (6, 1)] {
+            let index = 60 + request;
+            let text = world.through(0).read(request, index, 1);
+            assert_eq!(text, format!("out {victim}, demand {index}..{}", index + 1));
+        }
+    }
 }
 
 #[test]

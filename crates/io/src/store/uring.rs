@@ -1,17 +1,18 @@
 //! Files on `io_uring`: readers on rings of their own, the background on one that all share.
 //!
 //! ```text
-//!   reader A --submit, reap--> ring of A \
-//!   reader B --submit, reap--> ring of B  > a bounded pool; a ring goes back empty
-//!   reader C --no ring left--> preadv    /
+//!   reader A --one read------> preadv
+//!   reader B --several-------> ring of B \ a bounded pool; a ring goes back empty
+//!   reader C --several-------> ring of C /
+//!   reader D --no ring left--> preadv, one after the other
 //!
 //!   file 1 --submit--> lane --\
 //!   file 2 --submit--> lane ----> one ring --> one reaper for all files
 //!   file 3 --submit--> lane --/
 //! ```
 //!
-//! A reader's operation is submitted and waited for by one system call, on the reader's thread.
-//! A single read takes as long so as by `preadv`, within the spread, so there is one way for both.
+//! What a reader submits is carried out by one system call, on the reader's thread: a single
+//! operation by `preadv`, which is the faster way then (`caller.rs`), several on a ring.
 //!
 //! # Invariants
 //! - Memory that the kernel may write to is owned by a `Flight` until the kernel has said that it

@@ -322,3 +322,34 @@ fn an_operation_larger_than_its_frames_is_a_bug() {
         assert!(std::panic::catch_unwind(submit).is_err(), "{}", subject.name);
     }
 }
+
+#[test]
+fn what_was_started_comes_back_with_what_was_submitted_later_also_after_a_close() {
+    for closes in [false, true] {
+        for subject in subjects(1_000) {
+            let name = subject.name;
+            let queue = subject.store.queue(QueueKind::Caller);
+            let tokens = within(move || {
+                (0..3).for_each(|token| queue.submit(op(OpKind::Read, token, token * 64, 64)));
+                queue.start();
+                queue.start();
+                (3..5).for_each(|token| queue.submit(op(OpKind::Read, token, token * 64, 64)));
+                if closes {
+                    queue.close();
+                }
+                let mut out = Vec::new();
+                while out.len() < 5 {
+                    queue.reap(Wait::One, &mut out);
+                }
+                for done in &out {
+                    assert!(done.result == Ok(64) || closes && done.result == Err(ECANCELED));
+                    if done.result == Ok(64) {
+                        assert_eq!(pattern::verify(done.op.offset, &done.op.frames[0]), Ok(()));
+                    }
+                }
+                out.iter().map(|done| done.op.token).collect::<BTreeSet<_>>()
+            });
+            assert_eq!(tokens, (0..5).collect(), "{name}");
+        }
+    }
+}

@@ -160,7 +160,7 @@ mod tests {
         #[rustfmt::skip]
         let rows = [ // why            from  bytes  parts of four frames of 10
             ("nothing",                  0,    0, [None, None, None, None]),
-            ("all",                      0,   40, [Some(0..10), Some(0..10), Some(0..10), Some(0..10)]),
+            ("all",                      0,   30, [Some(0..10), Some(0..10), Some(0..10), None]),
             ("more than there is",      35,   40, [None, None, None, Some(5..10)]),
             ("within one",              12,    3, [None, Some(2..5), None, None]),
             ("across two",              18,    4, [None, Some(8..10), Some(0..2), None]),

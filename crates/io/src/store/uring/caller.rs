@@ -1,25 +1,32 @@
-//! A reader's queue: whoever reaps carries out what waits, on a ring of their own thread.
+//! A reader's queue: whoever reaps carries out what waits, on their own thread.
 //!
 //! ```text
-//!   submit --> waiting --reap--> one enter of a ring for all of it --> reaped
+//!   submit --> waiting --reap--> one operation: preadv             --> reaped
+//!                            \-> several: one enter of a ring for all
+//!                      --start-> a ring, without waiting --reap----> reaped
 //! ```
+//!
+//! A single read by `preadv` is about a microsecond faster than by a ring: it takes fewer steps
+//! through memory that a device's latency has left cold. Several at once the ring keeps in flight
+//! together.
 //!
 //! # Invariants
 //! - `submit` makes no system call but those that settle an operation's route.
-//! - A reaper sleeps only while another carries something out.
+//! - A reaper sleeps only while another carries something out. What a thread has started it reaps
+//!   itself, as its ring is bound to it.
 //! - Once closed, nothing waits and nothing else begins.
 //! # Locking
 //! One lock a queue, held over no operation.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, thread};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::{flight::Flight, pool::Pool};
-use crate::store::{
-    Done, Op, Queue, Wait,
-    file::{Opened, Route},
+use super::{
+    flight::Flight,
+    pool::{Lent, Pool},
 };
+use crate::store::{Done, Op, Queue, Wait, file::Opened};
 
 /// See the module.
 pub(super) struct CallerQueue {
@@ -33,6 +40,8 @@ pub(super) struct CallerQueue {
 struct State {
     waiting: VecDeque<Flight>,
     done: Vec<Done>,
+    /// A ring with operations under way, and how many.
+    started: Option<(Lent, usize)>,
     carrying: usize,
     closed: bool,
 }
@@ -45,12 +54,8 @@ impl CallerQueue {
 
     /// Carries `batch` out on this thread.
     fn carry(&self, mut batch: VecDeque<Flight>, out: &mut Vec<Done>) {
-        let held = |flight: &Flight| flight.route() == Route::Buffered;
-        if batch.len() == 1 && batch.iter().all(held) {
-            out.extend(batch.into_iter().map(Flight::carry));
-            return;
-        }
-        let Some(mut ring) = self.pool.lend() else {
+        let ring = if batch.len() > 1 { self.pool.lend() } else { None };
+        let Some(mut ring) = ring else {
             out.extend(batch.into_iter().map(Flight::carry));
             return;
         };
@@ -60,7 +65,8 @@ impl CallerQueue {
                 return;
             }
             let count = batch.len().min(ring.room());
-            ring.carry(batch.drain(..count).collect(), out);
+            ring.begin(batch.drain(..count));
+            ring.finish(out);
         }
     }
 }
@@ -87,6 +93,14 @@ impl Queue for CallerQueue {
                 out.append(&mut state.done);
                 return;
             }
+            let mine = |(ring, _): &mut (Lent, usize)| ring.owner == thread::current().id();
+            if let Some((mut ring, count)) = state.started.take_if(mine) {
+                state.carrying += count;
+                MutexGuard::unlocked(&mut state, || ring.finish(out));
+                state.carrying -= count;
+                self.changed.notify_all();
+                return;
+            }
             if !state.waiting.is_empty() {
                 let batch = std::mem::take(&mut state.waiting);
                 let count = batch.len();
@@ -96,11 +110,23 @@ impl Queue for CallerQueue {
                 self.changed.notify_all();
                 return;
             }
-            if wait == Wait::Never || state.carrying == 0 {
+            if wait == Wait::Never || (state.carrying == 0 && state.started.is_none()) {
                 return;
             }
             self.changed.wait(&mut state);
         }
+    }
+
+    fn start(&self) {
+        let mut state = self.state.lock();
+        if state.started.is_some() || state.waiting.is_empty() {
+            return;
+        }
+        let Some(mut ring) = self.pool.lend() else { return };
+        let count = state.waiting.len().min(ring.room());
+        ring.begin(state.waiting.drain(..count));
+        MutexGuard::unlocked(&mut state, || ring.submit());
+        state.started = Some((ring, count));
     }
 
     fn close(&self) {

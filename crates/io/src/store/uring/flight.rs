@@ -12,12 +12,12 @@
 
 #![expect(unsafe_code, reason = "pointers for the kernel, which threads hand on to each other")]
 
-use std::{os::fd::AsRawFd, sync::Arc};
+use std::{io::Error, os::fd::AsRawFd, sync::Arc};
 
 use io_uring::{opcode, squeue, types};
 use rustix::io::Errno;
 
-use super::registered::Registered;
+use super::{registered::Registered, ring::errno_of};
 use crate::store::{
     Done, Op, OpKind,
     file::{BUFFERS_MAX, Next, Opened, Route, Stretch, Transfer},
@@ -56,9 +56,39 @@ impl Flight {
         self.transfer.route()
     }
 
-    /// Carries it out on this thread instead; nothing of it is in a ring.
-    pub(super) fn carry(self) -> Done {
-        self.file.carry(self.op)
+    /// Carries it out on this thread, blocking, without a ring; nothing of it is in one.
+    pub(super) fn carry(mut self) -> Done {
+        loop {
+            let result = match self.op.kind {
+                OpKind::Read | OpKind::Write => self.call(),
+                OpKind::Sync => self.file.sync().map(|()| 0),
+            };
+            let next = self.transfer.settle(&self.file, &self.op, self.asked, result);
+            if let Next::Done(result) = next {
+                return self.done(result);
+            }
+        }
+    }
+
+    /// One call of the kernel for what is left, as far as it goes.
+    fn call(&mut self) -> Result<usize, Errno> {
+        let fd = self.file.by(self.transfer.route()).as_raw_fd();
+        let offset = i64::try_from(self.op.offset + self.transfer.moved() as u64);
+        let offset = offset.map_err(|_| Errno::INVAL)?;
+        let asked = self.transfer.asked(&self.file, &self.op);
+        self.asked = find_runs(&mut self.op, self.transfer.moved(), asked, &mut self.runs);
+        let runs = self.runs.as_ptr();
+        let count = i32::try_from(self.runs.len()).expect("at most as many as a call takes");
+        // SAFETY: the runs lie in the frames of `op`, which we own and nobody else has, and do
+        // not overlap; the descriptor is that of `file`, which we keep open.
+        let moved = unsafe {
+            match self.op.kind {
+                OpKind::Read => libc::preadv(fd, runs, count, offset),
+                OpKind::Write => libc::pwritev(fd, runs, count, offset),
+                OpKind::Sync => unreachable!("a sync transfers nothing"),
+            }
+        };
+        usize::try_from(moved).map_err(|_| errno_of(&Error::last_os_error()))
     }
 
     /// It was cancelled.

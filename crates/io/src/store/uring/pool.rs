@@ -65,7 +65,7 @@ impl Pool {
     }
 
     /// A ring for this thread, as long as the guard lives.
-    pub(super) fn lend(&self) -> Option<Lent<'_>> {
+    pub(super) fn lend(self: &Arc<Self>) -> Option<Lent> {
         let (choice, lends, pinned) = {
             let mut state = self.state.lock();
             state.lends += 1;
@@ -84,7 +84,7 @@ impl Pool {
         {
             shared.lend_registered(&mut ring);
         }
-        Some(Lent { pool: self, ring: Some(ring) })
+        Some(Lent { pool: Arc::clone(self), ring: Some(ring) })
     }
 
     /// From now on rings copy the pinned memory of `shared`.
@@ -144,12 +144,12 @@ impl State {
 }
 
 /// A ring on loan.
-pub(super) struct Lent<'a> {
-    pool: &'a Pool,
+pub(super) struct Lent {
+    pool: Arc<Pool>,
     ring: Option<Ring>,
 }
 
-impl Deref for Lent<'_> {
+impl Deref for Lent {
     type Target = Ring;
 
     fn deref(&self) -> &Ring {
@@ -157,13 +157,13 @@ impl Deref for Lent<'_> {
     }
 }
 
-impl DerefMut for Lent<'_> {
+impl DerefMut for Lent {
     fn deref_mut(&mut self) -> &mut Ring {
         self.ring.as_mut().expect("it goes back when the guard does")
     }
 }
 
-impl Drop for Lent<'_> {
+impl Drop for Lent {
     fn drop(&mut self) {
         if let Some(ring) = self.ring.take() {
             self.pool.give_back(ring);
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_thread_gets_its_ring_again_and_the_bound_holds() {
-        let pool = Pool::new(1, 4);
+        let pool = Arc::new(Pool::new(1, 4));
         let Some(first) = pool.lend() else { return }; // No rings here: other tests say so.
         assert!(pool.lend().is_none(), "the only ring is out");
         drop(first);
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn another_threads_ring_gives_its_place_up_once_it_lay_idle_long() {
-        let pool = Pool::new(1, 4);
+        let pool = Arc::new(Pool::new(1, 4));
         if pool.lend().is_none() || pool.state.lock().flavour != Flavour::Deferred {
             return; // No rings here, or rings of any thread.
         }

@@ -102,12 +102,22 @@ impl Ring {
         self.in_flight == 0 && !self.broken
     }
 
-    /// Carries all of `batch` out, and waits for it.
-    pub(super) fn carry(&mut self, batch: Vec<Flight>, out: &mut Vec<Done>) {
-        assert!(self.is_sound() && batch.len() <= self.room(), "a ring is lent empty");
-        for (slot, flight) in batch.into_iter().enumerate() {
+    /// Takes `batch`, which the next [`Ring::finish`] hands to the kernel.
+    pub(super) fn begin(&mut self, batch: impl Iterator<Item = Flight>) {
+        assert!(self.is_sound(), "a ring is lent empty");
+        for (slot, flight) in batch.enumerate() {
             self.start(slot, flight);
         }
+    }
+
+    /// Hands what was begun to the kernel without waiting; what it does not take now is handed
+    /// over again by [`Ring::finish`].
+    pub(super) fn submit(&mut self) {
+        let _ = self.io.submit();
+    }
+
+    /// Waits for all that was begun.
+    pub(super) fn finish(&mut self, out: &mut Vec<Done>) {
         while self.in_flight > 0 {
             if self.enter().is_err() {
                 self.take_back(out);
