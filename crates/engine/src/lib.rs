@@ -1,25 +1,25 @@
 //! The live cache: threads, locks, real time and bytes around the decisions of `forerun-core`.
 //!
 //! ```text
-//!   Handle::read_at ----> State (one lock): core, pins, who waits ----> Serve: copy from Frames
-//!        |                    ^                                  \----> Fetch
-//!        |                    | Arrived, Failed                          |
-//!        |                    +---- reader's own thread <---- demand ----+
-//!        |                    +---- reaper of the file <--- readahead ---+
+//!   Handle::read_at --> Index: found? pin, copy, note            no lock, no system call
+//!        | not found
+//!        v
+//!   State (one lock): core, who waits ----> Serve: copy from Frames
+//!        |                    ^        \--> Fetch
+//!        |                    | Arrived, Failed    |
+//!        |                    +-- reader's own thread <--- demand ---+
+//!        |                    +-- reaper of the ring <--- readahead -+
 //!        +--- sleeps only for pages that somebody else fetches
 //! ```
 //!
 //! Nothing is decided here: which pages, which frames, when to give up, all comes from the core
-//! as actions. This crate carries them out and reports what happened.
-//!
-//! # What it does not notice yet
-//! A file must keep its bytes while a handle is open. One that became shorter is an error, never
-//! zeros; one that was rewritten in place goes unnoticed, so a read may mix the two versions.
+//! as actions. This crate carries them out and reports what happened. Nothing is written yet.
 //!
 //! # Invariants
 //! - A demand is fetched on a thread that waits for it; readahead never runs on a reader's thread
 //!   unless the system refuses every other thread.
 //! - A frame is copied from only while it is pinned, and filled only while it is out of the table.
+//! - A handle serves one version of its file, or an error (`file.rs` says what cannot be seen).
 //! - Every reader gets one answer, and every table is bounded by [`Settings`].
 //! # Locking
 //! See `state.rs`. No lock is held over a system call, a copy, or another lock but as said there.

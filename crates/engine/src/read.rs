@@ -12,7 +12,8 @@
 //! # Invariants
 //! - A reader that sleeps, for a page or for a queue, holds no frame and has no fetch of its own:
 //!   readers never wait for each other's copies.
-//! - The demand reaches its store before the readahead that came of the same read.
+//! - The demand reaches its store before the readahead that came of the same read, where the store
+//!   can begin what somebody has yet to wait for.
 //! - While a read waits for a frame, its reader sleeps no longer than until the core's deadline.
 //! - A file that has ended is found out under the lock, before the core is asked: what a read
 //!   gives is of one version.

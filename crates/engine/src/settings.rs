@@ -82,7 +82,7 @@ impl Settings {
     pub fn of_memory(bytes: u64) -> Self {
         let eighth = (bytes / 8).clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX);
         let window = 1_u64 << eighth.ilog2();
-        let readahead = format!("linux-6:max={window}");
+        let readahead = format!("linux-6:max={window},io={window}");
         Self { cache_bytes: bytes, readahead, ..Self::default() }
     }
 
@@ -184,6 +184,22 @@ mod tests {
         assert_eq!((core.frames, core.request_pages_max, core.ahead_pages_max), (256, 256, 224));
         let settings = Settings { ahead_bytes_max: 40_000, ..settings };
         assert_eq!(settings.core().unwrap().ahead_pages_max, 9);
+    }
+
+    #[test]
+    fn the_windows_of_a_cache_follow_from_its_memory_and_always_fit() {
+        for (bytes, max) in [
+            (256 << 10, 128 << 10),
+            (1 << 20, 128 << 10),
+            (2 << 20, 256 << 10),
+            (63 << 20, 4 << 20),
+            (64 << 20, 8 << 20),
+            (1 << 30, 8 << 20),
+        ] {
+            let settings = Settings::of_memory(bytes);
+            assert_eq!(settings.readahead, format!("linux-6:max={max},io={max}"), "{bytes}");
+            assert!(crate::Cache::new(settings).is_ok(), "{bytes}");
+        }
     }
 
     #[test]

@@ -146,8 +146,8 @@ impl Opened {
     }
 
     /// What it is now, once no write that this tells of is under way. Linux changes the times at
-    /// the start of a write and moves the bytes afterwards, both under the inode's lock, which ext4,
-    /// tmpfs and others take to look for data too.
+    /// the start of a write and moves the bytes afterwards, both under the inode's lock, which
+    /// ext4, tmpfs and others take to look for data too.
     pub(crate) fn settled_version(&self) -> Result<Version, StoreError> {
         let version = self.version()?;
         // Behind any end: an error at once, after the lock.
