@@ -25,14 +25,14 @@ use crate::{
     builder::Builder,
     clock::Clock,
     error::OpenError,
-    file::{self, File, Standing},
+    file::{File, Standing, Stands},
     handle::Handle,
     hits::Notes,
     journal::Recorder,
     queues::Queues,
     settings::{Settings, SettingsError},
     shared::Shared,
-    state::{Parts, State},
+    state::{Parts, Place, State},
     stats::Stats,
     watch::Watch,
 };
@@ -185,27 +185,24 @@ impl Cache {
         if state.closed {
             return Err(OpenError::Closed);
         }
-        let known = found_again.then(|| state.live.files.find(&version)).flatten();
-        let id = match known {
-            Some((id, known)) if known == version => {
-                let current = state.live.files.file(id).filter(|_| state.live.files.is_open(id));
-                if let Some(file) = current.cloned() {
-                    return open_handle(&self.owner, &mut state, &file, None);
-                }
-                id
-            }
-            Some((id, known)) => {
-                let shorter = version.bytes < known.bytes;
-                let standing = if shorter { Standing::Shrunk } else { Standing::Changed };
-                state.outdated(id, standing);
-                state.place()?
-            }
-            None => state.place()?,
+        let found_by = found_again.then_some(version);
+        let id = match state.place(found_by)? {
+            Place::Open(file) => return open_handle(&self.owner, &mut state, &file, None),
+            Place::Free(id) => id,
         };
-        let parts =
-            file::Parts { id, store, version, bytes, page_bytes, queues, ahead, background };
-        let file = Arc::new(File::from(parts));
-        let opened = open_handle(&self.owner, &mut state, &file, found_again.then_some(version));
+        let stands = Stands::default();
+        let file = Arc::new(File {
+            id,
+            store,
+            version,
+            bytes,
+            page_bytes,
+            queues,
+            ahead,
+            background,
+            stands,
+        });
+        let opened = open_handle(&self.owner, &mut state, &file, found_by);
         shared.settle(state); // Before a file that was refused, and its store with it.
         opened
     }

@@ -45,7 +45,7 @@ pub(crate) struct File {
     pub(crate) ahead: Arc<dyn Queue>,
     /// What reaps it.
     pub(crate) background: Arc<Background>,
-    standing: AtomicU8,
+    pub(crate) stands: Stands,
 }
 
 /// Whether a file may still be read.
@@ -57,25 +57,9 @@ pub(crate) enum Standing {
     Closed,
 }
 
-/// What a file is made of; its standing is `Current`.
-pub(crate) struct Parts {
-    pub(crate) id: FileId,
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) version: Version,
-    pub(crate) bytes: u64,
-    pub(crate) page_bytes: u32,
-    pub(crate) queues: Queues,
-    pub(crate) ahead: Arc<dyn Queue>,
-    pub(crate) background: Arc<Background>,
-}
-
-impl From<Parts> for File {
-    fn from(parts: Parts) -> Self {
-        let Parts { id, store, version, bytes, page_bytes, queues, ahead, background } = parts;
-        let standing = AtomicU8::new(Standing::Current as u8);
-        Self { id, store, version, bytes, page_bytes, queues, ahead, background, standing }
-    }
-}
+/// A standing that changes once.
+#[derive(Default)]
+pub(crate) struct Stands(AtomicU8);
 
 impl File {
     /// Its pages, the last one perhaps in part.
@@ -86,14 +70,14 @@ impl File {
     pub(crate) fn standing(&self) -> Standing {
         const STANDINGS: [Standing; 4] =
             [Standing::Current, Standing::Changed, Standing::Shrunk, Standing::Closed];
-        STANDINGS[usize::from(self.standing.load(Ordering::Acquire))]
+        STANDINGS[usize::from(self.stands.0.load(Ordering::Acquire))]
     }
 
     /// Ends the file, unless it has ended. Whether it was current.
     pub(crate) fn end(&self, standing: Standing) -> bool {
         let (current, new) = (Standing::Current as u8, standing as u8);
         let (done, seen) = (Ordering::AcqRel, Ordering::Acquire);
-        self.standing.compare_exchange(current, new, done, seen).is_ok()
+        self.stands.0.compare_exchange(current, new, done, seen).is_ok()
     }
 
     /// Refuses a read of a file that has ended.

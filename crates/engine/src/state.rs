@@ -33,7 +33,7 @@ use forerun_core::{
 };
 use forerun_io::{
     index::{Index, Publisher},
-    store::ECANCELED,
+    store::{ECANCELED, Version},
     sync::{AtomicBool, Ordering},
 };
 
@@ -91,6 +91,14 @@ pub(crate) struct Parts {
     /// Uses that are sent at once, at most.
     pub(crate) hits_max: usize,
     pub(crate) recorder: Option<Box<dyn Recorder>>,
+}
+
+/// Where a file goes that is about to be opened.
+pub(crate) enum Place {
+    /// It is open already.
+    Open(Arc<File>),
+    /// To a place that is free, or that has its pages from before.
+    Free(FileId),
 }
 
 impl State {
@@ -210,7 +218,7 @@ impl State {
     }
 
     /// As [`State::changed`] for a file that may have no handle.
-    pub(crate) fn outdated(&mut self, id: FileId, standing: Standing) {
+    fn outdated(&mut self, id: FileId, standing: Standing) {
         if let Some(file) = self.live.files.file(id).cloned() {
             return self.changed(&file, standing);
         }
@@ -219,13 +227,23 @@ impl State {
         self.live.files.forget(id);
     }
 
-    /// A place for another file; the pages of one without handles may go for it.
-    pub(crate) fn place(&mut self) -> Result<FileId, OpenError> {
+    /// A place for a file that is about to be opened; `version` if it can be found by it. Pages of
+    /// an older version go, and those of a file without handles may go to make room.
+    pub(crate) fn place(&mut self, version: Option<Version>) -> Result<Place, OpenError> {
+        let known = version.and_then(|version| self.live.files.find(&version));
+        if let (Some((id, known)), Some(version)) = (known, version) {
+            if known == version {
+                let open = self.live.files.file(id).filter(|_| self.live.files.is_open(id));
+                return Ok(open.map_or(Place::Free(id), |file| Place::Open(Arc::clone(file))));
+            }
+            let shorter = version.bytes < known.bytes;
+            self.outdated(id, if shorter { Standing::Shrunk } else { Standing::Changed });
+        }
         let (id, taken) = self.live.files.place()?;
         if taken {
             self.drop_pages(id);
         }
-        Ok(id)
+        Ok(Place::Free(id))
     }
 
     /// All pages of a file go, those in flight too.
