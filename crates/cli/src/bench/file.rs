@@ -189,12 +189,12 @@ fn measured(args: &Args, target: &Target, settings: Settings, size: Bytes) -> Re
     let cache = Cache::new(settings).map_err(refused)?;
     let handle = file.opened_cold(&cache)?;
     let device_before = counters::device_bytes();
-    let ran = plan.run(&handle).map_err(|error| file.failed(&format!("{error:#}")))?;
+    let ran = plan.run(&handle).map_err(|error| file.failed(error))?;
     let device_bytes = counters::device_bytes().saturating_sub(device_before);
     let (stats, io) = (cache.stats(), cache.chosen().to_string());
     drop((handle, cache));
     if !is_pattern {
-        plan.compare(&around, &ran).map_err(|error| file.failed(&format!("{error:#}")))?;
+        plan.compare(&around, &ran).map_err(|error| file.failed(error))?;
     }
     file.require_unchanged()?;
     let bytes = ran.lanes.iter().map(|lane| lane.bytes).sum();
@@ -223,7 +223,8 @@ fn table(args: &Args, size: Bytes, measured: &Measured) -> String {
         format!("{:.1}", measured.hit_ratio() * 100.0),
         format!("{:.1}", measured.late_ratio() * 100.0),
         stats.store_requests.to_string(),
-        format!("{:.0}", ratio(measured.device_bytes, stats.store_bytes) * 100.0),
+        // A device moves whole blocks, a short file has less.
+        format!("{:.0}", ratio(measured.device_bytes, stats.store_bytes).min(1.0) * 100.0),
     ];
     output::table(&header, &[row], 1)
 }

@@ -79,9 +79,10 @@ pub(super) fn run(args: &Args) -> Result<()> {
     super::check(&settings)?;
     let cache = Cache::new(settings.clone()).map_err(refused)?;
     let handle = cache.open(&path)?;
-    let course = Course::new(warmed(&file, &handle, bytes)?, args.seed);
+    let words = warmed(&file, &handle, bytes).with_context(|| name.clone())?;
+    let course = Course::new(words, args.seed);
     let absent = cache.stats().core.misses;
-    let runs = race(args, &course, &handle, &path)?;
+    let runs = race(args, &course, &handle, &path).with_context(|| name.clone())?;
     if cache.stats().core.misses != absent {
         bail!("pages left the cache while hits were measured: give more memory or less --size");
     }
