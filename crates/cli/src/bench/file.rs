@@ -22,7 +22,7 @@ use clap::ValueEnum;
 use forerun_core::params::{Bytes, Param as _};
 use forerun_core::units::Nanos;
 use forerun_engine::{Cache, Settings, Stats};
-use forerun_report::{Run, RunRecord, Spread};
+use forerun_report::{Run, RunRecord};
 use forerun_sim::driver::rate;
 use serde::Serialize;
 
@@ -309,7 +309,6 @@ fn recorded(args: &Args, size: Bytes, engine: &Settings, measured: &Measured) ->
         bytes_wanted: measured.bytes,
         p50_us: f64::from(times.quantile(500)) / 1e3,
         p99_us: f64::from(times.quantile(990)) / 1e3,
-        spread: Some(Spread { min: mb_per_second, max: mb_per_second }),
         ..Run::default()
     };
     Ok(RunRecord { runs: vec![run], ..record::empty(device, args.seed, &settings) })
