@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use forerun_core::params::{Bytes, Param as _};
 use forerun_engine::journal::{Bounds, JournalFile, Summary};
+use forerun_engine::{Cache, Settings, SettingsError};
 
 use crate::failure::note;
 use crate::output;
@@ -47,10 +48,25 @@ impl Journal {
     }
 }
 
+/// A cache whose events go to `journal`, if there is one.
+pub(crate) fn cache(
+    settings: Settings,
+    journal: Option<&JournalFile>,
+) -> Result<Cache, SettingsError> {
+    match journal {
+        Some(journal) => {
+            let recorder = journal.record(&settings.core()?);
+            Cache::recorded(settings, recorder)
+        }
+        None => Cache::new(settings),
+    }
+}
+
 /// A journal's summary as one line.
 fn told(summary: &Summary) -> String {
     let Summary { runs, events, dropped, bytes, end } = summary;
-    let text = format!("{events} events of {runs} runs in {bytes} bytes");
+    let runs = if *runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
+    let text = format!("{events} events of {runs} in {bytes} bytes");
     match end {
         Some(end) => format!("{text}; {dropped} events after them are missing: {end}"),
         None if *dropped > 0 => format!("{text}; {dropped} events of a run that broke off"),

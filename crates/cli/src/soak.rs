@@ -23,8 +23,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use forerun_core::units::Nanos;
+use forerun_engine::journal::JournalFile;
 use forerun_engine::{Cache, Handle, Settings};
 
+use crate::journal::{self, Journal};
 use crate::{failure, interrupt, machine, output};
 use ground::Ground;
 use health::{Figures, mib};
@@ -52,11 +54,18 @@ pub(crate) struct Args {
     /// Determines what is drawn; the order of threads stays the system's
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
+    #[command(flatten)]
+    journal: Journal,
 }
 
 /// Runs it: an error if anything was found wrong.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let goal = Goal::of(args);
+    args.journal.require_place()?;
+    args.journal.keep(|journal| soak(args, journal))
+}
+
+fn soak(args: &Args, journal: Option<&JournalFile>) -> Result<()> {
+    let goal = Goal::of(args.minutes, args.reads);
     let before = Figures::take()?;
     interrupt::gently();
     let ground = Ground::make()?;
@@ -67,7 +76,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         wait_max: Nanos::from_millis(STALL_MS),
         ..Settings::default()
     };
-    let cache = Cache::new(settings).context("cannot make a cache")?;
+    let cache = journal::cache(settings, journal).context("cannot make a cache")?;
     let open = |file: &ground::File| Ok(cache.open_store(file.store()?)?);
     let shared = ground.files.iter().map(open).collect::<Result<Vec<Handle>>>()?;
     let counts: Vec<Counts> = (0..args.threads).map(|_| Counts::default()).collect();
@@ -114,8 +123,8 @@ struct Goal {
 
 impl Goal {
     /// One of them alone means that one; neither, both by default.
-    fn of(args: &Args) -> Self {
-        let (time, reads) = match (args.minutes, args.reads) {
+    fn of(minutes: Option<Nanos>, reads: Option<u64>) -> Self {
+        let (time, reads) = match (minutes, reads) {
             (None, None) => (MINUTES_10, READS),
             (time, reads) => (time.unwrap_or(Nanos(0)), reads.unwrap_or(0)),
         };
@@ -311,12 +320,11 @@ mod tests {
 
     #[test]
     fn one_goal_alone_is_the_only_one() {
-        let args = |minutes, reads| Args { minutes, reads, threads: 8, seed: 1 };
         let goal = |time, reads| Goal { time, reads };
-        assert_eq!(Goal::of(&args(None, None)), goal(MINUTES_10, READS));
-        assert_eq!(Goal::of(&args(Some(Nanos(7)), None)), goal(Nanos(7), 0));
-        assert_eq!(Goal::of(&args(None, Some(9))), goal(Nanos(0), 9));
-        assert_eq!(Goal::of(&args(Some(Nanos(7)), Some(9))), goal(Nanos(7), 9));
+        assert_eq!(Goal::of(None, None), goal(MINUTES_10, READS));
+        assert_eq!(Goal::of(Some(Nanos(7)), None), goal(Nanos(7), 0));
+        assert_eq!(Goal::of(None, Some(9)), goal(Nanos(0), 9));
+        assert_eq!(Goal::of(Some(Nanos(7)), Some(9)), goal(Nanos(7), 9));
     }
 
     #[test]

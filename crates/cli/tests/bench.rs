@@ -360,6 +360,7 @@ fn hits_and_files_that_cannot_be_measured_are_refused_in_one_line() {
     let rows = [ // what   words                                        status  says
         ("file", String::new(),                                             2, "<FILE>"),
         ("file", format!("{dir}/missing"),                                  1, "No such file"),
+        ("file", format!("{dir}/none --make 0"),                            2, "a byte at least"),
         ("file", format!("{dir}"),                                          1, "a directory"),
         ("file", "/dev/null".into(),                                        1, "character device"),
         ("file", format!("{small} --make 1000"),                            2, "something else"),
@@ -369,7 +370,7 @@ fn hits_and_files_that_cannot_be_measured_are_refused_in_one_line() {
         ("file", format!("{small} --size 1G"),                              2, "--size 1G"),
         ("file", format!("{small} --threads 0"),                            2, "--threads"),
         ("file", format!("{small} --seconds 0"),                            2, "--seconds"),
-        ("file", format!("{small} --cache 512K"),                           2, "one window"),
+        ("file", format!("{small} --cache 64K") ,                           2, "one window"),
         ("file", format!("{small} --readahead linux-9"),                    2, "linux-9"),
         ("file", format!("{small} --pattern zigzag"),                       2, "zigzag"),
         ("file", format!("{small} -o {dir}/no/where"),                      1, "no such folder"),

@@ -34,6 +34,7 @@ use std::{
 
 use forerun_core::{prng::Prng, units::Nanos};
 use forerun_engine::{Cache, Handle, OpenError, ReadError, Settings};
+use forerun_io::files::{Backend, FilesSettings};
 use parking_lot::RwLock;
 
 /// What the writer does to the file, over and over.
@@ -70,7 +71,7 @@ fn no_read_ever_mixes_two_versions_and_whoever_opens_anew_gets_the_newest() {
     if env::var_os(WRITER).is_some() {
         return;
     }
-    within_a_minute(|| KINDS.map(|kind| Scene::new(&env::temp_dir(), kind).play()));
+    within_a_minute(|| KINDS.map(|kind| Scene::new(&env::temp_dir(), kind, Backend::Auto).play()));
 }
 
 #[test]
@@ -82,7 +83,19 @@ fn the_same_holds_for_files_in_memory() {
     if !folder.is_dir() {
         return support::skip("the_same_holds_for_files_in_memory", "no /dev/shm here");
     }
-    within_a_minute(|| KINDS.map(|kind| Scene::new(folder, kind).play()));
+    within_a_minute(|| KINDS.map(|kind| Scene::new(folder, kind, Backend::Auto).play()));
+}
+
+#[test]
+fn the_same_holds_by_the_interfaces_that_are_left_where_rings_are_refused() {
+    if env::var_os(WRITER).is_some() {
+        return;
+    }
+    for backend in [Backend::Aio, Backend::Threads] {
+        within_a_minute(move || {
+            KINDS.map(|kind| Scene::new(&env::temp_dir(), kind, backend).play())
+        });
+    }
 }
 
 /// No test of its own: the other process, where the variable says so.
@@ -122,12 +135,14 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(folder: &Path, kind: Kind) -> Self {
-        let path = folder.join(format!("forerun-versions-{}-{kind:?}", std::process::id()));
+    fn new(folder: &Path, kind: Kind, backend: Backend) -> Self {
+        let name = format!("forerun-versions-{}-{kind:?}-{backend:?}", std::process::id());
+        let path = folder.join(name);
         let settings = Settings {
             cache_bytes: WORDS * 4,
             readahead: "linux-6:max=128K,io=128K".into(),
             version_interval: Nanos::from_millis(5),
+            files: FilesSettings { backend, ..FilesSettings::default() },
             ..Settings::default()
         };
         write_new(&path, 1, words(kind, 1));

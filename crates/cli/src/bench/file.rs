@@ -21,7 +21,8 @@ use anyhow::Result;
 use clap::ValueEnum;
 use forerun_core::params::{Bytes, Param as _};
 use forerun_core::units::Nanos;
-use forerun_engine::{Cache, Settings, Stats};
+use forerun_engine::journal::JournalFile;
+use forerun_engine::{Settings, Stats};
 use forerun_report::{Run, RunRecord};
 use forerun_sim::driver::rate;
 use serde::Serialize;
@@ -30,6 +31,7 @@ use super::live::refused;
 use super::target::Target;
 use super::{parse, pattern_file, record};
 use crate::failure::{note, usage};
+use crate::journal::{self, Journal};
 use crate::{interrupt, machine, output, specs};
 
 use reads::{Against, Order, Plan};
@@ -72,6 +74,8 @@ pub(crate) struct Args {
     /// Decides every random choice
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    #[command(flatten)]
+    journal: Journal,
     /// Write a record of the run, for `forerun report`
     #[arg(short, long, value_name = "RUN.json")]
     output: Option<PathBuf>,
@@ -107,6 +111,7 @@ impl Pattern {
 /// Reads and prints the figures.
 pub(super) fn run(args: &Args) -> Result<()> {
     args.output.as_deref().map_or(Ok(()), output::require_place)?;
+    args.journal.require_place()?;
     let size = args.size.unwrap_or(match args.pattern {
         Pattern::Seq => Bytes(1 << 20),
         Pattern::Rand => Bytes(4 << 10),
@@ -125,7 +130,8 @@ pub(super) fn run(args: &Args) -> Result<()> {
         pattern_file::make(&args.file, bytes.0)?;
     }
     let target = Target::file(args.file.clone(), args.io.backend())?;
-    let measured = measured(args, &target, settings.clone(), size)?;
+    let measured =
+        args.journal.keep(|journal| measured(args, &target, (settings.clone(), journal), size))?;
     if args.json {
         output::json(&Runs { runs: [Figures::new(args, size, &measured)] })?;
     } else {
@@ -173,7 +179,12 @@ impl Measured {
     }
 }
 
-fn measured(args: &Args, target: &Target, settings: Settings, size: Bytes) -> Result<Measured> {
+fn measured(
+    args: &Args,
+    target: &Target,
+    (settings, journal): (Settings, Option<&JournalFile>),
+    size: Bytes,
+) -> Result<Measured> {
     let Target::File(file) = target else { unreachable!("it was made of a path") };
     let around = file.plainly()?;
     let bytes = target.bytes();
@@ -186,7 +197,7 @@ fn measured(args: &Args, target: &Target, settings: Settings, size: Bytes) -> Re
         time_max: args.seconds,
         against: if is_pattern { Against::Pattern } else { Against::Later },
     };
-    let cache = Cache::new(settings).map_err(refused)?;
+    let cache = journal::cache(settings, journal).map_err(refused)?;
     let handle = file.opened_cold(&cache)?;
     let device_before = counters::device_bytes();
     let ran = plan.run(&handle).map_err(|error| file.failed(error))?;

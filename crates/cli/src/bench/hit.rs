@@ -32,6 +32,7 @@ use super::live::refused;
 use super::target::Target;
 use super::{parse, pattern_file, record};
 use crate::failure::usage;
+use crate::journal::{self, Journal};
 use crate::{interrupt, machine, output};
 
 use race::{Course, PAGE_BYTES, Sample, WAYS, Way};
@@ -63,6 +64,8 @@ pub(crate) struct Args {
     /// Decides the order of the pages
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    #[command(flatten)]
+    journal: Journal,
     /// Write a record of the runs, for `forerun report`
     #[arg(short, long, value_name = "RUN.json")]
     output: Option<PathBuf>,
@@ -74,26 +77,35 @@ pub(crate) struct Args {
 /// Measures and prints the figures.
 pub(super) fn run(args: &Args) -> Result<()> {
     args.output.as_deref().map_or(Ok(()), output::require_place)?;
-    let Opened { file, path, name, bytes } = opened(args)?;
-    let settings = settings(bytes);
+    args.journal.require_place()?;
+    let opened = opened(args)?;
+    let settings = settings(opened.bytes);
     super::check(&settings)?;
-    let cache = Cache::new(settings.clone()).map_err(refused)?;
-    let handle = cache.open(&path)?;
-    let words = warmed(&file, &handle, bytes).with_context(|| name.clone())?;
-    let course = Course::new(words, args.seed);
-    let absent = cache.stats().core.misses;
-    let runs = race(args, &course, &handle, &path).with_context(|| name.clone())?;
-    if cache.stats().core.misses != absent {
-        bail!("pages left the cache while hits were measured: give more memory or less --size");
-    }
+    let runs = args.journal.keep(|journal| {
+        let cache = journal::cache(settings.clone(), journal).map_err(refused)?;
+        measured(args, &cache, &opened).with_context(|| opened.name.clone())
+    })?;
     if args.json {
         output::json(&Runs { runs: runs.iter().map(Figures::new).collect() })?;
     } else {
         output::print(&table(&runs))?;
     }
     let Some(output) = &args.output else { return Ok(()) };
-    let record = recorded(args, &name, &settings, bytes, &runs);
+    let record = recorded(args, &opened.name, &settings, opened.bytes, &runs);
     Ok(interrupt::unbroken(|| record.write(output))?)
+}
+
+/// The runs, of pages that are all in `cache`.
+fn measured(args: &Args, cache: &Cache, opened: &Opened) -> Result<Vec<Raced>> {
+    let Opened { file, path, bytes, .. } = opened;
+    let handle = cache.open(path)?;
+    let course = Course::new(warmed(file, &handle, *bytes)?, args.seed);
+    let absent = cache.stats().core.misses;
+    let runs = race(args, &course, &handle, path)?;
+    if cache.stats().core.misses != absent {
+        bail!("pages left the cache while hits were measured: give more memory or less --size");
+    }
+    Ok(runs)
 }
 
 /// What is read.

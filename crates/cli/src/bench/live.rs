@@ -19,7 +19,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use forerun_core::units::Nanos;
 use forerun_engine::journal::JournalFile;
-use forerun_engine::{Cache, Handle, ReadError, Settings, SettingsError, Stats};
+use forerun_engine::{Handle, ReadError, Settings, SettingsError, Stats};
 use forerun_io::wrap::latency::Latency;
 use forerun_report::DeviceRequest;
 use forerun_sim::workload::{Access, Reader, Workload};
@@ -29,7 +29,7 @@ use super::meter::{Meter, Notes};
 use super::pattern::made;
 use super::target::Target;
 use crate::failure::usage;
-use crate::machine;
+use crate::{journal, machine};
 
 /// What is run.
 pub(crate) struct Live<'a> {
@@ -69,7 +69,7 @@ impl Live<'_> {
         let workload = made(self.reads)?;
         let opened = self.target.open(workload.files[0])?;
         let meter = Arc::new(Meter::new(opened.store, 2 * self.log_max));
-        let cache = self.cache().map_err(refused)?;
+        let cache = journal::cache(self.settings.clone(), self.journal).map_err(refused)?;
         let handle = cache.open_store(Arc::clone(&meter) as _)?;
         let (begun, model_begun) = (machine::now(), opened.model.as_ref().map(|model| model.now()));
         let read = |access: Access, room: &mut [u8]| {
@@ -105,17 +105,6 @@ impl Live<'_> {
         drop((handle, cache));
         self.check(&measured)?;
         Ok(measured)
-    }
-
-    fn cache(&self) -> Result<Cache, SettingsError> {
-        let settings = self.settings.clone();
-        match self.journal {
-            Some(journal) => {
-                let recorder = journal.record(&settings.core()?);
-                Cache::recorded(settings, recorder)
-            }
-            None => Cache::new(settings),
-        }
     }
 
     /// Compares what was read of a file with plain reads of the same bytes.
