@@ -110,8 +110,7 @@ impl Pattern {
 
 /// Reads and prints the figures.
 pub(super) fn run(args: &Args) -> Result<()> {
-    args.output.as_deref().map_or(Ok(()), output::require_place)?;
-    args.journal.require_place()?;
+    args.journal.require_places(args.output.as_deref(), Some(&args.file))?;
     let size = args.size.unwrap_or(match args.pattern {
         Pattern::Seq => Bytes(1 << 20),
         Pattern::Rand => Bytes(4 << 10),

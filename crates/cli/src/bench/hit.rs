@@ -76,8 +76,7 @@ pub(crate) struct Args {
 
 /// Measures and prints the figures.
 pub(super) fn run(args: &Args) -> Result<()> {
-    args.output.as_deref().map_or(Ok(()), output::require_place)?;
-    args.journal.require_place()?;
+    args.journal.require_places(args.output.as_deref(), args.file.as_deref())?;
     let opened = opened(args)?;
     let settings = settings(opened.bytes);
     super::check(&settings)?;
