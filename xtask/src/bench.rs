@@ -45,11 +45,11 @@ impl Options {
                 options.quick = true;
                 continue;
             }
-            let value = words.next().with_context(|| format!("{word} without a value"))?;
+            let mut value = || words.next().with_context(|| format!("{word} without a value"));
             match word.as_str() {
-                "--out" => options.out = Some(value.into()),
-                "--file" => options.file = Some(value.into()),
-                "--rounds" => options.rounds = value.parse().context("--rounds: not a number")?,
+                "--out" => options.out = Some(value()?.into()),
+                "--file" => options.file = Some(value()?.into()),
+                "--rounds" => options.rounds = value()?.parse().context("--rounds: no number")?,
                 other => bail!("unknown option {other}"),
             }
         }

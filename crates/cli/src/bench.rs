@@ -14,6 +14,7 @@ mod meter;
 pub(crate) mod pattern;
 mod pattern_file;
 pub(crate) mod record;
+mod start;
 mod streams;
 pub(crate) mod target;
 mod verify;

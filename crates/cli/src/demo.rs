@@ -72,8 +72,7 @@ struct Demo<'a> {
 
 /// Runs the demo.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    args.journal.require_place()?;
-    output::require_place(&args.output)?;
+    args.journal.require_places(Some(&args.output), None)?;
     let tell = |text: &str| if args.json { Ok(()) } else { output::print(text) };
     tell(OPENING)?;
     let live = args.journal.keep(|journal| live_part(args.seconds, journal, &tell))?;

@@ -5,7 +5,7 @@
 //!   the end and fails nothing: the runs and their figures are whole.
 //! - Whatever ends the command, the journal is of use up to its last whole block.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use forerun_core::params::{Bytes, Param as _};
@@ -28,9 +28,15 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Refuses a place that takes no file.
-    pub(crate) fn require_place(&self) -> Result<()> {
-        self.journal.as_deref().map_or(Ok(()), output::require_place)
+    /// Refuses places that take no file, for the journal and `output`, and one file for two of
+    /// these and `input`.
+    pub(crate) fn require_places(&self, output: Option<&Path>, input: Option<&Path>) -> Result<()> {
+        let written = [self.journal.as_deref(), output];
+        let mut paths: Vec<&Path> = written.into_iter().flatten().collect();
+        paths.iter().try_for_each(|path| output::require_place(path))?;
+        paths.extend(input);
+        paths.reverse(); // The one to choose anew is told.
+        output::require_apart(&paths)
     }
 
     /// Runs `body` with the journal that was asked for, and says on stderr what became of it.

@@ -5,7 +5,8 @@
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use forerun_report::write_whole;
@@ -13,7 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use rustix::fs::{Access, access};
 use serde::Serialize;
 
-use crate::failure::plain;
+use crate::failure::{plain, usage};
 use crate::interrupt;
 
 /// Writes `text` to stdout.
@@ -53,6 +54,30 @@ pub(crate) fn require_place(path: &Path) -> Result<()> {
     }
     let written = if is_written_in_place { &target } else { folder };
     access(written, Access::WRITE_OK).with_context(|| format!("cannot write {name}"))
+}
+
+/// Refuses one file for two purposes: what is read would be written over, or one result by the
+/// other.
+pub(crate) fn require_apart(paths: &[&Path]) -> Result<()> {
+    let places: Vec<_> = paths.iter().map(|path| place(path)).collect();
+    for (at, place) in places.iter().enumerate() {
+        if place.is_some() && places[..at].contains(place) {
+            let name = paths[at].display();
+            return Err(usage(format!("{name} is named twice: name another file to write to")));
+        }
+    }
+    Ok(())
+}
+
+/// Where `path` leads, there already or not; none where it can be written to without harm.
+fn place(path: &Path) -> Option<PathBuf> {
+    if let Ok(there) = fs::canonicalize(path) {
+        let kind = fs::metadata(&there).ok()?.file_type();
+        return (kind.is_file() || kind.is_block_device()).then_some(there);
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = fs::canonicalize(folder.unwrap_or(Path::new("."))).ok()?;
+    Some(folder.join(path.file_name()?))
 }
 
 /// Rows under a header, in columns: the first `left` set to the left, the others to the right.

@@ -60,7 +60,7 @@ pub(crate) struct Args {
 
 /// Runs it: an error if anything was found wrong.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    args.journal.require_place()?;
+    args.journal.require_places(None, None)?;
     args.journal.keep(|journal| soak(args, journal))
 }
 

@@ -360,6 +360,7 @@ fn hits_and_files_that_cannot_be_measured_are_refused_in_one_line() {
     let rows = [ // what   words                                        status  says
         ("file", String::new(),                                             2, "<FILE>"),
         ("file", format!("{dir}/missing"),                                  1, "No such file"),
+        ("file", format!("{dir}/none --make 0"),                            2, "a byte at least"),
         ("file", format!("{dir}"),                                          1, "a directory"),
         ("file", "/dev/null".into(),                                        1, "character device"),
         ("file", format!("{small} --make 1000"),                            2, "something else"),
@@ -373,6 +374,9 @@ fn hits_and_files_that_cannot_be_measured_are_refused_in_one_line() {
         ("file", format!("{small} --readahead linux-9"),                    2, "linux-9"),
         ("file", format!("{small} --pattern zigzag"),                       2, "zigzag"),
         ("file", format!("{small} -o {dir}/no/where"),                      1, "no such folder"),
+        ("file", format!("{small} --journal {small}"),                      2, "named twice"),
+        ("file", format!("{small} -o {dir}/./data"),         2, "named twice"),
+        ("hit",  format!("-o {dir}/new --journal {dir}/new"),               2, "named twice"),
         ("hit",  "--threads 0".into(),                                      2, "--threads"),
         ("hit",  "--threads 1,x".into(),                                    2, "--threads"),
         ("hit",  "--repeats 0".into(),                                      2, "--repeats"),

@@ -65,10 +65,8 @@ fn compare(path: &Path) -> Result<(), Failure> {
 
 /// A cache of 64 MiB, and the file at `path` in it.
 fn open(path: &Path) -> Result<(Cache, Handle), Failure> {
-    use forerun_io::store::threads::{Access, Threads};
-    let settings = forerun_engine::Settings { cache_bytes: 64 << 20, ..Default::default() };
-    let cache = Cache::new(settings)?;
-    let file = cache.open_store(std::sync::Arc::new(Threads::open(path, Access::Read)?))?;
+    let cache = Cache::builder().memory(64 << 20).build()?;
+    let file = cache.open(path)?;
     Ok((cache, file))
 }
 

@@ -4,8 +4,8 @@
 //! - A cancelled token stays cancelled: reads that begin with it fail at once.
 //! - A cancelled read leaves the cache as good as before; pages on their way to it still arrive.
 //! # Locking
-//! A token's lock is taken under the state's by a read that begins or ends to wait, and alone by
-//! who cancels, who then takes the states' locks one after the other.
+//! A token's lock is taken under the state's by a read that begins to wait, and alone by one that
+//! has its answer and by who cancels. That one then takes the states' locks one after the other.
 
 use std::sync::{Arc, Weak};
 

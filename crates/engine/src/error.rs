@@ -115,20 +115,20 @@ pub enum BuildError {
     Open(#[from] OpenError),
 }
 
-/// Why a store could not be opened.
+/// Why a file or a store could not be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The store would not tell its length.
+    /// The file is missing, may not be read or is no file, or the store would not tell its length.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Close a file first.
+    /// Drop all handles of a file first.
     #[error("too many files: at most {bound} may be open")]
     Files {
         /// How many there may be.
         bound: u32,
     },
-    /// Close a handle first.
+    /// Drop a handle first.
     #[error("too many handles: at most {bound} may be open")]
     Handles {
         /// How many there may be.

@@ -10,7 +10,8 @@
 //! - A page is pinned while it is copied, and no longer; a [`Pinned`] keeps it until it goes.
 //! - Handles keep what they need: they may outlive every [`Cache`](crate::Cache) of theirs.
 //! # Locking
-//! Nothing but the state's lock, on a miss, at a marker, and with a full stripe of notes.
+//! Nothing but the state's lock: on a miss, at a marker, with a full stripe of notes, and when a
+//! page is let go of while a miss waits for a frame.
 
 use std::{
     fmt,

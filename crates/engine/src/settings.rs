@@ -16,7 +16,7 @@ use forerun_io::{
 /// The values that a live cache is built from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Memory for pages.
+    /// Memory for pages, in bytes.
     pub cache_bytes: u64,
     /// Bytes of a page; a power of two, at least 512.
     pub page_bytes: u32,
@@ -41,7 +41,7 @@ pub struct Settings {
     pub waiters_max: u32,
     /// Handles open at once.
     pub handles_max: u32,
-    /// Files open at once.
+    /// Files open at once, or known by their pages; those without handles go first.
     pub files_max: u32,
     /// How long a read waits for a frame when all are held.
     pub wait_max: Nanos,

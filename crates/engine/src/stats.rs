@@ -89,6 +89,9 @@ impl Histogram {
 
     /// The time that `per_mille` of 1000 did not exceed, rounded up by less than an eighth; 0
     /// when nothing was noted.
+    ///
+    /// # Panics
+    /// `per_mille` is above 1000.
     #[must_use]
     pub fn quantile(&self, per_mille: u32) -> Nanos {
         assert!(per_mille <= 1_000, "{per_mille} of 1000");

@@ -23,7 +23,7 @@ use forerun_core::params::{Bytes, Param as _};
 use forerun_core::units::Nanos;
 use forerun_engine::journal::JournalFile;
 use forerun_engine::{Settings, Stats};
-use forerun_report::{Run, RunRecord, Spread};
+use forerun_report::{Run, RunRecord};
 use forerun_sim::driver::rate;
 use serde::Serialize;
 
@@ -110,8 +110,7 @@ impl Pattern {
 
 /// Reads and prints the figures.
 pub(super) fn run(args: &Args) -> Result<()> {
-    args.output.as_deref().map_or(Ok(()), output::require_place)?;
-    args.journal.require_place()?;
+    args.journal.require_places(args.output.as_deref(), Some(&args.file))?;
     let size = args.size.unwrap_or(match args.pattern {
         Pattern::Seq => Bytes(1 << 20),
         Pattern::Rand => Bytes(4 << 10),
@@ -200,12 +199,12 @@ fn measured(
     let cache = journal::cache(settings, journal).map_err(refused)?;
     let handle = file.opened_cold(&cache)?;
     let device_before = counters::device_bytes();
-    let ran = plan.run(&handle).map_err(|error| file.failed(&format!("{error:#}")))?;
+    let ran = plan.run(&handle).map_err(|error| file.failed(error))?;
     let device_bytes = counters::device_bytes().saturating_sub(device_before);
     let (stats, io) = (cache.stats(), cache.chosen().to_string());
     drop((handle, cache));
     if !is_pattern {
-        plan.compare(&around, &ran).map_err(|error| file.failed(&format!("{error:#}")))?;
+        plan.compare(&around, &ran).map_err(|error| file.failed(error))?;
     }
     file.require_unchanged()?;
     let bytes = ran.lanes.iter().map(|lane| lane.bytes).sum();
@@ -234,7 +233,8 @@ fn table(args: &Args, size: Bytes, measured: &Measured) -> String {
         format!("{:.1}", measured.hit_ratio() * 100.0),
         format!("{:.1}", measured.late_ratio() * 100.0),
         stats.store_requests.to_string(),
-        format!("{:.0}", ratio(measured.device_bytes, stats.store_bytes) * 100.0),
+        // A device moves whole blocks, a short file has less.
+        format!("{:.0}", ratio(measured.device_bytes, stats.store_bytes).min(1.0) * 100.0),
     ];
     output::table(&header, &[row], 1)
 }
@@ -319,7 +319,6 @@ fn recorded(args: &Args, size: Bytes, engine: &Settings, measured: &Measured) ->
         bytes_wanted: measured.bytes,
         p50_us: f64::from(times.quantile(500)) / 1e3,
         p99_us: f64::from(times.quantile(990)) / 1e3,
-        spread: Some(Spread { min: mb_per_second, max: mb_per_second }),
         ..Run::default()
     };
     Ok(RunRecord { runs: vec![run], ..record::empty(device, args.seed, &settings) })

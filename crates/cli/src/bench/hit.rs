@@ -76,14 +76,13 @@ pub(crate) struct Args {
 
 /// Measures and prints the figures.
 pub(super) fn run(args: &Args) -> Result<()> {
-    args.output.as_deref().map_or(Ok(()), output::require_place)?;
-    args.journal.require_place()?;
+    args.journal.require_places(args.output.as_deref(), args.file.as_deref())?;
     let opened = opened(args)?;
     let settings = settings(opened.bytes);
     super::check(&settings)?;
     let runs = args.journal.keep(|journal| {
         let cache = journal::cache(settings.clone(), journal).map_err(refused)?;
-        measured(args, &cache, &opened)
+        measured(args, &cache, &opened).with_context(|| opened.name.clone())
     })?;
     if args.json {
         output::json(&Runs { runs: runs.iter().map(Figures::new).collect() })?;

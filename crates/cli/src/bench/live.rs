@@ -73,7 +73,7 @@ impl Live<'_> {
         let handle = cache.open_store(Arc::clone(&meter) as _)?;
         let (begun, model_begun) = (machine::now(), opened.model.as_ref().map(|model| model.now()));
         let read = |access: Access, room: &mut [u8]| {
-            let count = handle.read_at(access.offset, room).map_err(|error| self.failed(&error))?;
+            let count = handle.read_at(access.offset, room).map_err(|error| self.failed(error))?;
             if count < room.len() { Err(self.short(&handle)) } else { Ok(()) }
         };
         let ended = Crew::new(begun, self.target.against()).run(workload, read, |passed| {
@@ -113,20 +113,22 @@ impl Live<'_> {
         let plain = file.plainly()?;
         let read = |access: Access, room: &mut [u8]| {
             plain.read_exact_at(room, access.offset).map_err(|error| match error.kind() {
-                ErrorKind::UnexpectedEof => file.failed(&"it shrank while it was read"),
-                _ => file.failed(&error),
+                ErrorKind::UnexpectedEof => file.failed(anyhow!("it shrank while it was read")),
+                _ => file.failed(error),
             })
         };
         let crew = Crew::new(machine::now(), self.target.against());
         let ended = crew.run(unpaced(made(self.reads)?), read, |_| false)?;
         file.require_unchanged()?;
         if ended.digests != measured.digests {
-            return Err(file.failed(&"the bytes that were served are not those of the file"));
+            return Err(
+                file.failed(anyhow!("the bytes that were served are not those of the file"))
+            );
         }
         Ok(())
     }
 
-    fn failed(&self, error: &ReadError) -> anyhow::Error {
+    fn failed(&self, error: ReadError) -> anyhow::Error {
         match self.target {
             Target::File(file) => file.failed(error),
             Target::Model { spec, .. } => anyhow!("{spec}: {error}"),
@@ -136,7 +138,7 @@ impl Live<'_> {
     fn short(&self, handle: &Handle) -> anyhow::Error {
         let end = format!("it ended at byte {}", handle.file_bytes());
         match self.target {
-            Target::File(file) => file.failed(&end),
+            Target::File(file) => file.failed(anyhow!(end)),
             Target::Model { spec, .. } => anyhow!("{spec}: {end}"),
         }
     }

@@ -26,6 +26,9 @@ use crate::{interrupt, output};
 
 /// Makes `path` a file of the first `bytes` of the pattern, unless it is one.
 pub(super) fn make(path: &Path, bytes: u64) -> Result<()> {
+    if bytes == 0 {
+        return Err(usage("--make 0: expected a byte at least"));
+    }
     match File::open(path) {
         Ok(file) => return require(&file, path, bytes),
         Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -144,13 +147,15 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_something_else_stays_as_it_is() {
+    fn a_file_of_something_else_stays_as_it_is_and_none_is_made_of_nothing() {
         let folder = Folder::new("other");
         let path = folder.0.join("other");
         fs::write(&path, [7; 5_000]).unwrap();
         let error = make(&path, 5_000).unwrap_err().to_string();
         assert!(error.contains("name another file"), "{error}");
         assert_eq!(fs::read(&path).unwrap(), [7; 5_000]);
+        let none = folder.0.join("none");
+        assert!(make(&none, 0).is_err() && !none.exists(), "nothing is to be made");
     }
 
     #[test]

@@ -93,8 +93,7 @@ struct Plan {
 
 impl Plan {
     fn new(args: &Args) -> Result<Self> {
-        args.journal.require_place()?;
-        args.output.as_deref().map_or(Ok(()), output::require_place)?;
+        args.journal.require_places(args.output.as_deref(), args.file.as_deref())?;
         let readaheads = specs::readaheads(&args.readahead)?;
         if !(1..=REQUEST_MAX.0).contains(&args.request.0) {
             let max = REQUEST_MAX.show();

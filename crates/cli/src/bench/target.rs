@@ -6,6 +6,7 @@
 //! - A file that changes between the first open and the last check is an error, not a figure.
 
 use std::fs::File;
+use std::io;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, anyhow, bail};
 use forerun_core::device::{self, Device};
 use forerun_core::params;
-use forerun_engine::{Cache, Handle, Settings};
+use forerun_engine::{Cache, Handle, ReadError, Settings};
 use forerun_io::files::{Backend, Files, FilesSettings};
 use forerun_io::store::file::Access;
 use forerun_io::store::pattern::Pattern;
@@ -160,9 +161,14 @@ impl Checked {
         File::open(&self.path).with_context(|| format!("cannot open {}", self.path.display()))
     }
 
-    /// An error that names the file and says how to come to a figure.
-    pub(super) fn failed(&self, error: &dyn std::fmt::Display) -> anyhow::Error {
-        anyhow!("{}: {error}; measure a file that nobody changes", self.path.display())
+    /// An error that names the file and, unless the system is the reason, says how to come to a
+    /// figure.
+    pub(super) fn failed(&self, error: impl Into<anyhow::Error>) -> anyhow::Error {
+        let (path, error) = (self.path.display(), error.into());
+        if error.chain().any(is_of_the_system) {
+            return error.context(path.to_string());
+        }
+        anyhow!("{path}: {error:#}; measure a file that nobody changes")
     }
 
     /// Refuses a file that is not what it was.
@@ -174,10 +180,10 @@ impl Checked {
         let version = store.version()?;
         if version.bytes < self.version.bytes {
             let text = format!("it shrank from {} to {} bytes", self.version.bytes, version.bytes);
-            return Err(self.failed(&text));
+            return Err(self.failed(anyhow!(text)));
         }
         if version != self.version {
-            return Err(self.failed(&"it changed while it was read"));
+            return Err(self.failed(anyhow!("it changed while it was read")));
         }
         Ok(())
     }
@@ -194,7 +200,41 @@ impl Checked {
     }
 }
 
+/// Whether the reason is another than a change of the file.
+fn is_of_the_system(cause: &(dyn std::error::Error + 'static)) -> bool {
+    let read = cause.downcast_ref::<ReadError>();
+    let changed =
+        |error: &ReadError| matches!(error, ReadError::Changed | ReadError::Shrunk { .. });
+    cause.is::<io::Error>() || read.is_some_and(|error| !changed(error))
+}
+
 /// Requests in flight that help a disk, or a device that we know nothing of.
 const DEPTH_POSITIONAL: u32 = 8;
 /// Requests in flight that help a device whose latency is flat.
 const DEPTH_PARALLEL: u32 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_a_change_explains_asks_for_a_file_that_nobody_changes() {
+        let path = std::env::current_exe().expect("a test is a file");
+        let Ok(Target::File(file)) = Target::file(path, Backend::Threads) else {
+            panic!("it can be read")
+        };
+        #[rustfmt::skip]
+        let rows = [
+            ("a change",       ReadError::Changed.into(),                             true),
+            ("shorter",        ReadError::Shrunk { file_bytes: 1 }.into(),            true),
+            ("other bytes",    anyhow!("the bytes are others"),                       true),
+            ("a broken disk",  ReadError::Store { offset: 0, errno: 5 }.into(),       false),
+            ("no thread",      anyhow::Error::from(io::Error::from_raw_os_error(11)), false),
+        ];
+        for (why, error, expected) in rows {
+            let told = format!("{:#}", file.failed(error));
+            assert_eq!(told.ends_with("; measure a file that nobody changes"), expected, "{why}");
+            assert!(told.starts_with('/'), "{why}: {told}");
+        }
+    }
+}

@@ -13,9 +13,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use forerun_core::prng::Prng;
@@ -23,6 +21,7 @@ use forerun_core::units::Nanos;
 use forerun_engine::Handle;
 use forerun_io::store::pattern;
 
+use super::super::start::Start;
 use crate::machine;
 
 /// What is read, and how.
@@ -57,7 +56,7 @@ pub(super) enum Against {
 
 /// What all lanes did.
 pub(super) struct Ran {
-    /// From the common start to the last end.
+    /// From the first lane's beginning to the last one's end.
     pub(super) elapsed: Nanos,
     pub(super) lanes: Vec<Lane>,
 }
@@ -69,31 +68,22 @@ pub(super) struct Lane {
     /// Nanoseconds of each read, at most `u32::MAX`.
     pub(super) times: Vec<u32>,
     digest: u64,
+    begun: Nanos,
     ended: Nanos,
 }
 
 impl Plan {
     /// Carries it out on `handle`'s file.
     pub(super) fn run(&self, handle: &Handle) -> Result<Ran> {
-        let (start, stop) = (Barrier::new(self.threads as usize + 1), AtomicBool::new(false));
+        let stop = AtomicBool::new(false);
         let handles: Vec<Handle> =
             (0..self.threads).map(|_| handle.again()).collect::<Result<_, _>>()?;
-        let (begun, lanes) = thread::scope(|scope| {
-            let running: Vec<_> = (0..self.threads)
-                .zip(&handles)
-                .map(|(thread, handle)| {
-                    let (start, stop) = (&start, &stop);
-                    scope.spawn(move || self.lane(thread, handle, start, stop))
-                })
-                .collect();
-            start.wait();
-            let begun = machine::now();
-            let join = |lane: thread::ScopedJoinHandle<'_, Result<Lane>>| {
-                lane.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            };
-            (begun, running.into_iter().map(join).collect::<Result<Vec<Lane>>>())
+        let lanes = (0..self.threads).zip(&handles).map(|(thread, handle)| {
+            let stop = &stop;
+            move |start: &Start| self.lane(thread, handle, start, stop)
         });
-        let lanes = lanes?;
+        let lanes = Start::run(lanes)?.into_iter().collect::<Result<Vec<Lane>>>()?;
+        let begun = lanes.iter().map(|lane| lane.begun).min().expect("a thread at least");
         let ended = lanes.iter().map(|lane| lane.ended).max().expect("a thread at least");
         Ok(Ran { elapsed: ended.since(begun), lanes })
     }
@@ -113,18 +103,14 @@ impl Plan {
         Ok(())
     }
 
-    fn lane(
-        &self,
-        thread: u32,
-        handle: &Handle,
-        start: &Barrier,
-        stop: &AtomicBool,
-    ) -> Result<Lane> {
+    fn lane(&self, thread: u32, handle: &Handle, start: &Start, stop: &AtomicBool) -> Result<Lane> {
         let mut room = vec![0; self.size];
         let mut lane = Lane { times: Vec::with_capacity(TIMES_ROOM), ..Lane::default() };
-        start.wait();
+        if !start.arrive() {
+            return Ok(lane);
+        }
         let begun = machine::now();
-        lane.ended = begun;
+        (lane.begun, lane.ended) = (begun, begun);
         for (offset, bytes) in self.reads(thread) {
             let from = machine::now();
             let is_over = from.since(begun) >= self.time_max || lane.times.len() >= READS_MAX;

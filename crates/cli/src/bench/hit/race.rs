@@ -12,8 +12,6 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::sync::Barrier;
-use std::thread;
 
 use anyhow::{Context as _, Result, bail};
 use forerun_core::prng::Prng;
@@ -21,6 +19,7 @@ use forerun_core::units::Nanos;
 use forerun_engine::Handle;
 use rustix::time::{ClockId, clock_gettime};
 
+use super::super::start::Start;
 use crate::machine;
 
 /// How bytes that are in memory come to a reader.
@@ -95,22 +94,14 @@ impl Course {
         path: &Path,
         each: Nanos,
     ) -> Result<Sample> {
-        let start = Barrier::new(threads as usize);
         let mut lanes = Vec::new();
         for thread in 0..threads {
             let file = File::open(path).context("cannot open the file again")?;
             lanes.push(Lane { file, handle: handle.again()?, pages: self.pages(thread) });
         }
-        let ended: Vec<Result<Lap>> = thread::scope(|scope| {
-            let running: Vec<_> = lanes
-                .iter()
-                .map(|lane| scope.spawn(|| lane.run(way, &start, each, &self.words)))
-                .collect();
-            let join = |lap: thread::ScopedJoinHandle<'_, Result<Lap>>| {
-                lap.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            };
-            running.into_iter().map(join).collect()
-        });
+        let laps =
+            lanes.iter().map(|lane| move |start: &Start| lane.run(way, start, each, &self.words));
+        let ended = Start::run(laps)?;
         let (mut wall, mut cpu, mut hits) = (0.0, 0.0, 0.0);
         for lap in ended {
             let lap = lap?;
@@ -145,7 +136,7 @@ struct Lap {
 }
 
 impl Lane {
-    fn run(&self, way: Way, start: &Barrier, each: Nanos, words: &[u64]) -> Result<Lap> {
+    fn run(&self, way: Way, start: &Start, each: Nanos, words: &[u64]) -> Result<Lap> {
         let mut room = page();
         match way {
             Way::Pread => self.lap(start, each, words, |offset| {
@@ -164,7 +155,7 @@ impl Lane {
 
     fn lap(
         &self,
-        start: &Barrier,
+        start: &Start,
         each: Nanos,
         words: &[u64],
         mut hit: impl FnMut(u64) -> Result<u64>,
@@ -178,8 +169,11 @@ impl Lane {
         };
         // Before the start, so that the others do not wait for one that failed.
         let warm = batch(&self.pages[..BATCH]);
-        start.wait();
+        let goes = start.arrive();
         warm?;
+        if !goes {
+            return Ok(Lap { hits: 0, wall: Nanos(0), cpu: Nanos(0) });
+        }
         let (mut hits, mut sum) = (0_u64, 0_u64);
         let (begun, begun_cpu) = (machine::now(), thread_cpu());
         let wall = loop {
