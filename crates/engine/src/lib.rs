@@ -49,6 +49,9 @@ mod stats;
 mod waiters;
 mod watch;
 
+pub use forerun_core::units::Nanos;
+pub use forerun_io::files::{Backend, Chosen, FilesSettings};
+
 pub use builder::Builder;
 pub use cache::Cache;
 pub use cancel::Cancel;

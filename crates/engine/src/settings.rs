@@ -94,6 +94,9 @@ impl Settings {
         if !self.page_bytes.is_power_of_two() {
             return Err(cache::SettingsError::PageBytes(self.page_bytes).into());
         }
+        if self.page_bytes > PAGE_BYTES_MAX {
+            return Err(SettingsError::PageBytes { bytes: self.page_bytes });
+        }
         let (page_bytes, bytes) = (u64::from(self.page_bytes), self.cache_bytes);
         let frames = bytes / page_bytes;
         let frames = u32::try_from(frames)
@@ -145,6 +148,12 @@ pub enum SettingsError {
         /// The page.
         page_bytes: u32,
     },
+    /// A page is read at once, and counted in few bits.
+    #[error("a page of {bytes} bytes: at most {PAGE_BYTES_MAX}")]
+    PageBytes {
+        /// The page.
+        bytes: u32,
+    },
     /// A request must take at least a page.
     #[error("requests of at most {bytes} bytes are less than a page of {page_bytes}")]
     RequestBytes {
@@ -168,6 +177,8 @@ pub enum SettingsError {
 /// (Linux 2.6.22 `block/ll_rw_blk.c`: `blk_queue_congestion_threshold`).
 const REQUESTS_OF_A_KERNEL: u32 = 128;
 
+/// The largest page. The tallies of hits have room for many (`hits.rs`).
+const PAGE_BYTES_MAX: u32 = 16 << 20;
 /// Linux's own window (`VM_READAHEAD_PAGES`).
 const WINDOW_BYTES_MIN: u64 = 128 << 10;
 /// As much as eight requests of the largest size: a queue that most devices are busy with.
@@ -210,6 +221,7 @@ mod tests {
             ("no page", Settings { cache_bytes: 4095, ..default() }, "a cache of 4095 bytes"),
             ("too many", Settings { cache_bytes: u64::MAX, ..default() }, "a cache of 1844"),
             ("odd page", Settings { page_bytes: 1000, ..default() }, "a page of 1000 bytes"),
+            ("huge page", Settings { page_bytes: 32 << 20, ..default() }, "a page of 33554432 bytes"),
             ("no page size", Settings { page_bytes: 0, ..default() }, "a page of 0 bytes"),
             ("small request", Settings { request_bytes_max: 4095, ..default() }, "requests of"),
             ("no depth", Settings { background_depth: 0, ..default() }, "background_depth is 0"),

@@ -54,14 +54,6 @@ impl Way {
             Self::Pread => None,
         }
     }
-
-    /// Bytes that the reader gets.
-    pub(super) fn bytes(self) -> u16 {
-        match self {
-            Self::Pread | Self::Copy => 4096,
-            Self::Pin => 8,
-        }
-    }
 }
 
 /// What one measurement came to: means over all hits of all threads.
