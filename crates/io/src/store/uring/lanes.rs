@@ -172,6 +172,16 @@ impl Lanes {
         self.free(id);
     }
 
+    /// The ring is another process's: what it has of ours fails here.
+    pub(super) fn fail_in_ring(&mut self, errno: Errno) {
+        for slot in 0..self.slots.len() {
+            if self.slots[slot].held.is_some() {
+                let (flight, id) = self.take(ticket(slot, self.slots[slot].uses));
+                self.end(flight.done(Err(errno)), id);
+            }
+        }
+    }
+
     /// The ring takes nothing more: all that is not in it fails.
     pub(super) fn fail_waiting(&mut self, errno: Errno) {
         while let Some((flight, id)) = self.again.pop_front() {

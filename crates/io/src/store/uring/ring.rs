@@ -21,7 +21,10 @@ use io_uring::{IoUring, opcode, squeue};
 use rustix::io::Errno;
 
 use super::{flight::Flight, registered::Registered};
-use crate::store::{Done, file::Next};
+use crate::{
+    process::Home,
+    store::{Done, file::Next},
+};
 
 /// How a ring reports completions to its thread: the newest way that the kernel has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +48,7 @@ pub(super) struct Ring {
     registered: Registered,
     /// It was tried to copy another ring's pinned memory.
     pub(super) copied: bool,
+    home: Home,
     pub(super) owner: ThreadId,
     /// When it was lent last, in lends.
     pub(super) lent: u64,
@@ -83,6 +87,7 @@ impl Ring {
             broken: false,
             registered: Registered::default(),
             copied: false,
+            home: Home::here(),
             owner: thread::current().id(),
             lent: 0,
         };
@@ -212,8 +217,12 @@ impl Ring {
 }
 
 impl Drop for Ring {
-    /// Only a panic leaves something in it: it must not free what the kernel writes to.
+    /// Only a panic leaves something in it: it must not free what the kernel writes to. In a child
+    /// of its process that is the parent's memory, and the ring is not to be touched.
     fn drop(&mut self) {
+        if self.in_flight == 0 || self.home.is_left() {
+            return;
+        }
         let unsent = if self.broken { 0 } else { self.io.submission().len() };
         let mut left = self.in_flight.saturating_sub(unsent);
         while left > 0 {

@@ -15,6 +15,7 @@
 //!   queue takes.
 //! - The submission queue is empty whenever `submission` is free, but in a broken ring, which is
 //!   never told to submit again.
+//! - A child of the process never touches the ring (`process.rs`): for it the ring is broken.
 //! - The ring goes only when nothing is in it.
 //! # Locking
 //! `submission`, then `state`. System calls are made under `submission` alone, or under neither.
@@ -38,9 +39,12 @@ use super::{
     registered::{Region, Registered},
     ring::{GET_EVENTS, Ring, TRIES_MAX, errno_of},
 };
-use crate::store::{
-    Op, Queue, Wait,
-    file::{Next, Opened, Route},
+use crate::{
+    process::Home,
+    store::{
+        Op, Queue, Wait,
+        file::{Next, Opened, Route},
+    },
 };
 
 /// See the module.
@@ -51,6 +55,7 @@ pub(super) struct Shared {
     changed: Condvar,
     registered: OnceLock<Registered>,
     cancels_max: usize,
+    home: Home,
 }
 
 struct State {
@@ -74,7 +79,7 @@ struct Lane {
 
 /// A queue of `file` on `shared`.
 pub(super) fn lane(shared: &Arc<Shared>, file: Arc<Opened>, depth: u32) -> Arc<dyn Queue> {
-    let id = shared.state.lock().lanes.enter(depth);
+    let id = shared.lock().lanes.enter(depth);
     Arc::new(Lane { shared: Arc::clone(shared), file, id })
 }
 
@@ -105,6 +110,7 @@ impl Shared {
             changed: Condvar::new(),
             registered: OnceLock::new(),
             cancels_max,
+            home: Home::here(),
         };
         shared.try_out().map_err(|errno| ("io_uring_enter", errno))?;
         Ok(shared)
@@ -152,9 +158,19 @@ impl Shared {
         }
     }
 
+    /// The lock. In a child of its process the ring is given up first: it is the parent's, and so
+    /// is all that is in it.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock();
+        if self.home.is_left() {
+            state.abandon();
+        }
+        state
+    }
+
     fn submit(&self, id: LaneId, op: Op, file: &Arc<Opened>) {
         let begun = Flight::begin(op, file);
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         let before = state.lanes.open();
         match begun {
             Ok(flight) => state.lanes.submit(id, flight),
@@ -175,7 +191,7 @@ impl Shared {
 
     fn close(&self, id: LaneId) {
         let tickets = {
-            let mut state = self.state.lock();
+            let mut state = self.lock();
             let mut tickets = state.lanes.close(id);
             tickets.truncate(self.cancels_max - state.cancels);
             state.cancels += tickets.len();
@@ -195,7 +211,7 @@ impl Shared {
     fn pump(&self) {
         let submitting = self.submission.lock();
         loop {
-            let mut state = self.state.lock();
+            let mut state = self.lock();
             let none = Registered::default();
             let registered = self.registered.get().unwrap_or(&none);
             let mut started = Vec::new();
@@ -251,7 +267,7 @@ impl Shared {
     /// The system refuses the ring that it gave us: what it has not taken fails, like all later.
     fn break_off(&self, _submitting: &MutexGuard<'_, ()>, started: &[u64], errno: Errno) {
         let sent = started.len() - self.unsent().min(started.len());
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         state.broken = Some(errno);
         for ticket in &started[sent..] {
             let (flight, id) = state.lanes.take(*ticket);
@@ -263,7 +279,7 @@ impl Shared {
 
     /// Submits an entry that points to nothing.
     fn push_bare(&self, submitting: &MutexGuard<'_, ()>, entry: &squeue::Entry) {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         if state.broken.is_none() {
             // SAFETY: `submission` is held, so nobody else pushes; the entry has no pointers.
             let pushed = unsafe { self.io.submission_shared().push(entry) };
@@ -280,7 +296,7 @@ impl Shared {
     /// Something is done that no completion tells of.
     fn wake(&self) {
         {
-            let mut state = self.state.lock();
+            let mut state = self.lock();
             if state.sleepers > 0 {
                 self.changed.notify_all();
             }
@@ -295,6 +311,9 @@ impl Shared {
 
     /// Works off the completions there are. Called by whoever leads or when nobody does.
     fn collect(&self, state: &mut MutexGuard<'_, State>) {
+        if self.home.is_left() {
+            return;
+        }
         let mut ended = Vec::new();
         {
             // SAFETY: `state` is locked, and its holder is the only one to look at completions.
@@ -361,16 +380,27 @@ impl Shared {
     }
 }
 
+impl State {
+    /// Ends all that was under way, and begins nothing again.
+    fn abandon(&mut self) {
+        let errno = Errno::CANCELED;
+        self.broken = Some(errno);
+        self.led = false;
+        self.lanes.fail_in_ring(errno);
+        self.lanes.fail_waiting(errno);
+    }
+}
+
 impl Queue for Shared {
     /// There is no file that it could be for: it is cancelled.
     fn submit(&self, op: Op) {
         op.check();
-        self.state.lock().lanes.refuse(op);
+        self.lock().lanes.refuse(op);
         self.wake();
     }
 
     fn reap(&self, wait: Wait, out: &mut Vec<crate::store::Done>) {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         loop {
             if !state.led {
                 self.collect(&mut state);
@@ -420,13 +450,16 @@ impl Queue for Lane {
 impl Drop for Lane {
     fn drop(&mut self) {
         self.shared.close(self.id);
-        self.shared.state.lock().lanes.leave(self.id);
+        self.shared.lock().lanes.leave(self.id);
     }
 }
 
 impl Drop for Shared {
     /// What is in the ring still writes to memory that its slots own.
     fn drop(&mut self) {
+        if self.home.is_left() {
+            return; // Nothing of it is ours.
+        }
         while self.state.get_mut().lanes.in_ring() > 0 {
             self.sleep();
             // SAFETY: nobody else has this ring any more.
