@@ -119,6 +119,11 @@ impl Lanes {
         ours.map(|(slot, held)| ticket(slot, held.uses)).collect()
     }
 
+    /// Whether the lane was closed.
+    pub(super) fn is_closed(&self, id: LaneId) -> bool {
+        self.all[id].closed
+    }
+
     /// Nobody submits to the lane any more, which is closed.
     pub(super) fn leave(&mut self, id: LaneId) {
         assert!(self.all[id].closed && !self.all[id].left, "a queue goes once");

@@ -42,7 +42,7 @@ use super::{
 use crate::{
     process::Home,
     store::{
-        Op, Queue, Wait,
+        ECANCELED, Op, Queue, Wait,
         file::{Next, Opened, Route},
     },
 };
@@ -68,6 +68,8 @@ struct State {
     waking: bool,
     cancels: usize,
     broken: Option<Errno>,
+    /// Operations through the page cache that fail yet, as the kernel had no thread for one.
+    resting: u32,
 }
 
 /// One queue of it.
@@ -101,8 +103,15 @@ impl Shared {
         let cancels_max = room.saturating_sub(slots + 1).min(slots / 2);
         assert!(slots + cancels_max < room, "completions have room");
         let lanes = Lanes::new(slots);
-        let state =
-            State { lanes, led: false, sleepers: 0, waking: false, cancels: 0, broken: None };
+        let state = State {
+            lanes,
+            led: false,
+            sleepers: 0,
+            waking: false,
+            cancels: 0,
+            broken: None,
+            resting: 0,
+        };
         let shared = Self {
             io,
             submission: Mutex::new(()),
@@ -209,15 +218,24 @@ impl Shared {
 
     /// Starts all that may start.
     fn pump(&self) {
-        let submitting = self.submission.lock();
+        let mut submitting = self.submission.lock();
         loop {
             let mut state = self.lock();
             let none = Registered::default();
             let registered = self.registered.get().unwrap_or(&none);
             let mut started = Vec::new();
-            while state.broken.is_none()
-                && let Some((ticket, flight)) = state.lanes.start()
+            let mut failed = false;
+            let State { lanes, resting, broken, .. } = &mut *state;
+            while broken.is_none()
+                && let Some((ticket, flight)) = lanes.start()
             {
+                if *resting > 0 && flight.route() == Route::Buffered {
+                    let (flight, id) = lanes.take(ticket);
+                    lanes.end(flight.done(Err(Errno::AGAIN)), id);
+                    *resting -= 1;
+                    failed = true;
+                    continue;
+                }
                 let mut entry = flight.entry(registered).user_data(ticket);
                 if flight.route() == Route::Buffered {
                     // Or the bytes that the kernel holds are copied here and now.
@@ -233,11 +251,15 @@ impl Shared {
                 self.changed.notify_one();
             }
             drop(state);
-            if started.is_empty() {
-                return;
-            }
-            if let Err(errno) = self.enter_all(&submitting) {
+            if !started.is_empty()
+                && let Err(errno) = self.enter_all(&submitting)
+            {
                 self.break_off(&submitting, &started, errno);
+            }
+            if failed {
+                MutexGuard::unlocked(&mut submitting, || self.wake());
+            } else if started.is_empty() {
+                return;
             }
         }
     }
@@ -339,7 +361,12 @@ impl Shared {
         });
         for (settled, id) in settled {
             match settled {
-                Ok(done) => state.lanes.end(done, id),
+                Ok(done) => {
+                    if done.result == Err(ECANCELED) && !state.lanes.is_closed(id) {
+                        state.resting = OPS_A_REST;
+                    }
+                    state.lanes.end(done, id);
+                }
                 Err(flight) => state.lanes.again(flight, id),
             }
         }
@@ -476,6 +503,9 @@ impl Drop for Shared {
 const WOKEN: u64 = u64::MAX;
 /// The completion of a cancellation.
 const CANCELLED: u64 = u64::MAX - 1;
+/// What fails after an operation that the kernel had no thread for, before another is tried: each
+/// such try takes the kernel tens of milliseconds.
+const OPS_A_REST: u32 = 1024;
 /// What a registered buffer holds at most.
 const CHUNK_BYTES_MAX: usize = 1 << 30;
 /// Below this, pinning is not tried further.
