@@ -13,7 +13,8 @@
 //! - `in_flight` holds every fetch from before its submission until it was reaped; the reaper
 //!   ends only when it is empty. `submitted` may be below 0 for a moment, when a fetch is reaped
 //!   before its submitter has counted it.
-//! - Once closed, no fetch is taken; those under way end early, as the store can.
+//! - Once closed, and in the child of a `fork`, no fetch is taken; those under way end early, as
+//!   the store can.
 //! - How many there can be is bounded by the frames: each fetch has its own.
 //! # Locking
 //! One lock for the list, one for a table, one for a thread's handle; none is held over a queue's
@@ -25,6 +26,7 @@ use std::{
 };
 
 use forerun_io::{
+    process::Home,
     store::{Queue, Wait},
     sync::{Condvar, Mutex, thread},
 };
@@ -46,6 +48,7 @@ pub(crate) struct Background {
     /// For the reaper: something was submitted, or there is no more to come.
     wake: Condvar,
     thread: Mutex<Option<thread::JoinHandle<()>>>,
+    home: Home,
 }
 
 #[derive(Default)]
@@ -84,6 +87,7 @@ impl Backgrounds {
             table: Mutex::default(),
             wake: Condvar::new(),
             thread: Mutex::default(),
+            home: Home::here(),
         });
         all.push(Arc::downgrade(&background));
         background
@@ -109,7 +113,7 @@ impl Background {
         let op = fetch.op(token, shared.frames());
         let file = Arc::clone(&fetch.file);
         let mut table = self.table.lock();
-        if table.closed {
+        if table.closed || self.home.is_left() {
             drop(table);
             fetch.put_back(op, shared.frames());
             return Err(fetch);
@@ -177,6 +181,9 @@ impl Background {
 
     /// Takes no more, and ends the thread once nothing is in flight. Idempotent.
     fn close(&self) {
+        if self.home.is_left() {
+            return; // The thread is the parent's.
+        }
         self.table.lock().closed = true;
         if !self.shared {
             self.reaped.close();

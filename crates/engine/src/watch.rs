@@ -8,9 +8,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use forerun_io::sync::{
-    Condvar, Mutex,
-    thread::{Builder, JoinHandle},
+use forerun_io::{
+    process::Home,
+    sync::{
+        Condvar, Mutex,
+        thread::{Builder, JoinHandle},
+    },
 };
 
 use crate::{file::Standing, shared::Shared};
@@ -19,7 +22,8 @@ use crate::{file::Standing, shared::Shared};
 #[derive(Default)]
 pub(crate) struct Watch {
     stop: Arc<Stop>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    /// With the process that it runs in.
+    thread: Mutex<Option<(JoinHandle<()>, Home)>>,
 }
 
 #[derive(Default)]
@@ -42,14 +46,17 @@ impl Watch {
                 compare_all(&shared);
             }
         };
-        *thread = Builder::new().name("forerun-watch".into()).spawn(body).ok();
+        *thread =
+            Builder::new().name("forerun-watch".into()).spawn(body).ok().zip(Some(Home::here()));
     }
 
     /// Ends the thread. Idempotent.
     pub(crate) fn end(&self) {
         *self.stop.stopped.lock() = true;
         self.stop.told.notify_all();
-        if let Some(thread) = self.thread.lock().take() {
+        if let Some((thread, home)) = self.thread.lock().take()
+            && !home.is_left()
+        {
             thread.join().expect("it asks stores for their versions, and they do not panic");
         }
     }

@@ -23,6 +23,7 @@ pub mod files;
 #[expect(unsafe_code, reason = "one mapping, whose frames have one owner or many readers each")]
 pub mod frames;
 pub mod index;
+pub mod process;
 mod queue;
 pub mod store;
 pub mod sync;

@@ -21,7 +21,10 @@ use std::{collections::VecDeque, sync::Arc, thread};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
 
-use crate::store::{Done, Op, Queue, QueueKind, Wait};
+use crate::{
+    process::Home,
+    store::{Done, Op, Queue, QueueKind, Wait},
+};
 
 /// How a store carries out one operation, blocking.
 pub(crate) trait Carry: Send + Sync + 'static {
@@ -46,6 +49,7 @@ pub(crate) fn open<C: Carry>(carry: C, kind: QueueKind) -> Arc<dyn Queue> {
 /// The owner's end: ends the threads when it goes.
 struct Carried<C: Carry> {
     shared: Arc<Shared<C>>,
+    home: Home,
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
 }
 
@@ -99,7 +103,8 @@ impl<C: Carry> Queue for Carried<C> {
         op.check();
         let plan = self.shared.carry.plan(&op);
         let mut state = self.shared.state.lock();
-        if state.closed {
+        let nobody = self.shared.depth.is_some() && self.home.is_left();
+        if state.closed || nobody {
             state.done.push(op.cancelled());
             self.shared.changed.notify_one();
             return;
@@ -165,7 +170,7 @@ impl<C: Carry> Carried<C> {
             work: Condvar::new(),
             changed: Condvar::new(),
         });
-        Self { shared, threads: Mutex::default() }
+        Self { shared, home: Home::here(), threads: Mutex::default() }
     }
 
     /// Starts a thread that is counted already.
@@ -223,6 +228,9 @@ impl<C: Carry> Shared<C> {
 
 impl<C: Carry> Drop for Carried<C> {
     fn drop(&mut self) {
+        if self.home.is_left() {
+            return; // The threads are the parent's.
+        }
         self.close();
         for thread in self.threads.get_mut().drain(..) {
             thread.join().expect("a store does not panic");

@@ -26,12 +26,16 @@ use super::{
     sys::{Context, Landed},
     transfer::{Step, Transfer},
 };
-use crate::store::{Done, Op, Queue, Wait, file::Opened};
+use crate::{
+    process::Home,
+    store::{Done, Op, Queue, Wait, file::Opened},
+};
 
 /// The owner's end: ends the threads when it goes. No thread of its own holds it.
 #[derive(Debug)]
 pub(super) struct Background {
     shared: Arc<Shared>,
+    home: Home,
 }
 
 #[derive(Debug)]
@@ -75,12 +79,15 @@ impl Background {
         let served = Arc::clone(&shared);
         let taker = thread::Builder::new().name("forerun-aio".into()).spawn(move || served.take());
         shared.threads.lock().push(taker.ok()?);
-        Some(Self { shared })
+        Some(Self { shared, home: Home::here() })
     }
 }
 
 impl Drop for Background {
     fn drop(&mut self) {
+        if self.home.is_left() {
+            return; // The threads are the parent's.
+        }
         self.shared.state.lock().ended = true;
         self.shared.flying.notify_all();
         self.shared.jobs.notify_all();
@@ -242,6 +249,9 @@ impl Queue for Lane {
         let direct = is_direct(&self.opened, &op);
         let shared = &self.background.shared;
         let mut state = shared.state.lock();
+        if self.background.home.is_left() {
+            state.desk.close(self.id); // Its threads are the parent's.
+        }
         state.desk.submit(self.id, op, direct);
         shared.go_on(state);
     }

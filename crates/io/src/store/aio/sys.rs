@@ -23,12 +23,13 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use super::transfer::Transfer;
-use crate::store::OpKind;
+use crate::{process::Home, store::OpKind};
 
 /// A context and what is in flight on it. Any thread may submit and wait.
 #[derive(Debug)]
 pub(super) struct Context {
     id: usize,
+    home: Home,
     slots: Mutex<Slots>,
 }
 
@@ -57,7 +58,11 @@ impl Context {
                 Ok(_) => {
                     let all = (0..events).map(|_| None).collect();
                     let free = (0..events as usize).rev().collect();
-                    return Ok(Self { id, slots: Mutex::new(Slots { all, free }) });
+                    return Ok(Self {
+                        id,
+                        home: Home::here(),
+                        slots: Mutex::new(Slots { all, free }),
+                    });
                 }
                 Err(Errno::AGAIN) if events > 1 => events /= 2,
                 Err(errno) => return Err(errno),
@@ -153,7 +158,11 @@ impl Context {
 }
 
 impl Drop for Context {
+    /// A child of the process does not have it.
     fn drop(&mut self) {
+        if self.home.is_left() {
+            return;
+        }
         // SAFETY: the id is of a context that we made and nobody can use any more. The call comes
         // back once all that is in flight is done; the slots, and with them the frames that the
         // kernel writes to, are freed only after this.

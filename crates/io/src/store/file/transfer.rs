@@ -78,7 +78,8 @@ impl Transfer {
             Ok(0) => Next::Done(self.end(op)),
             Ok(count) => self.advance(file, op, asked, count),
             Err(Errno::INTR | Errno::AGAIN | Errno::CANCELED) if self.tries < TRIES_MAX => {
-                self.tries += 1;
+                let cancelled = result == Err(Errno::CANCELED);
+                self.tries += if cancelled { TRIES_A_CANCEL } else { 1 };
                 Next::Again
             }
             Err(errno) if self.route == Route::Direct && REFUSALS.contains(&errno) => {
@@ -148,12 +149,32 @@ const REFUSALS: [Errno; 4] = [Errno::INVAL, Errno::NOTBLK, Errno::OPNOTSUPP, Err
 /// How often an operation is begun again that the kernel did not carry out.
 const TRIES_MAX: u32 = 64;
 
+/// What a try counts that the kernel cancelled: it does so when the thread that submitted it ends,
+/// which is soon over, and after some time where it has no thread to do the work on.
+const TRIES_A_CANCEL: u32 = TRIES_MAX;
+
 /// What a call moves at most: the kernel stops just before 2 GiB, at no aligned place.
 const CALL_BYTES_MAX: usize = 1 << 30;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{frames::Frame, store::file::Access};
+
+    #[test]
+    fn what_the_kernel_cancels_is_given_up_sooner_than_what_it_puts_off() {
+        let running = std::env::current_exe().unwrap();
+        let file = Opened::open(running, Access::Read).unwrap();
+        let frames = vec![Frame::new(64).unwrap()];
+        let op = Op { token: 0, kind: OpKind::Read, offset: 0, bytes: 64, frames };
+        for (errno, tries) in [(Errno::CANCELED, 1), (Errno::AGAIN, 64), (Errno::INTR, 64)] {
+            let mut transfer = Transfer::new(Route::Buffered);
+            for _ in 0..tries {
+                assert_eq!(transfer.settle(&file, &op, 64, Err(errno)), Next::Again);
+            }
+            assert_eq!(transfer.settle(&file, &op, 64, Err(errno)), Next::Done(Err(errno)));
+        }
+    }
 
     #[test]
     fn a_stretch_takes_its_part_of_each_frame() {

@@ -119,6 +119,11 @@ impl Lanes {
         ours.map(|(slot, held)| ticket(slot, held.uses)).collect()
     }
 
+    /// Whether the lane was closed.
+    pub(super) fn is_closed(&self, id: LaneId) -> bool {
+        self.all[id].closed
+    }
+
     /// Nobody submits to the lane any more, which is closed.
     pub(super) fn leave(&mut self, id: LaneId) {
         assert!(self.all[id].closed && !self.all[id].left, "a queue goes once");
@@ -170,6 +175,16 @@ impl Lanes {
         self.all[id].under_way -= 1;
         self.list(id);
         self.free(id);
+    }
+
+    /// The ring is another process's: what it has of ours fails here.
+    pub(super) fn fail_in_ring(&mut self, errno: Errno) {
+        for slot in 0..self.slots.len() {
+            if self.slots[slot].held.is_some() {
+                let (flight, id) = self.take(ticket(slot, self.slots[slot].uses));
+                self.end(flight.done(Err(errno)), id);
+            }
+        }
     }
 
     /// The ring takes nothing more: all that is not in it fails.

@@ -24,11 +24,13 @@ use super::{
     ring::{Flavour, Ring},
     shared::Shared,
 };
+use crate::process::Home;
 
 /// See the module.
 pub(super) struct Pool {
     rings_max: u32,
     entries: u32,
+    home: Home,
     state: Mutex<State>,
 }
 
@@ -61,11 +63,14 @@ impl Pool {
             refused: false,
             pinned: Weak::new(),
         };
-        Self { rings_max, entries, state: Mutex::new(state) }
+        Self { rings_max, entries, home: Home::here(), state: Mutex::new(state) }
     }
 
-    /// A ring for this thread, as long as the guard lives.
+    /// A ring for this thread, as long as the guard lives; none for a child of the process.
     pub(super) fn lend(self: &Arc<Self>) -> Option<Lent> {
+        if self.home.is_left() {
+            return None;
+        }
         let (choice, lends, pinned) = {
             let mut state = self.state.lock();
             state.lends += 1;

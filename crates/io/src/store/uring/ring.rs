@@ -6,6 +6,9 @@
 //!              \------- taken up again ---------/
 //! ```
 //!
+//! Where the kernel has no thread for an operation, it cancels it: that is then carried out here,
+//! and the ring is not used again.
+//!
 //! # Invariants
 //! - A flight stays in its slot until the kernel is done with its entry; a ring that goes waits.
 //! - A ring that was bound to a thread by the kernel is used by that thread only.
@@ -21,7 +24,10 @@ use io_uring::{IoUring, opcode, squeue};
 use rustix::io::Errno;
 
 use super::{flight::Flight, registered::Registered};
-use crate::store::{Done, file::Next};
+use crate::{
+    process::Home,
+    store::{Done, file::Next},
+};
 
 /// How a ring reports completions to its thread: the newest way that the kernel has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,9 +48,12 @@ pub(super) struct Ring {
     pushed: VecDeque<usize>,
     in_flight: usize,
     broken: bool,
+    /// The kernel has no thread for what it cannot do at once.
+    workerless: bool,
     registered: Registered,
     /// It was tried to copy another ring's pinned memory.
     pub(super) copied: bool,
+    home: Home,
     pub(super) owner: ThreadId,
     /// When it was lent last, in lends.
     pub(super) lent: u64,
@@ -81,8 +90,10 @@ impl Ring {
             pushed: VecDeque::new(),
             in_flight: 0,
             broken: false,
+            workerless: false,
             registered: Registered::default(),
             copied: false,
+            home: Home::here(),
             owner: thread::current().id(),
             lent: 0,
         };
@@ -99,7 +110,7 @@ impl Ring {
 
     /// Whether it may be used again.
     pub(super) fn is_sound(&self) -> bool {
-        self.in_flight == 0 && !self.broken
+        self.in_flight == 0 && !self.broken && !self.workerless
     }
 
     /// Takes `batch`, which the next [`Ring::finish`] hands to the kernel.
@@ -125,9 +136,15 @@ impl Ring {
             while let Some((slot, result)) = self.next_completion() {
                 let mut flight = self.slots[slot].take().expect("it was in the kernel");
                 self.in_flight -= 1;
+                if result == -Errno::CANCELED.raw_os_error() {
+                    // Nobody else cancels what is in a reader's ring.
+                    self.workerless = true;
+                    out.push(flight.carry());
+                    continue;
+                }
                 match flight.settle(result) {
                     Next::Done(result) => out.push(flight.done(result)),
-                    Next::Again if self.broken => out.push(flight.carry()),
+                    Next::Again if self.broken || self.workerless => out.push(flight.carry()),
                     Next::Again => self.start(slot, flight),
                 }
             }
@@ -212,8 +229,12 @@ impl Ring {
 }
 
 impl Drop for Ring {
-    /// Only a panic leaves something in it: it must not free what the kernel writes to.
+    /// Only a panic leaves something in it: it must not free what the kernel writes to. In a child
+    /// of its process that is the parent's memory, and the ring is not to be touched.
     fn drop(&mut self) {
+        if self.in_flight == 0 || self.home.is_left() {
+            return;
+        }
         let unsent = if self.broken { 0 } else { self.io.submission().len() };
         let mut left = self.in_flight.saturating_sub(unsent);
         while left > 0 {

@@ -15,6 +15,7 @@
 //!   queue takes.
 //! - The submission queue is empty whenever `submission` is free, but in a broken ring, which is
 //!   never told to submit again.
+//! - A child of the process never touches the ring (`process.rs`): for it the ring is broken.
 //! - The ring goes only when nothing is in it.
 //! # Locking
 //! `submission`, then `state`. System calls are made under `submission` alone, or under neither.
@@ -38,9 +39,12 @@ use super::{
     registered::{Region, Registered},
     ring::{GET_EVENTS, Ring, TRIES_MAX, errno_of},
 };
-use crate::store::{
-    Op, Queue, Wait,
-    file::{Next, Opened, Route},
+use crate::{
+    process::Home,
+    store::{
+        ECANCELED, Op, Queue, Wait,
+        file::{Next, Opened, Route},
+    },
 };
 
 /// See the module.
@@ -51,6 +55,7 @@ pub(super) struct Shared {
     changed: Condvar,
     registered: OnceLock<Registered>,
     cancels_max: usize,
+    home: Home,
 }
 
 struct State {
@@ -63,6 +68,8 @@ struct State {
     waking: bool,
     cancels: usize,
     broken: Option<Errno>,
+    /// Operations through the page cache that fail yet, as the kernel had no thread for one.
+    resting: u32,
 }
 
 /// One queue of it.
@@ -74,7 +81,7 @@ struct Lane {
 
 /// A queue of `file` on `shared`.
 pub(super) fn lane(shared: &Arc<Shared>, file: Arc<Opened>, depth: u32) -> Arc<dyn Queue> {
-    let id = shared.state.lock().lanes.enter(depth);
+    let id = shared.lock().lanes.enter(depth);
     Arc::new(Lane { shared: Arc::clone(shared), file, id })
 }
 
@@ -96,8 +103,15 @@ impl Shared {
         let cancels_max = room.saturating_sub(slots + 1).min(slots / 2);
         assert!(slots + cancels_max < room, "completions have room");
         let lanes = Lanes::new(slots);
-        let state =
-            State { lanes, led: false, sleepers: 0, waking: false, cancels: 0, broken: None };
+        let state = State {
+            lanes,
+            led: false,
+            sleepers: 0,
+            waking: false,
+            cancels: 0,
+            broken: None,
+            resting: 0,
+        };
         let shared = Self {
             io,
             submission: Mutex::new(()),
@@ -105,6 +119,7 @@ impl Shared {
             changed: Condvar::new(),
             registered: OnceLock::new(),
             cancels_max,
+            home: Home::here(),
         };
         shared.try_out().map_err(|errno| ("io_uring_enter", errno))?;
         Ok(shared)
@@ -152,9 +167,19 @@ impl Shared {
         }
     }
 
+    /// The lock. In a child of its process the ring is given up first: it is the parent's, and so
+    /// is all that is in it.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock();
+        if self.home.is_left() {
+            state.abandon();
+        }
+        state
+    }
+
     fn submit(&self, id: LaneId, op: Op, file: &Arc<Opened>) {
         let begun = Flight::begin(op, file);
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         let before = state.lanes.open();
         match begun {
             Ok(flight) => state.lanes.submit(id, flight),
@@ -175,7 +200,7 @@ impl Shared {
 
     fn close(&self, id: LaneId) {
         let tickets = {
-            let mut state = self.state.lock();
+            let mut state = self.lock();
             let mut tickets = state.lanes.close(id);
             tickets.truncate(self.cancels_max - state.cancels);
             state.cancels += tickets.len();
@@ -193,15 +218,24 @@ impl Shared {
 
     /// Starts all that may start.
     fn pump(&self) {
-        let submitting = self.submission.lock();
+        let mut submitting = self.submission.lock();
         loop {
-            let mut state = self.state.lock();
+            let mut state = self.lock();
             let none = Registered::default();
             let registered = self.registered.get().unwrap_or(&none);
             let mut started = Vec::new();
-            while state.broken.is_none()
-                && let Some((ticket, flight)) = state.lanes.start()
+            let mut failed = false;
+            let State { lanes, resting, broken, .. } = &mut *state;
+            while broken.is_none()
+                && let Some((ticket, flight)) = lanes.start()
             {
+                if *resting > 0 && flight.route() == Route::Buffered {
+                    let (flight, id) = lanes.take(ticket);
+                    lanes.end(flight.done(Err(Errno::AGAIN)), id);
+                    *resting -= 1;
+                    failed = true;
+                    continue;
+                }
                 let mut entry = flight.entry(registered).user_data(ticket);
                 if flight.route() == Route::Buffered {
                     // Or the bytes that the kernel holds are copied here and now.
@@ -217,11 +251,15 @@ impl Shared {
                 self.changed.notify_one();
             }
             drop(state);
-            if started.is_empty() {
-                return;
-            }
-            if let Err(errno) = self.enter_all(&submitting) {
+            if !started.is_empty()
+                && let Err(errno) = self.enter_all(&submitting)
+            {
                 self.break_off(&submitting, &started, errno);
+            }
+            if failed {
+                MutexGuard::unlocked(&mut submitting, || self.wake());
+            } else if started.is_empty() {
+                return;
             }
         }
     }
@@ -251,7 +289,7 @@ impl Shared {
     /// The system refuses the ring that it gave us: what it has not taken fails, like all later.
     fn break_off(&self, _submitting: &MutexGuard<'_, ()>, started: &[u64], errno: Errno) {
         let sent = started.len() - self.unsent().min(started.len());
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         state.broken = Some(errno);
         for ticket in &started[sent..] {
             let (flight, id) = state.lanes.take(*ticket);
@@ -263,7 +301,7 @@ impl Shared {
 
     /// Submits an entry that points to nothing.
     fn push_bare(&self, submitting: &MutexGuard<'_, ()>, entry: &squeue::Entry) {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         if state.broken.is_none() {
             // SAFETY: `submission` is held, so nobody else pushes; the entry has no pointers.
             let pushed = unsafe { self.io.submission_shared().push(entry) };
@@ -280,7 +318,7 @@ impl Shared {
     /// Something is done that no completion tells of.
     fn wake(&self) {
         {
-            let mut state = self.state.lock();
+            let mut state = self.lock();
             if state.sleepers > 0 {
                 self.changed.notify_all();
             }
@@ -295,6 +333,9 @@ impl Shared {
 
     /// Works off the completions there are. Called by whoever leads or when nobody does.
     fn collect(&self, state: &mut MutexGuard<'_, State>) {
+        if self.home.is_left() {
+            return;
+        }
         let mut ended = Vec::new();
         {
             // SAFETY: `state` is locked, and its holder is the only one to look at completions.
@@ -320,7 +361,12 @@ impl Shared {
         });
         for (settled, id) in settled {
             match settled {
-                Ok(done) => state.lanes.end(done, id),
+                Ok(done) => {
+                    if done.result == Err(ECANCELED) && !state.lanes.is_closed(id) {
+                        state.resting = OPS_A_REST;
+                    }
+                    state.lanes.end(done, id);
+                }
                 Err(flight) => state.lanes.again(flight, id),
             }
         }
@@ -361,16 +407,27 @@ impl Shared {
     }
 }
 
+impl State {
+    /// Ends all that was under way, and begins nothing again.
+    fn abandon(&mut self) {
+        let errno = Errno::CANCELED;
+        self.broken = Some(errno);
+        self.led = false;
+        self.lanes.fail_in_ring(errno);
+        self.lanes.fail_waiting(errno);
+    }
+}
+
 impl Queue for Shared {
     /// There is no file that it could be for: it is cancelled.
     fn submit(&self, op: Op) {
         op.check();
-        self.state.lock().lanes.refuse(op);
+        self.lock().lanes.refuse(op);
         self.wake();
     }
 
     fn reap(&self, wait: Wait, out: &mut Vec<crate::store::Done>) {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         loop {
             if !state.led {
                 self.collect(&mut state);
@@ -420,13 +477,16 @@ impl Queue for Lane {
 impl Drop for Lane {
     fn drop(&mut self) {
         self.shared.close(self.id);
-        self.shared.state.lock().lanes.leave(self.id);
+        self.shared.lock().lanes.leave(self.id);
     }
 }
 
 impl Drop for Shared {
     /// What is in the ring still writes to memory that its slots own.
     fn drop(&mut self) {
+        if self.home.is_left() {
+            return; // Nothing of it is ours.
+        }
         while self.state.get_mut().lanes.in_ring() > 0 {
             self.sleep();
             // SAFETY: nobody else has this ring any more.
@@ -443,6 +503,9 @@ impl Drop for Shared {
 const WOKEN: u64 = u64::MAX;
 /// The completion of a cancellation.
 const CANCELLED: u64 = u64::MAX - 1;
+/// What fails after an operation that the kernel had no thread for, before another is tried: each
+/// such try takes the kernel tens of milliseconds.
+const OPS_A_REST: u32 = 1024;
 /// What a registered buffer holds at most.
 const CHUNK_BYTES_MAX: usize = 1 << 30;
 /// Below this, pinning is not tried further.
