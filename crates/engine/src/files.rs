@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Only files that were opened by a path have a version to be known by; the pages of others go
-//! with their last handle.
+//! with their last handle, and those of block devices, whose versions do not tell all.
 //!
 //! # Invariants
 //! - A place is given away only when no handle and no fetch refers to it.
@@ -122,6 +122,10 @@ impl Files {
         let row = self.row(id);
         row.handles -= 1;
         row.closed = closings;
+        let lasting = row.file.as_ref().is_some_and(|file| file.store.version_tells_all());
+        if row.handles == 0 && !lasting {
+            row.version = None;
+        }
         (row.handles == 0, row.handles == 0 && row.version.is_none())
     }
 
@@ -152,5 +156,68 @@ impl Row {
 
     fn is_empty(&self) -> bool {
         self.idle() && self.version.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forerun_io::store::{Queue, QueueKind, Store, StoreError, pattern::Pattern};
+
+    use super::*;
+    use crate::{background::Backgrounds, file::Stands, queues::Queues};
+
+    /// A pattern that may change unseen.
+    struct Unsure(Pattern);
+
+    impl Store for Unsure {
+        fn bytes(&self) -> Result<u64, StoreError> {
+            self.0.bytes()
+        }
+
+        fn queue(&self, kind: QueueKind) -> Arc<dyn Queue> {
+            self.0.queue(kind)
+        }
+
+        fn version_tells_all(&self) -> bool {
+            false
+        }
+    }
+
+    fn file(id: FileId, store: Arc<dyn Store>) -> Arc<File> {
+        let ahead = store.queue(QueueKind::Background { depth: 1 });
+        Arc::new(File {
+            id,
+            version: Version::default(),
+            bytes: 1,
+            page_bytes: 512,
+            queues: Queues::new(Arc::clone(&store), 1),
+            background: Backgrounds::default().of(&ahead),
+            ahead,
+            store,
+            stands: Stands::default(),
+        })
+    }
+
+    #[test]
+    fn pages_stay_after_the_last_handle_only_where_a_change_would_be_seen() {
+        let version = Version { inode: 7, ..Version::default() };
+        let (sure, unsure) = (Pattern::new(1), || Unsure(Pattern::new(1)));
+        #[rustfmt::skip]
+        let rows = [ // why            store                            known          pages go
+            ("a file by its path", Arc::new(sure) as Arc<dyn Store>,  Some(version), false),
+            ("a block device",     Arc::new(unsure()),                Some(version), true),
+            ("another store",      Arc::new(sure),                    None,          true),
+        ];
+        for (why, store, known, pages_go) in rows {
+            let mut files = Files::new(2);
+            let (id, _) = files.place().unwrap();
+            let file = file(id, store);
+            files.open(&file, known);
+            files.open(&file, None);
+            assert_eq!(files.find(&version).is_some(), known.is_some(), "{why}: while it is open");
+            assert_eq!(files.handle_closed(id), (false, false), "{why}: the first of two handles");
+            assert_eq!(files.handle_closed(id), (true, pages_go), "{why}");
+            assert_eq!(files.find(&version).is_some(), !pages_go, "{why}");
+        }
     }
 }

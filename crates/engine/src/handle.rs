@@ -145,16 +145,15 @@ impl Handle {
             return Ok(());
         }
         let page_bytes = u64::from(self.file.page_bytes);
-        let (mut first, last) = (start / page_bytes, (end - 1) / page_bytes);
+        let (first, last) = (start / page_bytes, (end - 1) / page_bytes);
         let shared = self.shared();
-        while first <= last {
-            let count = u32::try_from(last - first + 1).unwrap_or(u32::MAX);
-            let mut state = shared.state.lock();
-            self.file.require_current()?;
-            state.send(None, Event::Prefetch { handle: self.id, first, count });
-            shared.settle(state);
-            first += u64::from(count);
-        }
+        // More than there are frames for is not fetched in any case.
+        let count = u32::try_from(last - first + 1).unwrap_or(u32::MAX);
+        let count = count.min(shared.frames().count());
+        let mut state = shared.state.lock();
+        self.file.require_current()?;
+        state.send(None, Event::Prefetch { handle: self.id, first, count });
+        shared.settle(state);
         Ok(())
     }
 

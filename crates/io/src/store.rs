@@ -58,6 +58,12 @@ pub trait Store: Send + Sync {
         Ok(Version::default())
     }
 
+    /// Whether every change of the bytes changes the version, as far as the system's clocks tell.
+    /// Of a block device it does not: it may be written by another name, or be another device.
+    fn version_tells_all(&self) -> bool {
+        true
+    }
+
     /// As [`Store::version`], for whoever will take bytes as those of that version: no write that
     /// the version tells of is still under way.
     ///

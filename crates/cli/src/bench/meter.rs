@@ -119,6 +119,10 @@ impl Store for Meter {
     fn settled_version(&self) -> Result<Version, StoreError> {
         self.inner.settled_version()
     }
+
+    fn version_tells_all(&self) -> bool {
+        self.inner.version_tells_all()
+    }
 }
 
 struct Metered {

@@ -223,11 +223,11 @@ fn numbers_of_files_and_handles_are_bounded_and_used_again() {
 #[test]
 fn more_memory_than_any_machine_has_is_an_error() {
     // More than addresses: no system promises that, however generous it is.
-    let page_bytes = 1 << 31;
-    let (cache_bytes, request_bytes_max) = (1 << 61, page_bytes);
+    let page_bytes = 1 << 24;
+    let (cache_bytes, request_bytes_max) = (1 << 55, page_bytes);
     let readahead = "off".into();
     let settings =
         Settings { cache_bytes, page_bytes, request_bytes_max, readahead, ..Settings::default() };
-    let error = Cache::new(settings).err().expect("2 EiB");
+    let error = Cache::new(settings).err().expect("32 PiB");
     assert!(matches!(error, SettingsError::Memory(_)), "{error}");
 }

@@ -105,6 +105,10 @@ impl Store for Aio {
     fn settled_version(&self) -> Result<Version, StoreError> {
         self.opened.settled_version()
     }
+
+    fn version_tells_all(&self) -> bool {
+        !self.opened.is_device()
+    }
 }
 
 /// Carries operations out one by one.

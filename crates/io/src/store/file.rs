@@ -264,6 +264,11 @@ impl Opened {
         self.buffered.metadata().map_err(|error| self.failed("stat", &error))
     }
 
+    /// Whether it is a block device.
+    pub(crate) fn is_device(&self) -> bool {
+        self.metadata().is_ok_and(|found| found.file_type().is_block_device())
+    }
+
     /// The length of what `found` describes: of a block device, `stat` does not know it.
     fn length(&self, found: &Metadata) -> Result<u64, StoreError> {
         if found.file_type().is_block_device() {

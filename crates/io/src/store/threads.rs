@@ -48,6 +48,10 @@ impl Store for Threads {
     fn settled_version(&self) -> Result<Version, StoreError> {
         self.0.settled_version()
     }
+
+    fn version_tells_all(&self) -> bool {
+        !self.0.is_device()
+    }
 }
 
 impl Carry for Threads {

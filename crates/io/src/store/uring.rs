@@ -105,4 +105,8 @@ impl Store for UringFile {
     fn settled_version(&self) -> Result<Version, StoreError> {
         self.file.settled_version()
     }
+
+    fn version_tells_all(&self) -> bool {
+        !self.file.is_device()
+    }
 }

@@ -128,6 +128,10 @@ impl Store for Fault {
     fn settled_version(&self) -> Result<Version, StoreError> {
         self.inner.settled_version()
     }
+
+    fn version_tells_all(&self) -> bool {
+        self.inner.version_tells_all()
+    }
 }
 
 /// The rules and where they stand.

@@ -118,6 +118,10 @@ impl Store for Latency {
     fn settled_version(&self) -> Result<Version, StoreError> {
         self.inner.settled_version()
     }
+
+    fn version_tells_all(&self) -> bool {
+        self.inner.version_tells_all()
+    }
 }
 
 impl Drop for Latency {

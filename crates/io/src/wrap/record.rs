@@ -106,6 +106,10 @@ impl Store for Record {
     fn settled_version(&self) -> Result<Version, StoreError> {
         self.inner.settled_version()
     }
+
+    fn version_tells_all(&self) -> bool {
+        self.inner.version_tells_all()
+    }
 }
 
 /// The log and its bound.

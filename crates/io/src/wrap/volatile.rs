@@ -130,6 +130,10 @@ impl Store for Volatile {
     fn settled_version(&self) -> Result<Version, StoreError> {
         self.shared.inner.settled_version()
     }
+
+    fn version_tells_all(&self) -> bool {
+        self.shared.inner.version_tells_all()
+    }
 }
 
 struct Shared {
