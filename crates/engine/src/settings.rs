@@ -221,7 +221,7 @@ mod tests {
             ("no page", Settings { cache_bytes: 4095, ..default() }, "a cache of 4095 bytes"),
             ("too many", Settings { cache_bytes: u64::MAX, ..default() }, "a cache of 1844"),
             ("odd page", Settings { page_bytes: 1000, ..default() }, "a page of 1000 bytes"),
-            ("huge page", Settings { page_bytes: 32 << 20, ..default() }, "a page of 33554432 bytes"),
+            ("huge page", Settings { page_bytes: 32 << 20, ..default() }, "a page of 33554432"),
             ("no page size", Settings { page_bytes: 0, ..default() }, "a page of 0 bytes"),
             ("small request", Settings { request_bytes_max: 4095, ..default() }, "requests of"),
             ("no depth", Settings { background_depth: 0, ..default() }, "background_depth is 0"),
