@@ -77,7 +77,7 @@ impl<'a> Read<'a> {
         self.ask(&mut state, me, asked);
         let slot = state.live.slots.of(me);
         let (request, waits) = (slot.request, slot.answer.is_none());
-        let waits_from = waits.then(|| self.shared.clock.now());
+        let waits_from = waits.then(|| state.sent_at());
         if let Some(cancel) = self.cancel {
             cancel.enter(self.shared, request);
             if cancel.is_cancelled() {

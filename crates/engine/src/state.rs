@@ -53,6 +53,8 @@ pub(crate) struct State {
     pub(crate) core: Cache,
     actions: Actions,
     clock: Clock,
+    /// When the last event was sent.
+    sent_at: Nanos,
     pub(crate) live: Live,
     /// Uses that are about to be sent.
     hits: Vec<Hit>,
@@ -119,6 +121,7 @@ impl State {
             core,
             actions: Actions::new(),
             clock,
+            sent_at: Nanos(0),
             live,
             hits: Vec::with_capacity(hits_max),
             starving,
@@ -133,6 +136,11 @@ impl State {
 
     pub(crate) fn now(&self) -> Nanos {
         self.clock.now()
+    }
+
+    /// When the last event was sent.
+    pub(crate) fn sent_at(&self) -> Nanos {
+        self.sent_at
     }
 
     /// Sends `event` and carries out what comes of it; `me` is the reader that sends it.
@@ -156,6 +164,7 @@ impl State {
 
     fn drive(&mut self, event: Event<'_>) {
         let now = self.clock.now();
+        self.sent_at = now;
         drive(&mut self.core, now, event, &mut self.actions, &mut self.live);
         if let Some(recorder) = &mut self.live.recorder {
             recorder.came_back(&self.actions);

@@ -273,7 +273,10 @@ impl Frames {
     /// Pins a frame if `page` is published in it.
     #[inline]
     pub(crate) fn find(&self, page: PageId, frame: FrameId) -> Option<(Pin<'_>, Pinned)> {
-        let pinned = self.arena.label(frame).pin(page)?;
+        let label = self.arena.label(frame);
+        expect_write(label);
+        expect_read(self.arena.bytes(frame));
+        let pinned = label.pin(page)?;
         Some((Pin { arena: &self.arena, frame }, pinned))
     }
 
@@ -356,4 +359,30 @@ impl fmt::Debug for Pin<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Pin").field(&self.frame).finish()
     }
+}
+
+/// Has the processor fetch what will be written soon, so that it is not fetched to read first.
+#[inline]
+fn expect_write<T>(at: &T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, which changes nothing and faults nowhere.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_ET0>(std::ptr::from_ref(at).cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
+/// Has the processor fetch what will be read soon.
+#[inline]
+fn expect_read(at: std::ptr::NonNull<u8>) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, which changes nothing and faults nowhere.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.as_ptr().cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
 }
