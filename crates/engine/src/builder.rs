@@ -38,7 +38,7 @@ impl Builder {
         self
     }
 
-    /// Bytes of a page: a power of two, at least 512.
+    /// Bytes of a page: a power of two, from 512 to 16 MiB.
     pub fn page_bytes(mut self, bytes: u32) -> Self {
         self.settings.page_bytes = bytes;
         self

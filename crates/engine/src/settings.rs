@@ -18,7 +18,7 @@ use forerun_io::{
 pub struct Settings {
     /// Memory for pages, in bytes.
     pub cache_bytes: u64,
-    /// Bytes of a page; a power of two, at least 512.
+    /// Bytes of a page; a power of two, from 512 to 16 MiB.
     pub page_bytes: u32,
     /// The replacement policy, as `NAME:key=value,...`.
     pub policy: String,
