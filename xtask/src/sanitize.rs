@@ -66,6 +66,7 @@ fn address(root: &Path) -> Result<Outcome> {
         .args(["--target-dir", "target/sanitize"])
         .env("RUSTFLAGS", "-Zsanitizer=address -Cforce-frame-pointers=yes")
         .env("ASAN_OPTIONS", ADDRESS_OPTIONS);
+    leave_out(cargo.arg("--"), NOT_FOR_ADDRESS);
     outcome(root, &mut cargo)
 }
 
@@ -79,12 +80,17 @@ fn valgrind(root: &Path) -> Result<Outcome> {
     cargo
         .args(["test", "--lib", "--tests", "--package", "forerun-io", "--no-fail-fast"])
         .env(runner_variable(&host()?), MEMCHECK)
-        .args(["--", "--test-threads=1"])
-        .args(NOT_FOR_VALGRIND.iter().flat_map(|(test, _)| ["--skip", test]));
-    for (test, why) in NOT_FOR_VALGRIND {
-        println!("left out: {test}: {why}");
-    }
+        .args(["--", "--test-threads=1"]);
+    leave_out(&mut cargo, NOT_FOR_VALGRIND);
     outcome(root, &mut cargo)
+}
+
+/// Has the tests left out, each with its reason.
+fn leave_out(cargo: &mut Command, tests: &[(&str, &str)]) {
+    for (test, why) in tests {
+        println!("left out: {test}: {why}");
+        cargo.args(["--skip", test]);
+    }
 }
 
 /// An allocation that cannot be had is refused, as the system does, and not an error by itself:
@@ -97,10 +103,29 @@ const MEMCHECK: &str = "valgrind --quiet --error-exitcode=9 --fair-sched=yes \
     --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite";
 
 /// Parts of names of tests that valgrind does not run, each with the reason.
-const NOT_FOR_VALGRIND: &[(&str, &str)] = &[(
-    "what_the_system_refuses_is_said_with_its_reason",
-    "the program that runs is valgrind, so the file of the test is not busy",
-)];
+const NOT_FOR_VALGRIND: &[(&str, &str)] = &[
+    (
+        "what_the_system_refuses_is_said_with_its_reason",
+        "the program that runs is valgrind, so the file of the test is not busy",
+    ),
+    (
+        "memory_that_cannot_be_had_is_an_error",
+        "valgrind itself ends where more memory is asked for than it can count",
+    ),
+    (
+        "where_io_uring_is_refused_the_next_best_is_used_and_says_why",
+        "the filter of system calls is for valgrind's own calls too",
+    ),
+    FORKED,
+];
+
+/// What `AddressSanitizer` cannot run.
+const NOT_FOR_ADDRESS: &[(&str, &str)] = &[FORKED];
+
+const FORKED: (&str, &str) = (
+    "a_child_reads_for_itself_and_leaves_the_rings_of_its_parent_alone",
+    "a child of a fork finds the locks of the tool as other threads held them",
+);
 
 /// Where the compiler has `AddressSanitizer`, of the machines that this was tried on.
 const ADDRESS_TARGETS: &[&str] = &["x86_64-unknown-linux-gnu"];
