@@ -26,7 +26,7 @@ pub struct Stats {
     pub unlocked: u64,
     /// Of these, those that failed.
     pub failures: u64,
-    /// Bytes handed to readers.
+    /// Bytes handed to readers; a pin counts as one.
     pub bytes: u64,
     /// Uses of pages that the replacement policy was not told of, as too many came at once.
     pub dropped_hits: u64,
