@@ -109,6 +109,10 @@ const NOT_FOR_VALGRIND: &[(&str, &str)] = &[
         "the program that runs is valgrind, so the file of the test is not busy",
     ),
     (
+        "what_cannot_be_opened_is_the_same_error_on_every_interface",
+        "the program that runs is valgrind, so the file of the test is not busy",
+    ),
+    (
         "memory_that_cannot_be_had_is_an_error",
         "valgrind itself ends where more memory is asked for than it can count",
     ),
