@@ -50,18 +50,23 @@ pub trait Store: Send + Sync {
     /// A queue of its own for whoever asks. It outlives the store.
     fn queue(&self, kind: QueueKind) -> Arc<dyn Queue>;
 
+    /// The store that this one is around, if it is: its versions are this one's.
+    fn inner(&self) -> Option<&dyn Store> {
+        None
+    }
+
     /// What changes when somebody replaces the bytes. Constant unless the store knows better.
     ///
     /// # Errors
     /// The system would not say.
     fn version(&self) -> Result<Version, StoreError> {
-        Ok(Version::default())
+        self.inner().map_or_else(|| Ok(Version::default()), Store::version)
     }
 
     /// Whether every change of the bytes changes the version, as far as the system's clocks tell.
     /// Of a block device it does not: it may be written by another name, or be another device.
     fn version_tells_all(&self) -> bool {
-        true
+        self.inner().is_none_or(Store::version_tells_all)
     }
 
     /// As [`Store::version`], for whoever will take bytes as those of that version: no write that
@@ -70,7 +75,7 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// The system would not say.
     fn settled_version(&self) -> Result<Version, StoreError> {
-        self.version()
+        self.inner().map_or_else(|| self.version(), Store::settled_version)
     }
 }
 

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forerun_core::units::Nanos;
-use forerun_io::store::{Done, Op, OpKind, Queue, QueueKind, Store, StoreError, Version, Wait};
+use forerun_io::store::{Done, Op, OpKind, Queue, QueueKind, Store, StoreError, Wait};
 use forerun_report::{DeviceRequest, RequestKind};
 
 use crate::machine;
@@ -112,16 +112,8 @@ impl Store for Meter {
         Arc::new(Metered { inner, kind, notes, in_flight })
     }
 
-    fn version(&self) -> Result<Version, StoreError> {
-        self.inner.version()
-    }
-
-    fn settled_version(&self) -> Result<Version, StoreError> {
-        self.inner.settled_version()
-    }
-
-    fn version_tells_all(&self) -> bool {
-        self.inner.version_tells_all()
+    fn inner(&self) -> Option<&dyn Store> {
+        Some(&*self.inner)
     }
 }
 

@@ -25,7 +25,7 @@ use parking_lot::{Condvar, Mutex};
 use super::Through;
 use crate::{
     queue::{Carry, open},
-    store::{Done, Op, OpKind, Queue, QueueKind, Store, StoreError, Version},
+    store::{Done, Op, OpKind, Queue, QueueKind, Store, StoreError},
 };
 
 /// See the module.
@@ -121,16 +121,8 @@ impl Store for Fault {
         open(lane, kind)
     }
 
-    fn version(&self) -> Result<Version, StoreError> {
-        self.inner.version()
-    }
-
-    fn settled_version(&self) -> Result<Version, StoreError> {
-        self.inner.settled_version()
-    }
-
-    fn version_tells_all(&self) -> bool {
-        self.inner.version_tells_all()
+    fn inner(&self) -> Option<&dyn Store> {
+        Some(&*self.inner)
     }
 }
 

@@ -45,7 +45,7 @@ use ledger::{Bounds, LaneId, Ledger};
 pub use ledger::{Counts, Log, Record};
 
 use super::Through;
-use crate::store::{Done, Op, Queue, QueueKind, Store, StoreError, Version, Wait};
+use crate::store::{Done, Op, Queue, QueueKind, Store, StoreError, Wait};
 
 /// See the module. Its queues are closed when it goes.
 pub struct Latency {
@@ -111,16 +111,8 @@ impl Store for Latency {
         Arc::new(Lane { shared: Arc::clone(&self.shared), id, changed, through })
     }
 
-    fn version(&self) -> Result<Version, StoreError> {
-        self.inner.version()
-    }
-
-    fn settled_version(&self) -> Result<Version, StoreError> {
-        self.inner.settled_version()
-    }
-
-    fn version_tells_all(&self) -> bool {
-        self.inner.version_tells_all()
+    fn inner(&self) -> Option<&dyn Store> {
+        Some(&*self.inner)
     }
 }
 

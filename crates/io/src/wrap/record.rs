@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use super::Through;
 use crate::{
     queue::{Carry, open},
-    store::{Done, Op, OpKind, Queue, QueueKind, Store, StoreError, Version},
+    store::{Done, Op, OpKind, Queue, QueueKind, Store, StoreError},
 };
 
 /// See the module. Clones share the store and the log.
@@ -99,16 +99,8 @@ impl Store for Record {
         open(Lane { book: Arc::clone(&self.book), through }, kind)
     }
 
-    fn version(&self) -> Result<Version, StoreError> {
-        self.inner.version()
-    }
-
-    fn settled_version(&self) -> Result<Version, StoreError> {
-        self.inner.settled_version()
-    }
-
-    fn version_tells_all(&self) -> bool {
-        self.inner.version_tells_all()
+    fn inner(&self) -> Option<&dyn Store> {
+        Some(&*self.inner)
     }
 }
 

@@ -38,7 +38,7 @@ use super::Through;
 use crate::{
     frames::Frame,
     queue::{Carry, open},
-    store::{Done, Op, OpKind, Queue, QueueKind, Store, StoreError, Version},
+    store::{Done, Op, OpKind, Queue, QueueKind, Store, StoreError},
 };
 
 /// See the module. Clones are the same store.
@@ -123,16 +123,8 @@ impl Store for Volatile {
         open(Lane { shared: Arc::clone(&self.shared), through }, kind)
     }
 
-    fn version(&self) -> Result<Version, StoreError> {
-        self.shared.inner.version()
-    }
-
-    fn settled_version(&self) -> Result<Version, StoreError> {
-        self.shared.inner.settled_version()
-    }
-
-    fn version_tells_all(&self) -> bool {
-        self.shared.inner.version_tells_all()
+    fn inner(&self) -> Option<&dyn Store> {
+        Some(&*self.shared.inner)
     }
 }
 
