@@ -19,6 +19,8 @@ mod streams;
 pub(crate) mod target;
 mod verify;
 
+use std::path::{Path, PathBuf};
+
 use anyhow::Result;
 use forerun_core::params::Param;
 use forerun_core::readahead;
@@ -27,6 +29,7 @@ use forerun_engine::Settings;
 use forerun_io::files::Backend;
 
 use crate::failure::usage;
+use crate::journal::Journal;
 use crate::specs::PAGE_BYTES;
 
 pub(crate) use streams::Figures;
@@ -49,6 +52,26 @@ enum Command {
     File(Box<file::Args>),
     /// What a hit costs, beside pread of the same bytes from the kernel's cache
     Hit(Box<hit::Args>),
+}
+
+/// What a measurement leaves behind, and in which form it prints.
+#[derive(clap::Args)]
+struct Results {
+    #[command(flatten)]
+    journal: Journal,
+    /// Write a record of what was measured, for `forerun report`
+    #[arg(short, long, value_name = "RUN.json")]
+    output: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Results {
+    /// Refuses places that take no file, or that are the file that is read.
+    fn require_places(&self, read: Option<&Path>) -> Result<()> {
+        self.journal.require_places(self.output.as_deref(), read)
+    }
 }
 
 /// By which interface of the system a file is read.

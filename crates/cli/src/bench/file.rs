@@ -31,7 +31,7 @@ use super::live::refused;
 use super::target::Target;
 use super::{parse, pattern_file, record};
 use crate::failure::{note, usage};
-use crate::journal::{self, Journal};
+use crate::journal;
 use crate::{interrupt, machine, output, specs};
 
 use reads::{Against, Order, Plan};
@@ -75,13 +75,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
-    journal: Journal,
-    /// Write a record of the run, for `forerun report`
-    #[arg(short, long, value_name = "RUN.json")]
-    output: Option<PathBuf>,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    results: super::Results,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -110,7 +104,7 @@ impl Pattern {
 
 /// Reads and prints the figures.
 pub(super) fn run(args: &Args) -> Result<()> {
-    args.journal.require_places(args.output.as_deref(), Some(&args.file))?;
+    args.results.require_places(Some(&args.file))?;
     let size = args.size.unwrap_or(match args.pattern {
         Pattern::Seq => Bytes(1 << 20),
         Pattern::Rand => Bytes(4 << 10),
@@ -129,9 +123,11 @@ pub(super) fn run(args: &Args) -> Result<()> {
         pattern_file::make(&args.file, bytes.0)?;
     }
     let target = Target::file(args.file.clone(), args.io.backend())?;
-    let measured =
-        args.journal.keep(|journal| measured(args, &target, (settings.clone(), journal), size))?;
-    if args.json {
+    let measured = args
+        .results
+        .journal
+        .keep(|journal| measured(args, &target, (settings.clone(), journal), size))?;
+    if args.results.json {
         output::json(&Runs { runs: [Figures::new(args, size, &measured)] })?;
     } else {
         output::print(&table(args, size, &measured))?;
@@ -139,7 +135,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
     if measured.device_bytes < measured.stats.store_bytes / 100 * 95 {
         note("not all was cold: the kernel held a part of the file, or it lies in memory");
     }
-    let Some(path) = &args.output else { return Ok(()) };
+    let Some(path) = &args.results.output else { return Ok(()) };
     let record = recorded(args, size, &settings, &measured)?;
     Ok(interrupt::unbroken(|| record.write(path))?)
 }

@@ -32,7 +32,7 @@ use super::live::refused;
 use super::target::Target;
 use super::{parse, pattern_file, record};
 use crate::failure::usage;
-use crate::journal::{self, Journal};
+use crate::journal;
 use crate::{interrupt, machine, output};
 
 use race::{Course, PAGE_BYTES, Sample, WAYS, Way};
@@ -65,31 +65,25 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
-    journal: Journal,
-    /// Write a record of the runs, for `forerun report`
-    #[arg(short, long, value_name = "RUN.json")]
-    output: Option<PathBuf>,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    results: super::Results,
 }
 
 /// Measures and prints the figures.
 pub(super) fn run(args: &Args) -> Result<()> {
-    args.journal.require_places(args.output.as_deref(), args.file.as_deref())?;
+    args.results.require_places(args.file.as_deref())?;
     let opened = opened(args)?;
     let settings = settings(opened.bytes);
     super::check(&settings)?;
-    let runs = args.journal.keep(|journal| {
+    let runs = args.results.journal.keep(|journal| {
         let cache = journal::cache(settings.clone(), journal).map_err(refused)?;
         measured(args, &cache, &opened).with_context(|| opened.name.clone())
     })?;
-    if args.json {
+    if args.results.json {
         output::json(&Runs { runs: runs.iter().map(Figures::new).collect() })?;
     } else {
         output::print(&table(&runs))?;
     }
-    let Some(output) = &args.output else { return Ok(()) };
+    let Some(output) = &args.results.output else { return Ok(()) };
     let record = recorded(args, &opened.name, &settings, opened.bytes, &runs);
     Ok(interrupt::unbroken(|| record.write(output))?)
 }

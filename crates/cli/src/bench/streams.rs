@@ -19,7 +19,6 @@ use super::pattern::{Layout, Pattern, Reads, Shape};
 use super::record;
 use super::target::Target;
 use crate::failure::usage;
-use crate::journal::Journal;
 use crate::{interrupt, output, sim, specs};
 
 /// What `bench streams` takes.
@@ -72,13 +71,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
-    journal: Journal,
-    /// Write a record of the runs, for `forerun report`
-    #[arg(short, long, value_name = "RUN.json")]
-    output: Option<PathBuf>,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    results: super::Results,
 }
 
 /// What is run, checked.
@@ -93,7 +86,7 @@ struct Plan {
 
 impl Plan {
     fn new(args: &Args) -> Result<Self> {
-        args.journal.require_places(args.output.as_deref(), args.file.as_deref())?;
+        args.results.require_places(args.file.as_deref())?;
         let readaheads = specs::readaheads(&args.readahead)?;
         if !(1..=REQUEST_MAX.0).contains(&args.request.0) {
             let max = REQUEST_MAX.show();
@@ -120,7 +113,7 @@ impl Plan {
             let settings = Settings { readahead: readahead.clone(), ..settings.clone() };
             super::check(&settings)?;
         }
-        let log_max = if args.output.is_some() { LOG_MAX } else { 0 };
+        let log_max = if args.results.output.is_some() { LOG_MAX } else { 0 };
         Ok(Self { target, reads, readaheads, settings, seed: args.seed, log_max })
     }
 
@@ -159,16 +152,16 @@ impl Plan {
 /// Runs what was asked for and prints the figures.
 pub(super) fn run(args: &Args) -> Result<()> {
     let plan = Plan::new(args)?;
-    if !args.json {
+    if !args.results.json {
         output::print(&table::header())?;
     }
-    let tell = |run: &Run| if args.json { Ok(()) } else { output::print(&table::row(run)) };
-    let runs = args.journal.keep(|journal| plan.run(journal, tell))?;
-    if args.json {
+    let tell = |run: &Run| if args.results.json { Ok(()) } else { output::print(&table::row(run)) };
+    let runs = args.results.journal.keep(|journal| plan.run(journal, tell))?;
+    if args.results.json {
         let runs = runs.iter().map(Figures::new).collect();
         output::json(&Runs { runs })?;
     }
-    let Some(path) = &args.output else { return Ok(()) };
+    let Some(path) = &args.results.output else { return Ok(()) };
     let mut settings = record::settings(&plan.settings);
     settings.push(("workload", plan.reads.text.clone()));
     let empty = record::empty(plan.target.name(), plan.seed, &settings);
