@@ -10,7 +10,9 @@
 //! # Invariants
 //! - The first failure stops all readers, and is what `run` returns.
 //! - All threads have ended when `run` returns.
+//! - Every read is timed here, around its call: what the caller waited, whatever answered it.
 
+use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
@@ -20,6 +22,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use forerun_core::params::{Bytes, Param as _};
 use forerun_core::units::Nanos;
+use forerun_engine::Histogram;
 use forerun_sim::workload::{Access, Reader, Workload};
 
 use super::verify::{self, Against, Checker, Slabs};
@@ -31,18 +34,21 @@ pub(super) struct Crew {
     against: Against,
     stop: AtomicBool,
     failed: Mutex<Option<anyhow::Error>>,
+    latency: Mutex<Histogram>,
 }
 
-/// When the last reader was through, and the digests of what each read.
+/// When the last reader was through, how long reads took, and the digests of what each reader got.
 pub(super) struct Ended {
     pub(super) at: Nanos,
+    pub(super) latency: Histogram,
     pub(super) digests: Vec<Vec<u64>>,
 }
 
 impl Crew {
     /// Readers whose time begins at `begun`.
     pub(super) fn new(begun: Nanos, against: Against) -> Self {
-        Self { begun, against, stop: AtomicBool::new(false), failed: Mutex::new(None) }
+        let (stop, failed) = (AtomicBool::new(false), Mutex::new(None));
+        Self { begun, against, stop, failed, latency: Mutex::default() }
     }
 
     /// Carries out all reads of `workload` by `read`. `stop` is asked from time to time whether
@@ -83,7 +89,8 @@ impl Crew {
             (at, joined.collect())
         });
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
-        failed.map_or(Ok(Ended { at, digests: checked }), Err)
+        let latency = mem::take(&mut *self.latency.lock().unwrap_or_else(PoisonError::into_inner));
+        failed.map_or(Ok(Ended { at, latency, digests: checked }), Err)
     }
 
     /// The end of the last reader.
@@ -108,18 +115,23 @@ impl Crew {
         mut slabs: Slabs,
         read: &impl Fn(Access, &mut [u8]) -> Result<()>,
     ) {
+        let mut latency = Histogram::default();
         for access in reader {
             if !self.wait_until(access.not_before) {
                 break;
             }
             let Some(room) = slabs.room(access.offset, access.bytes as usize) else { return };
-            if let Err(error) = read(access, room) {
+            let asked = machine::now();
+            let answer = read(access, room);
+            latency.add(machine::now().since(asked));
+            if let Err(error) = answer {
                 slabs.take_back();
                 self.fail(error);
                 break;
             }
         }
         slabs.finish();
+        self.latency.lock().unwrap_or_else(PoisonError::into_inner).merge(&latency);
     }
 
     /// Whether to go on, once it is time.

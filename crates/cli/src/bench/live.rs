@@ -19,7 +19,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use forerun_core::units::Nanos;
 use forerun_engine::journal::JournalFile;
-use forerun_engine::{Handle, ReadError, Settings, SettingsError, Stats};
+use forerun_engine::{Handle, Histogram, ReadError, Settings, SettingsError, Stats};
 use forerun_io::wrap::latency::Latency;
 use forerun_report::DeviceRequest;
 use forerun_sim::workload::{Access, Reader, Workload};
@@ -52,6 +52,8 @@ pub(crate) struct Measured {
     pub(crate) device_requests: u64,
     pub(crate) bytes_read: u64,
     pub(crate) stats: Stats,
+    /// Of all reads, hits too.
+    pub(crate) latency: Histogram,
     /// In order of arrival.
     pub(crate) requests: Vec<DeviceRequest>,
     /// The digests of what each reader read, where there is nothing else to compare with.
@@ -99,6 +101,7 @@ impl Live<'_> {
             device_requests,
             bytes_read,
             stats,
+            latency: ended.latency,
             requests,
             digests: ended.digests,
         };
