@@ -399,3 +399,34 @@ fn expect_read(at: *const u8) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;
 }
+
+#[cfg(test)]
+mod tests {
+    use forerun_core::units::FileId;
+
+    use super::*;
+
+    #[test]
+    fn the_first_pin_of_a_thread_lies_in_its_slot_and_others_are_counted() {
+        let frames = Frames::new(2, 64).unwrap();
+        let pages = [0, 1].map(|index| PageId { file: FileId(1), index });
+        for (at, page) in (0..).zip(pages) {
+            frames.publish(page, FrameId(at), 0, false);
+        }
+        let find = |at: u32| frames.find(pages[at as usize], FrameId(at)).unwrap().0;
+        let counted = |at| frames.arena.label(FrameId(at)).pinned();
+        let first = find(0);
+        assert!(first.slot.is_some() && !counted(0));
+        let (again, other) = (find(0), find(1));
+        assert!(again.slot.is_none() && other.slot.is_none());
+        assert!(counted(0) && counted(1));
+        drop((again, other));
+        assert!(!counted(0) && !counted(1) && frames.pinned(FrameId(0)));
+        let held = first.keep();
+        assert!(counted(0) && !frames.arena.slots().any(FrameId(0)), "kept ones are counted");
+        assert!(find(1).slot.is_some(), "the slot is free for the next");
+        drop(frames.held(held));
+        assert!(!frames.pinned(FrameId(0)) && !frames.pinned(FrameId(1)));
+        assert!(frames.find(pages[1], FrameId(0)).is_none() && find(0).slot.is_some());
+    }
+}
