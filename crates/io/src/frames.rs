@@ -33,7 +33,7 @@ use std::{
     any::Any,
     fmt, mem,
     ops::{Deref, DerefMut},
-    ptr::{self, NonNull},
+    ptr::NonNull,
     slice,
     sync::Arc,
 };
@@ -247,8 +247,9 @@ impl Frames {
         Pin { arena: &self.arena, frame, slot: None }
     }
 
-    /// Whether anybody has it pinned, or is about to find out that he has not. Who gave a pin back before and now finds a flag not yet
-    /// raised can be sure that who raises it sees no pin of his.
+    /// Whether anybody has it pinned, or is about to find out that he has not. Who gave a pin back
+    /// before and now finds a flag not yet raised can be sure that who raises it sees no pin of
+    /// his.
     #[must_use]
     pub fn pinned(&self, id: FrameId) -> bool {
         // In this order, as pins move: from a slot to the count.
@@ -280,8 +281,7 @@ impl Frames {
     #[inline]
     pub(crate) fn find(&self, page: PageId, frame: FrameId) -> Option<(Pin<'_>, Pinned)> {
         let (arena, label) = (&*self.arena, self.arena.label(frame));
-        expect_read(ptr::from_ref(label).cast());
-        expect_read(arena.bytes(frame).as_ptr());
+        expect_read(arena.bytes(frame));
         let seen = label.look(page)?;
         let Some(slot) = arena.slots().name(frame) else {
             let pinned = label.pin(page)?;
@@ -389,12 +389,12 @@ impl fmt::Debug for Pin<'_> {
 
 /// Has the processor fetch what will be read soon.
 #[inline]
-fn expect_read(at: *const u8) {
+fn expect_read(at: NonNull<u8>) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint, which changes nothing and faults nowhere.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(at.cast());
+        _mm_prefetch::<_MM_HINT_T0>(at.as_ptr().cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;

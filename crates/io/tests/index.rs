@@ -94,12 +94,19 @@ fn a_page_that_is_held_stays_unless_it_is_gone() {
 #[test]
 fn a_frame_that_is_held_does_not_leave_however_it_is_held() {
     type Hold = for<'a> fn(&'a Index, Found<'a>) -> Vec<Pin<'a>>;
-    #[rustfmt::skip]
-    let rows: [(&str, Hold); 5] = [ // the first pin of a thread lies in its slot, others are counted
-        ("one",               |_, found| vec![found.pin]),
-        ("two",               |index, found| vec![found.pin, pin(index)]),
-        ("the second of two", |index, found| { let second = pin(index); drop(found); vec![second] }),
-        ("the first of two",  |index, found| { drop(pin(index)); vec![found.pin] }),
+    // The first pin of a thread lies in its slot, others are counted.
+    let rows: [(&str, Hold); 5] = [
+        ("one", |_, found| vec![found.pin]),
+        ("two", |index, found| vec![found.pin, pin(index)]),
+        ("the second of two", |index, found| {
+            let second = pin(index);
+            drop(found);
+            vec![second]
+        }),
+        ("the first of two", |index, found| {
+            drop(pin(index));
+            vec![found.pin]
+        }),
         ("one that was kept", |index, found| vec![index.frames().held(found.pin.keep())]),
     ];
     for (why, hold) in rows {
@@ -219,6 +226,7 @@ fn readers_on_many_threads_see_the_bytes_that_they_asked_for() {
                 }
             });
         }
+        let _done = Done(&done);
         let mut prng = Prng::new(99);
         // Which page each frame has, and each page's frame.
         let (mut of_frame, mut retracted) = ([None; FRAMES as usize], 0);
@@ -240,10 +248,18 @@ fn readers_on_many_threads_see_the_bytes_that_they_asked_for() {
         while hits.load(Ordering::Relaxed) == 0 {
             thread::yield_now();
         }
-        done.store(true, Ordering::Relaxed);
         assert!(retracted > 0);
     });
     assert!((0..FRAMES).all(|frame| publisher.retract(FrameId(frame), false)));
+}
+
+/// Has the readers come to their end, also where the test fails.
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// The bytes of a page, no two pages alike.

@@ -113,7 +113,7 @@ fn a_frame_that_is_loose_is_held_by_nobody() {
             let reader = || {
                 let (index, live) = (Arc::clone(&index), Arc::clone(&live));
                 move || {
-                    for kept in [false, true] {
+                    for kept in [true, false] {
                         let Some(found) = index.find(page(0)) else { continue };
                         live.fetch_add(1, Ordering::SeqCst);
                         thread::yield_now();

@@ -18,8 +18,8 @@
 //! # Locking
 //! None. Every operation is sequentially consistent: `frames/label.rs` says why.
 //! # Sources
-//! Michael, Hazard Pointers: Safe Memory Reclamation for Lock-Free Objects, 2004. We differ: threads
-//! may share a slot, and what is retracted is a number whose memory is there for good.
+//! Michael, Hazard Pointers: Safe Memory Reclamation for Lock-Free Objects, 2004. We differ:
+//! threads may share a slot, and what is retracted is a number whose memory is there for good.
 
 use forerun_core::units::FrameId;
 
