@@ -25,19 +25,19 @@
 //! Bounded buffers that may lose uses: the read buffers of Caffeine (Manes 2015). Here a stripe is
 //! drained under the lock that a miss takes anyway.
 
-use std::{array, cell::Cell, thread};
+use std::array;
 
 use forerun_core::{
     event::Hit,
     units::{FrameId, Nanos},
 };
-use forerun_io::sync::{AtomicU64, Mutex, Ordering};
+use forerun_io::sync::{AtomicU64, Mutex, Ordering, Stripes};
 
 use crate::stats::Histogram;
 
 /// See the module.
 pub(crate) struct Notes {
-    stripes: Box<[Stripe]>,
+    stripes: Stripes<Stripe>,
 }
 
 /// A stripe's own cache lines, so that threads do not slow each other down.
@@ -93,35 +93,29 @@ pub(crate) struct Total {
 impl Notes {
     /// A few stripes for each processor there is.
     pub(crate) fn new() -> Self {
-        let processors = thread::available_parallelism().map_or(1, usize::from);
-        let count = (processors * STRIPES_A_PROCESSOR).next_power_of_two().min(STRIPES_MAX);
-        Self::of(count)
-    }
-
-    fn of(count: usize) -> Self {
-        Self { stripes: (0..count).map(|_| Stripe::new()).collect() }
+        Self { stripes: Stripes::new(STRIPES_MAX, Stripe::new) }
     }
 
     /// Notes of all stripes together, at most.
     pub(crate) fn room(&self) -> usize {
-        self.stripes.len() * STRIPE_HITS
+        self.stripes.all().len() * STRIPE_HITS
     }
 
     /// Notes the use of a page of which `bytes` were copied; `ends`: with it, a read has found all
     /// its pages without the lock.
     #[inline]
     pub(crate) fn note(&self, hit: Hit, bytes: usize, ends: bool) -> Full {
-        self.mine().note(hit, bytes, ends)
+        self.stripes.mine().note(hit, bytes, ends)
     }
 
     /// Counts a read that took the lock.
     pub(crate) fn timed(&self, count: impl FnOnce(&mut Timed)) {
-        count(&mut self.mine().counts.lock().timed);
+        count(&mut self.stripes.mine().counts.lock().timed);
     }
 
     /// Appends the notes made so far to `out`, each once.
     pub(crate) fn drain(&self, out: &mut Vec<Hit>) {
-        for stripe in &self.stripes {
+        for stripe in self.stripes.all() {
             if stripe.tally.load(Ordering::Relaxed) > 0 {
                 stripe.drain(out);
             }
@@ -130,7 +124,7 @@ impl Notes {
 
     /// As [`Notes::drain`], but looks at every place: also finds what was noted during a drain.
     pub(crate) fn sweep(&self, out: &mut Vec<Hit>) {
-        for stripe in &self.stripes {
+        for stripe in self.stripes.all() {
             stripe.drain(out);
             stripe.hits.iter().for_each(|place| take(place, out));
         }
@@ -139,7 +133,7 @@ impl Notes {
     /// The sum over all stripes, as of the last drain.
     pub(crate) fn total(&self) -> Total {
         let mut total = Total::default();
-        for stripe in &self.stripes {
+        for stripe in self.stripes.all() {
             let counts = stripe.counts.lock();
             total.unlocked += counts.unlocked;
             total.bytes += counts.bytes;
@@ -147,12 +141,6 @@ impl Notes {
             total.timed.add(&counts.timed);
         }
         total
-    }
-
-    /// The stripe of this thread.
-    #[inline]
-    fn mine(&self) -> &Stripe {
-        &self.stripes[thread_number() as usize & (self.stripes.len() - 1)]
     }
 }
 
@@ -230,20 +218,6 @@ fn decode(note: u64) -> Hit {
     Hit { frame: FrameId(half(note >> 32)), generation: half(note) }
 }
 
-/// Counts threads as they first come here; the same in all caches.
-fn thread_number() -> u32 {
-    thread_local! {
-        static NUMBER: Cell<u32> = const { Cell::new(u32::MAX) };
-    }
-    static THREADS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-    NUMBER.with(|number| {
-        if number.get() == u32::MAX {
-            number.set(THREADS.fetch_add(1, Ordering::Relaxed) & (u32::MAX >> 1));
-        }
-        number.get()
-    })
-}
-
 /// The fields of a tally, from the lowest bit on: places (12 bits), reads (20), bytes (32).
 const PLACES: u64 = (1 << 12) - 1;
 const READS_SHIFT: u32 = 12;
@@ -254,14 +228,18 @@ const HALF_FULL: u64 = 1 << 31 | 1 << 63;
 /// Notes that a stripe holds: what a drain hands over under the lock at a time. A model fills one
 /// with a few.
 const STRIPE_HITS: usize = if cfg!(feature = "shuttle") { 3 } else { 64 };
-/// Threads outnumber processors by about this where they wait for storage.
-const STRIPES_A_PROCESSOR: usize = 4;
 /// All threads of a model share one.
 const STRIPES_MAX: usize = if cfg!(feature = "shuttle") { 1 } else { 64 };
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
+
+    fn notes(stripes: usize) -> Notes {
+        Notes { stripes: Stripes::of(stripes, Stripe::new) }
+    }
 
     fn hit(number: u32) -> Hit {
         Hit { frame: FrameId(number), generation: !number }
@@ -269,7 +247,7 @@ mod tests {
 
     #[test]
     fn notes_come_out_once_and_in_order() {
-        let notes = Notes::of(1);
+        let notes = notes(1);
         let mut out = Vec::new();
         for round in 0..3 {
             for number in 0..10 {
@@ -287,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_full_stripe_asks_to_be_drained_and_counts_what_it_drops() {
-        let notes = Notes::of(1);
+        let notes = notes(1);
         let room = u32::try_from(STRIPE_HITS).unwrap();
         for number in 0..room + 5 {
             let expected = if number + 1 >= room { Full::May } else { Full::No };
@@ -312,7 +290,7 @@ mod tests {
     #[test]
     fn while_threads_note_and_one_drains_no_note_is_lost_or_doubled() {
         const NOTES: u32 = 20_000;
-        let notes = Notes::of(2);
+        let notes = notes(2);
         let mut seen = Vec::new();
         thread::scope(|scope| {
             let writers: Vec<_> = (0..4)
@@ -350,7 +328,7 @@ mod tests {
             ("by its reads",          0,         true,  1 << 19),
         ];
         for (why, bytes, ends, before) in rows {
-            let notes = Notes::of(1);
+            let notes = notes(1);
             for at in 0..before {
                 assert_ne!(notes.note(hit(0), bytes, ends), Full::Must, "{why}: {at}");
             }

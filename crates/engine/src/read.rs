@@ -68,6 +68,14 @@ impl<'a> Read<'a> {
     /// Hands every page to `take`, in no particular order. Those of a read that fails are handed
     /// over too, as far as they came.
     pub(crate) fn run(&self, take: Take<'_>) -> Result<(), ReadError> {
+        let answer = self.read(take);
+        // Also where it is refused: the page was looked for without the lock before, and who does
+        // not find it has named its frame for a moment.
+        self.shared.let_go();
+        answer
+    }
+
+    fn read(&self, take: Take<'_>) -> Result<(), ReadError> {
         let started = self.shared.clock.now();
         let mut state = self.shared.state.lock();
         self.file.require_current()?;
@@ -88,7 +96,6 @@ impl<'a> Read<'a> {
         if let Some(cancel) = self.cancel {
             cancel.leave(self.shared, request);
         }
-        self.shared.let_go();
         self.count((started, waits_from), answer.is_ok());
         answer.map_err(|error| self.refine(error))
     }

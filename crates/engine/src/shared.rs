@@ -7,7 +7,8 @@
 //!   was opened on.
 //! - A fetch that the background refuses, as it is closed, fails at once: nobody waits for it in
 //!   vain.
-//! - Who lets go of a frame while a read starves for one has it looked for again.
+//! - Who lets go of a frame while a read starves for one has it looked for again. So does who
+//!   looked for a page in vain: it may have been in the way for a moment.
 
 use std::sync::Arc;
 

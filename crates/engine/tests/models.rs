@@ -197,7 +197,7 @@ impl Rig {
             readers_max: 4,
             waiters_max: 8,
             handles_max: 2,
-            files_max: 1,
+            files_max: 2,
             wait_max: Nanos::from_millis(1 << 40), // No model takes as long.
             ..Settings::default()
         };
@@ -462,6 +462,31 @@ fn a_file_that_changes_gives_bytes_of_one_version_or_an_error() {
         });
         join([reader(), reader(), writer]);
         assert_eq!(read(&rig.file, 4, 1), Err(ReadError::Changed));
+        rig.end()
+    });
+}
+
+#[test]
+fn who_is_refused_after_a_look_without_the_lock_is_in_nobodys_way() {
+    check(6_000, &["changes", "a want of frames"], || {
+        let store = Steps::default();
+        let modified = Arc::clone(&store.modified);
+        let rig = Rig::on(store, 2, "off");
+        read(&rig.file, 0, 2).unwrap();
+        modified.store(1, Ordering::SeqCst);
+        let late = {
+            let file = Arc::clone(&rig.file);
+            thread::spawn(move || {
+                let answer = read(&file, 1, 1);
+                assert!(matches!(answer, Ok(()) | Err(ReadError::Changed)), "{answer:?}");
+            })
+        };
+        assert_eq!(read(&rig.file, 2, 1), Err(ReadError::Changed));
+        let other = rig.cache.open_store(Arc::new(Steps::default())).unwrap();
+        let pinned = other.pin(0).unwrap();
+        read(&other, 1, 1).unwrap();
+        drop((pinned, late.join().unwrap()));
+        drop(other);
         rig.end()
     });
 }

@@ -11,8 +11,9 @@
 //!           Pin                 Held          read; kept for later
 //! ```
 //!
-//! What is published, [`crate::index`] finds and pins without a lock; [`Frames::hold`] pins by
-//! number.
+//! What is published, [`crate::index`] finds and pins without a lock: a pin that was found is noted
+//! in a slot of its thread, and costs no line that other threads write. Pins by number, of threads
+//! that have one already, and those that are kept are counted in the frame's label.
 //!
 //! # Invariants
 //! - All memory is taken, and touched, in [`Frames::new`]; nothing is allocated later.
@@ -25,6 +26,7 @@
 
 mod arena;
 mod label;
+mod slots;
 
 use std::{
     alloc::{self, Layout},
@@ -41,6 +43,7 @@ use rustix::io::Errno;
 
 use arena::Arena;
 pub(crate) use label::{Pinned, Published, Retracted};
+use slots::Slot;
 
 /// Memory for one page, and whoever has it has it alone: a frame of a [`Frames`] that is out, or
 /// one outside of any.
@@ -191,7 +194,8 @@ impl Frames {
     /// `self`.
     ///
     /// # Panics
-    /// It is out already, or published, or pinned.
+    /// It is out already, or published, or pinned; or its page was retracted while it was held, and
+    /// nobody has asked since whether it still is.
     #[must_use]
     pub fn take(&self, id: FrameId) -> Frame {
         self.arena.label(id).take(id);
@@ -240,14 +244,16 @@ impl Frames {
     pub fn held(&self, held: Held) -> Pin<'_> {
         let Held { serial, frame } = held;
         assert_eq!(serial, self.arena.serial(), "{frame:?} is held in another cache");
-        Pin { arena: &self.arena, frame }
+        Pin { arena: &self.arena, frame, slot: None }
     }
 
-    /// Whether anybody has it pinned. Who gave a pin back before and now finds a flag not yet
-    /// raised can be sure that who raises it sees no pin of his.
+    /// Whether anybody has it pinned, or is about to find out that he has not. Who gave a pin back
+    /// before and now finds a flag not yet raised can be sure that who raises it sees no pin of
+    /// his.
     #[must_use]
     pub fn pinned(&self, id: FrameId) -> bool {
-        self.arena.label(id).pinned()
+        // In this order, as pins move: from a slot to the count.
+        self.arena.slots().any(id) || self.arena.label(id).pinned()
     }
 
     /// Where the frames lie, in the order of their numbers, and how many bytes they take: what
@@ -270,14 +276,21 @@ impl Frames {
         self.arena.huge_bytes()
     }
 
-    /// Pins a frame if `page` is published in it.
+    /// Pins a frame if `page` is published in it. Who does not find it may have named the frame for
+    /// a moment, which a retraction takes for a pin: that counts as letting go.
     #[inline]
     pub(crate) fn find(&self, page: PageId, frame: FrameId) -> Option<(Pin<'_>, Pinned)> {
-        let label = self.arena.label(frame);
-        expect_write(label);
-        expect_read(self.arena.bytes(frame));
-        let pinned = label.pin(page)?;
-        Some((Pin { arena: &self.arena, frame }, pinned))
+        let (arena, label) = (&*self.arena, self.arena.label(frame));
+        expect_read(arena.bytes(frame));
+        let seen = label.look(page)?;
+        let Some(slot) = arena.slots().name(frame) else {
+            let pinned = label.pin(page)?;
+            return Some((Pin { arena, frame, slot: None }, pinned));
+        };
+        // A pin from here on if it is still published; else it is dropped unread.
+        let pin = Pin { arena, frame, slot: Some(slot) };
+        let pinned = label.look(page)?;
+        (pinned.generation == seen.generation).then_some((pin, pinned))
     }
 
     /// Lets `page` be found in a frame, or changes its marker.
@@ -293,7 +306,7 @@ impl Frames {
 
     /// Lets what is published in a frame be found no longer, if nobody holds it or it is `gone`.
     pub(crate) fn retract(&self, frame: FrameId, gone: bool) -> Retracted {
-        self.arena.label(frame).retract(gone)
+        self.arena.label(frame).retract(gone, || self.arena.slots().any(frame))
     }
 }
 
@@ -318,6 +331,8 @@ impl Held {
 pub struct Pin<'a> {
     arena: &'a Arena,
     frame: FrameId,
+    /// The slot that names the frame for this pin; else the pin is counted.
+    slot: Option<&'a Slot>,
 }
 
 impl Pin<'_> {
@@ -328,7 +343,14 @@ impl Pin<'_> {
     }
 
     /// Keeps the pin beyond the borrow of its frames.
+    ///
+    /// # Panics
+    /// More pins are kept than can be counted.
     pub fn keep(self) -> Held {
+        if let Some(slot) = self.slot {
+            self.arena.label(self.frame).hold(self.frame);
+            slot.clear(self.frame); // Only now: it is held at any time.
+        }
         let held = Held { serial: self.arena.serial(), frame: self.frame };
         mem::forget(self); // The pin is in `held` now.
         held
@@ -341,9 +363,10 @@ impl Deref for Pin<'_> {
     #[inline]
     fn deref(&self) -> &[u8] {
         let start = self.arena.bytes(self.frame);
-        // SAFETY: the bytes are within the arena, which is borrowed. The label counts this pin, so
-        // it lets nobody take the frame, and only who has taken it writes to it. Who wrote before
-        // has put it in, which happens before a pin.
+        // SAFETY: the bytes are within the arena, which is borrowed. The label counts this pin, or
+        // says for as long as it is in its slot that the frame is published or leaving; so it lets
+        // nobody take the frame, and only who has taken it writes to it. Who wrote before has put
+        // it in, which happens before a pin.
         unsafe { slice::from_raw_parts(start.as_ptr(), self.arena.page_bytes()) }
     }
 }
@@ -351,7 +374,10 @@ impl Deref for Pin<'_> {
 impl Drop for Pin<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.arena.label(self.frame).unpin();
+        match self.slot {
+            Some(slot) => slot.clear(self.frame),
+            None => self.arena.label(self.frame).unpin(),
+        }
     }
 }
 
@@ -361,22 +387,9 @@ impl fmt::Debug for Pin<'_> {
     }
 }
 
-/// Has the processor fetch what will be written soon, so that it is not fetched to read first.
-#[inline]
-fn expect_write<T>(at: &T) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint, which changes nothing and faults nowhere.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_ET0>(std::ptr::from_ref(at).cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = at;
-}
-
 /// Has the processor fetch what will be read soon.
 #[inline]
-fn expect_read(at: std::ptr::NonNull<u8>) {
+fn expect_read(at: NonNull<u8>) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint, which changes nothing and faults nowhere.
     unsafe {
@@ -385,4 +398,35 @@ fn expect_read(at: std::ptr::NonNull<u8>) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;
+}
+
+#[cfg(test)]
+mod tests {
+    use forerun_core::units::FileId;
+
+    use super::*;
+
+    #[test]
+    fn the_first_pin_of_a_thread_lies_in_its_slot_and_others_are_counted() {
+        let frames = Frames::new(2, 64).unwrap();
+        let pages = [0, 1].map(|index| PageId { file: FileId(1), index });
+        for (at, page) in (0..).zip(pages) {
+            frames.publish(page, FrameId(at), 0, false);
+        }
+        let find = |at: u32| frames.find(pages[at as usize], FrameId(at)).unwrap().0;
+        let counted = |at| frames.arena.label(FrameId(at)).pinned();
+        let first = find(0);
+        assert!(first.slot.is_some() && !counted(0));
+        let (again, other) = (find(0), find(1));
+        assert!(again.slot.is_none() && other.slot.is_none());
+        assert!(counted(0) && counted(1));
+        drop((again, other));
+        assert!(!counted(0) && !counted(1) && frames.pinned(FrameId(0)));
+        let held = first.keep();
+        assert!(counted(0) && !frames.arena.slots().any(FrameId(0)), "kept ones are counted");
+        assert!(find(1).slot.is_some(), "the slot is free for the next");
+        drop(frames.held(held));
+        assert!(!frames.pinned(FrameId(0)) && !frames.pinned(FrameId(1)));
+        assert!(frames.find(pages[1], FrameId(0)).is_none() && find(0).slot.is_some());
+    }
 }

@@ -29,6 +29,8 @@ pub use std::{
 
 #[cfg(feature = "shuttle")]
 pub use model::{Condvar, Mutex, MutexGuard};
+pub use stripes::Stripes;
 
 #[cfg(feature = "shuttle")]
 mod model;
+mod stripes;

@@ -15,8 +15,8 @@ use forerun_core::{
     units::{FileId, FrameId, PageId},
 };
 use forerun_io::{
-    frames::Frames,
-    index::{Index, Publisher},
+    frames::{Frames, Pin},
+    index::{Found, Index, Publisher},
 };
 
 const PAGE_BYTES: usize = 64;
@@ -84,9 +84,70 @@ fn a_page_that_is_held_stays_unless_it_is_gone() {
         assert!(!publisher.retract(frame, gone), "it lingers");
     }
     drop(index.frames().held(held));
+    assert!(panics(|| drop(index.frames().take(frame))), "nobody has asked since");
     for gone in [true, false, true] {
         assert!(publisher.retract(frame, gone));
     }
+    index.frames().put(index.frames().take(frame));
+}
+
+#[test]
+fn a_frame_that_is_held_does_not_leave_however_it_is_held() {
+    type Hold = for<'a> fn(&'a Index, Found<'a>) -> Vec<Pin<'a>>;
+    // The first pin of a thread lies in its slot, others are counted.
+    let rows: [(&str, Hold); 5] = [
+        ("one", |_, found| vec![found.pin]),
+        ("two", |index, found| vec![found.pin, pin(index)]),
+        ("the second of two", |index, found| {
+            let second = pin(index);
+            drop(found);
+            vec![second]
+        }),
+        ("the first of two", |index, found| {
+            drop(pin(index));
+            vec![found.pin]
+        }),
+        ("one that was kept", |index, found| vec![index.frames().held(found.pin.keep())]),
+    ];
+    for (why, hold) in rows {
+        let (index, mut publisher) = index(2);
+        publisher.publish(WANTED, FrameId(0), 1, true);
+        publisher.publish(page(1, 8), FrameId(1), 1, false);
+        let pins = hold(&index, index.find(WANTED).unwrap());
+        assert!(!publisher.retract(FrameId(0), false), "{why}");
+        assert_eq!(found(&index, WANTED), Some((0, 1, true)), "{why}: it stays as it was");
+        assert!(publisher.retract(FrameId(1), false), "{why}: another is not held");
+        assert!(index.frames().pinned(FrameId(0)) && !index.frames().pinned(FrameId(1)), "{why}");
+        assert!(!publisher.retract(FrameId(0), true), "{why}");
+        assert_eq!(found(&index, WANTED), None, "{why}");
+        assert!(panics(|| drop(index.frames().take(FrameId(0)))), "{why}");
+        let anew = panics(|| publisher.publish(page(1, 9), FrameId(0), 2, false));
+        assert!(anew, "{why}: what readers hold stays of that page");
+        drop(pins);
+        assert!(!index.frames().pinned(FrameId(0)), "{why}");
+        assert!(publisher.retract(FrameId(0), true), "{why}");
+        index.frames().put(index.frames().take(FrameId(0)));
+        publisher.publish(page(1, 9), FrameId(0), 2, false);
+    }
+}
+
+const WANTED: PageId = PageId { file: FileId(1), index: 7 };
+
+fn pin(index: &Index) -> Pin<'_> {
+    index.find(WANTED).unwrap().pin
+}
+
+#[test]
+fn a_pin_may_be_let_go_of_by_another_thread() {
+    let (index, mut publisher) = index(1);
+    publisher.publish(WANTED, FrameId(0), 1, false);
+    for _ in 0..3 {
+        let pins = [pin(&index), pin(&index)];
+        assert!(!publisher.retract(FrameId(0), false));
+        thread::scope(|scope| scope.spawn(move || drop(pins)).join().unwrap());
+        assert!(!index.frames().pinned(FrameId(0)));
+    }
+    assert!(publisher.retract(FrameId(0), false));
 }
 
 #[test]
@@ -165,6 +226,7 @@ fn readers_on_many_threads_see_the_bytes_that_they_asked_for() {
                 }
             });
         }
+        let _done = Done(&done);
         let mut prng = Prng::new(99);
         // Which page each frame has, and each page's frame.
         let (mut of_frame, mut retracted) = ([None; FRAMES as usize], 0);
@@ -186,10 +248,18 @@ fn readers_on_many_threads_see_the_bytes_that_they_asked_for() {
         while hits.load(Ordering::Relaxed) == 0 {
             thread::yield_now();
         }
-        done.store(true, Ordering::Relaxed);
         assert!(retracted > 0);
     });
     assert!((0..FRAMES).all(|frame| publisher.retract(FrameId(frame), false)));
+}
+
+/// Has the readers come to their end, also where the test fails.
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// The bytes of a page, no two pages alike.

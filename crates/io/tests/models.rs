@@ -22,7 +22,7 @@ use std::sync::{
 
 use forerun_core::units::{FileId, FrameId, PageId};
 use forerun_io::{
-    frames::{Frames, Held},
+    frames::{Frames, Held, Pin},
     index::{Index, Publisher},
 };
 use shuttle::{sync::mpsc, thread};
@@ -57,6 +57,11 @@ fn fill(index: &Index, frame: FrameId, page: PageId) {
     thread::yield_now();
     tail.fill(byte(page));
     index.frames().put(out);
+}
+
+/// The same pin, counted in any case.
+fn moved<'a>(index: &'a Index, pin: Pin<'a>) -> Pin<'a> {
+    index.frames().held(pin.keep())
 }
 
 fn holds(bytes: &[u8], page: PageId) {
@@ -108,12 +113,14 @@ fn a_frame_that_is_loose_is_held_by_nobody() {
             let reader = || {
                 let (index, live) = (Arc::clone(&index), Arc::clone(&live));
                 move || {
-                    for _ in 0..2 {
+                    for kept in [true, false] {
                         let Some(found) = index.find(page(0)) else { continue };
                         live.fetch_add(1, Ordering::SeqCst);
                         thread::yield_now();
+                        let pin = if kept { moved(&index, found.pin) } else { found.pin };
+                        thread::yield_now();
                         live.fetch_sub(1, Ordering::SeqCst);
-                        drop(found);
+                        drop(pin);
                     }
                 }
             };
@@ -180,6 +187,39 @@ fn a_pin_that_is_kept_holds_its_bytes_through_other_hands() {
 }
 
 #[test]
+fn a_second_pin_of_a_thread_outlives_the_first() {
+    check(|| {
+        let (index, mut publisher) = index(1);
+        fill(&index, FRAME, page(0));
+        publisher.publish(page(0), FRAME, 0, false);
+        let reader = |first_goes_first: bool| {
+            let index = Arc::clone(&index);
+            move || {
+                let (first, second) = (index.find(page(0)), index.find(page(0)));
+                let (goes, stays) =
+                    if first_goes_first { (first, second) } else { (second, first) };
+                drop(goes);
+                let Some(found) = stays else { return };
+                holds(&found.pin, page(0));
+                thread::yield_now();
+                holds(&found.pin, page(0));
+            }
+        };
+        let readers = [thread::spawn(reader(true)), thread::spawn(reader(false))];
+        for gone in [false, true, true] {
+            if publisher.retract(FRAME, gone) {
+                fill(&index, FRAME, page(1));
+                publisher.publish(page(1), FRAME, 0, false);
+            }
+        }
+        for reader in readers {
+            reader.join().unwrap();
+        }
+        assert!(publisher.retract(FRAME, true), "no pin is left behind");
+    });
+}
+
+#[test]
 fn a_new_marker_loses_neither_the_page_nor_a_pin() {
     check(|| {
         let (index, mut publisher) = index(1);
@@ -236,8 +276,8 @@ fn who_lets_go_sees_that_somebody_starves_or_is_not_in_his_way() {
             let (index, starving, woken) =
                 (Arc::clone(&index), Arc::clone(&starving), Arc::clone(&woken));
             thread::spawn(move || {
-                let Some(found) = index.find(page(0)) else { return };
-                drop(found);
+                // Who does not find it may have been in the way all the same.
+                drop(index.find(page(0)));
                 if starving.load(Ordering::SeqCst) {
                     woken.store(true, Ordering::SeqCst);
                 }

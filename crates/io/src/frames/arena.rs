@@ -12,7 +12,7 @@
 //! # Invariants
 //! - All memory is there, and touched, before [`Arena::new`] returns; it goes with the arena.
 //! - The bytes of a frame are reached through the one who took it, or read through a pin; the
-//!   labels, which see to that, lie here too.
+//!   labels and slots, which see to that, lie here too.
 
 use std::{
     fmt,
@@ -27,7 +27,7 @@ use rustix::{
     mm::{self, Advice, MapFlags, ProtFlags},
 };
 
-use super::{NoMemory, label::Label};
+use super::{NoMemory, label::Label, slots::Slots};
 
 /// See the module.
 pub(crate) struct Arena {
@@ -36,6 +36,7 @@ pub(crate) struct Arena {
     used: usize,
     page_bytes: usize,
     labels: Box<[Label]>,
+    slots: Slots,
     serial: u64,
 }
 
@@ -57,7 +58,8 @@ impl Arena {
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         let labels = labels.into_boxed_slice();
         // From here on the mapping goes with the arena.
-        let arena = Self { base, mapped, used, page_bytes, labels, serial };
+        let slots = Slots::new();
+        let arena = Self { base, mapped, used, page_bytes, labels, slots, serial };
         arena.populate().map_err(|_| refused)?;
         Ok(arena)
     }
@@ -79,6 +81,11 @@ impl Arena {
     #[inline]
     pub(crate) fn label(&self, id: FrameId) -> &Label {
         &self.labels[id.0 as usize]
+    }
+
+    #[inline]
+    pub(crate) fn slots(&self) -> &Slots {
+        &self.slots
     }
 
     /// Where the bytes of a frame are: `page_bytes` of them, at a multiple of that.

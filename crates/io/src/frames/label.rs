@@ -1,29 +1,39 @@
 //! What is known of one frame, for all threads: who may touch it, and which page lies in it.
 //!
 //! ```text
-//!   word    63..32       31         30      29    28..0
-//!         generation  published  marker    out    pins
+//!   word     63..32       31        30     29     28      27..0
+//!          generation  published  marker  out   leaving   pins
 //!
-//!               take                 publish
-//!     out  <------------   in    ------------------>  published
-//!          ------------>  (hold)  <------------------  (find)
-//!               put                  retract
+//!          take               publish               retract
+//!    out <------ in, loose -----------> published ----------> leaving
+//!        ------>  (hold)                 (find)   <----------    |
+//!          put       ^                             held: stays   | held, but gone: until it is
+//!                    +-------------------------------------------+ asked again; held by none
+//!
+//!    finder      1 its slot names the frame   2 the word: still published?
+//!    retraction  1 published -> leaving       2 does a slot name it?   3 the count of pins
 //! ```
 //!
+//! A pin is in the count or in its thread's slot (`slots.rs`), and moves from slot to count only.
+//!
 //! # Invariants
-//! - A frame is never out and published, nor out and pinned: `take` refuses both, a pin needs
-//!   the frame in, and all of it is decided on one word.
-//! - File and index change only while the frame is not published. A finder compares them before
-//!   it pins, so that it does not hold up a page that it does not want, and again with the pin,
-//!   which is what counts.
-//! - `retract` without `gone` and a pin never both succeed: each changes the word as it was seen.
+//! - A frame is never out and published, out and leaving, or out and pinned. While a pin is in a
+//!   slot, its frame is published or leaving: so `take` looks at the word alone.
+//! - File and index change only while the frame is neither published nor leaving. A finder
+//!   compares them before it pins, so that it does not hold up a page that it does not want, and
+//!   again with the pin, which is what counts.
+//! - Of a retraction that says loose and a pin of what it retracted, one fails. A count: both
+//!   change the word as it was seen. A slot: the steps of the picture have one order. If step 2 of
+//!   the retraction did not see the slot, step 2 of the finder comes later than its step 1, and
+//!   the finder backs out; or it finds the page published anew, where the next retraction sees the
+//!   slot. A pin that moved on between the steps 2 and 3 is in the count by then.
 //! - Pins are counted up to [`PINS_MAX`]; at the bound a finder finds nothing.
 //! # Locking
 //! None. `publish`, `retract`, `take` and `put` of one frame are called by one thread at a time.
 //! A release of a pin happens before the `take` that follows it: readers have copied before
 //! anybody fills the frame anew. Releases and retractions are sequentially consistent, so a
-//! reader that lets go and then looks for a flag, and a writer that raises the flag and then
-//! retracts, cannot miss each other.
+//! reader that lets go, or backs out, and then looks for a flag, and a writer that raises the flag
+//! and then retracts, cannot miss each other.
 
 use forerun_core::units::{FileId, FrameId, PageId};
 
@@ -37,7 +47,7 @@ pub(crate) struct Label {
     file: AtomicU32,
 }
 
-/// What a finder is told with its pin.
+/// What a finder is told of the page that it wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pinned {
     pub(crate) generation: u32,
@@ -71,7 +81,8 @@ impl Label {
     /// The frame leaves.
     pub(crate) fn take(&self, id: FrameId) {
         let taken = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |bits| {
-            (Word(bits).pins() == 0 && bits & (OUT | PUBLISHED) == 0).then_some(bits | OUT)
+            let free = Word(bits).pins() == 0 && bits & (OUT | PUBLISHED | LEAVING) == 0;
+            free.then_some(bits | OUT)
         });
         if let Err(bits) = taken {
             panic!("{id:?} cannot leave: {}", Word(bits).describe());
@@ -94,21 +105,20 @@ impl Label {
         }
     }
 
-    /// Pins the frame if `page` is published in it.
+    /// Whether `page` is published in the frame. Pins nothing.
     #[inline]
+    pub(crate) fn look(&self, page: PageId) -> Option<Pinned> {
+        self.seen(self.word.load(Ordering::SeqCst), page)
+    }
+
+    /// Counts a pin if `page` is published in the frame.
     pub(crate) fn pin(&self, page: PageId) -> Option<Pinned> {
         let mut bits = self.word.load(Ordering::Acquire);
         loop {
-            let word = Word(bits);
-            if bits & PUBLISHED == 0 || word.pins() == PINS_MAX || self.page() != page {
-                return None;
-            }
+            let pinned = self.seen(bits, page)?;
             let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
             match self.word.compare_exchange_weak(bits, bits + 1, success, failure) {
-                Ok(_) if self.page() == page => {
-                    let marker = bits & MARKER != 0;
-                    return Some(Pinned { generation: word.generation(), marker });
-                }
+                Ok(_) if self.page() == page => return Some(pinned),
                 // The same word again, but of another publication.
                 Ok(_) => {
                     self.unpin();
@@ -119,6 +129,13 @@ impl Label {
         }
     }
 
+    #[inline]
+    fn seen(&self, bits: u64, page: PageId) -> Option<Pinned> {
+        let word = Word(bits);
+        let may = bits & PUBLISHED != 0 && word.pins() < PINS_MAX && self.page() == page;
+        may.then(|| Pinned { generation: word.generation(), marker: bits & MARKER != 0 })
+    }
+
     /// Gives one pin back.
     #[inline]
     pub(crate) fn unpin(&self) {
@@ -126,7 +143,7 @@ impl Label {
         assert!(Word(before).pins() > 0, "a pin is given back once");
     }
 
-    /// Whether anybody has the frame pinned.
+    /// Whether pins are counted.
     pub(crate) fn pinned(&self) -> bool {
         Word(self.word.load(Ordering::SeqCst)).pins() > 0
     }
@@ -139,7 +156,8 @@ impl Label {
         if before {
             assert_eq!((self.page(), Word(bits).generation()), (page, generation), "published");
         } else {
-            assert!(bits & OUT == 0, "{page:?} is published in a frame that is out");
+            let free = bits & (OUT | LEAVING) == 0;
+            assert!(free, "{page:?} cannot be published: {}", Word(bits).describe());
             self.file.store(page.file.0, Ordering::Relaxed);
             self.index.store(page.index, Ordering::Relaxed);
         }
@@ -148,16 +166,30 @@ impl Label {
         if before { Published::Before } else { Published::Anew }
     }
 
-    /// Lets the page be found no longer, if nobody holds it or it is `gone`.
-    pub(crate) fn retract(&self, gone: bool) -> Retracted {
+    /// Lets the page be found no longer, if nobody holds it or it is `gone`; `named`: whether a
+    /// slot names the frame.
+    pub(crate) fn retract(&self, gone: bool, named: impl FnOnce() -> bool) -> Retracted {
         let answer = self.word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |bits| {
             let may = bits & PUBLISHED != 0 && (gone || Word(bits).pins() == 0);
-            may.then_some(bits & !(PUBLISHED | MARKER))
+            may.then_some(bits & !(PUBLISHED | MARKER) | LEAVING)
         });
-        match answer {
-            Ok(bits) => Retracted { page: Some(self.page()), loose: Word(bits).pins() == 0 },
-            Err(bits) => Retracted { page: None, loose: Word(bits).pins() == 0 },
+        let before = match answer {
+            Ok(bits) => bits,
+            Err(bits) if bits & LEAVING != 0 => bits, // It was gone and held before.
+            Err(bits) => {
+                return Retracted { page: None, loose: bits & (PUBLISHED | PINS_MAX) == 0 };
+            }
+        };
+        // A pin that is kept meanwhile moves from its slot to the count.
+        let loose = !named() && !self.pinned();
+        let stays = before & PUBLISHED != 0 && !gone && !loose;
+        if stays {
+            self.change(|bits| bits & !LEAVING | before & (PUBLISHED | MARKER));
+        } else if loose {
+            self.change(|bits| bits & !LEAVING);
         }
+        let page = (before & PUBLISHED != 0 && !stays).then(|| self.page());
+        Retracted { page, loose }
     }
 
     #[inline]
@@ -193,6 +225,8 @@ impl Word {
             "it is out"
         } else if self.0 & PUBLISHED != 0 {
             "it is published"
+        } else if self.0 & LEAVING != 0 {
+            "it was held when its page left"
         } else {
             "it is pinned"
         }
@@ -200,7 +234,8 @@ impl Word {
 }
 
 /// As many pins as a frame can have at once: more than any system has threads.
-const PINS_MAX: u64 = (1 << 29) - 1;
+const PINS_MAX: u64 = (1 << 28) - 1;
+const LEAVING: u64 = 1 << 28;
 const OUT: u64 = 1 << 29;
 const MARKER: u64 = 1 << 30;
 const PUBLISHED: u64 = 1 << 31;
