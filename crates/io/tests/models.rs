@@ -32,7 +32,7 @@ const FRAME: FrameId = FrameId(0);
 
 fn check(model: impl Fn() + Send + Sync + Clone + 'static) {
     shuttle::check_random(model.clone(), 10_000);
-    shuttle::check_pct(model, 10_000, 3);
+    shuttle::check_pct(model, 10_000, 4); // A slot that is named late needs three.
 }
 
 fn page(index: u64) -> PageId {
@@ -247,7 +247,7 @@ fn a_new_marker_loses_neither_the_page_nor_a_pin() {
 }
 
 #[test]
-fn who_looks_for_one_page_does_not_hold_up_another() {
+fn who_looks_for_one_page_holds_up_another_for_a_moment_at_most() {
     check(|| {
         let (index, mut publisher) = index(1);
         publisher.publish(page(0), FRAME, 0, false);
@@ -258,10 +258,13 @@ fn who_looks_for_one_page_does_not_hold_up_another() {
         if publisher.retract(FRAME, false) {
             for generation in 1..3 {
                 publisher.publish(page(1), FRAME, generation, false);
-                assert!(publisher.retract(FRAME, false), "nobody looks for that page");
+                if !publisher.retract(FRAME, false) {
+                    break; // Its slot was named after the frame had got this page.
+                }
             }
         }
         finder.join().unwrap();
+        assert!(publisher.retract(FRAME, false), "nobody looks for that page");
     });
 }
 

@@ -54,11 +54,10 @@ impl Arena {
         let mut labels = Vec::new();
         labels.try_reserve_exact(count as usize).map_err(|_| refused)?;
         labels.extend((0..count).map(|_| Label::new()));
+        let (labels, slots) = (labels.into_boxed_slice(), Slots::new());
         let base = map(mapped, page_bytes.max(HUGE_BYTES)).ok_or(refused)?;
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-        let labels = labels.into_boxed_slice();
         // From here on the mapping goes with the arena.
-        let slots = Slots::new();
         let arena = Self { base, mapped, used, page_bytes, labels, slots, serial };
         arena.populate().map_err(|_| refused)?;
         Ok(arena)

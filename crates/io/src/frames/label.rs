@@ -20,8 +20,8 @@
 //! - A frame is never out and published, out and leaving, or out and pinned. While a pin is in a
 //!   slot, its frame is published or leaving: so `take` looks at the word alone.
 //! - File and index change only while the frame is neither published nor leaving. A finder
-//!   compares them before it pins, so that it does not hold up a page that it does not want, and
-//!   again with the pin, which is what counts.
+//!   compares them before it pins, so that it seldom holds up a page that it does not want (for a
+//!   moment, if that comes between its steps), and again with the pin, which is what counts.
 //! - Of a retraction that says loose and a pin of what it retracted, one fails. A count: both
 //!   change the word as it was seen. A slot: the steps of the picture have one order. If step 2 of
 //!   the retraction did not see the slot, step 2 of the finder comes later than its step 1, and
