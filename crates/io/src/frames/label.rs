@@ -162,7 +162,7 @@ impl Label {
             self.index.store(page.index, Ordering::Relaxed);
         }
         let fresh = u64::from(generation) << GENERATION_SHIFT | PUBLISHED | marker;
-        self.change(|bits| fresh | bits & PINS_MAX);
+        self.change(bits, |bits| fresh | bits & PINS_MAX);
         if before { Published::Before } else { Published::Anew }
     }
 
@@ -184,9 +184,9 @@ impl Label {
         let loose = !named() && !self.pinned();
         let stays = before & PUBLISHED != 0 && !gone && !loose;
         if stays {
-            self.change(|bits| bits & !LEAVING | before & (PUBLISHED | MARKER));
+            self.change(LEAVING, |bits| bits & !LEAVING | before & (PUBLISHED | MARKER));
         } else if loose {
-            self.change(|bits| bits & !LEAVING);
+            self.change(LEAVING, |bits| bits & !LEAVING);
         }
         let page = (before & PUBLISHED != 0 && !stays).then(|| self.page());
         Retracted { page, loose }
@@ -198,10 +198,12 @@ impl Label {
         PageId { file, index: self.index.load(Ordering::Relaxed) }
     }
 
-    fn change(&self, change: impl Fn(u64) -> u64) {
-        let changed =
-            self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |bits| Some(change(bits)));
-        assert!(changed.is_ok(), "a change without a condition");
+    /// Changes a word whose state is that of `seen`; only its count of pins may differ.
+    fn change(&self, seen: u64, change: impl Fn(u64) -> u64) {
+        let changed = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |bits| {
+            (bits & STATE == seen & STATE).then(|| change(bits))
+        });
+        assert!(changed.is_ok(), "`publish`, `retract`, `take` and `put` come one at a time");
     }
 }
 
@@ -239,6 +241,7 @@ const LEAVING: u64 = 1 << 28;
 const OUT: u64 = 1 << 29;
 const MARKER: u64 = 1 << 30;
 const PUBLISHED: u64 = 1 << 31;
+const STATE: u64 = OUT | LEAVING | PUBLISHED;
 const GENERATION_SHIFT: u32 = 32;
 
 #[cfg(not(feature = "shuttle"))]
