@@ -22,7 +22,7 @@ pub(crate) const WINDOW: u32 = 16;
 pub(crate) fn within<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver) = mpsc::channel();
     let thread = thread::spawn(move || sender.send(body()));
-    match receiver.recv_timeout(Duration::from_secs(10)) {
+    match receiver.recv_timeout(Duration::from_secs(60)) {
         Ok(result) => result,
         Err(mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
         Err(mpsc::RecvTimeoutError::Disconnected) => {
