@@ -1,4 +1,5 @@
 //! `cargo xtask bench engine`: the live engine beside fio and the kernel, on this machine.
+//! (`bench streams` is another comparison: see `streams`.)
 //!
 //! ```text
 //!   round 1   forerun   fio io_uring   fio libaio      of the same file, in turns
@@ -13,6 +14,7 @@
 mod contender;
 mod fio;
 mod job;
+pub(crate) mod streams;
 mod summary;
 
 use std::path::{Path, PathBuf};

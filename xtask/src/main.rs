@@ -27,6 +27,9 @@ usage: cargo xtask COMMAND
   sanitize                                io and engine under AddressSanitizer, io under valgrind
   bench engine [--quick] [--out DIR] [--file F] [--rounds N]
                                           the engine beside fio and pread, side by side
+  bench streams [--quick] [--out DIR] [--device D,...] [--pattern P,...] [--readahead R]...
+                [--ra KIB,...] [--folios large|small] [--seconds N] [--forerun PROGRAM]
+                                          the kernel's readahead beside ours, on emulated devices
 ";
 
 fn main() -> ExitCode {
@@ -51,6 +54,15 @@ fn main() -> ExitCode {
         ("bench", [what, options @ ..]) if what == "engine" => {
             match bench::Options::parse(options) {
                 Ok(options) => bench::run(&root(), &options),
+                Err(error) => {
+                    eprintln!("{error:#}\n{USAGE}");
+                    return ExitCode::from(2);
+                }
+            }
+        }
+        ("bench", [what, options @ ..]) if what == "streams" => {
+            match bench::streams::Options::parse(options) {
+                Ok(options) => bench::streams::run(&root(), &options),
                 Err(error) => {
                     eprintln!("{error:#}\n{USAGE}");
                     return ExitCode::from(2);

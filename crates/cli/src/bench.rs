@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   streams   pattern (what) x target (from where) x policy --> live (crew, meter) --> record
+//!                                                  \> kernel (crew), of a file
 //!   file      a real file, cold, in order or at random --------> file (reads) ------> record
 //!   hit       pages in memory: pread beside the engine's ways -> hit (race) --------> record
 //! ```
@@ -9,6 +10,7 @@
 mod crew;
 mod file;
 mod hit;
+mod kernel;
 pub(crate) mod live;
 mod meter;
 pub(crate) mod pattern;
@@ -111,7 +113,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 fn check(settings: &Settings) -> Result<()> {
     let core = settings.core().map_err(|error| usage(format!("--cache: {error}")))?;
     let policy = readahead::make(&settings.readahead, PAGE_BYTES).map_err(usage)?.policy;
-    let (window, frames) = (policy.window_pages_max(), core.frames);
+    let (window, frames) = (policy.window_pages_min(), core.frames);
     if window > frames {
         let name = &settings.readahead;
         return Err(usage(format!(

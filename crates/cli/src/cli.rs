@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-use crate::{bench, demo, failure, interrupt, replay_journal, report, sim, soak, vectors};
+use crate::{bench, demo, failure, interrupt, profile, replay_journal, report, sim, soak, vectors};
 
 #[derive(Parser)]
 #[command(
@@ -37,6 +37,8 @@ enum Command {
     Demo(demo::Args),
     /// Measure the live engine in real time
     Bench(bench::Args),
+    /// Measure what a device can do: how long it takes, how much it delivers, how many at a time
+    Profile(profile::Args),
     /// Send the events of a journal to a fresh core, which has to do the same again
     ReplayJournal(replay_journal::Args),
     /// Draw recorded runs on one static page
@@ -53,6 +55,7 @@ impl Command {
             Self::Sim(args) => sim::run(&args),
             Self::Demo(args) => demo::run(&args),
             Self::Bench(args) => bench::run(&args),
+            Self::Profile(args) => profile::run(&args),
             Self::ReplayJournal(args) => replay_journal::run(&args),
             Self::Report(args) => report::run(&args),
             Self::Soak(args) => soak::run(&args),

@@ -124,7 +124,8 @@ fn live_part(
             };
             progress.tick();
             let measured = live.run(&mut |_| progress.tick())?;
-            let run = record::run(&target, readahead, &reads, streams, limit, measured)?;
+            let policy = record::policy(readahead)?;
+            let run = record::run(&target, policy, &reads, streams, limit, measured);
             progress.suspend(|| tell(&table::row(&run)))?;
             progress.inc(1);
             let workload = format!("real time, at most {run_max} s a run: {}", run.workload);

@@ -7,12 +7,14 @@
 //! | module | what |
 //! |---|---|
 //! | `cli` | the commands and their dispatch |
-//! | `vectors`, `sim`, `demo`, `bench`, `replay_journal`, `report`, `soak` | a command each |
+//! | `vectors`, `sim`, `demo`, `report`, `soak` | a command each |
+//! | `bench`, `profile`, `replay_journal` | commands on real devices and live runs |
 //! | `specs` | lists of policies, sizes: what every command reads alike |
 //! | `journal` | `--journal` of the commands that run live |
 //! | `output` | stdout: text, tables, JSON |
 //! | `failure` | usage errors, exit statuses, the one line on stderr |
 //! | `interrupt` | SIGINT: ends at once, or soon, never in the middle of a file |
+//! | `windows` | readahead windows as records tell them |
 //! | `machine` | the time, the commit and the machine, for records |
 //!
 //! To add a command: write its module with an `Args` struct and a `run`, and its line in
@@ -31,11 +33,13 @@ mod interrupt;
 mod journal;
 mod machine;
 mod output;
+mod profile;
 mod replay_journal;
 mod report;
 mod sim;
 mod soak;
 mod specs;
 mod vectors;
+mod windows;
 
 pub use cli::main;

@@ -26,6 +26,7 @@ use forerun_sim::trace;
 
 use crate::failure::usage;
 use crate::specs::{self, Size};
+use crate::windows::WINDOWS_MAX;
 use crate::{machine, output};
 
 use figures::Figures;
@@ -39,6 +40,7 @@ pub(crate) use timed::queues_commands;
     subcommand_negates_reqs = true,
     after_help = "Examples:\n  \
         forerun sim workload:streams,n=10 --device t7k250 --readahead linux-2.6.22,linux-2.6.24\n  \
+        forerun sim workload:streams,n=10 --device t7k250 -o run.json --explain-readahead\n  \
         forerun sim OLTP.lis.zst --policy lru,2q:kin=0.1,kout=1 --size 1000,10%\n  \
         zcat keys.gz | forerun sim - --policy all --size 64M --json"
 )]
@@ -91,6 +93,9 @@ pub(crate) struct Args {
     /// Write a record of the runs, for `forerun report`
     #[arg(short, long, requires = "device", value_name = "RUN.json")]
     output: Option<PathBuf>,
+    /// Keep in the record why each readahead window was opened, its size and its fate
+    #[arg(long, requires = "output")]
+    explain_readahead: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -150,6 +155,8 @@ struct Plan {
     threads: usize,
     /// Requests of the device to keep.
     log_max: usize,
+    /// Readahead windows to keep.
+    windows_max: u32,
 }
 
 fn page_cost(text: &str) -> Result<Nanos, String> {
@@ -190,6 +197,7 @@ impl Plan {
             page_cost: args.page_cost,
             threads,
             log_max: if args.output.is_some() { LOG_MAX } else { 0 },
+            windows_max: if args.explain_readahead { WINDOWS_MAX } else { 0 },
         };
         plan.check_sources()?;
         Ok(plan)

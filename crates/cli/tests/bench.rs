@@ -68,6 +68,7 @@ fn every_pattern_is_read_whole_and_has_all_figures() {
         ("--streams 2 --pattern stride:8K/32K",                        2,    (2 * 64) << 10),
         ("--pattern disturb:50 --request 1K",                          1,    96 << 10),
         ("--pattern parquet:3",                                        3,    (4 * 64) << 10),
+        ("--pattern uniform:1M",                                       1,    64 << 10),
         ("--streams 1 --rate 1M",                                      1,    64 << 10),
     ];
     for (flags, streams, wanted) in rows {
@@ -77,7 +78,7 @@ fn every_pattern_is_read_whole_and_has_all_figures() {
         for run in runs {
             assert_eq!((&run["streams"], &run["bytes_wanted"]), (&streams.into(), &wanted.into()));
             let figure = |name: &str| run[name].as_f64().unwrap_or_else(|| panic!("{name}: {run}"));
-            let limited = !flags.contains("stride");
+            let limited = !flags.contains("stride") && !flags.contains("uniform");
             for name in ["limit_mb_per_second", "ratio_to_limit"] {
                 assert_eq!(run[name].is_f64(), limited, "{name} of {flags}: {run}");
             }
@@ -85,7 +86,9 @@ fn every_pattern_is_read_whole_and_has_all_figures() {
                 assert!(figure(name) > 0.0, "{name} of {flags}: {run}");
             }
             assert!(figure("delay_seconds") >= 0.0);
-            assert!(figure("bytes_read") >= figure("bytes_wanted") || flags.contains("disturb"));
+            // Where places are drawn, one may be read twice.
+            let drawn = flags.contains("disturb") || flags.contains("uniform");
+            assert!(figure("bytes_read") >= figure("bytes_wanted") || drawn);
             let mean = figure("bytes_read") / figure("device_requests");
             assert!((figure("mean_request_bytes") - mean).abs() <= 1.0, "{run}");
         }
@@ -143,6 +146,36 @@ fn a_record_of_a_device_says_why_requests_were_made() {
 }
 
 #[test]
+fn explained_windows_of_a_live_run_are_in_the_record_and_on_the_page() {
+    let folder = folder("explain");
+    let (path, page) = (folder.join("run.json"), folder.join("page.html"));
+    let words = "--device ssd --streams 2 --each 256K --readahead linux-2.6.24,off";
+    let words = format!("{words} --explain-readahead -o {}", path.display());
+    assert!(output(&words).status.success());
+    let record: Value = serde_json::from_slice(&fs::read(&path).unwrap()).expect("JSON");
+    let run = &record["runs"][0];
+    let windows = run["windows"].as_array().expect("windows were kept");
+    for cause in ["sync", "async"] {
+        assert!(windows.iter().any(|window| window["cause"] == cause), "{cause}: {windows:?}");
+    }
+    let sum = |name| windows.iter().filter_map(|window: &Value| window[name].as_u64()).sum::<u64>();
+    assert!(sum("used_bytes") + sum("late_bytes") > 256 << 10, "{windows:?}");
+    for window in windows {
+        let [at, last, fresh, bytes] = ["at_us", "last_use_us", "fresh_bytes", "bytes"]
+            .map(|name| window[name].as_u64().unwrap_or(0));
+        assert!(at <= last && fresh <= bytes, "{window}");
+    }
+    let off = record["runs"][1]["windows"].as_array().expect("windows were kept");
+    assert!(off.iter().all(|window| window["cause"] == "random"), "{off:?}");
+    let report = Command::new(env!("CARGO_BIN_EXE_forerun"))
+        .args(["report", path.to_str().unwrap(), "-o", page.to_str().unwrap()])
+        .status();
+    assert!(report.expect("it starts").success());
+    let html = fs::read_to_string(page).expect("there is a page");
+    assert!(html.contains("Readahead windows over time, 2 streams"));
+}
+
+#[test]
 fn a_path_that_is_no_text_is_read_and_recorded() {
     let folder = folder("bytes");
     let path = folder.join(OsStr::from_bytes(b"f\xff"));
@@ -153,6 +186,51 @@ fn a_path_that_is_no_text_is_read_and_recorded() {
     let record: Value = serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
     let told = |word: &Value| word.as_str().is_some_and(|word| word.ends_with("f\u{fffd}"));
     assert!(record["command"].as_array().unwrap().iter().any(told), "{}", record["command"]);
+}
+
+#[test]
+fn the_kernel_reads_the_same_bytes_as_the_engine() {
+    let folder = folder("kernel");
+    let (path, record) = (folder.join("pattern"), folder.join("run.json"));
+    runs_of("file", &format!("{} --make 2M", path.display()));
+    let words = format!("--file {} --streams 4 --each 256K --seconds 60", path.display());
+    for flags in ["", "--handles each", "--readers 4 --handles each", "--pattern backward"] {
+        let ours = &runs(&format!("{words} {flags}"))[0];
+        let output = format!("-o {}", record.display());
+        let theirs = &runs(&format!("{words} {flags} --through kernel {output}"))[0];
+        assert_eq!(
+            (&ours["readahead"], &theirs["readahead"]),
+            (&"linux-6".into(), &"kernel".into())
+        );
+        assert_eq!(theirs["bytes_wanted"], 4 * (256 << 10), "{flags}");
+        assert_eq!(ours["bytes_wanted"], theirs["bytes_wanted"], "{flags}");
+        assert!(theirs["p50_us"].as_f64() > Some(0.0), "{theirs}");
+        let record: Value = serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
+        assert_eq!(record["runs"][0]["readahead"], "kernel");
+    }
+    // Other bytes than the pattern's, behind its back: at a place that is read and not looked at.
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[5_000] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    for through in ["engine", "kernel"] {
+        let output = output(&format!("{words} --layout adjacent --through {through}"));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(errors.contains("a wrong byte at 5000"), "{through}: {errors}");
+    }
+}
+
+#[test]
+fn a_run_that_is_cut_is_rated_on_what_was_read() {
+    let folder = folder("cut");
+    let path = folder.join("pattern");
+    runs_of("file", &format!("{} --make 1M", path.display()));
+    let words = format!("--file {} --streams 1 --each 512K --rate 100K", path.display());
+    for through in ["engine", "kernel"] {
+        let run = &runs(&format!("{words} --seconds 0.5 --through {through}"))[0];
+        let wanted = run["bytes_wanted"].as_u64().expect("a number");
+        // Due within half a second were 50K; the end is looked for twenty times a second.
+        assert!((1..512 << 10).contains(&wanted), "{through}: {wanted}");
+    }
 }
 
 #[test]
@@ -194,6 +272,12 @@ fn what_cannot_be_measured_is_refused_in_one_line() {
         ("--device ssd --each 1.5M".into(),                                 2, "1.5M"),
         ("--device ssd --rate 5".into(),                                    2, "--rate 5"),
         ("--device ssd --io uring".into(),                                  2, "--io"),
+        ("--device ssd --pattern disturb:1 --handles each".into(),          2, "--handles"),
+        ("--device ssd --through kernel".into(),                            2, "give --file"),
+        (format!("--file {small} --through kernel --readahead off"),        2, "--readahead"),
+        (format!("--file {small} --seconds 1"),                             2, "--make SIZE"),
+        ("--device ssd --request-max 1K".into(),                            2, "less than a page"),
+        ("--device ssd --depth 0".into(),                                   2, "--depth"),
         (format!("--device ssd --journal {dir}/no/where"),                  1, "no such folder"),
         (format!("--device ssd --journal {dir}"),                           1, "is a folder"),
         ("--device ssd --journal-max 1M".into(),                            2, "--journal"),

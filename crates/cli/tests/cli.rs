@@ -314,6 +314,7 @@ fn refusals_are_one_line_and_the_right_status() {
         (with(&["-o", folder.0.to_str().unwrap()]), 1, "it is a folder"),
         (words(&["report", &keys, "-o", &folder.path("no/page")]), 1, "no such folder"),
         (words(&["report", &missing]), 2, "--output"),
+        (words(&["sim", &keys, "--device", "ssd", "--explain-readahead"]), 2, "--output"),
         (words(&["report", &keys, "-o", &keys]), 2, "one of the records"),
         (words(&["report", &missing, "-o", &folder.path("page")]), 1, "missing"),
         (words(&["report", &keys, "-o", &folder.path("page")]), 1, "run record"),
@@ -411,6 +412,51 @@ fn a_record_becomes_a_page() {
     let html = fs::read_to_string(&page).expect("the page is there");
     assert!(html.contains("linux-2.6.22") && html.trim_end().ends_with("</html>"));
     assert_eq!(folder.names().len(), 2, "{:?}", folder.names());
+}
+
+#[test]
+fn explained_windows_are_in_the_record_and_add_up_and_change_no_figure() {
+    let folder = Folder::new("explain");
+    let plain = ["sim", "workload:streams,n=3,each=2M", "--device", "hdd", "--size", "4M"];
+    let policies = ["--readahead", "linux-2.6.22:max=512K,linux-6,fixed:size=64K,off"];
+    let args = [&plain[..], &policies].concat();
+    let (without, with) = (folder.path("without.json"), folder.path("with.json"));
+    let told = json(&[&args[..], &["--json", "-o", &without]].concat());
+    done(&[&args[..], &["-o", &with, "--explain-readahead"]].concat());
+    let record = |path: &str| -> Value {
+        serde_json::from_slice(&fs::read(path).expect("there is a record")).expect("JSON")
+    };
+    let (without, with) = (record(&without), record(&with));
+    for (number, ahead) in told["runs"].as_array().expect("runs").iter().enumerate() {
+        let (plain, run) = (&without["runs"][number], &with["runs"][number]);
+        assert!(plain.get("windows").is_none(), "{plain}");
+        for figure in ["mb_per_second", "device_requests", "bytes_read", "requests"] {
+            assert_eq!(plain[figure], run[figure], "{figure}");
+        }
+        let windows = run["windows"].as_array().map_or(&[][..], Vec::as_slice);
+        let sum = |names: &[&str]| -> u64 {
+            let of = |window: &Value| names.iter().filter_map(|name| window[*name].as_u64()).sum();
+            windows.iter().map(of).collect::<Vec<u64>>().iter().sum()
+        };
+        let ahead = &ahead["readahead"];
+        for (name, fates) in [
+            ("used", &["used_bytes", "late_bytes"][..]),
+            ("wasted", &["wasted_bytes"]),
+            ("fetched", &["used_bytes", "late_bytes", "wasted_bytes", "unread_bytes"]),
+        ] {
+            assert_eq!(
+                ahead[name].as_u64().map(|pages| pages * 4_096),
+                Some(sum(fates)),
+                "{ahead}"
+            );
+        }
+        assert!(!windows.is_empty(), "{ahead}");
+        for window in windows {
+            assert!(ahead["name"] != "off" || window["cause"] == "random", "{window}");
+            assert!(window["at_us"].as_u64() <= window["last_use_us"].as_u64(), "{window}");
+            assert!(window["cause"].is_string() && window["handle"] == 0, "{window}");
+        }
+    }
 }
 
 #[test]

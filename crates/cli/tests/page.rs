@@ -16,7 +16,7 @@
 mod support;
 
 use forerun_report::{
-    DeviceRequest, Machine, RequestKind, Run, RunRecord, Spread, page, write_whole,
+    Cause, DeviceRequest, Machine, RequestKind, Run, RunRecord, Spread, Window, page, write_whole,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -86,8 +86,12 @@ fn pointing_tells_figures_and_dragging_zooms_all_panels_of_a_set() {
         assert!(tip.contains(part), "{part}: {tip}");
     }
     let drawn = drawn(&record);
-    for policy in 0..3 {
-        let id = format!("requests-0-10-{policy}");
+    let windows = seen.attribute("<page-window", "text").expect("the frame has pointed");
+    for part in ["offset", "tail", "fresh", "wasted", "unread0 B", "opened at", "last use after"] {
+        assert!(windows.contains(part), "{part}: {windows}");
+    }
+    let requests = (0..3).map(|policy| format!("requests-0-10-{policy}"));
+    for id in requests.chain((1..3).map(|policy| format!("windows-0-10-{policy}"))) {
         let tag = format!("<page-zoomed id=\"{id}\"");
         let zoomed = seen.attribute(&tag, "data-drawn").expect("the frame has dragged");
         let zoomed: usize = zoomed.parse().expect("a count");
@@ -130,6 +134,7 @@ fn odd_records_are_drawn_too() {
         let mut record = plausible();
         record.runs.truncate(1);
         record.runs[0].requests.clear();
+        record.runs[0].windows.clear();
         record
     };
     let with = |change: &dyn Fn(&mut RunRecord)| {
@@ -171,6 +176,16 @@ fn odd_records_are_drawn_too() {
         ("a request of no length", with(&|r| {
             r.runs[0].requests = vec![DeviceRequest { at_us: 0, done_us: 0, offset: 0, bytes: 0,
                 kind: RequestKind::Demand }];
+        })),
+        ("windows without requests", with(&|r| {
+            let window = Window { cause: Cause::Readpage, bytes: 4_096, ..Window::default() };
+            r.runs[0].windows = vec![window; 2];
+        })),
+        ("windows of huge and of no size", with(&|r| {
+            let huge = Window { at_us: u64::MAX, last_use_us: u64::MAX, offset: u64::MAX,
+                bytes: u64::MAX, wasted_bytes: u64::MAX, used_bytes: u64::MAX,
+                ..Window::default() };
+            r.runs[0].windows = vec![huge, Window { wasted_bytes: 1, ..Window::default() }];
         })),
         ("thousands of requests",
             with(&|r| r.runs[0].requests = (0..30_000).map(request).collect())),
@@ -222,6 +237,10 @@ fn drawn(record: &RunRecord) -> BTreeMap<String, usize> {
         if !run.requests.is_empty() {
             let id = format!("requests-0-{}-{policy}", run.streams);
             charts.insert(id, run.requests.len().min(20_000));
+        }
+        if !run.windows.is_empty() {
+            let id = format!("windows-0-{}-{policy}", run.streams);
+            charts.insert(id, run.windows.len().min(20_000));
         }
     }
     *charts.get_mut("throughput-0").unwrap() += limits.len();
@@ -289,6 +308,8 @@ fn run(policy: &str, at_ten: f64, streams: u32) -> Run {
         p50_us: 0.6,
         p99_us: if legacy { 13_100.0 } else { 410.0 },
         spread: Some(Spread { min: mb_per_second * 0.96, max: mb_per_second * 1.03 }),
+        windows: if policy == "linux-2.6.22" { vec![] } else { windows(&requests) },
+        windows_left_out: u64::from(streams),
         requests,
         requests_left_out: if legacy && streams == 10 { 12_345 } else { 0 },
     }
@@ -323,6 +344,28 @@ fn requests(streams: u32, legacy: bool) -> Vec<DeviceRequest> {
         now += took;
     }
     requests
+}
+
+/// A window for each request, of every cause, some of them wasted.
+fn windows(requests: &[DeviceRequest]) -> Vec<Window> {
+    let window = |(request, cause): (&DeviceRequest, Cause)| {
+        let DeviceRequest { at_us, done_us, offset, bytes, .. } = *request;
+        let wasted_bytes = if offset % 3 == 0 { bytes / 2 } else { 0 };
+        Window {
+            at_us,
+            last_use_us: done_us + 30_000,
+            stream: (cause == Cause::Async).then_some(7),
+            cause,
+            offset,
+            bytes,
+            tail_bytes: bytes / 2,
+            fresh_bytes: bytes,
+            used_bytes: bytes - wasted_bytes,
+            wasted_bytes,
+            ..Window::default()
+        }
+    };
+    requests.iter().zip(Cause::ALL.into_iter().cycle()).map(window).collect()
 }
 
 /// The page in a frame of the view's width, as the browser left it.
@@ -374,7 +417,7 @@ const mouse = (on, type, x, y) => {{
 }};
 const rest = () => new Promise((done) => setTimeout(done, 60));
 const use = async (page) => {{
-  const all = (name) => page.querySelectorAll('figure[data-chart=requests]').forEach((f) =>
+  const all = (name) => page.querySelectorAll('figure:not([data-chart=lines])').forEach((f) =>
     copy(f, name));
   const line = page.querySelector('#throughput-0 .u-over');
   for (const x of [0.5, 0.6]) mouse(line, 'mousemove', x, 0.5);
@@ -382,6 +425,18 @@ const use = async (page) => {{
   const tip = document.createElement('page-tip');
   tip.setAttribute('text', page.getElementById('tip').textContent);
   document.body.append(tip);
+  const lane = page.querySelector('#windows-0-10-1 .u-over');
+  for (let y = 0.02; lane && y < 1; y += 0.02) {{
+    mouse(lane, 'mousemove', 0.03, y);
+    await rest();
+    const tip = page.getElementById('tip');
+    if (!tip.hidden && tip.textContent.includes('tail')) {{
+      const told = document.createElement('page-window');
+      told.setAttribute('text', tip.textContent);
+      document.body.append(told);
+      break;
+    }}
+  }}
   const over = page.querySelector('#requests-0-10-1 .u-over');
   if (over) {{
     for (const [type, x, y] of [['mousemove', 0.1, 0.1], ['mousedown', 0.1, 0.1], ['mousemove',

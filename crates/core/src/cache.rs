@@ -7,6 +7,7 @@
 //!                    partition.rs  frames: where from, who leaves
 //!                    writeback.rs  dirty pages, flush epochs, syncs
 //!                    vanish.rs     truncate, invalidate
+//!                    fates.rs      what became of each window, for reports
 //! ```
 //!
 //! # Invariants
@@ -23,13 +24,15 @@ use alloc::collections::{BTreeSet, VecDeque};
 use alloc::{boxed::Box, vec::Vec};
 use hashbrown::HashMap;
 
-use crate::event::{Action, Actions, Error, Event};
+use crate::device::estimate::{Estimator, Ticket};
+use crate::event::{Action, Actions, Error, Event, Fates};
 use crate::hash::FixedState;
 use crate::queue::Links;
-use crate::readahead::{self, Probes, Readahead};
+use crate::readahead::{self, Bounds, Probes, Readahead};
 use crate::units::{FileId, FrameId, HandleId, Nanos, PageId, PageIndex, RequestId};
 
 mod demand;
+mod fates;
 mod frames;
 mod hits;
 mod inflight;
@@ -84,6 +87,13 @@ pub struct Cache {
     victims: Vec<FrameId>,
     absent: Vec<PageIndex>,
     taken: Vec<FrameId>,
+    estimator: Estimator,
+    /// Of fetches under way, by their last frame.
+    tickets: HashMap<FrameId, Ticket, FixedState>,
+    /// Windows that were explained; their numbers are those before.
+    windows: u32,
+    /// Fates that nobody was told of yet, by window.
+    untold: Vec<(u32, Fates)>,
     now: Nanos,
     events: u64,
     stats: Stats,
@@ -123,11 +133,14 @@ impl Cache {
         settings: Settings,
         oracle: Option<Box<dyn Readahead + Send>>,
     ) -> Result<Self, SettingsError> {
-        let readahead = match oracle {
+        let mut readahead = match oracle {
             Some(oracle) => oracle,
             None => readahead::make(&settings.readahead, settings.page_bytes)?.policy,
         };
-        settings.check(readahead.window_pages_max())?;
+        settings.check(readahead.window_pages_min())?;
+        let Settings { ahead_pages_max, request_pages_max, page_bytes, .. } = settings;
+        readahead.bounds(Bounds { ahead_pages_max, request_pages_max });
+        let request_bytes_max = request_pages_max.saturating_mul(page_bytes);
         let partitions =
             settings.partitions.iter().map(Partition::new).collect::<Result<Vec<_>, _>>()?;
         let frames = settings.frames;
@@ -159,6 +172,10 @@ impl Cache {
             victims: Vec::new(),
             absent: Vec::new(),
             taken: Vec::new(),
+            estimator: Estimator::new(request_bytes_max),
+            tickets: HashMap::with_hasher(FixedState),
+            windows: 0,
+            untold: Vec::new(),
             now: Nanos(0),
             events: 0,
             stats: Stats::default(),
@@ -230,6 +247,9 @@ impl Cache {
         }
         if self.retracting.is_empty() {
             self.issue(actions);
+            if self.settings.explain {
+                self.tell_fates(actions);
+            }
         }
         debug_assert!(self.stats.balanced(), "{:?}", self.stats);
     }

@@ -23,6 +23,7 @@
 
 mod buffer;
 mod disk;
+pub mod estimate;
 mod fine;
 mod parallel;
 mod platter;

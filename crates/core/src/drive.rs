@@ -53,7 +53,8 @@ pub fn drive(
                 | Action::Fail { .. }
                 | Action::Publish { .. }
                 | Action::Retract { .. }
-                | Action::Explain { .. } => &[],
+                | Action::Explain { .. }
+                | Action::Fate { .. } => &[],
             };
             let loose = driver.carry_out(action, frames);
             if let Action::Retract { frame, .. } = action {

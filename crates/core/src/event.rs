@@ -306,9 +306,38 @@ pub enum Action {
         page: PageIndex,
         /// What was decided.
         decision: Decision,
-        /// How many of its pages were fetched.
+        /// How many of its pages were neither resident nor in flight.
         fresh: u32,
     },
+    /// Pages that a window had read ahead met their fates; only with `Settings::explain`.
+    Fate {
+        /// The window: how many `Explain`s came before its own.
+        window: u32,
+        /// How many pages, by fate.
+        fates: Fates,
+    },
+}
+
+/// What became of pages that were read ahead: how many of each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fates {
+    /// Resident when they were first asked for.
+    pub used: u32,
+    /// In flight when they were first asked for.
+    pub late: u32,
+    /// Gone before anybody asked for them.
+    pub wasted: u32,
+    /// Not to be had from the store.
+    pub failed: u32,
+}
+
+impl core::ops::AddAssign for Fates {
+    fn add_assign(&mut self, more: Self) {
+        self.used += more.used;
+        self.late += more.late;
+        self.wasted += more.wasted;
+        self.failed += more.failed;
+    }
 }
 
 /// Why a request failed.

@@ -23,3 +23,4 @@ pub mod prng;
 pub mod queue;
 pub mod readahead;
 pub mod units;
+pub mod windows;

@@ -1,7 +1,8 @@
 //! Readahead: which pages to fetch before anyone asks for them.
 //!
-//! A policy is shown *demands*: a page that was missing, a page that carried the marker, or (for
-//! the legacy policy alone) every page of every request. It answers with a [`Decision`], or none.
+//! A policy is shown *demands*: a page that was missing, a page that carried the marker, or (where
+//! it must look at all of them) every page of every request. It answers with a [`Decision`], or
+//! none.
 //!
 //! ```text
 //!        start          marker               end
@@ -26,8 +27,9 @@
 
 use alloc::{boxed::Box, string::String, vec::Vec};
 
+use crate::device::estimate::Facts;
 use crate::params::{self, ParamError, Params};
-use crate::units::{FileId, HandleId, PageIndex};
+use crate::units::{FileId, HandleId, Nanos, PageIndex};
 
 /// The pages of one readahead, and where the next one is triggered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +69,7 @@ pub enum Trigger {
 
 /// What one read asks for, and what the cache knew when it did.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, not a state")]
 pub struct Demand {
     /// Who reads.
     pub handle: HandleId,
@@ -92,6 +95,49 @@ pub struct Demand {
     pub file_pages: u64,
     /// Whether the device has more to do than it should be given ahead of need.
     pub congested: bool,
+    /// The stream that brought the marker, or on a miss the page before `first`, if one did.
+    pub stream: Option<StreamId>,
+    /// On a miss: whether the page after the request is resident or in flight.
+    pub follows_cached: bool,
+    /// Requests under way at the store.
+    pub in_flight: u32,
+    /// Pages that may still be read ahead before some are used.
+    pub ahead_room: u32,
+    /// What the device can do, as far as it was measured.
+    pub facts: Facts,
+    /// Whether it was seen how much the device delivers; if not, it may be more.
+    pub rate_known: bool,
+    /// The time.
+    pub now: Nanos,
+}
+
+/// A stream of a policy that names them: what its windows bring carries its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId(pub u32);
+
+/// What became of a page that a stream's window brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Somebody asked for it, for the first time. `late`: while it was in flight.
+    Used {
+        /// Whether they had to wait.
+        late: bool,
+    },
+    /// It left, and nobody had asked for it.
+    Wasted,
+    /// It carries the stream's marker now.
+    Marked,
+    /// It carried the marker, or was to, and is gone or was never fetched: nobody will meet it.
+    MarkerLost,
+}
+
+/// How much a policy may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Pages read ahead and not used yet, in all.
+    pub ahead_pages_max: u32,
+    /// Pages of the device's largest request.
+    pub request_pages_max: u32,
 }
 
 /// How far the cache looks on a policy's behalf, in pages.
@@ -145,6 +191,16 @@ pub struct Decision {
     pub cause: Cause,
     /// The pages.
     pub window: Window,
+    /// Whose they are, where a policy names its streams.
+    pub stream: Option<StreamId>,
+}
+
+impl Decision {
+    /// A window of no named stream.
+    #[must_use]
+    pub const fn new(cause: Cause, window: Window) -> Self {
+        Self { cause, window, stream: None }
+    }
 }
 
 /// Decides windows. Owns what it remembers of handles; no pages, bytes, clocks or I/O.
@@ -155,6 +211,12 @@ pub trait Readahead {
         false
     }
 
+    /// Whether it puts a window off by itself where the device is congested. For other policies a
+    /// marker that is met then triggers nothing.
+    fn sees_congestion(&self) -> bool {
+        false
+    }
+
     /// Which facts it needs.
     fn probes(&self) -> Probes {
         Probes::default()
@@ -162,6 +224,16 @@ pub trait Readahead {
 
     /// The largest window that it will ever ask for, in pages.
     fn window_pages_max(&self) -> u32;
+
+    /// Frames that it cannot do without, in pages: a smaller cache is refused.
+    fn window_pages_min(&self) -> u32 {
+        self.window_pages_max()
+    }
+
+    /// How much it may ask for from now on; told before anything else.
+    fn bounds(&mut self, bounds: Bounds) {
+        let _ = bounds;
+    }
 
     /// `handle` was opened on `file`: what was known of an earlier use of the number is forgotten.
     fn open(&mut self, handle: HandleId, file: FileId) {
@@ -176,11 +248,11 @@ pub trait Readahead {
     /// The window for `demand`. On a [`Trigger::Miss`], `None` fetches the page by itself.
     fn decide(&mut self, demand: &Demand) -> Option<Decision>;
 
-    /// The page that gets the marker when `window` is fetched in a file of `file_pages`, if that
-    /// page is not there yet. It may differ from [`Window::marker`] where the file's end clips the
+    /// The page that gets the marker when the window of `decision` is fetched in a file of
+    /// `file_pages`. It may differ from [`Window::marker`] where the file's end clips the
     /// window.
-    fn marker(&self, window: Window, file_pages: u64) -> Option<PageIndex> {
-        window.marker().filter(|&page| page < file_pages)
+    fn marker(&self, decision: Decision, file_pages: u64) -> Option<PageIndex> {
+        decision.window.marker().filter(|&page| page < file_pages)
     }
 
     /// The window of the last decision was carried out: `fresh` of its pages were neither
@@ -188,6 +260,11 @@ pub trait Readahead {
     fn submitted(&mut self, demand: &Demand, decision: Decision, fresh: u32) -> Option<Decision> {
         let _ = (demand, decision, fresh);
         None
+    }
+
+    /// What became of `page`, which a window of `stream` brought.
+    fn note(&mut self, stream: StreamId, page: PageIndex, fate: Fate) {
+        let _ = (stream, page, fate);
     }
 }
 
@@ -249,4 +326,7 @@ readaheads! {
     ondemand_2007::Ondemand2007,
     linux_2_6_24::Linux2624,
     linux_6::Linux6,
+    zfs::Zfs,
+    amp::Amp,
+    streams::Streams,
 }

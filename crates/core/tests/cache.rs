@@ -3,6 +3,8 @@
 //! [`World`] stands for whoever drives the cache. It carries actions out, keeps the index of
 //! published pages, and checks on the way what must always hold.
 
+#[path = "cache/fates.rs"]
+mod fates;
 #[path = "cache/flushes.rs"]
 mod flushes;
 #[path = "cache/frames.rs"]
@@ -13,6 +15,8 @@ mod prefetch;
 mod protocol;
 #[path = "cache/reads.rs"]
 mod reads;
+#[path = "cache/streams.rs"]
+mod streams;
 #[path = "cache/vanish.rs"]
 mod vanish;
 #[path = "cache/world.rs"]

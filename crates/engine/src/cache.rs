@@ -33,7 +33,7 @@ use crate::{
     settings::{Settings, SettingsError},
     shared::Shared,
     state::{Parts, Place, State},
-    stats::Stats,
+    stats::{Stats, Windows},
     watch::Watch,
 };
 
@@ -125,6 +125,7 @@ impl Cache {
             starving: Arc::clone(&starving),
             readers_max: settings.readers_max,
             hits_max: notes.room(),
+            windows_max: settings.windows_max,
             recorder,
         });
         let shared = Arc::new(Shared {
@@ -251,6 +252,18 @@ impl Cache {
         };
         shared.settle(state);
         counted
+    }
+
+    /// The first readahead windows, as many as [`Settings::windows_max`]: why each was opened, and
+    /// what became of its pages so far.
+    #[must_use]
+    pub fn windows(&self) -> Windows {
+        let shared = &self.owner.shared;
+        let mut state = shared.state.lock();
+        state.sweep_hits(&shared.notes);
+        let windows = state.windows();
+        shared.settle(state);
+        windows
     }
 
     /// Frames there are, and how many of them hold nothing.

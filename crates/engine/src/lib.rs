@@ -50,6 +50,7 @@ mod waiters;
 mod watch;
 
 pub use forerun_core::units::Nanos;
+pub use forerun_core::windows::Opened;
 pub use forerun_io::files::{Backend, Chosen, FilesSettings};
 
 pub use builder::Builder;
@@ -59,4 +60,4 @@ pub use error::{BuildError, OpenError, ReadError};
 pub use handle::{Handle, Pinned};
 pub use journal::{Journal, Record, Recorder};
 pub use settings::{Settings, SettingsError};
-pub use stats::{Histogram, Stats};
+pub use stats::{Histogram, Stats, Windows};

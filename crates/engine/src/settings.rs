@@ -48,6 +48,9 @@ pub struct Settings {
     /// How often files that are open are compared with what they were, as another program may
     /// change them. Fetches compare in any case.
     pub version_interval: Nanos,
+    /// Readahead windows to keep for [`Cache::windows`](crate::Cache::windows), from the first on;
+    /// 0: none is explained.
+    pub windows_max: u32,
     /// How files that are opened by a path are read.
     pub files: FilesSettings,
 }
@@ -70,6 +73,7 @@ impl Default for Settings {
             files_max: 1 << 10,
             wait_max: Nanos::from_millis(10_000),
             version_interval: Nanos::from_millis(1_000),
+            windows_max: 0,
             files: FilesSettings::default(),
         }
     }
@@ -116,6 +120,7 @@ impl Settings {
         core.handles_max = self.handles_max;
         core.files_max = self.files_max;
         core.wait_max = self.wait_max;
+        core.explain = self.windows_max > 0;
         Ok(core)
     }
 

@@ -30,6 +30,7 @@ use forerun_core::{
     drive::{Driver, drive},
     event::{Action, Actions, Event, FetchKind, Hit},
     units::{FileId, FrameId, HandleId, Nanos, PageIndex, RequestId},
+    windows::WindowLog,
 };
 use forerun_io::{
     index::{Index, Publisher},
@@ -45,6 +46,7 @@ use crate::{
     files::Files,
     hits::Notes,
     journal::Recorder,
+    stats::Windows,
     waiters::{SlotId, Slots},
 };
 
@@ -53,8 +55,6 @@ pub(crate) struct State {
     pub(crate) core: Cache,
     actions: Actions,
     clock: Clock,
-    /// When the last event was sent.
-    sent_at: Nanos,
     pub(crate) live: Live,
     /// Uses that are about to be sent.
     hits: Vec<Hit>,
@@ -79,6 +79,10 @@ pub(crate) struct Live {
     ahead: Vec<Fetch>,
     /// Readahead in the background, or about to be.
     ahead_count: u32,
+    /// Why readahead was done, and what became of it.
+    windows: WindowLog,
+    /// When the last event was sent.
+    sent_at: Nanos,
     recorder: Option<Box<dyn Recorder>>,
 }
 
@@ -92,6 +96,8 @@ pub(crate) struct Parts {
     pub(crate) readers_max: u32,
     /// Uses that are sent at once, at most.
     pub(crate) hits_max: usize,
+    /// Readahead windows to keep.
+    pub(crate) windows_max: u32,
     pub(crate) recorder: Option<Box<dyn Recorder>>,
 }
 
@@ -105,8 +111,7 @@ pub(crate) enum Place {
 
 impl State {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { core, clock, index, publisher, starving, readers_max, hits_max, recorder } =
-            parts;
+        let Parts { core, clock, index, publisher, starving, readers_max, hits_max, .. } = parts;
         let live = Live {
             index,
             publisher,
@@ -115,13 +120,14 @@ impl State {
             fetched: Vec::new(),
             ahead: Vec::new(),
             ahead_count: 0,
-            recorder,
+            windows: WindowLog::new(parts.windows_max as usize),
+            sent_at: Nanos(0),
+            recorder: parts.recorder,
         };
         Self {
             core,
             actions: Actions::new(),
             clock,
-            sent_at: Nanos(0),
             live,
             hits: Vec::with_capacity(hits_max),
             starving,
@@ -140,7 +146,14 @@ impl State {
 
     /// When the last event was sent.
     pub(crate) fn sent_at(&self) -> Nanos {
-        self.sent_at
+        self.live.sent_at
+    }
+
+    /// The readahead windows that were kept.
+    pub(crate) fn windows(&self) -> Windows {
+        let log = &self.live.windows;
+        let (rows, left_out) = (log.rows(&self.core), log.left_out());
+        Windows { now: self.now(), rows, left_out }
     }
 
     /// Sends `event` and carries out what comes of it; `me` is the reader that sends it.
@@ -164,7 +177,6 @@ impl State {
 
     fn drive(&mut self, event: Event<'_>) {
         let now = self.clock.now();
-        self.sent_at = now;
         drive(&mut self.core, now, event, &mut self.actions, &mut self.live);
         if let Some(recorder) = &mut self.live.recorder {
             recorder.came_back(&self.actions);
@@ -319,7 +331,10 @@ impl Driver for Live {
                 self.publisher.publish(page, frame, generation, marker);
             }
             Action::Retract { frame, gone } => return self.publisher.retract(frame, gone),
-            Action::Explain { .. } => {}
+            Action::Explain { handle, decision, fresh, .. } => {
+                self.windows.opened(self.sent_at, handle, decision, fresh);
+            }
+            Action::Fate { window, fates } => self.windows.met_fates(self.sent_at, window, fates),
             Action::Fill { .. } | Action::Write { .. } | Action::Sync { .. } => {
                 unreachable!("nothing is written through this cache: {action:?}")
             }
@@ -328,6 +343,7 @@ impl Driver for Live {
     }
 
     fn sent(&mut self, now: Nanos, event: &Event<'_>) {
+        self.sent_at = now;
         if let Some(recorder) = &mut self.recorder {
             recorder.sent(now, event);
         }

@@ -13,7 +13,7 @@
 //! # Sources
 //! Buckets that are linear within powers of two: Tene, `HdrHistogram`, 2012.
 
-use forerun_core::{cache, units::Nanos};
+use forerun_core::{cache, units::Nanos, windows::Opened};
 
 /// Counters since the cache was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,6 +42,17 @@ pub struct Stats {
     pub files_changed: u64,
     /// How long reads took that were not `unlocked`.
     pub latency: Histogram,
+}
+
+/// The readahead windows of a cache, as they are now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Windows {
+    /// The time since the cache was made, as the windows count it.
+    pub now: Nanos,
+    /// The first ones, in the order in which they were opened.
+    pub rows: Vec<Opened>,
+    /// How many were opened after those.
+    pub left_out: u64,
 }
 
 /// How often which time was seen.

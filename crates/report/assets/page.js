@@ -3,6 +3,7 @@
 //
 //   lines     streams -> figure, a line a policy, the device's limit dashed
 //   requests  time -> file offset, a bar a request; panels of a set share axes and zoom
+//   windows   the same, a bar a readahead window, its wasted share on top
 //
 // What was drawn is written to the document for tests: `data-drawn` on every figure (points or bars
 // within the plot), with `#check` in the address also `data-inked` (those whose pixel has a colour
@@ -13,6 +14,9 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const checking = location.hash === "#check";
   const KINDS = ["demand", "readahead", "write"];
+  /** The colours of causes by their number, and in which order they are drawn: those that read nothing ahead first. */
+  const CAUSES = data.causes;
+  const CAUSES_DRAWN = [0, 6, 2, 5, 3, 1, 4];
   const COLOURS = 8;
   const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", "Liberation Sans", "DejaVu Sans", Arial, sans-serif';
 
@@ -310,38 +314,39 @@
     }, [x, ...rows.map((row) => row.y)], place);
   };
 
-  // --- requests ----------------------------------------------------------------------------------
+  // --- requests and windows ----------------------------------------------------------------------
 
   /** What panels are zoomed in on, by id: { x: [from, to], y: [from, to] } in their axes' units. */
   const zooms = new Map();
   /** The extent that the panels of a set share. */
   const sets = new Map();
-  for (const chart of data.charts.filter((c) => c.type === "requests")) {
-    const set = sets.get(chart.set) ?? { panels: [], end: 0, low: Infinity, high: 0 };
-    chart.end = 0;
-    for (const [, done, offset, bytes] of chart.requests) {
-      chart.end = Math.max(chart.end, done);
+  for (const chart of data.charts.filter((c) => c.type !== "lines")) {
+    const set = sets.get(chart.set) ?? { panels: [], end: 0, ends: new Map(), low: Infinity, high: 0 };
+    chart.rows = chart.requests ?? chart.windows;
+    for (const [, done, offset, bytes] of chart.rows) {
+      set.ends.set(chart.policy, Math.max(set.ends.get(chart.policy) ?? 0, done));
+      set.end = Math.max(set.end, done);
       set.low = Math.min(set.low, offset);
       set.high = Math.max(set.high, offset + bytes);
     }
-    set.end = Math.max(set.end, chart.end);
     set.panels.push(chart);
     sets.set(chart.set, set);
   }
 
-  const requests = (chart, figure, place) => {
+  const bars = (chart, figure, place) => {
     const set = sets.get(chart.set);
-    const element = figure.closest("[data-set]");
-    const own = element.querySelector("input.own");
-    if (!own.dataset.set) {
-      own.dataset.set = "1";
-      own.parentElement.hidden = set.panels.length < 2;
-      own.addEventListener("change", () => {
+    const owns = [...figure.closest("[data-set]").querySelectorAll("input.own")];
+    const own = owns[0];
+    for (const box of owns.filter((box) => !box.dataset.set)) {
+      box.dataset.set = "1";
+      box.parentElement.hidden = set.ends.size < 2;
+      box.addEventListener("change", () => {
+        for (const twin of owns) twin.checked = box.checked;
         set.panels.forEach((panel) => zooms.delete(panel.id));
         set.panels.forEach((panel) => rebuild(panel.id));
       });
     }
-    const end = own.checked ? chart.end : set.end;
+    const end = own.checked ? set.ends.get(chart.policy) : set.end;
     const time = timeUnit(end);
     const size = sizeUnit(set.high);
     const full = {
@@ -349,36 +354,65 @@
       y: [Math.max(0, set.low - 0.03 * (set.high - set.low)) / size[1], Math.max(set.low + 1, set.high + 0.03 * (set.high - set.low)) / size[1]],
     };
     const view = () => zooms.get(chart.id) ?? full;
-    const paints = KINDS.map(colour);
-    let bars = [];
+    const windows = chart.type === "windows";
+    const paints = (windows ? CAUSES : KINDS).map(colour);
+    const wastedPaint = colour("wasted");
+    let drawn = [];
 
     const drawBars = (u) => clipped(u, (ctx) => {
       const { left, top, width, height } = u.bbox;
       ctx.beginPath();
       ctx.rect(left, top, width, height);
       ctx.clip();
-      const least = Math.max(1, Math.round(2 * devicePixelRatio));
+      const line = Math.max(1, Math.round(devicePixelRatio));
+      const least = (windows ? 3 : 2) * line;
       const marks = [];
-      bars = [];
+      drawn = [];
       // Demand last: a wait is never hidden.
-      for (const kind of [1, 2, 0]) {
-        ctx.fillStyle = paints[kind];
-        chart.requests.forEach(([at, done, offset, bytes, of], i) => {
+      for (const kind of windows ? CAUSES_DRAWN : [1, 2, 0]) {
+        chart.rows.forEach(([at, done, offset, bytes, of, wasted], i) => {
           if (of !== kind) return;
           const x0 = Math.floor(u.valToPos(at / time[1], "x", true));
           const x1 = Math.round(u.valToPos(done / time[1], "x", true));
           const y0 = Math.floor(u.valToPos((offset + bytes) / size[1], "y", true));
           const y1 = Math.round(u.valToPos(offset / size[1], "y", true));
-          const [w, h] = [Math.max(least, x1 - x0), Math.max(least, y1 - y0)];
+          // A line of the ground between windows that touch.
+          const [w, h] = [Math.max(least, x1 - x0), Math.max(least, y1 - y0 - (windows ? line : 0))];
           if (x0 + w < left || x0 > left + width || y0 + h < top || y0 > top + height) return;
+          ctx.fillStyle = paints[kind];
           ctx.fillRect(x0, y0, w, h);
-          bars.push([x0, y0, w, h, i]);
+          if (wasted > 0) {
+            ctx.fillStyle = wastedPaint;
+            ctx.fillRect(x0, y0, w, Math.min(h, Math.max(line, Math.round((h * wasted) / bytes))));
+          }
+          drawn.push([x0, y0, w, h, i]);
           const inside = (v, lowest, extent) => Math.min(Math.max(v, lowest), lowest + extent - 1);
           marks.push([inside(x0 + w / 2, left, width), inside(y0 + h / 2, top, height)]);
         });
       }
-      report(figure, u, marks, paints);
+      report(figure, u, marks, [...paints, wastedPaint]);
     });
+
+    const tellRequest = ([at, done, offset, bytes, kind]) => [KINDS[kind], [
+      [null, "offset", bytesText(offset)],
+      [null, "size", bytesText(bytes)],
+      [null, "submitted at", inUnit(at, timeUnit(at))],
+      [null, "took", inUnit(done - at, timeUnit(done - at))],
+    ]];
+    const tellWindow = ([at, last, offset, bytes, cause, wasted, used, late, unread, fresh, tail, failed, handle, stream]) => [CAUSES[cause], [
+      stream === undefined ? [null, "handle", String(handle)] : [null, "stream", String(stream)],
+      [null, "offset", bytesText(offset)],
+      [null, "size", bytesText(bytes)],
+      [null, "tail", bytesText(tail)],
+      [null, "fresh", bytesText(fresh)],
+      [null, "used", bytesText(used)],
+      [null, "late", bytesText(late)],
+      [null, "wasted", bytesText(wasted)],
+      ...(failed ? [[null, "failed", bytesText(failed)]] : []),
+      [null, "unread", bytesText(unread)],
+      [null, "opened at", inUnit(at, timeUnit(at))],
+      [null, "last use after", inUnit(last - at, timeUnit(last - at))],
+    ]];
 
     const hover = (u) => {
       const { left, top } = u.cursor;
@@ -387,24 +421,19 @@
       const reach = 4 * devicePixelRatio;
       let found = null;
       let nearest = Infinity;
-      for (const [x, y, w, h, i] of bars) {
+      for (const [x, y, w, h, i] of drawn) {
         const distance = Math.hypot(Math.max(x - px, 0, px - x - w), Math.max(y - py, 0, py - y - h));
         if (distance <= Math.min(nearest, reach)) { nearest = distance; found = i; }
       }
       if (found === null) return hideTip();
-      const [at, done, offset, bytes, kind] = chart.requests[found];
       const box = u.over.getBoundingClientRect();
-      showTip(box.left + left, box.top + top, KINDS[kind], [
-        [null, "offset", bytesText(offset)],
-        [null, "size", bytesText(bytes)],
-        [null, "submitted at", inUnit(at, timeUnit(at))],
-        [null, "took", inUnit(done - at, timeUnit(done - at))],
-      ]);
+      const [title, told] = (windows ? tellWindow : tellRequest)(chart.rows[found]);
+      showTip(box.left + left, box.top + top, title, told);
     };
 
     /** Panels on common axes zoom together. */
     const show = (zoom) => {
-      for (const { id } of own.checked ? [chart] : set.panels) {
+      for (const { id } of set.panels.filter((panel) => !own.checked || panel.policy === chart.policy)) {
         const plot = plots.get(id);
         if (zoom) zooms.set(id, zoom);
         else zooms.delete(id);
@@ -456,7 +485,7 @@
     const place = figure.querySelector(".plot");
     plots.get(id)?.destroy();
     plots.delete(id);
-    plots.set(id, chart.type === "lines" ? lines(chart, figure, place) : requests(chart, figure, place));
+    plots.set(id, chart.type === "lines" ? lines(chart, figure, place) : bars(chart, figure, place));
   };
   const rebuildAll = () => {
     hideTip();

@@ -26,9 +26,11 @@ mod format;
 pub mod page;
 mod record;
 pub mod table;
+mod window;
 
 pub use file::write_whole;
 pub use record::{
     DeviceRequest, Machine, ReadError, RequestKind, Run, RunRecord, SCHEMA, Schema, Spread,
     WriteError,
 };
+pub use window::{Cause, Window};

@@ -7,6 +7,7 @@
 //!   for each device and workload:                      group
 //!     throughput by streams | delay by streams         charts
 //!     requests over time, a panel a policy             charts
+//!     readahead windows over time, a panel a policy    lanes
 //!   how to repeat it                                   commit, machine, command, settings
 //! ```
 //!
@@ -22,12 +23,14 @@ mod charts;
 mod figures;
 mod group;
 mod html;
+mod lanes;
 mod provenance;
 mod summary;
 mod words;
 
 use crate::format::date;
 use crate::record::RunRecord;
+use crate::window::Cause;
 use charts::Data;
 use group::Groups;
 use html::{escape, script_json};
@@ -58,7 +61,8 @@ pub fn render(records: &[RunRecord], title: &str) -> Result<String, PageError> {
         body += &figures::group_section(&page, group, number, &mut charts);
     }
     body += &provenance::provenance(records);
-    let data = script_json(&Data { policies: &page.labels, charts });
+    let causes = Cause::ALL.map(Cause::name);
+    let data = script_json(&Data { policies: &page.labels, causes, charts });
     Ok(shell(title, &body, &data))
 }
 

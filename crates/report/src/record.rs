@@ -7,7 +7,8 @@
 //! ```text
 //!   { "schema": "forerun-run/1", "commit": ..., "machine": {...}, "date": ..., "command": [...],
 //!     "device": ..., "settings": {...}, "seed": ..., "warm_up": ..., "repeats": ...,
-//!     "runs": [ { "readahead": ..., "streams": ..., "mb_per_second": ..., "requests": [...] } ] }
+//!     "runs": [ { "readahead": ..., "streams": ..., "mb_per_second": ..., "requests": [...],
+//!                 "windows": [...] } ] }
 //! ```
 //!
 //! # Invariants
@@ -16,6 +17,7 @@
 //! - Every error is one line that names the file.
 
 use crate::file::write_whole;
+use crate::window::Window;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -115,6 +117,13 @@ pub struct Run {
     /// Requests that `requests` leaves out, all of them later than those it holds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub requests_left_out: u64,
+    /// The readahead windows, in the order in which they were opened, where they were asked for;
+    /// may be cut short.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub windows: Vec<Window>,
+    /// Windows that `windows` leaves out, all of them later than those it holds.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub windows_left_out: u64,
 }
 
 impl Run {
@@ -334,6 +343,7 @@ const RECORD_BYTES_MAX: u64 = 512 << 20;
 mod tests {
     use super::*;
     use crate::file::tests::Folder;
+    use crate::window::Cause;
     use std::fs;
 
     fn full() -> RunRecord {
@@ -379,6 +389,23 @@ mod tests {
                     .map(|kind| DeviceRequest { at_us: 1, done_us: 2, offset: 3, bytes: 4, kind })
                     .to_vec(),
                 requests_left_out: 7,
+                windows: vec![Window {
+                    at_us: 1,
+                    last_use_us: 2,
+                    handle: 3,
+                    stream: Some(4),
+                    cause: Cause::AsyncRecovered,
+                    offset: 5,
+                    bytes: u64::MAX,
+                    tail_bytes: 6,
+                    fresh_bytes: 7,
+                    used_bytes: 8,
+                    late_bytes: 9,
+                    wasted_bytes: 10,
+                    failed_bytes: 11,
+                    unread_bytes: 12,
+                }],
+                windows_left_out: 9,
             }],
         }
     }
@@ -401,7 +428,13 @@ mod tests {
         assert_eq!(json["runs"][0]["requests"][1]["kind"], "readahead");
         assert_eq!(json["runs"][0]["requests_left_out"], 7);
         let bare = serde_json::to_value(Run::default()).unwrap();
-        for field in ["requests", "requests_left_out", "spread", "limit_mb_per_second"] {
+        let windows = &json["runs"][0]["windows"];
+        assert_eq!(
+            (&windows[0]["cause"], &windows[0]["stream"]),
+            (&"async-recovered".into(), &4.into())
+        );
+        let optional = ["requests", "requests_left_out", "windows", "windows_left_out", "spread"];
+        for field in optional.into_iter().chain(["limit_mb_per_second"]) {
             assert!(bare.get(field).is_none(), "{field} is left out when there is none");
         }
     }

@@ -26,6 +26,7 @@ use forerun_core::drive::{Driver, drive};
 use forerun_core::event::{Action, Actions, Error, Event, FetchKind};
 use forerun_core::readahead::Readahead;
 use forerun_core::units::{FileId, FrameId, HandleId, Nanos, PageIndex, PartitionId, RequestId};
+use forerun_core::windows::{Opened, WindowLog};
 
 use crate::host::{HostQueue, Order};
 use crate::workload::{Access, Reader, Workload};
@@ -48,6 +49,8 @@ pub struct Setup {
     pub page_cost: Nanos,
     /// Device requests to keep for the report; the others are counted.
     pub log_max: usize,
+    /// Readahead windows to keep for the report; the others are counted. 0: none is explained.
+    pub windows_max: usize,
 }
 
 impl Setup {
@@ -63,6 +66,7 @@ impl Setup {
             congested: 113,
             page_cost: Nanos::from_micros(1),
             log_max: 0,
+            windows_max: 0,
         }
     }
 }
@@ -74,6 +78,15 @@ pub struct Logged {
     pub completion: Completion,
     /// Whether somebody waited for it.
     pub kind: FetchKind,
+}
+
+/// One readahead window, as it went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoggedWindow {
+    /// Where its file begins on the device, in bytes.
+    pub base: u64,
+    /// When, why and what became of it.
+    pub opened: Opened,
 }
 
 /// What a run came to.
@@ -99,6 +112,10 @@ pub struct Outcome {
     pub stats: Stats,
     /// The first requests of the device.
     pub log: Vec<Logged>,
+    /// The first windows, where they are explained.
+    pub windows: Vec<LoggedWindow>,
+    /// Windows that were opened after those.
+    pub windows_left_out: u64,
 }
 
 impl Outcome {
@@ -195,7 +212,8 @@ pub fn run(setup: Setup, workload: &mut Workload) -> Result<Outcome, RunError> {
         return Err(RunError::Device { files: end, device: device.capacity_bytes() });
     }
     let request_bytes_max = setup.device.as_ref().map_or(0, Device::request_bytes_max);
-    let mut cache = Cache::with_oracle(setup.cache, setup.oracle)?;
+    let explain = setup.cache.explain || setup.windows_max > 0;
+    let mut cache = Cache::with_oracle(Settings { explain, ..setup.cache }, setup.oracle)?;
     let mut host = Host {
         page_bytes,
         bases,
@@ -208,6 +226,8 @@ pub fn run(setup: Setup, workload: &mut Workload) -> Result<Outcome, RunError> {
         answered: Vec::new(),
         log_max: setup.log_max,
         log: Vec::new(),
+        windows: WindowLog::new(setup.windows_max),
+        now: Nanos(0),
         requests: 0,
         bytes_read: 0,
     };
@@ -239,6 +259,8 @@ pub fn run(setup: Setup, workload: &mut Workload) -> Result<Outcome, RunError> {
             waits: Waits::default(),
             stats: Stats::default(),
             log: Vec::new(),
+            windows: Vec::new(),
+            windows_left_out: 0,
         },
     };
     clockwork.run(&mut host, &mut workload.readers)?;
@@ -247,6 +269,11 @@ pub fn run(setup: Setup, workload: &mut Workload) -> Result<Outcome, RunError> {
     outcome.requests = host.requests;
     outcome.bytes_read = host.bytes_read;
     outcome.log = host.log;
+    outcome.windows_left_out = host.windows.left_out();
+    let rows = host.windows.rows(&clockwork.cache).into_iter();
+    let base = |handle: HandleId| host.bases[workload.handles[handle.0 as usize] as usize];
+    outcome.windows =
+        rows.map(|opened| LoggedWindow { base: base(opened.handle), opened }).collect();
     Ok(outcome)
 }
 
@@ -266,6 +293,9 @@ struct Host {
     answered: Vec<(RequestId, Option<Error>)>,
     log_max: usize,
     log: Vec<Logged>,
+    windows: WindowLog,
+    /// When the last event was sent.
+    now: Nanos,
     requests: u64,
     bytes_read: u64,
 }
@@ -323,15 +353,20 @@ impl Driver for Host {
             }
             Action::Done { request } => self.answered.push((request, None)),
             Action::Fail { request, error } => self.answered.push((request, Some(error))),
-            Action::Serve { .. }
-            | Action::Publish { .. }
-            | Action::Retract { .. }
-            | Action::Explain { .. } => {}
+            Action::Explain { handle, decision, fresh, .. } => {
+                self.windows.opened(self.now, handle, decision, fresh);
+            }
+            Action::Fate { window, fates } => self.windows.met_fates(self.now, window, fates),
+            Action::Serve { .. } | Action::Publish { .. } | Action::Retract { .. } => {}
             Action::Fill { .. } | Action::Write { .. } | Action::Sync { .. } => {
                 unreachable!("workloads only read")
             }
         }
         true
+    }
+
+    fn sent(&mut self, now: Nanos, _: &Event<'_>) {
+        self.now = now;
     }
 }
 

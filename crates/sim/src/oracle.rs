@@ -69,10 +69,8 @@ impl Readahead for PerfectReadahead {
 
     fn decide(&mut self, demand: &Demand) -> Option<Decision> {
         let window_pages = self.window_pages;
-        let as_asked = Decision {
-            cause: Cause::Random,
-            window: Window { start: demand.first, size: demand.count, async_size: 0 },
-        };
+        let window = Window { start: demand.first, size: demand.count, async_size: 0 };
+        let as_asked = Decision::new(Cause::Random, window);
         let missed = demand.trigger == Trigger::Miss;
         let Some(known) = self.stream(demand.file, demand.first) else {
             return missed.then_some(as_asked);
@@ -91,10 +89,8 @@ impl Readahead for PerfectReadahead {
         known.frontier = start + u64::from(size);
         let more = known.frontier < known.end;
         let cause = if missed { Cause::Sync } else { Cause::Async };
-        Some(Decision {
-            cause,
-            window: Window { start, size, async_size: if more { size } else { 0 } },
-        })
+        let window = Window { start, size, async_size: if more { size } else { 0 } };
+        Some(Decision::new(cause, window))
     }
 }
 

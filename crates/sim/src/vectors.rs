@@ -257,7 +257,8 @@ impl Driver for Seen {
             | Action::Sync { .. }
             | Action::Done { .. }
             | Action::Publish { .. }
-            | Action::Retract { .. } => {}
+            | Action::Retract { .. }
+            | Action::Fate { .. } => {}
         }
         true
     }

@@ -142,6 +142,7 @@ workloads! {
     backward::Backward,
     stride::Stride,
     parquet::Parquet,
+    random::Random,
 }
 
 fn build<P: Named>(pairs: &str) -> Result<Workload, ParamError> {
@@ -277,6 +278,8 @@ mod tests {
             "stride,each=1,piece=64K,every=64K",
             "parquet,columns=3,groups=2,chunk=10K,apart=1M,footer=5K",
             "parquet,columns=1,chunk=1,apart=1,footer=1,request=1G",
+            "random,file=100001,bytes=50001,request=1000",
+            "random,file=1,bytes=9,request=1",
         ] {
             let workload = made(text);
             let (files, handles) = (workload.files.clone(), workload.handles.clone());
@@ -369,6 +372,22 @@ mod tests {
     }
 
     #[test]
+    fn streams_have_a_handle_each_where_that_is_asked_for() {
+        for name in ["streams", "backward", "stride"] {
+            let text = format!("{name},n=5,each=128K,readers=2");
+            let (one, each) = (made(&text), made(&format!("{text},handles=each")));
+            assert_eq!((one.handles, &each.handles), (vec![0], &vec![0; 5]));
+            assert!(each.title.ends_with("2 readers, a handle each"), "{}", each.title);
+            let extent = each.files[0] / 5;
+            let plain = one.readers.into_iter().flatten();
+            for (plain, own) in plain.zip(each.readers.into_iter().flatten()) {
+                assert_eq!(u64::from(own.handle), own.offset / extent, "{name}: {own:?}");
+                assert_eq!(Access { handle: 0, ..own }, plain, "the reads are the same");
+            }
+        }
+    }
+
+    #[test]
     fn streams_with_a_rate_are_due_at_it_all_together() {
         let all = accesses("streams,n=2,each=8K,rate=4K,order=alternate");
         let due: Vec<_> = all.iter().map(|a| a.not_before.0 / 1_000_000).collect();
@@ -436,6 +455,7 @@ mod tests {
             "streams,n=4,each=100K",
             "streams,n=20,each=4K,order=alternate,layout=spread",
             "disturb,sequential=1M,percent=10",
+            "random,bytes=1M",
         ] {
             let seeded = |seed| offsets(&format!("{text},seed={seed}"));
             assert_eq!(seeded(1), seeded(1));
@@ -464,6 +484,33 @@ mod tests {
             assert!((40..90).contains(&random), "{random} random reads in a quarter");
         }
         assert_eq!(streams(&accesses("disturb,percent=0,sequential=1M")), [(0, 1 << 20)]);
+    }
+
+    #[test]
+    fn random_reads_are_aligned_and_reach_all_places_alike() {
+        let all = accesses("random,file=1000K,bytes=4000K,request=10K");
+        assert_eq!(all.len(), 400);
+        assert!(all.iter().all(|access| access.bytes == 10 << 10));
+        let mut times = [0_u32; 100];
+        for access in &all {
+            assert_eq!(access.offset % (10 << 10), 0);
+            times[usize::try_from(access.offset / (10 << 10)).unwrap()] += 1;
+        }
+        // 4 reads a place: as many as chance leaves out, and none that is preferred.
+        let unread = times.iter().filter(|&&times| times == 0).count();
+        assert!((1..6).contains(&unread) && times.iter().all(|&times| times < 14), "{times:?}");
+        for quarter in times.chunks(25) {
+            assert!((70..131).contains(&quarter.iter().sum::<u32>()), "{times:?}");
+        }
+        let follows = |pair: &&[Access]| pair[0].offset + (10 << 10) == pair[1].offset;
+        assert!(all.windows(2).filter(follows).count() < 12, "places depend on each other");
+        let workload = made("random,file=1000K,bytes=4000K,request=10K");
+        assert_eq!((workload.files, workload.streams), (vec![1_000 << 10], vec![]));
+        assert_eq!(workload.title, "4000K at random places of 1000K, 10K reads, one handle");
+        // What does not fill a request at the file's end is no place; the last read is a part.
+        let all = accesses("random,file=2999,bytes=10500,request=1000");
+        assert!(all.iter().all(|access| access.offset < 2_000), "{all:?}");
+        assert_eq!(all.last().map(|access| access.bytes), Some(500));
     }
 
     #[test]
@@ -512,7 +559,7 @@ mod tests {
         let names: Vec<_> = NAMES.iter().map(|(name, _)| *name).collect();
         assert_eq!(
             names,
-            ["streams", "disturb", "thrash", "compute", "backward", "stride", "parquet"]
+            ["streams", "disturb", "thrash", "compute", "backward", "stride", "parquet", "random"]
         );
         for (name, summary) in NAMES {
             let workload = made(name);
@@ -523,7 +570,7 @@ mod tests {
         assert_eq!(shown.title, "2 streams of 1M, 4K reads, alternate order, one handle");
         let pairs: Vec<_> = shown.params.iter().map(|(k, v)| format!("{k}={v}")).collect();
         let all = "n=2,each=1M,request=4K,seed=1,order=alternate,start=head,layout=adjacent,\
-                   readers=1,rate=0";
+                   readers=1,rate=0,handles=one";
         assert_eq!(pairs.join(","), all);
         assert_eq!(made(&format!("streams,{all}")).params, shown.params);
         assert!(made("streams,n=1,layout=spread,start=mid").title.starts_with("1 stream of"));
@@ -588,6 +635,12 @@ mod tests {
             ("compute",  "rate=0",               "rate=1K"),
             ("compute",  "request=0",            "request=1"),
             ("compute",  "request=2G",           "request=1G"),
+            ("random",   "file=0",               "file=4T"),
+            ("random",   "file=5T",              "file=4K"),
+            ("random",   "bytes=0",              "bytes=1"),
+            ("random",   "bytes=5T",             "bytes=4T"),
+            ("random",   "request=0",            "request=1"),
+            ("random",   "request=2G",           "request=1G"),
         ];
         for (name, refused, accepted) in rows {
             let key_asked = refused.split_once('=').expect("a pair").0;
@@ -604,7 +657,7 @@ mod tests {
         assert_eq!(
             error("workload:mix"),
             "no `mix`; there are: streams disturb thrash compute \
-                    backward stride parquet"
+                    backward stride parquet random"
         );
         assert_eq!(error("compute,n=1"), "no parameter `n`; there are: file rate request");
         assert_eq!(error("streams,n"), "`n=`: expected key=value");

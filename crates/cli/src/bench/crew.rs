@@ -59,12 +59,12 @@ impl Crew {
         read: impl Fn(Access, &mut [u8]) -> Result<()> + Sync,
         stop: impl FnMut(Nanos) -> bool,
     ) -> Result<Ended> {
-        let request_max = request_max(&workload);
+        let (request_max, readers) = (request_max(&workload), workload.readers.len());
         let (sender, ends) = channel();
         let (at, checked) = thread::scope(|scope| {
             let mut checking = Vec::with_capacity(workload.readers.len());
             for reader in workload.readers {
-                let (slabs, checker) = verify::ends(request_max, self.against);
+                let (slabs, checker) = verify::ends(request_max, readers, self.against);
                 let (read, sender) = (&read, sender.clone());
                 let body = move || {
                     self.read_all(reader, slabs, read);

@@ -19,17 +19,18 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use forerun_core::units::Nanos;
 use forerun_engine::journal::JournalFile;
-use forerun_engine::{Handle, Histogram, ReadError, Settings, SettingsError, Stats};
+use forerun_engine::{Handle, Histogram, Opened, ReadError, Settings, SettingsError, Stats};
 use forerun_io::wrap::latency::Latency;
-use forerun_report::DeviceRequest;
+use forerun_report::{DeviceRequest, Window};
 use forerun_sim::workload::{Access, Reader, Workload};
 
 use super::crew::Crew;
 use super::meter::{Meter, Notes};
 use super::pattern::made;
-use super::target::Target;
+use super::target::{Checked, Target};
+use super::verify::Against;
 use crate::failure::usage;
-use crate::{journal, machine};
+use crate::{journal, machine, windows};
 
 /// What is run.
 pub(crate) struct Live<'a> {
@@ -56,8 +57,11 @@ pub(crate) struct Measured {
     pub(crate) latency: Histogram,
     /// In order of arrival.
     pub(crate) requests: Vec<DeviceRequest>,
+    /// In the order in which they were opened, where the settings keep some.
+    pub(crate) windows: Vec<Window>,
+    pub(crate) windows_left_out: u64,
     /// The digests of what each reader read, where there is nothing else to compare with.
-    digests: Vec<Vec<u64>>,
+    pub(super) digests: Vec<Vec<u64>>,
 }
 
 impl Live<'_> {
@@ -69,20 +73,28 @@ impl Live<'_> {
     /// Runs; `told` hears from time to time how many bytes were read.
     pub(crate) fn run(&self, told: &mut dyn FnMut(u64)) -> Result<Measured> {
         let workload = made(self.reads)?;
+        let against = self.target.against()?;
         let opened = self.target.open(workload.files[0])?;
         let meter = Arc::new(Meter::new(opened.store, 2 * self.log_max));
         let cache = journal::cache(self.settings.clone(), self.journal).map_err(refused)?;
         let handle = cache.open_store(Arc::clone(&meter) as _)?;
+        let handles = workload.handles.iter().map(|_| handle.again());
+        let handles: Vec<Handle> = handles.collect::<Result<_, _>>()?;
+        let made_before = cache.windows().now;
         let (begun, model_begun) = (machine::now(), opened.model.as_ref().map(|model| model.now()));
         let read = |access: Access, room: &mut [u8]| {
+            let handle = &handles[access.handle as usize];
             let count = handle.read_at(access.offset, room).map_err(|error| self.failed(error))?;
-            if count < room.len() { Err(self.short(&handle)) } else { Ok(()) }
+            if count < room.len() { Err(self.short(handle)) } else { Ok(()) }
         };
-        let ended = Crew::new(begun, self.target.against()).run(workload, read, |passed| {
+        let ended = Crew::new(begun, against).run(workload, read, |passed| {
             told(cache.stats().bytes);
             self.time_max.is_some_and(|time_max| passed >= time_max)
         })?;
         let stats = cache.stats();
+        let explained = cache.windows();
+        let page_bytes = self.settings.page_bytes;
+        let window = |opened: &Opened| windows::window(opened, page_bytes, 0, made_before);
         let notes = meter.notes();
         let (device_requests, bytes_read, mut requests) = match (&opened.model, model_begun) {
             (Some(model), Some(model_begun)) => {
@@ -103,16 +115,21 @@ impl Live<'_> {
             stats,
             latency: ended.latency,
             requests,
+            windows: explained.rows.iter().map(window).collect(),
+            windows_left_out: explained.left_out,
             digests: ended.digests,
         };
-        drop((handle, cache));
-        self.check(&measured)?;
+        drop((handles, handle, cache));
+        match (self.target, against) {
+            (Target::File(file), Against::Later) => self.check(file, &measured)?,
+            (Target::File(file), Against::Pattern) => file.require_unchanged()?,
+            (Target::Model { .. }, _) => {}
+        }
         Ok(measured)
     }
 
     /// Compares what was read of a file with plain reads of the same bytes.
-    fn check(&self, measured: &Measured) -> Result<()> {
-        let Target::File(file) = self.target else { return Ok(()) };
+    fn check(&self, file: &Checked, measured: &Measured) -> Result<()> {
         let plain = file.plainly()?;
         let read = |access: Access, room: &mut [u8]| {
             plain.read_exact_at(room, access.offset).map_err(|error| match error.kind() {
@@ -120,7 +137,7 @@ impl Live<'_> {
                 _ => file.failed(error),
             })
         };
-        let crew = Crew::new(machine::now(), self.target.against());
+        let crew = Crew::new(machine::now(), Against::Later);
         let ended = crew.run(unpaced(made(self.reads)?), read, |_| false)?;
         file.require_unchanged()?;
         if ended.digests != measured.digests {

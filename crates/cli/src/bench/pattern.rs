@@ -7,6 +7,7 @@
 //!   stride:A/B                      workload:stride,piece=A,every=B
 //!   disturb:N                       workload:disturb,percent=N         one stream
 //!   parquet:N                       workload:parquet,columns=N         a chunk of --each a column
+//!   uniform:SIZE                    workload:random,file=SIZE          --each in all, no stream
 //! ```
 
 use std::str::FromStr;
@@ -29,6 +30,7 @@ pub(super) enum Pattern {
     Stride { piece: Bytes, every: Bytes },
     Disturb { percent: u32 },
     Parquet { columns: u32 },
+    Uniform { file: Bytes },
 }
 
 impl FromStr for Pattern {
@@ -46,12 +48,12 @@ impl FromStr for Pattern {
             }),
             ("disturb", percent) => u32::parse(percent).map(|percent| Self::Disturb { percent }),
             ("parquet", columns) => u32::parse(columns).map(|columns| Self::Parquet { columns }),
+            ("uniform", file) => Bytes::parse(file).map(|file| Self::Uniform { file }),
             _ => None,
         };
         found.ok_or_else(|| {
             "expected random, round-robin, sequential, backward, stride:A/B such as \
-             stride:64K/256K, \
-             disturb:PERCENT or parquet:COLUMNS"
+             stride:64K/256K, disturb:PERCENT, parquet:COLUMNS or uniform:SIZE"
                 .to_owned()
         })
     }
@@ -62,8 +64,19 @@ impl FromStr for Pattern {
 pub(super) enum Layout {
     /// Twice their length apart, in random order
     Spread,
+    /// As spread, each somewhere in its place
+    Irregular,
     /// Each behind the one before
     Adjacent,
+}
+
+/// Through what streams are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Handles {
+    /// All through one handle
+    One,
+    /// Each through a handle of its own
+    Each,
 }
 
 /// All that decides which bytes are asked for, and when.
@@ -77,6 +90,7 @@ pub(super) struct Shape {
     pub(super) rate: Option<Rate>,
     pub(super) layout: Layout,
     pub(super) readers: u32,
+    pub(super) handles: Handles,
     pub(super) seed: u64,
 }
 
@@ -102,6 +116,9 @@ impl Shape {
         let refused = |way: &str| {
             usage(format!("these reads go over {need} bytes and there are {bytes_max}: {way}"))
         };
+        if let Pattern::Uniform { .. } = self.pattern {
+            return Err(refused("give uniform: a smaller size"));
+        }
         if self.each.is_some() {
             return Err(refused("give a smaller --each or fewer --streams"));
         }
@@ -128,6 +145,7 @@ impl Shape {
         let alone = match self.pattern {
             Pattern::Disturb { .. } => "disturb: is one stream",
             Pattern::Parquet { .. } => "parquet: is one reader of so many columns",
+            Pattern::Uniform { .. } => "uniform: is one reader and no stream",
             Pattern::Random
             | Pattern::RoundRobin
             | Pattern::Sequential
@@ -140,6 +158,9 @@ impl Shape {
         if self.rate.is_some() {
             return Err(usage(format!("--pattern {alone} without a pace: leave out --rate")));
         }
+        if self.handles == Handles::Each {
+            return Err(usage(format!("--pattern {alone} with one handle: leave out --handles")));
+        }
         Ok(())
     }
 
@@ -149,10 +170,15 @@ impl Shape {
         let shared = format!("n={streams},each={each},request={request},seed={seed}");
         let layout = match self.layout {
             Layout::Spread => "layout=spread",
+            Layout::Irregular => "layout=irregular",
             Layout::Adjacent => "layout=adjacent",
         };
         let rate = self.rate.map_or(0, |rate| rate.0);
-        let shared = format!("{shared},{layout},readers={},rate={rate}", self.readers);
+        let handles = match self.handles {
+            Handles::One => "handles=one",
+            Handles::Each => "handles=each",
+        };
+        let shared = format!("{shared},{layout},readers={},rate={rate},{handles}", self.readers);
         let forward = |order: &str| format!("streams,{shared},order={order}");
         match self.pattern {
             Pattern::Random => Reads::known(forward("random"), streams),
@@ -175,6 +201,14 @@ impl Shape {
             Pattern::Parquet { columns } => {
                 let tail = format!("chunk={each},request={request}");
                 Reads::known(format!("parquet,columns={columns},{tail}"), columns)
+            }
+            Pattern::Uniform { file } => {
+                let tail = format!("bytes={each},request={request},seed={seed}");
+                Reads {
+                    text: format!("random,file={},{tail}", file.show()),
+                    streams: 1,
+                    known: None,
+                }
             }
         }
     }
@@ -224,13 +258,16 @@ fn flags(error: &str) -> String {
         ("`every=", "`--pattern stride: "),
         ("`percent=", "`--pattern disturb: "),
         ("`columns=", "`--pattern parquet: "),
+        ("`file=", "`--pattern uniform: "),
+        ("`bytes=", "`--each "),
     ];
     let found = names.iter().find(|(key, _)| error.starts_with(key));
     found.map_or_else(|| error.to_owned(), |(key, flag)| error.replacen(key, flag, 1))
 }
 
 /// What is told of a workload also where it is the default: how much is read.
-const TOLD: [&str; 7] = ["n=", "each=", "percent=", "sequential=", "columns=", "chunk=", "piece="];
+const TOLD: [&str; 9] =
+    ["n=", "each=", "percent=", "sequential=", "columns=", "chunk=", "piece=", "file=", "bytes="];
 /// Streams, where nobody says how many.
 const STREAMS: u32 = 10;
 /// Bytes of each, likewise.
@@ -249,6 +286,7 @@ mod tests {
             rate: None,
             layout: Layout::Spread,
             readers: 1,
+            handles: Handles::One,
             seed: 1,
         }
     }
@@ -271,13 +309,16 @@ mod tests {
                                       1),
             ("parquet:4",      "workload:parquet,columns=4,chunk=10M",
                                            4),
+            ("uniform:1G",     "workload:random,file=1G,bytes=10M",
+                                            1),
         ];
         for (pattern, short, streams) in rows {
             let reads = shape(pattern).reads(u64::MAX).unwrap();
             assert_eq!((shortened(&reads.text).as_str(), reads.streams), (short, streams));
             let (long, short) = (made(&reads).unwrap(), made(short).unwrap());
             assert_eq!(long.params, short.params, "{pattern}");
-            assert_eq!(reads.known.is_none(), pattern.starts_with("stride"), "{pattern}");
+            let unknown = pattern.starts_with("stride") || pattern.starts_with("uniform");
+            assert_eq!(reads.known.is_none(), unknown, "{pattern}");
         }
     }
 
@@ -294,6 +335,8 @@ mod tests {
             "disturb:-1",
             "parquet:x",
             "backward:2",
+            "uniform",
+            "uniform:x",
         ] {
             assert!(text.parse::<Pattern>().is_err(), "{text}");
         }
@@ -305,8 +348,12 @@ mod tests {
             Shape { readers: 2, ..shape("parquet:1") },
             Shape { rate: Some(Rate(1 << 20)), ..shape("parquet:1") },
             Shape { readers: 11, ..shape("random") },
+            Shape { handles: Handles::Each, ..shape("disturb:1") },
             Shape { each: Some(Bytes(0)), ..shape("random") },
             shape("stride:8K/4K"),
+            Shape { streams: Some(2), ..shape("uniform:1G") },
+            Shape { readers: 2, ..shape("uniform:1G") },
+            shape("uniform:0"),
         ] {
             assert!(wrong.reads(u64::MAX).is_err(), "{wrong:?}");
         }
@@ -323,5 +370,8 @@ mod tests {
         assert!(given.reads(20 << 20).is_ok());
         let text = given.reads((20 << 20) - 1).unwrap_err().to_string();
         assert!(text.contains("20971520 bytes and there are 20971519"), "{text}");
+        assert!(shape("uniform:1M").reads(1 << 20).is_ok());
+        let text = shape("uniform:1M").reads((1 << 20) - 1).unwrap_err().to_string();
+        assert!(text.ends_with("give uniform: a smaller size"), "{text}");
     }
 }

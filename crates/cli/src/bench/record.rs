@@ -50,20 +50,19 @@ pub(crate) fn settings(engine: &forerun_engine::Settings) -> Vec<(&'static str, 
     ]
 }
 
-/// A live run in a record's form.
+/// A live run in a record's form; `name` and `params` say by what it was read.
 pub(crate) fn run(
     target: &Target,
-    readahead: &str,
+    (name, params): (String, BTreeMap<String, String>),
     reads: &str,
     streams: u32,
     limit: Option<f64>,
     measured: Measured,
-) -> Result<Run> {
-    let (name, params) = policy(readahead)?;
+) -> Run {
     let mb_per_second = rate(measured.bytes_wanted, measured.elapsed);
     let micros = |time: Nanos| machine::seconds(time) * 1e6;
     let kept = measured.requests.len() as u64;
-    Ok(Run {
+    Run {
         readahead: name,
         params,
         device: target.name(),
@@ -84,7 +83,9 @@ pub(crate) fn run(
         spread: None,
         requests: measured.requests,
         requests_left_out: measured.device_requests.saturating_sub(kept),
-    })
+        windows: measured.windows,
+        windows_left_out: measured.windows_left_out,
+    }
 }
 
 /// The name and the parameters that were given.

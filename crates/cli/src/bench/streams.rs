@@ -1,4 +1,5 @@
-//! `forerun bench streams`: streams through the engine in real time, every byte verified.
+//! `forerun bench streams`: streams through the engine in real time, every byte verified; or the
+//! same reads of a file through the kernel's page cache, to compare.
 //!
 //! # Invariants
 //! - All that can be refused is refused before anything is read; a record is written at the end.
@@ -9,23 +10,28 @@ use std::path::PathBuf;
 use anyhow::Result;
 use forerun_core::device::Rate;
 use forerun_core::params::{Bytes, Param};
+use forerun_core::units::Nanos;
 use forerun_engine::Settings;
 use forerun_engine::journal::JournalFile;
 use forerun_report::{Run, RunRecord, table};
 use serde::Serialize;
 
+use super::kernel::Kernel;
 use super::live::Live;
-use super::pattern::{Layout, Pattern, Reads, Shape};
+use super::pattern::{Handles, Layout, Pattern, Reads, Shape, made};
 use super::record;
 use super::target::Target;
+use super::verify::Against;
 use crate::failure::usage;
+use crate::windows::WINDOWS_MAX;
 use crate::{interrupt, output, sim, specs};
 
 /// What `bench streams` takes.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
         forerun bench streams --device t7k250 --readahead linux-2.6.22,linux-2.6.24\n  \
-        forerun bench streams --file disk.img --streams 4 --each 64M --json")]
+        forerun bench streams --file disk.img --streams 4 --each 64M --json\n  \
+        forerun bench streams --device hdd -o run.json --explain-readahead")]
 pub(crate) struct Args {
     /// Read this file or block device
     #[arg(long, value_name = "F", conflicts_with_all = ["device", "drive_cache"])]
@@ -48,7 +54,8 @@ pub(crate) struct Args {
     /// Bytes a second that each stream is read at [default: as fast as they come]
     #[arg(long, value_name = "BYTES", value_parser = parse::<Rate>)]
     rate: Option<Rate>,
-    /// random, round-robin, sequential, backward, stride:A/B, disturb:PERCENT or parquet:COLUMNS
+    /// random, round-robin, sequential, backward, stride:A/B, disturb:PERCENT, parquet:COLUMNS or
+    /// uniform:SIZE
     #[arg(long, value_name = "NAME", default_value = "random")]
     pattern: Pattern,
     /// Where the streams lie
@@ -58,9 +65,24 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=READERS_MAX))]
     readers: u32,
-    /// Readahead policies, NAME[:key=value,...]: a run each
-    #[arg(long, value_name = "NAME,...", default_value = DEFAULT_READAHEAD)]
-    readahead: String,
+    /// Whether streams share a handle
+    #[arg(long, value_enum, default_value = "one")]
+    handles: Handles,
+    /// Seconds after which no read begins [default: all is read]
+    #[arg(long, value_name = "S", value_parser = super::seconds)]
+    seconds: Option<Nanos>,
+    /// By what the file is read
+    #[arg(long, value_enum, default_value = "engine")]
+    through: Through,
+    /// Readahead policies, NAME[:key=value,...]: a run each [default: linux-6]
+    #[arg(long, value_name = "NAME,...")]
+    readahead: Option<String>,
+    /// The largest request to the store [default: as the device model takes them, at most 1M]
+    #[arg(long, value_name = "SIZE", value_parser = parse::<Bytes>)]
+    request_max: Option<Bytes>,
+    /// Readahead requests under way at once [default: as the device model likes it; 8 on a file]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=DEPTH_MAX))]
+    depth: Option<u32>,
     /// Memory for pages
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse::<Bytes>)]
     cache: Bytes,
@@ -70,8 +92,20 @@ pub(crate) struct Args {
     /// Decides every random choice
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Keep in the record why each readahead window was opened, its size and its fate
+    #[arg(long, requires = "output")]
+    explain_readahead: bool,
     #[command(flatten)]
     results: super::Results,
+}
+
+/// By what a file is read.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Through {
+    /// The engine, past the kernel's page cache
+    Engine,
+    /// Plain `pread`: the kernel's page cache and readahead; the engine's flags say nothing
+    Kernel,
 }
 
 /// What is run, checked.
@@ -82,12 +116,14 @@ struct Plan {
     settings: Settings,
     seed: u64,
     log_max: usize,
+    time_max: Option<Nanos>,
+    through: Through,
 }
 
 impl Plan {
     fn new(args: &Args) -> Result<Self> {
         args.results.require_places(args.file.as_deref())?;
-        let readaheads = specs::readaheads(&args.readahead)?;
+        let readaheads = specs::readaheads(args.readahead.as_deref().unwrap_or(DEFAULT_READAHEAD))?;
         if !(1..=REQUEST_MAX.0).contains(&args.request.0) {
             let max = REQUEST_MAX.show();
             return Err(usage(format!("--request {}: expected 1 to {max}", args.request.show())));
@@ -97,6 +133,7 @@ impl Plan {
             (None, Some(path)) => Target::file(path.clone(), args.io.backend())?,
             (None, None) => return Err(usage("give --file F or --device MODEL")),
         };
+        args.require_possible(&target)?;
         let shape = Shape {
             pattern: args.pattern,
             streams: args.streams,
@@ -105,16 +142,23 @@ impl Plan {
             rate: args.rate,
             layout: args.layout,
             readers: args.readers,
+            handles: args.handles,
             seed: args.seed,
         };
         let reads = shape.reads(target.bytes())?;
-        let settings = target.settings(args.cache.0);
+        let mut settings = target.settings(args.cache.0);
+        if let Some(Bytes(bytes)) = args.request_max {
+            settings.request_bytes_max = u32::try_from(bytes).unwrap_or(u32::MAX);
+        }
+        settings.windows_max = if args.explain_readahead { WINDOWS_MAX } else { 0 };
+        settings.background_depth = args.depth.unwrap_or(settings.background_depth);
         for readahead in &readaheads {
             let settings = Settings { readahead: readahead.clone(), ..settings.clone() };
             super::check(&settings)?;
         }
         let log_max = if args.results.output.is_some() { LOG_MAX } else { 0 };
-        Ok(Self { target, reads, readaheads, settings, seed: args.seed, log_max })
+        let (seed, time_max, through) = (args.seed, args.seconds, args.through);
+        Ok(Self { target, reads, readaheads, settings, seed, log_max, time_max, through })
     }
 
     /// Runs every policy; `ended` sees each run.
@@ -123,6 +167,11 @@ impl Plan {
         journal: Option<&JournalFile>,
         mut ended: impl FnMut(&Run) -> Result<()>,
     ) -> Result<Vec<Run>> {
+        if self.through == Through::Kernel {
+            let run = self.through_the_kernel()?;
+            ended(&run)?;
+            return Ok(vec![run]);
+        }
         let core = self.settings.core().map_err(usage)?;
         let known = self.reads.known.as_ref();
         let limit = known.map(|known| record::limit(&self.target, known, &core)).transpose()?;
@@ -133,7 +182,7 @@ impl Plan {
                 target: &self.target,
                 reads,
                 settings: Settings { readahead: readahead.clone(), ..self.settings.clone() },
-                time_max: None,
+                time_max: self.time_max,
                 log_max: self.log_max,
                 journal,
             };
@@ -141,11 +190,49 @@ impl Plan {
             let measured = live.run(&mut |bytes| progress.set_position(bytes));
             progress.finish_and_clear();
             let limit = limit.flatten();
-            let run = record::run(&self.target, readahead, reads, streams, limit, measured?)?;
+            let policy = record::policy(readahead)?;
+            let run = record::run(&self.target, policy, reads, streams, limit, measured?);
             ended(&run)?;
             runs.push(run);
         }
         Ok(runs)
+    }
+
+    fn through_the_kernel(&self) -> Result<Run> {
+        let Target::File(file) = &self.target else { unreachable!("a model was refused") };
+        let reads = self.reads.text.as_str();
+        let kernel = Kernel { file, reads, time_max: self.time_max };
+        let progress = output::progress(made(reads)?.bytes_wanted, KERNEL);
+        let measured = kernel.run(&mut |bytes| progress.set_position(bytes));
+        progress.finish_and_clear();
+        let named = (KERNEL.to_owned(), kernel.params()?);
+        Ok(record::run(&self.target, named, reads, self.reads.streams, None, measured?))
+    }
+}
+
+impl Args {
+    /// Refuses what contradicts itself on this target.
+    fn require_possible(&self, target: &Target) -> Result<()> {
+        if self.through == Through::Kernel {
+            if self.file.is_none() {
+                return Err(usage("--through kernel reads a file: give --file"));
+            }
+            if self.readahead.is_some() {
+                return Err(usage("--through kernel has its own readahead: leave out --readahead"));
+            }
+            if self.explain_readahead {
+                return Err(usage(
+                    "--through kernel explains nothing: leave out --explain-readahead",
+                ));
+            }
+        }
+        if self.seconds.is_some() && target.against()? == Against::Later {
+            return Err(usage(
+                "--seconds: only a file of the pattern can be checked in part; make one with \
+                 `forerun bench file FILE --make SIZE`",
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -214,6 +301,10 @@ fn parse<P: Param>(text: &str) -> Result<P, String> {
     P::parse(text).ok_or_else(|| format!("expected {}", P::FORM))
 }
 
+/// The name of the kernel's readahead in tables and records.
+const KERNEL: &str = "kernel";
+/// More requests at once help no device that we know.
+const DEPTH_MAX: i64 = 1_024;
 const DEFAULT_READAHEAD: &str = "linux-6";
 /// The engine's bound on reads at once is above this.
 const READERS_MAX: i64 = 256;

@@ -22,6 +22,7 @@ use forerun_io::store::{Store, Version};
 use forerun_io::wrap::latency::Latency;
 use rustix::fs::{Advice, fadvise};
 
+use super::pattern_file;
 use super::verify::Against;
 use crate::failure::usage;
 use crate::{sim, specs};
@@ -41,8 +42,8 @@ pub(crate) struct Checked {
 }
 
 /// A store for one run.
-pub(super) struct Opened {
-    pub(super) store: Arc<dyn Store>,
+pub(crate) struct Opened {
+    pub(crate) store: Arc<dyn Store>,
     /// The model in front of it, which keeps its own log.
     pub(super) model: Option<Arc<Latency>>,
 }
@@ -55,7 +56,7 @@ impl Target {
     }
 
     /// The file at `path`, which has something to read.
-    pub(super) fn file(path: PathBuf, backend: Backend) -> Result<Self> {
+    pub(crate) fn file(path: PathBuf, backend: Backend) -> Result<Self> {
         let files = Files::new(FilesSettings { backend, ..FilesSettings::default() });
         let files = files.map_err(|error| usage(format!("--io: {error}")))?;
         let store = files.open(&path, Access::Read)?;
@@ -67,7 +68,7 @@ impl Target {
     }
 
     /// What there is to read.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         match self {
             Self::Model { .. } => self.device().map_or(0, |device| device.capacity_bytes()),
             Self::File(file) => file.version.bytes,
@@ -120,16 +121,16 @@ impl Target {
         }
     }
 
-    /// What its bytes are compared with.
-    pub(super) fn against(&self) -> Against {
+    /// What its bytes are compared with. A file is looked at, and not cold any more.
+    pub(super) fn against(&self) -> Result<Against> {
         match self {
-            Self::Model { .. } => Against::Pattern,
-            Self::File(_) => Against::Later,
+            Self::Model { .. } => Ok(Against::Pattern),
+            Self::File(file) => file.against(),
         }
     }
 
     /// A cold store for reads of a file of `bytes`.
-    pub(super) fn open(&self, bytes: u64) -> Result<Opened> {
+    pub(crate) fn open(&self, bytes: u64) -> Result<Opened> {
         match self {
             Self::Model { .. } => {
                 let device = self.device().expect("it is a model");
@@ -154,6 +155,15 @@ impl Checked {
         self.forget()?;
         self.require_unchanged()?;
         Ok(cache.open(&self.path)?)
+    }
+
+    /// What its bytes are compared with: the pattern, where it looks like a file of it.
+    pub(super) fn against(&self) -> Result<Against> {
+        let file = self.plainly()?;
+        // No readahead of these few looks may be under way when the file is to be cold.
+        let _ = fadvise(&file, 0, None, Advice::Random);
+        let is_pattern = pattern_file::is_pattern(&file, self.version.bytes);
+        Ok(if is_pattern { Against::Pattern } else { Against::Later })
     }
 
     /// A plain way to the same bytes.
@@ -189,7 +199,7 @@ impl Checked {
     }
 
     /// Asks the kernel to forget the file's pages, so that the device is measured.
-    fn forget(&self) -> Result<()> {
+    pub(super) fn forget(&self) -> Result<()> {
         let file = self.plainly()?;
         // Dirty pages stay; whoever may not sync measures what the kernel holds.
         let _ = file.sync_data();

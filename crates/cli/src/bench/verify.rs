@@ -49,9 +49,11 @@ pub(super) enum Against {
     Later,
 }
 
-/// Both ends, for reads of at most `request` bytes.
-pub(super) fn ends(request: usize, against: Against) -> (Slabs, Checker) {
-    let slab = || Slab { bytes: vec![0; request.max(SLAB_BYTES)], reads: Vec::new(), used: 0 };
+/// Both ends of one of `readers`, for reads of at most `request` bytes.
+pub(super) fn ends(request: usize, readers: usize, against: Against) -> (Slabs, Checker) {
+    let share = SLABS_BYTES_MAX / (readers * (SPARE + 1));
+    let bytes = request.max(share.min(SLAB_BYTES));
+    let slab = || Slab { bytes: vec![0; bytes], reads: Vec::new(), used: 0 };
     let (full_in, full) = sync_channel(SPARE);
     let (empty, empty_out) = sync_channel(SPARE);
     for _ in 0..SPARE {
@@ -151,6 +153,8 @@ fn pieces(slab: &Slab) -> impl Iterator<Item = (u64, &[u8])> {
 
 /// A slab that stays in the second-level cache and takes far longer to fill than to hand over.
 const SLAB_BYTES: usize = 256 << 10;
+/// All slabs of all readers, so that many readers take no memory from what is measured.
+const SLABS_BYTES_MAX: usize = 8 << 20;
 /// Slabs beside the one that is being filled.
 const SPARE: usize = 2;
 
@@ -164,7 +168,7 @@ mod tests {
         against: Against,
         change: impl Fn(usize, &mut [u8]),
     ) -> Result<Vec<u64>> {
-        let (mut slabs, checker) = ends(100, against);
+        let (mut slabs, checker) = ends(100, 1, against);
         std::thread::scope(|scope| {
             let checking = scope.spawn(|| checker.run());
             for (number, &(offset, bytes)) in reads.iter().enumerate() {
@@ -203,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_read_that_failed_leaves_nothing() {
-        let (mut slabs, checker) = ends(10, Against::Pattern);
+        let (mut slabs, checker) = ends(10, 1, Against::Pattern);
         slabs.room(7, 10).unwrap().fill(9);
         slabs.take_back();
         slabs.finish();

@@ -11,15 +11,15 @@ use forerun_core::device::Device;
 use forerun_core::event::FetchKind;
 use forerun_core::units::Nanos;
 use forerun_core::{eviction, params, readahead};
-use forerun_report::{DeviceRequest, RequestKind, Run, RunRecord};
-use forerun_sim::driver::{Logged, Outcome};
+use forerun_report::{DeviceRequest, RequestKind, Run, RunRecord, Window};
+use forerun_sim::driver::{Logged, LoggedWindow, Outcome};
 use forerun_sim::workload::Workload;
 use serde::Serialize;
 
 use super::Plan;
 use super::timed::{Case, seed};
 use crate::specs::PAGE_BYTES;
-use crate::{interrupt, machine, output};
+use crate::{interrupt, machine, output, windows};
 
 /// All runs, as `--json` prints them.
 #[derive(Serialize)]
@@ -254,8 +254,14 @@ pub(crate) fn measured(outcome: &Outcome) -> Run {
         p99_us: micros(outcome.waits.percentile(99)),
         requests_left_out: outcome.requests.saturating_sub(requests.len() as u64),
         requests,
+        windows: outcome.windows.iter().map(explained).collect(),
+        windows_left_out: outcome.windows_left_out,
         ..Run::default()
     }
+}
+
+fn explained(logged: &LoggedWindow) -> Window {
+    windows::window(&logged.opened, PAGE_BYTES, logged.base, Nanos(0))
 }
 
 fn request(logged: &Logged) -> DeviceRequest {

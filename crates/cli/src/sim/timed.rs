@@ -116,6 +116,7 @@ fn setup(plan: &Plan, case: Case<'_>, device: Option<Device>) -> Setup {
     setup.depth = plan.depth.unwrap_or(depth);
     setup.page_cost = plan.page_cost;
     setup.log_max = plan.log_max;
+    setup.windows_max = plan.windows_max as usize;
     setup
 }
 

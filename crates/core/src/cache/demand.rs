@@ -17,9 +17,9 @@
 //! - Pages that the request asks for get frames before pages that nobody asked for.
 
 use super::inflight::{Node, Run, Walk};
-use super::{Cache, FileId, FrameId, HandleId, PageId, RequestId};
+use super::{Cache, FileId, FrameId, HandleId, NIL, PageId, RequestId};
 use crate::event::{Action, Actions, Error};
-use crate::readahead::{Decision, Demand, Trigger};
+use crate::readahead::{Decision, Demand, Fate, StreamId, Trigger};
 use crate::units::PageIndex;
 
 /// Who reads, and what is known of them.
@@ -29,6 +29,16 @@ pub(super) struct Reader {
     pub(super) count: u32,
     pub(super) previous_end: Option<u64>,
     pub(super) congested: bool,
+}
+
+/// By what pages are brought.
+#[derive(Clone, Copy)]
+struct Brought {
+    /// The page that gets the marker.
+    marker: Option<PageIndex>,
+    stream: Option<StreamId>,
+    /// The window's number, where windows are explained; else `NIL`.
+    window: u32,
 }
 
 impl Cache {
@@ -121,7 +131,9 @@ impl Cache {
         }
         if reader.congested {
             self.stats.markers_deferred += 1;
-            return;
+            if !self.readahead.sees_congestion() {
+                return;
+            }
         }
         let at = (page.index, page.index, asked_end);
         self.readahead(Trigger::Marker, page.file, at, reader, actions);
@@ -144,6 +156,14 @@ impl Cache {
             Trigger::Miss => (self.cached_before(file, index), 0),
             Trigger::Marker => (0, self.cached_after(file, index)),
         };
+        let neighbour = match trigger {
+            Trigger::Request => None,
+            Trigger::Miss => index.checked_sub(1),
+            Trigger::Marker => Some(index),
+        };
+        let stream = neighbour.and_then(|index| self.pages.get(&PageId { file, index }));
+        let stream = stream.and_then(|&frame| self.frames[frame].stream);
+        let next = PageId { file, index: index.saturating_add(u64::from(count)) };
         let demand = Demand {
             handle: reader.handle,
             file,
@@ -156,6 +176,13 @@ impl Cache {
             cached_after,
             file_pages: self.file(file).pages,
             congested: reader.congested,
+            stream,
+            follows_cached: trigger == Trigger::Miss && self.pages.contains_key(&next),
+            in_flight: u32::try_from(self.tickets.len()).unwrap_or(u32::MAX),
+            ahead_room: self.ahead_room(),
+            facts: self.settings.device.unwrap_or_else(|| self.estimator.facts()),
+            rate_known: self.settings.device.is_some() || self.estimator.known().rate,
+            now: self.now,
         };
         let mut next = self.readahead.decide(&demand);
         while let Some(decision) = next {
@@ -163,6 +190,7 @@ impl Cache {
             if self.settings.explain {
                 let (handle, page) = (reader.handle, index);
                 actions.list.push(Action::Explain { handle, page, decision, fresh });
+                self.windows = self.windows.saturating_add(1);
             }
             next = self.readahead.submitted(&demand, decision, fresh);
         }
@@ -186,11 +214,46 @@ impl Cache {
             (window.start..end).filter(|&index| !self.pages.contains_key(&PageId { file, index })),
         );
         let fresh = u32::try_from(absent.len()).expect("a window's size is a u32");
-        let marker = self.readahead.marker(window, file_pages);
+        let marker = self.readahead.marker(decision, file_pages);
         let run = Run { file, first: window.start, end, asked };
-        self.claim_absent(run, &absent, marker, actions);
+        let brought = Brought { marker, stream: decision.stream, window: self.window() };
+        self.claim_absent(run, &absent, brought, actions);
         self.absent = absent;
+        if let (Some(index), Some(stream)) = (marker, decision.stream) {
+            self.place_marker(PageId { file, index }, stream, window.start, actions);
+        }
         fresh
+    }
+
+    /// Sees to it that a stream that goes on is met: its marker is on `page`, or on a page before
+    /// it in the window that is there; else the policy is told that there is none.
+    fn place_marker(
+        &mut self,
+        page: PageId,
+        stream: StreamId,
+        start: PageIndex,
+        actions: &mut Actions,
+    ) {
+        let PageId { file, index } = page;
+        let at = |index| self.pages.get(&PageId { file, index }).copied();
+        let Some(frame) = (start..=index).rev().find_map(at) else {
+            return self.readahead.note(stream, index, Fate::MarkerLost);
+        };
+        let row = &mut self.frames[frame];
+        if row.page.index != index {
+            self.readahead.note(stream, row.page.index, Fate::Marked);
+        }
+        if row.marker && row.stream == Some(stream) {
+            return;
+        }
+        if let Some(other) = row.stream.filter(|_| row.marker) {
+            self.readahead.note(other, row.page.index, Fate::MarkerLost);
+        }
+        row.marker = true;
+        row.stream = Some(stream);
+        if self.frames.published(frame) {
+            self.publish(frame, actions);
+        }
     }
 
     /// Pages will be needed and nobody waits: a window that no policy decided. It looks at no more
@@ -221,7 +284,8 @@ impl Cache {
         }
         if !absent.is_empty() {
             let run = Run { file, first, end: at, asked: (first, first) };
-            self.claim_absent(run, &absent, None, actions);
+            let brought = Brought { marker: None, stream: None, window: NIL };
+            self.claim_absent(run, &absent, brought, actions);
         }
         self.absent = absent;
     }
@@ -232,7 +296,7 @@ impl Cache {
         &mut self,
         run: Run,
         absent: &[PageIndex],
-        marker: Option<PageIndex>,
+        brought: Brought,
         actions: &mut Actions,
     ) {
         let Run { file, asked, .. } = run;
@@ -258,7 +322,10 @@ impl Cache {
             *left -= 1;
             let frame = taken.pop().expect("as many as were counted");
             self.claim(PageId { file, index }, frame, !is_asked(index));
-            self.frames[frame].marker = marker == Some(index);
+            let row = &mut self.frames[frame];
+            row.marker = brought.marker == Some(index);
+            row.stream = brought.stream;
+            row.window = brought.window;
         }
         assert!(taken.is_empty(), "every frame taken has a page");
         self.runs.push(run);

@@ -21,6 +21,7 @@
 use alloc::vec::Vec;
 
 use crate::event::Hit;
+use crate::readahead::StreamId;
 use crate::units::{FrameId, PageId};
 
 /// No row, no frame.
@@ -69,6 +70,10 @@ pub(super) struct Frame {
     pub(super) partition: u32,
     /// Its page triggers a readahead when it is used.
     pub(super) marker: bool,
+    /// The stream whose window brought its page.
+    pub(super) stream: Option<StreamId>,
+    /// The number of the window that brought its page, where windows are explained; else `NIL`.
+    pub(super) window: u32,
     /// Nobody has asked for its page yet.
     pub(super) prefetched: bool,
     /// Nobody had asked for its page when it was claimed.
@@ -99,6 +104,8 @@ impl Frame {
         born: 0,
         partition: 0,
         marker: false,
+        stream: None,
+        window: NIL,
         prefetched: false,
         ahead: false,
         doomed: false,

@@ -11,6 +11,7 @@
 use super::demand::Reader;
 use super::{Cache, FrameId, Partition};
 use crate::event::{Actions, Hit};
+use crate::readahead::Fate;
 
 /// Uses that a policy is told of at once: what the buffer of a partition holds.
 pub(super) const USES_MAX: usize = 64;
@@ -62,6 +63,14 @@ impl Cache {
         if self.frames.ask(frame) {
             self.stats.ahead_unread -= 1;
             self.stats.ahead_used += 1;
+            let row = &self.frames[frame];
+            let (window, late) = (row.window, !row.resident());
+            if let Some(stream) = row.stream {
+                self.readahead.note(stream, row.page.index, Fate::Used { late });
+            }
+            self.met_fate(window, |fates| {
+                *(if late { &mut fates.late } else { &mut fates.used }) += 1;
+            });
         }
     }
 }

@@ -16,6 +16,7 @@
 
 use super::{Cache, FileId, Frame, FrameId, HandleId, NIL, PageId, RequestId, State};
 use crate::event::{Action, Actions, Error, FetchKind};
+use crate::readahead::Fate;
 use crate::units::{Nanos, PageIndex};
 
 /// A request that waits.
@@ -217,6 +218,9 @@ impl Cache {
             self.stats.ahead_unread -= 1;
             self.stats.ahead_dropped += 1;
         }
+        if let Some(stream) = row.stream.filter(|_| row.marker) {
+            self.readahead.note(stream, row.page.index, Fate::MarkerLost);
+        }
         let (mut at, mut fresh) = (self.turn(row.waiters), row.fresh);
         while at != NIL {
             let Waiter { row: waiting, next, node } = self.waiters[at as usize];
@@ -282,12 +286,19 @@ impl Cache {
         }
         let frames_at = u32::try_from(frames_at).expect("bounded by the frames");
         let page = PageId { file: run.file, index };
+        let page_bytes = self.settings.page_bytes;
+        let (offset, bytes) = (index * u64::from(page_bytes), count.saturating_mul(page_bytes));
+        let ticket = self.estimator.issued(self.now, run.file, offset, bytes);
+        self.tickets.insert(last, ticket);
         actions.list.push(Action::Fetch { kind, page, count, frames_at });
         at
     }
 
     pub(super) fn arrived(&mut self, first: FrameId, count: u32, actions: &mut Actions) {
         for frame in self.chain(first, count, State::InFlight) {
+            if let Some(ticket) = self.tickets.remove(&frame) {
+                self.estimator.arrived(self.now, ticket);
+            }
             self.arrive(frame, actions);
         }
     }
@@ -307,6 +318,9 @@ impl Cache {
     pub(super) fn failed(&mut self, first: FrameId, count: u32, errno: i32, actions: &mut Actions) {
         for frame in self.chain(first, count, State::InFlight) {
             let row = self.frames[frame];
+            if let Some(ticket) = self.tickets.remove(&frame) {
+                self.estimator.failed(ticket);
+            }
             if row.doomed {
                 self.frames[frame].state = State::Clean;
                 self.end_doomed(frame);
@@ -319,10 +333,23 @@ impl Cache {
                 if row.prefetched {
                     self.stats.ahead_unread -= 1;
                     self.stats.ahead_failed += 1;
+                    self.met_fate(row.window, |fates| fates.failed += 1);
                 }
+                self.left_unused(&row);
                 self.fail_waiters(frame, Error::Store { page: row.page, errno }, actions);
                 self.release(frame);
             }
+        }
+    }
+
+    /// A page leaves, as its row tells it: tells the policy what it lost.
+    pub(super) fn left_unused(&mut self, row: &Frame) {
+        let Some(stream) = row.stream else { return };
+        if row.prefetched {
+            self.readahead.note(stream, row.page.index, Fate::Wasted);
+        }
+        if row.marker {
+            self.readahead.note(stream, row.page.index, Fate::MarkerLost);
         }
     }
 

@@ -19,6 +19,7 @@ use super::hits::USES_MAX;
 use super::{Cache, FileId, Frame, FrameId, NIL, PageId, PartitionSettings, SettingsError, State};
 use crate::event::{Action, Actions};
 use crate::eviction::AnyEviction;
+use crate::readahead;
 
 /// A share of the frames, and the policy that orders them.
 pub(super) struct Partition {
@@ -64,6 +65,8 @@ struct Victim {
     prefetched: bool,
     /// Its use would have triggered a readahead.
     marker: bool,
+    /// The window that brought it.
+    window: u32,
 }
 
 impl Cache {
@@ -121,19 +124,22 @@ impl Cache {
     }
 
     fn retract_victim(&mut self, frame: FrameId, actions: &mut Actions) -> Victim {
-        let Frame { page, prefetched, marker, waiters, .. } = self.frames[frame];
-        assert!(self.frames.published(frame) && waiters == NIL, "{frame:?} is evictable");
+        let row = self.frames[frame];
+        let Frame { page, prefetched, marker, window, .. } = row;
+        assert!(self.frames.published(frame) && row.waiters == NIL, "{frame:?} is evictable");
         self.frames.retract(frame);
         self.frames[frame].state = State::Free;
         if prefetched {
             self.stats.ahead_unread -= 1;
             self.stats.ahead_wasted += 1;
+            self.met_fate(row.window, |fates| fates.wasted += 1);
         }
+        self.left_unused(&row);
         self.stats.evicted += 1;
         self.pages.remove(&page);
         self.file_mut(page.file).frames -= 1;
         actions.list.push(Action::Retract { frame, gone: false });
-        Victim { page, prefetched, marker }
+        Victim { page, prefetched, marker, window }
     }
 
     /// A victim is held by a reader: it stays, and another takes its place.
@@ -188,7 +194,7 @@ impl Cache {
 
     /// Puts a victim back as it was; being pinned, it is in use.
     fn restore(&mut self, frame: FrameId, victim: Victim, actions: &mut Actions) {
-        let Victim { page: old, prefetched, marker } = victim;
+        let Victim { page: old, prefetched, marker, window } = victim;
         let partition = self.frames[frame].partition;
         self.frames[frame] = Frame {
             page: old,
@@ -205,6 +211,7 @@ impl Cache {
         if prefetched {
             self.stats.ahead_wasted -= 1;
             self.stats.ahead_used += 1;
+            self.used_after_all(window);
         }
         self.partitions[partition as usize].policy.insert(frame, old, false);
         if let Some(claim) = claim {
@@ -221,6 +228,9 @@ impl Cache {
         if row.prefetched {
             self.stats.ahead_fetched -= 1;
             self.stats.ahead_unread -= 1;
+        }
+        if let Some(stream) = row.stream.filter(|_| row.marker) {
+            self.readahead.note(stream, row.page.index, readahead::Fate::MarkerLost);
         }
         self.frames[claim].state = State::Free;
         self.frames[claim].waiters = NIL;
@@ -299,7 +309,7 @@ impl Cache {
     pub fn check_resize(&self, partition: u32, frames: u32) -> Result<(), SettingsError> {
         let others = self.partitions.iter().enumerate().filter(|at| at.0 != partition as usize);
         let shares = others.map(|at| u64::from(at.1.capacity)).sum::<u64>() + u64::from(frames);
-        let window = self.readahead.window_pages_max();
+        let window = self.readahead.window_pages_min();
         if shares > u64::from(self.settings.frames) {
             return Err(SettingsError::Shares { shares, frames: self.settings.frames });
         }

@@ -6,6 +6,7 @@
 use alloc::{string::String, vec, vec::Vec};
 use core::fmt;
 
+use crate::device::estimate::Facts;
 use crate::params::ParamError;
 use crate::units::Nanos;
 
@@ -38,6 +39,8 @@ pub struct Settings {
     pub wait_max: Nanos,
     /// Whether readahead decisions are reported as actions.
     pub explain: bool,
+    /// What the device can do, where that is known; else it is learnt as requests are made.
+    pub device: Option<Facts>,
 }
 
 /// One partition's share and policy.
@@ -67,6 +70,7 @@ impl Settings {
             dirty_pages_max: (frames / 4).max(1),
             wait_max: Nanos::from_millis(10_000),
             explain: false,
+            device: None,
         }
     }
 

@@ -76,7 +76,10 @@ impl Cache {
             self.frames[frame].prefetched = false;
             self.stats.ahead_unread -= 1;
             self.stats.ahead_wasted += 1;
+            self.met_fate(row.window, |fates| fates.wasted += 1);
         }
+        self.left_unused(&row);
+        self.frames[frame].marker = false;
         self.fail_waiters(frame, error, actions);
         if row.resident() {
             self.partitions[row.partition as usize].policy.forget(frame);

@@ -15,11 +15,11 @@
 
 use alloc::vec::Vec;
 
-use super::{Action, Actions, Error, Event, FetchKind, Hit};
+use super::{Action, Actions, Error, Event, Fates, FetchKind, Hit};
 use crate::units::{FileId, FrameId, HandleId, Nanos, PartitionId, RequestId};
 
 /// The format's version.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// Why a record could not be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,7 +225,13 @@ fn encode_action(action: &Action, actions: &Actions, out: &mut Vec<u8>) {
             let window = decision.window;
             let (size, tail) = (window.size.into(), window.async_size.into());
             let cause = decision.cause as u64;
-            put(11, &[handle.0.into(), page, cause, window.start, size, tail, fresh.into()]);
+            let stream = decision.stream.map_or(0, |stream| u64::from(stream.0) + 1);
+            let (handle, fresh) = (handle.0.into(), fresh.into());
+            put(11, &[handle, page, cause, window.start, size, tail, fresh, stream]);
+        }
+        Action::Fate { window, fates } => {
+            let Fates { used, late, wasted, failed } = fates;
+            put(12, &[window, used, late, wasted, failed].map(u64::from));
         }
     }
 }

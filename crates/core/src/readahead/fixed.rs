@@ -57,6 +57,6 @@ impl Readahead for Fixed {
             Trigger::Marker => (Cause::Async, demand.first + u64::from(tail)),
         };
         let window = Window { start, size: self.size, async_size: tail };
-        (start < demand.file_pages).then_some(Decision { cause, window })
+        (start < demand.file_pages).then_some(Decision::new(cause, window))
     }
 }

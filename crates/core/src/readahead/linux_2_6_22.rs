@@ -216,7 +216,7 @@ impl Stream {
 }
 
 fn decision(cause: Cause, start: PageIndex, size: u32) -> Decision {
-    Decision { cause, window: Window { start, size, async_size: 0 } }
+    Decision::new(cause, Window { start, size, async_size: 0 })
 }
 
 /// The least window, `VM_MIN_READAHEAD`.

@@ -79,7 +79,7 @@ impl Readahead for Linux2624 {
             return Some(window::as_asked(demand));
         };
         *last = Some(window);
-        Some(Decision { cause, window })
+        Some(Decision::new(cause, window))
     }
 }
 

@@ -87,7 +87,8 @@ impl Readahead for Linux6 {
     }
 
     /// The tail keeps its length where the file's end clips the window, so it begins earlier.
-    fn marker(&self, window: Window, file_pages: u64) -> Option<PageIndex> {
+    fn marker(&self, decision: Decision, file_pages: u64) -> Option<PageIndex> {
+        let window = decision.window;
         let end = window.end().min(file_pages);
         let page = end.checked_sub(u64::from(window.async_size))?;
         (window.start <= page && page < end).then_some(page)
@@ -118,7 +119,7 @@ impl Linux6 {
             Window { start: first, size: grown.saturating_add(count).min(max), async_size: 1 }
         };
         *self.last.of(demand.handle) = Some(window);
-        Decision { cause: Cause::Sync, window }
+        Decision::new(Cause::Sync, window)
     }
 
     fn marked(&mut self, demand: &Demand) -> Option<Decision> {
@@ -139,7 +140,7 @@ impl Linux6 {
         };
         let window = window::ahead(start, rounded(start, size, max));
         *last = Some(window);
-        Some(Decision { cause: Cause::Async, window })
+        Some(Decision::new(Cause::Async, window))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The floor that every other policy has to beat, and what random readers want.
 
-use super::{Cause, Decision, Demand, Named, Readahead, Trigger, Window};
+use super::{Decision, Demand, Named, Readahead, Trigger, window};
 
 /// See the module.
 pub struct Off;
@@ -22,9 +22,6 @@ impl Readahead for Off {
     }
 
     fn decide(&mut self, demand: &Demand) -> Option<Decision> {
-        (demand.trigger == Trigger::Miss).then_some(Decision {
-            cause: Cause::Random,
-            window: Window { start: demand.first, size: demand.count, async_size: 0 },
-        })
+        (demand.trigger == Trigger::Miss).then(|| window::as_asked(demand))
     }
 }

@@ -68,6 +68,6 @@ impl Readahead for Ondemand2007 {
             return Some(window::as_asked(demand));
         };
         *last = Some(window);
-        Some(Decision { cause, window })
+        Some(Decision::new(cause, window))
     }
 }

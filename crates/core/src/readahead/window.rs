@@ -77,7 +77,7 @@ pub fn ahead(start: PageIndex, size: u32) -> Window {
 pub fn as_asked(demand: &Demand) -> Decision {
     assert!(demand.count > 0);
     let window = Window { start: demand.first, size: demand.count, async_size: 0 };
-    Decision { cause: Cause::Random, window }
+    Decision::new(Cause::Random, window)
 }
 
 /// The page where a stream whose last window is `last` takes up the next one; where no page of

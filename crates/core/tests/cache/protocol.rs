@@ -4,8 +4,8 @@ use super::World;
 use forerun_core::cache::{Cache, PartitionSettings, Settings, SettingsError};
 use forerun_core::drive::{Driver, drive};
 use forerun_core::event::codec::{self, DecodeError};
-use forerun_core::event::{Action, Actions, Error, Event, FetchKind};
-use forerun_core::readahead::{Cause, Decision, Window};
+use forerun_core::event::{Action, Actions, Error, Event, Fates, FetchKind};
+use forerun_core::readahead::{Cause, Decision, StreamId, Window};
 use forerun_core::units::{FileId, FrameId, HandleId, Nanos, PageId, RequestId};
 
 type Change<'a> = &'a dyn Fn(&mut Settings);
@@ -98,13 +98,15 @@ fn actions_are_recorded_field_by_field() {
     let (request, page, frame) = (RequestId(9), 300, FrameId(4));
     let id = PageId { file: FileId(2), index: page };
     let window = Window { start: 5, size: 6, async_size: 7 };
-    let decision = Decision { cause: Cause::Async, window };
+    let decision = Decision::new(Cause::Async, window);
+    let named = Decision { stream: Some(StreamId(13)), ..decision };
     let (count, frames_at, handle) = (2, 1, HandleId(3));
     let fail = |error| Action::Fail { request, error };
     let fetch = |kind| Action::Fetch { kind, page: id, count, frames_at };
+    let fates = Fates { used: 1, late: 2, wasted: 3, failed: 4 };
     let publish = Action::Publish { page: id, frame, generation: 8, marker: true };
     #[rustfmt::skip] // A table test: add a row, not a function.
-    let rows: [(Action, &[u8]); 20] = [
+    let rows: [(Action, &[u8]); 22] = [
         (Action::Serve { request, page, frame },                       &[1, 9, 172, 2, 4]),
         (Action::Fill { request, page, frame, fresh: false },          &[2, 9, 172, 2, 4, 0]),
         (Action::Fill { request, page, frame, fresh: true },           &[2, 9, 172, 2, 4, 1]),
@@ -125,7 +127,10 @@ fn actions_are_recorded_field_by_field() {
         (Action::Retract { frame, gone: true },                        &[10, 4, 1]),
         (Action::Retract { frame, gone: false },                       &[10, 4, 0]),
         (Action::Explain { handle, page, decision, fresh: 8 },
-            &[11, 3, 172, 2, 2, 5, 6, 7, 8]),
+            &[11, 3, 172, 2, 2, 5, 6, 7, 8, 0]),
+        (Action::Explain { handle, page, decision: named, fresh: 8 },
+            &[11, 3, 172, 2, 2, 5, 6, 7, 8, 14]),
+        (Action::Fate { window: 300, fates },                          &[12, 172, 2, 1, 2, 3, 4]),
     ];
     let mut all = Actions::new();
     let mut expected = Vec::new();

@@ -7,6 +7,7 @@
 //!
 //! Pages of the first file are numbers; those of another are `f1/7`. Publications show only where
 //! a marker is on them (`mark 3`) or was taken off (`unmark 3`); the others are checked silently.
+//! So are fates of windows: they never exceed what was counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -15,6 +16,7 @@ use forerun_core::cache::{Cache, Settings};
 use forerun_core::drive::{Driver, drive};
 use forerun_core::event::{Action, Actions, Event, FetchKind, Hit};
 use forerun_core::units::{FileId, FrameId, HandleId, Nanos, PageId, PartitionId, RequestId};
+use forerun_core::windows::{Opened, WindowLog};
 
 /// The cache and its surroundings.
 pub(crate) struct World {
@@ -25,7 +27,6 @@ pub(crate) struct World {
 }
 
 /// What the driver knows of frames and pages.
-#[derive(Default)]
 pub(crate) struct Outside {
     /// What was carried out, as text.
     seen: Vec<String>,
@@ -38,6 +39,8 @@ pub(crate) struct Outside {
     owners: BTreeMap<u64, u32>,
     answered: BTreeSet<u64>,
     requests_on: u32,
+    pub(crate) log: WindowLog,
+    now: Nanos,
 }
 
 pub(crate) fn page(index: u64) -> PageId {
@@ -70,7 +73,7 @@ impl World {
             cache: Cache::new(settings).expect("good settings"),
             now: Nanos(0),
             actions: Actions::new(),
-            outside: Outside::default(),
+            outside: Outside::new(),
         };
         world.open(0, 0, 0, 100);
         world
@@ -80,7 +83,28 @@ impl World {
     pub(crate) fn send(&mut self, event: Event<'_>) -> String {
         drive(&mut self.cache, self.now, event, &mut self.actions, &mut self.outside);
         assert!(self.cache.stats().balanced(), "{:?}", self.cache.stats());
+        self.check_fates();
         self.outside.seen.drain(..).collect::<Vec<_>>().join(", ")
+    }
+
+    /// No window was told of a fate that was not counted.
+    fn check_fates(&self) {
+        let stats = self.cache.stats();
+        let [used, wasted, failed, unread] = self.fates();
+        assert!(used <= stats.ahead_used && wasted <= stats.ahead_wasted, "{stats:?}");
+        assert!(failed <= stats.ahead_failed && unread <= stats.ahead_unread, "{stats:?}");
+    }
+
+    /// Pages that windows read ahead: used, wasted, failed, unread.
+    pub(crate) fn fates(&self) -> [u64; 4] {
+        let mut sums = [0; 4];
+        for Opened { fates, unread, .. } in self.outside.log.rows(&self.cache) {
+            let row = [fates.used + fates.late, fates.wasted, fates.failed, unread];
+            for (sum, count) in sums.iter_mut().zip(row) {
+                *sum += u64::from(count);
+            }
+        }
+        sums
     }
 
     pub(crate) fn open(&mut self, handle: u32, file: u32, partition: u32, pages: u64) -> String {
@@ -212,6 +236,19 @@ impl World {
         self.send(Event::Arrived { first, count })
     }
 
+    /// All that is being fetched arrives; nothing is being written.
+    pub(crate) fn arrive_all(&mut self) {
+        while let Some(first) = self.outside.busy.pop_first() {
+            self.send(Event::Arrived { first, count: 1 });
+        }
+    }
+
+    /// A reader without a lock used the page.
+    pub(crate) fn use_page(&mut self, index: u64) -> String {
+        let hits = [self.hit(index)];
+        self.send(Event::Hits { hits: &hits })
+    }
+
     pub(crate) fn fail(&mut self, first: u64, count: u32) -> String {
         let first = self.ends(first, count);
         self.send(Event::Failed { first, count, errno: 5 })
@@ -284,6 +321,22 @@ impl World {
 }
 
 impl Outside {
+    fn new() -> Self {
+        Self {
+            seen: Vec::new(),
+            at: BTreeMap::new(),
+            published: BTreeMap::new(),
+            busy: BTreeSet::new(),
+            pinned: BTreeSet::new(),
+            file_of: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            answered: BTreeSet::new(),
+            requests_on: 0,
+            log: WindowLog::new(WINDOWS_MAX),
+            now: Nanos(0),
+        }
+    }
+
     fn asked(&self, request: RequestId, index: u64) -> PageId {
         assert!(!self.answered.contains(&request.0), "{request:?} was answered");
         PageId { file: self.file_of[&self.owners[&request.0]], index }
@@ -366,9 +419,14 @@ impl Outside {
             }
             Action::Retract { .. } => unreachable!("carried out above"),
             Action::Explain { handle, page, decision, fresh } => {
+                self.log.opened(self.now, handle, decision, fresh);
                 let (window, cause) = (decision.window, decision.cause.name());
                 let (start, end, tail) = (window.start, window.end(), window.async_size);
                 format!("{cause} {start}..{end}-{tail} for {}:{page} fresh {fresh}", handle.0)
+            }
+            Action::Fate { window, fates } => {
+                self.log.met_fates(self.now, window, fates);
+                String::new()
             }
         }
     }
@@ -392,4 +450,11 @@ impl Driver for Outside {
         }
         loose
     }
+
+    fn sent(&mut self, now: Nanos, _: &Event<'_>) {
+        self.now = now;
+    }
 }
+
+/// Windows that are remembered: all that these tests open.
+const WINDOWS_MAX: usize = 1 << 16;

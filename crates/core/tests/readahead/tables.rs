@@ -3,14 +3,20 @@
 use std::vec::Vec;
 
 use forerun_core::readahead::{self, Demand, NAMES, Probes, Trigger, Window};
-use forerun_core::units::{FileId, HandleId};
+use forerun_core::units::{FileId, HandleId, Nanos};
 
-use crate::walk::{Op, PAGE_BYTES, Walk};
+use crate::walk::{AHEAD_PAGES_MAX, FACTS, Op, PAGE_BYTES, Walk};
 
 /// Operation, cause, page that triggered, start, size, tail.
-type Expected = (usize, &'static str, u64, u64, u32, u32);
+pub(crate) type Expected = (usize, &'static str, u64, u64, u32, u32);
 
-fn check(why: &str, spec: &str, file_pages: u64, ops: &[Op], expected: &[Expected]) -> Walk {
+pub(crate) fn check(
+    why: &str,
+    spec: &str,
+    file_pages: u64,
+    ops: &[Op],
+    expected: &[Expected],
+) -> Walk {
     let walk = Walk::run(spec, file_pages, ops);
     let seen: Vec<Expected> = walk
         .rows
@@ -22,14 +28,14 @@ fn check(why: &str, spec: &str, file_pages: u64, ops: &[Op], expected: &[Expecte
 }
 
 /// Reads of one page each.
-fn pages(pages: impl IntoIterator<Item = u64>) -> Vec<Op> {
+pub(crate) fn pages(pages: impl IntoIterator<Item = u64>) -> Vec<Op> {
     pages.into_iter().map(|page| Op::Read(0, page, 1)).collect()
 }
 
-const FAR: u64 = 10_000;
+pub(crate) const FAR: u64 = 10_000;
 
 /// A request's first page, of a handle that has not read before.
-fn demand(trigger: Trigger, first: u64, count: u32) -> Demand {
+pub(crate) fn demand(trigger: Trigger, first: u64, count: u32) -> Demand {
     Demand {
         handle: HandleId(0),
         file: FileId(0),
@@ -42,6 +48,13 @@ fn demand(trigger: Trigger, first: u64, count: u32) -> Demand {
         cached_after: 0,
         file_pages: FAR,
         congested: false,
+        stream: None,
+        follows_cached: false,
+        in_flight: 0,
+        ahead_room: AHEAD_PAGES_MAX,
+        facts: FACTS,
+        rate_known: true,
+        now: Nanos(0),
     }
 }
 
@@ -429,6 +442,10 @@ fn policies_ask_for_what_they_need_and_no_more() {
         ("linux-6", Probes { before: 320, after: 320 }, 320, false),
         ("linux-6:max=2M", Probes { before: 512, after: 512 }, 512, false),
         ("linux-6:max=0,io=1", Probes { before: 1, after: 1 }, 1, false),
+        ("zfs", none, 16_384, true),
+        ("zfs:max=1M", none, 256, true),
+        ("amp", Probes { before: 1, after: 0 }, 16_384, false),
+        ("amp:max=0", Probes { before: 1, after: 0 }, 1, false),
     ];
     for (spec, probes, largest, sees_requests) in rows {
         let policy = readahead::make(spec, PAGE_BYTES).expect("a good spec").policy;
@@ -444,6 +461,7 @@ fn the_list_names_every_policy_and_shows_its_parameters() {
     let rows = [
         ("off", ""), ("fixed", "size=128K"), ("linux-2.6.22", "max=1M"),
         ("ondemand-2007", "max=1M"), ("linux-2.6.24", "max=1M"), ("linux-6", "max=1M io=1280K"),
+        ("zfs", "min=4M max=64M streams=8"), ("amp", "max=64M streams=4096"),
     ];
     for (name, shown) in rows {
         assert!(NAMES.contains(&name));

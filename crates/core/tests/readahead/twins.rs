@@ -409,6 +409,7 @@ fn run<K: Kernel>(kernel: &K, file: i64, ops: &[Op]) -> Pages {
                 pages.there.retain(|page| !dropped.contains(page));
                 pages.marked.retain(|page| !dropped.contains(page));
             }
+            Op::Late(..) | Op::Wait(_) => unreachable!("not drawn"),
         }
     }
     pages

@@ -1,12 +1,17 @@
-//! A cache reduced to what a readahead policy can see: the pages that are there, and their marks.
+//! A cache reduced to what a readahead policy can see: the pages that are there, their marks, and
+//! whose they are.
 //!
-//! It walks a request as the cache does, page by page, and writes down what was decided.
+//! It walks a request as the cache does, page by page, tells the policy what became of the pages
+//! of its streams, and writes down what was decided. All pages arrive at once, but for those that a
+//! `Late` read meets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
 
-use forerun_core::readahead::{self, Decision, Demand, Made, Trigger};
-use forerun_core::units::{FileId, HandleId, PageIndex};
+use forerun_core::device::Kind;
+use forerun_core::device::estimate::Facts;
+use forerun_core::readahead::{self, Bounds, Decision, Demand, Fate, Made, StreamId, Trigger};
+use forerun_core::units::{FileId, HandleId, Nanos, PageIndex};
 
 pub(crate) const PAGE_BYTES: u32 = 4096;
 
@@ -17,6 +22,10 @@ pub(crate) enum Op {
     Read(u32, PageIndex, u32),
     /// The same on a busy device.
     Busy(u32, PageIndex, u32),
+    /// The same, where the pages that were read ahead are still in flight.
+    Late(u32, PageIndex, u32),
+    /// So many milliseconds pass.
+    Wait(u64),
     /// Closes a handle and opens it again.
     Reopen(u32),
     /// Evicts the pages from the first to the second.
@@ -42,13 +51,52 @@ pub(crate) struct Walk {
     file_pages: u64,
     pub(crate) cached: BTreeSet<PageIndex>,
     marked: BTreeSet<PageIndex>,
+    /// Pages that a stream's window brought.
+    streams: BTreeMap<PageIndex, StreamId>,
+    /// Pages that nobody has asked for yet.
+    unused: BTreeSet<PageIndex>,
     previous_end: BTreeMap<u32, u64>,
+    now: Nanos,
+    device: Surroundings,
     pub(crate) rows: Vec<Row>,
 }
 
+/// What a policy is told of the device, and how much it may ask for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Surroundings {
+    pub(crate) facts: Facts,
+    pub(crate) bounds: Bounds,
+}
+
+/// A request as it is walked.
+#[derive(Clone, Copy)]
+struct Read {
+    op: usize,
+    handle: u32,
+    first: PageIndex,
+    end: PageIndex,
+    congested: bool,
+    late: bool,
+}
+
+/// What is known of a device here: nothing that any table depends on.
+pub(crate) const FACTS: Facts = Facts {
+    kind: Kind::Positional,
+    access: Nanos::from_millis(10),
+    bytes_per_second: 100 << 20,
+    depth: 1,
+    request_bytes: 1 << 20,
+};
+
 impl Walk {
     pub(crate) fn new(spec: &str, file_pages: u64) -> Self {
+        let bounds = Bounds { ahead_pages_max: AHEAD_PAGES_MAX, request_pages_max: 256 };
+        Self::on(Surroundings { facts: FACTS, bounds }, spec, file_pages)
+    }
+
+    pub(crate) fn on(device: Surroundings, spec: &str, file_pages: u64) -> Self {
         let mut made = readahead::make(spec, PAGE_BYTES).expect("a good spec");
+        made.policy.bounds(device.bounds);
         for handle in 0..4 {
             made.policy.open(HandleId(handle), FileId(0));
         }
@@ -57,85 +105,129 @@ impl Walk {
             file_pages,
             cached: BTreeSet::new(),
             marked: BTreeSet::new(),
+            streams: BTreeMap::new(),
+            unused: BTreeSet::new(),
             previous_end: BTreeMap::new(),
+            now: Nanos(0),
+            device,
             rows: Vec::new(),
         }
     }
 
     pub(crate) fn run(spec: &str, file_pages: u64, ops: &[Op]) -> Self {
         let mut walk = Self::new(spec, file_pages);
-        for (op, &what) in ops.iter().enumerate() {
-            walk.step(op, what);
-        }
+        walk.steps(ops);
         walk
     }
 
-    fn step(&mut self, op: usize, what: Op) {
+    pub(crate) fn steps(&mut self, ops: &[Op]) {
+        for (op, &what) in ops.iter().enumerate() {
+            self.step(op, what);
+        }
+    }
+
+    pub(crate) fn step(&mut self, op: usize, what: Op) {
+        let file_pages = self.file_pages;
+        let read = |handle, first: PageIndex, count: u32| {
+            let end = (first + u64::from(count)).min(file_pages);
+            Read { op, handle, first, end, congested: false, late: false }
+        };
         match what {
-            Op::Read(handle, first, count) => self.read(op, handle, first, count, false),
-            Op::Busy(handle, first, count) => self.read(op, handle, first, count, true),
+            Op::Read(handle, first, count) => self.read(read(handle, first, count)),
+            Op::Busy(handle, first, count) => {
+                self.read(Read { congested: true, ..read(handle, first, count) });
+            }
+            Op::Late(handle, first, count) => {
+                self.read(Read { late: true, ..read(handle, first, count) });
+            }
+            Op::Wait(millis) => self.now += Nanos::from_millis(millis),
             Op::Reopen(handle) => {
                 self.made.policy.close(HandleId(handle));
                 self.made.policy.open(HandleId(handle), FileId(0));
                 self.previous_end.remove(&handle);
             }
             Op::Drop(first, last) => {
-                self.cached.retain(|page| !(first..=last).contains(page));
-                self.marked.retain(|page| !(first..=last).contains(page));
+                let left: Vec<_> = self.cached.range(first..=last).copied().collect();
+                for page in left {
+                    self.leave(page);
+                }
             }
         }
     }
 
-    fn read(&mut self, op: usize, handle: u32, first: PageIndex, count: u32, congested: bool) {
-        let end = (first + u64::from(count)).min(self.file_pages);
-        for page in first..end {
-            let ask = |trigger| Demand {
-                handle: HandleId(handle),
-                file: FileId(0),
-                trigger,
-                first: page,
-                count: u32::try_from(end - page).unwrap(),
-                opens_request: page == first,
-                previous_end: self.previous_end.get(&handle).copied(),
-                cached_before: 0,
-                cached_after: 0,
-                file_pages: self.file_pages,
-                congested,
-            };
-            let (request, miss, marker) =
-                (ask(Trigger::Request), ask(Trigger::Miss), ask(Trigger::Marker));
+    /// `page` is evicted.
+    fn leave(&mut self, page: PageIndex) {
+        self.cached.remove(&page);
+        let (unused, marked) = (self.unused.remove(&page), self.marked.remove(&page));
+        let Some(stream) = self.streams.remove(&page) else { return };
+        for (happened, fate) in [(unused, Fate::Wasted), (marked, Fate::MarkerLost)] {
+            if happened {
+                self.made.policy.note(stream, page, fate);
+            }
+        }
+    }
+
+    fn read(&mut self, read: Read) {
+        for page in read.first..read.end {
             if self.made.policy.sees_requests() {
-                self.decide(op, request);
+                self.decide(read, page, Trigger::Request);
             }
             if !self.cached.contains(&page) {
-                self.decide(op, miss);
+                self.decide(read, page, Trigger::Miss);
                 self.cached.insert(page);
             }
-            if self.marked.remove(&page) && !congested {
-                self.decide(op, marker);
+            let stream = self.streams.get(&page).copied();
+            if let (true, Some(stream)) = (self.unused.remove(&page), stream) {
+                self.made.policy.note(stream, page, Fate::Used { late: read.late });
+            }
+            let heeded = !read.congested || self.made.policy.sees_congestion();
+            if self.marked.remove(&page) && heeded {
+                self.decide(read, page, Trigger::Marker);
             }
         }
-        if first < end {
-            self.previous_end.insert(handle, end * u64::from(PAGE_BYTES));
+        if read.first < read.end {
+            self.previous_end.insert(read.handle, read.end * u64::from(PAGE_BYTES));
         }
     }
 
-    fn decide(&mut self, op: usize, mut demand: Demand) {
+    fn decide(&mut self, read: Read, page: PageIndex, trigger: Trigger) {
         let probes = self.made.policy.probes();
-        match demand.trigger {
+        let (mut cached_before, mut cached_after, mut neighbour) = (0, 0, None);
+        match trigger {
             Trigger::Request => {}
             Trigger::Miss => {
-                let before = (0..demand.first).rev().take(probes.before as usize);
-                demand.cached_before = self.run_length(before);
+                cached_before = self.run_length((0..page).rev().take(probes.before as usize));
+                neighbour = page.checked_sub(1);
             }
             Trigger::Marker => {
-                let after = (demand.first + 1..).take(probes.after as usize);
-                demand.cached_after = self.run_length(after);
+                cached_after = self.run_length((page + 1..).take(probes.after as usize));
+                neighbour = Some(page);
             }
         }
+        let unused = u32::try_from(self.unused.len()).unwrap();
+        let demand = Demand {
+            handle: HandleId(read.handle),
+            file: FileId(0),
+            trigger,
+            first: page,
+            count: u32::try_from(read.end - page).unwrap(),
+            opens_request: page == read.first,
+            previous_end: self.previous_end.get(&read.handle).copied(),
+            cached_before,
+            cached_after,
+            file_pages: self.file_pages,
+            congested: read.congested,
+            stream: neighbour.and_then(|page| self.streams.get(&page).copied()),
+            follows_cached: trigger == Trigger::Miss && self.cached.contains(&read.end),
+            in_flight: 0,
+            ahead_room: self.device.bounds.ahead_pages_max.saturating_sub(unused),
+            facts: self.device.facts,
+            rate_known: true,
+            now: self.now,
+        };
         let mut decided = self.made.policy.decide(&demand);
         while let Some(decision) = decided {
-            let fresh = self.carry_out(op, &demand, decision);
+            let fresh = self.carry_out(read, &demand, decision);
             decided = self.made.policy.submitted(&demand, decision, fresh);
         }
     }
@@ -144,19 +236,28 @@ impl Walk {
         u32::try_from(pages.take_while(|page| self.cached.contains(page)).count()).unwrap()
     }
 
-    fn carry_out(&mut self, op: usize, demand: &Demand, decision: Decision) -> u32 {
+    fn carry_out(&mut self, read: Read, demand: &Demand, decision: Decision) -> u32 {
         let window = decision.window;
         assert!(window.size > 0 && window.async_size <= window.size, "{window:?}");
-        assert!(window.size <= self.made.policy.window_pages_max(), "{window:?}");
+        let largest = self.made.policy.window_pages_max();
+        assert!(window.size <= largest || window.size == demand.count, "{window:?}");
         let fresh: Vec<PageIndex> = (window.start..window.end().min(self.file_pages))
             .filter(|&page| self.cached.insert(page))
             .collect();
-        let marker = self.made.policy.marker(window, self.file_pages);
+        let asked = demand.first..read.end;
+        self.unused.extend(fresh.iter().filter(|page| !asked.contains(page)));
+        let marker = self.made.policy.marker(decision, self.file_pages);
         assert!(marker.is_none_or(|page| page < self.file_pages));
         self.marked.extend(marker.filter(|page| fresh.contains(page)));
-        let read = u32::try_from(fresh.len()).unwrap();
+        if let Some(stream) = decision.stream {
+            self.streams.extend(fresh.iter().map(|&page| (page, stream)));
+            if let Some(marker) = marker {
+                self.place_marker(marker, stream, window.start);
+            }
+        }
+        let count = u32::try_from(fresh.len()).unwrap();
         self.rows.push(Row {
-            op,
+            op: read.op,
             cause: decision.cause.name(),
             page: demand.first,
             start: window.start,
@@ -164,6 +265,26 @@ impl Walk {
             async_size: window.async_size,
             fresh,
         });
-        read
+        count
+    }
+
+    /// A stream's marker is on the last page of its window up to `marker` that is there.
+    fn place_marker(&mut self, marker: PageIndex, stream: StreamId, start: PageIndex) {
+        let found = (start <= marker).then(|| self.cached.range(start..=marker).next_back());
+        let Some(page) = found.flatten().copied() else {
+            return self.made.policy.note(stream, marker, Fate::MarkerLost);
+        };
+        if page != marker {
+            self.made.policy.note(stream, page, Fate::Marked);
+        }
+        let before = self.streams.insert(page, stream);
+        if !self.marked.insert(page)
+            && let Some(other) = before.filter(|&other| other != stream)
+        {
+            self.made.policy.note(other, page, Fate::MarkerLost);
+        }
     }
 }
+
+/// So much may be read ahead and unused: more than most tables need.
+pub(crate) const AHEAD_PAGES_MAX: u32 = 1 << 16;

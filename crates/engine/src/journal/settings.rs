@@ -1,7 +1,7 @@
 //! A core's settings as the text at the head of a journal: a `key=value` line a field.
 //!
 //! ```text
-//!   events=1
+//!   events=2
 //!   page_bytes=4096
 //!   ...
 //!   partition=16384 2q-star        one line a partition, in order: frames, policy
@@ -13,6 +13,7 @@
 
 use forerun_core::{
     cache::{PartitionSettings, Settings},
+    device::{Kind, estimate::Facts},
     event::codec,
     units::Nanos,
 };
@@ -34,6 +35,7 @@ pub(super) fn encode(settings: &Settings) -> String {
         dirty_pages_max,
         wait_max,
         explain,
+        device,
     } = settings;
     let mut lines = vec![
         format!("events={}", codec::VERSION),
@@ -49,6 +51,7 @@ pub(super) fn encode(settings: &Settings) -> String {
         format!("dirty_pages_max={dirty_pages_max}"),
         format!("wait_max_ns={}", wait_max.0),
         format!("explain={explain}"),
+        format!("device={}", device.as_ref().map_or_else(|| LEARNT.into(), facts_text)),
     ];
     let partition = |row: &PartitionSettings| format!("partition={} {}", row.frames, row.policy);
     lines.extend(partitions.iter().map(partition));
@@ -87,6 +90,7 @@ pub(super) fn decode(text: &str) -> Result<(u32, Option<Settings>), String> {
         dirty_pages_max: lines.number("dirty_pages_max")?,
         wait_max: Nanos(lines.number("wait_max_ns")?),
         explain: lines.number("explain")?,
+        device: lines.facts()?,
     };
     match lines.left.first() {
         Some((key, _)) => Err(format!("`{}` is twice or unknown", key.escape_debug())),
@@ -105,6 +109,28 @@ impl<'t> Lines<'t> {
         value.parse().map_err(|_| format!("{key}={}", value.escape_debug()))
     }
 
+    fn facts(&mut self) -> Result<Option<Facts>, String> {
+        let text = self.one("device")?;
+        let facts = || {
+            let mut words = text.split(' ');
+            let kind = match words.next()? {
+                POSITIONAL => Kind::Positional,
+                PARALLEL => Kind::Parallel,
+                _ => return None,
+            };
+            let mut number = || words.next()?.parse::<u64>().ok();
+            let (access, bytes_per_second) = (Nanos(number()?), number()?);
+            let mut small = || u32::try_from(number()?).ok();
+            let (depth, request_bytes) = (small()?, small()?);
+            let facts = Facts { kind, access, bytes_per_second, depth, request_bytes };
+            words.next().is_none().then_some(facts)
+        };
+        if text == LEARNT {
+            return Ok(None);
+        }
+        facts().map(Some).ok_or_else(|| format!("device={}", text.escape_debug()))
+    }
+
     fn partitions(&mut self) -> Result<Vec<PartitionSettings>, String> {
         let mut partitions = Vec::new();
         while let Ok(value) = self.one("partition") {
@@ -116,6 +142,20 @@ impl<'t> Lines<'t> {
         Ok(partitions)
     }
 }
+
+/// Kind, access time in ns, bytes a second, depth, bytes of a request.
+fn facts_text(facts: &Facts) -> String {
+    let Facts { kind, access, bytes_per_second, depth, request_bytes } = facts;
+    let kind = match kind {
+        Kind::Positional => POSITIONAL,
+        Kind::Parallel => PARALLEL,
+    };
+    format!("{kind} {} {bytes_per_second} {depth} {request_bytes}", access.0)
+}
+
+const LEARNT: &str = "learnt";
+const POSITIONAL: &str = "positional";
+const PARALLEL: &str = "parallel";
 
 #[cfg(test)]
 mod tests {
@@ -159,6 +199,9 @@ mod tests {
         }
         let other = text.replacen("frames=1000", "frames=-1", 1);
         assert_eq!(decode(&other), Err("frames=-1".to_owned()));
-        assert_eq!(decode(&text.replacen("events=1", "events=9", 1)), Ok((9, None)));
+        assert_eq!(
+            decode(&text.replacen(&format!("events={}", codec::VERSION), "events=9", 1)),
+            Ok((9, None))
+        );
     }
 }

@@ -63,7 +63,7 @@ const FRAMES_SHOWN: u64 = 16;
 
 /// The actions by their tags, from 1: the order of `forerun_core::event::codec`. Who has a
 /// `count` has as many frames after its fields.
-const ACTIONS: [(&str, &[&str]); 11] = [
+const ACTIONS: [(&str, &[&str]); 12] = [
     ("Serve", &["request", "page", "frame"]),
     ("Fill", &["request", "page", "frame", "fresh"]),
     ("Fetch", &["file", "page", "count"]),
@@ -74,14 +74,15 @@ const ACTIONS: [(&str, &[&str]); 11] = [
     ("Fail", &["request", "error", "a", "b"]),
     ("Publish", &["file", "page", "frame", "generation", "marker"]),
     ("Retract", &["frame", "gone"]),
-    ("Explain", &["handle", "page", "cause", "start", "size", "async_size", "fresh"]),
+    ("Explain", &["handle", "page", "cause", "start", "size", "async_size", "fresh", "stream"]),
+    ("Fate", &["window", "used", "late", "wasted", "failed"]),
 ];
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use forerun_core::{
-        event::{Action, Actions, Error, FetchKind, codec},
+        event::{Action, Actions, Error, Fates, FetchKind, codec},
         readahead::{Cause, Decision, Window},
         units::{FileId, FrameId, HandleId, PageId, RequestId},
     };
@@ -91,10 +92,11 @@ mod tests {
         let (request, frame, file) = (RequestId(300), FrameId(7), FileId(2));
         let page = PageId { file, index: 9 };
         let window = Window { start: 10, size: 8, async_size: 4 };
-        let decision = Decision { cause: Cause::Random, window };
+        let decision = Decision::new(Cause::Random, window);
         let error = Error::Store { page, errno: 5 };
         let (kind, ahead) = (FetchKind::Demand, FetchKind::Readahead);
         let explain = Action::Explain { handle: HandleId(1), page: 9, decision, fresh: 3 };
+        let fates = Fates { used: 1, late: 2, wasted: 3, failed: 0 };
         let cause = Cause::Random as u64;
         let told = format!("Explain handle=1 page=9 cause={cause} start=10 size=8 async_size=4");
         #[rustfmt::skip]
@@ -115,6 +117,8 @@ mod tests {
                 "Publish file=2 page=9 frame=7 generation=3 marker=1"),
             (Action::Retract { frame, gone: false }, "Retract frame=7 gone=0"),
             (explain, told.as_str()),
+            (Action::Fate { window: 400, fates },
+                "Fate window=400 used=1 late=2 wasted=3 failed=0"),
         ];
         let frames: Vec<FrameId> = (0..40).map(FrameId).collect();
         let list = rows.iter().map(|row| row.0).collect();

@@ -7,7 +7,7 @@ use forerun_core::{
     event::{Actions, codec},
     prng::Prng,
 };
-use forerun_engine::{Cache, Journal, Record, Settings};
+use forerun_engine::{Cache, Journal, Opened, Record, Settings};
 use forerun_io::{
     store::pattern::Pattern,
     wrap::fault::{Fault, Faults, Rule, When},
@@ -33,11 +33,48 @@ fn replay(settings: &Settings, record: &Record) -> (Vec<u8>, u32) {
     (bytes, events)
 }
 
+/// Every page that was read ahead is one of a window's, with the fate that was counted.
+fn check_windows(cache: &Cache) {
+    let windows = cache.windows();
+    let core = cache.stats().core;
+    let sum = |of: fn(&Opened) -> u32| windows.rows.iter().map(|row| u64::from(of(row))).sum();
+    let counted: [u64; 4] = [
+        sum(|row| row.fates.used + row.fates.late),
+        sum(|row| row.fates.wasted),
+        sum(|row| row.fates.failed),
+        sum(|row| row.unread),
+    ];
+    assert_eq!(counted, [core.ahead_used, core.ahead_wasted, core.ahead_failed, core.ahead_unread]);
+    assert_eq!(windows.left_out, 0);
+    let ordered =
+        windows.rows.iter().all(|row| row.at <= row.last_use && row.last_use <= windows.now);
+    assert!(ordered, "{:?}", windows.rows);
+}
+
+#[test]
+fn a_cache_keeps_the_first_windows_and_counts_the_others() {
+    let kept = |windows_max| {
+        let settings = Settings { windows_max, ..settings(64, "fixed:size=2K") };
+        let cache = Cache::new(settings).unwrap();
+        let file = cache.open_store(Arc::new(Pattern::new(64 * PAGE))).unwrap();
+        for page in [0, 16, 32] {
+            read(&file, page * PAGE, 1).unwrap();
+        }
+        let windows = cache.windows();
+        (windows.rows.iter().map(|row| row.decision.window.start).collect(), windows.left_out)
+    };
+    let rows: [(u32, (Vec<u64>, u64)); 3] =
+        [(0, (vec![], 0)), (2, (vec![0, 16], 1)), (3, (vec![0, 16, 32], 0))];
+    for (windows_max, expected) in rows {
+        assert_eq!(kept(windows_max), expected, "{windows_max}");
+    }
+}
+
 #[test]
 fn the_journal_of_eight_threads_under_faults_gives_the_same_actions() {
     for readahead in readaheads() {
         within(move || {
-            let settings = settings(2 * WINDOW, &readahead);
+            let settings = Settings { windows_max: 1 << 20, ..settings(2 * WINDOW, &readahead) };
             let journal = Journal::new(16 << 20);
             let cache = Cache::recorded(settings.clone(), Box::new(journal.clone())).unwrap();
             let rule = Rule {
@@ -59,6 +96,7 @@ fn the_journal_of_eight_threads_under_faults_gives_the_same_actions() {
                 }
             });
             check_quiet(&cache, &settings);
+            check_windows(&cache);
             drop(cache);
             let record = journal.take();
             let (actions, events) = replay(&settings, &record);

@@ -3,6 +3,7 @@
 //! ```text
 //!   lines     x = streams, a series a policy (+ the device's limit)   throughput, delay
 //!   requests  [at, done, offset, bytes, kind] a request               one panel a policy
+//!   windows   an array a window, see [`Chart::Windows`]               one panel a policy
 //! ```
 //!
 //! The script finds a chart's place by its id. It writes how many points it drew into that place,
@@ -10,11 +11,12 @@
 //!
 //! # Invariants
 //! - A chart holds finite numbers only; a figure that is none is a gap.
-//! - At most [`REQUESTS_MAX`] requests a panel go into the page.
+//! - At most [`REQUESTS_MAX`] requests and [`WINDOWS_MAX`] windows a panel go into the page.
 
 use super::group::{Group, Groups};
 use crate::format::figure;
 use crate::record::{RequestKind, Run};
+use crate::window::Cause;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -22,6 +24,8 @@ use std::fmt::Write;
 #[derive(Serialize)]
 pub(super) struct Data<'a> {
     pub(super) policies: &'a [String],
+    /// The names of causes, by their number.
+    pub(super) causes: [&'static str; Cause::ALL.len()],
     pub(super) charts: Vec<Chart>,
 }
 
@@ -39,6 +43,10 @@ pub(super) enum Chart {
     },
     /// Requests over time. Panels of one `set` share their axes.
     Requests { id: String, set: String, policy: usize, requests: Vec<(u64, u64, u64, u64, u8)> },
+    /// Readahead windows over time, on the axes of the requests of their `set`. Each is `[at,
+    /// last use, offset, bytes, cause, wasted, used, late, unread, fresh, tail, failed, handle]`,
+    /// and the stream at its end if it has one.
+    Windows { id: String, set: String, policy: usize, windows: Vec<Vec<u64>> },
 }
 
 /// One policy's line.
@@ -145,10 +153,42 @@ pub(super) fn panel(group: usize, policy: usize, run: &Run) -> Option<Chart> {
     requests.truncate(REQUESTS_MAX);
     Some(Chart::Requests {
         id: panel_id(group, run.streams, policy),
-        set: format!("{group}-{}", run.streams),
+        set: set(group, run),
         policy,
         requests,
     })
+}
+
+/// The id of a panel of windows.
+pub(super) fn lanes_id(group: usize, streams: u32, policy: usize) -> String {
+    format!("windows-{group}-{streams}-{policy}")
+}
+
+/// The windows of one run, or none when they were not asked for.
+pub(super) fn lanes(group: usize, policy: usize, run: &Run) -> Option<Chart> {
+    if run.windows.is_empty() {
+        return None;
+    }
+    let windows = run.windows.iter().take(WINDOWS_MAX).map(|w| {
+        let cause = Cause::ALL.iter().position(|&cause| cause == w.cause).unwrap_or_default();
+        let (times, place) = ([w.at_us, w.last_use_us.max(w.at_us)], [w.offset, w.bytes]);
+        let fates = [w.wasted_bytes, w.used_bytes, w.late_bytes, w.unread_bytes];
+        let sizes = [w.fresh_bytes, w.tail_bytes, w.failed_bytes, w.handle.into()];
+        let stream = w.stream.map(u64::from);
+        let numbers = times.into_iter().chain(place).chain([cause as u64]);
+        numbers.chain(fates).chain(sizes).chain(stream).collect()
+    });
+    Some(Chart::Windows {
+        id: lanes_id(group, run.streams, policy),
+        set: set(group, run),
+        policy,
+        windows: windows.collect(),
+    })
+}
+
+/// The panels that share their axes.
+fn set(group: usize, run: &Run) -> String {
+    format!("{group}-{}", run.streams)
 }
 
 /// A lines chart in words, for those who cannot see it.
@@ -177,11 +217,14 @@ fn code(kind: RequestKind) -> u8 {
 
 /// The most requests of one run that a page carries: about half a megabyte.
 pub(super) const REQUESTS_MAX: usize = 20_000;
+/// The most windows of one run that a page carries: about a megabyte and a half.
+pub(super) const WINDOWS_MAX: usize = 20_000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::record::{DeviceRequest, RunRecord, Spread};
+    use crate::window::Window;
 
     fn run(readahead: &str, streams: u32, mb_per_second: f64) -> Run {
         let readahead = readahead.to_owned();
@@ -219,6 +262,44 @@ mod tests {
             lines_in_words(&page, group, Measure::Throughput),
             "Throughput in MB/s by number of streams. a: 1.00 at 1, n/a at 10. b: 4.00 at 1."
         );
+    }
+
+    #[test]
+    fn a_panel_of_windows_has_their_fates_and_no_more_than_the_most() {
+        let mut with = run("a", 10, 1.0);
+        assert!(lanes(0, 0, &with).is_none());
+        let named = Window { stream: Some(7), cause: Cause::Async, ..Window::default() };
+        with.windows = vec![
+            Window {
+                at_us: 5,
+                last_use_us: 3,
+                offset: 8,
+                bytes: 9,
+                wasted_bytes: 1,
+                used_bytes: 2,
+                late_bytes: 3,
+                unread_bytes: 4,
+                fresh_bytes: 10,
+                tail_bytes: 6,
+                failed_bytes: 7,
+                handle: 11,
+                ..Window::default()
+            },
+            named,
+        ];
+        assert_eq!(
+            serde_json::to_value(lanes(2, 1, &with).unwrap()).unwrap(),
+            serde_json::json!({
+                "type": "windows", "id": "windows-2-10-1", "set": "2-10", "policy": 1,
+                "windows": [
+                    [5, 5, 8, 9, 0, 1, 2, 3, 4, 10, 6, 7, 11],
+                    [0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 7],
+                ],
+            })
+        );
+        with.windows = vec![named; WINDOWS_MAX + 1];
+        let Some(Chart::Windows { windows, .. }) = lanes(0, 0, &with) else { panic!("a panel") };
+        assert_eq!(windows.len(), WINDOWS_MAX);
     }
 
     #[test]

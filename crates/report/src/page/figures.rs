@@ -10,6 +10,7 @@
 use super::charts::{self, Chart, Measure};
 use super::group::{Group, Groups, Row};
 use super::html::escape;
+use super::lanes;
 use super::summary::{group_in_words, policy, seconds};
 use crate::format::{bytes, count, figure, float};
 use crate::record::{DeviceRequest, RequestKind, Run};
@@ -124,20 +125,27 @@ fn request_panels(
             );
         }
     }
+    let lanes = lanes::lanes_panels(page, group, number, streams, charts);
     if drawn == 0 {
-        return String::new();
+        return if lanes.is_empty() { lanes } else { set_of(number, streams, &lanes) };
     }
     let legend = kinds_legend(kinds);
     let plural = if streams == 1 { "stream" } else { "streams" };
-    format!(
-        "<div class=\"set\" data-set=\"{number}-{streams}\">\n<div class=\"caption\"><div>\
+    let requests = format!(
+        "<div class=\"caption\"><div>\
          <h3>Device requests over time, {} {plural}</h3><p>Each bar is a request: its height is \
          what it reads, its width how long it took. <span class=\"hint\">Drag to zoom, \
          double-click to go back.</span></p></div>\
-         <label hidden><input type=\"checkbox\" class=\"own\"> each on its own time</label></div>\n\
-         <ul class=\"legend\">{legend}</ul>\n<div class=\"panels\">\n{panels}</div>\n</div>\n",
+         {OWN_TIME}</div>\n\
+         <ul class=\"legend\">{legend}</ul>\n<div class=\"panels\">\n{panels}</div>\n",
         count(u64::from(streams)),
-    )
+    );
+    set_of(number, streams, &(requests + &lanes))
+}
+
+/// Panels that share their axes.
+fn set_of(number: usize, streams: u32, panels: &str) -> String {
+    format!("<div class=\"set\" data-set=\"{number}-{streams}\">\n{panels}</div>\n")
 }
 
 /// The colours of the kinds that there are.
@@ -238,5 +246,8 @@ fn kind_in_words(kind: RequestKind) -> (&'static str, &'static str) {
     }
 }
 
+/// A switch for all panels of a set; where there are two in it, both say the same.
+pub(super) const OWN_TIME: &str =
+    "<label hidden><input type=\"checkbox\" class=\"own\"> each on its own time</label>";
 /// Requests in the table behind a panel; the record has them all.
 const TABLE_REQUESTS_MAX: usize = 100;

@@ -282,7 +282,7 @@ impl Driver for World {
                 self.publish(page, frame, generation, marker);
             }
             Action::Retract { frame, gone } => return self.retract(frame, gone),
-            Action::Explain { .. } => {}
+            Action::Explain { .. } | Action::Fate { .. } => {}
         }
         true
     }

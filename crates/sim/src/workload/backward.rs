@@ -13,7 +13,7 @@ use forerun_core::device::Rate;
 use forerun_core::params;
 use forerun_core::params::{Bytes, Param, ParamError};
 
-use super::interleave::{Layout, Order, Sharing, Start};
+use super::interleave::{Handles, Layout, Order, Sharing, Start};
 use super::{Named, Parts};
 
 params! {
@@ -35,18 +35,21 @@ params! {
         readers: u32 = 1,
         /// Bytes a second that each stream is read at; 0 for no bound.
         rate: Rate = Rate(0),
+        /// Through what streams are read.
+        handles: Handles = Handles::One,
     }
 }
 
 impl Named for Backward {
     const NAME: &'static str = "backward";
     const SUMMARY: &'static str =
-        "streams read from end to start (n each request seed order layout readers rate)";
+        "streams read from end to start (n each request seed order layout readers rate handles)";
 
     fn parts(&self) -> Result<Parts, ParamError> {
-        let Self { n, each, request, seed, order, layout, readers, rate } = *self;
+        let Self { n, each, request, seed, order, layout, readers, rate, handles } = *self;
         let start = Start::Head;
-        let sharing = Sharing { n, each, request, seed, order, start, layout, readers, rate };
+        let sharing =
+            Sharing { n, each, request, seed, order, start, layout, readers, rate, handles };
         sharing.check()?;
         let title = format!("{} of {} backward, {}", sharing.count(), each.show(), sharing.show());
         Ok(sharing.parts(title, each.0, |start| Down { start, end: start + each.0, request }).0)

@@ -3,10 +3,12 @@
 //! ```text
 //!   adjacent   |1111|2222|3333|            one after the other
 //!   spread     |....|2222|....|3333|..     twice as far apart, in random order
+//!   irregular  |..|2222|......|3333||1111  the same, each somewhere in its place
 //!   start=mid  |....|1111|2222|3333|       the same, behind a gap as long as a stream
 //! ```
 //! What a stream does in its place (forward, backward, in strides) is its *walk*. `readers` threads
-//! share the streams out, each with its own turns; all of them read through the one handle.
+//! share the streams out, each with its own turns; all of them read through the one handle, or
+//! through the handle of the stream (`handles=each`).
 //!
 //! `order=random` draws the stream of each read among the unfinished ones with equal weight, so
 //! each stream is read to its end and none runs far ahead of its turn; the paper says no more
@@ -54,11 +56,23 @@ choice! {
 
 choice! {
     /// Where the streams lie.
-    pub enum Layout ("adjacent or spread") {
+    pub enum Layout ("adjacent, spread or irregular") {
         /// Each behind the one before.
         Adjacent = "adjacent",
         /// Twice as far apart, in random order.
         Spread = "spread",
+        /// As spread, each somewhere in its place.
+        Irregular = "irregular",
+    }
+}
+
+choice! {
+    /// Through what streams are read.
+    pub enum Handles ("one or each") {
+        /// All through one handle.
+        One = "one",
+        /// Each through a handle of its own.
+        Each = "each",
     }
 }
 
@@ -76,6 +90,7 @@ pub(super) struct Sharing {
     pub(super) readers: u32,
     /// Bytes a second that each stream is read at; 0 for no bound.
     pub(super) rate: Rate,
+    pub(super) handles: Handles,
 }
 
 impl Sharing {
@@ -95,9 +110,13 @@ impl Sharing {
         if self.rate.0 > 0 {
             text = format!("{text}, {} a second each", self.rate.show());
         }
+        let handles = match self.handles {
+            Handles::One => "one handle",
+            Handles::Each => "a handle each",
+        };
         match self.readers {
-            1 => format!("{text}, one handle"),
-            readers => format!("{text}, {readers} readers, one handle"),
+            1 => format!("{text}, {handles}"),
+            readers => format!("{text}, {readers} readers, {handles}"),
         }
     }
 
@@ -121,7 +140,7 @@ impl Sharing {
         let mut places: Vec<u64> = (0..u64::from(self.n)).collect();
         let step = match self.layout {
             Layout::Adjacent => extent,
-            Layout::Spread => {
+            Layout::Spread | Layout::Irregular => {
                 shuffle(&mut places, &mut prng);
                 2 * extent
             }
@@ -130,10 +149,19 @@ impl Sharing {
             Start::Head => 0,
             Start::Mid => extent,
         };
-        let starts: Vec<u64> = places.iter().map(|place| gap + place * step).collect();
+        let mut stray = || match self.layout {
+            Layout::Adjacent | Layout::Spread => 0,
+            Layout::Irregular => prng.below(extent.div_ceil(STRAY_BYTES)) * STRAY_BYTES,
+        };
+        let starts: Vec<u64> = places.iter().map(|place| gap + place * step + stray()).collect();
         let readers = (0..self.readers as usize).map(|reader| {
-            let own = starts.iter().skip(reader).step_by(self.readers as usize);
-            let walks: Vec<_> = own.map(|&start| walk(start).peekable()).collect();
+            let own = (0..).zip(&starts).skip(reader).step_by(self.readers as usize);
+            let handle = |stream| match self.handles {
+                Handles::One => 0,
+                Handles::Each => stream,
+            };
+            let walks = own.map(|(stream, &start)| (handle(stream), walk(start).peekable()));
+            let walks: Vec<_> = walks.collect();
             // The first reader goes on with the generator of the places, the others have theirs.
             let prng = if reader == 0 { prng.clone() } else { Prng::new(prng.draw()) };
             let rate = self.rate.0.saturating_mul(walks.len() as u64);
@@ -142,7 +170,13 @@ impl Sharing {
         let parts = Parts {
             title,
             files: vec![gap + u64::from(self.n) * step],
-            handles: vec![0],
+            handles: vec![
+                0;
+                match self.handles {
+                    Handles::One => 1,
+                    Handles::Each => self.n as usize,
+                }
+            ],
             readers: readers.collect(),
             streams: Vec::new(),
             bytes_wanted: u64::from(self.n) * self.each.0,
@@ -151,10 +185,13 @@ impl Sharing {
     }
 }
 
+/// What streams that lie irregularly begin at multiples of.
+const STRAY_BYTES: u64 = 4096;
+
 /// One reader: it has all its streams in hand.
 struct Interleave<W: Iterator> {
-    /// The unfinished streams.
-    walks: Vec<Peekable<W>>,
+    /// The unfinished streams, and the handle of each.
+    walks: Vec<(u32, Peekable<W>)>,
     order: Order,
     /// Whose turn it is, if they take turns.
     turn: usize,
@@ -179,16 +216,18 @@ impl<W: Iterator<Item = (u64, u32)>> Iterator for Interleave<W> {
             Order::Alternate => self.turn % count,
             Order::Sequential => 0,
         };
-        let (offset, bytes) = self.walks[index].next().expect("only unfinished streams are kept");
+        let (handle, walk) = &mut self.walks[index];
+        let handle = *handle;
+        let (offset, bytes) = walk.next().expect("only unfinished streams are kept");
         self.turn = index + 1;
-        if self.walks[index].peek().is_none() {
+        if walk.peek().is_none() {
             // All are equally long, so in turns the first is also the first to finish.
             drop(self.walks.remove(index));
             self.turn = index;
         }
         let due = if self.rate == 0 { Nanos(0) } else { time_of(self.read, self.rate) };
         self.read += u64::from(bytes);
-        Some(Access { handle: 0, file: 0, offset, bytes, not_before: due, think: Nanos(0) })
+        Some(Access { handle, file: 0, offset, bytes, not_before: due, think: Nanos(0) })
     }
 }
 

@@ -14,7 +14,7 @@ use forerun_core::device::Rate;
 use forerun_core::params;
 use forerun_core::params::{Bytes, Param, ParamError};
 
-use super::interleave::{Layout, Order, Sharing, Start};
+use super::interleave::{Handles, Layout, Order, Sharing, Start};
 use super::span::Span;
 use super::{Named, Parts, Stream};
 
@@ -39,17 +39,20 @@ params! {
         readers: u32 = 1,
         /// Bytes a second that each stream is read at; 0 for no bound.
         rate: Rate = Rate(0),
+        /// Through what streams are read.
+        handles: Handles = Handles::One,
     }
 }
 
 impl Named for Streams {
     const NAME: &'static str = "streams";
     const SUMMARY: &'static str = "sequential streams interleaved on one handle \
-                                   (n each request seed order start layout readers rate)";
+                                   (n each request seed order start layout readers rate handles)";
 
     fn parts(&self) -> Result<Parts, ParamError> {
-        let Self { n, each, request, seed, order, start, layout, readers, rate } = *self;
-        let sharing = Sharing { n, each, request, seed, order, start, layout, readers, rate };
+        let Self { n, each, request, seed, order, start, layout, readers, rate, handles } = *self;
+        let sharing =
+            Sharing { n, each, request, seed, order, start, layout, readers, rate, handles };
         sharing.check()?;
         let title = format!("{} of {}, {}", sharing.count(), each.show(), sharing.show());
         let (mut parts, starts) =

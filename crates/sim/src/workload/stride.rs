@@ -13,7 +13,7 @@ use forerun_core::device::Rate;
 use forerun_core::params;
 use forerun_core::params::{Bytes, Param, ParamError};
 
-use super::interleave::{Layout, Order, Sharing, Start};
+use super::interleave::{Handles, Layout, Order, Sharing, Start};
 use super::span::Span;
 use super::{BYTES_FORM, BYTES_MAX, Named, Parts, check};
 
@@ -40,18 +40,22 @@ params! {
         readers: u32 = 1,
         /// Bytes a second that each stream is read at; 0 for no bound.
         rate: Rate = Rate(0),
+        /// Through what streams are read.
+        handles: Handles = Handles::One,
     }
 }
 
 impl Named for Stride {
     const NAME: &'static str = "stride";
-    const SUMMARY: &'static str = "streams that read a piece of every so many bytes \
-                                   (n each piece every request seed order layout readers rate)";
+    const SUMMARY: &'static str = "streams that read a piece of every so many bytes (n each piece \
+                                   every request seed order layout readers rate handles)";
 
     fn parts(&self) -> Result<Parts, ParamError> {
-        let Self { n, each, piece, every, request, seed, order, layout, readers, rate } = *self;
+        let Self { n, each, piece, every, request, seed, order, layout, readers, rate, handles } =
+            *self;
         let start = Start::Head;
-        let sharing = Sharing { n, each, request, seed, order, start, layout, readers, rate };
+        let sharing =
+            Sharing { n, each, request, seed, order, start, layout, readers, rate, handles };
         sharing.check()?;
         check((1..=BYTES_MAX).contains(&piece.0), "piece", &piece, BYTES_FORM)?;
         check((piece.0..=BYTES_MAX).contains(&every.0), "every", &every, "`piece` to 4T")?;

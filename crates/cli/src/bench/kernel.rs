@@ -1,0 +1,185 @@
+//! The same reads through the kernel: `pread`, its page cache, its readahead.
+//!
+//! ```text
+//!   reader threads -> pread -> page cache -> block device
+//!                      times                   requests counted by the kernel
+//! ```
+//! Readers, order, pace and checks are those of the engine's runs (`crew`), so that the two differ
+//! by the cache alone.
+//!
+//! # Invariants
+//! - The file is forgotten before; whoever reads it at the same time spoils the figure.
+//! - Requests are those that the device completed by the end of the last read. They are counted for
+//!   the device as a whole, and are 0 where the file system lies on none.
+//! # Locking
+//! One lock for the times, held for an addition.
+//! # Sources
+//! Linux `Documentation/block/stat.rst`.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Result, anyhow};
+use forerun_core::units::Nanos;
+use forerun_engine::Stats;
+use forerun_sim::workload::Access;
+use rustix::fs::{major, minor};
+
+use super::crew::Crew;
+use super::live::Measured;
+use super::pattern::made;
+use super::target::Checked;
+use crate::machine;
+
+/// What is run.
+pub(super) struct Kernel<'a> {
+    pub(super) file: &'a Checked,
+    /// The workload's text.
+    pub(super) reads: &'a str,
+    /// Readers stop after it.
+    pub(super) time_max: Option<Nanos>,
+}
+
+impl Kernel<'_> {
+    /// Runs; `told` hears from time to time how many bytes were read.
+    pub(super) fn run(&self, told: &mut dyn FnMut(u64)) -> Result<Measured> {
+        let workload = made(self.reads)?;
+        let against = self.file.against()?;
+        let files = workload.handles.iter().map(|_| self.file.plainly());
+        let files: Vec<File> = files.collect::<Result<_>>()?;
+        let device = Device::below(&files[0])?;
+        self.file.forget()?;
+        let times = Mutex::new(Times::default());
+        let held = || times.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = |access: Access, room: &mut [u8]| {
+            let from = machine::now();
+            let read = files[access.handle as usize].read_exact_at(room, access.offset);
+            held().add(machine::now().since(from), room.len());
+            read.map_err(|error| match error.kind() {
+                ErrorKind::UnexpectedEof => self.file.failed(anyhow!("it shrank")),
+                _ => self.file.failed(error),
+            })
+        };
+        let (begun, before) = (machine::now(), device.counts());
+        let ended = Crew::new(begun, against).run(workload, read, |passed| {
+            told(held().stats.bytes);
+            self.time_max.is_some_and(|time_max| passed >= time_max)
+        })?;
+        let after = device.counts();
+        self.file.require_unchanged()?;
+        let stats = times.into_inner().unwrap_or_else(PoisonError::into_inner).stats();
+        Ok(Measured {
+            elapsed: ended.at.since(begun),
+            bytes_wanted: stats.bytes,
+            device_requests: after.requests.saturating_sub(before.requests),
+            bytes_read: after.bytes.saturating_sub(before.bytes),
+            stats,
+            latency: ended.latency,
+            requests: Vec::new(),
+            windows: Vec::new(),
+            windows_left_out: 0,
+            digests: ended.digests,
+        })
+    }
+
+    /// What decides the kernel's readahead, where it tells.
+    pub(super) fn params(&self) -> Result<BTreeMap<String, String>> {
+        let device = Device::below(&self.file.plainly()?)?;
+        let name = "read_ahead_kb";
+        let value = fs::read_to_string(device.backing.join(name)).unwrap_or_default();
+        let known = !value.is_empty();
+        Ok(known.then(|| (name.to_owned(), value.trim().to_owned())).into_iter().collect())
+    }
+}
+
+/// What reads took.
+#[derive(Default)]
+struct Times {
+    stats: Stats,
+    sum: Nanos,
+    least: Option<Nanos>,
+}
+
+impl Times {
+    fn add(&mut self, time: Nanos, bytes: usize) {
+        self.stats.requests += 1;
+        self.stats.bytes += bytes as u64;
+        self.stats.latency.add(time);
+        self.sum = Nanos(self.sum.0 + time.0);
+        self.least = Some(self.least.map_or(time, |least| least.min(time)));
+    }
+
+    /// Waited is what each read took beyond the fastest one, which met its bytes in memory.
+    fn stats(mut self) -> Stats {
+        let cached = self.least.unwrap_or_default().0.saturating_mul(self.stats.requests);
+        self.stats.waited = Nanos(self.sum.0.saturating_sub(cached));
+        self.stats
+    }
+}
+
+/// The block device that holds a file.
+struct Device {
+    stat: PathBuf,
+    backing: PathBuf,
+}
+
+/// What a block device has read so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    requests: u64,
+    bytes: u64,
+}
+
+impl Device {
+    fn below(file: &File) -> Result<Self> {
+        let metadata = file.metadata()?;
+        let is_device = metadata.file_type().is_block_device();
+        let number = if is_device { metadata.rdev() } else { metadata.dev() };
+        let number = format!("{}:{}", major(number), minor(number));
+        let backing = PathBuf::from("/sys/class/bdi").join(&number);
+        Ok(Self { stat: PathBuf::from("/sys/dev/block").join(number).join("stat"), backing })
+    }
+
+    fn counts(&self) -> Counts {
+        counts(&fs::read_to_string(&self.stat).unwrap_or_default())
+    }
+}
+
+/// Reads completed, reads merged, sectors of 512 bytes read, and much more.
+fn counts(text: &str) -> Counts {
+    let mut words = text.split_whitespace().map(|word| word.parse().unwrap_or(0));
+    let (requests, sectors): (u64, u64) = (words.next().unwrap_or(0), words.nth(1).unwrap_or(0));
+    Counts { requests, bytes: sectors * 512 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_counts_its_reads() {
+        #[rustfmt::skip]
+        let rows = [
+            ("      10        3      160      7        0        0 ", 10, 160 * 512),
+            ("",                                                      0,   0),
+        ];
+        for (text, requests, bytes) in rows {
+            assert_eq!(counts(text), Counts { requests, bytes });
+        }
+    }
+
+    #[test]
+    fn what_the_fastest_read_took_is_no_waiting() {
+        let mut times = Times::default();
+        for time in [30, 10, 10, 500] {
+            times.add(Nanos(time), 7);
+        }
+        let stats = times.stats();
+        assert_eq!((stats.requests, stats.bytes, stats.waited), (4, 28, Nanos(510)));
+        assert_eq!(Times::default().stats().waited, Nanos(0));
+    }
+}

@@ -1,0 +1,223 @@
+//! `forerun profile`: what a device can do, by reads of its own.
+//!
+//! ```text
+//!   classes (random 4K, in order, random 1M; 1 to 64 in flight) --> measure --> direct figures
+//!                                                                     |
+//!                            the estimator that the cache learns with +-----> facts
+//!   device, file system, kernel (place) + facts + figures --> store (TOML) --> stdout or -o
+//! ```
+//!
+//! # Invariants
+//! - It only reads, and it ends when its time is over and what is under way has come.
+//! - What the estimator did not see is marked as assumed, in the table and in the file.
+//! - Without `-o`, stdout is TOML: the table stands in comments.
+
+mod measure;
+mod place;
+mod store;
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use forerun_core::device::Kind;
+use forerun_core::device::estimate::{Estimator, Facts, Known};
+use forerun_core::params::{Bytes, Param};
+use forerun_core::units::Nanos;
+use forerun_io::files::Backend;
+
+use crate::bench::target::Target;
+use crate::failure::{note, usage};
+use crate::output;
+use measure::{Class, Figures, Ground, Order};
+use place::Place;
+use store::{Profile, Profiles};
+
+/// What `profile` takes.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+        forerun profile /dev/nvme0n1 -o devices.toml\n  \
+        forerun profile --device object --time 30s")]
+pub(crate) struct Args {
+    /// Read this file or block device; a file stands for the device that it lies on
+    #[arg(value_name = "PATH", required_unless_present = "device", conflicts_with = "device")]
+    path: Option<PathBuf>,
+    /// Read from this device model, NAME[:key=value,...], in real time
+    #[arg(long, value_name = "MODEL")]
+    device: Option<String>,
+    /// How long to measure
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    time: Nanos,
+    /// Write the profile into this file, beside those of other devices [default: to stdout]
+    #[arg(short, long, value_name = "FILE.toml")]
+    output: Option<PathBuf>,
+    /// Decides where is read
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+/// Measures, prints, and writes the profile where it was asked for.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let mut profiles = Profiles::default();
+    if let Some(path) = &args.output {
+        output::require_place(path)?;
+        let both: Vec<_> = args.path.iter().chain([path]).map(PathBuf::as_path).collect();
+        output::require_apart(&both)?;
+        profiles = Profiles::load(path)?;
+    }
+    let (target, place) = target(args)?;
+    let before = profiles.facts(&place).transpose()?;
+
+    let request_bytes_max = target.settings(0).request_bytes_max / PAGE_BYTES * PAGE_BYTES;
+    let mut estimator = Estimator::new(request_bytes_max);
+    let figures = measure(&target, args, &classes(request_bytes_max), &mut estimator)?;
+    let (facts, known) = (estimator.facts(), estimator.known());
+    let text = table(facts, known, before, &figures);
+    profiles.insert(&place, Profile::new(&place, facts, known, &figures));
+    let toml = profiles.text()?;
+    if let Some(path) = &args.output {
+        output::file(path, toml.as_bytes())?;
+        return output::print(&text);
+    }
+    let comments: Vec<String> =
+        text.lines().map(|line| format!("# {line}").trim_end().to_owned()).collect();
+    output::print(&format!("{}\n\n{toml}", comments.join("\n")))
+}
+
+/// Reads in each of `classes` in turn, an equal time each.
+fn measure(
+    target: &Target,
+    args: &Args,
+    classes: &[Class],
+    estimator: &mut Estimator,
+) -> Result<Vec<Figures>> {
+    let (name, bytes) = (target.name(), target.bytes().min(BYTES_MAX));
+    if bytes < BYTES_MIN {
+        let min = Bytes(BYTES_MIN).show();
+        return Err(usage(format!("{name} is too small to measure: name a file of {min} or more")));
+    }
+    let count = classes.len() as u64;
+    let mut ground = Ground::new(target.open(bytes)?.store, bytes, args.seed);
+    let bar = output::progress(count, "profile");
+    let measured = classes.iter().map(|class| {
+        let figures = ground.measure(class, Nanos(args.time.0 / count), estimator);
+        bar.inc(1);
+        figures.with_context(|| format!("cannot measure {name}"))
+    });
+    let figures = measured.collect();
+    bar.finish_and_clear();
+    figures
+}
+
+/// What is measured, and where it is.
+fn target(args: &Args) -> Result<(Target, Place)> {
+    if let Some(spec) = &args.device {
+        return Ok((Target::model(spec, args.seed)?, Place::model(spec)));
+    }
+    let path = args.path.clone().expect("required without --device");
+    let target = Target::file(path.clone(), Backend::Auto)?;
+    let place = Place::of(&path)?;
+    if !place.is_direct {
+        let path = path.display();
+        note(&format!("{path} cannot be read directly: what the kernel holds is measured, too"));
+    }
+    Ok((target, place))
+}
+
+/// Everything that is measured.
+fn classes(request_bytes_max: u32) -> Vec<Class> {
+    let random = |bytes: u32| {
+        DEPTHS.into_iter().map(move |depth| Class { order: Order::Random, bytes, depth })
+    };
+    let in_order = Class { order: Order::Sequential, bytes: request_bytes_max, depth: 1 };
+    random(PAGE_BYTES).chain([in_order]).chain(random(request_bytes_max)).collect()
+}
+
+/// The facts and the figures, for people.
+fn table(facts: Facts, known: Known, before: Option<Facts>, figures: &[Figures]) -> String {
+    let row = |what: &str, value: fn(Facts) -> String, is_known: bool, unit: &str| {
+        let basis = if is_known { "measured" } else { "assumed" };
+        let before = before.map_or_else(|| "-".to_owned(), value);
+        [what, &value(facts), unit, basis, &before].map(str::to_owned).to_vec()
+    };
+    let rows = [
+        row("kind", |facts| kind(facts.kind).to_owned(), known.kind, ""),
+        row("access", |facts| thousandths(facts.access.0), known.access, "us"),
+        row("rate", |facts| thousandths(facts.bytes_per_second / 1_000), known.rate, "MB/s"),
+        row("depth", |facts| facts.depth.to_string(), known.rate, "requests"),
+        row("request", |facts| (facts.request_bytes >> 10).to_string(), known.rate, "KiB"),
+    ];
+    let facts = output::table(&["fact", "value", "unit", "basis", "before"], &rows, 1);
+    let header =
+        ["reads", "KiB", "in flight", "requests", "MB/s", "latency us", "its deviation us"];
+    let rows: Vec<_> = figures.iter().map(figures_row).collect();
+    facts + "\n" + &output::table(&header, &rows, 1)
+}
+
+fn figures_row(figures: &Figures) -> Vec<String> {
+    let class = figures.class;
+    vec![
+        class.order.name().to_owned(),
+        (class.bytes >> 10).to_string(),
+        class.depth.to_string(),
+        figures.requests.to_string(),
+        thousandths(figures.bytes_per_second / 1_000),
+        thousandths(figures.latency_mean.0),
+        thousandths(figures.latency_stdev.0),
+    ]
+}
+
+/// A kind in files and tables.
+fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Positional => "positional",
+        Kind::Parallel => "parallel",
+    }
+}
+
+/// A count of thousandths as units, with one digit behind the point.
+fn thousandths(count: u64) -> String {
+    let tenths = count.saturating_add(50) / 100;
+    format!("{}.{}", tenths / 10, tenths % 10)
+}
+
+/// A time to measure, for the command line.
+fn time(text: &str) -> Result<Nanos, String> {
+    let time = Nanos::parse(text).filter(|time| (TIME_MIN..=TIME_MAX).contains(time));
+    time.ok_or_else(|| "expected a duration such as 10s or 500ms, from 100ms to 3600s".to_owned())
+}
+
+const PAGE_BYTES: u32 = crate::specs::PAGE_BYTES;
+const DEPTHS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
+/// Less would be read again and again, out of the drive's own memory.
+const BYTES_MIN: u64 = 16 << 20;
+/// Models may have no end.
+const BYTES_MAX: u64 = 1 << 44;
+const TIME_MIN: Nanos = Nanos::from_millis(100);
+const TIME_MAX: Nanos = Nanos::from_millis(3_600_000);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_a_digit_behind_the_point() {
+        for (count, text) in [(0, "0.0"), (49, "0.0"), (50, "0.1"), (12_345, "12.3")] {
+            assert_eq!(thousandths(count), text);
+        }
+    }
+
+    #[test]
+    fn a_time_has_a_unit_and_bounds() {
+        for (text, expected) in [
+            ("10s", Some(10_000)),
+            ("100ms", Some(100)),
+            ("3600s", Some(3_600_000)),
+            ("99ms", None),
+            ("3601s", None),
+            ("10", None),
+            ("", None),
+        ] {
+            assert_eq!(time(text).ok(), expected.map(Nanos::from_millis), "{text}");
+        }
+    }
+}

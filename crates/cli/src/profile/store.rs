@@ -1,0 +1,246 @@
+//! Profiles of devices in a file: TOML, a table a device.
+//!
+//! ```text
+//!   ["259:0, Example NVMe, ext4, linux 6.18.5"]
+//!   kind = "parallel"
+//!   access_us = 84.2
+//!   mb_per_second = 3120.5                      10^6 bytes
+//!   ...
+//!   [["259:0, ...".classes]]                    a table a class of reads
+//! ```
+//!
+//! # Invariants
+//! - What is written is read back as the same facts, to the nanosecond and the byte.
+//! - A file that is no such thing is an error that says where; it is not written over.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use forerun_core::device::Kind;
+use forerun_core::device::estimate::{Facts, Known};
+use forerun_core::units::Nanos;
+use serde::{Deserialize, Serialize};
+
+use super::measure::Figures;
+use super::place::Place;
+
+/// All profiles of a file, by the names of their places.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Profiles(BTreeMap<String, Profile>);
+
+/// One device's.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Profile {
+    device: String,
+    #[serde(default)]
+    model: String,
+    #[serde(default)]
+    file_system: String,
+    kernel: String,
+    kind: String,
+    access_us: f64,
+    mb_per_second: f64,
+    depth: u32,
+    request_bytes: u32,
+    /// Facts without evidence.
+    assumed: Vec<String>,
+    classes: Vec<Row>,
+}
+
+/// A class of reads.
+#[derive(Debug, Serialize, Deserialize)]
+struct Row {
+    reads: String,
+    bytes: u32,
+    depth: u32,
+    requests: u64,
+    mb_per_second: f64,
+    latency_mean_us: f64,
+    latency_stdev_us: f64,
+}
+
+impl Profiles {
+    /// The profiles in `path`; none if there is no such file.
+    ///
+    /// # Errors
+    /// It cannot be read, or holds something else.
+    pub(super) fn load(path: &Path) -> Result<Self> {
+        let name = path.display();
+        let text = match fs::read_to_string(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            read => read.with_context(|| format!("cannot read {name}"))?,
+        };
+        Self::parse(&text).with_context(|| format!("{name} holds no profiles: name another file"))
+    }
+
+    /// Those that `text` holds.
+    ///
+    /// # Errors
+    /// It is not TOML, or not of this form.
+    pub(super) fn parse(text: &str) -> Result<Self> {
+        toml::from_str(text).map_err(|error| anyhow!("{}", error.to_string().trim_end()))
+    }
+
+    /// As a file has them.
+    ///
+    /// # Errors
+    /// None is known.
+    pub(super) fn text(&self) -> Result<String> {
+        toml::to_string(self).context("cannot write TOML")
+    }
+
+    /// Adds `profile`, or puts it in place of the one before.
+    pub(super) fn insert(&mut self, place: &Place, profile: Profile) {
+        self.0.insert(place.key(), profile);
+    }
+
+    /// The facts of `place`, if it is here.
+    ///
+    /// # Errors
+    /// They cannot be.
+    pub(super) fn facts(&self, place: &Place) -> Option<Result<Facts>> {
+        let key = place.key();
+        let profile = self.0.get(&key)?;
+        Some(profile.facts().with_context(|| format!("the profile of {key}")))
+    }
+}
+
+impl Profile {
+    /// What was measured at `place`.
+    pub(super) fn new(place: &Place, facts: Facts, known: Known, figures: &[Figures]) -> Self {
+        let all = [("kind", known.kind), ("access", known.access), ("mb_per_second", known.rate)];
+        let assumed = all.into_iter().filter(|(_, known)| !known).map(|(name, _)| name.to_owned());
+        Self {
+            device: place.device.clone(),
+            model: place.model.clone(),
+            file_system: place.file_system.clone(),
+            kernel: place.kernel.clone(),
+            kind: super::kind(facts.kind).to_owned(),
+            access_us: scaled(facts.access.0, 1e3),
+            mb_per_second: scaled(facts.bytes_per_second, 1e6),
+            depth: facts.depth,
+            request_bytes: facts.request_bytes,
+            assumed: assumed.collect(),
+            classes: figures.iter().map(Row::new).collect(),
+        }
+    }
+
+    /// Its facts.
+    ///
+    /// # Errors
+    /// There can be no such device.
+    fn facts(&self) -> Result<Facts> {
+        let kinds = [Kind::Positional, Kind::Parallel];
+        let Some(kind) = kinds.into_iter().find(|&kind| super::kind(kind) == self.kind) else {
+            bail!("kind = \"{}\": expected positional or parallel", self.kind);
+        };
+        let access = whole(self.access_us, 1e3);
+        let access = access.context("access_us: expected microseconds, from 0")?;
+        let rate = whole(self.mb_per_second, 1e6).filter(|&rate| rate > 0);
+        let bytes_per_second = rate.context("mb_per_second: expected a rate above 0")?;
+        if self.depth == 0 || self.request_bytes == 0 {
+            bail!("depth and request_bytes: expected numbers from 1");
+        }
+        let (depth, request_bytes) = (self.depth, self.request_bytes);
+        Ok(Facts { kind, access: Nanos(access), bytes_per_second, depth, request_bytes })
+    }
+}
+
+impl Row {
+    fn new(figures: &Figures) -> Self {
+        Self {
+            reads: figures.class.order.name().to_owned(),
+            bytes: figures.class.bytes,
+            depth: figures.class.depth,
+            requests: figures.requests,
+            mb_per_second: scaled(figures.bytes_per_second, 1e6),
+            latency_mean_us: scaled(figures.latency_mean.0, 1e3),
+            latency_stdev_us: scaled(figures.latency_stdev.0, 1e3),
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn scaled(count: u64, scale: f64) -> f64 {
+    count as f64 / scale
+}
+
+/// The count that [`scaled`] made `value` of, if there is one.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in bounds")]
+fn whole(value: f64, scale: f64) -> Option<u64> {
+    let count = (value * scale).round();
+    (0.0..COUNT_MAX).contains(&count).then_some(count as u64)
+}
+
+/// Every count below has its own `f64`.
+const COUNT_MAX: f64 = 9e15;
+
+#[cfg(test)]
+mod tests {
+    use super::super::measure::{Class, Order};
+    use super::*;
+
+    const FACTS: Facts = Facts {
+        kind: Kind::Parallel,
+        access: Nanos(45_000_123),
+        bytes_per_second: 562_345_678,
+        depth: 32,
+        request_bytes: 1 << 20,
+    };
+
+    fn place() -> Place {
+        Place { device: "259:0".into(), model: "A \"B\" = [1]".into(), ..Place::default() }
+    }
+
+    fn profile() -> Profile {
+        let class = Class { order: Order::Random, bytes: 4096, depth: 8 };
+        let (latency_mean, latency_stdev) = (Nanos(1_500), Nanos(1));
+        let figures =
+            Figures { class, requests: 3, bytes_per_second: 7, latency_mean, latency_stdev };
+        let known = Known { kind: true, access: false, rate: true };
+        Profile::new(&place(), FACTS, known, &[figures])
+    }
+
+    #[test]
+    fn facts_are_read_back_as_they_were_written() {
+        let mut profiles = Profiles::default();
+        profiles.insert(&place(), profile());
+        let other = Place { device: "8:0".into(), ..Place::default() };
+        let disk = Facts { kind: Kind::Positional, access: Nanos(1), bytes_per_second: 1, ..FACTS };
+        let known = Known { kind: true, access: true, rate: true };
+        profiles.insert(&other, Profile::new(&other, disk, known, &[]));
+        let text = profiles.text().expect("it can be written");
+        let read = Profiles::parse(&text).expect("it can be read");
+        assert_eq!(read.facts(&place()).expect("it is there").expect("it is sound"), FACTS);
+        assert_eq!(read.facts(&other).expect("it is there").expect("it is sound"), disk);
+        assert!(read.facts(&Place::default()).is_none());
+        assert_eq!(read.text().expect("it can be written"), text);
+        assert!(text.contains("assumed = [\"access\"]\n"), "{text}");
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let mut profiles = Profiles::default();
+        profiles.insert(&place(), profile());
+        let text = profiles.text().expect("it can be written");
+        for (from, to) in [
+            ("kind = \"parallel\"", "kind = \"disk\""),
+            ("access_us = 45000.123", "access_us = -1.0"),
+            ("access_us = 45000.123", "access_us = nan"),
+            ("mb_per_second = 562.345678", "mb_per_second = 0.0"),
+            ("mb_per_second = 562.345678", "mb_per_second = inf"),
+            ("request_bytes = 1048576", "request_bytes = 0"),
+        ] {
+            assert!(text.contains(from), "{from}: {text}");
+            let changed = Profiles::parse(&text.replacen(from, to, 1)).expect("it is of the form");
+            assert!(changed.facts(&place()).expect("it is there").is_err(), "{to}");
+        }
+        for text in ["x = 1", "[x]\nkind = 1", "[x", "\u{1}"] {
+            assert!(Profiles::parse(text).is_err(), "{text:?}");
+        }
+        assert!(Profiles::parse("").expect("no profile yet").0.is_empty());
+    }
+}

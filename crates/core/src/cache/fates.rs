@@ -1,0 +1,58 @@
+//! What became of the pages of each explained window, for reports; nothing unless
+//! [`Settings::explain`](super::Settings::explain) is on.
+//!
+//! ```text
+//!   Explain, Explain, ...    windows 0, 1, ... in this order; a page read ahead keeps its number
+//!   used, wasted, failed --> told ---- no retraction open ---> Fate { window, fates }
+//! ```
+//!
+//! A victim that turns out to be held was used after all, so nothing is told before retractions
+//! are settled.
+//!
+//! # Invariants
+//! - Every page that a window read ahead is told of once, or is still unread.
+//! - What is not told yet is bounded: an entry for each window that the last events touched.
+
+use super::{Cache, Frame, NIL};
+use crate::event::{Action, Actions, Fates};
+
+impl Cache {
+    /// The number of the window that is carried out now.
+    pub(super) fn window(&self) -> u32 {
+        if self.settings.explain { self.windows } else { NIL }
+    }
+
+    /// A page that was read ahead met its fate: `count` adds it, if its window has a number.
+    pub(super) fn met_fate(&mut self, window: u32, count: impl Fn(&mut Fates)) {
+        if window == NIL {
+            return;
+        }
+        if self.untold.last().is_none_or(|last| last.0 != window) {
+            self.untold.push((window, Fates::default()));
+        }
+        if let Some((_, fates)) = self.untold.last_mut() {
+            count(fates);
+        }
+    }
+
+    /// A page of `window` was taken for wasted, but a reader holds it.
+    pub(super) fn used_after_all(&mut self, window: u32) {
+        let wasted = |told: &&mut (u32, Fates)| told.0 == window && told.1.wasted > 0;
+        if let Some((_, fates)) = self.untold.iter_mut().rev().find(wasted) {
+            fates.wasted -= 1;
+            fates.used += 1;
+        }
+    }
+
+    pub(super) fn tell_fates(&mut self, actions: &mut Actions) {
+        let told = self.untold.drain(..).map(|(window, fates)| Action::Fate { window, fates });
+        actions.list.extend(told);
+    }
+
+    /// The windows of pages that were read ahead and that nobody has asked for yet: a number for
+    /// each such page, in the order of the frames.
+    pub fn unread(&self) -> impl Iterator<Item = u32> {
+        let unread = |row: &Frame| row.prefetched && row.window != NIL;
+        self.frames.iter().filter(move |at| unread(at.1)).map(|at| at.1.window)
+    }
+}

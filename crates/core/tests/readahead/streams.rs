@@ -1,0 +1,483 @@
+//! `streams`: decisions worked out by hand on devices that are given, and every short sequence of
+//! reads of a small file.
+//!
+//! ```text
+//!   arm(10):  10 pages in the time of one access, so first windows of 10 and then up to 150
+//!   many(10): the same of a device that serves many at a time: 40 in flight over all streams
+//! ```
+
+use std::vec::Vec;
+
+use forerun_core::device::Kind;
+use forerun_core::device::estimate::Facts;
+use forerun_core::readahead::{
+    self, Bounds, Decision, Demand, Fate, Made, StreamId, Trigger, Window,
+};
+use forerun_core::units::{HandleId, Nanos};
+
+use crate::tables::{Expected, demand, pages};
+use crate::walk::{Op, PAGE_BYTES, Surroundings, Walk};
+
+/// A device that delivers `reach` pages in the time of one access.
+fn facts(kind: Kind, reach: u64) -> Facts {
+    let bytes_per_second = reach * u64::from(PAGE_BYTES) * 1_000;
+    let access = Nanos::from_millis(1);
+    Facts { kind, access, bytes_per_second, depth: 32, request_bytes: 16 * PAGE_BYTES }
+}
+
+fn arm(reach: u64) -> Facts {
+    facts(Kind::Positional, reach)
+}
+
+fn many(reach: u64) -> Facts {
+    facts(Kind::Parallel, reach)
+}
+
+const AMPLE: Bounds = Bounds { ahead_pages_max: 1 << 16, request_pages_max: 16 };
+const FAR: u64 = 10_000;
+
+fn walk(facts: Facts, file_pages: u64, ops: &[Op]) -> Vec<Expected> {
+    let mut walk = Walk::on(Surroundings { facts, bounds: AMPLE }, "streams", file_pages);
+    walk.steps(ops);
+    let rows = walk.rows.iter();
+    rows.map(|row| (row.op, row.cause, row.page, row.start, row.size, row.async_size)).collect()
+}
+
+/// Why, the device, pages of the file, what is read, what is decided.
+type Case<'a> = (&'a str, Facts, u64, Vec<Op>, &'a [Expected]);
+
+fn check(rows: &[Case<'_>]) {
+    for (why, facts, file_pages, ops, expected) in rows {
+        assert_eq!(walk(*facts, *file_pages, ops), *expected, "{why}");
+    }
+}
+
+#[test]
+fn a_stream_begins_where_evidence_outweighs_chance() {
+    let touches = |count| pages((0..count).map(|at| 1_000 + 10 * at));
+    let beside = |count: u64, other: Op| [touches(count), Vec::from([other])].concat();
+    let last = |rows: Vec<Expected>| *rows.last().expect("a decision");
+    #[rustfmt::skip]
+    let rows: [Case; 8] = [
+        ("a file's head", arm(10), FAR, pages([0]), &[(0, "sync", 0, 0, 10, 9)]),
+        ("a first touch elsewhere does not", arm(10), FAR, pages([100]),
+            &[(0, "random", 100, 100, 1, 0)]),
+        ("after the handle's previous read, though that has left", arm(10), FAR,
+            Vec::from([Op::Read(0, 100, 1), Op::Drop(100, 100), Op::Read(0, 101, 1)]),
+            &[(0, "random", 100, 100, 1, 0), (2, "sync", 101, 101, 10, 9)]),
+        ("but not after another handle's", arm(10), FAR,
+            Vec::from([Op::Read(0, 100, 1), Op::Drop(100, 100), Op::Read(1, 101, 1)]),
+            &[(0, "random", 100, 100, 1, 0), (2, "random", 101, 101, 1, 0)]),
+        ("after cached pages, whoever read them", arm(10), FAR,
+            Vec::from([Op::Read(0, 100, 1), Op::Read(1, 101, 1)]),
+            &[(0, "random", 100, 100, 1, 0), (1, "sync", 101, 101, 10, 9)]),
+        ("eight times as much as is cached", arm(10), FAR,
+            Vec::from([Op::Read(0, 100, 5), Op::Read(1, 105, 1)]),
+            &[(0, "random", 100, 100, 5, 0), (1, "sync", 105, 105, 32, 31)]),
+        ("up to the device's window", arm(10), FAR,
+            Vec::from([Op::Read(0, 100, 60), Op::Read(1, 160, 1)]),
+            &[(0, "random", 100, 100, 60, 0), (1, "sync", 160, 160, 144, 143)]),
+        ("where a stream's windows end, with its size", arm(10), FAR,
+            Vec::from([Op::Read(0, 0, 1), Op::Drop(0, 7), Op::Read(1, 10, 1)]),
+            &[(0, "sync", 0, 0, 10, 9), (2, "sync", 10, 10, 80, 79)]),
+    ];
+    check(&rows);
+    // 10,000 pages / (32 * touches) must be 4 at least.
+    for other in [Op::Read(1, 1_011, 1), Op::Read(1, 1_009, 1)] {
+        let affordable = last(walk(arm(10), FAR, &beside(78, other)));
+        assert_eq!((affordable.0, affordable.1, affordable.4), (78, "sync", 4), "{other:?}");
+        let chance = last(walk(arm(10), FAR, &beside(79, other)));
+        assert_eq!((chance.0, chance.1, chance.4), (79, "random", 1), "{other:?}");
+    }
+}
+
+#[test]
+fn first_windows_are_what_the_device_delivers_in_one_access() {
+    #[rustfmt::skip]
+    let rows = [ // why, the device, pages
+        ("eight times the page that was read",        arm(1),          8),
+        ("as far as the device reaches",              arm(10),         10),
+        ("in whole requests",                         arm(100),        96),
+        ("and no more than a quarter of the room",    arm(1_000_000),  16_384),
+        ("many at a time: a request at least",        many(1),         16),
+        ("many at a time",                            many(100),       96),
+    ];
+    for (why, facts, size) in rows {
+        let expected = [(0, "sync", 0, 0, size, size - 1)];
+        assert_eq!(walk(facts, 1 << 40, &pages([0])), expected, "{why}");
+    }
+}
+
+#[test]
+fn windows_grow_eightfold_up_to_the_devices() {
+    #[rustfmt::skip]
+    let rows: [Case; 4] = [
+        ("an arm: 15 times its reach; asked for when a quarter is left", arm(10), FAR,
+            pages(0..=340), &[
+            (0, "sync", 0, 0, 10, 9), (8, "async", 8, 10, 80, 80), (70, "async", 70, 90, 144, 144),
+            (198, "async", 198, 234, 144, 144),
+        ]),
+        ("many at a time: four times the reach ahead", many(100), FAR, pages(0..=500), &[
+            (0, "sync", 0, 0, 96, 95), (1, "async", 1, 96, 400, 400), (96, "async", 96, 496, 400,
+                400),
+            (496, "async", 496, 896, 400, 400),
+        ]),
+        ("many at a time: two requests at least", many(1), FAR, pages(0..=40), &[
+            (0, "sync", 0, 0, 16, 15), (12, "async", 12, 16, 32, 32), (40, "async", 40, 48, 32, 32),
+        ]),
+        ("many at a time: shared among streams", many(100), FAR,
+            Vec::from([Op::Read(0, 0, 1), Op::Read(1, 5_000, 1), Op::Read(1, 5_001, 2),
+                Op::Read(1, 5_003, 1)]), &[
+            (0, "sync", 0, 0, 96, 95), (1, "random", 5_000, 5_000, 1, 0),
+            (2, "sync", 5_001, 5_001, 48, 46), (3, "async", 5_003, 5_049, 192, 192),
+        ]),
+    ];
+    check(&rows);
+}
+
+#[test]
+fn what_the_device_delivers_is_found_out_by_asking_for_more() {
+    #[rustfmt::skip]
+    let rows = [ // why, known, room, pages
+        ("it is known",                  true,  1 << 16,       144),
+        ("it is not: a disk's at least",  false, 1 << 16,       352),
+        ("memory is half full",          false, 1 << 15,       352),
+        ("memory is not quite so full",  false, (1 << 15) + 1, 352),
+    ];
+    for (why, rate_known, ahead_room, size) in rows {
+        let mut policy = Policy::new(AMPLE);
+        let mut window = policy.opens(arm(10));
+        let ample = Demand { facts: arm(10), ..marker() };
+        for _ in 0..2 {
+            window = policy.meets(&window, ample);
+        }
+        assert_eq!(window.size, 144, "{why}");
+        let next = Demand { rate_known, ahead_room, ..ample };
+        assert_eq!(policy.meets(&window, next).size, size, "{why}");
+    }
+}
+
+#[test]
+fn backward_streams_are_read_from_their_frontier_down() {
+    let down = |from: u64, to: u64| pages((to..=from).rev());
+    #[rustfmt::skip]
+    let rows: [Case; 5] = [
+        ("an arm: up to half of its window", arm(10), FAR, down(500, 480), &[
+            (0, "random", 500, 500, 1, 0), (1, "sync", 499, 490, 10, 9),
+            (2, "async", 498, 426, 64, 64), (11, "async", 489, 362, 64, 64),
+        ]),
+        ("many at a time: up to all of it", many(100), FAR, down(5_000, 4_899), &[
+            (0, "random", 5_000, 5_000, 1, 0), (1, "sync", 4_999, 4_904, 96, 95),
+            (2, "async", 4_998, 4_504, 400, 400), (97, "async", 4_903, 4_104, 400, 400),
+        ]),
+        ("down to the file's head", arm(10), FAR, down(20, 0), &[
+            (0, "random", 20, 20, 1, 0), (1, "sync", 19, 10, 10, 9), (2, "async", 18, 0, 10, 10),
+        ]),
+        ("the first window is cut there too", arm(10), FAR, down(5, 0),
+            &[(0, "random", 5, 5, 1, 0), (1, "sync", 4, 0, 5, 4)]),
+        ("nothing is before the file", arm(10), FAR, down(1, 0),
+            &[(0, "random", 1, 1, 1, 0), (1, "sync", 0, 0, 10, 9)]),
+    ];
+    check(&rows);
+}
+
+#[test]
+fn windows_end_with_the_file() {
+    #[rustfmt::skip]
+    let rows: [Case; 6] = [
+        ("the first", arm(10), 6, pages(0..6), &[(0, "sync", 0, 0, 6, 5)]),
+        ("the next", arm(10), 12, pages(0..12),
+            &[(0, "sync", 0, 0, 10, 9), (8, "async", 8, 10, 2, 2)]),
+        ("nothing is left", arm(10), 10, pages(0..10), &[(0, "sync", 0, 0, 10, 9)]),
+        ("a file of a page", arm(10), 1, pages(0..1), &[(0, "random", 0, 0, 1, 0)]),
+        ("all of it is asked for", arm(10), 5, Vec::from([Op::Read(0, 0, 5)]),
+            &[(0, "random", 0, 0, 5, 0)]),
+        ("a request beyond the device's window", arm(10), FAR, Vec::from([Op::Read(0, 0, 300)]),
+            &[(0, "sync", 0, 0, 600, 300)]),
+    ];
+    check(&rows);
+}
+
+/// Four streams of two pages, far apart, then single touches.
+fn four_and(touches: u64) -> Vec<Op> {
+    let begun = (1..=4).flat_map(|at| [1_000 * at, 1_000 * at + 1]);
+    pages(begun.chain((0..touches).map(|at| 10_000 + 1_000 * at)))
+}
+
+#[test]
+fn first_touches_are_taken_for_streams_where_one_in_three_became_one() {
+    let far = 1 << 20;
+    let causes =
+        |ops: &[Op]| -> Vec<&str> { walk(arm(10), far, ops).iter().map(|row| row.1).collect() };
+    // Four touches began four streams: up to 12 touches, one in three did.
+    let mut expected = ["random", "sync"].repeat(4);
+    expected.extend(["sync"; 8]);
+    expected.extend(["random"; 2]);
+    assert_eq!(causes(&four_and(10)), expected);
+    // A guess is no evidence until its marker is met: then three more may be taken for streams.
+    let mut ops = four_and(8);
+    ops.push(Op::Read(1, 10_008, 1));
+    ops.extend(pages((0..4).map(|at| 20_000 + 1_000 * at)));
+    expected.truncate(16);
+    expected.extend(["async", "sync", "sync", "sync", "random"]);
+    assert_eq!(causes(&ops), expected);
+    // Three are too few.
+    assert_eq!(
+        causes(&four_and(2)[2..]),
+        [["random", "sync"].repeat(3), ["random"; 2].into()].concat()
+    );
+    let guess = walk(arm(10), far, &four_and(1));
+    assert_eq!(guess.last(), Some(&(8, "sync", 10_000, 10_000, 10, 9)));
+    assert_eq!(walk(arm(1), far, &four_and(1)).last(), Some(&(8, "sync", 10_000, 10_000, 4, 3)));
+}
+
+/// A policy alone: what it is told of the cache is up to the test.
+struct Policy {
+    made: Made,
+}
+
+/// A window with the marker that the policy wants on it.
+#[derive(Clone, Copy, Debug)]
+struct Placed {
+    stream: StreamId,
+    start: u64,
+    size: u32,
+    marker: u64,
+}
+
+fn marker() -> Demand {
+    Demand { file_pages: 1 << 40, ..demand(Trigger::Marker, 0, 1) }
+}
+
+impl Policy {
+    fn new(bounds: Bounds) -> Self {
+        Self::named("streams", bounds)
+    }
+
+    fn named(spec: &str, bounds: Bounds) -> Self {
+        let mut made = readahead::make(spec, PAGE_BYTES).expect("a good spec");
+        made.policy.bounds(bounds);
+        made.policy.open(HandleId(0), marker().file);
+        Self { made }
+    }
+
+    fn placed(&self, decision: Decision) -> Placed {
+        let marker = self.made.policy.marker(decision, u64::MAX).expect("it goes on");
+        let Window { start, size, .. } = decision.window;
+        Placed { stream: decision.stream.expect("a stream"), start, size, marker }
+    }
+
+    /// The window of a stream that begins at a file's head.
+    fn opens(&mut self, facts: Facts) -> Placed {
+        self.opens_in(facts, u32::MAX)
+    }
+
+    fn opens_in(&mut self, facts: Facts, ahead_room: u32) -> Placed {
+        let miss = Demand { trigger: Trigger::Miss, facts, ahead_room, ..marker() };
+        let decision = self.made.policy.decide(&miss).expect("a window");
+        self.placed(decision)
+    }
+
+    /// The window that follows when the marker of `window` is met.
+    fn meets(&mut self, window: &Placed, demand: Demand) -> Placed {
+        let demand = Demand { first: window.marker, stream: Some(window.stream), ..demand };
+        let decision = self.made.policy.decide(&demand).expect("a window");
+        self.placed(decision)
+    }
+
+    fn loses(&mut self, window: &Placed) {
+        self.made.policy.note(window.stream, window.marker, Fate::MarkerLost);
+    }
+
+    /// `fetched` pages were fetched, and `wasted` left unread since the last time.
+    fn fetches(&mut self, fetched: u32, wasted: u32) {
+        for page in 0..wasted {
+            self.made.policy.note(StreamId(u32::MAX), page.into(), Fate::Wasted);
+        }
+        let window = Window { start: 0, size: fetched, async_size: 0 };
+        let decision = Decision::new(readahead::Cause::Random, window);
+        assert_eq!(self.made.policy.submitted(&marker(), decision, fetched), None);
+    }
+}
+
+#[test]
+fn windows_are_halves_of_their_streams_shares_of_memory() {
+    let bounds = Bounds { ahead_pages_max: 960, request_pages_max: 16 };
+    #[rustfmt::skip]
+    let rows = [ // streams, pages: 960 / streams / 2, in whole requests
+        (1, 480), (2, 240), (3, 160), (4, 112), (8, 48), (16, 16), (32, 15), (96, 5), (480, 2),
+            (2_000, 2),
+    ];
+    for (streams, size) in rows {
+        let mut policy = Policy::new(bounds);
+        let mut last = policy.opens(arm(100_000));
+        for _ in 1..streams {
+            last = policy.opens(arm(100_000));
+        }
+        assert_eq!(last.size, size, "{streams} streams");
+    }
+    // As a stream ends, the others get its share.
+    let mut policy = Policy::new(bounds);
+    let (one, other) = (policy.opens(arm(100_000)), policy.opens(arm(100_000)));
+    policy.loses(&one);
+    let next = Demand { facts: arm(100_000), ahead_room: u32::MAX, ..marker() };
+    assert_eq!(policy.meets(&other, next).size, 480);
+}
+
+/// Why, the device, the room, whether it is busy, and windows with their markers.
+type Step<'a> = (&'a str, Facts, u32, bool, &'a [(u64, u32, u64)]);
+
+#[test]
+fn without_room_or_on_a_busy_parallel_device_the_marker_moves_on() {
+    // A second window 96..864 with its marker at 672.
+    let begun = |facts: Facts| {
+        let mut policy = Policy::new(AMPLE);
+        let first = policy.opens(facts);
+        let ample = Demand { facts, ahead_room: u32::MAX, ..marker() };
+        let second = policy.meets(&first, ample);
+        (policy, second)
+    };
+    let steps = |facts: Facts, ahead_room, congested, count| {
+        let (mut policy, mut window) = begun(facts);
+        let demand = Demand { facts, ahead_room, congested, ..marker() };
+        let mut seen = Vec::new();
+        for _ in 0..count {
+            window = policy.meets(&window, demand);
+            seen.push((window.start, window.size, window.marker));
+        }
+        seen
+    };
+    #[rustfmt::skip]
+    let rows: [Step; 7] = [ // room, busy, windows
+        ("it takes a quarter of the room", arm(100), 6_000, false, &[(864, 1_488, 1_980)]),
+        ("no more than that", arm(100), 5_996, false, &[(768, 1, 768)]),
+        ("no room: half of what is left, until little is; then what room there is",
+            arm(100), 1_000, false,
+            &[(768, 1, 768), (816, 1, 816), (840, 1, 840), (864, 240, 1_044)]),
+        ("less than four requests: one of them", arm(100), 40, false,
+            &[(768, 1, 768), (816, 1, 816), (840, 1, 840), (864, 16, 876)]),
+        ("an arm that is busy", arm(100), u32::MAX, true, &[(864, 1_488, 1_980)]),
+        ("a parallel device that is not", many(100), u32::MAX, false, &[(496, 400, 496)]),
+        ("a parallel device that is", many(100), u32::MAX, true,
+            &[(296, 1, 296), (396, 1, 396), (446, 1, 446), (471, 1, 471), (496, 400, 496)]),
+    ];
+    for (why, facts, room, congested, expected) in rows {
+        assert_eq!(steps(facts, room, congested, expected.len()), expected, "{why}");
+    }
+}
+
+#[test]
+fn windows_halve_while_pages_leave_unread_and_come_back() {
+    let bounds = Bounds { ahead_pages_max: 960, request_pages_max: 1 };
+    let mut policy = Policy::new(bounds);
+    #[rustfmt::skip]
+    let rows: [(&str, u32, u32, u32); 17] = [ // why, fetched, wasted, pages of a window
+        ("at first",                            0,   0,   480),
+        ("half the bound is not fetched yet",   479, 400, 480),
+        ("more than an eighth left unread",     1,   0,   240),
+        ("an eighth",                           480, 60,  240),
+        ("more than an eighth",                 480, 61,  120),
+        ("a little more than a 64th",           640, 11,  120),
+        ("a 64th",                              640, 10,  120),
+        ("less than a 64th",                    640, 9,   240),
+        ("nothing",                             480, 0,   480),
+        ("nothing more to come back",           480, 0,   480),
+        ("again",                               480, 480, 240),
+        ("again",                               480, 480, 120),
+        ("again",                               480, 480, 60),
+        ("again",                               480, 480, 30),
+        ("again",                               480, 480, 15),
+        ("again",                               480, 480, 7),
+        ("not below a 64th",                    480, 480, 7),
+    ];
+    for (why, fetched, wasted, size) in rows {
+        policy.fetches(fetched, wasted);
+        let window = policy.opens(arm(100_000));
+        policy.loses(&window);
+        assert_eq!(window.size, size, "{why}: {fetched} fetched, {wasted} wasted");
+    }
+}
+
+#[test]
+fn no_window_is_larger_than_what_is_set_or_than_the_room() {
+    #[rustfmt::skip]
+    let rows = [ // why, policy, pages asked, room, cause, pages
+        ("what is set",                  "streams:max=32K", 1, 1 << 16, "sync",   8),
+        ("almost all of it is asked",    "streams:max=32K", 7, 1 << 16, "sync",   8),
+        ("all of it is asked",           "streams:max=32K", 8, 1 << 16, "random", 8),
+        ("more is asked",                "streams:max=32K", 9, 1 << 16, "random", 9),
+        ("room for one page more",       "streams",         3, 1,       "sync",   4),
+        ("no room",                      "streams",         3, 0,       "random", 3),
+    ];
+    for (why, spec, count, ahead_room, cause, size) in rows {
+        let mut policy = Policy::named(spec, AMPLE);
+        let miss = Demand { trigger: Trigger::Miss, facts: arm(10), count, ahead_room, ..marker() };
+        let decision = policy.made.policy.decide(&miss).expect("a miss is answered");
+        assert_eq!((decision.cause.name(), decision.window.size), (cause, size), "{why}");
+    }
+    let mut policy = Policy::new(AMPLE);
+    let window = policy.opens(arm(10));
+    let first = window.marker;
+    let full = Demand { facts: arm(10), first, stream: Some(window.stream), ..marker() };
+    assert_eq!(policy.made.policy.decide(&Demand { ahead_room: 0, ..full }), None, "no room");
+}
+
+#[test]
+fn a_stream_whose_file_was_cut_ends_with_it() {
+    for kind in [Kind::Positional, Kind::Parallel] {
+        let mut policy = Policy::new(AMPLE);
+        let facts = facts(kind, 100);
+        let first = policy.opens(facts);
+        let ample = Demand { facts, ahead_room: u32::MAX, ..marker() };
+        let second = policy.meets(&first, ample);
+        let stream = Some(second.stream);
+        let file_pages = second.marker + 1;
+        let cut = Demand { first: second.marker, file_pages, stream, congested: true, ..ample };
+        assert_eq!(policy.made.policy.decide(&cut), None, "{kind:?}");
+        let again = Demand { file_pages: 1 << 40, ..cut };
+        assert_eq!(policy.made.policy.decide(&again), None, "{kind:?}: it is forgotten");
+    }
+}
+
+#[test]
+fn a_marker_that_cannot_move_on_is_not_put_beyond_what_was_read() {
+    // Backward down to the file's head, with windows of less than four pages.
+    let bounds = Bounds { ahead_pages_max: 6, request_pages_max: 4 };
+    let mut policy = Policy::new(bounds);
+    let back = Demand { trigger: Trigger::Miss, first: 2, follows_cached: true, ..marker() };
+    let back = Demand { facts: many(100), ahead_room: 6, ..back };
+    let decision = policy.made.policy.decide(&back).expect("a miss is answered");
+    assert_eq!(decision.window, Window { start: 0, size: 3, async_size: 2 });
+    let met = Demand { trigger: Trigger::Marker, first: 1, stream: decision.stream, ..back };
+    assert_eq!(policy.made.policy.decide(&Demand { congested: true, ..met }), None);
+    // Forward, with a page left.
+    let window = policy.opens_in(many(100), 6);
+    let met = Demand { facts: many(100), ahead_room: 6, congested: true, ..marker() };
+    let next = policy.meets(&window, met);
+    assert_eq!((window.start + u64::from(window.size), next.size), (next.start, 3));
+}
+
+#[test]
+fn what_was_known_of_a_file_is_forgotten_with_its_last_handle() {
+    let far = 1 << 20;
+    let closed = |handles: u32| {
+        let mut ops = four_and(0);
+        ops.extend((0..handles).map(Op::Reopen));
+        ops.push(Op::Read(3, 500_000, 1));
+        *walk(arm(10), far, &ops).last().expect("a decision")
+    };
+    // A walk has four handles on its file; each is opened again at once, so the row stays.
+    assert_eq!(closed(4), (12, "sync", 500_000, 500_000, 10, 9));
+    let mut policy = Policy::new(AMPLE);
+    let miss = Demand { trigger: Trigger::Miss, facts: arm(10), ..marker() };
+    for _ in 0..4 {
+        policy.opens(arm(10));
+    }
+    let touch = Demand { first: 500_000, ..miss };
+    let mut guesses = || policy.made.policy.decide(&touch).map(|decision| decision.cause.name());
+    assert_eq!(guesses(), Some("sync"));
+    policy.made.policy.close(HandleId(0));
+    policy.made.policy.open(HandleId(0), touch.file);
+    let decision = policy.made.policy.decide(&touch).map(|decision| decision.cause.name());
+    assert_eq!(decision, Some("random"));
+}

@@ -1,0 +1,240 @@
+//! The markup around the lanes of readahead windows: legend, text alternative, table.
+//!
+//! ```text
+//!   file     #####=====          a bar a window: from its opening to its last use, as high as its
+//!   offset        #########===   pages; # read or not read yet, = wasted; its colour is the cause
+//!            -----------------> time
+//! ```
+//!
+//! The lanes stand below the panels of requests and share their axes, so that a window is seen
+//! above the requests that it caused.
+//!
+//! # Invariants
+//! - Every panel in the data has one figure with its id, and every such figure its panel.
+
+use super::charts::{self, Chart};
+use super::figures::OWN_TIME;
+use super::group::{Group, Groups, Row};
+use super::html::escape;
+use super::summary::policy;
+use crate::format::{bytes, count, figure, float};
+use crate::record::Run;
+use crate::window::{Cause, Window};
+use std::fmt::Write;
+
+/// The panels of all policies at one number of streams; empty when no run has windows.
+pub(super) fn lanes_panels(
+    page: &Groups<'_>,
+    group: &Group<'_>,
+    number: usize,
+    streams: u32,
+    charts: &mut Vec<Chart>,
+) -> String {
+    let mut panels = String::new();
+    let mut causes: Vec<Cause> = Vec::new();
+    for row in group.rows.iter().filter(|row| row.run.streams == streams) {
+        if let Some(chart) = charts::lanes(number, row.policy, row.run) {
+            panels += &lanes_figure(page, row, &charts::lanes_id(number, streams, row.policy));
+            causes.extend(row.run.windows.iter().map(|window| window.cause));
+            charts.push(chart);
+        } else {
+            let _ = writeln!(
+                panels,
+                "<figure class=\"empty\"><figcaption><h4>{}</h4></figcaption>\
+                 <p class=\"none\">The windows of this run were not kept.</p></figure>",
+                policy(page, row.policy),
+            );
+        }
+    }
+    if causes.is_empty() {
+        return String::new();
+    }
+    let plural = if streams == 1 { "stream" } else { "streams" };
+    format!(
+        "<div class=\"caption\"><div><h3>Readahead windows over time, {} {plural}</h3>\
+         <p>Each bar is a window: its height is what it holds, its width lasts from its opening \
+         to its last use.</p></div>{OWN_TIME}</div>\n\
+         <ul class=\"legend\">{}</ul>\n<div class=\"panels\">\n{panels}</div>\n",
+        count(u64::from(streams)),
+        legend(causes),
+    )
+}
+
+/// The colours of the causes that there are, and that of waste.
+fn legend(mut causes: Vec<Cause>) -> String {
+    causes.sort_unstable();
+    causes.dedup();
+    let mut legend = String::new();
+    for cause in causes {
+        let (name, meaning) = (cause.name(), cause.meaning());
+        let _ =
+            write!(legend, "<li><i class=\"kind {name}\"></i>{name}<span>, {meaning}</span></li>");
+    }
+    legend + "<li><i class=\"kind wasted\"></i>wasted<span>, the share nobody asked for</span></li>"
+}
+
+fn lanes_figure(page: &Groups<'_>, row: &Row<'_>, id: &str) -> String {
+    let run = row.run;
+    let shown = run.windows.len().min(charts::WINDOWS_MAX) as u64;
+    let total = (run.windows.len() as u64).saturating_add(run.windows_left_out);
+    let cut = if total > shown {
+        format!("<p class=\"cut\">The first {} of {} windows.</p>", count(shown), count(total))
+    } else {
+        String::new()
+    };
+    let words = windows_in_words(run);
+    format!(
+        "<figure id=\"{id}\" data-chart=\"windows\"><figcaption><h4>{}</h4><p>{words}</p>\
+         </figcaption>\n<div class=\"plot\" role=\"img\" aria-label=\"{}: {words}\"></div>\n\
+         {cut}{}</figure>\n",
+        policy(page, row.policy),
+        escape(&page.labels[row.policy]),
+        windows_table(&run.windows),
+    )
+}
+
+/// How many windows, and what became of what they read ahead.
+fn windows_in_words(run: &Run) -> String {
+    let sum = |of: fn(&Window) -> u64| {
+        run.windows.iter().fold(0_u64, |sum, window| sum.saturating_add(of(window)))
+    };
+    let plural = if run.windows.len() == 1 { "window" } else { "windows" };
+    format!(
+        "{} {plural}; read ahead and used {}, late {}, wasted {}, unread {}.",
+        count(run.windows.len() as u64),
+        bytes(sum(|w| w.used_bytes)),
+        bytes(sum(|w| w.late_bytes)),
+        bytes(sum(|w| w.wasted_bytes)),
+        bytes(sum(|w| w.unread_bytes)),
+    )
+}
+
+fn windows_table(windows: &[Window]) -> String {
+    let mut text = String::from(
+        "<details><summary>Figures</summary><div class=\"scroll\" tabindex=\"0\"><table><thead>\
+         <tr><th scope=\"col\" class=\"n\">At, ms</th>\
+         <th scope=\"col\" class=\"n\">Last use, ms</th><th scope=\"col\">Cause</th>\
+         <th scope=\"col\">Stream</th>",
+    );
+    for name in ["Offset", "Size", "Tail", "Fresh", "Used", "Late", "Wasted", "Failed", "Unread"] {
+        let _ = write!(text, "<th scope=\"col\" class=\"n\">{name}</th>");
+    }
+    text += "</tr></thead><tbody>";
+    for window in windows.iter().take(TABLE_WINDOWS_MAX) {
+        let millis = |us: u64| figure(float(us) / 1e3);
+        let _ = write!(
+            text,
+            "<tr><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td><td>{}</td>\
+             <td class=\"n\">{}</td>",
+            millis(window.at_us),
+            millis(window.last_use_us),
+            window.cause.name(),
+            stream_in_words(window),
+            count(window.offset),
+        );
+        for size in [
+            window.bytes,
+            window.tail_bytes,
+            window.fresh_bytes,
+            window.used_bytes,
+            window.late_bytes,
+            window.wasted_bytes,
+            window.failed_bytes,
+            window.unread_bytes,
+        ] {
+            let _ = write!(text, "<td class=\"n\">{}</td>", bytes(size));
+        }
+        text += "</tr>";
+    }
+    text += "</tbody></table></div>";
+    if windows.len() > TABLE_WINDOWS_MAX {
+        let more = count((windows.len() - TABLE_WINDOWS_MAX) as u64);
+        let _ = write!(text, "<p class=\"cut\">{more} more are in the record.</p>");
+    }
+    text + "</details>\n"
+}
+
+/// The stream, or the handle where the policy names no streams.
+fn stream_in_words(window: &Window) -> String {
+    match window.stream {
+        Some(stream) => stream.to_string(),
+        None => format!("handle {}", window.handle),
+    }
+}
+
+/// Windows in the table behind a panel; the record has them all.
+const TABLE_WINDOWS_MAX: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::RunRecord;
+
+    fn window(cause: Cause, stream: Option<u32>) -> Window {
+        Window {
+            at_us: 1_000,
+            last_use_us: 2_500,
+            handle: 3,
+            stream,
+            cause,
+            offset: 8_192,
+            bytes: 65_536,
+            tail_bytes: 32_768,
+            fresh_bytes: 61_440,
+            used_bytes: 20_480,
+            late_bytes: 4_096,
+            wasted_bytes: 16_384,
+            failed_bytes: 8_192,
+            unread_bytes: 12_288,
+        }
+    }
+
+    fn panels(runs: Vec<Run>) -> (String, usize) {
+        let records = [RunRecord { runs, ..RunRecord::default() }];
+        let page = Groups::new(&records);
+        let mut charts = Vec::new();
+        (lanes_panels(&page, &page.groups[0], 0, 2, &mut charts), charts.len())
+    }
+
+    fn run(readahead: &str, windows: Vec<Window>) -> Run {
+        Run { readahead: readahead.to_owned(), streams: 2, windows, ..Run::default() }
+    }
+
+    #[test]
+    fn without_windows_there_are_no_lanes() {
+        assert_eq!(panels(vec![run("a", vec![])]), (String::new(), 0));
+    }
+
+    #[test]
+    fn lanes_have_a_legend_of_their_causes_words_and_figures() {
+        let mut full = run("a", vec![window(Cause::Sync, Some(5)), window(Cause::Async, None)]);
+        full.windows_left_out = 7;
+        let (text, charts) = panels(vec![full, run("b", vec![])]);
+        assert_eq!(charts, 1);
+        for part in [
+            "Readahead windows over time, 2 streams",
+            "<figure id=\"windows-0-2-0\" data-chart=\"windows\">",
+            "</i>sync<span>, a miss that begins a stream",
+            "</i>async<span>",
+            "</i>wasted<span>",
+            "2 windows; read ahead and used 40 KiB, late 8 KiB, wasted 32 KiB, unread 24 KiB.",
+            "The first 2 of 9 windows.",
+            "<td class=\"n\">1.00</td><td class=\"n\">2.50</td><td>sync</td><td>5</td>\
+             <td class=\"n\">8,192</td><td class=\"n\">64 KiB</td><td class=\"n\">32 KiB</td>\
+             <td class=\"n\">60 KiB</td><td class=\"n\">20 KiB</td><td class=\"n\">4 KiB</td>\
+             <td class=\"n\">16 KiB</td><td class=\"n\">8 KiB</td><td class=\"n\">12 KiB</td>",
+            "<td>async</td><td>handle 3</td>",
+            "The windows of this run were not kept.",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("</i>random<"), "no window has that cause");
+    }
+
+    #[test]
+    fn the_table_behind_the_lanes_is_bounded_and_says_so() {
+        let (text, _) = panels(vec![run("a", vec![window(Cause::Random, None); 103])]);
+        assert!(text.contains(">3 more are in the record."), "{text}");
+        assert_eq!(text.matches("<td>random</td>").count(), 100);
+    }
+}
