@@ -25,7 +25,8 @@
 //!
 //! # Invariants
 //! - A record is there exactly while its marker is in the cache, unused.
-//! - On reads at random, windows bring at most one page in [`ODDS`] that nobody wants, on average.
+//! - Random reads that chance brings beside cached pages open windows of one page in [`ODDS`] reads
+//!   on average, before and behind; what follows such a window comes on top.
 //! # Sources
 //! Markers in pages: Wu, Xi, Xu, "File prefetching algorithm for concurrent streams" (2010). The
 //! first window is the ski rental of Karlin et al., "Competitive snoopy caching" (1988). Constants:
