@@ -4,7 +4,6 @@
 mod support;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread;
@@ -152,22 +151,6 @@ fn what_cannot_be_profiled_is_said_in_one_line() {
         assert!(output.stdout.is_empty(), "{words}");
     }
     assert_eq!(fs::read_to_string(other.to_string()).expect("text"), "[server]\nport = 1\n");
-}
-
-#[test]
-fn a_file_that_may_not_be_read_is_an_error() {
-    let folder = folder("permission");
-    let path = file(&folder, 16 << 20);
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o0)).expect("it is ours");
-    if fs::File::open(&path).is_ok() {
-        // Nothing is forbidden to whoever runs this: no refusal to see.
-        support::skip("a_file_that_may_not_be_read_is_an_error", "every file can be read");
-        return;
-    }
-    let output = output(&path.display().to_string());
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{errors}");
-    assert!(errors.contains("denied") && errors.contains("data"), "{errors}");
 }
 
 #[test]

@@ -16,7 +16,7 @@
 //!   first touch, where first touches of the file became streams.
 //! - *Its first window* is what the device delivers in the time of one access: a wrong guess costs
 //!   as much as a right one saves. Each further one is eight times as long, up to the device's
-//!   window: for an arm [`ARM_REACHES`] times the first; for a parallel device what keeps enough in
+//!   window: for an arm `ARM_REACHES` times the first; for a parallel device what keeps enough in
 //!   flight over all streams together.
 //! - *Memory*: a stream holds two windows, so each is half of its share of what may be unread.
 //!   Where pages leave unread, all windows halve; they come back as that ends.
@@ -25,7 +25,7 @@
 //!
 //! # Invariants
 //! - A record is there exactly while its marker is in the cache, unused.
-//! - Random reads that chance brings beside cached pages open windows of one page in [`ODDS`] reads
+//! - Random reads that chance brings beside cached pages open windows of one page in `ODDS` reads
 //!   on average, before and behind; what follows such a window comes on top.
 //! # Sources
 //! Markers in pages: Wu, Xi, Xu, "File prefetching algorithm for concurrent streams" (2010). The
