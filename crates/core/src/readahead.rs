@@ -217,6 +217,11 @@ pub trait Readahead {
         false
     }
 
+    /// Whether it looks at [`Demand::facts`]; for other policies they are not worked out.
+    fn sees_device(&self) -> bool {
+        false
+    }
+
     /// Which facts it needs.
     fn probes(&self) -> Probes {
         Probes::default()

@@ -108,7 +108,6 @@ impl Times {
     fn add(&mut self, time: Nanos, bytes: usize) {
         self.stats.requests += 1;
         self.stats.bytes += bytes as u64;
-        self.stats.latency.add(time);
         self.sum = Nanos(self.sum.0 + time.0);
         self.least = Some(self.least.map_or(time, |least| least.min(time)));
     }

@@ -18,6 +18,7 @@
 
 use super::inflight::{Node, Run, Walk};
 use super::{Cache, FileId, FrameId, HandleId, NIL, PageId, RequestId};
+use crate::device::estimate::Facts;
 use crate::event::{Action, Actions, Error};
 use crate::readahead::{Decision, Demand, Fate, StreamId, Trigger};
 use crate::units::PageIndex;
@@ -164,6 +165,13 @@ impl Cache {
         let stream = neighbour.and_then(|index| self.pages.get(&PageId { file, index }));
         let stream = stream.and_then(|&frame| self.frames[frame].stream);
         let next = PageId { file, index: index.saturating_add(u64::from(count)) };
+        let (facts, rate_known) = match self.settings.device {
+            Some(facts) => (facts, true),
+            None if self.readahead.sees_device() => {
+                (self.estimator.facts(), self.estimator.known().rate)
+            }
+            None => (Facts::ASSUMED, false),
+        };
         let demand = Demand {
             handle: reader.handle,
             file,
@@ -180,8 +188,8 @@ impl Cache {
             follows_cached: trigger == Trigger::Miss && self.pages.contains_key(&next),
             in_flight: u32::try_from(self.tickets.len()).unwrap_or(u32::MAX),
             ahead_room: self.ahead_room(),
-            facts: self.settings.device.unwrap_or_else(|| self.estimator.facts()),
-            rate_known: self.settings.device.is_some() || self.estimator.known().rate,
+            facts,
+            rate_known,
             now: self.now,
         };
         let mut next = self.readahead.decide(&demand);

@@ -48,6 +48,17 @@ pub struct Facts {
     pub request_bytes: u32,
 }
 
+impl Facts {
+    /// What a device is taken for while nobody looks.
+    pub(crate) const ASSUMED: Self = Self {
+        kind: Kind::Positional,
+        access: ASSUMED_ACCESS,
+        bytes_per_second: ASSUMED_RATE,
+        depth: 1,
+        request_bytes: SMALL_BYTES,
+    };
+}
+
 /// Which facts rest on evidence; the others are assumed, or what was seen so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {

@@ -135,6 +135,10 @@ impl Named for Streams {
 }
 
 impl Readahead for Streams {
+    fn sees_device(&self) -> bool {
+        true
+    }
+
     fn probes(&self) -> Probes {
         Probes { before: HISTORY_PAGES, after: 0 }
     }

@@ -85,6 +85,10 @@ impl Readahead for Spy {
         self.0.lock().unwrap().policy.sees_congestion()
     }
 
+    fn sees_device(&self) -> bool {
+        self.0.lock().unwrap().policy.sees_device()
+    }
+
     fn probes(&self) -> Probes {
         self.0.lock().unwrap().policy.probes()
     }
