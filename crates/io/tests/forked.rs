@@ -3,7 +3,7 @@
 //!
 //! The process is copied, so this is a test program of its own with one test.
 
-use std::{io::Write, sync::Arc};
+use std::{io::Write, path::Path, sync::Arc};
 
 use forerun_io::{
     files::{Backend, Files, FilesSettings},
@@ -43,10 +43,30 @@ fn reap_all(queue: &Arc<dyn Queue>) -> u64 {
 /// What a child does with what it inherited; the exit status.
 type Child = fn(&Arc<dyn Queue>, &Arc<dyn Queue>) -> i32;
 
+/// Waits until every other thread of this process sleeps: none holds a lock then, as no lock is
+/// held over a call that waits. Nothing is in flight that could wake one.
+fn until_others_sleep() {
+    let here = rustix::thread::gettid().as_raw_pid().to_string();
+    let sleeps = |task: &Path| {
+        // `pid (name) state ...`; a thread that has ended sleeps for good.
+        let stat = std::fs::read_to_string(task.join("stat")).unwrap_or_default();
+        stat.rsplit(") ").next().is_none_or(|rest| rest.is_empty() || rest.starts_with('S'))
+    };
+    let all_sleep = || {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+        let mut others = tasks.map(|task| task.unwrap()).filter(|task| *task.file_name() != *here);
+        others.all(|task| sleeps(&task.path()))
+    };
+    while !all_sleep() {
+        std::thread::yield_now();
+    }
+}
+
 /// Runs `child` in a child of this process that is given up after 20 seconds; its exit status.
 fn in_child(child: impl FnOnce() -> i32) -> Option<i32> {
-    // SAFETY: no other thread of ours is in an allocator or holds a lock: the only one that runs
-    // is the test harness, which sleeps. The child ends without going back to it.
+    until_others_sleep();
+    // SAFETY: no other thread of ours is in an allocator or holds a lock: all of them sleep. The
+    // child ends without going back to the test harness.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0, "{}", std::io::Error::last_os_error());
     if pid == 0 {
