@@ -1,5 +1,5 @@
 //! `cargo xtask bench engine`: the live engine beside fio and the kernel, on this machine.
-//! (`bench streams` is another comparison: see `streams`.)
+//! (`bench streams` and `bench virtual` compare readahead: see `streams` and `floors`.)
 //!
 //! ```text
 //!   round 1   forerun   fio io_uring   fio libaio      of the same file, in turns
@@ -12,15 +12,18 @@
 //! - Targets are judged in the summary alone: a machine that misses them is no failed run.
 
 mod contender;
+mod device;
 mod fio;
+pub(crate) mod floors;
 mod job;
+mod options;
 pub(crate) mod streams;
 mod summary;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use contender::{Contender, Figures};
@@ -41,21 +44,16 @@ impl Options {
     /// Options from `--quick` and `--name value` pairs.
     pub(crate) fn parse(words: &[String]) -> Result<Self> {
         let mut options = Self { out: None, file: None, rounds: ROUNDS, quick: false };
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            if word == "--quick" {
-                options.quick = true;
-                continue;
+        options::each(words, &["--quick"], |name, value| {
+            match name {
+                "--quick" => options.quick = true,
+                "--out" => options.out = Some(value.into()),
+                "--file" => options.file = Some(value.into()),
+                "--rounds" => options.rounds = options::count(name, value)?,
+                _ => return Ok(false),
             }
-            let mut value = || words.next().with_context(|| format!("{word} without a value"));
-            match word.as_str() {
-                "--out" => options.out = Some(value()?.into()),
-                "--file" => options.file = Some(value()?.into()),
-                "--rounds" => options.rounds = value()?.parse().context("--rounds: no number")?,
-                other => bail!("unknown option {other}"),
-            }
-        }
-        ensure!(options.rounds > 0, "--rounds 0 measures nothing");
+            Ok(true)
+        })?;
         Ok(options)
     }
 
@@ -73,14 +71,12 @@ impl Options {
 /// Measures everything and writes the records.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
     let engines = fio::engines()?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-    let folder = target.join("bench");
+    let folder = target(root).join("bench");
     let out = options.out.clone().unwrap_or_else(|| folder.join("engine"));
     for folder in [&folder, &out] {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
-    build(root)?;
-    let bench = Bench { forerun: target.join("release/forerun"), out, options, engines };
+    let bench = Bench { forerun: release(root, None)?, out, options, engines };
     let file = bench.file(&folder)?;
     let mut rows = Vec::new();
     let mut records = Vec::new();
@@ -195,8 +191,16 @@ impl Bench<'_> {
     }
 }
 
-/// The release build, which knows its commit.
-fn build(root: &Path) -> Result<()> {
+/// Where cargo puts what it builds.
+fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from)
+}
+
+/// The program to measure: the one that was named, or the release build, which knows its commit.
+fn release(root: &Path, named: Option<&Path>) -> Result<PathBuf> {
+    if let Some(path) = named {
+        return Ok(path.to_path_buf());
+    }
     let mut git = Command::new("git");
     let commit = git.args(["rev-parse", "--short", "HEAD"]).current_dir(root).output();
     let mut cargo = Command::new(crate::cargo());
@@ -207,7 +211,17 @@ fn build(root: &Path) -> Result<()> {
         cargo.env("FORERUN_COMMIT", String::from_utf8_lossy(&commit.stdout).trim());
     }
     ensure!(cargo.status().context("cargo build")?.success(), "the release build failed");
-    Ok(())
+    Ok(target(root).join("release/forerun"))
+}
+
+/// Where the records of a bench go unless a folder is named.
+fn place(root: &Path, bench: &str) -> Result<PathBuf> {
+    let word = |program: &str, words: &[&str]| {
+        told(Command::new(program).args(words).current_dir(root)).map(|text| text.trim().to_owned())
+    };
+    let (day, machine) = (word("date", &["-u", "+%F"])?, word("uname", &["-n"])?);
+    let commit = word("git", &["rev-parse", "--short", "HEAD"])?;
+    Ok(root.join("bench/runs").join(format!("{day}-{machine}-{commit}")).join(bench))
 }
 
 /// What `command` prints on stdout; it must succeed.
@@ -244,7 +258,7 @@ mod tests {
     use super::Options;
 
     #[test]
-    fn options_have_defaults_and_refuse_nonsense() {
+    fn options_have_defaults() {
         let parsed = |line: &str| {
             let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
             Options::parse(&words).ok()
@@ -254,8 +268,6 @@ mod tests {
         assert_eq!(parsed("--quick"), Some(Options { quick: true, ..plain() }));
         let all = Options { out: Some("o".into()), file: Some("f".into()), rounds: 7, quick: true };
         assert_eq!(parsed("--out o --quick --file f --rounds 7"), Some(all));
-        for nonsense in ["--rounds", "--rounds 0", "--rounds x", "--slow 1", "--out"] {
-            assert_eq!(parsed(nonsense), None, "{nonsense}");
-        }
+        assert_eq!(parsed("--rounds 0"), None);
     }
 }

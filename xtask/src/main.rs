@@ -27,9 +27,13 @@ usage: cargo xtask COMMAND
   sanitize                                io and engine under AddressSanitizer, io under valgrind
   bench engine [--quick] [--out DIR] [--file F] [--rounds N]
                                           the engine beside fio and pread, side by side
-  bench streams [--quick] [--out DIR] [--device D,...] [--pattern P,...] [--readahead R]...
-                [--ra KIB,...] [--folios large|small] [--seconds N] [--forerun PROGRAM]
+  bench streams [--quick|--full] [--out DIR] [--device D,...] [--pattern P,...]
+                [--readahead R]... [--ra KIB,...] [--folios large|small] [--seconds N]
+                [--rounds N] [--log] [--forerun PROGRAM]
                                           the kernel's readahead beside ours, on emulated devices
+  bench virtual [--quick] [--out DIR] [--device D,...] [--row R,...] [--readahead R]...
+                [--seeds N,...] [--lengths PERCENT,...] [--all-limits] [--jobs N]
+                [--forerun PROGRAM]       readahead in virtual time, against its floors
 ";
 
 fn main() -> ExitCode {
@@ -63,6 +67,15 @@ fn main() -> ExitCode {
         ("bench", [what, options @ ..]) if what == "streams" => {
             match bench::streams::Options::parse(options) {
                 Ok(options) => bench::streams::run(&root(), &options),
+                Err(error) => {
+                    eprintln!("{error:#}\n{USAGE}");
+                    return ExitCode::from(2);
+                }
+            }
+        }
+        ("bench", [what, options @ ..]) if what == "virtual" => {
+            match bench::floors::Options::parse(options) {
+                Ok(options) => bench::floors::run(&root(), &options),
                 Err(error) => {
                     eprintln!("{error:#}\n{USAGE}");
                     return ExitCode::from(2);

@@ -33,8 +33,17 @@ fn the_kernel_and_the_engine_read_the_same_streams() {
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-streams");
     let _ = fs::remove_dir_all(&out);
     let mut command = Command::new(xtask);
-    command.args(["bench", "streams", "--quick", "--device", "cloud", "--pattern", "streams-10"]);
+    command.args([
+        "bench",
+        "streams",
+        "--quick",
+        "--device",
+        "cloud",
+        "--pattern",
+        "streams-10-10M",
+    ]);
     command.args(["--ra", "128,1024", "--folios", "large", "--readahead", "linux-6"]);
+    command.args(["--rounds", "2", "--log"]);
     command.arg("--forerun").arg(&forerun).arg("--out").arg(&out);
     let started = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     let own = format!("bed-{}", started.id());
@@ -56,6 +65,16 @@ fn the_kernel_and_the_engine_read_the_same_streams() {
         "virtual linux-6",
     ];
     assert_eq!(names, expected, "{text}");
+    for run in &runs[..3] {
+        let requests = run["requests"].as_array().expect("a log of the device");
+        assert!(!requests.is_empty() && requests.iter().all(|it| it["kind"] == "read"), "{run}");
+        let (min, max) = (&run["spread"]["min"], &run["spread"]["max"]);
+        assert!(min.as_f64() <= max.as_f64() && min.as_f64().is_some(), "{run}");
+    }
+    assert!(runs[3]["limit_mb_per_second"].is_number(), "the online limit: {}", runs[3]);
+    let summary = fs::read_to_string(out.join("summary.md")).expect("there is a summary");
+    assert!(summary.contains("| cloud | streams-10-10M | "), "{summary}");
+    assert!(out.join("page.html").exists(), "the requests are drawn");
     for run in runs {
         assert_eq!(run["bytes_wanted"], 10 * (2_560 << 10), "{run}");
         assert!(run["bytes_read"].as_u64() >= run["bytes_wanted"].as_u64(), "{run}");
@@ -63,7 +82,6 @@ fn the_kernel_and_the_engine_read_the_same_streams() {
         let rate = run["mb_per_second"].as_f64().expect("a rate");
         assert!(rate > 1.0 && rate < 130.0, "{run}");
     }
-    assert_eq!(runs[0]["params"]["read_ahead_kb"], "128");
     let mounts = fs::read_to_string("/proc/mounts").expect("a system has mounts");
     assert!(!mounts.contains(&own), "{mounts}");
 }

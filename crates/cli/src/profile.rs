@@ -12,15 +12,16 @@
 //! - What the estimator did not see is marked as assumed, in the table and in the file.
 //! - Without `-o`, stdout is TOML: the table stands in comments.
 
+pub(crate) mod given;
 mod measure;
-mod place;
+pub(crate) mod place;
 mod store;
 
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use forerun_core::device::Kind;
-use forerun_core::device::estimate::{Estimator, Facts, Known};
+use forerun_core::device::estimate::{Estimate, Estimator, Facts, Known};
 use forerun_core::params::{Bytes, Param};
 use forerun_core::units::Nanos;
 use forerun_io::files::Backend;
@@ -64,13 +65,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         output::require_apart(&both)?;
         profiles = Profiles::load(path)?;
     }
-    let (target, place) = target(args)?;
+    let target = target(args)?;
+    let place = place(&target)?;
     let before = profiles.facts(&place).transpose()?;
 
     let request_bytes_max = target.settings(0).request_bytes_max / PAGE_BYTES * PAGE_BYTES;
     let mut estimator = Estimator::new(request_bytes_max);
     let figures = measure(&target, args, &classes(request_bytes_max), &mut estimator)?;
-    let (facts, known) = (estimator.facts(), estimator.known());
+    let Estimate { facts, known } = estimator.estimate();
     let text = table(facts, known, before, &figures);
     profiles.insert(&place, Profile::new(&place, facts, known, &figures));
     let toml = profiles.text()?;
@@ -108,19 +110,22 @@ fn measure(
     figures
 }
 
-/// What is measured, and where it is.
-fn target(args: &Args) -> Result<(Target, Place)> {
+/// What is measured.
+fn target(args: &Args) -> Result<Target> {
     if let Some(spec) = &args.device {
-        return Ok((Target::model(spec, args.seed)?, Place::model(spec)));
+        return Target::model(spec, args.seed);
     }
-    let path = args.path.clone().expect("required without --device");
-    let target = Target::file(path.clone(), Backend::Auto)?;
-    let place = Place::of(&path)?;
+    Target::file(args.path.clone().expect("required without --device"), Backend::Auto)
+}
+
+/// Where it is.
+fn place(target: &Target) -> Result<Place> {
+    let place = target.place()?;
     if !place.is_direct {
-        let path = path.display();
-        note(&format!("{path} cannot be read directly: what the kernel holds is measured, too"));
+        let name = target.name();
+        note(&format!("{name} cannot be read directly: what the kernel holds is measured, too"));
     }
-    Ok((target, place))
+    Ok(place)
 }
 
 /// Everything that is measured.

@@ -64,7 +64,7 @@ pub(crate) struct Args {
     /// and device 10%]
     #[arg(long, value_name = "SIZE,...")]
     size: Option<String>,
-    /// Readahead policies, NAME[:key=value,...] [default with a device: linux-2.6.24:max=1M]
+    /// Readahead policies, NAME[:key=value,...] [default with a device: streams]
     #[arg(long, value_name = "NAME,...")]
     readahead: Option<String>,
     /// Run in virtual time on this device model, NAME[:key=value,...]
@@ -84,6 +84,9 @@ pub(crate) struct Args {
     #[arg(long, requires = "device", value_name = "TIME", default_value = "1us",
           value_parser = page_cost)]
     page_cost: Nanos,
+    /// Compute what perfect readahead would reach, where a workload's streams are known
+    #[arg(long, requires = "device")]
+    online_limit: bool,
     /// Stop after so many accesses of each trace
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
@@ -153,6 +156,8 @@ struct Plan {
     depth: Option<u32>,
     page_cost: Nanos,
     threads: usize,
+    /// Whether perfect readahead is run, too.
+    online_limit: bool,
     /// Requests of the device to keep.
     log_max: usize,
     /// Readahead windows to keep.
@@ -196,6 +201,7 @@ impl Plan {
             depth: args.depth,
             page_cost: args.page_cost,
             threads,
+            online_limit: args.online_limit,
             log_max: if args.output.is_some() { LOG_MAX } else { 0 },
             windows_max: if args.explain_readahead { WINDOWS_MAX } else { 0 },
         };
@@ -276,7 +282,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 const DEFAULT_POLICY: &str = "lru";
-const DEFAULT_READAHEAD: &str = "linux-2.6.24:max=1M";
+const DEFAULT_READAHEAD: &str = "streams";
 /// The memory of the machine of Wu, Xi, Xu 2010.
 const DEFAULT_SIZE: &str = "2G";
 const DEFAULT_SHARE: &str = "10%";

@@ -64,6 +64,7 @@ fn every_pattern_is_read_whole_and_has_all_figures() {
         ("--streams 3",                                                3,    (3 * 64) << 10),
         ("--streams 3 --pattern round-robin --layout adjacent",        3,    (3 * 64) << 10),
         ("--streams 3 --pattern sequential --readers 2",               3,    (3 * 64) << 10),
+        ("--streams 3 --start mid --layout irregular",                 3,    (3 * 64) << 10),
         ("--streams 2 --pattern backward --request 5000",              2,    (2 * 64) << 10),
         ("--streams 2 --pattern stride:8K/32K",                        2,    (2 * 64) << 10),
         ("--pattern disturb:50 --request 1K",                          1,    96 << 10),
@@ -200,7 +201,7 @@ fn the_kernel_reads_the_same_bytes_as_the_engine() {
         let theirs = &runs(&format!("{words} {flags} --through kernel {output}"))[0];
         assert_eq!(
             (&ours["readahead"], &theirs["readahead"]),
-            (&"linux-6".into(), &"kernel".into())
+            (&"streams".into(), &"kernel".into())
         );
         assert_eq!(theirs["bytes_wanted"], 4 * (256 << 10), "{flags}");
         assert_eq!(ours["bytes_wanted"], theirs["bytes_wanted"], "{flags}");
@@ -258,7 +259,8 @@ fn what_cannot_be_measured_is_refused_in_one_line() {
         ("--device ssd --drive-cache on".into(),                            2, "cache"),
         ("--device ssd --readahead linux-9".into(),                         2, "linux-9"),
         ("--device ssd --readahead off:max=1M".into(),                      2, "max"),
-        ("--device ssd --cache 512K".into(),                                2, "one window"),
+        ("--device ssd --cache 512K --readahead linux-6".into(),            2, "one window"),
+        ("--device ssd --profile no/where.toml".into(),                     2, "no such file"),
         ("--device ssd --cache 0".into(),                                   2, "--cache"),
         ("--device ssd --cache 512T".into(),                                2, "--cache"),
         ("--device ssd --pattern zigzag".into(),                            2, "parquet:COLUMNS"),
@@ -273,6 +275,7 @@ fn what_cannot_be_measured_is_refused_in_one_line() {
         ("--device ssd --rate 5".into(),                                    2, "--rate 5"),
         ("--device ssd --io uring".into(),                                  2, "--io"),
         ("--device ssd --pattern disturb:1 --handles each".into(),          2, "--handles"),
+        ("--device ssd --pattern backward --start mid".into(),              2, "--start"),
         ("--device ssd --through kernel".into(),                            2, "give --file"),
         (format!("--file {small} --through kernel --readahead off"),        2, "--readahead"),
         (format!("--file {small} --seconds 1"),                             2, "--make SIZE"),
@@ -454,7 +457,8 @@ fn hits_and_files_that_cannot_be_measured_are_refused_in_one_line() {
         ("file", format!("{small} --size 1G"),                              2, "--size 1G"),
         ("file", format!("{small} --threads 0"),                            2, "--threads"),
         ("file", format!("{small} --seconds 0"),                            2, "--seconds"),
-        ("file", format!("{small} --cache 64K") ,                           2, "one window"),
+        ("file", format!("{small} --cache 64K --readahead linux-6"),        2, "one window"),
+        ("file", format!("{small} --profile {dir}/no.toml"),                2, "no such file"),
         ("file", format!("{small} --readahead linux-9"),                    2, "linux-9"),
         ("file", format!("{small} --pattern zigzag"),                       2, "zigzag"),
         ("file", format!("{small} -o {dir}/no/where"),                      1, "no such folder"),

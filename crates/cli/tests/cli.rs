@@ -89,7 +89,7 @@ fn a_device_run_has_every_field_and_its_counts_add_up() {
     let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{value}: {run}"));
     assert!(number(&run["seconds"]) > 0.0 && number(&run["accesses_per_second"]) > 0.0);
     let (ahead, device) = (&run["readahead"], &run["device"]);
-    assert_eq!((&ahead["name"], &ahead["params"]["max"]), (&"linux-2.6.24".into(), &"1M".into()));
+    assert_eq!((&ahead["name"], &ahead["params"]["max"]), (&"streams".into(), &"0".into()));
     let parts = number(&ahead["used"]) + number(&ahead["wasted"]);
     assert!(number(&ahead["fetched"]) >= parts && parts > 400.0, "{ahead}");
     let resident = number(&run["misses"]) + number(&ahead["late"]);
@@ -99,6 +99,33 @@ fn a_device_run_has_every_field_and_its_counts_add_up() {
     assert!(number(&device["requests"]) * number(&device["mean_request_bytes"]) > 2e6);
     let delay = number(&device["delay_seconds"]);
     assert!(0.0 < delay && delay <= number(&device["delay_total_seconds"]) && delay < seconds);
+    assert_eq!(device["bytes_wanted"], 2 << 20);
+    assert!(number(&device["bytes_read"]) >= number(&device["bytes_wanted"]));
+    assert!(number(&device["p50_us"]) <= number(&device["p99_us"]));
+    assert_eq!((number(&device["reads_late"]), number(&device["late_max_us"])), (0.0, 0.0));
+    assert!(device.get("limit_mb_per_second").is_none(), "it was not asked for");
+}
+
+#[test]
+fn what_perfect_readahead_reaches_is_told_where_streams_are_known() {
+    let words = ["sim", QUICK, "--device", "t7k250", "--readahead", "off,linux-6"];
+    let limited = [&words[..], &["--online-limit"]].concat();
+    let both = json(&[&limited[..], &["--json"]].concat());
+    let plain = json(&[&words[..], &["--json"]].concat());
+    for index in 0..2 {
+        let (device, without) = (&both["runs"][index]["device"], &plain["runs"][index]["device"]);
+        assert_eq!(device["mb_per_second"], without["mb_per_second"]);
+        let number = |name: &str| device[name].as_f64().expect(name);
+        let ratio = number("mb_per_second") / number("limit_mb_per_second");
+        assert!(ratio > 0.0 && ratio <= 1.0 && (ratio - number("ratio_to_limit")).abs() < 1e-9);
+        assert_eq!(device["limit_mb_per_second"], both["runs"][0]["device"]["limit_mb_per_second"]);
+    }
+    let lasts = |out: &str| out.lines().next().expect("a header").ends_with("limit");
+    assert!(lasts(&done(&limited)) && !lasts(&done(&words)));
+    let random = "workload:random,file=16M,bytes=64K";
+    let unknown = json(&["sim", random, "--device", "hdd", "--online-limit", "--json"]);
+    assert!(unknown["runs"][0]["device"].get("limit_mb_per_second").is_none(), "{unknown}");
+    assert_eq!(run(&["sim", QUICK, "--online-limit"]).status, Some(2), "without a device");
 }
 
 #[test]
@@ -113,7 +140,7 @@ fn the_drive_cache_and_the_host_change_a_run_and_their_defaults_do_not() {
         &["--host", "elevator"],
         &["--depth", "1"],
         &["--page-cost", "1us"],
-        &["--readahead", "linux-2.6.24:max=1M"],
+        &["--readahead", "streams"],
         &["--size", "2G"],
         &["--policy", "lru"],
         &["--limit", "512"],
@@ -289,7 +316,7 @@ fn refusals_are_one_line_and_the_right_status() {
         (with(&["--page-cost", "5"]), 2, "a duration such as"),
         (with(&["--page-cost", "2s"]), 2, "at most 1s"),
         (with(&["--host", "fast"]), 2, "fast"),
-        (with(&["--size", "10"]), 2, "smaller than one readahead window"),
+        (with(&["--size", "10", "--readahead", "linux-6"]), 2, "smaller than one readahead window"),
         (words(&["sim", "-", "--device", "ssd"]), 2, "give a file"),
         (words(&["sim", "-"]), 2, "--size in pages or bytes"),
         (words(&["sim", "-", "-", "--size", "9"]), 2, "given twice"),

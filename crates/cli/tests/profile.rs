@@ -154,6 +154,40 @@ fn what_cannot_be_profiled_is_said_in_one_line() {
 }
 
 #[test]
+fn a_profile_is_taken_by_a_bench_of_its_device_and_refused_to_others() {
+    let folder = folder("given");
+    let toml = folder.join("devices.toml");
+    let text = stdout(&format!("--device optane --time 1s -o {}", toml.display()));
+    assert!(text.starts_with("fact "), "{text}");
+    let bench = |device: &str, profile: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forerun"));
+        command.args(["bench", "streams", "--device", device, "--each", "64K", "--json"]);
+        command.args(["--profile", profile]).env("XDG_CONFIG_HOME", &folder);
+        command.env_remove("HOME").stdin(Stdio::null()).output().expect("it starts")
+    };
+    let path = toml.to_str().expect("text");
+    #[rustfmt::skip]
+    let rows = [ // device  profile  status  said
+        ("optane",          path,    0,      ""),
+        ("ssd",             path,    2,      "it has no profile of model ssd"),
+        ("optane",          "auto",  0,      "devices.toml: there is no such file"),
+    ];
+    for (device, profile, status, said) in rows {
+        let output = bench(device, profile);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{device} {profile}: {errors}");
+        assert!(errors.contains(said), "{device} {profile}: {errors}");
+        // What was assumed is told, and depends on the machine.
+        assert!(errors.lines().count() <= 1, "{device} {profile}: {errors}");
+    }
+    let old = fs::read_to_string(&toml).expect("text").replace("linux ", "linux 0.");
+    fs::write(&toml, old).expect("the same file");
+    let errors = bench("optane", path).stderr;
+    let errors = String::from_utf8_lossy(&errors);
+    assert!(errors.contains("is of linux 0."), "{errors}");
+}
+
+#[test]
 fn sigint_ends_it_and_leaves_nothing() {
     let folder = folder("sigint");
     let words = format!("--device t7k250 --time 600s -o {}/x.toml", folder.display());

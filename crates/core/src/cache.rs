@@ -5,6 +5,7 @@
 //!                    inflight.rs   fetches, who waits for them, what arrives
 //!                    hits.rs       batches of uses that readers noted without a lock
 //!                    partition.rs  frames: where from, who leaves
+//!                    taking_back.rs  room for a window at the cost of another's far end
 //!                    writeback.rs  dirty pages, flush epochs, syncs
 //!                    vanish.rs     truncate, invalidate
 //!                    fates.rs      what became of each window, for reports
@@ -24,7 +25,7 @@ use alloc::collections::{BTreeSet, VecDeque};
 use alloc::{boxed::Box, vec::Vec};
 use hashbrown::HashMap;
 
-use crate::device::estimate::{Estimator, Ticket};
+use crate::device::estimate::{Estimate, Estimator, Ticket};
 use crate::event::{Action, Actions, Error, Event, Fates};
 use crate::hash::FixedState;
 use crate::queue::Links;
@@ -39,6 +40,7 @@ mod inflight;
 mod partition;
 mod settings;
 mod stats;
+mod taking_back;
 mod vanish;
 mod writeback;
 
@@ -87,8 +89,11 @@ pub struct Cache {
     victims: Vec<FrameId>,
     absent: Vec<PageIndex>,
     taken: Vec<FrameId>,
-    estimator: Estimator,
-    /// Of fetches under way, by their last frame.
+    /// Where the policy looks at the device: what was learnt.
+    estimator: Option<Estimator>,
+    /// What the policy was told last.
+    told: Option<Estimate>,
+    /// Of fetches under way that the estimator sees, by their last frame.
     tickets: HashMap<FrameId, Ticket, FixedState>,
     /// Windows that were explained; their numbers are those before.
     windows: u32,
@@ -141,6 +146,7 @@ impl Cache {
         let Settings { ahead_pages_max, request_pages_max, page_bytes, .. } = settings;
         readahead.bounds(Bounds { ahead_pages_max, request_pages_max });
         let request_bytes_max = request_pages_max.saturating_mul(page_bytes);
+        let estimator = readahead.sees_device().then(|| Estimator::new(request_bytes_max));
         let partitions =
             settings.partitions.iter().map(Partition::new).collect::<Result<Vec<_>, _>>()?;
         let frames = settings.frames;
@@ -172,7 +178,8 @@ impl Cache {
             victims: Vec::new(),
             absent: Vec::new(),
             taken: Vec::new(),
-            estimator: Estimator::new(request_bytes_max),
+            estimator,
+            told: None,
             tickets: HashMap::with_hasher(FixedState),
             windows: 0,
             untold: Vec::new(),
@@ -277,6 +284,13 @@ impl Cache {
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// What the device can do, as it was given or as the readahead policy was told last; `None` as
+    /// long as nobody has looked.
+    #[must_use]
+    pub fn device(&self) -> Option<Estimate> {
+        self.settings.device.map(Estimate::given).or(self.told)
     }
 
     /// Whether the readahead policy has to see every read: see [`Readahead::sees_requests`].

@@ -99,7 +99,8 @@ pub struct Demand {
     pub stream: Option<StreamId>,
     /// On a miss: whether the page after the request is resident or in flight.
     pub follows_cached: bool,
-    /// Requests under way at the store.
+    /// Requests under way at the store; 0 unless the policy [sees the
+    /// device](Readahead::sees_device).
     pub in_flight: u32,
     /// Pages that may still be read ahead before some are used.
     pub ahead_room: u32,
@@ -129,6 +130,32 @@ pub enum Fate {
     Marked,
     /// It carried the marker, or was to, and is gone or was never fetched: nobody will meet it.
     MarkerLost,
+}
+
+/// The far end of what a stream has ahead: pages that it will need last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Excess {
+    /// Whose windows brought them.
+    pub stream: StreamId,
+    /// The file.
+    pub file: FileId,
+    /// The first page.
+    pub first: PageIndex,
+    /// Pages; at least 1.
+    pub count: u32,
+    /// Whether the stream goes backward: then the first page is its farthest.
+    pub backward: bool,
+}
+
+impl Excess {
+    /// The page that is `nth` from the far end, also beyond the near one; `None` before the file.
+    #[must_use]
+    pub fn page(self, nth: u64) -> Option<PageIndex> {
+        if self.backward {
+            return self.first.checked_add(nth);
+        }
+        (self.first + u64::from(self.count) - 1).checked_sub(nth)
+    }
 }
 
 /// How much a policy may ask for.
@@ -217,7 +244,7 @@ pub trait Readahead {
         false
     }
 
-    /// Whether it looks at [`Demand::facts`]; for other policies they are not worked out.
+    /// Whether it looks at [`Demand::facts`]; for other policies nothing is learnt.
     fn sees_device(&self) -> bool {
         false
     }
@@ -253,11 +280,26 @@ pub trait Readahead {
     /// The window for `demand`. On a [`Trigger::Miss`], `None` fetches the page by itself.
     fn decide(&mut self, demand: &Demand) -> Option<Decision>;
 
+    /// Pages that may go unread so that there is room for the window of `demand`. It is asked again
+    /// with more room, a bounded number of times, and then decides. What leaves is told by
+    /// [`Readahead::note`], the farthest page first; it may be less than what was named.
+    fn take_back(&mut self, demand: &Demand) -> Option<Excess> {
+        let _ = demand;
+        None
+    }
+
     /// The page that gets the marker when the window of `decision` is fetched in a file of
     /// `file_pages`. It may differ from [`Window::marker`] where the file's end clips the
     /// window.
     fn marker(&self, decision: Decision, file_pages: u64) -> Option<PageIndex> {
         decision.window.marker().filter(|&page| page < file_pages)
+    }
+
+    /// Whether `page` is only carried along by the window of `decision`, between pages that are
+    /// wanted. Such a page is given back as it arrives, unless somebody asked for it meanwhile.
+    fn carried(&self, decision: Decision, page: PageIndex) -> bool {
+        let _ = (decision, page);
+        false
     }
 
     /// The window of the last decision was carried out: `fresh` of its pages were neither

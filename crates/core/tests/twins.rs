@@ -139,7 +139,8 @@ impl Twin for Clock {
     fn resize(&mut self, _: u32) {}
 }
 
-/// FlexiCache's listing of 2Q* (Meng et al. 2009, section 4), whose A1in is FIFO in 2Q.
+/// FlexiCache's listing of 2Q* (Meng et al. 2009, section 4), whose A1in is FIFO in 2Q. Ours: pages
+/// of A1in that were read ahead and not used leave after those that were.
 struct TwoQ {
     star: bool,
     kin: (u32, u32),
@@ -148,6 +149,8 @@ struct TwoQ {
     a1in: Vec<Block>,
     am: Vec<Block>,
     a1out: Vec<PageId>,
+    /// Pages that came so far.
+    arrivals: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -156,12 +159,14 @@ struct Block {
     page: PageId,
     pref: bool,
     hot: bool,
+    /// The how manyth page it was.
+    arrival: u32,
 }
 
 impl TwoQ {
     fn boxed(star: bool, kin: (u32, u32), kout: (u32, u32), capacity: u32) -> Box<dyn Twin> {
         let (a1in, am, a1out) = (Vec::new(), Vec::new(), Vec::new());
-        Box::new(Self { star, kin, kout, capacity, a1in, am, a1out })
+        Box::new(Self { star, kin, kout, capacity, a1in, am, a1out, arrivals: 0 })
     }
 
     /// Names beyond the limit go once the next page has looked for its own, or the size changed.
@@ -169,11 +174,36 @@ impl TwoQ {
         let excess = self.a1out.len().saturating_sub(part(self.kout, self.capacity));
         self.a1out.drain(..excess);
     }
+
+    /// What leaves A1in: wrong guesses, used pages but for a sixteenth, unread ones, the rest.
+    fn leave_a1in(&mut self, count: u32, may_leave: &dyn Fn(&Block) -> bool) -> Vec<Block> {
+        let mut out = Vec::new();
+        while len(&out) < count {
+            let Some(oldest) = self.a1in.iter().find(|x| x.pref) else { break };
+            if self.arrivals - oldest.arrival < 4 * self.capacity {
+                break;
+            }
+            let stale = take(&mut self.a1in, 1, |x| x.pref && may_leave(x));
+            if stale.is_empty() {
+                break;
+            }
+            out.extend(stale);
+        }
+        let used = self.a1in.iter().filter(|x| !x.pref).count();
+        let used = u32::try_from(used.saturating_sub(self.a1in.len() / 16)).unwrap();
+        let first = used.min(count - len(&out));
+        out.extend(take(&mut self.a1in, first, |x| !x.pref && may_leave(x)));
+        out.extend(take(&mut self.a1in, count - len(&out), |x| x.pref && may_leave(x)));
+        out.extend(take(&mut self.a1in, count - len(&out), may_leave));
+        out
+    }
 }
 
 impl Twin for TwoQ {
     fn insert(&mut self, frame: FrameId, page: PageId, prefetched: bool) {
-        let mut x = Block { frame, page, pref: prefetched, hot: false };
+        self.arrivals += 1;
+        let arrival = self.arrivals;
+        let mut x = Block { frame, page, pref: prefetched, hot: false, arrival };
         if self.a1out.contains(&page) {
             self.a1out.retain(|&other| other != page);
             x.hot = true;
@@ -187,11 +217,11 @@ impl Twin for TwoQ {
     fn renew(&mut self, frame: FrameId) {
         let all = self.a1in.iter().chain(&self.am);
         let mut x = *all.clone().find(|x| x.frame == frame).expect("resident");
-        x.pref = false;
+        let first = core::mem::take(&mut x.pref);
         if x.hot {
             self.forget(frame);
             self.am.push(x);
-        } else if self.star {
+        } else if self.star || first {
             self.forget(frame);
             self.a1in.push(x);
         }
@@ -203,13 +233,15 @@ impl Twin for TwoQ {
         // One more than what will be left: the page that this is for.
         let limit = part(self.kin, resident.saturating_sub(count) + 1);
         let a1in_first = self.a1in.len() > limit;
-        let (preferred, other) = if a1in_first {
-            (&mut self.a1in, &mut self.am)
+        let (most, rest) = if a1in_first {
+            let most = self.leave_a1in(count, &may_leave);
+            let rest = take(&mut self.am, count - len(&most), may_leave);
+            (most, rest)
         } else {
-            (&mut self.am, &mut self.a1in)
+            let most = take(&mut self.am, count, may_leave);
+            let rest = self.leave_a1in(count - len(&most), &may_leave);
+            (most, rest)
         };
-        let most = take(preferred, count, may_leave);
-        let rest = take(other, count - len(&most), may_leave);
         if part(self.kout, self.capacity) > 0 {
             let from_a1in = if a1in_first { &most } else { &rest };
             self.a1out.extend(from_a1in.iter().map(|x| x.page));

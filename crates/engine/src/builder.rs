@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use forerun_core::device::estimate::Facts;
 use forerun_io::files::Backend;
 
 use crate::{
@@ -17,22 +18,14 @@ use crate::{
 
 /// See [`Cache::builder`].
 #[must_use]
+#[derive(Default)]
 pub struct Builder {
     settings: Settings,
-    /// Whether the windows of the readahead follow from the memory.
-    sized: bool,
     recorder: Option<Box<dyn Recorder>>,
 }
 
-impl Default for Builder {
-    fn default() -> Self {
-        Self { settings: Settings::default(), sized: true, recorder: None }
-    }
-}
-
 impl Builder {
-    /// Memory for pages, in bytes. The windows of the readahead are in proportion to it
-    /// ([`Settings::of_memory`]), unless they are chosen.
+    /// Memory for pages, in bytes.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.settings.cache_bytes = bytes;
         self
@@ -53,7 +46,6 @@ impl Builder {
     /// The readahead policy, as `NAME:key=value,...`.
     pub fn readahead(mut self, spec: impl Into<String>) -> Self {
         self.settings.readahead = spec.into();
-        self.sized = false;
         self
     }
 
@@ -63,10 +55,15 @@ impl Builder {
         self
     }
 
+    /// What the device can do, as it was measured before. It is learnt from reads, if not set.
+    pub fn device(mut self, facts: Facts) -> Self {
+        self.settings.device = Some(facts);
+        self
+    }
+
     /// All settings at once.
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
-        self.sized = false;
         self
     }
 
@@ -80,10 +77,7 @@ impl Builder {
     ///
     /// # Errors
     /// A setting cannot work, or the memory cannot be had.
-    pub fn build(mut self) -> Result<Cache, SettingsError> {
-        if self.sized {
-            self.settings.readahead = Settings::of_memory(self.settings.cache_bytes).readahead;
-        }
+    pub fn build(self) -> Result<Cache, SettingsError> {
         match self.recorder {
             Some(recorder) => Cache::recorded(self.settings, recorder),
             None => Cache::new(self.settings),

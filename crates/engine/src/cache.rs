@@ -21,6 +21,7 @@ use forerun_io::{
 };
 
 use crate::{
+    ahead::Depths,
     background::Backgrounds,
     builder::Builder,
     clock::Clock,
@@ -123,6 +124,7 @@ impl Cache {
             index: Arc::clone(&index),
             publisher,
             starving: Arc::clone(&starving),
+            depths: Depths::new(&settings),
             readers_max: settings.readers_max,
             hits_max: notes.room(),
             windows_max: settings.windows_max,
@@ -174,7 +176,8 @@ impl Cache {
     ) -> Result<Handle, OpenError> {
         let (shared, settings) = (&self.owner.shared, &self.owner.shared.settings);
         let queues = Queues::new(Arc::clone(&store), settings.demand_queues_max);
-        let ahead = store.queue(QueueKind::Background { depth: settings.background_depth });
+        let depth = settings.background_depth.min(settings.background_depth_max);
+        let ahead = store.queue(QueueKind::Background { depth });
         let background = shared.backgrounds.of(&ahead);
         let page_bytes = settings.page_bytes;
         let (mut state, version, bytes) = if found_again {

@@ -26,6 +26,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod background;
 mod builder;
 mod cache;
@@ -49,6 +50,7 @@ mod stats;
 mod waiters;
 mod watch;
 
+pub use forerun_core::device::{Kind, estimate::Facts};
 pub use forerun_core::units::Nanos;
 pub use forerun_core::windows::Opened;
 pub use forerun_io::files::{Backend, Chosen, FilesSettings};

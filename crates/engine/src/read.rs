@@ -145,7 +145,11 @@ impl<'a> Read<'a> {
             let served = std::mem::take(&mut slot.served);
             let fetches = std::mem::take(&mut slot.fetches);
             let answer = if fetches.is_empty() { slot.answer.take() } else { None };
-            if answer.is_none() && served.is_empty() && fetches.is_empty() && ahead.is_empty() {
+            if answer.is_none()
+                && served.is_empty()
+                && fetches.is_empty()
+                && ahead.fetches.is_empty()
+            {
                 sleep(&mut state, me);
                 continue;
             }
@@ -156,7 +160,7 @@ impl<'a> Read<'a> {
             let mut served = served.into_iter();
             let trip = (!fetches.is_empty()).then(|| self.submit(fetches, &mut served, take));
             if let Some(trip) = &trip
-                && !ahead.is_empty()
+                && !ahead.fetches.is_empty()
             {
                 trip.lent.queue.start();
             }

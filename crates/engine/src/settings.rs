@@ -7,7 +7,7 @@
 //! - What the core is built from follows from these values alone ([`Settings::core`]), so a
 //!   journal and its settings are enough to run it again.
 
-use forerun_core::{cache, units::Nanos};
+use forerun_core::{cache, device::estimate::Facts, units::Nanos};
 use forerun_io::{
     files::{BackendError, FilesSettings},
     frames::NoMemory,
@@ -22,14 +22,18 @@ pub struct Settings {
     pub page_bytes: u32,
     /// The replacement policy, as `NAME:key=value,...`.
     pub policy: String,
-    /// The readahead policy, as `NAME:key=value,...`. Its largest window must fit the cache.
+    /// The readahead policy, as `NAME:key=value,...`. The largest window of one that names it must
+    /// fit the cache.
     pub readahead: String,
     /// The largest request to a store; at least a page.
     pub request_bytes_max: u32,
     /// Read ahead and not used yet, at most; never more than 7/8 of the cache.
     pub ahead_bytes_max: u64,
-    /// Readahead requests under way at once in one file's store; more wait behind them.
+    /// Readahead requests under way at once in one file's store; more wait behind them. A device
+    /// that takes many at a time gets more, as far as that is seen to help.
     pub background_depth: u32,
+    /// The most that such a device gets.
+    pub background_depth_max: u32,
     /// Readahead requests under way or waiting, over all files, from which on the device counts
     /// as congested: markers then trigger nothing.
     pub congested_requests: u32,
@@ -51,6 +55,9 @@ pub struct Settings {
     /// Readahead windows to keep for [`Cache::windows`](crate::Cache::windows), from the first on;
     /// 0: none is explained.
     pub windows_max: u32,
+    /// What the device can do, where it was measured before; else it is learnt as requests are
+    /// made. It holds for all files of the cache.
+    pub device: Option<Facts>,
     /// How files that are opened by a path are read.
     pub files: FilesSettings,
 }
@@ -61,10 +68,11 @@ impl Default for Settings {
             cache_bytes: 64 << 20,
             page_bytes: 4 << 10,
             policy: "2q-star".into(),
-            readahead: "linux-6".into(),
+            readahead: "streams".into(),
             request_bytes_max: 1 << 20,
             ahead_bytes_max: 256 << 20,
             background_depth: 8,
+            background_depth_max: 64,
             congested_requests: REQUESTS_OF_A_KERNEL / 8 * 7,
             demand_queues_max: 64,
             readers_max: 1 << 10,
@@ -74,22 +82,13 @@ impl Default for Settings {
             wait_max: Nanos::from_millis(10_000),
             version_interval: Nanos::from_millis(1_000),
             windows_max: 0,
+            device: None,
             files: FilesSettings::default(),
         }
     }
 }
 
 impl Settings {
-    /// The defaults for a cache of `bytes`: readahead windows of an eighth of it, from 128 KiB to
-    /// 8 MiB, so that a reader keeps a device of high bandwidth busy and several have room.
-    #[must_use]
-    pub fn of_memory(bytes: u64) -> Self {
-        let eighth = (bytes / 8).clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX);
-        let window = 1_u64 << eighth.ilog2();
-        let readahead = format!("linux-6:max={window},io={window}");
-        Self { cache_bytes: bytes, readahead, ..Self::default() }
-    }
-
     /// What the core of such a cache is built from.
     ///
     /// # Errors
@@ -121,6 +120,7 @@ impl Settings {
         core.files_max = self.files_max;
         core.wait_max = self.wait_max;
         core.explain = self.windows_max > 0;
+        core.device = self.device;
         Ok(core)
     }
 
@@ -128,6 +128,7 @@ impl Settings {
     pub(crate) fn check(&self) -> Result<(), SettingsError> {
         let bounds = [
             ("background_depth", self.background_depth),
+            ("background_depth_max", self.background_depth_max),
             ("congested_requests", self.congested_requests),
             ("demand_queues_max", self.demand_queues_max),
             ("readers_max", self.readers_max),
@@ -184,10 +185,6 @@ const REQUESTS_OF_A_KERNEL: u32 = 128;
 
 /// The largest page. The tallies of hits have room for many (`hits.rs`).
 const PAGE_BYTES_MAX: u32 = 16 << 20;
-/// Linux's own window (`VM_READAHEAD_PAGES`).
-const WINDOW_BYTES_MIN: u64 = 128 << 10;
-/// As much as eight requests of the largest size: a queue that most devices are busy with.
-const WINDOW_BYTES_MAX: u64 = 8 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -203,24 +200,18 @@ mod tests {
     }
 
     #[test]
-    fn the_windows_of_a_cache_follow_from_its_memory_and_always_fit() {
-        for (bytes, max) in [
-            (256 << 10, 128 << 10),
-            (1 << 20, 128 << 10),
-            (2 << 20, 256 << 10),
-            (63 << 20, 4 << 20),
-            (64 << 20, 8 << 20),
-            (1 << 30, 8 << 20),
-        ] {
-            let settings = Settings::of_memory(bytes);
-            assert_eq!(settings.readahead, format!("linux-6:max={max},io={max}"), "{bytes}");
-            assert!(crate::Cache::new(settings).is_ok(), "{bytes}");
+    fn the_defaults_fit_any_memory_and_any_page() {
+        for (cache_bytes, page_bytes) in [(4 << 10, 4 << 10), (512, 512), (1 << 30, 2 << 20)] {
+            let settings = Settings { cache_bytes, page_bytes, ..Settings::default() };
+            let settings = Settings { request_bytes_max: 2 << 20, ..settings };
+            assert!(crate::Cache::new(settings).is_ok(), "{cache_bytes} {page_bytes}");
         }
     }
 
     #[test]
     fn what_cannot_work_is_refused_in_one_line() {
         let default = Settings::default;
+        let linux = || Settings { readahead: "linux-6".into(), ..default() };
         #[rustfmt::skip]
         let rows = [
             ("no page", Settings { cache_bytes: 4095, ..default() }, "a cache of 4095 bytes"),
@@ -230,6 +221,7 @@ mod tests {
             ("no page size", Settings { page_bytes: 0, ..default() }, "a page of 0 bytes"),
             ("small request", Settings { request_bytes_max: 4095, ..default() }, "requests of"),
             ("no depth", Settings { background_depth: 0, ..default() }, "background_depth is 0"),
+            ("none at most", Settings { background_depth_max: 0, ..default() }, "background_d"),
             ("no bound", Settings { congested_requests: 0, ..default() }, "congested_requests"),
             ("no queue", Settings { demand_queues_max: 0, ..default() }, "demand_queues_max is"),
             ("no reader", Settings { readers_max: 0, ..default() }, "readers_max is 0"),
@@ -237,7 +229,7 @@ mod tests {
             ("no waiter", Settings { waiters_max: 0, ..default() }, "waiters_max is 0"),
             ("no handle", Settings { handles_max: 0, ..default() }, "handles_max is 0"),
             ("no file", Settings { files_max: 0, ..default() }, "files_max is 0"),
-            ("window", Settings { cache_bytes: 4096, ..default() }, "a cache of 1 pages is"),
+            ("window", Settings { cache_bytes: 4096, ..linux() }, "a cache of 1 pages is"),
             ("policy", Settings { policy: "none".into(), ..default() }, "no `none`; there are"),
             ("readahead", Settings { readahead: "off:a=1".into(), ..default() }, "no parameter"),
         ];

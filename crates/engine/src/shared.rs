@@ -21,6 +21,7 @@ use forerun_io::{
 };
 
 use crate::{
+    ahead::Ahead,
     background::Backgrounds,
     clock::Clock,
     fetch::Fetch,
@@ -129,21 +130,23 @@ impl Shared {
     }
 
     /// Hands fetches to the background of their files.
-    pub(crate) fn submit_ahead(self: &Arc<Self>, mut ahead: Vec<Fetch>) {
-        while !ahead.is_empty() {
+    pub(crate) fn submit_ahead(self: &Arc<Self>, ahead: Ahead) {
+        let Ahead { mut fetches, depth } = ahead;
+        while !fetches.is_empty() {
             let mut later = Vec::new();
-            for fetch in ahead {
+            for fetch in fetches {
                 let file = Arc::clone(&fetch.file);
+                file.ahead.set_depth(depth);
                 if let Err(fetch) = file.background.submit(self, fetch) {
-                    later.append(&mut self.refused(&fetch));
+                    later.append(&mut self.refused(&fetch).fetches);
                 }
             }
-            ahead = later;
+            fetches = later;
         }
     }
 
     /// A fetch cannot be carried out any more. Returns what the background is to do instead.
-    fn refused(&self, fetch: &Fetch) -> Vec<Fetch> {
+    fn refused(&self, fetch: &Fetch) -> Ahead {
         let mut state = self.state.lock();
         let (first, count) = (fetch.frames[0], fetch.count());
         state.send(None, Event::Failed { first, count, errno: ECANCELED });

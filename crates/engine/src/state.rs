@@ -39,6 +39,7 @@ use forerun_io::{
 };
 
 use crate::{
+    ahead::{Ahead, Depths},
     clock::Clock,
     error::OpenError,
     fetch::Fetch,
@@ -58,6 +59,7 @@ pub(crate) struct State {
     pub(crate) live: Live,
     /// Uses that are about to be sent.
     hits: Vec<Hit>,
+    depths: Depths,
     starving: Arc<AtomicBool>,
     pub(crate) store_bytes: u64,
     pub(crate) store_requests: u64,
@@ -93,6 +95,7 @@ pub(crate) struct Parts {
     pub(crate) index: Arc<Index>,
     pub(crate) publisher: Publisher,
     pub(crate) starving: Arc<AtomicBool>,
+    pub(crate) depths: Depths,
     pub(crate) readers_max: u32,
     /// Uses that are sent at once, at most.
     pub(crate) hits_max: usize,
@@ -130,6 +133,7 @@ impl State {
             clock,
             live,
             hits: Vec::with_capacity(hits_max),
+            depths: parts.depths,
             starving,
             store_bytes: 0,
             store_requests: 0,
@@ -204,8 +208,9 @@ impl State {
     }
 
     /// The background fetches that came of events so far; the caller submits them.
-    pub(crate) fn take_ahead(&mut self) -> Vec<Fetch> {
-        std::mem::take(&mut self.live.ahead)
+    pub(crate) fn take_ahead(&mut self) -> Ahead {
+        let fetches = std::mem::take(&mut self.live.ahead);
+        Ahead { fetches, depth: self.depths.of(self.core.device()) }
     }
 
     /// Readahead requests in the background.

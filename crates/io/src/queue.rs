@@ -10,7 +10,8 @@
 //! it refuses the first, what waits fails with `EAGAIN`.
 //!
 //! # Invariants
-//! - `carrying <= depth` where there are threads, and operations begin in the order of submission.
+//! - No operation begins while `depth` are carried out, where there are threads, and they begin in
+//!   the order of submission.
 //! - A reaper sleeps only while something is in flight: whoever ends the last operation wakes all.
 //! - Once closed, nothing waits and no thread begins another operation.
 //! # Locking
@@ -55,8 +56,8 @@ struct Carried<C: Carry> {
 
 struct Shared<C: Carry> {
     carry: C,
-    /// Threads at most; none where the reaper carries out.
-    depth: Option<u32>,
+    /// Whether threads carry out; else the reaper does.
+    background: bool,
     state: Mutex<State<C::Plan>>,
     /// Something waits, or the queue was closed: for the threads.
     work: Condvar,
@@ -68,15 +69,17 @@ struct State<P> {
     waiting: VecDeque<(Op, P)>,
     done: Vec<Done>,
     carrying: u32,
+    /// Carried out by threads at once, at most.
+    depth: u32,
     threads: u32,
     idle: u32,
     closed: bool,
 }
 
 impl<P> State<P> {
-    fn new() -> Self {
+    fn new(depth: u32) -> Self {
         let (waiting, done) = (VecDeque::new(), Vec::new());
-        Self { waiting, done, carrying: 0, threads: 0, idle: 0, closed: false }
+        Self { waiting, done, carrying: 0, depth, threads: 0, idle: 0, closed: false }
     }
 
     /// Whether a reaper has nothing to wait for.
@@ -103,19 +106,19 @@ impl<C: Carry> Queue for Carried<C> {
         op.check();
         let plan = self.shared.carry.plan(&op);
         let mut state = self.shared.state.lock();
-        let nobody = self.shared.depth.is_some() && self.home.is_left();
+        let nobody = self.shared.background && self.home.is_left();
         if state.closed || nobody {
             state.done.push(op.cancelled());
             self.shared.changed.notify_one();
             return;
         }
         state.waiting.push_back((op, plan));
-        let Some(depth) = self.shared.depth else {
+        if !self.shared.background {
             self.shared.changed.notify_one();
             return;
-        };
+        }
         self.shared.work.notify_one();
-        if state.threads < depth && state.waiting.len() > state.idle as usize {
+        if state.threads < state.depth && state.waiting.len() > state.idle as usize {
             state.threads += 1;
             drop(state);
             self.start_thread();
@@ -129,7 +132,7 @@ impl<C: Carry> Queue for Carried<C> {
                 out.append(&mut state.done);
                 return;
             }
-            if self.shared.depth.is_none()
+            if !self.shared.background
                 && let Some((op, plan)) = state.begin()
             {
                 out.push(MutexGuard::unlocked(&mut state, || self.shared.carry.carry(op, plan)));
@@ -141,6 +144,11 @@ impl<C: Carry> Queue for Carried<C> {
             }
             self.shared.changed.wait(&mut state);
         }
+    }
+
+    fn set_depth(&self, depth: u32) {
+        assert!(depth > 0, "a queue that nobody serves");
+        self.shared.state.lock().depth = depth;
     }
 
     fn close(&self) {
@@ -156,17 +164,17 @@ impl<C: Carry> Queue for Carried<C> {
 
 impl<C: Carry> Carried<C> {
     fn new(carry: C, kind: QueueKind) -> Self {
-        let depth = match kind {
-            QueueKind::Caller => None,
+        let (background, depth) = match kind {
+            QueueKind::Caller => (false, 0),
             QueueKind::Background { depth } => {
                 assert!(depth > 0, "a queue that nobody serves");
-                Some(depth)
+                (true, depth)
             }
         };
         let shared = Arc::new(Shared {
             carry,
-            depth,
-            state: Mutex::new(State::new()),
+            background,
+            state: Mutex::new(State::new(depth)),
             work: Condvar::new(),
             changed: Condvar::new(),
         });
@@ -191,7 +199,8 @@ impl<C: Carry> Shared<C> {
     fn serve(&self) {
         let mut state = self.state.lock();
         loop {
-            if let Some((op, plan)) = state.begin() {
+            let next = if state.carrying < state.depth { state.begin() } else { None };
+            if let Some((op, plan)) = next {
                 let done = MutexGuard::unlocked(&mut state, || self.carry.carry(op, plan));
                 state.done.push(done);
                 self.end(&mut state);
@@ -349,6 +358,32 @@ mod tests {
                 assert_eq!(rig.begun(1), BTreeSet::from([next]), "{depth}");
             }
             rig.go(depth as usize);
+        }
+    }
+
+    #[test]
+    fn a_depth_that_changes_holds_from_the_next_submission_on() {
+        let Gated { gate, begun, go } = gated();
+        let queue = Carried::new(gate, QueueKind::Background { depth: 1 });
+        let begins = |token: u64| {
+            assert_eq!(begun.recv_timeout(Duration::from_secs(20)), Ok(token));
+        };
+        let carrying = || queue.shared.state.lock().carrying;
+        queue.submit(sync(0));
+        begins(0);
+        queue.submit(sync(1));
+        assert_eq!(carrying(), 1);
+        queue.set_depth(2);
+        queue.submit(sync(2));
+        begins(1);
+        queue.set_depth(1);
+        queue.submit(sync(3));
+        for (next, left) in [(None, 1), (Some(2), 1), (Some(3), 1), (None, 0)] {
+            go.send(()).expect("the gate listens");
+            let mut out = Vec::new();
+            queue.reap(Wait::One, &mut out);
+            assert_eq!((out.len(), carrying()), (1, left), "whoever ends one begins the next");
+            next.into_iter().for_each(begins);
         }
     }
 

@@ -107,6 +107,15 @@ pub trait Queue: Send + Sync {
     /// result or cancelled, reapers wake, threads end. All of it can still be reaped.
     fn close(&self);
 
+    /// From the next submission on, `depth` operations are under way at once, at most, where
+    /// others carry out ([`QueueKind::Background`]). What is under way beyond that stays so.
+    ///
+    /// # Panics
+    /// `depth` is 0.
+    fn set_depth(&self, depth: u32) {
+        assert!(depth > 0, "a queue that nobody serves");
+    }
+
     /// Hands what was submitted to the system now, where only the next [`Queue::reap`] would: for
     /// a submitter that has other things to do before. Who starts also reaps, on the same thread.
     fn start(&self) {}

@@ -13,7 +13,7 @@
   const root = document.documentElement;
   const data = JSON.parse(document.getElementById("data").textContent);
   const checking = location.hash === "#check";
-  const KINDS = ["demand", "readahead", "write"];
+  const KINDS = ["demand", "readahead", "write", "read"];
   /** The colours of causes by their number, and in which order they are drawn: those that read nothing ahead first. */
   const CAUSES = data.causes;
   const CAUSES_DRAWN = [0, 6, 2, 5, 3, 1, 4];
@@ -369,7 +369,7 @@
       const marks = [];
       drawn = [];
       // Demand last: a wait is never hidden.
-      for (const kind of windows ? CAUSES_DRAWN : [1, 2, 0]) {
+      for (const kind of windows ? CAUSES_DRAWN : [3, 1, 2, 0]) {
         chart.rows.forEach(([at, done, offset, bytes, of, wasted], i) => {
           if (of !== kind) return;
           const x0 = Math.floor(u.valToPos(at / time[1], "x", true));

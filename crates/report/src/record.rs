@@ -108,6 +108,9 @@ pub struct Run {
     pub p50_us: f64,
     /// The time that one read in a hundred exceeds.
     pub p99_us: f64,
+    /// The most that the bytes of a paced read came after it was due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late_max_seconds: Option<f64>,
     /// The slowest and the fastest repeat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread: Option<Spread>,
@@ -169,6 +172,8 @@ pub enum RequestKind {
     Readahead,
     /// It takes dirty pages to the device.
     Write,
+    /// A read of the device's own log: whether somebody waits is not known there.
+    Read,
 }
 
 /// The version in a record: always [`SCHEMA`], no other can be read.
@@ -384,6 +389,7 @@ mod tests {
                 ratio_to_limit: Some(0.764),
                 p50_us: 1.5,
                 p99_us: 1e300,
+                late_max_seconds: Some(0.5),
                 spread: Some(Spread { min: 21.0, max: 22.0 }),
                 requests: [RequestKind::Demand, RequestKind::Readahead, RequestKind::Write]
                     .map(|kind| DeviceRequest { at_us: 1, done_us: 2, offset: 3, bytes: 4, kind })

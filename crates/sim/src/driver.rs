@@ -29,6 +29,7 @@ use forerun_core::units::{FileId, FrameId, HandleId, Nanos, PageIndex, Partition
 use forerun_core::windows::{Opened, WindowLog};
 
 use crate::host::{HostQueue, Order};
+use crate::waits::Waits;
 use crate::workload::{Access, Reader, Workload};
 
 /// What a run is made of.
@@ -106,6 +107,10 @@ pub struct Outcome {
     pub delay_first: Nanos,
     /// Reads whose bytes came later than asked for by more than 100 ms.
     pub reads_late: u64,
+    /// The most that the bytes of a paced read came after it was due.
+    pub late_max: Nanos,
+    /// When the last paced read was due whose bytes came more than a second later.
+    pub late_until: Nanos,
     /// The time that each read waited: how many waited so long.
     pub waits: Waits,
     /// The core's counts.
@@ -137,36 +142,6 @@ impl Outcome {
 #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
 pub fn rate(bytes: u64, time: Nanos) -> f64 {
     if time.0 == 0 { 0.0 } else { bytes as f64 * 1e3 / time.0 as f64 }
-}
-
-/// How long reads waited, in buckets that double: bucket b holds waits below 2^b ns.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Waits {
-    buckets: Vec<u64>,
-}
-
-impl Waits {
-    fn note(&mut self, wait: Nanos) {
-        let bucket = (64 - wait.0.leading_zeros()) as usize;
-        if self.buckets.len() <= bucket {
-            self.buckets.resize(bucket + 1, 0);
-        }
-        self.buckets[bucket] += 1;
-    }
-
-    /// A bound below which `percent` in a hundred of the waits lie, within a factor of 2.
-    #[must_use]
-    pub fn percentile(&self, percent: u64) -> Nanos {
-        let total: u64 = self.buckets.iter().sum();
-        let mut seen = 0;
-        for (bucket, count) in self.buckets.iter().enumerate() {
-            seen += count;
-            if seen * 100 >= total * percent {
-                return Nanos(if bucket == 0 { 0 } else { 1 << bucket.min(63) });
-            }
-        }
-        Nanos(0)
-    }
 }
 
 /// Why a run could not be made.
@@ -256,6 +231,8 @@ pub fn run(setup: Setup, workload: &mut Workload) -> Result<Outcome, RunError> {
             delay: Nanos(0),
             delay_first: Nanos(0),
             reads_late: 0,
+            late_max: Nanos(0),
+            late_until: Nanos(0),
             waits: Waits::default(),
             stats: Stats::default(),
             log: Vec::new(),
@@ -513,8 +490,12 @@ impl Clockwork {
                 outcome.delay_first += wait;
             }
             if access.not_before > Nanos(0) {
-                let late = now.since(access.not_before) > LATE;
-                outcome.reads_late += u64::from(late);
+                let late = now.since(access.not_before);
+                outcome.reads_late += u64::from(late > LATE);
+                if late > STALLED {
+                    outcome.late_until = outcome.late_until.max(access.not_before);
+                }
+                outcome.late_max = outcome.late_max.max(late);
             }
             outcome.bytes_wanted += bytes;
             let pages = (offset + bytes).div_ceil(self.page_bytes) - offset / self.page_bytes;
@@ -530,3 +511,5 @@ impl Clockwork {
 const FIRST_BYTES: u64 = 100 << 20;
 /// A paced read that is later than this is counted.
 const LATE: Nanos = Nanos::from_millis(100);
+/// So is one that a player would have stopped for.
+const STALLED: Nanos = Nanos::from_millis(1_000);

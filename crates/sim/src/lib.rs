@@ -4,6 +4,7 @@
 //!   workload   who reads what, and when: seeded, as long as wanted
 //!   driver     a workload through the core on a device model, in virtual time
 //!   host       the queue between the core and a device
+//!   waits      how long reads waited, as a histogram
 //!   oracle     perfect readahead: the limit that others are measured against
 //!   trace      what was accessed somewhere, read as a stream
 //!   replay     accesses through replacement policies alone
@@ -19,4 +20,5 @@ pub mod oracle;
 pub mod replay;
 pub mod trace;
 pub mod vectors;
+pub mod waits;
 pub mod workload;

@@ -3,16 +3,20 @@
 //! The *online limit* of a workload on a device is what [`PerfectReadahead`] reaches there in
 //! virtual time: it knows every stream's place and end, but only from the stream's second read on
 //! (from the first at a file's head, where a guess is free), and it may use the memory that the
-//! cache gives to readahead. So it pays one blind read a stream, never reads a page in vain, and
-//! gives each stream an equal share of the memory.
+//! cache gives to readahead. So it pays one blind read a stream, and gives each stream an equal
+//! share of the memory. Where pieces follow each other at a step, it knows of the others from the
+//! second one on.
 //!
 //! ```text
 //!   stream  |r|======= window =======|======= window =======|==...==| known end
 //!            ^ blind: what was asked   ^ marker: fetch the next
+//!   pieces  |r|==|.....|==|.....|==|.....|==|     all known from the second on
 //! ```
+//! It does not know whether gaps are better read through ([`Gaps`]): the best of both counts.
 //!
 //! # Invariants
-//! - It asks for no page outside the known streams, and for none twice while it stays cached.
+//! - It asks for no page outside the known streams, and for none twice while it stays cached. It
+//!   reads no page in vain, but for those of gaps where it is to read through them.
 
 use forerun_core::cache::Settings;
 use forerun_core::readahead::{Cause, Decision, Demand, Readahead, Trigger, Window};
@@ -20,45 +24,106 @@ use forerun_core::units::FileId;
 
 use crate::workload::{Stream, Workload};
 
+/// What is done about the gaps between pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gaps {
+    /// They are left out.
+    Skipped,
+    /// They are read too, and given back.
+    Read,
+}
+
 /// See the module.
 pub struct PerfectReadahead {
     streams: Vec<Known>,
     window_pages: u32,
+    gaps: Gaps,
+    /// What the last decision is to be followed by: a stream, and how many pages more.
+    rest: Option<(usize, u32)>,
 }
 
 struct Known {
     file: FileId,
     start: u64,
     end: u64,
+    /// Pages of a piece, and from the start of one to that of the next.
+    piece: u64,
+    step: u64,
     /// The first page that was not read ahead yet.
     frontier: u64,
     seen: bool,
 }
 
+impl Known {
+    fn new(stream: &Stream, page_bytes: u64) -> Self {
+        let Stream { file, start, bytes, piece, every } = *stream;
+        let last = bytes.div_ceil(piece.max(1)).saturating_sub(1);
+        let end = start + last * every + (bytes - last * piece);
+        let whole = (end.div_ceil(page_bytes) - start / page_bytes).max(1);
+        // Pieces that do not begin with a page are taken for one.
+        let apart = last > 0 && every % page_bytes == 0 && start % page_bytes == 0;
+        let (piece, step) =
+            if apart { (piece.div_ceil(page_bytes), every / page_bytes) } else { (whole, whole) };
+        Self {
+            file: FileId(file),
+            start: start / page_bytes,
+            end: end.div_ceil(page_bytes),
+            piece,
+            step,
+            frontier: start / page_bytes,
+            seen: false,
+        }
+    }
+
+    /// The start and the end of the piece that begins at `page` or last before it.
+    fn piece_at(&self, page: u64) -> (u64, u64) {
+        let start = page - (page - self.start) % self.step;
+        (start, (start + self.piece).min(self.end))
+    }
+
+    fn holds(&self, page: u64) -> bool {
+        self.start <= page && page < self.end && page < self.piece_at(page).1
+    }
+
+    /// The next pages to fetch, at most `most` and before `until`.
+    fn next(&mut self, most: u32, until: u64, gaps: Gaps) -> Option<Window> {
+        let start = self.frontier;
+        let until = match gaps {
+            Gaps::Skipped => self.piece_at(start).1.min(until),
+            Gaps::Read => until,
+        };
+        let left = u32::try_from(until.saturating_sub(start)).unwrap_or(u32::MAX);
+        let size = left.min(most);
+        let end = start + u64::from(size);
+        self.frontier = if self.holds(end) { end } else { self.next_piece(end) };
+        (size > 0).then_some(Window { start, size, async_size: 0 })
+    }
+
+    /// The start of the piece after `page`, which is in a gap.
+    fn next_piece(&self, page: u64) -> u64 {
+        (self.piece_at(page).0 + self.step).min(self.end)
+    }
+}
+
 impl PerfectReadahead {
     /// The oracle for `workload` in a cache of `settings`.
     #[must_use]
-    pub fn new(workload: &Workload, settings: &Settings) -> Self {
+    pub fn new(workload: &Workload, settings: &Settings, gaps: Gaps) -> Self {
         let page_bytes = u64::from(settings.page_bytes);
-        let known = |stream: &Stream| Known {
-            file: FileId(stream.file),
-            start: stream.start / page_bytes,
-            end: (stream.start + stream.bytes).div_ceil(page_bytes),
-            frontier: stream.start / page_bytes,
-            seen: false,
-        };
+        let known = |stream: &Stream| Known::new(stream, page_bytes);
         let mut streams: Vec<Known> = workload.streams.iter().map(known).collect();
         streams.sort_by_key(|stream| (stream.file, stream.start));
         let count = u32::try_from(streams.len().max(1)).unwrap_or(u32::MAX);
         // Two windows a stream: the one that is read and the one that is on its way.
         let share = settings.ahead_pages_max / count / 2;
-        Self { streams, window_pages: share.clamp(1, WINDOW_PAGES_MAX) }
+        Self { streams, window_pages: share.clamp(1, WINDOW_PAGES_MAX), gaps, rest: None }
     }
 
-    fn stream(&mut self, file: FileId, page: u64) -> Option<&mut Known> {
+    fn stream(&self, file: FileId, page: u64) -> Option<usize> {
         let after = self.streams.partition_point(|known| (known.file, known.start) <= (file, page));
-        let known = self.streams.get_mut(after.checked_sub(1)?)?;
-        (known.file == file && page < known.end).then_some(known)
+        let at = after.checked_sub(1)?;
+        let known = &self.streams[at];
+        (known.file == file && known.holds(page)).then_some(at)
     }
 }
 
@@ -68,29 +133,50 @@ impl Readahead for PerfectReadahead {
     }
 
     fn decide(&mut self, demand: &Demand) -> Option<Decision> {
-        let window_pages = self.window_pages;
+        self.rest = None;
         let window = Window { start: demand.first, size: demand.count, async_size: 0 };
         let as_asked = Decision::new(Cause::Random, window);
         let missed = demand.trigger == Trigger::Miss;
-        let Some(known) = self.stream(demand.file, demand.first) else {
+        let Some(at) = self.stream(demand.file, demand.first) else {
             return missed.then_some(as_asked);
         };
+        let known = &mut self.streams[at];
         let blind = !core::mem::replace(&mut known.seen, true) && demand.first > 0;
         if missed && blind {
             known.frontier = demand.first + u64::from(demand.count);
             return Some(as_asked);
         }
-        let start = if missed { demand.first } else { known.frontier };
-        let left = u32::try_from(known.end.saturating_sub(start)).unwrap_or(u32::MAX);
-        let size = left.min(window_pages);
-        if size == 0 {
-            return missed.then_some(as_asked);
+        if missed {
+            known.frontier = demand.first;
         }
-        known.frontier = start + u64::from(size);
-        let more = known.frontier < known.end;
+        let first_piece = known.piece_at(known.start).1;
+        let until = if demand.first < first_piece { first_piece } else { known.end };
+        let Some(mut window) = known.next(self.window_pages, until, self.gaps) else {
+            return missed.then_some(as_asked);
+        };
+        if known.frontier < until {
+            window.async_size = window.size;
+            self.rest = Some((at, self.window_pages - window.size));
+        }
         let cause = if missed { Cause::Sync } else { Cause::Async };
-        let window = Window { start, size, async_size: if more { size } else { 0 } };
         Some(Decision::new(cause, window))
+    }
+
+    fn carried(&self, decision: Decision, page: u64) -> bool {
+        self.gaps == Gaps::Read
+            && !self
+                .streams
+                .iter()
+                .any(|known| known.start <= decision.window.start && known.holds(page))
+    }
+
+    fn submitted(&mut self, _: &Demand, _: Decision, _: u32) -> Option<Decision> {
+        let (at, left) = self.rest.take()?;
+        let known = &mut self.streams[at];
+        let until = known.end;
+        let window = known.next(left, until, self.gaps)?;
+        self.rest = Some((at, left - window.size)).filter(|_| known.frontier < until);
+        Some(Decision::new(Cause::Async, window))
     }
 }
 
@@ -99,7 +185,7 @@ const WINDOW_PAGES_MAX: u32 = 1 << 14;
 
 #[cfg(test)]
 mod tests {
-    use super::PerfectReadahead;
+    use super::{Gaps, PerfectReadahead};
     use crate::driver::{Outcome, Setup, run};
     use crate::workload;
     use forerun_core::cache::Settings;
@@ -110,7 +196,7 @@ mod tests {
         let device = device::make("t7k250", 1).unwrap();
         let mut settings = Settings::new(1 << 16, "lru", readahead.unwrap_or("off"));
         settings.request_pages_max = 128;
-        let oracle = PerfectReadahead::new(&workload, &settings);
+        let oracle = PerfectReadahead::new(&workload, &settings, Gaps::Skipped);
         let mut setup = Setup::new(settings, Some(device));
         setup.depth = 1;
         if readahead.is_none() {
@@ -121,7 +207,13 @@ mod tests {
 
     #[test]
     fn the_oracle_reads_every_page_once_and_nobody_is_faster() {
-        for spec in ["streams,n=1,each=20M", "streams,n=7,each=4M,layout=spread,start=mid"] {
+        for spec in [
+            "streams,n=1,each=20M",
+            "streams,n=7,each=4M,layout=spread,start=mid",
+            "stride,n=1,each=1M,piece=64K,every=256K",
+            "stride,n=3,each=512K,piece=12K,every=200K,layout=spread",
+            "parquet,columns=5,chunk=400K,apart=9M",
+        ] {
             let best = outcome(spec, None);
             assert_eq!(best.bytes_read, best.bytes_wanted, "{spec}");
             for readahead in ["off", "linux-2.6.22", "linux-2.6.24", "linux-6", "fixed"] {

@@ -61,15 +61,27 @@ pub struct Workload {
     pub bytes_wanted: u64,
 }
 
-/// Bytes of one file that are read from the first to the last.
+/// Bytes of one file that are read from the first to the last, in one piece or in several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream {
     /// The file, by its number.
     pub file: u32,
     /// The first byte.
     pub start: u64,
-    /// How many.
+    /// How many are read.
     pub bytes: u64,
+    /// Bytes of a piece; the last one is what is left.
+    pub piece: u64,
+    /// Bytes from the start of a piece to the start of the next.
+    pub every: u64,
+}
+
+impl Stream {
+    /// A stream without gaps.
+    #[must_use]
+    pub const fn whole(file: u32, start: u64, bytes: u64) -> Self {
+        Self { file, start, bytes, piece: bytes, every: bytes }
+    }
 }
 
 impl Reader {
@@ -419,7 +431,9 @@ mod tests {
         assert_eq!(found, expected);
         let workload = made("stride,n=2,each=10K,piece=4K,every=16K");
         assert_eq!((workload.files, workload.bytes_wanted), (vec![96 << 10], 20 << 10));
-        assert!(workload.streams.is_empty(), "nothing is read from a first byte to a last");
+        let known =
+            |start| Stream { file: 0, start, bytes: 10 << 10, piece: 4 << 10, every: 16 << 10 };
+        assert_eq!(workload.streams, [known(0), known(48 << 10)]);
     }
 
     #[test]
@@ -428,9 +442,8 @@ mod tests {
         let workload = made(text);
         let mib = 1 << 20;
         assert_eq!(workload.files, [4 * mib + 1_024]);
-        let chunks = [4 * mib, 0, mib, 2 * mib, 3 * mib];
-        let starts: Vec<_> = workload.streams.iter().map(|stream| stream.start).collect();
-        assert_eq!(starts, chunks);
+        let chunks = Stream { file: 0, start: 0, bytes: 32 << 10, piece: 8 << 10, every: 1 << 20 };
+        assert_eq!(workload.streams, [Stream::whole(0, 4 * mib, 1_024), chunks]);
         let expected: Vec<u64> = std::iter::once(4 * mib)
             .chain((0..4).flat_map(|chunk| [chunk * mib, chunk * mib + 4_096]))
             .collect();

@@ -37,6 +37,7 @@ fn paced_readers_are_not_ahead_of_their_time() {
     let outcome = run(setup(4096, "linux-2.6.24", Some("ssd")), &mut workload).unwrap();
     assert!(outcome.elapsed >= Nanos::from_millis(2_090), "{:?}", outcome.elapsed);
     assert_eq!(outcome.reads_late, 0);
+    assert!(outcome.late_max < Nanos::from_millis(100), "{:?}", outcome.late_max);
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! `cargo xtask bench streams`: the kernel's readahead beside ours, on the same emulated device.
 //!
 //! ```text
-//!   device x pattern:   kernel     large and small folios, each read_ahead_kb   pread, buffered
-//!                       forerun    each policy                                  O_DIRECT
-//!                       virtual    each policy                                  simulated
-//!                --> MB/s, their share of what the device can give --> table, a record a device
+//!   device x pattern:   kernel     each folio size and read_ahead_kb   pread, buffered   round by
+//!                       forerun    each policy                         O_DIRECT          round
+//!                       virtual    each policy, the online limit       simulated         once
+//!        --> MB/s, median over rounds --> a record a device, summary.md, page.html
 //! ```
 //! `xtask/testbed/README.md` has the device and what must be so for the comparison to be fair.
 //!
@@ -15,88 +15,24 @@
 
 mod bed;
 mod case;
+mod log;
+mod options;
+mod summary;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{build, read, told, write};
+use super::device::{DEVICES, Device, VIRTUALLY};
+use super::summary::Spread;
+use super::{place, read, release, target, told, write};
 use bed::{Bed, Folios};
-use case::{DEVICES, Device, FILE_MIB, PATTERNS, Pattern};
-
-/// What the command line chooses.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Options {
-    devices: Vec<String>,
-    patterns: Vec<String>,
-    read_ahead_kib: Vec<u32>,
-    folios: Vec<Folios>,
-    /// Ours; those of [`READAHEADS`] that there are, where none is named.
-    readaheads: Vec<String>,
-    seconds: u32,
-    out: Option<PathBuf>,
-    /// The program to measure; otherwise the release build.
-    forerun: Option<PathBuf>,
-    /// A quarter of the reads: to see that all works.
-    quick: bool,
-}
-
-impl Options {
-    /// Options from `--quick` and `--name value` pairs; a list has commas, but `--readahead` is
-    /// repeated, as a policy has commas of its own.
-    pub(crate) fn parse(words: &[String]) -> Result<Self> {
-        let mut options = Self {
-            devices: DEVICES.iter().map(|device| device.name.to_owned()).collect(),
-            patterns: PATTERNS.iter().map(|pattern| pattern.name.to_owned()).collect(),
-            read_ahead_kib: READ_AHEAD_KIB.to_vec(),
-            folios: vec![Folios::Large, Folios::Small],
-            readaheads: Vec::new(),
-            seconds: SECONDS,
-            out: None,
-            forerun: None,
-            quick: false,
-        };
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            if word == "--quick" {
-                options.quick = true;
-                continue;
-            }
-            let value = words.next().with_context(|| format!("{word} without a value"))?;
-            let list = || value.split(',').map(str::to_owned).collect::<Vec<_>>();
-            match word.as_str() {
-                "--device" => options.devices = known(list(), &options.devices)?,
-                "--pattern" => options.patterns = known(list(), &options.patterns)?,
-                "--ra" => {
-                    let sizes = list().iter().map(|size| size.parse()).collect::<Result<_, _>>();
-                    options.read_ahead_kib = sizes.context("--ra: expected KiB, such as 128")?;
-                }
-                "--folios" => {
-                    options.folios = match value.as_str() {
-                        "large" => vec![Folios::Large],
-                        "small" => vec![Folios::Small],
-                        other => bail!("--folios {other}: expected large or small"),
-                    }
-                }
-                "--readahead" => options.readaheads.push(value.clone()),
-                "--seconds" => options.seconds = value.parse().context("--seconds: no number")?,
-                "--out" => options.out = Some(value.into()),
-                "--forerun" => options.forerun = Some(value.into()),
-                other => bail!("unknown option {other}"),
-            }
-        }
-        ensure!(options.seconds > 0, "--seconds 0 measures nothing");
-        Ok(options)
-    }
-}
-
-fn known(chosen: Vec<String>, all: &[String]) -> Result<Vec<String>> {
-    let stranger = chosen.iter().find(|name| !all.contains(name));
-    stranger.map_or(Ok(()), |name| bail!("no {name}; there are: {}", all.join(" ")))?;
-    Ok(chosen)
-}
+use case::{FILE_MIB, PATTERNS, Pattern};
+pub(crate) use options::Options;
+use summary::Group;
 
 /// Measures everything and writes the records.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
@@ -104,17 +40,12 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
         println!("left out: bench streams: this machine lacks {lacking}");
         return Ok(true);
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-    let forerun = if let Some(path) = &options.forerun {
-        path.clone()
-    } else {
-        build(root)?;
-        target.join("release/forerun")
-    };
+    let forerun = release(root, options.forerun.as_deref())?;
+    let target = target(root);
     let folder = target.join("bench");
-    let out = options.out.clone().map_or_else(|| place(root), Ok)?;
+    let out = options.out.clone().map_or_else(|| place(root, "streams"), Ok)?;
     for folder in [&folder, &out] {
-        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
     let file_mib = if options.quick { FILE_MIB / 4 } else { FILE_MIB };
     let bed = match Bed::up(root, &target, &forerun, file_mib)? {
@@ -124,239 +55,390 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
             return Ok(true);
         }
     };
-    let mut readaheads = options.readaheads.clone();
-    if readaheads.is_empty() {
-        readaheads = policies(&forerun)?;
-    }
     let scratch = folder.join(format!("streams-{}.json", std::process::id()));
-    let mut bench = Bench { forerun, readaheads, scratch, options, bed };
+    let mut bench = Bench { forerun, scratch, options, bed };
+    println!("{} runs of {} s at most", bench.runs(), options.seconds);
     println!("{HEADER}");
-    for device in DEVICES.iter().filter(|device| options.devices.iter().any(|it| it == device.name))
-    {
-        let record = bench.device(device)?;
-        write(&out.join(format!("{}.json", device.name)), &record)?;
+    let (mut groups, mut records) = (Vec::new(), Vec::new());
+    for device in chosen(&DEVICES, &options.devices, |device| device.name) {
+        let (record, own) = bench.device(device)?;
+        let path = out.join(format!("{}.json", device.name));
+        write(&path, &record)?;
+        records.push(path);
+        groups.extend(own);
+        // After each device, so that a bench that is stopped leaves what it has.
+        let text = bench.summary(&record, &groups);
+        let path = out.join("summary.md");
+        fs::write(&path, text).with_context(|| path.display().to_string())?;
     }
-    println!("\nrecords: {}", out.display());
+    if options.log {
+        let page = out.join("page.html");
+        told(Command::new(&bench.forerun).arg("report").args(&records).arg("-o").arg(&page))?;
+    }
+    println!("\nrecords and summary: {}", out.display());
     Ok(true)
+}
+
+/// Those of `all` that are named.
+fn chosen<T>(all: &'static [T], names: &[String], name: impl Fn(&T) -> &str) -> Vec<&'static T> {
+    all.iter().filter(|one| names.iter().any(|it| it == name(one))).collect()
 }
 
 /// What all runs share.
 struct Bench<'a> {
     forerun: PathBuf,
-    readaheads: Vec<String>,
     /// The record of a run, for a moment.
     scratch: PathBuf,
     options: &'a Options,
     bed: Bed,
 }
 
+/// By what a pattern is read in real time.
+enum Contender {
+    Kernel { folios: Folios, read_ahead_kib: u32 },
+    Forerun { readahead: String },
+}
+
+impl Contender {
+    fn name(&self) -> String {
+        match self {
+            Self::Kernel { folios, read_ahead_kib } => {
+                format!("kernel {read_ahead_kib}K, {}", folios.name())
+            }
+            Self::Forerun { readahead } => format!("forerun {readahead}"),
+        }
+    }
+}
+
 impl Bench<'_> {
-    /// All patterns on `device`, as one record.
-    fn device(&mut self, device: &Device) -> Result<Value> {
-        let mut whole = Value::Null;
-        let mut runs = Vec::new();
-        let chosen = |pattern: &&Pattern| self.options.patterns.iter().any(|it| it == pattern.name);
-        for pattern in PATTERNS.iter().filter(chosen).collect::<Vec<_>>() {
-            for (contender, record) in self.pattern(device, pattern)? {
-                if whole.is_null() {
-                    whole = record.clone();
-                }
-                for run in record["runs"].as_array().context("a record without runs")? {
-                    let run = rated(run.clone(), device, pattern, &contender);
-                    println!("{}", row(device, pattern, &run));
-                    runs.push(run);
-                }
+    /// How many runs there are in real time.
+    fn runs(&self) -> usize {
+        let patterns = chosen(&PATTERNS, &self.options.patterns, |pattern| pattern.name);
+        let runs: usize = patterns.iter().map(|pattern| self.contenders(pattern).len()).sum();
+        runs * self.options.devices.len() * self.options.rounds as usize
+    }
+
+    fn contenders(&self, pattern: &Pattern) -> Vec<Contender> {
+        let mut contenders = Vec::new();
+        for &folios in &self.options.folios {
+            for &read_ahead_kib in &self.options.read_ahead_kib {
+                contenders.push(Contender::Kernel { folios, read_ahead_kib });
             }
         }
-        whole["runs"] = json!(runs);
+        let ours = self.readaheads(pattern).into_iter();
+        contenders.extend(ours.map(|readahead| Contender::Forerun { readahead }));
+        contenders
+    }
+
+    fn readaheads(&self, pattern: &Pattern) -> Vec<String> {
+        let mut readaheads = self.options.readaheads.clone();
+        for &name in pattern.beside {
+            if !readaheads.iter().any(|it| it == name) {
+                readaheads.push(name.to_owned());
+            }
+        }
+        readaheads
+    }
+
+    /// All patterns on `device`, as one record, and side by side.
+    fn device(&mut self, device: &'static Device) -> Result<(Value, Vec<Group>)> {
+        let (mut whole, mut all, mut groups) = (Value::Null, Vec::new(), Vec::new());
+        for pattern in chosen(&PATTERNS, &self.options.patterns, |pattern| pattern.name) {
+            let mut runs = Vec::new();
+            for record in self.pattern(device, pattern)? {
+                runs.push(record["runs"][0].clone());
+                whole = record;
+            }
+            for run in &runs {
+                println!("{}", row(device, pattern, run));
+            }
+            all.extend(runs.iter().cloned());
+            for run in &mut runs {
+                // The record has them.
+                run.as_object_mut().expect("a run is an object").remove("requests");
+            }
+            groups.push(Group { device, pattern, runs });
+        }
+        whole["runs"] = json!(all);
         whole["device"] = json!(device.name);
+        whole["repeats"] = json!(self.options.rounds);
         whole["command"] = json!(std::env::args().collect::<Vec<String>>());
         let settings = [
             ("seconds", self.options.seconds.to_string()),
-            ("readahead", self.readaheads.join(",")),
+            ("readahead", self.options.readaheads.join(",")),
             ("cache", CACHE.to_owned()),
+            ("patterns", self.options.patterns.join(",")),
             ("request_max", format!("{}K", device.request_kib)),
             ("depth", device.depth.to_string()),
             ("quick", self.options.quick.to_string()),
         ];
         whole["settings"] = settings.into_iter().collect();
-        Ok(whole)
+        Ok((whole, groups))
     }
 
-    /// Every contender's record of `pattern`, in the order in which they ran.
-    fn pattern(&mut self, device: &Device, pattern: &Pattern) -> Result<Vec<(String, Value)>> {
-        let mut records = Vec::new();
-        for &folios in &self.options.folios {
-            let file = self.bed.file(folios)?;
-            for &kib in &self.options.read_ahead_kib {
-                self.bed.cold(device, kib)?;
-                let name = format!("kernel {kib}K, {}", folios.name());
-                let Some(mut command) = self.kernel(pattern)? else {
-                    println!("left out: {name} of {}: no memory cgroups (v1) here", pattern.name);
-                    continue;
-                };
-                command.args(["--through", "kernel"]);
-                records.push((name, self.live(&mut command, &file, pattern)?));
+    /// Every contender's record of `pattern`, its run the median of all rounds.
+    fn pattern(&mut self, device: &Device, pattern: &Pattern) -> Result<Vec<Value>> {
+        let contenders = self.contenders(pattern);
+        let mut taken: Vec<Vec<Value>> = contenders.iter().map(|_| Vec::new()).collect();
+        for round in 0..self.options.rounds as usize {
+            for turn in 0..contenders.len() {
+                let at = (round + turn) % contenders.len();
+                taken[at].extend(self.measured(&contenders[at], device, pattern)?);
             }
         }
-        let file = self.bed.file(self.options.folios[0])?;
-        let cache = pattern.memory_mib.map_or(CACHE.to_owned(), |mib| format!("{mib}M"));
-        for readahead in &self.readaheads {
-            self.bed.cold(device, self.options.read_ahead_kib[0])?;
-            let mut command = Command::new(&self.forerun);
-            command.args(["bench", "streams", "--readahead", readahead, "--cache", &cache]);
-            command.args(["--request-max", &format!("{}K", device.request_kib)]);
-            command.args(["--depth", &device.depth.to_string()]);
-            let live = self.live(&mut command, &file, pattern)?;
-            let workload = live["runs"][0]["workload"].as_str().context("no workload")?.to_owned();
-            records.push(("forerun".to_owned(), live));
-            let mut command = Command::new(&self.forerun);
-            command.args(["sim", &workload, "--device", device.virtually, "--policy", POLICY]);
-            command.args(["--readahead", readahead, "--size", &cache]);
-            records.push(("virtual".to_owned(), self.record(&mut command)?));
+        let mut records = Vec::new();
+        let mut workload = None;
+        for (contender, taken) in contenders.iter().zip(taken) {
+            let Some(record) = middle(taken) else {
+                let name = contender.name();
+                println!("left out: {name} of {}: no memory cgroups (v1) here", pattern.name);
+                continue;
+            };
+            workload = record["runs"][0]["workload"].as_str().map(str::to_owned);
+            records.push(rated(record, device, pattern, &contender.name()));
+        }
+        let workload = workload.context("a run without a workload")?;
+        for readahead in self.readaheads(pattern) {
+            let record = self.virtually(device, pattern, &workload, &readahead)?;
+            records.push(rated(record, device, pattern, &format!("virtual {readahead}")));
         }
         Ok(records)
     }
 
+    /// One run; none where memory is to be short and cannot be.
+    fn measured(
+        &mut self,
+        contender: &Contender,
+        device: &Device,
+        pattern: &Pattern,
+    ) -> Result<Option<Value>> {
+        let (folios, read_ahead_kib) = match *contender {
+            Contender::Kernel { folios, read_ahead_kib } => (folios, read_ahead_kib),
+            Contender::Forerun { .. } => (self.options.folios[0], self.options.read_ahead_kib[0]),
+        };
+        let file = self.bed.file(folios)?;
+        self.bed.cold(device, read_ahead_kib)?;
+        let mut command = match contender {
+            Contender::Kernel { .. } => match self.kernel(pattern)? {
+                Some(command) => command,
+                None => return Ok(None),
+            },
+            Contender::Forerun { readahead } => {
+                let mut command = Command::new(&self.forerun);
+                command.args(["bench", "streams", "--readahead", readahead]);
+                command.args(["--cache", &cache(pattern)]);
+                command.args(["--request-max", &format!("{}K", device.request_kib)]);
+                command.args(["--depth", &device.depth.to_string()]);
+                command
+            }
+        };
+        let seconds = self.options.seconds.to_string();
+        command.args(pattern.words(self.options.quick)).args(["--seconds", &seconds]);
+        command.arg("--file").arg(file);
+        let log = self.scratch.with_extension("log");
+        if self.options.log {
+            self.bed.log(Some(&log))?;
+        }
+        let mut record = self.record(&mut command)?;
+        let run = &mut record["runs"][0];
+        run.as_object_mut().context("a record without runs")?.remove("requests_left_out");
+        run["requests"] = json!([]);
+        if let (Contender::Kernel { .. }, Some(seen)) =
+            (contender, run["params"]["read_ahead_kb"].as_str())
+        {
+            ensure!(seen == read_ahead_kib.to_string(), "the kernel's read_ahead_kb is {seen}");
+        }
+        if self.options.log {
+            self.bed.log(None)?;
+            let text = fs::read_to_string(&log).with_context(|| log.display().to_string())?;
+            let (requests, left_out) = log::requests(&text, LOG_MAX)?;
+            (run["requests"], run["requests_left_out"]) = (json!(requests), json!(left_out));
+            fs::remove_file(&log).with_context(|| log.display().to_string())?;
+        }
+        Ok(Some(record))
+    }
+
     /// The beginning of the kernel's command; none where memory is to be short and cannot be.
     fn kernel(&self, pattern: &Pattern) -> Result<Option<Command>> {
+        let words = ["bench", "streams", "--through", "kernel"];
         let Some(mib) = pattern.memory_mib else {
             let mut command = Command::new(&self.forerun);
-            command.args(["bench", "streams"]);
+            command.args(words);
             return Ok(Some(command));
         };
         let Some(group) = self.bed.memory(mib + OWN_MIB)? else { return Ok(None) };
         let mut command = Command::new("sh");
         command.args(["-c", "echo $$ >\"$0\" && exec \"$@\""]).arg(group).arg(&self.forerun);
-        command.args(["bench", "streams"]);
+        command.args(words);
         Ok(Some(command))
     }
 
-    fn live(&self, command: &mut Command, file: &Path, pattern: &Pattern) -> Result<Value> {
-        let seconds = self.options.seconds.to_string();
-        command.args(pattern.words(self.options.quick)).args(["--seconds", &seconds]);
-        self.record(command.arg("--file").arg(file))
+    /// The same reads in virtual time, and the online limit.
+    fn virtually(
+        &self,
+        device: &Device,
+        pattern: &Pattern,
+        workload: &str,
+        readahead: &str,
+    ) -> Result<Value> {
+        let mut command = Command::new(&self.forerun);
+        command.args(["sim", workload, "--device", device.virtually, "--online-limit"]);
+        command.args(VIRTUALLY).args(["--readahead", readahead, "--size", &cache(pattern)]);
+        let mut record = self.record(&mut command)?;
+        let run = &mut record["runs"][0];
+        run["requests"] = json!([]);
+        run.as_object_mut().context("a record without runs")?.remove("requests_left_out");
+        Ok(record)
     }
 
     /// The record that `command` writes.
     fn record(&self, command: &mut Command) -> Result<Value> {
         told(command.arg("-o").arg(&self.scratch))?;
         let record = read(&self.scratch);
-        let _ = std::fs::remove_file(&self.scratch);
+        let _ = fs::remove_file(&self.scratch);
         record
+    }
+
+    fn summary(&self, record: &Value, groups: &[Group]) -> String {
+        let word = |value: &Value| value.as_str().unwrap_or("?").to_owned();
+        let machine = &record["machine"];
+        let lines = [
+            format!("commit {}", word(&record["commit"])),
+            format!(
+                "{}, {} cores, {}",
+                word(&machine["cpu"]),
+                machine["cores"],
+                word(&machine["kernel"])
+            ),
+            format!(
+                "`cargo xtask bench streams`: {} s a run at most, {} rounds{}",
+                self.options.seconds,
+                self.options.rounds,
+                if self.options.quick {
+                    ", a quarter of the reads: no figures to keep"
+                } else {
+                    ""
+                }
+            ),
+        ];
+        let rows = groups
+            .iter()
+            .flat_map(|group| group.runs.iter().map(|run| row(group.device, group.pattern, run)));
+        let table: Vec<String> = rows.collect();
+        let table = format!("{HEADER}\n{}", table.join("\n"));
+        summary::text(&lines, groups, self.options.judged(), &table)
     }
 }
 
-/// A run under the name of its contender, beside what the device can give.
-fn rated(mut run: Value, device: &Device, pattern: &Pattern, contender: &str) -> Value {
-    let policy = run["readahead"].as_str().unwrap_or("?");
-    let name =
-        if policy == "kernel" { contender.to_owned() } else { format!("{contender} {policy}") };
+/// Memory for pages.
+fn cache(pattern: &Pattern) -> String {
+    pattern.memory_mib.map_or(CACHE.to_owned(), |mib| format!("{mib}M"))
+}
+
+/// The record whose run is the median, with the spread of all; none of none.
+fn middle(mut records: Vec<Value>) -> Option<Value> {
+    let rate = |record: &Value| record["runs"][0]["mb_per_second"].as_f64().unwrap_or(0.0);
+    records.sort_by(|a, b| rate(a).total_cmp(&rate(b)));
+    let rates: Vec<f64> = records.iter().map(rate).collect();
+    let count = records.len();
+    let mut record = records.into_iter().nth(count.saturating_sub(1) / 2)?;
+    if count > 1 {
+        // The figures are of one run, so of an even number of rounds the slower of the middle two.
+        let Spread { min, max, .. } = Spread::of(&rates);
+        record["runs"][0]["spread"] = json!({ "min": min, "max": max });
+    }
+    Some(record)
+}
+
+/// The record's run under the names of its contender and its pattern, so that a page sets side by
+/// side what read the same.
+fn rated(mut record: Value, device: &Device, pattern: &Pattern, name: &str) -> Value {
+    let run = &mut record["runs"][0];
     run["readahead"] = json!(name);
     run["device"] = json!(device.name);
     run["emulated"] = json!(true);
-    run["params"]["pattern"] = json!(pattern.name);
-    if let Some(mib) = pattern.memory_mib {
-        run["params"]["memory"] = json!(format!("{mib}M"));
-    }
-    let limit = device.limit_mb_per_second;
-    run["limit_mb_per_second"] = json!(limit);
-    run["ratio_to_limit"] = json!(run["mb_per_second"].as_f64().unwrap_or(0.0) / limit);
+    run["workload"] = json!(pattern.name);
+    // The name tells what differs, the settings what does not.
+    run["params"] = json!({});
     let fields = run.as_object_mut().expect("a run is an object");
-    fields.remove("requests");
-    fields.remove("requests_left_out");
-    run
+    fields.remove("drive_cache");
+    if !name.starts_with("virtual ") {
+        let limit = limit(device, pattern);
+        run["limit_mb_per_second"] = json!(limit);
+        run["ratio_to_limit"] = json!(run["mb_per_second"].as_f64().unwrap_or(0.0) / limit);
+    }
+    record
+}
+
+/// What the device gives, or the readers ask for. A virtual run has the online limit.
+fn limit(device: &Device, pattern: &Pattern) -> f64 {
+    device.limit_mb_per_second.min(pattern.pace_mb_per_second.unwrap_or(f64::INFINITY))
 }
 
 /// A line of the table.
 fn row(device: &Device, pattern: &Pattern, run: &Value) -> String {
     let float = |name: &str| run[name].as_f64().unwrap_or(f64::NAN);
     format!(
-        "| {} | {} | {} | {:.2} | {:.3} | {} | {:.0} | {:.2} |",
+        "| {} | {} | {} | {:.2} | {:.3} | {} | {:.0} | {:.2} | {:.0} | {:.0} |",
         device.name,
         pattern.name,
         run["readahead"].as_str().unwrap_or("?"),
         float("mb_per_second"),
-        float("ratio_to_limit"),
+        float("mb_per_second") / limit(device, pattern),
         run["device_requests"],
         float("mean_request_bytes") / 1024.0,
-        float("bytes_read") / float("bytes_wanted")
+        float("bytes_read") / float("bytes_wanted"),
+        float("p50_us"),
+        float("p99_us"),
     )
 }
 
-/// Our policies that are compared unless others are named.
-fn policies(forerun: &Path) -> Result<Vec<String>> {
-    let listed = told(Command::new(forerun).args(["sim", "--list-policies"]))?;
-    let is_listed = |name: &&str| listed.split_whitespace().any(|word| word == *name);
-    let found = READAHEADS.into_iter().filter(is_listed).map(str::to_owned);
-    let found: Vec<String> = found.collect();
-    ensure!(!found.is_empty(), "none of {} is listed", READAHEADS.join(" "));
-    Ok(found)
-}
-
-/// Where records go unless a folder is named.
-fn place(root: &Path) -> Result<PathBuf> {
-    let word = |program: &str, words: &[&str]| {
-        told(Command::new(program).args(words).current_dir(root)).map(|text| text.trim().to_owned())
-    };
-    let (day, machine) = (word("date", &["-u", "+%F"])?, word("uname", &["-n"])?);
-    let commit = word("git", &["rev-parse", "--short", "HEAD"])?;
-    Ok(root.join("bench/runs").join(format!("{day}-{machine}-{commit}")))
-}
-
 const HEADER: &str = "\
-| device | pattern | by | MB/s | of the limit | requests | mean KiB | read / wanted |
-|---|---|---|---|---|---|---|---|";
-/// The default of most devices, a usual setting of administrators, and a large one.
-const READ_AHEAD_KIB: [u32; 3] = [128, 1_024, 8_192];
-const READAHEADS: [&str; 2] = ["linux-6", "streams"];
-/// The engine's replacement policy, in virtual time too.
-const POLICY: &str = "2q-star";
+| device | pattern | by | MB/s | of the limit | requests | mean KiB | read / wanted | p50 us \
+| p99 us |
+|---|---|---|---|---|---|---|---|---|---|";
 const CACHE: &str = "1G";
-const SECONDS: u32 = 60;
 /// What a program of 200 readers needs for itself: stacks, buffers, checks. It counts as the
 /// cgroup's too, and is given on top, in the kernel's favour.
 const OWN_MIB: u32 = 24;
+/// Requests that a record keeps of each run, where they are kept.
+const LOG_MAX: usize = 2_000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn options_have_defaults_and_refuse_nonsense() {
-        let parsed = |line: &str| {
-            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-            Options::parse(&words)
-        };
-        let plain = parsed("").expect("nothing is needed");
-        assert_eq!((plain.devices.len(), plain.patterns.len(), plain.seconds), (4, 14, 60));
-        let some = parsed("--device hdd,object --pattern backward --ra 128,0 --folios small");
-        let expected = Options {
-            devices: vec!["hdd".to_owned(), "object".to_owned()],
-            patterns: vec!["backward".to_owned()],
-            read_ahead_kib: vec![128, 0],
-            folios: vec![Folios::Small],
-            ..parsed("").expect("nothing is needed")
-        };
-        assert_eq!(some.expect("all are known"), expected);
-        for nonsense in
-            ["--device", "--device floppy", "--pattern x", "--ra x", "--seconds 0", "--folios no"]
-        {
-            assert!(parsed(nonsense).is_err(), "{nonsense}");
-        }
+    fn a_run_is_rated_against_its_device_and_named_after_its_contender() {
+        let record = json!({ "runs": [{ "readahead": "linux-6", "mb_per_second": 14.25,
+            "params": {}, "device_requests": 3, "mean_request_bytes": 2048, "bytes_read": 6144,
+            "bytes_wanted": 4096, "p50_us": 1.5, "p99_us": 9.0 }] });
+        let (device, pattern) = (&DEVICES[0], &PATTERNS[1]);
+        let ours = rated(record.clone(), device, pattern, "forerun linux-6");
+        let text = "| t7k250 | streams-10-100M | forerun linux-6 | 14.25 | 0.500 | 3 | 2 | 1.50 \
+                    | 2 | 9 |";
+        assert_eq!(row(device, pattern, &ours["runs"][0]), text);
+        let is_paced = |pattern: &&Pattern| pattern.memory_mib == Some(32);
+        let slow = PATTERNS.iter().find(is_paced).expect("there is one");
+        let paced = rated(record, device, slow, "kernel 128K");
+        assert_eq!(paced["runs"][0]["limit_mb_per_second"], 10.0);
+        let mut simulated = json!({ "runs": [{ "limit_mb_per_second": 20.0 }] });
+        simulated = rated(simulated, device, slow, "virtual streams");
+        assert_eq!(simulated["runs"][0]["limit_mb_per_second"], 20.0, "the online limit");
     }
 
     #[test]
-    fn a_run_is_rated_against_its_device_and_named_after_its_contender() {
-        let run = json!({ "readahead": "linux-6", "mb_per_second": 14.25, "params": {},
-            "device_requests": 3, "mean_request_bytes": 2048, "bytes_read": 6144,
-            "bytes_wanted": 4096, "requests": [1, 2] });
-        let (device, pattern) = (&DEVICES[0], &PATTERNS[1]);
-        let ours = rated(run.clone(), device, pattern, "forerun");
-        assert_eq!(ours["requests"], Value::Null);
-        let text = "| t7k250 | streams-10 | forerun linux-6 | 14.25 | 0.500 | 3 | 2 | 1.50 |";
-        assert_eq!(row(device, pattern, &ours), text);
-        let kernel = json!({ "readahead": "kernel", "mb_per_second": 1.0, "params": {} });
-        assert_eq!(rated(kernel, device, pattern, "kernel 128K")["readahead"], "kernel 128K");
+    fn of_several_rounds_the_median_run_counts() {
+        let record = |rate: f64| json!({ "runs": [{ "mb_per_second": rate }] });
+        let rates = |all: &[f64]| {
+            let found = middle(all.iter().copied().map(record).collect())?;
+            let (run, end) =
+                (&found["runs"][0], |name: &str| found["runs"][0]["spread"][name].clone());
+            Some((run["mb_per_second"].as_f64()?, end("min").as_f64(), end("max").as_f64()))
+        };
+        assert_eq!(rates(&[]), None);
+        assert_eq!(rates(&[5.0]), Some((5.0, None, None)));
+        assert_eq!(rates(&[9.0, 1.0, 2.0]), Some((2.0, Some(1.0), Some(9.0))));
+        assert_eq!(rates(&[9.0, 1.0]), Some((1.0, Some(1.0), Some(9.0))));
     }
 }

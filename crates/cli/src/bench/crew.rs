@@ -34,13 +34,43 @@ pub(super) struct Crew {
     against: Against,
     stop: AtomicBool,
     failed: Mutex<Option<anyhow::Error>>,
-    latency: Mutex<Histogram>,
+    times: Mutex<Times>,
+}
+
+/// How long reads took, each timed around its call.
+#[derive(Default)]
+pub(super) struct Times {
+    pub(super) latency: Histogram,
+    /// All of them together.
+    pub(super) sum: Nanos,
+    /// The fastest one; `None` where nobody read.
+    pub(super) least: Option<Nanos>,
+}
+
+impl Times {
+    fn add(&mut self, time: Nanos) {
+        self.latency.add(time);
+        self.sum = Nanos(self.sum.0 + time.0);
+        self.least = Some(self.least.map_or(time, |least| least.min(time)));
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.latency.merge(&other.latency);
+        self.sum = Nanos(self.sum.0 + other.sum.0);
+        self.least = self.least.into_iter().chain(other.least).min();
+    }
+
+    /// What reads took beyond the fastest one, which met its bytes in memory.
+    pub(super) fn waited(&self) -> Nanos {
+        let cached = self.least.unwrap_or_default().0.saturating_mul(self.latency.count());
+        Nanos(self.sum.0.saturating_sub(cached))
+    }
 }
 
 /// When the last reader was through, how long reads took, and the digests of what each reader got.
 pub(super) struct Ended {
     pub(super) at: Nanos,
-    pub(super) latency: Histogram,
+    pub(super) times: Times,
     pub(super) digests: Vec<Vec<u64>>,
 }
 
@@ -48,7 +78,7 @@ impl Crew {
     /// Readers whose time begins at `begun`.
     pub(super) fn new(begun: Nanos, against: Against) -> Self {
         let (stop, failed) = (AtomicBool::new(false), Mutex::new(None));
-        Self { begun, against, stop, failed, latency: Mutex::default() }
+        Self { begun, against, stop, failed, times: Mutex::default() }
     }
 
     /// Carries out all reads of `workload` by `read`. `stop` is asked from time to time whether
@@ -89,8 +119,8 @@ impl Crew {
             (at, joined.collect())
         });
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let latency = mem::take(&mut *self.latency.lock().unwrap_or_else(PoisonError::into_inner));
-        failed.map_or(Ok(Ended { at, latency, digests: checked }), Err)
+        let times = mem::take(&mut *self.times.lock().unwrap_or_else(PoisonError::into_inner));
+        failed.map_or(Ok(Ended { at, times, digests: checked }), Err)
     }
 
     /// The end of the last reader.
@@ -115,7 +145,7 @@ impl Crew {
         mut slabs: Slabs,
         read: &impl Fn(Access, &mut [u8]) -> Result<()>,
     ) {
-        let mut latency = Histogram::default();
+        let mut times = Times::default();
         for access in reader {
             if !self.wait_until(access.not_before) {
                 break;
@@ -123,7 +153,7 @@ impl Crew {
             let Some(room) = slabs.room(access.offset, access.bytes as usize) else { return };
             let asked = machine::now();
             let answer = read(access, room);
-            latency.add(machine::now().since(asked));
+            times.add(machine::now().since(asked));
             if let Err(error) = answer {
                 slabs.take_back();
                 self.fail(error);
@@ -131,7 +161,7 @@ impl Crew {
             }
         }
         slabs.finish();
-        self.latency.lock().unwrap_or_else(PoisonError::into_inner).merge(&latency);
+        self.times.lock().unwrap_or_else(PoisonError::into_inner).merge(&times);
     }
 
     /// Whether to go on, once it is time.
@@ -227,6 +257,22 @@ mod tests {
         };
         let error = crew().run(made, wrong, |_| false).err().expect("wrong bytes").to_string();
         assert!(error.contains("wrong byte"), "{error}");
+    }
+
+    #[test]
+    fn what_the_fastest_read_took_is_no_waiting() {
+        let of = |all: &[u64]| {
+            let mut times = Times::default();
+            for &time in all {
+                times.add(Nanos(time));
+            }
+            times
+        };
+        let mut times = of(&[30, 10]);
+        times.merge(&of(&[10, 500]));
+        times.merge(&of(&[]));
+        assert_eq!((times.latency.count(), times.waited()), (4, Nanos(510)));
+        assert_eq!(of(&[]).waited(), Nanos(0));
     }
 
     #[test]

@@ -32,6 +32,7 @@ use super::target::Target;
 use super::{parse, pattern_file, record};
 use crate::failure::{note, usage};
 use crate::journal;
+use crate::profile::given::Given;
 use crate::{interrupt, machine, output, specs};
 
 use reads::{Against, Order, Plan};
@@ -65,9 +66,11 @@ pub(crate) struct Args {
     /// Memory for pages
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse::<Bytes>)]
     cache: Bytes,
-    /// The readahead policy, NAME[:key=value,...]. Otherwise linux-6, windows as the cache allows
+    /// The readahead policy, NAME[:key=value,...] [default: streams]
     #[arg(long, value_name = "NAME")]
     readahead: Option<String>,
+    #[command(flatten)]
+    profile: Given,
     /// How the file is read
     #[arg(long, value_enum, default_value = "auto")]
     io: super::Io,
@@ -112,7 +115,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
     if !(1..=SIZE_MAX.0).contains(&size.0) {
         return Err(usage(format!("--size {}: expected 1 to {}", size.show(), SIZE_MAX.show())));
     }
-    let mut settings = Settings::of_memory(args.cache.0);
+    let mut settings = Settings { cache_bytes: args.cache.0, ..Settings::default() };
     settings.files.backend = args.io.backend();
     if let Some(readahead) = &args.readahead {
         specs::readaheads(readahead)?;
@@ -123,6 +126,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
         pattern_file::make(&args.file, bytes.0)?;
     }
     let target = Target::file(args.file.clone(), args.io.backend())?;
+    settings.device = args.profile.facts(&target)?;
     let measured = args
         .results
         .journal

@@ -11,8 +11,6 @@
 //! - The file is forgotten before; whoever reads it at the same time spoils the figure.
 //! - Requests are those that the device completed by the end of the last read. They are counted for
 //!   the device as a whole, and are 0 where the file system lies on none.
-//! # Locking
-//! One lock for the times, held for an addition.
 //! # Sources
 //! Linux `Documentation/block/stat.rst`.
 
@@ -21,7 +19,7 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _};
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, anyhow};
 use forerun_core::units::Nanos;
@@ -29,7 +27,7 @@ use forerun_engine::Stats;
 use forerun_sim::workload::Access;
 use rustix::fs::{major, minor};
 
-use super::crew::Crew;
+use super::crew::{Crew, Times};
 use super::live::Measured;
 use super::pattern::made;
 use super::target::Checked;
@@ -53,32 +51,33 @@ impl Kernel<'_> {
         let files: Vec<File> = files.collect::<Result<_>>()?;
         let device = Device::below(&files[0])?;
         self.file.forget()?;
-        let times = Mutex::new(Times::default());
-        let held = || times.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = AtomicU64::new(0);
         let read = |access: Access, room: &mut [u8]| {
-            let from = machine::now();
             let read = files[access.handle as usize].read_exact_at(room, access.offset);
-            held().add(machine::now().since(from), room.len());
             read.map_err(|error| match error.kind() {
                 ErrorKind::UnexpectedEof => self.file.failed(anyhow!("it shrank")),
                 _ => self.file.failed(error),
-            })
+            })?;
+            bytes.fetch_add(room.len() as u64, Ordering::Relaxed);
+            Ok(())
         };
         let (begun, before) = (machine::now(), device.counts());
         let ended = Crew::new(begun, against).run(workload, read, |passed| {
-            told(held().stats.bytes);
+            told(bytes.load(Ordering::Relaxed));
             self.time_max.is_some_and(|time_max| passed >= time_max)
         })?;
         let after = device.counts();
         self.file.require_unchanged()?;
-        let stats = times.into_inner().unwrap_or_else(PoisonError::into_inner).stats();
+        let Times { latency, .. } = &ended.times;
+        let (requests, bytes, waited) = (latency.count(), bytes.into_inner(), ended.times.waited());
+        let stats = Stats { requests, bytes, waited, ..Stats::default() };
         Ok(Measured {
             elapsed: ended.at.since(begun),
-            bytes_wanted: stats.bytes,
+            bytes_wanted: bytes,
             device_requests: after.requests.saturating_sub(before.requests),
             bytes_read: after.bytes.saturating_sub(before.bytes),
             stats,
-            latency: ended.latency,
+            latency: ended.times.latency,
             requests: Vec::new(),
             windows: Vec::new(),
             windows_left_out: 0,
@@ -93,30 +92,6 @@ impl Kernel<'_> {
         let value = fs::read_to_string(device.backing.join(name)).unwrap_or_default();
         let known = !value.is_empty();
         Ok(known.then(|| (name.to_owned(), value.trim().to_owned())).into_iter().collect())
-    }
-}
-
-/// What reads took.
-#[derive(Default)]
-struct Times {
-    stats: Stats,
-    sum: Nanos,
-    least: Option<Nanos>,
-}
-
-impl Times {
-    fn add(&mut self, time: Nanos, bytes: usize) {
-        self.stats.requests += 1;
-        self.stats.bytes += bytes as u64;
-        self.sum = Nanos(self.sum.0 + time.0);
-        self.least = Some(self.least.map_or(time, |least| least.min(time)));
-    }
-
-    /// Waited is what each read took beyond the fastest one, which met its bytes in memory.
-    fn stats(mut self) -> Stats {
-        let cached = self.least.unwrap_or_default().0.saturating_mul(self.stats.requests);
-        self.stats.waited = Nanos(self.sum.0.saturating_sub(cached));
-        self.stats
     }
 }
 
@@ -169,16 +144,5 @@ mod tests {
         for (text, requests, bytes) in rows {
             assert_eq!(counts(text), Counts { requests, bytes });
         }
-    }
-
-    #[test]
-    fn what_the_fastest_read_took_is_no_waiting() {
-        let mut times = Times::default();
-        for time in [30, 10, 10, 500] {
-            times.add(Nanos(time), 7);
-        }
-        let stats = times.stats();
-        assert_eq!((stats.requests, stats.bytes, stats.waited), (4, 28, Nanos(510)));
-        assert_eq!(Times::default().stats().waited, Nanos(0));
     }
 }

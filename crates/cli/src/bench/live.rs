@@ -113,7 +113,7 @@ impl Live<'_> {
             device_requests,
             bytes_read,
             stats,
-            latency: ended.latency,
+            latency: ended.times.latency,
             requests,
             windows: explained.rows.iter().map(window).collect(),
             windows_left_out: explained.left_out,

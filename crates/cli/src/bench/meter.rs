@@ -155,6 +155,10 @@ impl Queue for Metered {
         }
     }
 
+    fn set_depth(&self, depth: u32) {
+        self.inner.set_depth(depth);
+    }
+
     fn start(&self) {
         self.inner.start();
     }

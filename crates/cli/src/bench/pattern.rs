@@ -70,6 +70,15 @@ pub(super) enum Layout {
     Adjacent,
 }
 
+/// Where the first stream begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Start {
+    /// At the head of the file
+    Head,
+    /// Behind a gap as long as a stream
+    Mid,
+}
+
 /// Through what streams are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Handles {
@@ -89,6 +98,7 @@ pub(super) struct Shape {
     pub(super) request: Bytes,
     pub(super) rate: Option<Rate>,
     pub(super) layout: Layout,
+    pub(super) start: Start,
     pub(super) readers: u32,
     pub(super) handles: Handles,
     pub(super) seed: u64,
@@ -142,6 +152,11 @@ impl Shape {
 
     /// Refuses flags that the pattern has no use for.
     fn check(&self) -> Result<()> {
+        let forward =
+            matches!(self.pattern, Pattern::Random | Pattern::RoundRobin | Pattern::Sequential);
+        if self.start == Start::Mid && !forward {
+            return Err(usage("--start mid is for streams that are read forward"));
+        }
         let alone = match self.pattern {
             Pattern::Disturb { .. } => "disturb: is one stream",
             Pattern::Parquet { .. } => "parquet: is one reader of so many columns",
@@ -179,7 +194,11 @@ impl Shape {
             Handles::Each => "handles=each",
         };
         let shared = format!("{shared},{layout},readers={},rate={rate},{handles}", self.readers);
-        let forward = |order: &str| format!("streams,{shared},order={order}");
+        let start = match self.start {
+            Start::Head => "start=head",
+            Start::Mid => "start=mid",
+        };
+        let forward = |order: &str| format!("streams,{shared},{start},order={order}");
         match self.pattern {
             Pattern::Random => Reads::known(forward("random"), streams),
             Pattern::RoundRobin => Reads::known(forward("alternate"), streams),
@@ -285,6 +304,7 @@ mod tests {
             request: Bytes(4096),
             rate: None,
             layout: Layout::Spread,
+            start: Start::Head,
             readers: 1,
             handles: Handles::One,
             seed: 1,
@@ -349,6 +369,8 @@ mod tests {
             Shape { rate: Some(Rate(1 << 20)), ..shape("parquet:1") },
             Shape { readers: 11, ..shape("random") },
             Shape { handles: Handles::Each, ..shape("disturb:1") },
+            Shape { start: Start::Mid, ..shape("disturb:1") },
+            Shape { start: Start::Mid, ..shape("backward") },
             Shape { each: Some(Bytes(0)), ..shape("random") },
             shape("stride:8K/4K"),
             Shape { streams: Some(2), ..shape("uniform:1G") },

@@ -8,13 +8,14 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, anyhow};
 use forerun_core::cache;
+use forerun_core::device::Device;
 use forerun_core::params::{Bytes, Param as _};
 use forerun_core::readahead;
 use forerun_core::units::Nanos;
 use forerun_report::{Run, RunRecord};
 use forerun_sim::driver::{self, Setup, rate};
 use forerun_sim::host::Order;
-use forerun_sim::oracle::PerfectReadahead;
+use forerun_sim::oracle::{Gaps, PerfectReadahead};
 use forerun_sim::workload::Workload;
 
 use super::live::Measured;
@@ -46,8 +47,16 @@ pub(crate) fn settings(engine: &forerun_engine::Settings) -> Vec<(&'static str, 
         ("page", engine.page_bytes.to_string()),
         ("policy", engine.policy.clone()),
         ("request_max", Bytes(engine.request_bytes_max.into()).show()),
-        ("depth", engine.background_depth.to_string()),
+        ("depth", depth(engine)),
     ]
+}
+
+/// How many readahead requests of a file may be under way, if the device has a say: from, to.
+fn depth(engine: &forerun_engine::Settings) -> String {
+    match (engine.background_depth, engine.background_depth_max) {
+        (least, most) if least < most => format!("{least} to {most}"),
+        (_, most) => most.to_string(),
+    }
 }
 
 /// A live run in a record's form; `name` and `params` say by what it was read.
@@ -80,6 +89,7 @@ pub(crate) fn run(
         ratio_to_limit: limit.filter(|&limit| limit > 0.0).map(|limit| mb_per_second / limit),
         p50_us: micros(measured.latency.p50()),
         p99_us: micros(measured.latency.p99()),
+        late_max_seconds: None,
         spread: None,
         requests: measured.requests,
         requests_left_out: measured.device_requests.saturating_sub(kept),
@@ -96,31 +106,46 @@ pub(crate) fn policy(readahead: &str) -> Result<(String, BTreeMap<String, String
 }
 
 /// Whether the drive's own cache is on, where it has one.
-pub(crate) fn drive_cache(device: &forerun_core::device::Device) -> Option<bool> {
+pub(crate) fn drive_cache(device: &Device) -> Option<bool> {
     let cache = device.params().iter().find(|(key, _)| *key == "cache");
     cache.map(|(_, value)| value == "on")
 }
 
-/// What perfect readahead reaches with the same memory on the same model, in virtual time, where a
-/// hit costs nothing: the device's limit, on any machine. `None` on a file.
+/// The [`online_limit`] of the reads that `known` makes. `None` on a file.
+pub(crate) fn limit(target: &Target, known: &str, cache: &cache::Settings) -> Result<Option<f64>> {
+    let device = target.device();
+    device.map(|device| online_limit(&device, &|| made(known), cache)).transpose()
+}
+
+/// What perfect readahead reaches with the same memory on `device`, at rest, in virtual time, where
+/// a hit costs nothing: the limit of the reads that `make` makes, on any machine.
 ///
 /// The oracle knows what to fetch, but not the device, so the best of several ways counts: long
 /// windows or windows of one request (which a disk may like better, as a command that continues
-/// the last one can lose a turn), an elevator or the device's own queue.
-pub(crate) fn limit(target: &Target, known: &str, cache: &cache::Settings) -> Result<Option<f64>> {
-    let Some(device) = target.device() else { return Ok(None) };
-    let ways = if sim::queues_commands(&device) {
+/// the last one can lose a turn), gaps left out or read, an elevator or the device's own queue.
+pub(crate) fn online_limit(
+    device: &Device,
+    make: &dyn Fn() -> Result<Workload>,
+    cache: &cache::Settings,
+) -> Result<f64> {
+    let ways = if sim::queues_commands(device) {
         &[(Order::Elevator, 1), (Order::DemandFirst, DEPTH)][..]
     } else {
-        &[(Order::DemandFirst, 1)][..]
+        &[(Order::Elevator, 1), (Order::DemandFirst, 1)][..]
     };
     let mut windows = vec![u32::MAX, WINDOW_BYTES / cache.page_bytes, cache.request_pages_max];
     windows.dedup();
     let mut best = 0.0_f64;
-    for window_pages in windows {
+    let gaps = [Gaps::Skipped, Gaps::Read];
+    let windows = windows.iter().flat_map(|&pages| gaps.map(|gaps| (pages, gaps)));
+    for (window_pages, gaps) in windows {
         for &(order, depth) in ways {
-            let mut workload = made(known)?;
-            let oracle = oracle(&workload, cache, window_pages);
+            let mut workload = make()?;
+            if gaps == Gaps::Read && workload.streams.iter().all(|known| known.piece == known.every)
+            {
+                continue;
+            }
+            let oracle = oracle(&workload, cache, window_pages, gaps);
             let mut setup = Setup::new(roomy(cache, &workload), Some(device.clone()));
             (setup.order, setup.depth, setup.page_cost) = (order, depth, Nanos(0));
             setup.oracle = Some(Box::new(oracle));
@@ -129,15 +154,20 @@ pub(crate) fn limit(target: &Target, known: &str, cache: &cache::Settings) -> Re
             best = best.max(outcome.mb_per_second());
         }
     }
-    Ok(Some(best))
+    Ok(best)
 }
 
 /// An oracle whose windows are at most of `window_pages`.
-fn oracle(workload: &Workload, cache: &cache::Settings, window_pages: u32) -> PerfectReadahead {
+fn oracle(
+    workload: &Workload,
+    cache: &cache::Settings,
+    window_pages: u32,
+    gaps: Gaps,
+) -> PerfectReadahead {
     let streams = u32::try_from(workload.streams.len().max(1)).unwrap_or(u32::MAX);
     let ahead = window_pages.saturating_mul(2).saturating_mul(streams);
     let ahead_pages_max = cache.ahead_pages_max.min(ahead);
-    PerfectReadahead::new(workload, &cache::Settings { ahead_pages_max, ..cache.clone() })
+    PerfectReadahead::new(workload, &cache::Settings { ahead_pages_max, ..cache.clone() }, gaps)
 }
 
 /// The same memory for what is read ahead, and room for what was read: no policy would evict a
@@ -174,12 +204,15 @@ mod tests {
             ("object",  "streams,n=3,each=4M,order=sequential",               64 << 20),
             ("t7k250",  "disturb,percent=1,sequential=8M",                    64 << 20),
             ("t7k250",  "parquet,columns=4",                                  64 << 20),
+            ("hdd",     "stride,n=1,each=4M,piece=64K,every=256K",            64 << 20),
+            ("cloud",   "stride,n=3,each=1M,piece=16K,every=100K",            64 << 20),
+            ("object",  "stride,n=1,each=256K,piece=4K,every=64K",            64 << 20),
         ];
         for (spec, reads, cache_bytes) in rows {
             let target = Target::model(spec, 1).unwrap();
             let given = target.settings(cache_bytes).core().unwrap();
             let limit = limit(&target, reads, &given).unwrap().expect("it is a model");
-            for readahead in ["linux-2.6.22", "linux-2.6.24", "linux-6"] {
+            for readahead in ["linux-2.6.22", "linux-2.6.24", "linux-6", "streams"] {
                 let cache = cache::Settings { readahead: readahead.into(), ..given.clone() };
                 let mut setup = Setup::new(cache, target.device());
                 (setup.depth, setup.page_cost) = (1, Nanos(0));

@@ -18,11 +18,12 @@ use serde::Serialize;
 
 use super::kernel::Kernel;
 use super::live::Live;
-use super::pattern::{Handles, Layout, Pattern, Reads, Shape, made};
+use super::pattern::{Handles, Layout, Pattern, Reads, Shape, Start, made};
 use super::record;
 use super::target::Target;
 use super::verify::Against;
 use crate::failure::usage;
+use crate::profile::given::Given;
 use crate::windows::WINDOWS_MAX;
 use crate::{interrupt, output, sim, specs};
 
@@ -61,6 +62,9 @@ pub(crate) struct Args {
     /// Where the streams lie
     #[arg(long, value_enum, default_value = "spread")]
     layout: Layout,
+    /// Where the first stream begins, if they are read forward
+    #[arg(long, value_enum, default_value = "head")]
+    start: Start,
     /// Threads that share the streams out
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=READERS_MAX))]
@@ -74,15 +78,18 @@ pub(crate) struct Args {
     /// By what the file is read
     #[arg(long, value_enum, default_value = "engine")]
     through: Through,
-    /// Readahead policies, NAME[:key=value,...]: a run each [default: linux-6]
+    /// Readahead policies, NAME[:key=value,...]: a run each [default: streams]
     #[arg(long, value_name = "NAME,...")]
     readahead: Option<String>,
     /// The largest request to the store [default: as the device model takes them, at most 1M]
     #[arg(long, value_name = "SIZE", value_parser = parse::<Bytes>)]
     request_max: Option<Bytes>,
-    /// Readahead requests under way at once [default: as the device model likes it; 8 on a file]
+    /// Readahead requests of a file under way at once [default: 8, up to 64 as far as the device is
+    /// seen to use them; 1 on a model of a disk without a queue]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=DEPTH_MAX))]
     depth: Option<u32>,
+    #[command(flatten)]
+    profile: Given,
     /// Memory for pages
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse::<Bytes>)]
     cache: Bytes,
@@ -141,6 +148,7 @@ impl Plan {
             request: args.request,
             rate: args.rate,
             layout: args.layout,
+            start: args.start,
             readers: args.readers,
             handles: args.handles,
             seed: args.seed,
@@ -151,7 +159,10 @@ impl Plan {
             settings.request_bytes_max = u32::try_from(bytes).unwrap_or(u32::MAX);
         }
         settings.windows_max = if args.explain_readahead { WINDOWS_MAX } else { 0 };
-        settings.background_depth = args.depth.unwrap_or(settings.background_depth);
+        if let Some(depth) = args.depth {
+            (settings.background_depth, settings.background_depth_max) = (depth, depth);
+        }
+        settings.device = args.profile.facts(&target)?;
         for readahead in &readaheads {
             let settings = Settings { readahead: readahead.clone(), ..settings.clone() };
             super::check(&settings)?;
@@ -219,6 +230,9 @@ impl Args {
             }
             if self.readahead.is_some() {
                 return Err(usage("--through kernel has its own readahead: leave out --readahead"));
+            }
+            if self.profile.is_some() {
+                return Err(usage("--through kernel asks no profile: leave out --profile"));
             }
             if self.explain_readahead {
                 return Err(usage(
@@ -305,7 +319,7 @@ fn parse<P: Param>(text: &str) -> Result<P, String> {
 const KERNEL: &str = "kernel";
 /// More requests at once help no device that we know.
 const DEPTH_MAX: i64 = 1_024;
-const DEFAULT_READAHEAD: &str = "linux-6";
+const DEFAULT_READAHEAD: &str = "streams";
 /// The engine's bound on reads at once is above this.
 const READERS_MAX: i64 = 256;
 /// Each reader has a few buffers of this size.

@@ -25,6 +25,7 @@ use rustix::fs::{Advice, fadvise};
 use super::pattern_file;
 use super::verify::Against;
 use crate::failure::usage;
+use crate::profile::place::Place;
 use crate::{sim, specs};
 
 /// See the module.
@@ -94,16 +95,11 @@ impl Target {
         }
     }
 
-    /// Readahead requests that it takes at once: as many as help, and no more than a demand
-    /// should have before it. A disk without a queue of its own takes one.
-    fn depth(&self) -> u32 {
-        match self.device() {
-            Some(device) if !sim::queues_commands(&device) => 1,
-            Some(device) => match device.kind() {
-                device::Kind::Positional => DEPTH_POSITIONAL,
-                device::Kind::Parallel => DEPTH_PARALLEL,
-            },
-            None => Settings::default().background_depth,
+    /// Where it is, as profiles name it.
+    pub(crate) fn place(&self) -> Result<Place> {
+        match self {
+            Self::Model { spec, .. } => Ok(Place::model(spec)),
+            Self::File(file) => Place::of(&file.path),
         }
     }
 
@@ -112,9 +108,14 @@ impl Target {
         let default = Settings::default();
         let device_max = self.device().map_or(u64::MAX, |device| device.request_bytes_max());
         let request_bytes_max = u32::try_from(device_max).unwrap_or(u32::MAX);
+        // No kernel is in front of the model: what a disk without a queue is given, it serves in
+        // that order, so a demand would wait for all readahead before it.
+        let queues = self.device().is_none_or(|device| sim::queues_commands(&device));
+        let (least, most) = (default.background_depth, default.background_depth_max);
         Settings {
             cache_bytes,
-            background_depth: self.depth(),
+            background_depth: if queues { least } else { 1 },
+            background_depth_max: if queues { most } else { 1 },
             request_bytes_max: request_bytes_max
                 .clamp(default.page_bytes, default.request_bytes_max),
             ..default
@@ -217,11 +218,6 @@ fn is_of_the_system(cause: &(dyn std::error::Error + 'static)) -> bool {
         |error: &ReadError| matches!(error, ReadError::Changed | ReadError::Shrunk { .. });
     cause.is::<io::Error>() || read.is_some_and(|error| !changed(error))
 }
-
-/// Requests in flight that help a disk, or a device that we know nothing of.
-const DEPTH_POSITIONAL: u32 = 8;
-/// Requests in flight that help a device whose latency is flat.
-const DEPTH_PARALLEL: u32 = 64;
 
 #[cfg(test)]
 mod tests {

@@ -21,17 +21,17 @@ use crate::machine;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(crate) struct Place {
     /// Its number, `major:minor`, or the model's specification.
-    pub(super) device: String,
+    pub(crate) device: String,
     /// The drive's model.
-    pub(super) model: String,
+    pub(crate) model: String,
     /// What lies between the device and the file.
-    pub(super) file_system: String,
+    pub(crate) file_system: String,
     /// The kernel's release.
-    pub(super) kernel: String,
+    pub(crate) kernel: String,
     /// Whether reads can go past the kernel's page cache.
-    pub(super) is_direct: bool,
+    pub(crate) is_direct: bool,
 }
 
 impl Place {
@@ -39,7 +39,7 @@ impl Place {
     ///
     /// # Errors
     /// The system would not say.
-    pub(super) fn of(path: &Path) -> Result<Self> {
+    pub(crate) fn of(path: &Path) -> Result<Self> {
         let found = fs::metadata(path);
         let found = found.with_context(|| format!("cannot stat {}", path.display()))?;
         let is_device = found.file_type().is_block_device();
@@ -57,7 +57,7 @@ impl Place {
     }
 
     /// The place of a device model.
-    pub(super) fn model(spec: &str) -> Self {
+    pub(crate) fn model(spec: &str) -> Self {
         Self {
             device: format!("model {spec}"),
             kernel: machine::machine().kernel,
@@ -67,7 +67,7 @@ impl Place {
     }
 
     /// Its name among profiles.
-    pub(super) fn key(&self) -> String {
+    pub(crate) fn key(&self) -> String {
         let parts = [&self.device, &self.model, &self.file_system, &self.kernel];
         let parts: Vec<&str> =
             parts.into_iter().filter(|part| !part.is_empty()).map(String::as_str).collect();

@@ -50,6 +50,15 @@ pub(super) struct Profile {
     classes: Vec<Row>,
 }
 
+/// What a file has for a place.
+pub(super) enum Found {
+    /// Its facts, and the names of those without evidence.
+    Here(Facts, Vec<String>),
+    /// That of this device under another kernel.
+    OtherKernel(String),
+    Nothing,
+}
+
 /// A class of reads.
 #[derive(Debug, Serialize, Deserialize)]
 struct Row {
@@ -97,6 +106,18 @@ impl Profiles {
         self.0.insert(place.key(), profile);
     }
 
+    /// What there is for `place`.
+    ///
+    /// # Errors
+    /// Its facts cannot be.
+    pub(super) fn find(&self, place: &Place) -> Result<Found> {
+        if let (Some(facts), Some(profile)) = (self.facts(place), self.0.get(&place.key())) {
+            return Ok(Found::Here(facts?, profile.assumed.clone()));
+        }
+        let other = self.0.values().find(|profile| profile.is_of(place));
+        Ok(other.map_or(Found::Nothing, |profile| Found::OtherKernel(profile.kernel.clone())))
+    }
+
     /// The facts of `place`, if it is here.
     ///
     /// # Errors
@@ -126,6 +147,12 @@ impl Profile {
             assumed: assumed.collect(),
             classes: figures.iter().map(Row::new).collect(),
         }
+    }
+
+    /// Whether it is of this device, under whichever kernel.
+    fn is_of(&self, place: &Place) -> bool {
+        let own = (&self.device, &self.model, &self.file_system);
+        own == (&place.device, &place.model, &place.file_system)
     }
 
     /// Its facts.

@@ -17,7 +17,7 @@ use forerun_sim::workload::Workload;
 use serde::Serialize;
 
 use super::Plan;
-use super::timed::{Case, seed};
+use super::timed::{Case, Done, seed};
 use crate::specs::PAGE_BYTES;
 use crate::{interrupt, machine, output, windows};
 
@@ -69,6 +69,19 @@ struct Virtual {
     /// Over the first 100 MB, as in Wu, Xi, Xu 2010, Fig. 12.
     delay_seconds: f64,
     delay_total_seconds: f64,
+    bytes_read: u64,
+    bytes_wanted: u64,
+    /// What a read waited, at the median and at the 99th percentile.
+    p50_us: f64,
+    p99_us: f64,
+    /// Paced reads that came more than 100 ms late, and the latest.
+    reads_late: u64,
+    late_max_us: f64,
+    /// What perfect readahead reaches, where that was asked for and can be known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit_mb_per_second: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio_to_limit: Option<f64>,
 }
 
 impl Figures {
@@ -124,11 +137,27 @@ impl Figures {
             mb_per_second: outcome.mb_per_second(),
             delay_seconds: machine::seconds(outcome.delay_first),
             delay_total_seconds: machine::seconds(outcome.delay),
+            bytes_read: outcome.bytes_read,
+            bytes_wanted: outcome.bytes_wanted,
+            p50_us: micros(outcome.waits.percentile(50)),
+            p99_us: micros(outcome.waits.percentile(99)),
+            reads_late: outcome.reads_late,
+            late_max_us: micros(outcome.late_max),
+            limit_mb_per_second: None,
+            ratio_to_limit: None,
         });
         Ok(self)
     }
 
-    fn cells(&self, readahead: bool, device: bool) -> Vec<String> {
+    /// Beside what perfect readahead reaches.
+    pub(super) fn limited(&mut self, limit: Option<f64>) {
+        if let Some(device) = &mut self.device {
+            device.limit_mb_per_second = limit;
+            device.ratio_to_limit = ratio(device.mb_per_second, limit);
+        }
+    }
+
+    fn cells(&self, readahead: bool, device: bool, limit: bool) -> Vec<String> {
         let mut cells = vec![self.trace.clone(), spec(&self.policy, &self.params)];
         if let Some(ahead) = self.readahead.as_ref().filter(|_| readahead) {
             cells.push(spec(ahead.name, &ahead.params));
@@ -143,12 +172,18 @@ impl Figures {
             cells.extend([ahead.fetched, ahead.used, ahead.wasted].map(|n| n.to_string()));
         }
         match self.device.as_ref().filter(|_| device) {
-            Some(device) => cells.extend([
-                format!("{:.2}", device.mb_per_second),
-                device.requests.to_string(),
-                format!("{} K", device.mean_request_bytes >> 10),
-                format!("{:.3}", device.delay_seconds),
-            ]),
+            Some(device) => {
+                cells.extend([
+                    format!("{:.2}", device.mb_per_second),
+                    device.requests.to_string(),
+                    format!("{} K", device.mean_request_bytes >> 10),
+                    format!("{:.3}", device.delay_seconds),
+                ]);
+                if limit {
+                    let shown = |value: f64| format!("{value:.2}");
+                    cells.push(device.limit_mb_per_second.map_or_else(String::new, shown));
+                }
+            }
             None => cells.push(format!("{:.1}", self.accesses_per_second / 1e6)),
         }
         cells
@@ -159,6 +194,8 @@ impl Figures {
 pub(super) fn table(figures: &[Figures]) -> String {
     let readahead = figures.iter().any(|run| run.readahead.is_some());
     let device = figures.iter().any(|run| run.device.is_some());
+    let known = |run: &Figures| run.device.as_ref().is_some_and(|it| it.ratio_to_limit.is_some());
+    let limit = figures.iter().any(known);
     let mut header = vec!["trace", "policy"];
     if readahead {
         header.push("readahead");
@@ -173,7 +210,11 @@ pub(super) fn table(figures: &[Figures]) -> String {
     } else {
         header.push("M/s");
     }
-    let rows: Vec<Vec<String>> = figures.iter().map(|run| run.cells(readahead, device)).collect();
+    if limit {
+        header.push("limit");
+    }
+    let cells = |run: &Figures| run.cells(readahead, device, limit);
+    let rows: Vec<Vec<String>> = figures.iter().map(cells).collect();
     output::table(&header, &rows, left)
 }
 
@@ -209,7 +250,7 @@ impl Record {
         case: Case<'_>,
         workload: &Workload,
         device: Option<Device>,
-        outcome: &Outcome,
+        done: &Done,
     ) {
         let (Some(device), true) = (device, plan.log_max > 0) else { return };
         let (name, pairs) = params::split(case.readahead);
@@ -227,7 +268,9 @@ impl Record {
             drive_cache: cache.map(|(_, value)| value == "on"),
             streams: streams(workload),
             workload: workload.title.clone(),
-            ..measured(outcome)
+            limit_mb_per_second: done.limit,
+            ratio_to_limit: ratio(done.outcome.mb_per_second(), done.limit),
+            ..measured(&done.outcome)
         });
     }
 
@@ -239,7 +282,6 @@ impl Record {
 
 /// What `outcome` measured, as a run that does not say yet of what.
 pub(crate) fn measured(outcome: &Outcome) -> Run {
-    let micros = |time| machine::seconds(time) * 1e6;
     let mut requests: Vec<DeviceRequest> = outcome.log.iter().map(request).collect();
     requests.sort_by_key(|request| request.at_us);
     Run {
@@ -252,12 +294,21 @@ pub(crate) fn measured(outcome: &Outcome) -> Run {
         bytes_wanted: outcome.bytes_wanted,
         p50_us: micros(outcome.waits.percentile(50)),
         p99_us: micros(outcome.waits.percentile(99)),
+        late_max_seconds: (outcome.late_max > Nanos(0)).then(|| machine::seconds(outcome.late_max)),
         requests_left_out: outcome.requests.saturating_sub(requests.len() as u64),
         requests,
         windows: outcome.windows.iter().map(explained).collect(),
         windows_left_out: outcome.windows_left_out,
         ..Run::default()
     }
+}
+
+fn micros(time: Nanos) -> f64 {
+    machine::seconds(time) * 1e6
+}
+
+fn ratio(reached: f64, limit: Option<f64>) -> Option<f64> {
+    limit.filter(|&limit| limit > 0.0).map(|limit| reached / limit)
 }
 
 fn explained(logged: &LoggedWindow) -> Window {

@@ -6,6 +6,7 @@
 //! # Invariants
 //! - The same plan gives the same figures, but for the time that the simulation takes.
 
+use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
 use anyhow::{Context as _, Result, anyhow};
@@ -18,6 +19,7 @@ use forerun_sim::workload::Workload;
 use super::Plan;
 use super::figures::{Figures, Record};
 use super::source::Source;
+use crate::bench::record;
 use crate::failure::usage;
 use crate::specs::{PAGE_BYTES, Size};
 use crate::{machine, output};
@@ -48,10 +50,15 @@ pub(super) fn run(
     };
     let cases: Vec<Case<'_>> = cases(plan, unique);
     let progress = output::progress(cases.len() as u64, &source.name());
+    let mut limits = BTreeMap::new();
     for case in &cases {
-        let (done, workload, device) = run_case(plan, source, *case, end)?;
+        let (mut done, workload, device) = run_case(plan, source, *case, end)?;
+        if plan.online_limit && !limits.contains_key(&case.pages) {
+            limits.insert(case.pages, limit(plan, source, *case, device.as_ref(), &workload)?);
+        }
+        done.limit(limits.get(&case.pages).copied().flatten());
+        record.add(plan, *case, &workload, device, &done);
         figures.push(done.figures);
-        record.add(plan, *case, &workload, device, &done.outcome);
         progress.inc(1);
     }
     progress.finish_and_clear();
@@ -70,9 +77,18 @@ fn cases(plan: &Plan, unique: u64) -> Vec<Case<'_>> {
     cases
 }
 
-struct Done {
+/// A case that was run.
+pub(super) struct Done {
     figures: Figures,
-    outcome: Outcome,
+    pub(super) outcome: Outcome,
+    pub(super) limit: Option<f64>,
+}
+
+impl Done {
+    fn limit(&mut self, limit: Option<f64>) {
+        self.limit = limit;
+        self.figures.limited(limit);
+    }
 }
 
 fn run_case(
@@ -100,7 +116,21 @@ fn run_case(
         .context("cannot tell the parameters")?
         .counted(stats.demanded, stats.misses, stats.hits)
         .timed(case.readahead, model.as_ref(), &outcome)?;
-    Ok((Done { figures, outcome }, timed.workload, model))
+    Ok((Done { figures, outcome, limit: None }, timed.workload, model))
+}
+
+/// What perfect readahead reaches in as much memory; nothing where no streams are known.
+fn limit(
+    plan: &Plan,
+    source: &Source,
+    case: Case<'_>,
+    device: Option<&Device>,
+    workload: &Workload,
+) -> Result<Option<f64>> {
+    let Some(device) = device.filter(|_| !workload.streams.is_empty()) else { return Ok(None) };
+    let cache = setup(plan, case, Some(device.clone())).cache;
+    let make = || Ok(source.workload(&plan.reading, 0)?.workload);
+    record::online_limit(device, &make, &cache).map(Some)
 }
 
 fn setup(plan: &Plan, case: Case<'_>, device: Option<Device>) -> Setup {

@@ -18,7 +18,7 @@
 
 use super::inflight::{Node, Run, Walk};
 use super::{Cache, FileId, FrameId, HandleId, NIL, PageId, RequestId};
-use crate::device::estimate::Facts;
+use crate::device::estimate::{Estimate, Estimator};
 use crate::event::{Action, Actions, Error};
 use crate::readahead::{Decision, Demand, Fate, StreamId, Trigger};
 use crate::units::PageIndex;
@@ -37,7 +37,8 @@ pub(super) struct Reader {
 struct Brought {
     /// The page that gets the marker.
     marker: Option<PageIndex>,
-    stream: Option<StreamId>,
+    /// What a policy decided, if one did.
+    decision: Option<Decision>,
     /// The window's number, where windows are explained; else `NIL`.
     window: u32,
 }
@@ -165,14 +166,8 @@ impl Cache {
         let stream = neighbour.and_then(|index| self.pages.get(&PageId { file, index }));
         let stream = stream.and_then(|&frame| self.frames[frame].stream);
         let next = PageId { file, index: index.saturating_add(u64::from(count)) };
-        let (facts, rate_known) = match self.settings.device {
-            Some(facts) => (facts, true),
-            None if self.readahead.sees_device() => {
-                (self.estimator.facts(), self.estimator.known().rate)
-            }
-            None => (Facts::ASSUMED, false),
-        };
-        let demand = Demand {
+        let Estimate { facts, known } = self.estimate();
+        let mut demand = Demand {
             handle: reader.handle,
             file,
             trigger,
@@ -189,9 +184,10 @@ impl Cache {
             in_flight: u32::try_from(self.tickets.len()).unwrap_or(u32::MAX),
             ahead_room: self.ahead_room(),
             facts,
-            rate_known,
+            rate_known: known.rate,
             now: self.now,
         };
+        self.make_room(&mut demand, actions);
         let mut next = self.readahead.decide(&demand);
         while let Some(decision) = next {
             let fresh = self.carry_out(file, decision, (index, asked_end), actions);
@@ -202,6 +198,15 @@ impl Cache {
             }
             next = self.readahead.submitted(&demand, decision, fresh);
         }
+    }
+
+    /// What the policy is told of the device. It is worked out for who looks alone.
+    fn estimate(&mut self) -> Estimate {
+        if let Some(facts) = self.settings.device {
+            return Estimate::given(facts);
+        }
+        self.told = self.estimator.as_ref().map(Estimator::estimate);
+        self.told.unwrap_or(Estimate::ASSUMED)
     }
 
     /// Claims frames for the pages of a window that are absent. Returns how many were absent.
@@ -224,7 +229,7 @@ impl Cache {
         let fresh = u32::try_from(absent.len()).expect("a window's size is a u32");
         let marker = self.readahead.marker(decision, file_pages);
         let run = Run { file, first: window.start, end, asked };
-        let brought = Brought { marker, stream: decision.stream, window: self.window() };
+        let brought = Brought { marker, decision: Some(decision), window: self.window() };
         self.claim_absent(run, &absent, brought, actions);
         self.absent = absent;
         if let (Some(index), Some(stream)) = (marker, decision.stream) {
@@ -235,7 +240,7 @@ impl Cache {
 
     /// Sees to it that a stream that goes on is met: its marker is on `page`, or on a page before
     /// it in the window that is there; else the policy is told that there is none.
-    fn place_marker(
+    pub(super) fn place_marker(
         &mut self,
         page: PageId,
         stream: StreamId,
@@ -292,7 +297,7 @@ impl Cache {
         }
         if !absent.is_empty() {
             let run = Run { file, first, end: at, asked: (first, first) };
-            let brought = Brought { marker: None, stream: None, window: NIL };
+            let brought = Brought { marker: None, decision: None, window: NIL };
             self.claim_absent(run, &absent, brought, actions);
         }
         self.absent = absent;
@@ -330,9 +335,12 @@ impl Cache {
             *left -= 1;
             let frame = taken.pop().expect("as many as were counted");
             self.claim(PageId { file, index }, frame, !is_asked(index));
+            let carried = |decision| self.readahead.carried(decision, index);
+            let carried = brought.decision.is_some_and(carried);
             let row = &mut self.frames[frame];
             row.marker = brought.marker == Some(index);
-            row.stream = brought.stream;
+            row.carried = carried && !row.marker;
+            row.stream = brought.decision.and_then(|decision| decision.stream);
             row.window = brought.window;
         }
         assert!(taken.is_empty(), "every frame taken has a page");
@@ -341,7 +349,7 @@ impl Cache {
     }
 
     /// Pages that may still be read ahead before somebody uses some.
-    fn ahead_room(&self) -> u32 {
+    pub(super) fn ahead_room(&self) -> u32 {
         let unread = u32::try_from(self.stats.ahead_unread).unwrap_or(u32::MAX);
         self.settings.ahead_pages_max.saturating_sub(unread)
     }

@@ -78,6 +78,8 @@ pub(super) struct Frame {
     pub(super) prefetched: bool,
     /// Nobody had asked for its page when it was claimed.
     pub(super) ahead: bool,
+    /// Its page is only carried along by the window that brings it.
+    pub(super) carried: bool,
     /// Its page left while an operation was under way.
     pub(super) doomed: bool,
     /// Dirtied again while being written: the epoch of the newer bytes.
@@ -108,6 +110,7 @@ impl Frame {
         window: NIL,
         prefetched: false,
         ahead: false,
+        carried: false,
         doomed: false,
         redirty: None,
         last_try: false,

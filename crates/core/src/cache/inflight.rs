@@ -288,16 +288,20 @@ impl Cache {
         let page = PageId { file: run.file, index };
         let page_bytes = self.settings.page_bytes;
         let (offset, bytes) = (index * u64::from(page_bytes), count.saturating_mul(page_bytes));
-        let ticket = self.estimator.issued(self.now, run.file, offset, bytes);
-        self.tickets.insert(last, ticket);
+        if let Some(estimator) = &mut self.estimator {
+            let ticket = estimator.issued(self.now, run.file, offset, bytes);
+            self.tickets.insert(last, ticket);
+        }
         actions.list.push(Action::Fetch { kind, page, count, frames_at });
         at
     }
 
     pub(super) fn arrived(&mut self, first: FrameId, count: u32, actions: &mut Actions) {
         for frame in self.chain(first, count, State::InFlight) {
-            if let Some(ticket) = self.tickets.remove(&frame) {
-                self.estimator.arrived(self.now, ticket);
+            if let Some(estimator) = &mut self.estimator
+                && let Some(ticket) = self.tickets.remove(&frame)
+            {
+                estimator.arrived(self.now, ticket);
             }
             self.arrive(frame, actions);
         }
@@ -309,17 +313,32 @@ impl Cache {
             return self.end_doomed(frame);
         }
         let row = self.frames[frame];
+        if row.carried && row.prefetched && row.waiters == NIL && !row.marker {
+            return self.put_back(frame);
+        }
         let policy = &mut self.partitions[row.partition as usize].policy;
         policy.insert(frame, row.page, row.prefetched);
         self.publish(frame, actions);
         self.wake(frame, actions);
     }
 
+    /// A page arrived that was only carried along, and nobody asked for it.
+    fn put_back(&mut self, frame: FrameId) {
+        let row = self.frames[frame];
+        self.pages.remove(&row.page);
+        self.stats.ahead_unread -= 1;
+        self.stats.ahead_wasted += 1;
+        self.met_fate(row.window, |fates| fates.wasted += 1);
+        self.release(frame);
+    }
+
     pub(super) fn failed(&mut self, first: FrameId, count: u32, errno: i32, actions: &mut Actions) {
         for frame in self.chain(first, count, State::InFlight) {
             let row = self.frames[frame];
-            if let Some(ticket) = self.tickets.remove(&frame) {
-                self.estimator.failed(ticket);
+            if let Some(estimator) = &mut self.estimator
+                && let Some(ticket) = self.tickets.remove(&frame)
+            {
+                estimator.failed(ticket);
             }
             if row.doomed {
                 self.frames[frame].state = State::Clean;

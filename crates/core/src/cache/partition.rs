@@ -19,7 +19,7 @@ use super::hits::USES_MAX;
 use super::{Cache, FileId, Frame, FrameId, NIL, PageId, PartitionSettings, SettingsError, State};
 use crate::event::{Action, Actions};
 use crate::eviction::AnyEviction;
-use crate::readahead;
+use crate::readahead::{self, StreamId};
 
 /// A share of the frames, and the policy that orders them.
 pub(super) struct Partition {
@@ -67,6 +67,8 @@ struct Victim {
     marker: bool,
     /// The window that brought it.
     window: u32,
+    /// The stream that brought it.
+    stream: Option<StreamId>,
 }
 
 impl Cache {
@@ -123,9 +125,17 @@ impl Cache {
         partitions[partition as usize].policy.evict(count, &evictable, victims);
     }
 
+    /// A page that nobody asked for leaves, to make room for others.
+    pub(super) fn retract_unread(&mut self, frame: FrameId, actions: &mut Actions) {
+        let partition = self.frames[frame].partition as usize;
+        self.partitions[partition].policy.forget(frame);
+        let fate = Fate::Pool(self.retract_victim(frame, actions));
+        self.retracting.push(Retracting { frame, fate });
+    }
+
     fn retract_victim(&mut self, frame: FrameId, actions: &mut Actions) -> Victim {
         let row = self.frames[frame];
-        let Frame { page, prefetched, marker, window, .. } = row;
+        let Frame { page, prefetched, marker, window, stream, .. } = row;
         assert!(self.frames.published(frame) && row.waiters == NIL, "{frame:?} is evictable");
         self.frames.retract(frame);
         self.frames[frame].state = State::Free;
@@ -134,12 +144,11 @@ impl Cache {
             self.stats.ahead_wasted += 1;
             self.met_fate(row.window, |fates| fates.wasted += 1);
         }
-        self.left_unused(&row);
         self.stats.evicted += 1;
         self.pages.remove(&page);
         self.file_mut(page.file).frames -= 1;
         actions.list.push(Action::Retract { frame, gone: false });
-        Victim { page, prefetched, marker, window }
+        Victim { page, prefetched, marker, window, stream }
     }
 
     /// A victim is held by a reader: it stays, and another takes its place.
@@ -194,13 +203,14 @@ impl Cache {
 
     /// Puts a victim back as it was; being pinned, it is in use.
     fn restore(&mut self, frame: FrameId, victim: Victim, actions: &mut Actions) {
-        let Victim { page: old, prefetched, marker, window } = victim;
+        let Victim { page: old, prefetched, marker, window, stream } = victim;
         let partition = self.frames[frame].partition;
         self.frames[frame] = Frame {
             page: old,
             state: State::Clean,
             partition,
             marker,
+            stream,
             pinned_round: self.round,
             ..Frame::EMPTY
         };
@@ -212,6 +222,9 @@ impl Cache {
             self.stats.ahead_wasted -= 1;
             self.stats.ahead_used += 1;
             self.used_after_all(window);
+            if let Some(stream) = stream {
+                self.readahead.note(stream, old.index, readahead::Fate::Used { late: false });
+            }
         }
         self.partitions[partition as usize].policy.insert(frame, old, false);
         if let Some(claim) = claim {
@@ -251,8 +264,12 @@ impl Cache {
         let retracting = core::mem::take(&mut self.retracting);
         for open in &retracting {
             match open.fate {
-                Fate::Reuse(victim) => self.forget_idle_file(victim.page.file),
+                Fate::Reuse(victim) => {
+                    self.victim_left(victim);
+                    self.forget_idle_file(victim.page.file);
+                }
                 Fate::Pool(victim) => {
+                    self.victim_left(victim);
                     self.drop_free(open.frame);
                     self.forget_idle_file(victim.page.file);
                 }
@@ -262,6 +279,21 @@ impl Cache {
         }
         self.retracting = retracting;
         self.retracting.clear();
+    }
+
+    /// Nobody held the page: only now the policy is told what it lost. The page may be on its way
+    /// again, with the marker.
+    fn victim_left(&mut self, victim: Victim) {
+        let Victim { page, prefetched, marker, stream, .. } = victim;
+        let Some(stream) = stream else { return };
+        if prefetched {
+            self.readahead.note(stream, page.index, readahead::Fate::Wasted);
+        }
+        let again = self.pages.get(&page).map(|&frame| self.frames[frame]);
+        let is_carried = again.is_some_and(|row| row.marker && row.stream == Some(stream));
+        if marker && !is_carried {
+            self.readahead.note(stream, page.index, readahead::Fate::MarkerLost);
+        }
     }
 
     /// Gives back a frame whose page has left already.

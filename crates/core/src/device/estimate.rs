@@ -48,17 +48,6 @@ pub struct Facts {
     pub request_bytes: u32,
 }
 
-impl Facts {
-    /// What a device is taken for while nobody looks.
-    pub(crate) const ASSUMED: Self = Self {
-        kind: Kind::Positional,
-        access: ASSUMED_ACCESS,
-        bytes_per_second: ASSUMED_RATE,
-        depth: 1,
-        request_bytes: SMALL_BYTES,
-    };
-}
-
 /// Which facts rest on evidence; the others are assumed, or what was seen so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
@@ -68,6 +57,34 @@ pub struct Known {
     pub access: bool,
     /// [`Facts::bytes_per_second`], and with it the depth and the size of requests.
     pub rate: bool,
+}
+
+/// What the device can do, and which of it was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Estimate {
+    /// Always an answer.
+    pub facts: Facts,
+    /// Which of it rests on evidence.
+    pub known: Known,
+}
+
+impl Estimate {
+    /// What a device is taken for while nobody looks.
+    pub(crate) const ASSUMED: Self = Self {
+        facts: Facts {
+            kind: Kind::Positional,
+            access: ASSUMED_ACCESS,
+            bytes_per_second: ASSUMED_RATE,
+            depth: 1,
+            request_bytes: SMALL_BYTES,
+        },
+        known: Known { kind: false, access: false, rate: false },
+    };
+
+    /// `facts` that were measured before.
+    pub(crate) const fn given(facts: Facts) -> Self {
+        Self { facts, known: Known { kind: true, access: true, rate: true } }
+    }
 }
 
 /// A request under way. Its owner gives it back once, when the request arrives or fails.
@@ -214,25 +231,33 @@ impl Estimator {
         self.span = None;
     }
 
-    /// What the device can do: always an answer.
+    /// What the device can do, and which of it rests on evidence.
+    #[must_use]
+    pub fn estimate(&self) -> Estimate {
+        let (kind, kind_is_known) = self.kind();
+        let (rate, rate_is_known) = self.rate(kind, kind_is_known);
+        let (access, access_is_known) = self.access(kind).unwrap_or((ASSUMED_ACCESS, false));
+        // A rate that comes from the same requests leaves nothing: then half is taken for access.
+        let is_mixed = |large: &u64| !rate_is_known && access.0 < large / 16;
+        let half = self.large.median().filter(is_mixed).map_or(0, |large| large / 2);
+        let access = access.max(Nanos(half));
+        let (depth, request_bytes) = self.depth(kind, rate, access);
+        Estimate {
+            facts: Facts { kind, access, bytes_per_second: rate, depth, request_bytes },
+            known: Known { kind: kind_is_known, access: access_is_known, rate: rate_is_known },
+        }
+    }
+
+    /// The facts alone.
     #[must_use]
     pub fn facts(&self) -> Facts {
-        let kind = self.kind().0;
-        let rate = self.rate(kind, false).0;
-        let access = self.access(kind).map_or(ASSUMED_ACCESS, |(access, _)| access);
-        let (depth, request_bytes) = self.depth(kind, rate, access);
-        Facts { kind, access, bytes_per_second: rate, depth, request_bytes }
+        self.estimate().facts
     }
 
     /// Which of the facts rest on evidence.
     #[must_use]
     pub fn known(&self) -> Known {
-        let (kind, is_known) = self.kind();
-        Known {
-            kind: is_known,
-            access: self.access(kind).is_some_and(|(_, is_known)| is_known),
-            rate: self.rate(kind, is_known).1,
-        }
+        self.estimate().known
     }
 
     /// Whether all facts rest on evidence.

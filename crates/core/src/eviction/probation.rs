@@ -13,6 +13,11 @@
 //! active pages out. FlexiCache's flag for pages read ahead needs no bit: only such a page can be
 //! hot in A1in.
 //!
+//! Pages of A1in that nobody asked for yet lie in a queue of their own. Those that were used give
+//! way first: a page that a stream has passed will hardly come again, one that it comes to is read
+//! twice if it leaves. But a sixteenth of A1in is left to those just used, and an unread page that
+//! stayed while as many pages arrived as there are frames is taken for a wrong guess.
+//!
 //! **Eviction of a count** is FlexiCache's: all of them from A1in if it is longer than its share
 //! of what will be left, else all from Am. Two things are filled in. "What will be left" counts
 //! the one page that the eviction is for: `resident - count + 1`. On a full cache, a miss that
@@ -47,11 +52,18 @@ pub(super) struct Probation {
     kin: Share,
     kout: Share,
     links: Links,
-    a1in: Queue,
+    /// Pages of A1in that were used.
+    used: Queue,
+    /// Pages of A1in that nobody asked for yet, by their arrival.
+    unread: Queue,
     am: Queue,
     a1out: Ghosts,
     pages: Table<PageId>,
     places: Table<Place>,
+    capacity: u32,
+    /// Pages that arrived so far, and as each frame's did.
+    arrivals: u64,
+    arrived: Table<u64>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -59,8 +71,10 @@ enum Place {
     /// In A1in.
     #[default]
     A1in,
-    /// In A1in, known to be active, not used since it was read ahead.
-    A1inHot,
+    /// In A1in, not used since it was read ahead.
+    Unread,
+    /// The same, known to be active.
+    UnreadHot,
     /// In Am.
     Am,
 }
@@ -74,11 +88,15 @@ impl Probation {
             kin,
             kout,
             links: Links::new(capacity),
-            a1in: Queue::new(),
+            used: Queue::new(),
+            unread: Queue::new(),
             am: Queue::new(),
             a1out: Ghosts::new(kout.of(capacity)),
             pages: Table::new(capacity),
             places: Table::new(capacity),
+            capacity,
+            arrivals: 0,
+            arrived: Table::new(capacity),
         }
     }
 
@@ -86,10 +104,15 @@ impl Probation {
         let hot = self.a1out.take(page);
         self.a1out.trim();
         let place = match (hot, prefetched) {
-            (false, _) => Place::A1in,
-            (true, true) => Place::A1inHot,
+            (false, false) => Place::A1in,
+            (false, true) => Place::Unread,
+            (true, true) => Place::UnreadHot,
             (true, false) => Place::Am,
         };
+        self.arrivals += 1;
+        if prefetched {
+            *self.arrived.at(frame.0) = self.arrivals;
+        }
         self.queue(place).push_front(frame);
         *self.pages.at(frame.0) = page;
         *self.places.at(frame.0) = place;
@@ -100,11 +123,8 @@ impl Probation {
         match place {
             Place::A1in if self.renewal == Renewal::Keep => {}
             Place::A1in | Place::Am => self.queue(place).move_to_front(frame),
-            Place::A1inHot => {
-                self.queue(place).remove(frame);
-                self.queue(Place::Am).push_front(frame);
-                *self.places.at(frame.0) = Place::Am;
-            }
+            Place::Unread => self.move_to(frame, Place::A1in),
+            Place::UnreadHot => self.move_to(frame, Place::Am),
         }
     }
 
@@ -114,9 +134,10 @@ impl Probation {
         evictable: &dyn Fn(FrameId) -> bool,
         out: &mut Vec<FrameId>,
     ) {
-        let resident = self.a1in.len() + self.am.len();
+        let a1in = self.used.len() + self.unread.len();
+        let resident = a1in + self.am.len();
         let limit = self.kin.of(resident.saturating_sub(count) + 1);
-        if self.a1in.len() > limit {
+        if a1in > limit {
             let taken = self.evict_a1in(count, evictable, out);
             self.evict_am(count - taken, evictable, out);
         } else {
@@ -131,7 +152,15 @@ impl Probation {
     }
 
     pub(super) fn resize(&mut self, capacity: u32) {
+        self.capacity = capacity;
         self.a1out.resize(self.kout.of(capacity));
+    }
+
+    /// The page in `frame` is used for the first time since it was read ahead.
+    fn move_to(&mut self, frame: FrameId, place: Place) {
+        self.queue(Place::Unread).remove(frame);
+        self.queue(place).push_front(frame);
+        *self.places.at(frame.0) = place;
     }
 
     fn evict_a1in(
@@ -141,11 +170,30 @@ impl Probation {
         out: &mut Vec<FrameId>,
     ) -> u32 {
         let first = out.len();
-        let taken = self.a1in.take_from_tail(&mut self.links, count, evictable, out);
+        let mut stale = 0;
+        while stale < count && self.stale() {
+            let more = self.unread.take_from_tail(&mut self.links, 1, evictable, out);
+            if more == 0 {
+                break;
+            }
+            stale += more;
+        }
+        let spared = (self.used.len() + self.unread.len()) / SPARED_PART;
+        let used = self.used.len().saturating_sub(spared).min(count - stale);
+        let links = &mut self.links;
+        let mut taken = stale + self.used.take_from_tail(links, used, evictable, out);
+        taken += self.unread.take_from_tail(links, count - taken, evictable, out);
+        taken += self.used.take_from_tail(links, count - taken, evictable, out);
         for frame in &out[first..] {
             self.a1out.remember(self.pages.get(frame.0));
         }
         taken
+    }
+
+    /// Whether the oldest unread page stayed for a whole turn of the cache.
+    fn stale(&self) -> bool {
+        let oldest = self.unread.tail().map(|frame| self.arrivals - self.arrived.get(frame));
+        oldest.is_some_and(|age| age >= STALE_TURNS * u64::from(self.capacity))
     }
 
     fn evict_am(
@@ -159,7 +207,8 @@ impl Probation {
 
     fn queue(&mut self, place: Place) -> Placed<'_> {
         let queue = match place {
-            Place::A1in | Place::A1inHot => &mut self.a1in,
+            Place::A1in => &mut self.used,
+            Place::Unread | Place::UnreadHot => &mut self.unread,
             Place::Am => &mut self.am,
         };
         Placed { queue, links: &mut self.links }
@@ -185,3 +234,8 @@ impl Placed<'_> {
         self.queue.move_to_front(self.links, frame.0);
     }
 }
+
+/// One page in so many of A1in may have been used, and stay.
+const SPARED_PART: u32 = 16;
+/// Turns of the cache after which an unread page is taken for a wrong guess.
+const STALE_TURNS: u64 = 4;

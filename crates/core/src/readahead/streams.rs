@@ -18,8 +18,10 @@
 //!   as much as a right one saves. Each further one is eight times as long, up to the device's
 //!   window: for an arm `ARM_REACHES` times the first; for a parallel device what keeps enough in
 //!   flight over all streams together.
-//! - *Memory*: a stream holds two windows, so each is half of its share of what may be unread.
-//!   Where pages leave unread, all windows halve; they come back as that ends.
+//! - *Memory*: a stream has as much ahead as it uses while all of the budget is used once
+//!   (`streams/sizes.rs`). A window that lacks room has it taken back from the stream whose pages
+//!   would last longest. Where pages leave unread all the same, all windows halve
+//!   (`streams/pressure.rs`).
 //! - *Where there is no room*, or a parallel device is busy, the marker moves on to half of what is
 //!   left.
 //!
@@ -30,19 +32,35 @@
 //! # Sources
 //! Markers in pages: Wu, Xi, Xu, "File prefetching algorithm for concurrent streams" (2010). The
 //! first window is the ski rental of Karlin et al., "Competitive snoopy caching" (1988). Constants:
-//! `docs/decisions/0009-streams.md`.
+//! `docs/decisions/0009-streams.md`, `docs/decisions/0011-taking-back.md`.
 
 use hashbrown::HashMap;
+
+mod ends;
+mod pace;
+mod pieces;
+mod pressure;
+mod records;
+mod sizes;
+mod strides;
+
+use ends::{Ends, Streak};
+use pace::{Pace, Part};
+use pieces::Batch;
+use pressure::Pressure;
+use records::Records;
+use strides::{Recent, Runs, Stride};
 
 use super::handles::Handles;
 use super::window;
 use super::{
-    Bounds, Cause, Decision, Demand, Fate, Named, Probes, Readahead, StreamId, Trigger, Window,
+    Bounds, Cause, Decision, Demand, Excess, Fate, Named, Probes, Readahead, StreamId, Trigger,
+    Window,
 };
 use crate::device::Kind;
 use crate::hash::FixedState;
 use crate::params::Bytes;
-use crate::units::{FileId, HandleId, PageIndex};
+use crate::units::{FileId, HandleId, Nanos, PageIndex};
 
 crate::params! {
     /// What may be set.
@@ -57,11 +75,18 @@ pub struct Streams {
     window_max: u32,
     page_bytes: u32,
     bounds: Bounds,
-    live: HashMap<StreamId, Stream, FixedState>,
+    live: Records,
     files: HashMap<FileId, File, FixedState>,
     handles: Handles<Option<FileId>>,
     named: u32,
     pressure: Pressure,
+    /// Pages that streams used so far.
+    uses: u64,
+    /// The stream whose pages are taken back just now.
+    gives: Option<StreamId>,
+    /// Pieces that the last decision has still to be followed by.
+    batch: Option<Batch>,
+    streak: Streak,
 }
 
 /// What is known of a stream, as long as its marker is there.
@@ -74,8 +99,17 @@ struct Stream {
     /// Pages of the last window.
     size: u32,
     marker: PageIndex,
+    /// The farthest page that was used.
+    reached: PageIndex,
+    pace: Pace,
     /// Opened at a first touch: its first marker says whether that was right.
     guessed: bool,
+    /// What its reader touched.
+    runs: Runs,
+    /// The pieces for which its last windows were made, if they were.
+    stride: Option<Stride>,
+    /// The page behind its foreseen end.
+    end: Option<PageIndex>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,23 +129,15 @@ struct Begun {
 }
 
 /// How reads of a file turned out.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct File {
     handles: u32,
     /// Reads that no stream expected.
     touches: u64,
     /// Streams that began.
     begun: u64,
-}
-
-/// Whether memory is too small for the windows: pages of the last stretch that were fetched, and
-/// that left unread.
-#[derive(Clone, Copy, Debug, Default)]
-struct Pressure {
-    fetched: u64,
-    wasted: u64,
-    /// Windows are halved so many times.
-    halvings: u32,
+    recent: Recent,
+    ends: Ends,
 }
 
 impl Named for Streams {
@@ -125,11 +151,15 @@ impl Named for Streams {
             window_max,
             page_bytes,
             bounds: Bounds { ahead_pages_max: u32::MAX, request_pages_max: 1 },
-            live: HashMap::with_hasher(FixedState),
+            live: Records::default(),
             files: HashMap::with_hasher(FixedState),
             handles: Handles::default(),
             named: 0,
             pressure: Pressure::default(),
+            uses: 0,
+            gives: None,
+            batch: None,
+            streak: Streak::default(),
         }
     }
 }
@@ -175,7 +205,15 @@ impl Readahead for Streams {
         }
     }
 
+    fn take_back(&mut self, demand: &Demand) -> Option<Excess> {
+        let wanted = self.wanted(demand)?;
+        let excess = self.richest(wanted);
+        self.gives = excess.map(|excess| excess.stream);
+        excess
+    }
+
     fn decide(&mut self, demand: &Demand) -> Option<Decision> {
+        self.gives = None;
         match demand.trigger {
             Trigger::Request => None,
             Trigger::Miss => Some(self.missed(demand)),
@@ -184,27 +222,49 @@ impl Readahead for Streams {
     }
 
     fn marker(&self, decision: Decision, file_pages: u64) -> Option<PageIndex> {
-        let stream = self.live.get(&decision.stream?)?;
-        (stream.marker < file_pages).then_some(stream.marker)
+        let stream = self.live.get(decision.stream?)?;
+        let window = decision.window;
+        // A batch of pieces has one marker.
+        let within = window.start <= stream.marker && stream.marker < window.end();
+        (within && stream.marker < file_pages).then_some(stream.marker)
     }
 
-    fn submitted(&mut self, _: &Demand, _: Decision, fresh: u32) -> Option<Decision> {
+    fn carried(&self, decision: Decision, page: PageIndex) -> bool {
+        let stream = decision.stream.and_then(|id| self.live.get(id));
+        let stride = stream.and_then(|stream| stream.stride);
+        // Reads that overtake each other may look like a few pieces.
+        stride.is_some_and(|stride| stride.seen >= SURE_PIECES && !stride.holds(page))
+    }
+
+    fn submitted(&mut self, demand: &Demand, _: Decision, fresh: u32) -> Option<Decision> {
         self.pressure.fetched(fresh, self.bounds.ahead_pages_max);
-        None
+        self.next_piece(demand.file_pages)
     }
 
     fn note(&mut self, id: StreamId, page: PageIndex, fate: Fate) {
         match fate {
-            Fate::Used { .. } => {}
-            Fate::Wasted => self.pressure.wasted += 1,
+            Fate::Used { .. } => {
+                self.uses += 1;
+                self.streak.used(id);
+                if let Some(stream) = self.live.get_mut(id) {
+                    stream.reach(page);
+                    stream.runs.touch(page, 1);
+                }
+            }
+            Fate::Wasted => {
+                self.pressure.wasted += u64::from(self.gives != Some(id) && self.would_use(id));
+                if let Some(stream) = self.live.get_mut(id) {
+                    stream.lose(page);
+                }
+            }
             Fate::Marked => {
-                if let Some(stream) = self.live.get_mut(&id) {
+                if let Some(stream) = self.live.get_mut(id) {
                     stream.marker = page;
                 }
             }
             Fate::MarkerLost => {
-                if self.live.get(&id).is_some_and(|stream| stream.marker == page) {
-                    self.live.remove(&id);
+                if self.live.get(id).is_some_and(|stream| stream.marker == page) {
+                    self.live.remove(id);
                 }
             }
         }
@@ -215,27 +275,41 @@ impl Streams {
     /// A reader came to a stream's marker: its next window, or the marker moves on.
     fn marked(&mut self, demand: &Demand) -> Option<Decision> {
         let id = demand.stream?;
-        let mut stream = *self.live.get(&id).filter(|stream| stream.marker == demand.first)?;
-        self.live.remove(&id);
+        let mut stream = *self.live.get(id).filter(|stream| stream.marker == demand.first)?;
+        self.live.remove(id);
         if core::mem::take(&mut stream.guessed) {
             self.begins(stream.file);
         }
         if stream.direction == Direction::Forward {
             // The file may have been cut.
             stream.frontier = stream.frontier.min(demand.file_pages);
+            let fits = |stride: &Stride| stride.piece <= u64::from(self.window_max);
+            if let Some(stride) = stream.runs.stride(demand.file_pages).filter(fits) {
+                stream.reach(demand.first);
+                stream.pace = stream.pace.renewed(self.uses, stream.reached);
+                return self.strided(demand, id, stream, stride);
+            }
+        }
+        stream.stride = None;
+        if stream.end.is_some_and(|end| end <= demand.first) {
+            stream.end = None;
+            self.ended_later(stream.file);
         }
         let size = self.next_size(demand, &stream);
         let left = stream.frontier.abs_diff(demand.first);
         let busy = demand.congested && demand.facts.kind == Kind::Parallel;
         let least = self.bounds.request_pages_max.min(size / 4).max(1);
         let can_wait = left > 2 * u64::from(least);
-        let window = if (busy || self.room(demand) < size) && can_wait {
+        let window = if (busy || demand.ahead_room < size) && can_wait {
             stream.marker = stream.at(left / 2);
             Window { start: stream.marker, size: 1, async_size: 1 }
         } else {
-            let size = self.whole(size.min(self.room(demand)));
+            let size = self.whole(size.min(demand.ahead_room));
+            let size = stream.until_end(stream.frontier, size);
             let window = stream.next(size, demand.file_pages)?;
             stream.advance(window, self.lead(demand, window.size));
+            stream.reach(demand.first);
+            stream.pace = stream.pace.renewed(self.uses, stream.reached);
             window
         };
         self.live.insert(id, stream);
@@ -245,28 +319,38 @@ impl Streams {
     /// A page is not there: the first window of a stream, or just what is asked.
     fn missed(&mut self, demand: &Demand) -> Decision {
         let count = demand.count;
+        self.uses += u64::from(count);
         let more = count < self.window_max && demand.ahead_room > 0;
+        let runs = self.follow(demand);
+        if let Some(decision) = more.then(|| self.resumed(demand, runs)).flatten() {
+            return decision;
+        }
         let Some(Begun { direction, before, most }) = self.begun(demand).filter(|_| more) else {
             return window::as_asked(demand);
         };
         let known = demand.stream.filter(|_| direction == Direction::Forward);
-        let known = known.and_then(|id| Some((id, self.live.remove(&id)?.size)));
+        let known = known.and_then(|id| Some((id, self.live.remove(id)?.size)));
         let before = known.map_or(before, |(_, size)| size);
-        let largest = self.device_window(demand).min(self.share()).min(most);
+        let largest = self.device_window(demand).min(self.share(demand, Part::default())).min(most);
         let size = before.saturating_mul(GROWTH).max(self.opening(demand)).min(largest);
-        let size = self.whole(size.min(self.room(demand)));
+        // Others may begin as well.
+        let room = (demand.ahead_room / 4).max(OPENING_MIN).min(demand.ahead_room);
+        let size = self.whole(size.min(room));
         // A reader of large pieces gets one more.
         let most = count.saturating_add(demand.ahead_room).min(self.window_max);
         let size = size.max(count.saturating_mul(2)).min(most);
+        let end = self.foreseen(demand, direction, runs);
+        let size = self.to_end(demand, size, end).min(most);
         let Some(window) = opening_window(demand, direction, size) else {
             return window::as_asked(demand);
         };
         let guessed = before == 0;
-        let (file, marker) = (demand.file, demand.first);
-        let mut stream = Stream { file, direction, frontier: 0, size: 0, marker, guessed };
-        stream.advance(window, self.lead(demand, window.size).min(window.size - count));
+        let mut stream = Stream { direction, guessed, end, ..self.unknown(demand, runs) };
+        let lead = self.lead(demand, window.size).min(window.size - count);
+        stream.advance(window, lead);
         let id = known.map_or_else(|| self.name(), |(id, _)| id);
         self.live.insert(id, stream);
+        self.belongs(demand.file, runs, id);
         Decision { cause: Cause::Sync, window, stream: Some(id) }
     }
 
@@ -275,7 +359,7 @@ impl Streams {
         let (first, file) = (demand.first, demand.file);
         let previous = window::previous_page(demand, self.page_bytes);
         let is_next = demand.opens_request && window::follows(first, previous);
-        let expected = demand.stream.and_then(|id| self.live.get(&id));
+        let expected = demand.stream.and_then(|id| self.live.get(id));
         let expected = expected.is_some_and(|stream| stream.frontier == first);
         let forward = Begun { direction: Direction::Forward, before: 0, most: u32::MAX };
         let most = self.affordable(demand);
@@ -304,9 +388,49 @@ impl Streams {
     /// Pages that may be fetched since there are cached ones beside a miss. A random read of a file
     /// of `n` pages meets one of `k` such places in `k` of `n` cases, and then they go to waste.
     fn affordable(&self, demand: &Demand) -> u32 {
-        let row = self.files.get(&demand.file).copied().unwrap_or_default();
-        let places = row.touches.saturating_sub(row.begun).max(1);
+        let lone = |row: &File| row.touches.saturating_sub(row.begun);
+        let places = self.files.get(&demand.file).map_or(0, lone).max(1);
         pages_u32(demand.file_pages / places.saturating_mul(ODDS))
+    }
+
+    /// The page behind the end of the run that a miss begins, if it is foreseen.
+    fn foreseen(&self, demand: &Demand, direction: Direction, runs: Runs) -> Option<PageIndex> {
+        let pages = self.files.get(&demand.file).and_then(|file| file.ends.pages())?;
+        let end = runs.start.saturating_add(pages);
+        let inside = demand.first + u64::from(demand.count) < end && end < demand.file_pages;
+        (direction == Direction::Forward && inside).then_some(end)
+    }
+
+    /// `size` for a window from a miss on, with what is known of its run's end.
+    fn to_end(&self, demand: &Demand, size: u32, end: Option<PageIndex>) -> u32 {
+        let Some(end) = end else { return size };
+        let sure = self.files.get(&demand.file).is_some_and(|file| file.ends.sure());
+        let all = pages_u32(end + 1 - demand.first);
+        let share = self.share(demand, Part::default());
+        let most = self.device_window(demand).min(share).min(demand.ahead_room);
+        if sure { size.max(most).min(all) } else { size.min(all) }
+    }
+
+    /// A run went on where its end was foreseen.
+    fn ended_later(&mut self, file: FileId) {
+        self.files.entry(file).or_default().ends = Ends::default();
+    }
+
+    /// A stream that begins at a miss, before its first window.
+    fn unknown(&self, demand: &Demand, runs: Runs) -> Stream {
+        Stream {
+            file: demand.file,
+            direction: Direction::Forward,
+            frontier: demand.first,
+            size: pages_u32(runs.pages()),
+            marker: demand.first,
+            reached: demand.first,
+            pace: Pace::new(self.uses, demand.first),
+            guessed: false,
+            runs,
+            stride: None,
+            end: None,
+        }
     }
 
     fn begins(&mut self, file: FileId) {
@@ -317,98 +441,41 @@ impl Streams {
     fn name(&mut self) -> StreamId {
         loop {
             self.named = self.named.wrapping_add(1);
-            if !self.live.contains_key(&StreamId(self.named)) {
+            if self.live.get(StreamId(self.named)).is_none() {
                 return StreamId(self.named);
             }
         }
     }
-
-    /// Pages of the window after the last one.
-    fn next_size(&self, demand: &Demand, stream: &Stream) -> u32 {
-        let device = self.device_window(demand);
-        // Its first pages are needed first and come last: an arm does less in one go.
-        let slow = stream.direction == Direction::Backward && demand.facts.kind == Kind::Positional;
-        let device = if slow { device / 2 } else { device };
-        // What a device delivers is seen only by asking for more.
-        let spare = demand.ahead_room > self.bounds.ahead_pages_max / 2;
-        let explored = if demand.rate_known || !spare { 0 } else { stream.size.saturating_mul(2) };
-        let size = stream.size.saturating_mul(GROWTH).min(device.max(explored));
-        size.min(self.share()).min(self.window_max).max(1)
-    }
-
-    /// Pages of a window that the device serves at nearly its full rate.
-    fn device_window(&self, demand: &Demand) -> u32 {
-        let (reach, request) = (self.reach(demand), self.request_pages(demand));
-        let pages = match demand.facts.kind {
-            Kind::Positional => reach.saturating_mul(ARM_REACHES),
-            Kind::Parallel => self.in_flight_share(demand).max(2 * request),
-        };
-        pages_u32(pages).max(self.bounds.request_pages_max).min(self.window_max)
-    }
-
-    /// Pages of a stream's first window.
-    fn opening(&self, demand: &Demand) -> u32 {
-        let reach = self.reach(demand);
-        let pages = match demand.facts.kind {
-            Kind::Positional => reach,
-            Kind::Parallel => (reach / self.count()).max(self.request_pages(demand)),
-        };
-        pages_u32(pages).clamp(OPENING_MIN, self.device_window(demand).max(OPENING_MIN))
-    }
-
-    /// Pages from the marker to the end of a window of `size`.
-    fn lead(&self, demand: &Demand, size: u32) -> u32 {
-        let part = u64::from(size) / LEAD_PART;
-        let pages = match demand.facts.kind {
-            Kind::Positional => part,
-            Kind::Parallel => part.max(self.in_flight_share(demand)),
-        };
-        pages_u32(pages).clamp(1, size)
-    }
-
-    /// Each stream's part of what is to be in flight at a parallel device.
-    fn in_flight_share(&self, demand: &Demand) -> u64 {
-        self.reach(demand).saturating_mul(IN_FLIGHT_REACHES) / self.count()
-    }
-
-    /// Pages that the device delivers in the time of one access.
-    fn reach(&self, demand: &Demand) -> u64 {
-        let (rate, access) = (demand.facts.bytes_per_second, demand.facts.access.0);
-        // What was seen so far is as little as was asked for.
-        let rate = if demand.rate_known { rate } else { rate.max(ASSUMED_RATE) };
-        let bytes = u128::from(rate) * u128::from(access) / 1_000_000_000;
-        u64::try_from(bytes / u128::from(self.page_bytes)).unwrap_or(u64::MAX).max(1)
-    }
-
-    fn request_pages(&self, demand: &Demand) -> u64 {
-        u64::from(demand.facts.request_bytes / self.page_bytes).max(1)
-    }
-
-    /// Streams there are, and the one that is asked for.
-    fn count(&self) -> u64 {
-        self.live.len() as u64 + 1
-    }
-
-    /// The largest window that memory has for each stream.
-    fn share(&self) -> u32 {
-        let both = u64::from(self.bounds.ahead_pages_max) / self.count();
-        pages_u32((both / 2) >> self.pressure.halvings).max(1)
-    }
-
-    /// What one window may take of the room that is left: others come.
-    fn room(&self, demand: &Demand) -> u32 {
-        let room = demand.ahead_room;
-        (room / 4).max(self.bounds.request_pages_max).min(room)
-    }
-
-    /// `size` in whole requests, where it is one at least.
-    fn whole(&self, size: u32) -> u32 {
-        let request = self.bounds.request_pages_max;
-        if size < request { size } else { size - size % request }
-    }
 }
 
 impl Stream {
+    /// A page that its windows brought is used.
+    fn reach(&mut self, page: PageIndex) {
+        self.reached = match self.direction {
+            Direction::Forward => self.reached.max(page),
+            Direction::Backward => self.reached.min(page),
+        };
+    }
+
+    /// A page that its windows brought left unread: at its far end, it goes on from there. What a
+    /// stride has ahead has holes.
+    fn lose(&mut self, page: PageIndex) {
+        let holes = self.stride.is_some() && self.reached < page && page < self.frontier;
+        match self.direction {
+            Direction::Forward if holes || page + 1 == self.frontier => self.frontier = page,
+            Direction::Backward if page == self.frontier => self.frontier = page + 1,
+            Direction::Forward | Direction::Backward => {}
+        }
+    }
+
+    /// Pages between its reader and its frontier.
+    fn ahead(&self) -> u64 {
+        match self.direction {
+            Direction::Forward => self.frontier.saturating_sub(self.reached + 1),
+            Direction::Backward => self.reached.saturating_sub(self.frontier),
+        }
+    }
+
     /// The page from which on `left` pages are ahead; `left` is at least 1.
     fn at(&self, left: u64) -> PageIndex {
         match self.direction {
@@ -444,21 +511,14 @@ impl Stream {
             Direction::Backward => window.async_size,
         };
         self.marker = self.at(lead.into());
+        if let Some(end) = self.end.filter(|&end| end < self.frontier) {
+            self.marker = end;
+        }
     }
-}
 
-impl Pressure {
-    fn fetched(&mut self, fresh: u32, ahead_pages_max: u32) {
-        self.fetched += u64::from(fresh);
-        if self.fetched < u64::from(ahead_pages_max / 2).max(1) {
-            return;
-        }
-        if self.wasted * 8 > self.fetched {
-            self.halvings = (self.halvings + 1).min(HALVINGS_MAX);
-        } else if self.wasted * 64 < self.fetched {
-            self.halvings = self.halvings.saturating_sub(1);
-        }
-        (self.fetched, self.wasted) = (0, 0);
+    /// `size`, but no more from `first` on than to the page behind the foreseen end.
+    fn until_end(&self, first: PageIndex, size: u32) -> u32 {
+        self.end.map_or(size, |end| pages_u32((end + 1).saturating_sub(first)).min(size))
     }
 }
 
@@ -491,6 +551,9 @@ const ARM_REACHES: u64 = 15;
 /// Over all streams of a parallel device: one in flight, as much again for what is late, and as
 /// long as not all is known of the device the double.
 const IN_FLIGHT_REACHES: u64 = 4;
+/// And at least what is delivered meanwhile: a large request takes longer than an access, and a
+/// reader takes a while to wake.
+const IN_FLIGHT_TIME: Nanos = Nanos::from_millis(6);
 /// A stream that goes on is likely long.
 const GROWTH: u32 = 8;
 /// The next window of an arm is asked for when a quarter of the last is left.
@@ -499,9 +562,9 @@ const LEAD_PART: u64 = 4;
 const ODDS: u64 = 32;
 /// Smaller windows than this are not worth the doubt.
 const AFFORDABLE_MIN: u32 = 4;
+/// Pieces of a stride from which on its gaps are not kept.
+const SURE_PIECES: u32 = 8;
 /// First touches are taken for streams once so many streams began in the file, and at least one
 /// touch in so many was one.
 const GUESS_STREAMS: u64 = 4;
 const GUESS_ONE_IN: u64 = 3;
-/// Under the worst pressure a window is this many times halved.
-const HALVINGS_MAX: u32 = 6;

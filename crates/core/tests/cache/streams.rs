@@ -19,7 +19,8 @@ use forerun_core::drive::{Driver, drive};
 use forerun_core::event::{Action, Actions, Event};
 use forerun_core::prng::Prng;
 use forerun_core::readahead::{
-    self, Bounds, Cause, Decision, Demand, Fate, Probes, Readahead, StreamId, Trigger, Window,
+    self, Bounds, Cause, Decision, Demand, Excess, Fate, Probes, Readahead, StreamId, Trigger,
+    Window,
 };
 use forerun_core::units::{
     FileId, FrameId, HandleId, Nanos, PageId, PageIndex, PartitionId, RequestId,
@@ -33,15 +34,23 @@ struct Seen {
     policy: Box<dyn Readahead + Send>,
     /// Streams that were named, but for those found to be forgotten.
     named: BTreeMap<StreamId, FileId>,
+    /// The stream that the last decisions were for, and whether one of them has its marker.
+    batch: Option<(StreamId, bool)>,
     decisions: u64,
     at_markers: u64,
+    /// Pieces that were to be taken back.
+    taken: u64,
 }
 
 impl Seen {
     fn marker_of(&self, stream: StreamId) -> Option<PageIndex> {
-        let window = Window { start: 0, size: 1, async_size: 0 };
-        let decision = Decision { stream: Some(stream), ..Decision::new(Cause::Async, window) };
-        self.policy.marker(decision, u64::MAX)
+        // Wherever it is in the largest file here.
+        (0..4).find_map(|part| {
+            let start = part * u64::from(u32::MAX);
+            let window = Window { start, size: u32::MAX, async_size: 0 };
+            let decision = Decision { stream: Some(stream), ..Decision::new(Cause::Async, window) };
+            self.policy.marker(decision, u64::MAX)
+        })
     }
 
     /// Where the markers of the streams are that it remembers.
@@ -69,13 +78,17 @@ impl Seen {
         };
         let moved = decision.cause == Cause::Async && size == 1;
         assert!(moved || size <= demand.ahead_room + asked, "{decision:?} for {demand:?}");
-        if demand.trigger == Trigger::Miss {
+        if demand.trigger == Trigger::Miss && self.batch.is_none() {
             let end = demand.first + u64::from(demand.count);
             assert!(start <= demand.first && end <= decision.window.end(), "{decision:?}");
         }
         let Some(stream) = decision.stream else { return };
         let marker = self.marker_of(stream).expect("a stream that goes on is remembered");
-        assert!((start..decision.window.end()).contains(&marker), "{decision:?}: {marker}");
+        let within = (start..decision.window.end()).contains(&marker);
+        assert_eq!(self.policy.marker(decision, u64::MAX).is_some(), within, "{decision:?}");
+        let (named, before) = self.batch.unwrap_or((stream, false));
+        assert_eq!(named, stream, "a batch is of one stream");
+        self.batch = Some((stream, before || within));
         self.named.insert(stream, demand.file);
     }
 }
@@ -113,10 +126,19 @@ impl Readahead for Spy {
         self.0.lock().unwrap().policy.close(handle);
     }
 
+    fn take_back(&mut self, demand: &Demand) -> Option<Excess> {
+        let mut seen = self.0.lock().unwrap();
+        let excess = seen.policy.take_back(demand)?;
+        seen.taken += 1;
+        assert!(excess.count > 0 && Some(excess.stream) != demand.stream, "{excess:?}");
+        Some(excess)
+    }
+
     fn decide(&mut self, demand: &Demand) -> Option<Decision> {
         let mut seen = self.0.lock().unwrap();
         seen.decisions += 1;
         seen.at_markers += u64::from(demand.trigger == Trigger::Marker);
+        seen.batch = None;
         let decision = seen.policy.decide(demand)?;
         seen.look(demand, decision);
         Some(decision)
@@ -126,8 +148,18 @@ impl Readahead for Spy {
         self.0.lock().unwrap().policy.marker(decision, file_pages)
     }
 
+    fn carried(&self, decision: Decision, page: PageIndex) -> bool {
+        self.0.lock().unwrap().policy.carried(decision, page)
+    }
+
     fn submitted(&mut self, demand: &Demand, decision: Decision, fresh: u32) -> Option<Decision> {
-        self.0.lock().unwrap().policy.submitted(demand, decision, fresh)
+        let mut seen = self.0.lock().unwrap();
+        let Some(next) = seen.policy.submitted(demand, decision, fresh) else {
+            assert!(seen.batch.is_none_or(|batch| batch.1), "{decision:?} has no marker");
+            return None;
+        };
+        seen.look(demand, next);
+        Some(next)
     }
 
     fn note(&mut self, stream: StreamId, page: PageIndex, fate: Fate) {
@@ -208,7 +240,8 @@ fn facts(kind: Kind, reach: u64) -> Facts {
 impl Rig {
     fn new(settings: Settings) -> Self {
         let policy = readahead::make("streams", settings.page_bytes).expect("it is listed").policy;
-        let seen = Seen { policy, named: BTreeMap::new(), decisions: 0, at_markers: 0 };
+        let named = BTreeMap::new();
+        let seen = Seen { policy, named, batch: None, decisions: 0, at_markers: 0, taken: 0 };
         let spy = Spy(Arc::new(Mutex::new(seen)));
         let cache = Cache::with_oracle(settings, Some(Box::new(spy.clone())));
         Self {
@@ -416,7 +449,7 @@ impl Workload {
 
 #[test]
 fn whatever_happens_to_pages_no_record_is_left_without_its_marker() {
-    let mut met = 0;
+    let (mut met, mut taken) = (0, 0);
     for seed in 0..400 {
         let mut prng = Prng::new(seed);
         let frames = 8 + u32::try_from(prng.below(120)).unwrap();
@@ -438,9 +471,42 @@ fn whatever_happens_to_pages_no_record_is_left_without_its_marker() {
             rig.check();
         }
         met += rig.spy.0.lock().unwrap().at_markers;
+        taken += rig.spy.0.lock().unwrap().taken;
         finish(&mut rig, &load, seed);
     }
-    assert!(met > 10_000, "{met} markers were met");
+    assert!(met > 10_000 && taken > 10_000, "{met} markers were met, {taken} taken back");
+}
+
+#[test]
+fn a_stream_outlives_the_eviction_of_its_marker_if_a_reader_holds_the_page() {
+    for held in [true, false] {
+        let mut settings = Settings::new(16, "lru", "off");
+        settings.device = Some(facts(Kind::Positional, 4));
+        let mut rig = Rig::new(settings);
+        rig.open(0, 0, 100);
+        rig.read(0, 0, 1, false, None);
+        rig.arrive();
+        let records = rig.spy.0.lock().unwrap().records();
+        let [marker] = records[..] else { panic!("one stream: {records:?}") };
+        if held {
+            rig.outside.held.insert(rig.cache.resident(marker).expect("it arrived"));
+        }
+        // All frames are named, and what nobody holds leaves.
+        rig.open(1, 1, 100);
+        for first in [50, 70, 90] {
+            rig.read(1, first, 8, false, None);
+            rig.arrive();
+        }
+        assert_eq!(rig.cache.resident(marker).is_some(), held);
+        assert_eq!(rig.spy.0.lock().unwrap().records().contains(&marker), held);
+        rig.check();
+        let before = rig.outside.fetched;
+        if held {
+            rig.outside.held.clear();
+            rig.read(0, marker.index, 1, false, None);
+            assert!(rig.outside.fetched > before, "its use has the next window fetched");
+        }
+    }
 }
 
 /// All handles close and all pages go: nothing is left.
@@ -466,9 +532,13 @@ fn finish(rig: &mut Rig, load: &Workload, seed: u64) {
 
 #[test]
 fn ten_thousand_streams_ask_twice_a_read_at_most_and_have_a_record_each_at_most() {
+    ["lru", "2q-star"].into_iter().for_each(ten_thousand_streams);
+}
+
+fn ten_thousand_streams(policy: &str) {
     const STREAMS: u64 = 10_000;
     const ROUNDS: u64 = 12;
-    let mut settings = Settings::new(1 << 17, "lru", "off");
+    let mut settings = Settings::new(1 << 17, policy, "off");
     settings.device = Some(facts(Kind::Positional, 256));
     let mut rig = Rig::new(settings);
     let far = 1 << 20;
@@ -491,7 +561,9 @@ fn ten_thousand_streams_ask_twice_a_read_at_most_and_have_a_record_each_at_most(
     let records = rig.spy.0.lock().unwrap().records().len() as u64;
     assert!(records <= STREAMS, "{records} records");
     let stats = *rig.cache.stats();
-    assert!(2 * stats.hits > stats.demanded, "{stats:?}");
+    // A stream misses its first page and its second; few of the others have left.
+    let others = stats.demanded - 2 * STREAMS;
+    assert!(10 * stats.hits > 8 * others, "{policy}: {stats:?}");
 }
 
 /// Pages fetched and pages wanted where `reads` pages of `file_pages` are read at random.

@@ -89,7 +89,8 @@ fn every_listed_policy_serves_every_read_and_decides_alike_again() {
 #[test]
 fn reads_far_apart_are_left_alone_by_every_policy_but_the_constant_one() {
     let mut prng = Prng::new(7);
-    let ops: Vec<Op> = (0..200).map(|at| Op::Read(0, 3 + 40 * ((at * 77) % 200), 2)).collect();
+    let ops: Vec<Op> =
+        (0..200).map(|at| Op::Read(0, 3 + 40 * (at * 77 % 200) + at * at % 31, 2)).collect();
     let busy: Vec<Op> = (0..20).map(|_| Op::Read(0, 5 + prng.below(1 << 40), 1)).collect();
     for name in NAMES.iter().filter(|&&name| name != "fixed") {
         for (ops, file) in [(&ops, 8_200), (&busy, 1 << 41)] {

@@ -11,7 +11,7 @@ use std::vec::Vec;
 use forerun_core::device::Kind;
 use forerun_core::device::estimate::Facts;
 use forerun_core::readahead::{
-    self, Bounds, Decision, Demand, Fate, Made, StreamId, Trigger, Window,
+    self, Bounds, Decision, Demand, Excess, Fate, Made, StreamId, Trigger, Window,
 };
 use forerun_core::units::{HandleId, Nanos};
 
@@ -30,7 +30,15 @@ fn arm(reach: u64) -> Facts {
 }
 
 fn many(reach: u64) -> Facts {
-    facts(Kind::Parallel, reach)
+    let Facts { bytes_per_second, depth, request_bytes, .. } = facts(Kind::Parallel, reach);
+    let (access, bytes_per_second) = (Nanos::from_millis(2), bytes_per_second / 2);
+    Facts { kind: Kind::Parallel, access, bytes_per_second, depth, request_bytes }
+}
+
+/// Many at a time, a page in the time of an access, and `pages` in six milliseconds.
+fn quick(pages: u64) -> Facts {
+    let bytes_per_second = pages * u64::from(PAGE_BYTES) * 1_000 / 6;
+    Facts { access: Nanos(6_000_000 / pages), bytes_per_second, ..many(1) }
 }
 
 const AMPLE: Bounds = Bounds { ahead_pages_max: 1 << 16, request_pages_max: 16 };
@@ -54,7 +62,7 @@ fn check(rows: &[Case<'_>]) {
 
 #[test]
 fn a_stream_begins_where_evidence_outweighs_chance() {
-    let touches = |count| pages((0..count).map(|at| 1_000 + 10 * at));
+    let touches = |count| pages((0..count).map(|at| 1_000 + 10 * at + at * at));
     let beside = |count: u64, other: Op| [touches(count), Vec::from([other])].concat();
     let last = |rows: Vec<Expected>| *rows.last().expect("a decision");
     #[rustfmt::skip]
@@ -83,7 +91,7 @@ fn a_stream_begins_where_evidence_outweighs_chance() {
     ];
     check(&rows);
     // 10,000 pages / (32 * touches) must be 4 at least.
-    for other in [Op::Read(1, 1_011, 1), Op::Read(1, 1_009, 1)] {
+    for other in [Op::Read(1, 1_012, 1), Op::Read(1, 1_010, 1)] {
         let affordable = last(walk(arm(10), FAR, &beside(78, other)));
         assert_eq!((affordable.0, affordable.1, affordable.4), (78, "sync", 4), "{other:?}");
         let chance = last(walk(arm(10), FAR, &beside(79, other)));
@@ -111,7 +119,7 @@ fn first_windows_are_what_the_device_delivers_in_one_access() {
 #[test]
 fn windows_grow_eightfold_up_to_the_devices() {
     #[rustfmt::skip]
-    let rows: [Case; 4] = [
+    let rows: [Case; 5] = [
         ("an arm: 15 times its reach; asked for when a quarter is left", arm(10), FAR,
             pages(0..=340), &[
             (0, "sync", 0, 0, 10, 9), (8, "async", 8, 10, 80, 80), (70, "async", 70, 90, 144, 144),
@@ -121,6 +129,11 @@ fn windows_grow_eightfold_up_to_the_devices() {
             (0, "sync", 0, 0, 96, 95), (1, "async", 1, 96, 400, 400), (96, "async", 96, 496, 400,
                 400),
             (496, "async", 496, 896, 400, 400),
+        ]),
+        ("many at a time, quick: six milliseconds' worth", quick(600), FAR, pages(0..=150), &[
+            (0, "sync", 0, 0, 16, 15), (1, "async", 1, 16, 128, 128), (16, "async", 16, 144, 592,
+                592),
+            (144, "async", 144, 736, 592, 592),
         ]),
         ("many at a time: two requests at least", many(1), FAR, pages(0..=40), &[
             (0, "sync", 0, 0, 16, 15), (12, "async", 12, 16, 32, 32), (40, "async", 40, 48, 32, 32),
@@ -198,10 +211,15 @@ fn windows_end_with_the_file() {
     check(&rows);
 }
 
+/// Places without a constant step.
+fn scattered(at: u64) -> u64 {
+    1_000 * at + 7 * at * at
+}
+
 /// Four streams of two pages, far apart, then single touches.
 fn four_and(touches: u64) -> Vec<Op> {
-    let begun = (1..=4).flat_map(|at| [1_000 * at, 1_000 * at + 1]);
-    pages(begun.chain((0..touches).map(|at| 10_000 + 1_000 * at)))
+    let begun = (1..=4).flat_map(|at| [1_000 * at * at, 1_000 * at * at + 1]);
+    pages(begun.chain((0..touches).map(|at| 20_000 + scattered(at))))
 }
 
 #[test]
@@ -216,8 +234,8 @@ fn first_touches_are_taken_for_streams_where_one_in_three_became_one() {
     assert_eq!(causes(&four_and(10)), expected);
     // A guess is no evidence until its marker is met: then three more may be taken for streams.
     let mut ops = four_and(8);
-    ops.push(Op::Read(1, 10_008, 1));
-    ops.extend(pages((0..4).map(|at| 20_000 + 1_000 * at)));
+    ops.push(Op::Read(1, 20_008, 1));
+    ops.extend(pages((0..4).map(|at| 40_000 + scattered(at))));
     expected.truncate(16);
     expected.extend(["async", "sync", "sync", "sync", "random"]);
     assert_eq!(causes(&ops), expected);
@@ -227,8 +245,8 @@ fn first_touches_are_taken_for_streams_where_one_in_three_became_one() {
         [["random", "sync"].repeat(3), ["random"; 2].into()].concat()
     );
     let guess = walk(arm(10), far, &four_and(1));
-    assert_eq!(guess.last(), Some(&(8, "sync", 10_000, 10_000, 10, 9)));
-    assert_eq!(walk(arm(1), far, &four_and(1)).last(), Some(&(8, "sync", 10_000, 10_000, 4, 3)));
+    assert_eq!(guess.last(), Some(&(8, "sync", 20_000, 20_000, 10, 9)));
+    assert_eq!(walk(arm(1), far, &four_and(1)).last(), Some(&(8, "sync", 20_000, 20_000, 4, 3)));
 }
 
 /// A policy alone: what it is told of the cache is up to the test.
@@ -289,10 +307,10 @@ impl Policy {
         self.made.policy.note(window.stream, window.marker, Fate::MarkerLost);
     }
 
-    /// `fetched` pages were fetched, and `wasted` left unread since the last time.
-    fn fetches(&mut self, fetched: u32, wasted: u32) {
+    /// `fetched` pages were fetched, and `wasted` of `stream` left unread since the last time.
+    fn fetches(&mut self, stream: StreamId, fetched: u32, wasted: u32) {
         for page in 0..wasted {
-            self.made.policy.note(StreamId(u32::MAX), page.into(), Fate::Wasted);
+            self.made.policy.note(stream, page.into(), Fate::Wasted);
         }
         let window = Window { start: 0, size: fetched, async_size: 0 };
         let decision = Decision::new(readahead::Cause::Random, window);
@@ -301,11 +319,11 @@ impl Policy {
 }
 
 #[test]
-fn windows_are_halves_of_their_streams_shares_of_memory() {
+fn first_windows_are_four_fifths_of_an_equal_share_of_memory() {
     let bounds = Bounds { ahead_pages_max: 960, request_pages_max: 16 };
     #[rustfmt::skip]
-    let rows = [ // streams, pages: 960 / streams / 2, in whole requests
-        (1, 480), (2, 240), (3, 160), (4, 112), (8, 48), (16, 16), (32, 15), (96, 5), (480, 2),
+    let rows = [ // streams, pages: 960 / streams * 4 / 5, in whole requests
+        (1, 768), (2, 384), (3, 256), (4, 192), (8, 96), (16, 48), (32, 16), (96, 8), (480, 2),
             (2_000, 2),
     ];
     for (streams, size) in rows {
@@ -321,7 +339,7 @@ fn windows_are_halves_of_their_streams_shares_of_memory() {
     let (one, other) = (policy.opens(arm(100_000)), policy.opens(arm(100_000)));
     policy.loses(&one);
     let next = Demand { facts: arm(100_000), ahead_room: u32::MAX, ..marker() };
-    assert_eq!(policy.meets(&other, next).size, 480);
+    assert_eq!(policy.meets(&other, next).size, 768);
 }
 
 /// Why, the device, the room, whether it is busy, and windows with their markers.
@@ -349,13 +367,13 @@ fn without_room_or_on_a_busy_parallel_device_the_marker_moves_on() {
     };
     #[rustfmt::skip]
     let rows: [Step; 7] = [ // room, busy, windows
-        ("it takes a quarter of the room", arm(100), 6_000, false, &[(864, 1_488, 1_980)]),
-        ("no more than that", arm(100), 5_996, false, &[(768, 1, 768)]),
+        ("just room enough", arm(100), 1_500, false, &[(864, 1_488, 1_980)]),
+        ("a page less", arm(100), 1_499, false, &[(768, 1, 768)]),
         ("no room: half of what is left, until little is; then what room there is",
             arm(100), 1_000, false,
-            &[(768, 1, 768), (816, 1, 816), (840, 1, 840), (864, 240, 1_044)]),
-        ("less than four requests: one of them", arm(100), 40, false,
-            &[(768, 1, 768), (816, 1, 816), (840, 1, 840), (864, 16, 876)]),
+            &[(768, 1, 768), (816, 1, 816), (840, 1, 840), (864, 992, 1_608)]),
+        ("in whole requests", arm(100), 40, false,
+            &[(768, 1, 768), (816, 1, 816), (840, 1, 840), (864, 32, 888)]),
         ("an arm that is busy", arm(100), u32::MAX, true, &[(864, 1_488, 1_980)]),
         ("a parallel device that is not", many(100), u32::MAX, false, &[(496, 400, 496)]),
         ("a parallel device that is", many(100), u32::MAX, true,
@@ -370,32 +388,104 @@ fn without_room_or_on_a_busy_parallel_device_the_marker_moves_on() {
 fn windows_halve_while_pages_leave_unread_and_come_back() {
     let bounds = Bounds { ahead_pages_max: 960, request_pages_max: 1 };
     let mut policy = Policy::new(bounds);
+    let small = policy.opens(arm(1)).stream;
     #[rustfmt::skip]
     let rows: [(&str, u32, u32, u32); 17] = [ // why, fetched, wasted, pages of a window
-        ("at first",                            0,   0,   480),
-        ("half the bound is not fetched yet",   479, 400, 480),
-        ("more than an eighth left unread",     1,   0,   240),
-        ("an eighth",                           480, 60,  240),
-        ("more than an eighth",                 480, 61,  120),
-        ("a little more than a 64th",           640, 11,  120),
-        ("a 64th",                              640, 10,  120),
-        ("less than a 64th",                    640, 9,   240),
-        ("nothing",                             480, 0,   480),
-        ("nothing more to come back",           480, 0,   480),
-        ("again",                               480, 480, 240),
-        ("again",                               480, 480, 120),
-        ("again",                               480, 480, 60),
-        ("again",                               480, 480, 30),
-        ("again",                               480, 480, 15),
-        ("again",                               480, 480, 7),
-        ("not below a 64th",                    480, 480, 7),
+        ("at first",                            0,   0,   384),
+        ("half the bound is not fetched yet",   479, 400, 384),
+        ("more than an eighth left unread",     1,   0,   192),
+        ("an eighth",                           480, 60,  192),
+        ("more than an eighth",                 480, 61,  96),
+        ("a little more than a 64th",           640, 11,  96),
+        ("a 64th",                              640, 10,  96),
+        ("less than a 64th",                    640, 9,   192),
+        ("nothing",                             480, 0,   384),
+        ("nothing more to come back",           480, 0,   384),
+        ("again",                               480, 480, 192),
+        ("again",                               480, 480, 96),
+        ("again",                               480, 480, 48),
+        ("again",                               480, 480, 24),
+        ("again",                               480, 480, 12),
+        ("again",                               480, 480, 6),
+        ("not below a 64th",                    480, 480, 6),
     ];
     for (why, fetched, wasted, size) in rows {
-        policy.fetches(fetched, wasted);
+        policy.fetches(small, fetched, wasted);
         let window = policy.opens(arm(100_000));
         policy.loses(&window);
         assert_eq!(window.size, size, "{why}: {fetched} fetched, {wasted} wasted");
     }
+}
+
+#[test]
+fn pages_that_nobody_would_have_used_are_no_sign_of_windows_that_are_too_large() {
+    let bounds = Bounds { ahead_pages_max: 960, request_pages_max: 1 };
+    let mut policy = Policy::new(bounds);
+    // The budget is used twice over while a stream has used one page of its 100.
+    let stopped = policy.opens(arm(100)).stream;
+    for page in 0..20 {
+        policy.made.policy.note(StreamId(u32::MAX), page, Fate::Used { late: false });
+    }
+    for stream in [stopped, StreamId(u32::MAX)] {
+        policy.fetches(stream, 960, 960);
+        let window = policy.opens(arm(100_000));
+        policy.loses(&window);
+        assert_eq!(window.size, 384, "{stream:?}");
+    }
+}
+
+/// What a newcomer that wants `window` pages of `room` has taken back.
+fn taken(policy: &mut Policy, room: u32) -> Option<Excess> {
+    let first = 1 << 30;
+    let previous_end = Some(first * u64::from(PAGE_BYTES));
+    let facts = arm(100);
+    let demand = Demand { trigger: Trigger::Miss, facts, first, previous_end, ..marker() };
+    policy.made.policy.take_back(&Demand { ahead_room: room, ..demand })
+}
+
+#[test]
+fn the_stream_whose_pages_last_longest_gives_what_lasts_longer() {
+    // Two streams of 100 pages; all have used 100 pages since, the second one 50 of them.
+    let bounds = Bounds { ahead_pages_max: 300, request_pages_max: 1 };
+    let mut policy = Policy::new(bounds);
+    let (slow, fast) = (policy.opens(arm(100)), policy.opens(arm(100)));
+    assert_eq!((slow.size, fast.size), (100, 100));
+    let stream = slow.stream;
+    for page in 0..98 {
+        let user = if page < 50 { fast.stream } else { StreamId(u32::MAX) };
+        policy.made.policy.note(user, page, Fate::Used { late: false });
+    }
+    // A newcomer takes the least that a first window has.
+    let (file, backward) = (marker().file, false);
+    let some = |count: u32| {
+        let first = 100 - u64::from(count);
+        Some(Excess { stream, file, first, count, backward })
+    };
+    assert_eq!(taken(&mut policy, 4), None, "there is room");
+    assert_eq!(taken(&mut policy, 3), some(1), "no more than is missing");
+    assert_eq!(taken(&mut policy, 0), some(4));
+    // The fast one has 50 pages ahead and wants 300 * 76 / 101 * 4 / 5 = 180 more. They last
+    // 230 * 101 / 50 = 464 uses; the 99 of the slow one 99 * 102 / 1. So it keeps 4.
+    let met = Demand { first: fast.marker, stream: Some(fast.stream), ..marker() };
+    let met = Demand { facts: arm(100), ahead_room: 0, ..met };
+    assert_eq!(policy.made.policy.take_back(&met), some(95));
+    for page in (5..100).rev() {
+        policy.made.policy.note(stream, page, Fate::Wasted);
+    }
+    let next = policy.made.policy.take_back(&met);
+    assert_eq!(next, None, "its frontier came back");
+}
+
+#[test]
+fn a_lone_read_takes_nothing_back() {
+    let mut policy = Policy::new(Bounds { ahead_pages_max: 300, request_pages_max: 1 });
+    policy.opens(arm(100));
+    for page in 0..100 {
+        policy.made.policy.note(StreamId(u32::MAX), page, Fate::Used { late: false });
+    }
+    assert!(taken(&mut policy, 0).is_some());
+    let lone = Demand { trigger: Trigger::Miss, facts: arm(100), first: 1 << 30, ..marker() };
+    assert_eq!(policy.made.policy.take_back(&Demand { ahead_room: 0, ..lone }), None);
 }
 
 #[test]

@@ -15,3 +15,4 @@ mod replay;
 mod rig;
 mod size;
 mod storm;
+mod streams;

@@ -224,6 +224,10 @@ impl Queue for Lane {
         }
     }
 
+    fn set_depth(&self, depth: u32) {
+        self.shared.ledger.lock().set_depth(self.id, depth);
+    }
+
     fn close(&self) {
         self.shared.ledger.lock().close(self.id);
         self.through.close();

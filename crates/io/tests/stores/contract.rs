@@ -228,6 +228,30 @@ fn reaping_without_waiting_gets_everything_in_time() {
 }
 
 #[test]
+fn whatever_becomes_of_its_depth_a_queue_gives_back_everything() {
+    for subject in subjects(8_000) {
+        for kind in KINDS {
+            let queue = subject.store.queue(kind);
+            let tokens: BTreeSet<_> = within(move || {
+                let mut out = Vec::new();
+                for (token, depth) in (0..100).zip([1, 9, 2, 1, 64].into_iter().cycle()) {
+                    queue.set_depth(depth);
+                    queue.submit(op(OpKind::Read, token, token * 64, 64));
+                    if token % 7 == 0 {
+                        queue.reap(Wait::One, &mut out);
+                    }
+                }
+                while out.len() < 100 {
+                    queue.reap(Wait::One, &mut out);
+                }
+                out.iter().map(|done| done.op.token).collect()
+            });
+            assert_eq!(tokens, (0..100).collect(), "{} {kind:?}", subject.name);
+        }
+    }
+}
+
+#[test]
 fn one_queue_serves_many_threads_and_each_operation_comes_back_once() {
     const THREADS: u64 = 4;
     const EACH: u64 = 25;

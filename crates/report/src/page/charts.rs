@@ -212,6 +212,7 @@ fn code(kind: RequestKind) -> u8 {
         RequestKind::Demand => 0,
         RequestKind::Readahead => 1,
         RequestKind::Write => 2,
+        RequestKind::Read => 3,
     }
 }
 

@@ -200,12 +200,16 @@ fn requests_in_words(requests: &[DeviceRequest]) -> String {
     let end = requests.iter().map(|request| request.done_us).max().unwrap_or(0);
     let of = |kind| requests.iter().filter(|request| request.kind == kind).count() as u64;
     format!(
-        "{} device requests in {}, {} demand, {} readahead, {} write.",
+        "{} device requests in {}, {} demand, {} readahead, {} write{}.",
         count(requests.len() as u64),
         seconds(float(end) / 1e6),
         count(of(RequestKind::Demand)),
         count(of(RequestKind::Readahead)),
         count(of(RequestKind::Write)),
+        match of(RequestKind::Read) {
+            0 => String::new(),
+            reads => format!(", {} read", count(reads)),
+        },
     )
 }
 
@@ -243,6 +247,7 @@ fn kind_in_words(kind: RequestKind) -> (&'static str, &'static str) {
         RequestKind::Demand => ("demand", "a reader waits"),
         RequestKind::Readahead => ("readahead", "nobody waits yet"),
         RequestKind::Write => ("write", "dirty pages"),
+        RequestKind::Read => ("read", "by whom is not known"),
     }
 }
 

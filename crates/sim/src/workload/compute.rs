@@ -52,7 +52,7 @@ impl Named for Compute {
             files: vec![file],
             handles: vec![0],
             readers: vec![Reader::new(Computing { span: Span::new(0, file, request), rate })],
-            streams: vec![Stream { file: 0, start: 0, bytes: file }],
+            streams: vec![Stream::whole(0, 0, file)],
             bytes_wanted: file,
         })
     }

@@ -70,7 +70,7 @@ impl Named for Disturb {
                 request,
                 prng: Prng::new(seed),
             })],
-            streams: vec![Stream { file: 0, start: 0, bytes: sequential }],
+            streams: vec![Stream::whole(0, 0, sequential)],
             bytes_wanted: sequential + random * request,
         })
     }

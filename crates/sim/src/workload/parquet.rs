@@ -56,11 +56,11 @@ impl Named for Parquet {
         check((1..=BYTES_MAX).contains(&footer.0), "footer", &footer, BYTES_FORM)?;
         check((1..=REQUEST_MAX).contains(&request.0), "request", &request, REQUEST_FORM)?;
         let end = chunks * apart.0;
-        let stream = move |start, Bytes(bytes)| Stream { file: 0, start, bytes };
-        let chunk_at = move |number| stream(number * apart.0, chunk);
-        let order = std::iter::once(stream(end, footer)).chain((0..chunks).map(chunk_at));
-        let reads =
-            order.clone().flat_map(move |part| Span::new(part.start, part.bytes, request.0));
+        let chunk_at = move |number| (number * apart.0, chunk.0);
+        let order = std::iter::once((end, footer.0)).chain((0..chunks).map(chunk_at));
+        let reads = order.flat_map(move |(start, bytes)| Span::new(start, bytes, request.0));
+        let (bytes, piece, every) = (chunks * chunk.0, chunk.0, apart.0);
+        let columns_read = Stream { file: 0, start: 0, bytes, piece, every };
         let access = |(offset, bytes)| Access {
             handle: 0,
             file: 0,
@@ -79,7 +79,7 @@ impl Named for Parquet {
             ),
             files: vec![end + footer.0],
             handles: vec![0],
-            streams: order.clone().collect(),
+            streams: vec![Stream::whole(0, end, footer.0), columns_read],
             readers: vec![Reader::new(reads.map(access))],
             bytes_wanted: footer.0 + chunks * chunk.0,
         })

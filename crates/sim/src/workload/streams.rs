@@ -57,7 +57,7 @@ impl Named for Streams {
         let title = format!("{} of {}, {}", sharing.count(), each.show(), sharing.show());
         let (mut parts, starts) =
             sharing.parts(title, each.0, |start| Span::new(start, each.0, request.0));
-        let stream = |&start: &u64| Stream { file: 0, start, bytes: each.0 };
+        let stream = |&start: &u64| Stream::whole(0, start, each.0);
         parts.streams = starts.iter().map(stream).collect();
         Ok(parts)
     }

@@ -15,7 +15,7 @@ use forerun_core::params::{Bytes, Param, ParamError};
 
 use super::interleave::{Handles, Layout, Order, Sharing, Start};
 use super::span::Span;
-use super::{BYTES_FORM, BYTES_MAX, Named, Parts, check};
+use super::{BYTES_FORM, BYTES_MAX, Named, Parts, Stream, check};
 
 params! {
     /// What may be set.
@@ -77,6 +77,10 @@ impl Named for Stride {
                 Span::new(start + number * every.0, bytes, request.0)
             })
         };
-        Ok(sharing.parts(title, extent.expect("just checked"), walk).0)
+        let (mut parts, starts) = sharing.parts(title, extent.expect("just checked"), walk);
+        let (bytes, piece, every) = (each.0, piece.0.min(each.0), every.0);
+        let stream = |&start: &u64| Stream { file: 0, start, bytes, piece, every };
+        parts.streams = starts.iter().map(stream).collect();
+        Ok(parts)
     }
 }

@@ -73,7 +73,7 @@ impl Named for Thrash {
             handles: vec![0; streams as usize],
             readers: (0..streams).map(reader).collect(),
             streams: (0..u64::from(streams))
-                .map(|number| Stream { file: 0, start: number * each, bytes: each })
+                .map(|number| Stream::whole(0, number * each, each))
                 .collect(),
             bytes_wanted: u64::from(streams) * each,
         })

@@ -19,7 +19,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::case::Device;
+use crate::bench::device::Device;
 use crate::bench::told;
 
 /// See the module.
@@ -143,6 +143,12 @@ impl Bed {
         }
         put(&group.join("memory.limit_in_bytes"), &(u64::from(mib) << 20).to_string())?;
         Ok(Some(group.join("cgroup.procs")))
+    }
+
+    /// Requests of the device are written to `path` from now on, or no more.
+    pub(super) fn log(&self, path: Option<&Path>) -> Result<()> {
+        let path = path.map_or("off".into(), |path| path.display().to_string());
+        put(&self.folder.join("mnt/ctl"), &format!("log {path}"))
     }
 
     fn model(&self, name: &str) -> Result<()> {

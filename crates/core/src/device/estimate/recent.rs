@@ -1,16 +1,19 @@
 //! The last few of many values, and what is typical or high among them.
 //!
 //! ```text
-//!   push --> [ .. the last 32, in a ring .. ]    sorted when asked:  ....|....|....|....
-//!                                                               median --^    ^-- high
+//!   push --> [ .. the last 32, in a ring .. ]    and the same in order:  ....|....|....|....
+//!                                                                   median --^    ^-- high
 //! ```
 //! # Invariants
+//! - `sorted` holds the values of the ring, each as often. So a figure is a look, and a value
+//!   costs a search and a move of at most 32 others: there are more questions than values.
 //! - One value alone, however far off, decides neither figure once there are three.
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recent {
     values: [u64; ROOM],
+    sorted: [u64; ROOM],
     /// Values ever pushed.
     count: usize,
 }
@@ -18,7 +21,19 @@ pub(super) struct Recent {
 impl Recent {
     /// `value` takes the place of the oldest.
     pub(super) fn push(&mut self, value: u64) {
-        self.values[self.count % ROOM] = value;
+        let (len, at) = (self.len(), self.count % ROOM);
+        let oldest = core::mem::replace(&mut self.values[at], value);
+        // The place that comes free: that of the oldest, or one behind all.
+        let free =
+            if len == ROOM { self.sorted.partition_point(|&held| held < oldest) } else { len };
+        let place = self.sorted[..len].partition_point(|&held| held < value);
+        if place <= free {
+            self.sorted[place..=free].rotate_right(1);
+            self.sorted[place] = value;
+        } else {
+            self.sorted[free..place].rotate_left(1);
+            self.sorted[place - 1] = value;
+        }
         // Once round, only the place in the ring matters.
         self.count = if self.count + 1 == 2 * ROOM { ROOM } else { self.count + 1 };
     }
@@ -45,9 +60,7 @@ impl Recent {
 
     fn at(&self, quarters: usize) -> Option<u64> {
         let len = self.len();
-        let mut sorted = self.values;
-        sorted[..len].sort_unstable();
-        (len > 0).then(|| sorted[(len - 1) * quarters / 4])
+        (len > 0).then(|| self.sorted[(len - 1) * quarters / 4])
     }
 }
 
@@ -82,6 +95,15 @@ mod tests {
             assert_eq!((recent.median(), recent.high()), (median, high), "{why}");
             let twice = of([median, high, median, high].into_iter().flatten());
             assert_eq!(twice.spread(), high.unwrap_or(0) - median.unwrap_or(0), "{why}");
+        }
+        // Whatever comes and goes, what is in order is what is held.
+        let mut recent = Recent::default();
+        for step in 0..500_u64 {
+            recent.push(step * step * 7 % 41);
+            let len = recent.len();
+            let mut sorted = recent.values;
+            sorted[..len].sort_unstable();
+            assert_eq!(recent.sorted[..len], sorted[..len], "{step}");
         }
         let recent = of(0..1_000);
         let oldest = 1_000 - ROOM as u64;

@@ -263,6 +263,13 @@ impl Queue for Lane {
         }
     }
 
+    fn set_depth(&self, depth: u32) {
+        let shared = &self.background.shared;
+        let mut state = shared.state.lock();
+        state.desk.set_depth(self.id, depth);
+        shared.go_on(state);
+    }
+
     fn close(&self) {
         let shared = &self.background.shared;
         let mut state = shared.state.lock();

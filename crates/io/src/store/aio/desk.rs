@@ -124,6 +124,17 @@ impl Desk {
         }
     }
 
+    /// The lane has at most `depth` under way, as soon as no more are.
+    pub(super) fn set_depth(&mut self, id: LaneId, depth: u32) {
+        assert!(depth > 0, "a queue that nobody serves");
+        self.ready.retain(|ready| *ready != id);
+        let lane = self.lane(id);
+        lane.depth = depth;
+        if lane.may_begin() {
+            self.ready.push_back(id);
+        }
+    }
+
     /// Begins all that may begin. What is for the context is given to the caller, who submits it.
     pub(super) fn begin(&mut self) -> Vec<Transfer> {
         let mut batch = Vec::new();
@@ -313,6 +324,24 @@ mod tests {
         desk.end(lanes[0], Done { op: job.op, result: Ok(0) });
         assert_eq!(begun(&mut desk), []);
         assert_eq!(desk.job().map(|job| job.op.token), Some(3));
+    }
+
+    #[test]
+    fn a_lane_that_loses_depth_begins_nothing_and_one_that_gains_some_goes_on() {
+        let (mut desk, lanes) = desk(&[1, 1]);
+        (0..4).for_each(|token| desk.submit(lanes[0], sync(token), true));
+        assert_eq!(begun(&mut desk), [0]);
+        desk.set_depth(lanes[0], 3);
+        desk.set_depth(lanes[0], 2);
+        assert_eq!(begun(&mut desk), [1], "once, though it was told of twice");
+        land(&mut desk, lanes[0], 0);
+        desk.set_depth(lanes[0], 1);
+        assert_eq!(begun(&mut desk), [], "it was its turn, and is no longer");
+        land(&mut desk, lanes[0], 1);
+        assert_eq!(begun(&mut desk), [2]);
+        desk.set_depth(lanes[0], 8);
+        desk.close(lanes[0]);
+        assert_eq!(begun(&mut desk), []);
     }
 
     #[test]

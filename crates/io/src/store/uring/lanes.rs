@@ -85,6 +85,13 @@ impl Lanes {
         self.all.len() - 1
     }
 
+    /// The lane has at most `depth` in the ring, as soon as no more are.
+    pub(super) fn set_depth(&mut self, id: LaneId, depth: u32) {
+        assert!(depth > 0, "a queue that nobody serves");
+        self.all[id].depth = depth;
+        self.list(id);
+    }
+
     /// Takes an operation in, or back at once if the lane is closed.
     pub(super) fn submit(&mut self, id: LaneId, flight: Flight) {
         assert!(!self.all[id].left, "the queue has gone");
@@ -218,10 +225,11 @@ impl Lanes {
         let id = self.ready.pop_front()?;
         let lane = &mut self.all[id];
         lane.listed = false;
-        // A lane that was closed meanwhile is still listed, with nothing to start.
-        let Some(flight) = lane.waiting.pop_front() else { return self.next_waiting() };
+        // A lane that was closed meanwhile is still listed, with nothing to start, and one that
+        // lost depth.
+        let next = if lane.under_way < lane.depth { lane.waiting.pop_front() } else { None };
+        let Some(flight) = next else { return self.next_waiting() };
         lane.under_way += 1;
-        assert!(lane.under_way <= lane.depth, "a lane keeps to its depth");
         self.list(id);
         Some((flight, id))
     }

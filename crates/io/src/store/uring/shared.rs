@@ -198,6 +198,16 @@ impl Shared {
         }
     }
 
+    fn set_depth(&self, id: LaneId, depth: u32) {
+        let mut state = self.lock();
+        state.lanes.set_depth(id, depth);
+        let start = state.lanes.can_start();
+        drop(state);
+        if start {
+            self.pump();
+        }
+    }
+
     fn close(&self, id: LaneId) {
         let tickets = {
             let mut state = self.lock();
@@ -467,6 +477,10 @@ impl Queue for Lane {
 
     fn close(&self) {
         self.shared.close(self.id);
+    }
+
+    fn set_depth(&self, depth: u32) {
+        self.shared.set_depth(self.id, depth);
     }
 
     fn reaper(&self) -> Option<Arc<dyn Queue>> {

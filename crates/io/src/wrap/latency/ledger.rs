@@ -174,6 +174,13 @@ impl Ledger {
         id
     }
 
+    /// From the next submission on, at most `depth` operations of the lane are at the device.
+    pub(super) fn set_depth(&mut self, id: LaneId, depth: u32) {
+        assert!(depth > 0, "a queue that nobody serves");
+        let lane = self.lane(id);
+        lane.depth = lane.depth.map(|_| depth);
+    }
+
     /// Releases what is due by `now`, then takes `op` for `lane`.
     pub(super) fn submit(&mut self, now: Nanos, id: LaneId, op: Op) {
         self.advance(now);
@@ -531,6 +538,17 @@ mod tests {
             tokens.sort_unstable();
             assert_eq!(tokens, (0..8).collect::<Vec<_>>());
             assert_eq!(take(&mut ledger, other).0, [100]);
+        }
+    }
+
+    #[test]
+    fn a_depth_holds_from_the_next_submission_on() {
+        let mut ledger = ledger("t7k250", BOUNDS);
+        let id = lane(&mut ledger, Some(1));
+        for (token, depth, at_device) in [(0, 1, 1), (1, 1, 1), (2, 4, 3), (3, 2, 3), (4, 4, 4)] {
+            ledger.set_depth(id, depth);
+            ledger.submit(Nanos(0), id, read(token, token << 30, 4_096));
+            assert_eq!(ledger.device.in_flight(), at_device, "{token}");
         }
     }
 

@@ -1,0 +1,72 @@
+//! Taking back: a window gets room, and the far end of what another stream has ahead leaves.
+//!
+//! ```text
+//!   read      marker          frontier          read    marker
+//!   ...|=========#==================|    -->    ...|=======#|- - - free - - -
+//!                            excess
+//! ```
+//! The policy names the pages. What leaves is resident, unread and nobody waits for it; from the
+//! far end on, up to the first page of which that is not true. A marker that would go with them
+//! moves to the last page that stays.
+//!
+//! # Invariants
+//! - A stream whose unread pages do not all leave keeps its marker, on one of them.
+//! - Each time that a window asks, a page leaves at least, but for a few times: it ends.
+//! # Sources
+//! `docs/decisions/0011-taking-back.md`.
+
+use super::{Cache, FrameId, NIL, PageId};
+use crate::event::Actions;
+use crate::readahead::{Demand, Excess, Fate, StreamId};
+
+impl Cache {
+    /// Makes room for what the policy wants at `demand`, as far as it names pages that may go.
+    pub(super) fn make_room(&mut self, demand: &mut Demand, actions: &mut Actions) {
+        let mut in_vain = 0;
+        while in_vain < IN_VAIN_MAX {
+            let Some(excess) = self.readahead.take_back(demand) else { return };
+            self.take_back(excess, actions);
+            let before = core::mem::replace(&mut demand.ahead_room, self.ahead_room());
+            in_vain += u32::from(demand.ahead_room <= before);
+        }
+    }
+
+    fn take_back(&mut self, excess: Excess, actions: &mut Actions) {
+        let mut leaving = core::mem::take(&mut self.taken);
+        leaving.clear();
+        let mut stays = None;
+        for nth in 0..=u64::from(excess.count) {
+            let Some(index) = excess.page(nth) else { break };
+            let Some(&frame) = self.pages.get(&PageId { file: excess.file, index }) else {
+                continue;
+            };
+            if nth < u64::from(excess.count) && self.may_go(frame, excess.stream) {
+                leaving.push(frame);
+            } else {
+                stays = Some(frame).filter(|&frame| self.frames[frame].prefetched);
+                break;
+            }
+        }
+        let marked = leaving.iter().find(|&&frame| self.frames[frame].marker).copied();
+        if let Some((marked, stays)) = marked.zip(stays) {
+            self.frames[marked].marker = false;
+            let page = self.frames[stays].page;
+            self.readahead.note(excess.stream, page.index, Fate::Marked);
+            self.place_marker(page, excess.stream, page.index, actions);
+        }
+        for &frame in &leaving {
+            self.retract_unread(frame, actions);
+        }
+        self.taken = leaving;
+    }
+
+    /// Whether the page in `frame` is one that `stream` has ahead, and can leave.
+    fn may_go(&self, frame: FrameId, stream: StreamId) -> bool {
+        let row = &self.frames[frame];
+        let ahead = row.prefetched && row.stream == Some(stream) && row.waiters == NIL;
+        ahead && row.evictable(self.round)
+    }
+}
+
+/// How often a window may ask for pages of which none can go.
+const IN_VAIN_MAX: u32 = 8;

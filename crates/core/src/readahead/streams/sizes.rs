@@ -1,0 +1,125 @@
+//! How large windows are: what the device can use, and what memory has for the stream.
+//!
+//! ```text
+//!   first window    reach                 what the device delivers in the time of an access
+//!   next ones       x GROWTH              up to the device's window
+//!   at most         budget * own/total    what is used while all of the budget is used once
+//! ```
+//! A stream's share is not one part in so many: it is the part that it had of all uses lately. So
+//! a fast stream has more ahead than a slow one, each as long as the other in time; who stopped
+//! reading has no share; and nobody needs to know how many streams there are. One that begins is
+//! taken for one of as many as there are records.
+//!
+//! # Invariants
+//! - At its marker a stream on an arm has at most its share, the next window included.
+//! # Sources
+//! Little, "A proof for the queuing formula L = lambda W" (1961): what is ahead is a rate times a
+//! time. Constants: `docs/decisions/0009-streams.md`, `docs/decisions/0011-taking-back.md`.
+
+use super::pace::Part;
+use super::{
+    ARM_REACHES, ASSUMED_RATE, Direction, GROWTH, IN_FLIGHT_REACHES, IN_FLIGHT_TIME, LEAD_PART,
+    OPENING_MIN, Stream, Streams, pages_u32,
+};
+use crate::device::Kind;
+use crate::readahead::Demand;
+
+impl Streams {
+    /// Pages of the window after the last one.
+    pub(super) fn next_size(&self, demand: &Demand, stream: &Stream) -> u32 {
+        let device = self.device_window(demand);
+        // Its first pages are needed first and come last: an arm does less in one go.
+        let slow = stream.direction == Direction::Backward && demand.facts.kind == Kind::Positional;
+        let device = if slow { device / 2 } else { device };
+        // What a device delivers is seen only by asking for more.
+        let free = demand.ahead_room > self.bounds.ahead_pages_max / 2;
+        let explored = if demand.rate_known || !free { 0 } else { stream.size.saturating_mul(2) };
+        let size = stream.size.saturating_mul(GROWTH).min(device.max(explored));
+        let pace = stream.pace.until(self.uses, demand.first);
+        size.min(self.share(demand, pace)).min(self.window_max).max(1)
+    }
+
+    /// Pages of a window that the device serves at nearly its full rate.
+    pub(super) fn device_window(&self, demand: &Demand) -> u32 {
+        let (reach, request) = (self.reach(demand), self.request_pages(demand));
+        let pages = match demand.facts.kind {
+            Kind::Positional => reach.saturating_mul(ARM_REACHES),
+            Kind::Parallel => self.in_flight_share(demand).max(2 * request),
+        };
+        pages_u32(pages).max(self.bounds.request_pages_max).min(self.window_max)
+    }
+
+    /// Pages of a stream's first window.
+    pub(super) fn opening(&self, demand: &Demand) -> u32 {
+        let reach = self.reach(demand);
+        let pages = match demand.facts.kind {
+            Kind::Positional => reach,
+            Kind::Parallel => (reach / self.count()).max(self.request_pages(demand)),
+        };
+        pages_u32(pages).clamp(OPENING_MIN, self.device_window(demand).max(OPENING_MIN))
+    }
+
+    /// Pages from the marker to the end of a window of `size`.
+    pub(super) fn lead(&self, demand: &Demand, size: u32) -> u32 {
+        let part = u64::from(size) / LEAD_PART;
+        let pages = match demand.facts.kind {
+            Kind::Positional => part,
+            Kind::Parallel => part.max(self.in_flight_share(demand)),
+        };
+        pages_u32(pages).clamp(1, size)
+    }
+
+    /// Each stream's part of what is to be in flight at a parallel device.
+    pub(super) fn in_flight_share(&self, demand: &Demand) -> u64 {
+        let access = demand.facts.access.0.saturating_mul(IN_FLIGHT_REACHES);
+        self.delivered(demand, access.max(IN_FLIGHT_TIME.0)) / self.count()
+    }
+
+    /// Pages that the device delivers in the time of one access.
+    pub(super) fn reach(&self, demand: &Demand) -> u64 {
+        self.delivered(demand, demand.facts.access.0)
+    }
+
+    /// Pages that the device delivers in `nanos`; at least one.
+    fn delivered(&self, demand: &Demand, nanos: u64) -> u64 {
+        let bytes = u128::from(rate(demand)) * u128::from(nanos) / 1_000_000_000;
+        u64::try_from(bytes / u128::from(self.page_bytes)).unwrap_or(u64::MAX).max(1)
+    }
+
+    pub(super) fn pages_per_second(&self, demand: &Demand) -> u64 {
+        (rate(demand) / u64::from(self.page_bytes)).max(1)
+    }
+
+    pub(super) fn request_pages(&self, demand: &Demand) -> u64 {
+        u64::from(demand.facts.request_bytes / self.page_bytes).max(1)
+    }
+
+    /// Streams there are, and the one that is asked for.
+    pub(super) fn count(&self) -> u64 {
+        self.live.len() as u64 + 1
+    }
+
+    /// The largest window that memory has for a stream that used `own` of the `total` pages that
+    /// all streams used meanwhile: what it can use while all of the budget is used once.
+    pub(super) fn share(&self, demand: &Demand, pace: Part) -> u32 {
+        let budget = u64::from(self.bounds.ahead_pages_max);
+        let part = budget.saturating_mul(pace.own + 1) / (pace.total + self.count());
+        let window = match demand.facts.kind {
+            Kind::Positional => part * LEAD_PART / (LEAD_PART + 1),
+            Kind::Parallel => part / 2,
+        };
+        pages_u32(window >> self.pressure.halvings).max(1)
+    }
+
+    /// `size` in whole requests, where it is one at least.
+    pub(super) fn whole(&self, size: u32) -> u32 {
+        let request = self.bounds.request_pages_max;
+        if size < request { size } else { size - size % request }
+    }
+}
+
+/// Bytes a second. What was seen so far is as little as was asked for.
+fn rate(demand: &Demand) -> u64 {
+    let rate = demand.facts.bytes_per_second;
+    if demand.rate_known { rate } else { rate.max(ASSUMED_RATE) }
+}
