@@ -242,7 +242,9 @@ impl Cache {
             self.stats.ahead_fetched -= 1;
             self.stats.ahead_unread -= 1;
         }
-        if let Some(stream) = row.stream.filter(|_| row.marker) {
+        let stays = self.frames[frame];
+        let is_carried = stays.marker && stays.stream == row.stream;
+        if let Some(stream) = row.stream.filter(|_| row.marker && !is_carried) {
             self.readahead.note(stream, row.page.index, readahead::Fate::MarkerLost);
         }
         self.frames[claim].state = State::Free;

@@ -10,8 +10,9 @@
 //! moves to the last page that stays.
 //!
 //! # Invariants
-//! - A stream whose unread pages do not all leave keeps its marker, on one of them.
-//! - Each time that a window asks, a page leaves at least, but for a few times: it ends.
+//! - A stream whose unread pages do not all leave keeps its marker, on one of them; one of pieces
+//!   may lose it where its pages end at a gap.
+//! - A window asks a bounded number of times.
 //! # Sources
 //! `docs/decisions/0011-taking-back.md`.
 
@@ -23,11 +24,14 @@ impl Cache {
     /// Makes room for what the policy wants at `demand`, as far as it names pages that may go.
     pub(super) fn make_room(&mut self, demand: &mut Demand, actions: &mut Actions) {
         let mut in_vain = 0;
-        while in_vain < IN_VAIN_MAX {
+        for _ in 0..PASSES_MAX {
             let Some(excess) = self.readahead.take_back(demand) else { return };
             self.take_back(excess, actions);
             let before = core::mem::replace(&mut demand.ahead_room, self.ahead_room());
             in_vain += u32::from(demand.ahead_room <= before);
+            if in_vain == IN_VAIN_MAX {
+                return;
+            }
         }
     }
 
@@ -68,5 +72,7 @@ impl Cache {
     }
 }
 
+/// How many streams give for one window.
+const PASSES_MAX: u32 = 64;
 /// How often a window may ask for pages of which none can go.
 const IN_VAIN_MAX: u32 = 8;

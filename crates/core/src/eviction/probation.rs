@@ -16,7 +16,7 @@
 //! Pages of A1in that nobody asked for yet lie in a queue of their own. Those that were used give
 //! way first: a page that a stream has passed will hardly come again, one that it comes to is read
 //! twice if it leaves. But a sixteenth of A1in is left to those just used, and an unread page that
-//! stayed while as many pages arrived as there are frames is taken for a wrong guess.
+//! stayed while four times as many pages arrived as there are frames is taken for a wrong guess.
 //!
 //! **Eviction of a count** is FlexiCache's: all of them from A1in if it is longer than its share
 //! of what will be left, else all from Am. Two things are filled in. "What will be left" counts
@@ -190,7 +190,7 @@ impl Probation {
         taken
     }
 
-    /// Whether the oldest unread page stayed for a whole turn of the cache.
+    /// Whether the oldest unread page stayed for `STALE_TURNS` turns of the cache.
     fn stale(&self) -> bool {
         let oldest = self.unread.tail().map(|frame| self.arrivals - self.arrived.get(frame));
         oldest.is_some_and(|age| age >= STALE_TURNS * u64::from(self.capacity))

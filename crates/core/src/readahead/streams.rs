@@ -28,7 +28,7 @@
 //! # Invariants
 //! - A record is there exactly while its marker is in the cache, unused.
 //! - Random reads that chance brings beside cached pages open windows of one page in `ODDS` reads
-//!   on average, before and behind; what follows such a window comes on top.
+//!   on average behind them, in `ODDS_BACKWARD` before; what follows such a window comes on top.
 //! # Sources
 //! Markers in pages: Wu, Xi, Xu, "File prefetching algorithm for concurrent streams" (2010). The
 //! first window is the ski rental of Karlin et al., "Competitive snoopy caching" (1988). Constants:
@@ -101,6 +101,9 @@ struct Stream {
     marker: PageIndex,
     /// The farthest page that was used.
     reached: PageIndex,
+    /// Where the reader was as the last window was opened, and pages used since.
+    from: PageIndex,
+    used: u32,
     pace: Pace,
     /// Opened at a first touch: its first marker says whether that was right.
     guessed: bool,
@@ -248,6 +251,7 @@ impl Readahead for Streams {
                 self.streak.used(id);
                 if let Some(stream) = self.live.get_mut(id) {
                     stream.reach(page);
+                    stream.used = stream.used.saturating_add(1);
                     stream.runs.touch(page, 1);
                 }
             }
@@ -281,14 +285,18 @@ impl Streams {
             self.begins(stream.file);
         }
         if stream.direction == Direction::Forward {
-            // The file may have been cut.
-            stream.frontier = stream.frontier.min(demand.file_pages);
+            // The file may have been cut, and what a stride lost may lie behind its reader.
+            stream.frontier = stream.frontier.min(demand.file_pages).max(demand.first + 1);
             let fits = |stride: &Stride| stride.piece <= u64::from(self.window_max);
             if let Some(stride) = stream.runs.stride(demand.file_pages).filter(fits) {
                 stream.reach(demand.first);
                 stream.pace = stream.pace.renewed(self.uses, stream.reached);
                 return self.strided(demand, id, stream, stride);
             }
+        }
+        let passed = demand.first.abs_diff(stream.from);
+        if self.is_lonely(stream.file) && u64::from(stream.used) * FEW_USED < passed {
+            return None;
         }
         stream.stride = None;
         if stream.end.is_some_and(|end| end <= demand.first) {
@@ -309,6 +317,7 @@ impl Streams {
             let window = stream.next(size, demand.file_pages)?;
             stream.advance(window, self.lead(demand, window.size));
             stream.reach(demand.first);
+            (stream.from, stream.used) = (demand.first, demand.count);
             stream.pace = stream.pace.renewed(self.uses, stream.reached);
             window
         };
@@ -328,7 +337,8 @@ impl Streams {
         let Some(Begun { direction, before, most }) = self.begun(demand).filter(|_| more) else {
             return window::as_asked(demand);
         };
-        let known = demand.stream.filter(|_| direction == Direction::Forward);
+        let same = |id: &StreamId| self.live.get(*id).is_some_and(|row| row.direction == direction);
+        let known = demand.stream.filter(same).filter(|_| direction == Direction::Forward);
         let known = known.and_then(|id| Some((id, self.live.remove(id)?.size)));
         let before = known.map_or(before, |(_, size)| size);
         let largest = self.device_window(demand).min(self.share(demand, Part::default())).min(most);
@@ -361,15 +371,18 @@ impl Streams {
         let is_next = demand.opens_request && window::follows(first, previous);
         let expected = demand.stream.and_then(|id| self.live.get(id));
         let expected = expected.is_some_and(|stream| stream.frontier == first);
-        let forward = Begun { direction: Direction::Forward, before: 0, most: u32::MAX };
-        let most = self.affordable(demand);
-        let by_chance = most < self.opening(demand).min(AFFORDABLE_MIN);
+        let lonely = self.is_lonely(file);
+        let most = if lonely { pages_u32(demand.file_pages / ODDS_NEXT) } else { u32::MAX };
+        let forward = Begun { direction: Direction::Forward, before: 0, most };
+        let after = self.affordable(demand, ODDS);
+        let before = self.affordable(demand, ODDS_BACKWARD);
+        let worth_it = |most| most >= self.opening(demand).min(AFFORDABLE_MIN);
         let known = if first == 0 || is_next || expected {
             Some(Begun { before: demand.cached_before.max(1), ..forward })
-        } else if demand.cached_before > 0 && !by_chance {
-            Some(Begun { before: demand.cached_before, most, ..forward })
-        } else if demand.follows_cached && !by_chance {
-            Some(Begun { direction: Direction::Backward, before: 1, most })
+        } else if demand.cached_before > 0 && worth_it(after) {
+            Some(Begun { before: demand.cached_before, most: after, ..forward })
+        } else if demand.follows_cached && worth_it(before) {
+            Some(Begun { direction: Direction::Backward, before: 1, most: before })
         } else {
             None
         };
@@ -387,10 +400,10 @@ impl Streams {
 
     /// Pages that may be fetched since there are cached ones beside a miss. A random read of a file
     /// of `n` pages meets one of `k` such places in `k` of `n` cases, and then they go to waste.
-    fn affordable(&self, demand: &Demand) -> u32 {
+    fn affordable(&self, demand: &Demand, odds: u64) -> u32 {
         let lone = |row: &File| row.touches.saturating_sub(row.begun);
-        let places = self.files.get(&demand.file).map_or(0, lone).max(1);
-        pages_u32(demand.file_pages / places.saturating_mul(ODDS))
+        let places = self.files.get(&demand.file).map_or(0, lone);
+        if places < FEW_PLACES { u32::MAX } else { pages_u32(demand.file_pages / (places * odds)) }
     }
 
     /// The page behind the end of the run that a miss begins, if it is foreseen.
@@ -425,12 +438,19 @@ impl Streams {
             size: pages_u32(runs.pages()),
             marker: demand.first,
             reached: demand.first,
+            from: demand.first,
+            used: demand.count,
             pace: Pace::new(self.uses, demand.first),
             guessed: false,
             runs,
             stride: None,
             end: None,
         }
+    }
+
+    /// Whether nearly all reads of the file were lone: then chance looks like streams at times.
+    fn is_lonely(&self, file: FileId) -> bool {
+        self.files.get(&file).is_some_and(|row| row.touches > LONELY_TOUCHES * (row.begun + 1))
     }
 
     fn begins(&mut self, file: FileId) {
@@ -558,8 +578,18 @@ const IN_FLIGHT_TIME: Nanos = Nanos::from_millis(6);
 const GROWTH: u32 = 8;
 /// The next window of an arm is asked for when a quarter of the last is left.
 const LEAD_PART: u64 = 4;
-/// On random reads one page in so many may be read in vain, on average.
-const ODDS: u64 = 32;
+/// On random reads one page in so many may be read in vain after cached ones, on average, and
+/// before them: few read backward.
+const ODDS: u64 = 40;
+const ODDS_BACKWARD: u64 = 128;
+/// With fewer lone reads than this, chance brings none beside another.
+const FEW_PLACES: u64 = 16;
+/// And at the file's head, or after the handle's previous read, where streams are rare.
+const ODDS_NEXT: u64 = 128;
+/// They are rare where so many reads of a file were lone ones for each that began a stream.
+const LONELY_TOUCHES: u64 = 64;
+/// There, who uses no more than one page in so many comes to a marker by chance.
+const FEW_USED: u64 = 8;
 /// Smaller windows than this are not worth the doubt.
 const AFFORDABLE_MIN: u32 = 4;
 /// Pieces of a stride from which on its gaps are not kept.

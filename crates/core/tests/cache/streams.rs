@@ -371,7 +371,11 @@ struct Workload {
     /// Of each handle: its file, where it reads on, whether backward.
     handles: Vec<Option<(u32, u64, bool)>>,
     previous: Vec<Option<u64>>,
+    /// Of each handle: pages from a piece to the next; 0: it has no pieces.
+    steps: Vec<u64>,
     file_pages: Vec<u64>,
+    /// Pages of a file at most.
+    largest: u64,
 }
 
 impl Workload {
@@ -382,13 +386,13 @@ impl Workload {
             0 => self.reopen(rig, handle),
             1 => {
                 let file = self.prng.below(self.file_pages.len() as u64);
-                let pages = 1 + self.prng.below(300);
+                let pages = 1 + self.prng.below(self.largest);
                 self.file_pages[usize::try_from(file).unwrap()] = pages;
                 rig.send(Event::Truncate { file: FileId(u32::try_from(file).unwrap()), pages });
             }
             2 => {
                 let file = FileId(u32::try_from(self.prng.below(3)).unwrap());
-                let (first, count) = (self.prng.below(300), 1 + self.prng.below(40));
+                let (first, count) = (self.prng.below(self.largest), 1 + self.prng.below(40));
                 rig.send(Event::Invalidate { file, first, count });
             }
             3..=5 if !rig.outside.published.is_empty() => {
@@ -424,6 +428,9 @@ impl Workload {
         let place = if self.prng.chance(50) { 0 } else { self.prng.below(pages) };
         self.handles[at] = Some((file, place, self.prng.chance(30)));
         self.previous[at] = None;
+        if self.steps[at] > 0 {
+            self.steps[at] = 2 + self.prng.below(self.largest / 12);
+        }
         rig.open(handle, file, pages);
     }
 
@@ -442,13 +449,24 @@ impl Workload {
         let short = u32::try_from(count).unwrap();
         rig.read(handle, first, short, congested, self.previous[at]);
         self.previous[at] = Some(first + count);
-        let place = if backward { first } else { first + count };
+        let place = match self.steps[at] {
+            0 if backward => first,
+            0 => first + count,
+            step => first + step,
+        };
         self.handles[at] = Some((file, if place < pages { place } else { 0 }, backward));
     }
 }
 
 #[test]
 fn whatever_happens_to_pages_no_record_is_left_without_its_marker() {
+    for largest in [300, 4_000, 40_000] {
+        whatever_happens(largest);
+    }
+}
+
+/// Some handles read pieces where files are large.
+fn whatever_happens(largest: u64) {
     let (mut met, mut taken) = (0, 0);
     for seed in 0..400 {
         let mut prng = Prng::new(seed);
@@ -464,7 +482,9 @@ fn whatever_happens_to_pages_no_record_is_left_without_its_marker() {
             prng,
             handles: vec![None; 6],
             previous: vec![None; 6],
-            file_pages: vec![300; 3],
+            steps: if largest > 300 { vec![0, 1, 1, 1, 1, 1] } else { vec![0; 6] },
+            file_pages: vec![largest; 3],
+            largest,
         };
         for _ in 0..1_000 {
             load.step(&mut rig);
@@ -592,7 +612,7 @@ fn at_random_for(device: Option<Facts>, file_pages: u64, reads: u64) -> u64 {
 
 #[test]
 fn reads_at_random_fetch_hardly_more_than_they_want() {
-    for file_pages in [1_000, 10_000, 100_000, 1 << 20, 1 << 24] {
+    for file_pages in [1_000, 3_000, 10_000, 30_000, 100_000, 1 << 20, 1 << 24] {
         for (kind, reach) in [(Kind::Positional, 256), (Kind::Parallel, 25)] {
             for reads in [4_000, 20_000] {
                 let per_mille = at_random_for(Some(facts(kind, reach)), file_pages, reads);
@@ -603,5 +623,4 @@ fn reads_at_random_fetch_hardly_more_than_they_want() {
     }
 }
 
-/// The aim is 1,050; on an arm some sizes of files miss it, as `docs/readahead.md` says.
-const MOST_PER_MILLE: u64 = 1_100;
+const MOST_PER_MILLE: u64 = 1_050;

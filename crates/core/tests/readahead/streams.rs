@@ -90,12 +90,14 @@ fn a_stream_begins_where_evidence_outweighs_chance() {
             &[(0, "sync", 0, 0, 10, 9), (2, "sync", 10, 10, 80, 79)]),
     ];
     check(&rows);
-    // 10,000 pages / (32 * touches) must be 4 at least.
-    for other in [Op::Read(1, 1_012, 1), Op::Read(1, 1_010, 1)] {
-        let affordable = last(walk(arm(10), FAR, &beside(78, other)));
-        assert_eq!((affordable.0, affordable.1, affordable.4), (78, "sync", 4), "{other:?}");
-        let chance = last(walk(arm(10), FAR, &beside(79, other)));
-        assert_eq!((chance.0, chance.1, chance.4), (79, "random", 1), "{other:?}");
+    // 10,000 pages / (odds * touches) must be 4 at least; few touches are no chance.
+    for (other, most) in [(Op::Read(1, 1_012, 1), 62), (Op::Read(1, 1_010, 1), 19)] {
+        for (count, size) in [(15, 10), (most, 4), (most + 1, 1)] {
+            let cause = if size > 1 { "sync" } else { "random" };
+            let row = last(walk(arm(10), FAR, &beside(count, other)));
+            let at = usize::try_from(count).expect("few");
+            assert_eq!((row.0, row.1, row.4), (at, cause, size), "{other:?}, {count} touches");
+        }
     }
 }
 
@@ -570,4 +572,40 @@ fn what_was_known_of_a_file_is_forgotten_with_its_last_handle() {
     policy.made.policy.open(HandleId(0), touch.file);
     let decision = policy.made.policy.decide(&touch).map(|decision| decision.cause.name());
     assert_eq!(decision, Some("random"));
+}
+
+/// A stream of pieces of 16 pages, 100 apart, and the last window with its marker.
+fn strided(demand: Demand) -> (Policy, Placed) {
+    let mut policy = Policy::new(AMPLE);
+    let mut placed = None;
+    for first in [9, 109, 209] {
+        let opens_request = true;
+        let miss = Demand { trigger: Trigger::Miss, first, count: 16, opens_request, ..demand };
+        let mut next = policy.made.policy.decide(&miss);
+        while let Some(decision) = next {
+            if policy.made.policy.marker(decision, u64::MAX).is_some() {
+                placed = Some(policy.placed(decision));
+            }
+            next = policy.made.policy.submitted(&miss, decision, decision.window.size);
+        }
+    }
+    (policy, placed.expect("a stride"))
+}
+
+#[test]
+fn a_reader_beyond_what_a_stride_lost_goes_on_from_there() {
+    let demand = Demand { facts: many(100), ahead_room: AMPLE.ahead_pages_max, ..marker() };
+    for ahead_room in [0, 1, AMPLE.ahead_pages_max] {
+        let (mut policy, Placed { stream, marker: first, .. }) = strided(demand);
+        assert!(first > 3 * 309, "far behind the hole: {first}");
+        // It goes back, so it has no stride any more.
+        let used = Fate::Used { late: false };
+        for (page, fate) in [(309, Fate::Wasted), (first, used), (first - 100, used)] {
+            policy.made.policy.note(stream, page, fate);
+        }
+        let met = Demand { ahead_room, first, stream: Some(stream), ..demand };
+        let decision = policy.made.policy.decide(&met);
+        let start = decision.map(|decision| decision.window.start);
+        assert_eq!(start, (ahead_room > 0).then_some(first + 1), "{ahead_room}: {decision:?}");
+    }
 }

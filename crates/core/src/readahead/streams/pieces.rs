@@ -189,7 +189,13 @@ impl Streams {
         way: Way,
     ) -> Option<u64> {
         let part = stream.pace.until(self.uses, demand.first);
-        let room = u64::from(self.share(demand, part).min(demand.ahead_room));
+        // Of a piece that somebody waits for, they may have asked for some only.
+        let rest = match demand.trigger {
+            Trigger::Miss => stride.piece.saturating_sub(demand.count.into()),
+            Trigger::Marker | Trigger::Request => 0,
+        };
+        let room = u64::from(demand.ahead_room).saturating_sub(rest);
+        let room = room.min(self.share(demand, part).into());
         let seen = match way {
             Way::Through => u64::MAX,
             Way::Pieces => u64::from(stride.seen).saturating_mul(GROWTH.into()),

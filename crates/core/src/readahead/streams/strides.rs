@@ -111,7 +111,9 @@ impl Runs {
     /// The stride, once it is sure enough for a file of `file_pages`.
     pub(super) fn stride(&self, file_pages: u64) -> Option<Stride> {
         let piece = self.piece.max(self.count);
-        let enough = if file_pages < SURE_ODDS || piece < SURE_PAGES { 2 } else { 1 };
+        // Not by the run that goes on: what lies in it may have holes.
+        let short = self.piece < SURE_PAGES;
+        let enough = if file_pages < SURE_ODDS || short { 2 } else { 1 };
         (!self.back && self.repeats >= enough && piece < self.step).then_some(Stride {
             origin: self.start,
             step: self.step,
@@ -122,14 +124,13 @@ impl Runs {
 }
 
 impl Stride {
-    /// The start of the last piece that begins at `page` or before; `page` is not before the
-    /// origin by more than the file.
+    /// The start of the last piece that begins at `page` or before, or of the file's first one.
     pub(super) fn piece_at(&self, page: PageIndex) -> PageIndex {
         if page >= self.origin {
             page - (page - self.origin) % self.step
         } else {
             let back = (self.origin - page).div_ceil(self.step) * self.step;
-            self.origin.saturating_sub(back)
+            self.origin.checked_sub(back).unwrap_or(self.origin % self.step)
         }
     }
 
@@ -273,6 +274,10 @@ mod tests {
                 let from = stride.piece_from(page);
                 assert!(page < from + piece && from < page + step, "{stride:?} {page}");
                 assert_eq!((from + step - 3) % step, 0, "{stride:?} {page}");
+            }
+            for page in 0..3 % step {
+                let found = (stride.holds(page), stride.piece_from(page));
+                assert_eq!(found, (false, 3 % step), "{stride:?} {page}: the first of all");
             }
         }
     }

@@ -266,6 +266,9 @@ impl Queue for Lane {
     fn set_depth(&self, depth: u32) {
         let shared = &self.background.shared;
         let mut state = shared.state.lock();
+        if self.background.home.is_left() {
+            state.desk.close(self.id); // What waits is the parent's.
+        }
         state.desk.set_depth(self.id, depth);
         shared.go_on(state);
     }
