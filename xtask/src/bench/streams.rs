@@ -27,7 +27,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::device::{DEVICES, Device, VIRTUALLY};
-use super::summary::Spread;
+use super::summary::{Spread, commit, machine};
 use super::{place, read, release, target, told, write};
 use bed::{Bed, Folios};
 use case::{FILE_MIB, PATTERNS, Pattern};
@@ -300,16 +300,9 @@ impl Bench<'_> {
     }
 
     fn summary(&self, record: &Value, groups: &[Group]) -> String {
-        let word = |value: &Value| value.as_str().unwrap_or("?").to_owned();
-        let machine = &record["machine"];
         let lines = [
-            format!("commit {}", word(&record["commit"])),
-            format!(
-                "{}, {} cores, {}",
-                word(&machine["cpu"]),
-                machine["cores"],
-                word(&machine["kernel"])
-            ),
+            commit(record),
+            machine(record),
             format!(
                 "`cargo xtask bench streams`: {} s a run at most, {} rounds{}",
                 self.options.seconds,

@@ -94,6 +94,18 @@ pub(crate) fn of_hits(json: &Value) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
+/// The commit that a record is of.
+pub(crate) fn commit(record: &Value) -> String {
+    format!("commit {}", record["commit"].as_str().unwrap_or("?"))
+}
+
+/// The machine that a record is of.
+pub(crate) fn machine(record: &Value) -> String {
+    let machine = &record["machine"];
+    let word = |name: &str| machine[name].as_str().unwrap_or("?");
+    format!("{}, {} cores, {}", word("cpu"), machine["cores"], word("kernel"))
+}
+
 /// The whole summary, as Markdown. `record` tells the machine.
 pub(crate) fn text(
     record: &Value,
@@ -102,17 +114,10 @@ pub(crate) fn text(
     rounds: u32,
     rows: &[Row],
 ) -> String {
-    let machine = &record["machine"];
-    let word = |value: &Value| value.as_str().unwrap_or("?").to_owned();
     let mut text = String::from("# The engine beside fio and the kernel\n\n");
     let lines = [
-        format!("commit {}", word(&record["commit"])),
-        format!(
-            "{}, {} cores, {}",
-            word(&machine["cpu"]),
-            machine["cores"],
-            word(&machine["kernel"])
-        ),
+        commit(record),
+        machine(record),
         format!("{} on {file_system}", file.display()),
         format!("{rounds} rounds, in turns; ratios are within a round: median (min to max)"),
     ];

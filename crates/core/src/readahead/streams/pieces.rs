@@ -80,7 +80,7 @@ impl Streams {
         // Beside cached pages there is no gap.
         let lone = demand.cached_before == 0 && !demand.follows_cached;
         let stride = runs.stride(demand.file_pages).filter(|stride| {
-            lone && { stride.holds(demand.first) && stride.piece <= u64::from(self.window_max) }
+            lone && stride.holds(demand.first) && stride.piece <= u64::from(self.window_max)
         })?;
         let recent = &self.files.get(&demand.file)?.recent;
         let old = recent.before(runs.start).and_then(|before| before.stream);
