@@ -15,7 +15,8 @@
 //!   (after them, or before them and backward) unless random reads come there as often; also at a
 //!   first touch, where first touches of the file became streams.
 //! - *Its first window* is what the device delivers in the time of one access: a wrong guess costs
-//!   as much as a right one saves. Each further one is eight times as long, up to the device's
+//!   as much as a right one saves. Each further one is eight times as long (four times, while the
+//!   device's rate is not known), up to the device's
 //!   window: for an arm `ARM_REACHES` times the first; for a parallel device what keeps enough in
 //!   flight over all streams together.
 //! - *Memory*: a stream has as much ahead as it uses while all of the budget is used once
@@ -576,6 +577,8 @@ const IN_FLIGHT_REACHES: u64 = 4;
 const IN_FLIGHT_TIME: Nanos = Nanos::from_millis(6);
 /// A stream that goes on is likely long.
 const GROWTH: u32 = 8;
+/// While the device's rate is not known, what is fetched past a stream's end may take long.
+const GROWTH_IN_DOUBT: u32 = 4;
 /// The next window of an arm is asked for when a quarter of the last is left.
 const LEAD_PART: u64 = 4;
 /// On random reads one page in so many may be read in vain after cached ones, on average, and

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   first window    reach                 what the device delivers in the time of an access
-//!   next ones       x GROWTH              up to the device's window
+//!   next ones       x GROWTH              up to the device's window; less while it is not known
 //!   at most         budget * own/total    what is used while all of the budget is used once
 //! ```
 //! A stream's share is not one part in so many: it is the part that it had of all uses lately. So
@@ -18,8 +18,8 @@
 
 use super::pace::Part;
 use super::{
-    ARM_REACHES, ASSUMED_RATE, Direction, GROWTH, IN_FLIGHT_REACHES, IN_FLIGHT_TIME, LEAD_PART,
-    OPENING_MIN, Stream, Streams, pages_u32,
+    ARM_REACHES, ASSUMED_RATE, Direction, GROWTH, GROWTH_IN_DOUBT, IN_FLIGHT_REACHES,
+    IN_FLIGHT_TIME, LEAD_PART, OPENING_MIN, Stream, Streams, pages_u32,
 };
 use crate::device::Kind;
 use crate::readahead::Demand;
@@ -34,7 +34,8 @@ impl Streams {
         // What a device delivers is seen only by asking for more.
         let free = demand.ahead_room > self.bounds.ahead_pages_max / 2;
         let explored = if demand.rate_known || !free { 0 } else { stream.size.saturating_mul(2) };
-        let size = stream.size.saturating_mul(GROWTH).min(device.max(explored));
+        let growth = if demand.rate_known { GROWTH } else { GROWTH_IN_DOUBT };
+        let size = stream.size.saturating_mul(growth).min(device.max(explored));
         let pace = stream.pace.until(self.uses, demand.first);
         size.min(self.share(demand, pace)).min(self.window_max).max(1)
     }
