@@ -16,9 +16,8 @@
 //!   first touch, where first touches of the file became streams.
 //! - *Its first window* is what the device delivers in the time of one access: a wrong guess costs
 //!   as much as a right one saves. Each further one is eight times as long (four times, while the
-//!   device's rate is not known), up to the device's
-//!   window: for an arm `ARM_REACHES` times the first; for a parallel device what keeps enough in
-//!   flight over all streams together.
+//!   device's rate is not known), up to the device's window: for an arm `ARM_REACHES` times the
+//!   first; for a parallel device what keeps enough in flight over all streams together.
 //! - *Memory*: a stream has as much ahead as it uses while all of the budget is used once
 //!   (`streams/sizes.rs`). A window that lacks room has it taken back from the stream whose pages
 //!   would last longest. Where pages leave unread all the same, all windows halve

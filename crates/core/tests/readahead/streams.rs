@@ -173,6 +173,20 @@ fn what_the_device_delivers_is_found_out_by_asking_for_more() {
 }
 
 #[test]
+fn a_parallel_device_alone_is_asked_for_more_than_it_was_seen_to_deliver() {
+    for (why, facts, times) in [("an arm", arm(100), 1), ("many at a time", many(100), 2)] {
+        let mut policy = Policy::new(AMPLE);
+        let mut window = policy.opens(facts);
+        let ample = Demand { facts, ..marker() };
+        for _ in 0..3 {
+            window = policy.meets(&window, ample);
+        }
+        let next = policy.meets(&window, Demand { rate_known: false, ..ample });
+        assert_eq!(next.size, times * window.size, "{why}");
+    }
+}
+
+#[test]
 fn backward_streams_are_read_from_their_frontier_down() {
     let down = |from: u64, to: u64| pages((to..=from).rev());
     #[rustfmt::skip]

@@ -31,9 +31,10 @@ impl Streams {
         // Its first pages are needed first and come last: an arm does less in one go.
         let slow = stream.direction == Direction::Backward && demand.facts.kind == Kind::Positional;
         let device = if slow { device / 2 } else { device };
-        // What a device delivers is seen only by asking for more.
+        // What a parallel device delivers is seen only by asking for more.
         let free = demand.ahead_room > self.bounds.ahead_pages_max / 2;
-        let explored = if demand.rate_known || !free { 0 } else { stream.size.saturating_mul(2) };
+        let explores = free && !demand.rate_known && demand.facts.kind == Kind::Parallel;
+        let explored = if explores { stream.size.saturating_mul(2) } else { 0 };
         let growth = if demand.rate_known { GROWTH } else { GROWTH_IN_DOUBT };
         let size = stream.size.saturating_mul(growth).min(device.max(explored));
         let pace = stream.pace.until(self.uses, demand.first);
