@@ -42,6 +42,7 @@ pub mod journal;
 #[cfg(feature = "shuttle")]
 pub mod model;
 mod queues;
+pub mod ranges;
 mod read;
 mod settings;
 mod shared;

@@ -1,0 +1,322 @@
+//! A cache of byte ranges for a reader that has a fetcher and threads of its own: an object's
+//! reader in another language. No thread is here and nothing is fetched.
+//!
+//! ```text
+//!   read ---> Begun::Ready --- copy_ready ------------------> bytes
+//!     \-----> Begun::Waits --- claim_for --- (fetch) ---+      ^
+//!   background threads ------- claim ------- (fetch) ---+      |
+//!                                    arrived, failed <--+--> ended ---- take
+//! ```
+//! The core decides in pages; the fetcher is asked for bytes. A page that a demand wants in part
+//! is fetched in part, so random reads cost what they want and no more: a frame knows which bytes
+//! of its page it has. Who needs others has the page dropped and fetches again.
+//!
+//! # Invariants
+//! - A read gets bytes of fetches that gave exactly what they were asked for, or an error.
+//! - A failed fetch fails the reads that wait for its demands; failed readahead is dropped, and
+//!   who waits for some of it fetches that again as a demand.
+//! - Memory: the frames, and the results of reads that wait.
+//! # Sources
+//! The fetcher is fsspec's: `fsspec/caching.py`, version 2026.9.
+
+mod jobs;
+mod world;
+
+use forerun_core::cache::{self, Cache};
+use forerun_core::device::estimate::Estimate;
+use forerun_core::drive::drive;
+use forerun_core::event::{Actions, Event};
+use forerun_core::units::{FileId, FrameId, HandleId, Nanos, PageId, PartitionId, RequestId};
+
+use crate::clock::Clock;
+use crate::settings::SettingsError;
+pub use jobs::{Job, JobId};
+use world::World;
+
+/// The values that such a cache is built from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RangesSettings {
+    /// Memory for pages, in bytes; a file that is smaller takes less.
+    pub memory_bytes: u64,
+    /// The largest fetch, in bytes.
+    pub request_bytes_max: u32,
+    /// Fetches ahead of need that wait for a thread from which on there are enough.
+    pub connections: u32,
+    /// The readahead policy, as `NAME:key=value,...`.
+    pub readahead: String,
+    /// The replacement policy, as `NAME:key=value,...`.
+    pub policy: String,
+}
+
+impl Default for RangesSettings {
+    fn default() -> Self {
+        Self {
+            memory_bytes: 256 << 20,
+            request_bytes_max: 4 << 20,
+            connections: 8,
+            readahead: "streams".into(),
+            policy: "2q-star".into(),
+        }
+    }
+}
+
+/// A name for a read that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReadId(pub u64);
+
+/// How a read began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begun {
+    /// All its bytes are here: see [`Ranges::copy_ready`].
+    Ready,
+    /// Some have to be fetched.
+    Waits(ReadId),
+}
+
+/// How a read ended that had to wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Its bytes.
+    Bytes(Vec<u8>),
+    /// A fetch that it needed failed.
+    Failed,
+    /// What it shared with another read was less than it needs: it is to be read again.
+    Again,
+}
+
+/// What such a cache counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RangesStats {
+    /// What the core counted, in pages.
+    pub core: cache::Stats,
+    /// Reads.
+    pub reads: u64,
+    /// Of these, those that had to wait.
+    pub stalls: u64,
+    /// The time that they waited, summed.
+    pub stalled: Nanos,
+    /// Bytes that were asked for.
+    pub bytes_wanted: u64,
+    /// Fetches that came back, and their bytes.
+    pub fetches: u64,
+    /// Bytes that came.
+    pub bytes_fetched: u64,
+    /// Fetches that failed.
+    pub failures: u64,
+    /// Streams that were found: those that got a window beyond what was asked.
+    pub streams: u64,
+    /// The bytes of all frames.
+    pub memory_bytes: u64,
+}
+
+/// See the module.
+pub struct Ranges {
+    core: Cache,
+    actions: Actions,
+    clock: Clock,
+    world: World,
+    file_bytes: u64,
+    reads: u64,
+    previous_end: Option<u64>,
+    stats: RangesStats,
+}
+
+impl Ranges {
+    /// A cache for an object of `file_bytes`.
+    ///
+    /// # Errors
+    /// A bound is 0 or too large, or a policy is unknown.
+    pub fn new(settings: &RangesSettings, file_bytes: u64) -> Result<Self, SettingsError> {
+        let page = u64::from(PAGE_BYTES);
+        let pages = file_bytes.div_ceil(page).max(1);
+        let bytes = settings.memory_bytes;
+        let frames = (bytes / page).min(pages.max(FRAMES_MIN));
+        let frames = u32::try_from(frames)
+            .ok()
+            .filter(|&frames| u64::from(frames) >= FRAMES_MIN && frames < u32::MAX)
+            .ok_or(SettingsError::CacheBytes { bytes, page_bytes: PAGE_BYTES })?;
+        if settings.request_bytes_max < PAGE_BYTES {
+            let (bytes, page_bytes) = (settings.request_bytes_max, PAGE_BYTES);
+            return Err(SettingsError::RequestBytes { bytes, page_bytes });
+        }
+        if settings.connections == 0 {
+            return Err(cache::SettingsError::Zero("connections").into());
+        }
+        let mut core = cache::Settings::new(frames, &settings.policy, &settings.readahead);
+        core.page_bytes = PAGE_BYTES;
+        core.request_pages_max = settings.request_bytes_max / PAGE_BYTES;
+        core.handles_max = 1;
+        core.files_max = 1;
+        core.explain = true;
+        // Who waits for a frame waits for fetches that will end.
+        core.wait_max = Nanos(u64::MAX);
+        let mut ranges = Self {
+            core: Cache::new(core)?,
+            actions: Actions::new(),
+            clock: Clock::start(),
+            world: World::new(frames, file_bytes, settings.connections),
+            file_bytes,
+            reads: 0,
+            previous_end: None,
+            stats: RangesStats::default(),
+        };
+        let (handle, file, partition) = (HANDLE, FILE, PartitionId(0));
+        ranges.send(Event::Open { handle, file, partition, file_pages: pages });
+        Ok(ranges)
+    }
+
+    /// The most bytes that one read may ask for.
+    #[must_use]
+    pub fn read_bytes_max(&self) -> u64 {
+        u64::from(self.core.settings().frames / READS_AT_ONCE) * u64::from(PAGE_BYTES)
+    }
+
+    /// Somebody wants `start..end`, within the file, not empty, at most
+    /// [`Ranges::read_bytes_max`] bytes.
+    ///
+    /// # Panics
+    /// The range is none of these.
+    pub fn read(&mut self, start: u64, end: u64) -> Begun {
+        assert!(start < end && end <= self.file_bytes, "{start}..{end} of {}", self.file_bytes);
+        assert!(end - start <= self.read_bytes_max(), "{} bytes at once", end - start);
+        self.stats.reads += 1;
+        self.stats.bytes_wanted += end - start;
+        self.drop_lacking(start, end);
+        self.reads += 1;
+        let read = ReadId(self.reads);
+        let (first, last) = (page_of(start), page_of(end - 1));
+        let count = u32::try_from(last - first + 1).expect("fewer pages than frames");
+        self.world.begin(read, start, end);
+        let previous_end = self.previous_end.replace(end);
+        let congested = self.world.jobs.waiting() >= self.world.connections;
+        let request = RequestId(read.0);
+        let handle = HANDLE;
+        self.send(Event::Read { request, handle, first, count, previous_end, congested });
+        if self.world.begun() {
+            return Begun::Ready;
+        }
+        self.stats.stalls += 1;
+        self.world.wait(self.clock.now());
+        Begun::Waits(read)
+    }
+
+    /// Copies the bytes of the last read, which was [`Begun::Ready`], and nothing was done since.
+    ///
+    /// # Panics
+    /// `out` is not as long as that read.
+    pub fn copy_ready(&self, out: &mut [u8]) {
+        self.world.copy_ready(out);
+    }
+
+    /// Whether fetches wait for a thread.
+    #[must_use]
+    pub fn waiting(&self) -> u32 {
+        self.world.jobs.waiting()
+    }
+
+    /// The next fetch for a background thread: demands first.
+    pub fn claim(&mut self) -> Option<Job> {
+        self.world.jobs.claim()
+    }
+
+    /// A fetch that `read` waits for and nobody has begun, for the thread that waits.
+    pub fn claim_for(&mut self, read: ReadId) -> Option<Job> {
+        let (start, end) = self.world.reads.get(&read).map(|read| (read.start, read.end))?;
+        self.world.jobs.claim_within(start, end)
+    }
+
+    /// The fetch of `job` gave `bytes`; another number of them than it was asked for is a failure.
+    pub fn arrived(&mut self, job: JobId, bytes: &[u8]) {
+        let Some(row) = self.world.jobs.ended(job) else { return };
+        if bytes.len() as u64 != row.end - row.start {
+            return self.fail(&row);
+        }
+        self.stats.fetches += 1;
+        self.stats.bytes_fetched += row.end - row.start;
+        self.world.fill(&row, bytes);
+        let count = row.count();
+        self.send(Event::Arrived { first: row.frames[0], count });
+    }
+
+    /// The fetch of `job` failed.
+    pub fn failed(&mut self, job: JobId) {
+        if let Some(row) = self.world.jobs.ended(job) {
+            self.fail(&row);
+        }
+    }
+
+    fn fail(&mut self, row: &jobs::Row) {
+        self.stats.failures += 1;
+        self.send(Event::Failed { first: row.frames[0], count: row.count(), errno: EIO });
+    }
+
+    /// Reads that waited and ended since this was asked last: their waiters are to be woken.
+    pub fn ended(&mut self) -> Vec<ReadId> {
+        std::mem::take(&mut self.world.ended)
+    }
+
+    /// How `read` ended; `None` while it waits. It is told once.
+    pub fn take(&mut self, read: ReadId) -> Option<Ended> {
+        let ended = self.world.take(read)?;
+        self.stats.stalled.0 += self.clock.now().since(ended.1).0;
+        Some(ended.0)
+    }
+
+    /// Whoever waits for `read` gave up.
+    pub fn cancel(&mut self, read: ReadId) {
+        self.send(Event::Cancel { request: RequestId(read.0) });
+        self.world.reads.remove(&read);
+        self.world.ended.retain(|&other| other != read);
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn stats(&self) -> RangesStats {
+        let memory_bytes = u64::from(self.core.settings().frames) * u64::from(PAGE_BYTES);
+        let streams = self.world.streams;
+        RangesStats { core: *self.core.stats(), streams, memory_bytes, ..self.stats }
+    }
+
+    /// What was learnt of the device behind the fetcher.
+    #[must_use]
+    pub fn device(&self) -> Option<Estimate> {
+        self.core.device()
+    }
+
+    /// Pages of `start..end` that are here without all of the bytes that it wants are dropped.
+    fn drop_lacking(&mut self, start: u64, end: u64) {
+        if !self.world.has_partial() {
+            return;
+        }
+        for index in page_of(start)..=page_of(end - 1) {
+            let frame = self.core.resident(PageId { file: FILE, index });
+            if frame.is_some_and(|frame| !self.world.holds(frame, index, start, end)) {
+                self.send(Event::Invalidate { file: FILE, first: index, count: 1 });
+            }
+        }
+    }
+
+    fn send(&mut self, event: Event<'_>) {
+        drive(&mut self.core, self.clock.now(), event, &mut self.actions, &mut self.world);
+    }
+}
+
+/// The page that the byte at `offset` lies in.
+fn page_of(offset: u64) -> u64 {
+    offset / u64::from(PAGE_BYTES)
+}
+
+/// Where a frame lies in the memory of all.
+fn place(frame: FrameId) -> usize {
+    frame.0 as usize * PAGE_BYTES as usize
+}
+
+const FILE: FileId = FileId(0);
+const HANDLE: HandleId = HandleId(0);
+/// Small beside what a range costs; a window of one page is in vain at little cost.
+const PAGE_BYTES: u32 = 4 << 10;
+/// A smaller cache is refused.
+const FRAMES_MIN: u64 = 64;
+/// One read may take this part of the frames: others read meanwhile.
+const READS_AT_ONCE: u32 = 4;
+const EIO: i32 = 5;

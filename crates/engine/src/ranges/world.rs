@@ -1,0 +1,261 @@
+//! The bytes: frames, which part of its page each of them has, and reads on their way.
+//!
+//! # Invariants
+//! - What is served is copied before anything else can happen to its frame: at once to a read that
+//!   waits, and by [`World::copy_ready`] for one that does not.
+//! - A frame's extent is that of the page which it holds, or is about to hold.
+
+use std::collections::BTreeMap;
+
+use forerun_core::drive::Driver;
+use forerun_core::event::{Action, FetchKind};
+use forerun_core::readahead::{Cause, StreamId};
+use forerun_core::units::{FrameId, Nanos, PageIndex};
+
+use super::jobs::{Jobs, Row};
+use super::{Ended, PAGE_BYTES, ReadId, page_of, place};
+
+pub(super) struct World {
+    memory: Vec<u8>,
+    extents: Vec<Extent>,
+    /// Frames whose extent is less than a page, or was as they were last filled.
+    partial: u64,
+    file_bytes: u64,
+    pub(super) connections: u32,
+    pub(super) jobs: Jobs,
+    pub(super) reads: BTreeMap<ReadId, Waiting>,
+    /// The last read that began, and while it is handled what it was served and how it ended.
+    current: Option<(ReadId, u64, u64)>,
+    served: Vec<(PageIndex, FrameId)>,
+    answer: Option<Answer>,
+    handling: bool,
+    /// Reads that waited and ended since somebody asked.
+    pub(super) ended: Vec<ReadId>,
+    pub(super) streams: u64,
+    newest: u32,
+}
+
+/// Bytes of its page that a frame has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Extent {
+    start: u32,
+    end: u32,
+}
+
+/// A read that waits.
+pub(super) struct Waiting {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    since: Nanos,
+    bytes: Vec<u8>,
+    lacks: bool,
+    answer: Option<Answer>,
+}
+
+#[derive(Clone, Copy)]
+enum Answer {
+    Done,
+    Failed,
+}
+
+impl World {
+    pub(super) fn new(frames: u32, file_bytes: u64, connections: u32) -> Self {
+        Self {
+            memory: vec![0; frames as usize * PAGE_BYTES as usize],
+            extents: vec![Extent::WHOLE; frames as usize],
+            partial: 0,
+            file_bytes,
+            connections,
+            jobs: Jobs::default(),
+            reads: BTreeMap::new(),
+            current: None,
+            served: Vec::new(),
+            answer: None,
+            handling: false,
+            ended: Vec::new(),
+            streams: 0,
+            newest: 0,
+        }
+    }
+
+    /// A read of `start..end` is about to be handled.
+    pub(super) fn begin(&mut self, read: ReadId, start: u64, end: u64) {
+        self.current = Some((read, start, end));
+        self.served.clear();
+        self.answer = None;
+        self.handling = true;
+    }
+
+    /// It was handled: whether it got all its bytes.
+    pub(super) fn begun(&mut self) -> bool {
+        self.handling = false;
+        matches!(self.answer, Some(Answer::Done))
+    }
+
+    /// It did not.
+    pub(super) fn wait(&mut self, since: Nanos) {
+        let Some((read, start, end)) = self.current.take() else { return };
+        let bytes = vec![0; usize::try_from(end - start).expect("it fits memory")];
+        let mut waiting = Waiting { start, end, since, bytes, lacks: false, answer: self.answer };
+        for (page, frame) in self.served.drain(..) {
+            waiting.copy(page, &self.memory[place(frame)..], self.extents[frame.0 as usize]);
+        }
+        self.reads.insert(read, waiting);
+    }
+
+    pub(super) fn copy_ready(&self, out: &mut [u8]) {
+        let Some((_, start, end)) = self.current else { return };
+        assert_eq!(out.len() as u64, end - start, "as long as the read");
+        for &(page, frame) in &self.served {
+            copy(page, &self.memory[place(frame)..], (start, end), out);
+        }
+    }
+
+    /// How `read` ended, and when it began to wait.
+    pub(super) fn take(&mut self, read: ReadId) -> Option<(Ended, Nanos)> {
+        let answer = self.reads.get(&read)?.answer?;
+        let row = self.reads.remove(&read)?;
+        let ended = match answer {
+            Answer::Failed => Ended::Failed,
+            Answer::Done if row.lacks => Ended::Again,
+            Answer::Done => Ended::Bytes(row.bytes),
+        };
+        Some((ended, row.since))
+    }
+
+    pub(super) fn has_partial(&self) -> bool {
+        self.partial > 0
+    }
+
+    /// Whether `frame`, which has page `index`, has all of it that lies in `start..end`.
+    pub(super) fn holds(&self, frame: FrameId, index: PageIndex, start: u64, end: u64) -> bool {
+        let wanted = Extent::of(index, start, end);
+        let there = self.extents[frame.0 as usize];
+        there.start <= wanted.start && wanted.end <= there.end
+    }
+
+    /// The bytes of a fetch go into its frames.
+    pub(super) fn fill(&mut self, row: &Row, bytes: &[u8]) {
+        for (index, &frame) in (page_of(row.start)..).zip(&row.frames) {
+            let extent = Extent::of(index, row.start, row.end);
+            let from = index * u64::from(PAGE_BYTES) + u64::from(extent.start) - row.start;
+            let from = usize::try_from(from).expect("within the bytes");
+            let to = &mut self.memory[place(frame)..][extent.start as usize..extent.end as usize];
+            to.copy_from_slice(&bytes[from..from + to.len()]);
+            let page_end = (index + 1) * u64::from(PAGE_BYTES);
+            let whole = extent.end == PAGE_BYTES
+                || page_end > self.file_bytes && {
+                    u64::from(extent.end) == self.file_bytes % u64::from(PAGE_BYTES)
+                };
+            let is_partial = !(whole && extent.start == 0);
+            let old = &mut self.extents[frame.0 as usize];
+            let was_partial = *old != Extent::WHOLE;
+            *old = if is_partial { extent } else { Extent::WHOLE };
+            self.partial = self.partial + u64::from(is_partial) - u64::from(was_partial);
+        }
+    }
+
+    /// Bytes to be fetched for `count` pages from `first` on: where they are just what the read at
+    /// hand wants, no more than that.
+    fn range(&self, kind: FetchKind, first: PageIndex, count: u32) -> (u64, u64) {
+        let page = u64::from(PAGE_BYTES);
+        let (start, end) = (first * page, (first + u64::from(count)) * page);
+        let end = end.min(self.file_bytes);
+        match self.current {
+            Some((_, from, to)) if self.handling && kind == FetchKind::Demand => {
+                let starts = page_of(from) == first;
+                let ends = page_of(to - 1) == page_of(end - 1);
+                (if starts { from } else { start }, if ends { to } else { end })
+            }
+            Some(_) | None => (start, end),
+        }
+    }
+
+    fn explained(&mut self, stream: Option<StreamId>, cause: Cause) {
+        // Names are given in order.
+        if let Some(StreamId(name)) = stream.filter(|_| cause != Cause::Random)
+            && name > self.newest
+        {
+            self.newest = name;
+            self.streams += 1;
+        }
+    }
+}
+
+impl Driver for World {
+    fn carry_out(&mut self, action: Action, frames: &[FrameId]) -> bool {
+        match action {
+            Action::Serve { request, page, frame } => {
+                let read = ReadId(request.0);
+                if let Some(waiting) = self.reads.get_mut(&read) {
+                    let extent = self.extents[frame.0 as usize];
+                    waiting.copy(page, &self.memory[place(frame)..], extent);
+                } else {
+                    self.served.push((page, frame));
+                }
+            }
+            Action::Fetch { kind, page, count, .. } => {
+                let (start, end) = self.range(kind, page.index, count);
+                let demand = kind == FetchKind::Demand;
+                self.jobs.add(Row { start, end, demand, frames: frames.to_vec() });
+            }
+            Action::Done { request } => self.answer(ReadId(request.0), Answer::Done),
+            Action::Fail { request, .. } => self.answer(ReadId(request.0), Answer::Failed),
+            Action::Explain { decision, .. } => self.explained(decision.stream, decision.cause),
+            // Nobody reads without going through the core, and nobody writes.
+            Action::Publish { .. }
+            | Action::Retract { .. }
+            | Action::Fate { .. }
+            | Action::Fill { .. }
+            | Action::Write { .. }
+            | Action::Sync { .. } => {}
+        }
+        true
+    }
+}
+
+impl World {
+    fn answer(&mut self, read: ReadId, answer: Answer) {
+        if let Some(waiting) = self.reads.get_mut(&read) {
+            waiting.answer = Some(answer);
+            self.ended.push(read);
+        } else if self.handling {
+            self.answer = Some(answer);
+        }
+    }
+}
+
+impl Waiting {
+    /// Takes what it wants of `page`, whose frame has `extent` of it.
+    fn copy(&mut self, page: PageIndex, frame: &[u8], extent: Extent) {
+        let wanted = Extent::of(page, self.start, self.end);
+        if extent.start <= wanted.start && wanted.end <= extent.end {
+            copy(page, frame, (self.start, self.end), &mut self.bytes);
+        } else {
+            self.lacks = true;
+        }
+    }
+}
+
+impl Extent {
+    const WHOLE: Self = Self { start: 0, end: PAGE_BYTES };
+
+    /// The part of page `index` that lies in `start..end`, which meets it.
+    fn of(index: PageIndex, start: u64, end: u64) -> Self {
+        let base = index * u64::from(PAGE_BYTES);
+        let within = |offset: u64| {
+            let offset = offset.saturating_sub(base).min(u64::from(PAGE_BYTES));
+            u32::try_from(offset).expect("within a page")
+        };
+        Self { start: within(start), end: within(end) }
+    }
+}
+
+/// Copies what `page` has of the read of `start..end` to its place in `out`.
+fn copy(page: PageIndex, frame: &[u8], (start, end): (u64, u64), out: &mut [u8]) {
+    let extent = Extent::of(page, start, end);
+    let to = page * u64::from(PAGE_BYTES) + u64::from(extent.start) - start;
+    let to = usize::try_from(to).expect("within the read");
+    let from = &frame[extent.start as usize..extent.end as usize];
+    out[to..to + from.len()].copy_from_slice(from);
+}

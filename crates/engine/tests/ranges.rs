@@ -1,0 +1,244 @@
+//! The cache of byte ranges against the bytes it should give: threads are played by the test, one
+//! step at a time, so that every order of arrivals can be had and repeated.
+//!
+//! # Invariants
+//! - Every read ends with its own bytes, or fails where a fetch of its bytes failed.
+
+use forerun_core::prng::Prng;
+use forerun_engine::ranges::{Begun, Ended, Job, Ranges, RangesSettings, ReadId};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+fn byte(offset: u64) -> u8 {
+    (offset.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
+}
+
+fn bytes(start: u64, end: u64) -> Vec<u8> {
+    (start..end).map(byte).collect()
+}
+
+fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap()
+}
+
+fn small() -> RangesSettings {
+    RangesSettings { memory_bytes: MIB, request_bytes_max: 64 << 10, ..RangesSettings::default() }
+}
+
+/// One reader who fetches at once, alone.
+struct Alone {
+    ranges: Ranges,
+    fetched: Vec<(u64, u64)>,
+}
+
+impl Alone {
+    fn new(settings: &RangesSettings, file: u64) -> Self {
+        Self { ranges: Ranges::new(settings, file).unwrap(), fetched: Vec::new() }
+    }
+
+    fn fetch(&mut self, job: Job) {
+        self.fetched.push((job.start, job.end));
+        self.ranges.arrived(job.id, &bytes(job.start, job.end));
+    }
+
+    fn read(&mut self, start: u64, end: u64) -> Vec<u8> {
+        let got = match self.ranges.read(start, end) {
+            Begun::Ready => {
+                let mut out = vec![0; size(end - start)];
+                self.ranges.copy_ready(&mut out);
+                out
+            }
+            Begun::Waits(read) => loop {
+                match self.ranges.take(read) {
+                    Some(Ended::Bytes(bytes)) => break bytes,
+                    Some(other) => panic!("{start}..{end}: {other:?}"),
+                    None => {
+                        let job = self.ranges.claim_for(read).expect("nobody else fetches");
+                        self.fetch(job);
+                    }
+                }
+            },
+        };
+        while let Some(job) = self.ranges.claim() {
+            self.fetch(job);
+        }
+        got
+    }
+}
+
+#[test]
+fn lone_reads_fetch_what_they_want_and_no_more() {
+    let mut reader = Alone::new(&RangesSettings::default(), 64 * MIB + 1234);
+    #[rustfmt::skip]
+    let rows = [
+        ("within a page", 9 * MIB + 100, 9 * MIB + 200),
+        ("over a page's edge", 20 * MIB - 50, 20 * MIB + 50),
+        ("pages and parts of two", 31 * MIB + 1, 31 * MIB + 40_000),
+        ("the end", 64 * MIB + 1200, 64 * MIB + 1234),
+    ];
+    for (why, start, end) in rows {
+        assert_eq!(reader.read(start, end), bytes(start, end), "{why}");
+        assert_eq!(reader.fetched.pop(), Some((start, end)), "{why}");
+        assert_eq!(reader.read(start, end), bytes(start, end), "{why}: again");
+        assert_eq!(reader.fetched, [], "{why}: again");
+    }
+    let (start, end) = (9 * MIB, 9 * MIB + 150);
+    assert_eq!(reader.read(start, end), bytes(start, end));
+    assert_eq!(reader.fetched.len(), 1, "a page of which another part is there is fetched again");
+}
+
+#[test]
+fn interleaved_readers_fetch_each_byte_once_in_large_pieces() {
+    let (cursors, each) = (10, 8 * MIB);
+    let settings = RangesSettings { memory_bytes: 32 * MIB, ..RangesSettings::default() };
+    let mut reader = Alone::new(&settings, cursors * each);
+    for at in (0..each).step_by(64 << 10) {
+        for cursor in 0..cursors {
+            let start = cursor * each + at;
+            assert_eq!(reader.read(start, start + (64 << 10)), bytes(start, start + (64 << 10)));
+        }
+    }
+    let stats = reader.ranges.stats();
+    let wanted = cursors * each;
+    assert!(stats.bytes_fetched * 5 <= wanted * 6, "{stats:?}");
+    assert!(stats.fetches < wanted / (512 * KIB), "{stats:?}");
+    assert!(stats.core.balanced() && stats.streams >= cursors, "{stats:?}");
+}
+
+#[test]
+fn what_a_fetch_must_give_is_given_or_the_read_fails() {
+    for wrong in [0, 99, 101] {
+        let mut ranges = Ranges::new(&small(), MIB).unwrap();
+        let Begun::Waits(read) = ranges.read(500_000, 500_100) else { panic!("it has no bytes") };
+        let job = ranges.claim_for(read).unwrap();
+        assert_eq!((job.start, job.end, job.demand), (500_000, 500_100, true));
+        assert_eq!(ranges.take(read), None, "nothing came yet");
+        ranges.arrived(job.id, &vec![7; wrong]);
+        assert_eq!(ranges.ended(), [read], "{wrong} bytes");
+        assert_eq!(ranges.take(read), Some(Ended::Failed), "{wrong} bytes");
+        assert_eq!(ranges.take(read), None, "it is told once");
+        assert_eq!(ranges.stats().failures, 1);
+    }
+}
+
+#[test]
+fn who_waits_for_failed_readahead_gets_a_try_of_its_own() {
+    let mut ranges = Ranges::new(&small(), 4 * MIB).unwrap();
+    let Begun::Waits(first) = ranges.read(0, 4096) else { panic!("it has no bytes") };
+    let job = ranges.claim_for(first).unwrap();
+    ranges.arrived(job.id, &bytes(job.start, job.end));
+    assert_eq!(ranges.take(first), Some(Ended::Bytes(bytes(0, 4096))));
+    let begun = ranges.read(4096, 8192);
+    assert_eq!(begun, Begun::Ready, "the first window holds it");
+    let ahead = ranges.claim().expect("the stream goes on");
+    assert!(!ahead.demand, "{ahead:?}");
+    let (start, end) = (ahead.start, ahead.start + 100);
+    let Begun::Waits(late) = ranges.read(start, end) else { panic!("it is under way") };
+    assert_eq!(ranges.claim_for(late).map(|job| job.start), None, "somebody fetches it");
+    ranges.failed(ahead.id);
+    assert_eq!(ranges.take(late), None, "its own try comes first");
+    let own = ranges.claim_for(late).expect("a demand of its own");
+    assert!(own.demand && own.start <= start && own.end >= end, "{own:?}");
+    ranges.failed(own.id);
+    assert_eq!(ranges.take(late), Some(Ended::Failed));
+}
+
+#[test]
+fn who_shares_a_fetch_that_brings_too_little_reads_again() {
+    let mut ranges = Ranges::new(&small(), MIB).unwrap();
+    let Begun::Waits(one) = ranges.read(400_000, 400_100) else { panic!("it has no bytes") };
+    let Begun::Waits(two) = ranges.read(400_050, 400_150) else { panic!("it has no bytes") };
+    let job = ranges.claim().unwrap();
+    ranges.arrived(job.id, &bytes(job.start, job.end));
+    assert_eq!(ranges.take(one), Some(Ended::Bytes(bytes(400_000, 400_100))));
+    assert_eq!(ranges.take(two), Some(Ended::Again));
+}
+
+/// Reads that wait, with what they are to get.
+type Open = Vec<(ReadId, u64, u64)>;
+
+fn settle(ranges: &mut Ranges, open: &mut Open, failing: bool, seed: u64) {
+    for read in ranges.ended() {
+        let at = open.iter().position(|row| row.0 == read).expect("it waits");
+        let (_, start, end) = open.swap_remove(at);
+        match ranges.take(read).expect("it ended") {
+            Ended::Bytes(got) => assert!(got == bytes(start, end), "seed {seed}: {start}..{end}"),
+            Ended::Failed => assert!(failing, "seed {seed}: {start}..{end}"),
+            Ended::Again => {}
+        }
+    }
+}
+
+#[test]
+fn any_order_of_reads_and_arrivals_gives_the_right_bytes() {
+    for seed in 0..300 {
+        let mut chance = Prng::new(seed);
+        let file = 1 + chance.below(3 * MIB);
+        let mut ranges = Ranges::new(&small(), file).unwrap();
+        let failing = seed % 3 == 0;
+        let (mut open, mut jobs) = (Open::new(), Vec::<Job>::new());
+        let mut cursor = 0;
+        for _ in 0..400 {
+            match chance.below(8) {
+                0..=2 => {
+                    let is_next = chance.below(3) > 0 && cursor < file;
+                    let start = if is_next { cursor } else { chance.below(file) };
+                    let most = ranges.read_bytes_max().min(file - start).min(40_000);
+                    let end = start + 1 + chance.below(most);
+                    cursor = end;
+                    match ranges.read(start, end) {
+                        Begun::Ready => {
+                            let mut out = vec![0; size(end - start)];
+                            ranges.copy_ready(&mut out);
+                            assert!(out == bytes(start, end), "seed {seed}: {start}..{end}");
+                        }
+                        Begun::Waits(read) => {
+                            open.push((read, start, end));
+                            jobs.extend(ranges.claim_for(read));
+                        }
+                    }
+                }
+                3..=4 => jobs.extend(ranges.claim()),
+                5..=6 if !jobs.is_empty() => {
+                    let at = size(chance.below(jobs.len() as u64));
+                    let job = jobs.swap_remove(at);
+                    match chance.below(10) {
+                        0 if failing => ranges.failed(job.id),
+                        1 if failing => ranges.arrived(job.id, &[]),
+                        _ => ranges.arrived(job.id, &bytes(job.start, job.end)),
+                    }
+                }
+                _ if !open.is_empty() && chance.below(8) == 0 => {
+                    let at = size(chance.below(open.len() as u64));
+                    ranges.cancel(open.swap_remove(at).0);
+                }
+                _ => {}
+            }
+            settle(&mut ranges, &mut open, failing, seed);
+        }
+        while let Some(job) = jobs.pop().or_else(|| ranges.claim()) {
+            ranges.arrived(job.id, &bytes(job.start, job.end));
+            settle(&mut ranges, &mut open, failing, seed);
+        }
+        assert!(open.is_empty(), "seed {seed}: {open:?} wait in vain");
+        assert!(ranges.stats().core.balanced());
+    }
+}
+
+#[test]
+fn settings_that_cannot_work_are_refused() {
+    let default = RangesSettings::default;
+    #[rustfmt::skip]
+    let rows = [
+        ("no memory", RangesSettings { memory_bytes: 0, ..default() }, "a cache of 0 bytes"),
+        ("small request", RangesSettings { request_bytes_max: 1, ..default() }, "requests of"),
+        ("no thread", RangesSettings { connections: 0, ..default() }, "connections is 0"),
+        ("policy", RangesSettings { policy: "none".into(), ..default() }, "no `none`; there are"),
+    ];
+    for (why, settings, text) in rows {
+        let error = Ranges::new(&settings, MIB).err().expect(why).to_string();
+        assert!(error.starts_with(text) && !error.contains('\n'), "{why}: {error}");
+    }
+    assert!(Ranges::new(&default(), 0).is_ok(), "an empty file has nothing to read");
+}
