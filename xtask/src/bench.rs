@@ -16,7 +16,7 @@ mod device;
 mod fio;
 pub(crate) mod floors;
 mod job;
-mod options;
+pub(crate) mod options;
 pub(crate) mod streams;
 mod summary;
 

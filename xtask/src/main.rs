@@ -8,6 +8,7 @@
 mod bench;
 mod ci;
 mod mutants;
+mod range_server;
 mod sanitize;
 mod soak;
 mod tidy;
@@ -34,6 +35,10 @@ usage: cargo xtask COMMAND
   bench virtual [--quick] [--out DIR] [--device D,...] [--row R,...] [--readahead R]...
                 [--seeds N,...] [--lengths PERCENT,...] [--all-limits] [--jobs N]
                 [--forerun PROGRAM]       readahead in virtual time, against its floors
+  range-server (--pattern SIZE | --dir DIR) [--port N] [--latency 30ms] [--rate 90M]
+               [--fault KIND[:EVERY]] [--stay]
+                                          a local HTTP server, slow and faulty if asked to; ends
+                                          with its standard input unless it is to stay
 ";
 
 fn main() -> ExitCode {
@@ -82,6 +87,13 @@ fn main() -> ExitCode {
                 }
             }
         }
+        ("range-server", options) => match range_server::Options::parse(options) {
+            Ok(options) => range_server::run(options),
+            Err(error) => {
+                eprintln!("{error:#}\n{USAGE}");
+                return ExitCode::from(2);
+            }
+        },
         ("help" | "--help" | "-h", _) => {
             print!("{USAGE}");
             return ExitCode::SUCCESS;

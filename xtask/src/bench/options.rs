@@ -1,4 +1,4 @@
-//! The options of a bench: switches, and `--name value` pairs.
+//! The options of a bench, and of other chores: switches, and `--name value` pairs.
 //!
 //! ```text
 //!   --quick --rounds 3 --device hdd,cloud   -->  ("--quick", "") ("--rounds", "3") ...
@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 /// Hands each option in `words` to `take`, a switch with an empty value. `take` says whether it
 /// knows the name.
-pub(super) fn each(
+pub(crate) fn each(
     words: &[String],
     switches: &[&str],
     mut take: impl FnMut(&str, &str) -> Result<bool>,
