@@ -1,5 +1,5 @@
-# What people do here; CONTRIBUTING.md has the words. Needs Rust, a C compiler and, for later
-# parts, Python 3; never root.
+# What people do here; CONTRIBUTING.md has the words. Needs Rust, a C compiler and, for the Python
+# package, Python 3.10; never root.
 
 CARGO ?= $(firstword $(shell command -v cargo 2>/dev/null) $(wildcard $(HOME)/.cargo/bin/cargo))
 FORERUN = target/release/forerun
@@ -7,11 +7,15 @@ SEEDS ?= 10000
 # CI=true, as build servers set it: what a machine lacks is a failure there.
 SKIPS = $(if $(filter true,$(CI)),--no-skips)
 
-.PHONY: help demo test seeds mutants sanitize soak bench bench-engine fmt tools release
+.PHONY: help demo test seeds mutants sanitize soak bench bench-engine fmt tools release \
+    test-python test-python-full wheel
 
 help:
 	@echo 'make demo     what readahead gains, on a built-in slow device: a table and a page'
 	@echo 'make test     everything that a change must pass'
+	@echo 'make test-python        the Python package alone, of that'
+	@echo 'make test-python-full   the Python package beside pandas, zarr, xarray, ...'
+	@echo 'make wheel    the Python package as a wheel, in target/wheels'
 	@echo 'make seeds    the core against faults, $(SEEDS) seeds'
 	@echo 'make mutants  do the tests of core notice small faults?'
 	@echo 'make soak     the live engine for ten minutes and 100M reads, everything checked'
@@ -25,6 +29,16 @@ demo: release
 
 test: tools
 	@$(CARGO) xtask ci $(SKIPS)
+
+test-python: tools
+	@$(CARGO) xtask python $(SKIPS)
+
+test-python-full: tools
+	@$(CARGO) xtask python --full $(SKIPS)
+
+wheel: tools
+	@commit=$$(git rev-parse --short HEAD 2>/dev/null) && export FORERUN_COMMIT=$$commit; \
+	    $(CARGO) xtask wheel
 
 seeds: release
 	@$(FORERUN) sim check --seeds $(SEEDS)

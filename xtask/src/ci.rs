@@ -9,8 +9,10 @@
 //!
 //! # Invariants
 //! - The closing line is the last one printed, on success and on failure.
-//! - No step needs root; the network is used by cargo alone.
+//! - No step needs root; the network is used by cargo and pip alone.
+//! - Only the step `python` needs Python: the steps before it leave `crates/python` out.
 
+mod python;
 mod results;
 
 use std::io::{BufRead, BufReader, Write};
@@ -37,20 +39,48 @@ type Step = (&'static str, fn(&mut Run) -> Result<bool>);
 const STEPS: &[Step] = &[
     ("tools", tools),
     ("format", format),
-    ("clippy", |run| run.cargo(&["clippy", "--workspace", "--all-targets", "--", "-Dwarnings"])),
+    ("clippy", |run| {
+        let all = [&["clippy"], RUST, &["--all-targets", "--", "-Dwarnings"]].concat();
+        run.cargo(&all)
+    }),
     ("tidy", |run| crate::tidy::run(&run.root)),
-    ("tests", |run| run.tests(&["--workspace", "--lib", "--bins", "--tests"])),
-    ("doc tests", |run| run.tests(&["--workspace", "--doc"])),
+    ("tests", |run| run.tests(&[RUST, &["--lib", "--bins", "--tests"]].concat())),
+    ("doc tests", |run| run.tests(&[RUST, &["--doc"]].concat())),
     ("models", models),
     ("docs", docs),
     ("deny", deny),
     ("build", |run| run.cargo(&["build", "--release", "--package", "forerun-cli"])),
     ("seeds", seeds),
     ("vectors", vectors),
+    PYTHON,
 ];
+
+const PYTHON: Step = ("python", |run| python::test(run, python::Packages::Light));
+
+/// Every package that builds without Python.
+const RUST: &[&str] = &["--workspace", "--exclude=forerun-python"];
 
 /// Runs the steps; whether all passed.
 pub(crate) fn run(root: &Path, skips: Skips) -> Result<bool> {
+    steps(root, skips, STEPS)
+}
+
+/// Runs the tests of the Python package alone.
+pub(crate) fn python(root: &Path, skips: Skips) -> Result<bool> {
+    steps(root, skips, &[PYTHON])
+}
+
+/// Runs them beside everything that the package works with.
+pub(crate) fn python_full(root: &Path, skips: Skips) -> Result<bool> {
+    steps(root, skips, &[("python", |run| python::test(run, python::Packages::Full))])
+}
+
+/// Builds the release wheel.
+pub(crate) fn wheel(root: &Path) -> Result<bool> {
+    steps(root, Skips::Fail, &[("wheel", python::wheel)])
+}
+
+fn steps(root: &Path, skips: Skips, steps: &[Step]) -> Result<bool> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
     std::fs::create_dir_all(&target).with_context(|| target.display().to_string())?;
     let skipped_file = std::path::absolute(target.join("skipped.txt"))?;
@@ -63,7 +93,7 @@ pub(crate) fn run(root: &Path, skips: Skips) -> Result<bool> {
         left_out: Vec::new(),
     };
     let (mut times, mut ok) = (Vec::new(), true);
-    for (name, step) in STEPS {
+    for (name, step) in steps {
         let time;
         (ok, time) = run.step(name, *step);
         times.push((name, time));
@@ -147,24 +177,29 @@ impl Run {
         output.is_ok_and(|output| output.status.success() && !output.stdout.is_empty())
     }
 
-    /// Runs `cargo test`, relays its output and counts its tests. The test profile is built, not
-    /// release: there overflow is checked, and an edit is rebuilt sooner.
+    /// Runs `cargo test` and counts its tests. The test profile is built, not release: there
+    /// overflow is checked, and an edit is rebuilt sooner.
     fn tests(&mut self, which: &[&str]) -> Result<bool> {
-        let mut child = Command::new(crate::cargo())
-            .args(["test", "--no-fail-fast"])
-            .args(which)
+        let mut cargo = Command::new(crate::cargo());
+        cargo.args(["test", "--no-fail-fast"]).args(which);
+        self.counts(&mut cargo, Results::note)
+    }
+
+    /// Runs `command` and relays its output, each line of which `note` takes into account.
+    fn counts(&mut self, command: &mut Command, note: fn(&mut Results, &str)) -> Result<bool> {
+        let mut child = command
             .env("FORERUN_SKIPPED", &self.skipped_file)
             .current_dir(&self.root)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
-            .context("cargo test")?;
+            .with_context(|| command.get_program().display().to_string())?;
         let output = child.stdout.take().expect("stdout was asked to be a pipe");
         let mut output = BufReader::new(output);
         let mut line = Vec::new();
         while output.read_until(b'\n', &mut line)? > 0 {
             std::io::stdout().lock().write_all(&line)?;
-            self.results.note(String::from_utf8_lossy(&line).trim_end());
+            note(&mut self.results, String::from_utf8_lossy(&line).trim_end());
             line.clear();
         }
         Ok(child.wait()?.success())
@@ -173,6 +208,13 @@ impl Run {
     /// The command under test, as `build` left it.
     fn forerun(&self) -> PathBuf {
         self.target.join("release/forerun")
+    }
+
+    /// Tests that cannot run here count as skipped.
+    fn skip(&mut self, what: &str) -> bool {
+        println!("skipped: {what}");
+        self.results.skipped.push(what.to_owned());
+        true
     }
 
     fn leave_out(&mut self, what: &str) -> bool {
@@ -236,7 +278,7 @@ const MODELS: &[&str] = &[
 
 fn docs(run: &mut Run) -> Result<bool> {
     let mut cargo = Command::new(crate::cargo());
-    cargo.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-Dwarnings");
+    cargo.arg("doc").args(RUST).arg("--no-deps").env("RUSTDOCFLAGS", "-Dwarnings");
     run.succeeds(&mut cargo)
 }
 

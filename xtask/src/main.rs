@@ -21,6 +21,8 @@ usage: cargo xtask COMMAND
 
   tidy                                    the checks that rustc and clippy do not make
   ci [--no-skips]                         everything that a change must pass
+  python [--full] [--no-skips]            the Python package; in full, beside all it works with
+  wheel                                   the release wheel, into target/wheels
   mutants [--count N] [--seed N] [--jobs N]
                                           a sample of small faults in core: do its tests notice?
   soak [--minutes M] [--reads N] ...      the live engine at full speed, everything checked:
@@ -51,6 +53,13 @@ fn main() -> ExitCode {
         ("tidy", []) => tidy::run(&root()),
         ("ci", []) => ci::run(&root(), ci::Skips::Allowed),
         ("ci", [flag]) if flag == "--no-skips" => ci::run(&root(), ci::Skips::Fail),
+        ("python", flags) if flags.iter().all(|f| f == "--full" || f == "--no-skips") => {
+            let has = |flag: &str| flags.iter().any(|f| f == flag);
+            let skips = if has("--no-skips") { ci::Skips::Fail } else { ci::Skips::Allowed };
+            let run = if has("--full") { ci::python_full } else { ci::python };
+            run(&root(), skips)
+        }
+        ("wheel", []) => ci::wheel(&root()),
         ("sanitize", []) => sanitize::run(&root()),
         ("mutants", options) => match mutants::Options::parse(options) {
             Ok(options) => mutants::run(&root(), &options),

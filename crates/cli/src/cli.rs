@@ -66,10 +66,13 @@ impl Command {
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
-    ExitCode::from(status(std::env::args_os()))
+    ExitCode::from(run(std::env::args_os()))
 }
 
-fn status(words: impl IntoIterator<Item = OsString>) -> u8 {
+/// Runs the command line `words`, the program's name first, and gives the exit status. It takes
+/// over the signals that end a process, and is therefore called once in it.
+#[must_use]
+pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
     let parsed = match Cli::try_parse_from(words) {
         Ok(parsed) => parsed,
         Err(error) => return refused(&error),

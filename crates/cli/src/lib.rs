@@ -42,4 +42,4 @@ mod specs;
 mod vectors;
 mod windows;
 
-pub use cli::main;
+pub use cli::{main, run};

@@ -8,12 +8,14 @@
 //!   oracle     perfect readahead: the limit that others are measured against
 //!   trace      what was accessed somewhere, read as a stream
 //!   replay     accesses through replacement policies alone
+//!   decisions  what a policy reads ahead for a list of reads
 //!   vectors    the core's readahead decisions, against those of kernels
 //!   check      the core under a random driver, against a shadow file
 //! ```
 #![forbid(unsafe_code)]
 
 pub mod check;
+pub mod decisions;
 pub mod driver;
 pub mod host;
 pub mod oracle;

@@ -13,14 +13,12 @@
 //! Rows of other kinds (traced large-folio decisions) are not run and not counted. Rows traced on
 //! a kernel carry no pages read, so only the decisions of those are compared.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use forerun_core::cache::{Cache, Settings, SettingsError};
-use forerun_core::drive::{Driver, drive};
-use forerun_core::event::{Action, Actions, Event};
-use forerun_core::units::{FileId, FrameId, HandleId, Nanos, PartitionId, RequestId};
 use serde::Deserialize;
 use serde_json::Value;
+
+use crate::decisions::{Decided, DecisionError, PAGE_BYTES, Replay, ranges};
 
 /// The vectors' key of each historic policy, and whether its rows were traced on a kernel.
 const KEYS: &[(&str, &str, bool)] = &[
@@ -102,10 +100,6 @@ pub fn run(text: &str, policy: Option<&str>) -> Result<Verdict, VectorError> {
             let Some(rows) = rows.filter(|_| policy.is_none_or(|only| only == name)) else {
                 continue;
             };
-            if scenario.file_pages > FILE_PAGES_MAX {
-                let what = format!("file_pages is more than {FILE_PAGES_MAX}: give a smaller file");
-                return Err(scenario.broken(&what));
-            }
             let before = verdict.lines.len();
             let seen = replay(scenario, name)?;
             let expected: Vec<Row> = rows
@@ -137,6 +131,19 @@ struct Row {
 }
 
 impl Row {
+    fn of(decided: &Decided) -> Self {
+        let window = decided.window;
+        Self {
+            op: decided.read.into(),
+            trigger: decided.cause.name().into(),
+            page: decided.page,
+            start: window.start,
+            size: window.size.into(),
+            async_size: Some(window.async_size.into()),
+            read: Some(decided.fetched.clone()),
+        }
+    }
+
     fn parse(row: &[Value], traced: bool) -> Option<Self> {
         let number = |at: usize| row.get(at)?.as_u64();
         let read = |value: &Value| serde_json::from_value(value.clone()).ok();
@@ -156,14 +163,14 @@ fn compare(
     scenario: &Scenario,
     name: &str,
     expected: &[Row],
-    seen: &Seen,
+    seen: &Replay,
     key: &str,
     lines: &mut Vec<String>,
 ) {
-    for at in 0..expected.len().max(seen.rows.len()) {
+    for at in 0..expected.len().max(seen.decided().len()) {
         let want = expected.get(at);
-        let got = seen.rows.get(at).map(|row| {
-            let mut row = row.clone();
+        let got = seen.decided().get(at).map(|decided| {
+            let mut row = Row::of(decided);
             // The legacy kernel has no asynchronous tail, a traced one no list of pages.
             row.async_size = row.async_size.filter(|_| want.is_none_or(|w| w.async_size.is_some()));
             row.read = row.read.filter(|_| want.is_none_or(|w| w.read.is_some()));
@@ -179,7 +186,7 @@ fn compare(
         }
     }
     if let Some(want) = scenario.final_cached.get(key) {
-        let got = ranges(seen.cached.iter().copied());
+        let got = ranges(seen.cached());
         if *want != got {
             let id = &scenario.id;
             lines.push(format!("{id} {name} cached at the end: expected {want:?}, got {got:?}"));
@@ -195,170 +202,60 @@ fn text(row: Option<&Row>) -> String {
     format!("[op {op} {trigger} at {page}: start {start} size {size} async {tail}{read}]")
 }
 
-/// Consecutive numbers as first and last of each run.
-fn ranges(pages: impl Iterator<Item = u64>) -> Vec<(u64, u64)> {
-    let mut ranges: Vec<(u64, u64)> = Vec::new();
-    for page in pages {
-        match ranges.last_mut() {
-            Some(last) if last.1 + 1 == page => last.1 = page,
-            _ => ranges.push((page, page)),
-        }
-    }
-    ranges
-}
-
 impl Scenario {
     fn broken(&self, what: &str) -> VectorError {
         VectorError::Scenario { id: self.id.clone(), what: what.into() }
     }
 
-    fn unbuildable(&self, error: &SettingsError) -> VectorError {
-        self.broken(&error.to_string())
-    }
-}
-
-/// What a scenario did.
-#[derive(Default)]
-struct Seen {
-    file_pages: u64,
-    op: u64,
-    rows: Vec<Row>,
-    cached: BTreeSet<u64>,
-    arriving: Vec<(FrameId, u32)>,
-    /// The cache could not serve a read.
-    refused: bool,
-}
-
-impl Driver for Seen {
-    fn carry_out(&mut self, action: Action, frames: &[FrameId]) -> bool {
-        match action {
-            Action::Explain { page, decision, .. } => {
-                let window = decision.window;
-                let absent = (window.start..window.end()).filter(|p| !self.cached.contains(p));
-                let read = ranges(absent.filter(|&p| p < self.file_pages));
-                for &(first, last) in &read {
-                    self.cached.extend(first..=last);
-                }
-                self.rows.push(Row {
-                    op: self.op,
-                    trigger: decision.cause.name().into(),
-                    page,
-                    start: window.start,
-                    size: window.size.into(),
-                    async_size: Some(window.async_size.into()),
-                    read: Some(read),
-                });
-            }
-            Action::Fail { .. } => self.refused = true,
-            Action::Fetch { count, .. } => self.arriving.push((frames[0], count)),
-            Action::Serve { .. }
-            | Action::Fill { .. }
-            | Action::Write { .. }
-            | Action::Sync { .. }
-            | Action::Done { .. }
-            | Action::Publish { .. }
-            | Action::Retract { .. }
-            | Action::Fate { .. } => {}
+    /// The policy called `name` as the scenario sets it.
+    fn spec(&self, name: &str) -> String {
+        let bytes = |pages: u32| u64::from(pages) * PAGE_BYTES;
+        let max = bytes(self.ra_pages);
+        match self.io_pages.get("small").filter(|_| name == "linux-6") {
+            Some(&io) => format!("{name}:max={max},io={}", bytes(io)),
+            None => format!("{name}:max={max}"),
         }
-        true
     }
 }
 
 /// Runs a scenario through the cache under the policy called `name`.
-fn replay(scenario: &Scenario, name: &str) -> Result<Seen, VectorError> {
-    let bytes = |pages: u32| u64::from(pages) * 4096;
-    let max = bytes(scenario.ra_pages);
-    let io =
-        scenario.io_pages.get("small").map_or(String::new(), |&io| format!(",io={}", bytes(io)));
-    let spec = format!("{name}:max={max}{}", if name == "linux-6" { &io } else { "" });
-    let pages = scenario.file_pages.clamp(1 << 12, FILE_PAGES_MAX);
-    let frames = u32::try_from(pages).expect("clamped");
-    let mut settings = Settings::new(frames, "lru", &spec);
-    settings.request_pages_max = frames;
-    settings.ahead_pages_max = frames;
-    settings.explain = true;
-    let cache = Cache::new(settings).map_err(|error| scenario.unbuildable(&error))?;
-    let seen = Seen { file_pages: scenario.file_pages, ..Seen::default() };
-    let mut run = Run { cache, actions: Actions::new(), seen, previous: BTreeMap::new() };
+fn replay(scenario: &Scenario, name: &str) -> Result<Replay, VectorError> {
+    let broken = |error: DecisionError| scenario.broken(&error.to_string());
+    let mut run = Replay::new(&scenario.spec(name), scenario.file_pages).map_err(broken)?;
     for (op, what) in (0..).zip(&scenario.ops) {
-        run.seen.op = op;
-        run.step(scenario, what)?;
-        if run.seen.refused {
-            return Err(scenario.broken(&format!("op {op} is a read larger than the cache takes")));
-        }
+        step(&mut run, scenario, op, what)?;
     }
-    Ok(run.seen)
+    Ok(run)
 }
 
-struct Run {
-    cache: Cache,
-    actions: Actions,
-    seen: Seen,
-    /// The byte after each open handle's previous read.
-    previous: BTreeMap<u32, Option<u64>>,
+fn step(run: &mut Replay, scenario: &Scenario, at: u32, op: &[Value]) -> Result<(), VectorError> {
+    let broken = || {
+        let op = Value::from(op);
+        scenario.broken(&format!("op {op} is none of [read:FD page n], [reopen:FD], [drop a b]"))
+    };
+    let name = op.first().and_then(Value::as_str).ok_or_else(broken)?;
+    let number = |at: usize| op.get(at).and_then(Value::as_u64).ok_or_else(broken);
+    let (verb, descriptor) = name.split_once(':').unwrap_or((name, "a"));
+    let letter = descriptor.bytes().next().ok_or_else(broken)?;
+    let handle = u32::from(letter.wrapping_sub(b'a'));
+    match verb {
+        "read" => {
+            let (first, count) = (number(1)?, number(2)?);
+            let end = first.checked_add(count).ok_or_else(broken)?.min(scenario.file_pages);
+            let bytes = first.min(end) * PAGE_BYTES..end * PAGE_BYTES;
+            let refused = |error: DecisionError| scenario.broken(&error.to_string());
+            run.read(at, handle, bytes).map_err(refused)?;
+        }
+        "reopen" => run.close(handle),
+        "drop" => {
+            let (first, last) = (number(1)?, number(2)?);
+            let end = last.checked_add(1).filter(|&end| end >= first).ok_or_else(broken)?;
+            run.invalidate(first..end);
+        }
+        _ => return Err(broken()),
+    }
+    Ok(())
 }
-
-impl Run {
-    fn send(&mut self, event: Event<'_>) {
-        drive(&mut self.cache, Nanos(0), event, &mut self.actions, &mut self.seen);
-        while let Some((first, count)) = self.seen.arriving.pop() {
-            let arrived = Event::Arrived { first, count };
-            drive(&mut self.cache, Nanos(0), arrived, &mut self.actions, &mut self.seen);
-        }
-    }
-
-    fn step(&mut self, scenario: &Scenario, op: &[Value]) -> Result<(), VectorError> {
-        let broken = || {
-            let op = Value::from(op);
-            scenario
-                .broken(&format!("op {op} is none of [read:FD page n], [reopen:FD], [drop a b]"))
-        };
-        let name = op.first().and_then(Value::as_str).ok_or_else(broken)?;
-        let number = |at: usize| op.get(at).and_then(Value::as_u64).ok_or_else(broken);
-        let (verb, descriptor) = name.split_once(':').unwrap_or((name, "a"));
-        let letter = descriptor.bytes().next().ok_or_else(broken)?;
-        let handle = u32::from(letter.wrapping_sub(b'a'));
-        match verb {
-            "read" => {
-                let (first, count) = (number(1)?, number(2)?);
-                let end = first.checked_add(count).ok_or_else(broken)?;
-                self.read(scenario, handle, first, end);
-            }
-            "reopen" => {
-                if self.previous.remove(&handle).is_some() {
-                    self.send(Event::Close { handle: HandleId(handle) });
-                }
-            }
-            "drop" => {
-                let (first, last) = (number(1)?, number(2)?);
-                let end = last.checked_add(1).ok_or_else(broken)?;
-                let count = end.checked_sub(first).ok_or_else(broken)?;
-                self.seen.cached.retain(|page| !(first..=last).contains(page));
-                self.send(Event::Invalidate { file: FileId(0), first, count });
-            }
-            _ => return Err(broken()),
-        }
-        Ok(())
-    }
-
-    fn read(&mut self, scenario: &Scenario, number: u32, first: u64, end: u64) {
-        let handle = HandleId(number);
-        if !self.previous.contains_key(&number) {
-            let (file, partition) = (FileId(0), PartitionId(0));
-            self.send(Event::Open { handle, file, partition, file_pages: scenario.file_pages });
-            self.previous.insert(number, None);
-        }
-        let end = end.min(scenario.file_pages);
-        let Some(pages) = end.checked_sub(first).filter(|&pages| pages > 0) else { return };
-        let count = u32::try_from(pages).expect("a file has FILE_PAGES_MAX at most");
-        let previous_end = self.previous.insert(number, Some(end * 4096)).flatten();
-        let request = RequestId(0);
-        self.send(Event::Read { request, handle, first, count, previous_end, congested: false });
-    }
-}
-
-/// The pages of a scenario's file at most: all of them may be resident, and each takes memory.
-const FILE_PAGES_MAX: u64 = 1 << 22;
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! What a test run said: libtest's closing lines, summed over all its binaries.
+//! What a test run said: the closing lines of libtest, summed over all its binaries, and of pytest.
 //!
 //! # Invariants
 //! - The closing line counts tests, not steps; a step that failed without naming a failed test
@@ -27,6 +27,24 @@ impl Results {
         }
     }
 
+    /// Takes one line of what `pytest -rs` prints into account.
+    pub(crate) fn note_pytest(&mut self, line: &str) {
+        if let Some(skipped) = line.strip_prefix("SKIPPED ") {
+            self.skipped.push(format!("pytest: {skipped}"));
+        } else if let Some((counts, time)) = line.trim_matches(['=', ' ']).rsplit_once(" in ")
+            && time.starts_with(|c: char| c.is_ascii_digit())
+        {
+            let counts: Option<Vec<(u64, &str)>> = counts.split(", ").map(counted).collect();
+            for (number, what) in counts.into_iter().flatten() {
+                match what {
+                    "passed" => self.passed += number,
+                    "failed" | "error" | "errors" => self.failed += number,
+                    _ => {}
+                }
+            }
+        }
+    }
+
     /// The last line of a run.
     pub(crate) fn closing_line(&self) -> String {
         let counts = format!("{} passed, {} failed", self.passed, self.failed);
@@ -41,6 +59,12 @@ impl Results {
 fn count(counts: &str, word: &str) -> u64 {
     let words: Vec<&str> = counts.split([' ', ';']).collect();
     words.windows(2).find(|pair| pair[1] == word).and_then(|pair| pair[0].parse().ok()).unwrap_or(0)
+}
+
+/// The number and the word of `5 passed`.
+fn counted(text: &str) -> Option<(u64, &str)> {
+    let (number, word) = text.split_once(' ')?;
+    Some((number.parse().ok()?, word))
 }
 
 #[cfg(test)]
@@ -62,6 +86,24 @@ mod tests {
         }
         assert_eq!((results.passed, results.failed), (12, 4));
         assert_eq!(results.skipped, ["crates/core/src/lib.rs - run (line 7): ignored"]);
+    }
+
+    #[test]
+    fn closing_lines_of_pytest_are_summed() {
+        let mut results = Results::default();
+        for line in [
+            "....s..F                                                     [100%]",
+            "E   assert '3 passed, 1 failed' == 'x'",
+            "SKIPPED [2] tests/python/test_store.py:12: no aiohttp",
+            "FAILED tests/python/test_store.py::test_x - it took 3 s in 5 s",
+            "1 failed, 6 passed, 2 skipped, 1 deselected, 2 errors in 0.31s",
+            "=============== 4 passed, 1 error in 61.20s (0:01:01) ================",
+            "no tests ran in 0.01s",
+        ] {
+            results.note_pytest(line);
+        }
+        assert_eq!((results.passed, results.failed), (10, 4));
+        assert_eq!(results.skipped, ["pytest: [2] tests/python/test_store.py:12: no aiohttp"]);
     }
 
     #[test]

@@ -33,8 +33,8 @@ impl Streams {
         let device = if slow { device / 2 } else { device };
         // What a parallel device delivers is seen only by asking for more.
         let free = demand.ahead_room > self.bounds.ahead_pages_max / 2;
-        let explores = free && !demand.rate_known && demand.facts.kind == Kind::Parallel;
-        let explored = if explores { stream.size.saturating_mul(2) } else { 0 };
+        let doubles = free && !demand.rate_known && demand.facts.kind == Kind::Parallel;
+        let explored = if doubles { stream.size.saturating_mul(2) } else { 0 };
         let growth = if demand.rate_known { GROWTH } else { GROWTH_IN_DOUBT };
         let size = stream.size.saturating_mul(growth).min(device.max(explored));
         let pace = stream.pace.until(self.uses, demand.first);

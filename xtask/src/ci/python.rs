@@ -1,0 +1,159 @@
+//! The Python package: built as a wheel, installed into a `venv` of its own, tested there.
+//!
+//! ```text
+//!   crates/python, python/forerun --maturin--> wheel --pip--> target/python-venv --> pytest
+//! ```
+//! A wheel is installed, not the tree: a file that the wheel lacks is missed. It is of the dev
+//! profile, which the next change rebuilds soonest.
+//!
+//! # Invariants
+//! - Nothing of the user's Python changes: packages go into the `venv` alone.
+//! - Without Python 3.10, `venv` or a way to the packages, the tests are skipped, by that reason.
+//!   What fails after that fails.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::Run;
+use super::results::Results;
+
+/// What is installed beside the package, as `pyproject.toml` lists it; tests follow.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Packages {
+    /// What few tests need: group `test`.
+    Light,
+    /// All that the package works with: group `full`.
+    Full,
+}
+
+impl Packages {
+    const fn group(self) -> &'static str {
+        match self {
+            Self::Light => "test",
+            Self::Full => "full",
+        }
+    }
+
+    /// The environment's folder; a light test is not to find a heavy package.
+    const fn folder(self) -> &'static str {
+        match self {
+            Self::Light => "python-venv",
+            Self::Full => "python-venv-full",
+        }
+    }
+
+    /// Which tests run, as an expression of pytest's marks.
+    const fn marks(self) -> &'static str {
+        match self {
+            Self::Light => "not full",
+            Self::Full => "",
+        }
+    }
+}
+
+/// Lints the crate, builds and installs the wheel, runs its tests.
+pub(super) fn test(run: &mut Run, packages: Packages) -> Result<bool> {
+    let venv = match Venv::make(run, packages) {
+        Ok(venv) => venv,
+        Err(error) => return Ok(run.skip(&format!("python: {error:#}"))),
+    };
+    let lint = ["clippy", "--no-deps", "--package=forerun-python", "--", "-Dwarnings"];
+    if !run.cargo(&lint)? {
+        return Ok(false);
+    }
+    let wheel = venv.build(run, "dev", &run.target.join("python-wheel"))?;
+    let mut install = venv.pip(run);
+    install.args(["install", "--quiet", "--force-reinstall", "--no-deps"]).arg(wheel);
+    ensure!(run.succeeds(&mut install)?, "the wheel does not install");
+    let mut pytest = venv.python();
+    pytest.args(["-m", "pytest", "-q", "-rs", "-m", packages.marks(), "tests/python"]);
+    run.counts(&mut pytest, Results::note_pytest)
+}
+
+/// Builds the release wheel, as it would be published.
+pub(super) fn wheel(run: &mut Run) -> Result<bool> {
+    let venv = Venv::make(run, Packages::Light)?;
+    let wheel = venv.build(run, "release", &run.target.join("wheels"))?;
+    println!("{}", wheel.display());
+    Ok(true)
+}
+
+/// The environment of the tests, with the packages of a group.
+struct Venv {
+    folder: PathBuf,
+}
+
+impl Venv {
+    /// Makes it where it is not there yet, and installs what it lacks. Fails where this machine
+    /// cannot.
+    fn make(run: &Run, packages: Packages) -> Result<Self> {
+        let venv = Self { folder: std::path::absolute(run.target.join(packages.folder()))? };
+        let has_uv = has_uv(run);
+        if !run.answers(venv.program("python"), &["--version"]) {
+            let mut make = if has_uv {
+                let mut uv = Command::new("uv");
+                uv.args(["venv", "--quiet", "--clear", "--python", ">=3.10"]);
+                uv
+            } else {
+                let recent = "import sys; print('recent' if sys.version_info >= (3, 10) else '')";
+                let version = Command::new("python3").args(["-c", recent]).output();
+                let is_recent = version.is_ok_and(|said| said.stdout.starts_with(b"recent"));
+                ensure!(is_recent, "no Python 3.10 or later");
+                let mut python = Command::new("python3");
+                python.args(["-m", "venv", "--clear"]);
+                python
+            };
+            ensure!(run.succeeds(make.arg(&venv.folder))?, "no venv: install python3-venv");
+        }
+        // Groups of packages are known to pip since 25.1.
+        let mut upgrade = venv.pip(run);
+        upgrade.args(["install", "--quiet", "pip>=25.1"]);
+        let mut install = venv.pip(run);
+        install.args(["install", "--quiet", "--group", packages.group()]);
+        let installed = (has_uv || run.succeeds(&mut upgrade)?) && run.succeeds(&mut install)?;
+        ensure!(installed, "pip cannot install the packages, see above");
+        Ok(venv)
+    }
+
+    /// Builds the wheel into `folder`, which holds no other afterwards.
+    fn build(&self, run: &Run, profile: &str, folder: &Path) -> Result<PathBuf> {
+        if folder.exists() {
+            std::fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
+        }
+        let mut maturin = Command::new(self.program("maturin"));
+        maturin.args(["build", "--quiet", "--locked", "--profile", profile, "--interpreter"]);
+        maturin.arg(self.program("python")).arg("--out").arg(folder);
+        // The cargo of every other step, where maturin looks for one.
+        maturin.env("CARGO", crate::cargo()).env("CARGO_TARGET_DIR", &run.target);
+        ensure!(run.succeeds(&mut maturin)?, "maturin does not build the wheel");
+        let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+        let paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+        let [wheel] = paths.as_slice() else { bail!("maturin left {} wheels", paths.len()) };
+        Ok(wheel.clone())
+    }
+
+    fn pip(&self, run: &Run) -> Command {
+        if has_uv(run) {
+            let mut uv = Command::new("uv");
+            uv.arg("pip").env("VIRTUAL_ENV", &self.folder);
+            return uv;
+        }
+        let mut pip = self.python();
+        pip.args(["-m", "pip", "--disable-pip-version-check"]);
+        pip
+    }
+
+    fn python(&self) -> Command {
+        Command::new(self.program("python"))
+    }
+
+    fn program(&self, name: &str) -> PathBuf {
+        self.folder.join("bin").join(name)
+    }
+}
+
+fn has_uv(run: &Run) -> bool {
+    run.answers("uv", &["--version"])
+}
