@@ -23,7 +23,7 @@ mod jobs;
 mod world;
 
 use forerun_core::cache::{self, Cache};
-use forerun_core::device::estimate::Estimate;
+use forerun_core::device::{Kind, estimate::Facts};
 use forerun_core::drive::drive;
 use forerun_core::event::{Actions, Event};
 use forerun_core::units::{FileId, FrameId, HandleId, Nanos, PageId, PartitionId, RequestId};
@@ -52,10 +52,27 @@ impl Default for RangesSettings {
     fn default() -> Self {
         Self {
             memory_bytes: 256 << 20,
-            request_bytes_max: 4 << 20,
-            connections: 8,
-            readahead: "streams".into(),
+            request_bytes_max: 5 << 19,
+            connections: 16,
+            readahead: "streams:first=1M".into(),
             policy: "2q-star".into(),
+        }
+    }
+}
+
+impl RangesSettings {
+    /// What the readahead policy is told of the store. It is not measured, as what is seen of it
+    /// depends on who else asks and on what fetchers and their language take: so much is in flight
+    /// that each connection has a request.
+    fn device(&self) -> Facts {
+        let in_flight = u64::from(self.connections) * u64::from(self.request_bytes_max);
+        let accesses_a_second = 1_000_000_000 / ACCESS.0;
+        Facts {
+            kind: Kind::Parallel,
+            access: ACCESS,
+            bytes_per_second: in_flight * accesses_a_second / IN_FLIGHT_REACHES,
+            depth: self.connections,
+            request_bytes: self.request_bytes_max / 2,
         }
     }
 }
@@ -148,13 +165,15 @@ impl Ranges {
         core.handles_max = 1;
         core.files_max = 1;
         core.explain = true;
+        core.ahead_pages_max = frames - frames / 32;
+        core.device = Some(settings.device());
         // Who waits for a frame waits for fetches that will end.
         core.wait_max = Nanos(u64::MAX);
         let mut ranges = Self {
             core: Cache::new(core)?,
             actions: Actions::new(),
             clock: Clock::start(),
-            world: World::new(frames, file_bytes, settings.connections),
+            world: World::new(frames, file_bytes, settings.connections)?,
             file_bytes,
             reads: 0,
             previous_end: None,
@@ -188,7 +207,7 @@ impl Ranges {
         let count = u32::try_from(last - first + 1).expect("fewer pages than frames");
         self.world.begin(read, start, end);
         let previous_end = self.previous_end.replace(end);
-        let congested = self.world.jobs.waiting() >= self.world.connections;
+        let congested = self.world.jobs.waiting() >= ROUNDS_WAITING * self.world.connections;
         let request = RequestId(read.0);
         let handle = HANDLE;
         self.send(Event::Read { request, handle, first, count, previous_end, congested });
@@ -277,12 +296,6 @@ impl Ranges {
         RangesStats { core: *self.core.stats(), streams, memory_bytes, ..self.stats }
     }
 
-    /// What was learnt of the device behind the fetcher.
-    #[must_use]
-    pub fn device(&self) -> Option<Estimate> {
-        self.core.device()
-    }
-
     /// Pages of `start..end` that are here without all of the bytes that it wants are dropped.
     fn drop_lacking(&mut self, start: u64, end: u64) {
         if !self.world.has_partial() {
@@ -313,10 +326,17 @@ fn place(frame: FrameId) -> usize {
 
 const FILE: FileId = FileId(0);
 const HANDLE: HandleId = HandleId(0);
-/// Small beside what a range costs; a window of one page is in vain at little cost.
-const PAGE_BYTES: u32 = 4 << 10;
+// Small beside what a range costs; a window of one page is in vain at little cost.
+/// Bytes of a page.
+pub const PAGE_BYTES: u32 = 8 << 10;
 /// A smaller cache is refused.
 const FRAMES_MIN: u64 = 64;
 /// One read may take this part of the frames: others read meanwhile.
 const READS_AT_ONCE: u32 = 4;
+/// A store's usual time to the first byte.
+const ACCESS: Nanos = Nanos::from_millis(30);
+/// Of what arrives in the time of an access, `streams` keeps so much in flight.
+const IN_FLIGHT_REACHES: u64 = 4;
+/// More rounds of fetches than this waiting for a thread: then there are enough.
+const ROUNDS_WAITING: u32 = 4;
 const EIO: i32 = 5;

@@ -26,6 +26,7 @@
 
 mod arena;
 mod label;
+mod lazy;
 mod slots;
 
 use std::{
@@ -43,6 +44,7 @@ use rustix::io::Errno;
 
 use arena::Arena;
 pub(crate) use label::{Pinned, Published, Retracted};
+pub use lazy::Lazy;
 use slots::Slot;
 
 /// Memory for one page, and whoever has it has it alone: a frame of a [`Frames`] that is out, or

@@ -1,7 +1,7 @@
 //! `forerun._forerun`: what Python's package calls of forerun.
 //!
 //! ```text
-//!   import forerun --> python/forerun/*.py --> _forerun (this crate) --> sim, cli
+//!   import forerun --> python/forerun/*.py --> _forerun (this crate) --> engine, sim, cli
 //! ```
 //! A function here takes and gives plain values; the classes, defaults and documents that users
 //! meet are Python's, in `python/forerun`. Types of this module are told to checkers by
@@ -15,6 +15,7 @@
 
 mod commands;
 mod errors;
+mod ranges;
 mod vectors;
 
 use pyo3::prelude::{pyfunction, pymodule};
@@ -24,6 +25,8 @@ use pyo3::prelude::{pyfunction, pymodule};
 mod _forerun {
     #[pymodule_export]
     use super::commands::cli;
+    #[pymodule_export]
+    use super::ranges::Ranges;
     #[pymodule_export]
     use super::vectors::{check, decisions, policies};
     #[pymodule_export]

@@ -64,15 +64,18 @@ use crate::units::{FileId, HandleId, Nanos, PageIndex};
 
 crate::params! {
     /// What may be set.
-    pub struct Limit {
+    pub struct Limits {
         /// The largest window; 0 for the device's and the memory's own.
         max: Bytes = Bytes(0),
+        /// The largest first window of a stream; 0 for the device's own.
+        first: Bytes = Bytes(0),
     }
 }
 
 /// See the module.
 pub struct Streams {
     window_max: u32,
+    opening_max: u32,
     page_bytes: u32,
     bounds: Bounds,
     live: Records,
@@ -145,13 +148,16 @@ struct File {
 
 impl Named for Streams {
     const NAME: &'static str = "streams";
-    type Params = Limit;
+    type Params = Limits;
 
-    fn new(limit: Limit, page_bytes: u32) -> Self {
-        let window_max =
-            if limit.max.0 == 0 { u32::MAX } else { window::pages(limit.max, page_bytes) };
+    fn new(limits: Limits, page_bytes: u32) -> Self {
+        let most = |limit: Bytes| match limit.0 {
+            0 => u32::MAX,
+            _ => window::pages(limit, page_bytes),
+        };
         Self {
-            window_max,
+            window_max: most(limits.max),
+            opening_max: most(limits.first),
             page_bytes,
             bounds: Bounds { ahead_pages_max: u32::MAX, request_pages_max: 1 },
             live: Records::default(),

@@ -11,12 +11,13 @@ use forerun_core::drive::Driver;
 use forerun_core::event::{Action, FetchKind};
 use forerun_core::readahead::{Cause, StreamId};
 use forerun_core::units::{FrameId, Nanos, PageIndex};
+use forerun_io::frames::{Lazy, NoMemory};
 
 use super::jobs::{Jobs, Row};
 use super::{Ended, PAGE_BYTES, ReadId, page_of, place};
 
 pub(super) struct World {
-    memory: Vec<u8>,
+    memory: Lazy,
     extents: Vec<Extent>,
     /// Frames whose extent is less than a page, or was as they were last filled.
     partial: u64,
@@ -59,9 +60,9 @@ enum Answer {
 }
 
 impl World {
-    pub(super) fn new(frames: u32, file_bytes: u64, connections: u32) -> Self {
-        Self {
-            memory: vec![0; frames as usize * PAGE_BYTES as usize],
+    pub(super) fn new(frames: u32, file_bytes: u64, connections: u32) -> Result<Self, NoMemory> {
+        Ok(Self {
+            memory: Lazy::new(frames as usize * PAGE_BYTES as usize)?,
             extents: vec![Extent::WHOLE; frames as usize],
             partial: 0,
             file_bytes,
@@ -75,7 +76,7 @@ impl World {
             ended: Vec::new(),
             streams: 0,
             newest: 0,
-        }
+        })
     }
 
     /// A read of `start..end` is about to be handled.

@@ -158,7 +158,7 @@ impl fmt::Debug for Arena {
 
 /// Maps `bytes` of zeros at a multiple of `align`; both are multiples of the system's pages. More
 /// is mapped, and what lies before and behind is given back.
-fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
+pub(super) fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     let all = bytes.checked_add(align)?;
     let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
     // SAFETY: a new mapping, where the system likes: it touches nothing that is there.
@@ -201,7 +201,7 @@ fn address_range(line: &str) -> Option<Range<usize>> {
 }
 
 /// The huge pages of `x86_64`, and of others with pages of 4 KiB.
-const HUGE_BYTES: usize = 2 << 20;
+pub(super) const HUGE_BYTES: usize = 2 << 20;
 /// No system has smaller pages.
 const SMALL_BYTES: usize = 4 << 10;
 

@@ -58,7 +58,8 @@ impl Streams {
             Kind::Positional => reach,
             Kind::Parallel => (reach / self.count()).max(self.request_pages(demand)),
         };
-        pages_u32(pages).clamp(OPENING_MIN, self.device_window(demand).max(OPENING_MIN))
+        let most = self.device_window(demand).min(self.opening_max).max(OPENING_MIN);
+        pages_u32(pages).clamp(OPENING_MIN, most)
     }
 
     /// Pages from the marker to the end of a window of `size`.

@@ -114,7 +114,9 @@ impl Runs {
         // Not by the run that goes on: what lies in it may have holes.
         let short = self.piece < SURE_PAGES;
         let enough = if file_pages < SURE_ODDS || short { 2 } else { 1 };
-        (!self.back && self.repeats >= enough && piece < self.step).then_some(Stride {
+        // One of several readers of equal parts goes on where a stride's next piece begins.
+        let ends = self.count <= PIECES_ALIKE * self.piece;
+        (!self.back && ends && self.repeats >= enough && piece < self.step).then_some(Stride {
             origin: self.start,
             step: self.step,
             piece,
@@ -216,6 +218,8 @@ impl Recent {
     }
 }
 
+/// The longest piece of a stride is at most so many times as long as those before it.
+const PIECES_ALIKE: u64 = 2;
 /// Small requests that a parallel device serves at a time, at least: a usual queue.
 const QUEUED: u32 = 32;
 /// Runs that are remembered of a file.
@@ -243,7 +247,7 @@ mod tests {
     #[test]
     fn a_stride_is_a_step_that_came_again() {
         #[rustfmt::skip]
-        let rows: [Case<'_>; 9] = [
+        let rows: [Case<'_>; 10] = [
             ("one step", &[(0, 16), (64, 16)], None),
             ("two", &[(0, 16), (64, 16), (128, 1)], Some((128, 64, 16))),
             ("two, unlike", &[(0, 16), (64, 16), (129, 16)], None),
@@ -253,6 +257,7 @@ mod tests {
             ("the longest piece", &[(0, 8), (64, 16), (128, 1)], Some((128, 64, 16))),
             ("a step back", &[(0, 16), (64, 16), (128, 16), (32, 16)], None),
             ("no gap is left", &[(0, 16), (64, 16), (128, 64)], None),
+            ("the last goes on", &[(0, 16), (64, 16), (128, 33)], None),
         ];
         for (why, touches, expected) in rows {
             let found = after(touches).stride(LARGE);

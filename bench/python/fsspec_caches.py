@@ -1,0 +1,212 @@
+"""fsspec's caches and forerun's on a local server: bytes, requests and time, side by side.
+
+    python bench/python/fsspec_caches.py [--quick] [--only NAME] [--out DIR]
+
+needs the wheel, aiohttp, and `cargo build --release -p xtask` for the server, which adds a latency
+to each request and a cap to each connection. Runs are interleaved, each row a median of rounds,
+with the fastest and the slowest. Writes ``summary.md`` and ``runs.json`` to DIR.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import json
+import os
+import platform
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import fsspec.caching
+
+import forerun
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "python"))
+from range_server import RangeServer, pattern  # noqa: E402
+
+MIB = 1 << 20
+OWN = ("none", "readahead", "bytes", "readahead", "blockcache", "background", "adaptive")
+LATENCY, RATE = "30ms", "90M"
+CONNECTIONS = 8
+
+Read = tuple[int, int]
+
+
+def turns(cursors: int, each: int, size: int, order: str) -> Iterator[Read]:
+    """`cursors` readers of `each` bytes one behind the other in the file, in turn or at random."""
+    if order == "turns":
+        for at in range(0, each, size):
+            for cursor in range(cursors):
+                yield cursor * each + at, size
+        return
+    chance = random.Random(1)
+    left = [0] * cursors
+    going = list(range(cursors))
+    while going:
+        cursor = chance.choice(going)
+        yield cursor * each + left[cursor], size
+        left[cursor] += size
+        if left[cursor] >= each:
+            going.remove(cursor)
+
+
+def lone(count: int, size: int, file: int) -> Iterator[Read]:
+    """Reads at random places."""
+    chance = random.Random(2)
+    for _ in range(count):
+        yield chance.randrange(file - size), size
+
+
+def run(server: RangeServer, cache: str, block: int, reads: Iterator[Read], check: int) -> dict:
+    """Reads all of `reads` through one file object."""
+    fsspec.get_filesystem_class("http").clear_instance_cache()
+    fs = fsspec.filesystem("http")
+    with fs.open(f"{server.url}/file", "rb", cache_type=cache, block_size=block) as file:
+        server.reset()
+        begun = time.perf_counter()
+        wanted = 0
+        for number, (offset, size) in enumerate(reads):
+            file.seek(offset)
+            data = file.read(size)
+            wanted += len(data)
+            if number % check == 0 and data != pattern(offset, offset + size):
+                raise AssertionError(f"{cache}: wrong bytes at {offset}")
+        seconds = time.perf_counter() - begun
+        counts = server.counts()
+        held = file.cache.report().as_dict()["memory"] if cache == "forerun" else None
+    return {
+        "seconds": seconds,
+        "mb_per_second": wanted / seconds / 1e6,
+        "wanted": wanted,
+        "fetched": counts["bytes"],
+        "requests": counts["requests"],
+        "memory": held,
+    }
+
+
+def download(server: RangeServer, size: int, connections: int) -> dict:
+    """The file by as many threads, each with one range of it."""
+    fsspec.get_filesystem_class("http").clear_instance_cache()
+    fs = fsspec.filesystem("http")
+    url = f"{server.url}/file"
+    part = -(-size // connections)
+    server.reset()
+    begun = time.perf_counter()
+    with concurrent.futures.ThreadPoolExecutor(connections) as pool:
+        get = lambda at: len(fs.cat_file(url, at, min(at + part, size)))  # noqa: E731
+        got = sum(pool.map(get, range(0, size, part)))
+    seconds = time.perf_counter() - begun
+    assert got == size
+    return {"seconds": seconds, "mb_per_second": size / seconds / 1e6, "wanted": size,
+            "fetched": server.counts()["bytes"], "requests": server.counts()["requests"],
+            "memory": None}
+
+
+def memory(cache: str, size: int) -> dict:
+    """64 KiB reads in order from a fetcher in memory."""
+    data = random.Random(3).randbytes(size)
+    made = fsspec.caching.caches[cache](5 * MIB, lambda start, end: data[start:end], size)
+    step = 64 << 10
+    begun = time.perf_counter()
+    for at in range(0, size, step):
+        made._fetch(at, at + step)
+    seconds = time.perf_counter() - begun
+    return {"seconds": seconds, "mb_per_second": size / seconds / 1e6, "wanted": size,
+            "fetched": made.total_requested_bytes, "requests": None, "memory": None}
+
+
+def rows(quick: bool) -> Iterator[tuple[str, int, list[tuple[str, Callable[[Any], dict]]]]]:
+    """Name, size of the served file, and who runs."""
+    each = (16 if quick else 64) * MIB
+
+    def through(cache: str, block: int, reads: Callable[[], Iterator[Read]], check: int = 97):
+        return lambda server: run(server, cache, block, reads(), check)
+
+    size = 4 * each
+    whole = lambda: turns(1, size, 64 << 10, "turns")  # noqa: E731
+    yield "one reader", size, [
+        ("download", lambda server: download(server, size, CONNECTIONS)),
+        ("forerun", through("forerun", 5 * MIB, whole)),
+        *((name, through(name, 5 * MIB, whole)) for name in ("readahead", "background", "adaptive")),
+    ]
+    few = each // 4 * 10
+    ten = lambda: turns(10, each // 4, 64 << 10, "turns")  # noqa: E731
+    yield "10 readers against fsspec's", few, [
+        ("forerun", through("forerun", 5 * MIB, ten)),
+        *(
+            (f"{name} {block >> 10}K", through(name, block, ten))
+            for name in ("readahead", "bytes", "blockcache", "background", "adaptive")
+            for block in ((256 << 10, 1 * MIB, 5 * MIB) if name in ("blockcache", "background", "adaptive") else (64 << 10,))
+        ),
+    ]
+    for order in ("turns", "random"):
+        for cursors in (2, 10, 40, 200):
+            part = each if cursors <= 40 else each // 2
+            reads = lambda n=cursors, p=part, o=order: turns(n, p, 64 << 10, o)  # noqa: E731
+            yield f"{cursors} readers, {order}", cursors * part, [
+                ("forerun", through("forerun", 5 * MIB, reads))
+            ]
+    spots = lambda: lone(200, 4096, 1 << 30)  # noqa: E731
+    yield "random 4 KiB", 1 << 30, [
+        ("forerun", through("forerun", 5 * MIB, spots)),
+        ("none", through("none", 5 * MIB, spots)),
+    ]
+    yield "in memory", 0, [
+        (name, lambda _, name=name: memory(name, 256 * MIB)) for name in ("forerun", "bytes")
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    runs: list[dict[str, Any]] = []
+    lines = ["| row | by | MB/s | spread | fetched / wanted | requests | wanted / request |",
+             "|---|---|---|---|---|---|---|"]
+    print("\n".join(lines), flush=True)
+    for name, size, who in rows(options.quick):
+        if options.only not in name:
+            continue
+        with RangeServer(pattern=max(size, 1), latency=LATENCY, rate=RATE) as server:
+            got: dict[str, list[dict]] = {}
+            for _ in range(options.rounds):
+                for label, work in who:
+                    got.setdefault(label, []).append(work(server))
+        for label, results in got.items():
+            runs.append({"row": name, "by": label, "rounds": results})
+            speeds = sorted(result["mb_per_second"] for result in results)
+            last = results[-1]
+            requests = last["requests"]
+            line = (
+                f"| {name} | {label} | {statistics.median(speeds):.1f} | "
+                f"{speeds[0]:.1f} to {speeds[-1]:.1f} | {last['fetched'] / last['wanted']:.3f} | "
+                f"{requests} | {last['wanted'] / requests / MIB if requests else 0:.2f} MiB |"
+            )
+            lines.append(line)
+            print(line, flush=True)
+    if options.out:
+        options.out.mkdir(parents=True, exist_ok=True)
+        record = {
+            "forerun": forerun.__version__,
+            "fsspec": fsspec.__version__,
+            "python": platform.python_version(),
+            "machine": f"{platform.machine()}, {os.cpu_count()} processors",
+            "latency": LATENCY,
+            "rate": RATE,
+            "runs": runs,
+        }
+        (options.out / "runs.json").write_text(json.dumps(record, indent=1))
+        (options.out / "summary.md").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

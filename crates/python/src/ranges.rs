@@ -1,0 +1,163 @@
+//! `Ranges`: the engine's cache of byte ranges, behind one lock.
+//!
+//! ```text
+//!   _session.py                        here
+//!   read(start, end)  -------------->  bytes                  all here
+//!                     <--------------  a number: it waits     claim_for, take
+//!   threads: claim, fetch, arrived
+//! ```
+//! `wake(ended)` is called without the lock, where a read that had its bytes led to fetches that
+//! wait for a thread, or to the end of other reads.
+//!
+//! # Invariants
+//! - The lock is held with the GIL and never over a call of Python: a fork cannot meet it taken.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use forerun_engine::ranges::{self, Begun, Ended, Job, JobId, RangesSettings, ReadId};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyDict};
+
+use crate::errors;
+
+/// A cache of the byte ranges of one object; all numbers are bytes.
+#[pyclass(frozen, module = "forerun._forerun")]
+pub(crate) struct Ranges {
+    inner: Mutex<ranges::Ranges>,
+    wake: Py<PyAny>,
+}
+
+/// The number of a fetch, its first byte, and the byte after its last.
+type Claimed = (u64, u64, u64);
+
+#[pymethods]
+impl Ranges {
+    #[new]
+    fn new(
+        size: u64,
+        memory: u64,
+        request: u32,
+        connections: u32,
+        readahead: String,
+        wake: Py<PyAny>,
+    ) -> PyResult<Self> {
+        let settings = RangesSettings {
+            memory_bytes: memory,
+            request_bytes_max: request,
+            connections,
+            readahead,
+            ..RangesSettings::default()
+        };
+        let inner = ranges::Ranges::new(&settings, size).map_err(errors::option)?;
+        Ok(Self { inner: Mutex::new(inner), wake })
+    }
+
+    /// The most bytes that one read may ask for.
+    #[getter]
+    fn read_max(&self) -> u64 {
+        self.lock().read_bytes_max()
+    }
+
+    /// The bytes of `start..end`, or the number of a read that has to wait.
+    fn read<'py>(&self, py: Python<'py>, start: u64, end: u64) -> PyResult<Bound<'py, PyAny>> {
+        let mut inner = self.lock();
+        let got = match inner.read(start, end) {
+            Begun::Waits(read) => read.0.into_pyobject(py)?.into_any(),
+            Begun::Ready => {
+                let bytes = usize::try_from(end - start)?;
+                let copy = |out: &mut [u8]| {
+                    inner.copy_ready(out);
+                    Ok(())
+                };
+                let bytes = PyBytes::new_with(py, bytes, copy)?.into_any();
+                let ended = numbers(inner.ended());
+                if inner.waiting() > 0 || !ended.is_empty() {
+                    drop(inner);
+                    self.wake.call1(py, (ended,))?;
+                }
+                bytes
+            }
+        };
+        Ok(got)
+    }
+
+    /// The next fetch for a thread.
+    fn claim(&self) -> Option<Claimed> {
+        self.lock().claim().map(claimed)
+    }
+
+    /// A fetch that `read` waits for and nobody has begun.
+    fn claim_for(&self, read: u64) -> Option<Claimed> {
+        self.lock().claim_for(ReadId(read)).map(claimed)
+    }
+
+    /// The fetch `job` gave `data`; the reads that ended by it.
+    fn arrived(&self, job: u64, data: &[u8]) -> Vec<u64> {
+        let mut inner = self.lock();
+        inner.arrived(JobId(job), data);
+        numbers(inner.ended())
+    }
+
+    /// The fetch `job` failed; the reads that ended by it.
+    fn failed(&self, job: u64) -> Vec<u64> {
+        let mut inner = self.lock();
+        inner.failed(JobId(job));
+        numbers(inner.ended())
+    }
+
+    /// How `read` ended: its bytes, `False` if it failed, `True` if it is to be read again; `None`
+    /// while it waits.
+    fn take<'py>(&self, py: Python<'py>, read: u64) -> Option<Bound<'py, PyAny>> {
+        let truth = |yes| PyBool::new(py, yes).to_owned().into_any();
+        Some(match self.lock().take(ReadId(read))? {
+            Ended::Bytes(bytes) => PyBytes::new(py, &bytes).into_any(),
+            Ended::Failed => truth(false),
+            Ended::Again => truth(true),
+        })
+    }
+
+    /// Nobody waits for `read` any more.
+    fn cancel(&self, read: u64) {
+        self.lock().cancel(ReadId(read));
+    }
+
+    /// Fetches that wait for a thread.
+    fn waiting(&self) -> u32 {
+        self.lock().waiting()
+    }
+
+    /// What was counted: bytes, counts and seconds.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let stats = self.lock().stats();
+        let pages = |pages: u64| pages * u64::from(ranges::PAGE_BYTES);
+        let dict = PyDict::new(py);
+        dict.set_item("reads", stats.reads)?;
+        dict.set_item("stalls", stats.stalls)?;
+        dict.set_item("stalled_seconds", Duration::from_nanos(stats.stalled.0).as_secs_f64())?;
+        dict.set_item("streams", stats.streams)?;
+        dict.set_item("bytes_wanted", stats.bytes_wanted)?;
+        dict.set_item("bytes_fetched", stats.bytes_fetched)?;
+        dict.set_item("bytes_ahead", pages(stats.core.ahead_fetched))?;
+        dict.set_item("bytes_wasted", pages(stats.core.ahead_wasted))?;
+        dict.set_item("bytes_unread", pages(stats.core.ahead_unread))?;
+        dict.set_item("requests", stats.fetches)?;
+        dict.set_item("failures", stats.failures)?;
+        dict.set_item("memory", stats.memory_bytes)?;
+        Ok(dict)
+    }
+}
+
+impl Ranges {
+    fn lock(&self) -> MutexGuard<'_, ranges::Ranges> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn claimed(job: Job) -> Claimed {
+    (job.id.0, job.start, job.end)
+}
+
+fn numbers(reads: Vec<ReadId>) -> Vec<u64> {
+    reads.into_iter().map(|read| read.0).collect()
+}

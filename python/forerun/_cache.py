@@ -1,0 +1,264 @@
+"""``cache_type="forerun"`` for fsspec: readahead for any number of interleaved readers."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import weakref
+from typing import Any, ClassVar
+
+from fsspec.caching import BaseCache, register_cache
+
+from forerun._memory import LEAST, Memory
+from forerun._pool import Pool
+from forerun._report import Report
+from forerun._session import Fetcher, Session
+from forerun.errors import OptionError
+
+
+_READAHEAD = "streams:first=1M"
+
+
+class ForerunCache(BaseCache):
+    """Reads ahead of each stream that it finds, by threads through the file's own fetcher.
+
+    Parameters
+    ----------
+    blocksize:
+        Not used: windows are made for what the store was seen to do.
+    fetcher:
+        Gives the bytes from its first argument to before its second; called by several threads.
+    size:
+        Of the file, in bytes. Where it is not known nothing is kept.
+    memory:
+        The most that this file's pages take, in bytes or as ``"64M"``; `memory_limit` bounds all
+        files together.
+    connections:
+        Fetches ahead of need at a time. Each thread that waits for bytes makes one more.
+    request:
+        The most bytes that one fetch asks for.
+    readahead:
+        The policy, as ``forerun sim --list-policies`` names them.
+    """
+
+    name: ClassVar[str] = "forerun"
+
+    def __init__(
+        self,
+        blocksize: int,
+        fetcher: Fetcher,
+        size: int,
+        *,
+        memory: int | str = 256 << 20,
+        connections: int = 16,
+        request: int | str = 5 << 19,
+        readahead: str = _READAHEAD,
+    ) -> None:
+        self._session: Session | None = None
+        self._past: dict[str, float] = {}
+        self._shown: dict[str, int] = {}
+        self._memory = _bytes("memory", memory, LEAST, 1 << 43)
+        self._request = _bytes("request", request, 64 << 10, 1 << 30)
+        self._connections = _count("connections", connections, 256)
+        self._readahead = readahead
+        super().__init__(blocksize, fetcher, size)
+        if readahead != _READAHEAD:
+            # A name that is not known is refused here, where it is given.
+            Session(fetcher, 0, (LEAST, self._request, self._connections, readahead), _pool)
+        _caches.add(self)
+
+    def _fetch(self, start: int | None, end: int | None) -> bytes:
+        session = self._session
+        if (
+            session is None
+            or start is None
+            or end is None
+            or not 0 <= start < end <= self.size
+            or end - start > session.read_max
+        ):
+            return self._fetch_any(start, end)
+        got = session.read(start, end)
+        return got if type(got) is bytes else session.wait(got, start, end)
+
+    def _fetch_any(self, start: int | None, end: int | None) -> bytes:
+        """As `_fetch`, for the first read and for those that are not plain."""
+        start = max(start or 0, 0)
+        if self.size is None:
+            return self.fetcher(start, end)
+        end = self.size if end is None else min(end, self.size)
+        if start >= end:
+            return b""
+        session = self._session
+        if session is None:
+            with _beginning:
+                session = self._session or self._begin()
+        if session is None:
+            return self.fetcher(start, end)
+        parts = []
+        for at in range(start, end, session.read_max):
+            to = min(at + session.read_max, end)
+            got = session.read(at, to)
+            parts.append(got if type(got) is bytes else session.wait(got, at, to))
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _begin(self) -> Session | None:
+        """Takes memory; `None` if there is none to be had."""
+        # Bytes on their way are held by threads, a request each.
+        own = self._memory - min(self._connections * self._request, self._memory // 4)
+        whole = max(-(-self.size // _PAGE) * _PAGE, LEAST)
+        size, number = _memory.grant(self, min(own, whole))
+        if size == 0:
+            return None
+        options = (size, self._request, self._connections, self._readahead)
+        session = Session(self.fetcher, self.size, options, _pool)
+        weakref.finalize(session, _memory.release, number)
+        self._session = session
+        return session
+
+    def let_go(self) -> None:
+        """Drops all pages. The next read begins anew."""
+        session, self._session = self._session, None
+        if session is not None:
+            for name, value in session.ranges.stats().items():
+                self._past[name] = self._past.get(name, 0) + value
+            # What was in memory is no more.
+            self._past["memory"] = 0
+            unread = self._past.pop("bytes_unread", 0)
+            self._past["bytes_wasted"] = self._past.get("bytes_wasted", 0) + unread
+
+    def close(self) -> None:
+        """Frees the memory. A read after it begins anew."""
+        self.let_go()
+
+    def report(self) -> Report:
+        """What was read, fetched and wasted so far."""
+        return Report(self._counts())
+
+    def _counts(self) -> dict[str, float]:
+        session = self._session
+        now = dict.fromkeys(_NAMES, 0) if session is None else session.ranges.stats()
+        return {name: value + self._past.get(name, 0) for name, value in now.items()}
+
+    # fsspec's counters, which it sets to 0 at times.
+
+    @property
+    def hit_count(self) -> int:
+        """Reads that found all their bytes."""
+        counts = self._counts()
+        return int(counts["reads"] - counts["stalls"]) - self._shown.get("hits", 0)
+
+    @hit_count.setter
+    def hit_count(self, value: int) -> None:
+        self._shown["hits"] = 0
+        self._shown["hits"] = self.hit_count - value
+
+    @property
+    def miss_count(self) -> int:
+        """Reads that had to wait."""
+        return int(self._counts()["stalls"]) - self._shown.get("misses", 0)
+
+    @miss_count.setter
+    def miss_count(self, value: int) -> None:
+        self._shown["misses"] = 0
+        self._shown["misses"] = self.miss_count - value
+
+    @property
+    def total_requested_bytes(self) -> int:
+        """Bytes that were fetched."""
+        return int(self._counts()["bytes_fetched"]) - self._shown.get("bytes", 0)
+
+    @total_requested_bytes.setter
+    def total_requested_bytes(self, value: int) -> None:
+        self._shown["bytes"] = 0
+        self._shown["bytes"] = self.total_requested_bytes - value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        options = (self._memory, self._connections, self._request, self._readahead)
+        return _again, (type(self), self.blocksize, self.fetcher, self.size, options)
+
+
+def _again(
+    cls: type[ForerunCache],
+    blocksize: int,
+    fetcher: Fetcher,
+    size: int,
+    options: tuple[int, int, int, str],
+) -> ForerunCache:
+    memory, connections, request, readahead = options
+    return cls(
+        blocksize,
+        fetcher,
+        size,
+        memory=memory,
+        connections=connections,
+        request=request,
+        readahead=readahead,
+    )
+
+
+def memory_limit(total: int | str | None = None) -> int:
+    """The most that the pages of all files take together, in bytes; sets it if one is given."""
+    if total is not None:
+        _memory.total = _bytes("memory_limit", total, LEAST, 1 << 43)
+    return _memory.total
+
+
+def memory_held() -> int:
+    """What they take now."""
+    return _memory.held
+
+
+def _bytes(name: str, value: int | str, least: int, most: int) -> int:
+    """A size such as 4096, ``"64M"`` or ``"1G"``."""
+    size = value
+    if isinstance(value, str):
+        match = re.fullmatch(r"(\d+)\s*([KMGT]?)(?:i?B)?", value.strip(), re.IGNORECASE)
+        size = int(match[1]) << 10 * " KMGT".index(match[2].upper() or " ") if match else None
+    if isinstance(size, bool) or not isinstance(size, int) or not least <= size <= most:
+        raise OptionError(
+            f"{name}={value!r}: a number of bytes from {least} to {most} is needed, such as "
+            f'{max(least, 64 << 20)} or "64M"'
+        )
+    return size
+
+
+def _count(name: str, value: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise OptionError(f"{name}={value!r}: a number from 1 to {most} is needed")
+    return value
+
+
+def _after_fork() -> None:
+    """A child has no threads and may have been forked in the middle of anything: it starts empty."""
+    global _beginning, _memory, _pool
+    _beginning = threading.Lock()
+    _memory = Memory(_memory.total)
+    _pool = Pool(_THREADS)
+    for cache in list(_caches):
+        cache._session = None
+
+
+_PAGE = 4096
+_THREADS = 64
+_NAMES = (
+    "reads",
+    "stalls",
+    "stalled_seconds",
+    "streams",
+    "bytes_wanted",
+    "bytes_fetched",
+    "bytes_ahead",
+    "bytes_wasted",
+    "bytes_unread",
+    "requests",
+    "failures",
+    "memory",
+)
+_beginning = threading.Lock()
+_memory = Memory(1 << 30)
+_pool = Pool(_THREADS)
+_caches: weakref.WeakSet[ForerunCache] = weakref.WeakSet()
+
+os.register_at_fork(after_in_child=_after_fork)
+register_cache(ForerunCache, clobber=True)

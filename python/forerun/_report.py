@@ -1,0 +1,61 @@
+"""What a cache did, for people: text, a dict, or a table in a notebook."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+
+
+class Report:
+    """The counts of one file's cache at one moment."""
+
+    def __init__(self, counts: Mapping[str, float]) -> None:
+        self._counts = dict(counts)
+
+    def as_dict(self) -> dict[str, float]:
+        """All counts by name: bytes where the name begins with ``bytes``, seconds where it says so.
+
+        ``bytes_wasted`` was read ahead and left unread; ``bytes_unread`` may still be read.
+        """
+        return dict(self._counts)
+
+    def __str__(self) -> str:
+        rows = self._rows()
+        width = max(len(name) for name, _ in rows)
+        return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+    def __repr__(self) -> str:
+        return f"<forerun report: {', '.join(f'{name} {value}' for name, value in self._rows())}>"
+
+    def _repr_html_(self) -> str:
+        cells = (
+            f"<tr><td>{html.escape(name)}</td><td>{html.escape(value)}</td></tr>"
+            for name, value in self._rows()
+        )
+        return f"<table><caption>forerun</caption>{''.join(cells)}</table>"
+
+    def _rows(self) -> list[tuple[str, str]]:
+        count = self._counts
+        wanted, fetched = count["bytes_wanted"], count["bytes_fetched"]
+        times = f", {fetched / wanted:.2f} times as much" if wanted else ""
+        mean = f", {_size(fetched / count['requests'])} each" if count["requests"] else ""
+        return [
+            ("reads", f"{count['reads']:.0f}"),
+            ("wanted", _size(wanted)),
+            ("fetched", f"{_size(fetched)}{times}"),
+            ("requests", f"{count['requests']:.0f}{mean}"),
+            ("streams", f"{count['streams']:.0f}"),
+            ("wasted", _size(count["bytes_wasted"])),
+            ("not read yet", _size(count["bytes_unread"])),
+            ("stalls", f"{count['stalls']:.0f}, {count['stalled_seconds']:.3f} s"),
+            ("failed requests", f"{count['failures']:.0f}"),
+            ("memory", _size(count["memory"])),
+        ]
+
+
+def _size(size: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.2f} GiB"

@@ -1,0 +1,166 @@
+"""One file's ranges, the reads that wait for them, and the threads that fetch them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from forerun import _forerun
+from forerun.errors import FetchError
+
+if TYPE_CHECKING:
+    from forerun._pool import Pool
+
+Fetcher = Callable[[int, int], bytes]
+Job = tuple[int, int, int]
+
+logger = logging.getLogger("forerun")
+
+
+class Session:
+    """Decisions and bytes are in `_forerun.Ranges`; here is who fetches and who waits."""
+
+    def __init__(
+        self, fetcher: Fetcher, size: int, options: tuple[int, int, int, str], pool: Pool
+    ) -> None:
+        self._fetcher = fetcher
+        self._pool = pool
+        self._connections = options[2]
+        self._lock = threading.Lock()
+        self._running = 0
+        self._gates: dict[int, threading.Lock] = {}
+        self._errors: dict[int, BaseException] = {}
+        self.ranges = _forerun.Ranges(size, *options, _Wake(self))
+        self.read = self.ranges.read
+        self.read_max = self.ranges.read_max
+
+    def wait(self, read: int, start: int, end: int) -> bytes:
+        """The bytes of a read that has to wait: fetches what nobody else does."""
+        ranges = self.ranges
+        while True:
+            gate = threading.Lock()
+            gate.acquire()
+            self._gates[read] = gate
+            try:
+                got = self._answer(read, gate)
+            except BaseException:
+                ranges.cancel(read)
+                raise
+            finally:
+                self._gates.pop(read, None)
+                error = self._errors.pop(read, None)
+            if isinstance(got, bytes):
+                return got
+            if not got:
+                # Without an error it found no room: the bytes can be had all the same.
+                if error is None:
+                    return self._get(start, end)
+                raise error
+            again = ranges.read(start, end)
+            if isinstance(again, bytes):
+                return again
+            read = again
+
+    def start(self) -> None:
+        """Gives fetches that wait to threads, as far as there are connections."""
+        with self._lock:
+            more = min(self._connections - self._running, self.ranges.waiting())
+            if more <= 0:
+                return
+            self._running += more
+        for _ in range(more):
+            self._pool.submit(_Work(self))
+
+    def open_gates(self, ended: list[int]) -> None:
+        """Wakes those who wait for reads that ended."""
+        for read in ended:
+            gate = self._gates.pop(read, None)
+            if gate is not None:
+                gate.release()
+
+    def work(self) -> bool:
+        """Makes a fetch that waits for a thread; whether there was one."""
+        with self._lock:
+            job = self.ranges.claim()
+            if job is None:
+                self._running -= 1
+                return False
+        self._run(job)
+        return True
+
+    def _answer(self, read: int, gate: threading.Lock) -> bytes | bool:
+        ranges = self.ranges
+        while (got := ranges.take(read)) is None:
+            job = ranges.claim_for(read)
+            # The rest goes to other threads while this one fetches.
+            self.start()
+            if job is None:
+                gate.acquire()
+            else:
+                self._run(job)
+        return got
+
+    def _run(self, job: Job) -> None:
+        number, start, end = job
+        try:
+            data = self._get(start, end)
+        except BaseException as error:
+            ended = self.ranges.failed(number)
+            self._errors.update((read, error) for read in ended if read in self._gates)
+            self.open_gates(ended)
+            self.start()
+            if not isinstance(error, Exception):
+                raise
+            logger.debug("bytes %d to %d could not be fetched: %s", start, end, error)
+        else:
+            self.open_gates(self.ranges.arrived(number, data))
+            self.start()
+
+    def _get(self, start: int, end: int) -> bytes:
+        data = self._fetcher(start, end)
+        if not isinstance(data, bytes):
+            data = bytes(data)
+        if len(data) != end - start:
+            raise FetchError(
+                f"asked for bytes {start} to {end}, {end - start} of them, and got {len(data)}: "
+                "the file changed, or its server does not serve ranges. Open it again, or with "
+                'cache_type="none"'
+            )
+        return data
+
+
+class _Wake:
+    """Called where a read that had its bytes led to more."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: Session) -> None:
+        self._session = weakref.ref(session)
+
+    def __call__(self, ended: list[int]) -> None:
+        session = self._session()
+        if session is not None:
+            session.open_gates(ended)
+            session.start()
+            # Or they would wait for the interpreter until this thread has used its time up.
+            time.sleep(0)
+
+
+class _Work:
+    """What a thread does for a session, as long as that lives."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: Session) -> None:
+        self._session = weakref.ref(session)
+
+    def __call__(self) -> None:
+        while True:
+            session = self._session()
+            if session is None or not session.work():
+                return
+            del session
