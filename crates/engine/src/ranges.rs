@@ -326,8 +326,7 @@ fn place(frame: FrameId) -> usize {
 
 const FILE: FileId = FileId(0);
 const HANDLE: HandleId = HandleId(0);
-// Small beside what a range costs; a window of one page is in vain at little cost.
-/// Bytes of a page.
+/// Bytes of a page: few decisions a range, and little that a window of one page fetches in vain.
 pub const PAGE_BYTES: u32 = 8 << 10;
 /// A smaller cache is refused.
 const FRAMES_MIN: u64 = 64;
