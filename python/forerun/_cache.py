@@ -13,9 +13,8 @@ from fsspec.caching import BaseCache, register_cache
 from forerun._memory import LEAST, Memory
 from forerun._pool import Pool
 from forerun._report import Report
-from forerun._session import Fetcher, Session
+from forerun._session import Answer, Fetcher, Session
 from forerun.errors import OptionError
-
 
 _READAHEAD = "streams:first=1M"
 
@@ -43,6 +42,9 @@ class ForerunCache(BaseCache):
     """
 
     name: ClassVar[str] = "forerun"
+    blocksize: int
+    fetcher: Fetcher
+    size: int
 
     def __init__(
         self,
@@ -64,8 +66,9 @@ class ForerunCache(BaseCache):
         self._readahead = readahead
         super().__init__(blocksize, fetcher, size)
         if readahead != _READAHEAD:
-            # A name that is not known is refused here, where it is given.
-            Session(fetcher, 0, (LEAST, self._request, self._connections, readahead), _pool)
+            # What cannot be is refused here, where it is given, at the least memory there may be.
+            options = (min(self._own(), LEAST), self._request, self._connections, readahead)
+            Session(fetcher, 0, options, _pool)
         _caches.add(self)
 
     def _fetch(self, start: int | None, end: int | None) -> bytes:
@@ -78,8 +81,7 @@ class ForerunCache(BaseCache):
             or end - start > session.read_max
         ):
             return self._fetch_any(start, end)
-        got = session.read(start, end)
-        return got if type(got) is bytes else session.wait(got, start, end)
+        return self._read(session, start, end)
 
     def _fetch_any(self, start: int | None, end: int | None) -> bytes:
         """As `_fetch`, for the first read and for those that are not plain."""
@@ -98,23 +100,45 @@ class ForerunCache(BaseCache):
         parts = []
         for at in range(start, end, session.read_max):
             to = min(at + session.read_max, end)
-            got = session.read(at, to)
-            parts.append(got if type(got) is bytes else session.wait(got, at, to))
+            parts.append(self._read(session, at, to))
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _read(self, session: Session, start: int, end: int) -> bytes:
+        try:
+            got: Answer | int = session.read(start, end)
+            if isinstance(got, int):
+                got = session.wait(got, start, end)
+        except BaseException:
+            # A signal's handler raised, between any two steps: the session may lack one.
+            if self._session is session:
+                self.let_go()
+            session.abandon()
+            raise
+        if isinstance(got, bytes):
+            return got
+        if got is None:
+            return session.fetch(start, end)
+        raise got
 
     def _begin(self) -> Session | None:
         """Takes memory; `None` if there is none to be had."""
-        # Bytes on their way are held by threads, a request each.
-        own = self._memory - min(self._connections * self._request, self._memory // 4)
         whole = max(-(-self.size // _PAGE) * _PAGE, LEAST)
-        size, number = _memory.grant(self, min(own, whole))
+        size, number = _memory.grant(self, min(self._own(), whole))
         if size == 0:
             return None
         options = (size, self._request, self._connections, self._readahead)
-        session = Session(self.fetcher, self.size, options, _pool)
-        weakref.finalize(session, _memory.release, number)
+        try:
+            session = Session(self.fetcher, self.size, options, _pool)
+            weakref.finalize(session, _memory.release, number)
+        except BaseException:
+            _memory.release(number)
+            raise
         self._session = session
         return session
+
+    def _own(self) -> int:
+        """What pages take of its memory: threads hold bytes on their way, a request each."""
+        return self._memory - min(self._connections * self._request, self._memory // 4)
 
     def let_go(self) -> None:
         """Drops all pages. The next read begins anew."""
@@ -211,7 +235,7 @@ def memory_held() -> int:
 
 def _bytes(name: str, value: int | str, least: int, most: int) -> int:
     """A size such as 4096, ``"64M"`` or ``"1G"``."""
-    size = value
+    size: int | str | None = value
     if isinstance(value, str):
         match = re.fullmatch(r"(\d+)\s*([KMGT]?)(?:i?B)?", value.strip(), re.IGNORECASE)
         size = int(match[1]) << 10 * " KMGT".index(match[2].upper() or " ") if match else None
@@ -230,16 +254,18 @@ def _count(name: str, value: int, most: int) -> int:
 
 
 def _after_fork() -> None:
-    """A child has no threads and may have been forked in the middle of anything: it starts empty."""
+    """A child has no threads and may come from the middle of anything: it starts empty."""
     global _beginning, _memory, _pool
     _beginning = threading.Lock()
     _memory = Memory(_memory.total)
     _pool = Pool(_THREADS)
     for cache in list(_caches):
         cache._session = None
+        cache._past.clear()
+        cache._shown.clear()
 
 
-_PAGE = 4096
+_PAGE = 8192
 _THREADS = 64
 _NAMES = (
     "reads",

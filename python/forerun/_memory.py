@@ -38,7 +38,9 @@ class Memory:
     def total(self, total: int) -> None:
         if total < LEAST:
             raise OptionError(f"a memory limit of {total} bytes: at least {LEAST} are needed")
-        self._total = total
+        with self._lock:
+            self._total = total
+            self._make_room(0, 0)
 
     @property
     def held(self) -> int:
@@ -50,18 +52,22 @@ class Memory:
         with self._lock:
             share = max(self._total // (len(self._held) + 1), LEAST)
             size = min(wanted, share)
-            for ref, held in sorted(self._held.values(), key=lambda row: -row[1]):
-                if self._total - self.held >= size or held <= share:
-                    break
-                other = ref()
-                if other is not None and other is not holder:
-                    other.let_go()
+            self._make_room(size, share)
             size = min(size, self._total - self.held)
             if size < min(wanted, LEAST):
                 return 0, -1
             number = next(self._numbers)
             self._held[number] = (weakref.ref(holder), size)
             return size, number
+
+    def _make_room(self, size: int, share: int) -> None:
+        """Has those that hold more than ``share`` let go until ``size`` is free, most first."""
+        for ref, held in sorted(self._held.values(), key=lambda row: -row[1]):
+            if self._total - self.held >= size or held <= share:
+                break
+            other = ref()
+            if other is not None:
+                other.let_go()
 
     def release(self, number: int) -> None:
         """What was granted under ``number`` is free again."""

@@ -33,7 +33,15 @@ class Pool:
             self._threads += begin
         self._tasks.put(task)
         if begin:
+            self._begin()
+
+    def _begin(self) -> None:
+        try:
             threading.Thread(target=self._run, name="forerun", daemon=True).start()
+        except RuntimeError:
+            # The system has no more, or Python ends: who waits fetches without.
+            with self._lock:
+                self._threads -= 1
 
     def _run(self) -> None:
         while (task := self._next()) is not None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Fetcher = Callable[[int, int], bytes]
 Job = tuple[int, int, int]
+Answer = bytes | BaseException | None
 
 logger = logging.getLogger("forerun")
 
@@ -32,14 +33,19 @@ class Session:
         self._connections = options[2]
         self._lock = threading.Lock()
         self._running = 0
+        self._abandoned = False
         self._gates: dict[int, threading.Lock] = {}
         self._errors: dict[int, BaseException] = {}
         self.ranges = _forerun.Ranges(size, *options, _Wake(self))
         self.read = self.ranges.read
         self.read_max = self.ranges.read_max
 
-    def wait(self, read: int, start: int, end: int) -> bytes:
-        """The bytes of a read that has to wait: fetches what nobody else does."""
+    def wait(self, read: int, start: int, end: int) -> Answer:
+        """The bytes of a read that has to wait, or the error of the fetch that failed.
+
+        Fetches what nobody else does. `None`: there is no room, and the bytes are to be had by
+        `fetch` all the same.
+        """
         ranges = self.ranges
         while True:
             gate = threading.Lock()
@@ -47,19 +53,13 @@ class Session:
             self._gates[read] = gate
             try:
                 got = self._answer(read, gate)
-            except BaseException:
-                ranges.cancel(read)
-                raise
             finally:
                 self._gates.pop(read, None)
                 error = self._errors.pop(read, None)
             if isinstance(got, bytes):
                 return got
             if not got:
-                # Without an error it found no room: the bytes can be had all the same.
-                if error is None:
-                    return self._get(start, end)
-                raise error
+                return error
             again = ranges.read(start, end)
             if isinstance(again, bytes):
                 return again
@@ -85,42 +85,21 @@ class Session:
     def work(self) -> bool:
         """Makes a fetch that waits for a thread; whether there was one."""
         with self._lock:
-            job = self.ranges.claim()
+            job = None if self._abandoned else self.ranges.claim()
             if job is None:
                 self._running -= 1
                 return False
+        # An error is told to those who wait, and a thread goes on.
         self._run(job)
         return True
 
-    def _answer(self, read: int, gate: threading.Lock) -> bytes | bool:
-        ranges = self.ranges
-        while (got := ranges.take(read)) is None:
-            job = ranges.claim_for(read)
-            # The rest goes to other threads while this one fetches.
-            self.start()
-            if job is None:
-                gate.acquire()
-            else:
-                self._run(job)
-        return got
+    def abandon(self) -> None:
+        """Has those who wait fetch for themselves."""
+        self._abandoned = True
+        self.open_gates(list(self._gates))
 
-    def _run(self, job: Job) -> None:
-        number, start, end = job
-        try:
-            data = self._get(start, end)
-        except BaseException as error:
-            ended = self.ranges.failed(number)
-            self._errors.update((read, error) for read in ended if read in self._gates)
-            self.open_gates(ended)
-            self.start()
-            if not isinstance(error, Exception):
-                raise
-            logger.debug("bytes %d to %d could not be fetched: %s", start, end, error)
-        else:
-            self.open_gates(self.ranges.arrived(number, data))
-            self.start()
-
-    def _get(self, start: int, end: int) -> bytes:
+    def fetch(self, start: int, end: int) -> bytes:
+        """Exactly those bytes, from the fetcher."""
         data = self._fetcher(start, end)
         if not isinstance(data, bytes):
             data = bytes(data)
@@ -131,6 +110,42 @@ class Session:
                 'cache_type="none"'
             )
         return data
+
+    def _answer(self, read: int, gate: threading.Lock) -> bytes | bool:
+        ranges = self.ranges
+        while (got := ranges.take(read)) is None:
+            if self._abandoned:
+                return False
+            job = ranges.claim_for(read)
+            # The rest goes to other threads while this one fetches.
+            self.start()
+            if job is None:
+                gate.acquire()
+            else:
+                error = self._run(job)
+                if error is not None and not isinstance(error, Exception):
+                    self._errors[read] = error
+                    ranges.cancel(read)
+                    return False
+        return got
+
+    def _run(self, job: Job) -> BaseException | None:
+        """Makes a fetch; the error if it failed."""
+        number, start, end = job
+        try:
+            data = self.fetch(start, end)
+        except BaseException as error:  # noqa: BLE001 - it is told to its readers.
+            ended = self.ranges.failed(number)
+            # An interrupt is of this thread alone: others who wait fetch for themselves.
+            if isinstance(error, Exception):
+                self._errors.update((read, error) for read in ended if read in self._gates)
+            self.open_gates(ended)
+            self.start()
+            logger.debug("bytes %d to %d could not be fetched: %r", start, end, error)
+            return error
+        self.open_gates(self.ranges.arrived(number, data))
+        self.start()
+        return None
 
 
 class _Wake:

@@ -147,7 +147,7 @@ impl Ranges {
         let page = u64::from(PAGE_BYTES);
         let pages = file_bytes.div_ceil(page).max(1);
         let bytes = settings.memory_bytes;
-        let frames = (bytes / page).min(pages.max(FRAMES_MIN));
+        let frames = (bytes / page).min(pages.max(FRAMES_ENOUGH));
         let frames = u32::try_from(frames)
             .ok()
             .filter(|&frames| u64::from(frames) >= FRAMES_MIN && frames < u32::MAX)
@@ -330,6 +330,8 @@ const HANDLE: HandleId = HandleId(0);
 pub const PAGE_BYTES: u32 = 8 << 10;
 /// A smaller cache is refused.
 const FRAMES_MIN: u64 = 64;
+/// A file that is smaller has so many all the same: a readahead window fits, whatever its file.
+const FRAMES_ENOUGH: u64 = 512;
 /// One read may take this part of the frames: others read meanwhile.
 const READS_AT_ONCE: u32 = 4;
 /// A store's usual time to the first byte.

@@ -1,0 +1,70 @@
+"""Storage in memory for tests of caches: bytes that tell where they are from, and who asked."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Callable
+
+KIB = 1 << 10
+MIB = 1 << 20
+# A prime: a page of the wrong place has other bytes.
+PERIOD = 1_048_573
+GUARD_SECONDS = 120.0
+
+_period = random.Random(1).randbytes(PERIOD)
+_periods = _period * 4
+
+
+def content(start: int, end: int) -> bytes:
+    """What every store has from `start` to before `end`."""
+    at = start % PERIOD
+    to = at + end - start
+    if to <= len(_periods):
+        return _periods[at:to]
+    return (_period * -(-to // PERIOD))[at:to]
+
+
+class Store:
+    """A fetcher of `size` bytes that notes the ranges it was asked for."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.ranges: list[tuple[int, int]] = []
+
+    def __call__(self, start: int, end: int) -> bytes:
+        assert 0 <= start < end <= self.size, (start, end)
+        self.ranges.append((start, end))
+        return content(start, end)
+
+    @property
+    def fetched(self) -> int:
+        """Bytes that it gave."""
+        return sum(end - start for start, end in self.ranges)
+
+
+class Hooked(Store):
+    """A store that calls `hook(start, end)` first, which may wait or raise."""
+
+    def __init__(self, size: int, hook: Callable[[int, int], None]) -> None:
+        super().__init__(size)
+        self.hook = hook
+
+    def __call__(self, start: int, end: int) -> bytes:
+        self.hook(start, end)
+        return super().__call__(start, end)
+
+
+def ahead() -> bool:
+    """Whether this thread is one of those that fetch ahead of need."""
+    return threading.current_thread().name == "forerun"
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Waits for what other threads do; the guard is against waiting for ever."""
+    guard = time.monotonic() + GUARD_SECONDS
+    while not holds():
+        assert time.monotonic() < guard, "it does not come"
+        os.sched_yield()

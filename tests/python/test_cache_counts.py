@@ -1,0 +1,71 @@
+"""What the fsspec cache asks of its storage: little more than is read, in few requests."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+from stores import KIB, MIB, Store, content
+
+from forerun import ForerunCache
+
+
+def turns(cursors: int, steps: int, random_order: bool) -> Iterator[tuple[int, int]]:
+    """A cursor and which of its steps it takes, until all have taken theirs."""
+    if not random_order:
+        for step in range(steps):
+            yield from ((cursor, step) for cursor in range(cursors))
+        return
+    rng = random.Random(cursors)
+    taken = [0] * cursors
+    live = list(range(cursors))
+    while live:
+        cursor = rng.choice(live)
+        yield cursor, taken[cursor]
+        taken[cursor] += 1
+        if taken[cursor] == steps:
+            live.remove(cursor)
+
+
+@pytest.mark.parametrize("random_order", [False, True], ids=["in-turn", "random"])
+@pytest.mark.parametrize(
+    ("cursors", "each", "step", "fetched_max", "request_mean"),
+    [
+        (2, 16 * MIB, 128 * KIB, 1.1, 2 * MIB),
+        (2, 16 * MIB, 100_001, 1.1, 2 * MIB),
+        (10, 16 * MIB, 128 * KIB, 1.1, 2 * MIB),
+        (10, 16 * MIB, 100_001, 1.1, 2 * MIB),
+        # Larger, or what is read ahead past the end of each part would count for too much.
+        (40, 32 * MIB, 256 * KIB, 1.1, 2 * MIB),
+        (200, 8 * MIB, 128 * KIB, 1.1, 512 * KIB),
+    ],
+)
+def test_cursors_cost_what_they_read(
+    cursors: int,
+    each: int,
+    step: int,
+    fetched_max: float,
+    request_mean: int,
+    random_order: bool,
+) -> None:
+    store = Store(cursors * each)
+    cache = ForerunCache(0, store, store.size)
+    for cursor, turn in turns(cursors, -(-each // step), random_order):
+        start = cursor * each + turn * step
+        end = min(start + step, (cursor + 1) * each)
+        assert bool(cache._fetch(start, end) == content(start, end)), (start, end)
+    assert store.fetched <= fetched_max * store.size
+    assert len(store.ranges) <= store.size / request_mean + 4 * cursors
+
+
+@pytest.mark.parametrize("shift", [0, 1234], ids=["aligned", "unaligned"])
+def test_random_reads_cost_what_they_want(shift: int) -> None:
+    store = Store(256 * MIB)
+    cache = ForerunCache(0, store, store.size)
+    rng = random.Random(7)
+    count = 2000
+    for _ in range(count):
+        start = rng.randrange(store.size // 4096 - 1) * 4096 + shift
+        assert bool(cache._fetch(start, start + 4096) == content(start, start + 4096)), start
+    assert store.fetched <= 1.05 * count * 4096
