@@ -15,11 +15,12 @@
 //! - A read gets bytes of fetches that gave exactly what they were asked for, or an error.
 //! - A failed fetch fails the reads that wait for its demands; failed readahead is dropped, and
 //!   who waits for some of it fetches that again as a demand.
-//! - Memory: the frames, and the results of reads that wait.
+//! - Memory: the frames, a 64th of that for tails, and the results of reads that wait.
 //! # Sources
 //! The fetcher is fsspec's: `fsspec/caching.py`, version 2026.9.
 
 mod jobs;
+mod tails;
 mod world;
 
 use forerun_core::cache::{self, Cache};
@@ -52,7 +53,7 @@ impl Default for RangesSettings {
     fn default() -> Self {
         Self {
             memory_bytes: 256 << 20,
-            request_bytes_max: 5 << 19,
+            request_bytes_max: 9 << 18,
             connections: 16,
             readahead: "streams:first=1M".into(),
             policy: "2q-star".into(),
@@ -165,7 +166,7 @@ impl Ranges {
         core.handles_max = 1;
         core.files_max = 1;
         core.explain = true;
-        core.ahead_pages_max = frames - frames / 32;
+        core.ahead_pages_max = frames - frames / USED_ONE_IN;
         core.device = Some(settings.device());
         // Who waits for a frame waits for fetches that will end.
         core.wait_max = Nanos(u64::MAX);
@@ -203,14 +204,17 @@ impl Ranges {
         self.drop_lacking(start, end);
         self.reads += 1;
         let read = ReadId(self.reads);
-        let (first, last) = (page_of(start), page_of(end - 1));
-        let count = u32::try_from(last - first + 1).expect("fewer pages than frames");
         self.world.begin(read, start, end);
         let previous_end = self.previous_end.replace(end);
-        let congested = self.world.jobs.waiting() >= ROUNDS_WAITING * self.world.connections;
-        let request = RequestId(read.0);
-        let handle = HANDLE;
-        self.send(Event::Read { request, handle, first, count, previous_end, congested });
+        let first = page_of(start) + u64::from(self.begins_with_tail(start));
+        let count = u32::try_from(page_of(end - 1) + 1 - first).expect("fewer pages than frames");
+        if count == 0 {
+            self.world.only_tail();
+        } else {
+            let congested = self.world.jobs.waiting() >= ROUNDS_WAITING * self.world.connections;
+            let (request, handle) = (RequestId(read.0), HANDLE);
+            self.send(Event::Read { request, handle, first, count, previous_end, congested });
+        }
         if self.world.begun() {
             return Begun::Ready;
         }
@@ -296,6 +300,14 @@ impl Ranges {
         RangesStats { core: *self.core.stats(), streams, memory_bytes, ..self.stats }
     }
 
+    /// Whether a read from `start` on finds its first page among the tails alone.
+    fn begins_with_tail(&mut self, start: u64) -> bool {
+        let index = page_of(start);
+        let is_within = !start.is_multiple_of(u64::from(PAGE_BYTES));
+        let in_frame = self.core.resident(PageId { file: FILE, index }).is_some();
+        is_within && self.world.begin_with_tail(index, in_frame)
+    }
+
     /// Pages of `start..end` that are here without all of the bytes that it wants are dropped.
     fn drop_lacking(&mut self, start: u64, end: u64) {
         if !self.world.has_partial() {
@@ -340,4 +352,6 @@ const ACCESS: Nanos = Nanos::from_millis(30);
 const IN_FLIGHT_REACHES: u64 = 4;
 /// More rounds of fetches than this waiting for a thread: then there are enough.
 const ROUNDS_WAITING: u32 = 4;
+/// Used pages have this part of the frames, which replacement does not take for unread ones.
+const USED_ONE_IN: u32 = 16;
 const EIO: i32 = 5;

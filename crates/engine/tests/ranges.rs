@@ -108,6 +108,25 @@ fn interleaved_readers_fetch_each_byte_once_in_large_pieces() {
 }
 
 #[test]
+fn readers_whose_reads_share_pages_fetch_none_twice() {
+    // So many take turns that used pages leave between two reads of one.
+    let (cursors, each) = (64, 4 * MIB);
+    for step in [100_001, 70_000, 96 << 10] {
+        let settings = RangesSettings { memory_bytes: 32 * MIB, ..RangesSettings::default() };
+        let mut reader = Alone::new(&settings, cursors * each);
+        for at in (0..each - step).step_by(size(step)) {
+            for cursor in 0..cursors {
+                let start = cursor * each + at;
+                assert!(reader.read(start, start + step) == bytes(start, start + step), "{start}");
+            }
+        }
+        let stats = reader.ranges.stats();
+        assert!(stats.bytes_fetched * 4 <= stats.bytes_wanted * 5, "{step}: {stats:?}");
+        assert!(stats.fetches < cursors * each / (128 * KIB) + 4 * cursors, "{step}: {stats:?}");
+    }
+}
+
+#[test]
 fn what_a_fetch_must_give_is_given_or_the_read_fails() {
     for wrong in [0, 99, 101] {
         let mut ranges = Ranges::new(&small(), MIB).unwrap();

@@ -14,6 +14,7 @@ use forerun_core::units::{FrameId, Nanos, PageIndex};
 use forerun_io::frames::{Lazy, NoMemory};
 
 use super::jobs::{Jobs, Row};
+use super::tails::Tails;
 use super::{Ended, PAGE_BYTES, ReadId, page_of, place};
 
 pub(super) struct World {
@@ -34,6 +35,9 @@ pub(super) struct World {
     pub(super) ended: Vec<ReadId>,
     pub(super) streams: u64,
     newest: u32,
+    tails: Tails,
+    /// The tail that the last read begins with.
+    head: Option<(PageIndex, Box<[u8]>)>,
 }
 
 /// Bytes of its page that a frame has.
@@ -76,6 +80,8 @@ impl World {
             ended: Vec::new(),
             streams: 0,
             newest: 0,
+            tails: Tails::new(frames as usize / TAILS_ONE_IN),
+            head: None,
         })
     }
 
@@ -85,6 +91,20 @@ impl World {
         self.served.clear();
         self.answer = None;
         self.handling = true;
+        self.head = None;
+    }
+
+    /// The read that is about to be handled begins within page `index`; whether that was kept and is
+    /// in no frame. Then it has the page.
+    pub(super) fn begin_with_tail(&mut self, index: PageIndex, in_frame: bool) -> bool {
+        let tail = self.tails.take(index).filter(|_| !in_frame);
+        self.head = tail.map(|bytes| (index, bytes));
+        self.head.is_some()
+    }
+
+    /// It has no page beside that.
+    pub(super) fn only_tail(&mut self) {
+        self.answer = Some(Answer::Done);
     }
 
     /// It was handled: whether it got all its bytes.
@@ -98,6 +118,9 @@ impl World {
         let Some((read, start, end)) = self.current.take() else { return };
         let bytes = vec![0; usize::try_from(end - start).expect("it fits memory")];
         let mut waiting = Waiting { start, end, since, bytes, lacks: false, answer: self.answer };
+        if let Some((page, bytes)) = &self.head {
+            waiting.copy(*page, bytes, Extent::WHOLE);
+        }
         for (page, frame) in self.served.drain(..) {
             waiting.copy(page, &self.memory[place(frame)..], self.extents[frame.0 as usize]);
         }
@@ -107,6 +130,9 @@ impl World {
     pub(super) fn copy_ready(&self, out: &mut [u8]) {
         let Some((_, start, end)) = self.current else { return };
         assert_eq!(out.len() as u64, end - start, "as long as the read");
+        if let Some((page, bytes)) = &self.head {
+            copy(*page, bytes, (start, end), out);
+        }
         for &(page, frame) in &self.served {
             copy(page, &self.memory[place(frame)..], (start, end), out);
         }
@@ -172,6 +198,16 @@ impl World {
         }
     }
 
+    /// `page` is served to `read`: if that ends within it, another may go on there.
+    fn keep_tail(&mut self, read: ReadId, page: PageIndex, frame: FrameId) {
+        let waiting = self.reads.get(&read).map(|waiting| waiting.end);
+        let Some(end) = waiting.or(self.current.map(|(_, _, end)| end)) else { return };
+        let ends_within = page_of(end) == page && end < self.file_bytes;
+        if ends_within && self.extents[frame.0 as usize] == Extent::WHOLE {
+            self.tails.keep(page, &self.memory[place(frame)..][..PAGE_BYTES as usize]);
+        }
+    }
+
     fn explained(&mut self, stream: Option<StreamId>, cause: Cause) {
         // Names are given in order.
         if let Some(StreamId(name)) = stream.filter(|_| cause != Cause::Random)
@@ -188,6 +224,7 @@ impl Driver for World {
         match action {
             Action::Serve { request, page, frame } => {
                 let read = ReadId(request.0);
+                self.keep_tail(read, page, frame);
                 if let Some(waiting) = self.reads.get_mut(&read) {
                     let extent = self.extents[frame.0 as usize];
                     waiting.copy(page, &self.memory[place(frame)..], extent);
@@ -251,6 +288,9 @@ impl Extent {
         Self { start: within(start), end: within(end) }
     }
 }
+
+/// Tails take this part of the frames' memory beside them.
+const TAILS_ONE_IN: usize = 64;
 
 /// Copies what `page` has of the read of `start..end` to its place in `out`.
 fn copy(page: PageIndex, frame: &[u8], (start, end): (u64, u64), out: &mut [u8]) {
