@@ -82,7 +82,8 @@ fn many_slow_streams_get_what_they_need_in_little_memory() {
             let why =
                 format!("{cache_bytes} bytes, seed {seed}: {rate:.2} MB/s, late until {until:?}");
             println!("{why}");
-            assert!(rate > 9.95 && until < begun, "{why}");
+            // 200 MB are due in 20 s: the last of them comes a fifth of a second later at most.
+            assert!(rate > 9.9 && until < begun, "{why}");
             let unread = outcome.stats.ahead_unread * PAGE;
             let most = outcome.bytes_wanted * 21 / 20 + unread;
             assert!(outcome.bytes_read <= most, "{why}: {} bytes read", outcome.bytes_read);

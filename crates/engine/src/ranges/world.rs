@@ -94,8 +94,8 @@ impl World {
         self.head = None;
     }
 
-    /// The read that is about to be handled begins within page `index`; whether that was kept and is
-    /// in no frame. Then it has the page.
+    /// The read that is about to be handled begins within page `index`. If that was kept and is in
+    /// no frame, the read has it now.
     pub(super) fn begin_with_tail(&mut self, index: PageIndex, in_frame: bool) -> bool {
         let tail = self.tails.take(index).filter(|_| !in_frame);
         self.head = tail.map(|bytes| (index, bytes));
