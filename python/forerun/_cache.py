@@ -63,6 +63,9 @@ class ForerunCache(BaseCache):
         self._memory = _bytes("memory", memory, LEAST, 1 << 43)
         self._request = _bytes("request", request, 64 << 10, 1 << 30)
         self._connections = _count("connections", connections, 256)
+        # What is on its way takes a quarter of the memory at most.
+        most = max(self._memory // 4 // self._connections, 64 << 10)
+        self._request = min(self._request, most)
         self._readahead = readahead
         super().__init__(blocksize, fetcher, size)
         if readahead != _READAHEAD:
@@ -118,7 +121,11 @@ class ForerunCache(BaseCache):
             return got
         if got is None:
             return session.fetch(start, end)
-        raise got
+        try:
+            raise got
+        finally:
+            # Its traceback has this frame, which would keep the memory until a collection.
+            del got, session
 
     def _begin(self) -> Session | None:
         """Takes memory; `None` if there is none to be had."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 from collections.abc import Callable
@@ -25,23 +26,28 @@ class Pool:
         """Threads that there are."""
         return self._threads
 
-    def submit(self, task: Task) -> None:
-        """Has a thread run ``task``, which handles its own errors."""
+    def submit(self, task: Task) -> bool:
+        """Has a thread run ``task``, which handles its own errors; whether there is one."""
         with self._lock:
             self._unclaimed += 1
             begin = self._unclaimed > self._idle and self._threads < self._most
             self._threads += begin
         self._tasks.put(task)
-        if begin:
-            self._begin()
+        return not begin or self._begin()
 
-    def _begin(self) -> None:
+    def _begin(self) -> bool:
         try:
             threading.Thread(target=self._run, name="forerun", daemon=True).start()
         except RuntimeError:
             # The system has no more, or Python ends: who waits fetches without.
             with self._lock:
                 self._threads -= 1
+                if self._threads == 0:
+                    with contextlib.suppress(queue.Empty):
+                        self._tasks.get_nowait()
+                        self._unclaimed -= 1
+                        return False
+        return True
 
     def _run(self) -> None:
         while (task := self._next()) is not None:

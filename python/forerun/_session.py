@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -73,14 +74,19 @@ class Session:
                 return
             self._running += more
         for _ in range(more):
-            self._pool.submit(_Work(self))
+            if not self._pool.submit(_Work(self)):
+                with self._lock:
+                    self._running -= 1
 
     def open_gates(self, ended: list[int]) -> None:
         """Wakes those who wait for reads that ended."""
         for read in ended:
-            gate = self._gates.pop(read, None)
+            # It stays until its reader takes it out: a signal between the steps loses nothing.
+            gate = self._gates.get(read)
             if gate is not None:
-                gate.release()
+                with contextlib.suppress(RuntimeError):
+                    # It may be open already.
+                    gate.release()
 
     def work(self) -> bool:
         """Makes a fetch that waits for a thread; whether there was one."""
