@@ -134,7 +134,6 @@ pub struct Ranges {
     clock: Clock,
     world: World,
     file_bytes: u64,
-    reads: u64,
     previous_end: Option<u64>,
     stats: RangesStats,
 }
@@ -176,7 +175,6 @@ impl Ranges {
             clock: Clock::start(),
             world: World::new(frames, file_bytes, settings.connections)?,
             file_bytes,
-            reads: 0,
             previous_end: None,
             stats: RangesStats::default(),
         };
@@ -202,11 +200,10 @@ impl Ranges {
         self.stats.reads += 1;
         self.stats.bytes_wanted += end - start;
         self.drop_lacking(start, end);
-        self.reads += 1;
-        let read = ReadId(self.reads);
+        let read = ReadId(self.stats.reads);
         self.world.begin(read, start, end);
         let previous_end = self.previous_end.replace(end);
-        let first = page_of(start) + u64::from(self.begins_with_tail(start));
+        let first = page_of(start) + u64::from(self.begins_with_tail(start, end));
         let count = u32::try_from(page_of(end - 1) + 1 - first).expect("fewer pages than frames");
         if count == 0 {
             self.world.only_tail();
@@ -300,12 +297,16 @@ impl Ranges {
         RangesStats { core: *self.core.stats(), streams, memory_bytes, ..self.stats }
     }
 
-    /// Whether a read from `start` on finds its first page among the tails alone.
-    fn begins_with_tail(&mut self, start: u64) -> bool {
+    /// Whether a read of `start..end` finds its first page among the tails alone.
+    fn begins_with_tail(&mut self, start: u64, end: u64) -> bool {
+        if start.is_multiple_of(u64::from(PAGE_BYTES)) {
+            return false;
+        }
         let index = page_of(start);
-        let is_within = !start.is_multiple_of(u64::from(PAGE_BYTES));
         let in_frame = self.core.resident(PageId { file: FILE, index }).is_some();
-        is_within && self.world.begin_with_tail(index, in_frame)
+        // Who goes on within the page needs its tail again.
+        let stays = in_frame && page_of(end) == index;
+        !stays && self.world.begin_with_tail(index, in_frame)
     }
 
     /// Pages of `start..end` that are here without all of the bytes that it wants are dropped.

@@ -26,11 +26,12 @@ impl Tails {
         Self { rows: BTreeMap::new(), order: VecDeque::new(), most }
     }
 
-    /// Keeps the bytes of `page`.
+    /// Keeps the bytes of `page`, which never change.
     pub(super) fn keep(&mut self, page: PageIndex, bytes: &[u8]) {
-        if self.most == 0 || self.rows.insert(page, bytes.into()).is_some() {
+        if self.most == 0 || self.rows.contains_key(&page) {
             return;
         }
+        self.rows.insert(page, bytes.into());
         self.order.push_back(page);
         while self.order.len() > self.most {
             if let Some(oldest) = self.order.pop_front() {
