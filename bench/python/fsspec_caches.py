@@ -64,6 +64,24 @@ def lone(count: int, size: int, file: int) -> Iterator[Read]:
         yield chance.randrange(file - size), size
 
 
+def result(
+    seconds: float,
+    wanted: int,
+    fetched: int,
+    requests: int | None = None,
+    memory: int | None = None,
+) -> dict[str, Any]:
+    """What is told of a run."""
+    return {
+        "seconds": seconds,
+        "mb_per_second": wanted / seconds / 1e6,
+        "wanted": wanted,
+        "fetched": fetched,
+        "requests": requests,
+        "memory": memory,
+    }
+
+
 def run(server: RangeServer, cache: str, block: int, reads: Iterator[Read], check: int) -> dict:
     """Reads all of `reads` through one file object."""
     fsspec.get_filesystem_class("http").clear_instance_cache()
@@ -83,14 +101,7 @@ def run(server: RangeServer, cache: str, block: int, reads: Iterator[Read], chec
         seconds = time.perf_counter() - begun
         counts = server.counts()
         held = file.cache.report().as_dict()["memory"] if cache == "forerun" else None
-    return {
-        "seconds": seconds,
-        "mb_per_second": wanted / seconds / 1e6,
-        "wanted": wanted,
-        "fetched": counts["bytes"],
-        "requests": counts["requests"],
-        "memory": held,
-    }
+    return result(seconds, wanted, counts["bytes"], counts["requests"], held)
 
 
 def download(server: RangeServer, size: int, connections: int) -> dict:
@@ -107,14 +118,7 @@ def download(server: RangeServer, size: int, connections: int) -> dict:
     seconds = time.perf_counter() - begun
     assert got == size
     counts = server.counts()
-    return {
-        "seconds": seconds,
-        "mb_per_second": size / seconds / 1e6,
-        "wanted": size,
-        "fetched": counts["bytes"],
-        "requests": counts["requests"],
-        "memory": None,
-    }
+    return result(seconds, size, counts["bytes"], counts["requests"])
 
 
 def memory(cache: str, size: int) -> dict:
@@ -126,14 +130,7 @@ def memory(cache: str, size: int) -> dict:
     for at in range(0, size, step):
         made._fetch(at, at + step)
     seconds = time.perf_counter() - begun
-    return {
-        "seconds": seconds,
-        "mb_per_second": size / seconds / 1e6,
-        "wanted": size,
-        "fetched": made.total_requested_bytes,
-        "requests": None,
-        "memory": None,
-    }
+    return result(seconds, size, made.total_requested_bytes)
 
 
 def rows(quick: bool) -> Iterator[tuple[str, int, list[tuple[str, Callable[[Any], dict]]]]]:

@@ -6,7 +6,8 @@ import os
 import re
 import threading
 import weakref
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar, overload
 
 from fsspec.caching import BaseCache, register_cache
 
@@ -17,6 +18,29 @@ from forerun._session import Answer, Fetcher, Session
 from forerun.errors import OptionError
 
 _READAHEAD = "streams:first=1M"
+
+
+class _Counter:
+    """A counter as fsspec's caches have it: a whole number, which fsspec sets to 0 at times."""
+
+    def __init__(self, doc: str, count: Callable[[dict[str, float]], float]) -> None:
+        self.__doc__ = doc
+        self._count = count
+
+    def __set_name__(self, owner: type[ForerunCache], name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, cache: None, owner: type[ForerunCache]) -> _Counter: ...
+    @overload
+    def __get__(self, cache: ForerunCache, owner: type[ForerunCache]) -> int: ...
+    def __get__(self, cache: ForerunCache | None, owner: type[ForerunCache]) -> int | _Counter:
+        if cache is None:
+            return self
+        return int(self._count(cache._counts())) - cache._shown.get(self._name, 0)
+
+    def __set__(self, cache: ForerunCache, value: int) -> None:
+        cache._shown[self._name] = int(self._count(cache._counts())) - value
 
 
 class ForerunCache(BaseCache):
@@ -42,6 +66,11 @@ class ForerunCache(BaseCache):
     """
 
     name: ClassVar[str] = "forerun"
+    hit_count = _Counter(
+        "Reads that found all their bytes.", lambda now: now["reads"] - now["stalls"]
+    )
+    miss_count = _Counter("Reads that had to wait.", lambda now: now["stalls"])
+    total_requested_bytes = _Counter("Bytes that were fetched.", lambda now: now["bytes_fetched"])
     blocksize: int
     fetcher: Fetcher
     size: int
@@ -130,16 +159,11 @@ class ForerunCache(BaseCache):
     def _begin(self) -> Session | None:
         """Takes memory; `None` if there is none to be had."""
         whole = max(-(-self.size // _PAGE) * _PAGE, LEAST)
-        size, number = _memory.grant(self, min(self._own(), whole))
-        if size == 0:
+        grant = _memory.grant(self, min(self._own(), whole))
+        if grant is None:
             return None
-        options = (size, self._request, self._connections, self._readahead)
-        try:
-            session = Session(self.fetcher, self.size, options, _pool)
-            weakref.finalize(session, _memory.release, number)
-        except BaseException:
-            _memory.release(number)
-            raise
+        options = (grant.size, self._request, self._connections, self._readahead)
+        session = Session(self.fetcher, self.size, options, _pool, grant)
         self._session = session
         return session
 
@@ -172,39 +196,6 @@ class ForerunCache(BaseCache):
         session = self._session
         now = dict.fromkeys(_NAMES, 0) if session is None else session.ranges.stats()
         return {name: value + self._past.get(name, 0) for name, value in now.items()}
-
-    # fsspec's counters, which it sets to 0 at times.
-
-    @property
-    def hit_count(self) -> int:
-        """Reads that found all their bytes."""
-        counts = self._counts()
-        return int(counts["reads"] - counts["stalls"]) - self._shown.get("hits", 0)
-
-    @hit_count.setter
-    def hit_count(self, value: int) -> None:
-        self._shown["hits"] = 0
-        self._shown["hits"] = self.hit_count - value
-
-    @property
-    def miss_count(self) -> int:
-        """Reads that had to wait."""
-        return int(self._counts()["stalls"]) - self._shown.get("misses", 0)
-
-    @miss_count.setter
-    def miss_count(self, value: int) -> None:
-        self._shown["misses"] = 0
-        self._shown["misses"] = self.miss_count - value
-
-    @property
-    def total_requested_bytes(self) -> int:
-        """Bytes that were fetched."""
-        return int(self._counts()["bytes_fetched"]) - self._shown.get("bytes", 0)
-
-    @total_requested_bytes.setter
-    def total_requested_bytes(self, value: int) -> None:
-        self._shown["bytes"] = 0
-        self._shown["bytes"] = self.total_requested_bytes - value
 
     def __reduce__(self) -> tuple[Any, ...]:
         options = (self._memory, self._connections, self._request, self._readahead)

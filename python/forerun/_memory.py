@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 import weakref
 from typing import Protocol
 
+from forerun._forerun import keep_spare
 from forerun.errors import OptionError
 
 
@@ -17,17 +17,27 @@ class Holder(Protocol):
         """Drops what is held; it comes back as it is needed."""
 
 
+class Grant:
+    """Bytes that are held as long as this lives: nobody has to give them back."""
+
+    __slots__ = ("__weakref__", "holder", "size")
+
+    def __init__(self, holder: Holder, size: int) -> None:
+        self.holder = weakref.ref(holder)
+        self.size = size
+
+
 class Memory:
     """A bound in bytes, shared equally where there is not enough for all.
 
-    A holder that finds no room has those that hold most let go of theirs.
+    A holder that finds no room has those that hold most let go of theirs. What nobody holds may be
+    kept for the next one, up to `SPARE`.
     """
 
     def __init__(self, total: int) -> None:
         self._total = total
         self._lock = threading.RLock()
-        self._numbers = itertools.count()
-        self._held: dict[int, tuple[weakref.ref[Holder], int]] = {}
+        self._grants: list[weakref.ref[Grant]] = []
 
     @property
     def total(self) -> int:
@@ -41,38 +51,46 @@ class Memory:
         with self._lock:
             self._total = total
             self._make_room(0, 0)
+            self._keep_spare()
 
     @property
     def held(self) -> int:
         """Bytes that are held now."""
-        return sum(size for _, size in list(self._held.values()))
+        return sum(grant.size for grant in self._alive())
 
-    def grant(self, holder: Holder, wanted: int) -> tuple[int, int]:
-        """Bytes for ``holder``, 0 if there is no room for the least; and a number for `release`."""
+    def grant(self, holder: Holder, wanted: int) -> Grant | None:
+        """Bytes for ``holder``; `None` if there is no room for the least."""
         with self._lock:
-            share = max(self._total // (len(self._held) + 1), LEAST)
+            self._grants = [ref for ref in self._grants if ref() is not None]
+            share = max(self._total // (len(self._grants) + 1), LEAST)
             size = min(wanted, share)
             self._make_room(size, share)
             size = min(size, self._total - self.held)
             if size < min(wanted, LEAST):
-                return 0, -1
-            number = next(self._numbers)
-            self._held[number] = (weakref.ref(holder), size)
-            return size, number
+                return None
+            grant = Grant(holder, size)
+            self._grants.append(weakref.ref(grant))
+            self._keep_spare()
+            return grant
+
+    def _alive(self) -> list[Grant]:
+        return [grant for ref in self._grants if (grant := ref()) is not None]
 
     def _make_room(self, size: int, share: int) -> None:
         """Has those that hold more than ``share`` let go until ``size`` is free, most first."""
-        for ref, held in sorted(self._held.values(), key=lambda row: -row[1]):
+        rows = [(grant.size, grant.holder) for grant in self._alive()]
+        for held, ref in sorted(rows, key=lambda row: -row[0]):
             if self._total - self.held >= size or held <= share:
                 break
             other = ref()
             if other is not None:
                 other.let_go()
 
-    def release(self, number: int) -> None:
-        """What was granted under ``number`` is free again."""
-        self._held.pop(number, None)
+    def _keep_spare(self) -> None:
+        keep_spare(max(min(SPARE, self._total - self.held), 0))
 
 
 #: A cache of fewer bytes is not worth its while.
 LEAST = 4 << 20
+#: Memory of closed files that the next ones use again: as much as one file takes by default.
+SPARE = 256 << 20

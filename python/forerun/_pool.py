@@ -11,64 +11,73 @@ Task = Callable[[], None]
 
 
 class Pool:
-    """At most ``most`` daemon threads, begun as they are needed; idle ones end after a while."""
+    """At most ``most`` daemon threads, begun as they are needed; idle ones end after a while.
+
+    A signal's handler may raise between any two steps of `submit`. So nothing is counted there
+    that would have to be taken back: tasks count themselves, and threads while they run.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._threads = 0
-        self._unclaimed = 0
+        self._alive: set[threading.Thread] = set()
         self._idle = 0
 
     @property
     def threads(self) -> int:
         """Threads that there are."""
-        return self._threads
+        return len(self._alive)
 
     def submit(self, task: Task) -> bool:
         """Has a thread run ``task``, which handles its own errors; whether there is one."""
-        with self._lock:
-            self._unclaimed += 1
-            begin = self._unclaimed > self._idle and self._threads < self._most
-            self._threads += begin
         self._tasks.put(task)
-        return not begin or self._begin()
-
-    def _begin(self) -> bool:
-        try:
-            threading.Thread(target=self._run, name="forerun", daemon=True).start()
-        except RuntimeError:
-            # The system has no more, or Python ends: who waits fetches without.
-            with self._lock:
-                self._threads -= 1
-                if self._threads == 0:
-                    with contextlib.suppress(queue.Empty):
-                        self._tasks.get_nowait()
-                        self._unclaimed -= 1
-                        return False
+        self._begin()
+        if not self._alive:
+            with contextlib.suppress(queue.Empty):
+                self._tasks.get_nowait()
+                return False
         return True
 
+    def _begin(self) -> None:
+        """Begins a thread if there are more tasks than threads without one."""
+        thread = None
+        try:
+            with self._lock:
+                if self._tasks.qsize() <= self._idle or len(self._alive) >= self._most:
+                    return
+                thread = threading.Thread(target=self._run, name="forerun", daemon=True)
+                self._alive.add(thread)
+            thread.start()
+        except BaseException as error:
+            # One that runs all the same says so itself.
+            self._alive.discard(thread)
+            # The system has no more, or Python ends: who waits fetches without.
+            if not isinstance(error, RuntimeError):
+                raise
+
     def _run(self) -> None:
+        self._alive.add(threading.current_thread())
         while (task := self._next()) is not None:
             task()
             # What the task held is not to live until the next one comes.
             del task
 
     def _next(self) -> Task | None:
-        with self._lock:
-            self._idle += 1
-        try:
-            task = self._tasks.get(timeout=_IDLE_SECONDS)
-        except queue.Empty:
-            task = None
-        with self._lock:
-            self._idle -= 1
-            if task is None and self._unclaimed == 0:
-                self._threads -= 1
-                return None
-            self._unclaimed -= 1
-        return self._tasks.get() if task is None else task
+        task = None
+        while task is None:
+            with self._lock:
+                self._idle += 1
+            with contextlib.suppress(queue.Empty):
+                task = self._tasks.get(timeout=_IDLE_SECONDS)
+            with self._lock:
+                self._idle -= 1
+                if task is None and self._tasks.empty():
+                    self._alive.discard(threading.current_thread())
+                    return None
+        # Whoever put a task there meanwhile took this thread for idle.
+        self._begin()
+        return task
 
 
 _IDLE_SECONDS = 30.0

@@ -14,6 +14,7 @@ from forerun import _forerun
 from forerun.errors import FetchError
 
 if TYPE_CHECKING:
+    from forerun._memory import Grant
     from forerun._pool import Pool
 
 Fetcher = Callable[[int, int], bytes]
@@ -27,10 +28,17 @@ class Session:
     """Decisions and bytes are in `_forerun.Ranges`; here is who fetches and who waits."""
 
     def __init__(
-        self, fetcher: Fetcher, size: int, options: tuple[int, int, int, str], pool: Pool
+        self,
+        fetcher: Fetcher,
+        size: int,
+        options: tuple[int, int, int, str],
+        pool: Pool,
+        grant: Grant | None = None,
     ) -> None:
         self._fetcher = fetcher
         self._pool = pool
+        # Held as long as this lives, be it by a thread that fetches still.
+        self._grant = grant
         self._connections = options[2]
         self._lock = threading.Lock()
         self._running = 0
@@ -53,7 +61,7 @@ class Session:
             gate.acquire()
             self._gates[read] = gate
             try:
-                got = self._answer(read, gate)
+                got = self._answer(read, start, end, gate)
             finally:
                 self._gates.pop(read, None)
                 error = self._errors.pop(read, None)
@@ -61,7 +69,7 @@ class Session:
                 return got
             if not got:
                 return error
-            again = ranges.read(start, end)
+            again = ranges.again(start, end)
             if isinstance(again, bytes):
                 return again
             read = again
@@ -78,9 +86,9 @@ class Session:
                 with self._lock:
                     self._running -= 1
 
-    def open_gates(self, ended: list[int]) -> None:
-        """Wakes those who wait for reads that ended."""
-        for read in ended:
+    def open_gates(self, woken: list[int]) -> None:
+        """Wakes those who wait for these reads: they ended, or have something to fetch."""
+        for read in woken:
             # It stays until its reader takes it out: a signal between the steps loses nothing.
             gate = self._gates.get(read)
             if gate is not None:
@@ -117,41 +125,47 @@ class Session:
             )
         return data
 
-    def _answer(self, read: int, gate: threading.Lock) -> bytes | bool:
+    def _answer(self, read: int, start: int, end: int, gate: threading.Lock) -> bytes | bool:
         ranges = self.ranges
+        at, data = start, b""
         while (got := ranges.take(read)) is None:
             if self._abandoned:
+                # What others met is not this read's.
+                self._errors.pop(read, None)
                 return False
             job = ranges.claim_for(read)
             # The rest goes to other threads while this one fetches.
             self.start()
             if job is None:
                 gate.acquire()
-            else:
-                error = self._run(job)
-                if error is not None and not isinstance(error, Exception):
-                    self._errors[read] = error
-                    ranges.cancel(read)
-                    return False
-        return got
+                continue
+            fetched = self._run(job)
+            if isinstance(fetched, bytes):
+                at, data = job[1], fetched
+            elif not isinstance(fetched, Exception):
+                self._errors[read] = fetched
+                ranges.cancel(read)
+                return False
+        # Nothing: the last fetch of this thread has all of it.
+        return data[start - at : end - at] if got == b"" else got
 
-    def _run(self, job: Job) -> BaseException | None:
-        """Makes a fetch; the error if it failed."""
+    def _run(self, job: Job) -> bytes | BaseException:
+        """Makes a fetch: its bytes, or the error if it failed."""
         number, start, end = job
         try:
             data = self.fetch(start, end)
         except BaseException as error:  # noqa: BLE001 - it is told to its readers.
-            ended = self.ranges.failed(number)
+            woken = self.ranges.failed(number)
             # An interrupt is of this thread alone: others who wait fetch for themselves.
             if isinstance(error, Exception):
-                self._errors.update((read, error) for read in ended if read in self._gates)
-            self.open_gates(ended)
+                self._errors.update((read, error) for read in woken if read in self._gates)
+            self.open_gates(woken)
             self.start()
             logger.debug("bytes %d to %d could not be fetched: %r", start, end, error)
             return error
         self.open_gates(self.ranges.arrived(number, data))
         self.start()
-        return None
+        return data
 
 
 class _Wake:
@@ -162,10 +176,10 @@ class _Wake:
     def __init__(self, session: Session) -> None:
         self._session = weakref.ref(session)
 
-    def __call__(self, ended: list[int]) -> None:
+    def __call__(self, woken: list[int]) -> None:
         session = self._session()
         if session is not None:
-            session.open_gates(ended)
+            session.open_gates(woken)
             session.start()
             # Or they would wait for the interpreter until this thread has used its time up.
             time.sleep(0)

@@ -238,6 +238,31 @@ def test_without_more_threads_readers_fetch_for_themselves(monkeypatch: pytest.M
         assert pool.threads == 0
 
 
+def test_readers_fetch_for_themselves_while_all_threads_are_busy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reached, go_on = threading.Event(), threading.Event()
+
+    def hook(start: int, end: int) -> None:
+        if ahead():
+            reached.set()
+            go_on.wait()
+
+    monkeypatch.setattr("forerun._cache._pool", Pool(1))
+    busy = cache_of(Hooked(SIZE, hook))
+    read_ahead(busy)
+    assert reached.wait(GUARD_SECONDS)
+    cache = cache_of(Store(64 * MIB), memory="4M")
+
+    def reader(start: int) -> None:
+        for at in range(start, start + 8 * MIB, MIB // 2):
+            check(cache, at, at + MIB // 2)
+
+    # More than there is room for at a time.
+    together([lambda at=at: reader(at * 8 * MIB) for at in range(8)])  # type: ignore[misc]
+    go_on.set()
+
+
 # Errors.
 
 
@@ -437,6 +462,24 @@ def test_fifty_caches_stay_within_the_limit() -> None:
     for cache in caches:
         cache.close()
     until(lambda: memory_held() == 0)
+
+
+def test_what_is_kept_for_the_next_file_is_within_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept: list[int] = []
+    monkeypatch.setattr("forerun._memory.keep_spare", kept.append)
+    limit = memory_limit("32M")
+    for _ in range(3):
+        caches = [cache_of(Store(8 * MIB)) for _ in range(5)]
+        for cache in caches:
+            check(cache, 0, 4096)
+            assert 0 <= kept[-1] <= limit - memory_held()
+        for cache in caches:
+            cache.close()
+        until(lambda: memory_held() == 0)
+    memory_limit("1G")
+    assert kept[-1] == 256 * MIB
 
 
 def test_a_lower_limit_holds_for_what_is_held_already() -> None:

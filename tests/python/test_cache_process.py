@@ -17,6 +17,7 @@ import pytest
 from stores import MIB, Hooked, Store, content, until
 
 from forerun import ForerunCache, memory_held
+from forerun._cache import _pool
 
 SIZE = 12 * MIB + 4321
 
@@ -202,6 +203,11 @@ def interrupts_at_any_moment() -> None:
     assert met > INTERRUPTS // 2
     assert not wrong
     assert right(cache, 0, SIZE)
+    # Nothing that was counted stays so.
+    until(lambda: all(thread.is_alive() for thread in _pool._alive.copy()))
+    cache.close()
+    gc.collect()
+    until(lambda: memory_held() == 0)
 
 
 INTERRUPTS = 5000

@@ -5,7 +5,7 @@
 //!   read ---> Begun::Ready --- copy_ready ------------------> bytes
 //!     \-----> Begun::Waits --- claim_for --- (fetch) ---+      ^
 //!   background threads ------- claim ------- (fetch) ---+      |
-//!                                    arrived, failed <--+--> ended ---- take
+//!                                    arrived, failed <--+--> woken ---- take
 //! ```
 //! The core decides in pages; the fetcher is asked for bytes. A page that a demand wants in part
 //! is fetched in part, so random reads cost what they want and no more: a frame knows which bytes
@@ -20,6 +20,7 @@
 //! The fetcher is fsspec's: `fsspec/caching.py`, version 2026.9.
 
 mod jobs;
+mod steps;
 mod tails;
 mod world;
 
@@ -31,7 +32,9 @@ use forerun_core::units::{FileId, FrameId, HandleId, Nanos, PageId, PartitionId,
 
 use crate::clock::Clock;
 use crate::settings::SettingsError;
+pub use forerun_io::frames::spare_bytes_max;
 pub use jobs::{Job, JobId};
+use steps::Steps;
 use world::World;
 
 /// The values that such a cache is built from.
@@ -96,6 +99,8 @@ pub enum Begun {
 pub enum Ended {
     /// Its bytes.
     Bytes(Vec<u8>),
+    /// The last fetch that it claimed brought all of them: they are copied nowhere else.
+    Fetched,
     /// A fetch that it needed failed.
     Failed,
     /// What it shared with another read was less than it needs: it is to be read again.
@@ -133,8 +138,14 @@ pub struct Ranges {
     actions: Actions,
     clock: Clock,
     world: World,
+    /// None where the policy is another: those are there to be compared.
+    steps: Option<Steps>,
     file_bytes: u64,
+    /// The largest fetch, in bytes.
+    request_bytes_max: u32,
     previous_end: Option<u64>,
+    /// Reads that were given a name.
+    named: u64,
     stats: RangesStats,
 }
 
@@ -174,8 +185,11 @@ impl Ranges {
             actions: Actions::new(),
             clock: Clock::start(),
             world: World::new(frames, file_bytes, settings.connections)?,
+            steps: settings.readahead.starts_with("streams").then(Steps::default),
             file_bytes,
+            request_bytes_max: settings.request_bytes_max,
             previous_end: None,
+            named: 0,
             stats: RangesStats::default(),
         };
         let (handle, file, partition) = (HANDLE, FILE, PartitionId(0));
@@ -199,10 +213,26 @@ impl Ranges {
         assert!(end - start <= self.read_bytes_max(), "{} bytes at once", end - start);
         self.stats.reads += 1;
         self.stats.bytes_wanted += end - start;
-        self.drop_lacking(start, end);
-        let read = ReadId(self.stats.reads);
-        self.world.begin(read, start, end);
+        self.foresee(start, end);
         let previous_end = self.previous_end.replace(end);
+        let begun = self.begin(start, end, previous_end);
+        self.stats.stalls += u64::from(begun != Begun::Ready);
+        begun
+    }
+
+    /// As [`Ranges::read`], for a read that ended as [`Ended::Again`]: it is the same one still.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn again(&mut self, start: u64, end: u64) -> Begun {
+        self.begin(start, end, None)
+    }
+
+    fn begin(&mut self, start: u64, end: u64, previous_end: Option<u64>) -> Begun {
+        self.named += 1;
+        let read = ReadId(self.named);
+        let whole = self.drop_lacking(start, end);
+        self.world.begin(read, start, end, whole);
         let first = page_of(start) + u64::from(self.begins_with_tail(start, end));
         let count = u32::try_from(page_of(end - 1) + 1 - first).expect("fewer pages than frames");
         if count == 0 {
@@ -215,7 +245,6 @@ impl Ranges {
         if self.world.begun() {
             return Begun::Ready;
         }
-        self.stats.stalls += 1;
         self.world.wait(self.clock.now());
         Begun::Waits(read)
     }
@@ -226,6 +255,12 @@ impl Ranges {
     /// `out` is not as long as that read.
     pub fn copy_ready(&self, out: &mut [u8]) {
         self.world.copy_ready(out);
+    }
+
+    /// The bytes of that read, where they lie one behind the other.
+    #[must_use]
+    pub fn ready(&self) -> Option<&[u8]> {
+        self.world.ready()
     }
 
     /// Whether fetches wait for a thread.
@@ -239,17 +274,25 @@ impl Ranges {
         self.world.jobs.claim()
     }
 
-    /// A fetch that `read` waits for and nobody has begun, for the thread that waits.
+    /// A fetch for the thread in which `read` waits: one that it waits for and nobody has begun.
+    /// Where it waits for room instead, any other, as what nobody fetches would keep its room.
     pub fn claim_for(&mut self, read: ReadId) -> Option<Job> {
-        let (start, end) = self.world.reads.get(&read).map(|read| (read.start, read.end))?;
-        self.world.jobs.claim_within(start, end)
+        let World { reads, jobs, .. } = &mut self.world;
+        let waiting = reads.get_mut(&read)?;
+        let job = jobs.claim_within(waiting.start, waiting.end);
+        if job.is_none() && jobs.bytes_within(waiting.start, waiting.end) < waiting.left {
+            return jobs.claim();
+        }
+        let all = |job: &Job| job.start <= waiting.start && waiting.end <= job.end;
+        waiting.fetches = job.filter(all).map(|job| job.id);
+        job
     }
 
     /// The fetch of `job` gave `bytes`; another number of them than it was asked for is a failure.
     pub fn arrived(&mut self, job: JobId, bytes: &[u8]) {
         let Some(row) = self.world.jobs.ended(job) else { return };
         if bytes.len() as u64 != row.end - row.start {
-            return self.fail(&row);
+            return self.fail(job, &row);
         }
         self.stats.fetches += 1;
         self.stats.bytes_fetched += row.end - row.start;
@@ -261,18 +304,20 @@ impl Ranges {
     /// The fetch of `job` failed.
     pub fn failed(&mut self, job: JobId) {
         if let Some(row) = self.world.jobs.ended(job) {
-            self.fail(&row);
+            self.fail(job, &row);
         }
     }
 
-    fn fail(&mut self, row: &jobs::Row) {
+    fn fail(&mut self, job: JobId, row: &jobs::Row) {
         self.stats.failures += 1;
+        self.world.brings_nothing(job);
         self.send(Event::Failed { first: row.frames[0], count: row.count(), errno: EIO });
     }
 
-    /// Reads that waited and ended since this was asked last: their waiters are to be woken.
-    pub fn ended(&mut self) -> Vec<ReadId> {
-        std::mem::take(&mut self.world.ended)
+    /// Reads whose waiters are to be woken since this was asked last: they ended, or there is
+    /// something to be fetched for them.
+    pub fn woken(&mut self) -> Vec<ReadId> {
+        std::mem::take(&mut self.world.woken)
     }
 
     /// How `read` ended; `None` while it waits. It is told once.
@@ -286,15 +331,38 @@ impl Ranges {
     pub fn cancel(&mut self, read: ReadId) {
         self.send(Event::Cancel { request: RequestId(read.0) });
         self.world.reads.remove(&read);
-        self.world.ended.retain(|&other| other != read);
+        self.world.woken.retain(|&other| other != read);
     }
 
     /// What was counted so far.
     #[must_use]
     pub fn stats(&self) -> RangesStats {
         let memory_bytes = u64::from(self.core.settings().frames) * u64::from(PAGE_BYTES);
-        let streams = self.world.streams;
+        let streams = self.world.streams + self.steps.as_ref().map_or(0, |steps| steps.found);
         RangesStats { core: *self.core.stats(), streams, memory_bytes, ..self.stats }
+    }
+
+    /// Has fetched what a reader at even steps comes to next. What it reads now goes first, and
+    /// core sees nobody who misses it: there it would begin a stream.
+    fn foresee(&mut self, start: u64, end: u64) {
+        let Some(mut steps) = self.steps.take() else { return };
+        if steps.read(start, end) {
+            self.prefetch(start, end);
+            let in_flight = u64::from(self.world.connections) * u64::from(self.request_bytes_max);
+            let most = (in_flight / (end - start)).max(1);
+            while self.world.jobs.waiting() < self.world.connections
+                && let Some((start, end)) = steps.next(self.file_bytes, most)
+            {
+                self.prefetch(start, end);
+            }
+        }
+        self.steps = Some(steps);
+    }
+
+    fn prefetch(&mut self, start: u64, end: u64) {
+        let first = page_of(start);
+        let count = u32::try_from(page_of(end - 1) + 1 - first).unwrap_or(u32::MAX);
+        self.send(Event::Prefetch { handle: HANDLE, first, count });
     }
 
     /// Whether a read of `start..end` finds its first page among the tails alone.
@@ -310,16 +378,22 @@ impl Ranges {
     }
 
     /// Pages of `start..end` that are here without all of the bytes that it wants are dropped.
-    fn drop_lacking(&mut self, start: u64, end: u64) {
+    /// Whether its first and its last page are among them: who reads on in such a page would come
+    /// again, so it is to be fetched whole.
+    fn drop_lacking(&mut self, start: u64, end: u64) -> (bool, bool) {
+        let mut whole = (false, false);
         if !self.world.has_partial() {
-            return;
+            return whole;
         }
-        for index in page_of(start)..=page_of(end - 1) {
+        let (first, last) = (page_of(start), page_of(end - 1));
+        for index in first..=last {
             let frame = self.core.resident(PageId { file: FILE, index });
             if frame.is_some_and(|frame| !self.world.holds(frame, index, start, end)) {
                 self.send(Event::Invalidate { file: FILE, first: index, count: 1 });
+                whole = (whole.0 || index == first, whole.1 || index == last);
             }
         }
+        whole
     }
 
     fn send(&mut self, event: Event<'_>) {

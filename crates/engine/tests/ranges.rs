@@ -5,7 +5,7 @@
 //! - Every read ends with its own bytes, or fails where a fetch of its bytes failed.
 
 use forerun_core::prng::Prng;
-use forerun_engine::ranges::{Begun, Ended, Job, Ranges, RangesSettings, ReadId};
+use forerun_engine::ranges::{Begun, Ended, Job, JobId, Ranges, RangesSettings, ReadId};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -42,23 +42,34 @@ impl Alone {
         self.ranges.arrived(job.id, &bytes(job.start, job.end));
     }
 
+    fn wait(&mut self, read: ReadId, start: u64, end: u64) -> Vec<u8> {
+        let mut own = (0, 0);
+        loop {
+            match self.ranges.take(read) {
+                Some(Ended::Bytes(bytes)) => break bytes,
+                Some(Ended::Fetched) => {
+                    assert!(own.0 <= start && end <= own.1, "{own:?} for {start}..{end}");
+                    break bytes(start, end);
+                }
+                Some(other) => panic!("{start}..{end}: {other:?}"),
+                None => {
+                    let job = self.ranges.claim_for(read).expect("nobody else fetches");
+                    own = (job.start, job.end);
+                    self.fetch(job);
+                }
+            }
+        }
+    }
+
     fn read(&mut self, start: u64, end: u64) -> Vec<u8> {
         let got = match self.ranges.read(start, end) {
             Begun::Ready => {
                 let mut out = vec![0; size(end - start)];
                 self.ranges.copy_ready(&mut out);
+                assert!(self.ranges.ready().is_none_or(|bytes| bytes == out));
                 out
             }
-            Begun::Waits(read) => loop {
-                match self.ranges.take(read) {
-                    Some(Ended::Bytes(bytes)) => break bytes,
-                    Some(other) => panic!("{start}..{end}: {other:?}"),
-                    None => {
-                        let job = self.ranges.claim_for(read).expect("nobody else fetches");
-                        self.fetch(job);
-                    }
-                }
-            },
+            Begun::Waits(read) => self.wait(read, start, end),
         };
         while let Some(job) = self.ranges.claim() {
             self.fetch(job);
@@ -127,6 +138,29 @@ fn readers_whose_reads_share_pages_fetch_none_twice() {
 }
 
 #[test]
+fn chunks_of_columns_are_foreseen_though_their_steps_are_no_whole_pages() {
+    // Columns of a table: a chunk of each in every group of rows, read whole.
+    let (chunk, columns, groups) = (1_250_264, 20, 8);
+    let wanted_columns = [[7, 7, 7, 7], [1, 4, 11, 13], [2, 7, 12, 17]];
+    for wanted in wanted_columns {
+        let mut reader = Alone::new(&RangesSettings::default(), columns * groups * chunk + 1000);
+        let mut seen = Vec::new();
+        for (group, column) in (0..groups).flat_map(|group| wanted.map(|column| (group, column))) {
+            let start = 4 + (group * columns + column) * chunk;
+            if !seen.contains(&start) {
+                assert!(reader.read(start, start + chunk) == bytes(start, start + chunk));
+                seen.push(start);
+            }
+        }
+        let stats = reader.ranges.stats();
+        assert!(stats.bytes_fetched * 50 <= stats.bytes_wanted * 51, "{wanted:?}: {stats:?}");
+        let (reads, stalls) = (stats.reads, stats.stalls);
+        assert!(stalls <= 3 + reads / 4, "{wanted:?}: {stalls} of {reads} waited");
+        assert!(stats.streams > 0, "{wanted:?}");
+    }
+}
+
+#[test]
 fn what_a_fetch_must_give_is_given_or_the_read_fails() {
     for wrong in [0, 99, 101] {
         let mut ranges = Ranges::new(&small(), MIB).unwrap();
@@ -135,7 +169,7 @@ fn what_a_fetch_must_give_is_given_or_the_read_fails() {
         assert_eq!((job.start, job.end, job.demand), (500_000, 500_100, true));
         assert_eq!(ranges.take(read), None, "nothing came yet");
         ranges.arrived(job.id, &vec![7; wrong]);
-        assert_eq!(ranges.ended(), [read], "{wrong} bytes");
+        assert_eq!(ranges.woken(), [read], "{wrong} bytes");
         assert_eq!(ranges.take(read), Some(Ended::Failed), "{wrong} bytes");
         assert_eq!(ranges.take(read), None, "it is told once");
         assert_eq!(ranges.stats().failures, 1);
@@ -149,7 +183,8 @@ fn who_waits_for_failed_readahead_gets_a_try_of_its_own() {
     let Begun::Waits(first) = ranges.read(0, 4096) else { panic!("it has no bytes") };
     let job = ranges.claim_for(first).unwrap();
     ranges.arrived(job.id, &bytes(job.start, job.end));
-    assert_eq!(ranges.take(first), Some(Ended::Bytes(bytes(0, 4096))));
+    assert!(job.start == 0 && job.end >= 4096, "{job:?}");
+    assert_eq!(ranges.take(first), Some(Ended::Fetched));
     let ahead = ranges.claim().expect("the first window is longer than a request");
     assert!(!ahead.demand, "{ahead:?}");
     let (start, end) = (ahead.start, ahead.start + 100);
@@ -172,21 +207,86 @@ fn who_shares_a_fetch_that_brings_too_little_reads_again() {
     ranges.arrived(job.id, &bytes(job.start, job.end));
     assert_eq!(ranges.take(one), Some(Ended::Bytes(bytes(400_000, 400_100))));
     assert_eq!(ranges.take(two), Some(Ended::Again));
+    let Begun::Waits(two) = ranges.again(400_050, 400_150) else { panic!("it lacks bytes") };
+    let job = ranges.claim_for(two).unwrap();
+    let page = 400_050 / 8192 * 8192;
+    assert_eq!((job.start, job.end), (page, page + 8192), "who came twice gets all of the page");
+    ranges.arrived(job.id, &bytes(job.start, job.end));
+    assert_eq!(ranges.take(two), Some(Ended::Fetched));
+    let stats = ranges.stats();
+    assert_eq!((stats.reads, stats.stalls, stats.bytes_wanted), (2, 2, 200), "it is one read");
 }
 
-/// Reads that wait, with what they are to get.
-type Open = Vec<(ReadId, u64, u64)>;
-
-fn settle(ranges: &mut Ranges, open: &mut Open, failing: bool, seed: u64) {
-    for read in ranges.ended() {
-        let at = open.iter().position(|row| row.0 == read).expect("it waits");
-        let (_, start, end) = open.swap_remove(at);
-        match ranges.take(read).expect("it ended") {
-            Ended::Bytes(got) => assert!(got == bytes(start, end), "seed {seed}: {start}..{end}"),
-            Ended::Failed => assert!(failing, "seed {seed}: {start}..{end}"),
-            Ended::Again => {}
+#[test]
+fn small_reads_within_a_page_fetch_it_once_more_and_no_further() {
+    // Two that take turns: core sees no stream in a read of 100 bytes.
+    let mut reader = Alone::new(&RangesSettings::default(), 64 * MIB);
+    for at in (0..8_000).step_by(100) {
+        for start in [20 * MIB + at, 40 * MIB + at] {
+            assert_eq!(reader.read(start, start + 100), bytes(start, start + 100));
         }
     }
+    assert!(reader.fetched.len() <= 4, "{:?}", reader.fetched);
+}
+
+#[test]
+fn who_waits_for_room_fetches_what_holds_it() {
+    let mut ranges = Ranges::new(&small(), 64 * MIB).unwrap();
+    let each = ranges.read_bytes_max();
+    let mut reads = Vec::new();
+    // As many as have room, and one more; nobody claims what they want.
+    while u64::from(ranges.waiting()) * 64 * KIB < MIB {
+        let start = reads.len() as u64 * 8 * MIB;
+        let Begun::Waits(read) = ranges.read(start, start + each) else { panic!("it is new") };
+        reads.push((read, start));
+    }
+    let start = 60 * MIB;
+    let Begun::Waits(last) = ranges.read(start, start + each) else { panic!("it is new") };
+    for _ in 0..1_000 {
+        if let Some(ended) = ranges.take(last) {
+            assert_eq!(ended, Ended::Bytes(bytes(start, start + each)));
+            return;
+        }
+        let job = ranges.claim_for(last).expect("nobody else does");
+        ranges.arrived(job.id, &bytes(job.start, job.end));
+        for (read, start) in &reads {
+            if let Some(ended) = ranges.take(*read) {
+                assert_eq!(ended, Ended::Bytes(bytes(*start, start + each)));
+            }
+        }
+    }
+    panic!("it waits for ever");
+}
+
+/// Reads that wait, what they are to get, and the last fetch that each claimed.
+type Open = Vec<(ReadId, u64, u64, Option<Job>)>;
+
+/// What reads found that were woken; `good` are the fetches that gave what they should. Fetches
+/// that they claim are returned.
+fn settle(ranges: &mut Ranges, open: &mut Open, good: &[JobId], why: &str) -> Vec<Job> {
+    let mut claimed = Vec::new();
+    for read in ranges.woken() {
+        // One that is woken twice may have ended at the first time.
+        let Some(at) = open.iter().position(|row| row.0 == read) else { continue };
+        let (_, start, end, own) = open[at];
+        match ranges.take(read) {
+            Some(Ended::Bytes(got)) => assert!(got == bytes(start, end), "{why}: {start}..{end}"),
+            Some(Ended::Fetched) => {
+                let own = own.expect("it claimed one");
+                assert!(own.start <= start && end <= own.end, "{why}: {own:?}, {start}..{end}");
+                assert!(good.contains(&own.id), "{why}: {own:?} gave nothing");
+            }
+            Some(Ended::Failed) => assert!(why.contains("failing"), "{why}: {start}..{end}"),
+            Some(Ended::Again) => {}
+            None => {
+                open[at].3 = ranges.claim_for(read).or(own);
+                claimed.extend(open[at].3.filter(|&job| Some(job) != own));
+                continue;
+            }
+        }
+        open.swap_remove(at);
+    }
+    claimed
 }
 
 #[test]
@@ -196,7 +296,8 @@ fn any_order_of_reads_and_arrivals_gives_the_right_bytes() {
         let file = 1 + chance.below(3 * MIB);
         let mut ranges = Ranges::new(&small(), file).unwrap();
         let failing = seed % 3 == 0;
-        let (mut open, mut jobs) = (Open::new(), Vec::<Job>::new());
+        let why = format!("seed {seed}{}", if failing { ", failing" } else { "" });
+        let (mut open, mut jobs, mut good) = (Open::new(), Vec::<Job>::new(), Vec::new());
         let mut cursor = 0;
         for _ in 0..400 {
             match chance.below(8) {
@@ -210,11 +311,13 @@ fn any_order_of_reads_and_arrivals_gives_the_right_bytes() {
                         Begun::Ready => {
                             let mut out = vec![0; size(end - start)];
                             ranges.copy_ready(&mut out);
-                            assert!(out == bytes(start, end), "seed {seed}: {start}..{end}");
+                            assert!(ranges.ready().is_none_or(|bytes| bytes == out), "{why}");
+                            assert!(out == bytes(start, end), "{why}: {start}..{end}");
                         }
                         Begun::Waits(read) => {
-                            open.push((read, start, end));
-                            jobs.extend(ranges.claim_for(read));
+                            let own = ranges.claim_for(read);
+                            open.push((read, start, end, own));
+                            jobs.extend(own);
                         }
                     }
                 }
@@ -225,7 +328,10 @@ fn any_order_of_reads_and_arrivals_gives_the_right_bytes() {
                     match chance.below(10) {
                         0 if failing => ranges.failed(job.id),
                         1 if failing => ranges.arrived(job.id, &[]),
-                        _ => ranges.arrived(job.id, &bytes(job.start, job.end)),
+                        _ => {
+                            good.push(job.id);
+                            ranges.arrived(job.id, &bytes(job.start, job.end));
+                        }
                     }
                 }
                 _ if !open.is_empty() && chance.below(8) == 0 => {
@@ -234,13 +340,14 @@ fn any_order_of_reads_and_arrivals_gives_the_right_bytes() {
                 }
                 _ => {}
             }
-            settle(&mut ranges, &mut open, failing, seed);
+            jobs.extend(settle(&mut ranges, &mut open, &good, &why));
         }
         while let Some(job) = jobs.pop().or_else(|| ranges.claim()) {
+            good.push(job.id);
             ranges.arrived(job.id, &bytes(job.start, job.end));
-            settle(&mut ranges, &mut open, failing, seed);
+            jobs.extend(settle(&mut ranges, &mut open, &good, &why));
         }
-        assert!(open.is_empty(), "seed {seed}: {open:?} wait in vain");
+        assert!(open.is_empty(), "{why}: {open:?} wait in vain");
         assert!(ranges.stats().core.balanced());
     }
 }

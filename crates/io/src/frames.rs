@@ -28,6 +28,7 @@ mod arena;
 mod label;
 mod lazy;
 mod slots;
+mod spare;
 
 use std::{
     alloc::{self, Layout},
@@ -46,6 +47,7 @@ use arena::Arena;
 pub(crate) use label::{Pinned, Published, Retracted};
 pub use lazy::Lazy;
 use slots::Slot;
+pub use spare::spare_bytes_max;
 
 /// Memory for one page, and whoever has it has it alone: a frame of a [`Frames`] that is out, or
 /// one outside of any.

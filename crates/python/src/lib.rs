@@ -26,7 +26,7 @@ mod _forerun {
     #[pymodule_export]
     use super::commands::cli;
     #[pymodule_export]
-    use super::ranges::Ranges;
+    use super::ranges::{Ranges, keep_spare};
     #[pymodule_export]
     use super::vectors::{check, decisions, policies};
     #[pymodule_export]

@@ -6,8 +6,8 @@
 //!                     <--------------  a number: it waits     claim_for, take
 //!   threads: claim, fetch, arrived
 //! ```
-//! `wake(ended)` is called without the lock, where a read that had its bytes led to fetches that
-//! wait for a thread, or to the end of other reads.
+//! `wake(woken)` is called without the lock, where a read that had its bytes led to fetches that
+//! wait for a thread, or where other reads ended.
 //!
 //! # Invariants
 //! - The lock is held with the GIL and never over a call of Python: a fork cannot meet it taken.
@@ -20,6 +20,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict};
 
 use crate::errors;
+
+/// Keeps at most `bytes` of the memory of caches that are gone, for those to come.
+#[pyfunction]
+pub(crate) fn keep_spare(bytes: usize) {
+    ranges::spare_bytes_max(bytes);
+}
 
 /// A cache of the byte ranges of one object; all numbers are bytes.
 #[pyclass(frozen, module = "forerun._forerun")]
@@ -62,24 +68,15 @@ impl Ranges {
     /// The bytes of `start..end`, or the number of a read that has to wait.
     fn read<'py>(&self, py: Python<'py>, start: u64, end: u64) -> PyResult<Bound<'py, PyAny>> {
         let mut inner = self.lock();
-        let got = match inner.read(start, end) {
-            Begun::Waits(read) => read.0.into_pyobject(py)?.into_any(),
-            Begun::Ready => {
-                let bytes = usize::try_from(end - start)?;
-                let copy = |out: &mut [u8]| {
-                    inner.copy_ready(out);
-                    Ok(())
-                };
-                let bytes = PyBytes::new_with(py, bytes, copy)?.into_any();
-                let ended = numbers(inner.ended());
-                if inner.waiting() > 0 || !ended.is_empty() {
-                    drop(inner);
-                    self.wake.call1(py, (ended,))?;
-                }
-                bytes
-            }
-        };
-        Ok(got)
+        let begun = inner.read(start, end);
+        self.begun(py, inner, begun, end - start)
+    }
+
+    /// As `read`, for one that is to be read again.
+    fn again<'py>(&self, py: Python<'py>, start: u64, end: u64) -> PyResult<Bound<'py, PyAny>> {
+        let mut inner = self.lock();
+        let begun = inner.again(start, end);
+        self.begun(py, inner, begun, end - start)
     }
 
     /// The next fetch for a thread.
@@ -87,31 +84,32 @@ impl Ranges {
         self.lock().claim().map(claimed)
     }
 
-    /// A fetch that `read` waits for and nobody has begun.
+    /// A fetch for the thread in which `read` waits, if there is one.
     fn claim_for(&self, read: u64) -> Option<Claimed> {
         self.lock().claim_for(ReadId(read)).map(claimed)
     }
 
-    /// The fetch `job` gave `data`; the reads that ended by it.
+    /// The fetch `job` gave `data`; the reads that are to be woken.
     fn arrived(&self, job: u64, data: &[u8]) -> Vec<u64> {
         let mut inner = self.lock();
         inner.arrived(JobId(job), data);
-        numbers(inner.ended())
+        numbers(inner.woken())
     }
 
-    /// The fetch `job` failed; the reads that ended by it.
+    /// The fetch `job` failed; the reads that are to be woken.
     fn failed(&self, job: u64) -> Vec<u64> {
         let mut inner = self.lock();
         inner.failed(JobId(job));
-        numbers(inner.ended())
+        numbers(inner.woken())
     }
 
-    /// How `read` ended: its bytes, `False` if it failed, `True` if it is to be read again; `None`
-    /// while it waits.
+    /// How `read` ended: its bytes, none if its own last fetch has them, `False` if it failed,
+    /// `True` if it is to be read again; `None` while it waits.
     fn take<'py>(&self, py: Python<'py>, read: u64) -> Option<Bound<'py, PyAny>> {
         let truth = |yes| PyBool::new(py, yes).to_owned().into_any();
         Some(match self.lock().take(ReadId(read))? {
             Ended::Bytes(bytes) => PyBytes::new(py, &bytes).into_any(),
+            Ended::Fetched => PyBytes::new(py, &[]).into_any(),
             Ended::Failed => truth(false),
             Ended::Again => truth(true),
         })
@@ -149,6 +147,32 @@ impl Ranges {
 }
 
 impl Ranges {
+    /// What `read` and `again` return for a read of `bytes`.
+    fn begun<'py>(
+        &self,
+        py: Python<'py>,
+        mut inner: MutexGuard<'_, ranges::Ranges>,
+        begun: Begun,
+        bytes: u64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if let Begun::Waits(read) = begun {
+            return Ok(read.0.into_pyobject(py)?.into_any());
+        }
+        let bytes = match inner.ready() {
+            Some(bytes) => PyBytes::new(py, bytes),
+            None => PyBytes::new_with(py, usize::try_from(bytes)?, |out| {
+                inner.copy_ready(out);
+                Ok(())
+            })?,
+        };
+        let woken = numbers(inner.woken());
+        if inner.waiting() > 0 || !woken.is_empty() {
+            drop(inner);
+            self.wake.call1(py, (woken,))?;
+        }
+        Ok(bytes.into_any())
+    }
+
     fn lock(&self) -> MutexGuard<'_, ranges::Ranges> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -83,6 +83,12 @@ impl Jobs {
         Some(self.job(id))
     }
 
+    /// How many bytes of `start..end` are under way, or wait for a thread.
+    pub(super) fn bytes_within(&self, start: u64, end: u64) -> u64 {
+        let within = |row: &Row| row.end.min(end).saturating_sub(row.start.max(start));
+        self.rows.values().map(within).sum()
+    }
+
     pub(super) fn ended(&mut self, id: JobId) -> Option<Row> {
         self.rows.remove(&id)
     }

@@ -13,7 +13,7 @@ use forerun_core::readahead::{Cause, StreamId};
 use forerun_core::units::{FrameId, Nanos, PageIndex};
 use forerun_io::frames::{Lazy, NoMemory};
 
-use super::jobs::{Jobs, Row};
+use super::jobs::{JobId, Jobs, Row};
 use super::tails::Tails;
 use super::{Ended, PAGE_BYTES, ReadId, page_of, place};
 
@@ -28,11 +28,13 @@ pub(super) struct World {
     pub(super) reads: BTreeMap<ReadId, Waiting>,
     /// The last read that began, and while it is handled what it was served and how it ended.
     current: Option<(ReadId, u64, u64)>,
+    /// Whether its first and its last page are to be fetched whole.
+    whole: (bool, bool),
     served: Vec<(PageIndex, FrameId)>,
     answer: Option<Answer>,
     handling: bool,
-    /// Reads that waited and ended since somebody asked.
-    pub(super) ended: Vec<ReadId>,
+    /// Reads that ended, or for which there is something to be fetched, since somebody asked.
+    pub(super) woken: Vec<ReadId>,
     pub(super) streams: u64,
     newest: u32,
     tails: Tails,
@@ -51,7 +53,12 @@ struct Extent {
 pub(super) struct Waiting {
     pub(super) start: u64,
     pub(super) end: u64,
+    /// Bytes that it was not served yet.
+    pub(super) left: u64,
+    /// The fetch that will bring all of it to its thread.
+    pub(super) fetches: Option<JobId>,
     since: Nanos,
+    /// Room for all of it, once there is any.
     bytes: Vec<u8>,
     lacks: bool,
     answer: Option<Answer>,
@@ -74,10 +81,11 @@ impl World {
             jobs: Jobs::default(),
             reads: BTreeMap::new(),
             current: None,
+            whole: (false, false),
             served: Vec::new(),
             answer: None,
             handling: false,
-            ended: Vec::new(),
+            woken: Vec::new(),
             streams: 0,
             newest: 0,
             tails: Tails::new(frames as usize / TAILS_ONE_IN),
@@ -85,9 +93,11 @@ impl World {
         })
     }
 
-    /// A read of `start..end` is about to be handled.
-    pub(super) fn begin(&mut self, read: ReadId, start: u64, end: u64) {
+    /// A read of `start..end` is about to be handled; `whole`: whether its first and its last page
+    /// are to be fetched whole.
+    pub(super) fn begin(&mut self, read: ReadId, start: u64, end: u64, whole: (bool, bool)) {
         self.current = Some((read, start, end));
+        self.whole = whole;
         self.served.clear();
         self.answer = None;
         self.handling = true;
@@ -116,8 +126,9 @@ impl World {
     /// It did not.
     pub(super) fn wait(&mut self, since: Nanos) {
         let Some((read, start, end)) = self.current.take() else { return };
-        let bytes = vec![0; usize::try_from(end - start).expect("it fits memory")];
-        let mut waiting = Waiting { start, end, since, bytes, lacks: false, answer: self.answer };
+        let (left, answer) = (end - start, self.answer);
+        let (fetches, bytes, lacks) = (None, Vec::new(), false);
+        let mut waiting = Waiting { start, end, left, fetches, since, bytes, lacks, answer };
         if let Some((page, bytes)) = &self.head {
             waiting.copy(*page, bytes, Extent::WHOLE);
         }
@@ -125,6 +136,21 @@ impl World {
             waiting.copy(page, &self.memory[place(frame)..], self.extents[frame.0 as usize]);
         }
         self.reads.insert(read, waiting);
+    }
+
+    /// The bytes of the last read, if all of its frames are neighbours.
+    pub(super) fn ready(&self) -> Option<&[u8]> {
+        let (_, start, end) = self.current.filter(|_| self.head.is_none())?;
+        let &(first, frame) = self.served.first()?;
+        let is_next = |at: usize, row: &(PageIndex, FrameId)| {
+            row.0 == first + at as u64 && place(row.1) == place(frame) + at * PAGE_BYTES as usize
+        };
+        let neighbours = self.served.iter().enumerate().all(|(at, row)| is_next(at, row));
+        if first != page_of(start) || !neighbours {
+            return None;
+        }
+        let from = place(frame) + usize::try_from(start % u64::from(PAGE_BYTES)).ok()?;
+        self.memory.get(from..from + usize::try_from(end - start).ok()?)
     }
 
     pub(super) fn copy_ready(&self, out: &mut [u8]) {
@@ -144,10 +170,18 @@ impl World {
         let row = self.reads.remove(&read)?;
         let ended = match answer {
             Answer::Failed => Ended::Failed,
+            Answer::Done if row.fetches.is_some() => Ended::Fetched,
             Answer::Done if row.lacks => Ended::Again,
             Answer::Done => Ended::Bytes(row.bytes),
         };
         Some((ended, row.since))
+    }
+
+    /// The fetch of `job` failed: who counted on it takes its bytes as they come.
+    pub(super) fn brings_nothing(&mut self, job: JobId) {
+        for waiting in self.reads.values_mut() {
+            waiting.fetches = waiting.fetches.filter(|&fetch| fetch != job);
+        }
     }
 
     pub(super) fn has_partial(&self) -> bool {
@@ -192,6 +226,7 @@ impl World {
             Some((_, from, to)) if self.handling && kind == FetchKind::Demand => {
                 let starts = page_of(from) == first;
                 let ends = page_of(to - 1) == page_of(end - 1);
+                let (starts, ends) = (starts && !self.whole.0, ends && !self.whole.1);
                 (if starts { from } else { start }, if ends { to } else { end })
             }
             Some(_) | None => (start, end),
@@ -235,6 +270,9 @@ impl Driver for World {
             Action::Fetch { kind, page, count, .. } => {
                 let (start, end) = self.range(kind, page.index, count);
                 let demand = kind == FetchKind::Demand;
+                let waits = |row: &Waiting| demand && row.start < end && start < row.end;
+                let waiting = self.reads.iter().filter(|(_, row)| waits(row));
+                self.woken.extend(waiting.map(|(&read, _)| read));
                 self.jobs.add(Row { start, end, demand, frames: frames.to_vec() });
             }
             Action::Done { request } => self.answer(ReadId(request.0), Answer::Done),
@@ -256,7 +294,7 @@ impl World {
     fn answer(&mut self, read: ReadId, answer: Answer) {
         if let Some(waiting) = self.reads.get_mut(&read) {
             waiting.answer = Some(answer);
-            self.ended.push(read);
+            self.woken.push(read);
         } else if self.handling {
             self.answer = Some(answer);
         }
@@ -267,7 +305,13 @@ impl Waiting {
     /// Takes what it wants of `page`, whose frame has `extent` of it.
     fn copy(&mut self, page: PageIndex, frame: &[u8], extent: Extent) {
         let wanted = Extent::of(page, self.start, self.end);
+        self.left -= u64::from(wanted.end - wanted.start);
+        if self.fetches.is_some() {
+            return;
+        }
         if extent.start <= wanted.start && wanted.end <= extent.end {
+            let size = usize::try_from(self.end - self.start).expect("it fits memory");
+            self.bytes.resize(size, 0);
             copy(page, frame, (self.start, self.end), &mut self.bytes);
         } else {
             self.lacks = true;

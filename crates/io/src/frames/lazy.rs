@@ -4,7 +4,8 @@
 //! come once and leave, huge pages are worth more than anything else.
 //!
 //! # Invariants
-//! - It is zero where nobody wrote, and goes with its owner.
+//! - It holds what its owner wrote, and elsewhere zeros or what an earlier owner left.
+//! - It goes with its owner, to the next one or to the system: `frames/spare.rs`.
 
 use std::{
     fmt,
@@ -18,6 +19,7 @@ use rustix::mm::{self, Advice};
 use super::{
     NoMemory,
     arena::{HUGE_BYTES, map},
+    spare::spare,
 };
 
 /// Bytes that take memory as they are touched.
@@ -33,13 +35,16 @@ unsafe impl Send for Lazy {}
 unsafe impl Sync for Lazy {}
 
 impl Lazy {
-    /// `bytes` zeros.
+    /// `bytes` of memory, with whatever is in it.
     ///
     /// # Errors
     /// There is no room for so many addresses.
     pub fn new(bytes: usize) -> Result<Self, NoMemory> {
         let refused = NoMemory { count: 1, page_bytes: bytes };
         let mapped = bytes.max(1).checked_next_multiple_of(HUGE_BYTES).ok_or(refused)?;
+        if let Some(base) = spare().take(mapped) {
+            return Ok(Self { base, bytes, mapped });
+        }
         let base = map(mapped, HUGE_BYTES).ok_or(refused)?;
         // SAFETY: the mapping is ours, and the advice changes no byte of it. Where it is not
         // taken, pages are small.
@@ -66,9 +71,8 @@ impl DerefMut for Lazy {
 
 impl Drop for Lazy {
     fn drop(&mut self) {
-        // SAFETY: made by `map` with this length; slices of it borrow `self`.
-        let gone = unsafe { mm::munmap(self.base.as_ptr().cast(), self.mapped) };
-        assert!(gone.is_ok(), "a mapping of our own can be given back: {gone:?}");
+        // SAFETY: of `map` or of an earlier owner, with this length; slices of it borrow `self`.
+        unsafe { spare().give(self.base, self.mapped) };
     }
 }
 
@@ -83,13 +87,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_zero_and_keeps_what_is_written() {
+    fn it_keeps_what_is_written_and_is_nobody_elses() {
         for bytes in [0, 1, 4096, (2 << 20) + 1] {
-            let mut lazy = Lazy::new(bytes).unwrap();
-            assert_eq!(lazy.len(), bytes);
-            assert!(lazy.iter().all(|&byte| byte == 0));
-            lazy.fill(7);
-            assert!(lazy.iter().all(|&byte| byte == 7), "{bytes}");
+            let (mut one, mut other) = (Lazy::new(bytes).unwrap(), Lazy::new(bytes).unwrap());
+            assert_eq!((one.len(), other.len()), (bytes, bytes));
+            one.fill(7);
+            other.fill(8);
+            assert!(one.iter().all(|&byte| byte == 7), "{bytes}");
+            drop(other);
+            let mut next = Lazy::new(bytes).unwrap();
+            next.fill(9);
+            assert!(one.iter().all(|&byte| byte == 7), "{bytes}");
         }
         assert!(Lazy::new(usize::MAX).is_err(), "there is no room for it");
     }
