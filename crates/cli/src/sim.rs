@@ -10,6 +10,7 @@
 mod check;
 pub(crate) mod figures;
 mod lists;
+mod reap;
 mod source;
 mod timed;
 mod untimed;
@@ -120,6 +121,8 @@ pub(crate) struct Args {
 enum Command {
     /// The core on a faulty device against a shadow file
     Check(check::Args),
+    /// How to wait for I/O, in virtual time under stated costs
+    Reap(reap::Args),
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -254,8 +257,10 @@ pub(crate) fn device_spec(spec: &str, cache: Option<Switch>) -> String {
 
 /// Runs what was asked for and prints the figures.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    if let Some(Command::Check(check)) = &args.command {
-        return check::run(check);
+    match &args.command {
+        Some(Command::Check(check)) => return check::run(check),
+        Some(Command::Reap(reap)) => return reap::run_all(reap),
+        None => {}
     }
     if args.list_policies || args.list_formats || args.list_workloads || args.list_devices {
         return lists::print(args);

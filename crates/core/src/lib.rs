@@ -22,5 +22,6 @@ pub mod params;
 pub mod prng;
 pub mod queue;
 pub mod readahead;
+pub mod reap;
 pub mod units;
 pub mod windows;

@@ -19,6 +19,7 @@ pub mod decisions;
 pub mod driver;
 pub mod host;
 pub mod oracle;
+pub mod reap;
 pub mod replay;
 pub mod trace;
 pub mod vectors;

@@ -1,0 +1,136 @@
+//! Cost profiles and devices of reaping, each figure with its source.
+//!
+//! ```text
+//!            what is stated by the source            what is assumed
+//!   paper    wake 1 us, sleep 1 us, both processor   submit, interrupt, look 0; no spread; a timer
+//!            time too                                is as late as a sleep costs
+//!   metal    wake 1.8, overshoot 3 +- .8, sleep 2.5  submit .9, wake +- .5, interrupt .7
+//!   vm       wake 20, overshoot 20 +- 5, sleep 19    submit 9, wake +- 4, wake cpu 5, interrupt 3
+//! ```
+//!
+//! # Invariants
+//! - Nothing here is fitted to a result.
+//! # Sources
+//! `paper`: Liao et al. 2022, sections 1.2 and 2.1. `metal`, `vm`: measured with a prototype on a
+//! machine and in a virtual machine. Devices: the same paper, table 1 (905P, 850 PRO) and section
+//! 1; what large I/Os add is the device's published rate of reading.
+
+use super::Spread;
+use forerun_core::params::ParamError;
+use forerun_core::units::Nanos;
+
+/// What waiting costs a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Costs {
+    /// Its name.
+    pub name: &'static str,
+    /// Submitting an I/O: time and processor time.
+    pub submit: Nanos,
+    /// The handler of one completion: processor time.
+    pub interrupt: Nanos,
+    /// From a completion to the blocked thread's going on.
+    pub wake: Spread,
+    /// Processor time of that.
+    pub wake_cpu: Nanos,
+    /// From a timer's moment to the sleeper's going on.
+    pub overshoot: Spread,
+    /// Processor time of a sleep.
+    pub sleep_cpu: Nanos,
+    /// From a completion to its being seen by a thread that spins.
+    pub look: Nanos,
+}
+
+/// Every profile.
+pub const COSTS: [Costs; 3] = [
+    Costs {
+        name: "paper",
+        submit: Nanos(0),
+        interrupt: Nanos(0),
+        wake: Spread::new(1_000, 0),
+        wake_cpu: Nanos(1_000),
+        overshoot: Spread::new(1_000, 0),
+        sleep_cpu: Nanos(1_000),
+        look: Nanos(0),
+    },
+    Costs {
+        name: "metal",
+        submit: Nanos(900),
+        interrupt: Nanos(700),
+        wake: Spread::new(1_800, 500),
+        wake_cpu: Nanos(1_800),
+        overshoot: Spread::new(3_000, 800),
+        sleep_cpu: Nanos(2_500),
+        look: Nanos(100),
+    },
+    Costs {
+        name: "vm",
+        submit: Nanos(9_000),
+        interrupt: Nanos(3_000),
+        wake: Spread::new(20_000, 4_000),
+        wake_cpu: Nanos(5_000),
+        overshoot: Spread::new(20_000, 5_000),
+        sleep_cpu: Nanos(19_000),
+        look: Nanos(100),
+    },
+];
+
+/// A device for reaping: latencies alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Its name.
+    pub name: &'static str,
+    /// The first 4 KiB.
+    pub first: Spread,
+    /// What follows passes at this rate, one I/O after the other.
+    pub bytes_per_second: u64,
+    /// I/Os that are served at a time.
+    pub channels: u32,
+}
+
+/// Every device.
+pub const DEVICES: [Device; 3] = [
+    Device {
+        name: "optane",
+        first: Spread::new(10_000, 2_000),
+        bytes_per_second: 2_600_000_000,
+        channels: 6,
+    },
+    Device {
+        name: "gen4",
+        first: Spread::new(5_000, 700),
+        bytes_per_second: 7_200_000_000,
+        channels: 8,
+    },
+    Device {
+        name: "sata",
+        first: Spread::new(80_000, 50_000),
+        bytes_per_second: 550_000_000,
+        channels: 8,
+    },
+];
+
+/// The profile of this name.
+///
+/// # Errors
+/// There is none.
+pub fn costs(name: &str) -> Result<Costs, ParamError> {
+    named(name, COSTS, |costs| costs.name)
+}
+
+/// The device of this name.
+///
+/// # Errors
+/// There is none.
+pub fn device(name: &str) -> Result<Device, ParamError> {
+    named(name, DEVICES, |device| device.name)
+}
+
+fn named<T: Copy, const N: usize>(
+    name: &str,
+    all: [T; N],
+    name_of: fn(T) -> &'static str,
+) -> Result<T, ParamError> {
+    let unknown =
+        || ParamError::UnknownName { name: name.into(), known: all.map(name_of).to_vec() };
+    all.into_iter().find(|&one| name_of(one) == name).ok_or_else(unknown)
+}
