@@ -4,10 +4,11 @@
 CARGO ?= $(firstword $(shell command -v cargo 2>/dev/null) $(wildcard $(HOME)/.cargo/bin/cargo))
 FORERUN = target/release/forerun
 SEEDS ?= 10000
+PREFIX ?= /usr/local
 # CI=true, as build servers set it: what a machine lacks is a failure there.
 SKIPS = $(if $(filter true,$(CI)),--no-skips)
 
-.PHONY: help demo test seeds mutants sanitize soak bench bench-engine fmt tools release \
+.PHONY: help demo test seeds mutants sanitize soak bench bench-engine fmt tools release install \
     test-python test-python-full wheel
 
 help:
@@ -16,6 +17,7 @@ help:
 	@echo 'make test-python        the Python package alone, of that'
 	@echo 'make test-python-full   the Python package beside pandas, zarr, xarray, ...'
 	@echo 'make wheel    the Python package as a wheel, in target/wheels'
+	@echo 'make install  the command and its shim, under PREFIX ($(PREFIX))'
 	@echo 'make seeds    the core against faults, $(SEEDS) seeds'
 	@echo 'make mutants  do the tests of core notice small faults?'
 	@echo 'make soak     the live engine for ten minutes and 100M reads, everything checked'
@@ -63,7 +65,12 @@ fmt: tools
 
 release: tools
 	@commit=$$(git rev-parse --short HEAD 2>/dev/null) && export FORERUN_COMMIT=$$commit; \
-	    $(CARGO) build --release --package forerun-cli
+	    $(CARGO) build --release --package forerun-cli --package forerun-preload
+
+# The shim is a file of its own: the loader takes nothing else.
+install: release
+	@install -D $(FORERUN) '$(DESTDIR)$(PREFIX)/bin/forerun'
+	@install -D -m 644 target/release/libforerun_preload.so '$(DESTDIR)$(PREFIX)/lib/libforerun_preload.so'
 
 tools:
 	@test -n '$(CARGO)' && $(CARGO) --version >/dev/null || { \

@@ -12,7 +12,10 @@ use anyhow::{Context as _, Result};
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-use crate::{bench, demo, failure, interrupt, profile, replay_journal, report, sim, soak, vectors};
+use crate::run as program;
+use crate::{
+    bench, demo, failure, interrupt, profile, replay_journal, report, sim, soak, vectors, warm,
+};
 
 #[derive(Parser)]
 #[command(
@@ -29,6 +32,15 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Run a program, and read ahead of it
+    Run(program::Args),
+    #[command(flatten)]
+    Own(Own),
+}
+
+/// The commands that run no program of others: signals end them.
+#[derive(Subcommand)]
+enum Own {
     /// Check readahead decisions against those of historic kernels
     Vectors(vectors::Args),
     /// Run workloads and traces through the cache in virtual time, or through replacement alone
@@ -43,12 +55,14 @@ enum Command {
     ReplayJournal(replay_journal::Args),
     /// Draw recorded runs on one static page
     Report(report::Args),
+    /// Bring files into the kernel's page cache before they are wanted
+    Warm(warm::Args),
     /// Read through the live engine for a long time, and check everything
     #[command(hide = true)]
     Soak(soak::Args),
 }
 
-impl Command {
+impl Own {
     fn run(self) -> Result<()> {
         match self {
             Self::Vectors(args) => vectors::run(&args),
@@ -58,6 +72,7 @@ impl Command {
             Self::Profile(args) => profile::run(&args),
             Self::ReplayJournal(args) => replay_journal::run(&args),
             Self::Report(args) => report::run(&args),
+            Self::Warm(args) => warm::run(&args),
             Self::Soak(args) => soak::run(&args),
         }
     }
@@ -77,8 +92,13 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
         Ok(parsed) => parsed,
         Err(error) => return refused(&error),
     };
-    let result = interrupt::install().and_then(|()| parsed.command.run());
-    result.map_or_else(|error| failure::tell(&error), |()| 0)
+    let result = match parsed.command {
+        Command::Run(args) => program::run(&args),
+        Command::Own(command) => {
+            interrupt::install().and_then(|()| command.run()).map(|()| failure::DONE)
+        }
+    };
+    result.unwrap_or_else(|error| failure::tell(&error))
 }
 
 /// Help and the version go where they were asked to; all else is bad usage, in one line.

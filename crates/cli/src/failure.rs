@@ -11,6 +11,8 @@
 use std::fmt;
 use std::io::{self, Write as _};
 
+/// The exit status of a command that did what it was asked for.
+pub(crate) const DONE: u8 = 0;
 /// The exit status of a failed command.
 pub(crate) const FAILED: u8 = 1;
 /// The exit status of a command that was asked for wrongly.

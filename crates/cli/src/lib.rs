@@ -9,6 +9,8 @@
 //! | `cli` | the commands and their dispatch |
 //! | `vectors`, `sim`, `demo`, `report`, `soak` | a command each |
 //! | `bench`, `profile`, `replay_journal` | commands on real devices and live runs |
+//! | `run` | runs a program and reads ahead of it |
+//! | `warm` | the kernel's page cache, filled |
 //! | `specs` | lists of policies, sizes: what every command reads alike |
 //! | `journal` | `--journal` of the commands that run live |
 //! | `output` | stdout: text, tables, JSON |
@@ -36,10 +38,12 @@ mod output;
 mod profile;
 mod replay_journal;
 mod report;
+mod run;
 mod sim;
 mod soak;
 mod specs;
 mod vectors;
+mod warm;
 mod windows;
 
 pub use cli::{main, run};

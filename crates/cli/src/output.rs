@@ -7,6 +7,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use forerun_report::write_whole;
@@ -102,6 +103,24 @@ pub(crate) fn table(header: &[&str], rows: &[Vec<String>], left: usize) -> Strin
 pub(crate) fn progress(count: u64, what: &str) -> ProgressBar {
     let bar = ProgressBar::new(count);
     let style = ProgressStyle::with_template("{msg} {pos}/{len} {elapsed}");
+    bar.set_style(style.expect("the template is well formed"));
+    bar.set_message(what.to_owned());
+    bar
+}
+
+/// Something that takes a while and cannot be counted, on stderr as [`progress`].
+pub(crate) fn waiting(what: &str) -> ProgressBar {
+    let bar = ProgressBar::new_spinner().with_message(what.to_owned());
+    bar.enable_steady_tick(Duration::from_millis(100));
+    bar
+}
+
+/// Progress over bytes that are moved, with the rate and the time that is left.
+pub(crate) fn transfer(bytes: u64, what: &str) -> ProgressBar {
+    let bar = ProgressBar::new(bytes);
+    let style = ProgressStyle::with_template(
+        "{msg} {bar:24} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta} left",
+    );
     bar.set_style(style.expect("the template is well formed"));
     bar.set_message(what.to_owned());
     bar

@@ -10,6 +10,7 @@
 mod check;
 pub(crate) mod figures;
 mod lists;
+mod prefetch;
 mod reap;
 mod source;
 mod timed;
@@ -23,6 +24,7 @@ use forerun_core::device;
 use forerun_core::params::Param as _;
 use forerun_core::units::Nanos;
 use forerun_sim::host::Order;
+use forerun_sim::prefetch::Prefetch;
 use forerun_sim::trace;
 
 use crate::failure::usage;
@@ -42,6 +44,7 @@ pub(crate) use timed::queues_commands;
     after_help = "Examples:\n  \
         forerun sim workload:streams,n=10 --device t7k250 --readahead linux-2.6.22,linux-2.6.24\n  \
         forerun sim workload:streams,n=10 --device t7k250 -o run.json --explain-readahead\n  \
+        forerun sim workload:compute,file=1G --device hdd --readahead off --prefetch none,ours\n  \
         forerun sim OLTP.lis.zst --policy lru,2q:kin=0.1,kout=1 --size 1000,10%\n  \
         zcat keys.gz | forerun sim - --policy all --size 64M --json"
 )]
@@ -68,6 +71,10 @@ pub(crate) struct Args {
     /// Readahead policies, NAME[:key=value,...] [default with a device: streams]
     #[arg(long, value_name = "NAME,...")]
     readahead: Option<String>,
+    /// A thread that reads a program's file ahead of it: none, paper or ours, then
+    /// :burst=SIZE,limit=SIZE,chunk=SIZE,nap=TIME
+    #[arg(long, requires = "device", value_name = "NAME,...", default_value = specs::NONE)]
+    prefetch: String,
     /// Run in virtual time on this device model, NAME[:key=value,...]
     #[arg(long, value_name = "MODEL")]
     device: Option<String>,
@@ -103,7 +110,7 @@ pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// List the replacement and readahead policies with their parameters
+    /// List the replacement and readahead policies and prefetching threads with their parameters
     #[arg(long, group = "list")]
     list_policies: bool,
     /// List the trace formats
@@ -121,6 +128,8 @@ pub(crate) struct Args {
 enum Command {
     /// The core on a faulty device against a shadow file
     Check(check::Args),
+    /// The paper on prefetching threads: its Table 3 and Figs 3 to 6
+    Prefetch(prefetch::Args),
     /// How to wait for I/O, in virtual time under stated costs
     Reap(reap::Args),
 }
@@ -154,6 +163,8 @@ struct Plan {
     sizes: Vec<Size>,
     /// Empty: replacement alone.
     readaheads: Vec<String>,
+    /// A case each; `None` is one without a thread.
+    prefetches: Vec<Option<Prefetch>>,
     device: Option<String>,
     host: Option<Order>,
     depth: Option<u32>,
@@ -199,6 +210,7 @@ impl Plan {
             policies: specs::policies(&args.policy)?,
             sizes: specs::sizes(args.size.as_deref().unwrap_or(size))?,
             readaheads,
+            prefetches: specs::prefetches(&args.prefetch)?,
             device,
             host: args.host.map(Order::from),
             depth: args.depth,
@@ -218,10 +230,11 @@ impl Plan {
         if stdin > 1 {
             return Err(usage("stdin (`-`) is given twice; it can be read once"));
         }
-        let combinations = self.policies.len() * self.sizes.len() * self.readaheads.len().max(1);
+        let timed = self.readaheads.len().max(1) * self.prefetches.len();
+        let combinations = self.policies.len() * self.sizes.len() * timed;
         if combinations > COMBINATIONS_MAX {
             return Err(usage(format!(
-                "{combinations} combinations of policies, sizes and readahead; at most \
+                "{combinations} combinations of policies, sizes, readahead and prefetch; at most \
                  {COMBINATIONS_MAX}"
             )));
         }
@@ -258,8 +271,9 @@ pub(crate) fn device_spec(spec: &str, cache: Option<Switch>) -> String {
 /// Runs what was asked for and prints the figures.
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.command {
-        Some(Command::Check(check)) => return check::run(check),
-        Some(Command::Reap(reap)) => return reap::run_all(reap),
+        Some(Command::Check(args)) => return check::run(args),
+        Some(Command::Prefetch(args)) => return prefetch::run(args),
+        Some(Command::Reap(args)) => return reap::run_all(args),
         None => {}
     }
     if args.list_policies || args.list_formats || args.list_workloads || args.list_devices {

@@ -10,10 +10,14 @@ use forerun_core::device::Device;
 use forerun_core::params::{Bytes, Param, Share};
 use forerun_core::{device, eviction, readahead};
 
+use forerun_sim::prefetch::Prefetch;
+
 use crate::failure::usage;
 
 /// Bytes of a page.
 pub(crate) const PAGE_BYTES: u32 = 4096;
+/// No prefetching thread.
+pub(crate) const NONE: &str = "none";
 /// Pages of a cache at most, so that its tables fit a machine: 256 GiB of pages.
 const PAGES_MAX: u32 = 1 << 26;
 
@@ -55,6 +59,17 @@ pub(crate) fn readaheads(text: &str) -> Result<Vec<String>> {
             .map_err(|error| usage(format!("--readahead {spec}: {error}")))?;
     }
     Ok(specs)
+}
+
+/// Prefetching threads; `none` stands for none.
+pub(crate) fn prefetches(text: &str) -> Result<Vec<Option<Prefetch>>> {
+    let make = |spec: &String| match spec.as_str() {
+        NONE => Ok(None),
+        spec => Prefetch::make(spec)
+            .map(Some)
+            .map_err(|error| usage(format!("--prefetch {spec}: {error}; or {NONE}"))),
+    };
+    split(text).iter().map(make).collect()
 }
 
 /// The device model `spec`, which must take a page in one request.
@@ -143,6 +158,16 @@ mod tests {
         }
         for text in ["", "linux-9", "off:max=1M", "linux-2.6.24:max=0x"] {
             assert!(readaheads(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn prefetching_threads_are_checked_and_none_is_none() {
+        let made = prefetches("none,paper:limit=4K,nap=4ms,ours").unwrap();
+        let names: Vec<_> = made.iter().map(|one| one.as_ref().map(Prefetch::name)).collect();
+        assert_eq!(names, [None, Some("paper"), Some("ours")]);
+        for text in ["", "all", "none:limit=4K", "paper:limit=x", "ours,"] {
+            assert!(prefetches(text).is_err(), "{text}");
         }
     }
 

@@ -18,6 +18,7 @@ pub mod drive;
 pub mod event;
 pub mod eviction;
 pub mod hash;
+pub mod pace;
 pub mod params;
 pub mod prng;
 pub mod queue;

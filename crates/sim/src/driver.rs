@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A reader issues one read at a time; it goes on when its bytes are there, after the time that
-//! copying them takes and the time that it computes. The host queue ([`crate::host`]) keeps the
-//! device busy with at most `depth` requests.
+//! copying them takes and the time that it computes. A prefetching thread ([`crate::prefetch`]) is
+//! one more reader, with a handle of its own, that looks at where the program is. The host queue
+//! ([`crate::host`]) keeps the device busy with at most `depth` requests.
 //!
 //! # Invariants
 //! - Time never runs backwards; what happens at one moment happens in the order in which it was
@@ -29,6 +30,7 @@ use forerun_core::units::{FileId, FrameId, HandleId, Nanos, PageIndex, Partition
 use forerun_core::windows::{Opened, WindowLog};
 
 use crate::host::{HostQueue, Order};
+use crate::prefetch::{Next, Prefetch, Prefetcher};
 use crate::waits::Waits;
 use crate::workload::{Access, Reader, Workload};
 
@@ -38,6 +40,8 @@ pub struct Setup {
     pub cache: Settings,
     /// A readahead policy that has no name on the command line: an oracle.
     pub oracle: Option<Box<dyn Readahead + Send>>,
+    /// A thread that reads ahead for a program: one reader of one whole file.
+    pub prefetch: Option<Prefetch>,
     /// The device; without one, every fetch completes at once.
     pub device: Option<Device>,
     /// Requests that the device may have at once; more wait in the host queue.
@@ -61,6 +65,7 @@ impl Setup {
         Self {
             cache,
             oracle: None,
+            prefetch: None,
             device,
             depth: 32,
             order: Order::DemandFirst,
@@ -161,6 +166,9 @@ pub enum RunError {
         /// What the core said.
         error: Error,
     },
+    /// A prefetching thread has nobody to read ahead for.
+    #[error("a prefetching thread needs one reader that reads one file from its head to its end")]
+    Prefetch,
     /// The files of the workload do not fit the device.
     #[error("the workload's files take {files} bytes, the device holds {device}")]
     Device {
@@ -174,7 +182,8 @@ pub enum RunError {
 /// Runs `workload` to its end.
 ///
 /// # Errors
-/// The settings cannot work, the files do not fit the device, or a read failed.
+/// The settings cannot work, the files do not fit the device, a read failed, or there is to be a
+/// prefetching thread where none can be.
 pub fn run(setup: Setup, workload: &mut Workload) -> Result<Outcome, RunError> {
     let page_bytes = u64::from(setup.cache.page_bytes);
     let mut bases = Vec::new();
@@ -186,8 +195,19 @@ pub fn run(setup: Setup, workload: &mut Workload) -> Result<Outcome, RunError> {
     if let Some(device) = setup.device.as_ref().filter(|device| device.capacity_bytes() < end) {
         return Err(RunError::Device { files: end, device: device.capacity_bytes() });
     }
+    if setup.prefetch.is_some() && !Prefetch::suits(workload) {
+        return Err(RunError::Prefetch);
+    }
     let request_bytes_max = setup.device.as_ref().map_or(0, Device::request_bytes_max);
     let explain = setup.cache.explain || setup.windows_max > 0;
+    let mut handles = workload.handles.clone();
+    let prefetcher = setup.prefetch.map(|prefetch| {
+        let handle = u32::try_from(handles.len()).expect("bounded by the settings");
+        handles.push(0);
+        let free = u64::from(setup.cache.frames) * page_bytes;
+        let (file, device) = (workload.files[0], setup.cache.device);
+        Prefetcher::new(prefetch, handle, file, page_bytes, free, device)
+    });
     let mut cache = Cache::with_oracle(Settings { explain, ..setup.cache }, setup.oracle)?;
     let mut host = Host {
         page_bytes,
@@ -207,7 +227,7 @@ pub fn run(setup: Setup, workload: &mut Workload) -> Result<Outcome, RunError> {
         bytes_read: 0,
     };
     let mut actions = Actions::new();
-    for (handle, &file) in (0..).zip(&workload.handles) {
+    for (handle, &file) in (0..).zip(&handles) {
         let file_pages = workload.files[file as usize].div_ceil(page_bytes);
         let (handle, file, partition) = (HandleId(handle), FileId(file), PartitionId(0));
         let open = Event::Open { handle, file, partition, file_pages };
@@ -216,7 +236,8 @@ pub fn run(setup: Setup, workload: &mut Workload) -> Result<Outcome, RunError> {
     let mut clockwork = Clockwork {
         cache,
         actions,
-        previous: vec![None; workload.handles.len()],
+        previous: vec![None; handles.len()],
+        prefetcher,
         heap: BinaryHeap::new(),
         order: 0,
         congested: setup.congested,
@@ -248,7 +269,7 @@ pub fn run(setup: Setup, workload: &mut Workload) -> Result<Outcome, RunError> {
     outcome.log = host.log;
     outcome.windows_left_out = host.windows.left_out();
     let rows = host.windows.rows(&clockwork.cache).into_iter();
-    let base = |handle: HandleId| host.bases[workload.handles[handle.0 as usize] as usize];
+    let base = |handle: HandleId| host.bases[handles[handle.0 as usize] as usize];
     outcome.windows =
         rows.map(|opened| LoggedWindow { base: base(opened.handle), opened }).collect();
     Ok(outcome)
@@ -393,6 +414,9 @@ struct Clockwork {
     actions: Actions,
     /// The byte after each handle's previous read.
     previous: Vec<Option<u64>>,
+    /// The thread that reads ahead, while its program runs. Its number is that of a reader after
+    /// the last one.
+    prefetcher: Option<Prefetcher>,
     /// Reads to come: when, in which order, whose.
     heap: BinaryHeap<Reverse<(Nanos, u64, usize)>>,
     order: u64,
@@ -407,9 +431,13 @@ struct Clockwork {
 impl Clockwork {
     fn run(&mut self, host: &mut Host, readers: &mut [Reader]) -> Result<(), RunError> {
         let mut now = Nanos(0);
-        self.waiting.resize(readers.len(), (None, now));
+        let thread = readers.len();
+        self.waiting.resize(thread + 1, (None, now));
         for (index, reader) in readers.iter_mut().enumerate() {
             self.schedule(index, reader, now);
+        }
+        if self.prefetcher.is_some() {
+            self.wake(thread, now);
         }
         loop {
             let read = self.heap.peek().map(|&Reverse((at, ..))| at);
@@ -426,7 +454,11 @@ impl Clockwork {
                 }
             } else if read == Some(now) {
                 let Reverse((_, _, index)) = self.heap.pop().expect("peeked");
-                self.read(now, index, host);
+                if index == thread {
+                    self.prefetch(now, thread, host);
+                } else {
+                    self.read(now, index, host);
+                }
             } else {
                 self.send(now, Event::Tick, host);
             }
@@ -443,9 +475,34 @@ impl Clockwork {
     fn schedule(&mut self, index: usize, reader: &mut Reader, ready: Nanos) {
         let access = reader.next();
         self.waiting[index] = (access, ready);
-        if let Some(access) = access {
-            self.order += 1;
-            self.heap.push(Reverse((ready.max(access.not_before), self.order, index)));
+        match access {
+            Some(access) => self.wake(index, ready.max(access.not_before)),
+            // Its program has ended.
+            None => self.prefetcher = None,
+        }
+    }
+
+    /// Puts the reader on the heap.
+    fn wake(&mut self, index: usize, at: Nanos) {
+        self.order += 1;
+        self.heap.push(Reverse((at, self.order, index)));
+    }
+
+    /// The prefetching thread goes on until it waits for bytes, naps or ends.
+    fn prefetch(&mut self, now: Nanos, thread: usize, host: &mut Host) {
+        while let Some(prefetcher) = &mut self.prefetcher {
+            let handle = HandleId(prefetcher.handle());
+            match prefetcher.next() {
+                Next::Read(access) => {
+                    self.waiting[thread].0 = Some(access);
+                    return self.read(now, thread, host);
+                }
+                Next::Ask { first, count } => {
+                    self.send(now, Event::Prefetch { handle, first, count }, host);
+                }
+                Next::Nap(time) => return self.wake(thread, now + time),
+                Next::End => self.prefetcher = None,
+            }
         }
     }
 
@@ -482,7 +539,17 @@ impl Clockwork {
             if let Some(error) = error {
                 return Err(RunError::Read { offset, bytes, error });
             }
+            let pages = (offset + bytes).div_ceil(self.page_bytes) - offset / self.page_bytes;
+            let served = now + Nanos(self.page_cost.0 * pages);
+            let Some(reader) = readers.get_mut(index) else {
+                self.wake(index, served);
+                continue;
+            };
             let wait = now.since(began);
+            if let Some(prefetcher) = &mut self.prefetcher {
+                let busy = served.since(now) + access.think;
+                prefetcher.program_read(offset + bytes, wait > Nanos(0), busy);
+            }
             let outcome = &mut self.outcome;
             outcome.waits.note(wait);
             outcome.delay += wait;
@@ -498,10 +565,8 @@ impl Clockwork {
                 outcome.late_max = outcome.late_max.max(late);
             }
             outcome.bytes_wanted += bytes;
-            let pages = (offset + bytes).div_ceil(self.page_bytes) - offset / self.page_bytes;
-            let served = now + Nanos(self.page_cost.0 * pages);
             outcome.elapsed = outcome.elapsed.max(served);
-            self.schedule(index, &mut readers[index], served + access.think);
+            self.schedule(index, reader, served + access.think);
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 //! ```text
 //!   workload   who reads what, and when: seeded, as long as wanted
 //!   driver     a workload through the core on a device model, in virtual time
+//!   prefetch   a thread that reads a program's file ahead of it
 //!   host       the queue between the core and a device
 //!   waits      how long reads waited, as a histogram
 //!   oracle     perfect readahead: the limit that others are measured against
@@ -19,6 +20,7 @@ pub mod decisions;
 pub mod driver;
 pub mod host;
 pub mod oracle;
+pub mod prefetch;
 pub mod reap;
 pub mod replay;
 pub mod trace;

@@ -13,13 +13,14 @@ use forerun_core::units::Nanos;
 use forerun_core::{eviction, params, readahead};
 use forerun_report::{DeviceRequest, RequestKind, Run, RunRecord, Window};
 use forerun_sim::driver::{Logged, LoggedWindow, Outcome};
+use forerun_sim::prefetch::Prefetch;
 use forerun_sim::workload::Workload;
 use serde::Serialize;
 
 use super::Plan;
 use super::timed::{Case, Done, seed};
 use crate::specs::PAGE_BYTES;
-use crate::{interrupt, machine, output, windows};
+use crate::{interrupt, machine, output, specs, windows};
 
 /// All runs, as `--json` prints them.
 #[derive(Serialize)]
@@ -43,6 +44,8 @@ pub(super) struct Figures {
     #[serde(skip_serializing_if = "Option::is_none")]
     readahead: Option<Ahead>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    prefetch: Option<Thread>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<Virtual>,
 }
 
@@ -56,6 +59,13 @@ struct Ahead {
     wasted: u64,
     /// In flight when they were asked for.
     late: u64,
+}
+
+/// A thread that reads ahead of the program.
+#[derive(Serialize)]
+struct Thread {
+    name: &'static str,
+    params: BTreeMap<String, String>,
 }
 
 /// The device in virtual time.
@@ -99,6 +109,7 @@ impl Figures {
             seconds: machine::seconds(took),
             accesses_per_second: 0.0,
             readahead: None,
+            prefetch: None,
             device: None,
         })
     }
@@ -115,11 +126,12 @@ impl Figures {
     /// What readahead and the device came to.
     pub(super) fn timed(
         mut self,
-        readahead: &str,
+        case: Case<'_>,
         device: Option<&Device>,
         outcome: &Outcome,
     ) -> Result<Self> {
-        let made = readahead::make(readahead, PAGE_BYTES).map_err(|error| anyhow!("{error}"))?;
+        let made =
+            readahead::make(case.readahead, PAGE_BYTES).map_err(|error| anyhow!("{error}"))?;
         let stats = &outcome.stats;
         self.readahead = Some(Ahead {
             name: made.name,
@@ -129,6 +141,8 @@ impl Figures {
             wasted: stats.ahead_wasted,
             late: stats.late_hits,
         });
+        let thread = |it: &Prefetch| Thread { name: it.name(), params: map(&it.params()) };
+        self.prefetch = case.prefetch.map(thread);
         self.device = device.map(|device| Virtual {
             name: device.name(),
             seconds: machine::seconds(outcome.elapsed),
@@ -157,10 +171,15 @@ impl Figures {
         }
     }
 
-    fn cells(&self, readahead: bool, device: bool, limit: bool) -> Vec<String> {
+    fn cells(&self, columns: Columns) -> Vec<String> {
+        let Columns { readahead, prefetch, device, limit } = columns;
         let mut cells = vec![self.trace.clone(), spec(&self.policy, &self.params)];
         if let Some(ahead) = self.readahead.as_ref().filter(|_| readahead) {
             cells.push(spec(ahead.name, &ahead.params));
+        }
+        if prefetch {
+            let thread = self.prefetch.as_ref().map(|it| spec(it.name, &it.params));
+            cells.push(thread.unwrap_or_else(|| specs::NONE.to_owned()));
         }
         cells.extend([
             self.cache_pages.to_string(),
@@ -173,6 +192,9 @@ impl Figures {
         }
         match self.device.as_ref().filter(|_| device) {
             Some(device) => {
+                if prefetch {
+                    cells.push(format!("{:.3}", device.seconds));
+                }
                 cells.extend([
                     format!("{:.2}", device.mb_per_second),
                     device.requests.to_string(),
@@ -190,9 +212,20 @@ impl Figures {
     }
 }
 
+/// Which columns there are beside those of every run.
+#[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a column of its own")]
+struct Columns {
+    readahead: bool,
+    prefetch: bool,
+    device: bool,
+    limit: bool,
+}
+
 /// The runs in columns. All of them are of one kind.
 pub(super) fn table(figures: &[Figures]) -> String {
     let readahead = figures.iter().any(|run| run.readahead.is_some());
+    let prefetch = figures.iter().any(|run| run.prefetch.is_some());
     let device = figures.iter().any(|run| run.device.is_some());
     let known = |run: &Figures| run.device.as_ref().is_some_and(|it| it.ratio_to_limit.is_some());
     let limit = figures.iter().any(known);
@@ -200,10 +233,16 @@ pub(super) fn table(figures: &[Figures]) -> String {
     if readahead {
         header.push("readahead");
     }
+    if prefetch {
+        header.push("prefetch");
+    }
     let left = header.len();
     header.extend(["pages", "accesses", "misses", "hit ratio"]);
     if readahead {
         header.extend(["ahead", "used", "wasted"]);
+    }
+    if device && prefetch {
+        header.push("seconds");
     }
     if device {
         header.extend(["MB/s", "requests", "mean", "delay s"]);
@@ -213,8 +252,8 @@ pub(super) fn table(figures: &[Figures]) -> String {
     if limit {
         header.push("limit");
     }
-    let cells = |run: &Figures| run.cells(readahead, device, limit);
-    let rows: Vec<Vec<String>> = figures.iter().map(cells).collect();
+    let columns = Columns { readahead, prefetch, device, limit };
+    let rows: Vec<Vec<String>> = figures.iter().map(|run| run.cells(columns)).collect();
     output::table(&header, &rows, left)
 }
 
@@ -257,6 +296,10 @@ impl Record {
         let pairs = pairs.split(',').filter_map(|pair| pair.split_once('='));
         let mut given: BTreeMap<String, String> =
             pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        if let Some(thread) = case.prefetch {
+            given.insert("prefetch".to_owned(), thread.name().to_owned());
+            given.extend(thread.params().into_iter().map(|(key, value)| (key.to_owned(), value)));
+        }
         given.insert("policy".to_owned(), case.policy.to_owned());
         given.insert("cache_pages".to_owned(), case.pages.to_string());
         let cache = device.params().iter().find(|(key, _)| *key == "cache");

@@ -4,7 +4,8 @@
 //! first word of a line.
 
 use anyhow::{Result, anyhow};
-use forerun_core::{device, eviction, readahead};
+use forerun_core::{device, eviction, pace, readahead};
+use forerun_sim::prefetch::Prefetch;
 use forerun_sim::{trace, workload};
 
 use super::Args;
@@ -40,6 +41,10 @@ fn policies() -> Result<Vec<(String, String)>> {
     for name in readahead::NAMES {
         let made = readahead::make(name, PAGE_BYTES).map_err(|error| anyhow!("{error}"))?;
         rows.push(((*name).to_owned(), format!("readahead   {}", shown(&made.params))));
+    }
+    for name in pace::NAMES {
+        let thread = Prefetch::make(name).map_err(|error| anyhow!("{error}"))?;
+        rows.push(((*name).to_owned(), format!("prefetch    {}", shown(&thread.params()))));
     }
     Ok(rows.into_iter().map(|(name, what)| (name, what.trim_end().to_owned())).collect())
 }

@@ -14,6 +14,7 @@ use forerun_core::cache::Settings;
 use forerun_core::device::{self, Device};
 use forerun_sim::driver::{self, Outcome, RunError, Setup};
 use forerun_sim::host::Order;
+use forerun_sim::prefetch::Prefetch;
 use forerun_sim::workload::Workload;
 
 use super::Plan;
@@ -28,6 +29,7 @@ use crate::{machine, output};
 #[derive(Clone, Copy)]
 pub(super) struct Case<'a> {
     pub(super) readahead: &'a str,
+    pub(super) prefetch: Option<&'a Prefetch>,
     pub(super) policy: &'a str,
     pub(super) pages: u32,
 }
@@ -65,12 +67,19 @@ pub(super) fn run(
     Ok(())
 }
 
-fn cases(plan: &Plan, unique: u64) -> Vec<Case<'_>> {
+fn cases<'a>(plan: &'a Plan, unique: u64) -> Vec<Case<'a>> {
     let mut cases = Vec::new();
     for readahead in &plan.readaheads {
         for policy in &plan.policies {
             for size in &plan.sizes {
-                cases.push(Case { readahead, policy, pages: size.pages(unique) });
+                let pages = size.pages(unique);
+                let case = |prefetch: &'a Option<Prefetch>| Case {
+                    readahead,
+                    prefetch: prefetch.as_ref(),
+                    policy,
+                    pages,
+                };
+                cases.extend(plan.prefetches.iter().map(case));
             }
         }
     }
@@ -115,7 +124,7 @@ fn run_case(
     let figures = Figures::new(&name, case.policy, case.pages, took)
         .context("cannot tell the parameters")?
         .counted(stats.demanded, stats.misses, stats.hits)
-        .timed(case.readahead, model.as_ref(), &outcome)?;
+        .timed(case, model.as_ref(), &outcome)?;
     Ok((Done { figures, outcome, limit: None }, timed.workload, model))
 }
 
@@ -142,6 +151,7 @@ fn setup(plan: &Plan, case: Case<'_>, device: Option<Device>) -> Setup {
     }
     let mut setup = Setup::new(cache, device);
     let (order, depth) = if queues { (Order::DemandFirst, 32) } else { (Order::Elevator, 1) };
+    setup.prefetch = case.prefetch.cloned();
     setup.order = plan.host.unwrap_or(order);
     setup.depth = plan.depth.unwrap_or(depth);
     setup.page_cost = plan.page_cost;
@@ -164,6 +174,7 @@ pub(super) fn seed(workload: &Workload) -> u64 {
 fn refused(error: RunError, name: &str) -> anyhow::Error {
     match error {
         RunError::Settings(error) => usage(format!("{name}: {error}")),
+        RunError::Prefetch => usage(format!("--prefetch: {name}: {error}")),
         RunError::Device { .. } => {
             anyhow!("{name}: {error}; make the workload smaller or the device larger (capacity=)")
         }

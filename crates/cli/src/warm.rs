@@ -1,0 +1,229 @@
+//! `forerun warm`: files and folders into the kernel's page cache, as far as a budget goes.
+//!
+//! ```text
+//!   --budget 8G | 10%     at most what is free
+//!   none                  half of what is free
+//! ```
+//! # Invariants
+//! - What is not in memory at the end is named on stdout with the reason, and the exit status is 1.
+//! - It ends at once at a signal; what was fetched until then stays in memory.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use forerun_core::params::{Bytes, Param as _, Share};
+use forerun_core::units::Nanos;
+use forerun_steer::memory::Memory;
+use forerun_steer::warm::{Left, Listing, Report, Why};
+use indicatif::BinaryBytes;
+use serde::Serialize;
+
+use crate::{machine, output};
+
+/// What `warm` takes.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  forerun warm --budget 8G model-00001.safetensors data/\n  \
+                        forerun warm --json /srv/images\n\n\
+                        Exit status: 0 if all of it is in memory, 1 if something is not.")]
+pub(crate) struct Args {
+    /// Files, and folders with all that is below them on the same file system
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<PathBuf>,
+    /// The most to fetch: a size, or a share of the memory that is free [default: 50%]
+    #[arg(long, value_name = "SIZE", value_parser = Budget::parse)]
+    budget: Option<Budget>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// How much may be fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Budget {
+    Bytes(u64),
+    /// Of what is free, in millionths of a hundredth.
+    Share(Share),
+}
+
+impl Budget {
+    /// No more than what is free, whatever was asked for.
+    fn bytes(self, free: u64) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.min(free),
+            Self::Share(percent) => {
+                let part = u128::from(free) * u128::from(percent.ppm) / 100_000_000;
+                u64::try_from(part).map_or(free, |part| part.min(free))
+            }
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let parsed = match text.strip_suffix('%') {
+            Some(percent) => {
+                Share::parse(percent).filter(|share| share.ppm <= 100_000_000).map(Self::Share)
+            }
+            None => Bytes::parse(text).map(|bytes| Self::Bytes(bytes.0)),
+        };
+        parsed.ok_or_else(|| format!("expected {} or a share such as 10%", Bytes::FORM))
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let memory = Memory::here();
+    let free_bytes = memory.room().bytes_to_use();
+    let budget_bytes = args.budget.unwrap_or(DEFAULT).bytes(free_bytes);
+    let looking = output::waiting("looking at the files");
+    let listing = Listing::of(&args.paths);
+    looking.finish_and_clear();
+    let bar = output::transfer(listing.bytes_missing().min(budget_bytes), "warm");
+    let begun = machine::now();
+    let report = listing.fetch(budget_bytes, &memory, &mut |progress| {
+        bar.set_length(progress.bytes_all);
+        bar.set_position(progress.bytes);
+    });
+    let time = machine::now().since(begun);
+    bar.finish_and_clear();
+    let room = Room { free_bytes, budget_bytes };
+    if args.json {
+        output::json(&Told::new(&room, &report, time))?;
+    } else {
+        output::print(&text(&room, &report, time))?;
+    }
+    judge(&report)
+}
+
+/// What there was to spend.
+struct Room {
+    free_bytes: u64,
+    budget_bytes: u64,
+}
+
+/// Whether all is in memory, and what to do where it is not.
+fn judge(report: &Report) -> Result<()> {
+    let is_short = |left: &Left| matches!(left.why, Why::TooLarge | Why::NoMemory | Why::Evicted);
+    let what = if report.left.iter().all(is_short) {
+        "give a larger --budget if more is free, or name fewer files"
+    } else {
+        "what can be read is in memory"
+    };
+    match &report.left[..] {
+        [] if report.is_cut => bail!("there are more files than are listed at once: name fewer"),
+        [] => Ok(()),
+        [Left { path, why, .. }] => bail!("{} is not in memory: {why}: {what}", path.display()),
+        left => bail!("{} paths are not in memory, as stdout says: {what}", left.len()),
+    }
+}
+
+/// The report, for people.
+fn text(room: &Room, report: &Report, time: Nanos) -> String {
+    let rate = mb_per_second(report.bytes_fetched, time);
+    let rate = rate.map_or(String::new(), |rate| format!(", {rate:.0} MB/s"));
+    let mut text = format!(
+        "budget   {} of {} that are free\nfiles    {} with {}\nbefore   {} in memory\n\
+         fetched  {} in {:.1} s{rate}\n",
+        BinaryBytes(room.budget_bytes),
+        BinaryBytes(room.free_bytes),
+        report.files,
+        BinaryBytes(report.bytes),
+        BinaryBytes(report.bytes_before),
+        BinaryBytes(report.bytes_fetched),
+        machine::seconds(time),
+    );
+    if !report.left.is_empty() {
+        let row = |left: &Left| {
+            let bytes = BinaryBytes(left.bytes).to_string();
+            vec![left.path.display().to_string(), left.why.to_string(), bytes]
+        };
+        let rows: Vec<Vec<String>> = report.left.iter().map(row).collect();
+        text += "\n";
+        text += &output::table(&["not in memory", "why", "missing"], &rows, 2);
+    }
+    if report.is_cut {
+        text += "\nmore files than are listed at once: the others were not looked at\n";
+    }
+    text
+}
+
+/// The report, as `--json` prints it.
+#[derive(Serialize)]
+struct Told {
+    free_bytes: u64,
+    budget_bytes: u64,
+    files: u64,
+    bytes: u64,
+    bytes_before: u64,
+    bytes_fetched: u64,
+    seconds: f64,
+    /// 10^6 bytes a second; none where nothing was fetched.
+    mb_per_second: Option<f64>,
+    left: Vec<ToldLeft>,
+    is_cut: bool,
+}
+
+/// A path that is not in memory.
+#[derive(Serialize)]
+struct ToldLeft {
+    path: String,
+    bytes: u64,
+    why: String,
+}
+
+impl Told {
+    fn new(room: &Room, report: &Report, time: Nanos) -> Self {
+        let left = report.left.iter().map(|left| ToldLeft {
+            path: left.path.display().to_string(),
+            bytes: left.bytes,
+            why: left.why.to_string(),
+        });
+        Self {
+            free_bytes: room.free_bytes,
+            budget_bytes: room.budget_bytes,
+            files: report.files,
+            bytes: report.bytes,
+            bytes_before: report.bytes_before,
+            bytes_fetched: report.bytes_fetched,
+            seconds: machine::seconds(time),
+            mb_per_second: mb_per_second(report.bytes_fetched, time),
+            left: left.collect(),
+            is_cut: report.is_cut,
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+fn mb_per_second(bytes: u64, time: Nanos) -> Option<f64> {
+    (bytes > 0 && time.0 > 0).then(|| bytes as f64 / 1e6 / machine::seconds(time))
+}
+
+/// Leaves as much for whatever else wants memory.
+const DEFAULT: Budget = Budget::Share(Share::percent(50 * 100));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_a_size_or_a_share_of_what_is_free_and_no_more() {
+        #[rustfmt::skip]
+        let rows = [ // text  of 1,000 bytes that are free
+            ("0",         Some(0)),
+            ("400",       Some(400)),
+            ("8G",        Some(1_000)),
+            ("10%",       Some(100)),
+            ("0.15%",     Some(1)),
+            ("100%",      Some(1_000)),
+            ("101%",      None),
+            ("-1",        None),
+            ("8 G",       None),
+            ("%",         None),
+            ("",          None),
+            ("all",       None),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(Budget::parse(text).ok().map(|b| b.bytes(1_000)), expected, "{text}");
+        }
+        assert_eq!(DEFAULT.bytes(1_000), 500);
+        assert_eq!(DEFAULT.bytes(u64::MAX), u64::MAX / 2);
+    }
+}

@@ -1,0 +1,134 @@
+//! Programs that change, delete or close what they read, and that take their descriptors away.
+
+use std::fs;
+use std::process::Command;
+
+use crate::rig::{Data, Reader, folder, has, run};
+
+const BYTES: u64 = 8 << 20;
+
+#[test]
+fn files_may_be_cut_and_deleted_while_they_are_read() {
+    let test = "files_may_be_cut_and_deleted_while_they_are_read";
+    let folder = folder("cut");
+    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| has(test, "python3")) else {
+        return;
+    };
+    let program = "
+import os, sys
+path = sys.argv[1]
+fd = os.open(path, os.O_RDWR)
+def read(count):
+    return sum(len(os.read(fd, 65536)) for _ in range(count))
+steps = [lambda: read(32), lambda: os.ftruncate(fd, 1 << 20), lambda: read(4),
+         lambda: os.ftruncate(fd, 16 << 20), lambda: os.lseek(fd, 0, 0), lambda: read(64),
+         lambda: os.unlink(path), lambda: read(64), lambda: os.close(fd)]
+for step, line in zip(steps, sys.stdin):
+    print(step(), flush=True)
+";
+    let mut command = run("--limit 2M");
+    let mut reader = Reader::start(command.args(["python3", "-c", program]).arg(&data.path));
+    let answers: Vec<String> = (0..9).map(|_| reader.say("")).collect();
+    let whole = (4 << 20).to_string();
+    let half = (2 << 20).to_string();
+    let expected = [&half, "None", "0", "None", "0", &whole, "None", &whole, "None"];
+    assert_eq!(answers, expected);
+    // A deleted file that the program has closed is held by nobody.
+    let forerun = format!("/proc/{}/fd", reader.child.id());
+    let is_held = || {
+        let links = fs::read_dir(&forerun).unwrap().flatten();
+        links
+            .filter_map(|link| fs::read_link(link.path()).ok())
+            .any(|to| to.starts_with(&folder) && to.to_string_lossy().contains("data"))
+    };
+    let let_go = (0..200_000).any(|_| {
+        std::thread::yield_now();
+        !is_held()
+    });
+    assert!(let_go, "the file is still held");
+    assert_eq!(reader.end(), Some(0));
+}
+
+#[test]
+fn a_program_may_close_all_descriptors_and_open_others() {
+    let test = "a_program_may_close_all_descriptors_and_open_others";
+    let folder = folder("closing");
+    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| has(test, "python3")) else {
+        return;
+    };
+    let program = "
+import os, sys
+for line in sys.stdin:
+    os.closerange(3, 64)
+    fds = [os.open(sys.argv[1], os.O_RDONLY) for _ in range(8)]
+    for fd in fds:
+        os.read(fd, 300000)
+    print(fds[0], flush=True)
+";
+    let mut command = run("");
+    let mut reader = Reader::start(command.args(["python3", "-c", program]).arg(&data.path));
+    for _ in 0..100 {
+        assert_eq!(reader.say(""), "3");
+    }
+    assert_eq!(reader.end(), Some(0));
+}
+
+#[test]
+fn a_program_may_vfork() {
+    let test = "a_program_may_vfork";
+    let folder = folder("vfork");
+    if !has(test, "cc") {
+        return;
+    }
+    let source = r#"
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(void)
+{
+    int status, failed = 0;
+    for (int i = 0; i < 50; i++) {
+        pid_t child = vfork();
+        if (child == 0) {
+            execlp("true", "true", (char *)0);
+            _exit(1);
+        }
+        failed += child < 0 || waitpid(child, &status, 0) != child || status != 0;
+    }
+    printf("%d failed\n", failed);
+    return failed;
+}
+"#;
+    let (listing, program) = (folder.join("vfork.c"), folder.join("vfork"));
+    fs::write(&listing, source).unwrap();
+    let made = Command::new("cc").args(["-o"]).arg(&program).arg(&listing).status().unwrap();
+    assert!(made.success());
+    let output = run("").arg(&program).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "0 failed\n");
+}
+
+#[test]
+fn locks_end_with_the_descriptor_that_has_them() {
+    let test = "locks_end_with_the_descriptor_that_has_them";
+    let folder = folder("locks");
+    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| has(test, "python3")) else {
+        return;
+    };
+    // Each lock is taken as the one before it goes: it must not live on in a duplicate.
+    let program = "
+import fcntl, os, sys
+for line in sys.stdin:
+    fd = os.open(sys.argv[1], os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.read(fd, 1 << 20)
+    os.close(fd)
+    print('taken', flush=True)
+";
+    let mut command = run("");
+    let mut reader = Reader::start(command.args(["python3", "-c", program]).arg(&data.path));
+    for _ in 0..300 {
+        assert_eq!(reader.say(""), "taken");
+    }
+    assert_eq!(reader.end(), Some(0));
+}

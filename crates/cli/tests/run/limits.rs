@@ -1,0 +1,127 @@
+//! Rights and memory: users who may only read, groups with little memory.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::process::{geteuid, getpid};
+
+use crate::rig::{Data, Reader, folder, has, python, stats};
+use crate::support::skip;
+
+#[test]
+fn a_user_who_may_only_read_is_led() {
+    let test = "a_user_who_may_only_read_is_led";
+    if !geteuid().is_root() {
+        return skip(test, "it takes root to become another user");
+    }
+    if !has(test, "setpriv") || !has(test, "python3") {
+        return;
+    }
+    // Where anybody may go.
+    let folder = std::env::temp_dir().join(format!("forerun-user-{}", getpid().as_raw_nonzero()));
+    fs::create_dir_all(&folder).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+    let forerun = folder.join("forerun");
+    fs::copy(env!("CARGO_BIN_EXE_forerun"), &forerun).unwrap();
+    if let Some(data) = Data::new(test, &folder, 64 << 20) {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&forerun);
+        let interpreter = interpreter();
+        command.args(["run", "--limit", "2M", "--"]).arg(interpreter).args(["-c", READER]);
+        let mut reader = Reader::start(command.arg(&data.path).current_dir("/"));
+        assert!(reader.is_led(&data, 64 << 10, 3 << 20), "nothing was read ahead");
+        assert_eq!(reader.end(), Some(0));
+    }
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+/// A Python that others may execute: not one in somebody's home.
+fn interpreter() -> PathBuf {
+    let system = Path::new("/usr/bin/python3");
+    if system.exists() { system.to_owned() } else { "python3".into() }
+}
+
+#[test]
+fn in_a_small_group_nothing_is_read_twice() {
+    let test = "in_a_small_group_nothing_is_read_twice";
+    let folder = folder("group");
+    let Some(group) = Group::new(test, 64 << 20) else { return };
+    let Some(data) = Data::new(test, &folder, 256 << 20).filter(|_| has(test, "python3")) else {
+        return;
+    };
+    let record = folder.join("stats.json");
+    let flags = format!("--limit 1G --budget 1G --stats-json {}", record.display());
+    let mut command = group.enter();
+    command.arg(env!("CARGO_BIN_EXE_forerun")).arg("run").args(flags.split(' ')).arg("--");
+    let mut reader = python(&data, &mut command);
+    while reader.position < data.bytes {
+        reader.read(1 << 20);
+    }
+    // The reader's own reads of the device, and those on its behalf.
+    let forerun = reader.child.id();
+    let own = io_bytes(forerun) + children(forerun).into_iter().map(io_bytes).sum::<u64>();
+    assert_eq!(reader.end(), Some(0));
+    let stats = stats(&record);
+    assert!(own <= data.bytes + data.bytes / 20, "{own} bytes of {}: {stats}", data.bytes);
+}
+
+/// A group of processes with little memory.
+struct Group {
+    folder: PathBuf,
+}
+
+impl Group {
+    /// `None`, and `test` is skipped by name, where none can be made.
+    fn new(test: &str, bytes: u64) -> Option<Self> {
+        let name = format!("forerun-test-{}", getpid().as_raw_nonzero());
+        for (root, limit) in
+            [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")]
+        {
+            let group = Self { folder: Path::new(root).join(&name) };
+            let is_made = fs::create_dir(&group.folder).is_ok();
+            if is_made && fs::write(group.folder.join(limit), bytes.to_string()).is_ok() {
+                return Some(group);
+            }
+        }
+        skip(test, "no control group with a memory limit can be made");
+        None
+    }
+
+    /// A command that runs what follows in the group.
+    fn enter(&self) -> Command {
+        let mut command = Command::new("sh");
+        let list = self.folder.join("cgroup.procs");
+        command.args(["-c", r#"echo $$ >"$0" && exec "$@""#]).arg(list);
+        command
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.folder);
+    }
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+/// Bytes that a process had read from devices.
+fn io_bytes(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("read_bytes: "));
+    line.and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
+}
+
+const READER: &str = "
+import os, sys
+fd = os.open(sys.argv[1], os.O_RDONLY)
+os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+done = 0
+for line in sys.stdin:
+    done += len(os.read(fd, int(line)))
+    print(done, flush=True)
+";

@@ -1,0 +1,14 @@
+//! `forerun run`, end to end: programs run as they would without it, and their files are read
+//! ahead.
+//!
+//! Nothing here waits for a time: readers read when they are told to, and what is asserted holds
+//! after any number of looks.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod awkward;
+mod limits;
+mod programs;
+mod reading;
+mod rig;

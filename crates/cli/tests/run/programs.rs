@@ -1,0 +1,171 @@
+//! The program is started, waited for and told of signals as by a shell.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::rig::{folder, run, stats};
+
+#[test]
+fn the_exit_status_is_that_of_a_shell() {
+    let folder = folder("statuses");
+    let plain = folder.join("plain");
+    fs::write(&plain, "not a program").unwrap();
+    fs::set_permissions(&plain, fs::Permissions::from_mode(0o644)).unwrap();
+    let plain = plain.to_str().unwrap();
+    #[rustfmt::skip]
+    let rows: [(&str, &[&str], i32); 9] = [
+        ("done",              &["true"],                           0),
+        ("failed",            &["false"],                          1),
+        ("its own",           &["sh", "-c", "exit 77"],            77),
+        ("killed",            &["sh", "-c", "kill -KILL $$"],      137),
+        ("terminated",        &["sh", "-c", "kill -TERM $$"],      143),
+        ("interrupted",       &["sh", "-c", "kill -INT $$"],       130),
+        ("not there",         &["no-such-program-here"],           127),
+        ("not executable",    &[plain],                            126),
+        ("a folder",          &["/"],                              126),
+    ];
+    for (why, words, status) in rows {
+        let output = run("").args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{why}");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(errors.is_empty(), !(126..128).contains(&status), "{why}: {errors}");
+        assert!(output.stdout.is_empty(), "{why}");
+    }
+}
+
+#[test]
+fn bad_usage_starts_nothing() {
+    let folder = folder("usage");
+    let made = folder.join("made");
+    for flags in ["--limit 0", "--burst x", "--budget 0", "--readahead none", "--stats-json /no/x"]
+    {
+        let output = run(flags).arg("touch").arg(&made).output().unwrap();
+        let expected = if flags.starts_with("--stats-json") { 1 } else { 2 };
+        assert_eq!(output.status.code(), Some(expected), "{flags}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1, "{flags}");
+        assert!(!made.exists(), "{flags}");
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_forerun")).arg("run").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn words_after_the_program_are_its_own() {
+    let output = Command::new(env!("CARGO_BIN_EXE_forerun"))
+        .args(["run", "echo", "--stats", "-n", "--limit"])
+        .output()
+        .unwrap();
+    assert_eq!(output.stdout, b"--stats -n --limit\n");
+}
+
+#[test]
+fn input_output_and_errors_are_the_programs() {
+    let mut child = run("")
+        .args(["sh", "-c", "tr a-z A-Z; echo wrong >&2"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"hello\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((&output.stdout[..], &output.stderr[..]), (&b"HELLO\n"[..], &b"wrong\n"[..]));
+}
+
+#[test]
+fn a_pipe_ends_when_the_program_closes_it() {
+    let mut child = run("")
+        .args(["sh", "-c", "exec >&-; read line"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = Vec::new();
+    child.stdout.take().unwrap().read_to_end(&mut told).unwrap();
+    assert!(told.is_empty());
+    assert_eq!(child.try_wait().unwrap(), None, "it still reads");
+    child.stdin.take().unwrap().write_all(b"\n").unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn signals_reach_the_program_and_do_not_end_the_run() {
+    let script = "trap 'echo term' TERM; trap 'echo usr1' USR1; trap 'echo hup' HUP
+        echo ready; while read line; do :; done; exit 9";
+    let mut child = run("")
+        .args(["bash", "-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().unwrap(), "ready");
+    let forerun = Pid::from_child(&child);
+    for (signal, told) in [
+        // A terminal sends these two to the program as well.
+        (Signal::INT, None),
+        (Signal::QUIT, None),
+        (Signal::USR1, Some("usr1")),
+        (Signal::TERM, Some("term")),
+        (Signal::HUP, Some("hup")),
+    ] {
+        kill_process(forerun, signal).unwrap();
+        if let Some(told) = told {
+            child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+            assert_eq!(lines.next().unwrap(), told);
+        }
+    }
+    drop(child.stdin.take());
+    assert_eq!(child.wait().unwrap().code(), Some(9));
+}
+
+#[test]
+fn what_it_leaves_behind_goes_on() {
+    let folder = folder("behind");
+    let (pipe, result) = (folder.join("pipe"), folder.join("result"));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let script = r#"{ cat <"$0" >"$1.part"; mv "$1.part" "$1"; echo over; } & exit 4"#;
+    let mut child = run("")
+        .args(["sh", "-c", script])
+        .args([&pipe, &result])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    assert_eq!(child.wait().unwrap().code(), Some(4), "only the program itself is waited for");
+    fs::write(&pipe, "later").unwrap();
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    assert_eq!((line.as_str(), fs::read_to_string(&result).unwrap().as_str()), ("over\n", "later"));
+}
+
+#[test]
+fn a_program_without_files_costs_nothing_but_looks() {
+    let folder = folder("nothing");
+    let record = folder.join("stats.json");
+    let flags = format!("--stats-json {}", record.display());
+    let output = run(&flags).args(["sh", "-c", "echo x | cat | wc -c"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "2");
+    let stats = stats(&record);
+    assert_eq!((&stats["status"], &stats["asks"]), (&0.into(), &0.into()), "{stats}");
+    assert_eq!((&stats["bytes_asked"], &stats["files"]), (&0.into(), &0.into()), "{stats}");
+}
+
+#[test]
+fn statistics_are_told_on_stderr_when_asked_for() {
+    let output = run("--stats").args(["sh", "-c", "echo out; exit 3"]).output().unwrap();
+    assert_eq!((output.status.code(), &output.stdout[..]), (Some(3), &b"out\n"[..]));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("asked for 0 in 0 calls"), "{errors}");
+}
+
+#[test]
+fn short_programs_are_run_too() {
+    for _ in 0..20 {
+        assert!(run("").arg("true").status().unwrap().success());
+    }
+}

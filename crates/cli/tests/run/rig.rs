@@ -1,0 +1,169 @@
+//! Programs that read on command, files that are not cached, and what a run says of itself.
+//!
+//! A reader takes a line with a number, reads so many bytes, and answers with the bytes that it has
+//! read so far. It advises the kernel of random reads, so that only what is read ahead for it is
+//! cached beyond its position.
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread;
+
+use forerun_steer::kernel;
+use rustix::fs::{Advice, fadvise, fsync};
+use serde_json::Value;
+
+use crate::support::skip;
+
+/// `forerun run` with `flags`.
+pub(crate) fn run(flags: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forerun"));
+    command.arg("run").args(flags.split_whitespace()).arg("--");
+    command
+}
+
+/// A folder for one test, empty, which anybody may enter.
+pub(crate) fn folder(test: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("run-{test}"));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("the build's folder takes a folder");
+    folder
+}
+
+/// A file that can be dropped from the cache.
+pub(crate) struct Data {
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: u64,
+    file: File,
+}
+
+impl Data {
+    /// A file of `bytes`, of which nothing is cached. `None`, and `test` is skipped by name, where
+    /// the cache cannot be emptied or seen, as on tmpfs.
+    pub(crate) fn new(test: &str, folder: &Path, bytes: u64) -> Option<Self> {
+        let path = folder.join("data");
+        let mut file = File::create(&path).expect("the folder takes a file");
+        let block: Vec<u8> = (0..1_u32 << 16).map(|at| (at % 251).to_le_bytes()[0]).collect();
+        for _ in 0..bytes >> 16 {
+            file.write_all(&block).expect("there is room");
+        }
+        drop(file);
+        let file = File::open(&path).expect("it was written");
+        let data = Self { path, bytes, file };
+        data.drop_from_cache();
+        if data.cached(0, bytes) == Some(0) {
+            return Some(data);
+        }
+        skip(test, "this file system's cache cannot be emptied or seen");
+        None
+    }
+
+    pub(crate) fn drop_from_cache(&self) {
+        fsync(&self.file).expect("it can be synced");
+        fadvise(&self.file, 0, None, Advice::DontNeed).expect("advice is taken");
+    }
+
+    /// Bytes of `start..end` that are cached or on their way, where the kernel tells.
+    pub(crate) fn cached(&self, start: u64, end: u64) -> Option<u64> {
+        match kernel::cached(&self.file, &(start..end)) {
+            Ok(kernel::Residency::Pages(pages)) => Some(pages * 4096),
+            Ok(kernel::Residency::Unknown) | Err(_) => None,
+        }
+    }
+}
+
+/// A reader under `forerun run`.
+pub(crate) struct Reader {
+    pub(crate) child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    pub(crate) position: u64,
+}
+
+impl Reader {
+    /// Starts `command`, a reader.
+    pub(crate) fn start(command: &mut Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        let input = child.stdin.take();
+        let output = BufReader::new(child.stdout.take().expect("it was asked for"));
+        Self { child, input, output, position: 0 }
+    }
+
+    /// Has it read `bytes` more.
+    pub(crate) fn read(&mut self, bytes: u64) {
+        let answer = self.say(&bytes.to_string());
+        self.position = answer.parse().expect("it answers with its position");
+    }
+
+    /// Sends a line; its answer.
+    pub(crate) fn say(&mut self, line: &str) -> String {
+        let input = self.input.as_mut().expect("it was not ended");
+        writeln!(input, "{line}").expect("it listens");
+        let mut answer = String::new();
+        self.output.read_line(&mut answer).expect("it answers");
+        answer.trim_end().to_owned()
+    }
+
+    /// Has it end; its exit status.
+    pub(crate) fn end(mut self) -> Option<i32> {
+        self.input = None;
+        self.child.wait().expect("it ends").code()
+    }
+
+    /// Has it read `step` at a time until something beyond it is cached, and asserts that this
+    /// is never more than `most` beyond.
+    pub(crate) fn is_led(&mut self, data: &Data, step: u64, most: u64) -> bool {
+        while self.position + step < data.bytes {
+            self.read(step);
+            for _ in 0..LOOKS {
+                let beyond = (self.position + most).min(data.bytes);
+                assert_eq!(data.cached(beyond, data.bytes), Some(0), "too far ahead");
+                if data.cached(self.position.next_multiple_of(4096), data.bytes) > Some(0) {
+                    return true;
+                }
+                thread::yield_now();
+            }
+        }
+        false
+    }
+}
+
+/// The reader in Python.
+pub(crate) fn python(data: &Data, run: &mut Command) -> Reader {
+    Reader::start(run.args(["python3", "-c", PYTHON]).arg(&data.path))
+}
+
+/// What `run --stats-json` wrote.
+pub(crate) fn stats(path: &Path) -> Value {
+    let text = fs::read(path).expect("there are statistics");
+    serde_json::from_slice(&text).expect("they are JSON")
+}
+
+/// Whether `program` is there; else `test` is skipped by name.
+pub(crate) fn has(test: &str, program: &str) -> bool {
+    let version = if program == "go" { "version" } else { "--version" };
+    let there = Command::new(program).arg(version).output().is_ok_and(|out| out.status.success());
+    if !there {
+        skip(test, &format!("there is no {program}"));
+    }
+    there
+}
+
+/// Looks at the cache after each step of a reader.
+const LOOKS: u32 = 2_000;
+
+const PYTHON: &str = "
+import os, sys
+fd = os.open(sys.argv[1], os.O_RDONLY)
+os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+done = 0
+for line in sys.stdin:
+    left = int(line)
+    while left > 0:
+        got = len(os.read(fd, min(left, 65536)))
+        if got == 0: break
+        left, done = left - got, done + got
+    print(done, flush=True)
+";

@@ -1,0 +1,308 @@
+//! The distance rules, row by row, against the paper's loop, and on random files.
+//!
+//! Sizes are in units of 1 KiB, so that a row is read at a glance; a chunk is 128 of them.
+//!
+//! # Sources
+//! Figure 2 of Fukayama, Sugita, Hiruta, Yamana, with its braces where its text puts them.
+
+use super::*;
+use crate::device::Kind;
+use crate::prng::Prng;
+
+const K: u64 = 1 << 10;
+const M: u64 = 1 << 20;
+const CHUNK: u64 = 128 * K;
+
+/// A program at `main` and a prefetcher at `ahead` of a large file, memory for all of it.
+fn at(main: u64, ahead: u64) -> Facts {
+    let (end, chunk, free) = (1 << 40, CHUNK, 1 << 42);
+    Facts { main, ahead, end, chunk, free, rate: 0, device: None, late: false }
+}
+
+fn disk(access: Nanos, bytes_per_second: u64) -> estimate::Facts {
+    let (kind, depth, request_bytes) = (Kind::Positional, 1, 1 << 20);
+    estimate::Facts { kind, access, bytes_per_second, depth, request_bytes }
+}
+
+fn ours(burst: u64, limit: u64) -> Pace {
+    Pace::new(Rule::Ours(Bounds { burst: Bytes(burst), limit: Bytes(limit) }))
+}
+
+fn paper(burst: u64, limit: u64) -> Pace {
+    Pace::new(Rule::Paper(Bounds { burst: Bytes(burst), limit: Bytes(limit) }))
+}
+
+fn read(from: u64, bytes: u64) -> Step {
+    Step::Read { from, bytes }
+}
+
+#[test]
+fn the_papers_rule_reads_a_burst_and_then_waits_for_the_limit() {
+    // A burst of three chunks, a limit of one.
+    let mut pace = paper(3 * CHUNK, CHUNK);
+    let wait = |until| Step::Wait { until };
+    #[rustfmt::skip]
+    let rows = [ // why                               main       ahead      step
+        ("the burst",                                 0,         0,         read(0, CHUNK)),
+        ("goes on",                                   0,         CHUNK,     read(CHUNK, CHUNK)),
+        ("whatever the distance",                     0,         2 * CHUNK, read(2 * CHUNK, CHUNK)),
+        ("then it waits",                             0,         3 * CHUNK, wait(2 * CHUNK)),
+        ("while the distance exceeds the limit",       2 * CHUNK - 1, 3 * CHUNK, wait(2 * CHUNK)),
+        ("and no longer",                             2 * CHUNK, 3 * CHUNK, read(3 * CHUNK, CHUNK)),
+        ("the next burst is read, though",            2 * CHUNK, 4 * CHUNK, read(4 * CHUNK, CHUNK)),
+        ("the program is already there",              5 * CHUNK, 5 * CHUNK, read(5 * CHUNK, CHUNK)),
+        ("one that was overtaken goes on", 9 * CHUNK, 6 * CHUNK, read(6 * CHUNK, CHUNK)),
+    ];
+    for (why, main, ahead, step) in rows {
+        assert_eq!(pace.decide(&at(main, ahead)), step, "{why}");
+    }
+    let end = |end| Facts { end, ..at(0, 6 * CHUNK) };
+    assert_eq!(pace.decide(&end(6 * CHUNK + 1)), read(6 * CHUNK, 1), "cut at the end");
+    assert_eq!(pace.decide(&end(6 * CHUNK)), Step::Done);
+}
+
+/// The paper's loop: where it reads, how much, and how often it had slept by then.
+fn loop_of_the_paper(bounds: &Bounds, chunk: u64, end: u64, stride: u64) -> Vec<(u64, u64, u64)> {
+    let (mut reads, mut prefetch_pos, mut sleeps) = (Vec::new(), 0_u64, 0_u64);
+    let main_pos = |sleeps: u64| (sleeps * stride).min(end);
+    loop {
+        let mut ss_distance = i128::from(bounds.burst.0);
+        while ss_distance > 0 {
+            let size = chunk.min(end - prefetch_pos);
+            if size == 0 {
+                return reads;
+            }
+            reads.push((prefetch_pos, size, sleeps));
+            prefetch_pos += size;
+            ss_distance -= i128::from(size);
+        }
+        while i128::from(prefetch_pos) - i128::from(main_pos(sleeps)) > i128::from(bounds.limit.0) {
+            sleeps += 1;
+        }
+    }
+}
+
+#[test]
+fn the_papers_rule_is_the_papers_loop() {
+    let mut prng = Prng::new(1);
+    for _ in 0..2_000 {
+        let bounds = Bounds { burst: Bytes(1 + prng.below(40)), limit: Bytes(prng.below(60)) };
+        let (chunk, end, stride) = (1 + prng.below(12), prng.below(300), 1 + prng.below(30));
+        let mut pace = Pace::new(Rule::Paper(bounds.clone()));
+        let (mut reads, mut ahead, mut sleeps) = (Vec::new(), 0, 0);
+        loop {
+            let main = (sleeps * stride).min(end);
+            match pace.decide(&Facts { end, chunk, ..at(main, ahead) }) {
+                Step::Read { from, bytes } => {
+                    reads.push((from, bytes, sleeps));
+                    ahead += bytes;
+                }
+                Step::Wait { until } => {
+                    assert!(until > main);
+                    sleeps += 1;
+                }
+                Step::Done => break,
+            }
+        }
+        // At the end of the file the loop sleeps once more before it sees it; no read comes of it.
+        assert_eq!(reads, loop_of_the_paper(&bounds, chunk, end, stride), "{bounds:?}");
+    }
+}
+
+#[test]
+fn our_lead_begins_small_and_follows_lateness_rate_and_memory() {
+    let late = Facts { late: true, ..at(0, 0) };
+    // A chunk takes the device 9 + 1 ms; 100 chunks a second are one in that time.
+    let device = Some(disk(Nanos::from_millis(9), 1_000 * CHUNK));
+    let known = |rate| Facts { rate, device, ..at(0, 0) };
+    let free = |free| Facts { free, ..late };
+    #[rustfmt::skip]
+    let rows = [ // why                  questions before, limit, question, chunks that it leads by
+        ("two chunks at the start",              0, 64 * M, at(0, 0),                      2),
+        ("more when the program was late",       1, 64 * M, late,                          3),
+        ("and again",                            3, 64 * M, late,                          8),
+        ("up to the limit",                     40, 64 * M, late,                        512),
+        ("a limit below a chunk",               40,  4 * K, late,                          1),
+        ("no limit at all",                     40,      0, late,                          1),
+        ("what four latencies consume, and one", 0, 64 * M, known(100 * CHUNK),            6),
+        ("not beyond the limit",                 0,      M, known(9_999 * CHUNK),          8),
+        ("a rate alone says nothing",            0, 64 * M, Facts { rate: M, ..at(0, 0) }, 2),
+        ("so does a device",                     0, 64 * M, known(0),                      2),
+        ("a quarter of what is free: 32",       40, 64 * M, free(16 * M),                 28),
+        ("no chunk fits that quarter",          40, 64 * M, free(4 * CHUNK - 1),           0),
+        ("one chunk does",                      40, 64 * M, free(4 * CHUNK),               1),
+    ];
+    for (why, before, limit, facts, chunks) in rows {
+        let mut pace = ours(16 * M, limit);
+        for _ in 0..before {
+            pace.decide(&facts);
+        }
+        // The program stands still: what is read is the lead.
+        let (mut ahead, mut now) = (0, facts);
+        loop {
+            match pace.decide(&Facts { ahead, ..now }) {
+                Step::Read { from, bytes } => {
+                    assert_eq!(from, ahead, "{why}");
+                    ahead += bytes;
+                }
+                Step::Wait { until } => {
+                    assert!(until > 0, "{why}");
+                    break;
+                }
+                Step::Done => unreachable!("{why}: the file is large"),
+            }
+            now.late = false;
+        }
+        assert_eq!(ahead, chunks * CHUNK, "{why}");
+    }
+}
+
+#[test]
+fn ours_reads_in_bursts_of_whole_chunks() {
+    // A lead of 8 chunks that is full, with one more on top.
+    let full = |burst| {
+        let mut pace = ours(burst, 8 * CHUNK);
+        let late = Facts { late: true, ..at(0, 9 * CHUNK) };
+        (0..9).for_each(|_| assert!(matches!(pace.decide(&late), Step::Wait { .. })));
+        pace
+    };
+    let wait = |chunks| Step::Wait { until: chunks * CHUNK };
+    let nine = |chunks| read(9 * CHUNK, chunks * CHUNK);
+    #[rustfmt::skip]
+    let rows = [ // why                               burst          main           step
+        ("a quarter of a lead is the largest burst",  16 * M,        CHUNK,         wait(2)),
+        ("it is asked for once it fits",              16 * M,        2 * CHUNK,     nine(2)),
+        ("a smaller one was wanted",                  CHUNK,         CHUNK,         nine(1)),
+        ("in whole chunks",                           2 * CHUNK - 1, CHUNK,         nine(1)),
+        ("but at least one",                          1,             CHUNK,         nine(1)),
+        ("and never less for less room",              1,             CHUNK - 1,     wait(1)),
+        ("the program is there",                      16 * M,        9 * CHUNK,     nine(2)),
+        ("it is farther",          16 * M,  12 * CHUNK, read(12 * CHUNK, 2 * CHUNK)),
+    ];
+    for (why, burst, main, step) in rows {
+        assert_eq!(full(burst).decide(&at(main, 9 * CHUNK)), step, "{why}");
+    }
+    let end = |end| full(16 * M).decide(&Facts { end, ..at(4 * CHUNK, 9 * CHUNK) });
+    assert_eq!(end(9 * CHUNK + 7), read(9 * CHUNK, 7), "cut at the end");
+    assert_eq!(end(9 * CHUNK), Step::Done);
+    assert_eq!(full(16 * M).decide(&Facts { end: M, ..at(2 * M, M) }), Step::Done, "past the end");
+}
+
+#[test]
+fn memory_that_goes_away_takes_the_lead_with_it() {
+    let mut pace = ours(16 * M, 64 * M);
+    let late = Facts { late: true, ..at(0, 64 * M) };
+    (0..12).for_each(|_| assert!(matches!(pace.decide(&late), Step::Wait { .. })));
+    assert_eq!(pace.lead, 64 * M);
+    let short = Facts { free: 8 * M, ..at(0, 64 * M) };
+    // 16 chunks, of which a burst of 3 has to fit.
+    let until = 64 * M - 13 * CHUNK;
+    for (why, facts, step, lead) in [
+        ("no more than a quarter", short, Step::Wait { until }, 15 * CHUNK),
+        ("memory alone does not bring it back", at(0, 64 * M), Step::Wait { until }, 15 * CHUNK),
+        ("lateness does", late, Step::Wait { until: 64 * M - 24 * CHUNK }, 30 * CHUNK),
+        ("no memory, no lead", Facts { free: 0, ..late }, Step::Wait { until: 64 * M }, 0),
+    ] {
+        assert_eq!((pace.decide(&facts), pace.lead), (step, lead), "{why}");
+    }
+}
+
+/// A program and a prefetcher on a file, by chance, with all that is promised of each answer.
+#[test]
+fn ours_keeps_its_promises_on_any_file() {
+    let mut prng = Prng::new(2);
+    for seed in 0..3_000 {
+        let chunk = 1 + prng.below(9);
+        let (burst, limit) = (1 + prng.below(60), prng.below(120));
+        let end = prng.below(3_000);
+        let mut pace = ours(burst, limit);
+        let mut facts = Facts { end, chunk, ..at(0, 0) };
+        while facts.main < end {
+            facts.free = prng.below(8) * prng.below(200);
+            facts.rate = prng.below(3) * prng.below(1_000);
+            facts.late = prng.chance(20);
+            let slow = disk(Nanos(prng.below(1 << 31)), prng.below(1 << 20));
+            facts.device = prng.chance(50).then_some(slow);
+            match pace.decide(&facts) {
+                Step::Read { from, bytes } => {
+                    let past = from + bytes;
+                    assert!(
+                        from == facts.ahead.max(facts.main) && bytes > 0 && past <= end,
+                        "{seed}"
+                    );
+                    assert!(past == end || bytes % chunk == 0, "{seed}: {bytes} by {chunk}");
+                    assert!(bytes <= burst.max(chunk), "{seed}");
+                    assert!(past - facts.main <= (limit + chunk).min(facts.free / 4), "{seed}");
+                    facts.ahead = past;
+                }
+                Step::Wait { until } => {
+                    assert!(until > facts.main, "{seed}");
+                    let short = facts.free / 4 < chunk;
+                    assert!(facts.ahead > facts.main || short, "{seed}: it starves");
+                    facts.late = false;
+                    let mut asked = |main| pace.decide(&Facts { main, ..facts });
+                    if !short {
+                        assert!(matches!(asked(until - 1), Step::Wait { .. }), "{seed}: too late");
+                        assert!(!matches!(asked(until), Step::Wait { .. }), "{seed}: too early");
+                    }
+                    facts.main = until.min(end);
+                }
+                Step::Done => {
+                    assert!(facts.ahead >= end, "{seed}");
+                    break;
+                }
+            }
+            facts.main = (facts.main + prng.below(4) * prng.below(40)).min(end);
+        }
+    }
+}
+
+#[test]
+fn the_largest_numbers_are_numbers_too() {
+    let largest = Facts {
+        main: u64::MAX - 1,
+        ahead: 0,
+        end: u64::MAX,
+        chunk: u64::MAX,
+        free: u64::MAX,
+        rate: u64::MAX,
+        device: Some(disk(Nanos(u64::MAX), 0)),
+        late: true,
+    };
+    for free in [0, u64::MAX] {
+        for chunk in [1, u64::MAX / 4, u64::MAX] {
+            for mut pace in [ours(u64::MAX, u64::MAX), ours(1, 0), paper(u64::MAX, u64::MAX)] {
+                for ahead in [0, u64::MAX - 1] {
+                    let step = pace.decide(&Facts { ahead, chunk, free, ..largest });
+                    let until = if let Step::Wait { until } = step { until } else { u64::MAX };
+                    assert!(until > largest.main);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn rules_are_made_from_their_text() {
+    let bounds = |burst, limit| Bounds { burst: Bytes(burst), limit: Bytes(limit) };
+    #[rustfmt::skip]
+    let rows = [
+        ("paper",                 Ok(Rule::Paper(bounds(16 * M, 64 * M)))),
+        ("ours:limit=4K",         Ok(Rule::Ours(bounds(16 * M, 4 * K)))),
+        ("ours:burst=1M,limit=0", Ok(Rule::Ours(bounds(M, 0)))),
+        ("theirs",                Err("no `theirs`; there are: paper ours")),
+        ("theirs:limit=1",        Err("no `theirs`; there are: paper ours")),
+        ("paper:burst=0",         Err("`burst=0`: expected at least one byte")),
+        ("ours:lead=1M",          Err("no parameter `lead`; there are: burst limit")),
+        ("ours:limit=all", Err("`limit=all`: expected a size such as 4096, 64K, 1M or 2G")),
+    ];
+    for (text, expected) in rows {
+        let made = Rule::make(text).map_err(|error| std::format!("{error}"));
+        assert_eq!(made, expected.map_err(String::from), "{text}");
+        let Ok(rule) = made else { continue };
+        assert_eq!(rule.name(), params::split(text).0);
+        let shown: Vec<_> = rule.params().iter().map(|(k, v)| std::format!("{k}={v}")).collect();
+        let shown = std::format!("{}:{}", rule.name(), shown.join(","));
+        assert_eq!(Rule::make(&shown), Ok(rule), "{shown}");
+    }
+}

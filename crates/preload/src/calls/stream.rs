@@ -1,0 +1,71 @@
+//! `fopen` and its kin: of a stream the opening and the end can be seen, and no read.
+//!
+//! The C library reads streams by calls within itself. That a file was opened for reading is still
+//! worth telling: whoever observes can follow its position from outside.
+//!
+//! # Invariants
+//! - None of these may be called in a signal handler, so the next one may be looked up here when
+//!   the constructor did not run yet; there is no kernel call to make instead.
+//!
+//! # Sources
+//! fopen(3), fclose(3), fileno(3).
+
+use core::ptr;
+
+use libc::{FILE, c_char, c_int};
+
+use crate::{
+    next::{Next, calls},
+    seen::{self, is_read_stream, opened},
+    sys::keeping_errno,
+};
+
+calls! {
+    fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
+        before: find_early(&next::fopen),
+        raw: ptr::null_mut(),
+        after(stream): tell(stream, mode),
+    }
+    fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE {
+        before: find_early(&next::fopen64),
+        raw: ptr::null_mut(),
+        after(stream): tell(stream, mode),
+    }
+    fn freopen(path: *const c_char, mode: *const c_char, old: *mut FILE) -> *mut FILE {
+        before: { find_early(&next::freopen); seen::closing(number(old)) },
+        raw: ptr::null_mut(),
+        after(stream): tell(stream, mode),
+    }
+    fn freopen64(path: *const c_char, mode: *const c_char, old: *mut FILE) -> *mut FILE {
+        before: { find_early(&next::freopen64); seen::closing(number(old)) },
+        raw: ptr::null_mut(),
+        after(stream): tell(stream, mode),
+    }
+    fn fclose(stream: *mut FILE) -> c_int {
+        before: { find_early(&next::fclose); seen::closing(number(stream)) },
+        raw: libc::EOF,
+    }
+}
+
+fn find_early<F: Copy>(next: &Next<F>) {
+    if next.get().is_none() {
+        next.find();
+    }
+}
+
+/// The descriptor of `stream`, -1 for none.
+fn number(stream: *mut FILE) -> c_int {
+    if stream.is_null() {
+        return -1;
+    }
+    // SAFETY: a stream of the program's, which it has just been given or is about to hand over.
+    keeping_errno(|| unsafe { libc::fileno(stream) })
+}
+
+/// Tells that `stream` was opened.
+fn tell(stream: *mut FILE, mode: *const c_char) {
+    if !stream.is_null() {
+        // SAFETY: the C library has made a stream by this mode, so it is a string.
+        opened(number(stream), unsafe { is_read_stream(mode) });
+    }
+}

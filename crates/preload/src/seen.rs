@@ -1,0 +1,267 @@
+//! What the shim makes of a call: which record, if any, goes into the ring.
+//!
+//! Sequential reads are told in runs. The position of a descriptor costs a system call, as dear as
+//! a small read from the page cache, so it is asked for at the first read, and then each time
+//! `RUN_BYTES` were read:
+//!
+//! ```text
+//!   read 4K   4K 4K 4K ... 4K   4K 4K ...   close
+//!      |                    |                 |
+//!      Read 0+4K            Read 4K+64K       Read of what is left, Close
+//! ```
+//!
+//! # Invariants
+//! - Safe in signal handlers, in threads, after `fork` and in a child of `vfork`: no lock, no
+//!   memory, no waiting; `errno` stays.
+//! - Without a ring nothing is done, and nothing is done about descriptors that are known to be no
+//!   regular files.
+
+use core::{
+    ffi::c_char,
+    ptr,
+    sync::atomic::{AtomicPtr, Ordering},
+};
+
+use libc::{c_int, off_t, ssize_t};
+
+use crate::{
+    ring::{Kind, Record, Ring},
+    sys,
+    table::{Entry, NOWHERE, State, Table},
+};
+
+/// The mapped ring, and the table; both null until the constructor ran, or the shim is off.
+static RING: AtomicPtr<Ring> = AtomicPtr::new(ptr::null_mut());
+static TABLE: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
+
+/// Begins to tell the ring behind descriptor `fd`, if it is one.
+pub(crate) fn start(fd: c_int) {
+    if !sys::is_sealed(fd, size_of::<Ring>()) {
+        return;
+    }
+    let Some(ring) = sys::map(fd, size_of::<Ring>()) else { return };
+    let Some(table) = sys::map(-1, size_of::<Table>()) else { return };
+    // SAFETY: the mapping has the ring's size, can shrink no more, is never unmapped, and consists
+    // of atomic words, for which any value will do.
+    let is_ring = unsafe { &*ring.cast::<Ring>() }.is_sound();
+    // SAFETY: the table's own memory, which nobody uses yet.
+    let is_wiped = unsafe { sys::advise(table, size_of::<Table>(), libc::MADV_WIPEONFORK) };
+    if is_ring && is_wiped {
+        RING.store(ring.cast(), Ordering::Relaxed);
+        TABLE.store(table.cast(), Ordering::Release);
+    }
+}
+
+/// Tells no more: this process is about to give up system calls that the shim makes.
+pub(crate) fn stop() {
+    sys::keeping_errno(|| {
+        if Shim::here().is_some_and(|shim| shim.table.is_ours()) {
+            TABLE.store(ptr::null_mut(), Ordering::Relaxed);
+        }
+    });
+}
+
+/// `fd` was opened, to be read if so said.
+pub(crate) fn opened(fd: c_int, is_read: bool) {
+    let Some((shim, entry)) = Shim::of(fd) else { return };
+    sys::keeping_errno(|| {
+        if is_read {
+            shim.learn(fd, entry);
+        } else if shim.table.is_ours() {
+            shim.table.note(fd, entry, None);
+        }
+    });
+}
+
+/// `got` bytes were read from where `fd` stood.
+pub(crate) fn read(fd: c_int, got: ssize_t) {
+    let Some((shim, entry, got)) = Shim::of_read(fd, got) else { return };
+    let untold = entry.untold.fetch_add(got, Ordering::Relaxed).wrapping_add(got);
+    if untold >= RUN_BYTES || entry.end.load(Ordering::Relaxed) == NOWHERE {
+        sys::keeping_errno(|| shim.tell_run(fd, entry));
+    }
+}
+
+/// `got` bytes were read from `offset`; from where `fd` stood, if that is -1.
+pub(crate) fn read_at(fd: c_int, offset: off_t, got: ssize_t) {
+    let Ok(offset) = u64::try_from(offset) else { return read(fd, got) };
+    let Some((shim, entry, got)) = Shim::of_read(fd, got) else { return };
+    shim.tell(Kind::Read, fd, entry, offset, got);
+}
+
+/// `length` bytes from `offset` were mapped.
+pub(crate) fn mapped(fd: c_int, offset: off_t, length: usize) {
+    let Some((shim, entry)) = Shim::of(fd) else { return };
+    if shim.is_regular(fd, entry) {
+        let offset = u64::try_from(offset).unwrap_or(0);
+        shim.tell(Kind::Map, fd, entry, offset, length as u64);
+    }
+}
+
+/// `fd` is about to move elsewhere in its file, or to share its position.
+pub(crate) fn flush(fd: c_int) {
+    let Some((shim, entry)) = Shim::of(fd) else { return };
+    if entry.state() == State::Regular && entry.end.load(Ordering::Relaxed) != NOWHERE {
+        sys::keeping_errno(|| shim.tell_run(fd, entry));
+        entry.end.store(NOWHERE, Ordering::Relaxed);
+    }
+}
+
+/// `fd` is about to be closed, or replaced.
+pub(crate) fn closing(fd: c_int) {
+    let Some((shim, entry)) = Shim::of(fd) else { return };
+    let state = entry.state();
+    sys::keeping_errno(|| {
+        if state == State::Unknown || !shim.table.is_ours() {
+            return;
+        }
+        if state == State::Regular {
+            shim.tell_run(fd, entry);
+            shim.tell(Kind::Close, fd, entry, 0, 0);
+        }
+        entry.forget();
+    });
+}
+
+/// `fd` is a copy of another. What was known of the number is of a file that is closed by now.
+pub(crate) fn copied(fd: c_int) {
+    let Some((shim, entry)) = Shim::of(fd) else { return };
+    if entry.state() != State::Unknown && sys::keeping_errno(|| shim.table.is_ours()) {
+        entry.forget();
+    }
+}
+
+/// The descriptors from `first` to `last` are about to be closed, or the program is about to end.
+pub(crate) fn closing_all(first: u32, last: u32) {
+    if let Some(shim) = Shim::here() {
+        shim.table.known(first, last).for_each(closing);
+    }
+}
+
+/// Whether a descriptor opened with `flags` can be read, and that by way of the page cache.
+pub(crate) fn is_read(flags: c_int) -> bool {
+    flags & libc::O_ACCMODE != libc::O_WRONLY && flags & (libc::O_DIRECT | libc::O_PATH) == 0
+}
+
+/// Whether a stream opened with `mode` can be read.
+///
+/// # Safety
+/// `mode` is a C string.
+pub(crate) unsafe fn is_read_stream(mode: *const c_char) -> bool {
+    // SAFETY: the caller's.
+    let mode = unsafe { core::ffi::CStr::from_ptr(mode) }.to_bytes();
+    mode.first() == Some(&b'r') || mode.contains(&b'+')
+}
+
+/// Where records go, and what is known.
+#[derive(Clone, Copy)]
+struct Shim {
+    ring: &'static Ring,
+    table: &'static Table,
+}
+
+impl Shim {
+    #[inline]
+    fn here() -> Option<Self> {
+        let table = TABLE.load(Ordering::Acquire);
+        let ring = RING.load(Ordering::Relaxed);
+        if table.is_null() || ring.is_null() {
+            return None;
+        }
+        // SAFETY: `start` mapped both, in their sizes and for good; they are atomic words.
+        Some(unsafe { Self { ring: &*ring, table: &*table } })
+    }
+
+    #[inline]
+    fn of(fd: c_int) -> Option<(Self, &'static Entry)> {
+        let shim = Self::here()?;
+        Some((shim, shim.table.entry(fd)?))
+    }
+
+    /// For a read that got bytes, of a regular file.
+    #[inline]
+    fn of_read(fd: c_int, got: ssize_t) -> Option<(Self, &'static Entry, u64)> {
+        let got = u64::try_from(got).ok().filter(|got| *got > 0)?;
+        let (shim, entry) = Self::of(fd)?;
+        shim.is_regular(fd, entry).then_some((shim, entry, got))
+    }
+
+    #[inline]
+    fn is_regular(self, fd: c_int, entry: &Entry) -> bool {
+        match entry.state() {
+            State::Regular => true,
+            State::Other => false,
+            State::Unknown => sys::keeping_errno(|| self.learn(fd, entry)),
+        }
+    }
+
+    /// Looks what is behind `fd`; whether it is a regular file, which it then tells.
+    #[cold]
+    fn learn(self, fd: c_int, entry: &Entry) -> bool {
+        if !self.table.is_ours() {
+            return false;
+        }
+        let file = sys::file(fd);
+        self.table.note(fd, entry, file);
+        if let Some(file) = file {
+            self.tell(Kind::Open, fd, entry, 0, file.bytes);
+        }
+        file.is_some()
+    }
+
+    /// Tells what was read from `fd` since the last time.
+    fn tell_run(self, fd: c_int, entry: &Entry) {
+        let untold = entry.untold.swap(0, Ordering::Relaxed);
+        if untold == 0 {
+            return;
+        }
+        let Some(end) = sys::position(fd) else { return entry.forget() };
+        // Another process may move this position too, and a child of `vfork` counts here too: what
+        // lies in both bounds was read through this position, by whomever.
+        let before = entry.end.swap(end, Ordering::Relaxed);
+        let told = if before <= end { before } else { 0 };
+        let start = end.saturating_sub(untold).max(told);
+        if start < end {
+            self.tell(Kind::Read, fd, entry, start, end - start);
+        }
+    }
+
+    fn tell(self, kind: Kind, fd: c_int, entry: &Entry, offset: u64, length: u64) {
+        let (dev, ino) = entry.file();
+        let (pid, fd) = (self.table.owner(), u32::try_from(fd).unwrap_or(0));
+        self.ring.push(&Record { kind, pid, fd, dev, ino, offset, length });
+    }
+}
+
+/// Bytes of a run that are told at once.
+const RUN_BYTES: u64 = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_read_through_the_cache_is_known_by_how_it_was_opened() {
+        for (flags, expected) in [
+            (libc::O_RDONLY | libc::O_CLOEXEC, true),
+            (libc::O_RDWR | libc::O_CREAT, true),
+            (libc::O_WRONLY | libc::O_CREAT, false),
+            (libc::O_RDONLY | libc::O_DIRECT, false),
+            (libc::O_PATH, false),
+        ] {
+            assert_eq!(is_read(flags), expected, "{flags:#x}");
+        }
+        for (mode, expected) in [
+            (c"r", true),
+            (c"rbe", true),
+            (c"w+", true),
+            (c"ab+", true),
+            (c"w", false),
+            (c"a", false),
+            (c"", false),
+        ] {
+            // SAFETY: a C string.
+            assert_eq!(unsafe { is_read_stream(mode.as_ptr()) }, expected, "{mode:?}");
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! A prefetching thread in virtual time: it reads a program's file ahead of the program.
+//!
+//! ```text
+//!   program       read   computes ........   read   computes ........
+//!   paper's       read   read   read   nap   nap    read   read        each read is waited for
+//!   ours          ask ask ask          nap          ask                nothing is waited for
+//! ```
+//! The thread has a processor of its own. The paper's is a second reader of the file, which the
+//! kernel reads ahead for as for any other; ours asks for pages and has as many of them in flight
+//! as the distance allows. Told to wait, either looks again after a nap.
+//!
+//! # Invariants
+//! - It ends with its program, however far it is.
+//! # Sources
+//! Fukayama, Sugita, Hiruta, Yamana, "Disk Access Speed up Using Prefetching Thread", sections 3.3
+//! and 3.5, whose thread naps by `usleep(1)`. How long that is depends on the kernel's timer: from
+//! some 60 us today to a tick or two (1, 4 or 10 ms each) before 2.6.21.
+
+use forerun_core::device::estimate;
+use forerun_core::pace::{Bounds, Facts, Pace, Rule, Step};
+use forerun_core::params::{self, Bytes, Param, ParamError, Params};
+use forerun_core::units::{Nanos, PageIndex};
+
+use crate::workload::{Access, Stream, Workload};
+
+forerun_core::params! {
+    /// What may be set.
+    struct Given {
+        /// As in [`Bounds`].
+        burst: Bytes = Bounds::default().burst,
+        /// As in [`Bounds`].
+        limit: Bytes = Bounds::default().limit,
+        /// Bytes of a read: Linux's largest window unless told otherwise. The paper does not say.
+        chunk: Bytes = Bytes(128 << 10),
+        /// The time from one look at the distance to the next while it is too large: a tick.
+        nap: Nanos = Nanos::from_millis(1),
+    }
+}
+
+/// Which thread there is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prefetch {
+    rule: Rule,
+    chunk: u64,
+    nap: Nanos,
+}
+
+impl Prefetch {
+    /// The thread that `spec` (`paper` or `ours`, then `:key=value,...`) describes.
+    ///
+    /// # Errors
+    /// The name or a parameter is unknown, or a value does not parse or is out of its bounds.
+    pub fn make(spec: &str) -> Result<Self, ParamError> {
+        let (name, pairs) = params::split(spec);
+        let mut given = Given::default();
+        params::apply(&mut given, pairs)?;
+        let Given { burst, limit, chunk, nap } = given;
+        let bad = |key: &str, value: String, form: &str| {
+            Err(ParamError::BadValue { key: key.into(), value, form: form.into() })
+        };
+        if !(1..=CHUNK_MAX).contains(&chunk.0) {
+            return bad("chunk", chunk.show(), "a size from 1 to 1G");
+        }
+        if !(NAP_MIN..=NAP_MAX).contains(&nap) {
+            return bad("nap", nap.show(), "a duration from 1us to 1s");
+        }
+        Ok(Self { rule: Rule::new(name, Bounds { burst, limit })?, chunk: chunk.0, nap })
+    }
+
+    /// The rule's name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.rule.name()
+    }
+
+    /// Its parameters as they are in force.
+    #[must_use]
+    pub fn params(&self) -> Vec<(&'static str, String)> {
+        let Bounds { burst, limit } = self.rule.bounds().clone();
+        Given { burst, limit, chunk: Bytes(self.chunk), nap: self.nap }.show()
+    }
+
+    /// Whether `workload` is a program that a thread can read ahead for: one reader that reads one
+    /// file from its head to its end.
+    #[must_use]
+    pub fn suits(workload: &Workload) -> bool {
+        let [file] = workload.files[..] else { return false };
+        workload.readers.len() == 1 && workload.streams == [Stream::whole(0, 0, file)]
+    }
+}
+
+/// The thread at work.
+pub(crate) struct Prefetcher {
+    pace: Pace,
+    /// The paper's thread waits for what it reads.
+    waits: bool,
+    nap: Nanos,
+    handle: u32,
+    page_bytes: u64,
+    /// What the rule is told; positions grow as program and thread read.
+    facts: Facts,
+    /// The time that the program did not wait.
+    busy: Nanos,
+}
+
+/// What the thread does next.
+pub(crate) enum Next {
+    /// It reads, and goes on when the bytes are there.
+    Read(Access),
+    /// It asks for pages and goes on at once.
+    Ask {
+        /// The first page.
+        first: PageIndex,
+        /// Pages.
+        count: u32,
+    },
+    /// It looks again after this time.
+    Nap(Nanos),
+    /// It has read all.
+    End,
+}
+
+impl Prefetcher {
+    /// A thread with `handle` on a file of `end` bytes, on a machine with `free` bytes for pages.
+    pub(crate) fn new(
+        setup: Prefetch,
+        handle: u32,
+        end: u64,
+        page_bytes: u64,
+        free: u64,
+        device: Option<estimate::Facts>,
+    ) -> Self {
+        let Prefetch { rule, chunk, nap } = setup;
+        let (waits, late) = (matches!(rule, Rule::Paper(_)), false);
+        let facts = Facts { main: 0, ahead: 0, end, chunk, free, rate: 0, device, late };
+        let pace = Pace::new(rule);
+        Self { pace, waits, nap, handle, page_bytes, facts, busy: Nanos(0) }
+    }
+
+    pub(crate) fn handle(&self) -> u32 {
+        self.handle
+    }
+
+    /// The program has read up to `main`, which it waited for if it was `late`; it is busy with
+    /// that for a time.
+    pub(crate) fn program_read(&mut self, main: u64, late: bool, busy: Nanos) {
+        self.busy += busy;
+        self.facts.main = main;
+        self.facts.late |= late;
+        let rate = u128::from(main) * 1_000_000_000 / u128::from(self.busy.0.max(1));
+        self.facts.rate = u64::try_from(rate).unwrap_or(u64::MAX);
+    }
+
+    pub(crate) fn next(&mut self) -> Next {
+        let step = self.pace.decide(&self.facts);
+        self.facts.late = false;
+        let (from, bytes) = match step {
+            Step::Read { from, bytes } => (from, bytes),
+            Step::Wait { .. } => return Next::Nap(self.nap),
+            Step::Done => return Next::End,
+        };
+        self.facts.ahead = from + bytes;
+        if self.waits {
+            let bytes = u32::try_from(bytes).expect("a chunk is at most 1 GiB");
+            let (now, think) = (Nanos(0), Nanos(0));
+            let (handle, file, offset) = (self.handle, 0, from);
+            return Next::Read(Access { handle, file, offset, bytes, not_before: now, think });
+        }
+        let first = from / self.page_bytes;
+        let count = (from + bytes).div_ceil(self.page_bytes) - first;
+        Next::Ask { first, count: u32::try_from(count).expect("a part of the memory") }
+    }
+}
+
+const CHUNK_MAX: u64 = 1 << 30;
+const NAP_MIN: Nanos = Nanos::from_micros(1);
+const NAP_MAX: Nanos = Nanos::from_millis(1_000);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload;
+
+    #[test]
+    fn a_thread_is_made_from_its_text_and_shows_it() {
+        let shown = |text: &str| {
+            let made = Prefetch::make(text).map_err(|error| error.to_string())?;
+            let pairs = made.params().into_iter().map(|(key, value)| format!("{key}={value}"));
+            Ok(format!("{}:{}", made.name(), pairs.collect::<Vec<_>>().join(",")))
+        };
+        #[rustfmt::skip]
+        let rows = [
+            ("paper",                Ok("paper:burst=16M,limit=64M,chunk=128K,nap=1ms")),
+            ("ours:limit=4K,nap=2s", Err("`nap=2s`: expected a duration from 1us to 1s")),
+            ("ours:limit=4K",        Ok("ours:burst=16M,limit=4K,chunk=128K,nap=1ms")),
+            ("ours:chunk=0",         Err("`chunk=0`: expected a size from 1 to 1G")),
+            ("ours:burst=0",         Err("`burst=0`: expected at least one byte")),
+            ("theirs",               Err("no `theirs`; there are: paper ours")),
+            ("ours:lead=1",  Err("no parameter `lead`; there are: burst limit chunk nap")),
+        ];
+        for (text, expected) in rows {
+            let expected = expected.map(str::to_owned).map_err(str::to_owned);
+            assert_eq!(shown(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn one_reader_of_one_whole_file_can_be_read_ahead_for() {
+        for (text, suits) in [
+            ("compute,file=100001", true),
+            ("streams,n=1,each=1M", true),
+            ("streams,n=1,each=1M,start=mid", false),
+            ("streams,n=2,each=1M", false),
+            ("backward,n=1,each=1M", false),
+            ("random,file=1M", false),
+        ] {
+            assert_eq!(Prefetch::suits(&workload::make(text).unwrap()), suits, "{text}");
+        }
+    }
+}

@@ -1,0 +1,530 @@
+//! What is to be read ahead: what programs were seen to read goes to the core, and what the core
+//! wants ahead of them is asked of the kernel, no further than the pace allows.
+//!
+//! ```text
+//!   observers --read(lane, from..to)--> core (streams) --Fetch--> lane: pending
+//!                                                                    | pace: limit, memory
+//!   core <--Arrived-- asked, in order <--- asks (threads) <----------+
+//!                                 \-- kernel::absent: has it come?
+//! ```
+//! The core's frames are mere numbers here: there is no byte. Pages that the program read itself
+//! are there, so the core is told at once; pages that were asked for are there when the kernel
+//! says so, and where it does not tell, after a while.
+//!
+//! # Invariants
+//! - Every fetch of the core is answered for each of its frames, once: as arrived or as failed.
+//! - No lane has asked beyond its reader by more than the limit and a chunk; all together no more
+//!   than the budget. Nothing that is cached is asked for.
+//! - Tables are bounded: lanes by [`LANES_MAX`], files that are known by [`FILES_MAX`], pieces by
+//!   the core's frames.
+
+mod ahead;
+mod known;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::ops::Range;
+
+use forerun_core::cache::{self, Cache, SettingsError};
+use forerun_core::device::{Kind, estimate};
+use forerun_core::drive::{Driver, drive};
+use forerun_core::event::{Action, Actions, Event};
+use forerun_core::pace::Rule;
+use forerun_core::readahead::{self, Cause, StreamId};
+use forerun_core::units::{FileId, FrameId, HandleId, Nanos, PageId, PartitionId, RequestId};
+use rustix::fs::Stat;
+
+use crate::asks::{Asks, Source};
+use crate::kernel::{self, Residency};
+use crate::lanes::{Cut, Lane, Piece};
+use known::FileRow;
+
+/// How far to go.
+#[derive(Clone, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) rule: Rule,
+    pub(crate) limit_bytes: u64,
+    pub(crate) budget_bytes: u64,
+    /// The readahead policy, as `NAME:key=value,...`.
+    pub(crate) readahead: String,
+}
+
+/// A reader that is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LaneId(u32);
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) files: u64,
+    pub(crate) lanes: u64,
+    pub(crate) lanes_refused: u64,
+    pub(crate) streams: u64,
+    pub(crate) bytes_read: u64,
+    pub(crate) bytes_asked: u64,
+    pub(crate) asks: u64,
+    pub(crate) bytes_cached: u64,
+    pub(crate) bytes_given_up: u64,
+    pub(crate) lead_bytes_max: u64,
+}
+
+/// See the module.
+pub(crate) struct Drive {
+    bounds: Bounds,
+    settings: cache::Settings,
+    /// Built when the first reader comes to what is not cached: most programs have none.
+    core: Option<Cache>,
+    actions: Actions,
+    world: World,
+    files: BTreeMap<FileId, FileRow>,
+    known: BTreeMap<(u64, u64), FileId>,
+    lanes: Vec<Option<Lane>>,
+    asked: VecDeque<Asked>,
+    asks: Asks,
+    /// Pages of all lanes that are pending.
+    pending_pages: u64,
+    requests: u64,
+    files_seen: u32,
+    memory_bytes: u64,
+    /// Processor time that the process has taken which is looked at just now.
+    processor: Option<Nanos>,
+    /// The shortest time, by device, in which something came that was asked for.
+    access: BTreeMap<u64, Nanos>,
+    counts: Counts,
+}
+
+/// Pages on their way.
+struct Asked {
+    file: FileId,
+    piece: Piece,
+    since: Nanos,
+}
+
+/// What the core did in one event.
+#[derive(Default)]
+struct World {
+    fetched: Vec<(FileId, Piece)>,
+    done: bool,
+    newest: u32,
+    streams: u64,
+}
+
+impl Driver for World {
+    fn carry_out(&mut self, action: Action, frames: &[FrameId]) -> bool {
+        match action {
+            Action::Fetch { page: PageId { file, index }, .. } => {
+                self.fetched.push((file, Piece { first: index, frames: frames.to_vec() }));
+            }
+            Action::Done { .. } | Action::Fail { .. } => self.done = true,
+            Action::Explain { decision, .. } => {
+                // Names are given in order.
+                if let Some(StreamId(name)) = decision.stream
+                    && decision.cause != Cause::Random
+                    && name > self.newest
+                {
+                    self.newest = name;
+                    self.streams += 1;
+                }
+            }
+            // Nobody waits for bytes, nobody reads without the core, and nobody writes.
+            Action::Serve { .. }
+            | Action::Publish { .. }
+            | Action::Retract { .. }
+            | Action::Fate { .. }
+            | Action::Fill { .. }
+            | Action::Write { .. }
+            | Action::Sync { .. } => {}
+        }
+        true
+    }
+}
+
+impl Drive {
+    pub(crate) fn new(bounds: Bounds) -> Result<Self, SettingsError> {
+        let settings = settings(&bounds);
+        // What the core would refuse later is refused now.
+        let policy = readahead::make(&settings.readahead, settings.page_bytes)?.policy;
+        let (frames, window) = (settings.frames, policy.window_pages_min());
+        if frames < window {
+            return Err(SettingsError::Window { frames, window });
+        }
+        Ok(Self {
+            bounds,
+            settings,
+            core: None,
+            actions: Actions::new(),
+            world: World::default(),
+            files: BTreeMap::new(),
+            known: BTreeMap::new(),
+            lanes: Vec::new(),
+            asked: VecDeque::new(),
+            asks: Asks::default(),
+            pending_pages: 0,
+            requests: 0,
+            files_seen: 0,
+            memory_bytes: u64::MAX,
+            processor: None,
+            access: BTreeMap::new(),
+            counts: Counts::default(),
+        })
+    }
+
+    /// What was done so far.
+    pub(crate) fn counts(&self) -> Counts {
+        Counts { streams: self.world.streams, ..self.counts }
+    }
+
+    /// What the core counted.
+    pub(crate) fn core_stats(&self) -> cache::Stats {
+        self.core.as_ref().map_or_else(cache::Stats::default, |core| *core.stats())
+    }
+
+    /// So many bytes may be ahead as far as memory goes.
+    pub(crate) fn set_memory(&mut self, bytes: u64) {
+        self.memory_bytes = bytes;
+    }
+
+    /// Lets go of all files, whatever state they are in.
+    pub(crate) fn clear(&mut self) {
+        self.lanes.clear();
+        self.files.clear();
+        self.asked.clear();
+    }
+
+    /// What follows is of a process that has taken so much processor time.
+    pub(crate) fn set_processor(&mut self, time: Option<Nanos>) {
+        self.processor = time;
+    }
+
+    /// Whether something is on its way or waits to be.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.asked.is_empty() || self.pending_pages > 0
+    }
+
+    /// Builds the core for the memory that there is. Whether there is one.
+    fn build(&mut self) -> bool {
+        if self.core.is_none() {
+            let budget_bytes = self.bounds.budget_bytes.min(self.memory_bytes / CORE_ONE_IN);
+            self.settings = settings(&Bounds { budget_bytes, ..self.bounds.clone() });
+            // It may be too little for a policy's window.
+            self.core = Cache::new(self.settings.clone()).ok();
+        }
+        self.core.is_some()
+    }
+
+    /// A program reads `file`, by a descriptor of our own, and is at `main`. `None` where too many
+    /// are followed already, or memory is too small for one.
+    pub(crate) fn open(
+        &mut self,
+        now: Nanos,
+        file: File,
+        stat: &Stat,
+        main: u64,
+    ) -> Option<LaneId> {
+        if self.lanes.iter().flatten().count() >= LANES_MAX {
+            self.counts.lanes_refused += 1;
+            return None;
+        }
+        let id = self.file(now, file, stat)?;
+        self.add(id, main)
+    }
+
+    fn add(&mut self, file: FileId, main: u64) -> Option<LaneId> {
+        let free = self.lanes.iter().position(Option::is_none);
+        let at = free.unwrap_or(self.lanes.len());
+        if at >= LANES_MAX {
+            return None;
+        }
+        self.files.get_mut(&file)?.lanes += 1;
+        if free.is_none() {
+            self.lanes.push(None);
+        }
+        self.lanes[at] = Some(Lane::new(file, main, self.bounds.rule.clone()));
+        self.counts.lanes += 1;
+        Some(LaneId(u32::try_from(at).expect("below LANES_MAX")))
+    }
+
+    /// One more reader of the file of `lane`, at `main`.
+    pub(crate) fn again(&mut self, lane: LaneId, main: u64) -> Option<LaneId> {
+        let file = self.lanes[lane.0 as usize].as_ref()?.file;
+        self.add(file, main)
+    }
+
+    /// Has the core know the reader of `lane`. Whether it does.
+    fn introduce(&mut self, now: Nanos, lane: LaneId) -> bool {
+        let Some(row) = self.lanes[lane.0 as usize].as_ref() else { return false };
+        if row.is_known {
+            return true;
+        }
+        let (file, partition) = (row.file, PartitionId(0));
+        let Some(bytes) = self.files.get(&file).map(|row| row.version.bytes) else { return false };
+        if !self.build() {
+            return false;
+        }
+        let file_pages = pages(bytes).max(1);
+        self.send(now, Event::Open { handle: lane.handle(), file, partition, file_pages });
+        self.lanes[lane.0 as usize].as_mut().expect("it was there").is_known = true;
+        true
+    }
+
+    /// The file of `lane`.
+    pub(crate) fn source(&self, lane: LaneId) -> Option<&Source> {
+        let lane = self.lanes[lane.0 as usize].as_ref()?;
+        self.files.get(&lane.file)?.source.as_deref()
+    }
+
+    /// The reader of `lane` stands at `to` without having read up to there.
+    pub(crate) fn seek(&mut self, now: Nanos, lane: LaneId, to: u64) {
+        let Some(row) = self.lanes[lane.0 as usize].as_mut() else { return };
+        (row.main, row.warm_until, row.has_read) = (to, 0, false);
+        self.drop_pending(now, lane);
+        self.refuse(now);
+    }
+
+    /// The reader of `lane` has read `range`; `follows`: where it had stopped before.
+    pub(crate) fn read(&mut self, now: Nanos, lane: LaneId, range: &Range<u64>, follows: bool) {
+        self.resize(now, lane);
+        let Some(row) = self.lanes[lane.0 as usize].as_mut() else { return };
+        let file = row.file;
+        let Some(bytes) = self.files.get(&file).map(|row| row.version.bytes) else { return };
+        row.main = range.end;
+        // A reader that was seen after its seek and before its read goes on from nothing.
+        let follows = std::mem::replace(&mut row.has_read, true) && follows;
+        row.rate.read(range.end - range.start, self.processor);
+        self.counts.bytes_read += range.end - range.start;
+        let range = range.start..range.end.min(bytes);
+        if range.is_empty() || self.is_warm(lane, range.end, bytes) || !self.introduce(now, lane) {
+            return;
+        }
+        let before = self.core_stats().late_hits;
+        let (mut first, end) = (range.start / PAGE, pages(range.end));
+        let mut previous_end = follows.then_some(range.start);
+        while first < end {
+            let piece = first..end.min(first + u64::from(self.settings.frames / 4));
+            self.read_pages(now, lane, file, &piece, previous_end);
+            first = piece.end;
+            previous_end = Some(first * PAGE);
+        }
+        if self.core_stats().late_hits > before
+            && let Some(row) = self.lanes[lane.0 as usize].as_mut()
+        {
+            row.late = true;
+        }
+    }
+
+    /// One read of the core, and what follows from the pages being there.
+    fn read_pages(
+        &mut self,
+        now: Nanos,
+        lane: LaneId,
+        file: FileId,
+        there: &Range<u64>,
+        previous_end: Option<u64>,
+    ) {
+        self.requests += 1;
+        let (request, handle) = (RequestId(self.requests), lane.handle());
+        let (first, congested) = (there.start, false);
+        let count = u32::try_from(there.end - there.start).expect("fewer pages than frames");
+        self.world.done = false;
+        self.send(now, Event::Read { request, handle, first, count, previous_end, congested });
+        // Whatever was to be read ahead of these pages has been read by the program.
+        let mut arrived = Vec::new();
+        if let Some(row) = self.lanes[lane.0 as usize].as_mut() {
+            row.take(there, &mut arrived);
+        }
+        self.pending_pages -= arrived.iter().map(|piece| piece.frames.len() as u64).sum::<u64>();
+        self.take_asked(file, there, &mut arrived);
+        loop {
+            self.sort(lane, there, &mut arrived);
+            let Some(piece) = arrived.pop() else { break };
+            self.arrived(now, &piece);
+        }
+        if !self.world.done {
+            // Another lane waits for some of it; the program does not.
+            self.send(now, Event::Cancel { request });
+        }
+        self.refuse(now);
+    }
+
+    /// What the core fetches of pages that are `there` is there, the rest is pending.
+    fn sort(&mut self, lane: LaneId, there: &Range<u64>, arrived: &mut Vec<Piece>) {
+        let Some(row) = self.lanes[lane.0 as usize].as_mut() else { return };
+        for (_, piece) in self.world.fetched.drain(..) {
+            let Cut { before, within, behind } = piece.cut(there);
+            arrived.extend(within);
+            for piece in before.into_iter().chain(behind) {
+                self.pending_pages += piece.frames.len() as u64;
+                row.pending.push_back(piece);
+            }
+        }
+    }
+
+    /// Takes what was asked for of `pages` out: somebody has read it.
+    fn take_asked(&mut self, file: FileId, pages: &Range<u64>, arrived: &mut Vec<Piece>) {
+        let meets = |asked: &Asked| {
+            let has = asked.piece.pages();
+            asked.file == file && has.start < pages.end && pages.start < has.end
+        };
+        if !self.asked.iter().any(meets) {
+            return;
+        }
+        for asked in std::mem::take(&mut self.asked) {
+            if !meets(&asked) {
+                self.asked.push_back(asked);
+                continue;
+            }
+            let Asked { piece, since, .. } = asked;
+            let Cut { before, within, behind } = piece.cut(pages);
+            arrived.extend(within);
+            let rest = before.into_iter().chain(behind);
+            self.asked.extend(rest.map(|piece| Asked { file, piece, since }));
+        }
+    }
+
+    /// Whether all that the reader at `main` will read next is cached.
+    fn is_warm(&mut self, lane: LaneId, main: u64, file_bytes: u64) -> bool {
+        let Some(row) = self.lanes[lane.0 as usize].as_mut() else { return false };
+        if !row.pending.is_empty() || main + WARM_BYTES / 2 <= row.warm_until {
+            return row.pending.is_empty();
+        }
+        let next = main..file_bytes.min(main + WARM_BYTES);
+        let source = self.files.get(&row.file).and_then(|file| file.source.as_ref());
+        let cached = source.and_then(|source| kernel::cached(&source.file, &next).ok());
+        let is_warm = cached == Some(Residency::Pages(kernel::pages(&next)));
+        row.warm_until = if is_warm { next.end } else { 0 };
+        is_warm
+    }
+
+    /// The reader of `lane` is gone.
+    pub(crate) fn close(&mut self, now: Nanos, lane: LaneId) {
+        self.drop_pending(now, lane);
+        let Some(row) = self.lanes[lane.0 as usize].take() else { return };
+        if row.is_known {
+            self.send(now, Event::Close { handle: lane.handle() });
+        }
+        let Some(file) = self.files.get_mut(&row.file) else { return };
+        file.lanes -= 1;
+        if file.lanes > 0 {
+            return;
+        }
+        if let Some(source) = file.source.take() {
+            source.close();
+        }
+        // What is on its way comes, and nobody will look.
+        let mut arrived = Vec::new();
+        self.take_asked(row.file, &(0..u64::MAX), &mut arrived);
+        for piece in arrived {
+            self.arrived(now, &piece);
+        }
+        self.refuse(now);
+    }
+
+    /// What the core fetches other than for a read, as for one that was cancelled: nobody needs it.
+    fn refuse(&mut self, now: Nanos) {
+        while let Some((_, piece)) = self.world.fetched.pop() {
+            self.failed(now, &piece);
+        }
+    }
+
+    /// Gives up what is pending of `lane`.
+    fn drop_pending(&mut self, now: Nanos, lane: LaneId) {
+        while self.drop_front(now, lane) {}
+    }
+
+    fn drop_front(&mut self, now: Nanos, lane: LaneId) -> bool {
+        let row = self.lanes[lane.0 as usize].as_mut();
+        let Some(piece) = row.and_then(|row| row.pending.pop_front()) else { return false };
+        self.pending_pages -= piece.frames.len() as u64;
+        self.failed(now, &piece);
+        true
+    }
+
+    fn arrived(&mut self, now: Nanos, piece: &Piece) {
+        let (first, count) = (piece.frames[0], piece.count());
+        self.send(now, Event::Arrived { first, count });
+    }
+
+    fn failed(&mut self, now: Nanos, piece: &Piece) {
+        self.counts.bytes_given_up += u64::from(piece.count()) * PAGE;
+        let (first, count, errno) = (piece.frames[0], piece.count(), ECANCELED);
+        self.send(now, Event::Failed { first, count, errno });
+    }
+
+    fn send(&mut self, now: Nanos, event: Event<'_>) {
+        let core = self.core.as_mut().expect("it is built before anything is sent");
+        drive(core, now, event, &mut self.actions, &mut self.world);
+    }
+}
+
+impl LaneId {
+    fn handle(self) -> HandleId {
+        HandleId(self.0)
+    }
+}
+
+impl Piece {
+    fn count(&self) -> u32 {
+        u32::try_from(self.frames.len()).expect("no more than the frames")
+    }
+}
+
+/// What the core is built from.
+fn settings(bounds: &Bounds) -> cache::Settings {
+    let budget = u32::try_from(bounds.budget_bytes / PAGE).unwrap_or(u32::MAX / 4);
+    let ahead = budget.clamp(FRAMES_MIN, FRAMES_MAX);
+    // Used pages have room beside those that are not used yet.
+    let frames = ahead + ahead / 4;
+    let mut settings = cache::Settings::new(frames, "2q-star", &bounds.readahead);
+    settings.page_bytes = u32::try_from(PAGE).expect("a page");
+    settings.request_pages_max = u32::try_from(CHUNK_BYTES_MAX / PAGE).expect("a chunk");
+    settings.ahead_pages_max = ahead;
+    settings.handles_max = u32::try_from(LANES_MAX).expect("a bound");
+    settings.files_max = frames + u32::try_from(FILES_MAX + LANES_MAX).expect("a bound");
+    settings.wait_max = Nanos(u64::MAX);
+    settings.explain = true;
+    settings.device = Some(facts(bounds.limit_bytes));
+    settings
+}
+
+/// What the readahead policy is told of the device: so much that a lone stream wants half of the
+/// limit in a window. How much of it is asked for, and when, the pace decides.
+fn facts(limit_bytes: u64) -> estimate::Facts {
+    let accesses_a_second = 1_000_000_000 / ACCESS.0;
+    estimate::Facts {
+        kind: Kind::Parallel,
+        access: ACCESS,
+        bytes_per_second: (limit_bytes / 2).max(PAGE) * accesses_a_second / IN_FLIGHT_REACHES,
+        depth: 32,
+        request_bytes: u32::try_from(CHUNK_BYTES_MAX / 2).expect("a chunk"),
+    }
+}
+
+fn pages(bytes: u64) -> u64 {
+    bytes.div_ceil(PAGE)
+}
+
+/// Of the memory that may be used, what is ahead of all readers takes one part in so many at most,
+/// and the core knows of pages for one in so many, in which its own size is little.
+const AHEAD_ONE_IN: u64 = 2;
+const CORE_ONE_IN: u64 = 4;
+/// The unit of decisions.
+const PAGE: u64 = 4096;
+/// Readers that are followed.
+const LANES_MAX: usize = 1024;
+/// Files of which something is remembered.
+const FILES_MAX: usize = 1024;
+/// The core's pages.
+const FRAMES_MIN: u32 = 1 << 10;
+const FRAMES_MAX: u32 = 1 << 20;
+/// More than this in one go is not asked for.
+const CHUNK_BYTES_MAX: u64 = 1 << 20;
+/// So far ahead a reader finds all cached before it is left alone.
+const WARM_BYTES: u64 = 32 << 20;
+/// A time to the first byte; only its product with the rate counts.
+const ACCESS: Nanos = Nanos::from_millis(10);
+/// Of what arrives in the time of an access, `streams` keeps so much in flight.
+const IN_FLIGHT_REACHES: u64 = 4;
+const ECANCELED: i32 = 125;
+
+#[cfg(test)]
+mod tests;

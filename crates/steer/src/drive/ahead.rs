@@ -1,0 +1,185 @@
+//! What is pending is asked for, as far as the pace allows, and the core is told what has come.
+//!
+//! ```text
+//!   lane: pending --pace--> cached? --yes--> arrived
+//!                              \-----no---> asked --come--> arrived
+//!                                                \--lost--> failed
+//! ```
+//! # Invariants
+//! - A look sees to a few pieces that have not come: the first that were asked for come first.
+//! - What does not come is given up after a while, as the kernel drops what it cannot do.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use forerun_core::device::estimate;
+use forerun_core::pace::{self, Step};
+use forerun_core::units::{FileId, Nanos};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
+
+use super::{AHEAD_ONE_IN, Asked, Drive, FILES_MAX, LaneId, PAGE, facts};
+use crate::asks::{Ask, Source};
+use crate::kernel::{self, Residency};
+use crate::lanes::{Piece, index};
+
+impl Drive {
+    /// Looks what has come, and asks for more.
+    pub(crate) fn go_on(&mut self, now: Nanos) {
+        self.see_arrivals(now);
+        for at in 0..self.lanes.len() {
+            self.release(now, LaneId(u32::try_from(at).expect("below LANES_MAX")));
+        }
+        self.refuse(now);
+    }
+
+    fn see_arrivals(&mut self, now: Nanos) {
+        let mut absent = 0;
+        let mut at = 0;
+        while at < self.asked.len() && absent < ABSENT_MAX {
+            let asked = &self.asked[at];
+            let source = self.files.get(&asked.file).and_then(|file| file.source.as_ref());
+            let waited = now.since(asked.since);
+            let has_come = source.is_none_or(|source| has_come(source, &asked.piece, waited));
+            if !has_come && waited < LOST_AFTER {
+                absent += 1;
+                at += 1;
+                continue;
+            }
+            let Some(Asked { file, piece, .. }) = self.asked.remove(at) else { return };
+            if has_come {
+                self.learn(file, waited);
+                self.arrived(now, &piece);
+            } else {
+                self.failed(now, &piece);
+            }
+        }
+    }
+
+    /// A piece of `file` came in this time.
+    fn learn(&mut self, file: FileId, waited: Nanos) {
+        let Some(row) = self.files.get(&file) else { return };
+        if self.access.len() < FILES_MAX {
+            let access = self.access.entry(row.key.0).or_insert(waited);
+            *access = waited.min(*access);
+        }
+    }
+
+    /// Asks for what is pending of `lane`, as far as its pace allows.
+    fn release(&mut self, now: Nanos, lane: LaneId) {
+        loop {
+            let lead = self.core_stats().ahead_unread.saturating_sub(self.pending_pages) * PAGE;
+            let Some(row) = self.lanes[lane.0 as usize].as_mut() else { return };
+            let Some(piece) = row.pending.front() else { return };
+            let Some(file) = self.files.get(&row.file) else { return };
+            let Some(source) = file.source.clone() else { return };
+            let Range { start, end } = piece.pages();
+            if start * PAGE >= file.version.bytes {
+                self.drop_front(now, lane);
+                continue;
+            }
+            // A stream that goes backward is seen in a mirror.
+            let goes_back = end * PAGE <= row.main;
+            let main = if goes_back { 0 } else { row.main };
+            let ahead = if goes_back { row.main - end * PAGE } else { start * PAGE };
+            let file_end = if goes_back { row.main } else { file.version.bytes };
+            let device = self.access.get(&file.key.0).map(|&access| estimate::Facts {
+                access,
+                // Its transfer is in that.
+                bytes_per_second: u64::MAX,
+                ..facts(self.bounds.limit_bytes)
+            });
+            let step = row.pace.decide(&pace::Facts {
+                main,
+                ahead,
+                end: file_end,
+                chunk: source.chunk_bytes,
+                free: self.memory_bytes,
+                rate: row.rate.bytes_per_second,
+                device,
+                late: std::mem::take(&mut row.late),
+            });
+            let Step::Read { bytes, .. } = step else { return };
+            let count = piece.frames.len().min(index(bytes.div_ceil(PAGE)));
+            let bytes = count as u64 * PAGE;
+            let budget = self.bounds.budget_bytes.min(self.memory_bytes / AHEAD_ONE_IN);
+            if lead + bytes > budget || !self.asks.has_room() {
+                return;
+            }
+            let file = row.file;
+            let Some(mut piece) = row.pending.pop_front() else { return };
+            if count < piece.frames.len() {
+                let rest = if goes_back {
+                    let near = piece.frames.split_off(piece.frames.len() - count);
+                    let first = end - near.len() as u64;
+                    std::mem::replace(&mut piece, Piece { first, frames: near })
+                } else {
+                    let frames = piece.frames.split_off(count);
+                    Piece { first: start + count as u64, frames }
+                };
+                row.pending.push_front(rest);
+            }
+            let distance = if goes_back {
+                row.main - piece.first * PAGE
+            } else {
+                piece.pages().end * PAGE - row.main.min(piece.pages().end * PAGE)
+            };
+            self.pending_pages -= count as u64;
+            self.ask(now, file, &source, piece, distance);
+        }
+    }
+
+    fn ask(&mut self, now: Nanos, file: FileId, source: &Arc<Source>, piece: Piece, distance: u64) {
+        let pages = piece.pages();
+        let range = pages.start * PAGE..pages.end * PAGE;
+        let bytes = range.end - range.start;
+        if is_cached(source, &range) {
+            self.counts.bytes_cached += bytes;
+            return self.arrived(now, &piece);
+        }
+        self.counts.asks += 1;
+        self.counts.bytes_asked += bytes;
+        self.counts.lead_bytes_max = self.counts.lead_bytes_max.max(distance);
+        self.asks.push(Ask { source: Arc::clone(source), range });
+        self.asked.push_back(Asked { file, piece, since: now });
+    }
+}
+
+/// Whether all of `range` is cached, as far as can be told. It is about to be asked for.
+fn is_cached(source: &Source, range: &Range<u64>) -> bool {
+    match kernel::cached(&source.file, range) {
+        Ok(Residency::Pages(count)) => count == kernel::pages(range),
+        Ok(Residency::Unknown) => is_ready(source, range.end) == Some(true),
+        Err(_) => false,
+    }
+}
+
+/// Whether the bytes of `piece`, which were asked for, are there.
+fn has_come(source: &Source, piece: &Piece, waited: Nanos) -> bool {
+    let end = piece.pages().end * PAGE;
+    match kernel::absent(&source.file, &(end - PAGE..end)) {
+        Ok(Some(absent)) => absent.is_empty(),
+        Ok(None) => is_ready(source, end).unwrap_or(waited >= COMES_AFTER),
+        Err(_) => waited >= COMES_AFTER,
+    }
+}
+
+/// Whether the page before `end` can be read without waiting, where the file system tells: the
+/// answer of last resort, as a page that is not there is read by it.
+fn is_ready(source: &Source, end: u64) -> Option<bool> {
+    let mut byte = [0];
+    let mut bytes = [io::IoSliceMut::new(&mut byte)];
+    let last = end.min(source.file.metadata().ok()?.len()).checked_sub(1)?;
+    match preadv2(&source.file, &mut bytes, last, ReadWriteFlags::NOWAIT) {
+        Ok(count) => Some(count > 0),
+        Err(Errno::AGAIN) => Some(false),
+        Err(_) => None,
+    }
+}
+
+/// Of what is on its way, so many pieces that have not come are looked at.
+const ABSENT_MAX: usize = 8;
+/// What has not come by then is not coming.
+const LOST_AFTER: Nanos = Nanos::from_millis(10_000);
+/// Where the kernel does not tell what has come.
+const COMES_AFTER: Nanos = Nanos::from_millis(100);

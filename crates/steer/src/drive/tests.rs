@@ -1,0 +1,183 @@
+//! The drive on files of its own, without programs: what is asked for whom, and that all ends.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use forerun_core::prng::Prng;
+use rustix::fs::{Advice, fadvise, fstat, fsync};
+
+use super::*;
+use crate::lanes::index;
+
+const LIMIT: u64 = 2 << 20;
+const BYTES: u64 = 16 << 20;
+
+/// A file that is deleted with it.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let name = format!("forerun-drive-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let mut file = File::create(&path).unwrap();
+        file.write_all(&vec![7; index(BYTES)]).unwrap();
+        fsync(&file).unwrap();
+        Self(path)
+    }
+
+    fn open(&self) -> (File, Stat) {
+        let file = File::open(&self.0).unwrap();
+        let stat = fstat(&file).unwrap();
+        (file, stat)
+    }
+
+    fn forget(&self) {
+        fadvise(&self.open().0, 0, None, Advice::DontNeed).unwrap();
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn drive_of(limit_bytes: u64, budget_bytes: u64) -> Drive {
+    let rule = Rule::make(&format!("ours:burst=16M,limit={limit_bytes}")).unwrap();
+    let readahead = "streams:first=1M".into();
+    let bounds = Bounds { rule, limit_bytes, budget_bytes, readahead };
+    let mut drive = Drive::new(bounds).unwrap();
+    drive.set_memory(1 << 30);
+    drive
+}
+
+/// All that was fetched is answered: nothing is left, and the core's counts balance.
+fn assert_settled(drive: &Drive) {
+    let stats = drive.core_stats();
+    assert!(stats.balanced(), "{stats:?}");
+    assert!(drive.lanes.iter().all(Option::is_none));
+    assert_eq!((drive.asked.len(), drive.pending_pages), (0, 0), "{stats:?}");
+    assert!(drive.files.values().all(|file| file.lanes == 0 && file.source.is_none()));
+}
+
+#[test]
+fn a_reader_in_order_is_led_up_to_the_limit_and_all_is_settled_at_its_end() {
+    let place = Place::new("order");
+    place.forget();
+    let mut drive = drive_of(LIMIT, 64 << 20);
+    let (file, stat) = place.open();
+    let lane = drive.open(Nanos(0), file, &stat, 0).unwrap();
+    let mut now = Nanos(0);
+    let mut asked = 0;
+    for at in (0..BYTES).step_by(64 << 10) {
+        now += Nanos::from_millis(1);
+        drive.read(now, lane, &(at..at + (64 << 10)), true);
+        drive.go_on(now);
+        assert!(drive.counts.lead_bytes_max <= LIMIT + CHUNK_BYTES_MAX);
+        let ahead = drive.asked.iter().map(|asked| asked.piece.pages().end * PAGE).max();
+        assert!(ahead.unwrap_or(0) <= at + (64 << 10) + LIMIT + CHUNK_BYTES_MAX);
+        asked = asked.max(drive.counts.bytes_asked);
+    }
+    assert!(asked > 0 || drive.counts.bytes_cached > 0, "nothing was read ahead");
+    assert!(drive.counts.bytes_asked <= BYTES);
+    drive.close(now, lane);
+    assert_settled(&drive);
+}
+
+#[test]
+fn a_reader_that_is_seen_between_seek_and_read_is_no_stream() {
+    let place = Place::new("between");
+    place.forget();
+    let mut drive = drive_of(LIMIT, 64 << 20);
+    let (file, stat) = place.open();
+    let lane = drive.open(Nanos(0), file, &stat, 0).unwrap();
+    let now = Nanos::from_millis(1);
+    for page in [901, 17, 3000, 44, 2222, 1500, 700] {
+        drive.seek(now, lane, page * PAGE);
+        drive.read(now, lane, &(page * PAGE..(page + 1) * PAGE), true);
+        drive.go_on(now);
+    }
+    assert_eq!((drive.counts.asks, drive.pending_pages), (0, 0));
+    drive.close(now, lane);
+    assert_settled(&drive);
+}
+
+#[test]
+fn the_budget_bounds_all_readers_together() {
+    let places: Vec<Place> = (0..4).map(|at| Place::new(&format!("budget-{at}"))).collect();
+    let budget = 4 << 20;
+    let mut drive = drive_of(64 << 20, budget);
+    let lanes: Vec<LaneId> = places
+        .iter()
+        .map(|place| {
+            place.forget();
+            let (file, stat) = place.open();
+            drive.open(Nanos(0), file, &stat, 0).unwrap()
+        })
+        .collect();
+    let mut now = Nanos(0);
+    for at in (0..BYTES / 2).step_by(64 << 10) {
+        now += Nanos::from_millis(1);
+        for &lane in &lanes {
+            drive.read(now, lane, &(at..at + (64 << 10)), true);
+        }
+        drive.go_on(now);
+        let unread = drive.core_stats().ahead_unread * PAGE;
+        assert!(unread - drive.pending_pages * PAGE <= budget, "{unread} at {at}");
+    }
+    for lane in lanes {
+        drive.close(now, lane);
+    }
+    assert_settled(&drive);
+}
+
+#[test]
+fn whatever_readers_do_all_is_settled() {
+    let place = Place::new("any");
+    for seed in 0..20 {
+        place.forget();
+        let mut random = Prng::new(seed);
+        let mut drive = drive_of(LIMIT, 8 << 20);
+        let mut lanes: Vec<(LaneId, u64)> = Vec::new();
+        let mut now = Nanos(0);
+        for _ in 0..400 {
+            now += Nanos::from_micros(random.below(5_000));
+            let which = index(random.below(lanes.len().max(1) as u64));
+            match (random.below(12), lanes.get_mut(which)) {
+                (0, _) | (_, None) => {
+                    let (file, stat) = place.open();
+                    let lane = drive.open(now, file, &stat, 0).unwrap();
+                    lanes.push((lane, 0));
+                }
+                (1, Some(_)) => {
+                    let (lane, _) = lanes.swap_remove(which);
+                    drive.close(now, lane);
+                }
+                (2, Some((lane, at))) => {
+                    *at = random.below(BYTES + 9_999);
+                    drive.seek(now, *lane, *at);
+                }
+                (3, Some(_)) => {
+                    let bytes = BYTES - random.below(BYTES / 2);
+                    File::options().write(true).open(&place.0).unwrap().set_len(bytes).unwrap();
+                }
+                (4, Some((lane, at))) => {
+                    let start = at.saturating_sub(random.below(300_000));
+                    drive.read(now, *lane, &(start..*at), false);
+                    *at = start;
+                }
+                (_, Some((lane, at))) => {
+                    let end = *at + random.below(300_000);
+                    drive.read(now, *lane, &(*at..end), true);
+                    *at = end;
+                }
+            }
+            drive.go_on(now);
+            assert!(drive.core.as_ref().is_none_or(|core| core.stats().balanced()));
+        }
+        for (lane, _) in lanes {
+            drive.close(now, lane);
+        }
+        assert_settled(&drive);
+    }
+}

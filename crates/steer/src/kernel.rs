@@ -1,0 +1,151 @@
+//! What the kernel's page cache offers: it is asked for a range, and tells what of it is there.
+//!
+//! ```text
+//!   ask     |======|======|======|===|    one call a chunk: of a longer one the rest is dropped
+//!   cached   ######        ####           in the cache, or being read into it
+//!   absent         |======|    |==|===    what a reader would still wait for
+//! ```
+//!
+//! [`ask`] returns when the device has its requests, long before it has answered. `cachestat(2)`
+//! counts pages from that moment on, and `mincore(2)` only those whose bytes have come: the first
+//! says what need not be asked for, the second what has arrived. A page whose read failed stays
+//! in the cache without its bytes, so only the second may be called success.
+//!
+//! Neither is told of a file that this process does not own and may not write. There `cachestat`
+//! refuses, and `mincore` calls every page resident; so it does of a page past the end of the
+//! file, which is how it is found out. A read with `RWF_NOWAIT` would tell, but it begins to read
+//! the page that it does not find.
+//!
+//! # Invariants
+//! - [`Residency::Unknown`] and none are answers, and never stand for "all" or "nothing".
+//! - Nothing here waits for a page; [`ask`] waits where the device's queue is full.
+//! # Sources
+//! Linux `mm/readahead.c` (`force_page_cache_ra`: the cut), `mm/mincore.c` (`can_do_mincore`),
+//! `mm/filemap.c` (`cachestat`, from 6.5 on).
+
+mod chunk;
+mod sys;
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+
+use rustix::fs::Advice;
+use rustix::io::Errno;
+use rustix::param::page_size;
+
+pub use chunk::chunk_bytes;
+
+/// How much of a range is in the page cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Residency {
+    /// So many of its pages are, or are being read.
+    Pages(u64),
+    /// The kernel does not tell this process.
+    Unknown,
+}
+
+/// The pages that `range` touches.
+#[must_use]
+pub fn pages(range: &Range<u64>) -> u64 {
+    let page = page_size() as u64;
+    if range.is_empty() { 0 } else { range.end.div_ceil(page) - range.start / page }
+}
+
+/// Asks for `range` of `file`, without waiting for its bytes, in calls of `chunk_bytes`.
+///
+/// # Errors
+/// Those of `posix_fadvise(2)`, which stands in where a file system has no `readahead(2)`: the
+/// file is no regular one, or the descriptor is not for reading. What the device fails is not
+/// told here, but is absent later.
+pub fn ask(file: &File, range: &Range<u64>, chunk_bytes: u64) -> io::Result<()> {
+    for piece in pieces(range, chunk_bytes) {
+        let bytes = piece.end - piece.start;
+        match sys::readahead(file, piece.start, bytes) {
+            Err(Errno::INVAL) => {
+                let bytes = bytes.try_into().ok();
+                rustix::fs::fadvise(file, piece.start, bytes, Advice::WillNeed)?;
+            }
+            asked => asked?,
+        }
+    }
+    Ok(())
+}
+
+/// How many pages of `range` are in the cache or on their way into it.
+///
+/// # Errors
+/// The kernel does not count, and the file cannot be mapped, as where its file system keeps no
+/// pages.
+pub fn cached(file: &File, range: &Range<u64>) -> io::Result<Residency> {
+    if range.is_empty() {
+        return Ok(Residency::Pages(0));
+    }
+    // An error may come from a filter of system calls, too: the other call has the last word.
+    if let Ok(counts) = sys::cachestat(file, range) {
+        return Ok(Residency::Pages(counts.cached));
+    }
+    let absent = absent(file, range)?;
+    Ok(absent.map_or(Residency::Unknown, |absent| {
+        Residency::Pages(pages(range) - absent.iter().map(pages).sum::<u64>())
+    }))
+}
+
+/// The parts of `range` whose bytes are not in memory, in order, to whole pages but for the ends
+/// of `range`; none where the kernel does not tell this process.
+///
+/// # Errors
+/// As of [`cached`]; `range` ends beyond any file.
+pub fn absent(file: &File, range: &Range<u64>) -> io::Result<Option<Vec<Range<u64>>>> {
+    if i64::try_from(range.end).is_err() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let page = page_size() as u64;
+    let beyond = file.metadata()?.len().next_multiple_of(page);
+    let mut is_resident = Vec::new();
+    sys::mincore(file, &(beyond..beyond + page), &mut is_resident)?;
+    if is_resident == [true] {
+        return Ok(None);
+    }
+    let mut found: Vec<Range<u64>> = Vec::new();
+    let mut at = range.start / page * page;
+    while at < range.end && !range.is_empty() {
+        let end = range.end.min(at + LOOK_BYTES);
+        sys::mincore(file, &(at..end), &mut is_resident)?;
+        for (start, _) in (at..end).step_by(page_size()).zip(&is_resident).filter(|(_, is)| !**is) {
+            let missing = start.max(range.start)..range.end.min(start + page);
+            match found.last_mut() {
+                Some(last) if last.end == missing.start => last.end = missing.end,
+                Some(_) | None => found.push(missing),
+            }
+        }
+        at = end;
+    }
+    Ok(Some(found))
+}
+
+/// Where the first byte of `file` lies on its device, where the file system tells.
+#[must_use]
+pub fn place(file: &File) -> Option<u64> {
+    sys::first_extent(file)
+}
+
+/// `range` from the start of its first page on, in pieces of `chunk_bytes`.
+fn pieces(range: &Range<u64>, chunk_bytes: u64) -> impl Iterator<Item = Range<u64>> {
+    let page = page_size() as u64;
+    // A piece of whole pages that begins within a page would touch one page more than it has.
+    let chunk = (chunk_bytes / page * page).max(page);
+    let (mut at, end) = (range.start / page * page, range.end);
+    let is_empty = range.is_empty();
+    std::iter::from_fn(move || {
+        let piece = at..end.min(at.saturating_add(chunk));
+        at = piece.end;
+        (!is_empty && !piece.is_empty()).then_some(piece)
+    })
+}
+
+/// What one look by `mincore` covers: a multiple of any page, and a vector of 16 KiB at most.
+const LOOK_BYTES: u64 = 64 << 20;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! The system calls on the page cache that nobody wraps.
+//!
+//! # Invariants
+//! - A mapping is made to be asked about, lives for one call, and is never read or written.
+//! # Sources
+//! Linux `include/uapi/linux/{mman,fiemap}.h`, for the layouts.
+
+#![expect(unsafe_code, reason = "system calls that nobody wraps")]
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::fd::AsRawFd as _;
+use std::ptr;
+
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::param::page_size;
+
+/// The kernel's `struct cachestat`: pages by their state.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    /// In the cache, with their bytes or waiting for them.
+    pub(super) cached: u64,
+    dirty: u64,
+    writeback: u64,
+    evicted: u64,
+    recently_evicted: u64,
+}
+
+/// Counts the pages that `range` touches; it must not be empty, which would mean "to the end".
+pub(super) fn cachestat(file: &File, range: &Range<u64>) -> Result<Counts, Errno> {
+    /// The kernel's `struct cachestat_range`.
+    #[repr(C)]
+    struct Asked {
+        offset: u64,
+        bytes: u64,
+    }
+    assert!(!range.is_empty());
+    let asked = Asked { offset: range.start, bytes: range.end - range.start };
+    let mut counts = Counts::default();
+    // SAFETY: the kernel reads `asked` and writes `counts`; both have the layout that it expects
+    // and live until the call returns.
+    check(unsafe {
+        libc::syscall(CACHESTAT, file.as_raw_fd(), &raw const asked, &raw mut counts, 0)
+    })?;
+    Ok(counts)
+}
+
+/// Which pages of `range`, which begins on a page, are in memory with their bytes; one entry a
+/// page. The range may go past the end of the file.
+pub(super) fn mincore(
+    file: &File,
+    range: &Range<u64>,
+    is_resident: &mut Vec<bool>,
+) -> Result<(), Errno> {
+    assert!(range.start.is_multiple_of(page_size() as u64) && !range.is_empty());
+    let bytes = usize::try_from(range.end - range.start).map_err(|_| Errno::NOMEM)?;
+    let mut pages = vec![0_u8; bytes.div_ceil(page_size())];
+    let (protection, flags) = (ProtFlags::empty(), MapFlags::PRIVATE);
+    // SAFETY: the kernel chooses the address, so nothing of this process is mapped over. Nobody
+    // reads or writes through the mapping, and its protection forbids it.
+    let start = unsafe { mmap(ptr::null_mut(), bytes, protection, flags, file, range.start)? };
+    // SAFETY: the mapping covers `bytes` from `start` on, and `pages` has a byte for each page of
+    // it; the kernel writes to these alone.
+    let looked = check(i64::from(unsafe { libc::mincore(start, bytes, pages.as_mut_ptr()) }));
+    // SAFETY: the mapping was made above, with this length, and nothing refers to it.
+    unsafe { munmap(start, bytes)? };
+    looked?;
+    is_resident.clear();
+    is_resident.extend(pages.iter().map(|page| page & 1 == 1));
+    Ok(())
+}
+
+/// Asks for a range of `file`.
+pub(super) fn readahead(file: &File, offset: u64, bytes: u64) -> Result<(), Errno> {
+    let offset = i64::try_from(offset).map_err(|_| Errno::INVAL)?;
+    let bytes = usize::try_from(bytes).map_err(|_| Errno::INVAL)?;
+    loop {
+        // SAFETY: a call on a descriptor that is open; no memory of this process is touched.
+        let answer = check(unsafe { libc::readahead(file.as_raw_fd(), offset, bytes) } as i64);
+        if answer != Err(Errno::INTR) {
+            return answer.map(|_| ());
+        }
+    }
+}
+
+/// Where on its device the first extent of `file` lies; none where there is none with an address.
+pub(super) fn first_extent(file: &File) -> Option<u64> {
+    /// The kernel's `struct fiemap_extent`.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Extent {
+        logical: u64,
+        physical: u64,
+        bytes: u64,
+        reserved: [u64; 2],
+        flags: u32,
+        reserved_too: [u32; 3],
+    }
+    /// The kernel's `struct fiemap`, with room for one extent.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Fiemap {
+        start: u64,
+        bytes: u64,
+        flags: u32,
+        mapped: u32,
+        room: u32,
+        reserved: u32,
+        extent: Extent,
+    }
+    let mut asked = Fiemap { bytes: u64::MAX, room: 1, ..Fiemap::default() };
+    // SAFETY: the kernel reads and writes `asked`, which has the layout that the call expects with
+    // one extent, the room that it is told of, and lives until the call returns.
+    check(i64::from(unsafe { libc::ioctl(file.as_raw_fd(), FIEMAP, &raw mut asked) })).ok()?;
+    let has_address = asked.mapped > 0 && asked.extent.flags & NO_ADDRESS == 0;
+    has_address.then_some(asked.extent.physical)
+}
+
+/// The answer of a system call, or the error that it left.
+fn check(answer: i64) -> Result<i64, Errno> {
+    if answer >= 0 {
+        return Ok(answer);
+    }
+    let code = std::io::Error::last_os_error().raw_os_error();
+    Err(Errno::from_raw_os_error(code.expect("it comes from the system")))
+}
+
+/// The call's number, the same on every architecture.
+const CACHESTAT: libc::c_long = 451;
+/// `_IOWR('f', 11, struct fiemap)`.
+const FIEMAP: libc::Ioctl = libc::_IOWR::<[u64; 4]>(b'f' as u32, 11);
+/// Extents that are not written yet, or lie within the file system's own blocks.
+const NO_ADDRESS: u32 = 0x2 | 0x4 | 0x200;

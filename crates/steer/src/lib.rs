@@ -1,0 +1,40 @@
+//! Steers the kernel's page cache: it is asked for bytes before a program wants them.
+//!
+//! | module | what |
+//! |---|---|
+//! | `kernel` | asks for a range, and sees what of it is there |
+//! | `memory` | how many bytes may be ahead |
+//! | `run`, `program`, `signals` | runs a program: the loop, its start and end, its signals |
+//! | `watch`, `files`, `maps` | processes, where they are in open files, in mapped ones |
+//! | `proc`, `pagemap` | what `/proc` says of a process and of its memory |
+//! | `drive`, `lanes`, `asks` | what is read ahead for whom, how far; the calls |
+//! | `clock` | real time |
+//! | `shim`, `told` | what a program tells that runs with the shim of `crates/preload` |
+//! | `warm` | whole files, within a budget |
+//!
+//! # Invariants
+//! - No byte of a file is written, and no page is evicted: what is cached was asked for, or stays.
+//! - The kernel is believed only where it tells the truth ([`kernel::Residency`]).
+
+#![deny(unsafe_code)]
+
+mod asks;
+mod clock;
+mod drive;
+mod files;
+pub mod kernel;
+mod lanes;
+mod maps;
+pub mod memory;
+mod pagemap;
+mod proc;
+mod program;
+pub mod run;
+#[expect(unsafe_code, reason = "memory that is shared with the programs that run")]
+pub mod shim;
+mod signals;
+mod told;
+mod watch;
+
+pub use program::StartError;
+pub mod warm;

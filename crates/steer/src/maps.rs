@@ -1,0 +1,329 @@
+//! The files that a process has mapped, and where it is in each.
+//!
+//! ```text
+//!   addresses    |######====....####......#=........|      present: # before, = since
+//!                       front          front
+//! ```
+//! A mapped file has no position. But a page that the process touches becomes present in its page
+//! tables, so what became present between two looks was read, 64 KiB at a time where the kernel
+//! maps what lies around. A front is where such a run ends: one for each thread that goes through
+//! the file, or a part of it.
+//!
+//! # Invariants
+//! - A look costs what is new: page tables are walked from the fronts on, and all of them only
+//!   every now and then, where some page became present.
+//! - At most [`MAPPED_MAX`] mappings of a process and [`FRONTS_MAX`] fronts in each; the front that
+//!   has stood still longest gives way.
+//! - A file is opened when some of it becomes present, and closed with the last of its mapping.
+//! # Sources
+//! proc(5); Linux `mm/memory.c` (`do_fault_around`).
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
+
+use forerun_core::units::Nanos;
+use rustix::fs::{Mode, OFlags, Stat, fstat, openat};
+
+use crate::clock::thread_time;
+use crate::drive::{Drive, LaneId};
+use crate::files::{is_worth_it, open_for_reading, text};
+use crate::pagemap;
+use crate::proc::{self, Mapping, Sizes};
+
+/// The mapped files of a process.
+#[derive(Debug, Default)]
+pub(crate) struct Maps {
+    statm: Option<File>,
+    pagemap: Option<File>,
+    /// As `maps` was read last.
+    known: Sizes,
+    /// As the page tables were looked at last.
+    seen: Sizes,
+    mapped: Vec<Mapped>,
+    /// When all page tables are looked at again.
+    survey_at: Nanos,
+}
+
+#[derive(Debug)]
+struct Mapped {
+    addresses: Range<u64>,
+    offset: u64,
+    inode: u64,
+    path: String,
+    /// What was present at the last survey.
+    runs: Vec<Range<u64>>,
+    fronts: Vec<Front>,
+    refused: bool,
+}
+
+#[derive(Debug)]
+struct Front {
+    /// Where it goes on, an address.
+    end: u64,
+    lane: LaneId,
+    /// When it last moved.
+    moved: Nanos,
+}
+
+impl Maps {
+    /// Takes in mappings that are new, and lets go of those that are not there any more.
+    pub(crate) fn discover(
+        &mut self,
+        process: BorrowedFd<'_>,
+        now: Nanos,
+        drive: &mut Drive,
+    ) -> Option<()> {
+        let sizes = self.sizes(process)?;
+        if sizes.mapped == self.known.mapped {
+            return Some(());
+        }
+        self.known = sizes;
+        let list = std::io::read_to_string(file(process, "maps")?).ok()?;
+        let mut before = std::mem::take(&mut self.mapped);
+        for mapping in list.lines().filter_map(proc::mapping).filter(is_of_interest) {
+            if self.mapped.len() == MAPPED_MAX {
+                break;
+            }
+            let same =
+                |old: &Mapped| old.addresses == mapping.addresses && old.inode == mapping.inode;
+            let known = before.iter().position(same).map(|at| before.swap_remove(at));
+            self.mapped.push(known.unwrap_or_else(|| Mapped::new(&mapping)));
+        }
+        for gone in before {
+            gone.close(now, drive);
+        }
+        self.survey_at = now;
+        Some(())
+    }
+
+    /// Looks which pages became present, and tells `drive`. Whether any did.
+    pub(crate) fn look(&mut self, process: BorrowedFd<'_>, now: Nanos, drive: &mut Drive) -> bool {
+        if self.mapped.is_empty() {
+            return false;
+        }
+        let Some(sizes) = self.sizes(process) else { return false };
+        if sizes.shared == self.seen.shared {
+            return false;
+        }
+        if self.pagemap.is_none() {
+            self.pagemap = file(process, "pagemap");
+        }
+        let Some(pagemap) = &self.pagemap else { return false };
+        let mut moved = false;
+        for mapped in &mut self.mapped {
+            moved |= mapped.follow_fronts(pagemap, now, drive);
+        }
+        if now >= self.survey_at {
+            let began = thread_time();
+            for mapped in &mut self.mapped {
+                moved |= mapped.survey(process, pagemap, now, drive);
+            }
+            let cost = thread_time().since(began);
+            self.survey_at = now + Nanos(cost.0 * SURVEY_ONE_IN).max(SURVEY_EVERY);
+            self.seen = sizes;
+        }
+        moved
+    }
+
+    /// The process is gone.
+    pub(crate) fn close(&mut self, now: Nanos, drive: &mut Drive) {
+        for gone in std::mem::take(&mut self.mapped) {
+            gone.close(now, drive);
+        }
+    }
+
+    fn sizes(&mut self, process: BorrowedFd<'_>) -> Option<Sizes> {
+        if self.statm.is_none() {
+            self.statm = file(process, "statm");
+        }
+        text(self.statm.as_ref()?, proc::sizes)
+    }
+}
+
+impl Mapped {
+    fn new(mapping: &Mapping<'_>) -> Self {
+        Self {
+            addresses: mapping.addresses.clone(),
+            offset: mapping.offset,
+            inode: mapping.inode,
+            path: mapping.path.to_owned(),
+            runs: Vec::new(),
+            fronts: Vec::new(),
+            refused: false,
+        }
+    }
+
+    /// What became present right behind the fronts.
+    fn follow_fronts(&mut self, pagemap: &File, now: Nanos, drive: &mut Drive) -> bool {
+        let mut moved = false;
+        for front in &mut self.fronts {
+            let range = front.end..self.addresses.end.min(front.end + REACH_BYTES);
+            let Ok(found) = pagemap::present(pagemap, range, 1) else { continue };
+            if let Some(run) = found.first().filter(|run| run.start == front.end) {
+                let from = self.offset + (run.start - self.addresses.start);
+                let bytes = run.end - run.start;
+                (front.end, front.moved) = (run.end, now);
+                drive.read(now, front.lane, &(from..from + bytes), true);
+                lengthen(&mut self.runs, run);
+                moved = true;
+            }
+        }
+        moved
+    }
+
+    /// What became present anywhere: new fronts begin there.
+    fn survey(
+        &mut self,
+        process: BorrowedFd<'_>,
+        pagemap: &File,
+        now: Nanos,
+        drive: &mut Drive,
+    ) -> bool {
+        if self.refused {
+            return false;
+        }
+        let Ok(runs) = pagemap::present(pagemap, self.addresses.clone(), RUNS_MAX) else {
+            return false;
+        };
+        let fresh = added(&self.runs, &runs);
+        self.runs = runs;
+        for run in fresh.iter().take(FRONTS_MAX) {
+            if !self.begin(process, run, now, drive) {
+                self.refused = true;
+                break;
+            }
+        }
+        !fresh.is_empty()
+    }
+
+    /// A front at the end of `run`. `false`: the file cannot be followed.
+    fn begin(
+        &mut self,
+        process: BorrowedFd<'_>,
+        run: &Range<u64>,
+        now: Nanos,
+        drive: &mut Drive,
+    ) -> bool {
+        let from = self.offset + (run.start - self.addresses.start);
+        let range = from..from + (run.end - run.start);
+        if let Some(front) = self.fronts.iter_mut().find(|front| front.end == run.start) {
+            (front.end, front.moved) = (run.end, now);
+            drive.read(now, front.lane, &range, true);
+            return true;
+        }
+        if self.fronts.len() == FRONTS_MAX {
+            let oldest = (0..FRONTS_MAX).min_by_key(|&at| self.fronts[at].moved);
+            let oldest = self.fronts.swap_remove(oldest.expect("there are some"));
+            drive.close(now, oldest.lane);
+        }
+        let Some((file, stat)) = self.open(process) else { return false };
+        let Some(lane) = drive.open(now, file, &stat, range.start) else { return false };
+        drive.read(now, lane, &range, false);
+        self.fronts.push(Front { end: run.end, lane, moved: now });
+        true
+    }
+
+    /// The file by its name, as the process sees it, if it still is that file.
+    fn open(&self, process: BorrowedFd<'_>) -> Option<(File, Stat)> {
+        let path = format!("/proc/self/fd/{}/root{}", process.as_raw_fd(), self.path);
+        let file = open_for_reading(&path)?;
+        let stat = fstat(&file).ok()?;
+        (stat.st_ino == self.inode && is_worth_it(&stat)).then_some((file, stat))
+    }
+
+    fn close(self, now: Nanos, drive: &mut Drive) {
+        for front in self.fronts {
+            drive.close(now, front.lane);
+        }
+    }
+}
+
+/// What of `after` is not in `before`; both are in order and without overlaps.
+fn added(before: &[Range<u64>], after: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut found = Vec::new();
+    let mut old = before.iter().peekable();
+    for run in after {
+        let mut at = run.start;
+        while old.next_if(|old| old.end <= at).is_some() {}
+        let mut rest = old.clone();
+        while let Some(known) = rest.next_if(|known| known.start < run.end) {
+            if at < known.start {
+                found.push(at..known.start);
+            }
+            at = at.max(known.end);
+        }
+        if at < run.end {
+            found.push(at..run.end);
+        }
+    }
+    found
+}
+
+/// The run that ends where `more` begins goes on to its end.
+fn lengthen(runs: &mut Vec<Range<u64>>, more: &Range<u64>) {
+    let Some(at) = runs.iter().position(|run| run.end == more.start) else { return };
+    runs[at].end = more.end;
+    while runs.get(at + 1).is_some_and(|next| next.start <= runs[at].end) {
+        let next = runs.remove(at + 1);
+        runs[at].end = runs[at].end.max(next.end);
+    }
+}
+
+fn is_of_interest(mapping: &Mapping<'_>) -> bool {
+    let bytes = mapping.addresses.end - mapping.addresses.start;
+    mapping.readable && !mapping.executable && bytes >= MAPPED_BYTES_MIN
+}
+
+fn file(process: BorrowedFd<'_>, name: &str) -> Option<File> {
+    openat(process, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok().map(File::from)
+}
+
+/// Mappings of a process that are looked at.
+const MAPPED_MAX: usize = 64;
+/// Smaller ones are read before anybody has seen them.
+const MAPPED_BYTES_MIN: u64 = 1 << 20;
+/// Readers of a mapping.
+const FRONTS_MAX: usize = 16;
+/// Parts of a mapping that are told apart.
+const RUNS_MAX: usize = 256;
+/// So far behind a front pages are looked for that became present.
+const REACH_BYTES: u64 = 64 << 20;
+const SURVEY_EVERY: Nanos = Nanos::from_millis(10);
+const SURVEY_ONE_IN: u64 = 50;
+
+#[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "lists of ranges are what is tested")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_new_is_what_was_not_there() {
+        type Runs<'a> = &'a [Range<u64>];
+        #[rustfmt::skip]
+        let rows: [(&str, Runs<'_>, Runs<'_>, Runs<'_>); 8] = [
+            ("nothing before",      &[],            &[1..3, 5..6],  &[1..3, 5..6]),
+            ("the same",            &[1..3],        &[1..3],        &[]),
+            ("longer",              &[1..3],        &[1..9],        &[3..9]),
+            ("longer before",       &[5..9],        &[1..9],        &[1..5]),
+            ("grown together",      &[1..3, 7..9],  &[1..9],        &[3..7]),
+            ("gone in part",        &[1..9],        &[2..3, 5..6],  &[]),
+            ("gone and come",       &[1..3],        &[5..6],        &[5..6]),
+            ("round about",         &[3..4, 6..7],  &[1..9],        &[1..3, 4..6, 7..9]),
+        ];
+        for (why, before, after, expected) in rows {
+            assert_eq!(added(before, after), expected, "{why}");
+        }
+    }
+
+    #[test]
+    fn a_run_that_goes_on_meets_others() {
+        let mut runs = vec![1..3, 5..6, 8..9];
+        lengthen(&mut runs, &(3..4));
+        assert_eq!(runs, [1..4, 5..6, 8..9]);
+        lengthen(&mut runs, &(4..7));
+        assert_eq!(runs, [1..7, 8..9]);
+        lengthen(&mut runs, &(20..21));
+        assert_eq!(runs, [1..7, 8..9]);
+    }
+}

@@ -1,0 +1,169 @@
+//! What the kernel tells of processes, as text: parsing alone.
+//!
+//! ```text
+//!   PID/stat            its parent, when it began
+//!   PID/statm           pages: all, of files present
+//!   PID/io              bytes that it read, by any call
+//!   PID/fdinfo/FD       position, flags, inode
+//!   PID/maps            mappings
+//! ```
+//! # Invariants
+//! - Any text is taken: what is not as it should be gives `None`, and the thing is left alone.
+//! # Sources
+//! Linux `Documentation/filesystems/proc.rst`; proc(5).
+
+use std::ops::Range;
+
+/// The parent of a process: the fourth field of `stat`. The second is a name in parentheses, which
+/// may hold anything.
+pub(crate) fn parent(stat: &str) -> Option<i32> {
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// Pages of a process: all that it has mapped, and those of files that are present.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    pub(crate) mapped: u64,
+    pub(crate) shared: u64,
+}
+
+/// The sizes that `statm` tells.
+pub(crate) fn sizes(statm: &str) -> Option<Sizes> {
+    let mut fields = statm.split_ascii_whitespace().map(str::parse);
+    let mapped = fields.next()?.ok()?;
+    let shared = fields.nth(1)?.ok()?;
+    Some(Sizes { mapped, shared })
+}
+
+/// Bytes that a process read by any call: `rchar` of `io`.
+pub(crate) fn bytes_read(io: &str) -> Option<u64> {
+    field(io, "rchar")?.parse().ok()
+}
+
+/// What a process's descriptor stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Descriptor {
+    pub(crate) position: u64,
+    /// As `open(2)` takes them.
+    pub(crate) flags: u32,
+    /// Told since Linux 5.14.
+    pub(crate) inode: Option<u64>,
+}
+
+/// The descriptor that `fdinfo` tells of.
+pub(crate) fn descriptor(fdinfo: &str) -> Option<Descriptor> {
+    let position = field(fdinfo, "pos")?.parse().ok()?;
+    let flags = u32::from_str_radix(field(fdinfo, "flags")?, 8).ok()?;
+    let inode = field(fdinfo, "ino").and_then(|inode| inode.parse().ok());
+    Some(Descriptor { position, flags, inode })
+}
+
+/// A part of a file that is mapped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mapping<'a> {
+    pub(crate) addresses: Range<u64>,
+    /// Where in the file it begins.
+    pub(crate) offset: u64,
+    pub(crate) inode: u64,
+    pub(crate) path: &'a str,
+    pub(crate) executable: bool,
+    pub(crate) readable: bool,
+}
+
+/// The mapping of one line of `maps`, if it is of a file.
+pub(crate) fn mapping(line: &str) -> Option<Mapping<'_>> {
+    let mut rest = line;
+    let mut word = || {
+        let (word, after) = rest.split_once(' ')?;
+        rest = after;
+        Some(word)
+    };
+    let (start, end) = word()?.split_once('-')?;
+    let hexadecimal = |text| u64::from_str_radix(text, 16).ok();
+    let addresses = hexadecimal(start)?..hexadecimal(end)?;
+    let permissions = word()?.as_bytes();
+    let offset = hexadecimal(word()?)?;
+    let _device = word()?;
+    let inode = word()?.parse().ok()?;
+    let path = rest.trim_start();
+    let is_file = path.starts_with('/') && inode != 0 && addresses.start < addresses.end;
+    let executable = permissions.get(2) == Some(&b'x');
+    let readable = permissions.first() == Some(&b'r');
+    is_file.then_some(Mapping { addresses, offset, inode, path, executable, readable })
+}
+
+/// The value of the first line `name:value`.
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+    lines.find(|(key, _)| *key == name).map(|(_, value)| value.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parent_is_found_whatever_the_name() {
+        #[rustfmt::skip]
+        let rows = [
+            ("12 (cat) S 7 12 7 0",            Some(7)),
+            ("12 (a) b) (c) R 1 12 7",         Some(1)),
+            ("12 () Z 0",                      Some(0)),
+            ("12 (\n) S 3 4",                  Some(3)),
+            ("12 (cat) S",                     None),
+            ("12 cat S 7",                     None),
+            ("",                               None),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(parent(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_and_counts_are_read() {
+        let known = Some(Sizes { mapped: 900, shared: 30 });
+        assert_eq!(sizes("900 70 30 5 0 60 0\n"), known);
+        assert_eq!(sizes("900 70"), None);
+        assert_eq!(sizes("x 1 2"), None);
+        assert_eq!(bytes_read("rchar: 17\nwchar: 3\n"), Some(17));
+        assert_eq!(bytes_read("wchar: 3\n"), None);
+    }
+
+    #[test]
+    fn descriptors_of_old_kernels_have_no_inode() {
+        let all = "pos:\t4096\nflags:\t0100000\nmnt_id:\t29\nino:\t131\n";
+        let (position, flags) = (4096, 0o100_000);
+        assert_eq!(descriptor(all), Some(Descriptor { position, flags, inode: Some(131) }));
+        let old = "pos:\t4096\nflags:\t0100000\nmnt_id:\t29\n";
+        assert_eq!(descriptor(old), Some(Descriptor { position, flags, inode: None }));
+        for text in ["", "pos:\t1\n", "pos:\tx\nflags:\t02\n", "pos:\t-1\nflags:\t02\n"] {
+            assert_eq!(descriptor(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn mappings_of_files_alone_count() {
+        let file = "7f00-7f80 r--p 00001000 fe:00 131                      /data/a b.bin";
+        let found = mapping(file).unwrap();
+        let expected = Mapping {
+            addresses: 0x7f00..0x7f80,
+            offset: 0x1000,
+            inode: 131,
+            path: "/data/a b.bin",
+            executable: false,
+            readable: true,
+        };
+        assert_eq!(found, expected);
+        assert!(mapping("7f00-7f80 r-xp 0 fe:00 131 /lib/x.so").unwrap().executable);
+        for text in [
+            "7f00-7f80 rw-p 00000000 00:00 0 ",
+            "7f00-7f80 rw-p 00000000 00:00 0                          [heap]",
+            "7f80-7f00 r--p 0 fe:00 131 /x",
+            "7f00 r--p 0 fe:00 131 /x",
+            "7f00-7f80 r--p",
+            "",
+        ] {
+            assert_eq!(mapping(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The program: started as a shell would, left alone, waited for.
+//!
+//! It is a child of this process, in the same process group, with the same terminal, standard
+//! input, output and error. Nothing is done before it runs but to block signals ([`Signals`]).
+//!
+//! # Invariants
+//! - Its process is not reaped before [`Program::ended`] tells, so its number stays its own until
+//!   then.
+//! - Once it runs, this process holds neither its input nor its output: whoever reads the other
+//!   end of a pipe sees the end when the program closes it.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, Command};
+
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+
+use crate::signals::Signals;
+
+/// Why the program did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// There is no such program.
+    #[error("cannot run {name}: {source}")]
+    NotFound {
+        /// What was asked for.
+        name: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It is there and cannot be executed.
+    #[error("cannot run {name}: {source}")]
+    NotExecutable {
+        /// What was asked for.
+        name: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The system has no room for another process.
+    #[error("cannot start {name}: {source}")]
+    System {
+        /// What was asked for.
+        name: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl StartError {
+    fn new(name: &OsString, source: io::Error) -> Self {
+        let name = name.to_string_lossy().into_owned();
+        match source.kind() {
+            io::ErrorKind::NotFound => Self::NotFound { name, source },
+            io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => Self::System { name, source },
+            _ => Self::NotExecutable { name, source },
+        }
+    }
+
+    /// The exit status that a shell gives in this case.
+    #[must_use]
+    pub fn status(&self) -> u8 {
+        match self {
+            Self::NotFound { .. } => 127,
+            Self::NotExecutable { .. } => 126,
+            Self::System { .. } => 1,
+        }
+    }
+}
+
+/// A program that runs.
+pub(crate) struct Program {
+    child: Child,
+    /// None where the system has no such descriptors: then nothing is watched.
+    pidfd: Option<OwnedFd>,
+}
+
+impl Program {
+    /// Starts `words`: a program, found as a shell finds it, and its arguments. `variables` are
+    /// added to its environment.
+    pub(crate) fn start(
+        words: &[OsString],
+        variables: &[(OsString, OsString)],
+        signals: &Signals,
+    ) -> Result<Self, StartError> {
+        let (name, arguments) = words.split_first().expect("a program is named");
+        let mut command = Command::new(name);
+        command.args(arguments).envs(variables.iter().cloned());
+        signals.restore_in(&mut command);
+        let child = command.spawn().map_err(|error| StartError::new(name, error))?;
+        let_go_of_pipes();
+        let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
+        Ok(Self { child, pidfd })
+    }
+
+    /// Its number.
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Hands a signal on.
+    pub(crate) fn send(&self, signal: Signal) {
+        // It may have ended meanwhile, and a program of another user takes none.
+        let _ = kill_process(self.pid(), signal);
+    }
+
+    /// What becomes readable at its end.
+    pub(crate) fn end(&self) -> Option<BorrowedFd<'_>> {
+        self.pidfd.as_ref().map(|pidfd| pidfd.as_fd())
+    }
+
+    /// Its exit status as a shell tells it, if it has ended.
+    pub(crate) fn ended(&mut self) -> io::Result<Option<u8>> {
+        Ok(self.child.try_wait()?.map(|status| {
+            let signal = status.signal().map(|signal| 128 + signal);
+            let status = status.code().or(signal).unwrap_or(i32::from(u8::MAX));
+            u8::try_from(status & 0xff).expect("masked")
+        }))
+    }
+}
+
+fn let_go_of_pipes() {
+    let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") else {
+        return;
+    };
+    // Where that fails, they are closed with this process.
+    let _ = rustix::stdio::dup2_stdin(&null);
+    let _ = rustix::stdio::dup2_stdout(&null);
+}

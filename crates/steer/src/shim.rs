@@ -1,0 +1,166 @@
+//! What the shim tells, for programs that run with it: the reader's side of the ring.
+//!
+//! ```text
+//!   Ring::create -> Ring  drained by us           memory that only the program's side can write
+//!              `--> Lent  left to the program     its descriptor, and the variables that name it
+//! ```
+//!
+//! The program, its children, or whatever else they hand the descriptor to may write there as they
+//! like. So a record is a hint: whoever acts on one opens the file by itself and compares.
+//!
+//! # Invariants
+//! - The memory has a fixed size, sealed: nobody can cut it away under the reader, who maps it
+//!   read-only.
+//! - One call of [`Ring::drain`] looks at no more than a ring's worth of slots.
+//! - Each record is delivered or counted as lost, in the order of their numbers. One that is still
+//!   being written is waited for until the next call, and given up then.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fmt,
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::ffi::OsStrExt as _,
+    },
+    path::Path,
+    ptr::{self, NonNull},
+};
+
+use rustix::{
+    fs::{MemfdFlags, SealFlags},
+    io::{Errno, FdFlags},
+    mm::{MapFlags, ProtFlags},
+};
+
+pub use layout::{Kind, Record, SLOTS};
+use layout::{Look, Ring as Shared};
+pub use library::{NoLibrary, find as library};
+
+#[path = "../../preload/src/ring.rs"]
+pub mod layout;
+mod library;
+
+/// The reader. See the module.
+pub struct Ring {
+    map: NonNull<Shared>,
+    /// The next record to look at.
+    next: u64,
+    /// Records below this number had been begun at the last look.
+    begun: u64,
+    lost: u64,
+}
+
+/// The program's side: to be kept until the program runs.
+#[derive(Debug)]
+pub struct Lent {
+    fd: OwnedFd,
+}
+
+// SAFETY: the mapping belongs to the ring and to no thread, and is of atomic words.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// A ring without a record, and what the program is given of it.
+    ///
+    /// # Errors
+    /// The system has no descriptor or no memory for it.
+    pub fn create() -> Result<(Self, Lent), Errno> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let fd = rustix::fs::memfd_create("forerun-ring", flags)?;
+        rustix::fs::ftruncate(&fd, size_of::<Shared>() as u64)?;
+        let [magic, layout] = Shared::HEADER.map(u64::to_ne_bytes);
+        rustix::io::pwrite(&fd, &[magic, layout].concat(), 0)?;
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        rustix::fs::fcntl_add_seals(&fd, seals)?;
+        let (bytes, read) = (size_of::<Shared>(), ProtFlags::READ);
+        // SAFETY: a new mapping where the kernel likes; it changes no memory that anybody has.
+        let map =
+            unsafe { rustix::mm::mmap(ptr::null_mut(), bytes, read, MapFlags::SHARED, &fd, 0)? };
+        let map = NonNull::new(map.cast()).expect("the kernel maps nothing at null");
+        let ring = Self { map, next: 0, begun: 0, lost: 0 };
+        // Out of the way of the numbers that shells and scripts choose for themselves.
+        let copied = |least| rustix::io::fcntl_dupfd_cloexec(&fd, least);
+        let lent = copied(LENT_MIN).or_else(|_| copied(0))?;
+        rustix::io::fcntl_setfd(&lent, FdFlags::empty())?;
+        Ok((ring, Lent { fd: lent }))
+    }
+
+    /// Hands over the records that came since the last call.
+    pub fn drain(&mut self, mut each: impl FnMut(Record)) {
+        let head = self.shared().head();
+        let behind = head.wrapping_sub(self.next);
+        if behind > SLOTS as u64 {
+            self.lose(behind - SLOTS as u64);
+            self.next = head.wrapping_sub(SLOTS as u64);
+        }
+        while self.next != head {
+            match self.shared().look(self.next) {
+                Look::Written(Some(record)) => each(record),
+                Look::Missing if head.wrapping_sub(self.next) <= head.wrapping_sub(self.begun) => {
+                    break;
+                }
+                Look::Written(None) | Look::Missing | Look::Overwritten => self.lose(1),
+            }
+            self.next = self.next.wrapping_add(1);
+        }
+        self.begun = head;
+    }
+
+    /// Records that were not delivered, so far.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    fn lose(&mut self, count: u64) {
+        self.lost = self.lost.saturating_add(count);
+    }
+
+    fn shared(&self) -> &Shared {
+        // SAFETY: mapped by `create` for as long as `self` is, in its full size, which is sealed.
+        // All of it is atomic words, for which any value will do, whoever writes it and when.
+        unsafe { self.map.as_ref() }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `create`; references to it borrow `self`, and are gone.
+        // Where the call fails the mapping stays until the process ends, which harms nobody.
+        let _ = unsafe { rustix::mm::munmap(self.map.as_ptr().cast(), size_of::<Shared>()) };
+    }
+}
+
+impl fmt::Debug for Ring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { map: _, next, begun, lost } = self;
+        write!(f, "Ring {{ next: {next}, begun: {begun}, lost: {lost} }}")
+    }
+}
+
+impl Lent {
+    /// The variables that a program needs to load the shim and find the ring. `library` is
+    /// [`library()`]'s, and `preloaded` is what is in `LD_PRELOAD` already, which stays in front:
+    /// a sanitizer insists on it.
+    #[must_use]
+    pub fn variables(
+        &self,
+        library: &Path,
+        preloaded: Option<&OsStr>,
+    ) -> [(OsString, OsString); 2] {
+        let mut list = preloaded.map(OsStr::to_os_string).unwrap_or_default();
+        if !list.is_empty() {
+            list.push(":");
+        }
+        list.push(library);
+        let (number, ring) = (self.fd.as_raw_fd().to_string(), layout::VARIABLE.to_bytes());
+        [("LD_PRELOAD".into(), list), (OsStr::from_bytes(ring).into(), number.into())]
+    }
+}
+
+/// The least number of the lent descriptor, unless fewer are allowed. Shells number their own from
+/// 10 on.
+const LENT_MIN: i32 = 200;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! Where the shim's library lies.
+//!
+//! It is a file of its own, since the loader takes nothing else: `make install` puts it into `lib`
+//! next to the `bin` of the command, and a build leaves both in the same folder.
+//!
+//! # Invariants
+//! - The path that is found can be said in `LD_PRELOAD`, which splits its value at colons and
+//!   blanks and knows no way to quote them.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+/// Why the shim cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoLibrary {
+    /// It is in none of the places where it is looked for.
+    #[error(
+        "no {NAME} in {places}: install it there (make install), or set FORERUN_PRELOAD to its path"
+    )]
+    Missing {
+        /// The folders, separated by commas.
+        places: String,
+    },
+    /// The path that was asked for leads to no file.
+    #[error("FORERUN_PRELOAD: {path}: {source}")]
+    Chosen {
+        /// The path.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It is there, and the loader cannot be told so.
+    #[error(
+        "LD_PRELOAD cannot name {path}, which has a blank or a colon in it: copy the file to \
+         another folder and set FORERUN_PRELOAD to its path"
+    )]
+    Unnamable {
+        /// The path.
+        path: PathBuf,
+    },
+}
+
+/// The full path of the shim's library: `chosen`, if that is given, else beside `binary` or in the
+/// `lib` beside its folder.
+///
+/// # Errors
+/// There is none, or none that the loader can be told of; see [`NoLibrary`].
+pub fn find(chosen: Option<&Path>, binary: &Path) -> Result<PathBuf, NoLibrary> {
+    let path = match chosen {
+        Some(path) => is_file(path)
+            .map_err(|source| NoLibrary::Chosen { path: path.to_path_buf(), source })?,
+        None => beside(binary)?,
+    };
+    let is_split = |byte: &u8| *byte == b':' || byte.is_ascii_whitespace();
+    if path.as_os_str().as_encoded_bytes().iter().any(is_split) {
+        return Err(NoLibrary::Unnamable { path });
+    }
+    Ok(path)
+}
+
+fn beside(binary: &Path) -> Result<PathBuf, NoLibrary> {
+    let folder = binary.parent().unwrap_or(Path::new("/"));
+    let places = [folder.to_path_buf(), folder.join("../lib")];
+    let found = places.iter().find_map(|place| is_file(&place.join(NAME)).ok());
+    found.ok_or_else(|| {
+        let [near, far] = places.map(|place| place.display().to_string());
+        NoLibrary::Missing { places: format!("{near}, {far}") }
+    })
+}
+
+/// The full path of the file at `path`.
+fn is_file(path: &Path) -> io::Result<PathBuf> {
+    let full = path.canonicalize()?;
+    if full.is_file() { Ok(full) } else { Err(io::ErrorKind::IsADirectory.into()) }
+}
+
+const NAME: &str = "libforerun_preload.so";
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_library_is_found_beside_the_binary_in_lib_or_where_it_is_said_to_be() {
+        let root = std::env::temp_dir().join(format!("forerun-library-{}", std::process::id()));
+        fs::create_dir_all(&root).unwrap();
+        let root = root.canonicalize().unwrap();
+        for folder in ["near", "usr/bin", "usr/lib", "else where", "none", "folder/x.so"] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        for file in ["near/libforerun_preload.so", "usr/lib/libforerun_preload.so", "near/b.so"] {
+            fs::write(root.join(file), "").unwrap();
+        }
+        fs::write(root.join("else where/c.so"), "").unwrap();
+        #[rustfmt::skip]
+        let rows = [ // why, chosen, binary, found or what the error says
+            ("beside the binary", None, "near/forerun", Ok("near/libforerun_preload.so")),
+            ("in lib", None, "usr/bin/forerun", Ok("usr/lib/libforerun_preload.so")),
+            ("in neither", None, "none/forerun", Err("none, ")),
+            ("as said", Some("near/b.so"), "usr/bin/forerun", Ok("near/b.so")),
+            ("said and not there", Some("near/d.so"), "near/forerun", Err("near/d.so: No such")),
+            ("said, a folder", Some("folder/x.so"), "near/forerun", Err("x.so: is a directory")),
+            ("with a blank", Some("else where/c.so"), "near/forerun", Err("blank or a colon")),
+        ];
+        for (why, chosen, binary, expected) in rows {
+            let chosen = chosen.map(|path| root.join(path));
+            match (find(chosen.as_deref(), &root.join(binary)), expected) {
+                (Ok(path), Ok(expected)) => assert_eq!(path, root.join(expected), "{why}"),
+                (Err(error), Err(part)) => {
+                    assert!(error.to_string().contains(part), "{why}: {error}");
+                }
+                (found, _) => panic!("{why}: {found:?}"),
+            }
+        }
+        fs::remove_dir_all(&root).unwrap();
+    }
+}

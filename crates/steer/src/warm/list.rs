@@ -1,0 +1,152 @@
+//! The files below the paths that were named.
+//!
+//! # Invariants
+//! - A folder and a file are looked at once, however many names lead there, so no loop is endless.
+//! - Another file system is entered only where it was named; symbolic links likewise.
+//! - At most so many entries are held as the caller allows.
+
+use std::collections::BTreeSet;
+use std::fs::{self, DirEntry};
+use std::path::{Path, PathBuf};
+
+use super::file::{File, Id, Links, Opened};
+use super::{Left, Listing, Why};
+
+/// Files and folders that one listing holds: some hundred bytes each.
+pub const ENTRIES_MAX: usize = 1 << 20;
+
+/// Lists `paths` and what is below them, up to `entries_max` entries.
+pub(super) fn list(paths: &[impl AsRef<Path>], entries_max: usize) -> Listing {
+    let mut walk =
+        Walk { found: Listing::default(), seen: BTreeSet::new(), folders: Vec::new(), entries_max };
+    for path in paths.iter().map(AsRef::as_ref) {
+        if let Err(why) = walk.named(path) {
+            walk.leave(path, why);
+        }
+        while let Some((folder, device)) = walk.folders.pop() {
+            if let Err(why) = walk.below(&folder, device) {
+                walk.leave(&folder, why);
+            }
+        }
+    }
+    walk.found
+}
+
+struct Walk {
+    found: Listing,
+    seen: BTreeSet<Id>,
+    /// Folders that are still to be listed, with the device that is not left.
+    folders: Vec<(PathBuf, u64)>,
+    entries_max: usize,
+}
+
+impl Walk {
+    /// A path of the command line.
+    fn named(&mut self, path: &Path) -> Result<(), Why> {
+        let found = fs::metadata(path).map_err(Why::Closed)?;
+        if found.is_dir() {
+            self.folder(path, &found);
+            return Ok(());
+        }
+        if !found.is_file() {
+            return Err(Why::NotAFile);
+        }
+        self.file(path, None)
+    }
+
+    /// What is in a folder.
+    fn below(&mut self, folder: &Path, device: u64) -> Result<(), Why> {
+        for entry in fs::read_dir(folder).map_err(Why::Closed)? {
+            let entry = entry.map_err(Why::Closed)?;
+            if let Err(why) = self.entry(&entry, device) {
+                self.leave(&entry.path(), why);
+            }
+            if self.found.is_cut {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, entry: &DirEntry, device: u64) -> Result<(), Why> {
+        let kind = entry.file_type().map_err(Why::Closed)?;
+        if kind.is_dir() {
+            let found = entry.metadata().map_err(Why::Closed)?;
+            if found.is_dir() && Id::of(&found).device == device {
+                self.folder(&entry.path(), &found);
+            }
+            return Ok(());
+        }
+        if kind.is_file() { self.file(&entry.path(), Some(device)) } else { Ok(()) }
+    }
+
+    fn folder(&mut self, path: &Path, found: &fs::Metadata) {
+        let id = Id::of(found);
+        if self.is_new(id) {
+            self.folders.push((path.to_owned(), id.device));
+        }
+    }
+
+    /// A file that was named, or found in a folder on the device `within`.
+    fn file(&mut self, path: &Path, within: Option<u64>) -> Result<(), Why> {
+        let links = if within.is_none() { Links::Followed } else { Links::Refused };
+        let opened = Opened::new(path, links)?;
+        let id = opened.id();
+        if within.is_none_or(|device| device == id.device) && self.is_new(id) {
+            let file = File::look(path, &opened, opened.bytes())?;
+            if file.bytes > 0 {
+                self.found.files.push(file);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether `id` is to be looked at: not if it was, and not if there are too many.
+    fn is_new(&mut self, id: Id) -> bool {
+        if self.seen.contains(&id) {
+            return false;
+        }
+        if self.seen.len() == self.entries_max {
+            self.found.is_cut = true;
+            return false;
+        }
+        self.seen.insert(id)
+    }
+
+    fn leave(&mut self, path: &Path, why: Why) {
+        if self.found.left.len() == self.entries_max {
+            self.found.is_cut = true;
+            return;
+        }
+        self.found.left.push(Left { path: path.to_owned(), bytes: 0, why });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listing_is_bounded_and_says_so() {
+        let root = std::env::temp_dir().join(format!("forerun-list-{}", std::process::id()));
+        fs::create_dir_all(root.join("inner")).unwrap();
+        for name in ["a", "b", "inner/c"] {
+            fs::write(root.join(name), name).unwrap();
+        }
+        #[rustfmt::skip]
+        let rows = [ // entries at most  files          is cut
+            (5,                          3..4,          false),
+            (4,                          2..4,          true),
+            (1,                          0..1,          true),
+            (0,                          0..1,          true),
+        ];
+        for (entries_max, files, is_cut) in rows {
+            let listing = list(&[&root], entries_max);
+            assert!(files.contains(&listing.files.len()), "{entries_max}: {listing:?}");
+            assert_eq!(listing.is_cut, is_cut, "{entries_max}");
+        }
+        let missing = list(&[root.join("x"), root.join("y"), root.join("z")], 2);
+        assert_eq!((missing.left.len(), missing.is_cut), (2, true));
+        fs::remove_dir_all(&root).unwrap();
+    }
+}

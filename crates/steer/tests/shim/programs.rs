@@ -1,0 +1,95 @@
+//! Programs that everybody has: the ring tells each byte that they read.
+//!
+//! # Invariants
+//! - What is compared is the set of bytes: in which pieces a program reads is its own affair.
+
+use std::{fs, ops::Range, path::Path, process::Command};
+
+use crate::rig::{PAGE, Scratch, pages, run, skip};
+use forerun_steer::shim::Kind;
+
+#[test]
+fn what_programs_read_is_told_to_the_byte() {
+    const TEST: &str = "what_programs_read_is_told_to_the_byte";
+    let scratch = Scratch::new("programs");
+    let file = scratch.file(200, 123);
+    let all = 0..fs::metadata(&file).unwrap().len();
+    let name = file.to_str().unwrap();
+    let (source, quiet) = (format!("if={name}"), "status=none");
+    let python = "import os, sys; f = os.open(sys.argv[1], os.O_RDONLY)\n";
+    let python_read = format!("{python}while os.read(f, 10000): pass\nos.close(f)");
+    let python_preadv =
+        format!("{python}b = bytearray(5000)\nassert os.preadv(f, [b], 8192) == 5000\nos.close(f)");
+    #[rustfmt::skip]
+    let rows: &[(&str, &[&str], Range<u64>)] = &[
+        ("cat", &[name], all.clone()),
+        ("grep", &["-c", "nothing", name], all.clone()),
+        ("dd", &[&source, "of=/dev/null", "bs=4k", quiet], all.clone()),
+        ("dd", &[&source, "of=/dev/null", "bs=64k", quiet], all.clone()),
+        ("dd", &[&source, "of=/dev/null", "bs=4k", "skip=3", "count=5", quiet], pages(3, 5)),
+        ("tail", &["-c", "1000", name], all.end - 1000..all.end),
+        ("python3", &["-c", &python_read, name], all.clone()),
+        ("python3", &["-c", &python_preadv, name], 8192..13192),
+    ];
+    for (program, arguments, expected) in rows {
+        let what = format!("{program} {}", arguments[0]);
+        if Command::new(program).arg("--version").output().is_err() {
+            skip(TEST, &format!("no {program}"));
+            continue;
+        }
+        let told = run(program, arguments);
+        assert_eq!(told.lost, 0, "{what}");
+        assert_eq!(told.bytes(Kind::Read, &file), std::slice::from_ref(expected), "{what}");
+        let kinds = told.kinds(&file);
+        assert_eq!((kinds[0], kinds.last()), (Kind::Open, Some(&Kind::Close)), "{what}");
+        assert_eq!(told.of(&file)[0].length, all.end, "{what}: the file's length");
+    }
+}
+
+#[test]
+fn a_mapping_is_told_as_a_whole() {
+    const TEST: &str = "a_mapping_is_told_as_a_whole";
+    if Command::new("python3").arg("--version").output().is_err() {
+        return skip(TEST, "no python3");
+    }
+    let scratch = Scratch::new("mapping");
+    let file = scratch.file(64, 0);
+    let script = "import mmap, os, sys; f = os.open(sys.argv[1], os.O_RDONLY)\n\
+        m = mmap.mmap(f, 40960, prot=mmap.PROT_READ, offset=16384); assert m[0] == 4";
+    let told = run("python3", &["-c".as_ref(), script.as_ref(), file.as_os_str()]);
+    told.is_well(TEST);
+    assert_eq!(told.bytes(Kind::Map, &file), [pages(4, 10)]);
+    assert_eq!(told.bytes(Kind::Read, &file), []);
+}
+
+#[test]
+fn of_a_program_that_reads_by_streams_the_opening_is_told() {
+    const TEST: &str = "of_a_program_that_reads_by_streams_the_opening_is_told";
+    let scratch = Scratch::new("md5sum");
+    let file = scratch.file(64, 0);
+    let told = run("md5sum", &[&file]);
+    told.is_well(TEST);
+    assert_eq!(told.kinds(&file), [Kind::Open, Kind::Close]);
+    assert_eq!(told.of(&file)[0].length, 64 * PAGE);
+}
+
+#[test]
+fn pipes_and_devices_are_not_told() {
+    let told = run("sh", &["-c", "head -c 300000 /dev/zero | cat | cat >/dev/null"]);
+    told.is_well("pipes");
+    let pipes = rustix::fs::fstat(std::io::pipe().unwrap().0).unwrap().st_dev;
+    assert!(told.records.iter().all(|record| record.dev != pipes));
+    assert_eq!(told.of(Path::new("/dev/zero")), []);
+}
+
+#[test]
+fn a_program_that_is_started_by_another_is_told_of() {
+    let scratch = Scratch::new("shell");
+    let file = scratch.file(32, 0);
+    let script = "exec 3<\"$1\"; cat <&3; (cat \"$1\"); cat \"$1\" | cat";
+    let told = run("sh", &["-c".as_ref(), script.as_ref(), "sh".as_ref(), file.as_os_str()]);
+    told.is_well("shell");
+    assert_eq!(told.output.stdout.len() as u64, 3 * 32 * PAGE);
+    assert_eq!(told.bytes(Kind::Read, &file), [pages(0, 32)]);
+    assert!(told.processes(&file) >= 3);
+}

@@ -1,0 +1,181 @@
+//! Runs programs with the shim, and collects what they tell.
+//!
+//! # Invariants
+//! - A program that does not end is killed after a minute, by `timeout`.
+//! - Files are removed at the end of their test.
+
+use std::{
+    collections::BTreeSet,
+    env,
+    ffi::OsStr,
+    fs::{self, OpenOptions},
+    io::Write as _,
+    ops::Range,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    process::{self, Command, Output, Stdio},
+    sync::OnceLock,
+};
+
+use forerun_steer::shim::{self, Kind, Record, Ring};
+
+/// Bytes of a page of [`Scratch`].
+pub(crate) const PAGE: u64 = 4096;
+
+/// Says that `test` did not run, and why.
+pub(crate) fn skip(test: &str, why: &str) {
+    let line = format!("SKIPPED {test}: {why}\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
+    if let Some(path) = env::var_os("FORERUN_SKIPPED") {
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        file.and_then(|mut file| file.write_all(line.as_bytes())).expect("it can be appended to");
+    }
+}
+
+/// A folder of a test, removed at the end.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(crate) fn new(test: &str) -> Self {
+        let name = format!("shim-{test}-{}", process::id());
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// A file of `pages` pages and `more` bytes; each byte is its page's number modulo 251.
+    pub(crate) fn file(&self, pages: u64, more: u64) -> PathBuf {
+        let path = self.path("file");
+        let byte = |at: u64| u8::try_from(at / PAGE % 251).unwrap();
+        fs::write(&path, (0..pages * PAGE + more).map(byte).collect::<Vec<_>>()).unwrap();
+        path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What a program printed, and what it told.
+pub(crate) struct Told {
+    pub(crate) output: Output,
+    pub(crate) records: Vec<Record>,
+    pub(crate) lost: u64,
+}
+
+/// Runs `program` with the shim.
+pub(crate) fn run<A: AsRef<OsStr>>(program: impl AsRef<OsStr>, arguments: &[A]) -> Told {
+    run_after(None, Path::new("/dev/null"), program, arguments)
+}
+
+/// The same with `input`, and after `preloaded`.
+pub(crate) fn run_after<A: AsRef<OsStr>>(
+    preloaded: Option<&OsStr>,
+    input: &Path,
+    program: impl AsRef<OsStr>,
+    arguments: &[A],
+) -> Told {
+    let (mut ring, lent) = Ring::create().unwrap();
+    // `timeout` runs without the shim: it is `env` that sets the variables.
+    let mut command = Command::new("timeout");
+    command.arg("60").arg("env");
+    for (name, value) in lent.variables(library(), preloaded) {
+        let mut word = name;
+        word.push("=");
+        word.push(value);
+        command.arg(word);
+    }
+    let input = fs::File::open(input).unwrap();
+    let output = command.arg(program).args(arguments).stdin(Stdio::from(input)).output().unwrap();
+    let mut records = Vec::new();
+    // What was begun and never written is given up at the second look.
+    ring.drain(|record| records.push(record));
+    ring.drain(|record| records.push(record));
+    Told { output, records, lost: ring.lost() }
+}
+
+impl Told {
+    /// The program ended well, said nothing on stderr, and no record was lost.
+    pub(crate) fn is_well(&self, what: &str) {
+        let said = String::from_utf8_lossy(&self.output.stderr);
+        assert!(self.output.status.success() && said.is_empty(), "{what}: {said}");
+        assert_eq!(self.lost, 0, "{what}");
+    }
+
+    /// The records of the file at `path`.
+    pub(crate) fn of(&self, path: &Path) -> Vec<Record> {
+        let file = fs::metadata(path).unwrap();
+        let is_its = |record: &&Record| (record.dev, record.ino) == (file.dev(), file.ino());
+        self.records.iter().filter(is_its).copied().collect()
+    }
+
+    /// The bytes of it that were read, or mapped.
+    pub(crate) fn bytes(&self, kind: Kind, path: &Path) -> Vec<Range<u64>> {
+        let records = self.of(path).into_iter().filter(|record| record.kind == kind);
+        merged(records.map(|record| record.offset..record.offset + record.length).collect())
+    }
+
+    /// The processes that told of it.
+    pub(crate) fn processes(&self, path: &Path) -> usize {
+        self.of(path).iter().map(|record| record.pid).collect::<BTreeSet<_>>().len()
+    }
+
+    /// What was done to it, in order.
+    pub(crate) fn kinds(&self, path: &Path) -> Vec<Kind> {
+        self.of(path).iter().map(|record| record.kind).collect()
+    }
+}
+
+/// Ranges in order, those that touch joined.
+pub(crate) fn merged(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.sort_by_key(|range| range.start);
+    let mut out: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match out.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => out.push(range),
+        }
+    }
+    out
+}
+
+/// The bytes of pages.
+pub(crate) fn pages(first: u64, count: u64) -> Range<u64> {
+    first * PAGE..(first + count) * PAGE
+}
+
+/// The shim, which cargo leaves beside the tests.
+pub(crate) fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let test = env::current_exe().unwrap();
+        shim::library(None, &test).expect("cargo builds the shim for the tests")
+    })
+}
+
+/// `cases.c`, compiled with `flags`; None where there is no compiler, or it does not know them.
+pub(crate) fn cases(test: &str, scratch: &Scratch, flags: &[&str]) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shim/cases.c");
+    let program = scratch.path("cases");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-pthread"]).args(flags).arg("-o").arg(&program).arg(source);
+    match compiler.output() {
+        Ok(output) if output.status.success() => Some(program),
+        Ok(output) if output.stderr.is_empty() => panic!("cc says nothing"),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            skip(test, &format!("cc {}: {}", flags.join(" "), said.lines().next().unwrap_or("")));
+            None
+        }
+        Err(error) => {
+            skip(test, &format!("cc: {error}"));
+            None
+        }
+    }
+}
