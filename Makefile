@@ -5,10 +5,11 @@ CARGO ?= $(firstword $(shell command -v cargo 2>/dev/null) $(wildcard $(HOME)/.c
 FORERUN = target/release/forerun
 SEEDS ?= 10000
 PREFIX ?= /usr/local
+FUZZ_SECONDS ?= 600
 # CI=true, as build servers set it: what a machine lacks is a failure there.
 SKIPS = $(if $(filter true,$(CI)),--no-skips)
 
-.PHONY: help demo test seeds mutants sanitize soak bench bench-engine fmt tools release install \
+.PHONY: help demo test seeds fuzz mutants sanitize soak bench bench-engine fmt tools release install \
     test-python test-python-full wheel
 
 help:
@@ -19,6 +20,7 @@ help:
 	@echo 'make wheel    the Python package as a wheel, in target/wheels'
 	@echo 'make install  the command and its shim, under PREFIX ($(PREFIX))'
 	@echo 'make seeds    the core against faults, $(SEEDS) seeds'
+	@echo 'make fuzz     readers of traces against any bytes, $(FUZZ_SECONDS) s (needs cargo-fuzz)'
 	@echo 'make mutants  do the tests of core notice small faults?'
 	@echo 'make soak     the live engine for ten minutes and 100M reads, everything checked'
 	@echo 'make sanitize memory errors: AddressSanitizer and valgrind, where they are installed'
@@ -44,6 +46,11 @@ wheel: tools
 
 seeds: release
 	@$(FORERUN) sim check --seeds $(SEEDS)
+
+fuzz: tools
+	@$(CARGO) fuzz --version >/dev/null 2>&1 || { \
+	    echo 'make: no cargo-fuzz: cargo install cargo-fuzz, and a nightly Rust' >&2; exit 1; }
+	@$(CARGO) +nightly fuzz run trace -- -max_total_time=$(FUZZ_SECONDS)
 
 mutants: tools
 	@$(CARGO) xtask mutants

@@ -14,7 +14,8 @@ use clap::{Parser, Subcommand};
 
 use crate::run as program;
 use crate::{
-    bench, demo, failure, interrupt, profile, replay_journal, report, sim, soak, vectors, warm,
+    bench, demo, failure, interrupt, profile, replay_journal, report, sim, soak, trace, vectors,
+    warm,
 };
 
 #[derive(Parser)]
@@ -45,6 +46,8 @@ enum Own {
     Vectors(vectors::Args),
     /// Run workloads and traces through the cache in virtual time, or through replacement alone
     Sim(Box<sim::Args>),
+    /// See what a trace holds, or turn it into another format
+    Trace(trace::Args),
     /// See what readahead does to a slow disk: half a minute, nothing to set up
     Demo(demo::Args),
     /// Measure the live engine in real time
@@ -67,6 +70,7 @@ impl Own {
         match self {
             Self::Vectors(args) => vectors::run(&args),
             Self::Sim(args) => sim::run(&args),
+            Self::Trace(args) => trace::run(&args),
             Self::Demo(args) => demo::run(&args),
             Self::Bench(args) => bench::run(&args),
             Self::Profile(args) => profile::run(&args),

@@ -7,7 +7,7 @@
 //! | module | what |
 //! |---|---|
 //! | `cli` | the commands and their dispatch |
-//! | `vectors`, `sim`, `demo`, `report`, `soak` | a command each |
+//! | `vectors`, `sim`, `trace`, `demo`, `report`, `soak` | a command each |
 //! | `bench`, `profile`, `replay_journal` | commands on real devices and live runs |
 //! | `run` | runs a program and reads ahead of it |
 //! | `warm` | the kernel's page cache, filled |
@@ -42,6 +42,7 @@ mod run;
 mod sim;
 mod soak;
 mod specs;
+mod trace;
 mod vectors;
 mod warm;
 mod windows;

@@ -12,7 +12,7 @@ pub(crate) mod figures;
 mod lists;
 mod prefetch;
 mod reap;
-mod source;
+pub(crate) mod source;
 mod timed;
 mod untimed;
 
@@ -46,13 +46,13 @@ pub(crate) use timed::queues_commands;
         forerun sim workload:streams,n=10 --device t7k250 -o run.json --explain-readahead\n  \
         forerun sim workload:compute,file=1G --device hdd --readahead off --prefetch none,ours\n  \
         forerun sim OLTP.lis.zst --policy lru,2q:kin=0.1,kout=1 --size 1000,10%\n  \
-        zcat keys.gz | forerun sim - --policy all --size 64M --json"
+        forerun sim hm_0.csv.gz --policy all --size 64M,1G --json"
 )]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
-    /// A file (zstd is seen by content), `-` for stdin, or workload:NAME[,key=value...]
+    /// A file (zstd, gzip, xz are seen by content), `-` for stdin, or workload:NAME[,key=value...]
     #[arg(required_unless_present = "list", value_name = "TRACE")]
     traces: Vec<String>,
     /// The traces' format: auto, or one of --list-formats such as lis:unit=512
@@ -61,7 +61,7 @@ pub(crate) struct Args {
     /// Pass over so many broken records of each trace
     #[arg(long, value_name = "N", default_value_t = 0)]
     skip_bad: u64,
-    /// Replacement policies, NAME[:key=value,...], or all
+    /// Replacement policies, NAME[:key=value,...], or all; belady is the bound of them
     #[arg(long, value_name = "NAME,...", default_value = DEFAULT_POLICY)]
     policy: String,
     /// Cache sizes: pages, bytes with a suffix, % of unique blocks [default: 2G; without readahead
@@ -207,7 +207,7 @@ impl Plan {
                 skip_bad: args.skip_bad,
                 limit: args.limit.unwrap_or(u64::MAX),
             },
-            policies: specs::policies(&args.policy)?,
+            policies: specs::policies(&args.policy, readaheads.is_empty())?,
             sizes: specs::sizes(args.size.as_deref().unwrap_or(size))?,
             readaheads,
             prefetches: specs::prefetches(&args.prefetch)?,

@@ -9,6 +9,8 @@ use anyhow::Result;
 use forerun_core::device::Device;
 use forerun_core::params::{Bytes, Param, Share};
 use forerun_core::{device, eviction, readahead};
+use forerun_sim::oracle::belady;
+use forerun_sim::replay;
 
 use forerun_sim::prefetch::Prefetch;
 
@@ -37,15 +39,22 @@ pub(crate) fn split(text: &str) -> Vec<String> {
     specs
 }
 
-/// Replacement policies; `all` stands for every one.
-pub(crate) fn policies(text: &str) -> Result<Vec<String>> {
+/// Replacement policies; `all` stands for every one. Those that know the `future` are among them
+/// where there is one.
+pub(crate) fn policies(text: &str, future: bool) -> Result<Vec<String>> {
     let mut specs = Vec::new();
     for spec in split(text) {
         if spec == "all" {
             specs.extend(eviction::NAMES.iter().map(|&name| name.to_owned()));
             continue;
         }
-        eviction::show(&spec).map_err(|error| usage(format!("--policy {spec}: {error}")))?;
+        if spec == belady::NAME && !future {
+            return Err(usage(format!(
+                "--policy {spec}: knows the future of replacement alone; leave out --readahead and \
+                 --device"
+            )));
+        }
+        replay::show(&spec).map_err(|error| usage(format!("--policy {spec}: {error}")))?;
         specs.push(spec);
     }
     Ok(specs)
@@ -151,10 +160,12 @@ mod tests {
 
     #[test]
     fn policies_are_checked_and_all_is_every_one() {
-        assert_eq!(policies("all").unwrap(), eviction::NAMES);
-        assert_eq!(policies("lru,2q:kin=0.1").unwrap(), ["lru", "2q:kin=0.1"]);
-        for text in ["", "lur", "lru,", "lru:x=1", "2q:kin=x"] {
-            assert!(policies(text).is_err(), "{text}");
+        assert_eq!(policies("all", true).unwrap(), eviction::NAMES);
+        assert_eq!(policies("lru,2q:kin=0.1", false).unwrap(), ["lru", "2q:kin=0.1"]);
+        assert_eq!(policies("belady,lru", true).unwrap(), ["belady", "lru"]);
+        assert!(policies("belady,lru", false).is_err());
+        for text in ["", "lur", "lru,", "lru:x=1", "2q:kin=x", "belady:x=1"] {
+            assert!(policies(text, true).is_err(), "{text}");
         }
         for text in ["", "linux-9", "off:max=1M", "linux-2.6.24:max=0x"] {
             assert!(readaheads(text).is_err(), "{text}");

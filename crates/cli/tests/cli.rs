@@ -274,7 +274,7 @@ fn refusals_are_one_line_and_the_right_status() {
     let folder = Folder::new("refusals");
     let keys = folder.file("keys.txt", "1\n2\n3\n");
     let broken = folder.file("broken.txt", "1\n2\nthree\n4\n");
-    let other = folder.file("trace.vscsi", "1\n");
+    let other = folder.file("trace.txt", "hello world\n");
     let nothing = folder.file("nothing.json", "{}");
     let huge = folder.file("huge.txt", "18446744073709551615\n");
     let missing = folder.path("missing");
@@ -301,7 +301,7 @@ fn refusals_are_one_line_and_the_right_status() {
         (words(&["sim", "workload:stream"]), 2, "no `stream`; there are: streams"),
         (words(&["sim", "workload:streams,n=0"]), 2, "`n=0`"),
         (words(&["sim", "workload:streams,m=1"]), 2, "no parameter `m`"),
-        (words(&["sim", QUICK, "--format", "lisp"]), 2, "no `lisp`; there are: keys lis"),
+        (words(&["sim", QUICK, "--format", "lisp"]), 2, "no `lisp`; there are: keys csv lis"),
         (words(&["sim", QUICK, "--format", "lis:unit=5"]), 2, "unit=5"),
         (words(&["sim", QUICK, "--device", "t7k251"]), 2, "no `t7k251`"),
         (words(&["sim", QUICK, "--device", "t7k250:rpm=x"]), 2, "`rpm=x`"),
@@ -324,7 +324,7 @@ fn refusals_are_one_line_and_the_right_status() {
         (words(&["sim", "check", "--seed", "18446744073709551615"]), 2, "--seed"),
         (words(&["sim", &missing]), 1, "missing: No such file"),
         (words(&["sim", folder.0.to_str().unwrap()]), 1, "Is a directory"),
-        (words(&["sim", &other]), 1, "the format vscsi is not yet read; there are: keys lis"),
+        (words(&["sim", &other]), 1, "the first lines are of no format"),
         (words(&["sim", &broken]), 1, "broken.txt: record 3 at byte 4 is broken: `three`"),
         (words(&["sim", &broken, "--readahead", "off"]), 1, "record 3 at byte 4"),
         (words(&["sim", &huge, "--device", "ssd"]), 1, "too large to be a page"),

@@ -4,6 +4,7 @@
 //! (Meng et al. 2009): insertion, renewal, eviction of a count.
 //!
 //! ```text
+//!   page is asked for, and not resident -> missed(page)     before room is made for it
 //!   page arrives  -> insert(frame, page, prefetched)   frame was unknown to the policy
 //!   page is used  -> renew(frame), or renew_all(frames): the same of each in turn
 //!   frames needed -> evict(count, evictable, out)      named frames have left the policy
@@ -20,7 +21,8 @@
 //! - A page lies in one frame at a time. A miss on a full cache evicts before it inserts.
 //! # Sources
 //! Meng et al. 2009, section 4: FlexiCache's three methods. We add what may not leave (pins, dirty
-//! frames), `forget` and `resize`.
+//! frames), `forget`, `resize`, and `missed`: there are policies whose choice of a victim depends
+//! on the page that it is for, and FlexiCache evicts before it knows that page.
 
 use alloc::{string::String, vec::Vec};
 
@@ -35,6 +37,9 @@ pub trait Eviction: Sized {
     type Params: Params;
     /// A policy for `capacity` frames, all empty. Frame numbers are global: they may exceed it.
     fn new(capacity: u32, params: Self::Params) -> Self;
+    /// `page` was asked for and is not resident. Room for it may be made next; when it arrives,
+    /// `insert` follows. Nothing is lost but precision where this is not told.
+    fn missed(&mut self, _page: PageId) {}
     /// `page` became resident in `frame`, which was empty; `prefetched` if nobody asked for it yet.
     fn insert(&mut self, frame: FrameId, page: PageId, prefetched: bool);
     /// The page in `frame` was used.
@@ -111,6 +116,11 @@ macro_rules! policies {
                 Err(ParamError::UnknownName { name: name.into(), known: NAMES.to_vec() })
             }
 
+            /// See [`Eviction::missed`].
+            pub fn missed(&mut self, page: PageId) {
+                match self { $(Self::$policy(policy) => policy.missed(page),)+ }
+            }
+
             /// See [`Eviction::insert`].
             pub fn insert(&mut self, frame: FrameId, page: PageId, prefetched: bool) {
                 match self { $(Self::$policy(policy) => policy.insert(frame, page, prefetched),)+ }
@@ -165,13 +175,20 @@ pub fn show(spec: &str) -> Result<Vec<(&'static str, String)>, ParamError> {
 }
 
 // Shared by policies; not policies themselves.
+pub mod ahead;
 mod ghosts;
 mod probation;
 
 policies! {
     fifo::Fifo,
     lru::Lru,
+    lfu::Lfu,
     clock::Clock,
+    arc::Arc,
+    lirs::Lirs,
     two_q::TwoQ,
     two_q_star::TwoQStar,
+    s3_fifo::S3Fifo,
+    sieve::Sieve,
+    w_tinylfu::WTinyLfu,
 }

@@ -24,5 +24,6 @@ pub mod prng;
 pub mod queue;
 pub mod readahead;
 pub mod reap;
+pub mod sketch;
 pub mod units;
 pub mod windows;

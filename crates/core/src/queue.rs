@@ -94,6 +94,18 @@ impl Links {
         (older != NIL).then_some(older)
     }
 
+    /// The first frame for which `evictable` holds, from `hand` on towards the head.
+    #[must_use]
+    pub fn evictable(&self, hand: Option<u32>, evictable: &dyn Fn(FrameId) -> bool) -> Option<u32> {
+        let mut at = hand;
+        while let Some(index) = at
+            && !evictable(FrameId(index))
+        {
+            at = self.newer(index);
+        }
+        at
+    }
+
     fn linked(&self, index: u32) -> Link {
         assert!(self.is_linked(index), "index {index} is in no queue");
         self.table.get(index)
@@ -171,6 +183,25 @@ impl Queue {
         }
         self.tail = index;
         self.len += 1;
+    }
+
+    /// Puts `index`, which is in no queue, just before `older`, which is in this one.
+    pub fn insert_before(&mut self, links: &mut Links, older: u32, index: u32) {
+        let newer = links.linked(older).newer;
+        if newer == NIL {
+            assert!(self.head == older, "index {older} is the head of another queue");
+            return self.push_front(links, index);
+        }
+        links.link(index, Link { newer, older });
+        links.table.at(older).newer = index;
+        links.table.at(newer).older = index;
+        self.len += 1;
+    }
+
+    /// Puts `index`, which is in no queue, where `old` is, which is in this one and leaves it.
+    pub fn replace(&mut self, links: &mut Links, old: u32, index: u32) {
+        self.insert_before(links, old, index);
+        self.remove(links, old);
     }
 
     /// Takes `index`, which is in this queue, out.
@@ -285,7 +316,8 @@ mod tests {
                 let (side, index) = (usize::from(prng.chance(40)), u32::from(prng.chance(50)));
                 let index = index * 9 + u32::try_from(prng.below(9)).unwrap();
                 let (queue, deque) = (&mut queues[side], &mut deques[side]);
-                match prng.below(6) {
+                let place = usize::try_from(prng.below(20)).unwrap();
+                match prng.below(8) {
                     0 | 1 if !links.is_linked(index) => {
                         queue.push_front(&mut links, index);
                         deque.push_front(index);
@@ -305,6 +337,14 @@ mod tests {
                     }
                     5 if prng.chance(20) => {
                         assert_eq!(queue.pop_back(&mut links), deque.pop_back());
+                    }
+                    6 if !links.is_linked(index) && place < deque.len() => {
+                        queue.insert_before(&mut links, deque[place], index);
+                        deque.insert(place, index);
+                    }
+                    7 if !links.is_linked(index) && place < deque.len() => {
+                        queue.replace(&mut links, deque[place], index);
+                        deque[place] = index;
                     }
                     _ => {}
                 }
@@ -366,6 +406,11 @@ mod tests {
         assert!(moved(&mut links, 3), "the head of another");
         assert!(panics(|| Queue::new().move_to_front(&mut links, 4)), "of an empty queue");
         assert!(!moved(&mut links, 4), "its own head");
+        let before =
+            |links: &mut Links, at, index| panics(|| other.clone().insert_before(links, at, index));
+        assert!(before(&mut links, 0, 9), "before what is in no queue");
+        assert!(before(&mut links, 3, 9), "before the head of another");
+        assert!(before(&mut links, 4, 2), "what is in a queue already");
         assert!(panics(|| _ = links.newer(0)), "no neighbours without a queue");
         assert!(panics(|| _ = links.older(0)), "no neighbours without a queue");
         for index in [u32::MAX, u32::MAX - 1] {

@@ -33,6 +33,11 @@ impl<E: Eviction> Pair<E> {
         }
     }
 
+    fn missed(&mut self, page: PageId) {
+        self.policy.missed(page);
+        self.any.missed(page);
+    }
+
     fn insert(&mut self, frame: FrameId, page: PageId, prefetched: bool) {
         self.policy.insert(frame, page, prefetched);
         self.any.insert(frame, page, prefetched);
@@ -117,11 +122,15 @@ impl WithEviction for Random<'_> {
                     if resident || pair.resident.contains_key(&frame) {
                         continue;
                     }
+                    let prefetched = prng.chance(30);
+                    if !prefetched {
+                        pair.missed(page);
+                    }
                     let full = pair.resident.len() >= capacity as usize;
                     if full && prng.chance(90) {
                         assert_eq!(pair.evict(1, &BTreeSet::new()).len(), 1);
                     }
-                    pair.insert(frame, page, prng.chance(30));
+                    pair.insert(frame, page, prefetched);
                 }
                 (50..65, Some(frame)) => pair.renew(frame),
                 (65..75, Some(_)) => {
@@ -301,10 +310,16 @@ fn a_policy_made_by_hand_fits_the_enum() {
 #[test]
 fn defaults_are_those_of_the_papers() {
     #[rustfmt::skip]
-    let rows: [(&str, &[(&str, &str)]); 6] = [
+    let rows: [(&str, &[(&str, &str)]); 12] = [
         ("fifo",         &[]),
         ("lru",          &[]),
+        ("lfu",          &[]),
         ("clock",        &[]),
+        ("arc",          &[]),
+        ("lirs",         &[("hirs", "0.01"), ("ghost", "40"), ("least", "4096")]),
+        ("s3-fifo",      &[("small", "0.1"), ("ghost", "0.9"), ("uses", "2")]),
+        ("sieve",        &[]),
+        ("w-tinylfu",    &[("window", "0.01"), ("protected", "0.8"), ("sample", "10")]),
         ("2q",           &[("kin", "0.25"), ("kout", "0.5")]),
         ("2q-star",      &[("kin", "0.1"), ("kout", "1")]),
         ("2q:kout=0.75", &[("kin", "0.25"), ("kout", "0.75")]),

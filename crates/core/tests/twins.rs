@@ -3,8 +3,8 @@
 //! A twin is written to be compared with the paper by eye, not to be fast. Policy and twin get the
 //! same calls and must name the same frames in the same order: under all short sequences of
 //! accesses at tiny sizes, and under random calls with pins, pages read ahead, pages that vanish,
-//! batches and changes of size. The 2Q family has a second twin: the classic `access(page)`, where
-//! a miss frees just one slot.
+//! batches and changes of size. Those whose paper has one call an access have a second twin, which
+//! has it too: it must let the same pages go, on short sequences, at random, and in loops.
 //!
 //! ```text
 //!   a vector:  [0] oldest, leaves first  ...  last, newest
@@ -13,16 +13,39 @@
 //! # Sources
 //! Each twin names its own.
 
+#[path = "twins/apart.rs"]
+mod apart;
+#[path = "twins/arc.rs"]
+mod arc;
+#[path = "twins/lfu.rs"]
+mod lfu;
+#[path = "twins/lirs.rs"]
+mod lirs;
+#[path = "twins/plain.rs"]
+mod plain;
+#[path = "twins/s3_fifo.rs"]
+mod s3_fifo;
+#[path = "twins/sieve.rs"]
+mod sieve;
+#[path = "twins/two_q.rs"]
+mod two_q;
+#[path = "twins/w_tinylfu.rs"]
+mod w_tinylfu;
+
 use std::collections::BTreeSet;
 
 use forerun_core::eviction::{AnyEviction, NAMES};
 use forerun_core::prng::Prng;
 use forerun_core::units::{FileId, FrameId, PageId};
 
+use apart::Apart;
+use two_q::TwoQ;
+
 type Pinned<'a> = &'a dyn Fn(FrameId) -> bool;
 
 /// What a policy does, said plainly.
 trait Twin {
+    fn missed(&mut self, _page: PageId) {}
     fn insert(&mut self, frame: FrameId, page: PageId, prefetched: bool);
     fn renew(&mut self, frame: FrameId);
     fn evict(&mut self, count: u32, pinned: Pinned) -> Vec<FrameId>;
@@ -36,282 +59,53 @@ type Make = fn(u32) -> Box<dyn Twin>;
 /// Every spec that is compared, with its twin for a capacity.
 #[rustfmt::skip]
 const TWINS: &[(&str, Make)] = &[
-    ("fifo",                  |_| Box::new(Fifo::default())),
-    ("lru",                   |_| Box::new(Lru::default())),
-    ("clock",                 |_| Box::new(Clock::default())),
+    ("fifo",                  |_| Box::new(plain::Fifo::default())),
+    ("lru",                   |_| Box::new(plain::Lru::default())),
+    ("clock",                 |_| Box::new(plain::Clock::default())),
     ("2q",                    |capacity| TwoQ::boxed(false, (1, 4), (1, 2), capacity)),
     ("2q:kin=0.5,kout=1",     |capacity| TwoQ::boxed(false, (1, 2), (1, 1), capacity)),
     ("2q:kin=1,kout=2",       |capacity| TwoQ::boxed(false, (1, 1), (2, 1), capacity)),
     ("2q-star",               |capacity| TwoQ::boxed(true, (1, 10), (1, 1), capacity)),
     ("2q-star:kin=0.5",       |capacity| TwoQ::boxed(true, (1, 2), (1, 1), capacity)),
     ("2q-star:kin=0.3,kout=0.5", |capacity| TwoQ::boxed(true, (3, 10), (1, 2), capacity)),
+    ("lfu",                   |capacity| Apart::boxed(capacity, lfu::Lfu::default())),
+    ("arc",                   |capacity| Apart::boxed(capacity, arc::Arc::new(capacity))),
+    ("lirs",                  |capacity| {
+        Apart::boxed(capacity, lirs::Lirs::new(capacity, |_| 4_096))
+    }),
+    ("lirs:least=0,ghost=1",  |capacity| Apart::boxed(capacity, lirs::Lirs::new(capacity, |c| c))),
+    ("lirs:least=1,ghost=0",  |capacity| Apart::boxed(capacity, lirs::Lirs::new(capacity, |_| 1))),
+    ("lirs:least=0,ghost=0",  |capacity| Apart::boxed(capacity, lirs::Lirs::new(capacity, |_| 0))),
+    ("s3-fifo",               |capacity| Apart::boxed(capacity, s3_fifo::S3Fifo::new(capacity))),
+    ("sieve",                 |capacity| Apart::boxed(capacity, sieve::Sieve::default())),
+    ("w-tinylfu",             |capacity| {
+        Apart::boxed(capacity, w_tinylfu::WTinyLfu::new(capacity))
+    }),
 ];
 
-/// First in, first out.
-#[derive(Default)]
-struct Fifo {
-    frames: Vec<FrameId>,
-}
-
-impl Twin for Fifo {
-    fn insert(&mut self, frame: FrameId, _: PageId, _: bool) {
-        self.frames.push(frame);
-    }
-
-    fn renew(&mut self, _: FrameId) {}
-
-    fn evict(&mut self, count: u32, pinned: Pinned) -> Vec<FrameId> {
-        take(&mut self.frames, count, |&frame| !pinned(frame))
-    }
-
-    fn forget(&mut self, frame: FrameId) {
-        self.frames.retain(|&other| other != frame);
-    }
-
-    fn resize(&mut self, _: u32) {}
-}
-
-/// Least recently used, by the time of the last use.
-#[derive(Default)]
-struct Lru {
-    used: Vec<(u64, FrameId)>,
-    now: u64,
-}
-
-impl Twin for Lru {
-    fn insert(&mut self, frame: FrameId, _: PageId, _: bool) {
-        self.now += 1;
-        self.used.push((self.now, frame));
-    }
-
-    fn renew(&mut self, frame: FrameId) {
-        self.forget(frame);
-        self.insert(frame, PageId::default(), false);
-    }
-
-    fn evict(&mut self, count: u32, pinned: Pinned) -> Vec<FrameId> {
-        self.used.sort_unstable();
-        let taken = take(&mut self.used, count, |&(_, frame)| !pinned(frame));
-        taken.into_iter().map(|(_, frame)| frame).collect()
-    }
-
-    fn forget(&mut self, frame: FrameId) {
-        self.used.retain(|&(_, other)| other != frame);
-    }
-
-    fn resize(&mut self, _: u32) {}
-}
-
-/// Corbato 1968, one bit: the hand stands at the oldest frame that it may take.
-#[derive(Default)]
-struct Clock {
-    ring: Vec<(FrameId, bool)>,
-}
-
-impl Twin for Clock {
-    fn insert(&mut self, frame: FrameId, _: PageId, _: bool) {
-        self.ring.push((frame, false));
-    }
-
-    fn renew(&mut self, frame: FrameId) {
-        let entry = self.ring.iter_mut().find(|(other, _)| *other == frame);
-        entry.expect("only resident frames are used").1 = true;
-    }
-
-    fn evict(&mut self, count: u32, pinned: Pinned) -> Vec<FrameId> {
-        let mut out = Vec::new();
-        while out.len() < count as usize {
-            let Some(hand) = self.ring.iter().position(|&(frame, _)| !pinned(frame)) else {
-                break;
-            };
-            match self.ring.remove(hand) {
-                (frame, true) => self.ring.push((frame, false)),
-                (frame, false) => out.push(frame),
-            }
-        }
-        out
-    }
-
-    fn forget(&mut self, frame: FrameId) {
-        self.ring.retain(|&(other, _)| other != frame);
-    }
-
-    fn resize(&mut self, _: u32) {}
-}
-
-/// FlexiCache's listing of 2Q* (Meng et al. 2009, section 4), whose A1in is FIFO in 2Q. Ours: pages
-/// of A1in that were read ahead and not used leave after those that were.
-struct TwoQ {
-    star: bool,
-    kin: (u32, u32),
-    kout: (u32, u32),
-    capacity: u32,
-    a1in: Vec<Block>,
-    am: Vec<Block>,
-    a1out: Vec<PageId>,
-    /// Pages that came so far.
-    arrivals: u32,
-}
-
-#[derive(Clone, Copy)]
-struct Block {
-    frame: FrameId,
-    page: PageId,
-    pref: bool,
-    hot: bool,
-    /// The how manyth page it was.
-    arrival: u32,
-}
-
-impl TwoQ {
-    fn boxed(star: bool, kin: (u32, u32), kout: (u32, u32), capacity: u32) -> Box<dyn Twin> {
-        let (a1in, am, a1out) = (Vec::new(), Vec::new(), Vec::new());
-        Box::new(Self { star, kin, kout, capacity, a1in, am, a1out, arrivals: 0 })
-    }
-
-    /// Names beyond the limit go once the next page has looked for its own, or the size changed.
-    fn trim(&mut self) {
-        let excess = self.a1out.len().saturating_sub(part(self.kout, self.capacity));
-        self.a1out.drain(..excess);
-    }
-
-    /// What leaves A1in: wrong guesses, used pages but for a sixteenth, unread ones, the rest.
-    fn leave_a1in(&mut self, count: u32, may_leave: &dyn Fn(&Block) -> bool) -> Vec<Block> {
-        let mut out = Vec::new();
-        while len(&out) < count {
-            let Some(oldest) = self.a1in.iter().find(|x| x.pref) else { break };
-            if self.arrivals - oldest.arrival < 4 * self.capacity {
-                break;
-            }
-            let stale = take(&mut self.a1in, 1, |x| x.pref && may_leave(x));
-            if stale.is_empty() {
-                break;
-            }
-            out.extend(stale);
-        }
-        let used = self.a1in.iter().filter(|x| !x.pref).count();
-        let used = u32::try_from(used.saturating_sub(self.a1in.len() / 16)).unwrap();
-        let first = used.min(count - len(&out));
-        out.extend(take(&mut self.a1in, first, |x| !x.pref && may_leave(x)));
-        out.extend(take(&mut self.a1in, count - len(&out), |x| x.pref && may_leave(x)));
-        out.extend(take(&mut self.a1in, count - len(&out), may_leave));
-        out
-    }
-}
-
-impl Twin for TwoQ {
-    fn insert(&mut self, frame: FrameId, page: PageId, prefetched: bool) {
-        self.arrivals += 1;
-        let arrival = self.arrivals;
-        let mut x = Block { frame, page, pref: prefetched, hot: false, arrival };
-        if self.a1out.contains(&page) {
-            self.a1out.retain(|&other| other != page);
-            x.hot = true;
-            if x.pref { self.a1in.push(x) } else { self.am.push(x) }
-        } else {
-            self.a1in.push(x);
-        }
-        self.trim();
-    }
-
-    fn renew(&mut self, frame: FrameId) {
-        let all = self.a1in.iter().chain(&self.am);
-        let mut x = *all.clone().find(|x| x.frame == frame).expect("resident");
-        let first = core::mem::take(&mut x.pref);
-        if x.hot {
-            self.forget(frame);
-            self.am.push(x);
-        } else if self.star || first {
-            self.forget(frame);
-            self.a1in.push(x);
-        }
-    }
-
-    fn evict(&mut self, count: u32, pinned: Pinned) -> Vec<FrameId> {
-        let may_leave = |x: &Block| !pinned(x.frame);
-        let resident = u32::try_from(self.a1in.len() + self.am.len()).unwrap();
-        // One more than what will be left: the page that this is for.
-        let limit = part(self.kin, resident.saturating_sub(count) + 1);
-        let a1in_first = self.a1in.len() > limit;
-        let (most, rest) = if a1in_first {
-            let most = self.leave_a1in(count, &may_leave);
-            let rest = take(&mut self.am, count - len(&most), may_leave);
-            (most, rest)
-        } else {
-            let most = take(&mut self.am, count, may_leave);
-            let rest = self.leave_a1in(count - len(&most), &may_leave);
-            (most, rest)
-        };
-        if part(self.kout, self.capacity) > 0 {
-            let from_a1in = if a1in_first { &most } else { &rest };
-            self.a1out.extend(from_a1in.iter().map(|x| x.page));
-        }
-        most.iter().chain(&rest).map(|x| x.frame).collect()
-    }
-
-    fn forget(&mut self, frame: FrameId) {
-        self.a1in.retain(|x| x.frame != frame);
-        self.am.retain(|x| x.frame != frame);
-    }
-
-    fn resize(&mut self, capacity: u32) {
-        self.capacity = capacity;
-        self.trim();
-    }
-}
-
-/// 2Q as its paper has it (Johnson and Shasha 1994), and 2Q* as its own (Meng et al. 2009,
-/// section 3): one call an access, one slot freed a miss.
-struct Classic {
-    star: bool,
-    kin: usize,
-    kout: usize,
-    capacity: usize,
-    a1in: Vec<u64>,
-    am: Vec<u64>,
-    a1out: Vec<u64>,
-}
-
-impl Classic {
+/// A policy as its paper has it: one call an access.
+trait Classic {
     /// What leaves, if anything does.
-    fn access(&mut self, b: u64) -> Option<u64> {
-        if self.am.contains(&b) {
-            self.am.retain(|&other| other != b);
-            self.am.push(b);
-            None
-        } else if self.a1in.contains(&b) {
-            if self.star {
-                self.a1in.retain(|&other| other != b);
-                self.a1in.push(b);
-            }
-            None
-        } else if self.a1out.contains(&b) {
-            self.a1out.retain(|&other| other != b);
-            let left = self.free_a_slot();
-            self.am.push(b);
-            left
-        } else {
-            let left = self.free_a_slot();
-            self.a1in.push(b);
-            left
-        }
-    }
-
-    fn free_a_slot(&mut self) -> Option<u64> {
-        if self.a1in.len() + self.am.len() < self.capacity {
-            return None;
-        }
-        if self.a1in.len() <= self.kin && !self.am.is_empty() {
-            return Some(self.am.remove(0));
-        }
-        let y = self.a1in.remove(0);
-        self.a1out.push(y);
-        if self.a1out.len() > self.kout {
-            self.a1out.remove(0);
-        }
-        Some(y)
-    }
+    fn access(&mut self, page: u64) -> Option<u64>;
 }
+
+/// Makes one for a capacity.
+type MakeClassic = fn(usize) -> Box<dyn Classic>;
+
+/// Specs whose papers have one call an access.
+#[rustfmt::skip]
+const CLASSICS: &[(&str, MakeClassic)] = &[
+    ("2q",                       |c| two_q::Access::boxed(false, (1, 4), (1, 2), c)),
+    ("2q:kin=0.5,kout=1",        |c| two_q::Access::boxed(false, (1, 2), (1, 1), c)),
+    ("2q-star",                  |c| two_q::Access::boxed(true, (1, 10), (1, 1), c)),
+    ("2q-star:kin=0.5,kout=0.5", |c| two_q::Access::boxed(true, (1, 2), (1, 2), c)),
+    ("lfu",                      lfu::Access::boxed),
+    ("arc",                      arc::Access::boxed),
+    ("lirs",                     lirs::Access::boxed),
+    ("s3-fifo",                  s3_fifo::Access::boxed),
+    ("sieve",                    sieve::Access::boxed),
+    ("w-tinylfu",                w_tinylfu::Access::boxed),
+];
 
 /// A policy in a full cache, and which page lies in which frame.
 struct Cached {
@@ -340,6 +134,12 @@ impl Cached {
                 }
             }
             return None;
+        }
+        if read {
+            self.policy.missed(page(number));
+            if let Some(twin) = &mut twin {
+                twin.missed(page(number));
+            }
         }
         let (mut left, mut frame) = (None, self.find(None));
         if frame.is_none() {
@@ -398,44 +198,49 @@ fn every_short_sequence_with_pages_read_ahead_names_the_same_victims() {
     }
 }
 
+/// Sends `pages` through both, which must let the same pages go.
+fn compare(spec: &str, classic: MakeClassic, capacity: u32, pages: impl IntoIterator<Item = u64>) {
+    let (mut cached, mut classic) = (Cached::new(spec, capacity), classic(capacity as usize));
+    for (step, page) in pages.into_iter().enumerate() {
+        let left = cached.access(page, true, None);
+        assert_eq!(left, classic.access(page), "{spec}, {capacity} frames, step {step}: {page}");
+    }
+}
+
 #[test]
-fn one_eviction_a_miss_on_a_full_cache_is_the_classic_algorithm() {
-    #[rustfmt::skip]
-    let rows = [ // spec                   star   kin      kout
-        ("2q",                             false, (1, 4),  (1, 2)),
-        ("2q:kin=0.5,kout=1",              false, (1, 2),  (1, 1)),
-        ("2q-star",                        true,  (1, 10), (1, 1)),
-        ("2q-star:kin=0.5,kout=0.5",       true,  (1, 2),  (1, 2)),
-    ];
-    for (spec, star, kin, kout) in rows {
-        let classic = |capacity| Classic {
-            star,
-            kin: part(kin, capacity),
-            kout: part(kout, capacity),
-            capacity: capacity as usize,
-            a1in: Vec::new(),
-            am: Vec::new(),
-            a1out: Vec::new(),
-        };
-        for capacity in 1..=4 {
-            for pages in sequences(8) {
-                let (mut cached, mut classic) = (Cached::new(spec, capacity), classic(capacity));
-                for &page in &pages {
-                    let left = cached.access(page, true, None);
-                    assert_eq!(left, classic.access(page), "{spec}, {capacity} frames: {pages:?}");
-                }
+fn one_eviction_a_miss_is_the_classic_algorithm_on_every_short_sequence() {
+    for pages in sequences(8) {
+        for &(spec, classic) in CLASSICS {
+            for capacity in 1..=4 {
+                compare(spec, classic, capacity, pages.iter().copied());
             }
         }
+    }
+}
+
+#[test]
+fn one_eviction_a_miss_is_the_classic_algorithm_at_random_and_in_loops() {
+    for &(spec, classic) in CLASSICS {
         for seed in 0..60 {
             let mut prng = Prng::new(seed);
             let capacity = u32::try_from(1 + prng.below(24)).unwrap();
-            let (mut cached, mut classic) = (Cached::new(spec, capacity), classic(capacity));
-            for _ in 0..400 {
-                let page = prng.below(30).min(prng.below(30));
-                let left = cached.access(page, true, None);
-                assert_eq!(left, classic.access(page), "{spec}, {capacity} frames, seed {seed}");
-            }
+            let skewed = (0..600).map(|_| prng.below(30).min(prng.below(30)));
+            let skewed: Vec<u64> = skewed.collect();
+            compare(spec, classic, capacity, skewed);
+            // Loops of a length that changes, with popular pages between.
+            let lengths: Vec<u64> = (0..12).map(|_| 1 + prng.below(45)).collect();
+            let looping =
+                lengths.iter().flat_map(|&length| (0..2 * length).map(move |x| x % length));
+            let looping: Vec<u64> = looping
+                .flat_map(|x| [Some(x), prng.chance(30).then(|| 100 + x % 3)])
+                .flatten()
+                .collect();
+            compare(spec, classic, capacity, looping);
         }
+        let capacity = 250;
+        let mut prng = Prng::new(9);
+        let large: Vec<u64> = (0..6_000).map(|_| prng.below(900).min(prng.below(900))).collect();
+        compare(spec, classic, capacity, large);
     }
 }
 
@@ -477,10 +282,14 @@ impl Run {
                 if self.resident.iter().any(|&(frame, other)| frame == new || other == page) {
                     return named;
                 }
+                let prefetched = prng.chance(30);
+                if !prefetched && prng.chance(90) {
+                    self.policy.missed(page);
+                    self.twin.missed(page);
+                }
                 if self.resident.len() >= self.capacity as usize {
                     named = self.evict(1, &|_| false);
                 }
-                let prefetched = prng.chance(30);
                 self.policy.insert(new, page, prefetched);
                 self.twin.insert(new, page, prefetched);
                 self.resident.push((new, page));

@@ -24,17 +24,77 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// # Errors
 /// The system's error; the target is then as it was.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    if fs::metadata(&target).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
-        return OpenOptions::new().write(true).open(&target)?.write_all(bytes);
+    let mut file = NewFile::create(path)?;
+    file.write_all(bytes)?;
+    file.keep()
+}
+
+/// A file in the making, which takes its name when it is kept. Dropped before, it is gone.
+#[derive(Debug)]
+pub struct NewFile {
+    file: File,
+    /// Where it is written, and what it will be called; none where it is written in place.
+    names: Option<(PathBuf, PathBuf)>,
+}
+
+impl NewFile {
+    /// A file that will be called `path`.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        if fs::metadata(&target).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+            let file = OpenOptions::new().write(true).open(&target)?;
+            return Ok(Self { file, names: None });
+        }
+        let part = part_beside(&target)?;
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&part)?;
+        Ok(Self { file, names: Some((part, target)) })
     }
-    let part = part_beside(&target)?;
-    let written = fill(&part, bytes).and_then(|()| fs::rename(&part, &target));
-    if written.is_err() {
-        // The first error says more than a failed removal would.
-        let _ = fs::remove_file(&part);
+
+    /// Where it is written until it is kept; none where that is in place: what is no file can be
+    /// written once only.
+    #[must_use]
+    pub fn part(&self) -> Option<&Path> {
+        self.names.as_ref().map(|(part, _)| part.as_path())
     }
-    written
+
+    /// The file, while it is being made.
+    pub fn file(&mut self) -> &mut File {
+        &mut self.file
+    }
+
+    /// Gives the file its name, for good.
+    ///
+    /// # Errors
+    /// The system's error; what had the name is then as it was.
+    pub fn keep(mut self) -> io::Result<()> {
+        let Some((part, target)) = &self.names else { return self.file.flush() };
+        self.file.sync_all()?;
+        fs::rename(part, target)?;
+        self.names = None;
+        Ok(())
+    }
+}
+
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if let Some((part, _)) = &self.names {
+            // The first error says more than a failed removal would.
+            let _ = fs::remove_file(part);
+        }
+    }
 }
 
 /// A name in the target's folder that no other call uses.
@@ -48,12 +108,6 @@ fn part_beside(target: &Path) -> io::Result<PathBuf> {
     part.push(name);
     part.push(format!(".{}-{call}.part", std::process::id()));
     Ok(target.with_file_name(part))
-}
-
-fn fill(part: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = File::create_new(part)?;
-    file.write_all(bytes)?;
-    file.sync_all()
 }
 
 #[cfg(test)]
@@ -94,6 +148,21 @@ pub(crate) mod tests {
         write_whole(&path, b"short").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"short");
         assert_eq!(folder.names(), ["a.json"], "no part is left behind");
+    }
+
+    #[test]
+    fn a_file_that_is_not_kept_is_gone() {
+        let folder = Folder::new("dropped");
+        let path = folder.0.join("a.bin");
+        fs::write(&path, b"old").unwrap();
+        let mut file = NewFile::create(&path).unwrap();
+        file.write_all(b"half").unwrap();
+        assert!(file.part().is_some() && folder.names().len() == 2);
+        drop(file);
+        assert_eq!(
+            (folder.names(), fs::read(&path).unwrap()),
+            (vec!["a.bin".into()], b"old".into())
+        );
     }
 
     #[test]

@@ -28,7 +28,7 @@ mod record;
 pub mod table;
 mod window;
 
-pub use file::write_whole;
+pub use file::{NewFile, write_whole};
 pub use record::{
     DeviceRequest, Machine, ReadError, RequestKind, Run, RunRecord, SCHEMA, Schema, Spread,
     WriteError,

@@ -14,9 +14,14 @@
 //! ```
 //! It does not know whether gaps are better read through ([`Gaps`]): the best of both counts.
 //!
+//! [`belady`] is the bound of replacement: the fewest misses there can be.
+//!
 //! # Invariants
 //! - It asks for no page outside the known streams, and for none twice while it stays cached. It
 //!   reads no page in vain, but for those of gaps where it is to read through them.
+
+pub mod belady;
+mod moments;
 
 use forerun_core::cache::Settings;
 use forerun_core::readahead::{Cause, Decision, Demand, Readahead, Trigger, Window};

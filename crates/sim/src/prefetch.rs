@@ -21,6 +21,7 @@ use forerun_core::pace::{Bounds, Facts, Pace, Rule, Step};
 use forerun_core::params::{self, Bytes, Param, ParamError, Params};
 use forerun_core::units::{Nanos, PageIndex};
 
+use crate::trace::Op;
 use crate::workload::{Access, Stream, Workload};
 
 forerun_core::params! {
@@ -164,7 +165,8 @@ impl Prefetcher {
             let bytes = u32::try_from(bytes).expect("a chunk is at most 1 GiB");
             let (now, think) = (Nanos(0), Nanos(0));
             let (handle, file, offset) = (self.handle, 0, from);
-            return Next::Read(Access { handle, file, offset, bytes, not_before: now, think });
+            let op = Op::Read;
+            return Next::Read(Access { handle, file, offset, bytes, not_before: now, think, op });
         }
         let first = from / self.page_bytes;
         let count = (from + bytes).div_ceil(self.page_bytes) - first;

@@ -6,11 +6,12 @@
 //!                                                        +--> policy B, 100 pages   (a thread)
 //! ```
 //! The accesses are read once, however many caches there are, and are not kept. A cache runs a
-//! loop that is compiled for its policy alone.
+//! loop that is compiled for its policy alone. [`belady`] must know what comes: its caches share
+//! one thread, which keeps the accesses and runs once all are there.
 //!
 //! # Invariants
 //! - Memory grows with the number of distinct keys and the sizes, never with the number of
-//!   accesses.
+//!   accesses, but for Belady's 4 bytes an access; of those there is a bound.
 //! - What a cache counts depends on its policy, its size and the accesses, not on threads.
 //! - At most `threads` caches compute at a time, so that the time of each is its own.
 //! # Sources
@@ -18,13 +19,15 @@
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
 use forerun_core::eviction::{self, Eviction, WithEviction};
 use forerun_core::hash::FixedState;
 use forerun_core::params::ParamError;
 use forerun_core::units::{FileId, FrameId, Nanos, PageId};
 use hashbrown::HashMap;
+
+use crate::oracle::belady::{self, Past};
 
 /// A cache to replay through.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +56,20 @@ pub enum ReplayError<E> {
     Accesses(E),
     /// A policy's name or parameter.
     Policy(ParamError),
+    /// There are more accesses than Belady's bound is computed for.
+    Future {
+        /// So many there may be.
+        accesses_max: u64,
+    },
+}
+
+/// The parameters of the policy that `spec` describes, as they are in force: those of
+/// [`eviction::show`], and [`belady`], which has none.
+///
+/// # Errors
+/// The name or a parameter is unknown, or a value does not parse.
+pub fn show(spec: &str) -> Result<Vec<(&'static str, String)>, ParamError> {
+    if spec == belady::NAME { Ok(Vec::new()) } else { eviction::show(spec) }
 }
 
 /// Dense numbers for keys, in the order in which they first come.
@@ -85,7 +102,7 @@ impl Numbering {
 /// of the machine, for [`Counts::busy`].
 ///
 /// # Errors
-/// A policy is unknown, or the accesses broke off.
+/// A policy is unknown, the accesses broke off, or there are too many for Belady.
 ///
 /// # Panics
 /// `threads` or the size of a cell is 0.
@@ -97,26 +114,70 @@ pub fn replay<E>(
 ) -> Result<Vec<Counts>, ReplayError<E>> {
     assert!(threads > 0 && cells.iter().all(|cell| cell.pages > 0));
     for cell in cells {
-        eviction::show(&cell.policy).map_err(ReplayError::Policy)?;
+        show(&cell.policy).map_err(ReplayError::Policy)?;
     }
     let turns = Turns { free: Mutex::new(threads), freed: Condvar::new() };
+    let (oracles, plain): (Vec<&Cell>, Vec<&Cell>) =
+        cells.iter().partition(|cell| cell.policy == belady::NAME);
     thread::scope(|scope| {
         let (mut senders, mut running) = (Vec::new(), Vec::new());
-        for cell in cells {
+        for &cell in &plain {
             let (sender, chunks) = sync_channel(CHUNKS_AHEAD);
             senders.push(sender);
             let run = Run { pages: cell.pages, chunks, turns: &turns, clock };
             running.push(scope.spawn(move || eviction::dispatch(&cell.policy, run)));
         }
+        let bounds = (!oracles.is_empty()).then(|| {
+            let (sender, chunks) = sync_channel(CHUNKS_AHEAD);
+            senders.push(sender);
+            let (oracles, turns) = (&oracles, &turns);
+            scope.spawn(move || bounds(oracles, chunks, turns, clock))
+        });
         let sent = send(keys, &senders);
         drop(senders);
-        let counted: Result<Vec<Counts>, ParamError> = running
-            .into_iter()
-            .map(|run| run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect();
+        let counted: Result<Vec<Counts>, ParamError> = running.into_iter().map(joined).collect();
+        let bounds = bounds.map_or_else(|| Ok(Vec::new()), joined);
         sent.map_err(ReplayError::Accesses)?;
-        counted.map_err(ReplayError::Policy)
+        let mut counted = counted.map_err(ReplayError::Policy)?.into_iter();
+        let mut bounds = bounds
+            .map_err(|belady::TooMany| ReplayError::Future { accesses_max: FUTURE_ACCESSES_MAX })?
+            .into_iter();
+        let of = |cell: &Cell| {
+            let next = if cell.policy == belady::NAME { bounds.next() } else { counted.next() };
+            next.expect("each cell was counted")
+        };
+        Ok(cells.iter().map(of).collect())
     })
+}
+
+fn joined<T>(run: ScopedJoinHandle<'_, T>) -> T {
+    run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// What each of `cells` counts if it knows all of `chunks` before.
+fn bounds(
+    cells: &[&Cell],
+    chunks: Receiver<Chunk>,
+    turns: &Turns,
+    clock: &(dyn Fn() -> Nanos + Sync),
+) -> Result<Vec<Counts>, belady::TooMany> {
+    let mut past = Past::default();
+    for chunk in chunks {
+        past.push(&chunk, FUTURE_ACCESSES_MAX)?;
+    }
+    let (future, shared) = turns.take(|| {
+        let begun = clock();
+        let future = past.future();
+        (future, clock().since(begun))
+    });
+    let count = |cell: &&Cell| {
+        turns.take(|| {
+            let begun = clock();
+            let misses = future.misses(cell.pages);
+            Counts { accesses: future.accesses(), misses, busy: shared + clock().since(begun) }
+        })
+    };
+    Ok(cells.iter().map(count).collect())
 }
 
 type Chunk = Arc<Vec<u32>>;
@@ -218,10 +279,11 @@ impl<E: Eviction> Level<E> {
             self.policy.renew(FrameId(frame));
             return true;
         }
+        let page = PageId { file: FileId(0), index: number.into() };
+        self.policy.missed(page);
         let frame = self.empty_frame();
         self.frames[number as usize] = frame;
         self.numbers[frame as usize] = number;
-        let page = PageId { file: FileId(0), index: number.into() };
         self.policy.insert(FrameId(frame), page, false);
         false
     }
@@ -245,6 +307,8 @@ impl<E: Eviction> Level<E> {
 const ABSENT: u32 = u32::MAX;
 /// Accesses that go to the caches at a time: long enough that handing them over costs nothing.
 const CHUNK_ACCESSES: usize = 1 << 16;
+/// Accesses that Belady's caches keep: 1 GiB.
+const FUTURE_ACCESSES_MAX: u64 = 1 << 28;
 /// Chunks that may wait for a cache.
 const CHUNKS_AHEAD: usize = 2;
 
@@ -274,6 +338,7 @@ mod tests {
             ("one frame",                 "lru",  1, &[1, 1, 2, 1],         3),
             ("the largest keys",          "fifo", 2, &[u64::MAX, 0, u64::MAX], 2),
             ("nothing",                   "lru",  2, &[],                   0),
+            ("the future is known",       "belady", 2, &[1, 2, 3, 1, 2, 3], 4),
         ];
         for (why, policy, pages, keys, misses) in rows {
             let counts = run(keys, &[cell(policy, *pages)], 1);
@@ -286,6 +351,7 @@ mod tests {
         let keys: Vec<u64> = (0..200_000_u64).map(|i| i * i % 1_009 + i % 7 * 100_000).collect();
         let cells: Vec<Cell> = eviction::NAMES
             .iter()
+            .chain(&[belady::NAME])
             .flat_map(|policy| [1, 10, 300].map(|pages| cell(policy, pages)))
             .collect();
         let together = run(&keys, &cells, 3);

@@ -11,7 +11,8 @@
 //! To add a workload: write `workload/NAME.rs` and add its line to `workloads!` below.
 //!
 //! # Invariants
-//! - Memory grows with the number of streams, never with the length of the workload.
+//! - Memory grows with the number of streams, never with the length of the workload; `mail` alone
+//!   holds its requests, which are bounded.
 //! - Same text, same accesses, on every machine.
 //! - Every access lies inside its file, and their bytes sum up to `bytes_wanted`.
 
@@ -20,6 +21,8 @@ mod span;
 
 use forerun_core::params::{self, Param, ParamError, Params};
 use forerun_core::units::Nanos;
+
+use crate::trace::Op;
 
 /// One read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +39,8 @@ pub struct Access {
     pub not_before: Nanos,
     /// How long the reader computes once it has the bytes.
     pub think: Nanos,
+    /// Whether it reads or writes. To a cache both ask for the pages.
+    pub op: Op,
 }
 
 /// A reader: one read after the other.
@@ -155,6 +160,7 @@ workloads! {
     stride::Stride,
     parquet::Parquet,
     random::Random,
+    mail::Mail,
 }
 
 fn build<P: Named>(pairs: &str) -> Result<Workload, ParamError> {
@@ -193,13 +199,13 @@ fn time_of(bytes: u64, rate: u64) -> Nanos {
 macro_rules! choice {
     (
         $(#[$doc:meta])*
-        pub enum $name:ident ($form:literal) {
+        $visibility:vis enum $name:ident ($form:literal) {
             $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)+
         }
     ) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum $name {
+        $visibility enum $name {
             $($(#[$variant_doc])* $variant,)+
         }
 
@@ -221,7 +227,7 @@ macro_rules! choice {
         }
     };
 }
-use choice;
+pub(crate) use choice;
 
 pub use interleave::{Layout, Order, Start};
 
@@ -292,6 +298,7 @@ mod tests {
             "parquet,columns=1,chunk=1,apart=1,footer=1,request=1G",
             "random,file=100001,bytes=50001,request=1000",
             "random,file=1,bytes=9,request=1",
+            "mail,requests=10000",
         ] {
             let workload = made(text);
             let (files, handles) = (workload.files.clone(), workload.handles.clone());
@@ -469,6 +476,7 @@ mod tests {
             "streams,n=20,each=4K,order=alternate,layout=spread",
             "disturb,sequential=1M,percent=10",
             "random,bytes=1M",
+            "mail,requests=10000",
         ] {
             let seeded = |seed| offsets(&format!("{text},seed={seed}"));
             assert_eq!(seeded(1), seeded(1));
@@ -572,7 +580,10 @@ mod tests {
         let names: Vec<_> = NAMES.iter().map(|(name, _)| *name).collect();
         assert_eq!(
             names,
-            ["streams", "disturb", "thrash", "compute", "backward", "stride", "parquet", "random"]
+            [
+                "streams", "disturb", "thrash", "compute", "backward", "stride", "parquet",
+                "random", "mail"
+            ]
         );
         for (name, summary) in NAMES {
             let workload = made(name);
@@ -654,6 +665,9 @@ mod tests {
             ("random",   "bytes=5T",             "bytes=4T"),
             ("random",   "request=0",            "request=1"),
             ("random",   "request=2G",           "request=1G"),
+            ("mail",     "model=m4",             "model=m3"),
+            ("mail",     "requests=9999",        "requests=10000"),
+            ("mail",     "requests=8000001",     "requests=20000"),
         ];
         for (name, refused, accepted) in rows {
             let key_asked = refused.split_once('=').expect("a pair").0;
@@ -670,7 +684,7 @@ mod tests {
         assert_eq!(
             error("workload:mix"),
             "no `mix`; there are: streams disturb thrash compute \
-                    backward stride parquet random"
+                    backward stride parquet random mail"
         );
         assert_eq!(error("compute,n=1"), "no parameter `n`; there are: file rate request");
         assert_eq!(error("streams,n"), "`n=`: expected key=value");

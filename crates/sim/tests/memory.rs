@@ -12,6 +12,7 @@ use forerun_core::cache::Settings;
 use forerun_core::device;
 use forerun_core::units::Nanos;
 use forerun_sim::driver::{Outcome, Setup, run};
+use forerun_sim::trace::Op;
 use forerun_sim::workload::{self, Access, Reader, Workload};
 
 const PAGE: u64 = 4_096;
@@ -26,7 +27,15 @@ fn setup(cache_bytes: u64, policy: &str, device: &str) -> Setup {
 
 fn page(file: u32, index: u64) -> Access {
     let (offset, bytes) = (index * PAGE, u32::try_from(PAGE).unwrap());
-    Access { handle: file, file, offset, bytes, not_before: Nanos(0), think: Nanos(0) }
+    Access {
+        handle: file,
+        file,
+        offset,
+        bytes,
+        not_before: Nanos(0),
+        think: Nanos(0),
+        op: Op::Read,
+    }
 }
 
 /// Two pages of each of `starts` files, then `bytes` of one more file.

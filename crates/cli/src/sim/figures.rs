@@ -10,10 +10,11 @@ use anyhow::{Result, anyhow};
 use forerun_core::device::Device;
 use forerun_core::event::FetchKind;
 use forerun_core::units::Nanos;
-use forerun_core::{eviction, params, readahead};
+use forerun_core::{params, readahead};
 use forerun_report::{DeviceRequest, RequestKind, Run, RunRecord, Window};
 use forerun_sim::driver::{Logged, LoggedWindow, Outcome};
 use forerun_sim::prefetch::Prefetch;
+use forerun_sim::replay;
 use forerun_sim::workload::Workload;
 use serde::Serialize;
 
@@ -97,7 +98,7 @@ struct Virtual {
 impl Figures {
     /// A run of which nothing is counted yet.
     pub(super) fn new(trace: &str, policy: &str, pages: u32, took: Nanos) -> Result<Self> {
-        let shown = eviction::show(policy).map_err(|error| anyhow!("{error}"))?;
+        let shown = replay::show(policy).map_err(|error| anyhow!("{error}"))?;
         Ok(Self {
             trace: trace.to_owned(),
             policy: params::split(policy).0.to_owned(),

@@ -5,6 +5,7 @@
 
 use anyhow::{Result, anyhow};
 use forerun_core::{device, eviction, pace, readahead};
+use forerun_sim::oracle::belady;
 use forerun_sim::prefetch::Prefetch;
 use forerun_sim::{trace, workload};
 
@@ -38,6 +39,8 @@ fn policies() -> Result<Vec<(String, String)>> {
         let params = eviction::show(name).map_err(|error| anyhow!("{error}"))?;
         rows.push(((*name).to_owned(), format!("replacement {}", shown(&params))));
     }
+    let bound = "replacement that knows the future; without --readahead and --device";
+    rows.push((belady::NAME.to_owned(), bound.to_owned()));
     for name in readahead::NAMES {
         let made = readahead::make(name, PAGE_BYTES).map_err(|error| anyhow!("{error}"))?;
         rows.push(((*name).to_owned(), format!("readahead   {}", shown(&made.params))));

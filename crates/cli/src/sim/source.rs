@@ -1,6 +1,7 @@
 //! Where accesses come from: a file, stdin, or a workload.
 //!
 //! ```text
+//!   requests()   batches, with times and what they do         trace info, trace convert
 //!   keys()       one page after the other                     replacement alone
 //!   survey()     how many, how many distinct, the largest     shares, and the length of a file
 //!   workload()   reads of a file                              readahead and devices
@@ -18,14 +19,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context as _, Result, bail};
 use forerun_core::units::Nanos;
 use forerun_sim::replay::Numbering;
-use forerun_sim::trace::{Request, Trace, TraceError};
+use forerun_sim::trace::{Addresses, BATCH_REQUESTS, Facts, Request, Trace, TraceError};
 use forerun_sim::workload::{self, Access, Reader, Workload};
 
 use crate::failure::{note, usage};
 use crate::specs::PAGE_BYTES;
 
 /// One trace.
-pub(super) enum Source {
+pub(crate) enum Source {
     /// Made as it is read.
     Workload(String),
     /// Read.
@@ -35,35 +36,35 @@ pub(super) enum Source {
 }
 
 /// How traces are read.
-pub(super) struct Reading {
+pub(crate) struct Reading {
     /// Their format.
-    pub(super) format: String,
+    pub(crate) format: String,
     /// Broken records that are passed over.
-    pub(super) skip_bad: u64,
+    pub(crate) skip_bad: u64,
     /// Accesses of each.
-    pub(super) limit: u64,
+    pub(crate) limit: u64,
 }
 
 /// Pages, one after the other.
-pub(super) type Keys = Box<dyn Iterator<Item = Result<u64, TraceError>>>;
+pub(crate) type Keys = Box<dyn Iterator<Item = Result<u64, TraceError>>>;
 
 /// What a whole trace holds.
-pub(super) struct Survey {
+pub(crate) struct Survey {
     /// Distinct pages.
-    pub(super) unique: u64,
+    pub(crate) unique: u64,
     /// The page after the largest.
-    pub(super) end: u64,
+    pub(crate) end: u64,
 }
 
 /// A workload that reads a trace, and the error that ended it early, if one did.
-pub(super) struct Timed {
-    pub(super) workload: Workload,
-    pub(super) broken: Arc<Mutex<Option<TraceError>>>,
+pub(crate) struct Timed {
+    pub(crate) workload: Workload,
+    pub(crate) broken: Arc<Mutex<Option<TraceError>>>,
 }
 
 impl Source {
     /// The trace that `text` names.
-    pub(super) fn new(text: &str) -> Result<Self> {
+    pub(crate) fn new(text: &str) -> Result<Self> {
         if text == "-" {
             return Ok(Self::Stdin);
         }
@@ -75,7 +76,7 @@ impl Source {
     }
 
     /// Its name in reports.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         match self {
             Self::Workload(text) => text.clone(),
             Self::File(path) => path.display().to_string(),
@@ -84,7 +85,7 @@ impl Source {
     }
 
     /// Whether a second reading gives the same again.
-    pub(super) fn can_be_read_again(&self) -> bool {
+    pub(crate) fn can_be_read_again(&self) -> bool {
         match self {
             Self::Workload(_) => true,
             // What is not there is told when it is opened.
@@ -94,35 +95,55 @@ impl Source {
     }
 
     /// What the format was taken for, on stderr, if it was guessed.
-    pub(super) fn tell_guess(&self, reading: &Reading) -> Result<()> {
+    pub(crate) fn tell_guess(&self, reading: &Reading) -> Result<()> {
         if let (Self::File(_), true) = (self, self.can_be_read_again()) {
             tell_guess(&self.name(), &self.open(reading)?);
         }
         Ok(())
     }
 
-    /// Its pages, at most `reading.limit`.
-    pub(super) fn keys(&self, reading: &Reading) -> Result<Keys> {
-        let limit = usize::try_from(reading.limit).unwrap_or(usize::MAX);
+    /// Its requests; of the last one as many pages as `reading.limit` allows.
+    pub(crate) fn requests(&self, reading: &Reading) -> Result<Requests> {
+        let left = reading.limit;
         if let Self::Workload(text) = self {
-            return Ok(Box::new(pages_in_time(made(text)).map(Ok).take(limit)));
+            let made = Box::new(requests_in_time(made(text)));
+            return Ok(Requests { from: Origin::Workload(made), left });
         }
         let trace = self.open(reading)?;
         if !self.can_be_read_again() {
             tell_guess(&self.name(), &trace);
         }
-        let pages = Told { name: self.name(), trace }.flat_map(|request| {
-            match request {
-                Ok(Request { first, count }) => (0..count, Ok(first)),
-                Err(error) => (0..1, Err(error)),
+        let from = Origin::Trace(Box::new(trace), self.name());
+        Ok(Requests { from, left })
+    }
+
+    /// Its pages, at most `reading.limit`.
+    pub(crate) fn keys(&self, reading: &Reading) -> Result<Keys> {
+        let (mut requests, mut batch) = (self.requests(reading)?, Vec::new());
+        let mut at = 0;
+        let all = std::iter::from_fn(move || {
+            if at == batch.len() {
+                at = 0;
+                match requests.next_batch(&mut batch) {
+                    Ok(true) => {}
+                    Ok(false) => return None,
+                    Err(error) => return Some(Err(error)),
+                }
             }
-            .pages()
+            at += 1;
+            Some(Ok(batch[at - 1]))
         });
-        Ok(Box::new(pages.take(limit)))
+        Ok(Box::new(all.flat_map(|request: Result<Request, TraceError>| {
+            let (pages, error) = match request {
+                Ok(request) => (Some(request.pages()), None),
+                Err(error) => (None, Some(Err(error))),
+            };
+            pages.into_iter().flatten().map(Ok).chain(error)
+        })))
     }
 
     /// A first reading.
-    pub(super) fn survey(&self, reading: &Reading) -> Result<Survey> {
+    pub(crate) fn survey(&self, reading: &Reading) -> Result<Survey> {
         let (mut numbering, mut end) = (Numbering::default(), 0);
         for key in self.keys(reading)? {
             let key = key?;
@@ -133,7 +154,7 @@ impl Source {
     }
 
     /// Its reads. A trace becomes one reader of one file of `end` pages.
-    pub(super) fn workload(&self, reading: &Reading, end: u64) -> Result<Timed> {
+    pub(crate) fn workload(&self, reading: &Reading, end: u64) -> Result<Timed> {
         let broken = Arc::new(Mutex::new(None));
         if let Self::Workload(text) = self {
             let workload = limited(made(text), reading.limit);
@@ -149,13 +170,22 @@ impl Source {
         }
         let file_bytes = end * page;
         let slot = Arc::clone(&broken);
-        let mut trace = Told { name: self.name(), trace: self.open(reading)? };
+        let mut trace = self.open(reading)?;
         let reads = std::iter::from_fn(move || match trace.next()? {
-            Ok(Request { first, count }) => {
-                let bytes = u32::try_from(count * page).expect("requests are at most 1 GiB");
+            Ok(Request { first, count, op, .. }) => {
+                let bytes = u64::from(count) * page;
+                let bytes = u32::try_from(bytes).expect("requests are at most 1 GiB");
                 let (offset, at_once) = (first * page, Nanos(0));
                 let (handle, file) = (0, 0);
-                Some(Access { handle, file, offset, bytes, not_before: at_once, think: at_once })
+                Some(Access {
+                    handle,
+                    file,
+                    offset,
+                    bytes,
+                    not_before: at_once,
+                    think: at_once,
+                    op,
+                })
             }
             Err(error) => {
                 *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
@@ -188,37 +218,83 @@ impl Source {
     }
 }
 
-/// A trace that tells at its end how many broken records it passed over.
-struct Told {
-    name: String,
-    trace: Trace,
+/// Requests, in batches.
+pub(crate) struct Requests {
+    from: Origin,
+    /// Pages that may still be given out.
+    left: u64,
 }
 
-impl Iterator for Told {
-    type Item = Result<Request, TraceError>;
+enum Origin {
+    /// With its name, to tell of records that were passed over.
+    Trace(Box<Trace>, String),
+    Workload(Box<dyn Iterator<Item = Request> + Send>),
+}
 
-    fn next(&mut self) -> Option<Self::Item> {
-        let next = self.trace.next();
-        if next.is_none() && self.trace.skipped() > 0 {
-            note(&format!("{}: {} broken records passed over", self.name, self.trace.skipped()));
+impl Requests {
+    /// Puts the next requests into `batch`; false when there are no more.
+    pub(crate) fn next_batch(&mut self, batch: &mut Vec<Request>) -> Result<bool, TraceError> {
+        if self.left == 0 {
+            batch.clear();
+            return Ok(false);
         }
-        next
+        match &mut self.from {
+            Origin::Trace(trace, name) => {
+                if !trace.next_batch(batch)? && trace.skipped() > 0 {
+                    note(&format!("{name}: {} broken records passed over", trace.skipped()));
+                }
+            }
+            Origin::Workload(requests) => {
+                batch.clear();
+                batch.extend(requests.take(BATCH_REQUESTS));
+            }
+        }
+        self.cut(batch);
+        Ok(!batch.is_empty())
     }
-}
 
-/// Pages of a request, or the error in its place.
-trait Pages {
-    fn pages(self) -> impl Iterator<Item = Result<u64, TraceError>>;
-}
+    /// Leaves what the limit allows of `batch`.
+    fn cut(&mut self, batch: &mut Vec<Request>) {
+        let mut kept = 0;
+        for request in batch.iter_mut() {
+            if self.left == 0 {
+                break;
+            }
+            let count = u32::try_from(self.left).map_or(request.count, |l| l.min(request.count));
+            if count < request.count {
+                let bytes = u64::from(count) * u64::from(PAGE_BYTES) - u64::from(request.skew);
+                (request.bytes, request.count) = (bytes.min(request.bytes), count);
+            }
+            self.left -= u64::from(count);
+            kept += 1;
+        }
+        batch.truncate(kept);
+    }
 
-impl Pages for (std::ops::Range<u64>, Result<u64, TraceError>) {
-    fn pages(self) -> impl Iterator<Item = Result<u64, TraceError>> {
-        let (range, first) = self;
-        let (first, mut error) = match first {
-            Ok(first) => (first, None),
-            Err(error) => (0, Some(error)),
-        };
-        range.map(move |page| error.take().map_or(Ok(first + page), Err))
+    /// What is known of them; certain once the first batch was read.
+    pub(crate) fn facts(&self) -> Facts {
+        match &self.from {
+            Origin::Trace(trace, _) => trace.facts(),
+            Origin::Workload(_) => {
+                Facts { addresses: Addresses::Blocks, times: true, ops: true, sizes: true }
+            }
+        }
+    }
+
+    /// What the format was taken for, if it was guessed.
+    pub(crate) fn guess(&self) -> Option<&str> {
+        match &self.from {
+            Origin::Trace(trace, _) => trace.guess(),
+            Origin::Workload(_) => None,
+        }
+    }
+
+    /// Broken records passed over so far.
+    pub(crate) fn skipped(&self) -> u64 {
+        match &self.from {
+            Origin::Trace(trace, _) => trace.skipped(),
+            Origin::Workload(_) => 0,
+        }
     }
 }
 
@@ -236,9 +312,9 @@ fn made(text: &str) -> Workload {
     workload::make(text).expect("checked when it was named")
 }
 
-/// The pages that the readers ask for, in the order in which they would if nothing took time but
-/// their own thinking.
-fn pages_in_time(mut workload: Workload) -> impl Iterator<Item = u64> {
+/// What the readers ask for, in the order in which they would if nothing took time but their own
+/// thinking.
+fn requests_in_time(mut workload: Workload) -> impl Iterator<Item = Request> + Send {
     let mut heap = BinaryHeap::new();
     let mut next = vec![None; workload.readers.len()];
     let mut order = 0_u64;
@@ -259,11 +335,10 @@ fn pages_in_time(mut workload: Workload) -> impl Iterator<Item = u64> {
             order += 1;
             heap.push(Reverse((after.not_before.max(now + access.think), order, index)));
         }
-        let (first, end) = pages(&access);
-        let file = u64::from(access.file) << FILE_SHIFT;
-        Some((first..end).map(move |page| file | page))
+        let request = Request::blocks(access.file, access.offset, access.bytes.into());
+        let request = request.expect("workloads bound their files").expect("reads have bytes");
+        Some(request.at(now, access.op))
     })
-    .flatten()
 }
 
 /// The first page of an access, and the one after its last.
@@ -296,8 +371,6 @@ fn stopping(mut reader: Reader, left: &Arc<AtomicU64>) -> Reader {
     }))
 }
 
-/// Files are at most 2^44 pages, as workloads bound their sizes.
-const FILE_SHIFT: u32 = 44;
 /// The pages of the largest file that a trace may stand for: 2^50 bytes.
 const FILE_PAGES_MAX: u64 = 1 << 38;
 
@@ -326,7 +399,7 @@ mod tests {
     #[test]
     fn paced_readers_take_turns_by_their_time() {
         let all = keys("workload:thrash,streams=3,each=40K", u64::MAX);
-        let files: Vec<u64> = all.iter().map(|key| key >> FILE_SHIFT).collect();
+        let files: Vec<u64> = all.iter().map(|key| key >> 44).collect();
         let mut first = files[..3].to_vec();
         first.sort_unstable();
         assert_eq!(first.len(), 3);

@@ -29,6 +29,10 @@ pub(super) fn run(plan: &Plan, source: &Source) -> Result<Vec<Figures>> {
         replay(keys, &cells, plan.threads, &machine::now).map_err(|error| match error {
             ReplayError::Accesses(error) => error.into(),
             ReplayError::Policy(error) => anyhow!("{error}"),
+            ReplayError::Future { accesses_max } => anyhow!(
+                "--policy belady keeps every access, and there are more than {accesses_max}: leave \
+                 it out, or give --limit"
+            ),
         })?;
     let name = source.name();
     let figures = cells.iter().zip(counts).map(|(cell, counts)| {

@@ -91,6 +91,7 @@ impl Cache {
             if self.exhausted(page.file) {
                 return self.starve(page, walk, Node::Read, false);
             }
+            self.missed(page);
             let at = (first, page.index, end);
             self.readahead(Trigger::Miss, page.file, at, reader, actions);
             if !self.pages.contains_key(&page) {
@@ -108,6 +109,9 @@ impl Cache {
             self.used(frame);
         } else {
             let own = row.born == self.events;
+            if met.is_some() && (own || row.prefetched) {
+                self.missed(page);
+            }
             self.stats.misses += u64::from(own && met.is_some());
             self.stats.late_hits += u64::from(!own);
             self.claimed_by_reader(frame);

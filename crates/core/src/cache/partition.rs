@@ -117,6 +117,12 @@ impl Cache {
         }
     }
 
+    /// Tells the policy that `page` was asked for and is not resident.
+    pub(super) fn missed(&mut self, page: PageId) {
+        let partition = self.file(page.file).partition as usize;
+        self.partitions[partition].policy.missed(page);
+    }
+
     /// Asks the policy of `partition` for `count` victims.
     fn evict(&mut self, partition: u32, count: u32) {
         let Self { partitions, frames, victims, round, .. } = self;

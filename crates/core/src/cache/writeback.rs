@@ -197,6 +197,7 @@ impl Cache {
             let in_part = index == first && partial.0 || index + 1 == end && partial.1;
             let fresh = !in_part || index >= old_pages;
             if !self.pages.contains_key(&page) {
+                self.missed(page);
                 self.fetch_alone(page, fresh, actions);
             }
             match self.pages.get(&page).copied() {

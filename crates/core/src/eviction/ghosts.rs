@@ -6,6 +6,9 @@
 //!                            +-> take(page): it came back
 //! ```
 //!
+//! A name has a *slot*, a small number that stays its own until it is forgotten: by that a policy
+//! may keep it in lists of its own.
+//!
 //! A miss is two calls here: an eviction that remembers its victim, then an insertion that looks
 //! for its own name. The papers do these the other way round: the name found is taken out, and
 //! the victim's goes where it was. So `remember` may overfill the queue, and the insertion trims
@@ -36,20 +39,35 @@ pub(super) struct Ghosts {
 impl Ghosts {
     /// None yet, and room for `limit`.
     pub(super) fn new(limit: u32) -> Self {
+        Self::with_room(limit, limit)
+    }
+
+    /// None yet; room for up to `limit` is taken as they come.
+    pub(super) fn growing(limit: u32) -> Self {
+        Self::with_room(limit, 0)
+    }
+
+    fn with_room(limit: u32, room: u32) -> Self {
         Self {
             limit,
-            slots: HashMap::with_capacity_and_hasher(limit as usize, FixedState),
-            pages: Table::new(limit),
-            links: Links::new(limit),
+            slots: HashMap::with_capacity_and_hasher(room as usize, FixedState),
+            pages: Table::new(room),
+            links: Links::new(room),
             order: Queue::new(),
             spare: Queue::new(),
         }
     }
 
-    /// Remembers `page`, which is not remembered yet, as the newest.
-    pub(super) fn remember(&mut self, page: PageId) {
+    /// Names that are remembered.
+    pub(super) fn len(&self) -> u32 {
+        self.order.len()
+    }
+
+    /// Remembers `page`, which is not remembered yet, as the newest. Gives its slot, if there may
+    /// be names at all.
+    pub(super) fn remember(&mut self, page: PageId) -> Option<u32> {
         if self.limit == 0 {
-            return;
+            return None;
         }
         // Without a spare slot the used ones are just those below their number.
         let slot = self.spare.pop_back(&mut self.links).unwrap_or(self.order.len());
@@ -57,31 +75,55 @@ impl Ghosts {
         self.order.push_front(&mut self.links, slot);
         let before = self.slots.insert(page, slot);
         assert!(before.is_none(), "{page:?} was resident in two frames");
+        Some(slot)
     }
 
-    /// Forgets `page`, and says whether it was remembered.
-    pub(super) fn take(&mut self, page: PageId) -> bool {
-        let Some(slot) = self.slots.remove(&page) else {
-            return false;
-        };
+    /// The slot of `page`, if it is remembered.
+    pub(super) fn find(&self, page: PageId) -> Option<u32> {
+        self.slots.get(&page).copied()
+    }
+
+    /// Forgets `page`, and gives the slot that it had if it was remembered.
+    pub(super) fn take(&mut self, page: PageId) -> Option<u32> {
+        let slot = self.slots.remove(&page)?;
         self.order.remove(&mut self.links, slot);
         self.spare.push_front(&mut self.links, slot);
-        true
+        Some(slot)
+    }
+
+    /// Forgets the name in `slot`.
+    pub(super) fn release(&mut self, slot: u32) {
+        let known = self.take(self.pages.get(slot));
+        assert!(known == Some(slot), "every slot in order has its name in the map");
+    }
+
+    /// The slot of the oldest, if there are more than the limit.
+    pub(super) fn surplus(&self) -> Option<u32> {
+        self.order.tail().filter(|_| self.order.len() > self.limit)
     }
 
     /// Forgets the oldest beyond the limit.
     pub(super) fn trim(&mut self) {
-        while self.order.len() > self.limit {
+        self.trim_to(self.limit);
+    }
+
+    /// Forgets the oldest beyond `count`.
+    pub(super) fn trim_to(&mut self, count: u32) {
+        while self.order.len() > count {
             let oldest = self.order.tail().expect("a queue longer than a limit has a tail");
-            let known = self.take(self.pages.get(oldest));
-            assert!(known, "every slot in order has its name in the map");
+            self.release(oldest);
         }
     }
 
     /// Sets the limit and forgets the oldest beyond it.
     pub(super) fn resize(&mut self, limit: u32) {
-        self.limit = limit;
+        self.set_limit(limit);
         self.trim();
+    }
+
+    /// Sets the limit; what is beyond it is [`Ghosts::surplus`].
+    pub(super) fn set_limit(&mut self, limit: u32) {
+        self.limit = limit;
     }
 }
 
@@ -125,10 +167,15 @@ mod tests {
                         }
                     }
                     4..6 => {
-                        assert_eq!(ghosts.take(page(name)), names.contains(&name));
+                        let slot = ghosts.find(page(name));
+                        assert_eq!(ghosts.take(page(name)), slot);
+                        assert_eq!(slot.is_some(), names.contains(&name));
                         names.retain(|&other| other != name);
                     }
                     6 => {
+                        let surplus = names.get(limit as usize).and(names.back());
+                        let oldest = ghosts.surplus().map(|slot| ghosts.pages.get(slot).index);
+                        assert_eq!(oldest, surplus.copied());
                         ghosts.trim();
                         names.truncate(limit as usize);
                     }
@@ -141,6 +188,7 @@ mod tests {
                 }
                 slots_max = slots_max.max(names.len());
                 assert_eq!(listed(&ghosts), names, "seed {seed}");
+                assert_eq!(ghosts.len() as usize, names.len());
                 let slots = ghosts.order.len() + ghosts.spare.len();
                 assert_eq!(slots as usize, slots_max, "slots are used again");
             }

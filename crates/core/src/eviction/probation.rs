@@ -101,7 +101,7 @@ impl Probation {
     }
 
     pub(super) fn insert(&mut self, frame: FrameId, page: PageId, prefetched: bool) {
-        let hot = self.a1out.take(page);
+        let hot = self.a1out.take(page).is_some();
         self.a1out.trim();
         let place = match (hot, prefetched) {
             (false, false) => Place::A1in,

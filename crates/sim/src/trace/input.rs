@@ -1,123 +1,92 @@
-//! The bytes of a trace, decompressed, with a count of records and of bytes.
+//! The plain bytes of a trace, through a window that moves over them.
+//!
+//! ```text
+//!   |<-------- taken -------->|<---- window ---->|<------ not read yet ------>
+//!                             start              end
+//! ```
+//! A format looks at the window and says how many bytes it takes off its front; when the rest is
+//! no whole record, more is read behind it.
 //!
 //! # Invariants
-//! - A line is never longer than [`LINE_BYTES_MAX`]: a file without line ends is not read whole.
-//! - Offsets count what was decompressed.
+//! - The window is never larger than [`WINDOW_BYTES`], whatever a trace holds.
+//! - Offsets count plain bytes, records those that were begun.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, Read};
 
-use super::Fault;
+use super::unpack::unpack;
 
 /// See the module.
 pub(super) struct Input {
-    bytes: BufReader<Box<dyn Read + Send>>,
-    /// The first bytes, kept for a guess at the format.
-    start: Vec<u8>,
-    line: Vec<u8>,
+    plain: Box<dyn Read + Send>,
+    buffer: Box<[u8]>,
+    start: usize,
+    end: usize,
+    /// Nothing follows the window.
+    is_last: bool,
+    /// Bytes before the window.
     offset: u64,
-    record: u64,
-    record_offset: u64,
+    records: u64,
 }
 
 impl Input {
-    /// `bytes`, decompressed if they are zstd.
-    pub(super) fn new(mut bytes: Box<dyn Read + Send>) -> io::Result<Self> {
-        let magic = read_up_to(&mut bytes, 6)?;
-        let rest = io::Cursor::new(magic.clone()).chain(bytes);
-        let mut plain: Box<dyn Read + Send> = match magic.as_slice() {
-            [0x28, 0xb5, 0x2f, 0xfd, ..] => Box::new(zstd::Decoder::new(rest)?),
-            [0x1f, 0x8b, ..] => return Err(packed("gzip", "zcat FILE")),
-            [0xfd, b'7', b'z', b'X', b'Z', 0] => return Err(packed("xz", "xzcat FILE")),
-            _ => Box::new(rest),
-        };
-        let start = read_up_to(&mut plain, START_BYTES)?;
-        let whole = io::Cursor::new(start.clone()).chain(plain);
-        Ok(Self {
-            bytes: BufReader::with_capacity(1 << 17, Box::new(whole)),
-            start,
-            line: Vec::new(),
-            offset: 0,
-            record: 0,
-            record_offset: 0,
-        })
+    /// `bytes`, unpacked; the window holds enough for a guess at the format.
+    pub(super) fn new(bytes: Box<dyn Read + Send>) -> io::Result<Self> {
+        let buffer = vec![0; WINDOW_BYTES].into_boxed_slice();
+        let plain = unpack(bytes)?;
+        let mut input =
+            Self { plain, buffer, start: 0, end: 0, is_last: false, offset: 0, records: 0 };
+        while !input.is_last && input.end < START_BYTES {
+            input.extend()?;
+        }
+        Ok(input)
     }
 
-    /// The first bytes, at most [`START_BYTES`].
-    pub(super) fn start(&self) -> &[u8] {
-        &self.start
+    /// What was read and not taken yet, and whether nothing follows it.
+    pub(super) fn window(&self) -> (&[u8], bool) {
+        (&self.buffer[self.start..self.end], self.is_last)
     }
 
-    /// Bytes read.
+    /// Takes `bytes` off the front, in which `records` began.
+    pub(super) fn take(&mut self, bytes: usize, records: u64) {
+        assert!(bytes <= self.end - self.start, "only what was seen can be taken");
+        self.start += bytes;
+        self.offset += bytes as u64;
+        self.records += records;
+    }
+
+    /// Reads more behind the window, or learns that there is none.
+    pub(super) fn extend(&mut self) -> io::Result<()> {
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        assert!(self.end < WINDOW_BYTES, "a record as long as the window is refused before");
+        loop {
+            match self.plain.read(&mut self.buffer[self.end..]) {
+                Ok(read) => {
+                    self.end += read;
+                    self.is_last = read == 0;
+                    return Ok(());
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Bytes taken.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Records begun.
-    pub(super) fn record(&self) -> u64 {
-        self.record
-    }
-
-    /// Where the last one began.
-    pub(super) fn record_offset(&self) -> u64 {
-        self.record_offset
-    }
-
-    /// The next line that is a record: without blanks around it, not empty, no comment (`*`, `#`).
-    pub(super) fn record_line(&mut self) -> Result<Option<&[u8]>, Fault> {
-        loop {
-            let begins = self.offset;
-            self.line.clear();
-            let limit = LINE_BYTES_MAX + 1;
-            let read = (&mut self.bytes).take(limit).read_until(b'\n', &mut self.line)? as u64;
-            self.offset += read;
-            if read == 0 {
-                return Ok(None);
-            }
-            let is_record = !matches!(self.line.trim_ascii(), [] | [b'*' | b'#', ..]);
-            if is_record || read == limit {
-                self.record += 1;
-                self.record_offset = begins;
-            }
-            if read == limit {
-                let what = format!("a line longer than {LINE_BYTES_MAX} bytes");
-                return Err(Fault::Record(what));
-            }
-            if is_record {
-                return Ok(Some(self.line.trim_ascii()));
-            }
-        }
+    /// Records begun in them.
+    pub(super) fn records(&self) -> u64 {
+        self.records
     }
 }
 
-/// The number that `word` writes in digits alone.
-pub(super) fn number(word: &[u8]) -> Option<u64> {
-    let digits = !word.is_empty() && word.iter().all(u8::is_ascii_digit);
-    digits.then(|| std::str::from_utf8(word).ok()?.parse().ok())?
-}
-
-/// A record for an error message: short, and nothing in it that moves a cursor.
-pub(super) fn shown(record: &[u8]) -> String {
-    let mut text: String =
-        record.iter().take(40).flat_map(|b| b.escape_ascii()).map(char::from).collect();
-    if record.len() > 40 {
-        text.push_str("...");
-    }
-    format!("`{text}`")
-}
-
-fn read_up_to(bytes: &mut impl Read, count: u64) -> io::Result<Vec<u8>> {
-    let mut read = Vec::new();
-    bytes.take(count).read_to_end(&mut read)?;
-    Ok(read)
-}
-
-fn packed(by: &str, command: &str) -> io::Error {
-    io::Error::other(format!(
-        "packed by {by}, which is not read yet: try `{command} | forerun sim -`"
-    ))
-}
-
-/// No record of a text format is longer.
-const LINE_BYTES_MAX: u64 = 1 << 16;
+/// Room for many records of every format.
+pub(super) const WINDOW_BYTES: usize = 1 << 18;
 /// What a guess may look at.
-const START_BYTES: u64 = 4096;
+const START_BYTES: usize = 1 << 16;

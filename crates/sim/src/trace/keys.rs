@@ -5,8 +5,11 @@
 //! # Sources
 //! The form of the traces that come with LIRS (Jiang and Zhang 2002): block numbers, `*` lines.
 
-use super::input::{Input, number, shown};
-use super::{Fault, Format, Named, Request};
+use forerun_core::params::ParamError;
+
+use super::scan::{digits, number, shown};
+use super::take::{Format, Taken, is_comment, line};
+use super::{Addresses, Facts, Named, Reader, Request};
 
 /// See the module.
 pub(super) struct Keys;
@@ -16,16 +19,67 @@ impl Named for Keys {
     const SUMMARY: &'static str = "text, a key a line in decimal; lines of * and # are comments";
     type Params = ();
 
-    fn new((): ()) -> Self {
-        Self
+    fn reader((): ()) -> Result<Box<dyn Reader>, ParamError> {
+        Ok(Box::new(Self))
     }
 }
 
 impl Format for Keys {
-    fn next(&mut self, input: &mut Input) -> Result<Option<Request>, Fault> {
-        let Some(line) = input.record_line()? else { return Ok(None) };
-        let key = number(line)
-            .ok_or_else(|| Fault::Record(format!("{} is not a key below 2^64", shown(line))))?;
-        Ok(Some(Request { first: key, count: 1 }))
+    fn take(&mut self, bytes: &[u8], is_last: bool) -> Taken {
+        // Nearly every line is digits and its end: no need to look for the end first.
+        if let Some((key, length)) = digits(bytes)
+            && bytes.get(length) == Some(&b'\n')
+        {
+            return Taken::Request(length + 1, Request::key(key, 0));
+        }
+        let Some((line, used)) = line(bytes, is_last) else { return Taken::More };
+        if is_comment(line) {
+            return Taken::Other(used);
+        }
+        let word = line.trim_ascii();
+        match number(word) {
+            Some(key) => Taken::Request(used, Request::key(key, 0)),
+            None => Taken::Broken(used, format!("{} is not a key below 2^64", shown(word))),
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        Facts { addresses: Addresses::Keys, times: false, ops: false, sizes: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::trace::tests::{broken, keys};
+
+    #[test]
+    fn a_line_is_a_key() {
+        #[rustfmt::skip]
+        let rows: &[(&str, &str, &[u64])] = &[
+            ("a key a line",          "7\n7\n0\n",                 &[7, 7, 0]),
+            ("no newline at the end", "7\n8",                      &[7, 8]),
+            ("comments, blanks",      "# x\n\n*\n 7 \n* 9\r\n8\r\n", &[7, 8]),
+            ("the largest key",       "18446744073709551615",      &[u64::MAX]),
+            ("nothing",               "",                          &[]),
+            ("nothing but comments",  "# a\n",                     &[]),
+        ];
+        for (why, text, expected) in rows {
+            assert_eq!(keys("keys", text), *expected, "{why}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_key_is_broken() {
+        #[rustfmt::skip]
+        let rows = [ // text  the record, its byte, what
+            ("1\nx\n",                          2, 2, "`x` is not a key"),
+            ("# a\n\n1\n18446744073709551616\n", 2, 7, "below 2^64"),
+            ("-1\n",                            1, 0, "`-1`"),
+            ("+1\n",                            1, 0, "`+1`"),
+            ("1 2\n",                           1, 0, "`1 2`"),
+        ];
+        for (text, record, offset, what) in rows {
+            broken("keys", text, record, offset, what);
+        }
     }
 }

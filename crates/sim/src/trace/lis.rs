@@ -11,10 +11,11 @@
 //! traces have this form.
 
 use forerun_core::params;
-use forerun_core::params::{Bytes, Param, ParamError, Params};
+use forerun_core::params::{Bytes, Param, ParamError};
 
-use super::input::{Input, number, shown};
-use super::{Fault, Format, Named, REQUEST_BLOCKS_MAX, Request};
+use super::columns::{Column, Columns, Delimiter, Heading, Table};
+use super::request::BLOCK_BYTES;
+use super::{Named, Reader};
 
 params! {
     /// What the file does not say.
@@ -24,78 +25,75 @@ params! {
     }
 }
 
-/// [`Given`], held to units that make sense.
-#[derive(Clone, Debug, Default)]
-pub(super) struct LisParams(Given);
-
-impl Params for LisParams {
-    fn set(&mut self, key: &str, value: &str) -> Result<(), ParamError> {
-        self.0.set(key, value)?;
-        let unit = self.0.unit.0;
-        if unit.is_power_of_two() && (512..=1 << 20).contains(&unit) {
-            return Ok(());
-        }
-        let form = "a power of two from 512 to 1M".into();
-        Err(ParamError::BadValue { key: key.into(), value: self.0.unit.show(), form })
-    }
-
-    fn show(&self) -> Vec<(&'static str, String)> {
-        self.0.show()
-    }
-}
-
 /// See the module.
-pub(super) struct Lis {
-    unit: u64,
-}
+pub(super) struct Lis;
 
 impl Named for Lis {
     const NAME: &'static str = "lis";
     const SUMMARY: &'static str =
         "text, lines of \"start count ignored request\"; unit=512 or unit=4K bytes";
-    type Params = LisParams;
+    type Params = Given;
 
-    fn new(params: LisParams) -> Self {
-        Self { unit: params.0.unit.0 }
+    fn reader(given: Given) -> Result<Box<dyn Reader>, ParamError> {
+        let unit = unit("unit", given.unit)?;
+        Ok(Box::new(Columns::new(Table {
+            columns: vec![Column::Offset(unit), Column::Size(unit), Column::Number, Column::Number],
+            delimiter: Delimiter::Blanks,
+            open: false,
+            heading: Heading::Never,
+        })))
     }
 }
 
-impl Format for Lis {
-    fn next(&mut self, input: &mut Input) -> Result<Option<Request>, Fault> {
-        while let Some(line) = input.record_line()? {
-            let broken = |what: &str| Fault::Record(format!("{} {what}", shown(line)));
-            let (start, count) =
-                fields(line).ok_or_else(|| broken("is not \"start count ignored request\""))?;
-            if count == 0 {
-                continue;
-            }
-            let request =
-                self.blocks(start, count).ok_or_else(|| broken("ends past byte 2^64"))?;
-            if request.count > REQUEST_BLOCKS_MAX {
-                return Err(broken(&format!("asks for more than {REQUEST_BLOCKS_MAX} blocks")));
-            }
-            return Ok(Some(request));
+/// `given`, if it makes sense as the unit of a trace.
+pub(super) fn unit(key: &str, given: Bytes) -> Result<u64, ParamError> {
+    if given.0.is_power_of_two() && given.0 <= 1 << 20 {
+        return Ok(given.0);
+    }
+    let form = "a power of two up to 1M".into();
+    Err(ParamError::BadValue { key: key.into(), value: given.show(), form })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::trace::check_format;
+    use crate::trace::tests::{broken, requests};
+
+    /// Why, the format, the text, and its requests: first page and count.
+    type Row<'a> = (&'a str, &'a str, &'a str, &'a [(u64, u32)]);
+
+    #[test]
+    fn lines_become_requests() {
+        #[rustfmt::skip]
+        let rows: &[Row] = &[
+            ("blocks of 4 KiB",       "lis",          "3 2 0 0\n9 1 0 1\n", &[(3, 2), (9, 1)]),
+            ("sectors",               "lis:unit=512", "7 2 0 0\n8 8 0 1\n", &[(0, 2), (1, 1)]),
+            ("sectors of three blocks", "lis:unit=512", "15 10 0 0",        &[(1, 3)]),
+            ("larger units",          "lis:unit=8K",  "1 2 0 0\n",          &[(2, 4)]),
+            ("empty requests are none", "lis",        "1 0 0 0\n2 1 0 0\n", &[(2, 1)]),
+            ("tabs, blanks",          "lis",          " 5\t1  0 0 \r\n",    &[(5, 1)]),
+        ];
+        for (why, format, text, expected) in rows {
+            let found: Vec<_> = requests(format, text).iter().map(|r| (r.first, r.count)).collect();
+            assert_eq!(found, *expected, "{why}");
         }
-        Ok(None)
+    }
+
+    #[test]
+    fn what_is_no_request_is_broken() {
+        #[rustfmt::skip]
+        let rows = [
+            ("1 1 0\n",                  "has 3 fields, not 4"),
+            ("1 1 0 0 0\n",              "has 5 fields, not 4"),
+            ("1 x 0 0\n",                "has `x` where a size is"),
+            ("1 262145 0 0\n",           "more than 262144 blocks"),
+            ("18446744073709551615 9 0 0\n", "where an offset is"),
+            ("17592186044416 1 0 0\n",   "past byte 2^56"),
+        ];
+        for (text, what) in rows {
+            broken("lis", text, 1, 0, what);
+        }
+        assert!(check_format("lis:unit=512").is_ok() && check_format("lis:unit=513").is_err());
+        assert!(check_format("lis:unit=0").is_err() && check_format("lis:unit=2M").is_err());
     }
 }
-
-impl Lis {
-    /// Every block of 4 KiB that `count` units from `start` touch.
-    fn blocks(&self, start: u64, count: u64) -> Option<Request> {
-        let from = start.checked_mul(self.unit)?;
-        let last = count.checked_mul(self.unit)?.checked_add(from)? - 1;
-        let (first, last) = (from / BLOCK_BYTES, last / BLOCK_BYTES);
-        Some(Request { first, count: last - first + 1 })
-    }
-}
-
-/// The first two of four numbers.
-fn fields(line: &[u8]) -> Option<(u64, u64)> {
-    let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-    let mut next = || number(words.next()?);
-    let (start, count, ..) = (next()?, next()?, next()?, next()?);
-    words.next().is_none().then_some((start, count))
-}
-
-const BLOCK_BYTES: u64 = 4096;

@@ -16,8 +16,8 @@ use forerun_core::units::Nanos;
 
 use super::span::Span;
 use super::{
-    Access, BYTES_FORM, BYTES_MAX, Named, Parts, RATE_FORM, RATE_MIN, REQUEST_FORM, REQUEST_MAX,
-    Reader, Stream, check, time_of,
+    Access, BYTES_FORM, BYTES_MAX, Named, Op, Parts, RATE_FORM, RATE_MIN, REQUEST_FORM,
+    REQUEST_MAX, Reader, Stream, check, time_of,
 };
 
 params! {
@@ -70,6 +70,14 @@ impl Iterator for Computing {
         let (offset, bytes) = self.span.next()?;
         let computed = time_of(offset, self.rate);
         let think = time_of(offset + u64::from(bytes), self.rate).since(computed);
-        Some(Access { handle: 0, file: 0, offset, bytes, not_before: Nanos(0), think })
+        Some(Access {
+            handle: 0,
+            file: 0,
+            offset,
+            bytes,
+            not_before: Nanos(0),
+            think,
+            op: Op::Read,
+        })
     }
 }

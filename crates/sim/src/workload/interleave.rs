@@ -28,8 +28,8 @@ use forerun_core::prng::Prng;
 use forerun_core::units::Nanos;
 
 use super::{
-    Access, BYTES_FORM, BYTES_MAX, Parts, RATE_FORM, RATE_MIN, REQUEST_FORM, REQUEST_MAX, Reader,
-    STREAMS_FORM, STREAMS_MAX, check, choice, time_of,
+    Access, BYTES_FORM, BYTES_MAX, Op, Parts, RATE_FORM, RATE_MIN, REQUEST_FORM, REQUEST_MAX,
+    Reader, STREAMS_FORM, STREAMS_MAX, check, choice, time_of,
 };
 
 choice! {
@@ -227,12 +227,20 @@ impl<W: Iterator<Item = (u64, u32)>> Iterator for Interleave<W> {
         }
         let due = if self.rate == 0 { Nanos(0) } else { time_of(self.read, self.rate) };
         self.read += u64::from(bytes);
-        Some(Access { handle, file: 0, offset, bytes, not_before: due, think: Nanos(0) })
+        Some(Access {
+            handle,
+            file: 0,
+            offset,
+            bytes,
+            not_before: due,
+            think: Nanos(0),
+            op: Op::Read,
+        })
     }
 }
 
 /// Fisher and Yates's shuffle.
-fn shuffle(places: &mut [u64], prng: &mut Prng) {
+pub(super) fn shuffle(places: &mut [u64], prng: &mut Prng) {
     for last in (1..places.len()).rev() {
         let chosen = prng.below(last as u64 + 1);
         places.swap(last, usize::try_from(chosen).expect("an index of the slice"));

@@ -18,8 +18,8 @@ use forerun_core::units::Nanos;
 
 use super::span::Span;
 use super::{
-    Access, BYTES_FORM, BYTES_MAX, Named, Parts, REQUEST_FORM, REQUEST_MAX, Reader, STREAMS_FORM,
-    STREAMS_MAX, Stream, check,
+    Access, BYTES_FORM, BYTES_MAX, Named, Op, Parts, REQUEST_FORM, REQUEST_MAX, Reader,
+    STREAMS_FORM, STREAMS_MAX, Stream, check,
 };
 
 params! {
@@ -68,6 +68,7 @@ impl Named for Parquet {
             bytes,
             not_before: Nanos(0),
             think: Nanos(0),
+            op: Op::Read,
         };
         Ok(Parts {
             title: format!(

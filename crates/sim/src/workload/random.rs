@@ -17,7 +17,7 @@ use forerun_core::prng::Prng;
 use forerun_core::units::Nanos;
 
 use super::span::Span;
-use super::{Access, BYTES_FORM, BYTES_MAX, Named, Parts, REQUEST_MAX, Reader, check};
+use super::{Access, BYTES_FORM, BYTES_MAX, Named, Op, Parts, REQUEST_MAX, Reader, check};
 
 params! {
     /// What may be set.
@@ -52,6 +52,7 @@ impl Named for Random {
             bytes,
             not_before: Nanos(0),
             think: Nanos(0),
+            op: Op::Read,
         });
         Ok(Parts {
             title: format!(

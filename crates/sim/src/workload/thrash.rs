@@ -19,7 +19,7 @@ use forerun_core::units::Nanos;
 
 use super::span::Span;
 use super::{
-    Access, BYTES_FORM, BYTES_MAX, GAP_MAX, Named, Parts, RATE_FORM, RATE_MIN, REQUEST_FORM,
+    Access, BYTES_FORM, BYTES_MAX, GAP_MAX, Named, Op, Parts, RATE_FORM, RATE_MIN, REQUEST_FORM,
     REQUEST_MAX, Reader, STREAMS_FORM, STREAMS_MAX, Stream, check, time_of,
 };
 
@@ -97,6 +97,6 @@ impl Iterator for Paced {
         let (offset, bytes) = self.span.next()?;
         let not_before = self.begins + time_of(offset - self.start, self.rate);
         let handle = self.handle;
-        Some(Access { handle, file: 0, offset, bytes, not_before, think: Nanos(0) })
+        Some(Access { handle, file: 0, offset, bytes, not_before, think: Nanos(0), op: Op::Read })
     }
 }

@@ -1,0 +1,161 @@
+//! Pages read ahead, for policies whose papers know none: they wait apart until they are used.
+//!
+//! ```text
+//!   read ahead -> unread (by arrival) --first use--> the policy: missed, then inserted
+//!                    |
+//!                    +-- nobody came for it --> leaves
+//!   asked for  ----------------------------------> the policy
+//! ```
+//!
+//! The first use of a page that was read ahead is, for the policy, what its miss would have been.
+//! So a guess never counts as a use, and displaces nothing that a policy holds for active; and a
+//! page whose name is still remembered at its first use enters where a miss on it would have
+//! entered: 2Q*'s rule for pages that are *hot*.
+//!
+//! Unread pages leave after all others: a page that a stream comes to is read twice if it leaves.
+//! But one that stayed while four times as many pages arrived as there are frames is taken for a
+//! wrong guess, and leaves first.
+//!
+//! # Invariants
+//! - A frame is unread, or the policy's, never both. Without readahead the policy does all.
+//! # Sources
+//! Meng et al. 2009, section 4: pages read ahead are flagged, enter on probation, and their first
+//! use clears the flag. The turns of the cache are those of `probation.rs`.
+
+use alloc::vec::Vec;
+
+use super::Eviction;
+use crate::params::Params;
+use crate::queue::{Links, Queue, Table};
+use crate::units::{FrameId, PageId};
+
+/// A policy as its paper has it: every page that it is given was asked for.
+///
+/// The calls are those of [`Eviction`].
+pub trait OnDemand: Sized {
+    /// See [`Eviction::NAME`].
+    const NAME: &'static str;
+    /// See [`Eviction::Params`].
+    type Params: Params;
+    /// See [`Eviction::new`].
+    fn new(capacity: u32, params: Self::Params) -> Self;
+    /// See [`Eviction::missed`].
+    fn missed(&mut self, _page: PageId) {}
+    /// `page` was asked for and became resident in `frame`, which was empty.
+    fn insert(&mut self, frame: FrameId, page: PageId);
+    /// See [`Eviction::renew`].
+    fn renew(&mut self, frame: FrameId);
+    /// See [`Eviction::evict`].
+    fn evict(&mut self, count: u32, evictable: &dyn Fn(FrameId) -> bool, out: &mut Vec<FrameId>);
+    /// See [`Eviction::forget`].
+    fn forget(&mut self, frame: FrameId);
+    /// See [`Eviction::resize`].
+    fn resize(&mut self, capacity: u32);
+}
+
+/// A policy, and the pages read ahead that are not its own yet.
+pub struct Ahead<P> {
+    policy: P,
+    capacity: u32,
+    links: Links,
+    unread: Queue,
+    rows: Table<Row>,
+    /// Pages that arrived so far.
+    arrivals: u64,
+}
+
+/// What is known of an unread page.
+#[derive(Clone, Copy, Default)]
+struct Row {
+    page: PageId,
+    /// How many had arrived with it.
+    arrival: u64,
+}
+
+impl<P: OnDemand> Eviction for Ahead<P> {
+    const NAME: &'static str = P::NAME;
+    type Params = P::Params;
+
+    fn new(capacity: u32, params: P::Params) -> Self {
+        Self {
+            policy: P::new(capacity, params),
+            capacity,
+            links: Links::new(0),
+            unread: Queue::new(),
+            rows: Table::new(0),
+            arrivals: 0,
+        }
+    }
+
+    fn missed(&mut self, page: PageId) {
+        self.policy.missed(page);
+    }
+
+    fn insert(&mut self, frame: FrameId, page: PageId, prefetched: bool) {
+        self.arrivals += 1;
+        if prefetched {
+            self.unread.push_front(&mut self.links, frame.0);
+            *self.rows.at(frame.0) = Row { page, arrival: self.arrivals };
+        } else {
+            self.policy.insert(frame, page);
+        }
+    }
+
+    fn renew(&mut self, frame: FrameId) {
+        if self.take_unread(frame) {
+            let page = self.rows.get(frame.0).page;
+            self.policy.missed(page);
+            self.policy.insert(frame, page);
+        } else {
+            self.policy.renew(frame);
+        }
+    }
+
+    fn evict(&mut self, count: u32, evictable: &dyn Fn(FrameId) -> bool, out: &mut Vec<FrameId>) {
+        let wanted = out.len().saturating_add(count as usize);
+        let mut oldest = self.unread.tail();
+        while let Some(frame) = oldest.filter(|&frame| self.is_stale(frame))
+            && out.len() < wanted
+        {
+            oldest = self.links.newer(frame);
+            if evictable(FrameId(frame)) {
+                self.unread.remove(&mut self.links, frame);
+                out.push(FrameId(frame));
+            }
+        }
+        let left = |out: &Vec<FrameId>| u32::try_from(wanted - out.len()).expect("at most `count`");
+        self.policy.evict(left(out), evictable, out);
+        self.unread.take_from_tail(&mut self.links, left(out), evictable, out);
+    }
+
+    fn forget(&mut self, frame: FrameId) {
+        if !self.take_unread(frame) {
+            self.policy.forget(frame);
+        }
+    }
+
+    fn resize(&mut self, capacity: u32) {
+        self.capacity = capacity;
+        self.policy.resize(capacity);
+    }
+}
+
+impl<P> Ahead<P> {
+    /// Whether the page in `frame`, which is unread, is taken for a wrong guess.
+    fn is_stale(&self, frame: u32) -> bool {
+        let age = self.arrivals - self.rows.get(frame).arrival;
+        age >= STALE_TURNS * u64::from(self.capacity)
+    }
+
+    /// Whether `frame` was unread, which it is no longer.
+    fn take_unread(&mut self, frame: FrameId) -> bool {
+        let unread = !self.unread.is_empty() && self.links.is_linked(frame.0);
+        if unread {
+            self.unread.remove(&mut self.links, frame.0);
+        }
+        unread
+    }
+}
+
+/// Turns of the cache after which an unread page is taken for a wrong guess.
+const STALE_TURNS: u64 = 4;

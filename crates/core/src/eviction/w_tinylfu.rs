@@ -1,0 +1,235 @@
+//! W-TinyLFU: a small window for what is new, and a main part that asks how popular it is.
+//!
+//! ```text
+//!   asked for -> window (LRU, a hundredth) --overflow--> is it used more than main's victim?
+//!                                                           yes: it enters, the victim leaves
+//!   main: probation --used--> protected, four fifths          no: it leaves
+//!             ^----- overflow ----/
+//! ```
+//! How often a page was used lately, resident or not, a [`Sketch`] tells. The window lets bursts
+//! through that the sketch has not seen yet.
+//!
+//! While there are free frames, what leaves the window enters main unasked.
+//!
+//! # Invariants
+//! - A frame is in one of the three queues; the window and the protected one keep to their shares.
+//! - Between a page's miss and its arrival the window may be one short: an eviction asks for the
+//!   candidate before the page comes that pushes it out.
+//! # Sources
+//! Einziger, Friedman, Manes, "`TinyLFU`: A Highly Efficient Cache Admission Policy" (ACM
+//! Transactions on Storage 2017), sections 4.1 and 5: W-TinyLFU with a main part of SLRU. Pages
+//! read ahead: `ahead.rs`.
+
+use alloc::vec::Vec;
+
+use super::ahead::{Ahead, OnDemand};
+use crate::params::Share;
+use crate::queue::{Links, Queue, Table};
+use crate::sketch::Sketch;
+use crate::units::{FrameId, PageId};
+
+/// See the module.
+pub type WTinyLfu = Ahead<WindowMain>;
+
+/// The queues and the sketch.
+pub struct WindowMain {
+    params: WTinyLfuParams,
+    capacity: u32,
+    links: Links,
+    window: Queue,
+    probation: Queue,
+    protected: Queue,
+    rows: Table<Row>,
+    sketch: Sketch,
+}
+
+crate::params! {
+    /// The shares of the queues, and how long uses are remembered.
+    pub struct WTinyLfuParams {
+        /// The share of the window in the cache; one page at least. A hundredth: Einziger et al.
+        /// 2017, section 5.
+        window: Share = Share::percent(1),
+        /// The share of the protected queue in the main part. Four fifths: Einziger et al. 2017,
+        /// section 5.
+        protected: Share = Share::percent(80),
+        /// Uses after which counts are halved, in turns of the cache; one at least. Ten:
+        /// Einziger et al. 2017, section 5.
+        sample: u32 = 10,
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Row {
+    page: PageId,
+    place: Place,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Place {
+    #[default]
+    Window,
+    Probation,
+    Protected,
+}
+
+impl WTinyLfuParams {
+    fn sample_uses(&self, capacity: u32) -> u64 {
+        u64::from(capacity) * u64::from(self.sample.max(1))
+    }
+}
+
+/// Where an eviction stands in each queue. What it passed over stays behind.
+struct Hands {
+    window: Option<u32>,
+    probation: Option<u32>,
+    protected: Option<u32>,
+}
+
+impl OnDemand for WindowMain {
+    const NAME: &'static str = "w-tinylfu";
+    type Params = WTinyLfuParams;
+
+    fn new(capacity: u32, params: WTinyLfuParams) -> Self {
+        let sketch = Sketch::new(capacity, params.sample_uses(capacity));
+        Self {
+            params,
+            capacity,
+            links: Links::new(capacity),
+            window: Queue::new(),
+            probation: Queue::new(),
+            protected: Queue::new(),
+            rows: Table::new(capacity),
+            sketch,
+        }
+    }
+
+    fn missed(&mut self, page: PageId) {
+        self.sketch.record(page);
+    }
+
+    fn insert(&mut self, frame: FrameId, page: PageId) {
+        self.window.push_front(&mut self.links, frame.0);
+        *self.rows.at(frame.0) = Row { page, place: Place::Window };
+        self.balance();
+    }
+
+    fn renew(&mut self, frame: FrameId) {
+        let Row { page, place } = self.rows.get(frame.0);
+        self.sketch.record(page);
+        match place {
+            Place::Window => self.window.move_to_front(&mut self.links, frame.0),
+            Place::Protected => self.protected.move_to_front(&mut self.links, frame.0),
+            Place::Probation => {
+                self.probation.remove(&mut self.links, frame.0);
+                self.protected.push_front(&mut self.links, frame.0);
+                self.rows.at(frame.0).place = Place::Protected;
+                self.balance();
+            }
+        }
+    }
+
+    fn evict(&mut self, count: u32, evictable: &dyn Fn(FrameId) -> bool, out: &mut Vec<FrameId>) {
+        let mut hands = Hands {
+            window: self.window.tail(),
+            probation: self.probation.tail(),
+            protected: self.protected.tail(),
+        };
+        for left in (1..=count).rev() {
+            // As many pages are about to enter the window.
+            let overflows = self.window.len().saturating_add(left) > self.window_max();
+            let Some(victim) = self.victim(overflows, &mut hands, evictable) else { break };
+            out.push(victim);
+        }
+    }
+
+    fn forget(&mut self, frame: FrameId) {
+        let place = self.rows.get(frame.0).place;
+        self.remove(frame.0, place);
+    }
+
+    fn resize(&mut self, capacity: u32) {
+        self.capacity = capacity;
+        self.sketch.resize(capacity, self.params.sample_uses(capacity));
+        self.balance();
+    }
+}
+
+impl WindowMain {
+    fn window_max(&self) -> u32 {
+        self.params.window.of(self.capacity).max(1)
+    }
+
+    fn protected_max(&self) -> u32 {
+        self.params.protected.of(self.capacity.saturating_sub(self.window_max()))
+    }
+
+    /// Moves what is beyond the shares on: from the window and from the protected queue to the head
+    /// of probation.
+    fn balance(&mut self) {
+        while self.window.len() > self.window_max() {
+            let oldest = self.window.pop_back(&mut self.links).expect("it is not empty");
+            self.put_on_probation(oldest);
+        }
+        while self.protected.len() > self.protected_max() {
+            let oldest = self.protected.pop_back(&mut self.links).expect("it is not empty");
+            self.put_on_probation(oldest);
+        }
+    }
+
+    fn put_on_probation(&mut self, frame: u32) {
+        self.probation.push_front(&mut self.links, frame);
+        self.rows.at(frame).place = Place::Probation;
+    }
+
+    /// The candidate of the window if it `overflows` and is not more popular than main's victim,
+    /// else main's victim; whichever there is if only one may leave.
+    fn victim(
+        &mut self,
+        overflows: bool,
+        hands: &mut Hands,
+        evictable: &dyn Fn(FrameId) -> bool,
+    ) -> Option<FrameId> {
+        hands.window = self.links.evictable(hands.window, evictable);
+        hands.probation = self.links.evictable(hands.probation, evictable);
+        if hands.probation.is_none() {
+            hands.protected = self.links.evictable(hands.protected, evictable);
+        }
+        let (candidate, of_main) = (hands.window, hands.probation.or(hands.protected));
+        let (leaves, place) = match (candidate, of_main) {
+            (Some(candidate), Some(of_main)) if overflows => {
+                hands.window = self.links.newer(candidate);
+                if self.estimate(candidate) > self.estimate(of_main) {
+                    self.window.remove(&mut self.links, candidate);
+                    self.put_on_probation(candidate);
+                    hands.probation = hands.probation.or(Some(candidate));
+                    (of_main, self.rows.get(of_main).place)
+                } else {
+                    (candidate, Place::Window)
+                }
+            }
+            (_, Some(of_main)) => (of_main, self.rows.get(of_main).place),
+            (Some(candidate), None) => (candidate, Place::Window),
+            (None, None) => return None,
+        };
+        match place {
+            Place::Window => hands.window = self.links.newer(leaves),
+            Place::Probation => hands.probation = self.links.newer(leaves),
+            Place::Protected => hands.protected = self.links.newer(leaves),
+        }
+        self.remove(leaves, place);
+        Some(FrameId(leaves))
+    }
+
+    fn estimate(&self, frame: u32) -> u32 {
+        self.sketch.estimate(self.rows.get(frame).page)
+    }
+
+    fn remove(&mut self, frame: u32, place: Place) {
+        let queue = match place {
+            Place::Window => &mut self.window,
+            Place::Probation => &mut self.probation,
+            Place::Protected => &mut self.protected,
+        };
+        queue.remove(&mut self.links, frame);
+    }
+}

@@ -1,0 +1,124 @@
+//! The loop that all formats share: one record after the other off the front of the window.
+//!
+//! ```text
+//!   window   [record][record][record][rec          take() looks at the front and says what it is
+//!             ------>                               then the next; at a cut-off one, more is read
+//! ```
+//! The loop is compiled for each format: nothing is allocated or called through a pointer for a
+//! record.
+//!
+//! # Invariants
+//! - A record longer than [`RECORD_BYTES_MAX`] is broken: a file without ends of lines is not read
+//!   whole.
+//! - A step takes at least one byte, so that every trace ends.
+
+use std::io;
+
+use super::input::{Input, WINDOW_BYTES};
+use super::{BATCH_REQUESTS, Facts, Reader, Request};
+
+/// What stands at the front of the bytes, and how many they are.
+pub(super) enum Taken {
+    /// A record that asks for pages.
+    Request(usize, Request),
+    /// A record that asks for none.
+    Idle(usize),
+    /// No record: a comment, a heading, a blank line.
+    Other(usize),
+    /// A record that is not what the format says, and in what.
+    Broken(usize, String),
+    /// A record of which a part is here.
+    More,
+}
+
+/// How records become requests.
+pub(super) trait Format: Send {
+    /// What stands at the front of `bytes`, which is not empty. `is_last`: nothing follows them.
+    fn take(&mut self, bytes: &[u8], is_last: bool) -> Taken;
+
+    /// See [`Reader::facts`].
+    fn facts(&self) -> Facts;
+}
+
+/// Why a format gives no request.
+pub(super) enum Fault {
+    /// The bytes do not come.
+    Read(io::Error),
+    /// A record is broken; the next one can be tried.
+    Record { record: u64, offset: u64, what: String },
+}
+
+impl<F: Format> Reader for F {
+    fn fill(&mut self, input: &mut Input, out: &mut Vec<Request>) -> Result<(), Fault> {
+        loop {
+            let (window, is_last) = input.window();
+            let (mut at, mut records) = (0, 0);
+            let mut broken = None;
+            while out.len() < BATCH_REQUESTS && at < window.len() {
+                let rest = &window[at..];
+                let used = match self.take(rest, is_last) {
+                    Taken::Request(used, request) => {
+                        records += 1;
+                        out.push(request);
+                        used
+                    }
+                    Taken::Idle(used) => {
+                        records += 1;
+                        used
+                    }
+                    Taken::Other(used) => used,
+                    Taken::Broken(used, what) => {
+                        broken = Some((used, what));
+                        break;
+                    }
+                    Taken::More if is_last => {
+                        let what = "the trace ends within it".to_owned();
+                        broken = Some((rest.len(), what));
+                        break;
+                    }
+                    Taken::More if rest.len() >= RECORD_BYTES_MAX => {
+                        let what = format!("it is longer than {RECORD_BYTES_MAX} bytes");
+                        broken = Some((rest.len(), what));
+                        break;
+                    }
+                    Taken::More => break,
+                };
+                assert!(used > 0, "a step takes at least one byte");
+                at += used;
+            }
+            let is_whole = is_last && at == window.len();
+            input.take(at, records);
+            if let Some((used, what)) = broken {
+                let (record, offset) = (input.records() + 1, input.offset());
+                input.take(used, 1);
+                return Err(Fault::Record { record, offset, what });
+            }
+            if is_whole || out.len() >= BATCH_REQUESTS {
+                return Ok(());
+            }
+            input.extend().map_err(Fault::Read)?;
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        Format::facts(self)
+    }
+}
+
+/// The line that `bytes` begins with, without its end, and its length with it.
+pub(super) fn line(bytes: &[u8], is_last: bool) -> Option<(&[u8], usize)> {
+    match memchr::memchr(b'\n', bytes) {
+        Some(end) => Some((&bytes[..end], end + 1)),
+        None => is_last.then_some((bytes, bytes.len())),
+    }
+}
+
+/// Whether a line of text is no record: empty, or a comment (`*`, `#`).
+pub(super) fn is_comment(line: &[u8]) -> bool {
+    matches!(line.trim_ascii_start(), [] | [b'*' | b'#', ..])
+}
+
+/// No record is longer.
+pub(super) const RECORD_BYTES_MAX: usize = 1 << 17;
+
+const _: () = assert!(RECORD_BYTES_MAX < WINDOW_BYTES);

@@ -1,0 +1,84 @@
+//! Keys as binary words, one after the other: 32 or 64 bits, either end first.
+//!
+//! ```text
+//!   0f 27 00 00 | 10 27 00 00        u32le: 9999, 10000
+//! ```
+//! Signed words are keys by their bits; only equality matters.
+
+use forerun_core::params::ParamError;
+
+use super::take::{Format, Taken};
+use super::{Addresses, Facts, Named, Reader, Request};
+
+/// Words of one width and order.
+struct Words<const BYTES: usize>(fn([u8; BYTES]) -> u64);
+
+impl<const BYTES: usize> Format for Words<BYTES> {
+    fn take(&mut self, bytes: &[u8], _: bool) -> Taken {
+        match bytes.first_chunk() {
+            Some(word) => Taken::Request(BYTES, Request::key((self.0)(*word), 0)),
+            None => Taken::More,
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        Facts { addresses: Addresses::Keys, times: false, ops: false, sizes: false }
+    }
+}
+
+macro_rules! words {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident: $word:ty, $from:ident, $shown:literal, $summary:literal;
+    )+) => {
+        $(
+            $(#[$doc])*
+            pub(super) struct $name;
+
+            impl Named for $name {
+                const NAME: &'static str = $shown;
+                const SUMMARY: &'static str = $summary;
+                type Params = ();
+
+                fn reader((): ()) -> Result<Box<dyn Reader>, ParamError> {
+                    Ok(Box::new(Words(|word| <$word>::$from(word).into())))
+                }
+            }
+        )+
+    };
+}
+
+words! {
+    /// 32 bits, low byte first.
+    U32Le: u32, from_le_bytes, "u32le", "binary, a key every 4 bytes, low byte first";
+    /// 32 bits, high byte first.
+    U32Be: u32, from_be_bytes, "u32be", "binary, a key every 4 bytes, high byte first";
+    /// 64 bits, low byte first.
+    I64Le: u64, from_le_bytes, "i64le", "binary, a key every 8 bytes, low byte first";
+    /// 64 bits, high byte first.
+    I64Be: u64, from_be_bytes, "i64be", "binary, a key every 8 bytes, high byte first";
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::trace::tests::{broken, keys};
+
+    #[test]
+    fn words_are_keys() {
+        let bytes = [1, 0, 0, 0, 0, 0, 0, 0x80];
+        #[rustfmt::skip]
+        let rows: [(&str, &[u64]); 4] = [
+            ("u32le", &[1, 0x8000_0000]),
+            ("u32be", &[0x0100_0000, 0x80]),
+            ("i64le", &[0x8000_0000_0000_0001]),
+            ("i64be", &[0x0100_0000_0000_0080]),
+        ];
+        for (format, expected) in rows {
+            assert_eq!(keys(format, bytes), expected, "{format}");
+            assert!(keys(format, "").is_empty(), "{format}");
+            let (whole, cut) = (expected.len() as u64, bytes.len() - 1);
+            let offset = if whole == 1 { 0 } else { 4 };
+            broken(format, &bytes[..cut], whole, offset, "the trace ends within it");
+        }
+    }
+}
