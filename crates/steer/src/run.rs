@@ -7,8 +7,8 @@
 //! ```
 //! # Invariants
 //! - The program starts before anything is looked at, and its end ends the loop at once.
-//! - Looking takes no more than one part in [`BUSY_ONE_IN`] of a processor, and one in
-//!   [`IDLE_ONE_IN`] where nothing comes of it: the pause follows from what the last look cost.
+//! - Looking takes no more than one part in `BUSY_ONE_IN` of a processor, and one in
+//!   `IDLE_ONE_IN` where nothing comes of it: the pause follows from what the last look cost.
 //! - Whatever goes wrong in looking, the program runs on and its exit status is given.
 
 use std::env;
