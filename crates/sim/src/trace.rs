@@ -5,7 +5,7 @@
 //! ```
 //! A [`Trace`] gives [`Request`]s in batches, or one by one as an iterator. Compression is seen by
 //! the content. The format is named, or guessed from the content and the name; [`Trace::guess`]
-//! tells what was guessed. [`write`] turns requests into files of other formats.
+//! tells what was guessed. `write` turns requests into files of other formats.
 //!
 //! To add a format: write `trace/NAME.rs` and add its line to `formats!` below; if its content
 //! tells, add a line to `guess.rs`.

@@ -97,7 +97,7 @@ impl Spare {
     }
 }
 
-/// Keeps at most `bytes` of memory from now on; 0: none. It is [`BYTES_MAX`] at first.
+/// Keeps at most `bytes` of memory from now on; 0: none. It is `BYTES_MAX` at first.
 pub fn spare_bytes_max(bytes: usize) {
     spare().bound(bytes);
 }
