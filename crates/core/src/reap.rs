@@ -30,7 +30,7 @@ use crate::params::{self, ParamError, Params};
 use crate::units::Nanos;
 
 mod room;
-pub use room::{Room, Share};
+pub use room::Room;
 
 /// What an I/O does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

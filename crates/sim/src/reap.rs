@@ -12,8 +12,7 @@
 //! # Invariants
 //! - The same seed gives the same run; each policy meets the same draws of the device.
 //! - Processor time: each submission, each interrupt, each wake-up, each sleep, and all time that
-//!   is spun. Polling pays for interrupts too where `interrupts_always` says so: the device raises
-//!   them, whoever looks.
+//!   is spun. Polling pays for interrupts too: the device raises them, whoever looks.
 //! # Sources
 //! Liao et al. 2022, section 4; each profile says where its figures are from.
 

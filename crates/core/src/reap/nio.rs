@@ -29,7 +29,8 @@
 
 use alloc::vec::Vec;
 
-use super::{Calibration, KEYS, Key, Latency, Outcome, Plan, Reap, Share, Way};
+use super::{Calibration, KEYS, Key, Latency, Outcome, Plan, Reap, Way};
+use crate::params::Share;
 use crate::units::Nanos;
 
 crate::params! {

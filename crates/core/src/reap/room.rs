@@ -13,10 +13,8 @@
 //! - A disturbance closes at once; each further one within the calm after it doubles the time.
 //! - Over any time t at most `share x t + most` is spun, plus what one wait overdraws.
 
-use crate::params;
+use crate::params::Share;
 use crate::units::Nanos;
-
-pub use params::Share;
 
 /// See the module.
 #[derive(Clone, Debug)]

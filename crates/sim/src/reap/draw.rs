@@ -1,8 +1,8 @@
 //! Times that are drawn: a mean and a standard deviation, always positive.
 //!
 //! Where the deviation is below a third of the mean, a sum of twelve uniform draws (nearly normal,
-//! and of the very mean and deviation that are asked for); above, a shifted geometric series of
-//! the same two moments, which has the long tail that slow devices have.
+//! and of the very mean and deviation that are asked for); above, a shifted exponential draw
+//! of the same two moments, which has the long tail that slow devices have.
 //!
 //! # Invariants
 //! - Integers alone: the same on each machine.
