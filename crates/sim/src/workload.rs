@@ -43,6 +43,14 @@ pub struct Access {
     pub op: Op,
 }
 
+impl Access {
+    /// A read of the first file through the first handle, by a reader that does nothing else.
+    pub(crate) fn read(offset: u64, bytes: u32) -> Self {
+        let (not_before, think) = (Nanos(0), Nanos(0));
+        Self { handle: 0, file: 0, offset, bytes, not_before, think, op: Op::Read }
+    }
+}
+
 /// A reader: one read after the other.
 pub struct Reader(Box<dyn Iterator<Item = Access> + Send>);
 

@@ -17,10 +17,9 @@
 use forerun_core::params;
 use forerun_core::params::{Bytes, Param, ParamError};
 use forerun_core::prng::Prng;
-use forerun_core::units::Nanos;
 
 use super::span::Span;
-use super::{Access, BYTES_MAX, Named, Op, Parts, REQUEST_MAX, Reader, Stream, check};
+use super::{Access, BYTES_MAX, Named, Parts, REQUEST_MAX, Reader, Stream, check};
 
 params! {
     /// What may be set.
@@ -107,14 +106,6 @@ impl Iterator for Mix {
             self.in_order -= 1;
             self.stream.next().expect("as many reads are left as were counted")
         };
-        Some(Access {
-            handle: 0,
-            file: 0,
-            offset,
-            bytes,
-            not_before: Nanos(0),
-            think: Nanos(0),
-            op: Op::Read,
-        })
+        Some(Access::read(offset, bytes))
     }
 }

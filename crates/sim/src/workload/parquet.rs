@@ -14,12 +14,11 @@
 
 use forerun_core::params;
 use forerun_core::params::{Bytes, Param, ParamError};
-use forerun_core::units::Nanos;
 
 use super::span::Span;
 use super::{
-    Access, BYTES_FORM, BYTES_MAX, Named, Op, Parts, REQUEST_FORM, REQUEST_MAX, Reader,
-    STREAMS_FORM, STREAMS_MAX, Stream, check,
+    Access, BYTES_FORM, BYTES_MAX, Named, Parts, REQUEST_FORM, REQUEST_MAX, Reader, STREAMS_FORM,
+    STREAMS_MAX, Stream, check,
 };
 
 params! {
@@ -61,15 +60,7 @@ impl Named for Parquet {
         let reads = order.flat_map(move |(start, bytes)| Span::new(start, bytes, request.0));
         let (bytes, piece, every) = (chunks * chunk.0, chunk.0, apart.0);
         let columns_read = Stream { file: 0, start: 0, bytes, piece, every };
-        let access = |(offset, bytes)| Access {
-            handle: 0,
-            file: 0,
-            offset,
-            bytes,
-            not_before: Nanos(0),
-            think: Nanos(0),
-            op: Op::Read,
-        };
+        let access = |(offset, bytes)| Access::read(offset, bytes);
         Ok(Parts {
             title: format!(
                 "a footer of {}, then {groups} x {columns} chunks of {}, {} apart, {} reads",

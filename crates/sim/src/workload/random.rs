@@ -14,10 +14,9 @@
 use forerun_core::params;
 use forerun_core::params::{Bytes, Param, ParamError};
 use forerun_core::prng::Prng;
-use forerun_core::units::Nanos;
 
 use super::span::Span;
-use super::{Access, BYTES_FORM, BYTES_MAX, Named, Op, Parts, REQUEST_MAX, Reader, check};
+use super::{Access, BYTES_FORM, BYTES_MAX, Named, Parts, REQUEST_MAX, Reader, check};
 
 params! {
     /// What may be set.
@@ -45,15 +44,8 @@ impl Named for Random {
         check((1..=REQUEST_MAX.min(file.0)).contains(&request.0), "request", &request, form)?;
         let places = file.0 / request.0;
         let mut prng = Prng::new(seed);
-        let accesses = Span::new(0, bytes.0, request.0).map(move |(_, bytes)| Access {
-            handle: 0,
-            file: 0,
-            offset: prng.below(places) * request.0,
-            bytes,
-            not_before: Nanos(0),
-            think: Nanos(0),
-            op: Op::Read,
-        });
+        let accesses = Span::new(0, bytes.0, request.0)
+            .map(move |(_, bytes)| Access::read(prng.below(places) * request.0, bytes));
         Ok(Parts {
             title: format!(
                 "{} at random places of {}, {} reads, one handle",
