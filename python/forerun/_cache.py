@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import threading
@@ -83,7 +84,7 @@ class ForerunCache(BaseCache):
         *,
         memory: int | str = 256 << 20,
         connections: int = 16,
-        request: int | str = 9 << 18,
+        request: int | str = 4 << 20,
         readahead: str = _READAHEAD,
     ) -> None:
         self._session: Session | None = None
@@ -192,6 +193,10 @@ class ForerunCache(BaseCache):
         """What was read, fetched and wasted so far."""
         return Report(self._counts())
 
+    def _log_stats(self) -> str:
+        """fsspec asks for it at each read, for a log that hardly anyone turns on."""
+        return super()._log_stats() if _log.isEnabledFor(logging.DEBUG) else ""
+
     def _counts(self) -> dict[str, float]:
         session = self._session
         now = dict.fromkeys(_NAMES, 0) if session is None else session.ranges.stats()
@@ -265,6 +270,7 @@ def _after_fork() -> None:
         cache._shown.clear()
 
 
+_log = logging.getLogger("fsspec")
 _PAGE = 8192
 _THREADS = 64
 _NAMES = (

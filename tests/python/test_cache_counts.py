@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Iterator
 
@@ -69,3 +70,13 @@ def test_random_reads_cost_what_they_want(shift: int) -> None:
         start = rng.randrange(store.size // 4096 - 1) * 4096 + shift
         assert bool(cache._fetch(start, start + 4096) == content(start, start + 4096)), start
     assert store.fetched <= 1.05 * count * 4096
+
+
+def test_fsspec_logs_the_counts_where_its_log_is_read(caplog: pytest.LogCaptureFixture) -> None:
+    cache = ForerunCache(0, Store(MIB), MIB, readahead="off")
+    cache._fetch(0, 8192)
+    with caplog.at_level(logging.INFO, "fsspec"):
+        assert cache._log_stats() == ""
+    with caplog.at_level(logging.DEBUG, "fsspec"):
+        told = cache._log_stats()
+    assert "0 hits, 1 misses, 8192 total requested bytes" in told
