@@ -84,7 +84,7 @@ class ForerunCache(BaseCache):
         *,
         memory: int | str = 256 << 20,
         connections: int = 16,
-        request: int | str = 4 << 20,
+        request: int | str = 9 << 18,
         readahead: str = _READAHEAD,
     ) -> None:
         self._session: Session | None = None

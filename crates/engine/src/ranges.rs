@@ -56,7 +56,7 @@ impl Default for RangesSettings {
     fn default() -> Self {
         Self {
             memory_bytes: 256 << 20,
-            request_bytes_max: 4 << 20,
+            request_bytes_max: 9 << 18,
             connections: 16,
             readahead: "streams:first=1M".into(),
             policy: "2q-star".into(),
