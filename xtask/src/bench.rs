@@ -11,12 +11,14 @@
 //! - A ratio is of figures of the same round; no figure is left out.
 //! - Targets are judged in the summary alone: a machine that misses them is no failed run.
 
+mod bed;
 mod contender;
 mod device;
 mod fio;
 pub(crate) mod floors;
 mod job;
 pub(crate) mod options;
+pub(crate) mod programs;
 pub(crate) mod streams;
 mod summary;
 

@@ -34,6 +34,9 @@ usage: cargo xtask COMMAND
                 [--readahead R]... [--ra KIB,...] [--folios large|small] [--seconds N]
                 [--rounds N] [--log] [--forerun PROGRAM]
                                           the kernel's readahead beside ours, on emulated devices
+  bench programs [--out DIR] [--device D,...] [--program P,...] [--rounds N] [--size MIB]
+                 [--ra KIB] [--python PROGRAM] [--forerun PROGRAM]
+                                          programs alone and under `forerun run`, on those devices
   bench virtual [--quick] [--out DIR] [--device D,...] [--row R,...] [--readahead R]...
                 [--seeds N,...] [--lengths PERCENT,...] [--all-limits] [--jobs N]
                 [--forerun PROGRAM]       readahead in virtual time, against its floors
@@ -81,6 +84,15 @@ fn main() -> ExitCode {
         ("bench", [what, options @ ..]) if what == "streams" => {
             match bench::streams::Options::parse(options) {
                 Ok(options) => bench::streams::run(&root(), &options),
+                Err(error) => {
+                    eprintln!("{error:#}\n{USAGE}");
+                    return ExitCode::from(2);
+                }
+            }
+        }
+        ("bench", [what, options @ ..]) if what == "programs" => {
+            match bench::programs::Options::parse(options) {
+                Ok(options) => bench::programs::run(&root(), &options),
                 Err(error) => {
                     eprintln!("{error:#}\n{USAGE}");
                     return ExitCode::from(2);

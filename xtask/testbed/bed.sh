@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# bed.sh SLOWDISK FORERUN FOLDER FILE_MIB - a file on a modelled slow device, until stdin ends.
+# bed.sh SLOWDISK FORERUN FOLDER FILE_MIB [CONTENTS] - a file on a modelled slow device, and what a
+# folder holds, until stdin ends.
 #
 #   FOLDER/ram   tmpfs with the image: the model alone decides how long a read takes
 #   FOLDER/mnt   slowdisk's files: disk, ctl
@@ -9,7 +10,7 @@
 # again when the caller has gone, however it went: run it in a process group of its own.
 # SPDX-License-Identifier: MIT OR Apache-2.0
 set -eu
-slowdisk=$1 forerun=$2 folder=$3 file_mib=$4
+slowdisk=$1 forerun=$2 folder=$3 file_mib=$4 contents=${5-}
 cgroup=/sys/fs/cgroup/memory/$(basename "$folder")
 loop=
 
@@ -43,11 +44,15 @@ trap down EXIT
 trap 'exit 1' HUP INT TERM
 mkdir -p "$folder"/{ext,mnt,make,ram}
 image=$folder/ram/disk
-mount -t tmpfs -o size=$((file_mib + 128))m forerun-bed "$folder/ram" || lacks 'the right to mount'
-truncate -s $((file_mib + 96))M "$image"
+others_mib=0
+[ -z "$contents" ] || others_mib=$(du -sm "$contents" | cut -f 1)
+image_mib=$((file_mib + others_mib * 11 / 10 + 96))
+mount -t tmpfs -o size=$((image_mib + 32))m forerun-bed "$folder/ram" || lacks 'the right to mount'
+truncate -s ${image_mib}M "$image"
 mkfs.ext4 -q -F -m 0 -E lazy_itable_init=0,lazy_journal_init=0 -J size=16 "$image" >&2
 mount -o loop "$image" "$folder/make" || lacks 'loop devices'
-"$forerun" bench file "$folder/make/data" --make "${file_mib}M" --seconds 0.001 </dev/null >&2
+[ -z "$contents" ] || cp -a "$contents/." "$folder/make"
+"$forerun" bench file "$folder/make/data" --make "${file_mib}M" --seconds 0.001 </dev/null >/dev/null
 sync
 umount "$folder/make"
 

@@ -13,7 +13,6 @@
 //!   byte is verified.
 //! - A run that takes too long is cut and rated on what it delivered; no figure is left out.
 
-mod bed;
 mod case;
 mod log;
 mod options;
@@ -26,17 +25,17 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
+use super::bed::{Bed, Folios};
 use super::device::{DEVICES, Device, VIRTUALLY};
 use super::summary::{Spread, commit, machine};
 use super::{place, read, release, target, told, write};
-use bed::{Bed, Folios};
 use case::{FILE_MIB, PATTERNS, Pattern};
 pub(crate) use options::Options;
 use summary::Group;
 
 /// Measures everything and writes the records.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
-    if let Some(lacking) = bed::lacking() {
+    if let Some(lacking) = super::bed::lacking() {
         println!("left out: bench streams: this machine lacks {lacking}");
         return Ok(true);
     }
@@ -48,7 +47,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
     let file_mib = if options.quick { FILE_MIB / 4 } else { FILE_MIB };
-    let bed = match Bed::up(root, &target, &forerun, file_mib)? {
+    let bed = match Bed::up(root, &target, &forerun, file_mib, None)? {
         Ok(bed) => bed,
         Err(lacking) => {
             println!("left out: bench streams: this machine lacks {lacking}");

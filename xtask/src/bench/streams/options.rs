@@ -17,8 +17,8 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
-use super::bed::Folios;
 use super::case;
+use crate::bench::bed::Folios;
 use crate::bench::{device, options};
 
 /// See the module.

@@ -11,7 +11,7 @@
 //! - Before each run caches are dropped and the model is at rest.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -73,12 +73,14 @@ pub(super) fn lacking() -> Option<String> {
 }
 
 impl Bed {
-    /// A device without delay that holds a file of `file_mib`; or what this machine lacks.
+    /// A device without delay that holds a file of `file_mib`, and what the folder `contents`
+    /// holds; or what this machine lacks.
     pub(super) fn up(
         root: &Path,
         target: &Path,
         forerun: &Path,
         file_mib: u32,
+        contents: Option<&Path>,
     ) -> Result<Result<Self, String>> {
         if let Some(lacking) = lacking() {
             return Ok(Err(lacking));
@@ -91,7 +93,7 @@ impl Bed {
         told(compiler.args(["-lm", "-lpthread"]))?;
         let mut script = Command::new("bash");
         script.arg(sources.join("bed.sh")).args([&slowdisk, forerun, &folder]);
-        script.arg(file_mib.to_string()).process_group(0);
+        script.arg(file_mib.to_string()).args(contents).process_group(0);
         let mut script = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
         let answer = script.stdout.take().expect("it is piped");
@@ -122,6 +124,16 @@ impl Bed {
         Ok(ext.join("data"))
     }
 
+    /// The folder of all files, mounted anew: nothing of them is in memory.
+    pub(super) fn fresh(&mut self, folios: Folios) -> Result<PathBuf> {
+        let ext = self.folder.join("ext");
+        if self.mounted.take().is_some() {
+            told(Command::new("umount").arg(&ext))?;
+        }
+        self.file(folios)?;
+        Ok(ext)
+    }
+
     /// The next run is on `device`, cold.
     pub(super) fn cold(&self, device: &Device, read_ahead_kib: u32) -> Result<()> {
         self.queue(
@@ -132,6 +144,18 @@ impl Bed {
         told(&mut Command::new("sync"))?;
         put(Path::new("/proc/sys/vm/drop_caches"), "3")?;
         self.model(device.name)
+    }
+
+    /// Bytes that the device was asked for since its model was set.
+    pub(super) fn bytes(&self) -> Result<u64> {
+        let path = self.folder.join("mnt/ctl");
+        // slowdisk answers the first read, which has to be long enough.
+        let mut text = [0; 4096];
+        let file = fs::File::open(&path).and_then(|mut file| file.read(&mut text));
+        let count = file.with_context(|| path.display().to_string())?;
+        let text = String::from_utf8_lossy(&text[..count]);
+        let line = text.lines().find_map(|line| line.strip_prefix("bytes "));
+        line.context("slowdisk counts no bytes")?.trim().parse().context("bytes of slowdisk")
     }
 
     /// A memory cgroup, where the system has them; it holds `mib` from now on.

@@ -1,0 +1,397 @@
+//! `cargo xtask bench programs`: unchanged programs on emulated devices, alone and under
+//! `forerun run`.
+//!
+//! ```text
+//!   device x program:   cached    nothing to wait for                  once
+//!                       alone     the kernel, read_ahead_kb 128        round by round,
+//!                       run       the same under `forerun run`         cold by unmounting
+//!        --> seconds, medians --> alone / run, run / max(device, cached), bytes --> summary.md
+//! ```
+//!
+//! # Invariants
+//! - A ratio is of figures of the same round; no figure is left out.
+//! - What a program prints, and how it ends, is the same under `run`: else the bench fails.
+
+mod cases;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+#[expect(clippy::disallowed_types, reason = "programs are timed")]
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use super::bed::{self, Bed, Folios};
+use super::device::{self, DEVICES, Device};
+use super::summary::Spread;
+use super::{options, place, read, release, target, told};
+use cases::{PROGRAMS, Program};
+
+/// What the command line chooses.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    devices: Vec<String>,
+    programs: Vec<String>,
+    rounds: u32,
+    /// Of the files.
+    mib: u32,
+    read_ahead_kib: u32,
+    python: String,
+    out: Option<PathBuf>,
+    /// The program to measure; otherwise the release build.
+    forerun: Option<PathBuf>,
+}
+
+impl Options {
+    /// Options from `--name value` pairs; a list has commas.
+    pub(crate) fn parse(words: &[String]) -> Result<Self> {
+        let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
+        let mut parsed = Self {
+            devices: owned(device::names()),
+            programs: owned(cases::names()),
+            rounds: ROUNDS,
+            mib: MIB,
+            read_ahead_kib: READ_AHEAD_KIB,
+            python: "python3".to_owned(),
+            out: None,
+            forerun: None,
+        };
+        options::each(words, &[], |name, value| {
+            match name {
+                "--device" => parsed.devices = options::known(value, &device::names())?,
+                "--program" => parsed.programs = options::known(value, &cases::names())?,
+                "--rounds" => parsed.rounds = options::count(name, value)?,
+                "--size" => parsed.mib = options::count(name, value)?,
+                "--ra" => parsed.read_ahead_kib = options::count(name, value)?,
+                "--python" => value.clone_into(&mut parsed.python),
+                "--out" => parsed.out = Some(value.into()),
+                "--forerun" => parsed.forerun = Some(value.into()),
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        Ok(parsed)
+    }
+}
+
+/// Measures everything and writes the record and the table.
+pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
+    let left_out =
+        |lacking: &str| println!("left out: bench programs: this machine lacks {lacking}");
+    if let Some(lacking) = bed::lacking() {
+        left_out(&lacking);
+        return Ok(true);
+    }
+    let forerun = release(root, options.forerun.as_deref())?;
+    let target = target(root);
+    let out = options.out.clone().map_or_else(|| place(root, "programs"), Ok)?;
+    let contents = target.join("bench/contents");
+    for folder in [&contents, &out] {
+        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    let sources = root.join("xtask/testbed");
+    let mut script = Command::new("bash");
+    script.arg(sources.join("contents.sh")).args([&sources.join("programs"), &contents]);
+    told(script.args([&options.mib.to_string(), &options.python]))?;
+    let large = PROGRAMS.iter().any(|it| chosen(options, it) && it.memory_mib.is_some());
+    let data_mib = if large { LARGE_MIB } else { 1 };
+    let bed = Bed::up(root, &target, &forerun, data_mib, Some(&contents.join("files")))?;
+    let bed = match bed {
+        Ok(bed) => bed,
+        Err(lacking) => {
+            left_out(&lacking);
+            return Ok(true);
+        }
+    };
+    let python = options.python.clone();
+    let tensors = sources.join("programs/tensors.py").display().to_string();
+    let mut bench = Bench { forerun, bed, options, contents, python, tensors };
+    let mut runs = Vec::new();
+    println!("{HEADER}");
+    for device in DEVICES.iter().filter(|it| options.devices.iter().any(|name| name == it.name)) {
+        for program in PROGRAMS.iter().filter(|it| chosen(options, it) && it.is_for(device.name)) {
+            for run in bench.program(device, program)? {
+                println!("{}", row(&run));
+                runs.push(run);
+            }
+            // After each, so that a bench that is stopped leaves what it has.
+            bench.write(&out, &runs)?;
+        }
+    }
+    println!("\nrecord and summary: {}", out.display());
+    Ok(true)
+}
+
+fn chosen(options: &Options, program: &Program) -> bool {
+    options.programs.iter().any(|name| name == program.name)
+}
+
+/// What all runs share.
+struct Bench<'a> {
+    forerun: PathBuf,
+    bed: Bed,
+    options: &'a Options,
+    contents: PathBuf,
+    python: String,
+    tensors: String,
+}
+
+/// One run of a program.
+struct Taken {
+    seconds: f64,
+    bytes_read: u64,
+    printed: Vec<u8>,
+    status: Option<i32>,
+    /// What `forerun run` says of itself.
+    stats: Value,
+}
+
+impl Bench<'_> {
+    /// A program alone and in each way under `run`: an object for each of those.
+    fn program(&mut self, device: &Device, program: &Program) -> Result<Vec<Value>> {
+        let folder = self.bed.fresh(Folios::Large)?;
+        let words = self.words(program, &folder);
+        if let Some(lacking) = lacking(program, &words, &folder) {
+            println!("left out: {}: this machine lacks {lacking}", program.name);
+            return Ok(Vec::new());
+        }
+        let cached = self.cached(program, &words)?;
+        let ways = 1 + program.ways.len();
+        let mut taken: Vec<Vec<Taken>> = (0..ways).map(|_| Vec::new()).collect();
+        for round in 0..self.options.rounds as usize {
+            for turn in 0..ways {
+                let way = (round + turn) % ways;
+                self.bed.fresh(Folios::Large)?;
+                self.bed.cold(device, self.options.read_ahead_kib)?;
+                let flags = way.checked_sub(1).map(|way| program.ways[way]);
+                taken[way].push(self.once(program, &words, flags)?);
+            }
+        }
+        let wanted = bytes_f64(size(&folder.join(program.reads))?) * program.share;
+        let limit = (wanted / (device.limit_mb_per_second * 1e6)).max(cached);
+        let (alone, ours) = taken.split_first().expect("it ran alone");
+        let rows = program.ways.iter().zip(ours).map(|(way, ours)| {
+            let same = |(a, b): (&Taken, &Taken)| a.printed == b.printed && a.status == b.status;
+            ensure!(alone.iter().zip(ours).all(same), "{} ended otherwise under run", program.name);
+            Ok(told_of(device, program, way, [alone, ours], [cached, limit, wanted]))
+        });
+        rows.collect()
+    }
+
+    /// Seconds with all that it reads in memory; the second run, as the first brings it there.
+    fn cached(&self, program: &Program, words: &[String]) -> Result<f64> {
+        if program.memory_mib.is_some() {
+            return Ok(0.0);
+        }
+        let mut taken = Vec::new();
+        for _ in 0..3 {
+            taken.push(self.once(program, words, None)?.seconds);
+        }
+        Ok(taken[1].min(taken[2]))
+    }
+
+    #[expect(clippy::disallowed_types, reason = "programs are timed")]
+    fn once(&self, program: &Program, words: &[String], flags: Option<&[&str]>) -> Result<Taken> {
+        let stats = self.contents.join("stats.json");
+        let printed = self.contents.join("printed");
+        let mut command = Command::new("sh");
+        match program.memory_mib {
+            Some(mib) => {
+                let group = self.bed.memory(mib)?.context("no memory cgroups (v1) here")?;
+                command.args(["-c", "echo $$ >\"$0\" && exec \"$@\""]).arg(group);
+            }
+            None => {
+                command.args(["-c", "exec \"$@\"", "sh"]);
+            }
+        }
+        if let Some(flags) = flags {
+            command.arg(&self.forerun).arg("run").args(flags).arg("--stats-json").arg(&stats);
+            command.arg("--");
+        }
+        command.args(words).stdin(Stdio::null()).stdout(File::create(&printed)?);
+        let before = self.bed.bytes()?;
+        let begun = Instant::now();
+        let ended = command.status().context("sh")?;
+        let seconds = begun.elapsed().as_secs_f64();
+        let bytes_read = self.bed.bytes()? - before;
+        let stats = if flags.is_some() { read(&stats)? } else { Value::Null };
+        let printed = fs::read(&printed)?;
+        Ok(Taken { seconds, bytes_read, printed, status: ended.code(), stats })
+    }
+
+    /// The command, with its folders put in.
+    fn words(&self, program: &Program, folder: &Path) -> Vec<String> {
+        let (files, bin) = (folder.display().to_string(), self.contents.join("bin"));
+        let bin = bin.display().to_string();
+        let tenth = u64::from(self.options.mib) * (1 << 20) / 10;
+        let put = |word: &&str| {
+            word.replace("{files}", &files)
+                .replace("{bin}", &bin)
+                .replace("{python}", &self.python)
+                .replace("{tensors}", &self.tensors)
+                .replace("{tenth}", &tenth.to_string())
+        };
+        program.words.iter().map(put).collect()
+    }
+
+    /// The record and the table of all `runs` so far.
+    fn write(&self, out: &Path, runs: &[Value]) -> Result<()> {
+        let word = |program: &str, words: &[&str]| {
+            told(Command::new(program).args(words)).map(|text| text.trim().to_owned())
+        };
+        let version = told(Command::new(&self.forerun).arg("--version"))?.trim().to_owned();
+        let machine = format!("{} processors, {}", word("nproc", &[])?, word("uname", &["-srm"])?);
+        let Options { rounds, mib, read_ahead_kib, .. } = self.options;
+        let record = json!({
+            "forerun": version, "machine": machine, "rounds": rounds, "file_mib": mib,
+            "read_ahead_kib": read_ahead_kib, "runs": runs,
+        });
+        super::write(&out.join("programs.json"), &record)?;
+        let rows: Vec<String> = runs.iter().map(row).collect();
+        let text = format!(
+            "# Programs on emulated devices, alone and under `forerun run`\n\n- {version}\n- {machine}\n\
+             - files of {mib} MiB, read_ahead_kb {read_ahead_kib}, {rounds} rounds in turns: \
+             medians (fastest to slowest)\n\n{HEADER}\n{}\n",
+            rows.join("\n")
+        );
+        let path = out.join("summary.md");
+        fs::write(&path, text).with_context(|| path.display().to_string())
+    }
+}
+
+/// What is not there of what a program needs.
+fn lacking(program: &Program, words: &[String], folder: &Path) -> Option<String> {
+    let found = Command::new("sh").args(["-c", "command -v \"$0\"", &words[0]]).output();
+    if !found.is_ok_and(|found| found.status.success()) {
+        return Some(words[0].clone());
+    }
+    let is_there = folder.join(program.reads).exists();
+    (!is_there).then(|| format!("what makes {}", program.reads))
+}
+
+/// Bytes of a file, or of the files of a folder.
+fn size(path: &Path) -> Result<u64> {
+    let data = fs::metadata(path).with_context(|| path.display().to_string())?;
+    if !data.is_dir() {
+        return Ok(data.len());
+    }
+    let mut sum = 0;
+    for entry in fs::read_dir(path)? {
+        sum += entry?.metadata()?.len();
+    }
+    Ok(sum)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "files are below 2^53 bytes")]
+fn bytes_f64(bytes: u64) -> f64 {
+    bytes as f64
+}
+
+fn told_of(
+    device: &Device,
+    program: &Program,
+    way: &[&str],
+    [alone, ours]: [&[Taken]; 2],
+    [cached, limit, wanted]: [f64; 3],
+) -> Value {
+    let seconds = |taken: &[Taken]| taken.iter().map(|it| it.seconds).collect::<Vec<f64>>();
+    let bytes =
+        |taken: &[Taken]| taken.iter().map(|it| bytes_f64(it.bytes_read)).collect::<Vec<f64>>();
+    let spread = |samples: &[f64]| {
+        let Spread { median, min, max } = Spread::of(samples);
+        json!({ "median": median, "min": min, "max": max })
+    };
+    let (theirs, mine) = (seconds(alone), seconds(ours));
+    let to_limit: Vec<f64> = mine.iter().map(|seconds| seconds / limit).collect();
+    let gain = Spread::of_ratios(&theirs, &mine);
+    let processor: Vec<f64> = ours
+        .iter()
+        .map(|it| it.stats["processor_seconds"].as_f64().unwrap_or(f64::NAN) / it.seconds)
+        .collect();
+    let lead = ours.iter().filter_map(|it| it.stats["lead_bytes_max"].as_u64()).max();
+    json!({
+        "device": device.name, "program": program.name, "flags": way.join(" "),
+        "wanted_bytes": wanted, "cached_seconds": cached, "limit_seconds": limit,
+        "alone_seconds": spread(&theirs), "run_seconds": spread(&mine),
+        "gain": { "median": gain.median, "min": gain.min, "max": gain.max },
+        "to_limit": spread(&to_limit),
+        "alone_bytes": spread(&bytes(alone)), "run_bytes": spread(&bytes(ours)),
+        "processor_share": spread(&processor), "lead_bytes_max": lead,
+        "status": ours[0].status,
+    })
+}
+
+fn row(run: &Value) -> String {
+    let float = |name: &str, part: &str| run[name][part].as_f64().unwrap_or(f64::NAN);
+    let spread = |name: &str| {
+        let [median, min, max] = ["median", "min", "max"].map(|part| float(name, part));
+        format!("{median:.2} ({min:.2} to {max:.2})")
+    };
+    let plain = |name: &str| run[name].as_f64().unwrap_or(f64::NAN);
+    let flags = run["flags"].as_str().filter(|flags| !flags.is_empty());
+    format!(
+        "| {} | {}{} | {:.2} | {} | {} | {} | {:.2} | {:.3} | {:.3} | {:.1} % | {:.1} |",
+        run["device"].as_str().unwrap_or("?"),
+        run["program"].as_str().unwrap_or("?"),
+        flags.map(|flags| format!(" `{flags}`")).unwrap_or_default(),
+        plain("limit_seconds"),
+        spread("alone_seconds"),
+        spread("run_seconds"),
+        spread("gain"),
+        float("to_limit", "median"),
+        float("alone_bytes", "median") / plain("wanted_bytes"),
+        float("run_bytes", "median") / plain("wanted_bytes"),
+        100.0 * float("processor_share", "median"),
+        plain("lead_bytes_max") / f64::from(1 << 20),
+    )
+}
+
+const HEADER: &str = "\
+| device | program | limit s | alone s | run s | alone / run | run / limit | alone: read / wanted \
+| run: read / wanted | processor | lead MiB |
+|---|---|---|---|---|---|---|---|---|---|---|";
+const ROUNDS: u32 = 3;
+const MIB: u32 = 128;
+const READ_AHEAD_KIB: u32 = 128;
+/// Of the file that a small cgroup reads.
+const LARGE_MIB: u32 = 2_048;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_name_devices_and_programs() {
+        let parsed = |line: &str| {
+            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            Options::parse(&words).ok()
+        };
+        let all = parsed("").expect("defaults");
+        assert_eq!((all.devices.len(), all.programs.len()), (4, PROGRAMS.len()));
+        let some =
+            parsed("--device hdd,object --program gzip --rounds 5 --ra 1024").expect("known");
+        assert_eq!((some.devices.len(), some.programs, some.rounds), (2, vec!["gzip".into()], 5));
+        for nonsense in ["--device floppy", "--program vi", "--rounds 0", "--size x", "--quick"] {
+            assert_eq!(parsed(nonsense), None, "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn a_row_tells_the_gain_and_what_is_left_to_gain() {
+        let taken = |seconds: f64, bytes_read| Taken {
+            seconds,
+            bytes_read,
+            printed: Vec::new(),
+            status: Some(0),
+            stats: json!({ "processor_seconds": 0.1, "lead_bytes_max": 3 << 20 }),
+        };
+        let (alone, ours) =
+            ([taken(4.0, 1_000), taken(6.0, 1_000)], [taken(2.0, 1_050), taken(2.0, 1_050)]);
+        let run = told_of(&DEVICES[2], &PROGRAMS[0], &[], [&alone, &ours], [1.0, 1.6, 1_000.0]);
+        let text = "| cloud | gzip | 1.60 | 5.00 (4.00 to 6.00) | 2.00 (2.00 to 2.00) \
+                    | 2.50 (2.00 to 3.00) | 1.25 | 1.000 | 1.050 | 5.0 % | 3.0 |";
+        assert_eq!(row(&run), text);
+    }
+}

@@ -1,0 +1,105 @@
+//! The programs that `bench programs` runs, and what they read.
+//!
+//! ```text
+//!   {files}   what xtask/testbed/contents.sh made, on the slow device
+//!   {bin}     programs that it built      {tenth}   a tenth of data.tar's bytes
+//! ```
+//!
+//! # Invariants
+//! - A program prints the same each time: what it prints is compared.
+
+/// See the module.
+pub(super) struct Program {
+    pub(super) name: &'static str,
+    pub(super) words: &'static [&'static str],
+    /// The file or the folder below `{files}`.
+    pub(super) reads: &'static str,
+    /// The part of it that is wanted.
+    pub(super) share: f64,
+    /// Of its cgroup.
+    pub(super) memory_mib: Option<u32>,
+    /// Flags of `forerun run`, one after the other.
+    pub(super) ways: &'static [&'static [&'static str]],
+    /// The devices that it is run on; all of them if empty.
+    devices: &'static [&'static str],
+}
+
+impl Program {
+    const fn new(name: &'static str, reads: &'static str, words: &'static [&'static str]) -> Self {
+        Self { name, words, reads, share: 1.0, memory_mib: None, ways: &[&[]], devices: &[] }
+    }
+
+    pub(super) fn is_for(&self, device: &str) -> bool {
+        self.devices.is_empty() || self.devices.contains(&device)
+    }
+}
+
+/// The names of all.
+pub(super) fn names() -> Vec<&'static str> {
+    PROGRAMS.iter().map(|program| program.name).collect()
+}
+
+const PRELOAD: &[&str] = &["--observe", "preload"];
+
+/// All of them.
+pub(super) const PROGRAMS: [Program; 15] = [
+    Program::new("gzip", "data.tar", &["gzip", "-3", "-c", "{files}/data.tar"]),
+    Program::new("zstd", "data.tar.zst", &["zstd", "-q", "-d", "-c", "{files}/data.tar.zst"]),
+    Program::new("md5sum", "data.tar", &["md5sum", "{files}/data.tar"]),
+    // Into a pipe: of /dev/null tar knows that nothing has to be read.
+    Program::new("tar", "tree", &["sh", "-c", "tar cf - {files}/tree 2>&- | md5sum"]),
+    Program::new("sort", "lines", &["sh", "-c", "LC_ALL=C sort -S 300M {files}/lines | md5sum"]),
+    Program::new(
+        "grep -r",
+        "tree",
+        &["sh", "-c", "grep -rl GNU_STACK {files}/tree | sort | md5sum"],
+    ),
+    Program {
+        ways: &[&[], PRELOAD],
+        ..Program::new(
+            "sqlite3",
+            "base.db",
+            &["sqlite3", "-readonly", "{files}/base.db", "select sum(length(body)) from rows"],
+        )
+    },
+    Program::new(
+        "tensors.py",
+        "model.safetensors",
+        &["{python}", "{tensors}", "read", "{files}/model.safetensors", "0"],
+    ),
+    Program::new("mapped, 60 MB/s", "data.tar", &["{bin}/reader", "map", "{files}/data.tar", "60"]),
+    Program::new(
+        "static C, 100 MB/s",
+        "data.tar",
+        &["{bin}/reader", "read", "{files}/data.tar", "100"],
+    ),
+    Program::new("Go, SHA-512", "data.tar", &["{bin}/gosum", "{files}/data.tar"]),
+    Program {
+        // 500 pages.
+        share: 0.015_26,
+        ..Program::new("random", "data.tar", &["{bin}/reader", "random", "{files}/data.tar", "500"])
+    },
+    Program {
+        share: 0.1,
+        ..Program::new(
+            "stops early",
+            "data.tar",
+            &["sh", "-c", "head -c {tenth} {files}/data.tar | md5sum"],
+        )
+    },
+    Program {
+        memory_mib: Some(256),
+        ways: &[&["--limit", "4M"], &["--limit", "64M"], &["--limit", "1G", "--budget", "1G"]],
+        devices: &["cloud"],
+        ..Program::new("md5sum, 2 GiB in 256 MiB", "data", &["md5sum", "{files}/data"])
+    },
+    Program {
+        memory_mib: Some(256),
+        devices: &["cloud"],
+        ..Program::new(
+            "gzip -1, 2 GiB in 256 MiB",
+            "data",
+            &["sh", "-c", "head -c 512M {files}/data | gzip -1 | md5sum"],
+        )
+    },
+];
