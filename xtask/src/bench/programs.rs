@@ -252,7 +252,8 @@ impl Bench<'_> {
         let rows: Vec<String> = runs.iter().map(row).collect();
         let text = format!(
             "# Programs on emulated devices, alone and under `forerun run`\n\n- {version}\n\
-             - {machine}\n- files of {mib} MiB, read_ahead_kb {read_ahead_kib}, {rounds} rounds in turns: \
+             - {machine}\n\
+             - files of {mib} MiB, read_ahead_kb {read_ahead_kib}, {rounds} rounds in turns: \
              medians (fastest to slowest)\n\n{HEADER}\n{}\n",
             rows.join("\n")
         );
