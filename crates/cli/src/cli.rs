@@ -14,8 +14,8 @@ use clap::{Parser, Subcommand};
 
 use crate::run as program;
 use crate::{
-    bench, demo, failure, interrupt, profile, replay_journal, report, sim, soak, trace, vectors,
-    warm,
+    bench, demo, explain, failure, interrupt, profile, replay_journal, report, sim, soak, trace,
+    vectors, warm,
 };
 
 #[derive(Parser)]
@@ -35,6 +35,8 @@ struct Cli {
 enum Command {
     /// Run a program, and read ahead of it
     Run(program::Args),
+    /// Run a program, and say what it reads, where it waits, and what reading ahead would gain
+    Explain(explain::Args),
     #[command(flatten)]
     Own(Own),
 }
@@ -98,6 +100,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
     };
     let result = match parsed.command {
         Command::Run(args) => program::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Own(command) => {
             interrupt::install().and_then(|()| command.run()).map(|()| failure::DONE)
         }

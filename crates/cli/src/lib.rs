@@ -9,7 +9,7 @@
 //! | `cli` | the commands and their dispatch |
 //! | `vectors`, `sim`, `trace`, `demo`, `report`, `soak` | a command each |
 //! | `bench`, `profile`, `replay_journal` | commands on real devices and live runs |
-//! | `run` | runs a program and reads ahead of it |
+//! | `run`, `explain` | runs a program and reads ahead of it, or says what that would gain |
 //! | `warm` | the kernel's page cache, filled |
 //! | `specs` | lists of policies, sizes: what every command reads alike |
 //! | `journal` | `--journal` of the commands that run live |
@@ -30,6 +30,7 @@
 mod bench;
 mod cli;
 mod demo;
+mod explain;
 mod failure;
 mod interrupt;
 mod journal;

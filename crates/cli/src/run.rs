@@ -51,13 +51,23 @@ pub(crate) struct Args {
 
 /// What `--observe` takes.
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum How {
+pub(crate) enum How {
     /// What works for every program: proc
     Auto,
     /// Positions of open files, pages of mapped ones
     Proc,
     /// Every call, by a library that the program loads; see `make install`
     Preload,
+}
+
+impl How {
+    /// Where it is looked.
+    pub(crate) fn observe(self) -> Result<Observe> {
+        Ok(match self {
+            Self::Auto | Self::Proc => Observe::Proc,
+            Self::Preload => Observe::Preload(library()?),
+        })
+    }
 }
 
 /// Runs the program, and gives its exit status.
@@ -102,10 +112,7 @@ impl Args {
             burst_bytes: self.burst.0,
             budget_bytes: self.budget.map_or(default.budget_bytes, |bytes| bytes.0),
             readahead: readahead.clone(),
-            observe: match self.observe {
-                How::Auto | How::Proc => Observe::Proc,
-                How::Preload => Observe::Preload(library()?),
-            },
+            observe: self.observe.observe()?,
         })
     }
 }
@@ -138,7 +145,9 @@ fn told(stats: &Stats) -> Vec<String> {
     ];
     if stats.processes_skipped > 0 {
         let skipped = stats.processes_skipped;
-        lines.push(format!("{skipped} processes could not be looked into: other user or setuid"));
+        lines.push(format!(
+            "{skipped} processes could not be looked into: other user, setuid or not dumpable"
+        ));
     }
     if stats.records_lost > 0 {
         lines.push(format!("{} reads that the shim told of were lost", stats.records_lost));

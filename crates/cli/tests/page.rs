@@ -16,7 +16,8 @@
 mod support;
 
 use forerun_report::{
-    Cause, DeviceRequest, Machine, RequestKind, Run, RunRecord, Spread, Window, page, write_whole,
+    Cause, DeviceRequest, ExplainedFile, Explanation, Machine, ReadMoment, RequestKind, Run,
+    RunRecord, Spread, Window, page, write_whole,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -100,6 +101,41 @@ fn pointing_tells_figures_and_dragging_zooms_all_panels_of_a_set() {
         assert_eq!(seen.attribute(&tag, "data-drawn"), Some(drawn[&id].to_string()), "{id}");
     }
     assert_eq!(seen.attribute("<page-end", "data-errors").as_deref(), Some("0"));
+}
+
+#[test]
+fn the_page_of_a_program_is_drawn_in_light_dark_and_narrow() {
+    let test = "the_page_of_a_program_is_drawn_in_light_dark_and_narrow";
+    let Some(browser) = browser(test) else { return };
+    let moment = |at: u64| ReadMoment {
+        from_us: at * 9_000,
+        to_us: at * 9_000 + 7_000,
+        offset: at << 20,
+        bytes: 1 << 20,
+        waited: at.is_multiple_of(3),
+    };
+    let file = |path: &str, count| ExplainedFile {
+        path: path.to_owned(),
+        pattern: "sequential",
+        start: "cold",
+        moments: (0..count).map(moment).collect(),
+        ..ExplainedFile::default()
+    };
+    let told = Explanation {
+        command: vec!["gzip".to_owned(), "-3k".to_owned(), "backup.tar".to_owned()],
+        seconds: 1.5,
+        files: vec![file("/data/backup.tar", 40), file("/data/</script><b>", 5)],
+        ..Explanation::default()
+    };
+    let html = page::explained(&told, &Machine::default(), 1_795_203_000);
+    for view in [WIDE, DARK, NARROW] {
+        let seen = look(&browser, test, &html, view);
+        check(&seen, view, 2);
+        for (id, count) in [("file-0", "40"), ("file-1", "5")] {
+            assert_eq!(seen.chart(id, "data-drawn").as_deref(), Some(count), "{id} {}", view.name);
+            assert_eq!(seen.chart(id, "data-inked").as_deref(), Some(count), "{id} {}", view.name);
+        }
+    }
 }
 
 #[test]

@@ -12,6 +12,8 @@
 //! command line, settings, seed, repeats, and a [`Run`] for each thing measured. [`page::render`]
 //! draws any number of records on one self-contained page; [`table::render`] prints runs as text.
 //!
+//! An [`Explanation`] is what was found out about one program; [`page::explained`] draws it.
+//!
 //! # Invariants
 //! - A file that this crate writes is either the old one or the whole new one, never a part.
 //! - Nothing from a record reaches a page or a terminal unescaped.
@@ -21,6 +23,7 @@
 //! al., 2010, Figs 6, 7, 10 (requests over time), 11 (throughput) and 12 (delay by streams).
 #![forbid(unsafe_code)]
 
+mod explanation;
 mod file;
 mod format;
 pub mod page;
@@ -28,6 +31,7 @@ mod record;
 pub mod table;
 mod window;
 
+pub use explanation::{ExplainedFile, ExplainedStream, Explanation, Forecast, ReadMoment};
 pub use file::{NewFile, write_whole};
 pub use record::{
     DeviceRequest, Machine, ReadError, RequestKind, Run, RunRecord, SCHEMA, Schema, Spread,

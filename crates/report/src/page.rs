@@ -20,6 +20,7 @@
 //! - The same records give the same page, byte for byte.
 
 mod charts;
+mod explained;
 mod figures;
 mod group;
 mod html;
@@ -32,6 +33,7 @@ use crate::format::date;
 use crate::record::RunRecord;
 use crate::window::Cause;
 use charts::Data;
+pub use explained::explained;
 use group::Groups;
 use html::{escape, script_json};
 
@@ -111,13 +113,17 @@ fn head(records: &[RunRecord], title: &str) -> String {
     if more > 0 {
         facts.push(format!("<span>and {more} more</span>"));
     }
+    head_of(title, &facts.join(" "))
+}
+
+/// The page's head; `facts` is markup.
+fn head_of(title: &str, facts: &str) -> String {
     format!(
-        "<header>\n<div>\n<h1>{}</h1>\n<p class=\"facts\">{}</p>\n</div>\n\
+        "<header>\n<div>\n<h1>{}</h1>\n<p class=\"facts\">{facts}</p>\n</div>\n\
          <button type=\"button\" id=\"theme\" hidden>Theme: auto</button>\n</header>\n\
          <noscript><p class=\"note\">The charts need JavaScript. The tables hold the same figures.\
          </p></noscript>\n",
         escape(title),
-        facts.join(" ")
     )
 }
 

@@ -34,9 +34,10 @@ use forerun_core::readahead::{self, Cause, StreamId};
 use forerun_core::units::{FileId, FrameId, HandleId, Nanos, PageId, PartitionId, RequestId};
 use rustix::fs::Stat;
 
-use crate::asks::{Asks, Source};
+use crate::asks::Asks;
 use crate::kernel::{self, Residency};
 use crate::lanes::{Cut, Lane, Piece};
+use crate::readers::{LaneId, Readers};
 use known::FileRow;
 
 /// How far to go.
@@ -48,10 +49,6 @@ pub(crate) struct Bounds {
     /// The readahead policy, as `NAME:key=value,...`.
     pub(crate) readahead: String,
 }
-
-/// A reader that is followed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct LaneId(u32);
 
 /// What was done.
 #[derive(Clone, Copy, Debug, Default)]
@@ -191,11 +188,6 @@ impl Drive {
         self.asked.clear();
     }
 
-    /// What follows is of a process that has taken so much processor time.
-    pub(crate) fn set_processor(&mut self, time: Option<Nanos>) {
-        self.processor = time;
-    }
-
     /// Whether something is on its way or waits to be.
     pub(crate) fn is_busy(&self) -> bool {
         !self.asked.is_empty() || self.pending_pages > 0
@@ -210,23 +202,6 @@ impl Drive {
             self.core = Cache::new(self.settings.clone()).ok();
         }
         self.core.is_some()
-    }
-
-    /// A program reads `file`, by a descriptor of our own, and is at `main`. `None` where too many
-    /// are followed already, or memory is too small for one.
-    pub(crate) fn open(
-        &mut self,
-        now: Nanos,
-        file: File,
-        stat: &Stat,
-        main: u64,
-    ) -> Option<LaneId> {
-        if self.lanes.iter().flatten().count() >= LANES_MAX {
-            self.counts.lanes_refused += 1;
-            return None;
-        }
-        let id = self.file(now, file, stat)?;
-        self.add(id, main)
     }
 
     fn add(&mut self, file: FileId, main: u64) -> Option<LaneId> {
@@ -244,12 +219,6 @@ impl Drive {
         Some(LaneId(u32::try_from(at).expect("below LANES_MAX")))
     }
 
-    /// One more reader of the file of `lane`, at `main`.
-    pub(crate) fn again(&mut self, lane: LaneId, main: u64) -> Option<LaneId> {
-        let file = self.lanes[lane.0 as usize].as_ref()?.file;
-        self.add(file, main)
-    }
-
     /// Has the core know the reader of `lane`. Whether it does.
     fn introduce(&mut self, now: Nanos, lane: LaneId) -> bool {
         let Some(row) = self.lanes[lane.0 as usize].as_ref() else { return false };
@@ -265,51 +234,6 @@ impl Drive {
         self.send(now, Event::Open { handle: lane.handle(), file, partition, file_pages });
         self.lanes[lane.0 as usize].as_mut().expect("it was there").is_known = true;
         true
-    }
-
-    /// The file of `lane`.
-    pub(crate) fn source(&self, lane: LaneId) -> Option<&Source> {
-        let lane = self.lanes[lane.0 as usize].as_ref()?;
-        self.files.get(&lane.file)?.source.as_deref()
-    }
-
-    /// The reader of `lane` stands at `to` without having read up to there.
-    pub(crate) fn seek(&mut self, now: Nanos, lane: LaneId, to: u64) {
-        let Some(row) = self.lanes[lane.0 as usize].as_mut() else { return };
-        (row.main, row.warm_until, row.has_read) = (to, 0, false);
-        self.drop_pending(now, lane);
-        self.refuse(now);
-    }
-
-    /// The reader of `lane` has read `range`; `follows`: where it had stopped before.
-    pub(crate) fn read(&mut self, now: Nanos, lane: LaneId, range: &Range<u64>, follows: bool) {
-        self.resize(now, lane);
-        let Some(row) = self.lanes[lane.0 as usize].as_mut() else { return };
-        let file = row.file;
-        let Some(bytes) = self.files.get(&file).map(|row| row.version.bytes) else { return };
-        row.main = range.end;
-        // A reader that was seen after its seek and before its read goes on from nothing.
-        let follows = std::mem::replace(&mut row.has_read, true) && follows;
-        row.rate.read(range.end - range.start, self.processor);
-        self.counts.bytes_read += range.end - range.start;
-        let range = range.start..range.end.min(bytes);
-        if range.is_empty() || self.is_warm(lane, range.end, bytes) || !self.introduce(now, lane) {
-            return;
-        }
-        let before = self.core_stats().late_hits;
-        let (mut first, end) = (range.start / PAGE, pages(range.end));
-        let mut previous_end = follows.then_some(range.start);
-        while first < end {
-            let piece = first..end.min(first + u64::from(self.settings.frames / 4));
-            self.read_pages(now, lane, file, &piece, previous_end);
-            first = piece.end;
-            previous_end = Some(first * PAGE);
-        }
-        if self.core_stats().late_hits > before
-            && let Some(row) = self.lanes[lane.0 as usize].as_mut()
-        {
-            row.late = true;
-        }
     }
 
     /// One read of the core, and what follows from the pages being there.
@@ -395,30 +319,6 @@ impl Drive {
         is_warm
     }
 
-    /// The reader of `lane` is gone.
-    pub(crate) fn close(&mut self, now: Nanos, lane: LaneId) {
-        self.drop_pending(now, lane);
-        let Some(row) = self.lanes[lane.0 as usize].take() else { return };
-        if row.is_known {
-            self.send(now, Event::Close { handle: lane.handle() });
-        }
-        let Some(file) = self.files.get_mut(&row.file) else { return };
-        file.lanes -= 1;
-        if file.lanes > 0 {
-            return;
-        }
-        if let Some(source) = file.source.take() {
-            source.close();
-        }
-        // What is on its way comes, and nobody will look.
-        let mut arrived = Vec::new();
-        self.take_asked(row.file, &(0..u64::MAX), &mut arrived);
-        for piece in arrived {
-            self.arrived(now, &piece);
-        }
-        self.refuse(now);
-    }
-
     /// What the core fetches other than for a read, as for one that was cancelled: nobody needs it.
     fn refuse(&mut self, now: Nanos) {
         while let Some((_, piece)) = self.world.fetched.pop() {
@@ -453,6 +353,94 @@ impl Drive {
     fn send(&mut self, now: Nanos, event: Event<'_>) {
         let core = self.core.as_mut().expect("it is built before anything is sent");
         drive(core, now, event, &mut self.actions, &mut self.world);
+    }
+}
+
+impl Readers for Drive {
+    fn process(&mut self, _pid: i32, processor: Option<Nanos>) {
+        self.processor = processor;
+    }
+
+    fn open(&mut self, now: Nanos, file: File, stat: &Stat, main: u64) -> Option<LaneId> {
+        if self.lanes.iter().flatten().count() >= LANES_MAX {
+            self.counts.lanes_refused += 1;
+            return None;
+        }
+        let id = self.file(now, file, stat)?;
+        self.add(id, main)
+    }
+
+    fn again(&mut self, lane: LaneId, main: u64) -> Option<LaneId> {
+        let file = self.lanes[lane.0 as usize].as_ref()?.file;
+        self.add(file, main)
+    }
+
+    /// It is read ahead for as for any other.
+    fn maps(&mut self, _lane: LaneId) {}
+
+    fn file(&self, lane: LaneId) -> Option<&File> {
+        let lane = self.lanes[lane.0 as usize].as_ref()?;
+        self.files.get(&lane.file)?.source.as_ref().map(|source| &source.file)
+    }
+
+    fn seek(&mut self, now: Nanos, lane: LaneId, to: u64) {
+        let Some(row) = self.lanes[lane.0 as usize].as_mut() else { return };
+        (row.main, row.warm_until, row.has_read) = (to, 0, false);
+        self.drop_pending(now, lane);
+        self.refuse(now);
+    }
+
+    fn read(&mut self, now: Nanos, lane: LaneId, range: &Range<u64>, follows: bool) {
+        self.resize(now, lane);
+        let Some(row) = self.lanes[lane.0 as usize].as_mut() else { return };
+        let file = row.file;
+        let Some(bytes) = self.files.get(&file).map(|row| row.version.bytes) else { return };
+        row.main = range.end;
+        // A reader that was seen after its seek and before its read goes on from nothing.
+        let follows = std::mem::replace(&mut row.has_read, true) && follows;
+        row.rate.read(range.end - range.start, self.processor);
+        self.counts.bytes_read += range.end - range.start;
+        let range = range.start..range.end.min(bytes);
+        if range.is_empty() || self.is_warm(lane, range.end, bytes) || !self.introduce(now, lane) {
+            return;
+        }
+        let before = self.core_stats().late_hits;
+        let (mut first, end) = (range.start / PAGE, pages(range.end));
+        let mut previous_end = follows.then_some(range.start);
+        while first < end {
+            let piece = first..end.min(first + u64::from(self.settings.frames / 4));
+            self.read_pages(now, lane, file, &piece, previous_end);
+            first = piece.end;
+            previous_end = Some(first * PAGE);
+        }
+        if self.core_stats().late_hits > before
+            && let Some(row) = self.lanes[lane.0 as usize].as_mut()
+        {
+            row.late = true;
+        }
+    }
+
+    fn close(&mut self, now: Nanos, lane: LaneId) {
+        self.drop_pending(now, lane);
+        let Some(row) = self.lanes[lane.0 as usize].take() else { return };
+        if row.is_known {
+            self.send(now, Event::Close { handle: lane.handle() });
+        }
+        let Some(file) = self.files.get_mut(&row.file) else { return };
+        file.lanes -= 1;
+        if file.lanes > 0 {
+            return;
+        }
+        if let Some(source) = file.source.take() {
+            source.close();
+        }
+        // What is on its way comes, and nobody will look.
+        let mut arrived = Vec::new();
+        self.take_asked(row.file, &(0..u64::MAX), &mut arrived);
+        for piece in arrived {
+            self.arrived(now, &piece);
+        }
+        self.refuse(now);
     }
 }
 

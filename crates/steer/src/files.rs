@@ -20,14 +20,15 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
+use std::path::Path;
 
 use forerun_core::units::Nanos;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, open, openat, statat};
 use rustix::io::{Errno, pread};
 
-use crate::drive::{Drive, LaneId};
 use crate::kernel::{self, Residency};
 use crate::proc;
+use crate::readers::{LaneId, Readers};
 
 /// The open files of a process.
 #[derive(Debug, Default)]
@@ -77,20 +78,20 @@ impl Files {
         if !is_worth_it(stat) {
             return;
         }
-        let path = format!("fdinfo/{number}");
-        let Ok(info) = openat(process, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-        else {
-            return;
-        };
-        let info = File::from(info);
+        let Some(info) = file(process, &format!("fdinfo/{number}")) else { return };
         let key = (stat.st_dev, stat.st_ino);
         let refused = told(&info, key).is_none_or(|file| !is_read(file.flags));
         let open = OpenFile { info, key, position: 0, lane: None, refused };
         self.open.insert(number, open);
     }
 
-    /// Looks where the process is in its files, and tells `drive`. Whether it is elsewhere.
-    pub(crate) fn look(&mut self, process: BorrowedFd<'_>, now: Nanos, drive: &mut Drive) -> bool {
+    /// Looks where the process is in its files, and tells `readers`. Whether it is elsewhere.
+    pub(crate) fn look(
+        &mut self,
+        process: BorrowedFd<'_>,
+        now: Nanos,
+        readers: &mut dyn Readers,
+    ) -> bool {
         let mut moved = Vec::new();
         self.open.retain(|&number, file| {
             let descriptor = told(&file.info, file.key);
@@ -100,7 +101,7 @@ impl Files {
                         moved.push((number, descriptor.position));
                     }
                 }
-                (None, Some(lane)) => drive.close(now, lane),
+                (None, Some(lane)) => readers.close(now, lane),
                 (None, None) => {}
             }
             descriptor.is_some()
@@ -113,11 +114,11 @@ impl Files {
             let Some(file) = self.open.get_mut(&number) else { continue };
             let from = std::mem::replace(&mut file.position, to);
             if file.lane.is_none() {
-                file.lane = follow(process, number, file.key, now, drive);
+                file.lane = follow(process, number, file.key, now, readers);
                 file.refused = file.lane.is_none();
             }
             if let Some(lane) = file.lane {
-                tell(lane, from..to, &mut grown, now, drive);
+                tell(lane, from..to, &mut grown, now, readers);
             }
         }
         true
@@ -125,28 +126,27 @@ impl Files {
 
     /// It is known by other means what is read by the descriptor `number`, as long as that stands
     /// for the same file. Whether it was known.
-    pub(crate) fn leave(&mut self, number: i32, now: Nanos, drive: &mut Drive) -> bool {
+    pub(crate) fn leave(&mut self, number: i32, now: Nanos, readers: &mut dyn Readers) -> bool {
         let Some(file) = self.open.get_mut(&number) else { return false };
         file.refused = true;
         if let Some(lane) = file.lane.take() {
-            drive.close(now, lane);
+            readers.close(now, lane);
         }
         true
     }
 
     /// The process is gone.
-    pub(crate) fn close(&mut self, now: Nanos, drive: &mut Drive) {
+    pub(crate) fn close(&mut self, now: Nanos, readers: &mut dyn Readers) {
         for (_, file) in std::mem::take(&mut self.open) {
             if let Some(lane) = file.lane {
-                drive.close(now, lane);
+                readers.close(now, lane);
             }
         }
     }
 
     fn grown(&mut self, process: BorrowedFd<'_>) -> Option<Grown> {
         if self.io.is_none() {
-            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-            self.io = openat(process, "io", flags, Mode::empty()).ok().map(File::from);
+            self.io = file(process, "io");
         }
         let bytes = text(self.io.as_ref()?, proc::bytes_read)?;
         let before = std::mem::replace(&mut self.bytes_read, bytes);
@@ -156,7 +156,13 @@ impl Files {
 }
 
 /// The position went from one end of `range` to the other: was that read?
-fn tell(lane: LaneId, range: Range<u64>, grown: &mut Option<Grown>, now: Nanos, drive: &mut Drive) {
+fn tell(
+    lane: LaneId,
+    range: Range<u64>,
+    grown: &mut Option<Grown>,
+    now: Nanos,
+    readers: &mut dyn Readers,
+) {
     let bytes = range.end.saturating_sub(range.start);
     let is_counted = grown.as_mut().is_none_or(|grown| match grown.left.checked_sub(bytes) {
         Some(left) => {
@@ -166,24 +172,24 @@ fn tell(lane: LaneId, range: Range<u64>, grown: &mut Option<Grown>, now: Nanos, 
         // There are calls that are not counted, io_uring's and splice.
         None => grown.all == 0,
     });
-    if bytes > 0 && is_counted && are_there(lane, &range, drive) != Some(false) {
-        return drive.read(now, lane, &range, true);
+    if bytes > 0 && is_counted && are_there(lane, &range, readers) != Some(false) {
+        return readers.read(now, lane, &range, true);
     }
-    drive.seek(now, lane, range.end);
+    readers.seek(now, lane, range.end);
     // All that is known of a read is where it ended. But it may have to come yet, after the seek:
     // then the page before is not there.
     let page = range.end.saturating_sub(1) / 4096 * 4096;
     let last = page..range.end;
     let has_read = grown.is_none_or(|grown| grown.all > 0) && !last.is_empty();
-    if has_read && are_there(lane, &last, drive) == Some(true) {
-        drive.read(now, lane, &last, false);
+    if has_read && are_there(lane, &last, readers) == Some(true) {
+        readers.read(now, lane, &last, false);
     }
 }
 
 /// Whether the pages of `range` are cached, as they must be if somebody has just read them; some
 /// may have gone again. `None`: the kernel does not tell.
-fn are_there(lane: LaneId, range: &Range<u64>, drive: &Drive) -> Option<bool> {
-    match kernel::cached(&drive.source(lane)?.file, range) {
+fn are_there(lane: LaneId, range: &Range<u64>, readers: &dyn Readers) -> Option<bool> {
+    match kernel::cached(readers.file(lane)?, range) {
         Ok(Residency::Pages(count)) => {
             let pages = kernel::pages(range);
             Some(count + pages / GONE_ONE_IN >= pages)
@@ -198,7 +204,7 @@ pub(crate) fn follow(
     number: i32,
     key: (u64, u64),
     now: Nanos,
-    drive: &mut Drive,
+    readers: &mut dyn Readers,
 ) -> Option<LaneId> {
     // Looked at before it is opened: opening something else could do something.
     let flags = OFlags::PATH | OFlags::CLOEXEC;
@@ -208,11 +214,12 @@ pub(crate) fn follow(
         return None;
     }
     let path = format!("/proc/self/fd/{}", place.as_fd().as_raw_fd());
-    drive.open(now, open_for_reading(&path)?, &stat, 0)
+    readers.open(now, open_for_reading(&path)?, &stat, 0)
 }
 
 /// Opens `path` for reading; its access time stays where that may be asked for.
-pub(crate) fn open_for_reading(path: &str) -> Option<File> {
+pub(crate) fn open_for_reading(path: impl AsRef<Path>) -> Option<File> {
+    let path = path.as_ref();
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let opened = open(path, flags | OFlags::NOATIME, Mode::empty());
     opened.or_else(|_| open(path, flags, Mode::empty())).ok().map(File::from)
@@ -233,6 +240,12 @@ fn is_read(flags: u32) -> bool {
 /// What is told of a descriptor, if it still stands for the same file.
 fn told(info: &File, key: (u64, u64)) -> Option<proc::Descriptor> {
     text(info, proc::descriptor).filter(|file| file.inode.is_none_or(|inode| inode == key.1))
+}
+
+/// The file `name` of the folder of a process in `/proc`.
+pub(crate) fn file(process: BorrowedFd<'_>, name: &str) -> Option<File> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    openat(process, name, flags, Mode::empty()).ok().map(File::from)
 }
 
 /// What `parse` makes of the text of a file in `/proc`, which is read from its start.

@@ -4,8 +4,11 @@
 //! |---|---|
 //! | `kernel` | asks for a range, and sees what of it is there |
 //! | `memory` | how many bytes may be ahead |
-//! | `run`, `program`, `signals` | runs a program: the loop, its start and end, its signals |
+//! | `session`, `program`, `signals` | runs a program: the loop, its start and end, its signals |
+//! | `run` | reads ahead of it |
+//! | `explain`, `usage` | what it reads, where it waits, what reading ahead would gain |
 //! | `watch`, `files`, `maps` | processes, where they are in open files, in mapped ones |
+//! | `readers` | what these tell, and who listens |
 //! | `proc`, `pagemap` | what `/proc` says of a process and of its memory |
 //! | `drive`, `lanes`, `asks` | what is read ahead for whom, how far; the calls |
 //! | `clock` | real time |
@@ -21,6 +24,7 @@
 mod asks;
 mod clock;
 mod drive;
+pub mod explain;
 mod files;
 pub mod kernel;
 mod lanes;
@@ -29,11 +33,14 @@ pub mod memory;
 mod pagemap;
 mod proc;
 mod program;
+mod readers;
 pub mod run;
+mod session;
 #[expect(unsafe_code, reason = "memory that is shared with the programs that run")]
 pub mod shim;
 mod signals;
 mod told;
+mod usage;
 mod watch;
 
 pub use program::StartError;

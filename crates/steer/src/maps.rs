@@ -23,13 +23,13 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 use forerun_core::units::Nanos;
-use rustix::fs::{Mode, OFlags, Stat, fstat, openat};
+use rustix::fs::{Stat, fstat};
 
 use crate::clock::thread_time;
-use crate::drive::{Drive, LaneId};
-use crate::files::{is_worth_it, open_for_reading, text};
+use crate::files::{file, is_worth_it, open_for_reading, text};
 use crate::pagemap;
 use crate::proc::{self, Mapping, Sizes};
+use crate::readers::{LaneId, Readers};
 
 /// The mapped files of a process.
 #[derive(Debug, Default)]
@@ -72,7 +72,7 @@ impl Maps {
         &mut self,
         process: BorrowedFd<'_>,
         now: Nanos,
-        drive: &mut Drive,
+        readers: &mut dyn Readers,
     ) -> Option<()> {
         let sizes = self.sizes(process)?;
         if sizes.mapped == self.known.mapped {
@@ -91,14 +91,19 @@ impl Maps {
             self.mapped.push(known.unwrap_or_else(|| Mapped::new(&mapping)));
         }
         for gone in before {
-            gone.close(now, drive);
+            gone.close(now, readers);
         }
         self.survey_at = now;
         Some(())
     }
 
-    /// Looks which pages became present, and tells `drive`. Whether any did.
-    pub(crate) fn look(&mut self, process: BorrowedFd<'_>, now: Nanos, drive: &mut Drive) -> bool {
+    /// Looks which pages became present, and tells `readers`. Whether any did.
+    pub(crate) fn look(
+        &mut self,
+        process: BorrowedFd<'_>,
+        now: Nanos,
+        readers: &mut dyn Readers,
+    ) -> bool {
         if self.mapped.is_empty() {
             return false;
         }
@@ -112,12 +117,12 @@ impl Maps {
         let Some(pagemap) = &self.pagemap else { return false };
         let mut moved = false;
         for mapped in &mut self.mapped {
-            moved |= mapped.follow_fronts(pagemap, now, drive);
+            moved |= mapped.follow_fronts(pagemap, now, readers);
         }
         if now >= self.survey_at {
             let began = thread_time();
             for mapped in &mut self.mapped {
-                moved |= mapped.survey(process, pagemap, now, drive);
+                moved |= mapped.survey(process, pagemap, now, readers);
             }
             let cost = thread_time().since(began);
             self.survey_at = now + Nanos(cost.0 * SURVEY_ONE_IN).max(SURVEY_EVERY);
@@ -127,9 +132,9 @@ impl Maps {
     }
 
     /// The process is gone.
-    pub(crate) fn close(&mut self, now: Nanos, drive: &mut Drive) {
+    pub(crate) fn close(&mut self, now: Nanos, readers: &mut dyn Readers) {
         for gone in std::mem::take(&mut self.mapped) {
-            gone.close(now, drive);
+            gone.close(now, readers);
         }
     }
 
@@ -155,7 +160,7 @@ impl Mapped {
     }
 
     /// What became present right behind the fronts.
-    fn follow_fronts(&mut self, pagemap: &File, now: Nanos, drive: &mut Drive) -> bool {
+    fn follow_fronts(&mut self, pagemap: &File, now: Nanos, readers: &mut dyn Readers) -> bool {
         let mut moved = false;
         for front in &mut self.fronts {
             let range = front.end..self.addresses.end.min(front.end + REACH_BYTES);
@@ -164,7 +169,7 @@ impl Mapped {
                 let from = self.offset + (run.start - self.addresses.start);
                 let bytes = run.end - run.start;
                 (front.end, front.moved) = (run.end, now);
-                drive.read(now, front.lane, &(from..from + bytes), true);
+                readers.read(now, front.lane, &(from..from + bytes), true);
                 lengthen(&mut self.runs, run);
                 moved = true;
             }
@@ -178,7 +183,7 @@ impl Mapped {
         process: BorrowedFd<'_>,
         pagemap: &File,
         now: Nanos,
-        drive: &mut Drive,
+        readers: &mut dyn Readers,
     ) -> bool {
         if self.refused {
             return false;
@@ -189,7 +194,7 @@ impl Mapped {
         let fresh = added(&self.runs, &runs);
         self.runs = runs;
         for run in fresh.iter().take(FRONTS_MAX) {
-            if !self.begin(process, run, now, drive) {
+            if !self.begin(process, run, now, readers) {
                 self.refused = true;
                 break;
             }
@@ -203,23 +208,24 @@ impl Mapped {
         process: BorrowedFd<'_>,
         run: &Range<u64>,
         now: Nanos,
-        drive: &mut Drive,
+        readers: &mut dyn Readers,
     ) -> bool {
         let from = self.offset + (run.start - self.addresses.start);
         let range = from..from + (run.end - run.start);
         if let Some(front) = self.fronts.iter_mut().find(|front| front.end == run.start) {
             (front.end, front.moved) = (run.end, now);
-            drive.read(now, front.lane, &range, true);
+            readers.read(now, front.lane, &range, true);
             return true;
         }
         if self.fronts.len() == FRONTS_MAX {
             let oldest = (0..FRONTS_MAX).min_by_key(|&at| self.fronts[at].moved);
             let oldest = self.fronts.swap_remove(oldest.expect("there are some"));
-            drive.close(now, oldest.lane);
+            readers.close(now, oldest.lane);
         }
         let Some((file, stat)) = self.open(process) else { return false };
-        let Some(lane) = drive.open(now, file, &stat, range.start) else { return false };
-        drive.read(now, lane, &range, false);
+        let Some(lane) = readers.open(now, file, &stat, range.start) else { return false };
+        readers.maps(lane);
+        readers.read(now, lane, &range, false);
         self.fronts.push(Front { end: run.end, lane, moved: now });
         true
     }
@@ -232,9 +238,9 @@ impl Mapped {
         (stat.st_ino == self.inode && is_worth_it(&stat)).then_some((file, stat))
     }
 
-    fn close(self, now: Nanos, drive: &mut Drive) {
+    fn close(self, now: Nanos, readers: &mut dyn Readers) {
         for front in self.fronts {
-            drive.close(now, front.lane);
+            readers.close(now, front.lane);
         }
     }
 }
@@ -273,10 +279,6 @@ fn lengthen(runs: &mut Vec<Range<u64>>, more: &Range<u64>) {
 fn is_of_interest(mapping: &Mapping<'_>) -> bool {
     let bytes = mapping.addresses.end - mapping.addresses.start;
     mapping.readable && !mapping.executable && bytes >= MAPPED_BYTES_MIN
-}
-
-fn file(process: BorrowedFd<'_>, name: &str) -> Option<File> {
-    openat(process, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok().map(File::from)
 }
 
 /// Mappings of a process that are looked at.

@@ -1,9 +1,10 @@
 //! What the kernel tells of processes, as text: parsing alone.
 //!
 //! ```text
-//!   PID/stat            its parent, when it began
+//!   PID/stat            its parent; its state, its threads, how long it waited for devices
+//!   PID/schedstat       how long it ran, and how long it could have and did not
 //!   PID/statm           pages: all, of files present
-//!   PID/io              bytes that it read, by any call
+//!   PID/io              bytes that it read, by any call; those that came from devices
 //!   PID/fdinfo/FD       position, flags, inode
 //!   PID/maps            mappings
 //! ```
@@ -38,6 +39,36 @@ pub(crate) fn sizes(statm: &str) -> Option<Sizes> {
 /// Bytes that a process read by any call: `rchar` of `io`.
 pub(crate) fn bytes_read(io: &str) -> Option<u64> {
     field(io, "rchar")?.parse().ok()
+}
+
+/// Bytes that were read from devices for a process: `read_bytes` of `io`.
+pub(crate) fn device_bytes(io: &str) -> Option<u64> {
+    field(io, "read_bytes")?.parse().ok()
+}
+
+/// What a thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct State {
+    /// As `ps` shows it: R runs or could, D waits and cannot be interrupted.
+    pub(crate) letter: u8,
+    /// Threads of its process.
+    pub(crate) threads: u64,
+    /// Ticks that it waited for devices, where delays are accounted.
+    pub(crate) delay_ticks: u64,
+}
+
+/// The state that `stat` tells: the fields 3, 20 and 42.
+pub(crate) fn state(stat: &str) -> Option<State> {
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let letter = *fields.next()?.as_bytes().first()?;
+    let threads = fields.nth(16)?.parse().ok()?;
+    let delay_ticks = fields.nth(21)?.parse().ok()?;
+    Some(State { letter, threads, delay_ticks })
+}
+
+/// Nanoseconds that a thread could have run and had no processor: the second field of `schedstat`.
+pub(crate) fn queued(schedstat: &str) -> Option<u64> {
+    schedstat.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 /// What a process's descriptor stands for.
@@ -127,6 +158,20 @@ mod tests {
         assert_eq!(sizes("x 1 2"), None);
         assert_eq!(bytes_read("rchar: 17\nwchar: 3\n"), Some(17));
         assert_eq!(bytes_read("wchar: 3\n"), None);
+    }
+
+    #[test]
+    fn a_state_is_read_whatever_the_name() {
+        let fields: Vec<String> = (4..=52).map(|field| field.to_string()).collect();
+        let stat = format!("7 (a) b) D {}", fields.join(" "));
+        let expected = State { letter: b'D', threads: 20, delay_ticks: 42 };
+        assert_eq!(state(&stat), Some(expected));
+        for text in ["", "7 (a) R", "7 (a) R 1 2 3", "7 a R 1"] {
+            assert_eq!(state(text), None, "{text}");
+        }
+        assert_eq!(queued("17 23 4\n"), Some(23));
+        assert_eq!(queued("17"), None);
+        assert_eq!(device_bytes("rchar: 1\nread_bytes: 4096\n"), Some(4096));
     }
 
     #[test]

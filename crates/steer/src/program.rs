@@ -1,7 +1,7 @@
 //! The program: started as a shell would, left alone, waited for.
 //!
 //! It is a child of this process, in the same process group, with the same terminal, standard
-//! input, output and error. Nothing is done before it runs but to block signals ([`Signals`]).
+//! input, output and error, unless its output is asked for elsewhere. Nothing is done before it runs but to block signals ([`Signals`]).
 //!
 //! # Invariants
 //! - Its process is not reaped before [`Program::ended`] tells, so its number stays its own until
@@ -79,18 +79,25 @@ pub(crate) struct Program {
 
 impl Program {
     /// Starts `words`: a program, found as a shell finds it, and its arguments. `variables` are
-    /// added to its environment.
+    /// added to its environment; its output goes to `output`, or to that of this process.
     pub(crate) fn start(
         words: &[OsString],
         variables: &[(OsString, OsString)],
+        output: Option<OwnedFd>,
         signals: &Signals,
     ) -> Result<Self, StartError> {
         let (name, arguments) = words.split_first().expect("a program is named");
         let mut command = Command::new(name);
         command.args(arguments).envs(variables.iter().cloned());
         signals.restore_in(&mut command);
+        let keeps_output = output.is_some();
+        if let Some(output) = output {
+            command.stdout(output);
+        }
         let child = command.spawn().map_err(|error| StartError::new(name, error))?;
-        let_go_of_pipes();
+        // What was moved to the command holds the other output until it goes.
+        drop(command);
+        let_go_of_pipes(keeps_output);
         let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
         Ok(Self { child, pidfd })
     }
@@ -121,11 +128,14 @@ impl Program {
     }
 }
 
-fn let_go_of_pipes() {
+/// Input and output are the program's alone, but for an output that it does not have.
+fn let_go_of_pipes(keeps_output: bool) {
     let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") else {
         return;
     };
     // Where that fails, they are closed with this process.
     let _ = rustix::stdio::dup2_stdin(&null);
-    let _ = rustix::stdio::dup2_stdout(&null);
+    if !keeps_output {
+        let _ = rustix::stdio::dup2_stdout(&null);
+    }
 }

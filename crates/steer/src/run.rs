@@ -1,36 +1,26 @@
-//! Runs a program and reads ahead of it: the loop.
+//! Runs a program and reads ahead of it.
 //!
 //! ```text
-//!   start --> wait (a signal, an end, the pause) --> look --> tell the core --> ask the kernel
-//!               ^                                                                  |
-//!               +------------------------------------------------------------------+
+//!   session (the loop) --> look --> drive: the core is told, the kernel asked --> how long to wait
 //! ```
 //! # Invariants
-//! - The program starts before anything is looked at, and its end ends the loop at once.
-//! - Looking takes no more than one part in `BUSY_ONE_IN` of a processor, and one in
-//!   `IDLE_ONE_IN` where nothing comes of it: the pause follows from what the last look cost.
-//! - Whatever goes wrong in looking, the program runs on and its exit status is given.
+//! - While something is on its way, looking takes no more than one part in `BUSY_ONE_IN` of a
+//!   processor, and one in `IDLE_ONE_IN` where nothing comes of it.
 
-use std::env;
 use std::ffi::OsString;
 use std::io;
-use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
 
 use forerun_core::cache::{self, SettingsError};
 use forerun_core::pace::Rule;
 use forerun_core::params::ParamError;
 use forerun_core::units::Nanos;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::clock::{self, Clock};
+use crate::clock;
 use crate::drive::{Bounds, Drive};
 use crate::memory::Memory;
-use crate::program::{Program, StartError};
-use crate::shim::Ring;
-use crate::signals::Signals;
-use crate::told::Told;
-use crate::watch::Tree;
+use crate::program::StartError;
+use crate::session::{self, Observers, PAUSE_MIN, WatchError, Watcher};
 
 /// How a program is to be run.
 #[derive(Clone, Debug)]
@@ -87,6 +77,15 @@ pub enum RunError {
     System(#[from] io::Error),
 }
 
+impl From<WatchError> for RunError {
+    fn from(error: WatchError) -> Self {
+        match error {
+            WatchError::Start(error) => Self::Start(error),
+            WatchError::System(error) => Self::System(error),
+        }
+    }
+}
+
 /// How a run ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
@@ -139,34 +138,10 @@ pub struct Stats {
 /// The settings cannot be, or the program did not start.
 pub fn run(settings: &Settings, words: &[OsString]) -> Result<Ended, RunError> {
     let bounds = settings.bounds()?;
-    let mut signals = Signals::take()?;
     let drive = Drive::new(bounds).map_err(RunError::Settings)?;
-    let (told, variables) = match &settings.observe {
-        Observe::Proc => (None, Vec::new()),
-        Observe::Preload(library) => {
-            let (ring, lent) = Ring::create().map_err(io::Error::from)?;
-            let before = env::var_os("LD_PRELOAD");
-            let variables = lent.variables(library, before.as_deref()).to_vec();
-            (Some((Told::new(ring), lent)), variables)
-        }
-    };
-    let mut program = Program::start(words, &variables, &signals)?;
-    // The ring's other end is the program's alone from now on.
-    let told = told.map(|(told, _)| told);
-    let mut steering = Steering::new(drive, Tree::new(program.pid()), told);
-    let mut pause = FIRST_PAUSE;
-    loop {
-        let some_ended = wait(&program, &signals, &steering.tree, pause);
-        while let Some(signal) = signals.next() {
-            program.send(signal);
-        }
-        if let Some(status) = program.ended()? {
-            return Ok(Ended { status, stats: steering.stats() });
-        }
-        // A fault of ours is told by the panic's message, and is none of the program's.
-        let looked = panic::catch_unwind(AssertUnwindSafe(|| steering.look(some_ended)));
-        pause = looked.unwrap_or_else(|_| steering.give_up());
-    }
+    let make = |observers| Steering::new(drive, observers);
+    let (status, steering) = session::watch(words, &settings.observe, None, make)?;
+    Ok(Ended { status, stats: steering.stats() })
 }
 
 impl Settings {
@@ -180,64 +155,40 @@ impl Settings {
 
 /// Who is watched, and what is done about it.
 struct Steering {
-    clock: Clock,
+    observers: Observers,
     drive: Drive,
-    tree: Tree,
-    told: Option<Told>,
     memory: Option<Memory>,
     /// When memory is looked at again.
     memory_at: Nanos,
-    looks: u64,
-    /// When new files and processes are looked for again.
-    discover_at: Nanos,
+    /// How long nothing is looked at where nothing happens.
     idle: Nanos,
-    has_given_up: bool,
+}
+
+impl Watcher for Steering {
+    fn observers(&self) -> &Observers {
+        &self.observers
+    }
+
+    fn look(&mut self, some_ended: bool) -> Nanos {
+        let (now, began) = (self.observers.clock.now(), clock::thread_time());
+        self.look_at_memory(now);
+        let moved = self.observers.look(now, some_ended, &mut self.drive);
+        self.drive.go_on(now);
+        let cost = clock::thread_time().since(began);
+        let one_in = if self.drive.is_busy() { BUSY_ONE_IN } else { IDLE_ONE_IN };
+        self.idle = if moved { PAUSE_MIN } else { Nanos(self.idle.0 * 2).min(PAUSE_MAX) };
+        session::pause(self.idle, cost, one_in)
+    }
+
+    fn give_up(&mut self) {
+        self.observers.tree.clear();
+        self.drive.clear();
+    }
 }
 
 impl Steering {
-    fn new(drive: Drive, tree: Tree, told: Option<Told>) -> Self {
-        let (clock, memory) = (Clock::start(), None);
-        let (memory_at, discover_at, idle) = (Nanos(0), Nanos(0), PAUSE_MIN);
-        let (looks, has_given_up) = (0, false);
-        Self { clock, drive, tree, told, memory, memory_at, looks, discover_at, idle, has_given_up }
-    }
-
-    /// One look at everything. How long to wait until the next.
-    fn look(&mut self, some_ended: bool) -> Nanos {
-        if self.has_given_up {
-            return PAUSE_LONGEST;
-        }
-        let (now, began) = (self.clock.now(), clock::thread_time());
-        self.looks += 1;
-        self.look_at_memory(now);
-        let discovers = now >= self.discover_at;
-        if some_ended || discovers {
-            self.tree.let_go(now, &mut self.drive);
-        }
-        if discovers {
-            self.tree.discover(now, &mut self.drive);
-            let cost = clock::thread_time().since(began);
-            self.discover_at = now + Nanos(cost.0 * IDLE_ONE_IN).max(DISCOVER_EVERY);
-        }
-        let mut moved = false;
-        if let Some(told) = &mut self.told {
-            moved = told.look(now, &mut self.tree, &mut self.drive);
-        }
-        moved |= self.tree.look(now, &mut self.drive);
-        self.drive.go_on(now);
-        let cost = clock::thread_time().since(began);
-        let is_busy = self.drive.is_busy();
-        self.idle = if moved { PAUSE_MIN } else { Nanos(self.idle.0 * 2).min(PAUSE_MAX) };
-        let part = if is_busy { BUSY_ONE_IN } else { IDLE_ONE_IN };
-        self.idle.max(Nanos(cost.0 * part)).min(PAUSE_LONGEST)
-    }
-
-    /// From now on nothing is looked at. How long to wait until the next time.
-    fn give_up(&mut self) -> Nanos {
-        self.has_given_up = true;
-        self.tree.clear();
-        self.drive.clear();
-        PAUSE_LONGEST
+    fn new(drive: Drive, observers: Observers) -> Self {
+        Self { observers, drive, memory: None, memory_at: Nanos(0), idle: PAUSE_MIN }
     }
 
     /// Looks how much may be ahead, where something wants to be.
@@ -252,13 +203,13 @@ impl Steering {
     fn stats(&self) -> Stats {
         let counts = self.drive.counts();
         Stats {
-            ran: self.clock.now(),
+            ran: self.observers.clock.now(),
             processor: clock::process_time(),
-            looks: self.looks,
-            processes: self.tree.seen,
-            processes_skipped: self.tree.skipped,
+            looks: self.observers.looks,
+            processes: self.observers.tree.seen,
+            processes_skipped: self.observers.tree.skipped,
             files: counts.files,
-            records_lost: self.told.as_ref().map_or(0, Told::lost),
+            records_lost: self.observers.records_lost(),
             readers_refused: counts.lanes_refused,
             streams: counts.streams,
             bytes_read: counts.bytes_read,
@@ -272,28 +223,7 @@ impl Steering {
     }
 }
 
-/// Waits for a signal, the end of a process, or until `pause` is over. Whether one has ended.
-fn wait(program: &Program, signals: &Signals, tree: &Tree, pause: Nanos) -> bool {
-    let mut awaited = vec![PollFd::new(signals, PollFlags::IN)];
-    let ends = program.end().into_iter().chain(tree.ends().take(ENDS_MAX));
-    awaited.extend(ends.map(|end| PollFd::from_borrowed_fd(end, PollFlags::IN)));
-    let pause = Timespec {
-        tv_sec: i64::try_from(pause.0 / SECOND).expect("a pause is short"),
-        tv_nsec: i64::try_from(pause.0 % SECOND).expect("below a second"),
-    };
-    // Interrupted or not: it is looked at what there is.
-    let _ = poll(&mut awaited, Some(&pause));
-    awaited[1..].iter().any(|end| !end.revents().is_empty())
-}
-
-const FIRST_PAUSE: Nanos = Nanos::from_micros(500);
-const PAUSE_MIN: Nanos = Nanos::from_millis(1);
 const PAUSE_MAX: Nanos = Nanos::from_millis(10);
-const PAUSE_LONGEST: Nanos = Nanos::from_millis(100);
-const DISCOVER_EVERY: Nanos = Nanos::from_millis(5);
 const MEMORY_EVERY: Nanos = Nanos::from_millis(50);
 const BUSY_ONE_IN: u64 = 10;
 const IDLE_ONE_IN: u64 = 50;
-/// Processes whose end is noticed at once.
-const ENDS_MAX: usize = 64;
-const SECOND: u64 = 1_000_000_000;

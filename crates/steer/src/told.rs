@@ -4,34 +4,33 @@
 //!   ring: (pid, fd) read 0..4K, 4K..8K, 8K..12K    -->  one read 0..12K of one lane
 //! ```
 //! # Invariants
-//! - A record is a hint: the file is opened by the process's descriptor, and must be the one that
-//!   the record names. What does not fit is dropped.
-//! - At most [`FRONTS_MAX`] readers of a descriptor, and go with it or with its process.
+//! - A record is a hint: it is taken of a process that is watched alone, the file is opened by that
+//!   process's descriptor, and must be the one that the record names. What does not fit is dropped.
+//! - At most [`DESCRIPTORS_MAX`] descriptors and [`FRONTS_MAX`] readers of each; they go with it or
+//!   with its process.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::ops::Range;
 
 use forerun_core::units::Nanos;
 
-use crate::clock::time_of;
-use crate::drive::{Drive, LaneId};
 use crate::files::follow;
+use crate::readers::{LaneId, Readers};
 use crate::shim::{Kind, Record, Ring};
 use crate::watch::Tree;
 
-/// The readers that programs told of.
+/// What programs told of, by process and descriptor.
 #[derive(Debug)]
 pub(crate) struct Told {
     ring: Ring,
-    readers: BTreeMap<(i32, i32), Reader>,
+    descriptors: BTreeMap<(i32, i32), Descriptor>,
     /// Records of the last look.
     records: Vec<Record>,
 }
 
 /// Who reads by one descriptor: one or several, each in its place.
 #[derive(Debug)]
-struct Reader {
+struct Descriptor {
     key: (u64, u64),
     /// Holds the file as long as the descriptor stands for it; none where it cannot be followed.
     first: Option<LaneId>,
@@ -53,7 +52,7 @@ struct Front {
 
 impl Told {
     pub(crate) fn new(ring: Ring) -> Self {
-        Self { ring, readers: BTreeMap::new(), records: Vec::new() }
+        Self { ring, descriptors: BTreeMap::new(), records: Vec::new() }
     }
 
     /// Records that did not come through.
@@ -62,21 +61,23 @@ impl Told {
     }
 
     /// Takes in what was told. Whether anything was read.
-    pub(crate) fn look(&mut self, now: Nanos, tree: &mut Tree, drive: &mut Drive) -> bool {
+    pub(crate) fn look(&mut self, now: Nanos, tree: &mut Tree, readers: &mut dyn Readers) -> bool {
         let mut records = std::mem::take(&mut self.records);
         self.ring.drain(|record| records.push(record));
         let mut moved = false;
         for record in &records {
-            moved |= self.take(record, now, tree, drive).is_some();
+            moved |= self.take(record, now, tree, readers).is_some();
         }
         records.clear();
         self.records = records;
-        self.readers.retain(|&(pid, _), reader| {
+        self.descriptors.retain(|&(pid, _), descriptor| {
             let stays = tree.has(pid);
-            drive.set_processor(time_of(pid));
-            reader.flush(now, drive);
+            if !stays || descriptor.has_news() {
+                readers.process(pid, tree.processor(pid));
+                descriptor.flush(now, readers);
+            }
             if !stays {
-                reader.close(now, drive);
+                descriptor.close(now, readers);
             }
             stays
         });
@@ -88,13 +89,16 @@ impl Told {
         record: &Record,
         now: Nanos,
         tree: &mut Tree,
-        drive: &mut Drive,
+        readers: &mut dyn Readers,
     ) -> Option<()> {
         let (pid, fd) = (record.pid.try_into().ok()?, record.fd.try_into().ok()?);
+        if !tree.has(pid) {
+            return None;
+        }
         let key = (record.dev, record.ino);
-        let known = self.readers.get(&(pid, fd));
-        if record.kind == Kind::Close || known.is_some_and(|reader| reader.key != key) {
-            self.close(pid, fd, now, drive);
+        let known = self.descriptors.get(&(pid, fd));
+        if record.kind == Kind::Close || known.is_some_and(|known| known.key != key) {
+            self.close(pid, fd, now, tree, readers);
         }
         match record.kind {
             // A mapping is followed by its pages.
@@ -105,27 +109,29 @@ impl Told {
         if range.is_empty() {
             return None;
         }
-        let reader = match self.readers.entry((pid, fd)) {
-            Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => {
-                let process = tree.tells(pid, fd, now, drive)?;
-                let first = follow(process, fd, key, now, drive);
-                entry.insert(Reader { key, first, fronts: Vec::new(), reads: 0 })
+        if !self.descriptors.contains_key(&(pid, fd)) {
+            if self.descriptors.len() >= DESCRIPTORS_MAX {
+                return None;
             }
-        };
-        reader.read(&range, now, drive)
+            let process = tree.tells(pid, fd, now, readers)?;
+            let first = follow(process, fd, key, now, readers);
+            let fresh = Descriptor { key, first, fronts: Vec::new(), reads: 0 };
+            self.descriptors.insert((pid, fd), fresh);
+        }
+        self.descriptors.get_mut(&(pid, fd))?.read(&range, now, readers)
     }
 
-    fn close(&mut self, pid: i32, fd: i32, now: Nanos, drive: &mut Drive) {
-        let Some(mut reader) = self.readers.remove(&(pid, fd)) else { return };
-        reader.flush(now, drive);
-        reader.close(now, drive);
+    fn close(&mut self, pid: i32, fd: i32, now: Nanos, tree: &Tree, readers: &mut dyn Readers) {
+        let Some(mut descriptor) = self.descriptors.remove(&(pid, fd)) else { return };
+        readers.process(pid, tree.processor(pid));
+        descriptor.flush(now, readers);
+        descriptor.close(now, readers);
     }
 }
 
-impl Reader {
+impl Descriptor {
     /// A read goes on where a front stands, or a new one begins there.
-    fn read(&mut self, range: &Range<u64>, now: Nanos, drive: &mut Drive) -> Option<()> {
+    fn read(&mut self, range: &Range<u64>, now: Nanos, readers: &mut dyn Readers) -> Option<()> {
         self.reads += 1;
         let last = self.reads;
         if let Some(front) = self.fronts.iter_mut().find(|front| front.read.end == range.start) {
@@ -135,33 +141,37 @@ impl Reader {
         if self.fronts.len() == FRONTS_MAX {
             let oldest = (0..FRONTS_MAX).min_by_key(|&at| self.fronts[at].last)?;
             let mut oldest = self.fronts.swap_remove(oldest);
-            oldest.flush(now, drive);
-            drive.close(now, oldest.lane);
+            oldest.flush(now, readers);
+            readers.close(now, oldest.lane);
         }
-        let lane = drive.again(self.first?, range.start)?;
+        let lane = readers.again(self.first?, range.start)?;
         self.fronts.push(Front { lane, read: range.clone(), follows: range.start == 0, last });
         Some(())
     }
 
+    fn has_news(&self) -> bool {
+        self.fronts.iter().any(|front| !front.read.is_empty())
+    }
+
     /// Tells what was read since the last time.
-    fn flush(&mut self, now: Nanos, drive: &mut Drive) {
+    fn flush(&mut self, now: Nanos, readers: &mut dyn Readers) {
         for front in &mut self.fronts {
-            front.flush(now, drive);
+            front.flush(now, readers);
         }
     }
 
-    fn close(&self, now: Nanos, drive: &mut Drive) {
+    fn close(&self, now: Nanos, readers: &mut dyn Readers) {
         let fronts = self.fronts.iter().map(|front| front.lane);
         for lane in fronts.chain(self.first) {
-            drive.close(now, lane);
+            readers.close(now, lane);
         }
     }
 }
 
 impl Front {
-    fn flush(&mut self, now: Nanos, drive: &mut Drive) {
+    fn flush(&mut self, now: Nanos, readers: &mut dyn Readers) {
         if !self.read.is_empty() {
-            drive.read(now, self.lane, &self.read, self.follows);
+            readers.read(now, self.lane, &self.read, self.follows);
             self.read.start = self.read.end;
             self.follows = true;
         }
@@ -170,3 +180,5 @@ impl Front {
 
 /// Readers of one descriptor that are told apart.
 const FRONTS_MAX: usize = 16;
+/// Descriptors that were told of; a word in the ring may name any.
+const DESCRIPTORS_MAX: usize = 4096;

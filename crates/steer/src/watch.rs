@@ -22,13 +22,14 @@ use std::path::Path;
 use forerun_core::units::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Dir, Mode, OFlags, open, openat};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
 
 use crate::clock::time_of;
-use crate::drive::Drive;
-use crate::files::{Files, text};
+use crate::files::{Files, file, text};
 use crate::maps::Maps;
 use crate::proc;
+use crate::readers::Readers;
 
 /// The processes that are followed.
 #[derive(Debug)]
@@ -48,6 +49,8 @@ struct Process {
     files: Files,
     maps: Maps,
     may_look: bool,
+    /// Processor time that it had taken at the last look, where the kernel tells.
+    processor: Option<Nanos>,
 }
 
 impl Tree {
@@ -65,12 +68,12 @@ impl Tree {
     }
 
     /// Looks where the processes are in their files. Whether any is elsewhere than before.
-    pub(crate) fn look(&mut self, now: Nanos, drive: &mut Drive) -> bool {
+    pub(crate) fn look(&mut self, now: Nanos, readers: &mut dyn Readers) -> bool {
         let mut moved = false;
         for (&pid, process) in &mut self.processes {
-            drive.set_processor(time_of(pid));
-            moved |= process.files.look(process.folder.as_fd(), now, drive);
-            moved |= process.maps.look(process.folder.as_fd(), now, drive);
+            readers.process(pid, process.processor);
+            moved |= process.files.look(process.folder.as_fd(), now, readers);
+            moved |= process.maps.look(process.folder.as_fd(), now, readers);
         }
         moved
     }
@@ -81,31 +84,44 @@ impl Tree {
     }
 
     /// Lets go of what has ended.
-    pub(crate) fn let_go(&mut self, now: Nanos, drive: &mut Drive) {
+    pub(crate) fn let_go(&mut self, now: Nanos, readers: &mut dyn Readers) {
         self.processes.retain(|_, process| {
             let alive = !has_ended(&process.pidfd);
             if !alive {
-                process.files.close(now, drive);
-                process.maps.close(now, drive);
+                process.files.close(now, readers);
+                process.maps.close(now, readers);
             }
             alive
         });
     }
 
-    /// Takes in what is new: children, descriptors.
-    pub(crate) fn discover(&mut self, now: Nanos, drive: &mut Drive) {
+    /// Whether any process may have run since the last time; it is kept how long each has.
+    pub(crate) fn has_run(&mut self) -> bool {
+        let mut has_run = false;
+        for (&pid, process) in &mut self.processes {
+            let before = std::mem::replace(&mut process.processor, time_of(pid));
+            has_run |= process.processor.is_none() || process.processor != before;
+        }
+        has_run
+    }
+
+    /// Takes in what is new: children, descriptors. Whether there may be more: who was just found
+    /// has not been looked into.
+    pub(crate) fn discover(&mut self, now: Nanos, readers: &mut dyn Readers) -> bool {
         let mut children = if self.tells_children { Vec::new() } else { self.by_parent() };
         for (&pid, process) in &mut self.processes {
             process.children(|child| children.push((child, pid)));
             let before = process.may_look;
-            process.discover(now, drive);
+            process.discover(now, readers);
             self.skipped += u64::from(before && !process.may_look);
         }
+        let seen = self.seen;
         for (child, parent) in children {
             if !self.processes.contains_key(&child) && self.processes.len() < PROCESSES_MAX {
                 self.add(child, parent);
             }
         }
+        self.seen > seen
     }
 
     /// The folder in `/proc` of the process `pid`, which tells by itself what it reads by
@@ -115,15 +131,25 @@ impl Tree {
         pid: i32,
         descriptor: i32,
         now: Nanos,
-        drive: &mut Drive,
+        readers: &mut dyn Readers,
     ) -> Option<BorrowedFd<'_>> {
         let process = self.processes.get_mut(&pid)?;
         let folder = process.folder.as_fd();
-        if !process.files.leave(descriptor, now, drive) {
+        if !process.files.leave(descriptor, now, readers) {
             process.files.discover(folder).ok()?;
-            process.files.leave(descriptor, now, drive);
+            process.files.leave(descriptor, now, readers);
         }
         Some(folder)
+    }
+
+    /// Processor time that the process `pid` had taken at the last look.
+    pub(crate) fn processor(&self, pid: i32) -> Option<Nanos> {
+        self.processes.get(&pid)?.processor
+    }
+
+    /// The processes and their folders in `/proc`.
+    pub(crate) fn folders(&self) -> impl Iterator<Item = (i32, BorrowedFd<'_>)> {
+        self.processes.iter().map(|(&pid, process)| (pid, process.folder.as_fd()))
     }
 
     /// Whether the process `pid` is followed.
@@ -156,24 +182,25 @@ impl Process {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = open(format!("/proc/{pid}"), flags, Mode::empty()).ok()?;
         let (files, maps) = (Files::default(), Maps::default());
-        let process = Self { pidfd, folder, files, maps, may_look: true };
+        let process = Self { pidfd, folder, files, maps, may_look: true, processor: None };
         let is_ours = text(&process.file("stat")?, proc::parent) == Some(parent);
         (is_ours && !has_ended(&process.pidfd)).then_some(process)
     }
 
     /// Takes in what it has newly opened and mapped.
-    fn discover(&mut self, now: Nanos, drive: &mut Drive) {
+    fn discover(&mut self, now: Nanos, readers: &mut dyn Readers) {
         let folder = self.folder.as_fd();
-        self.may_look = self.files.discover(folder).is_ok();
-        if self.may_look {
+        let found = self.files.discover(folder);
+        // One that has just ended cannot be looked into either, and is let go of.
+        self.may_look = !matches!(found, Err(Errno::ACCESS | Errno::PERM));
+        if found.is_ok() {
             // Where that cannot be read, there is nothing to follow.
-            let _ = self.maps.discover(folder, now, drive);
+            let _ = self.maps.discover(folder, now, readers);
         }
     }
 
     fn file(&self, name: &str) -> Option<File> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        openat(&self.folder, name, flags, Mode::empty()).ok().map(File::from)
+        file(self.folder.as_fd(), name)
     }
 
     /// Names the children that its threads have.

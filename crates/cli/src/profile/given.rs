@@ -59,6 +59,33 @@ impl Given {
     }
 }
 
+/// What is known of `place`, for who does without as well: from `path`, else from the usual file.
+/// Of that which was assumed nothing is taken.
+///
+/// # Errors
+/// A file holds something else.
+pub(crate) fn known(path: Option<&Path>, place: &Place) -> Result<Option<Facts>> {
+    let Some(path) = path.map(Path::to_owned).or_else(usual_place) else { return Ok(None) };
+    Ok(match Profiles::load(&path)?.find(place)? {
+        Found::Here(facts, assumed) => assumed.is_empty().then_some(facts),
+        Found::OtherKernel(_) | Found::Nothing => None,
+    })
+}
+
+/// Refuses a file of profiles that is not there, or none.
+///
+/// # Errors
+/// See above.
+pub(crate) fn require(path: &Path) -> Result<()> {
+    if !path.exists() {
+        let name = path.display();
+        return Err(usage(format!(
+            "--profile {name}: there is no such file: measure with `forerun profile ... -o {name}`"
+        )));
+    }
+    Profiles::load(path).map(|_| ())
+}
+
 /// The facts of `place`, or why there are none.
 fn facts_in(path: &Path, place: &Place) -> Result<Result<Facts, String>> {
     let (name, key) = (path.display(), place.key());

@@ -1,11 +1,22 @@
 //! Programs that change, delete or close what they read, and that take their descriptors away.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use crate::rig::{Data, Reader, folder, has, run};
 
 const BYTES: u64 = 8 << 20;
+
+/// Flags for each way to look; with the shim where it was built.
+fn observers() -> impl Iterator<Item = &'static str> {
+    ["", "--observe preload"].into_iter().take(1 + usize::from(shim().exists()))
+}
+
+/// Cargo leaves it beside the tests.
+fn shim() -> PathBuf {
+    std::env::current_exe().unwrap().with_file_name("libforerun_preload.so")
+}
 
 #[test]
 fn files_may_be_cut_and_deleted_while_they_are_read() {
@@ -59,18 +70,21 @@ fn a_program_may_close_all_descriptors_and_open_others() {
     let program = "
 import os, sys
 for line in sys.stdin:
-    os.closerange(3, 64)
+    os.closerange(3, 256)
     fds = [os.open(sys.argv[1], os.O_RDONLY) for _ in range(8)]
     for fd in fds:
         os.read(fd, 300000)
     print(fds[0], flush=True)
 ";
-    let mut command = run("");
-    let mut reader = Reader::start(command.args(["python3", "-c", program]).arg(&data.path));
-    for _ in 0..100 {
-        assert_eq!(reader.say(""), "3");
+    for flags in observers() {
+        let mut command = run(flags);
+        command.args(["python3", "-c", program]).arg(&data.path).env("FORERUN_PRELOAD", shim());
+        let mut reader = Reader::start(&mut command);
+        for _ in 0..100 {
+            assert_eq!(reader.say(""), "3", "{flags}");
+        }
+        assert_eq!(reader.end(), Some(0), "{flags}");
     }
-    assert_eq!(reader.end(), Some(0));
 }
 
 #[test]
@@ -104,8 +118,11 @@ int main(void)
     fs::write(&listing, source).unwrap();
     let made = Command::new("cc").args(["-o"]).arg(&program).arg(&listing).status().unwrap();
     assert!(made.success());
-    let output = run("").arg(&program).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "0 failed\n");
+    for flags in observers() {
+        let output = run(flags).arg(&program).env("FORERUN_PRELOAD", shim()).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "0 failed\n", "{flags}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{flags}");
+    }
 }
 
 #[test]

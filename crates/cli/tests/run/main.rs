@@ -1,5 +1,5 @@
-//! `forerun run`, end to end: programs run as they would without it, and their files are read
-//! ahead.
+//! `forerun run` and `explain`, end to end: programs run as they would without it, and their files
+//! are read ahead, or it is told how they are read.
 //!
 //! Nothing here waits for a time: readers read when they are told to, and what is asserted holds
 //! after any number of looks.
@@ -8,6 +8,7 @@
 mod support;
 
 mod awkward;
+mod explain;
 mod limits;
 mod programs;
 mod reading;

@@ -3,11 +3,12 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, waitpid};
 
-use crate::rig::{folder, run, stats};
+use crate::rig::{Reader, folder, has, run, stats};
 
 #[test]
 fn the_exit_status_is_that_of_a_shell() {
@@ -121,6 +122,31 @@ fn signals_reach_the_program_and_do_not_end_the_run() {
     }
     drop(child.stdin.take());
     assert_eq!(child.wait().unwrap().code(), Some(9));
+}
+
+#[test]
+fn a_stop_stops_both_and_both_go_on() {
+    let test = "a_stop_stops_both_and_both_go_on";
+    if !has(test, "python3") {
+        return;
+    }
+    // As Ctrl-Z does: the signal goes to all of the group.
+    let program = "
+import sys
+for line in sys.stdin: print(line, end='', flush=True)
+";
+    let mut command = run("");
+    let mut reader = Reader::start(command.args(["python3", "-c", program]).process_group(0));
+    assert_eq!(reader.say("one"), "one");
+    let forerun = Pid::from_child(&reader.child);
+    for round in 0..3 {
+        kill_process_group(forerun, Signal::TSTP).unwrap();
+        let (_, status) = waitpid(Some(forerun), WaitOptions::UNTRACED).unwrap().unwrap();
+        assert!(status.stopped(), "round {round}: forerun is stopped");
+        kill_process_group(forerun, Signal::CONT).unwrap();
+        assert_eq!(reader.say("two"), "two", "round {round}");
+    }
+    assert_eq!(reader.end(), Some(0));
 }
 
 #[test]

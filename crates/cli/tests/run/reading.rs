@@ -63,7 +63,7 @@ for line in sys.stdin:
 }
 
 /// A reader in C; linked statically it is none that a library could be loaded into.
-const C: &str = r#"
+pub(crate) const C: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
@@ -91,7 +91,7 @@ int main(int argc, char **argv)
 }
 "#;
 
-const GO: &str = r#"
+pub(crate) const GO: &str = r#"
 package main
 import ("bufio"; "fmt"; "io"; "os"; "strconv"; "syscall")
 func main() {
@@ -127,7 +127,7 @@ fn static_programs_are_led_too() {
     }
 }
 
-fn compile(test: &str, folder: &Path, compiler: &str, source: &str) -> Option<PathBuf> {
+pub(crate) fn compile(test: &str, folder: &Path, compiler: &str, source: &str) -> Option<PathBuf> {
     let program = folder.join(format!("{compiler}-reader"));
     let extension = if compiler == "go" { "go" } else { "c" };
     let listing = folder.join(format!("reader.{extension}"));
@@ -228,6 +228,46 @@ for line in sys.stdin:
         });
     }
     assert!(led, "both streams are to be led");
+    assert_eq!(reader.end(), Some(0));
+}
+
+#[test]
+fn threads_on_one_mapping_are_led_each_in_its_place() {
+    let test = "threads_on_one_mapping_are_led_each_in_its_place";
+    let folder = folder("threads");
+    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| has(test, "python3")) else {
+        return;
+    };
+    let program = "
+import mmap, os, sys, threading
+fd = os.open(sys.argv[1], os.O_RDONLY)
+m = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+m.madvise(mmap.MADV_RANDOM)
+os.close(fd)
+half, done = len(m) // 2, 0
+def touch(start, count):
+    for at in range(start, start + count, 4096): m[at]
+for line in sys.stdin:
+    count = min(int(line), half - done)
+    both = [threading.Thread(target=touch, args=(at + done, count)) for at in (0, half)]
+    for one in both: one.start()
+    for one in both: one.join()
+    done += count
+    print(done, flush=True)
+";
+    let mut command = run("--limit 2M");
+    let mut reader = Reader::start(command.args(["python3", "-c", program]).arg(&data.path));
+    let half = BYTES / 2;
+    let mut led = false;
+    while !led && reader.position + 2 * STEP < half {
+        reader.read(STEP);
+        let position = reader.position.next_multiple_of(STEP);
+        led = (0..2_000).any(|_| {
+            std::thread::yield_now();
+            [0, half].iter().all(|at| data.cached(at + position, at + half) > Some(0))
+        });
+    }
+    assert!(led, "both threads are to be led");
     assert_eq!(reader.end(), Some(0));
 }
 

@@ -5,10 +5,10 @@
 //! cached beyond its position.
 
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::thread;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::thread::{self, JoinHandle};
 
 use forerun_steer::kernel;
 use rustix::fs::{Advice, fadvise, fsync};
@@ -21,6 +21,25 @@ pub(crate) fn run(flags: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forerun"));
     command.arg("run").args(flags.split_whitespace()).arg("--");
     command
+}
+
+/// `forerun explain` with `flags`.
+pub(crate) fn explain(flags: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forerun"));
+    command.arg("explain").args(flags.split_whitespace()).arg("--");
+    // Nobody's own profiles.
+    command.env("XDG_CONFIG_HOME", env!("CARGO_TARGET_TMPDIR"));
+    command
+}
+
+/// Whether the process `pid` holds the file `path` open, at last.
+pub(crate) fn holds(pid: u32, path: &Path) -> bool {
+    let folder = format!("/proc/{pid}/fd");
+    (0..LOOKS_MAX).any(|_| {
+        thread::yield_now();
+        let Ok(links) = fs::read_dir(&folder) else { return false };
+        links.flatten().any(|link| fs::read_link(link.path()).is_ok_and(|to| to == path))
+    })
 }
 
 /// A folder for one test, empty, which anybody may enter.
@@ -77,7 +96,7 @@ impl Data {
 pub(crate) struct Reader {
     pub(crate) child: Child,
     input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
+    answers: Box<dyn BufRead>,
     pub(crate) position: u64,
 }
 
@@ -87,8 +106,23 @@ impl Reader {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("it starts");
         let input = child.stdin.take();
-        let output = BufReader::new(child.stdout.take().expect("it was asked for"));
-        Self { child, input, output, position: 0 }
+        let answers = Box::new(BufReader::new(child.stdout.take().expect("it was asked for")));
+        Self { child, input, answers, position: 0 }
+    }
+
+    /// Starts `command`, a reader that answers on stderr; what comes on stdout.
+    pub(crate) fn start_with_errors(command: &mut Command) -> (Self, JoinHandle<String>) {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        let input = child.stdin.take();
+        let answers = Box::new(BufReader::new(child.stderr.take().expect("it was asked for")));
+        let mut output = child.stdout.take().expect("it was asked for");
+        let output = thread::spawn(move || {
+            let mut text = String::new();
+            output.read_to_string(&mut text).expect("it is text");
+            text
+        });
+        (Self { child, input, answers, position: 0 }, output)
     }
 
     /// Has it read `bytes` more.
@@ -102,7 +136,7 @@ impl Reader {
         let input = self.input.as_mut().expect("it was not ended");
         writeln!(input, "{line}").expect("it listens");
         let mut answer = String::new();
-        self.output.read_line(&mut answer).expect("it answers");
+        self.answers.read_line(&mut answer).expect("it answers");
         answer.trim_end().to_owned()
     }
 
@@ -153,6 +187,8 @@ pub(crate) fn has(test: &str, program: &str) -> bool {
 
 /// Looks at the cache after each step of a reader.
 const LOOKS: u32 = 2_000;
+/// Looks at a process that has all the time it needs.
+const LOOKS_MAX: u32 = 2_000_000;
 
 const PYTHON: &str = "
 import os, sys

@@ -18,10 +18,11 @@ use forerun_core::pace::{self, Step};
 use forerun_core::units::{FileId, Nanos};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
-use super::{AHEAD_ONE_IN, Asked, Drive, FILES_MAX, LaneId, PAGE, facts};
+use super::{AHEAD_ONE_IN, Asked, Drive, FILES_MAX, PAGE, facts};
 use crate::asks::{Ask, Source};
 use crate::kernel::{self, Residency};
 use crate::lanes::{Piece, index};
+use crate::readers::LaneId;
 
 impl Drive {
     /// Looks what has come, and asks for more.

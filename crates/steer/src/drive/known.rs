@@ -15,9 +15,10 @@ use forerun_core::event::Event;
 use forerun_core::units::{FileId, Nanos};
 use rustix::fs::{Stat, fstat};
 
-use super::{CHUNK_BYTES_MAX, Drive, FILES_MAX, LaneId, pages};
+use super::{CHUNK_BYTES_MAX, Drive, FILES_MAX, pages};
 use crate::asks::Source;
 use crate::kernel;
+use crate::readers::LaneId;
 
 /// A file that is read, or was.
 pub(super) struct FileRow {

@@ -1,0 +1,134 @@
+//! What was found, in words: the lines on stderr, the sentence that says what could be gained.
+//!
+//! # Invariants
+//! - A figure that was inferred says from what.
+//! - "nothing to gain" is said where that is so, and nowhere else.
+
+use forerun_core::params::{Bytes, Param as _};
+use forerun_report::{ExplainedFile, Explanation};
+use forerun_steer::explain::{Explained, Prediction, Why};
+
+use crate::machine::seconds;
+use crate::output;
+
+/// The lines for people.
+pub(super) fn lines(told: &Explanation) -> Vec<String> {
+    let queue = told
+        .queue_seconds
+        .map_or_else(String::new, |queue| format!(", {queue:.3} s for a processor"));
+    let mut lines = vec![
+        format!(
+            "{:.3} s: {:.3} s computing, {:.3} s waiting for storage{queue}",
+            told.seconds, told.processor_seconds, told.storage_seconds
+        ),
+        format!("waiting for storage is {}", told.storage_basis),
+        format!(
+            "seen to read {}; {} came from devices; {} processes",
+            size(told.bytes_read),
+            size(told.device_bytes),
+            told.processes
+        ),
+    ];
+    if told.processes_skipped > 0 {
+        let skipped = told.processes_skipped;
+        lines.push(format!(
+            "{skipped} processes could not be looked into: other user, setuid or not dumpable"
+        ));
+    }
+    if told.records_lost > 0 {
+        lines.push(format!("{} reads that the shim told of were lost", told.records_lost));
+    }
+    lines.extend(table(&told.files));
+    let more = (told.files.len() as u64).saturating_sub(FILES_MAX as u64) + told.files_left_out;
+    if more > 0 {
+        lines.push(format!("and {more} more files"));
+    }
+    lines.push(told.prediction.why.clone());
+    lines
+}
+
+fn table(files: &[ExplainedFile]) -> Vec<String> {
+    if files.is_empty() {
+        return Vec::new();
+    }
+    let header = ["file", "pattern", "at first", "read", "in order", "streams", "waited s"];
+    let rows: Vec<Vec<String>> = files.iter().take(FILES_MAX).map(row).collect();
+    output::table(&header, &rows, 3).lines().map(str::to_owned).collect()
+}
+
+fn row(file: &ExplainedFile) -> Vec<String> {
+    let mapped = if file.mapped { "mapped, " } else { "" };
+    vec![
+        file.path.clone(),
+        format!("{mapped}{}", file.pattern),
+        file.start.to_owned(),
+        size(file.bytes_read),
+        format!("{:.0} %", 100.0 * file.sequential_share),
+        (file.streams.len() as u64 + file.streams_left_out).to_string(),
+        format!("{:.3}", file.storage_seconds),
+    ]
+}
+
+/// What could be gained, and why.
+pub(super) fn why(told: &Explained, prediction: &Prediction) -> String {
+    let (ran, waited) = (seconds(told.ran), seconds(told.waited));
+    let (run, most) = (seconds(prediction.run), seconds(prediction.gain_max));
+    let share = 100.0 * seconds(prediction.gain) / ran.max(f64::MIN_POSITIVE);
+    let limit = prediction.limit.map_or_else(String::new, |limit| {
+        let mb = limit.bytes_per_second / 1_000_000;
+        let basis = if limit.is_profile {
+            "by its profile"
+        } else {
+            "at least, the best quarter of a second of this run; `forerun profile` measures it"
+        };
+        format!("the device delivers {mb} MB/s ({basis})")
+    });
+    match prediction.why {
+        Why::ReadsNothing => {
+            "nothing to gain: it was not seen to read a file of 256 KiB or more".to_owned()
+        }
+        Why::InMemory => "nothing to gain: what it read was in memory".to_owned(),
+        Why::Computes => {
+            format!("nothing to gain: it waited for storage for {waited:.3} s of {ran:.3} s")
+        }
+        Why::Unpredictable => format!(
+            "nothing to gain: it waited {waited:.3} s, for reads whose place nobody knows before"
+        ),
+        Why::TooShort => {
+            format!("nothing to gain: {waited:.3} s of waiting are about what `run` itself costs")
+        }
+        Why::DeviceBusy => format!(
+            "nothing to gain: {limit}, and {} take it as long as the program ran",
+            size(told.device_bytes)
+        ),
+        Why::Waits => {
+            let bound = if prediction.gain_max > prediction.gain {
+                format!(", up to {most:.3} s less if the device can do more")
+            } else {
+                String::new()
+            };
+            format!(
+                "`forerun run` would take about {run:.3} s instead of {ran:.3} s, {share:.0} % less\
+                 {bound}: it waits for reads that are known before, and {limit}"
+            )
+        }
+        Why::Unknown => {
+            let limit = if limit.is_empty() {
+                "what the device delivers is not known: `forerun profile` measures it".to_owned()
+            } else {
+                limit
+            };
+            format!(
+                "`forerun run` would gain up to {most:.3} s of {ran:.3} s, or nothing if the device \
+                 gave what it can: {limit}"
+            )
+        }
+    }
+}
+
+fn size(bytes: u64) -> String {
+    Bytes(bytes).show()
+}
+
+/// Files that are told in words; JSON and the page have more.
+const FILES_MAX: usize = 20;

@@ -1,0 +1,252 @@
+//! `forerun explain`: real programs, what is told of them, and that they run as they are.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::reading::{C, GO, compile};
+use crate::rig::{Data, Reader, explain, folder, has, holds};
+use crate::support::skip;
+
+const BYTES: u64 = 64 << 20;
+
+/// What `explain --json` says, which is all that is on stdout.
+fn told(output: &Output) -> Value {
+    let text = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn file<'a>(told: &'a Value, path: &Path) -> &'a Value {
+    let files = told["files"].as_array().expect("a list");
+    let found = files.iter().find(|file| file["path"] == path.to_str().unwrap());
+    found.unwrap_or_else(|| panic!("{} is not told: {told}", path.display()))
+}
+
+#[test]
+fn a_program_is_run_as_it_is_and_its_status_passed_through() {
+    #[rustfmt::skip]
+    let rows: [(&str, &[&str], i32); 4] = [
+        ("some milliseconds", &["true"],                     0),
+        ("it fails",          &["sh", "-c", "exit 77"],      77),
+        ("interrupted",       &["sh", "-c", "kill -INT $$"], 130),
+        ("killed",            &["sh", "-c", "kill -9 $$"],   137),
+    ];
+    for (why, words, status) in rows {
+        let output = explain("--json").args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{why}");
+        let told = told(&output);
+        assert_eq!(told["status"], status, "{why}");
+        assert_eq!(told["prediction"]["verdict"], "nothing", "{why}: {told}");
+        assert_eq!(told["prediction"]["reason"], "reads-nothing", "{why}: {told}");
+    }
+    for (program, status) in [("no-such-program-here", 127), ("/", 126)] {
+        let output = explain("--json").arg(program).output().unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(status), 0), "{program}");
+    }
+}
+
+#[test]
+fn output_is_the_programs_unless_json_is_asked_for() {
+    let words = ["sh", "-c", "echo out; echo err >&2"];
+    let output = explain("").args(words).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.stdout, b"out\n");
+    assert!(errors.starts_with("err\n") && errors.contains("nothing to gain"), "{errors}");
+    let output = explain("--json").args(words).output().unwrap();
+    assert!(told(&output)["seconds"].as_f64() > Some(0.0));
+    assert_eq!(output.stderr, b"out\nerr\n");
+}
+
+#[test]
+fn bad_usage_starts_nothing() {
+    let folder = folder("explain-usage");
+    let made = folder.join("made");
+    let wrong = folder.join("wrong.toml");
+    fs::write(&wrong, "x = 1\n").unwrap();
+    let wrong = format!("--profile {}", wrong.display());
+    for (flags, status) in
+        [("--profile /no/x.toml", 2), (&wrong[..], 1), ("-o /no/x.html", 1), ("--observe x", 2)]
+    {
+        let output = explain(flags).arg("touch").arg(&made).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{flags}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1, "{flags}");
+        assert!(!made.exists(), "{flags}");
+    }
+}
+
+#[test]
+fn a_reader_of_a_pipe_reads_no_file() {
+    let mut child = explain("--json")
+        .args(["wc", "-c"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(&vec![7; 1 << 20]).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr).trim(), (1 << 20).to_string());
+    let told = told(&output);
+    assert_eq!((&told["bytes_read"], told["files"].as_array().unwrap().len()), (&0.into(), 0));
+}
+
+#[test]
+fn gzip_is_seen_to_read_in_order_and_the_page_shows_it() {
+    let test = "gzip_is_seen_to_read_in_order_and_the_page_shows_it";
+    let folder = folder("explain-gzip");
+    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| has(test, "gzip")) else { return };
+    let page = folder.join("page.html");
+    let flags = format!("-o {}", page.display());
+    let mut child = explain(&flags)
+        .args(["gzip", "-1", "-c"])
+        .arg(&data.path)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It cannot end before its output is taken.
+    assert!(holds(child.id(), &data.path), "it is not seen to read");
+    let mut packed = Vec::new();
+    child.stdout.take().unwrap().read_to_end(&mut packed).unwrap();
+    assert_eq!(packed[..2], [0x1f, 0x8b], "the output is the program's alone");
+    let output = child.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("sequential") && errors.contains("100 %"), "{errors}");
+    assert!(errors.contains("waiting for storage is "), "{errors}");
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.starts_with("<!doctype html>") && html.contains("id=\"file-0\""));
+}
+
+#[test]
+fn what_is_in_memory_gains_nothing_and_what_is_not_is_told_so() {
+    let test = "what_is_in_memory_gains_nothing_and_what_is_not_is_told_so";
+    let folder = folder("explain-md5sum");
+    let Some(data) = Data::new(test, &folder, 4 * BYTES).filter(|_| has(test, "md5sum")) else {
+        return;
+    };
+    for (start, is_warm) in [("cold", false), ("warm", true)] {
+        if is_warm {
+            fs::read(&data.path).unwrap();
+        }
+        let output = explain("--json").arg("md5sum").arg(&data.path).output().unwrap();
+        let told = told(&output);
+        let file = file(&told, &data.path);
+        assert_eq!((&file["start"], &file["start_basis"]), (&start.into(), &"before".into()));
+        assert_eq!((&file["pattern"], &file["mapped"]), (&"sequential".into(), &false.into()));
+        assert_eq!(file["sequential_share"], 1.0, "{told}");
+        let device_bytes = told["device_bytes"].as_u64().unwrap();
+        if is_warm {
+            assert_eq!(told["prediction"]["reason"], "in-memory", "{told}");
+            assert_eq!(told["prediction"]["gain_seconds"], 0.0, "{told}");
+        } else {
+            assert!(device_bytes >= data.bytes, "{told}");
+        }
+    }
+}
+
+#[test]
+fn a_mapped_file_is_told_as_such() {
+    let test = "a_mapped_file_is_told_as_such";
+    let folder = folder("explain-mapped");
+    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| has(test, "python3")) else {
+        return;
+    };
+    let program = "
+import mmap, os, sys
+fd = os.open(sys.argv[1], os.O_RDONLY)
+m = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+os.close(fd)
+done = 0
+for line in sys.stdin:
+    for at in range(done, min(done + int(line), len(m)), 4096): m[at]
+    done += int(line)
+    print(done, file=sys.stderr, flush=True)
+";
+    let mut command = explain("--json");
+    command.args(["python3", "-c", program]).arg(&data.path);
+    let (mut reader, output) = Reader::start_with_errors(&mut command);
+    for _ in 0..8 {
+        reader.read(1 << 20);
+        assert!(holds(reader.child.id(), &data.path), "it is not seen to read");
+    }
+    assert_eq!(reader.end(), Some(0));
+    let told: Value = serde_json::from_str(&output.join().unwrap()).unwrap();
+    let file = file(&told, &data.path);
+    assert_eq!((&file["mapped"], &file["pattern"]), (&true.into(), &"sequential".into()), "{told}");
+}
+
+#[test]
+fn static_programs_are_seen_too() {
+    let test = "static_programs_are_seen_too";
+    let folder = folder("explain-static");
+    for (compiler, source) in [("cc", C), ("go", GO)] {
+        if !has(test, compiler) {
+            continue;
+        }
+        let Some(program) = compile(test, &folder, compiler, source) else { continue };
+        let Some(data) = Data::new(test, &folder, BYTES) else { return };
+        let mut command = explain("");
+        command.arg(&program).arg(&data.path).stderr(Stdio::piped());
+        let mut reader = Reader::start(&mut command);
+        reader.read(BYTES);
+        assert!(holds(reader.child.id(), &data.path), "{compiler}: it is not seen to read");
+        let mut errors = reader.child.stderr.take().unwrap();
+        assert_eq!(reader.end(), Some(0), "{compiler}");
+        let mut text = String::new();
+        errors.read_to_string(&mut text).unwrap();
+        assert!(text.contains("sequential"), "{compiler}: {text}");
+    }
+}
+
+#[test]
+fn the_shim_sees_what_moves_no_position() {
+    let test = "the_shim_sees_what_moves_no_position";
+    let folder = folder("explain-shim");
+    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| has(test, "python3")) else {
+        return;
+    };
+    let library = std::env::current_exe().unwrap().with_file_name("libforerun_preload.so");
+    if !library.exists() {
+        return skip(test, "the shim was not built");
+    }
+    // Backward through one half, in steps through the other.
+    let program = "
+import os, sys
+fd = os.open(sys.argv[1], os.O_RDONLY)
+back, step = 32 << 20, 32 << 20
+for line in sys.stdin:
+    for _ in range(16):
+        back -= 65536
+        os.pread(fd, 65536, back)
+        os.pread(fd, 4096, step)
+        step += 1 << 20
+    print(0, file=sys.stderr, flush=True)
+";
+    let mut command = explain("--json --observe preload");
+    command.args(["python3", "-c", program]).arg(&data.path).env("FORERUN_PRELOAD", library);
+    let (mut reader, output) = Reader::start_with_errors(&mut command);
+    for _ in 0..2 {
+        reader.say("");
+        assert!(holds(reader.child.id(), &data.path), "it is not seen to read");
+    }
+    assert_eq!(reader.end(), Some(0));
+    let told: Value = serde_json::from_str(&output.join().unwrap()).unwrap();
+    let file = file(&told, &data.path);
+    assert_eq!((&told["observed"], &file["pattern"]), (&"preload".into(), &"backward".into()));
+    let streams = file["streams"].as_array().unwrap();
+    assert!(streams.iter().any(|stream| stream["pattern"] == "stride"), "{told}");
+    assert_eq!(file["bytes_read"], 32 * (65536 + 4096), "{told}");
+}
+
+#[test]
+fn an_interrupt_ends_the_program_and_it_is_explained_all_the_same() {
+    // A terminal sends it to both.
+    let script = r#"trap 'exit 9' INT; kill -INT $PPID; kill -INT $$"#;
+    let output = explain("--json").args(["bash", "-c", script]).output().unwrap();
+    assert_eq!((output.status.code(), &told(&output)["status"]), (Some(9), &9.into()));
+    let program = Command::new(env!("CARGO_BIN_EXE_forerun")).arg("explain").output().unwrap();
+    assert_eq!(program.status.code(), Some(2));
+}

@@ -1,0 +1,237 @@
+//! What reading ahead would gain: a model of times.
+//!
+//! ```text
+//!   without   |-- computes --|== waits ==|-- computes --|== waits ==|~ other waits ~|
+//!   with      |-- computes --|-- computes --|~ other waits ~|  + OVERHEAD     but never less than
+//!             |-- bytes from the device / what it delivers a second --|
+//! ```
+//! Of the waits for storage, those go that came before reads whose place was known. It is the
+//! optimum, which a real run comes near to where the device can serve several requests at a time.
+//!
+//! # Invariants
+//! - No gain is promised that the device's limit does not allow. Where the limit is only known from
+//!   the run itself, which may not have asked for all that the device can do, the gain has a bound
+//!   below, by that limit, and one above, without any.
+//! # Sources
+//! Fukayama, Sugita, Hiruta, Yamana, "Disk Access Speed up Using Prefetching Thread": the time of
+//! a program is the sum of computing and I/O without overlap, and the greater of both with it.
+
+use forerun_core::units::Nanos;
+
+use super::Explained;
+
+/// What a device delivers at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Bytes a second.
+    pub bytes_per_second: u64,
+    /// It was measured by itself; else it is the best of the run, and the device can do that at
+    /// least.
+    pub is_profile: bool,
+}
+
+/// What would be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prediction {
+    /// How long the program would run.
+    pub run: Nanos,
+    /// So much less than it did.
+    pub gain: Nanos,
+    /// The same if the device had no limit.
+    pub gain_max: Nanos,
+    /// What is known of the device.
+    pub limit: Option<Limit>,
+    /// The reason.
+    pub why: Why,
+}
+
+/// Why there is something to gain, or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It was not seen to read a file that is worth it.
+    ReadsNothing,
+    /// What it read was in memory.
+    InMemory,
+    /// It hardly waits for storage.
+    Computes,
+    /// It waits for what nobody knows before.
+    Unpredictable,
+    /// The waits are too short to be worth it.
+    TooShort,
+    /// The device gives what it can.
+    DeviceBusy,
+    /// It waits for reads that are known before, and the device can do more.
+    Waits,
+    /// The same, but it is not known whether the device can do more.
+    Unknown,
+}
+
+impl Why {
+    /// Its name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ReadsNothing => "reads-nothing",
+            Self::InMemory => "in-memory",
+            Self::Computes => "computes",
+            Self::Unpredictable => "unpredictable",
+            Self::TooShort => "too-short",
+            Self::DeviceBusy => "device-busy",
+            Self::Waits => "waits",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// Whether there is something to gain; none where that is not known.
+    #[must_use]
+    pub fn gains(self) -> Option<bool> {
+        match self {
+            Self::ReadsNothing
+            | Self::InMemory
+            | Self::Computes
+            | Self::Unpredictable
+            | Self::TooShort
+            | Self::DeviceBusy => Some(false),
+            Self::Waits => Some(true),
+            Self::Unknown => None,
+        }
+    }
+}
+
+/// What `forerun run` would gain for a program that did what `told` says. `profile`: bytes a second
+/// that its device delivers, where that was measured.
+#[must_use]
+pub fn predict(told: &Explained, profile: Option<u64>) -> Prediction {
+    let streams = told.files.iter().flat_map(|file| &file.streams);
+    let known = streams.filter(|stream| stream.pattern.is_predictable());
+    let limit = match (profile, told.rate) {
+        (Some(bytes_per_second), _) => Some(Limit { bytes_per_second, is_profile: true }),
+        (None, Some(bytes_per_second)) => Some(Limit { bytes_per_second, is_profile: false }),
+        (None, None) => None,
+    };
+    decide(&Facts {
+        ran: told.ran,
+        waited: told.waited,
+        known: Nanos(known.map(|stream| stream.waited.0).sum()).min(told.waited),
+        device_bytes: told.device_bytes,
+        bytes_read: told.bytes_read,
+        limit: limit.filter(|limit| limit.bytes_per_second > 0),
+    })
+}
+
+/// What decides.
+#[derive(Clone, Copy, Debug)]
+struct Facts {
+    ran: Nanos,
+    waited: Nanos,
+    /// Of that, before reads whose place was known.
+    known: Nanos,
+    device_bytes: u64,
+    bytes_read: u64,
+    limit: Option<Limit>,
+}
+
+fn decide(facts: &Facts) -> Prediction {
+    let Facts { ran, limit, .. } = *facts;
+    let overhead = OVERHEAD + Nanos(ran.0 / OVERHEAD_ONE_IN);
+    let fastest = (ran.since(facts.known) + overhead).min(ran);
+    let run = match limit {
+        Some(limit) => fastest.max(limit.time(facts.device_bytes)).min(ran),
+        None => ran,
+    };
+    let worth = Nanos(ran.0 / WORTH_ONE_IN).max(WORTH_MIN);
+    let (gain, gain_max) = (ran.since(run), ran.since(fastest));
+    let why = if facts.bytes_read == 0 {
+        Why::ReadsNothing
+    } else if facts.device_bytes < facts.bytes_read / IN_MEMORY_ONE_IN {
+        Why::InMemory
+    } else if facts.waited < worth {
+        Why::Computes
+    } else if facts.known < worth {
+        Why::Unpredictable
+    } else if gain_max < worth {
+        Why::TooShort
+    } else if gain >= worth {
+        Why::Waits
+    } else if limit.is_some_and(|limit| limit.is_profile) {
+        Why::DeviceBusy
+    } else {
+        Why::Unknown
+    };
+    let nothing = Prediction { run: ran, gain: Nanos(0), gain_max: Nanos(0), limit, why };
+    match why.gains() {
+        Some(false) => nothing,
+        Some(true) => {
+            let is_profile = limit.is_some_and(|limit| limit.is_profile);
+            let gain_max = if is_profile { gain } else { gain_max };
+            Prediction { run, gain, gain_max, limit, why }
+        }
+        None => Prediction { gain_max, ..nothing },
+    }
+}
+
+impl Limit {
+    /// How long so many bytes take.
+    fn time(self, bytes: u64) -> Nanos {
+        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second.max(1));
+        Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
+/// What `run` itself costs: to start, and one part in so many of the time.
+const OVERHEAD: Nanos = Nanos::from_millis(3);
+const OVERHEAD_ONE_IN: u64 = 100;
+/// Less than one part in so many, or than so much, is nothing.
+const WORTH_ONE_IN: u64 = 50;
+const WORTH_MIN: Nanos = Nanos::from_millis(10);
+/// Where less than one byte in so many came from a device, all was in memory.
+const IN_MEMORY_ONE_IN: u64 = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gain_is_what_was_waited_for_as_far_as_the_device_goes() {
+        let profile = |mb: u64| Some(Limit { bytes_per_second: mb * 1_000_000, is_profile: true });
+        let seen = |mb: u64| Some(Limit { bytes_per_second: mb * 1_000_000, is_profile: false });
+        // 100 MB are read.
+        #[rustfmt::skip]
+        let rows = [ // why                    ran  waited known  from device  limit        run   most   why
+            ("it waits, the device is fast",   2_000, 1_000, 1_000, 100, profile(500),  1_023, 977,   Why::Waits),
+            ("it waits, the device is slower", 2_000, 1_000, 1_000, 100, profile(80),   1_250, 750,   Why::Waits),
+            ("the device is at its limit",     2_000, 1_000, 1_000, 100, profile(50),   2_000, 0,     Why::DeviceBusy),
+            ("some reads are random",          2_000, 1_000,   400, 100, profile(500),  1_623, 377,   Why::Waits),
+            ("all reads are random",           2_000, 1_000,    20, 100, profile(500),  2_000, 0,     Why::Unpredictable),
+            ("it computes",                    2_000,    30,    30, 100, profile(500),  2_000, 0,     Why::Computes),
+            ("all is in memory",               2_000, 1_000, 1_000,   0, profile(500),  2_000, 0,     Why::InMemory),
+            ("a short program",                   12,    11,    11, 100, None,          12,    0,     Why::TooShort),
+            ("faster at times, no profile",    2_000, 1_000, 1_000, 100, seen(80),      1_250, 977,   Why::Waits),
+            ("always the same, no profile",    2_000, 1_000, 1_000, 100, seen(50),      2_000, 977,   Why::Unknown),
+            ("nothing is known",               2_000, 1_000, 1_000, 100, None,          2_000, 977,   Why::Unknown),
+        ];
+        for (reason, ran, waited, known, mb, limit, run, gain_max, why) in rows {
+            let millis = Nanos::from_millis;
+            let told = decide(&Facts {
+                ran: millis(ran),
+                waited: millis(waited),
+                known: millis(known),
+                device_bytes: mb * 1_000_000,
+                bytes_read: 100_000_000,
+                limit,
+            });
+            let gain = millis(ran).since(millis(run));
+            let expected =
+                Prediction { run: millis(run), gain, gain_max: millis(gain_max), limit, why };
+            assert_eq!(told, expected, "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_reads_nothing_gains_nothing() {
+        let (ran, waited) = (Nanos::from_millis(900), Nanos::from_millis(800));
+        let (known, limit) = (waited, None);
+        let told = decide(&Facts { ran, waited, known, device_bytes: 9, bytes_read: 0, limit });
+        assert_eq!((told.why, told.gain_max), (Why::ReadsNothing, Nanos(0)));
+    }
+}

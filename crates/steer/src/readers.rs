@@ -1,0 +1,48 @@
+//! What observers tell, and who listens: readers of files, by their numbers.
+//!
+//! ```text
+//!   files, maps, told --open, read, seek, close--> drive     reads ahead of them
+//!                                             \--> notes     writes down what they did
+//! ```
+//! # Invariants
+//! - A number stands for one reader from `open` or `again` to `close`.
+//! - Who listens holds the descriptor of a file from its first reader's `open` to its last one's
+//!   `close`, and no longer.
+
+use std::fs::File;
+use std::ops::Range;
+
+use forerun_core::units::Nanos;
+use rustix::fs::Stat;
+
+/// A reader that is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LaneId(pub(crate) u32);
+
+/// Who is told of readers.
+pub(crate) trait Readers {
+    /// What follows is of the process `pid`, which has taken so much processor time.
+    fn process(&mut self, pid: i32, processor: Option<Nanos>);
+
+    /// A program reads `file`, by a descriptor of our own, and is at `main`. `None`: it is not
+    /// followed, as there are too many already, or memory is too small for one more.
+    fn open(&mut self, now: Nanos, file: File, stat: &Stat, main: u64) -> Option<LaneId>;
+
+    /// One more reader of the file of `lane`, at `main`.
+    fn again(&mut self, lane: LaneId, main: u64) -> Option<LaneId>;
+
+    /// The reader of `lane` has the file mapped.
+    fn maps(&mut self, lane: LaneId);
+
+    /// The file of `lane`.
+    fn file(&self, lane: LaneId) -> Option<&File>;
+
+    /// The reader of `lane` stands at `to` without having read up to there.
+    fn seek(&mut self, now: Nanos, lane: LaneId, to: u64);
+
+    /// The reader of `lane` has read `range`; `follows`: where it had stopped before.
+    fn read(&mut self, now: Nanos, lane: LaneId, range: &Range<u64>, follows: bool);
+
+    /// The reader of `lane` is gone.
+    fn close(&mut self, now: Nanos, lane: LaneId);
+}
