@@ -111,7 +111,9 @@ impl Args {
         if self.json {
             return output::json(told).context("cannot tell what was found");
         }
-        words::lines(told).iter().for_each(|line| note(line));
+        for line in words::lines(told) {
+            note(&line);
+        }
         Ok(())
     }
 

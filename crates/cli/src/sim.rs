@@ -10,13 +10,15 @@
 mod check;
 pub(crate) mod figures;
 mod lists;
+mod plot;
 mod prefetch;
 mod reap;
 pub(crate) mod source;
 mod timed;
+mod two_q_star;
 mod untimed;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -33,6 +35,7 @@ use crate::windows::WINDOWS_MAX;
 use crate::{machine, output};
 
 use figures::Figures;
+use plot::Plot;
 use source::{Reading, Source};
 pub(crate) use timed::queues_commands;
 
@@ -46,7 +49,8 @@ pub(crate) use timed::queues_commands;
         forerun sim workload:streams,n=10 --device t7k250 -o run.json --explain-readahead\n  \
         forerun sim workload:compute,file=1G --device hdd --readahead off --prefetch none,ours\n  \
         forerun sim OLTP.lis.zst --policy lru,2q:kin=0.1,kout=1 --size 1000,10%\n  \
-        forerun sim hm_0.csv.gz --policy all --size 64M,1G --json"
+        forerun sim hm_0.csv.gz --policy all --size 64M,1G --json\n  \
+        forerun sim OLTP.lis.zst --policy all --plot OLTP.html"
 )]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Args {
@@ -65,7 +69,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME,...", default_value = DEFAULT_POLICY)]
     policy: String,
     /// Cache sizes: pages, bytes with a suffix, % of unique blocks [default: 2G; without readahead
-    /// and device 10%]
+    /// and device 10%; for --plot 12 shares, doubling up to 100%]
     #[arg(long, value_name = "SIZE,...")]
     size: Option<String>,
     /// Readahead policies, NAME[:key=value,...] [default with a device: streams]
@@ -107,6 +111,9 @@ pub(crate) struct Args {
     /// Keep in the record why each readahead window was opened, its size and its fate
     #[arg(long, requires = "output")]
     explain_readahead: bool,
+    /// Draw hit ratios over cache sizes; --policy all has belady then
+    #[arg(long, value_name = "FILE.html|.svg")]
+    plot: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -130,6 +137,8 @@ enum Command {
     Check(check::Args),
     /// The paper on prefetching threads: its Table 3 and Figs 3 to 6
     Prefetch(prefetch::Args),
+    /// The paper on 2Q*: its Figs 1, 2, 4 and 5, on the mail workloads or any trace
+    Figures(two_q_star::Args),
     /// How to wait for I/O, in virtual time under stated costs
     Reap(reap::Args),
 }
@@ -172,6 +181,7 @@ struct Plan {
     threads: usize,
     /// Whether perfect readahead is run, too.
     online_limit: bool,
+    plot: Option<Plot>,
     /// Requests of the device to keep.
     log_max: usize,
     /// Readahead windows to keep.
@@ -198,7 +208,16 @@ impl Plan {
             Some(text) => specs::readaheads(&text)?,
             None => Vec::new(),
         };
-        let size = if readaheads.is_empty() { DEFAULT_SHARE } else { DEFAULT_SIZE };
+        let plot = args.plot.as_deref().map(Plot::new).transpose()?;
+        let size = match &plot {
+            Some(_) => plot::SIZES,
+            None if readaheads.is_empty() => DEFAULT_SHARE,
+            None => DEFAULT_SIZE,
+        };
+        let mut policies = specs::policies(&args.policy, readaheads.is_empty())?;
+        if plot.is_some() && readaheads.is_empty() {
+            plot::add_bound(&args.policy, &mut policies);
+        }
         let threads = args.threads.map_or_else(machine::cores, usize::from);
         let plan = Self {
             sources: args.traces.iter().map(|text| Source::new(text)).collect::<Result<_>>()?,
@@ -207,7 +226,7 @@ impl Plan {
                 skip_bad: args.skip_bad,
                 limit: args.limit.unwrap_or(u64::MAX),
             },
-            policies: specs::policies(&args.policy, readaheads.is_empty())?,
+            policies,
             sizes: specs::sizes(args.size.as_deref().unwrap_or(size))?,
             readaheads,
             prefetches: specs::prefetches(&args.prefetch)?,
@@ -217,6 +236,7 @@ impl Plan {
             page_cost: args.page_cost,
             threads,
             online_limit: args.online_limit,
+            plot,
             log_max: if args.output.is_some() { LOG_MAX } else { 0 },
             windows_max: if args.explain_readahead { WINDOWS_MAX } else { 0 },
         };
@@ -273,6 +293,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.command {
         Some(Command::Check(args)) => return check::run(args),
         Some(Command::Prefetch(args)) => return prefetch::run(args),
+        Some(Command::Figures(args)) => return two_q_star::run(args),
         Some(Command::Reap(args)) => return reap::run_all(args),
         None => {}
     }
@@ -280,7 +301,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return lists::print(args);
     }
     let plan = Plan::new(args)?;
-    args.output.as_deref().map_or(Ok(()), output::require_place)?;
+    let written: Vec<&Path> = args.output.iter().chain(&args.plot).map(PathBuf::as_path).collect();
+    output::require_apart(&written)?;
+    written.iter().try_for_each(|path| output::require_place(path))?;
     let mut figures: Vec<Figures> = Vec::new();
     let mut record = figures::Record::new(&plan);
     for source in &plan.sources {
@@ -290,14 +313,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             timed::run(&plan, source, &mut figures, &mut record)?;
         }
     }
-    // Neither the figures nor the record are lost with the other.
+    // Neither the figures nor the record nor the plot are lost with the others.
     let written = args.output.as_ref().map_or(Ok(()), |path| record.write(path));
+    let drawn = plan.plot.as_ref().map_or(Ok(()), |plot| plot.write(&plan, &figures));
     let shown = if args.json {
         output::json(&figures::Runs { runs: &figures })
     } else {
         output::print(&figures::table(&figures))
     };
-    written.and(shown)
+    written.and(drawn).and(shown)
 }
 
 const DEFAULT_POLICY: &str = "lru";

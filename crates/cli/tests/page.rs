@@ -60,7 +60,7 @@ impl Seen {
 #[test]
 fn every_chart_is_drawn_whole_in_light_dark_and_narrow() {
     let test = "every_chart_is_drawn_whole_in_light_dark_and_narrow";
-    let Some(browser) = browser(test) else { return };
+    let Some(browser) = support::browser(test) else { return };
     let records = [plausible()];
     let html = page::render(&records, "Readahead on a slow disk").expect("there are runs");
     let drawn = drawn(&records[0]);
@@ -78,7 +78,7 @@ fn every_chart_is_drawn_whole_in_light_dark_and_narrow() {
 #[test]
 fn pointing_tells_figures_and_dragging_zooms_all_panels_of_a_set() {
     let test = "pointing_tells_figures_and_dragging_zooms_all_panels_of_a_set";
-    let Some(browser) = browser(test) else { return };
+    let Some(browser) = support::browser(test) else { return };
     let record = plausible();
     let html = page::render(std::slice::from_ref(&record), "Pointing").expect("there are runs");
     let seen = look(&browser, test, &html, WIDE);
@@ -106,7 +106,7 @@ fn pointing_tells_figures_and_dragging_zooms_all_panels_of_a_set() {
 #[test]
 fn the_page_of_a_program_is_drawn_in_light_dark_and_narrow() {
     let test = "the_page_of_a_program_is_drawn_in_light_dark_and_narrow";
-    let Some(browser) = browser(test) else { return };
+    let Some(browser) = support::browser(test) else { return };
     let moment = |at: u64| ReadMoment {
         from_us: at * 9_000,
         to_us: at * 9_000 + 7_000,
@@ -141,7 +141,7 @@ fn the_page_of_a_program_is_drawn_in_light_dark_and_narrow() {
 #[test]
 fn hostile_text_is_shown_and_runs_nothing() {
     let test = "hostile_text_is_shown_and_runs_nothing";
-    let Some(browser) = browser(test) else { return };
+    let Some(browser) = support::browser(test) else { return };
     let attack = "</script><script>document.documentElement.dataset.errors='hacked'</script>\
                   <img src=x onerror=\"document.documentElement.dataset.errors='hacked'\">'\"<!--";
     let mut record = plausible();
@@ -165,7 +165,7 @@ fn hostile_text_is_shown_and_runs_nothing() {
 #[test]
 fn odd_records_are_drawn_too() {
     let test = "odd_records_are_drawn_too";
-    let Some(browser) = browser(test) else { return };
+    let Some(browser) = support::browser(test) else { return };
     let one = || {
         let mut record = plausible();
         record.runs.truncate(1);
@@ -517,20 +517,4 @@ fn chromium(browser: &str, folder: &Path, view: View, what: &[String], page: &Pa
         .expect("the browser was found and starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     output.stdout
-}
-
-/// The name of a browser that starts; without one, `test` is skipped.
-fn browser(test: &str) -> Option<String> {
-    let found = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| {
-        let version = Command::new(name)
-            .arg("--version")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-        version.is_ok_and(|status| status.success())
-    });
-    if found.is_none() {
-        support::skip(test, "no chromium, chromium-browser or google-chrome is installed");
-    }
-    found.map(str::to_owned)
 }

@@ -11,6 +11,7 @@
 // last of all, `data-ready`.
 (() => {
   const root = document.documentElement;
+  const { showTip, hideTip } = window.shell;
   const data = JSON.parse(document.getElementById("data").textContent);
   const checking = location.hash === "#check";
   const KINDS = ["demand", "readahead", "write", "read"];
@@ -75,30 +76,6 @@
   const inUnit = (value, [, factor, name]) => `${number(value / factor)} ${name}`;
   const bytesText = (bytes) => inUnit(bytes, unitFor(bytes, ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"].map((name, i) => [i ? 1024 ** i : 0, 1024 ** i, name])));
 
-  // --- the tip -----------------------------------------------------------------------------------
-
-  const tip = document.getElementById("tip");
-  const hideTip = () => { tip.hidden = true; };
-  /** Shows lines of [mark, name, value] under a title, beside the pointer. Text only, no markup. */
-  const showTip = (x, y, title, lines) => {
-    const head = document.createElement("b");
-    head.textContent = title;
-    const rows = lines.map(([mark, name, value]) => {
-      const row = document.createElement("div");
-      const [left, right] = [document.createElement("span"), document.createElement("span")];
-      left.textContent = name;
-      right.textContent = value;
-      if (mark) row.append(mark);
-      row.append(left, right);
-      return row;
-    });
-    tip.replaceChildren(head, ...rows);
-    tip.hidden = false;
-    const box = tip.getBoundingClientRect();
-    const left = x + 16 + box.width > innerWidth - 8 ? x - 16 - box.width : x + 16;
-    const top = Math.min(Math.max(8, y - box.height / 2), innerHeight - box.height - 8);
-    tip.style.transform = `translate(${Math.max(8, left)}px, ${top}px)`;
-  };
   const policyMark = (policy) => document.querySelector(`.mark[data-policy="${policy}"]`)?.cloneNode(true);
   const block = (paint) => {
     const mark = document.createElement("i");
@@ -106,7 +83,6 @@
     mark.style.background = paint;
     return mark;
   };
-  addEventListener("scroll", hideTip, { passive: true });
 
   // --- shared by all charts ----------------------------------------------------------------------
 
@@ -502,34 +478,7 @@
   });
   for (const id of charts.keys()) places.observe(document.getElementById(id).querySelector(".plot"));
 
-  // --- light and dark ----------------------------------------------------------------------------
-
-  const THEMES = ["auto", "light", "dark"];
-  const button = document.getElementById("theme");
-  /** The store may be refused to a page from a file; then the choice lasts as long as the page. */
-  const remembered = (value) => {
-    try {
-      if (value === undefined) return localStorage.getItem("forerun-theme");
-      localStorage.setItem("forerun-theme", value);
-    } catch { /* As above. */ }
-    return null;
-  };
-  const wear = (theme) => {
-    if (theme === "auto") delete root.dataset.theme;
-    else root.dataset.theme = theme;
-    button.textContent = `Theme: ${theme}`;
-  };
-  const first = remembered();
-  if (THEMES.includes(first) && first !== "auto") { wear(first); rebuildAll(); }
-  button.hidden = false;
-  button.addEventListener("click", () => {
-    const next = THEMES[(THEMES.indexOf(root.dataset.theme ?? "auto") + 1) % THEMES.length];
-    remembered(next);
-    wear(next);
-    rebuildAll();
-  });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", rebuildAll);
-  addEventListener("mouseout", (event) => { if (!event.relatedTarget) hideTip(); });
+  root.addEventListener("recoloured", rebuildAll);
 
   const settle = () => {
     root.dataset.charts = String(document.querySelectorAll("figure[data-drawn]").length);

@@ -11,6 +11,8 @@
 //! A [`RunRecord`] holds all that is needed to repeat a run and to judge it: commit, machine,
 //! command line, settings, seed, repeats, and a [`Run`] for each thing measured. [`page::render`]
 //! draws any number of records on one self-contained page; [`table::render`] prints runs as text.
+//! What is no run (hit ratios over the size of a cache, what a trace holds) is a
+//! [`curves::Sheet`], drawn as a page or as a static picture.
 //!
 //! An [`Explanation`] is what was found out about one program; [`page::explained`] draws it.
 //!
@@ -23,11 +25,14 @@
 //! al., 2010, Figs 6, 7, 10 (requests over time), 11 (throughput) and 12 (delay by streams).
 #![forbid(unsafe_code)]
 
+pub mod curves;
 mod explanation;
 mod file;
 mod format;
+mod html;
 pub mod page;
 mod record;
+mod shell;
 pub mod table;
 mod window;
 

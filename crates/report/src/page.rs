@@ -23,19 +23,19 @@ mod charts;
 mod explained;
 mod figures;
 mod group;
-mod html;
 mod lanes;
 mod provenance;
 mod summary;
 mod words;
 
 use crate::format::date;
+use crate::html::{escape, script_json};
 use crate::record::RunRecord;
+use crate::shell::{self, Assets, PAGE_CSS};
 use crate::window::Cause;
 use charts::Data;
 pub use explained::explained;
 use group::Groups;
-use html::{escape, script_json};
 
 /// Why no page could be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -65,35 +65,7 @@ pub fn render(records: &[RunRecord], title: &str) -> Result<String, PageError> {
     body += &provenance::provenance(records);
     let causes = Cause::ALL.map(Cause::name);
     let data = script_json(&Data { policies: &page.labels, causes, charts });
-    Ok(shell(title, &body, &data))
-}
-
-/// The document around the body.
-fn shell(title: &str, body: &str, data: &str) -> String {
-    [
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n",
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; ",
-        "style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; ",
-        "form-action 'none'\">\n",
-        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n",
-        "<meta name=\"color-scheme\" content=\"light dark\">\n<title>",
-        &escape(title),
-        "</title>\n<style>\n",
-        UPLOT_CSS,
-        PAGE_CSS,
-        "</style>\n<script>\n",
-        ERRORS_JS,
-        "</script>\n</head>\n<body>\n<main>\n",
-        body,
-        "</main>\n<div id=\"tip\" hidden></div>\n<script type=\"application/json\" id=\"data\">",
-        data,
-        "</script>\n<script>\n",
-        UPLOT_JS,
-        "</script>\n<script>\n",
-        PAGE_JS,
-        "</script>\n</body>\n</html>\n",
-    ]
-    .concat()
+    Ok(shell::document(title, &body, &data, &ASSETS))
 }
 
 fn head(records: &[RunRecord], title: &str) -> String {
@@ -118,13 +90,7 @@ fn head(records: &[RunRecord], title: &str) -> String {
 
 /// The page's head; `facts` is markup.
 fn head_of(title: &str, facts: &str) -> String {
-    format!(
-        "<header>\n<div>\n<h1>{}</h1>\n<p class=\"facts\">{facts}</p>\n</div>\n\
-         <button type=\"button\" id=\"theme\" hidden>Theme: auto</button>\n</header>\n\
-         <noscript><p class=\"note\">The charts need JavaScript. The tables hold the same figures.\
-         </p></noscript>\n",
-        escape(title),
-    )
+    shell::header(title, facts, "The charts need JavaScript. The tables hold the same figures.")
 }
 
 fn commit_in_words(commit: &str) -> String {
@@ -137,11 +103,10 @@ const HEAD_FACTS_MAX: usize = 3;
 /// Of a commit, in the head.
 const COMMIT_CHARS: usize = 10;
 
+const ASSETS: Assets = Assets { styles: &[UPLOT_CSS, PAGE_CSS], scripts: &[UPLOT_JS, PAGE_JS] };
 const UPLOT_CSS: &str = include_str!("../assets/uPlot.min.css");
 const UPLOT_JS: &str = include_str!("../assets/uPlot.iife.min.js");
-const PAGE_CSS: &str = include_str!("../assets/page.css");
 const PAGE_JS: &str = include_str!("../assets/page.js");
-const ERRORS_JS: &str = include_str!("../assets/errors.js");
 
 #[cfg(test)]
 mod tests {
@@ -149,6 +114,7 @@ mod tests {
     use super::summary::{SPREAD, seconds};
     use super::*;
     use crate::record::{DeviceRequest, Machine, RequestKind, Run, Spread};
+    use crate::shell::{ERRORS_JS, SHELL_JS};
 
     fn request(at_us: u64, kind: RequestKind) -> DeviceRequest {
         DeviceRequest { at_us, done_us: at_us + 2_500, offset: 8_192, bytes: 4_096, kind }
@@ -213,7 +179,7 @@ mod tests {
 
     #[test]
     fn embedded_scripts_and_styles_cannot_end_early() {
-        for script in [UPLOT_JS, PAGE_JS, ERRORS_JS] {
+        for script in [UPLOT_JS, PAGE_JS, SHELL_JS, ERRORS_JS] {
             assert!(!script.contains("</script") && !script.contains("<!--"));
         }
         for style in [UPLOT_CSS, PAGE_CSS] {
@@ -238,7 +204,7 @@ mod tests {
         record.settings.insert(attack.to_owned(), attack.to_owned());
         let html = render(&[record], attack).unwrap();
         assert!(!html.contains("<img"));
-        assert_eq!(html.matches("</script>").count(), 4, "those of the page itself");
+        assert_eq!(html.matches("</script>").count(), 5, "those of the page itself");
         assert!(html.contains("<h1>&lt;img &quot;&#39;&gt;&amp;&lt;/script&gt;</h1>"));
     }
 

@@ -9,6 +9,7 @@
 //!   oracle     perfect readahead: the limit that others are measured against
 //!   trace      what was accessed somewhere, read as a stream
 //!   replay     accesses through replacement policies alone
+//!   queues     the same, and in which queue of 2Q each access falls
 //!   decisions  what a policy reads ahead for a list of reads
 //!   vectors    the core's readahead decisions, against those of kernels
 //!   check      the core under a random driver, against a shadow file
@@ -21,6 +22,7 @@ pub mod driver;
 pub mod host;
 pub mod oracle;
 pub mod prefetch;
+pub mod queues;
 pub mod reap;
 pub mod replay;
 pub mod trace;

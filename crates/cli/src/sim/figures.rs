@@ -32,13 +32,13 @@ pub(super) struct Runs<'a> {
 /// One run.
 #[derive(Serialize)]
 pub(super) struct Figures {
-    trace: String,
+    pub(super) trace: String,
     policy: String,
     params: BTreeMap<String, String>,
-    cache_pages: u32,
-    accesses: u64,
+    pub(super) cache_pages: u32,
+    pub(super) accesses: u64,
     misses: u64,
-    hit_ratio: f64,
+    pub(super) hit_ratio: f64,
     /// That the simulation took.
     seconds: f64,
     accesses_per_second: f64,
@@ -170,6 +170,17 @@ impl Figures {
             device.limit_mb_per_second = limit;
             device.ratio_to_limit = ratio(device.mb_per_second, limit);
         }
+    }
+
+    /// What was run, but for the trace and the size: the names alone, and with all parameters.
+    pub(super) fn titles(&self) -> (String, String) {
+        let policy = std::iter::once((self.policy.as_str(), &self.params));
+        let ahead = self.readahead.iter().map(|it| (it.name, &it.params));
+        let thread = self.prefetch.iter().map(|it| (it.name, &it.params));
+        let parts = policy.chain(ahead).chain(thread);
+        let (names, specs): (Vec<&str>, Vec<String>) =
+            parts.map(|(name, params)| (name, spec(name, params))).unzip();
+        (names.join(" + "), specs.join(" + "))
     }
 
     fn cells(&self, columns: Columns) -> Vec<String> {

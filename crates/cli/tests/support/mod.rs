@@ -10,9 +10,11 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 // Each test program uses a part of these; here all of them are used.
 const _: fn(&str, &str) = skip;
+const _: fn(&str) -> Option<String> = browser;
 const _: [fn() -> Option<PathBuf>; 2] = [reference_dir, traces_dir];
 
 /// Says that `test` did not run, and why.
@@ -48,4 +50,20 @@ fn dir(variable: &str, name: &str) -> Option<PathBuf> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let path = workspace.join("../shared").join(name);
     path.is_dir().then_some(path)
+}
+
+/// The name of a browser that starts; without one, `test` is skipped.
+pub(crate) fn browser(test: &str) -> Option<String> {
+    let found = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| {
+        let version = Command::new(name)
+            .arg("--version")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        version.is_ok_and(|status| status.success())
+    });
+    if found.is_none() {
+        skip(test, "no chromium, chromium-browser or google-chrome is installed");
+    }
+    found.map(str::to_owned)
 }

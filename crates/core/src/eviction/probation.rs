@@ -156,6 +156,16 @@ impl Probation {
         self.a1out.resize(self.kout.of(capacity));
     }
 
+    /// Whether the page in `frame` is in Am.
+    pub(super) fn is_active(&self, frame: FrameId) -> bool {
+        matches!(self.places.get(frame.0), Place::Am)
+    }
+
+    /// Whether `page` is not resident, and its name is in A1out.
+    pub(super) fn remembers(&self, page: PageId) -> bool {
+        self.a1out.find(page).is_some()
+    }
+
     /// The page in `frame` is used for the first time since it was read ahead.
     fn move_to(&mut self, frame: FrameId, place: Place) {
         self.queue(Place::Unread).remove(frame);

@@ -63,3 +63,17 @@ impl Eviction for TwoQStar {
         self.queues.resize(capacity);
     }
 }
+
+impl TwoQStar {
+    /// Whether the resident page in `frame` is in Am, else it is in A1in.
+    #[must_use]
+    pub fn is_active(&self, frame: FrameId) -> bool {
+        self.queues.is_active(frame)
+    }
+
+    /// Whether the name of `page` is in A1out.
+    #[must_use]
+    pub fn remembers(&self, page: PageId) -> bool {
+        self.queues.remembers(page)
+    }
+}

@@ -16,12 +16,13 @@ use std::fmt::Write;
 
 use super::charts::{Chart, Data};
 use super::figures::OWN_TIME;
-use super::html::{escape, script_json};
 use super::summary::seconds;
-use super::{head_of, shell};
+use super::{ASSETS, head_of};
 use crate::explanation::{ExplainedFile, Explanation};
 use crate::format::{bytes, count, date, figure, percent};
+use crate::html::{escape, script_json};
 use crate::record::Machine;
+use crate::shell;
 use crate::window::Cause;
 
 /// The page of `told`, which was found at `unix_seconds` on `machine`, as the text of an HTML file.
@@ -42,7 +43,7 @@ pub fn explained(told: &Explanation, machine: &Machine, unix_seconds: u64) -> St
     body += &panels(told, &mut charts);
     let labels = [program.to_owned()];
     let data = Data { policies: &labels, causes: Cause::ALL.map(Cause::name), charts };
-    shell(&title, &body, &script_json(&data))
+    shell::document(&title, &body, &script_json(&data), &ASSETS)
 }
 
 fn opening(told: &Explanation) -> String {

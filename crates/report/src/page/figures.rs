@@ -9,10 +9,10 @@
 
 use super::charts::{self, Chart, Measure};
 use super::group::{Group, Groups, Row};
-use super::html::escape;
 use super::lanes;
 use super::summary::{group_in_words, policy, seconds};
 use crate::format::{bytes, count, figure, float};
+use crate::html::escape;
 use crate::record::{DeviceRequest, RequestKind, Run};
 use std::fmt::Write;
 

@@ -15,9 +15,9 @@
 use super::charts::{self, Chart};
 use super::figures::OWN_TIME;
 use super::group::{Group, Groups, Row};
-use super::html::escape;
 use super::summary::policy;
 use crate::format::{bytes, count, figure, float};
+use crate::html::escape;
 use crate::record::Run;
 use crate::window::{Cause, Window};
 use std::fmt::Write;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::fmt::Write;
 
 /// `text` for markup, within an element or a quoted attribute.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -25,7 +25,7 @@ pub(super) fn escape(text: &str) -> String {
 }
 
 /// `value` as JSON that may stand in a script element.
-pub(super) fn script_json(value: &impl Serialize) -> String {
+pub(crate) fn script_json(value: &impl Serialize) -> String {
     let json = serde_json::to_string(value).expect("plain structs with text keys");
     let mut safe = String::with_capacity(json.len());
     for c in json.chars() {

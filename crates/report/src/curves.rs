@@ -1,0 +1,315 @@
+//! A sheet of charts: curves over the size of a cache, bars over classes.
+//!
+//! ```text
+//!   Sheet -> sections (a trace each) -> charts -> series
+//!     |
+//!     +-- page()      one HTML file: the pictures, legends that switch lines off, values at the
+//!     |               pointer, tables
+//!     +-- picture()   one SVG file: the same pictures, one below the other, with their legends
+//! ```
+//!
+//! A chart's values stand side by side with its `x`: a policy that was not run with a size has a
+//! gap there. Beside a chart may stand what a paper says of it, and what was found here.
+//!
+//! # Invariants
+//! - A page asks the network for nothing and says everything without its script; a picture has no
+//!   script at all. Both follow the reader's choice of light or dark.
+//! - The same sheet gives the same page and picture, byte for byte.
+//! - No text of a sheet opens a tag.
+
+mod axes;
+mod page;
+mod picture;
+mod plot;
+
+use crate::format::{bytes, count, figure};
+use serde::Serialize;
+
+/// What is shown on one page.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Sheet {
+    /// The head.
+    pub title: String,
+    /// A sentence or two under it.
+    pub lead: String,
+    /// What made it, as it was typed.
+    pub command: String,
+    /// A trace each.
+    pub sections: Vec<Section>,
+}
+
+/// The charts of one trace.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Section {
+    /// The trace.
+    pub title: String,
+    /// Its accesses, pages, page size.
+    pub facts: String,
+    /// Its charts, in order.
+    pub charts: Vec<Chart>,
+}
+
+/// Series over one axis.
+#[derive(Clone, Debug, Serialize)]
+pub struct Chart {
+    /// What is shown.
+    pub title: String,
+    /// A word on how to read it.
+    pub note: String,
+    /// The places of the values.
+    pub x: X,
+    /// What the values are.
+    pub y: Y,
+    /// A line or a kind of bar each.
+    pub series: Vec<Series>,
+    /// What is said of it elsewhere.
+    pub claims: Vec<Claim>,
+}
+
+/// Where values stand.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum X {
+    /// Sizes of a cache, ascending: curves on a log axis.
+    Pages {
+        /// In pages; none is 0.
+        pages: Vec<u32>,
+        /// Bytes of one.
+        page_bytes: u32,
+    },
+    /// Classes: bars side by side.
+    Classes {
+        /// What they are classes of.
+        label: String,
+        /// In order.
+        names: Vec<String>,
+    },
+}
+
+/// What values are.
+#[derive(Clone, Debug, Serialize)]
+pub struct Y {
+    /// In words.
+    pub label: String,
+    /// How they are written.
+    pub unit: Unit,
+}
+
+/// How values are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// As percent.
+    Share,
+    /// As numbers.
+    Count,
+}
+
+/// One line, or the bars of one colour.
+#[derive(Clone, Debug, Serialize)]
+pub struct Series {
+    /// In the legend.
+    pub name: String,
+    /// Whether it is what nothing can be better than.
+    pub bound: bool,
+    /// A value or a gap for each place.
+    pub y: Vec<Option<f64>>,
+}
+
+/// What a source says, and what was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Claim {
+    /// Of what.
+    pub what: String,
+    /// As the source has it.
+    pub source: String,
+    /// As it is here.
+    pub here: String,
+}
+
+impl Sheet {
+    /// As one HTML file.
+    #[must_use]
+    pub fn page(&self) -> String {
+        page::page(self)
+    }
+
+    /// As one SVG file.
+    #[must_use]
+    pub fn picture(&self) -> String {
+        picture::picture(self)
+    }
+}
+
+impl Section {
+    /// A trace without charts yet.
+    #[must_use]
+    pub fn of_trace(title: &str, accesses: u64, unique: Option<u64>, page_bytes: u32) -> Self {
+        let page = bytes(page_bytes.into());
+        let pages = match unique {
+            Some(unique) => {
+                let all = bytes(unique * u64::from(page_bytes));
+                format!("{} unique pages of {page} ({all})", count(unique))
+            }
+            None => format!("pages of {page}"),
+        };
+        let facts = format!("{} accesses to {pages}", count(accesses));
+        Self { title: title.to_owned(), facts, charts: Vec::new() }
+    }
+}
+
+impl X {
+    /// How many places there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Pages { pages, .. } => pages.len(),
+            Self::Classes { names, .. } => names.len(),
+        }
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Unit {
+    /// `value` as people read it.
+    fn show(self, value: f64) -> String {
+        match self {
+            Self::Share => format!("{:.2} %", value * 100.0),
+            Self::Count => figure(value),
+        }
+    }
+}
+
+impl Series {
+    /// The finite values with the numbers of their places.
+    fn points(&self) -> impl Iterator<Item = (usize, f64)> {
+        let finite = |&(at, y): &(usize, &Option<f64>)| Some((at, y.filter(|y| y.is_finite())?));
+        self.y.iter().enumerate().filter_map(move |it| finite(&it))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(super) fn sheet() -> Sheet {
+        let series = |name: &str, bound, y: &[f64]| Series {
+            name: name.into(),
+            bound,
+            y: y.iter().map(|&y| Some(y).filter(|y| *y >= 0.0)).collect(),
+        };
+        let curves = Chart {
+            title: "Hit ratio".into(),
+            note: "Higher is better.".into(),
+            x: X::Pages { pages: vec![1, 64, 4_096], page_bytes: 4_096 },
+            y: Y { label: "hit ratio".into(), unit: Unit::Share },
+            series: vec![
+                series("lru", false, &[0.25, 0.5, 0.75]),
+                series("2q & <co>", false, &[0.3, -1.0, 0.7]),
+                series("belady", true, &[0.4, 0.6, 0.8]),
+            ],
+            claims: vec![Claim {
+                what: "2Q on LRU".into(),
+                source: "+10".into(),
+                here: "+11.1".into(),
+            }],
+        };
+        let names = ["1", "2", "> 2"].map(str::to_owned).to_vec();
+        let bars = Chart {
+            title: "Uses".into(),
+            x: X::Classes { label: "uses of a page".into(), names },
+            y: Y { label: "pages".into(), unit: Unit::Count },
+            series: vec![series("here", false, &[1_000.0, 20.0, 0.0])],
+            claims: Vec::new(),
+            ..curves.clone()
+        };
+        let section =
+            |charts| Section { title: "mail \"m1\"".into(), facts: "5 accesses".into(), charts };
+        Sheet {
+            title: "A <sheet>".into(),
+            lead: "What it is.".into(),
+            command: "forerun sim".into(),
+            sections: vec![section(vec![curves.clone()]), section(vec![curves, bars])],
+        }
+    }
+
+    /// Every tag is closed in order, and no `<` or bare `&` stands in text.
+    fn well_formed(markup: &str) {
+        let mut open: Vec<&str> = Vec::new();
+        let mut rest = markup;
+        while let Some(at) = rest.find('<') {
+            let (text, tag) = rest.split_at(at);
+            assert!(!text.contains('>'), "{text}");
+            for entity in text.split('&').skip(1) {
+                assert!(entity.split_once(';').is_some_and(|(name, _)| name.len() < 8), "{text}");
+            }
+            let end = tag.find('>').expect("a tag ends");
+            let inside = &tag[1..end];
+            assert_eq!(inside.matches('"').count() % 2, 0, "{inside}");
+            if let Some(name) = inside.strip_prefix('/') {
+                assert_eq!(open.pop(), Some(name), "{inside}");
+            } else if !inside.ends_with('/') && !inside.starts_with('?') {
+                open.push(inside.split_whitespace().next().expect("a name"));
+            }
+            rest = &tag[end + 1..];
+        }
+        assert!(open.is_empty() && rest.trim().is_empty(), "{open:?} {rest}");
+    }
+
+    #[test]
+    fn a_picture_is_well_formed_and_has_every_line() {
+        let picture = sheet().picture();
+        well_formed(&picture);
+        assert!(picture.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
+        assert_eq!(picture.matches("<polyline").count(), 2 * 3, "a line a series");
+        assert_eq!(picture.matches("class=\"bar\"").count(), 3);
+        for text in ["A &lt;sheet&gt;", "2q &amp; &lt;co&gt;", "mail &quot;m1&quot;", "16 MiB"] {
+            assert!(picture.contains(text), "{text}");
+        }
+        assert!(!picture.contains("<script") && !picture.contains("href"));
+    }
+
+    #[test]
+    fn a_page_has_every_curve_a_switch_for_it_and_its_values() {
+        let page = sheet().page();
+        assert_eq!(page.matches("<polyline").count(), 2 * 3);
+        assert_eq!(page.matches("data-switch=").count(), 2 * 3, "one series needs none");
+        for text in [
+            "5 accesses to 2 unique pages of 4 KiB (8 KiB)",
+            "25.00 %",
+            "80.00 %",
+            "&ndash;",
+            "+11.1",
+            "<h1>A &lt;sheet&gt;</h1>",
+        ] {
+            assert!(page.contains(text), "{text}");
+        }
+        assert!(!page.contains("<co>"), "no text opens a tag");
+        for loader in ["src=", "href=", "@import", "url(", "fetch("] {
+            assert!(!page.contains(loader), "{loader}");
+        }
+        let body = &page[page.find("<main>").unwrap()..page.find("</main>").unwrap() + 7];
+        well_formed(&body.replace("<br>", ""));
+        assert_eq!(page, sheet().page());
+    }
+
+    #[test]
+    fn odd_values_are_gaps_and_nothing_is_drawn_of_nothing() {
+        let mut odd = sheet();
+        for chart in odd.sections.iter_mut().flat_map(|section| &mut section.charts) {
+            chart.series[0].y = vec![Some(f64::NAN), Some(f64::INFINITY), None];
+        }
+        odd.sections[0].charts[0].x = X::Pages { pages: vec![7], page_bytes: 4_096 };
+        odd.sections[0].charts[0].series.iter_mut().for_each(|series| series.y.truncate(1));
+        for text in [odd.picture(), odd.page(), Sheet::default().picture(), Sheet::default().page()]
+        {
+            assert!(!text.contains("NaN") && !text.contains("inf\""), "{text}");
+        }
+        well_formed(&odd.picture());
+    }
+}

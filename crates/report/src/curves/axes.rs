@@ -1,0 +1,137 @@
+//! Ranges and ticks: round numbers that leave room for their labels.
+//!
+//! # Invariants
+//! - A range has an extent, whatever the values are.
+//! - Ticks lie within their range.
+
+use super::{Chart, Unit, X};
+use crate::format::{bytes, count, figure};
+
+/// The values that an axis shows, and where its ticks stand.
+pub(super) struct Range {
+    pub(super) low: f64,
+    pub(super) high: f64,
+    pub(super) ticks: Vec<f64>,
+}
+
+impl Range {
+    /// Where `value` lies: 0 at the low end, 1 at the high one.
+    pub(super) fn part(&self, value: f64) -> f64 {
+        (value - self.low) / (self.high - self.low)
+    }
+}
+
+/// The values of a chart: from 0, unless all of a chart's curves lie far above it.
+pub(super) fn values(chart: &Chart) -> Range {
+    let all = || chart.series.iter().flat_map(|series| series.points().map(|(_, y)| y));
+    let (least, most) = (all().fold(f64::MAX, f64::min), all().fold(0.0, f64::max));
+    let bars = matches!(chart.x, X::Classes { .. });
+    let from = if bars || least > most || least < most / 2.0 { 0.0 } else { least };
+    let most = if most > from { most } else { from + 1.0 };
+    let step = round_step((most - from) / TICKS);
+    let (mut tick, mut end) = ((from / step).floor(), (most / step).ceil());
+    let low = tick * step;
+    if chart.y.unit == Unit::Share {
+        // A ratio is never above 1, however round the tick above would be.
+        end = end.min((1.0 / step).floor().max(tick + 1.0));
+    }
+    let mut ticks = Vec::new();
+    while tick <= end {
+        ticks.push(tick * step);
+        tick += 1.0;
+    }
+    Range { low, high: (end * step).max(most), ticks }
+}
+
+/// The label of a value's tick.
+pub(super) fn value_label(unit: Unit, value: f64) -> String {
+    match unit {
+        Unit::Share => format!("{} %", trimmed(value * 100.0)),
+        Unit::Count => figure(value),
+    }
+}
+
+/// `value` without zeros that say nothing.
+fn trimmed(value: f64) -> String {
+    let text = format!("{value:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// 1, 2 or 5 times a power of ten, at least `step`.
+fn round_step(step: f64) -> f64 {
+    let power = 10_f64.powi(exponent(step));
+    let digit = [1.0, 2.0, 5.0].into_iter().find(|digit| digit * power >= step * 0.999);
+    digit.unwrap_or(10.0) * power
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "of a finite positive number: within 400")]
+fn exponent(value: f64) -> i32 {
+    value.log10().floor() as i32
+}
+
+/// Sizes in powers of two, by their logarithm, with at most `most` ticks.
+pub(super) fn sizes(pages: &[u32], most: u32) -> Range {
+    let smallest = pages.iter().copied().min().unwrap_or(1).max(1);
+    let largest = pages.iter().copied().max().unwrap_or(1).max(1);
+    let (low, high) = (f64::from(smallest).log2(), f64::from(largest).log2());
+    let margin = ((high - low) * 0.03).max(0.25);
+    let (from, to) = (32 - (smallest - 1).leading_zeros(), largest.ilog2());
+    let step = to.saturating_sub(from) / most.max(1) + 1;
+    let ticks = (from..=to).step_by(step as usize).map(f64::from).collect();
+    Range { low: low - margin, high: high + margin, ticks }
+}
+
+/// A size in pages, and in bytes.
+pub(super) fn size_labels(pages: u64, page_bytes: u32) -> (String, String) {
+    (count(pages), bytes(pages * u64::from(page_bytes)))
+}
+
+/// Spaces between ticks, about.
+const TICKS: f64 = 6.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::curves::tests::sheet;
+
+    #[test]
+    fn values_have_round_ticks_that_enclose_them() {
+        #[rustfmt::skip]
+        let rows: &[(&str, &[f64], f64, f64, usize)] = &[ // why  values  low  high  ticks
+            ("from zero",           &[0.0, 0.55],   0.0, 0.6, 7),
+            ("far above zero",      &[0.71, 0.93],  0.7, 0.95, 6),
+            ("never above one",     &[0.1, 1.0],    0.0, 1.0, 6),
+            ("all one",             &[1.0, 1.0],    1.0, 2.0, 2),
+            ("nothing",             &[],            0.0, 1.0, 6),
+        ];
+        for (why, y, low, high, ticks) in rows {
+            let mut chart = sheet().sections[0].charts[0].clone();
+            chart.series.truncate(1);
+            chart.series[0].y = y.iter().copied().map(Some).collect();
+            let range = values(&chart);
+            let close = |a: f64, b: f64| (a - b).abs() < 1e-9;
+            assert!(close(range.low, *low), "{why}: {}", range.low);
+            assert!(range.high >= y.iter().copied().fold(0.0, f64::max), "{why}");
+            assert!(close(range.high, *high), "{why}: {}", range.high);
+            assert_eq!(range.ticks.len(), *ticks, "{why}: {:?}", range.ticks);
+        }
+    }
+
+    #[test]
+    fn sizes_have_ticks_at_powers_of_two() {
+        #[rustfmt::skip]
+        let rows: &[(&[u32], u32, &[f64])] = &[
+            (&[1],               8, &[0.0]),
+            (&[3, 100],          8, &[2.0, 3.0, 4.0, 5.0, 6.0]),
+            (&[1, 1 << 20],      6, &[0.0, 4.0, 8.0, 12.0, 16.0, 20.0]),
+            (&[5],               8, &[]),
+            (&[],                8, &[0.0]),
+        ];
+        for (pages, most, ticks) in rows {
+            let range = sizes(pages, *most);
+            assert_eq!(range.ticks, *ticks, "{pages:?}");
+            assert!(range.low < range.high);
+        }
+        assert_eq!(size_labels(1_024, 4_096), ("1,024".to_owned(), "4 MiB".to_owned()));
+    }
+}

@@ -1,0 +1,231 @@
+//! One chart as SVG markup: axes, grid, lines with their marks or bars.
+//!
+//! ```text
+//!   class s0..s7   colour of a series; beyond the eighth they repeat, and lines are dashed
+//!   class bound    what nothing can be better than: dashed, without marks
+//!   data-series    the number of a series, for the page's script
+//! ```
+//! Shapes differ too, so that colour is not all that tells lines apart.
+//!
+//! # Invariants
+//! - Colours are the style sheet's, so that light and dark need no second picture.
+
+use std::fmt::Write;
+
+use super::axes::{self, Range};
+use super::{Chart, Series, X};
+use crate::format::float;
+use crate::html::escape;
+
+/// The size of a picture, and what its axes take of it.
+#[derive(Clone, Copy)]
+pub(super) struct Frame {
+    pub(super) width: f64,
+    pub(super) height: f64,
+    /// Ticks of a size axis at most.
+    ticks: u32,
+}
+
+impl Frame {
+    /// Where the plot begins.
+    pub(super) const LEFT: f64 = 66.0;
+    pub(super) const TOP: f64 = 12.0;
+    /// As wide as the page.
+    pub(super) const WIDE: Self = Self { width: 1_090.0, height: 470.0, ticks: 12 };
+    /// Two beside each other.
+    pub(super) const HALF: Self = Self { width: 530.0, height: 330.0, ticks: 6 };
+
+    pub(super) fn right(self) -> f64 {
+        self.width - 16.0
+    }
+
+    pub(super) fn bottom(self) -> f64 {
+        self.height - 62.0
+    }
+
+    fn down(self, part: f64) -> f64 {
+        self.bottom() - part * (self.bottom() - Self::TOP)
+    }
+
+    fn across(self, part: f64) -> f64 {
+        Self::LEFT + part * (self.right() - Self::LEFT)
+    }
+}
+
+/// Where each place of `chart` lies, from the left edge.
+pub(super) fn places(chart: &Chart, frame: Frame) -> Vec<f64> {
+    match &chart.x {
+        X::Pages { pages, .. } => {
+            let range = axes::sizes(pages, frame.ticks);
+            let at = |&pages: &u32| frame.across(range.part(f64::from(pages.max(1)).log2()));
+            pages.iter().map(at).collect()
+        }
+        X::Classes { names, .. } => {
+            let width = 1.0 / float(names.len().max(1) as u64);
+            (0..names.len() as u64).map(|n| frame.across((float(n) + 0.5) * width)).collect()
+        }
+    }
+}
+
+/// What stands within the `svg` element of a chart.
+pub(super) fn plot(chart: &Chart, frame: Frame) -> String {
+    let values = axes::values(chart);
+    let places = places(chart, frame);
+    let mut text = value_axis(chart, &values, frame);
+    text += &place_axis(chart, &places, frame);
+    for (number, series) in chart.series.iter().enumerate() {
+        let points: Vec<(f64, f64)> = series
+            .points()
+            .filter_map(|(at, y)| Some((*places.get(at)?, frame.down(values.part(y)))))
+            .collect();
+        let _ = write!(text, "<g data-series=\"{number}\" class=\"{}\">", class(number, series));
+        text += &match &chart.x {
+            X::Pages { .. } => line(number, series, &points),
+            X::Classes { names, .. } => {
+                let room = (frame.right() - Frame::LEFT) / float(names.len().max(1) as u64);
+                let width = room * 0.78 / float(chart.series.len() as u64);
+                let left = width * (float(number as u64) - float(chart.series.len() as u64) / 2.0);
+                bars(&points, left, width, frame.bottom())
+            }
+        };
+        text += "</g>\n";
+    }
+    text
+}
+
+/// The colour of a series.
+pub(super) fn class(number: usize, series: &Series) -> String {
+    if series.bound { "bound".to_owned() } else { format!("s{}", number % COLOURS) }
+}
+
+/// A piece of a line with its mark, for a legend: 26 wide, around (13, 0).
+pub(super) fn key(chart: &Chart, number: usize, series: &Series) -> String {
+    if matches!(chart.x, X::Classes { .. }) {
+        return "<rect class=\"bar\" x=\"7\" y=\"-5.5\" width=\"11\" height=\"11\"/>".to_owned();
+    }
+    let points = [(0.0, 0.0), (26.0, 0.0)];
+    let line = polyline(number, series, &points);
+    if series.bound { line } else { line + &mark(number, 13.0, 0.0) }
+}
+
+fn value_axis(chart: &Chart, values: &Range, frame: Frame) -> String {
+    let (left, right) = (Frame::LEFT, frame.right());
+    let mut text = String::new();
+    for &tick in &values.ticks {
+        let y = frame.down(values.part(tick));
+        let _ = writeln!(
+            text,
+            "<line class=\"grid\" x1=\"{left:.1}\" y1=\"{y:.1}\" x2=\"{right:.1}\" y2=\"{y:.1}\"/>\
+             <text class=\"label\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            left - 8.0,
+            y + 4.0,
+            axes::value_label(chart.y.unit, tick),
+        );
+    }
+    let middle = f64::midpoint(Frame::TOP, frame.bottom());
+    let _ = writeln!(
+        text,
+        "<text class=\"label\" x=\"12\" y=\"{middle:.1}\" text-anchor=\"middle\" \
+         transform=\"rotate(-90 12 {middle:.1})\">{}</text>",
+        escape(&chart.y.label),
+    );
+    text
+}
+
+fn place_axis(chart: &Chart, places: &[f64], frame: Frame) -> String {
+    let bottom = frame.bottom();
+    let mut text = String::new();
+    let mut label = |x: f64, lines: [&str; 2]| {
+        for (line, down) in lines.into_iter().zip([18.0, 33.0]) {
+            let y = bottom + down;
+            let _ = writeln!(
+                text,
+                "<text class=\"label\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{}</text>",
+                escape(line),
+            );
+        }
+    };
+    let name = match &chart.x {
+        X::Pages { pages, page_bytes } => {
+            let range = axes::sizes(pages, frame.ticks);
+            for &tick in &range.ticks {
+                let (count, bytes) = axes::size_labels(power(tick), *page_bytes);
+                label(frame.across(range.part(tick)), [&bytes, &count]);
+            }
+            "cache size, below it in pages"
+        }
+        X::Classes { label: name, names } => {
+            // Every label where there is room for all, else every second, third...
+            let longest = names.iter().map(String::len).max().unwrap_or(0) as u64;
+            let room = (frame.right() - Frame::LEFT) / float(names.len().max(1) as u64);
+            let step = (float(longest) * CHARACTER / room).ceil().clamp(1.0, 64.0);
+            for (number, (name, &x)) in names.iter().zip(places).enumerate() {
+                if float(number as u64) % step == 0.0 {
+                    label(x, [name, ""]);
+                }
+            }
+            name
+        }
+    };
+    let middle = f64::midpoint(Frame::LEFT, frame.right());
+    let _ = writeln!(
+        text,
+        "<text class=\"label\" x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+        bottom + 54.0,
+        escape(name),
+    );
+    text
+}
+
+/// 2 to the power of a tick.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "ticks are 0 to 32")]
+fn power(tick: f64) -> u64 {
+    1 << tick as u32
+}
+
+fn line(number: usize, series: &Series, points: &[(f64, f64)]) -> String {
+    let mut text = polyline(number, series, points);
+    if !series.bound {
+        text.extend(points.iter().map(|&(x, y)| mark(number, x, y)));
+    }
+    text
+}
+
+fn polyline(number: usize, series: &Series, points: &[(f64, f64)]) -> String {
+    let dash = match (series.bound, number / COLOURS) {
+        (true, _) => " stroke-dasharray=\"3 4\"".to_owned(),
+        (false, 0) => String::new(),
+        (false, round) => format!(" stroke-dasharray=\"7 {}\"", 2 + 2 * round),
+    };
+    let points: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+    format!("<polyline class=\"line\"{dash} points=\"{}\"/>", points.join(" "))
+}
+
+/// A mark around a point; five shapes.
+fn mark(number: usize, x: f64, y: f64) -> String {
+    let corners: &[(f64, f64)] = match number % 5 {
+        0 => return format!("<circle class=\"mark\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.6\"/>"),
+        1 => &[(-3.2, -3.2), (3.2, -3.2), (3.2, 3.2), (-3.2, 3.2)],
+        2 => &[(0.0, -4.5), (4.2, 3.2), (-4.2, 3.2)],
+        3 => &[(0.0, -4.7), (4.7, 0.0), (0.0, 4.7), (-4.7, 0.0)],
+        _ => &[(0.0, 4.5), (4.2, -3.2), (-4.2, -3.2)],
+    };
+    let at = |(dx, dy): &(f64, f64)| format!("{:.1},{:.1}", x + dx, y + dy);
+    let points: Vec<String> = corners.iter().map(at).collect();
+    format!("<polygon class=\"mark\" points=\"{}\"/>", points.join(" "))
+}
+
+fn bars(points: &[(f64, f64)], left: f64, width: f64, bottom: f64) -> String {
+    let bar = |&(x, y): &(f64, f64)| {
+        format!(
+            "<rect class=\"bar\" x=\"{:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{:.1}\"/>",
+            x + left,
+            (bottom - y).max(0.0),
+        )
+    };
+    points.iter().map(bar).collect()
+}
+
+const COLOURS: usize = 8;
+/// The width of a character of a label, about.
+const CHARACTER: f64 = 7.5;
