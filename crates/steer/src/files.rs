@@ -36,6 +36,8 @@ pub(crate) struct Files {
     open: BTreeMap<i32, OpenFile>,
     io: Option<File>,
     bytes_read: u64,
+    /// Of that, bytes that no position has shown yet.
+    not_shown: u64,
 }
 
 #[derive(Debug)]
@@ -48,7 +50,8 @@ struct OpenFile {
     refused: bool,
 }
 
-/// What a process read since somebody asked, by all calls that the kernel counts.
+/// What a process read since somebody asked, by all calls that the kernel counts, and what of it
+/// and of before may show in positions.
 #[derive(Clone, Copy, Debug)]
 struct Grown {
     all: u64,
@@ -121,6 +124,8 @@ impl Files {
                 tell(lane, from..to, &mut grown, now, readers);
             }
         }
+        // A read that was counted after the positions were looked at shows at the next look.
+        self.not_shown = grown.map_or(0, |grown| grown.left.min(NOT_SHOWN_MAX));
         true
     }
 
@@ -151,7 +156,7 @@ impl Files {
         let bytes = text(self.io.as_ref()?, proc::bytes_read)?;
         let before = std::mem::replace(&mut self.bytes_read, bytes);
         let all = bytes.saturating_sub(before);
-        Some(Grown { all, left: all })
+        Some(Grown { all, left: all + self.not_shown })
     }
 }
 
@@ -259,5 +264,7 @@ pub(crate) fn text<T>(file: &File, parse: impl FnOnce(&str) -> Option<T>) -> Opt
 pub(crate) const BYTES_MIN: u64 = 256 << 10;
 /// Files that are followed in a process.
 const OPEN_MAX: usize = 256;
+/// More than is read between two looks at one process.
+const NOT_SHOWN_MAX: u64 = 1 << 20;
 /// Of what was just read, one page in so many may have left the cache.
 const GONE_ONE_IN: u64 = 8;

@@ -126,9 +126,28 @@ pub(super) fn why(told: &Explained, prediction: &Prediction) -> String {
     }
 }
 
+/// A size, rounded down to two digits or more.
 fn size(bytes: u64) -> String {
-    Bytes(bytes).show()
+    let unit = [30, 20, 10].into_iter().find(|&bits| bytes >= 10 << bits).unwrap_or(0);
+    Bytes(bytes >> unit << unit).show()
 }
 
 /// Files that are told in words; JSON and the page have more.
 const FILES_MAX: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_short() {
+        #[rustfmt::skip]
+        let rows = [
+            (0, "0"), (832, "832"), (10_239, "10239"), (10_241, "10K"), (127_570_752, "121M"),
+            (136_180 << 10, "132M"), (128 << 20, "128M"), ((15 << 30) + 5, "15G"),
+        ];
+        for (bytes, text) in rows {
+            assert_eq!(size(bytes), text);
+        }
+    }
+}
