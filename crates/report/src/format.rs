@@ -35,7 +35,8 @@ pub(crate) fn figure(value: f64) -> String {
 }
 
 /// A count, its thousands set apart.
-pub(crate) fn count(count: u64) -> String {
+#[must_use]
+pub fn count(count: u64) -> String {
     grouped(&count.to_string())
 }
 

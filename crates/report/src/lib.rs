@@ -38,6 +38,7 @@ mod window;
 
 pub use explanation::{ExplainedFile, ExplainedStream, Explanation, Forecast, ReadMoment};
 pub use file::{NewFile, write_whole};
+pub use format::count;
 pub use record::{
     DeviceRequest, Machine, ReadError, RequestKind, Run, RunRecord, SCHEMA, Schema, Spread,
     WriteError,

@@ -67,13 +67,13 @@ pub(super) const PROGRAMS: [Program; 15] = [
         "model.safetensors",
         &["{python}", "{tensors}", "read", "{files}/model.safetensors", "0"],
     ),
-    Program::new("mapped, 60 MB/s", "data.tar", &["{bin}/reader", "map", "{files}/data.tar", "60"]),
+    Program::new("mapped 60 MB/s", "data.tar", &["{bin}/reader", "map", "{files}/data.tar", "60"]),
     Program::new(
-        "static C, 100 MB/s",
+        "static C 100 MB/s",
         "data.tar",
         &["{bin}/reader", "read", "{files}/data.tar", "100"],
     ),
-    Program::new("Go, SHA-512", "data.tar", &["{bin}/gosum", "{files}/data.tar"]),
+    Program::new("Go SHA-512", "data.tar", &["{bin}/gosum", "{files}/data.tar"]),
     Program {
         // 500 pages.
         share: 0.015_26,
@@ -91,13 +91,13 @@ pub(super) const PROGRAMS: [Program; 15] = [
         memory_mib: Some(256),
         ways: &[&["--limit", "4M"], &["--limit", "64M"], &["--limit", "1G", "--budget", "1G"]],
         devices: &["cloud"],
-        ..Program::new("md5sum, 2 GiB in 256 MiB", "data", &["md5sum", "{files}/data"])
+        ..Program::new("md5sum 2 GiB in 256 MiB", "data", &["md5sum", "{files}/data"])
     },
     Program {
         memory_mib: Some(256),
         devices: &["cloud"],
         ..Program::new(
-            "gzip -1, 2 GiB in 256 MiB",
+            "gzip -1 in 256 MiB",
             "data",
             &["sh", "-c", "head -c 512M {files}/data | gzip -1 | md5sum"],
         )

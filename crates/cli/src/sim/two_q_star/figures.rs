@@ -4,6 +4,7 @@
 //! - What the paper says is in its text; its curves are not known.
 //! - A claim on a size that was not run is left out.
 
+use forerun_report::count;
 use forerun_report::curves::{Chart, Claim, Section, Series, Sheet, Unit, X, Y};
 use forerun_sim::queues::Found as Queues;
 use forerun_sim::trace::survey::Found;
@@ -29,10 +30,10 @@ pub(super) fn requests(found: &Found) -> String {
         told => format!(", {:.1} % reads", 100.0 * ratio(found.reads, told)),
     };
     format!(
-        "; {} requests of {:.0} bytes on average{reads}; {} follow the one before, {} one of the \
+        "; {} requests of {:.1} KiB on average{reads}; {} follow the one before, {} one of the \
          64 before",
-        found.requests,
-        ratio(found.bytes, found.requests),
+        count(found.requests),
+        ratio(found.bytes, found.requests) / 1024.0,
         percent(found.sequential),
         percent(found.nearly_sequential),
     )
@@ -83,7 +84,7 @@ fn gaps_by_use(found: &Found) -> Chart {
         }
     }
     let ends = means.first().zip(means.last());
-    let here = ends.map(|(first, last)| format!("{first:.0} to {last:.0}"));
+    let here = ends.map(|(&first, &last)| format!("{} to {}", whole(first), whole(last)));
     Chart {
         claims: here
             .iter()
@@ -285,6 +286,11 @@ fn claim(what: &str, source: &str, here: &str) -> Claim {
 
 fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of counts")]
+fn whole(mean: f64) -> String {
+    count(mean as u64)
 }
 
 fn points(difference: f64) -> String {
