@@ -1,5 +1,6 @@
 //! `cargo xtask bench engine`: the live engine beside fio and the kernel, on this machine.
-//! (`bench streams` and `bench virtual` compare readahead: see `streams` and `floors`.)
+//! (`bench streams` and `bench virtual` compare readahead: see `streams` and `floors`; `bench lab`
+//! compares simulators: see `lab`.)
 //!
 //! ```text
 //!   round 1   forerun   fio io_uring   fio libaio      of the same file, in turns
@@ -17,6 +18,7 @@ mod device;
 mod fio;
 pub(crate) mod floors;
 mod job;
+pub(crate) mod lab;
 pub(crate) mod options;
 pub(crate) mod programs;
 pub(crate) mod streams;

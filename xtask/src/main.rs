@@ -40,6 +40,9 @@ usage: cargo xtask COMMAND
   bench virtual [--quick] [--out DIR] [--device D,...] [--row R,...] [--readahead R]...
                 [--seeds N,...] [--lengths PERCENT,...] [--all-limits] [--jobs N]
                 [--forerun PROGRAM]       readahead in virtual time, against its floors
+  bench lab [--out DIR] [--python PROGRAM] [--traces DIR] [--rounds N] [--only NAME,...]
+            [--forerun PROGRAM]
+                                          the lab's simulator beside libCacheSim, if PROGRAM has it
   range-server (--pattern SIZE | --dir DIR) [--port N] [--latency 30ms] [--rate 90M]
                [--fault KIND[:EVERY]] [--stay]
                                           a local HTTP server, slow and faulty if asked to; ends
@@ -102,6 +105,15 @@ fn main() -> ExitCode {
         ("bench", [what, options @ ..]) if what == "virtual" => {
             match bench::floors::Options::parse(options) {
                 Ok(options) => bench::floors::run(&root(), &options),
+                Err(error) => {
+                    eprintln!("{error:#}\n{USAGE}");
+                    return ExitCode::from(2);
+                }
+            }
+        }
+        ("bench", [what, options @ ..]) if what == "lab" => {
+            match bench::lab::Options::parse(options) {
+                Ok(options) => bench::lab::run(&root(), &options),
                 Err(error) => {
                     eprintln!("{error:#}\n{USAGE}");
                     return ExitCode::from(2);

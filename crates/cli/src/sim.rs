@@ -10,6 +10,7 @@
 mod check;
 pub(crate) mod figures;
 mod lists;
+mod memory;
 mod plot;
 mod prefetch;
 mod reap;
@@ -23,7 +24,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::ValueEnum;
 use forerun_core::device;
-use forerun_core::params::Param as _;
+use forerun_core::params::{Param as _, Share};
 use forerun_core::units::Nanos;
 use forerun_sim::host::Order;
 use forerun_sim::prefetch::Prefetch;
@@ -105,6 +106,13 @@ pub(crate) struct Args {
     /// Caches that are computed at the same time [default: all processors; no effect on results]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
+    /// Memory for the distinct pages and the caches [default: half of what is free]
+    #[arg(long, value_name = "SIZE", value_parser = specs::memory)]
+    memory: Option<u64>,
+    /// Estimate from this share of the pages, chosen by hash, in caches of that share of the size
+    #[arg(long, value_name = "RATE", default_value = "1", value_parser = specs::sample,
+          conflicts_with_all = ["device", "readahead"])]
+    sample: Share,
     /// Write a record of the runs, for `forerun report`
     #[arg(short, long, requires = "device", value_name = "RUN.json")]
     output: Option<PathBuf>,
@@ -179,6 +187,8 @@ struct Plan {
     depth: Option<u32>,
     page_cost: Nanos,
     threads: usize,
+    memory: u64,
+    sample: Share,
     /// Whether perfect readahead is run, too.
     online_limit: bool,
     plot: Option<Plot>,
@@ -235,6 +245,8 @@ impl Plan {
             depth: args.depth,
             page_cost: args.page_cost,
             threads,
+            memory: args.memory.unwrap_or_else(memory::default),
+            sample: args.sample,
             online_limit: args.online_limit,
             plot,
             log_max: if args.output.is_some() { LOG_MAX } else { 0 },

@@ -136,6 +136,21 @@ pub(crate) fn sizes(text: &str) -> Result<Vec<Size>> {
     text.split(',').map(size).collect()
 }
 
+/// Memory that may be taken.
+pub(crate) fn memory(text: &str) -> Result<u64, String> {
+    let bytes = Bytes::parse(text).filter(|bytes| bytes.0 >= MEMORY_MIN);
+    bytes.map(|bytes| bytes.0).ok_or_else(|| format!("{}, at least 1M", Bytes::FORM))
+}
+
+/// The share of the keys of a trace that is followed.
+pub(crate) fn sample(text: &str) -> Result<Share, String> {
+    let share = Share::parse(text).filter(|share| (1..=1_000_000).contains(&share.ppm));
+    share.ok_or_else(|| "a share from 0.000001 to 1".to_owned())
+}
+
+/// Less holds too few pages to tell anything.
+const MEMORY_MIN: u64 = 1 << 20;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,11 +7,11 @@ mod convert;
 mod info;
 
 use anyhow::Result;
-use forerun_core::params::{Bytes, Param as _};
 use forerun_sim::trace::{self, AUTO};
 
 use crate::failure::usage;
 use crate::sim::source::{Reading, Source};
+use crate::specs;
 
 /// What `trace` takes.
 #[derive(clap::Args)]
@@ -53,7 +53,7 @@ struct Input {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
     /// Memory for what is known of each distinct page
-    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = memory)]
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = specs::memory)]
     memory: u64,
 }
 
@@ -68,11 +68,3 @@ impl Input {
         Ok((source, reading))
     }
 }
-
-fn memory(text: &str) -> Result<u64, String> {
-    let bytes = Bytes::parse(text).filter(|bytes| bytes.0 >= MEMORY_MIN);
-    bytes.map(|bytes| bytes.0).ok_or_else(|| format!("{}, at least 1M", Bytes::FORM))
-}
-
-/// Less holds too few pages to tell anything.
-const MEMORY_MIN: u64 = 1 << 20;

@@ -30,7 +30,7 @@ use crate::params::{self, ParamError, Params};
 use crate::units::{FrameId, PageId};
 
 /// Chooses the pages that leave.
-pub trait Eviction: Sized {
+pub trait Eviction: Sized + Send + 'static {
     /// The name in reports, traces and on the command line. Never changed once released.
     const NAME: &'static str;
     /// What a sweep may vary; each default names its source.
@@ -58,6 +58,12 @@ pub trait Eviction: Sized {
     fn forget(&mut self, frame: FrameId);
     /// The partition grew or shrank. Frames above the new capacity stay until evicted.
     fn resize(&mut self, capacity: u32);
+    /// All pages will be of file 0, and numbered densely from 0: their names can be found by
+    /// number. Changes no choice. Told before the first page, by who replays a trace.
+    fn number_pages(&mut self) {}
+    /// Bytes that its tables take at most, for `frames` that were ever used and the names of
+    /// `pages` that are numbered.
+    fn bytes(frames: u32, pages: u32, params: &Self::Params) -> u64;
 }
 
 /// Runs code for the policy named, as if it had been written for that policy alone.

@@ -13,7 +13,7 @@ use core::fmt;
 use core::str::FromStr;
 
 /// What may be set from outside, by name.
-pub trait Params: Default + Clone {
+pub trait Params: Default + Clone + Send + 'static {
     /// Sets one parameter.
     ///
     /// # Errors

@@ -28,6 +28,9 @@ pub struct Table<T> {
 }
 
 impl<T: Copy + Default> Table<T> {
+    /// Bytes of a row.
+    pub const ROW_BYTES: u64 = size_of::<T>() as u64;
+
     /// Room for indices `0..count`; more is taken when a larger one is written.
     #[must_use]
     pub fn new(count: u32) -> Self {
@@ -44,9 +47,14 @@ impl<T: Copy + Default> Table<T> {
     pub fn at(&mut self, index: u32) -> &mut T {
         let index = index as usize;
         if index >= self.rows.len() {
-            self.rows.resize(index + 1, T::default());
+            self.grow(index + 1);
         }
         &mut self.rows[index]
+    }
+
+    #[cold]
+    fn grow(&mut self, count: usize) {
+        self.rows.resize(count, T::default());
     }
 }
 
@@ -68,6 +76,9 @@ impl Default for Link {
 }
 
 impl Links {
+    /// Bytes that an index takes.
+    pub const ROW_BYTES: u64 = Table::<Link>::ROW_BYTES;
+
     /// Room for indices `0..count`; more is taken when a larger one is pushed.
     #[must_use]
     pub fn new(count: u32) -> Self {
@@ -76,12 +87,14 @@ impl Links {
 
     /// Whether `index` is in a queue.
     #[must_use]
+    #[inline]
     pub fn is_linked(&self, index: u32) -> bool {
         self.table.get(index).newer != OUT
     }
 
     /// The neighbour towards the head of `index`, which is in a queue.
     #[must_use]
+    #[inline]
     pub fn newer(&self, index: u32) -> Option<u32> {
         let newer = self.linked(index).newer;
         (newer != NIL).then_some(newer)
@@ -106,11 +119,13 @@ impl Links {
         at
     }
 
+    #[inline]
     fn linked(&self, index: u32) -> Link {
         assert!(self.is_linked(index), "index {index} is in no queue");
         self.table.get(index)
     }
 
+    #[inline]
     fn link(&mut self, index: u32, link: Link) {
         assert!(index < OUT, "index {index} is out of range");
         assert!(!self.is_linked(index), "index {index} is in a queue already");
@@ -164,6 +179,7 @@ impl Queue {
     }
 
     /// Puts `index`, which is in no queue, at the head.
+    #[inline]
     pub fn push_front(&mut self, links: &mut Links, index: u32) {
         links.link(index, Link { newer: NIL, older: self.head });
         match self.head {
@@ -205,6 +221,7 @@ impl Queue {
     }
 
     /// Takes `index`, which is in this queue, out.
+    #[inline]
     pub fn remove(&mut self, links: &mut Links, index: u32) {
         let Link { newer, older } = links.linked(index);
         match newer {
@@ -226,6 +243,7 @@ impl Queue {
     }
 
     /// Takes the oldest out.
+    #[inline]
     pub fn pop_back(&mut self, links: &mut Links) -> Option<u32> {
         let tail = self.tail()?;
         self.remove(links, tail);
@@ -234,6 +252,7 @@ impl Queue {
 
     /// Moves `index`, which is in this queue, to the head. Taking it out and pushing it would do
     /// the same; in one step the head is read and written once, which a row of moves waits for.
+    #[inline]
     pub fn move_to_front(&mut self, links: &mut Links, index: u32) {
         let Link { newer, older } = links.linked(index);
         assert!(self.len > 0, "index {index} is in another queue");

@@ -42,6 +42,12 @@ impl Sketch {
         Self { blocks: vec![[0; BLOCK_WORDS]; blocks(capacity)], left: sample, sample }
     }
 
+    /// Bytes of the counters for `capacity` pages.
+    #[must_use]
+    pub fn bytes(capacity: u32) -> u64 {
+        (blocks(capacity) * size_of::<[u64; BLOCK_WORDS]>()) as u64
+    }
+
     /// Counters for another capacity and sample. What was counted stays, less exact in fewer.
     pub fn resize(&mut self, capacity: u32, sample: u64) {
         self.sample = sample.max(1);

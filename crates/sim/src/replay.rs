@@ -1,33 +1,46 @@
 //! Accesses through replacement policies alone: no readahead, no device, no time.
 //!
 //! ```text
-//!   keys --> Numbering: dense numbers, once --> chunks --+--> policy A, 100 pages   (a thread)
-//!                                                        +--> policy A, 1,000 pages (a thread)
-//!                                                        +--> policy B, 100 pages   (a thread)
+//!   keys --sample--> Numbering --> chunk of numbers --+--> policy A, 100 pages       level
+//!                    dense, once                      +--> policy B, 100 pages       level
+//!                                                     +--> LRU of many sizes         stack
 //! ```
-//! The accesses are read once, however many caches there are, and are not kept. A cache runs a
-//! loop that is compiled for its policy alone. [`belady`] must know what comes: its caches share
-//! one thread, which keeps the accesses and runs once all are there.
+//! The accesses are read once, however many caches there are, and are not kept. While the caches
+//! take a chunk, the thread that reads makes the next one, then helps; where one thread is allowed
+//! there is no other. [`belady`] must know what comes: its caches keep the accesses, and run once
+//! all are there.
+//!
+//! **Samples.** A share of the keys, chosen by their hash, through caches of that share of the
+//! size, stands for the whole. What the sample has more or fewer accesses than its share is due to
+//! few keys that are used often, and those hit: the difference counts as hits.
 //!
 //! # Invariants
 //! - Memory grows with the number of distinct keys and the sizes, never with the number of
-//!   accesses, but for Belady's 4 bytes an access; of those there is a bound.
-//! - What a cache counts depends on its policy, its size and the accesses, not on threads.
-//! - At most `threads` caches compute at a time, so that the time of each is its own.
+//!   accesses, but for Belady's 4 bytes an access; beyond [`Settings::memory`] the replay ends.
+//! - What a cache counts depends on its policy, its size, the sample and the accesses, not on
+//!   threads.
+//! - At most `threads` threads compute at a time.
 //! # Sources
-//! Meng et al. 2009, section 4: a hit renews, a miss on a full cache evicts one and inserts.
+//! Waldspurger, Park, Garthwaite, Ahmad, "Efficient MRC construction with SHARDS" (FAST 2015):
+//! sampling by hash, and the adjustment (SHARDS-adj). The error is that of Horvitz and Thompson's
+//! estimator (1952) where each key is drawn on its own.
 
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::{self, ScopedJoinHandle};
+mod level;
+mod numbering;
+mod stack;
+
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use forerun_core::eviction::{self, Eviction, WithEviction};
-use forerun_core::hash::FixedState;
-use forerun_core::params::ParamError;
-use forerun_core::units::{FileId, FrameId, Nanos, PageId};
-use hashbrown::HashMap;
+use forerun_core::params::{ParamError, Share};
+use forerun_core::units::Nanos;
 
-use crate::oracle::belady::{self, Past};
+use crate::oracle::belady::{self, Future, Past};
+use crate::trace::survey::is_sampled;
+use level::Level;
+pub use numbering::{Full, Numbering};
+use stack::Stack;
 
 /// A cache to replay through.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,15 +51,51 @@ pub struct Cell {
     pub pages: u32,
 }
 
-/// What a cache counted.
+/// How to replay.
+pub struct Settings<'a> {
+    /// Threads that may compute; at least 1.
+    pub threads: usize,
+    /// Bytes that keys and caches may take.
+    pub memory: u64,
+    /// The share of the keys that is followed; all, or less.
+    pub sample: Share,
+    /// The time of the machine, for [`Counts::busy`].
+    pub clock: &'a (dyn Fn() -> Nanos + Sync),
+}
+
+/// What a cache counted. Of a sample: what it stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Pages asked for.
     pub accesses: u64,
     /// Those that were not resident.
     pub misses: u64,
-    /// The time that it computed.
+    /// The time that it computed. Sizes that share a pass over the accesses share its time.
     pub busy: Nanos,
+    /// How it is known, if not from all accesses.
+    pub sampled: Option<Sampled>,
+}
+
+/// What an estimate rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sampled {
+    /// Accesses to the sample.
+    pub accesses: u64,
+    /// Misses among them.
+    pub misses: u64,
+    /// The sum of the squares of each page's misses, where that is known.
+    pub squares: Option<u64>,
+}
+
+impl Sampled {
+    /// The standard error of the misses that were estimated, by which keys `sample` happened to
+    /// choose. What a small cache of few pages adds is not in it.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    pub fn error(&self, sample: Share) -> Option<f64> {
+        let rate = f64::from(sample.ppm) / WHOLE;
+        self.squares.map(|squares| ((1.0 - rate) * squares as f64).sqrt() / rate)
+    }
 }
 
 /// Why a replay failed.
@@ -56,10 +105,17 @@ pub enum ReplayError<E> {
     Accesses(E),
     /// A policy's name or parameter.
     Policy(ParamError),
-    /// There are more accesses than Belady's bound is computed for.
-    Future {
-        /// So many there may be.
-        accesses_max: u64,
+    /// Keys and caches need more than the memory that is allowed.
+    Memory {
+        /// Bytes that are needed so far.
+        bytes: u64,
+        /// Distinct keys so far; 0 if the caches alone are too large.
+        keys: u32,
+    },
+    /// The sample leaves nothing of a cache of so many pages.
+    Sample {
+        /// The smallest cache.
+        pages: u32,
     },
 }
 
@@ -72,245 +128,353 @@ pub fn show(spec: &str) -> Result<Vec<(&'static str, String)>, ParamError> {
     if spec == belady::NAME { Ok(Vec::new()) } else { eviction::show(spec) }
 }
 
-/// Dense numbers for keys, in the order in which they first come.
-#[derive(Default)]
-pub struct Numbering {
-    numbers: HashMap<u64, u32, FixedState>,
-}
-
-impl Numbering {
-    /// The number of `key`.
-    pub fn number(&mut self, key: u64) -> u32 {
-        let next = u32::try_from(self.numbers.len()).expect("fewer than 2^32 distinct keys");
-        *self.numbers.entry(key).or_insert(next)
-    }
-
-    /// Distinct keys so far.
-    #[must_use]
-    pub fn len(&self) -> u64 {
-        self.numbers.len() as u64
-    }
-
-    /// Whether no key has come.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.numbers.is_empty()
-    }
-}
-
-/// Sends `keys` through each of `cells`; the counts come in their order. `clock` tells the time
-/// of the machine, for [`Counts::busy`].
+/// Sends keys through each of `cells`; the counts come in their order. `more` puts the next keys
+/// into the vector, which is empty, and says whether there were any.
 ///
 /// # Errors
-/// A policy is unknown, the accesses broke off, or there are too many for Belady.
+/// A policy is unknown, the accesses broke off, the caches do not fit into the memory, or the
+/// sample not into a cache.
 ///
 /// # Panics
 /// `threads` or the size of a cell is 0.
 pub fn replay<E>(
-    keys: impl Iterator<Item = Result<u64, E>>,
+    more: impl FnMut(&mut Vec<u64>) -> Result<bool, E>,
     cells: &[Cell],
-    threads: usize,
-    clock: &(dyn Fn() -> Nanos + Sync),
+    settings: &Settings,
 ) -> Result<Vec<Counts>, ReplayError<E>> {
-    assert!(threads > 0 && cells.iter().all(|cell| cell.pages > 0));
-    for cell in cells {
-        show(&cell.policy).map_err(ReplayError::Policy)?;
+    assert!(settings.threads > 0 && cells.iter().all(|cell| cell.pages > 0));
+    let mut lanes = lanes(cells, settings)?;
+    let mut reading = Reading { more, keys: Vec::new(), numbering: Numbering::default(), seen: 0 };
+    let (mut chunk, mut next) = (Vec::new(), Vec::new());
+    reading.fill(&mut chunk, settings)?;
+    while !chunk.is_empty() {
+        check_memory(&lanes, &reading.numbering, settings)?;
+        let read = each(
+            &mut lanes,
+            settings,
+            |lane| lane.cache.take(&chunk),
+            || reading.fill(&mut next, settings),
+        );
+        read?;
+        (chunk, next) = (next, chunk);
     }
-    let turns = Turns { free: Mutex::new(threads), freed: Condvar::new() };
-    let (oracles, plain): (Vec<&Cell>, Vec<&Cell>) =
-        cells.iter().partition(|cell| cell.policy == belady::NAME);
-    thread::scope(|scope| {
-        let (mut senders, mut running) = (Vec::new(), Vec::new());
-        for &cell in &plain {
-            let (sender, chunks) = sync_channel(CHUNKS_AHEAD);
-            senders.push(sender);
-            let run = Run { pages: cell.pages, chunks, turns: &turns, clock };
-            running.push(scope.spawn(move || eviction::dispatch(&cell.policy, run)));
+    check_memory(&lanes, &reading.numbering, settings)?;
+    each(&mut lanes, settings, |lane| lane.cache.end(), || ());
+    let mut counts = vec![Counts::default(); cells.len()];
+    for lane in &lanes {
+        let share = Nanos(lane.busy.0 / lane.cells.len() as u64);
+        for (&cell, counted) in lane.cells.iter().zip(lane.cache.counted()) {
+            counts[cell] = estimated(&counted, reading.seen, share, settings.sample);
         }
-        let bounds = (!oracles.is_empty()).then(|| {
-            let (sender, chunks) = sync_channel(CHUNKS_AHEAD);
-            senders.push(sender);
-            let (oracles, turns) = (&oracles, &turns);
-            scope.spawn(move || bounds(oracles, chunks, turns, clock))
-        });
-        let sent = send(keys, &senders);
-        drop(senders);
-        let counted: Result<Vec<Counts>, ParamError> = running.into_iter().map(joined).collect();
-        let bounds = bounds.map_or_else(|| Ok(Vec::new()), joined);
-        sent.map_err(ReplayError::Accesses)?;
-        let mut counted = counted.map_err(ReplayError::Policy)?.into_iter();
-        let mut bounds = bounds
-            .map_err(|belady::TooMany| ReplayError::Future { accesses_max: FUTURE_ACCESSES_MAX })?
-            .into_iter();
-        let of = |cell: &Cell| {
-            let next = if cell.policy == belady::NAME { bounds.next() } else { counted.next() };
-            next.expect("each cell was counted")
-        };
-        Ok(cells.iter().map(of).collect())
+    }
+    Ok(counts)
+}
+
+/// Leaves those of `keys` that `sample` follows.
+pub fn keep_sample(keys: &mut Vec<u64>, sample: Share) {
+    if !is_whole(sample) {
+        keys.retain(|&key| is_sampled(key, sample));
+    }
+}
+
+/// What was `counted` on a sample of `seen` accesses stands for this.
+fn estimated(counted: &Counted, seen: u64, busy: Nanos, sample: Share) -> Counts {
+    let Counted { accesses, misses, squares } = *counted;
+    if is_whole(sample) {
+        return Counts { accesses, misses, busy, sampled: None };
+    }
+    let scaled = u128::from(misses) * 1_000_000 / u128::from(sample.ppm.max(1));
+    let misses_of_all = u64::try_from(scaled).unwrap_or(u64::MAX).min(seen);
+    let sampled = Some(Sampled { accesses, misses, squares });
+    Counts { accesses: seen, misses: misses_of_all, busy, sampled }
+}
+
+fn is_whole(sample: Share) -> bool {
+    f64::from(sample.ppm) >= WHOLE
+}
+
+/// The keys, as they come.
+struct Reading<M> {
+    more: M,
+    keys: Vec<u64>,
+    numbering: Numbering,
+    /// Accesses so far, in the sample or not.
+    seen: u64,
+}
+
+impl<M> Reading<M> {
+    /// Puts the numbers of the next keys into `chunk`, in place of what is there; none at the end.
+    fn fill<E>(&mut self, chunk: &mut Vec<u32>, settings: &Settings) -> Result<(), ReplayError<E>>
+    where
+        M: FnMut(&mut Vec<u64>) -> Result<bool, E>,
+    {
+        chunk.clear();
+        while chunk.len() < CHUNK_ACCESSES {
+            self.keys.clear();
+            if !(self.more)(&mut self.keys).map_err(ReplayError::Accesses)? {
+                break;
+            }
+            self.seen += self.keys.len() as u64;
+            keep_sample(&mut self.keys, settings.sample);
+            let numbered = self.numbering.number_all(&self.keys, settings.memory, chunk);
+            numbered.map_err(|Full| ReplayError::Memory {
+                bytes: self.numbering.bytes().saturating_mul(2),
+                keys: self.numbering.len(),
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether what is there fits.
+fn check_memory<E>(
+    lanes: &[Lane],
+    numbering: &Numbering,
+    settings: &Settings,
+) -> Result<(), ReplayError<E>> {
+    let pages = numbering.len();
+    let caches: u64 = lanes.iter().map(|lane| lane.cache.bytes(pages)).sum();
+    let bytes = caches.saturating_add(numbering.bytes());
+    let fits = bytes <= settings.memory;
+    if fits { Ok(()) } else { Err(ReplayError::Memory { bytes, keys: pages }) }
+}
+
+/// Lets each of `lanes` `work`, and reads `meanwhile`.
+fn each<R>(
+    lanes: &mut [Lane],
+    settings: &Settings,
+    work: impl Fn(&mut Lane) + Sync,
+    meanwhile: impl FnOnce() -> R,
+) -> R {
+    let helpers = (settings.threads - 1).min(lanes.len());
+    let left = Mutex::new(lanes.iter_mut());
+    let turn = || {
+        while let Some(lane) = {
+            let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
+            left.next()
+        } {
+            let begun = (settings.clock)();
+            work(lane);
+            lane.busy += (settings.clock)().since(begun);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..helpers {
+            scope.spawn(turn);
+        }
+        let read = meanwhile();
+        turn();
+        read
     })
 }
 
-fn joined<T>(run: ScopedJoinHandle<'_, T>) -> T {
-    run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+/// Cells whose accesses are taken in one pass.
+struct Lane {
+    /// Their places among all.
+    cells: Vec<usize>,
+    cache: Box<dyn Pass>,
+    busy: Nanos,
 }
 
-/// What each of `cells` counts if it knows all of `chunks` before.
-fn bounds(
-    cells: &[&Cell],
-    chunks: Receiver<Chunk>,
-    turns: &Turns,
-    clock: &(dyn Fn() -> Nanos + Sync),
-) -> Result<Vec<Counts>, belady::TooMany> {
-    let mut past = Past::default();
-    for chunk in chunks {
-        past.push(&chunk, FUTURE_ACCESSES_MAX)?;
+/// What a cell counted.
+struct Counted {
+    accesses: u64,
+    misses: u64,
+    squares: Option<u64>,
+}
+
+/// One pass over the accesses.
+trait Pass: Send {
+    /// Takes the next accesses.
+    fn take(&mut self, chunk: &[u32]);
+
+    /// No more will come.
+    fn end(&mut self) {}
+
+    /// What each of its cells counted.
+    fn counted(&self) -> Vec<Counted>;
+
+    /// Bytes that it takes once there are `pages` distinct ones.
+    fn bytes(&self, pages: u32) -> u64;
+}
+
+/// The passes that `cells` take, empty.
+fn lanes<E>(cells: &[Cell], settings: &Settings) -> Result<Vec<Lane>, ReplayError<E>> {
+    let is_sample = !is_whole(settings.sample);
+    for cell in cells {
+        show(&cell.policy).map_err(ReplayError::Policy)?;
+        if scaled(cell.pages, settings.sample) == 0 {
+            let pages = cells.iter().map(|cell| cell.pages).min().unwrap_or(0);
+            return Err(ReplayError::Sample { pages });
+        }
     }
-    let (future, shared) = turns.take(|| {
-        let begun = clock();
-        let future = past.future();
-        (future, clock().since(begun))
-    });
-    let count = |cell: &&Cell| {
-        turns.take(|| {
-            let begun = clock();
-            let misses = future.misses(cell.pages);
-            Counts { accesses: future.accesses(), misses, busy: shared + clock().since(begun) }
-        })
+    let of = |policy: &str| -> Vec<usize> {
+        (0..cells.len()).filter(|&at| cells[at].policy == policy).collect()
     };
-    Ok(cells.iter().map(count).collect())
-}
-
-type Chunk = Arc<Vec<u32>>;
-
-/// Numbers `keys` and gives them to all, in chunks.
-fn send<E>(keys: impl Iterator<Item = Result<u64, E>>, to: &[SyncSender<Chunk>]) -> Result<(), E> {
-    let mut numbering = Numbering::default();
-    let mut chunk = Vec::with_capacity(CHUNK_ACCESSES);
-    let give = |chunk: Vec<u32>| {
-        let chunk = Arc::new(chunk);
-        for sender in to {
-            // Who does not listen any more has panicked; joining it tells.
-            let _ = sender.send(Arc::clone(&chunk));
-        }
+    let pages = |at: &usize| scaled(cells[*at].pages, settings.sample);
+    let mut lanes = Vec::new();
+    let mut put = |cells: Vec<usize>, cache: Box<dyn Pass>| {
+        lanes.push(Lane { cells, cache, busy: Nanos(0) });
     };
-    for key in keys {
-        chunk.push(numbering.number(key?));
-        if chunk.len() == CHUNK_ACCESSES {
-            give(std::mem::replace(&mut chunk, Vec::with_capacity(CHUNK_ACCESSES)));
+    let (mut curve, oracles) = (of(LRU), of(belady::NAME));
+    curve.sort_by_key(pages);
+    curve.dedup_by_key(|at| pages(at));
+    if curve.len() < STACK_SIZES || is_sample {
+        curve.clear();
+    }
+    let mut bytes_empty = 0_u64;
+    for (at, cell) in cells.iter().enumerate() {
+        if curve.contains(&at) || oracles.contains(&at) {
+            continue;
         }
+        let pages = pages(&at);
+        let bytes = eviction::dispatch(&cell.policy, Empty { pages });
+        bytes_empty = bytes_empty.saturating_add(bytes.map_err(ReplayError::Policy)?);
+        if bytes_empty > settings.memory {
+            return Err(ReplayError::Memory { bytes: bytes_empty, keys: 0 });
+        }
+        let cache = eviction::dispatch(&cell.policy, One { pages, is_sample });
+        put(vec![at], cache.map_err(ReplayError::Policy)?);
     }
-    give(chunk);
-    Ok(())
-}
-
-/// How many may compute.
-struct Turns {
-    free: Mutex<usize>,
-    freed: Condvar,
-}
-
-impl Turns {
-    fn take<R>(&self, work: impl FnOnce() -> R) -> R {
-        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.freed.wait_while(free, |free| *free == 0);
-        *waited.unwrap_or_else(PoisonError::into_inner) -= 1;
-        let result = work();
-        *self.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        self.freed.notify_one();
-        result
+    if !curve.is_empty() {
+        let sizes: Vec<u32> = curve.iter().map(pages).collect();
+        let stack = Stack::new(&sizes);
+        put(curve, Box::new(Curve { stack, accesses: 0 }));
     }
+    if !oracles.is_empty() {
+        let sizes = oracles.iter().map(pages).collect();
+        put(oracles, Box::new(Oracle::new(sizes)));
+    }
+    Ok(lanes)
 }
 
-/// One cell's share of the work.
-struct Run<'a> {
+/// What a cache of `pages` is to be for `sample`, to the nearest page.
+fn scaled(pages: u32, sample: Share) -> u32 {
+    let rounded = (u64::from(pages) * u64::from(sample.ppm) + 500_000) / 1_000_000;
+    u32::try_from(rounded).unwrap_or(u32::MAX).min(pages)
+}
+
+/// Bytes of a cache whose frames are all used, before there are names.
+struct Empty {
     pages: u32,
-    chunks: Receiver<Chunk>,
-    turns: &'a Turns,
-    clock: &'a (dyn Fn() -> Nanos + Sync),
 }
 
-impl WithEviction for Run<'_> {
-    type Output = Counts;
+impl WithEviction for Empty {
+    type Output = u64;
 
-    fn with<E: Eviction>(self, params: E::Params) -> Counts {
-        let mut level = Level::<E>::new(self.pages, params);
-        let mut counts = Counts::default();
-        for chunk in self.chunks {
-            self.turns.take(|| {
-                let begun = (self.clock)();
-                counts.misses += level.access_all(&chunk);
-                counts.accesses += chunk.len() as u64;
-                counts.busy += (self.clock)().since(begun);
-            });
-        }
-        counts
+    fn with<E: Eviction>(self, params: E::Params) -> u64 {
+        E::bytes(self.pages, 0, &params)
     }
 }
 
-/// A cache without bytes.
-struct Level<E> {
-    policy: E,
+/// A cache of its own.
+struct One {
     pages: u32,
-    /// The frame of each number, or [`ABSENT`].
-    frames: Vec<u32>,
-    /// The number in each frame that was ever filled.
-    numbers: Vec<u32>,
-    victims: Vec<FrameId>,
+    is_sample: bool,
 }
 
-impl<E: Eviction> Level<E> {
-    fn new(pages: u32, params: E::Params) -> Self {
-        let policy = E::new(pages, params);
-        Self { policy, pages, frames: Vec::new(), numbers: Vec::new(), victims: Vec::new() }
-    }
+impl WithEviction for One {
+    type Output = Box<dyn Pass>;
 
-    /// Misses among `numbers`.
-    fn access_all(&mut self, numbers: &[u32]) -> u64 {
-        let Some(&largest) = numbers.iter().max() else { return 0 };
-        if self.frames.len() <= largest as usize {
-            self.frames.resize(largest as usize + 1, ABSENT);
-        }
-        numbers.iter().map(|&number| u64::from(!self.hit(number))).sum()
-    }
-
-    fn hit(&mut self, number: u32) -> bool {
-        let frame = self.frames[number as usize];
-        if frame != ABSENT {
-            self.policy.renew(FrameId(frame));
-            return true;
-        }
-        let page = PageId { file: FileId(0), index: number.into() };
-        self.policy.missed(page);
-        let frame = self.empty_frame();
-        self.frames[number as usize] = frame;
-        self.numbers[frame as usize] = number;
-        self.policy.insert(FrameId(frame), page, false);
-        false
-    }
-
-    fn empty_frame(&mut self) -> u32 {
-        let filled = u32::try_from(self.numbers.len()).expect("at most `pages`");
-        if filled < self.pages {
-            self.numbers.push(ABSENT);
-            return filled;
-        }
-        self.victims.clear();
-        self.policy.evict(1, &|_| true, &mut self.victims);
-        let &[FrameId(victim)] = self.victims.as_slice() else {
-            panic!("a full cache has one victim, not {:?}", self.victims);
-        };
-        self.frames[self.numbers[victim as usize] as usize] = ABSENT;
-        victim
+    fn with<E: Eviction>(self, params: E::Params) -> Box<dyn Pass> {
+        let level = Level::<E>::new(self.pages, params, self.is_sample);
+        Box::new(Alone { level, accesses: 0, misses: 0 })
     }
 }
 
-const ABSENT: u32 = u32::MAX;
-/// Accesses that go to the caches at a time: long enough that handing them over costs nothing.
+struct Alone<E: Eviction> {
+    level: Level<E>,
+    accesses: u64,
+    misses: u64,
+}
+
+impl<E: Eviction> Pass for Alone<E> {
+    fn take(&mut self, chunk: &[u32]) {
+        self.accesses += chunk.len() as u64;
+        self.misses += self.level.access_all(chunk);
+    }
+
+    fn counted(&self) -> Vec<Counted> {
+        let squares = Some(self.level.squares());
+        vec![Counted { accesses: self.accesses, misses: self.misses, squares }]
+    }
+
+    fn bytes(&self, pages: u32) -> u64 {
+        self.level.bytes(pages)
+    }
+}
+
+/// Several sizes of LRU.
+struct Curve {
+    stack: Stack,
+    accesses: u64,
+}
+
+impl Pass for Curve {
+    fn take(&mut self, chunk: &[u32]) {
+        self.accesses += chunk.len() as u64;
+        self.stack.access_all(chunk);
+    }
+
+    fn counted(&self) -> Vec<Counted> {
+        let accesses = self.accesses;
+        let of = |hits: u64| Counted { accesses, misses: accesses - hits, squares: None };
+        self.stack.hits().into_iter().map(of).collect()
+    }
+
+    fn bytes(&self, pages: u32) -> u64 {
+        Stack::bytes(pages)
+    }
+}
+
+/// Belady's bound for some sizes.
+struct Oracle {
+    sizes: Vec<u32>,
+    past: Past,
+    future: Option<Future>,
+    misses: Vec<u64>,
+    /// There were more accesses than can be told apart.
+    overflowed: bool,
+}
+
+impl Oracle {
+    fn new(sizes: Vec<u32>) -> Self {
+        let (past, misses) = (Past::default(), Vec::new());
+        Self { sizes, past, future: None, misses, overflowed: false }
+    }
+}
+
+impl Pass for Oracle {
+    fn take(&mut self, chunk: &[u32]) {
+        self.overflowed |= self.past.push(chunk, u64::MAX).is_err();
+    }
+
+    fn end(&mut self) {
+        let future = self.future.insert(std::mem::take(&mut self.past).future());
+        self.misses = self.sizes.iter().map(|&pages| future.misses(pages)).collect();
+    }
+
+    fn counted(&self) -> Vec<Counted> {
+        let accesses = self.future.as_ref().map_or(0, Future::accesses);
+        // Which page is missed is not told: of a sample there is no error.
+        let of = |&misses: &u64| Counted { accesses, misses, squares: None };
+        self.misses.iter().map(of).collect()
+    }
+
+    fn bytes(&self, pages: u32) -> u64 {
+        if self.overflowed { u64::MAX } else { self.past.bytes(pages) }
+    }
+}
+
+/// The policy whose sizes can share a pass.
+const LRU: &str = "lru";
+/// Sizes from which on they do.
+const STACK_SIZES: usize = 4;
+/// Accesses that go to the caches at a time: long enough that turns cost nothing, short enough
+/// that they stay in a processor's cache.
 const CHUNK_ACCESSES: usize = 1 << 16;
-/// Accesses that Belady's caches keep: 1 GiB.
-const FUTURE_ACCESSES_MAX: u64 = 1 << 28;
-/// Chunks that may wait for a cache.
-const CHUNKS_AHEAD: usize = 2;
+/// A whole, in parts per million.
+const WHOLE: f64 = 1e6;
 
 #[cfg(test)]
 mod tests {
@@ -320,9 +484,25 @@ mod tests {
         Cell { policy: policy.into(), pages }
     }
 
+    const PLAIN: Settings<'_> =
+        Settings { threads: 1, memory: 1 << 30, sample: Share::percent(100), clock: &|| Nanos(0) };
+
+    /// `keys`, so many at a time.
+    fn given(
+        keys: &[u64],
+        count: usize,
+    ) -> impl FnMut(&mut Vec<u64>) -> Result<bool, &'static str> {
+        let mut left = keys.chunks(count);
+        move |out| {
+            let next = left.next();
+            out.extend_from_slice(next.unwrap_or_default());
+            Ok(next.is_some())
+        }
+    }
+
     fn run(keys: &[u64], cells: &[Cell], threads: usize) -> Vec<(u64, u64)> {
-        let keys = keys.iter().copied().map(Ok::<u64, ()>);
-        let counts = replay(keys, cells, threads, &|| Nanos(0)).expect("known policies");
+        let settings = Settings { threads, ..PLAIN };
+        let counts = replay(given(keys, 5_000), cells, &settings).expect("known policies");
         counts.iter().map(|count| (count.accesses, count.misses)).collect()
     }
 
@@ -362,24 +542,92 @@ mod tests {
     }
 
     #[test]
+    fn lru_of_many_sizes_counts_as_each_alone() {
+        let keys: Vec<u64> = (0..150_000_u64).map(|i| i * i % 2_003 + i % 3 * 5_000).collect();
+        let sizes = [1_000, 3, 50, 3, 1, 400, 9_000];
+        let cells = sizes.map(|pages| cell("lru", pages));
+        let together = run(&keys, &cells, 2);
+        for (cell, counts) in cells.iter().zip(&together) {
+            assert_eq!(run(&keys, std::slice::from_ref(cell), 1), [*counts], "{cell:?}");
+        }
+    }
+
+    #[test]
     fn errors_come_back() {
-        let keys = [Ok(1), Err("torn"), Ok(2)];
-        let torn = replay(keys.into_iter(), &[cell("lru", 1)], 1, &|| Nanos(0));
+        let mut calls = 0;
+        let torn = |keys: &mut Vec<u64>| {
+            calls += 1;
+            keys.push(1);
+            if calls < 3 { Ok(true) } else { Err("torn") }
+        };
+        let torn = replay(torn, &[cell("lru", 1)], &PLAIN);
         assert_eq!(torn, Err(ReplayError::Accesses("torn")));
-        let unknown = replay([Ok::<u64, ()>(1)].into_iter(), &[cell("x", 1)], 1, &|| Nanos(0));
+        let unknown = replay(given(&[1], 1), &[cell("x", 1)], &PLAIN);
         assert!(matches!(unknown, Err(ReplayError::Policy(_))));
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let keys: Vec<u64> = (0..1_000_000).collect();
+        #[rustfmt::skip]
+        let rows: [(&str, &str, u32, u64, bool); 6] = [ // why  policy  pages  memory  fits
+            ("keys and a small cache",     "lru",    10,      32 << 20, true),
+            ("keys alone are too many",    "lru",    10,      8 << 20,  false),
+            ("the cache alone",            "lru",    1 << 24, 64 << 20, false),
+            ("names take memory",          "lirs",   30_000,  50 << 20, false),
+            ("more of it",                 "lirs",   30_000,  100 << 20, true),
+            ("all accesses are kept",      "belady", 10,      20 << 20, false),
+        ];
+        for (why, policy, pages, memory, fits) in rows {
+            let settings = Settings { memory, ..PLAIN };
+            let found = replay(given(&keys, 4_096), &[cell(policy, pages)], &settings);
+            match found {
+                Ok(counts) => assert!(fits && counts[0].misses == 1_000_000, "{why}"),
+                Err(ReplayError::Memory { bytes, .. }) => assert!(!fits && bytes > memory, "{why}"),
+                Err(error) => panic!("{why}: {error:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_sample_estimates_within_its_error() {
+        let mut prng = forerun_core::prng::Prng::new(7);
+        let draw = |prng: &mut forerun_core::prng::Prng| {
+            let most = 1 + prng.below(200_000);
+            prng.below(most)
+        };
+        let keys: Vec<u64> = (0..600_000).map(|_| draw(&mut prng)).collect();
+        let cells: Vec<Cell> = ["lru", "2q", "arc", "lirs", "s3-fifo"]
+            .iter()
+            .flat_map(|policy| [2_000, 20_000, 60_000].map(|pages| cell(policy, pages)))
+            .collect();
+        let whole = replay(given(&keys, 4_096), &cells, &PLAIN).expect("known policies");
+        let sample = Share::percent(10);
+        let settings = Settings { sample, ..PLAIN };
+        let part = replay(given(&keys, 4_096), &cells, &settings).expect("known policies");
+        for ((cell, whole), part) in cells.iter().zip(&whole).zip(&part) {
+            let sampled = part.sampled.expect("it is a sample");
+            assert!(whole.sampled.is_none() && part.accesses == whole.accesses);
+            assert!((30_000..90_000).contains(&sampled.accesses), "{cell:?} {sampled:?}");
+            #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+            let off = part.misses.abs_diff(whole.misses) as f64;
+            let error = sampled.error(sample).expect("no oracle");
+            assert!(off <= 4.0 * error && error < 6_000.0, "{cell:?}: {off} of {error}");
+        }
+        let none = replay(given(&keys, 9), &[cell("lru", 4)], &settings);
+        assert_eq!(none, Err(ReplayError::Sample { pages: 4 }));
     }
 
     #[test]
     fn time_is_the_clocks() {
         let ticks = std::sync::atomic::AtomicU64::new(0);
         let clock = || Nanos(ticks.fetch_add(5, std::sync::atomic::Ordering::Relaxed));
-        let keys = [7_u64; 3].map(Ok::<u64, ()>).into_iter();
-        let counts = replay(keys, &[cell("lru", 1)], 1, &clock).expect("known");
-        assert_eq!(counts, [Counts { accesses: 3, misses: 1, busy: Nanos(5) }]);
-        let mut numbering = Numbering::default();
-        assert!(numbering.is_empty());
-        assert_eq!([5, 9, 5].map(|key| numbering.number(key)), [0, 1, 0]);
-        assert_eq!((numbering.len(), numbering.is_empty()), (2, false));
+        let settings = Settings { clock: &clock, ..PLAIN };
+        let counts = replay(given(&[7; 3], 9), &[cell("lru", 1)], &settings).expect("known");
+        assert_eq!(
+            counts,
+            [Counts { accesses: 3, misses: 1, busy: Nanos(10), sampled: None }],
+            "one turn for the chunk, one for the end"
+        );
     }
 }

@@ -16,7 +16,7 @@ use std::convert::Infallible;
 
 use forerun_core::params::Share;
 use forerun_core::units::Nanos;
-use forerun_sim::replay::{Cell, replay};
+use forerun_sim::replay::{self, Cell, replay};
 use forerun_sim::trace::survey::{Found, Settings, Survey};
 use forerun_sim::trace::{Addresses, Request};
 use forerun_sim::workload;
@@ -36,8 +36,15 @@ fn hit_ratios(text: &str, megabytes: &[u32]) -> Vec<[f64; 3]> {
     let cell = |policy: &str, size: u32| Cell { policy: policy.to_owned(), pages: size << 8 };
     let cells: Vec<Cell> =
         megabytes.iter().flat_map(|&size| POLICIES.map(|policy| cell(policy, size))).collect();
-    let keys = requests(text).flat_map(|request| request.pages()).map(Ok::<u64, Infallible>);
-    let counts = replay(keys, &cells, 2, &|| Nanos(0)).expect("known policies");
+    let mut left = requests(text);
+    let more = |keys: &mut Vec<u64>| -> Result<bool, Infallible> {
+        let next = left.next();
+        keys.extend(next.iter().flat_map(Request::pages));
+        Ok(next.is_some())
+    };
+    let sample = Share::percent(100);
+    let settings = replay::Settings { threads: 2, memory: 1 << 30, sample, clock: &|| Nanos(0) };
+    let counts = replay(more, &cells, &settings).expect("known policies");
     #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
     let ratio = |at: usize| 100.0 - 100.0 * counts[at].misses as f64 / counts[at].accesses as f64;
     (0..megabytes.len()).map(|size| [0, 1, 2].map(|policy| ratio(3 * size + policy))).collect()

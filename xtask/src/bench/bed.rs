@@ -134,15 +134,20 @@ impl Bed {
         Ok(ext)
     }
 
-    /// The next run is on `device`, cold.
+    /// The next run is on `device`, and nothing is in memory, of no file.
     pub(super) fn cold(&self, device: &Device, read_ahead_kib: u32) -> Result<()> {
+        told(&mut Command::new("sync"))?;
+        put(Path::new("/proc/sys/vm/drop_caches"), "3")?;
+        self.on(device, read_ahead_kib)
+    }
+
+    /// The next run is on `device`.
+    pub(super) fn on(&self, device: &Device, read_ahead_kib: u32) -> Result<()> {
         self.queue(
             "max_sectors_kb",
             if device.request_kib < 1_024 { device.request_kib } else { 1_280 },
         )?;
         self.queue("read_ahead_kb", read_ahead_kib)?;
-        told(&mut Command::new("sync"))?;
-        put(Path::new("/proc/sys/vm/drop_caches"), "3")?;
         self.model(device.name)
     }
 

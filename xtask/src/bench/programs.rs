@@ -10,6 +10,7 @@
 //!
 //! # Invariants
 //! - A ratio is of figures of the same round; no figure is left out.
+//! - Of the device nothing is in memory; programs and their libraries are, as is `forerun`.
 //! - What a program prints, and how it ends, is the same under `run`: else the bench fails.
 
 mod cases;
@@ -164,7 +165,7 @@ impl Bench<'_> {
             for turn in 0..ways {
                 let way = (round + turn) % ways;
                 self.bed.fresh(Folios::Large)?;
-                self.bed.cold(device, self.options.read_ahead_kib)?;
+                self.bed.on(device, self.options.read_ahead_kib)?;
                 let flags = way.checked_sub(1).map(|way| program.ways[way]);
                 taken[way].push(self.once(program, &words, flags)?);
             }

@@ -124,6 +124,13 @@ pub(crate) fn text(
     for line in lines {
         writeln!(text, "- {line}").expect("a string takes all");
     }
+    text.push_str(&table(rows));
+    text
+}
+
+/// The rows as a table.
+pub(crate) fn table(rows: &[Row]) -> String {
+    let mut text = String::new();
     text.push_str("\n| what | forerun | peer | its figure | ratio | target | | |\n");
     text.push_str("|---|---|---|---|---|---|---|---|\n");
     for row in rows {

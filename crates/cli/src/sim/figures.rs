@@ -9,12 +9,13 @@ use std::path::Path;
 use anyhow::{Result, anyhow};
 use forerun_core::device::Device;
 use forerun_core::event::FetchKind;
+use forerun_core::params::Share;
 use forerun_core::units::Nanos;
 use forerun_core::{params, readahead};
 use forerun_report::{DeviceRequest, RequestKind, Run, RunRecord, Window};
 use forerun_sim::driver::{Logged, LoggedWindow, Outcome};
 use forerun_sim::prefetch::Prefetch;
-use forerun_sim::replay;
+use forerun_sim::replay::{self, Sampled};
 use forerun_sim::workload::Workload;
 use serde::Serialize;
 
@@ -43,11 +44,25 @@ pub(super) struct Figures {
     seconds: f64,
     accesses_per_second: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
+    sample: Option<Sample>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     readahead: Option<Ahead>,
     #[serde(skip_serializing_if = "Option::is_none")]
     prefetch: Option<Thread>,
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<Virtual>,
+}
+
+/// What the figures are estimated from.
+#[derive(Serialize)]
+struct Sample {
+    /// The share of the pages that was followed.
+    rate: f64,
+    accesses: u64,
+    misses: u64,
+    /// The standard error of the hit ratio, by which pages were followed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hit_ratio_error: Option<f64>,
 }
 
 /// Pages read ahead, and what became of them.
@@ -109,6 +124,7 @@ impl Figures {
             hit_ratio: 0.0,
             seconds: machine::seconds(took),
             accesses_per_second: 0.0,
+            sample: None,
             readahead: None,
             prefetch: None,
             device: None,
@@ -121,6 +137,19 @@ impl Figures {
         (self.accesses, self.misses) = (accesses, misses);
         self.hit_ratio = hits as f64 / accesses.max(1) as f64;
         self.accesses_per_second = accesses as f64 / self.seconds.max(1e-9);
+        self
+    }
+
+    /// That they are estimated, if they are.
+    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    pub(super) fn estimated(mut self, from: Option<Sampled>, sample: Share) -> Self {
+        let all = self.accesses.max(1) as f64;
+        self.sample = from.map(|from| Sample {
+            rate: f64::from(sample.ppm) / 1e6,
+            accesses: from.accesses,
+            misses: from.misses,
+            hit_ratio_error: from.error(sample).map(|misses| misses / all),
+        });
         self
     }
 
@@ -184,7 +213,7 @@ impl Figures {
     }
 
     fn cells(&self, columns: Columns) -> Vec<String> {
-        let Columns { readahead, prefetch, device, limit } = columns;
+        let Columns { sampled, readahead, prefetch, device, limit } = columns;
         let mut cells = vec![self.trace.clone(), spec(&self.policy, &self.params)];
         if let Some(ahead) = self.readahead.as_ref().filter(|_| readahead) {
             cells.push(spec(ahead.name, &ahead.params));
@@ -199,6 +228,10 @@ impl Figures {
             self.misses.to_string(),
             format!("{:.2} %", self.hit_ratio * 100.0),
         ]);
+        if let Some(sample) = self.sample.as_ref().filter(|_| sampled) {
+            let error = sample.hit_ratio_error.map(|error| format!("{:.2} %", error * 100.0));
+            cells.push(error.unwrap_or_default());
+        }
         if let Some(ahead) = self.readahead.as_ref().filter(|_| readahead) {
             cells.extend([ahead.fetched, ahead.used, ahead.wasted].map(|n| n.to_string()));
         }
@@ -228,6 +261,7 @@ impl Figures {
 #[derive(Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a column of its own")]
 struct Columns {
+    sampled: bool,
     readahead: bool,
     prefetch: bool,
     device: bool,
@@ -236,6 +270,7 @@ struct Columns {
 
 /// The runs in columns. All of them are of one kind.
 pub(super) fn table(figures: &[Figures]) -> String {
+    let sampled = figures.iter().any(|run| run.sample.is_some());
     let readahead = figures.iter().any(|run| run.readahead.is_some());
     let prefetch = figures.iter().any(|run| run.prefetch.is_some());
     let device = figures.iter().any(|run| run.device.is_some());
@@ -250,6 +285,9 @@ pub(super) fn table(figures: &[Figures]) -> String {
     }
     let left = header.len();
     header.extend(["pages", "accesses", "misses", "hit ratio"]);
+    if sampled {
+        header.push("std error");
+    }
     if readahead {
         header.extend(["ahead", "used", "wasted"]);
     }
@@ -264,7 +302,7 @@ pub(super) fn table(figures: &[Figures]) -> String {
     if limit {
         header.push("limit");
     }
-    let columns = Columns { readahead, prefetch, device, limit };
+    let columns = Columns { sampled, readahead, prefetch, device, limit };
     let rows: Vec<Vec<String>> = figures.iter().map(|run| run.cells(columns)).collect();
     output::table(&header, &rows, left)
 }

@@ -19,6 +19,7 @@ use forerun_sim::oracle::belady;
 
 use super::Plan;
 use super::figures::Figures;
+use super::untimed;
 use crate::failure::usage;
 use crate::specs::PAGE_BYTES;
 use crate::{machine, output, specs};
@@ -90,7 +91,7 @@ fn section(plan: &Plan, source: &super::Source, figures: &[Figures]) -> Result<S
     let name = source.name();
     let runs: Vec<&Figures> = figures.iter().filter(|run| run.trace == name).collect();
     let again = source.can_be_read_again();
-    let survey = again.then(|| source.survey(&plan.reading)).transpose()?;
+    let survey = again.then(|| untimed::surveyed(plan, source)).transpose()?;
     let accesses = runs.first().map_or(0, |run| run.accesses);
     let short = Path::new(&name).file_name().and_then(|name| name.to_str()).unwrap_or(&name);
     let unique = survey.map(|survey| survey.unique);

@@ -17,10 +17,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, bail};
+use forerun_core::params::Share;
 use forerun_core::units::Nanos;
-use forerun_sim::replay::Numbering;
+use forerun_sim::replay::{self, Full, Numbering};
 use forerun_sim::trace::{Addresses, BATCH_REQUESTS, Facts, Request, Trace, TraceError};
 use forerun_sim::workload::{self, Access, Reader, Workload};
+use indicatif::ProgressBar;
 
 use crate::failure::{note, usage};
 use crate::specs::PAGE_BYTES;
@@ -45,8 +47,49 @@ pub(crate) struct Reading {
     pub(crate) limit: u64,
 }
 
-/// Pages, one after the other.
-pub(crate) type Keys = Box<dyn Iterator<Item = Result<u64, TraceError>>>;
+/// Pages, one after the other, some at a time.
+pub(crate) struct Keys {
+    requests: Requests,
+    batch: Vec<Request>,
+    /// Requests of the batch that were given out whole, and pages of the next one.
+    given: usize,
+    pages_given: u32,
+}
+
+impl Keys {
+    /// Appends the next pages to `out`, a bounded number; false when there are no more.
+    pub(crate) fn more(&mut self, out: &mut Vec<u64>) -> Result<bool, TraceError> {
+        if self.given == self.batch.len() {
+            self.given = 0;
+            if !self.requests.next_batch(&mut self.batch)? {
+                return Ok(false);
+            }
+        }
+        let most = out.len() + KEYS_AT_ONCE;
+        while let Some(request) = self.batch.get(self.given)
+            && out.len() < most
+        {
+            if request.count == 1 {
+                out.push(request.first);
+                self.given += 1;
+                continue;
+            }
+            let left = request.count - self.pages_given;
+            let room = u32::try_from(most - out.len()).expect("at most `KEYS_AT_ONCE`");
+            let first = request.first + u64::from(self.pages_given);
+            out.extend((0..left.min(room)).map(|page| first + u64::from(page)));
+            if left > room {
+                self.pages_given += room;
+            } else {
+                (self.given, self.pages_given) = (self.given + 1, 0);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Pages that are given out at once: a request may have very many.
+const KEYS_AT_ONCE: usize = BATCH_REQUESTS;
 
 /// What a whole trace holds.
 pub(crate) struct Survey {
@@ -54,6 +97,14 @@ pub(crate) struct Survey {
     pub(crate) unique: u64,
     /// The page after the largest.
     pub(crate) end: u64,
+}
+
+/// The distinct pages need more than the memory that may be taken.
+pub(crate) struct TooMany {
+    /// Bytes for those so far, and one more.
+    pub(crate) bytes: u64,
+    /// Those so far.
+    pub(crate) keys: u32,
 }
 
 /// A workload that reads a trace, and the error that ended it early, if one did.
@@ -97,19 +148,24 @@ impl Source {
     /// What the format was taken for, on stderr, if it was guessed.
     pub(crate) fn tell_guess(&self, reading: &Reading) -> Result<()> {
         if let (Self::File(_), true) = (self, self.can_be_read_again()) {
-            tell_guess(&self.name(), &self.open(reading)?);
+            tell_guess(&self.name(), &self.open(reading, &ProgressBar::hidden())?);
         }
         Ok(())
     }
 
     /// Its requests; of the last one as many pages as `reading.limit` allows.
     pub(crate) fn requests(&self, reading: &Reading) -> Result<Requests> {
+        self.requests_told(reading, &ProgressBar::hidden())
+    }
+
+    /// The same; `bar` is told how much of a file was read.
+    fn requests_told(&self, reading: &Reading, bar: &ProgressBar) -> Result<Requests> {
         let left = reading.limit;
         if let Self::Workload(text) = self {
             let made = Box::new(requests_in_time(made(text)));
             return Ok(Requests { from: Origin::Workload(made), left });
         }
-        let trace = self.open(reading)?;
+        let trace = self.open(reading, bar)?;
         if !self.can_be_read_again() {
             tell_guess(&self.name(), &trace);
         }
@@ -117,40 +173,35 @@ impl Source {
         Ok(Requests { from, left })
     }
 
-    /// Its pages, at most `reading.limit`.
-    pub(crate) fn keys(&self, reading: &Reading) -> Result<Keys> {
-        let (mut requests, mut batch) = (self.requests(reading)?, Vec::new());
-        let mut at = 0;
-        let all = std::iter::from_fn(move || {
-            if at == batch.len() {
-                at = 0;
-                match requests.next_batch(&mut batch) {
-                    Ok(true) => {}
-                    Ok(false) => return None,
-                    Err(error) => return Some(Err(error)),
-                }
-            }
-            at += 1;
-            Some(Ok(batch[at - 1]))
-        });
-        Ok(Box::new(all.flat_map(|request: Result<Request, TraceError>| {
-            let (pages, error) = match request {
-                Ok(request) => (Some(request.pages()), None),
-                Err(error) => (None, Some(Err(error))),
-            };
-            pages.into_iter().flatten().map(Ok).chain(error)
-        })))
+    /// Its pages, at most `reading.limit`; `bar` is told how much of a file was read.
+    pub(crate) fn keys(&self, reading: &Reading, bar: &ProgressBar) -> Result<Keys> {
+        let requests = self.requests_told(reading, bar)?;
+        Ok(Keys { requests, batch: Vec::new(), given: 0, pages_given: 0 })
     }
 
-    /// A first reading.
-    pub(crate) fn survey(&self, reading: &Reading) -> Result<Survey> {
+    /// A first reading. Follows `sample`, in `memory` bytes.
+    pub(crate) fn survey(
+        &self,
+        reading: &Reading,
+        memory: u64,
+        sample: Share,
+        bar: &ProgressBar,
+    ) -> Result<Result<Survey, TooMany>> {
         let (mut numbering, mut end) = (Numbering::default(), 0);
-        for key in self.keys(reading)? {
-            let key = key?;
-            numbering.number(key);
-            end = end.max(key.saturating_add(1));
+        let (mut keys, mut numbers) = (self.keys(reading, bar)?, Vec::new());
+        let mut batch = Vec::new();
+        while keys.more(&mut batch)? {
+            end = batch.iter().fold(end, |end, key| key.saturating_add(1).max(end));
+            replay::keep_sample(&mut batch, sample);
+            if let Err(Full) = numbering.number_all(&batch, memory, &mut numbers) {
+                let bytes = numbering.bytes().saturating_mul(2);
+                return Ok(Err(TooMany { bytes, keys: numbering.len() }));
+            }
+            batch.clear();
+            numbers.clear();
         }
-        Ok(Survey { unique: numbering.len(), end })
+        let unique = u64::from(numbering.len()) * 1_000_000 / u64::from(sample.ppm);
+        Ok(Ok(Survey { unique, end }))
     }
 
     /// Its reads. A trace becomes one reader of one file of `end` pages.
@@ -170,7 +221,7 @@ impl Source {
         }
         let file_bytes = end * page;
         let slot = Arc::clone(&broken);
-        let mut trace = self.open(reading)?;
+        let mut trace = self.open(reading, &ProgressBar::hidden())?;
         let reads = std::iter::from_fn(move || match trace.next()? {
             Ok(Request { first, count, op, .. }) => {
                 let bytes = u64::from(count) * page;
@@ -205,13 +256,17 @@ impl Source {
         Ok(Timed { workload: limited(workload, reading.limit), broken })
     }
 
-    fn open(&self, reading: &Reading) -> Result<Trace> {
+    fn open(&self, reading: &Reading, bar: &ProgressBar) -> Result<Trace> {
         let name = self.name();
         let bytes: Box<dyn Read + Send> = match self {
             Self::File(path) => {
-                Box::new(File::open(path).with_context(|| format!("cannot open {name}"))?)
+                let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
+                // A pipe is as long as it is.
+                let bytes = file.metadata().map_or(0, |found| found.len());
+                bar.set_length(bytes);
+                Box::new(bar.wrap_read(file))
             }
-            Self::Stdin => Box::new(io::stdin()),
+            Self::Stdin => Box::new(bar.wrap_read(io::stdin())),
             Self::Workload(_) => unreachable!("a workload is not opened"),
         };
         Ok(Trace::new(&name, bytes, &reading.format, reading.skip_bad)?)
@@ -255,6 +310,11 @@ impl Requests {
 
     /// Leaves what the limit allows of `batch`.
     fn cut(&mut self, batch: &mut Vec<Request>) {
+        let pages: u64 = batch.iter().map(|request| u64::from(request.count)).sum();
+        if pages <= self.left {
+            self.left -= pages;
+            return;
+        }
         let mut kept = 0;
         for request in batch.iter_mut() {
             if self.left == 0 {
@@ -384,7 +444,12 @@ mod tests {
 
     fn keys(text: &str, limit: u64) -> Vec<u64> {
         let source = Source::new(text).expect("a workload");
-        source.keys(&reading(limit)).unwrap().map(|key| key.expect("no trace")).collect()
+        {
+            let keys = source.keys(&reading(limit), &ProgressBar::hidden());
+            let (mut keys, mut all) = (keys.unwrap(), Vec::new());
+            while keys.more(&mut all).expect("no trace") {}
+            all
+        }
     }
 
     #[test]
@@ -422,7 +487,8 @@ mod tests {
             })
             .sum();
         assert_eq!(total, 7);
-        let survey = source.survey(&reading(7)).unwrap();
+        let (whole, bar) = (Share::percent(100), ProgressBar::hidden());
+        let survey = source.survey(&reading(7), 1 << 20, whole, &bar).unwrap().ok().unwrap();
         assert_eq!(survey.unique, 7);
     }
 }

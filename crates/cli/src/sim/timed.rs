@@ -20,6 +20,7 @@ use forerun_sim::workload::Workload;
 use super::Plan;
 use super::figures::{Figures, Record};
 use super::source::Source;
+use super::untimed;
 use crate::bench::record;
 use crate::failure::usage;
 use crate::specs::{PAGE_BYTES, Size};
@@ -45,7 +46,7 @@ pub(super) fn run(
     let shares = plan.sizes.iter().any(|size| matches!(size, Size::Share(_)));
     let of_trace = !matches!(source, Source::Workload(_));
     let (unique, end) = if shares || of_trace {
-        let survey = source.survey(&plan.reading)?;
+        let survey = untimed::surveyed(plan, source)?;
         (survey.unique, survey.end)
     } else {
         (0, 0)

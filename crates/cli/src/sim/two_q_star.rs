@@ -28,10 +28,12 @@ use forerun_core::eviction::two_q_star::{TwoQStar, TwoQStarParams};
 use forerun_core::params::Share;
 use forerun_report::curves::{Section, Sheet};
 use forerun_sim::queues::{self, Found as Queues};
-use forerun_sim::replay::{Cell, Numbering, ReplayError, replay};
+use forerun_sim::replay::{self, Cell, Numbering, ReplayError, replay};
 use forerun_sim::trace::survey::{Found, Settings, Survey};
 use forerun_sim::trace::{AUTO, check_format};
+use indicatif::BinaryBytes;
 
+use super::memory;
 use super::source::{Reading, Source};
 use crate::failure::usage;
 use crate::specs::{self, PAGE_BYTES, Size};
@@ -142,11 +144,26 @@ fn count(source: &Source, reading: &Reading, sizes: &[Size]) -> Result<Counted> 
         .iter()
         .flat_map(|&policy| pages.iter().map(move |&pages| Cell { policy: policy.into(), pages }))
         .collect();
-    let keys = numbers.iter().map(|&number| Ok::<u64, Infallible>(number.into()));
-    let counts = replay(keys, &cells, machine::cores(), &machine::now).map_err(|e| match e {
+    let mut chunks = numbers.chunks(CHUNK);
+    let more = |keys: &mut Vec<u64>| {
+        let chunk = chunks.next();
+        keys.extend(chunk.into_iter().flatten().map(|&number| u64::from(number)));
+        Ok::<bool, Infallible>(chunk.is_some())
+    };
+    let settings = replay::Settings {
+        threads: machine::cores(),
+        memory: memory::default(),
+        sample: Share::percent(100),
+        clock: &machine::now,
+    };
+    let counts = replay(more, &cells, &settings).map_err(|error| match error {
         ReplayError::Accesses(never) => match never {},
         ReplayError::Policy(error) => anyhow!("{error}"),
-        ReplayError::Future { .. } => unreachable!("none knows the future"),
+        ReplayError::Memory { bytes, .. } => anyhow!(
+            "the caches need {} of memory, which is more than there is: give smaller sizes",
+            BinaryBytes(bytes)
+        ),
+        ReplayError::Sample { .. } => unreachable!("it is no sample"),
     })?;
     let ratio = |accesses: u64, misses: u64| figures::ratio(accesses - misses, accesses);
     let ratios: Vec<f64> = counts.iter().map(|it| ratio(it.accesses, it.misses)).collect();
@@ -205,5 +222,7 @@ const MAIL: &str = "workload:mail";
 const PAPER_SIZES: &str = "32M,64M,128M,256M,512M,768M,1G,1280M,1536M,1792M,2G";
 /// Accesses that are kept: 1 GiB.
 const ACCESSES_MAX: usize = 1 << 28;
+/// Keys that the caches are given at a time.
+const CHUNK: usize = 1 << 14;
 /// For what a trace holds.
 const SURVEY_MEMORY: u64 = 4 << 30;

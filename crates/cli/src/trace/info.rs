@@ -9,13 +9,13 @@
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result};
-use forerun_core::params::{Param as _, Share};
+use forerun_core::params::Share;
 use forerun_sim::trace::survey::{Found, Settings, Survey};
 use forerun_sim::trace::{Addresses, Facts};
 use serde::Serialize;
 
 use super::Input;
-use crate::output;
+use crate::{output, specs};
 
 /// What `trace info` takes.
 #[derive(clap::Args)]
@@ -27,16 +27,11 @@ pub(crate) struct Args {
     #[command(flatten)]
     input: Input,
     /// Follow this share of the pages only
-    #[arg(long, value_name = "RATE", default_value = "1", value_parser = sample)]
+    #[arg(long, value_name = "RATE", default_value = "1", value_parser = specs::sample)]
     sample: Share,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-}
-
-fn sample(text: &str) -> Result<Share, String> {
-    let share = Share::parse(text).filter(|share| (1..=1_000_000).contains(&share.ppm));
-    share.ok_or_else(|| "a share from 0.000001 to 1".to_owned())
 }
 
 /// Surveys the trace and prints what was found.

@@ -244,7 +244,7 @@ for line in sys.stdin:
 #[test]
 fn an_interrupt_ends_the_program_and_it_is_explained_all_the_same() {
     // A terminal sends it to both.
-    let script = r#"trap 'exit 9' INT; kill -INT $PPID; kill -INT $$"#;
+    let script = r"trap 'exit 9' INT; kill -INT $PPID; kill -INT $$";
     let output = explain("--json").args(["bash", "-c", script]).output().unwrap();
     assert_eq!((output.status.code(), &told(&output)["status"]), (Some(9), &9.into()));
     let program = Command::new(env!("CARGO_BIN_EXE_forerun")).arg("explain").output().unwrap();

@@ -32,7 +32,7 @@ use crate::units::{FrameId, PageId};
 /// A policy as its paper has it: every page that it is given was asked for.
 ///
 /// The calls are those of [`Eviction`].
-pub trait OnDemand: Sized {
+pub trait OnDemand: Sized + Send + 'static {
     /// See [`Eviction::NAME`].
     const NAME: &'static str;
     /// See [`Eviction::Params`].
@@ -51,6 +51,10 @@ pub trait OnDemand: Sized {
     fn forget(&mut self, frame: FrameId);
     /// See [`Eviction::resize`].
     fn resize(&mut self, capacity: u32);
+    /// See [`Eviction::number_pages`].
+    fn number_pages(&mut self) {}
+    /// See [`Eviction::bytes`].
+    fn bytes(frames: u32, pages: u32, params: &Self::Params) -> u64;
 }
 
 /// A policy, and the pages read ahead that are not its own yet.
@@ -137,6 +141,15 @@ impl<P: OnDemand> Eviction for Ahead<P> {
     fn resize(&mut self, capacity: u32) {
         self.capacity = capacity;
         self.policy.resize(capacity);
+    }
+
+    fn number_pages(&mut self) {
+        self.policy.number_pages();
+    }
+
+    fn bytes(frames: u32, pages: u32, params: &P::Params) -> u64 {
+        let row = Links::ROW_BYTES + Table::<Row>::ROW_BYTES;
+        u64::from(frames) * row + P::bytes(frames, pages, params)
     }
 }
 

@@ -122,6 +122,16 @@ impl OnDemand for Adaptive {
         self.target = self.target.min(u64::from(capacity) * ONE);
         self.trim();
     }
+
+    fn number_pages(&mut self) {
+        self.b1.number_pages();
+        self.b2.number_pages();
+    }
+
+    fn bytes(frames: u32, pages: u32, (): &()) -> u64 {
+        let row = Links::ROW_BYTES + Table::<Row>::ROW_BYTES;
+        u64::from(frames) * row + 2 * Ghosts::bytes(frames, pages)
+    }
 }
 
 impl Adaptive {

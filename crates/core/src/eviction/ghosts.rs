@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A name has a *slot*, a small number that stays its own until it is forgotten: by that a policy
-//! may keep it in lists of its own.
+//! may keep it in lists of its own. Slots are found by hashing, or, where pages are numbered
+//! densely, in a table.
 //!
 //! A miss is two calls here: an eviction that remembers its victim, then an insertion that looks
 //! for its own name. The papers do these the other way round: the name found is taken out, and
@@ -25,10 +26,52 @@ use crate::hash::FixedState;
 use crate::queue::{Links, Queue, Table};
 use crate::units::PageId;
 
+/// The slot of each name.
+enum Slots {
+    Hashed(HashMap<PageId, u32, FixedState>),
+    /// One more than the slot, by the page's number; 0 where there is none.
+    Numbered(Table<u32>),
+}
+
+impl Slots {
+    fn get(&self, page: PageId) -> Option<u32> {
+        match self {
+            Self::Hashed(slots) => slots.get(&page).copied(),
+            Self::Numbered(slots) => slots.get(number(page)).checked_sub(1),
+        }
+    }
+
+    /// Gives the slot that `page` had before.
+    fn insert(&mut self, page: PageId, slot: u32) -> Option<u32> {
+        match self {
+            Self::Hashed(slots) => slots.insert(page, slot),
+            Self::Numbered(slots) => {
+                core::mem::replace(slots.at(number(page)), slot + 1).checked_sub(1)
+            }
+        }
+    }
+
+    fn remove(&mut self, page: PageId) -> Option<u32> {
+        match self {
+            Self::Hashed(slots) => slots.remove(&page),
+            Self::Numbered(slots) => {
+                let slot = slots.get(number(page)).checked_sub(1)?;
+                *slots.at(number(page)) = 0;
+                Some(slot)
+            }
+        }
+    }
+}
+
+/// The number of a page that was numbered.
+fn number(page: PageId) -> u32 {
+    u32::try_from(page.index).expect("pages are numbered in 32 bits")
+}
+
 /// A bounded queue of names that can be asked for one of them.
 pub(super) struct Ghosts {
     limit: u32,
-    slots: HashMap<PageId, u32, FixedState>,
+    slots: Slots,
     pages: Table<PageId>,
     links: Links,
     order: Queue,
@@ -50,12 +93,26 @@ impl Ghosts {
     fn with_room(limit: u32, room: u32) -> Self {
         Self {
             limit,
-            slots: HashMap::with_capacity_and_hasher(room as usize, FixedState),
+            slots: Slots::Hashed(HashMap::with_capacity_and_hasher(room as usize, FixedState)),
             pages: Table::new(room),
             links: Links::new(room),
             order: Queue::new(),
             spare: Queue::new(),
         }
+    }
+
+    /// See [`super::Eviction::number_pages`].
+    pub(super) fn number_pages(&mut self) {
+        assert!(self.order.is_empty(), "numbered before the first page");
+        self.slots = Slots::Numbered(Table::new(0));
+    }
+
+    /// Bytes for `limit` names among `pages` that are numbered, at most.
+    pub(super) fn bytes(limit: u32, pages: u32) -> u64 {
+        let row = Table::<PageId>::ROW_BYTES + Links::ROW_BYTES;
+        let slots = u64::from(pages) * Table::<u32>::ROW_BYTES;
+        // One name more than the limit is held between an eviction and the trim.
+        u64::from(limit.saturating_add(1).min(pages)) * row + slots
     }
 
     /// Names that are remembered.
@@ -80,12 +137,12 @@ impl Ghosts {
 
     /// The slot of `page`, if it is remembered.
     pub(super) fn find(&self, page: PageId) -> Option<u32> {
-        self.slots.get(&page).copied()
+        self.slots.get(page)
     }
 
     /// Forgets `page`, and gives the slot that it had if it was remembered.
     pub(super) fn take(&mut self, page: PageId) -> Option<u32> {
-        let slot = self.slots.remove(&page)?;
+        let slot = self.slots.remove(page)?;
         self.order.remove(&mut self.links, slot);
         self.spare.push_front(&mut self.links, slot);
         Some(slot)
@@ -134,6 +191,9 @@ mod tests {
     use crate::units::FileId;
     use std::collections::VecDeque;
 
+    /// Names there are.
+    const NAMES: u64 = 12;
+
     fn page(index: u64) -> PageId {
         PageId { file: FileId(0), index }
     }
@@ -145,20 +205,24 @@ mod tests {
             seen.push_back(ghosts.pages.get(slot).index);
             at = ghosts.links.older(slot);
         }
-        assert_eq!(ghosts.slots.len(), seen.len());
+        let known = (0..NAMES).filter(|&name| ghosts.find(page(name)).is_some()).count();
+        assert_eq!(known, seen.len());
         seen
     }
 
     #[test]
     fn ghosts_behave_as_a_deque_of_names() {
-        for seed in 0..30 {
+        for seed in 0..60 {
             let mut prng = Prng::new(seed);
             let mut limit = u32::try_from(seed % 5).unwrap();
             let mut ghosts = Ghosts::new(limit);
+            if seed >= 30 {
+                ghosts.number_pages();
+            }
             let mut names = VecDeque::new();
             let mut slots_max = 0;
             for _ in 0..300 {
-                let name = prng.below(12);
+                let name = prng.below(NAMES);
                 match prng.below(8) {
                     0..4 if !names.contains(&name) => {
                         ghosts.remember(page(name));

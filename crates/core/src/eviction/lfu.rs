@@ -108,6 +108,12 @@ impl OnDemand for Frequencies {
     }
 
     fn resize(&mut self, _: u32) {}
+
+    fn bytes(frames: u32, _: u32, (): &()) -> u64 {
+        // There are no more buckets than frames.
+        let bucket = size_of::<Bucket>() as u64 + Links::ROW_BYTES;
+        u64::from(frames) * (Links::ROW_BYTES + Table::<u32>::ROW_BYTES + bucket)
+    }
 }
 
 impl Frequencies {

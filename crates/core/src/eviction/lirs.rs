@@ -194,6 +194,18 @@ impl OnDemand for Recency {
         self.shrink_lirs();
         self.trim();
     }
+
+    fn number_pages(&mut self) {
+        self.ghosts.number_pages();
+    }
+
+    fn bytes(frames: u32, pages: u32, params: &LirsParams) -> u64 {
+        let names = params.names_max(frames).min(pages);
+        // A frame and a slot of the same number stand side by side in S.
+        let stack = 2 * u64::from(frames.max(names)) * Links::ROW_BYTES;
+        let row = Links::ROW_BYTES + Table::<Row>::ROW_BYTES;
+        stack + u64::from(frames) * row + Ghosts::bytes(names, pages)
+    }
 }
 
 impl Recency {

@@ -166,6 +166,16 @@ impl Probation {
         self.a1out.find(page).is_some()
     }
 
+    pub(super) fn number_pages(&mut self) {
+        self.a1out.number_pages();
+    }
+
+    pub(super) fn bytes(frames: u32, pages: u32, kout: Share) -> u64 {
+        let row = Links::ROW_BYTES + Table::<PageId>::ROW_BYTES + Table::<Place>::ROW_BYTES;
+        let arrived = Table::<u64>::ROW_BYTES;
+        u64::from(frames) * (row + arrived) + Ghosts::bytes(kout.of(frames), pages)
+    }
+
     /// The page in `frame` is used for the first time since it was read ahead.
     fn move_to(&mut self, frame: FrameId, place: Place) {
         self.queue(Place::Unread).remove(frame);

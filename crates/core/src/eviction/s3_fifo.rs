@@ -136,6 +136,15 @@ impl OnDemand for SmallMain {
         self.capacity = capacity;
         self.ghosts.resize(self.params.ghost.of(capacity));
     }
+
+    fn number_pages(&mut self) {
+        self.ghosts.number_pages();
+    }
+
+    fn bytes(frames: u32, pages: u32, params: &S3FifoParams) -> u64 {
+        let row = Links::ROW_BYTES + Table::<Row>::ROW_BYTES;
+        u64::from(frames) * row + Ghosts::bytes(params.ghost.of(frames), pages)
+    }
 }
 
 impl SmallMain {

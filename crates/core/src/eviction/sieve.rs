@@ -85,4 +85,8 @@ impl OnDemand for Sifter {
     }
 
     fn resize(&mut self, _: u32) {}
+
+    fn bytes(frames: u32, _: u32, (): &()) -> u64 {
+        u64::from(frames) * (Links::ROW_BYTES + Table::<bool>::ROW_BYTES)
+    }
 }

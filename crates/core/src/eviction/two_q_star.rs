@@ -62,6 +62,14 @@ impl Eviction for TwoQStar {
     fn resize(&mut self, capacity: u32) {
         self.queues.resize(capacity);
     }
+
+    fn number_pages(&mut self) {
+        self.queues.number_pages();
+    }
+
+    fn bytes(frames: u32, pages: u32, params: &TwoQStarParams) -> u64 {
+        Probation::bytes(frames, pages, params.kout)
+    }
 }
 
 impl TwoQStar {

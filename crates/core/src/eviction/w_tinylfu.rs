@@ -152,6 +152,11 @@ impl OnDemand for WindowMain {
         self.sketch.resize(capacity, self.params.sample_uses(capacity));
         self.balance();
     }
+
+    fn bytes(frames: u32, _: u32, _: &WTinyLfuParams) -> u64 {
+        let row = Links::ROW_BYTES + Table::<Row>::ROW_BYTES;
+        u64::from(frames) * row + Sketch::bytes(frames)
+    }
 }
 
 impl WindowMain {

@@ -14,8 +14,8 @@
 //!
 //! # Invariants
 //! - A page that is missed always enters, as in any cache that hands pages out by its frames.
-//! - Memory is 4 bytes an access and as much a page, and for each size that runs a bit an access.
-//!   It grows with the trace, so [`Past::push`] is given a bound.
+//! - Memory is 4 bytes an access and as much a page, and for the size that runs a bit an access.
+//!   It grows with the trace: [`Past::bytes`] tells.
 //! # Sources
 //! Belady, "A study of replacement algorithms for a virtual-storage computer" (IBM Systems Journal
 //! 1966): MIN. Its optimality: Mattson, Gecsei, Slutz, Traiger (IBM Systems Journal 1970).
@@ -51,6 +51,13 @@ impl Past {
         let pages = numbers.iter().max().map_or(0, |&largest| largest as usize + 1);
         self.pages = self.pages.max(pages);
         Ok(())
+    }
+
+    /// Bytes that a bound takes now, for `pages` distinct ones.
+    #[must_use]
+    pub fn bytes(&self, pages: u32) -> u64 {
+        let numbers = (self.numbers.len() * size_of::<u32>()) as u64;
+        numbers + numbers / 32 + u64::from(pages) * size_of::<u32>() as u64
     }
 
     /// Looks back from the end: when each page that was accessed is used next.

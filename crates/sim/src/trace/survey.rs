@@ -265,7 +265,7 @@ fn size_class(bytes: u64) -> usize {
 }
 
 /// Whether `key` belongs to the pages that are followed.
-fn is_sampled(key: u64, sample: Share) -> bool {
+pub(crate) fn is_sampled(key: u64, sample: Share) -> bool {
     sample.ppm >= 1_000_000 || FixedState.hash_one(key) % 1_000_000 < u64::from(sample.ppm)
 }
 
