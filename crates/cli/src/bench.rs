@@ -5,6 +5,7 @@
 //!                                                  \> kernel (crew), of a file
 //!   file      a real file, cold, in order or at random --------> file (reads) ------> record
 //!   hit       pages in memory: pread beside the engine's ways -> hit (race) --------> record
+//!   reap      ways of waiting for reads ----------------------> reap (hands) -------> record
 //! ```
 
 mod crew;
@@ -15,6 +16,7 @@ pub(crate) mod live;
 mod meter;
 pub(crate) mod pattern;
 mod pattern_file;
+mod reap;
 pub(crate) mod record;
 mod start;
 mod streams;
@@ -54,6 +56,8 @@ enum Command {
     File(Box<file::Args>),
     /// What a hit costs, beside pread of the same bytes from the kernel's cache
     Hit(Box<hit::Args>),
+    /// What each way of waiting for reads takes, of time and of processor
+    Reap(Box<reap::Args>),
 }
 
 /// What a measurement leaves behind, and in which form it prints.
@@ -106,6 +110,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Command::Streams(args) => streams::run(args),
         Command::File(args) => file::run(args),
         Command::Hit(args) => hit::run(args),
+        Command::Reap(args) => reap::run(args),
     }
 }
 

@@ -344,6 +344,7 @@ fn run(policy: &str, at_ten: f64, streams: u32) -> Run {
         p50_us: 0.6,
         p99_us: if legacy { 13_100.0 } else { 410.0 },
         late_max_seconds: None,
+        waits: None,
         spread: Some(Spread { min: mb_per_second * 0.96, max: mb_per_second * 1.03 }),
         windows: if policy == "linux-2.6.22" { vec![] } else { windows(&requests) },
         windows_left_out: u64::from(streams),

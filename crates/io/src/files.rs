@@ -17,12 +17,13 @@ use rustix::io::Errno;
 
 use crate::{
     frames::Frames,
+    reaper::port::{Port, QueuePort},
     store::{
         Store, StoreError,
-        aio::{self, Aio, Bounds, Contexts},
+        aio::{self, Aio, AioPort, Bounds, Contexts},
         file::{Access, Opened},
         threads::Threads,
-        uring::{Region, Uring},
+        uring::{Region, RingPort, Uring},
     },
 };
 
@@ -161,18 +162,58 @@ impl Files {
         path: impl Into<PathBuf>,
         access: Access,
     ) -> Result<Arc<dyn Store>, StoreError> {
-        let path = path.into();
-        let file = if self.0.settings.direct {
-            Opened::open_direct(path, access)?
-        } else {
-            Opened::open(path, access)?
-        };
-        let file = Arc::new(file);
+        let file = self.opened(path.into(), access)?;
         Ok(match &self.0.engine {
             Engine::Uring(rings) => Arc::new(rings.file(file)),
             Engine::Aio(contexts) => Arc::new(Aio::over(contexts, file)),
             Engine::Threads => Arc::new(Threads::over(file)),
         })
+    }
+
+    /// A port of this thread to the file at `path`, for groups of `room` reads; where the system
+    /// makes no ring and no context for it, on threads.
+    ///
+    /// # Errors
+    /// As [`Files::open`].
+    ///
+    /// # Panics
+    /// `room` is 0.
+    pub fn port(&self, path: impl Into<PathBuf>, room: u32) -> Result<Box<dyn Port>, StoreError> {
+        let file = self.opened(path.into(), Access::Read)?;
+        let ring = || -> Option<Box<dyn Port>> {
+            Some(Box::new(RingPort::new(Arc::clone(&file), room).ok()?))
+        };
+        let context = || -> Option<Box<dyn Port>> {
+            file.direct.as_ref()?;
+            Some(Box::new(AioPort::new(Arc::clone(&file), room).ok()?))
+        };
+        let tried = match &self.0.engine {
+            Engine::Uring(_) => ring().or_else(context),
+            Engine::Aio(_) => context(),
+            Engine::Threads => None,
+        };
+        Ok(tried.unwrap_or_else(|| Box::new(QueuePort::new(THREADS, &Threads::over(file), room))))
+    }
+
+    /// As [`Files::port`], without interrupts, where the device is polled.
+    ///
+    /// # Errors
+    /// The file cannot be opened; in words, why the device is not polled.
+    pub fn polled_port(
+        &self,
+        path: impl Into<PathBuf>,
+        room: u32,
+    ) -> Result<Result<Box<dyn Port>, String>, StoreError> {
+        let file = self.opened(path.into(), Access::Read)?;
+        Ok(match &self.0.engine {
+            Engine::Uring(_) => RingPort::polled(file, room).map(|port| Box::new(port) as _),
+            Engine::Aio(_) | Engine::Threads => Err("it takes io_uring".to_owned()),
+        })
+    }
+
+    fn opened(&self, path: PathBuf, access: Access) -> Result<Arc<Opened>, StoreError> {
+        let open = if self.0.settings.direct { Opened::open_direct } else { Opened::open };
+        open(path, access).map(Arc::new)
     }
 
     /// Has the kernel keep `frames` pinned, as far as it lets us: reads into them cost less.

@@ -14,7 +14,7 @@
 //! - Every operation that was submitted comes back exactly once, as long as somebody reaps; a
 //!   closed queue gives back what it holds and nothing hangs.
 //! - Nothing here decides: what to read, when and into which frame is the caller's business.
-//! - Real time is read in `wrap/latency.rs` only.
+//! - Real time is read in `wrap/latency.rs` and `reaper/clock.rs` only.
 //! - `unsafe` stands where memory is shared with the kernel, behind interfaces that are safe.
 
 #![deny(unsafe_code)]
@@ -25,6 +25,7 @@ pub mod frames;
 pub mod index;
 pub mod process;
 mod queue;
+pub mod reaper;
 pub mod store;
 pub mod sync;
 pub mod wrap;

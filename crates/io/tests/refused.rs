@@ -8,6 +8,7 @@ use std::{io::Write, sync::Arc};
 use forerun_io::{
     files::{Backend, BackendError, Files, FilesSettings},
     frames::Frame,
+    reaper::{Group, Purpose, Reaper, ReaperSettings},
     store::{Op, OpKind, QueueKind, Wait, file::Access, pattern},
 };
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
@@ -54,6 +55,34 @@ fn read_all(files: &Files) {
     }
 }
 
+/// Reaps groups from a file by the policy that spins: on which port, and what it says.
+fn reap(files: &Files) -> (&'static str, Option<String>) {
+    let path = std::env::temp_dir().join(format!("forerun-refused-reap-{}", std::process::id()));
+    let mut contents = vec![0; 16 * 4096];
+    pattern::fill(0, &mut contents);
+    std::fs::File::create(&path).unwrap().write_all(&contents).unwrap();
+    let port = files.port(&path, 4).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let settings = ReaperSettings { policy: "spin".to_owned(), ..ReaperSettings::default() };
+    let mut reaper = Reaper::new(port, &settings).unwrap();
+    let mut out = Vec::new();
+    for first in (0..16).step_by(4) {
+        let read = |token: u64| {
+            let frames = vec![Frame::new(4096).unwrap()];
+            Op { token, kind: OpKind::Read, offset: token * 4096, bytes: 4096, frames }
+        };
+        let reads = (first..first + 4).map(read).collect();
+        reaper.reap(Group::new(Purpose::Demand, reads), &mut out);
+    }
+    out.sort_by_key(|done| done.op.token);
+    assert!(out.iter().map(|done| done.op.token).eq(0..16));
+    for done in out {
+        assert_eq!(done.result, Ok(4096));
+        assert_eq!(pattern::verify(done.op.offset, &done.op.frames[0]), Ok(()));
+    }
+    (reaper.port(), reaper.fallen())
+}
+
 #[test]
 fn where_io_uring_is_refused_the_next_best_is_used_and_says_why() {
     let before = Files::new(settings(Backend::Auto)).unwrap();
@@ -68,6 +97,12 @@ fn where_io_uring_is_refused_the_next_best_is_used_and_says_why() {
     assert!(chosen.to_string().contains(&why));
     read_all(&files);
     read_all(&before);
+    // A ring of one's own is refused as well, to whoever had rings before.
+    for files in [&files, &before] {
+        let (port, fallen) = reap(files);
+        assert_ne!(port, "io_uring");
+        assert_eq!(fallen.is_some(), port == "threads", "{port}: {fallen:?}");
+    }
 
     let error = Files::new(settings(Backend::Uring)).expect_err("it is refused");
     assert!(matches!(error, BackendError::Refused { backend: "io_uring", .. }));
@@ -79,6 +114,10 @@ fn where_io_uring_is_refused_the_next_best_is_used_and_says_why() {
     let why = files.chosen().why.expect("two were refused");
     assert!(why.contains("io_setup: Operation not permitted"), "{why}");
     read_all(&files);
+    let (port, fallen) = reap(&files);
+    assert_eq!(port, "threads");
+    let said = fallen.expect("it says so");
+    assert!(said.starts_with("spin waits by interrupt on threads"), "{said}");
 
     // What was had before the refusal goes on, without new rings; then without rings at all.
     refuse(&[libc::SYS_io_uring_enter]);

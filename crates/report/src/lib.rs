@@ -34,6 +34,7 @@ pub mod page;
 mod record;
 mod shell;
 pub mod table;
+mod waits;
 mod window;
 
 pub use explanation::{ExplainedFile, ExplainedStream, Explanation, Forecast, ReadMoment};
@@ -43,4 +44,5 @@ pub use record::{
     DeviceRequest, Machine, ReadError, RequestKind, Run, RunRecord, SCHEMA, Schema, Spread,
     WriteError,
 };
+pub use waits::Waits;
 pub use window::{Cause, Window};

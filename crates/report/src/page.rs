@@ -4,6 +4,7 @@
 //!   title, theme switch
 //!   what was measured, on what, what came out          words
 //!   all runs                                           one table
+//!   ways of waiting for I/O: latency | processor       SVG, a table
 //!   for each device and workload:                      group
 //!     throughput by streams | delay by streams         charts
 //!     requests over time, a panel a policy             charts
@@ -26,6 +27,7 @@ mod group;
 mod lanes;
 mod provenance;
 mod summary;
+mod waits;
 mod words;
 
 use crate::format::date;
@@ -51,13 +53,17 @@ pub enum PageError {
 /// # Errors
 /// There is no run in the records.
 pub fn render(records: &[RunRecord], title: &str) -> Result<String, PageError> {
-    let page = Groups::new(records);
+    let mut page = Groups::new(records);
     if page.groups.is_empty() {
         return Err(PageError::NoRuns);
     }
+    let waits = page.take_waits();
     let mut body = head(records, title);
-    body += &words::opening(&page);
-    body += &summary::summary(&page);
+    if !page.groups.is_empty() {
+        body += &words::opening(&page);
+        body += &summary::summary(&page);
+    }
+    body += &waits::sections(&page, &waits);
     let mut charts = Vec::new();
     for (number, group) in page.groups.iter().enumerate() {
         body += &figures::group_section(&page, group, number, &mut charts);

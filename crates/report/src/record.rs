@@ -17,6 +17,7 @@
 //! - Every error is one line that names the file.
 
 use crate::file::write_whole;
+use crate::waits::Waits;
 use crate::window::Window;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::collections::BTreeMap;
@@ -114,6 +115,9 @@ pub struct Run {
     /// The slowest and the fastest repeat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread: Option<Spread>,
+    /// How it was waited for I/O, where that was measured: `readahead` is the policy's name then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<Waits>,
     /// What the device was asked, in order of arrival; may be empty or cut short.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<DeviceRequest>,
@@ -334,6 +338,7 @@ fn not_finite(run: &Run) -> Option<&'static str> {
     ]
     .into_iter()
     .find_map(|(field, value)| value.is_some_and(|v| !v.is_finite()).then_some(field))
+    .or_else(|| run.waits.as_ref().is_some_and(Waits::not_finite).then_some("waits"))
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde calls")]
@@ -391,6 +396,13 @@ mod tests {
                 p99_us: 1e300,
                 late_max_seconds: Some(0.5),
                 spread: Some(Spread { min: 21.0, max: 22.0 }),
+                waits: Some(Waits {
+                    mean_us: 11.0,
+                    trimmed_mean_us: 10.5,
+                    cpu_us_per_io: 0.1,
+                    late_share: 0.05,
+                    quantiles_us: vec![9.0, 10.0],
+                }),
                 requests: [RequestKind::Demand, RequestKind::Readahead, RequestKind::Write]
                     .map(|kind| DeviceRequest { at_us: 1, done_us: 2, offset: 3, bytes: 4, kind })
                     .to_vec(),

@@ -108,7 +108,7 @@ pub fn count<Q: Queues>(pages: u32, params: Q::Params, numbers: &[u32]) -> Found
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::{Cell, replay};
+    use crate::replay::{self, Cell, replay};
     use forerun_core::eviction::two_q::TwoQParams;
     use forerun_core::eviction::two_q_star::TwoQStarParams;
     use forerun_core::params::Share;
@@ -133,10 +133,10 @@ mod tests {
         let found = |[a1in, a1out, am, unknown]: [u64; 4]| Found { a1in, a1out, am, unknown };
         #[rustfmt::skip]
         let rows = [ // why  accesses  2Q  2Q*
-            ("nothing",                         &[][..],                 [0, 0, 0, 0], [0, 0, 0, 0]),
-            ("again while in A1in",             &[0, 1, 0][..],          [1, 0, 0, 2], [1, 0, 0, 2]),
-            ("its name leads to Am",            &[0, 1, 2, 0, 0][..],    [0, 1, 1, 3], [0, 1, 1, 3]),
-            ("a use saves it in A1in of 2Q* alone", &[0, 1, 0, 2, 0][..], [1, 1, 0, 3], [2, 0, 0, 3]),
+            ("nothing", &[][..], [0, 0, 0, 0], [0, 0, 0, 0]),
+            ("again while in A1in", &[0, 1, 0][..], [1, 0, 0, 2], [1, 0, 0, 2]),
+            ("its name leads to Am", &[0, 1, 2, 0, 0][..], [0, 1, 1, 3], [0, 1, 1, 3]),
+            ("a use saves it in 2Q* alone", &[0, 1, 0, 2, 0][..], [1, 1, 0, 3], [2, 0, 0, 3]),
         ];
         for (why, numbers, of_2q, of_star) in rows {
             assert_eq!(two_q(2, numbers), found(of_2q), "{why}: 2q");
@@ -152,9 +152,15 @@ mod tests {
                 ("2q:kin=0.5,kout=1", two_q(pages, &numbers)),
                 ("2q-star:kin=0.5,kout=1", two_q_star(pages, &numbers)),
             ] {
-                let keys = numbers.iter().map(|&number| Ok::<u64, ()>(number.into()));
+                let mut keys = Some(numbers.iter().map(|&number| u64::from(number)));
+                let more = |out: &mut Vec<u64>| {
+                    out.extend(keys.take().into_iter().flatten());
+                    Ok::<bool, ()>(!out.is_empty())
+                };
                 let cell = Cell { policy: name.into(), pages };
-                let counts = replay(keys, &[cell], 1, &|| Nanos(0)).expect("known")[0];
+                let (sample, clock) = (Share::percent(100), &|| Nanos(0));
+                let settings = replay::Settings { threads: 1, memory: u64::MAX, sample, clock };
+                let counts = replay(more, &[cell], &settings).expect("known")[0];
                 assert_eq!(found.accesses(), counts.accesses, "{name}, {pages} pages");
                 assert_eq!(found.a1out + found.unknown, counts.misses, "{name}, {pages} pages");
             }

@@ -18,6 +18,7 @@
 
 mod costs;
 mod draw;
+mod station;
 
 use forerun_core::prng::Prng;
 use forerun_core::reap::{self, AnyReap, Calibration, Key, Latency, Op, Outcome, Plan, Way};
@@ -25,6 +26,7 @@ use forerun_core::units::Nanos;
 
 pub use costs::{COSTS, Costs, DEVICES, Device, costs, device};
 pub use draw::Spread;
+pub use station::Station;
 
 /// What is run: one phase after the other, with the same policy.
 #[derive(Clone, Debug)]
@@ -80,11 +82,8 @@ pub fn run(
     seed: u64,
 ) -> Vec<Ran> {
     let mut bench = Bench {
-        device,
+        station: Station::new(*device, seed),
         costs,
-        channels: vec![Nanos(0); device.channels as usize],
-        pipe: Nanos(0),
-        service: Prng::new(seed),
         host: Prng::new(seed ^ HOST_SEED),
         began: Nanos(0),
     };
@@ -117,14 +116,9 @@ fn trimmed(mut values: Vec<u64>) -> Latency {
 }
 
 struct Bench<'a> {
-    device: &'a Device,
+    /// Its draws are the same for each policy.
+    station: Station,
     costs: &'a Costs,
-    /// When each channel is free.
-    channels: Vec<Nanos>,
-    /// When the pipe is.
-    pipe: Nanos,
-    /// Draws of the device, the same for each policy.
-    service: Prng,
     /// Draws of timers and wake-ups.
     host: Prng,
     began: Nanos,
@@ -165,18 +159,9 @@ impl Bench<'_> {
         let (mut submitted, mut done, mut largest) = (now, now, 0);
         for _ in 0..phase.group {
             submitted += self.costs.submit;
-            let size = self.service.below(phase.sizes.len() as u64);
+            let size = self.station.draws.below(phase.sizes.len() as u64);
             let bytes = phase.sizes[usize::try_from(size).expect("an index of a list")];
-            let (channel, free) = earliest(&self.channels);
-            let served = self.device.first.draw(&mut self.service);
-            let found = free.max(submitted) + served;
-            let rest = bytes.saturating_sub(reap::CLASS_BYTES[0]);
-            let passes = Nanos(rest * 1_000_000_000 / self.device.bytes_per_second);
-            let complete = if rest == 0 { found } else { self.pipe.max(found) + passes };
-            if rest > 0 {
-                self.pipe = complete;
-            }
-            self.channels[channel] = complete;
+            let complete = self.station.serve(submitted, bytes);
             (done, largest) = (done.max(complete), largest.max(bytes));
         }
         (submitted, done, largest)

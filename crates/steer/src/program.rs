@@ -1,7 +1,8 @@
 //! The program: started as a shell would, left alone, waited for.
 //!
 //! It is a child of this process, in the same process group, with the same terminal, standard
-//! input, output and error, unless its output is asked for elsewhere. Nothing is done before it runs but to block signals ([`Signals`]).
+//! input, output and error, unless its output is asked for elsewhere. Nothing is done before it
+//! runs but to block signals ([`Signals`]).
 //!
 //! # Invariants
 //! - Its process is not reaped before [`Program::ended`] tells, so its number stays its own until

@@ -8,7 +8,7 @@
 //! # Invariants
 //! - The program starts before anything is looked at, and its end ends the loop at once.
 //! - Looking takes no more than one part in `one_in` of a processor: the pause follows from what
-//!   the last look cost. Who has not run since the last look has read nothing, and is not looked at.
+//!   the last look cost. Who has not run since the last look has read nothing, nor is looked at.
 //! - Whatever goes wrong in looking, the program runs on and its exit status is given.
 
 use std::env;

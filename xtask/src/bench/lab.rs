@@ -305,8 +305,8 @@ impl Bench<'_> {
         write(&path, &record)?;
         let rows: Vec<Row> = self.taken.iter().flat_map(Taken::rows).collect();
         let mut text = format!(
-            "# The lab beside libCacheSim\n\n- {}\n- {}\n- {} rounds, in turns; ratios are within a \
-             round: median (min to max)\n",
+            "# The lab beside libCacheSim\n\n- {}\n- {}\n- {} rounds, in turns; ratios are within \
+             a round: median (min to max)\n",
             summary::commit(&record),
             summary::machine(&record),
             self.options.rounds

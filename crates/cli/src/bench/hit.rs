@@ -15,7 +15,7 @@
 //! - A read that was no hit ends the command: there is no figure.
 
 mod race;
-mod samples;
+pub(super) mod samples;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;

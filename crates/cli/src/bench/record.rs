@@ -90,6 +90,7 @@ pub(crate) fn run(
         p50_us: micros(measured.latency.p50()),
         p99_us: micros(measured.latency.p99()),
         late_max_seconds: None,
+        waits: None,
         spread: None,
         requests: measured.requests,
         requests_left_out: measured.device_requests.saturating_sub(kept),

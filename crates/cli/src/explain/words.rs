@@ -119,8 +119,8 @@ pub(super) fn why(told: &Explained, prediction: &Prediction) -> String {
                 limit
             };
             format!(
-                "`forerun run` would gain up to {most:.3} s of {ran:.3} s, or nothing if the device \
-                 gave what it can: {limit}"
+                "`forerun run` would gain up to {most:.3} s of {ran:.3} s, or nothing if the \
+                 device gave what it can: {limit}"
             )
         }
     }

@@ -17,8 +17,8 @@ pub(super) fn default() -> u64 {
 }
 
 /// The error of keys and caches that need `bytes`, which is more than `allowed`. `bar` says how
-/// much of the trace was read till then; nothing, if `keys` were not yet counted. Where there can be
-/// a `sample`, another is proposed.
+/// much of the trace was read till then; nothing, if `keys` were not yet counted. Where there can
+/// be a `sample`, another is proposed.
 pub(super) fn too_large(
     (bytes, keys): (u64, u32),
     allowed: u64,

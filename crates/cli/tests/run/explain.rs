@@ -195,9 +195,9 @@ fn static_programs_are_seen_too() {
         assert!(holds(reader.child.id(), &data.path), "{compiler}: it is not seen to read");
         let mut errors = reader.child.stderr.take().unwrap();
         assert_eq!(reader.end(), Some(0), "{compiler}");
-        let mut text = String::new();
-        errors.read_to_string(&mut text).unwrap();
-        assert!(text.contains("sequential"), "{compiler}: {text}");
+        let mut told = String::new();
+        errors.read_to_string(&mut told).unwrap();
+        assert!(told.contains("sequential"), "{compiler}: {told}");
     }
 }
 

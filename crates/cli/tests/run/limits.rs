@@ -69,10 +69,10 @@ fn who_cannot_be_looked_into_runs_and_is_counted() {
         }
         let mut errors = reader.child.stderr.take().unwrap();
         assert_eq!(reader.end(), Some(0), "{why}");
-        let mut text = String::new();
-        errors.read_to_string(&mut text).unwrap();
-        let is_told = text.contains("1 processes could not be looked into");
-        assert_eq!(is_told, why != "neither", "{why}: {text}");
+        let mut told = String::new();
+        errors.read_to_string(&mut told).unwrap();
+        let is_told = told.contains("1 processes could not be looked into");
+        assert_eq!(is_told, why != "neither", "{why}: {told}");
     }
     fs::remove_dir_all(&folder).unwrap();
 }

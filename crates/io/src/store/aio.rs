@@ -28,6 +28,7 @@ mod background;
 mod caller;
 mod contexts;
 mod desk;
+mod port;
 mod sys;
 mod transfer;
 
@@ -36,6 +37,7 @@ use std::{path::PathBuf, sync::Arc};
 use rustix::io::Errno;
 
 pub use self::contexts::{Bounds, Contexts};
+pub(crate) use self::port::AioPort;
 pub use super::file::Access;
 use super::{
     Done, Op, OpKind, Queue, QueueKind, Store, StoreError, Version,

@@ -25,6 +25,7 @@ mod caller;
 mod flight;
 mod lanes;
 mod pool;
+mod port;
 mod registered;
 mod ring;
 mod shared;
@@ -33,8 +34,8 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-pub(crate) use self::registered::Region;
 use self::{caller::CallerQueue, pool::Pool, shared::Shared};
+pub(crate) use self::{port::RingPort, registered::Region};
 use super::{Queue, QueueKind, Store, StoreError, Version, file::Opened};
 
 /// The rings of all files that are opened together.

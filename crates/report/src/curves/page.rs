@@ -111,8 +111,9 @@ fn figure(chart: &Chart, alone: bool, number: usize) -> String {
     };
     format!(
         "<figure class=\"curves\" data-curves=\"{number}\">\n<figcaption><div><h3>{}</h3><p>{}</p>\
-         </div></figcaption>\n{}<div class=\"scroll\"><svg viewBox=\"0 0 {:.0} {:.0}\" role=\"img\" \
-         tabindex=\"0\" aria-label=\"{}\">\n{}</svg></div>\n{}{before}{}{after}\n</figure>\n",
+         </div></figcaption>\n{}<div class=\"scroll\"><svg viewBox=\"0 0 {:.0} {:.0}\" \
+         role=\"img\" tabindex=\"0\" aria-label=\"{}\">\n{}</svg></div>\n\
+         {}{before}{}{after}\n</figure>\n",
         escape(&chart.title),
         escape(&chart.note),
         legend(chart),
@@ -157,7 +158,8 @@ fn claims(claims: &[Claim]) -> String {
     for Claim { what, source, here } in claims {
         let _ = write!(
             text,
-            "<tr><th scope=\"row\">{}</th><td class=\"n\">{}</td><td class=\"n strong\">{}</td></tr>",
+            "<tr><th scope=\"row\">{}</th><td class=\"n\">{}</td>\
+             <td class=\"n strong\">{}</td></tr>",
             escape(what),
             escape(source),
             escape(here),

@@ -82,7 +82,8 @@ fn times(told: &Explanation) -> String {
         let _ = write!(
             text,
             "<tr><th scope=\"row\">{name}</th><td class=\"n\">{}</td>\
-             <td class=\"n\"><i class=\"share\" style=\"--share:{:.1}%\"></i><span>{}</span></td></tr>",
+             <td class=\"n\"><i class=\"share\" style=\"--share:{:.1}%\"></i>\
+             <span>{}</span></td></tr>",
             seconds(time),
             (share * 100.0).clamp(0.0, 100.0),
             percent(share),
@@ -159,8 +160,8 @@ fn panels(told: &Explanation, charts: &mut Vec<Chart>) -> String {
         let _ = write!(
             text,
             "<div class=\"set\" data-set=\"{set}\">\n<div class=\"caption\"><div><h3>{}</h3>\
-             <p>{words} <span class=\"hint\">Drag to zoom, double-click to go back.</span></p></div>\
-             {OWN_TIME}</div>\n<div class=\"panels\">\n<figure id=\"{id}\" \
+             <p>{words} <span class=\"hint\">Drag to zoom, double-click to go back.</span></p>\
+             </div>{OWN_TIME}</div>\n<div class=\"panels\">\n<figure id=\"{id}\" \
              data-chart=\"requests\"><div class=\"plot\" role=\"img\" aria-label=\"{words}\"></div>\
              \n{cut}{}</figure>\n</div>\n</div>\n",
             escape(&file.path),
@@ -178,7 +179,8 @@ fn panels(told: &Explanation, charts: &mut Vec<Chart>) -> String {
     format!(
         "<section class=\"charts\">\n<h2>What was read when</h2>\n<ul class=\"legend\">\
          <li><i class=\"kind demand\"></i>demand<span>, storage was waited for</span></li>\
-         <li><i class=\"kind read\"></i>read<span>, without a wait</span></li></ul>\n{text}</section>\n"
+         <li><i class=\"kind read\"></i>read<span>, without a wait</span></li></ul>\n\
+         {text}</section>\n"
     )
 }
 

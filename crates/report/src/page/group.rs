@@ -71,6 +71,12 @@ impl<'a> Groups<'a> {
         page
     }
 
+    /// Takes out the groups whose runs are of waiting for I/O.
+    pub(super) fn take_waits(&mut self) -> Vec<Group<'a>> {
+        let is_of_waits = |group: &mut Group<'a>| group.rows[0].run.waits.is_some();
+        self.groups.extract_if(.., is_of_waits).collect()
+    }
+
     fn add(&mut self, run: &'a Run, label: String) {
         let policy = self.labels.iter().position(|known| *known == label).unwrap_or_else(|| {
             self.labels.push(label);

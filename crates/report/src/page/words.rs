@@ -29,7 +29,10 @@ fn measured(page: &Groups<'_>) -> String {
     let mut streams: Vec<u32> = page.groups.iter().flat_map(Group::streams).collect();
     streams.sort_unstable();
     streams.dedup();
-    let policies: Vec<String> = page.labels.iter().map(|label| code(label)).collect();
+    let rows = || page.groups.iter().flat_map(|group| &group.rows);
+    let ran = |policy: &usize| rows().any(|row| row.policy == *policy);
+    let policies = (0..page.labels.len()).filter(ran).map(|policy| code(&page.labels[policy]));
+    let policies: Vec<String> = policies.collect();
     let counts: Vec<String> = streams.iter().map(ToString::to_string).collect();
     let plural = if streams.last() == Some(&1) { "stream" } else { "streams" };
     let mut text = format!(

@@ -210,7 +210,10 @@ mod tests {
     #[test]
     fn storage_holds_a_program_up_where_one_thread_waits_and_none_runs() {
         #[rustfmt::skip]
-        let rows = [("D", true), ("S", false), ("R", false), ("DS", true), ("DR", false), ("RD", false), ("DD", true), ("SS", false), ("", false)];
+        let rows = [
+            ("D", true), ("S", false), ("R", false), ("DS", true), ("DR", false), ("RD", false),
+            ("DD", true), ("SS", false), ("", false),
+        ];
         for (letters, waits) in rows {
             let states = letters.bytes().map(|letter| State { letter, threads: 1, delay_ticks: 0 });
             let all = states.map(Doing::of).fold(Doing::default(), Doing::and);

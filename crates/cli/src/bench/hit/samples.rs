@@ -5,17 +5,17 @@
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Summary {
-    pub(super) median: f64,
-    pub(super) min: f64,
-    pub(super) max: f64,
+pub(in crate::bench) struct Summary {
+    pub(in crate::bench) median: f64,
+    pub(in crate::bench) min: f64,
+    pub(in crate::bench) max: f64,
     /// In the order in which they were taken.
-    pub(super) samples: Vec<f64>,
+    pub(in crate::bench) samples: Vec<f64>,
 }
 
 impl Summary {
     /// Of `samples`, of which there is at least one.
-    pub(super) fn of(samples: impl Iterator<Item = f64>) -> Self {
+    pub(in crate::bench) fn of(samples: impl Iterator<Item = f64>) -> Self {
         let samples: Vec<f64> = samples.collect();
         assert!(!samples.is_empty(), "no sample");
         let mut sorted = samples.clone();
@@ -26,7 +26,7 @@ impl Summary {
     }
 
     /// The samples as a list.
-    pub(super) fn listed(&self) -> String {
+    pub(in crate::bench) fn listed(&self) -> String {
         let texts: Vec<String> = self.samples.iter().map(|sample| format!("{sample:.2}")).collect();
         texts.join(",")
     }

@@ -12,11 +12,17 @@
 //! # Locking
 //! The slots' lock is held over no system call.
 //! # Sources
-//! Linux `include/uapi/linux/aio_abi.h`, for `Control` and `Event`.
+//! Linux `include/uapi/linux/aio_abi.h`, for `Control` and `Event`; `fs/aio.c`, for `RingHead`.
 
 #![expect(unsafe_code, reason = "linux-aio is system calls that nobody wraps")]
 
-use std::{ffi::c_long, os::fd::AsRawFd, ptr};
+use std::{
+    ffi::c_long,
+    os::fd::AsRawFd,
+    ptr,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
 
 use libc::{SYS_io_destroy, SYS_io_getevents, SYS_io_setup, SYS_io_submit, iovec, syscall};
 use parking_lot::Mutex;
@@ -121,22 +127,52 @@ impl Context {
     /// Waits until something is done and appends it to `out`. Something has to be in flight, or
     /// this waits until it is.
     pub(super) fn wait(&self, out: &mut Vec<Landed>) {
+        self.take_events(1, None, out);
+    }
+
+    /// Waits until `least` operations are done, for `time` at most or until a signal comes, and
+    /// appends what is done to `out`, up to [`EVENTS_A_CALL`].
+    pub(super) fn wait_for(&self, least: usize, time: Duration, out: &mut Vec<Landed>) {
+        self.take_events(least.min(EVENTS_A_CALL), Some(time), out);
+    }
+
+    /// Whether something is done, by a look at the memory that the kernel shares.
+    pub(super) fn is_done(&self) -> bool {
+        if self.home.is_left() {
+            return false;
+        }
+        let ring = ptr::with_exposed_provenance::<RingHead>(self.id);
+        // SAFETY: a context's id is the address of its ring, which the kernel maps, aligned to a
+        // page, for as long as the context lives, but not in a child of the process. Head and tail
+        // are written by the kernel as atomics of this size.
+        let (head, tail) = unsafe { (&(*ring).head, &(*ring).tail) };
+        head.load(Ordering::Relaxed) != tail.load(Ordering::Acquire)
+    }
+
+    fn take_events(&self, least: usize, time: Option<Duration>, out: &mut Vec<Landed>) {
         let mut events = [Event::default(); EVENTS_A_CALL];
+        let time = time.map(|time| libc::timespec {
+            tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(time.subsec_nanos()),
+        });
+        let limit = time.as_ref().map_or(ptr::null(), ptr::from_ref);
         let count = loop {
             // SAFETY: the kernel writes at most as many events as `events` holds, which outlives
-            // the call. The null pointer means to wait without a limit of time.
+            // the call, as does the time that `limit` points to. A null pointer means to wait
+            // without a limit of time.
             let answer = check(unsafe {
                 syscall(
                     SYS_io_getevents,
                     self.id,
-                    1 as c_long,
+                    c_long::try_from(least).expect("at most a call's events"),
                     events.len(),
                     events.as_mut_ptr(),
-                    ptr::null::<libc::timespec>(),
+                    limit,
                 )
             });
             match answer {
                 Ok(count) => break count,
+                Err(Errno::INTR) if time.is_some() => return,
                 Err(Errno::INTR) => {}
                 Err(errno) => panic!("a context of ours cannot be waited for: {errno}"),
             }
@@ -169,6 +205,15 @@ impl Drop for Context {
         let answer = check(unsafe { syscall(SYS_io_destroy, self.id) });
         assert!(answer.is_ok(), "a context of ours cannot be ended: {answer:?}");
     }
+}
+
+/// The beginning of the kernel's `struct aio_ring`.
+#[repr(C)]
+struct RingHead {
+    id: u32,
+    events: u32,
+    head: AtomicU32,
+    tail: AtomicU32,
 }
 
 /// The kernel's `struct iocb`.

@@ -18,7 +18,6 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use rustix::io::Errno;
 
 use super::{
     ring::{Flavour, Ring},
@@ -99,20 +98,14 @@ impl Pool {
 
     /// A new ring, counted already, of the newest flavour that the kernel has.
     fn make(&self, mut flavour: Flavour) -> Option<Ring> {
-        loop {
-            let made = Ring::new(self.entries, flavour);
-            if let (Err(Errno::INVAL), Some(older)) = (&made, flavour.older()) {
-                flavour = older;
-                continue;
-            }
-            let mut state = self.state.lock();
-            state.flavour = flavour;
-            if made.is_err() {
-                state.rings -= 1;
-                state.refused = true;
-            }
-            return made.ok();
+        let made = Ring::newest(self.entries, &mut flavour);
+        let mut state = self.state.lock();
+        state.flavour = flavour;
+        if made.is_err() {
+            state.rings -= 1;
+            state.refused = true;
         }
+        made.ok()
     }
 
     fn give_back(&self, ring: Ring) {

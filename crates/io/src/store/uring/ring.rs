@@ -6,6 +6,10 @@
 //!              \------- taken up again ---------/
 //! ```
 //!
+//! A thread that has a ring for itself (`port.rs`) may look at its completions instead of waiting
+//! in the kernel, or wait there for a time. Looking makes no system call, unless the kernel has set
+//! a flag in the ring's memory: then the thread is to enter and work its completions off.
+//!
 //! Where the kernel has no thread for an operation, it cancels it: that is then carried out here,
 //! and the ring is not used again.
 //!
@@ -17,16 +21,24 @@
 
 use std::{
     collections::VecDeque,
+    fs::File,
+    mem,
+    os::fd::AsRawFd,
     thread::{self, ThreadId},
+    time::Duration,
 };
 
-use io_uring::{IoUring, opcode, squeue};
+use io_uring::{IoUring, opcode, squeue, types};
 use rustix::io::Errno;
 
 use super::{flight::Flight, registered::Registered};
 use crate::{
+    frames::Frame,
     process::Home,
-    store::{Done, file::Next},
+    store::{
+        Done,
+        file::{Next, Route},
+    },
 };
 
 /// How a ring reports completions to its thread: the newest way that the kernel has.
@@ -38,6 +50,8 @@ pub(super) enum Flavour {
     Cooperative,
     /// The thread is interrupted.
     Plain,
+    /// Whoever enters asks the device, which does not interrupt.
+    Polled,
 }
 
 /// See the module.
@@ -50,6 +64,7 @@ pub(super) struct Ring {
     broken: bool,
     /// The kernel has no thread for what it cannot do at once.
     workerless: bool,
+    flavour: Flavour,
     registered: Registered,
     /// It was tried to copy another ring's pinned memory.
     pub(super) copied: bool,
@@ -60,19 +75,36 @@ pub(super) struct Ring {
 }
 
 impl Flavour {
+    /// The newest one of those with interrupts.
+    pub(super) fn newest() -> Self {
+        Self::Deferred
+    }
+
     /// The next older one.
-    pub(super) fn older(self) -> Option<Self> {
+    fn older(self) -> Option<Self> {
         match self {
             Self::Deferred => Some(Self::Cooperative),
             Self::Cooperative => Some(Self::Plain),
-            Self::Plain => None,
+            Self::Plain | Self::Polled => None,
         }
     }
 }
 
 impl Ring {
+    /// A ring of this thread, tried once, of the newest flavour that the kernel has from
+    /// `flavour` on, which is then that one.
+    pub(super) fn newest(entries: u32, flavour: &mut Flavour) -> Result<Self, Errno> {
+        loop {
+            let made = Self::new(entries, *flavour);
+            match (&made, flavour.older()) {
+                (Err(Errno::INVAL), Some(older)) => *flavour = older,
+                _ => return made,
+            }
+        }
+    }
+
     /// A ring of this thread, tried once.
-    pub(super) fn new(entries: u32, flavour: Flavour) -> Result<Self, Errno> {
+    fn new(entries: u32, flavour: Flavour) -> Result<Self, Errno> {
         let mut builder = IoUring::builder();
         match flavour {
             Flavour::Deferred => {
@@ -82,6 +114,9 @@ impl Ring {
                 builder.setup_coop_taskrun().setup_taskrun_flag();
             }
             Flavour::Plain => {}
+            Flavour::Polled => {
+                builder.setup_iopoll();
+            }
         }
         let io = builder.setup_clamp().build(entries).map_err(|error| errno_of(&error))?;
         let mut ring = Self {
@@ -91,6 +126,7 @@ impl Ring {
             in_flight: 0,
             broken: false,
             workerless: false,
+            flavour,
             registered: Registered::default(),
             copied: false,
             home: Home::here(),
@@ -99,7 +135,9 @@ impl Ring {
         };
         ring.slots.resize_with(ring.io.params().sq_entries() as usize, || None);
         assert!(ring.io.params().cq_entries() >= ring.io.params().sq_entries());
-        ring.try_out()?;
+        // An operation that does nothing, all the way through.
+        // SAFETY: it points to nothing.
+        unsafe { ring.try_out(&opcode::Nop::new().build()) }?;
         Ok(ring)
     }
 
@@ -127,29 +165,67 @@ impl Ring {
         let _ = self.io.submit();
     }
 
+    /// Operations that are in the ring.
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Whether a wait for completions may have an end in time (5.11).
+    pub(super) fn is_timed(&self) -> bool {
+        self.io.params().is_feature_ext_arg()
+    }
+
+    /// Takes the completions that are there.
+    pub(super) fn look(&mut self, out: &mut Vec<Done>) {
+        let is_called = {
+            let submission = self.io.submission();
+            submission.taskrun() || submission.cq_overflow() || !submission.is_empty()
+        };
+        if is_called || self.flavour == Flavour::Polled {
+            // It works off what the flags call for. What it refuses `finish` deals with.
+            let _ = self.io.submit();
+        }
+        self.take_completions(out);
+    }
+
+    /// Waits in the kernel until all that was begun is complete, for `time` at most.
+    pub(super) fn wait_for(&mut self, time: Duration, out: &mut Vec<Done>) {
+        let time = types::Timespec::from(time);
+        let args = types::SubmitArgs::new().timespec(&time);
+        // That the time is over, or a signal came, the caller's clock says as well.
+        let _ = self.io.submitter().submit_with_args(self.in_flight, &args);
+        self.take_completions(out);
+    }
+
     /// Waits for all that was begun.
     pub(super) fn finish(&mut self, out: &mut Vec<Done>) {
         while self.in_flight > 0 {
             if self.enter().is_err() {
                 self.take_back(out);
             }
-            while let Some((slot, result)) = self.next_completion() {
-                let mut flight = self.slots[slot].take().expect("it was in the kernel");
-                self.in_flight -= 1;
-                if result == -Errno::CANCELED.raw_os_error() {
-                    // Nobody else cancels what is in a reader's ring.
-                    self.workerless = true;
-                    out.push(flight.carry());
-                    continue;
-                }
-                match flight.settle(result) {
-                    Next::Done(result) => out.push(flight.done(result)),
-                    Next::Again if self.broken || self.workerless => out.push(flight.carry()),
-                    Next::Again => self.start(slot, flight),
-                }
+            self.take_completions(out);
+        }
+    }
+
+    fn take_completions(&mut self, out: &mut Vec<Done>) {
+        while let Some((slot, result)) = self.next_completion() {
+            let mut flight = self.slots[slot].take().expect("it was in the kernel");
+            self.in_flight -= 1;
+            if result == -Errno::CANCELED.raw_os_error() {
+                // Nobody else cancels what is in a reader's ring.
+                self.workerless = true;
+                out.push(flight.carry());
+                continue;
+            }
+            match flight.settle(result) {
+                Next::Done(result) => out.push(flight.done(result)),
+                Next::Again if !self.takes(&flight) => out.push(flight.carry()),
+                Next::Again => self.start(slot, flight),
             }
         }
-        self.pushed.clear();
+        if self.in_flight == 0 {
+            self.pushed.clear();
+        }
     }
 
     /// Copies the pinned memory of the ring `from`; without that it works as well.
@@ -158,6 +234,12 @@ impl Ring {
         if self.io.submitter().register_buffers_clone(from).is_ok() {
             self.registered = registered.clone();
         }
+    }
+
+    /// Whether it takes up `flight` again.
+    fn takes(&self, flight: &Flight) -> bool {
+        let fits = self.flavour != Flavour::Polled || flight.route() == Route::Direct;
+        fits && !self.broken && !self.workerless
     }
 
     fn start(&mut self, slot: usize, mut flight: Flight) {
@@ -207,23 +289,47 @@ impl Ring {
         Some((slot, entry.result()))
     }
 
-    /// One operation that does nothing, all the way through.
-    fn try_out(&mut self) -> Result<(), Errno> {
-        let entry: squeue::Entry = opcode::Nop::new().build();
-        // SAFETY: it points to nothing.
-        let pushed = unsafe { self.io.submission().push(&entry) };
-        pushed.expect("a new ring is empty");
+    /// Reads the first page of `file`, which is open past the page cache.
+    pub(super) fn try_read(&mut self, file: &File) -> Result<(), Errno> {
+        let mut page = Frame::new(PAGE_BYTES).map_err(|_| Errno::NOMEM)?;
+        let fd = types::Fd(file.as_raw_fd());
+        let entry = opcode::Read::new(fd, page.as_mut_ptr(), 4096).offset(0).build();
+        // SAFETY: `page` and `file` outlive the call, which comes back once the kernel is done; a
+        // wait that fails ends the process's use of the page by leaking it.
+        let tried = unsafe { self.try_out(&entry) };
+        if self.broken {
+            mem::forget(page);
+        }
+        tried
+    }
+
+    /// Puts `entry` all the way through.
+    ///
+    /// # Safety
+    /// What it points to lives until it is complete; where the wait for that fails, which leaves
+    /// the ring broken, for ever.
+    unsafe fn try_out(&mut self, entry: &squeue::Entry) -> Result<(), Errno> {
+        assert!(self.in_flight == 0, "it is tried out empty");
+        // SAFETY: as the caller says.
+        let pushed = unsafe { self.io.submission().push(entry) };
+        pushed.expect("the ring is empty");
         loop {
             match self.io.submit_and_wait(1) {
                 Ok(_) => break,
                 Err(error) if errno_of(&error) == Errno::INTR => {}
-                Err(error) => return Err(errno_of(&error)),
+                Err(error) => {
+                    self.broken = true;
+                    return Err(errno_of(&error));
+                }
             }
         }
         match self.io.completion().next().map(|entry| entry.result()) {
-            Some(0) => Ok(()),
+            Some(0..) => Ok(()),
             Some(result) => Err(Errno::from_raw_os_error(-result)),
-            None => Err(Errno::IO),
+            None => {
+                self.broken = true;
+                Err(Errno::IO)
+            }
         }
     }
 }
@@ -256,6 +362,9 @@ pub(super) fn errno_of(error: &std::io::Error) -> Errno {
 
 /// `IORING_ENTER_GETEVENTS`: wait for completions.
 pub(super) const GET_EVENTS: u32 = 1;
+
+/// What is read to try a ring out.
+const PAGE_BYTES: usize = 4096;
 
 /// How often the system may put us off before the ring is given up.
 pub(super) const TRIES_MAX: u32 = 10_000;

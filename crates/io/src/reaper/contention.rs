@@ -1,0 +1,202 @@
+//! Whether somebody else wants the processor, by two witnesses of the kernel.
+//!
+//! ```text
+//!   ru_nivcsw                    how often this thread was put aside; every 1 ms
+//!   /proc/thread-self/schedstat  how long it waited for a processor then; only when that grew
+//!   /proc/pressure/cpu           how long any task did: where the kernel keeps no schedstat
+//! ```
+//!
+//! A thread that spins is put aside now and then for a kernel thread's few microseconds: contention
+//! is a fifth of the time spent waiting. The pressure of the machine is the weaker witness: it has
+//! tasks of the idle class, which nobody minds, and was seen to miss threads that the kernel
+//! switches on their way out of a system call. Without both, being put aside twice within 20 ms
+//! stands for it.
+//!
+//! # Invariants
+//! - A look costs one system call a millisecond at most, and one read of a file when it finds
+//!   something.
+//! # Sources
+//! Linux `getrusage(2)`; `Documentation/scheduler/sched-stats.rst`, `accounting/psi.rst`.
+
+#![expect(unsafe_code, reason = "getrusage of a thread is a system call that nobody wraps")]
+
+use std::{fs::File, mem::MaybeUninit, os::unix::fs::FileExt as _};
+
+use forerun_core::{params::Share, units::Nanos};
+
+/// See the module. For the thread that made it.
+#[derive(Debug)]
+pub(super) struct Watch {
+    witness: Option<Witness>,
+    /// When it looked last, and what it saw.
+    looked: Nanos,
+    switches: u64,
+    /// The same of the witness: when, and its sum.
+    read: Nanos,
+    waited: Nanos,
+    /// When the thread was last found put aside.
+    put_aside: Option<Nanos>,
+}
+
+/// A file that tells for how long processors were waited for.
+#[derive(Debug)]
+enum Witness {
+    /// By this thread.
+    Own(File),
+    /// By any task.
+    Any(File),
+}
+
+impl Witness {
+    /// The better one that the kernel keeps.
+    fn new() -> Option<Self> {
+        let own = File::open("/proc/thread-self/schedstat").ok().map(Self::Own);
+        let any = || File::open("/proc/pressure/cpu").ok().map(Self::Any);
+        own.filter(|own| own.waited().is_some()).or_else(any)
+    }
+
+    /// The sum since the thread, or the system, started.
+    fn waited(&self) -> Option<Nanos> {
+        let mut text = [0; 128];
+        let (file, sum): (_, fn(&str) -> Option<Nanos>) = match self {
+            Self::Own(file) => (file, own_delay),
+            Self::Any(file) => (file, pressure),
+        };
+        let count = file.read_at(&mut text, 0).ok()?;
+        sum(str::from_utf8(&text[..count]).ok()?)
+    }
+}
+
+impl Watch {
+    /// For this thread.
+    pub(super) fn new(now: Nanos) -> Self {
+        let witness = Witness::new();
+        let waited = witness.as_ref().and_then(Witness::waited).unwrap_or_default();
+        let switches = involuntary_switches();
+        Self { witness, looked: now, switches, read: now, waited, put_aside: None }
+    }
+
+    /// One that sees nothing.
+    #[cfg(test)]
+    pub(super) fn blind() -> Self {
+        Self { looked: Nanos(u64::MAX), ..Self::new(Nanos(0)) }
+    }
+
+    /// Whether the processor was wanted by others since the last look; no, when that was just now.
+    pub(super) fn is_disturbed(&mut self, now: Nanos) -> bool {
+        if now.since(self.looked) < LOOKS_EVERY {
+            return false;
+        }
+        self.looked = now;
+        let switches = involuntary_switches();
+        if std::mem::replace(&mut self.switches, switches) == switches {
+            return false;
+        }
+        let again = self.put_aside.replace(now).is_some_and(|before| now.since(before) <= AGAIN);
+        let Some(sum) = self.witness.as_ref().and_then(Witness::waited) else { return again };
+        let waited = sum.since(std::mem::replace(&mut self.waited, sum));
+        let passed = now.since(std::mem::replace(&mut self.read, now));
+        is_contended(waited, passed)
+    }
+}
+
+/// Whether so much of the time that passed was spent waiting for a processor that others want it.
+fn is_contended(waited: Nanos, passed: Nanos) -> bool {
+    u128::from(waited.0) * 1_000_000 >= u128::from(passed.0) * u128::from(CONTENDED.ppm)
+}
+
+/// The second number: `RUN WAITED SLICES`, in nanoseconds.
+fn own_delay(text: &str) -> Option<Nanos> {
+    text.split_whitespace().nth(1)?.parse().ok().map(Nanos)
+}
+
+/// The sum of the first line, that of `some`, in microseconds: `some avg10=1.23 ... total=456`.
+fn pressure(text: &str) -> Option<Nanos> {
+    let line = text.lines().find(|line| line.starts_with("some "))?;
+    let total: u64 = line.split(' ').find_map(|word| word.strip_prefix("total="))?.parse().ok()?;
+    total.checked_mul(1_000).map(Nanos)
+}
+
+/// How often this thread was put aside while it wanted to run.
+pub(super) fn involuntary_switches() -> u64 {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel writes one `rusage` to it, and it outlives the call.
+    let answer = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
+    assert!(answer == 0, "a thread may always ask for its own usage");
+    // SAFETY: zeroes are a valid `rusage`, and so is what the kernel has written.
+    let usage = unsafe { usage.assume_init() };
+    u64::try_from(usage.ru_nivcsw).unwrap_or(0)
+}
+
+/// A look costs less than a thousandth of this.
+const LOOKS_EVERY: Nanos = Nanos::from_millis(1);
+/// A few time slices.
+const AGAIN: Nanos = Nanos::from_millis(20);
+/// The share of the time that is spent waiting, from which on others want the processor.
+const CONTENDED: Share = Share::percent(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn witnesses_are_read() {
+        let text = "some avg10=60.26 avg60=45.05 avg300=41.36 total=17729494459\n\
+                    full avg10=0.00 avg60=0.00 avg300=0.00 total=7\n";
+        assert_eq!(pressure(text), Some(Nanos(17_729_494_459_000)));
+        for text in ["full avg10=0.00 total=7\n", "some total=\n", "some avg10=0.00\n", ""] {
+            assert_eq!(pressure(text), None, "{text}");
+        }
+        assert_eq!(own_delay("464431650 2643860666 370\n"), Some(Nanos(2_643_860_666)));
+        for text in ["464431650\n", "1 x 3\n", ""] {
+            assert_eq!(own_delay(text), None, "{text}");
+        }
+        // The time that this thread waited only grows.
+        if let Some(witness) = Witness::new() {
+            let before = witness.waited().expect("it was read before");
+            assert!(witness.waited() >= Some(before));
+        }
+    }
+
+    #[test]
+    fn a_fifth_of_the_time_is_contention() {
+        #[rustfmt::skip]
+        let rows = [ // waited, passed           contended
+            (0,           1_000_000,             false),
+            (199_999,     1_000_000,             false),
+            (200_000,     1_000_000,             true),
+            (2_000_000,   1_000_000,             true),
+            (u64::MAX,    u64::MAX,              true),
+        ];
+        for (waited, passed, expected) in rows {
+            let found = is_contended(Nanos(waited), Nanos(passed));
+            assert_eq!(found, expected, "{waited} of {passed}");
+        }
+    }
+
+    #[test]
+    fn looks_are_no_closer_than_a_millisecond() {
+        let mut watch = Watch::new(Nanos(0));
+        // As if it had been put aside in between.
+        watch.switches = u64::MAX;
+        assert!(!watch.is_disturbed(Nanos(999_999)), "it does not look");
+        assert_eq!((watch.looked, watch.switches), (Nanos(0), u64::MAX));
+        watch.is_disturbed(LOOKS_EVERY);
+        assert_eq!(watch.looked, LOOKS_EVERY);
+        assert_ne!(watch.switches, u64::MAX);
+    }
+
+    #[test]
+    fn without_a_witness_a_second_time_stands_for_it() {
+        let mut watch = Watch { witness: None, ..Watch::new(Nanos(0)) };
+        let mut put_aside_at = |millis| {
+            watch.switches = u64::MAX;
+            watch.is_disturbed(Nanos::from_millis(millis))
+        };
+        #[rustfmt::skip]
+        let rows = [(10, false), (30, true), (51, false), (60, true)];
+        for (millis, expected) in rows {
+            assert_eq!(put_aside_at(millis), expected, "at {millis} ms");
+        }
+    }
+}

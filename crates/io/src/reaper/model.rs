@@ -1,0 +1,337 @@
+//! A device of which only the time is real: for reaping without fast hardware.
+//!
+//! ```text
+//!   port     submit -> due = served(now, bytes)     look: done?          wait: futex
+//!                            |                        ^                    ^ only when it is armed
+//!   device   thread: spin until due ---------> done += 1 ------------> wake
+//! ```
+//!
+//! The device's thread completes each read at a moment that was settled when it was submitted, and
+//! spins up to it: a thread that slept would add its own late wake-ups to the latency. A
+//! completion is a word in memory that is counted up; who blocks is woken by the device's thread,
+//! as by an interrupt's handler. What that costs the device's thread is [told](Lateness), and so is
+//! how late it was: under contention it waits for a processor like all others.
+//!
+//! # Invariants
+//! - A read completes at its moment or later, never earlier, and once.
+//! - No byte is moved: frames come back as they were.
+//! - While nothing is in flight for a while, the thread sleeps.
+//! # Locking
+//! The device's lock, then one port's; neither is held while somebody sleeps or spins.
+
+use std::{
+    collections::BinaryHeap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use forerun_core::units::Nanos;
+use parking_lot::Mutex;
+use rustix::thread::futex;
+
+use super::{
+    clock::{now, timespec},
+    port::{Offers, Port},
+};
+use crate::store::{Done, Op};
+
+/// When a read that is submitted at a moment is complete, and what comes of it.
+pub type Serve = Box<dyn FnMut(Nanos, &Op) -> Served + Send>;
+
+/// What a device does with a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// The moment of its completion.
+    pub at: Nanos,
+    /// The errno that it fails with.
+    pub fails: Option<i32>,
+}
+
+/// How true the model was to its times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lateness {
+    /// Reads that were completed.
+    pub reads: u64,
+    /// From their moments to their completion, in all.
+    pub late: Nanos,
+    /// Wake-ups that the device's thread gave.
+    pub wakes: u64,
+    /// What they took of its processor: on hardware, a handler's time.
+    pub waking: Nanos,
+}
+
+/// See the module. Its thread ends when it goes.
+pub struct Model {
+    device: Arc<Device>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+struct Device {
+    state: Mutex<State>,
+    /// The first moment of all reads in flight.
+    due: AtomicU64,
+    /// The thread sleeps, or is about to.
+    asleep: AtomicBool,
+    ended: AtomicBool,
+}
+
+struct State {
+    serve: Serve,
+    /// The earliest is the greatest.
+    flying: BinaryHeap<Flying>,
+    lateness: Lateness,
+}
+
+/// A read in flight.
+struct Flying {
+    at: Nanos,
+    fails: Option<i32>,
+    slot: usize,
+    side: Arc<Side>,
+}
+
+/// What a port shares with the device.
+#[derive(Default)]
+struct Side {
+    /// Completions so far; what a sleeper waits on.
+    done: AtomicU32,
+    /// Somebody sleeps until `done` is `wanted`.
+    armed: AtomicBool,
+    wanted: AtomicU32,
+    /// Completions that nobody took: slots and errnos.
+    landed: Mutex<Vec<(usize, Option<i32>)>>,
+}
+
+impl Model {
+    /// A device whose times are those of `serve`.
+    ///
+    /// # Panics
+    /// The system has no thread for the device.
+    #[must_use]
+    pub fn new(serve: Serve) -> Self {
+        let state = State { serve, flying: BinaryHeap::new(), lateness: Lateness::default() };
+        let device = Arc::new(Device {
+            state: Mutex::new(state),
+            due: AtomicU64::new(u64::MAX),
+            asleep: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+        });
+        let served = Arc::clone(&device);
+        let thread = thread::Builder::new().name("forerun-model".into());
+        let thread = thread.spawn(move || served.run()).expect("a thread for the device");
+        Self { device, thread: Some(thread) }
+    }
+
+    /// A port to it, for groups of `room` reads. It outlives the model only without reads.
+    #[must_use]
+    pub fn port(&self, room: u32) -> Box<dyn Port> {
+        let thread = self.thread.as_ref().expect("it runs").thread().clone();
+        let mut slots = Vec::new();
+        slots.resize_with(room as usize, || None);
+        Box::new(ModelPort {
+            device: Arc::clone(&self.device),
+            thread,
+            side: Arc::default(),
+            slots,
+            taken: 0,
+            in_flight: 0,
+        })
+    }
+
+    /// See [`Lateness`].
+    #[must_use]
+    pub fn lateness(&self) -> Lateness {
+        self.device.state.lock().lateness
+    }
+}
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        self.device.ended.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            thread.join().expect("the device's thread does not panic");
+        }
+    }
+}
+
+impl Device {
+    /// The device's thread.
+    fn run(&self) {
+        let mut idle_since = now();
+        while !self.ended.load(Ordering::Relaxed) {
+            let due = self.due.load(Ordering::Acquire);
+            let at = now();
+            if due <= at.0 {
+                self.complete(at);
+                idle_since = at;
+            } else if due == u64::MAX && at.since(idle_since) > SLEEPS_AFTER {
+                self.asleep.store(true, Ordering::SeqCst);
+                // Who submits stores the moment first and looks whether we sleep then.
+                if self.due.load(Ordering::SeqCst) == u64::MAX && !self.ended.load(Ordering::SeqCst)
+                {
+                    thread::park();
+                }
+                self.asleep.store(false, Ordering::SeqCst);
+                idle_since = now();
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    /// Completes what is due at `at`.
+    fn complete(&self, at: Nanos) {
+        let mut wakes = Vec::new();
+        let mut state = self.state.lock();
+        while let Some(first) = state.flying.peek()
+            && first.at <= at
+        {
+            let Some(Flying { at: due, fails, slot, side }) = state.flying.pop() else { break };
+            state.lateness.reads += 1;
+            state.lateness.late += now().since(due);
+            if side.land(slot, fails) {
+                wakes.push(side);
+            }
+        }
+        self.due.store(state.next(), Ordering::SeqCst);
+        if wakes.is_empty() {
+            return;
+        }
+        drop(state);
+        let begun = now();
+        for side in &wakes {
+            // Nobody sleeps there any more, at the worst.
+            let _ = futex::wake(&side.done, futex::Flags::PRIVATE, 1);
+        }
+        let waking = now().since(begun);
+        let lateness = &mut self.state.lock().lateness;
+        lateness.wakes += wakes.len() as u64;
+        lateness.waking += waking;
+    }
+}
+
+impl State {
+    fn next(&self) -> u64 {
+        self.flying.peek().map_or(u64::MAX, |first| first.at.0)
+    }
+}
+
+impl Side {
+    /// A read has come; whether somebody is to be woken.
+    fn land(&self, slot: usize, fails: Option<i32>) -> bool {
+        self.landed.lock().push((slot, fails));
+        let done = self.done.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
+        // Who sleeps arms first and looks at the count then.
+        self.armed.load(Ordering::SeqCst) && done == self.wanted.load(Ordering::SeqCst)
+    }
+}
+
+struct ModelPort {
+    device: Arc<Device>,
+    thread: thread::Thread,
+    side: Arc<Side>,
+    slots: Vec<Option<Op>>,
+    /// Completions that were taken, as the device counts.
+    taken: u32,
+    in_flight: u32,
+}
+
+impl Port for ModelPort {
+    fn name(&self) -> &'static str {
+        "model"
+    }
+
+    fn offers(&self) -> Offers {
+        Offers { look: true, timed: true }
+    }
+
+    fn room(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn submit(&mut self, group: Vec<Op>, _: &mut Vec<Done>) {
+        assert!(self.in_flight == 0 && group.len() <= self.slots.len(), "more than it takes");
+        self.in_flight = u32::try_from(group.len()).expect("at most the room");
+        let mut state = self.device.state.lock();
+        for (slot, op) in group.into_iter().enumerate() {
+            let Served { at, fails } = (state.serve)(now(), &op);
+            state.flying.push(Flying { at, fails, slot, side: Arc::clone(&self.side) });
+            self.slots[slot] = Some(op);
+        }
+        self.device.due.store(state.next(), Ordering::SeqCst);
+        drop(state);
+        if self.device.asleep.load(Ordering::SeqCst) {
+            self.thread.unpark();
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.in_flight as usize
+    }
+
+    fn look(&mut self, out: &mut Vec<Done>) {
+        if self.side.done.load(Ordering::Acquire) == self.taken {
+            return;
+        }
+        for (slot, fails) in self.side.landed.lock().drain(..) {
+            let op = self.slots[slot].take().expect("it lands once");
+            let result = fails.map_or(Ok(op.bytes), Err);
+            out.push(Done { op, result });
+            self.taken = self.taken.wrapping_add(1);
+            self.in_flight -= 1;
+        }
+    }
+
+    fn wait(&mut self, time: Option<Duration>, out: &mut Vec<Done>) {
+        let until =
+            time.map(|time| now() + Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 2)));
+        let wanted = self.taken.wrapping_add(self.in_flight);
+        self.side.wanted.store(wanted, Ordering::SeqCst);
+        self.side.armed.store(true, Ordering::SeqCst);
+        loop {
+            let done = self.side.done.load(Ordering::SeqCst);
+            let left = until.map(|until| until.since(now()));
+            if done == wanted || left == Some(Nanos(0)) {
+                break;
+            }
+            // Whatever ends it, the loop looks again.
+            let _ = futex::wait(
+                &self.side.done,
+                futex::Flags::PRIVATE,
+                done,
+                left.map(timespec).as_ref(),
+            );
+        }
+        self.side.armed.store(false, Ordering::SeqCst);
+        self.look(out);
+    }
+}
+
+// The earliest moment is the greatest, for a heap that gives the greatest first.
+impl Ord for Flying {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (other.at, other.slot).cmp(&(self.at, self.slot))
+    }
+}
+
+impl PartialOrd for Flying {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Flying {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Flying {}
+
+/// Longer than a reader takes between two reads.
+const SLEEPS_AFTER: Nanos = Nanos::from_millis(2);

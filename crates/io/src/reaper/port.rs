@@ -1,0 +1,178 @@
+//! What a reaper waits on: groups of operations go out, completions come in.
+//!
+//! ```text
+//!   port        look without a system call   sleep that a completion ends   timer alone   blocks
+//!   io_uring    yes                          yes, from Linux 5.11 on        yes           yes
+//!   linux-aio   yes                          yes                            yes           yes
+//!   queue       -                            -                              -             yes
+//!   model       yes                          yes                            yes           yes
+//! ```
+//!
+//! A *queue* is that of any store, threads and `preadv` among them. A policy that wants what its
+//! port has not waits by interrupt instead ([`Port::offers`], [`missing`]).
+//!
+//! # Invariants
+//! - What was submitted comes back exactly once, from whichever call, as long as somebody looks or
+//!   waits; a port that goes waits for what the kernel may still write to.
+//! - A port is used by the thread that has it.
+
+use std::{sync::Arc, time::Duration};
+
+use forerun_core::reap::Plan;
+
+use crate::store::{Done, Op, Queue, QueueKind, Store, Wait};
+
+/// See the module.
+pub trait Port {
+    /// Its name in reports.
+    fn name(&self) -> &'static str;
+
+    /// How one may wait on it.
+    fn offers(&self) -> Offers;
+
+    /// Operations that it takes at once.
+    fn room(&self) -> usize;
+
+    /// Hands a group over. What needs no waiting may be appended to `out` at once.
+    ///
+    /// # Panics
+    /// It is more than there is [room](Self::room) for, or something is in flight.
+    fn submit(&mut self, group: Vec<Op>, out: &mut Vec<Done>);
+
+    /// Operations that were submitted and did not come back.
+    fn in_flight(&self) -> usize;
+
+    /// Takes what is complete, without waiting.
+    fn look(&mut self, out: &mut Vec<Done>);
+
+    /// Blocks until all is complete, for `time` at most, and takes what is; it may come back early.
+    fn wait(&mut self, time: Option<Duration>, out: &mut Vec<Done>);
+}
+
+/// How one may wait on a port, beside blocking until all is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offers {
+    /// Completions can be seen without a system call.
+    pub look: bool,
+    /// Blocking may end at a time that is given.
+    pub timed: bool,
+}
+
+/// What `plan` needs and a port with these `offers` has not.
+#[must_use]
+pub fn missing(plan: Plan, offers: Offers) -> Option<&'static str> {
+    let look = (!offers.look).then_some("completions that can be seen without a system call");
+    match plan {
+        Plan::Interrupt => None,
+        Plan::Spin { .. } | Plan::SleepSpin { roused: false, .. } => look,
+        Plan::SleepSpin { roused: true, .. } => {
+            look.or((!offers.timed).then_some("wait that ends at a time"))
+        }
+    }
+}
+
+/// The queue of any store as a port: it blocks.
+pub struct QueuePort {
+    name: &'static str,
+    queue: Arc<dyn Queue>,
+    room: usize,
+    in_flight: usize,
+}
+
+impl QueuePort {
+    /// A port of `store`, which reports call `name`, for `room` operations at once. A lone one is
+    /// carried out by the thread that waits for it.
+    ///
+    /// # Panics
+    /// `room` is 0.
+    #[must_use]
+    pub fn new(name: &'static str, store: &dyn Store, room: u32) -> Self {
+        assert!(room > 0, "a port for nothing");
+        let mut queue = store.queue(QueueKind::Caller);
+        if room > 1 {
+            let background = store.queue(QueueKind::Background { depth: room });
+            // One that shares its reaper would give us the operations of others.
+            if background.reaper().is_none() {
+                queue = background;
+            }
+        }
+        Self { name, queue, room: room as usize, in_flight: 0 }
+    }
+
+    fn reap(&mut self, wait: Wait, out: &mut Vec<Done>) {
+        let before = out.len();
+        self.queue.reap(wait, out);
+        self.in_flight -= out.len() - before;
+    }
+}
+
+impl Port for QueuePort {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn offers(&self) -> Offers {
+        Offers { look: false, timed: false }
+    }
+
+    fn room(&self) -> usize {
+        self.room
+    }
+
+    fn submit(&mut self, group: Vec<Op>, _: &mut Vec<Done>) {
+        assert!(self.in_flight == 0 && group.len() <= self.room, "more than there is room for");
+        self.in_flight = group.len();
+        for op in group {
+            self.queue.submit(op);
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    fn look(&mut self, out: &mut Vec<Done>) {
+        self.reap(Wait::Never, out);
+    }
+
+    fn wait(&mut self, _: Option<Duration>, out: &mut Vec<Done>) {
+        while self.in_flight > 0 {
+            self.reap(Wait::One, out);
+        }
+    }
+}
+
+impl Drop for QueuePort {
+    /// The queue may be one of many of its store, which go on.
+    fn drop(&mut self) {
+        self.queue.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forerun_core::units::Nanos;
+
+    use super::*;
+
+    #[test]
+    fn a_plan_needs_what_it_waits_by() {
+        let budget = Nanos(1);
+        let sleep = |roused| Plan::SleepSpin { until: Nanos(1), roused, budget };
+        #[rustfmt::skip]
+        let rows = [ // plan                  look    timed   is there
+            (Plan::Interrupt,                 false,  false,  true),
+            (Plan::Spin { budget },           true,   false,  true),
+            (Plan::Spin { budget },           false,  true,   false),
+            (sleep(false),                    true,   false,  true),
+            (sleep(false),                    false,  true,   false),
+            (sleep(true),                     true,   true,   true),
+            (sleep(true),                     true,   false,  false),
+            (sleep(true),                     false,  true,   false),
+        ];
+        for (plan, look, timed, expected) in rows {
+            let found = missing(plan, Offers { look, timed });
+            assert_eq!(found.is_none(), expected, "{plan:?}, {look}, {timed}: {found:?}");
+        }
+    }
+}
