@@ -37,19 +37,15 @@ pub struct Adaptive {
     t1: Queue,
     /// Pages seen more often.
     t2: Queue,
-    rows: Table<Row>,
+    pages: Table<PageId>,
+    /// Apart from the pages, which a hit has no need of.
+    in_t2: Table<bool>,
     b1: Ghosts,
     b2: Ghosts,
     /// Pages that T1 should have, in parts of 2^-32.
     target: u64,
     /// The page that was missed last had its name in B2.
     for_b2: bool,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Row {
-    page: PageId,
-    in_t2: bool,
 }
 
 impl OnDemand for Adaptive {
@@ -62,7 +58,8 @@ impl OnDemand for Adaptive {
             links: Links::new(capacity),
             t1: Queue::new(),
             t2: Queue::new(),
-            rows: Table::new(capacity),
+            pages: Table::new(capacity),
+            in_t2: Table::new(capacity),
             b1: Ghosts::new(capacity.max(1)),
             b2: Ghosts::new(capacity.max(1)),
             target: 0,
@@ -86,14 +83,14 @@ impl OnDemand for Adaptive {
         let in_t2 = self.b1.take(page).or_else(|| self.b2.take(page)).is_some();
         let queue = if in_t2 { &mut self.t2 } else { &mut self.t1 };
         queue.push_front(&mut self.links, frame.0);
-        *self.rows.at(frame.0) = Row { page, in_t2 };
+        *self.pages.at(frame.0) = page;
+        *self.in_t2.at(frame.0) = in_t2;
         self.for_b2 = false;
         self.trim();
     }
 
     fn renew(&mut self, frame: FrameId) {
-        let row = self.rows.at(frame.0);
-        if core::mem::replace(&mut row.in_t2, true) {
+        if core::mem::replace(self.in_t2.at(frame.0), true) {
             self.t2.move_to_front(&mut self.links, frame.0);
         } else {
             self.t1.remove(&mut self.links, frame.0);
@@ -107,13 +104,13 @@ impl OnDemand for Adaptive {
         let first = out.len();
         taken += self.t2.take_from_tail(&mut self.links, count - taken, evictable, out);
         for frame in &out[first..] {
-            self.b2.remember(self.rows.get(frame.0).page);
+            self.b2.remember(self.pages.get(frame.0));
         }
         self.evict_t1(count - taken, evictable, out);
     }
 
     fn forget(&mut self, frame: FrameId) {
-        let queue = if self.rows.get(frame.0).in_t2 { &mut self.t2 } else { &mut self.t1 };
+        let queue = if self.in_t2.get(frame.0) { &mut self.t2 } else { &mut self.t1 };
         queue.remove(&mut self.links, frame.0);
     }
 
@@ -129,7 +126,8 @@ impl OnDemand for Adaptive {
     }
 
     fn bytes(frames: u32, pages: u32, (): &()) -> u64 {
-        let row = Links::ROW_BYTES + Table::<Row>::ROW_BYTES;
+        let row =
+            Links::ROW_BYTES + Table::<PageId>::ROW_BYTES + Table::<bool>::ROW_BYTES;
         u64::from(frames) * row + 2 * Ghosts::bytes(frames, pages)
     }
 }
@@ -152,7 +150,7 @@ impl Adaptive {
         let first = out.len();
         let taken = self.t1.take_from_tail(&mut self.links, count, evictable, out);
         for frame in &out[first..] {
-            self.b1.remember(self.rows.get(frame.0).page);
+            self.b1.remember(self.pages.get(frame.0));
         }
         taken
     }
