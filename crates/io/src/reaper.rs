@@ -8,7 +8,7 @@
 //! ```
 //!
 //! One reaper is one thread's, with a [`Port`] of its own: a ring, a context of linux-aio, a queue,
-//! or a [model](model). Spinning is limited by a [`Room`]: a share of the time, and none while
+//! or a [model]. Spinning is limited by a [`Room`]: a share of the time, and none while
 //! others want the processor (`contention.rs`). Where the block layer polls, what is looked for
 //! goes to a second port without interrupts ([`Reaper::with_polled`]).
 //!
