@@ -133,9 +133,9 @@ mod tests {
         let found = |[a1in, a1out, am, unknown]: [u64; 4]| Found { a1in, a1out, am, unknown };
         #[rustfmt::skip]
         let rows = [ // why  accesses  2Q  2Q*
-            ("nothing", &[][..], [0, 0, 0, 0], [0, 0, 0, 0]),
-            ("again while in A1in", &[0, 1, 0][..], [1, 0, 0, 2], [1, 0, 0, 2]),
-            ("its name leads to Am", &[0, 1, 2, 0, 0][..], [0, 1, 1, 3], [0, 1, 1, 3]),
+            ("nothing",                    &[][..],              [0, 0, 0, 0], [0, 0, 0, 0]),
+            ("again while in A1in",        &[0, 1, 0][..],       [1, 0, 0, 2], [1, 0, 0, 2]),
+            ("its name leads to Am",       &[0, 1, 2, 0, 0][..], [0, 1, 1, 3], [0, 1, 1, 3]),
             ("a use saves it in 2Q* alone", &[0, 1, 0, 2, 0][..], [1, 1, 0, 3], [2, 0, 0, 3]),
         ];
         for (why, numbers, of_2q, of_star) in rows {

@@ -126,8 +126,7 @@ impl OnDemand for Adaptive {
     }
 
     fn bytes(frames: u32, pages: u32, (): &()) -> u64 {
-        let row =
-            Links::ROW_BYTES + Table::<PageId>::ROW_BYTES + Table::<bool>::ROW_BYTES;
+        let row = Links::ROW_BYTES + Table::<PageId>::ROW_BYTES + Table::<bool>::ROW_BYTES;
         u64::from(frames) * row + 2 * Ghosts::bytes(frames, pages)
     }
 }

@@ -83,7 +83,7 @@ fn what_completes_out_of_order_fails_or_stalls_comes_back_once() {
         for policy in reap::NAMES {
             for count in [1, 4, 64] {
                 let mut reaper = Reaper::new(model.port(64), &settings(policy)).unwrap();
-                reap_all(&mut reaper, 30, count, eio);
+                reap_all(&mut reaper, 12, count, eio);
                 assert_eq!(reaper.fallen(), None, "{device}, {policy}");
             }
         }

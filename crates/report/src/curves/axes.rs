@@ -53,7 +53,7 @@ pub(super) fn value_label(unit: Unit, value: f64) -> String {
 
 /// `value` without zeros that say nothing.
 fn trimmed(value: f64) -> String {
-    let text = format!("{value:.2}");
+    let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 

@@ -110,10 +110,10 @@ fn figure(chart: &Chart, alone: bool, number: usize) -> String {
         )
     };
     format!(
-        "<figure class=\"curves\" data-curves=\"{number}\">\n<figcaption><div><h3>{}</h3><p>{}</p>\
-         </div></figcaption>\n{}<div class=\"scroll\"><svg viewBox=\"0 0 {:.0} {:.0}\" \
-         role=\"img\" tabindex=\"0\" aria-label=\"{}\">\n{}</svg></div>\n\
-         {}{before}{}{after}\n</figure>\n",
+        "<figure class=\"curves\" data-curves=\"{number}\">\n\
+         <figcaption><div><h3>{}</h3><p>{}</p></div></figcaption>\n{}\
+         <div class=\"scroll\"><svg viewBox=\"0 0 {:.0} {:.0}\" role=\"img\" tabindex=\"0\" \
+         aria-label=\"{}\">\n{}</svg></div>\n{}{before}{}{after}\n</figure>\n",
         escape(&chart.title),
         escape(&chart.note),
         legend(chart),

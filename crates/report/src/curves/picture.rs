@@ -103,8 +103,8 @@ impl Canvas {
 
 /// The colours are those of `assets/page.css`; a viewer that knows no variables gets them here.
 const STYLE: &str = "
-text{font:13px system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;\
-fill:#1a1c1f}
+text{font:13px system-ui,-apple-system,'Segoe UI',Roboto,'Liberation Sans','DejaVu Sans',\
+sans-serif;fill:#1a1c1f}
 .title{font-size:22px;font-weight:650}.heading{font-size:15px;font-weight:600}
 .soft,.label{fill:#5a5f67}.label{font-size:12px}
 .paper{fill:#fff}.grid{stroke:#ecedef}

@@ -28,7 +28,7 @@ pub(super) struct Frame {
 
 impl Frame {
     /// Where the plot begins.
-    pub(super) const LEFT: f64 = 66.0;
+    pub(super) const LEFT: f64 = 76.0;
     pub(super) const TOP: f64 = 12.0;
     /// As wide as the page.
     pub(super) const WIDE: Self = Self { width: 1_090.0, height: 470.0, ticks: 12 };

@@ -298,8 +298,8 @@ fn points(difference: f64) -> String {
 }
 
 const QUEUES: [Queue; 3] = [Queue::A1in, Queue::A1out, Queue::Am];
-/// As the paper describes its Fig. 2b up to 1.25 GB.
-const PAPER_QUEUES: [&str; 3] = ["falls to 1.25", "rises to 1.25", "rises to 1.25"];
+/// As the paper describes its Fig. 2b: up to 1.25 GB, then beyond.
+const PAPER_QUEUES: [&str; 3] = ["falls, then rises", "rises, then falls", "rises, then falls"];
 /// Shares of pages used once, twice... and more than five times, as the paper rounds them.
 const PAPER_USES: [f64; 6] = [0.15, 0.21, 0.10, 0.13, 0.08, 0.35];
 /// Sizes that the paper names, in pages.
