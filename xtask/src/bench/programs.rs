@@ -112,6 +112,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
     let mut runs = Vec::new();
     println!("{HEADER}");
     for device in DEVICES.iter().filter(|it| options.devices.iter().any(|name| name == it.name)) {
+        bench.profile(device)?;
         for program in PROGRAMS.iter().filter(|it| chosen(options, it) && it.is_for(device.name)) {
             for run in bench.program(device, program)? {
                 println!("{}", row(&run));
@@ -170,15 +171,44 @@ impl Bench<'_> {
                 taken[way].push(self.once(program, &words, flags)?);
             }
         }
+        let explained = self.explained(device, program, &words)?;
         let wanted = bytes_f64(size(&folder.join(program.reads))?) * program.share;
         let limit = (wanted / (device.limit_mb_per_second * 1e6)).max(cached);
         let (alone, ours) = taken.split_first().expect("it ran alone");
         let rows = program.ways.iter().zip(ours).map(|(way, ours)| {
             let same = |(a, b): (&Taken, &Taken)| a.printed == b.printed && a.status == b.status;
             ensure!(alone.iter().zip(ours).all(same), "{} ended otherwise under run", program.name);
-            Ok(told_of(device, program, way, [alone, ours], [cached, limit, wanted]))
+            let mut run = told_of(device, program, way, [alone, ours], [cached, limit, wanted]);
+            run["explained"] = explained.clone();
+            Ok(run)
         });
         rows.collect()
+    }
+
+    /// Measures what `device` can do, for `explain`.
+    fn profile(&mut self, device: &Device) -> Result<()> {
+        let folder = self.bed.fresh(Folios::Large)?;
+        self.bed.on(device, self.options.read_ahead_kib)?;
+        let _ = fs::remove_file(self.contents.join(PROFILE));
+        let mut command = Command::new(&self.forerun);
+        command.arg("profile").arg(folder.join("data.tar")).arg("--out");
+        told(command.arg(self.contents.join(PROFILE)))?;
+        Ok(())
+    }
+
+    /// What `forerun explain` says that there is to gain.
+    fn explained(&mut self, device: &Device, program: &Program, words: &[String]) -> Result<Value> {
+        if program.memory_mib.is_some() {
+            return Ok(Value::Null);
+        }
+        self.bed.fresh(Folios::Large)?;
+        self.bed.on(device, self.options.read_ahead_kib)?;
+        let mut command = Command::new(&self.forerun);
+        command.args(["explain", "--json", "--profile"]).arg(self.contents.join(PROFILE));
+        command.arg("--").args(words).stdin(Stdio::null()).stderr(Stdio::null());
+        let output = command.output().context("forerun explain")?;
+        let told: Value = serde_json::from_slice(&output.stdout).context("explain is no JSON")?;
+        Ok(told["prediction"].clone())
     }
 
     /// Seconds with all that it reads in memory; the second run, as the first brings it there.
@@ -332,9 +362,13 @@ fn row(run: &Value) -> String {
         format!("{median:.2} ({min:.2} to {max:.2})")
     };
     let plain = |name: &str| run[name].as_f64().unwrap_or(f64::NAN);
+    let explained = &run["explained"];
+    let measured = float("alone_seconds", "median") - float("run_seconds", "median");
+    let gain = explained["gain_seconds"].as_f64();
+    let gain = gain.map_or_else(|| "-".to_owned(), |gain| format!("{gain:.2}, {measured:.2}"));
     let flags = run["flags"].as_str().filter(|flags| !flags.is_empty());
     format!(
-        "| {} | {}{} | {:.2} | {} | {} | {} | {:.2} | {:.3} | {:.3} | {:.1} % | {:.1} |",
+        "| {} | {}{} | {:.2} | {} | {} | {} | {:.2} | {:.3} | {:.3} | {:.1} % | {:.1} | {gain}{} |",
         run["device"].as_str().unwrap_or("?"),
         run["program"].as_str().unwrap_or("?"),
         flags.map(|flags| format!(" `{flags}`")).unwrap_or_default(),
@@ -347,13 +381,16 @@ fn row(run: &Value) -> String {
         float("run_bytes", "median") / plain("wanted_bytes"),
         100.0 * float("processor_share", "median"),
         plain("lead_bytes_max") / f64::from(1 << 20),
+        explained["reason"].as_str().map(|reason| format!(" ({reason})")).unwrap_or_default(),
     )
 }
 
 const HEADER: &str = "\
 | device | program | limit s | alone s | run s | alone / run | run / limit | alone: read / wanted \
-| run: read / wanted | processor | lead MiB |
-|---|---|---|---|---|---|---|---|---|---|---|";
+| run: read / wanted | processor | lead MiB | gain s: explained, measured |
+|---|---|---|---|---|---|---|---|---|---|---|---|";
+/// What the device can do, as `forerun profile` measured it.
+const PROFILE: &str = "profile.toml";
 const ROUNDS: u32 = 3;
 const MIB: u32 = 128;
 const READ_AHEAD_KIB: u32 = 128;
@@ -391,9 +428,10 @@ mod tests {
         };
         let (alone, ours) =
             ([taken(4.0, 1_000), taken(6.0, 1_000)], [taken(2.0, 1_050), taken(2.0, 1_050)]);
-        let run = told_of(&DEVICES[2], &PROGRAMS[0], &[], [&alone, &ours], [1.0, 1.6, 1_000.0]);
+        let mut run = told_of(&DEVICES[2], &PROGRAMS[0], &[], [&alone, &ours], [1.0, 1.6, 1_000.0]);
+        run["explained"] = json!({ "gain_seconds": 2.5, "reason": "waits" });
         let text = "| cloud | gzip | 1.60 | 5.00 (4.00 to 6.00) | 2.00 (2.00 to 2.00) \
-                    | 2.50 (2.00 to 3.00) | 1.25 | 1.000 | 1.050 | 5.0 % | 3.0 |";
+                    | 2.50 (2.00 to 3.00) | 1.25 | 1.000 | 1.050 | 5.0 % | 3.0 | 2.50, 3.00 (waits) |";
         assert_eq!(row(&run), text);
     }
 }
