@@ -4,7 +4,7 @@ mod support;
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -340,7 +340,15 @@ fn a_file_that_shrinks_or_changes_is_an_error_and_no_figure() {
             |path| fs::File::options().write(true).open(path).unwrap().set_len(4096).unwrap(),
             "shrank",
         ),
-        ("changes", |path| fs::write(path, "7".repeat(400_000)).unwrap(), "changed"),
+        (
+            "changes",
+            // In place: who writes a file anew makes it shrink first.
+            |path| {
+                let mut file = fs::File::options().write(true).open(path).unwrap();
+                file.write_all("7".repeat(400_000).as_bytes()).unwrap();
+            },
+            "changed",
+        ),
     ];
     for (name, change, says) in rows {
         let folder = folder(name);

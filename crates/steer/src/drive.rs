@@ -80,6 +80,8 @@ pub(crate) struct Drive {
     asks: Asks,
     /// Pages of all lanes that are pending.
     pending_pages: u64,
+    /// Some reader may come to what is not cached before long.
+    is_cold: bool,
     requests: u64,
     files_seen: u32,
     memory_bytes: u64,
@@ -157,6 +159,7 @@ impl Drive {
             asked: VecDeque::new(),
             asks: Asks::default(),
             pending_pages: 0,
+            is_cold: false,
             requests: 0,
             files_seen: 0,
             memory_bytes: u64::MAX,
@@ -191,6 +194,11 @@ impl Drive {
     /// Whether something is on its way or waits to be.
     pub(crate) fn is_busy(&self) -> bool {
         !self.asked.is_empty() || self.pending_pages > 0
+    }
+
+    /// Whether, since the last time, anybody read who has not [`WARM_BYTES`] / 2 cached before him.
+    pub(crate) fn take_cold(&mut self) -> bool {
+        std::mem::take(&mut self.is_cold)
     }
 
     /// Builds the core for the memory that there is. Whether there is one.
@@ -401,7 +409,11 @@ impl Readers for Drive {
         row.rate.read(range.end - range.start, self.processor);
         self.counts.bytes_read += range.end - range.start;
         let range = range.start..range.end.min(bytes);
-        if range.is_empty() || self.is_warm(lane, range.end, bytes) || !self.introduce(now, lane) {
+        if range.is_empty() || self.is_warm(lane, range.end, bytes) {
+            return;
+        }
+        self.is_cold = true;
+        if !self.introduce(now, lane) {
             return;
         }
         let before = self.core_stats().late_hits;

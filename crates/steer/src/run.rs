@@ -176,7 +176,12 @@ impl Watcher for Steering {
         self.drive.go_on(now);
         let cost = clock::thread_time().since(began);
         let one_in = if self.drive.is_busy() { BUSY_ONE_IN } else { IDLE_ONE_IN };
-        self.idle = if moved { PAUSE_MIN } else { Nanos(self.idle.0 * 2).min(PAUSE_MAX) };
+        self.idle = match (moved, self.drive.take_cold()) {
+            (true, true) => PAUSE_MIN,
+            // Whoever reads what is cached does not come to its end so soon.
+            (true, false) => PAUSE_WARM,
+            (false, _) => Nanos(self.idle.0 * 2).min(PAUSE_MAX),
+        };
         session::pause(self.idle, cost, one_in)
     }
 
@@ -223,6 +228,7 @@ impl Steering {
     }
 }
 
+const PAUSE_WARM: Nanos = Nanos::from_millis(4);
 const PAUSE_MAX: Nanos = Nanos::from_millis(10);
 const MEMORY_EVERY: Nanos = Nanos::from_millis(50);
 const BUSY_ONE_IN: u64 = 10;

@@ -166,7 +166,8 @@ fn wait(program: &Program, signals: &Signals, tree: &Tree, pause: Nanos) -> bool
     awaited[1..].iter().any(|end| !end.revents().is_empty())
 }
 
-const FIRST_PAUSE: Nanos = Nanos::from_micros(500);
+/// What ends sooner is not looked at.
+const FIRST_PAUSE: Nanos = Nanos::from_millis(2);
 pub(crate) const PAUSE_MIN: Nanos = Nanos::from_millis(1);
 const PAUSE_LONGEST: Nanos = Nanos::from_millis(100);
 const DISCOVER_EVERY: Nanos = Nanos::from_millis(5);

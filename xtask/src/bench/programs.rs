@@ -428,9 +428,11 @@ mod tests {
         };
         let (alone, ours) =
             ([taken(4.0, 1_000), taken(6.0, 1_000)], [taken(2.0, 1_050), taken(2.0, 1_050)]);
-        let mut run = told_of(&DEVICES[2], &PROGRAMS[0], &[], [&alone, &ours], [1.0, 1.6, 1_000.0]);
+        let seconds_bytes = [1.0, 1.6, 1_000.0];
+        let mut run = told_of(&DEVICES[2], &PROGRAMS[0], &[], [&alone, &ours], seconds_bytes);
         run["explained"] = json!({ "gain_seconds": 2.5, "reason": "waits" });
         let text = "| cloud | gzip | 1.60 | 5.00 (4.00 to 6.00) | 2.00 (2.00 to 2.00) \
+                    \
                     | 2.50 (2.00 to 3.00) | 1.25 | 1.000 | 1.050 | 5.0 % | 3.0 | 2.50, 3.00 (waits) |";
         assert_eq!(row(&run), text);
     }

@@ -5,7 +5,7 @@
 //! - Ticks lie within their range.
 
 use super::{Chart, Unit, X};
-use crate::format::{bytes, count, figure};
+use crate::format::{bytes, count};
 
 /// The values that an axis shows, and where its ticks stand.
 pub(super) struct Range {
@@ -47,7 +47,11 @@ pub(super) fn values(chart: &Chart) -> Range {
 pub(super) fn value_label(unit: Unit, value: f64) -> String {
     match unit {
         Unit::Share => format!("{} %", trimmed(value * 100.0)),
-        Unit::Count => figure(value),
+        Unit::Count => {
+            let units = [(1e9, "G"), (1e6, "M"), (1e3, "K")];
+            let unit = units.into_iter().find(|(unit, _)| value >= *unit);
+            unit.map_or_else(|| trimmed(value), |(unit, name)| trimmed(value / unit) + name)
+        }
     }
 }
 
@@ -114,6 +118,20 @@ mod tests {
             assert!(range.high >= y.iter().copied().fold(0.0, f64::max), "{why}");
             assert!(close(range.high, *high), "{why}: {}", range.high);
             assert_eq!(range.ticks.len(), *ticks, "{why}: {:?}", range.ticks);
+        }
+    }
+
+    #[test]
+    fn ticks_have_short_labels() {
+        #[rustfmt::skip]
+        let rows = [
+            (Unit::Share, 0.05,        "5 %"),   (Unit::Share, 0.000_25, "0.025 %"),
+            (Unit::Share, 1.0,         "100 %"), (Unit::Count, 0.0,      "0"),
+            (Unit::Count, 1_200_000.0, "1.2M"),  (Unit::Count, 2_500.0,  "2.5K"),
+            (Unit::Count, 999.0,       "999"),   (Unit::Count, 5e9,      "5G"),
+        ];
+        for (unit, value, label) in rows {
+            assert_eq!(value_label(unit, value), label);
         }
     }
 
