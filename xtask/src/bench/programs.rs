@@ -432,8 +432,8 @@ mod tests {
         let mut run = told_of(&DEVICES[2], &PROGRAMS[0], &[], [&alone, &ours], seconds_bytes);
         run["explained"] = json!({ "gain_seconds": 2.5, "reason": "waits" });
         let text = "| cloud | gzip | 1.60 | 5.00 (4.00 to 6.00) | 2.00 (2.00 to 2.00) \
-                    \
-                    | 2.50 (2.00 to 3.00) | 1.25 | 1.000 | 1.050 | 5.0 % | 3.0 | 2.50, 3.00 (waits) |";
+                    | 2.50 (2.00 to 3.00) | 1.25 | 1.000 | 1.050 | 5.0 % | 3.0 \
+                    | 2.50, 3.00 (waits) |";
         assert_eq!(row(&run), text);
     }
 }
