@@ -286,6 +286,8 @@ mod tests {
     fn no_name_opens_a_tag() {
         let page = explained(&told("<img \"'>&</script>"), &Machine::default(), 0);
         assert!(!page.contains("<img"));
-        assert_eq!(page.matches("</script>").count(), 4, "those of the page itself");
+        let own = explained(&told("a.bin"), &Machine::default(), 0);
+        let scripts = |page: &str| page.matches("</script>").count();
+        assert_eq!(scripts(&page), scripts(&own), "those of the page itself");
     }
 }

@@ -100,7 +100,8 @@ impl Numbering {
     #[cold]
     fn grow(&mut self, bytes_max: u64) -> Result<(), Full> {
         let wanted = (self.slots.len() * 2).max(SLOTS_MIN);
-        if wanted / 2 > KEYS_MAX || bytes(wanted, self.keys.len()) > bytes_max {
+        // So many keys will fit then.
+        if wanted / 2 > KEYS_MAX || bytes(wanted, wanted / 2) > bytes_max {
             return Err(Full);
         }
         // The old slots go first: the new ones follow from the keys.
