@@ -277,6 +277,7 @@ struct Lane {
 }
 
 /// What a cell counted.
+#[derive(Clone, Copy)]
 struct Counted {
     accesses: u64,
     misses: u64,

@@ -84,6 +84,9 @@ impl Numbering {
         loop {
             let number = self.slots[at];
             if number == FREE {
+                if bytes(self.slots.len(), self.keys.len() + 1) > bytes_max {
+                    return Err(Full);
+                }
                 self.keys.push(key);
                 let number = self.len();
                 self.slots[at] = number;
@@ -100,8 +103,7 @@ impl Numbering {
     #[cold]
     fn grow(&mut self, bytes_max: u64) -> Result<(), Full> {
         let wanted = (self.slots.len() * 2).max(SLOTS_MIN);
-        // So many keys will fit then.
-        if wanted / 2 > KEYS_MAX || bytes(wanted, wanted / 2) > bytes_max {
+        if wanted / 2 > KEYS_MAX || bytes(wanted, self.keys.len() + 1) > bytes_max {
             return Err(Full);
         }
         // The old slots go first: the new ones follow from the keys.

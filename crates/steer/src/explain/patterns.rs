@@ -230,27 +230,21 @@ mod tests {
     fn a_stream_is_what_goes_on() {
         let apart = [9000, 17, 30_000, 441, 22_222, 150];
         let random: Vec<_> = apart.into_iter().flat_map(|at| reads(at * 4, 0, 4, 1)).collect();
-        // Why, reads, KiB in order, backward, in steps and at random, streams.
-        let rows = [
-            ("in order", reads(0, 4, 4, 100), ([400, 0, 0, 0], 1)),
-            (
-                "with small gaps",
-                in_turn(reads(0, 12, 4, 9), reads(8, 12, 4, 9)),
-                ([72, 0, 0, 0], 1),
-            ),
-            ("backward", reads(400, -4, 4, 100), ([0, 400, 0, 0], 1)),
-            ("in steps, but the first", reads(0, 256, 4, 100), ([0, 0, 396, 4], 2)),
-            ("in short steps", reads(0, 32, 4, 100), ([0, 0, 400, 0], 1)),
+        let gaps = in_turn(reads(0, 12, 4, 9), reads(8, 12, 4, 9));
+        let both = in_turn(reads(0, 4, 4, 50), reads(9000, 4, 4, 50));
+        #[rustfmt::skip]
+        let rows = [ // why               reads                        by pattern; streams
+            ("in order",                  reads(0, 4, 4, 100),         ([400, 0, 0, 0], 1)),
+            ("with small gaps",           gaps,                        ([72, 0, 0, 0], 1)),
+            ("backward",                  reads(400, -4, 4, 100),      ([0, 400, 0, 0], 1)),
+            ("in steps, but the first",   reads(0, 256, 4, 100),       ([0, 0, 396, 4], 2)),
+            ("in short steps",            reads(0, 32, 4, 100),        ([0, 0, 400, 0], 1)),
             ("steps back, but the first", reads(90_000, -256, 4, 100), ([0, 0, 396, 4], 2)),
-            ("one look at many reads", reads(0, 0, 512, 1), ([512, 0, 0, 0], 1)),
-            ("one small read", reads(0, 0, 4, 1), ([0, 0, 0, 4], 1)),
-            (
-                "two in turn",
-                in_turn(reads(0, 4, 4, 50), reads(9000, 4, 4, 50)),
-                ([400, 0, 0, 0], 2),
-            ),
-            ("none goes on", random, ([0, 0, 0, 24], 1)),
-            ("the same again and again", reads(8, 0, 4, 10), ([0, 0, 0, 40], 1)),
+            ("one look at many reads",    reads(0, 0, 512, 1),         ([512, 0, 0, 0], 1)),
+            ("one small read",            reads(0, 0, 4, 1),           ([0, 0, 0, 4], 1)),
+            ("two in turn",               both,                        ([400, 0, 0, 0], 2)),
+            ("none goes on",              random,                      ([0, 0, 0, 24], 1)),
+            ("the same again and again",  reads(8, 0, 4, 10),          ([0, 0, 0, 40], 1)),
         ];
         for (why, reads, expected) in rows {
             assert_eq!(told(reads), expected, "{why}");

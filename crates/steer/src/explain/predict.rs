@@ -196,71 +196,22 @@ mod tests {
         let profile = |mb: u64| Some(Limit { bytes_per_second: mb * 1_000_000, is_profile: true });
         let seen = |mb: u64| Some(Limit { bytes_per_second: mb * 1_000_000, is_profile: false });
         // 100 MB are read.
-        // Why, it ran, waited, of that known, from the device, its limit, run, most, the reason.
-        let rows = [
-            (
-                "it waits, the device is fast",
-                2_000,
-                1_000,
-                1_000,
-                100,
-                profile(500),
-                1_023,
-                977,
-                Why::Waits,
-            ),
-            (
-                "it waits, the device is slow",
-                2_000,
-                1_000,
-                1_000,
-                100,
-                profile(80),
-                1_250,
-                750,
-                Why::Waits,
-            ),
-            (
-                "the device is at its limit",
-                2_000,
-                1_000,
-                1_000,
-                100,
-                profile(50),
-                2_000,
-                0,
-                Why::DeviceBusy,
-            ),
-            ("some reads are random", 2_000, 1_000, 400, 100, profile(500), 1_623, 377, Why::Waits),
-            (
-                "all reads are random",
-                2_000,
-                1_000,
-                20,
-                100,
-                profile(500),
-                2_000,
-                0,
-                Why::Unpredictable,
-            ),
-            ("it computes", 2_000, 30, 30, 100, profile(500), 2_000, 0, Why::Computes),
-            ("all is in memory", 2_000, 1_000, 1_000, 0, profile(500), 2_000, 0, Why::InMemory),
-            ("a short program", 12, 11, 11, 100, None, 12, 0, Why::TooShort),
-            (
-                "more at times, no profile",
-                2_000,
-                1_000,
-                1_000,
-                100,
-                seen(80),
-                1_250,
-                977,
-                Why::Waits,
-            ),
-            ("one rate, no profile", 2_000, 1_000, 1_000, 100, seen(50), 2_000, 977, Why::Unknown),
-            ("nothing is known", 2_000, 1_000, 1_000, 100, None, 2_000, 977, Why::Unknown),
+        #[rustfmt::skip]
+        let rows = [ // why, [ran, waited, of that known], MB, limit, run, most, the reason
+            ("a fast device", [2_000, 1_000, 1_000], 100, profile(500), 1_023, 977, Why::Waits),
+            ("a slower one",  [2_000, 1_000, 1_000], 100, profile(80),  1_250, 750, Why::Waits),
+            ("at its limit",  [2_000, 1_000, 1_000], 100, profile(50),  2_000, 0, Why::DeviceBusy),
+            ("some random",   [2_000, 1_000, 400], 100, profile(500), 1_623, 377, Why::Waits),
+            ("all random",    [2_000, 1_000, 20], 100, profile(500), 2_000, 0, Why::Unpredictable),
+            ("it computes",   [2_000, 30, 30], 100, profile(500), 2_000, 0, Why::Computes),
+            ("in memory",     [2_000, 1_000, 1_000], 0,   profile(500), 2_000, 0, Why::InMemory),
+            ("short",         [12, 11, 11], 100, None,         12,    0, Why::TooShort),
+            ("fast at times", [2_000, 1_000, 1_000], 100, seen(80),     1_250, 977, Why::Waits),
+            ("all the time",  [2_000, 1_000, 1_000], 100, seen(50),     2_000, 977, Why::Unknown),
+            ("nothing known", [2_000, 1_000, 1_000], 100, None,         2_000, 977, Why::Unknown),
         ];
-        for (reason, ran, waited, known, mb, limit, run, gain_max, why) in rows {
+        for (reason, times, mb, limit, run, gain_max, why) in rows {
+            let [ran, waited, known] = times;
             let millis = Nanos::from_millis;
             let told = decide(&Facts {
                 ran: millis(ran),
