@@ -12,8 +12,10 @@
 //! ```
 //! The paper's rule reads a burst whatever the distance, then waits while it exceeds the limit. So
 //! its lead comes to `limit + burst`. Ours counts the burst before it is read, and has a lead that
-//! begins small: it doubles when the program was late, follows what the program consumes in the
-//! time that the device needs, and stays below the limit and a quarter of the free memory.
+//! begins small, and stays below the limit and a quarter of the free memory. It doubles where the
+//! program was late, or consumes more than the lead in the time that the device needs; once in the
+//! time in which the program comes to what was asked for since, and not while the device has all it
+//! can do: more in its queue makes nothing faster.
 //!
 //! # Invariants
 //! - A read lies within the file and has at least one byte; `until` lies beyond `main`.
@@ -72,6 +74,8 @@ pub struct Facts {
     pub device: Option<estimate::Facts>,
     /// Whether the program has met bytes that were not there since the last question.
     pub late: bool,
+    /// Whether the device has all it can do: what is read ahead waits for what was asked before it.
+    pub is_full: bool,
 }
 
 /// The answer.
@@ -84,7 +88,8 @@ pub enum Step {
         /// How many.
         bytes: u64,
     },
-    /// Ask again when the program is at `until`; earlier if it was late or memory has changed.
+    /// Ask again when the program is at `until`; earlier if it was late, memory has changed, or it
+    /// has come to what was asked for since the lead grew.
     Wait {
         /// A position beyond the program's.
         until: u64,
@@ -101,6 +106,8 @@ pub struct Pace {
     left: u64,
     /// Ours: the lead that is wanted; 0 at the start.
     lead: u64,
+    /// Ours: how far was read ahead when the lead grew last.
+    grown_at: u64,
 }
 
 impl Rule {
@@ -162,7 +169,7 @@ impl Pace {
     #[must_use]
     pub fn new(rule: Rule) -> Self {
         let left = rule.bounds().burst.0;
-        Self { rule, left, lead: 0 }
+        Self { rule, left, lead: 0, grown_at: 0 }
     }
 
     /// What to do next. O(1).
@@ -206,8 +213,15 @@ impl Pace {
             self.lead = 0;
             return Step::Wait { until: from.max(facts.main.saturating_add(chunk)) };
         };
-        let doubled = if facts.late { self.lead.saturating_mul(2) } else { self.lead };
-        self.lead = doubled.max(needed(facts)).max(chunk).min(most.min(limit));
+        // What was asked for since it grew must have had the time to come.
+        if !facts.is_full && facts.main >= self.grown_at {
+            let wanted = if facts.late { u64::MAX } else { needed(facts) };
+            let grown = self.lead.saturating_mul(2).min(wanted);
+            if grown > self.lead {
+                (self.lead, self.grown_at) = (grown, from);
+            }
+        }
+        self.lead = self.lead.max(chunk).min(most.min(limit));
         // Four bursts to a lead: when one is asked for, three are there or under way.
         let burst = chunk.max(burst.min(self.lead / 4) / chunk * chunk);
         let top = self.lead.saturating_add(chunk);

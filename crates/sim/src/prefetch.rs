@@ -132,8 +132,9 @@ impl Prefetcher {
         device: Option<estimate::Facts>,
     ) -> Self {
         let Prefetch { rule, chunk, nap } = setup;
-        let (waits, late) = (matches!(rule, Rule::Paper(_)), false);
-        let facts = Facts { main: 0, ahead: 0, end, chunk, free, rate: 0, device, late };
+        let waits = matches!(rule, Rule::Paper(_));
+        let (late, is_full) = (false, false);
+        let facts = Facts { main: 0, ahead: 0, end, chunk, free, rate: 0, device, late, is_full };
         let pace = Pace::new(rule);
         Self { pace, waits, nap, handle, page_bytes, facts, busy: Nanos(0) }
     }

@@ -4,6 +4,8 @@
 //!   drive --push--> queue --(threads)--> kernel::ask
 //! ```
 //! # Invariants
+//! - The asks of one file are carried out in their order, one at a time: two threads would mix them
+//!   up on the way to the device.
 //! - At most [`QUEUE_MAX`] asks wait and [`THREADS_MAX`] are under way; a thread is started when
 //!   one is missing, the first with the first ask.
 //! - What was withdrawn ([`Source::close`]) is not asked for any more.
@@ -25,11 +27,13 @@ pub(crate) struct Source {
     /// Bytes of one call.
     pub(crate) chunk_bytes: u64,
     closed: AtomicBool,
+    /// A thread asks for some of it; changed with the queue locked.
+    is_asked: AtomicBool,
 }
 
 impl Source {
     pub(crate) fn new(file: File, chunk_bytes: u64) -> Self {
-        Self { file, chunk_bytes, closed: AtomicBool::new(false) }
+        Self { file, chunk_bytes, closed: AtomicBool::new(false), is_asked: AtomicBool::new(false) }
     }
 
     /// The program is done with it. The descriptor is closed as soon as no call has it.
@@ -92,22 +96,32 @@ impl Shared {
     }
 
     fn work(&self) -> ! {
+        let mut queue = self.lock();
         loop {
-            let mut queue = self.lock();
-            queue.idle += 1;
-            while queue.asks.is_empty() {
+            let Some(Ask { source, range }) = queue.take() else {
+                queue.idle += 1;
                 queue = self.more.wait(queue).unwrap_or_else(PoisonError::into_inner);
-            }
-            queue.idle -= 1;
-            let ask = queue.asks.pop_front();
+                queue.idle -= 1;
+                continue;
+            };
             drop(queue);
-            if let Some(Ask { source, range }) = ask
-                && !source.closed.load(Ordering::Relaxed)
-            {
+            if !source.closed.load(Ordering::Relaxed) {
                 // What cannot be had never arrives, and is given up then.
                 let _ = kernel::ask(&source.file, &range, source.chunk_bytes);
             }
+            queue = self.lock();
+            source.is_asked.store(false, Ordering::Relaxed);
         }
+    }
+}
+
+impl Queue {
+    /// The first ask of a file that nobody asks for; it is asked for from now on.
+    fn take(&mut self) -> Option<Ask> {
+        let is_free = |ask: &Ask| !ask.source.is_asked.load(Ordering::Relaxed);
+        let ask = self.asks.remove(self.asks.iter().position(is_free)?)?;
+        ask.source.is_asked.store(true, Ordering::Relaxed);
+        Some(ask)
     }
 }
 

@@ -87,8 +87,8 @@ pub(crate) struct Drive {
     memory_bytes: u64,
     /// Processor time that the process has taken which is looked at just now.
     processor: Option<Nanos>,
-    /// The shortest time, by device, in which something came that was asked for.
-    access: BTreeMap<u64, Nanos>,
+    /// By device.
+    access: BTreeMap<u64, Access>,
     counts: Counts,
 }
 
@@ -97,6 +97,33 @@ struct Asked {
     file: FileId,
     piece: Piece,
     since: Nanos,
+}
+
+/// How fast a device brings what it was asked for.
+struct Access {
+    /// The shortest time in which a piece came.
+    shortest: Nanos,
+    /// The time in which pieces come: the mean of the last few.
+    usual: Nanos,
+    /// Nothing is on its way.
+    is_idle: bool,
+}
+
+impl Access {
+    /// Of a first piece.
+    fn of(waited: Nanos) -> Self {
+        Self { shortest: waited, usual: waited, is_idle: false }
+    }
+
+    fn learn(&mut self, waited: Nanos) {
+        self.shortest = self.shortest.min(waited);
+        self.usual = Nanos(self.usual.0 - self.usual.0 / FEW + waited.0 / FEW);
+    }
+
+    /// Whether it has all it can do: most of the time a piece waits for those before it.
+    fn is_full(&self) -> bool {
+        !self.is_idle && self.usual.0 > self.shortest.0.saturating_mul(QUEUED)
+    }
 }
 
 /// What the core did in one event.
@@ -522,6 +549,10 @@ const CHUNK_BYTES_MAX: u64 = 1 << 20;
 const WARM_BYTES: u64 = 32 << 20;
 /// A time to the first byte; only its product with the rate counts.
 const ACCESS: Nanos = Nanos::from_millis(10);
+/// A device has all it can do where pieces come so many times later than the fastest did.
+const QUEUED: u64 = 4;
+/// Pieces over which a mean is taken, as TCP takes one of round trips.
+const FEW: u64 = 8;
 /// Of what arrives in the time of an access, `streams` keeps so much in flight.
 const IN_FLIGHT_REACHES: u64 = 4;
 const ECANCELED: i32 = 125;

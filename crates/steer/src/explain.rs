@@ -28,7 +28,7 @@ use forerun_core::units::Nanos;
 
 use crate::clock;
 use crate::run::{Observe, RunError};
-use crate::session::{self, Observers, PAUSE_MIN, Watcher};
+use crate::session::{self, Allowance, Observers, PAUSE_MIN, Watcher};
 use crate::usage::Usage;
 use notes::Notes;
 pub use predict::{Limit, Prediction, Why, predict};
@@ -216,6 +216,7 @@ pub fn explain(
         waits: Waits::new(),
         rate: Rate::default(),
         idle: PAUSE_MIN,
+        allowance: Allowance::full(),
     };
     let (status, mut seen) = session::watch(words, observe, output, make)?;
     let ran = seen.observers.clock.now();
@@ -251,6 +252,7 @@ struct Explaining {
     waits: Waits,
     rate: Rate,
     idle: Nanos,
+    allowance: Allowance,
 }
 
 impl Watcher for Explaining {
@@ -266,7 +268,7 @@ impl Watcher for Explaining {
         let cost = clock::thread_time().since(began);
         let is_busy = moved || waits;
         self.idle = if is_busy { PAUSE_MIN } else { Nanos(self.idle.0 * 2).min(PAUSE_MAX) };
-        session::pause(self.idle, cost, ONE_IN)
+        self.allowance.pause(now, self.idle, cost, ONE_IN)
     }
 
     fn give_up(&mut self) {

@@ -20,7 +20,7 @@ use crate::clock;
 use crate::drive::{Bounds, Drive};
 use crate::memory::Memory;
 use crate::program::StartError;
-use crate::session::{self, Observers, PAUSE_MIN, WatchError, Watcher};
+use crate::session::{self, Allowance, Observers, PAUSE_MIN, WatchError, Watcher};
 
 /// How a program is to be run.
 #[derive(Clone, Debug)]
@@ -162,6 +162,7 @@ struct Steering {
     memory_at: Nanos,
     /// How long nothing is looked at where nothing happens.
     idle: Nanos,
+    allowance: Allowance,
 }
 
 impl Watcher for Steering {
@@ -180,9 +181,10 @@ impl Watcher for Steering {
             (true, true) => PAUSE_MIN,
             // Whoever reads what is cached does not come to its end so soon.
             (true, false) => PAUSE_WARM,
+            (false, _) if now < EARLY => PAUSE_EARLY,
             (false, _) => Nanos(self.idle.0 * 2).min(PAUSE_MAX),
         };
-        session::pause(self.idle, cost, one_in)
+        self.allowance.pause(now, self.idle, cost, one_in)
     }
 
     fn give_up(&mut self) {
@@ -193,7 +195,8 @@ impl Watcher for Steering {
 
 impl Steering {
     fn new(drive: Drive, observers: Observers) -> Self {
-        Self { observers, drive, memory: None, memory_at: Nanos(0), idle: PAUSE_MIN }
+        let (memory_at, idle) = (Nanos(0), PAUSE_MIN);
+        Self { observers, drive, memory: None, memory_at, idle, allowance: Allowance::full() }
     }
 
     /// Looks how much may be ahead, where something wants to be.
@@ -229,6 +232,9 @@ impl Steering {
 }
 
 const PAUSE_WARM: Nanos = Nanos::from_millis(4);
+/// A program that reads begins with it soon, and a short one is half over when it is seen late.
+const PAUSE_EARLY: Nanos = Nanos::from_millis(2);
+const EARLY: Nanos = Nanos::from_millis(50);
 const PAUSE_MAX: Nanos = Nanos::from_millis(10);
 const MEMORY_EVERY: Nanos = Nanos::from_millis(50);
 const BUSY_ONE_IN: u64 = 10;

@@ -7,8 +7,9 @@
 //! ```
 //! # Invariants
 //! - The program starts before anything is looked at, and its end ends the loop at once.
-//! - Looking takes no more than one part in `one_in` of a processor: the pause follows from what
-//!   the last look cost. Who has not run since the last look has read nothing, nor is looked at.
+//! - Looking takes no more than one part in `one_in` of a processor, over a time in which one dear
+//!   look does not count ([`Allowance`]). Who has not run since the last look has read nothing, nor
+//!   is looked at.
 //! - Whatever goes wrong in looking, the program runs on and its exit status is given.
 
 use std::env;
@@ -102,12 +103,13 @@ pub(crate) struct Observers {
     /// When new files and processes are looked for again, and whether there can be any.
     discover_at: Nanos,
     is_stale: bool,
+    allowance: Allowance,
 }
 
 impl Observers {
     fn new(tree: Tree, told: Option<Told>) -> Self {
-        let (clock, discover_at) = (Clock::start(), Nanos(0));
-        Self { clock, tree, told, looks: 0, discover_at, is_stale: true }
+        let (clock, discover_at, allowance) = (Clock::start(), Nanos(0), Allowance::full());
+        Self { clock, tree, told, looks: 0, discover_at, is_stale: true, allowance }
     }
 
     /// Looks at everything that may have changed, and tells `readers`. Whether anything was read.
@@ -120,7 +122,8 @@ impl Observers {
             let began = clock::thread_time();
             self.is_stale = self.tree.discover(now, readers);
             let cost = clock::thread_time().since(began);
-            self.discover_at = now + Nanos(cost.0 * DISCOVER_ONE_IN).max(DISCOVER_EVERY);
+            self.discover_at =
+                now + self.allowance.pause(now, DISCOVER_EVERY, cost, DISCOVER_ONE_IN);
         }
         let mut moved = false;
         if has_run || some_ended {
@@ -146,10 +149,32 @@ impl Observers {
     }
 }
 
-/// The pause after a look that took so much of a processor, at least `least`, of which it may take
-/// one part in `one_in`.
-pub(crate) fn pause(least: Nanos, cost: Nanos, one_in: u64) -> Nanos {
-    least.max(Nanos(cost.0 * one_in)).min(PAUSE_LONGEST)
+/// Processor time that looking may take: one part in so many. What is not used is saved, so that
+/// a dear look, such as the first at what is not cached, is not followed by a long pause just when
+/// the program comes to the end of what was read ahead.
+#[derive(Debug)]
+pub(crate) struct Allowance {
+    /// Nanoseconds that are left; below 0, that are owed.
+    left: i64,
+    at: Nanos,
+}
+
+impl Allowance {
+    /// All that can be saved.
+    pub(crate) fn full() -> Self {
+        Self { left: SAVED_MAX, at: Nanos(0) }
+    }
+
+    /// The pause, at least `least`, after a look at `now` that took `cost`, where looking may take
+    /// one part in `one_in` of a processor.
+    pub(crate) fn pause(&mut self, now: Nanos, least: Nanos, cost: Nanos, one_in: u64) -> Nanos {
+        let signed = |nanos: u64| i64::try_from(nanos).unwrap_or(i64::MAX);
+        let earned = signed(now.since(self.at).0 / one_in);
+        self.at = now;
+        self.left = self.left.saturating_add(earned).min(SAVED_MAX).saturating_sub(signed(cost.0));
+        let owed = Nanos(self.left.min(0).unsigned_abs());
+        least.max(Nanos(owed.0.saturating_mul(one_in))).min(PAUSE_LONGEST)
+    }
 }
 
 /// Waits for a signal, the end of a process, or until `pause` is over. Whether one has ended.
@@ -170,8 +195,34 @@ fn wait(program: &Program, signals: &Signals, tree: &Tree, pause: Nanos) -> bool
 const FIRST_PAUSE: Nanos = Nanos::from_millis(2);
 pub(crate) const PAUSE_MIN: Nanos = Nanos::from_millis(1);
 const PAUSE_LONGEST: Nanos = Nanos::from_millis(100);
+/// Nanoseconds of a processor that are saved at most.
+const SAVED_MAX: i64 = 10_000_000;
 const DISCOVER_EVERY: Nanos = Nanos::from_millis(5);
 const DISCOVER_ONE_IN: u64 = 50;
 /// Processes whose end is noticed at once.
 const ENDS_MAX: usize = 64;
 const SECOND: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looking_takes_its_part_and_what_it_saved() {
+        let millis = Nanos::from_millis;
+        let mut allowance = Allowance::full();
+        #[rustfmt::skip]
+        let rows = [ // at ms, cost ms, pause ms
+            (0,     9,   1, "saved"),
+            (1,     1,   1, "a little is left"),
+            (2,     1,  8, "owed: .8 ms"),
+            (10,    1,  10, "the debt is paid, nothing is saved"),
+            (1_000, 9,   1, "saved again, no more than at first"),
+            (1_001, 99, 100, "never longer"),
+        ];
+        for (at, cost, pause, why) in rows {
+            let taken = allowance.pause(millis(at), millis(1), millis(cost), 10);
+            assert_eq!(taken, millis(pause), "{why}");
+        }
+    }
+}

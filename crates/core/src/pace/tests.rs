@@ -16,7 +16,8 @@ const CHUNK: u64 = 128 * K;
 /// A program at `main` and a prefetcher at `ahead` of a large file, memory for all of it.
 fn at(main: u64, ahead: u64) -> Facts {
     let (end, chunk, free) = (1 << 40, CHUNK, 1 << 42);
-    Facts { main, ahead, end, chunk, free, rate: 0, device: None, late: false }
+    let (late, is_full) = (false, false);
+    Facts { main, ahead, end, chunk, free, rate: 0, device: None, late, is_full }
 }
 
 fn disk(access: Nanos, bytes_per_second: u64) -> estimate::Facts {
@@ -112,6 +113,7 @@ fn the_papers_rule_is_the_papers_loop() {
 #[test]
 fn our_lead_begins_small_and_follows_lateness_rate_and_memory() {
     let late = Facts { late: true, ..at(0, 0) };
+    let full = Facts { is_full: true, ..late };
     // A chunk takes the device 9 + 1 ms; 100 chunks a second are one in that time.
     let device = Some(disk(Nanos::from_millis(9), 1_000 * CHUNK));
     let known = |rate| Facts { rate, device, ..at(0, 0) };
@@ -121,11 +123,12 @@ fn our_lead_begins_small_and_follows_lateness_rate_and_memory() {
         ("two chunks at the start",              0, 64 * M, at(0, 0),                      2),
         ("more when the program was late",       1, 64 * M, late,                          3),
         ("and again",                            3, 64 * M, late,                          8),
+        ("not where the device is busy anyway",  3, 64 * M, full,                          2),
         ("up to the limit",                     40, 64 * M, late,                        512),
         ("a limit below a chunk",               40,  4 * K, late,                          1),
         ("no limit at all",                     40,      0, late,                          1),
-        ("what four latencies consume, and one", 0, 64 * M, known(100 * CHUNK),            6),
-        ("not beyond the limit",                 0,      M, known(9_999 * CHUNK),          8),
+        ("what four latencies consume, and one", 9, 64 * M, known(100 * CHUNK),            6),
+        ("not beyond the limit",                 9,      M, known(9_999 * CHUNK),          8),
         ("a rate alone says nothing",            0, 64 * M, Facts { rate: M, ..at(0, 0) }, 2),
         ("so does a device",                     0, 64 * M, known(0),                      2),
         ("a quarter of what is free: 32",       40, 64 * M, free(16 * M),                 28),
@@ -158,12 +161,30 @@ fn our_lead_begins_small_and_follows_lateness_rate_and_memory() {
 }
 
 #[test]
+fn a_lead_that_grew_has_time_to_show() {
+    let mut pace = ours(16 * M, 64 * M);
+    #[rustfmt::skip]
+    let rows = [ // main, ahead, lead, in chunks
+        (0, 0, 1, "the first"),
+        (0, 1, 2, "late"),
+        (0, 3, 2, "late before what was asked for since has come"),
+        (1, 3, 4, "late where it was asked for"),
+        (2, 7, 4, "the same again"),
+        (3, 7, 8, "and again"),
+    ];
+    for (main, ahead, lead, why) in rows {
+        pace.decide(&Facts { late: true, ..at(main * CHUNK, ahead * CHUNK) });
+        assert_eq!(pace.lead, lead * CHUNK, "{why}");
+    }
+}
+
+#[test]
 fn ours_reads_in_bursts_of_whole_chunks() {
     // A lead of 8 chunks that is full, with one more on top.
     let full = |burst| {
         let mut pace = ours(burst, 8 * CHUNK);
-        let late = Facts { late: true, ..at(0, 9 * CHUNK) };
-        (0..9).for_each(|_| assert!(matches!(pace.decide(&late), Step::Wait { .. })));
+        let late = Facts { late: true, ..at(9 * CHUNK, 9 * CHUNK) };
+        (0..9).for_each(|_| _ = pace.decide(&late));
         pace
     };
     let wait = |chunks| Step::Wait { until: chunks * CHUNK };
@@ -191,9 +212,9 @@ fn ours_reads_in_bursts_of_whole_chunks() {
 #[test]
 fn memory_that_goes_away_takes_the_lead_with_it() {
     let mut pace = ours(16 * M, 64 * M);
-    let late = Facts { late: true, ..at(0, 64 * M) };
-    (0..12).for_each(|_| assert!(matches!(pace.decide(&late), Step::Wait { .. })));
+    (0..12).for_each(|_| _ = pace.decide(&Facts { late: true, ..at(64 * M, 64 * M) }));
     assert_eq!(pace.lead, 64 * M);
+    let late = Facts { late: true, ..at(0, 64 * M) };
     let short = Facts { free: 8 * M, ..at(0, 64 * M) };
     // 16 chunks, of which a burst of 3 has to fit.
     let until = 64 * M - 13 * CHUNK;
@@ -203,6 +224,8 @@ fn memory_that_goes_away_takes_the_lead_with_it() {
         ("lateness does", late, Step::Wait { until: 64 * M - 24 * CHUNK }, 30 * CHUNK),
         ("no memory, no lead", Facts { free: 0, ..late }, Step::Wait { until: 64 * M }, 0),
     ] {
+        // As if the program had been there since.
+        pace.grown_at = 0;
         assert_eq!((pace.decide(&facts), pace.lead), (step, lead), "{why}");
     }
 }
@@ -240,10 +263,15 @@ fn ours_keeps_its_promises_on_any_file() {
                     let short = facts.free / 4 < chunk;
                     assert!(facts.ahead > facts.main || short, "{seed}: it starves");
                     facts.late = false;
-                    let mut asked = |main| pace.decide(&Facts { main, ..facts });
+                    let lead = pace.lead;
+                    let mut waits = |main| {
+                        let step = pace.decide(&Facts { main, ..facts });
+                        (matches!(step, Step::Wait { .. }), pace.lead > lead)
+                    };
                     if !short {
-                        assert!(matches!(asked(until - 1), Step::Wait { .. }), "{seed}: too late");
-                        assert!(!matches!(asked(until), Step::Wait { .. }), "{seed}: too early");
+                        let (waited, grew) = waits(until - 1);
+                        assert!(waited || grew, "{seed}: too late");
+                        assert!(!waits(until).0, "{seed}: too early");
                     }
                     facts.main = until.min(end);
                 }
@@ -268,6 +296,7 @@ fn the_largest_numbers_are_numbers_too() {
         rate: u64::MAX,
         device: Some(disk(Nanos(u64::MAX), 0)),
         late: true,
+        is_full: false,
     };
     for free in [0, u64::MAX] {
         for chunk in [1, u64::MAX / 4, u64::MAX] {

@@ -18,7 +18,7 @@ use forerun_core::pace::{self, Step};
 use forerun_core::units::{FileId, Nanos};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
-use super::{AHEAD_ONE_IN, Asked, Drive, FILES_MAX, PAGE, facts};
+use super::{AHEAD_ONE_IN, Access, Asked, Drive, FILES_MAX, PAGE, facts};
 use crate::asks::{Ask, Source};
 use crate::kernel::{self, Residency};
 use crate::lanes::{Piece, index};
@@ -55,14 +55,18 @@ impl Drive {
                 self.failed(now, &piece);
             }
         }
+        let device = |asked: &Asked| self.files.get(&asked.file).map(|file| file.key.0);
+        for (&key, access) in &mut self.access {
+            access.is_idle = !self.asked.iter().any(|asked| device(asked) == Some(key));
+        }
     }
 
     /// A piece of `file` came in this time.
     fn learn(&mut self, file: FileId, waited: Nanos) {
         let Some(row) = self.files.get(&file) else { return };
         if self.access.len() < FILES_MAX {
-            let access = self.access.entry(row.key.0).or_insert(waited);
-            *access = waited.min(*access);
+            let access = self.access.entry(row.key.0).or_insert(Access::of(waited));
+            access.learn(waited);
         }
     }
 
@@ -84,8 +88,9 @@ impl Drive {
             let main = if goes_back { 0 } else { row.main };
             let ahead = if goes_back { row.main - end * PAGE } else { start * PAGE };
             let file_end = if goes_back { row.main } else { file.version.bytes };
-            let device = self.access.get(&file.key.0).map(|&access| estimate::Facts {
-                access,
+            let access = self.access.get(&file.key.0);
+            let device = access.map(|access| estimate::Facts {
+                access: access.shortest,
                 // Its transfer is in that.
                 bytes_per_second: u64::MAX,
                 ..facts(self.bounds.limit_bytes)
@@ -99,6 +104,7 @@ impl Drive {
                 rate: row.rate.bytes_per_second,
                 device,
                 late: std::mem::take(&mut row.late),
+                is_full: access.is_some_and(Access::is_full),
             });
             let Step::Read { bytes, .. } = step else { return };
             let count = piece.frames.len().min(index(bytes.div_ceil(PAGE)));
