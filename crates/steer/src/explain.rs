@@ -223,15 +223,18 @@ pub fn explain(
     // What the shim told before the end.
     seen.observers.look_at_told(ran, &mut seen.notes);
     let used = Usage::of_children().since(before);
+    let queued = seen.waits.queued();
+    let idle = ran.since(used.processor).since(queued.unwrap_or_default());
+    let (waited, noted) = (seen.waits.waited(idle).min(ran), seen.waits.sampled());
     let bytes_read = seen.notes.bytes_read();
     let readers_left_out = seen.notes.files_left_out();
     Ok(Explained {
         status,
         ran,
         processor: used.processor,
-        waited: seen.waits.waited().min(ran),
+        waited,
         basis: seen.waits.basis(),
-        queued: seen.waits.queued(),
+        queued,
         device_bytes: used.device_bytes,
         bytes_read,
         rate: seen.rate.best(),
@@ -240,7 +243,7 @@ pub fn explain(
         records_lost: seen.observers.records_lost(),
         looks: seen.observers.looks,
         looking: clock::process_time(),
-        files: seen.notes.end(),
+        files: seen.notes.end(waited, noted),
         files_left_out: readers_left_out,
     })
 }

@@ -191,7 +191,7 @@ impl Bench<'_> {
         self.bed.on(device, self.options.read_ahead_kib)?;
         let _ = fs::remove_file(self.contents.join(PROFILE));
         let mut command = Command::new(&self.forerun);
-        command.arg("profile").arg(folder.join("data.tar")).arg("--out");
+        command.arg("profile").arg(folder.join("data.tar")).arg("--output");
         told(command.arg(self.contents.join(PROFILE)))?;
         Ok(())
     }

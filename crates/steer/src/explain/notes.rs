@@ -16,6 +16,7 @@ use rustix::fs::Stat;
 
 use super::before::{self, Starts};
 use super::patterns::Patterns;
+use super::waits::share;
 use super::{FileTold, Moment, Start};
 use crate::readers::{LaneId, Readers};
 
@@ -100,8 +101,16 @@ impl Notes {
     }
 
     /// All files: those first that were waited for most, then those of which most was read.
-    pub(super) fn end(self) -> Vec<FileTold> {
-        let mut files: Vec<FileTold> = self.files.into_iter().map(Note::end).collect();
+    /// Of what was `noted` as waited for, all in all, `waited` is the truth.
+    pub(super) fn end(self, waited: Nanos, noted: Nanos) -> Vec<FileTold> {
+        let files = self.files.into_iter().map(Note::end);
+        let mut files: Vec<FileTold> = files.collect();
+        for file in &mut files {
+            let streams = file.streams.iter_mut().map(|stream| &mut stream.waited);
+            for time in streams.chain([&mut file.waited]) {
+                *time = share(waited, *time, noted);
+            }
+        }
         files.retain(|file| file.bytes_read > 0);
         files.sort_by(|a, b| {
             (b.waited, b.bytes_read, &a.path).cmp(&(a.waited, a.bytes_read, &b.path))
@@ -323,7 +332,7 @@ mod tests {
         notes.close(Nanos(0), lane);
         assert!(notes.file(lane).is_none());
         let bytes = notes.bytes_read();
-        let files = notes.end();
+        let files = notes.end(Nanos(1), Nanos(1));
         let [file] = &files[..] else { panic!("{files:?}") };
         assert_eq!((file.bytes_read, bytes), (times * 4196, times * 4196));
         assert_eq!(file.waited, Nanos(times.div_ceil(3) * 5), "of its own process alone");

@@ -3,7 +3,7 @@
 //! ```text
 //!   without   |-- computes --|== waits ==|-- computes --|== waits ==|~ other waits ~|
 //!   with      |-- computes --|-- computes --|~ other waits ~|  + OVERHEAD     but never less than
-//!             |-- bytes from the device / what it delivers a second --|
+//!             |-- bytes from the device / what it delivers a second --|-- after the last read --|
 //! ```
 //! Of the waits for storage, those go that came before reads whose place was known. It is the
 //! optimum, which a real run comes near to where the device can serve several requests at a time.
@@ -109,9 +109,11 @@ pub fn predict(told: &Explained, profile: Option<u64>) -> Prediction {
         (None, Some(bytes_per_second)) => Some(Limit { bytes_per_second, is_profile: false }),
         (None, None) => None,
     };
+    let moments = told.files.iter().flat_map(|file| &file.moments);
     decide(&Facts {
         ran: told.ran,
         waited: told.waited,
+        after: moments.map(|moment| moment.to).max().map_or(Nanos(0), |last| told.ran.since(last)),
         known: Nanos(known.map(|stream| stream.waited.0).sum()).min(told.waited),
         device_bytes: told.device_bytes,
         bytes_read: told.bytes_read,
@@ -126,6 +128,8 @@ struct Facts {
     waited: Nanos,
     /// Of that, before reads whose place was known.
     known: Nanos,
+    /// From its last read to its end.
+    after: Nanos,
     device_bytes: u64,
     bytes_read: u64,
     limit: Option<Limit>,
@@ -136,7 +140,7 @@ fn decide(facts: &Facts) -> Prediction {
     let overhead = OVERHEAD + Nanos(ran.0 / OVERHEAD_ONE_IN);
     let fastest = (ran.since(facts.known) + overhead).min(ran);
     let run = match limit {
-        Some(limit) => fastest.max(limit.time(facts.device_bytes)).min(ran),
+        Some(limit) => fastest.max(limit.time(facts.device_bytes) + facts.after).min(ran),
         None => ran,
     };
     let worth = Nanos(ran.0 / WORTH_ONE_IN).max(WORTH_MIN);
@@ -217,6 +221,7 @@ mod tests {
                 ran: millis(ran),
                 waited: millis(waited),
                 known: millis(known),
+                after: Nanos(0),
                 device_bytes: mb * 1_000_000,
                 bytes_read: 100_000_000,
                 limit,
@@ -229,10 +234,29 @@ mod tests {
     }
 
     #[test]
+    fn what_is_computed_after_the_last_read_comes_on_top() {
+        let millis = Nanos::from_millis;
+        let limit = Some(Limit { bytes_per_second: 100_000_000, is_profile: true });
+        for (after, run) in [(0, 1_023), (100, 1_100), (900, 1_900), (1_000, 2_000)] {
+            let told = decide(&Facts {
+                ran: millis(2_000),
+                waited: millis(1_000),
+                known: millis(1_000),
+                after: millis(after),
+                device_bytes: 100_000_000,
+                bytes_read: 100_000_000,
+                limit,
+            });
+            assert_eq!(told.run, millis(run), "{after}");
+        }
+    }
+
+    #[test]
     fn a_program_that_reads_nothing_gains_nothing() {
         let (ran, waited) = (Nanos::from_millis(900), Nanos::from_millis(800));
-        let (known, limit) = (waited, None);
-        let told = decide(&Facts { ran, waited, known, device_bytes: 9, bytes_read: 0, limit });
+        let (known, after, limit) = (waited, Nanos(0), None);
+        let told =
+            decide(&Facts { ran, waited, known, after, device_bytes: 9, bytes_read: 0, limit });
         assert_eq!((told.why, told.gain_max), (Why::ReadsNothing, Nanos(0)));
     }
 }

@@ -6,6 +6,9 @@
 //!   state              what each thread does is looked at; the time since the look before counts
 //!                      as waited for storage where one waits (D) and none runs (R)
 //! ```
+//! The time that a lone thread did not run is known better than what it did then: looks only divide
+//! it, into waits and sleep.
+//!
 //! D is any wait that cannot be interrupted: above all pages that are read, but also locks of file
 //! systems and a parent in `vfork`. What is shorter than a look is found by chance, as often as it
 //! is long.
@@ -48,6 +51,8 @@ pub(super) struct Waits {
     queued: Option<u64>,
     looked_at: Nanos,
     sampled: Nanos,
+    /// So long, as looks found it, all of it slept.
+    slept: Nanos,
     /// Threads that were seen at all.
     seen: u64,
     delay_ticks: u64,
@@ -77,6 +82,7 @@ impl Waits {
             queued: None,
             looked_at: Nanos(0),
             sampled: Nanos(0),
+            slept: Nanos(0),
             seen: 0,
             delay_ticks: 0,
         }
@@ -102,18 +108,29 @@ impl Waits {
         self.queues.retain(|&pid, _| tree.has(pid));
         if all.waits() {
             self.sampled += passed;
+        } else if !all.some_run {
+            self.slept += passed;
         }
         all.some_wait
     }
 
-    /// How long storage was waited for.
-    pub(super) fn waited(&self) -> Nanos {
+    /// How long storage was waited for, by a program that for `idle` neither ran nor wanted to, if it
+    /// has one thread.
+    pub(super) fn waited(&self, idle: Nanos) -> Nanos {
         match self.basis() {
             Basis::DelayAccounting => {
                 Nanos(self.delay_ticks * 1_000_000_000 / clock_ticks_per_second().max(1))
             }
+            Basis::SampledState if self.seen == 1 => {
+                share(idle, self.sampled, self.sampled + self.slept)
+            }
             Basis::SampledState => self.sampled,
         }
+    }
+
+    /// How much of that the looks found: what was told reader by reader.
+    pub(super) fn sampled(&self) -> Nanos {
+        self.sampled
     }
 
     /// How that is known. Waits of several threads may be at the same time.
@@ -198,6 +215,12 @@ impl Doing {
     }
 }
 
+/// What falls to `one` of the `whole`, of which in truth there is `all`; nothing of nothing.
+pub(super) fn share(all: Nanos, one: Nanos, whole: Nanos) -> Nanos {
+    let share = u128::from(all.0) * u128::from(one.0) / u128::from(whole.0.max(1));
+    Nanos(u64::try_from(share).unwrap_or(u64::MAX))
+}
+
 const TASKS_MAX: usize = 64;
 const TASKS_ALL_MAX: usize = 1024;
 /// The longest pause between looks.
@@ -206,6 +229,21 @@ const STEP_MAX: Nanos = Nanos::from_millis(100);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_that_a_lone_thread_did_not_run_is_divided() {
+        #[rustfmt::skip]
+        let rows = [ // idle, waited, waited or slept, of that waited
+            (100, 30, 40, 75, "as looks found it"),
+            (100, 30, 30, 100, "all of it"),
+            (100,  0, 30, 0, "nothing of it"),
+            (100,  0,  0, 0, "no look found it idle"),
+            (u64::MAX, 1, 1, u64::MAX, "the largest numbers"),
+        ];
+        for (idle, waited, all, is, why) in rows {
+            assert_eq!(share(Nanos(idle), Nanos(waited), Nanos(all)), Nanos(is), "{why}");
+        }
+    }
 
     #[test]
     fn storage_holds_a_program_up_where_one_thread_waits_and_none_runs() {
