@@ -55,6 +55,8 @@ pub struct Explained {
     pub device_bytes: u64,
     /// Bytes that it was seen to read.
     pub bytes_read: u64,
+    /// When it was seen to read last.
+    pub read_until: Nanos,
     /// The most that came and was read in a quarter of a second, as bytes a second.
     pub rate: Option<u64>,
     /// Processes that were followed, and of these, those that could not be looked into.
@@ -226,7 +228,7 @@ pub fn explain(
     let queued = seen.waits.queued();
     let idle = ran.since(used.processor).since(queued.unwrap_or_default());
     let (waited, noted) = (seen.waits.waited(idle).min(ran), seen.waits.sampled());
-    let bytes_read = seen.notes.bytes_read();
+    let (bytes_read, read_until) = (seen.notes.bytes_read(), seen.notes.read_until());
     let readers_left_out = seen.notes.files_left_out();
     Ok(Explained {
         status,
@@ -237,6 +239,7 @@ pub fn explain(
         queued,
         device_bytes: used.device_bytes,
         bytes_read,
+        read_until,
         rate: seen.rate.best(),
         processes: seen.observers.tree.seen,
         processes_skipped: seen.observers.tree.skipped,

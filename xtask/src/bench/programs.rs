@@ -171,7 +171,6 @@ impl Bench<'_> {
                 taken[way].push(self.once(program, &words, flags)?);
             }
         }
-        let explained = self.explained(device, program, &words)?;
         let wanted = bytes_f64(size(&folder.join(program.reads))?) * program.share;
         let limit = (wanted / (device.limit_mb_per_second * 1e6)).max(cached);
         let (alone, ours) = taken.split_first().expect("it ran alone");
@@ -179,7 +178,7 @@ impl Bench<'_> {
             let same = |(a, b): (&Taken, &Taken)| a.printed == b.printed && a.status == b.status;
             ensure!(alone.iter().zip(ours).all(same), "{} ended otherwise under run", program.name);
             let mut run = told_of(device, program, way, [alone, ours], [cached, limit, wanted]);
-            run["explained"] = explained.clone();
+            run["explained"] = self.explained(device, program, way, &words)?;
             Ok(run)
         });
         rows.collect()
@@ -197,7 +196,13 @@ impl Bench<'_> {
     }
 
     /// What `forerun explain` says that there is to gain.
-    fn explained(&mut self, device: &Device, program: &Program, words: &[String]) -> Result<Value> {
+    fn explained(
+        &mut self,
+        device: &Device,
+        program: &Program,
+        flags: &[&str],
+        words: &[String],
+    ) -> Result<Value> {
         if program.memory_mib.is_some() {
             return Ok(Value::Null);
         }
@@ -205,7 +210,7 @@ impl Bench<'_> {
         self.bed.on(device, self.options.read_ahead_kib)?;
         let mut command = Command::new(&self.forerun);
         command.args(["explain", "--json", "--profile"]).arg(self.contents.join(PROFILE));
-        command.arg("--").args(words).stdin(Stdio::null()).stderr(Stdio::null());
+        command.args(flags).arg("--").args(words).stdin(Stdio::null()).stderr(Stdio::null());
         let output = command.output().context("forerun explain")?;
         let told: Value = serde_json::from_slice(&output.stdout).context("explain is no JSON")?;
         Ok(told["prediction"].clone())

@@ -95,6 +95,11 @@ impl Notes {
         self.bytes_read
     }
 
+    /// When somebody was seen to read last.
+    pub(super) fn read_until(&self) -> Nanos {
+        self.looked.1
+    }
+
     /// Files that were too many.
     pub(super) fn files_left_out(&self) -> u64 {
         self.files_left_out

@@ -109,11 +109,10 @@ pub fn predict(told: &Explained, profile: Option<u64>) -> Prediction {
         (None, Some(bytes_per_second)) => Some(Limit { bytes_per_second, is_profile: false }),
         (None, None) => None,
     };
-    let moments = told.files.iter().flat_map(|file| &file.moments);
     decide(&Facts {
         ran: told.ran,
         waited: told.waited,
-        after: moments.map(|moment| moment.to).max().map_or(Nanos(0), |last| told.ran.since(last)),
+        after: told.ran.since(told.read_until),
         known: Nanos(known.map(|stream| stream.waited.0).sum()).min(told.waited),
         device_bytes: told.device_bytes,
         bytes_read: told.bytes_read,
