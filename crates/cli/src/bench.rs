@@ -16,7 +16,7 @@ pub(crate) mod live;
 mod meter;
 pub(crate) mod pattern;
 mod pattern_file;
-mod reap;
+pub(crate) mod reap;
 pub(crate) mod record;
 mod start;
 mod streams;

@@ -4,15 +4,18 @@
 //!   classes (random 4K, in order, random 1M; 1 to 64 in flight) --> measure --> direct figures
 //!                                                                     |
 //!                            the estimator that the cache learns with +-----> facts
-//!   device, file system, kernel (place) + facts + figures --> store (TOML) --> stdout or -o
+//!   lone reads of 4K to 128K by polling and by interrupt, sleeps --> latency --> latencies
+//!   device, file system, kernel (place) + all of these --> store (TOML) --> stdout or -o
 //! ```
 //!
 //! # Invariants
 //! - It only reads, and it ends when its time is over and what is under way has come.
 //! - What the estimator did not see is marked as assumed, in the table and in the file.
+//! - Latencies of a busy machine are shown, with the reason, and not saved.
 //! - Without `-o`, stdout is TOML: the table stands in comments.
 
 pub(crate) mod given;
+mod latency;
 mod measure;
 pub(crate) mod place;
 mod store;
@@ -29,6 +32,7 @@ use forerun_io::files::Backend;
 use crate::bench::target::Target;
 use crate::failure::{note, usage};
 use crate::output;
+use latency::Half;
 use measure::{Class, Figures, Ground, Order};
 use place::Place;
 use store::{Profile, Profiles};
@@ -45,7 +49,7 @@ pub(crate) struct Args {
     /// Read from this device model, NAME[:key=value,...], in real time
     #[arg(long, value_name = "MODEL")]
     device: Option<String>,
-    /// How long to measure
+    /// How long to measure the rates; latencies take as long again, and 1s at most
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     time: Nanos,
     /// Write the profile into this file, beside those of other devices [default: to stdout]
@@ -73,8 +77,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut estimator = Estimator::new(request_bytes_max);
     let figures = measure(&target, args, &classes(request_bytes_max), &mut estimator)?;
     let Estimate { facts, known } = estimator.estimate();
-    let text = table(facts, known, before, &figures);
-    profiles.insert(&place, Profile::new(&place, facts, known, &figures));
+    let time = args.time.min(LATENCY_TIME_MAX);
+    let (device, path) = (args.device.as_deref(), args.path.as_deref());
+    let half = Half::measure(device, path, place.is_direct, time, args.seed)?;
+    let profile = Profile::new(&place, facts, known, &figures, half.kept());
+    let kept_before = profiles.insert(&place, profile);
+    let text = table(facts, known, before, &figures) + "\n" + &half.told(kept_before);
     let toml = profiles.text()?;
     if let Some(path) = &args.output {
         output::file(path, toml.as_bytes())?;
@@ -197,6 +205,8 @@ const DEPTHS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 const BYTES_MIN: u64 = 16 << 20;
 /// Models may have no end.
 const BYTES_MAX: u64 = 1 << 44;
+/// As much as nobody minds, beside the rest.
+const LATENCY_TIME_MAX: Nanos = Nanos::from_millis(1_000);
 const TIME_MIN: Nanos = Nanos::from_millis(100);
 const TIME_MAX: Nanos = Nanos::from_millis(3_600_000);
 

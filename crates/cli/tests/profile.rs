@@ -76,6 +76,8 @@ fn a_model_shows_what_it_is() {
         let rate = number(found, "mb_per_second");
         assert!(rate > 0.0 && rate <= rate_max, "{text}");
         assert!((1.0..=depth_max).contains(&number(found, "depth")), "{text}");
+        assert!(text.contains(&format!("# latencies are left out: model `{device}`")), "{text}");
+        assert!(!found.contains_key("latency"), "{text}");
         let classes = found["classes"].as_array().expect("a list");
         assert_eq!(classes.len(), 15, "{text}");
         for class in classes {
@@ -95,6 +97,10 @@ fn a_file_is_profiled_into_a_file_beside_other_devices() {
     let text = stdout(&words);
     assert!(text.starts_with("fact ") && !text.contains("mb_per_second"), "{text}");
     let read = || fs::read_to_string(&profile).expect("it is written");
+    let is_said = ["latencies are not saved: ", "latencies are left out: "];
+    let is_said = is_said.iter().any(|said| text.contains(said));
+    let is_there = profiles(&read())[0].1.contains_key("latency");
+    assert!(is_there != is_said, "they are written, or it is said why not: {text}{}", read());
     let [(name, found)] = &profiles(&read())[..] else { panic!("one device: {}", read()) };
     let device = found["device"].as_str().expect("text");
     assert!(name.starts_with(device) && device.contains(':'), "{name}");

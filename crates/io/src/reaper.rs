@@ -27,6 +27,7 @@ mod contention;
 mod counts;
 pub mod model;
 pub mod port;
+mod sleeper;
 
 use std::{marker::PhantomData, rc::Rc, time::Duration};
 
@@ -41,7 +42,12 @@ use self::{
     contention::Watch,
     port::missing,
 };
-pub use self::{counts::Counts, port::Port};
+pub use self::{
+    contention::involuntary_switches,
+    counts::Counts,
+    port::Port,
+    sleeper::{Sleeper, Slept},
+};
 use crate::store::{Done, Op, OpKind};
 
 /// Who waits for a group.

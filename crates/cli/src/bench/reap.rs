@@ -18,9 +18,11 @@
 //! The bounds of the verdict are goals of this project, not taken from what was measured.
 
 mod figures;
-mod ground;
+pub(crate) mod ground;
 mod hands;
-mod noise;
+pub(crate) mod noise;
+pub(crate) mod reads;
+mod steps;
 
 use std::path::PathBuf;
 
@@ -106,15 +108,20 @@ pub(super) fn run(args: &Args) -> Result<()> {
     }
     let policies = policies(args)?;
     let sizes = sizes(&args.sizes)?;
-    let ground = match &args.device {
-        Some(name) => Ground::model(name, args.seed)?,
-        None => Ground::file(args.file.clone().expect("required without --device"), args.io)?,
+    let ground = if let Some(name) = &args.device {
+        Ground::model(name, args.seed)?
+    } else {
+        let path = args.file.clone().expect("required without --device");
+        Ground::file(path, args.io.backend())?
     };
+    if let Some(unpolled) = ground.unpolled() {
+        note(&unpolled);
+    }
     let loads = loads(args, &sizes);
     let cells = loads.iter().map(|load| load.shapes.len() * policies.len()).sum::<usize>();
     let each = args.seconds.0 / (cells as u64 * u64::from(args.repeats + 1));
     let all: Vec<u64> = loads.iter().flat_map(|load| load.shapes.concat()).collect();
-    let known = hands::calibrate(&ground, &all, args.seed)?;
+    let known = reads::calibrate(&ground, &all, args.seed)?;
     let course = Course {
         ground: &ground,
         policies: policies.iter().map(|policy| settings(args, policy, &known)).collect(),

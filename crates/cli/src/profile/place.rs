@@ -47,12 +47,14 @@ impl Place {
         let device = format!("{}:{}", major(number), minor(number));
         let direct = i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0);
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let file_system = if is_device { String::new() } else { file_system(&mounts, &device) };
+        let opens = || OpenOptions::new().read(true).custom_flags(direct).open(path).is_ok();
         Ok(Self {
             model: model(&device),
-            file_system: if is_device { String::new() } else { file_system(&mounts, &device) },
+            is_direct: !IN_MEMORY.contains(&file_system.as_str()) && opens(),
+            file_system,
             device,
             kernel: machine::machine().kernel,
-            is_direct: OpenOptions::new().read(true).custom_flags(direct).open(path).is_ok(),
         })
     }
 
@@ -93,6 +95,9 @@ fn file_system(mounts: &str, device: &str) -> String {
     });
     found.unwrap_or_default().to_owned()
 }
+
+/// These take direct reads, and have nothing but the page cache to read from.
+const IN_MEMORY: [&str; 2] = ["tmpfs", "ramfs"];
 
 #[cfg(test)]
 mod tests {

@@ -7,11 +7,17 @@
 //!   mb_per_second = 3120.5                      10^6 bytes
 //!   ...
 //!   [["259:0, ...".classes]]                    a table a class of reads
+//!   ["259:0, ...".latency]                      if it was measured on an idle machine
+//!   [["259:0, ...".latency.waits]]              a table a size and way of waiting
+//!   [["259:0, ...".latency.sleeps]]             a table a length
 //! ```
 //!
 //! # Invariants
+//! - Latencies that were not measured anew stay as they were.
 //! - What is written is read back as the same facts, to the nanosecond and the byte.
 //! - A file that is no such thing is an error that says where; it is not written over.
+
+mod latency;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,8 +30,10 @@ use forerun_core::device::estimate::{Facts, Known};
 use forerun_core::units::Nanos;
 use serde::{Deserialize, Serialize};
 
+use super::latency::Latencies;
 use super::measure::Figures;
 use super::place::Place;
+use latency::Latency;
 
 /// All profiles of a file, by the names of their places.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -48,6 +56,9 @@ pub(super) struct Profile {
     /// Facts without evidence.
     assumed: Vec<String>,
     classes: Vec<Row>,
+    /// Unknown in older files, and where the machine was busy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    latency: Option<Latency>,
 }
 
 /// What a file has for a place.
@@ -101,9 +112,14 @@ impl Profiles {
         toml::to_string(self).context("cannot write TOML")
     }
 
-    /// Adds `profile`, or puts it in place of the one before.
-    pub(super) fn insert(&mut self, place: &Place, profile: Profile) {
+    /// Adds `profile`, or puts it in place of the one before, whose latencies stay where `profile`
+    /// has none: whether they do.
+    pub(super) fn insert(&mut self, place: &Place, mut profile: Profile) -> bool {
+        let former = self.0.remove(&place.key()).and_then(|former| former.latency);
+        let is_kept = profile.latency.is_none() && former.is_some();
+        profile.latency = profile.latency.or(former);
         self.0.insert(place.key(), profile);
+        is_kept
     }
 
     /// What there is for `place`.
@@ -131,7 +147,13 @@ impl Profiles {
 
 impl Profile {
     /// What was measured at `place`.
-    pub(super) fn new(place: &Place, facts: Facts, known: Known, figures: &[Figures]) -> Self {
+    pub(super) fn new(
+        place: &Place,
+        facts: Facts,
+        known: Known,
+        figures: &[Figures],
+        latencies: Option<&Latencies>,
+    ) -> Self {
         let all = [("kind", known.kind), ("access", known.access), ("mb_per_second", known.rate)];
         let assumed = all.into_iter().filter(|(_, known)| !known).map(|(name, _)| name.to_owned());
         Self {
@@ -146,6 +168,7 @@ impl Profile {
             request_bytes: facts.request_bytes,
             assumed: assumed.collect(),
             classes: figures.iter().map(Row::new).collect(),
+            latency: latencies.map(Latency::new),
         }
     }
 
@@ -207,6 +230,9 @@ const COUNT_MAX: f64 = 9e15;
 
 #[cfg(test)]
 mod tests {
+    use forerun_core::reap;
+
+    use super::super::latency::{Took, Waits};
     use super::super::measure::{Class, Order};
     use super::*;
 
@@ -228,7 +254,7 @@ mod tests {
         let figures =
             Figures { class, requests: 3, bytes_per_second: 7, latency_mean, latency_stdev };
         let known = Known { kind: true, access: false, rate: true };
-        Profile::new(&place(), FACTS, known, &[figures])
+        Profile::new(&place(), FACTS, known, &[figures], None)
     }
 
     #[test]
@@ -238,7 +264,7 @@ mod tests {
         let other = Place { device: "8:0".into(), ..Place::default() };
         let disk = Facts { kind: Kind::Positional, access: Nanos(1), bytes_per_second: 1, ..FACTS };
         let known = Known { kind: true, access: true, rate: true };
-        profiles.insert(&other, Profile::new(&other, disk, known, &[]));
+        profiles.insert(&other, Profile::new(&other, disk, known, &[], None));
         let text = profiles.text().expect("it can be written");
         let read = Profiles::parse(&text).expect("it can be read");
         assert_eq!(read.facts(&place()).expect("it is there").expect("it is sound"), FACTS);
@@ -246,6 +272,48 @@ mod tests {
         assert!(read.facts(&Place::default()).is_none());
         assert_eq!(read.text().expect("it can be written"), text);
         assert!(text.contains("assumed = [\"access\"]\n"), "{text}");
+    }
+
+    /// An idle machine's, with and without polling.
+    fn latencies(mean: u64) -> Latencies {
+        let took = |mean| {
+            let latency = reap::Latency { mean: Nanos(mean), stdev: Nanos(1) };
+            Took { samples: 3, latency, cpu: Nanos(1_001) }
+        };
+        let waits = [
+            Waits { bytes: 4_096, polling: Some(took(mean)), interrupt: took(45_000) },
+            Waits { bytes: 8_192, polling: None, interrupt: took(90_000) },
+        ];
+        Latencies::idle("io_uring", waits.to_vec())
+    }
+
+    #[test]
+    fn latencies_are_read_back_stay_without_new_ones_and_may_be_missing() {
+        let known = Known { kind: true, access: true, rate: true };
+        let new =
+            |latencies: Option<&Latencies>| Profile::new(&place(), FACTS, known, &[], latencies);
+        let (old, young) = (latencies(50_000), latencies(39_999));
+        #[rustfmt::skip]
+        let rows = [ // before, measured        kept    wake-up of 4 KiB
+            (None,       None,                  false,  None),
+            (None,       Some(&young),          false,  Some("wake_us = 5.001\n")),
+            (Some(&old), None,                  true,   Some("wake_us = -5.0\n")),
+            (Some(&old), Some(&young),          false,  Some("wake_us = 5.001\n")),
+        ];
+        for (before, measured, kept, wake) in rows {
+            let mut profiles = Profiles::default();
+            assert!(!profiles.insert(&place(), new(before)));
+            let written = profiles.text().expect("it can be written");
+            let mut profiles = Profiles::parse(&written).expect("it can be read");
+            assert_eq!(profiles.insert(&place(), new(measured)), kept);
+            let text = profiles.text().expect("it can be written");
+            assert_eq!(text.contains("latency]\nio = \"io_uring\"\n"), wake.is_some(), "{text}");
+            assert!(wake.is_none_or(|wake| text.contains(wake)), "{text}");
+            assert_eq!(text.matches("wake_us").count(), usize::from(wake.is_some()), "{text}");
+            let read = Profiles::parse(&text).expect("it can be read");
+            assert_eq!(read.text().expect("it can be written"), text);
+            assert_eq!(read.facts(&place()).expect("it is there").expect("it is sound"), FACTS);
+        }
     }
 
     #[test]

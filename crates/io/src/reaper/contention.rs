@@ -118,7 +118,8 @@ fn pressure(text: &str) -> Option<Nanos> {
 }
 
 /// How often this thread was put aside while it wanted to run.
-pub(super) fn involuntary_switches() -> u64 {
+#[must_use]
+pub fn involuntary_switches() -> u64 {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel writes one `rusage` to it, and it outlives the call.
     let answer = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };

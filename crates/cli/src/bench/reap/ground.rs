@@ -1,4 +1,5 @@
-//! What `bench reap` reads: a file by rings, linux-aio or threads, or a model in real time.
+//! What `bench reap` and `profile` wait for: a file by rings, linux-aio or threads, or a model in
+//! real time.
 //!
 //! # Invariants
 //! - Each thread has a port of its own to the same file or model.
@@ -7,27 +8,26 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
-use forerun_io::files::{Files, FilesSettings};
+use forerun_io::files::{Backend, Files, FilesSettings};
 use forerun_io::reaper::model::{Lateness, Model, Served};
 use forerun_io::reaper::{Port, Reaper, ReaperSettings};
 use forerun_io::store::file::Access;
 use forerun_sim::reap::Station;
 use serde::Serialize;
 
-use super::super::Io;
-use crate::failure::{note, usage};
+use crate::failure::usage;
 use crate::machine;
 use crate::profile::place::Place;
 
 /// See the module.
-pub(super) enum Ground {
+pub(crate) enum Ground {
     Model { name: &'static str, model: Model },
-    File { path: PathBuf, files: Files, bytes: u64, io: String, polled: bool },
+    File { path: PathBuf, files: Files, bytes: u64, io: String, unpolled: Option<String> },
 }
 
 /// How true a model was, as it is told.
 #[derive(Clone, Copy, Serialize)]
-pub(super) struct Truth {
+pub(crate) struct Truth {
     reads: u64,
     /// By which a read was completed after its moment, in the mean.
     late_us: f64,
@@ -38,7 +38,7 @@ pub(super) struct Truth {
 
 impl Ground {
     /// The model of this name.
-    pub(super) fn model(name: &str, seed: u64) -> Result<Self> {
+    pub(crate) fn model(name: &str, seed: u64) -> Result<Self> {
         let device = forerun_sim::reap::device(name);
         let device = device.map_err(|error| usage(format!("--device: {error}")))?;
         let mut station = Station::new(device, seed);
@@ -50,9 +50,9 @@ impl Ground {
     }
 
     /// The file at `path`.
-    pub(super) fn file(path: PathBuf, io: Io) -> Result<Self> {
+    pub(crate) fn file(path: PathBuf, backend: Backend) -> Result<Self> {
         let name = path.display();
-        let files = FilesSettings { backend: io.backend(), ..FilesSettings::default() };
+        let files = FilesSettings { backend, ..FilesSettings::default() };
         let files = Files::new(files).map_err(|error| usage(format!("--io: {error}")))?;
         let bytes = files.open(&path, Access::Read)?.bytes()?;
         if !Place::of(&path)?.is_direct {
@@ -61,26 +61,20 @@ impl Ground {
         if bytes < BYTES_MIN {
             bail!("{name} has {bytes} bytes: name a file of {BYTES_MIN} or more");
         }
-        let polled = match files.polled_port(&path, 1)? {
-            Ok(_) => true,
-            Err(why) => {
-                note(&format!("looking is for completions that an interrupt brings: {why}"));
-                false
-            }
-        };
+        let unpolled = files.polled_port(&path, 1)?.err();
         let io = files.chosen().to_string();
-        Ok(Self::File { path, files, bytes, io, polled })
+        Ok(Self::File { path, files, bytes, io, unpolled })
     }
 
     /// A reaper of this thread for groups of `room`, with a port of its own, and one without
     /// interrupts where there is.
-    pub(super) fn reaper(&self, room: u32, settings: &ReaperSettings) -> Result<Reaper> {
+    pub(crate) fn reaper(&self, room: u32, settings: &ReaperSettings) -> Result<Reaper> {
         let (port, polled): (Box<dyn Port>, _) = match self {
             Self::Model { model, .. } => (model.port(room), None),
-            Self::File { path, files, polled, .. } => {
-                let polled = if *polled { files.polled_port(path, room)?.ok() } else { None };
-                (files.port(path, room)?, polled)
+            Self::File { path, files, unpolled: None, .. } => {
+                (files.port(path, room)?, files.polled_port(path, room)?.ok())
             }
+            Self::File { path, files, unpolled: Some(_), .. } => (files.port(path, room)?, None),
         };
         if port.room() < room as usize {
             let (name, least) = (port.name(), port.room());
@@ -91,7 +85,7 @@ impl Ground {
     }
 
     /// Bytes that there are to read.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         match self {
             Self::Model { .. } => MODEL_BYTES,
             Self::File { bytes, .. } => *bytes,
@@ -99,27 +93,33 @@ impl Ground {
     }
 
     /// Its name in reports.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         match self {
             Self::Model { name, .. } => (*name).to_owned(),
             Self::File { path, .. } => path.display().to_string(),
         }
     }
 
-    pub(super) fn is_model(&self) -> bool {
+    pub(crate) fn is_model(&self) -> bool {
         matches!(self, Self::Model { .. })
     }
 
     /// The interface of the system, with what was refused.
-    pub(super) fn io(&self) -> &str {
+    pub(crate) fn io(&self) -> &str {
         match self {
             Self::Model { .. } => "a model",
             Self::File { io, .. } => io,
         }
     }
 
+    /// That looking is for completions of interrupts, and why, where it is so.
+    pub(crate) fn unpolled(&self) -> Option<String> {
+        let Self::File { unpolled: Some(why), .. } = self else { return None };
+        Some(format!("looking is for completions that an interrupt brings: {why}"))
+    }
+
     /// What the model did so far; nothing of a file.
-    pub(super) fn model_lateness(&self) -> Option<Lateness> {
+    pub(crate) fn model_lateness(&self) -> Option<Lateness> {
         match self {
             Self::Model { model, .. } => Some(model.lateness()),
             Self::File { .. } => None,
@@ -127,7 +127,7 @@ impl Ground {
     }
 
     /// How true the model was, if this is one.
-    pub(super) fn lateness(&self) -> Option<Truth> {
+    pub(crate) fn lateness(&self) -> Option<Truth> {
         let Lateness { reads, late, wakes, waking } = self.model_lateness()?;
         let mean = |sum, count: u64| machine::seconds(sum) * 1e6 / float(count.max(1));
         Some(Truth { reads, late_us: mean(late, reads), wakes, wake_us: mean(waking, wakes) })
@@ -135,7 +135,7 @@ impl Ground {
 }
 
 impl Truth {
-    pub(super) fn told(&self) -> String {
+    pub(crate) fn told(&self) -> String {
         let Self { reads, late_us, wakes, wake_us } = self;
         format!(
             "the model completed {reads} reads, {late_us:.2} us late in the mean; {wakes} wake-ups \

@@ -3,28 +3,26 @@
 //! ```text
 //!   thread 1   | slice: one policy, one size | slice | ...
 //!   thread 2   | slice                       | slice | ...
-//!              ^ barrier                     ^
+//!              ^ all begin together          ^
 //! ```
 //!
 //! # Invariants
 //! - No slice begins before all threads have ended the last one.
-//! - A thread that failed goes on to each barrier, and reads no more.
+//! - A thread that cannot go on, for whatever reason, ends all of them with an error ([`Steps`]).
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Scope, ScopedJoinHandle};
 
-use anyhow::{Context as _, Result, bail};
-use forerun_core::prng::Prng;
-use forerun_core::reap::{CLASS_BYTES, Calibration, Latency};
+use anyhow::{Context as _, Result};
 use forerun_core::units::Nanos;
-use forerun_io::frames::Frame;
-use forerun_io::reaper::{Counts, Group, Purpose, Reaper, ReaperSettings};
-use forerun_io::store::{Done, Op, OpKind};
+use forerun_io::reaper::{Counts, Reaper, ReaperSettings};
 use indicatif::ProgressBar;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::ground::Ground;
+use super::reads::Reads;
+use super::steps::Steps;
 use crate::machine;
 
 /// What runs at the same time.
@@ -104,37 +102,45 @@ impl Course<'_> {
                 Mutex::new(Cell { shape, policy, slices: Vec::new(), fallen: None })
             })
             .collect();
-        let (barrier, ended) = (Barrier::new(load.threads as usize), AtomicBool::new(false));
-        let failed: Mutex<Option<anyhow::Error>> = Mutex::new(None);
+        let (steps, ended) = (Steps::new(load.threads), AtomicBool::new(false));
         thread::scope(|scope| {
+            let (all, steps, ended) = (&all, &steps, &ended);
             for _ in 0..load.hogs {
-                scope.spawn(|| {
+                let hog = || {
                     while !ended.load(Ordering::Relaxed) {
                         std::hint::spin_loop();
                     }
-                });
+                };
+                start(scope, steps, "forerun-hog", hog);
             }
-            let (all, barrier, failed) = (&all, &barrier, &failed);
-            let hands: Vec<_> = (0..load.threads)
-                .map(|number| {
-                    scope.spawn(move || {
-                        let hand = Hand { course: self, load, number, barrier, failed };
-                        hand.run(all, if number == 0 { Some(progress) } else { None });
-                    })
-                })
-                .collect();
-            let joined: Vec<_> = hands.into_iter().map(thread::ScopedJoinHandle::join).collect();
+            let hands = (0..load.threads).map_while(|number| {
+                let hand = Hand { course: self, load, number, steps };
+                let progress = (number == 0).then_some(progress);
+                let work = move || steps.carry_out(|| hand.run(all, progress));
+                start(scope, steps, "forerun-reap", work)
+            });
+            for hand in hands.collect::<Vec<_>>() {
+                // What it panicked of, the steps have kept.
+                let _ = hand.join();
+            }
             ended.store(true, Ordering::Relaxed);
-            for hand in joined {
-                hand.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            }
         });
         drop(crowd);
-        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some(error) => Err(error),
-            None => Ok(all.into_iter().map(inner).collect()),
-        }
+        let ended = steps.ended();
+        ended.with_context(|| format!("cannot measure {}", self.ground.name()))?;
+        Ok(all.into_iter().map(inner).collect())
     }
+}
+
+/// Starts a thread; where the system has none, all end.
+fn start<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    steps: &Steps,
+    name: &str,
+    work: impl FnOnce() + Send + 'scope,
+) -> Option<ScopedJoinHandle<'scope, ()>> {
+    let started = thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, work);
+    started.context("cannot start a thread").map_err(|error| steps.fail(error)).ok()
 }
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -150,39 +156,32 @@ struct Hand<'a> {
     course: &'a Course<'a>,
     load: &'a Load,
     number: u32,
-    barrier: &'a Barrier,
-    failed: &'a Mutex<Option<anyhow::Error>>,
+    steps: &'a Steps,
 }
 
 impl Hand<'_> {
-    fn run(&self, cells: &[Mutex<Cell>], progress: Option<&ProgressBar>) {
-        let mut reapers = self.reapers().unwrap_or_else(|error| {
-            self.fail(error);
-            Vec::new()
-        });
+    fn run(&self, cells: &[Mutex<Cell>], progress: Option<&ProgressBar>) -> Result<()> {
+        let mut reapers = self.reapers()?;
         let seed = self.course.seed.wrapping_add(u64::from(self.number));
-        let mut place = Place::new(self.course.ground, seed);
+        let mut reads = Reads::new(self.course.ground, seed);
         let policies = self.course.policies.len();
         for round in 0..self.course.rounds as usize {
             for at in 0..cells.len() {
                 // Each policy comes first in its turn.
                 let (shape, turn) = (at / policies, at % policies);
                 let cell = shape * policies + (turn + round) % policies;
-                self.barrier.wait();
-                if self.has_failed() {
-                    continue;
+                if !self.steps.next() {
+                    return Ok(());
                 }
-                let sizes = &self.load.shapes[shape];
                 let reaper = &mut reapers[cell % policies];
-                match self.slice(reaper, &mut place, sizes) {
-                    Ok(slice) => lock(&cells[cell]).add(round, &slice, reaper),
-                    Err(error) => self.fail(error),
-                }
+                let slice = self.slice(reaper, &mut reads, &self.load.shapes[shape])?;
+                lock(&cells[cell]).add(round, &slice, reaper);
             }
             if let Some(progress) = progress {
                 progress.inc(1);
             }
         }
+        Ok(())
     }
 
     /// One for each policy.
@@ -192,13 +191,13 @@ impl Hand<'_> {
     }
 
     /// Reads for the time of a slice, and one group at least.
-    fn slice(&self, reaper: &mut Reaper, place: &mut Place<'_>, sizes: &[u64]) -> Result<Slice> {
+    fn slice(&self, reaper: &mut Reaper, reads: &mut Reads<'_>, sizes: &[u64]) -> Result<Slice> {
         let before = *reaper.counts();
         let woken = self.waking();
         let mut latencies = Vec::with_capacity(LATENCIES_FIRST);
         let begun = machine::now();
         let wall = loop {
-            latencies.push(place.read_group(reaper, sizes, self.load.group)?.0);
+            latencies.push(reads.group(reaper, sizes, self.load.group)?.real.0);
             let passed = machine::now().since(begun);
             if passed >= self.course.each || latencies.len() >= GROUPS_MAX {
                 break passed;
@@ -213,92 +212,6 @@ impl Hand<'_> {
         let model = (self.number == 0).then(|| self.course.ground.model_lateness()).flatten();
         model.map_or(Nanos(0), |model| model.waking)
     }
-
-    fn fail(&self, error: anyhow::Error) {
-        lock(self.failed).get_or_insert(error);
-    }
-
-    fn has_failed(&self) -> bool {
-        lock(self.failed).is_some()
-    }
-}
-
-/// Where a thread reads, and into what.
-struct Place<'a> {
-    ground: &'a Ground,
-    prng: Prng,
-    frames: Vec<Frame>,
-    done: Vec<Done>,
-}
-
-impl<'a> Place<'a> {
-    fn new(ground: &'a Ground, seed: u64) -> Self {
-        Self { ground, prng: Prng::new(seed), frames: Vec::new(), done: Vec::new() }
-    }
-
-    /// Reads a group of `count` of `sizes` somewhere: how long that took.
-    fn read_group(&mut self, reaper: &mut Reaper, sizes: &[u64], count: u32) -> Result<Nanos> {
-        let mut reads = Vec::with_capacity(count as usize);
-        for token in 0..u64::from(count) {
-            reads.push(self.read(token, sizes)?);
-        }
-        let took = reaper.reap(Group::new(Purpose::Demand, reads), &mut self.done);
-        for done in self.done.drain(..) {
-            let (offset, bytes) = (done.op.offset, done.op.bytes);
-            match done.result {
-                Ok(moved) if moved == bytes => self.frames.extend(done.op.frames),
-                Ok(_) => bail!("the file became shorter while it was read"),
-                Err(errno) => {
-                    let error = std::io::Error::from_raw_os_error(errno);
-                    return Err(error)
-                        .with_context(|| format!("cannot read {bytes} bytes at {offset}"));
-                }
-            }
-        }
-        Ok(took.real)
-    }
-
-    fn read(&mut self, token: u64, sizes: &[u64]) -> Result<Op> {
-        let size = sizes[usize::try_from(self.prng.below(sizes.len() as u64))?];
-        let offset = self.prng.below(self.ground.bytes() / size) * size;
-        let bytes = usize::try_from(size)?;
-        let fitting = self.frames.iter().position(|frame| frame.len() >= bytes);
-        let frame = match fitting {
-            Some(at) => self.frames.swap_remove(at),
-            None => Frame::new(bytes.next_power_of_two())?,
-        };
-        Ok(Op { token, kind: OpKind::Read, offset, bytes, frames: vec![frame] })
-    }
-}
-
-/// What spinning shows at each of `sizes`: what policies are told.
-pub(super) fn calibrate(ground: &Ground, sizes: &[u64], seed: u64) -> Result<Calibration> {
-    let mut known = Calibration::default();
-    let spin = ReaperSettings { policy: "spin".to_owned(), ..ReaperSettings::default() };
-    let mut reaper = ground.reaper(1, &spin)?;
-    let mut place = Place::new(ground, seed);
-    for (class, &most) in CLASS_BYTES.iter().enumerate() {
-        let above = if class == 0 { 0 } else { CLASS_BYTES[class - 1] };
-        let is_last = class + 1 == CLASS_BYTES.len();
-        let fits = |&size: &u64| size > above && (size <= most || is_last);
-        let Some(size) = sizes.iter().copied().find(fits) else { continue };
-        let mut took = Vec::new();
-        for _ in 0..CALIBRATION_READS {
-            took.push(place.read_group(&mut reaper, &[size], 1)?.0);
-        }
-        known.reads[class] = Some(trimmed(took));
-    }
-    Ok(known)
-}
-
-/// Mean and standard deviation without the slowest hundredth.
-fn trimmed(mut took: Vec<u64>) -> Latency {
-    took.sort_unstable();
-    took.truncate(took.len() - took.len() / 100);
-    let count = took.len().max(1) as u64;
-    let mean = took.iter().sum::<u64>() / count;
-    let variance = took.iter().map(|one| one.abs_diff(mean).pow(2)).sum::<u64>() / count;
-    Latency { mean: Nanos(mean), stdev: Nanos(variance.isqrt()) }
 }
 
 /// Two processors for this thread and those it starts, as long as it lives.
@@ -326,18 +239,33 @@ impl Drop for Crowd {
 /// Of a slice: a bound of memory, and what is had at first.
 const GROUPS_MAX: usize = 1 << 20;
 const LATENCIES_FIRST: usize = 1 << 14;
-/// Reads of each size that calibrate.
-const CALIBRATION_READS: u32 = 300;
-
 #[cfg(test)]
 mod tests {
+    use forerun_io::reaper::model::{Model, Served};
+
     use super::*;
 
     #[test]
-    fn a_stall_is_trimmed() {
-        let mut took = vec![10; 99];
-        took.push(1_000_000);
-        assert_eq!(trimmed(took), Latency { mean: Nanos(10), stdev: Nanos(0) });
-        assert_eq!(trimmed(vec![1, 3]), Latency { mean: Nanos(2), stdev: Nanos(1) });
+    fn a_read_that_fails_ends_all_threads() {
+        let mut served = 0;
+        let model = Model::new(Box::new(move |now, _| {
+            served += 1;
+            Served { at: now, fails: (served == 100).then_some(5) }
+        }));
+        let ground = Ground::Model { name: "broken", model };
+        let policy = |name: &str| ReaperSettings { policy: name.to_owned(), ..Default::default() };
+        let course = Course {
+            ground: &ground,
+            policies: vec![policy("interrupt"), policy("nio")],
+            rounds: 3,
+            each: Nanos::from_millis(1),
+            seed: 1,
+        };
+        // 3 threads of 2 policies, a read a slice at least.
+        let shapes = vec![vec![4_096]; 20];
+        let load = Load { name: "threads", threads: 3, hogs: 1, shapes, group: 1 };
+        let ran = course.run(&load, &ProgressBar::hidden());
+        let error = format!("{:#}", ran.err().expect("a read failed"));
+        assert!(error.starts_with("cannot measure broken: cannot read 4096 bytes at "), "{error}");
     }
 }

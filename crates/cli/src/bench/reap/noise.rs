@@ -18,7 +18,7 @@ use crate::machine;
 
 /// A moment, or what came between two.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct Noise {
+pub(crate) struct Noise {
     #[serde(skip)]
     at: Nanos,
     /// What ran meanwhile, by the name of its load.
@@ -38,7 +38,7 @@ pub(super) struct Noise {
 
 impl Noise {
     /// What the system says now.
-    pub(super) fn now() -> Self {
+    pub(crate) fn now() -> Self {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
         Self {
             at: machine::now(),
@@ -51,7 +51,7 @@ impl Noise {
 
     /// What came since `before`, while `load` ran. If that is `quiet`, nobody has to wait for a
     /// processor.
-    pub(super) fn since(mut self, before: &Self, load: &'static str, quiet: bool) -> Self {
+    pub(crate) fn since(mut self, before: &Self, load: &'static str, quiet: bool) -> Self {
         self.load = load;
         let passed = machine::seconds(self.at.since(before.at));
         self.steal_share = self.ticks.zip(before.ticks).and_then(|(now, before)| {
@@ -75,7 +75,7 @@ impl Noise {
     }
 
     /// Adds how far rounds of the same were apart, at each size: highest to lowest.
-    pub(super) fn unsteady(&mut self, apart: &[f64]) {
+    pub(crate) fn unsteady(&mut self, apart: &[f64]) {
         if let Some(most) = apart.iter().copied().max_by(f64::total_cmp)
             && most > APART_MAX
         {
@@ -83,18 +83,25 @@ impl Noise {
         }
     }
 
+    /// Adds how often the measuring thread was put aside while it took `samples`.
+    pub(crate) fn preempted(&mut self, times: u64, samples: u64) {
+        if float(times) > float(samples) * PREEMPTED_MAX {
+            self.noisy.push(format!("the thread was put aside {times} times in {samples} samples"));
+        }
+    }
+
     /// Whether it is of this load.
-    pub(super) fn is_of(&self, load: &str) -> bool {
+    pub(crate) fn is_of(&self, load: &str) -> bool {
         self.load == load
     }
 
     /// Why the run is noisy, if it is.
-    pub(super) fn noisy(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn noisy(&self) -> impl Iterator<Item = &str> {
         self.noisy.iter().map(String::as_str)
     }
 
     /// For people.
-    pub(super) fn told(&self) -> String {
+    pub(crate) fn told(&self) -> String {
         let share = |share: Option<f64>| {
             share.map_or("unknown".to_owned(), |share| format!("{:.1} %", share * 100.0))
         };
@@ -137,6 +144,8 @@ fn float(count: u64) -> f64 {
 const STEAL_MAX: f64 = 0.01;
 const PRESSURE_MAX: f64 = 0.05;
 const APART_MAX: f64 = 1.25;
+/// A hundredth of the samples with somebody else's time in them.
+const PREEMPTED_MAX: f64 = 0.01;
 
 #[cfg(test)]
 mod tests {
@@ -177,6 +186,16 @@ mod tests {
             Some(42)
         );
         assert_eq!(waited("full total=7\n"), None);
+    }
+
+    #[test]
+    fn a_hundredth_of_preempted_samples_is_allowed() {
+        for (times, samples, noisy) in [(0, 0, 0), (1, 100, 0), (2, 100, 1), (2, 199, 1), (1, 0, 1)]
+        {
+            let mut noise = Noise::default();
+            noise.preempted(times, samples);
+            assert_eq!(noise.noisy().count(), noisy, "{times} of {samples}");
+        }
     }
 
     #[test]

@@ -1,0 +1,168 @@
+//! Threads that take each step together, and all end when one cannot go on.
+//!
+//! ```text
+//!   thread 1   next | step | next | step    | next: no
+//!   thread 2   next | step | next | panic!
+//!                          ^ all have come  ^ one failed: nobody waits for it
+//! ```
+//!
+//! # Invariants
+//! - No step begins before all threads have ended the last one.
+//! - The first failure is kept, and a panic is one; whoever waits, or comes to wait, is told.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Result, anyhow};
+
+/// See the module.
+pub(super) struct Steps {
+    threads: u32,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Steps that have begun.
+    begun: u64,
+    /// Threads that wait for the next one.
+    waiting: u32,
+    failed: Option<anyhow::Error>,
+}
+
+impl Steps {
+    /// For so many threads.
+    pub(super) fn new(threads: u32) -> Self {
+        Self { threads, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// Waits for all others. No, when one of them has failed.
+    pub(super) fn next(&self) -> bool {
+        let mut state = self.lock();
+        let step = state.begun;
+        state.waiting += 1;
+        if state.waiting == self.threads {
+            state.begun += 1;
+            state.waiting = 0;
+            self.changed.notify_all();
+        }
+        while state.begun == step && state.failed.is_none() {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.failed.is_none()
+    }
+
+    /// Does the work of one thread; if it fails or panics, all end.
+    pub(super) fn carry_out(&self, work: impl FnOnce() -> Result<()>) {
+        // What a panic leaves half done is of a measurement that is given up.
+        match catch_unwind(AssertUnwindSafe(work)) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => self.fail(error),
+            Err(panic) => self.fail(anyhow!("a thread panicked: {}", said(&*panic))),
+        }
+    }
+
+    /// All end.
+    pub(super) fn fail(&self, error: anyhow::Error) {
+        self.lock().failed.get_or_insert(error);
+        self.changed.notify_all();
+    }
+
+    /// What came of it, when all threads have ended.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub(super) fn ended(self) -> Result<()> {
+        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        state.failed.map_or(Ok(()), Err)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The words of a panic.
+fn said(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it does not say why")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::thread;
+
+    use anyhow::bail;
+
+    use super::*;
+
+    const THREADS: u32 = 3;
+    const STEPS: u32 = 50;
+
+    /// Each thread does `work(thread, step)` at each step: steps that were taken in all, and what
+    /// came of it.
+    fn run(work: impl Fn(u32, u32) -> Result<()> + Sync) -> (u32, Result<()>) {
+        let (steps, taken, work) = (Steps::new(THREADS), AtomicU32::new(0), &work);
+        thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (steps, taken) = (&steps, &taken);
+                let body = move || {
+                    for step in 0..STEPS {
+                        if !steps.next() {
+                            break;
+                        }
+                        // All are in the same step.
+                        let before = taken.fetch_add(1, Ordering::SeqCst);
+                        assert_eq!(before / THREADS, step, "not with the others");
+                        work(thread, step)?;
+                    }
+                    Ok(())
+                };
+                scope.spawn(move || steps.carry_out(body));
+            }
+        });
+        (taken.into_inner(), steps.ended())
+    }
+
+    #[test]
+    fn all_take_each_step_together() {
+        let (taken, ended) = run(|_, _| Ok(()));
+        assert_eq!(taken, THREADS * STEPS);
+        assert!(ended.is_ok(), "{ended:?}");
+    }
+
+    #[test]
+    fn one_that_fails_or_panics_ends_all() {
+        type Fault = fn() -> Result<()>;
+        #[rustfmt::skip]
+        let rows: [(u32, Fault, &str); 4] = [ // at step, fault     says
+            (0,         || bail!("no device"),                      "no device"),
+            (7,         || panic!("out of {}", "order"),            "panicked: out of order"),
+            (STEPS - 1, || panic!("late"),                          "a thread panicked: late"),
+            (3,         || std::panic::panic_any(5),                "it does not say why"),
+        ];
+        for (at, fault, says) in rows {
+            let at_step = |thread, step| if (thread, step) == (1, at) { fault() } else { Ok(()) };
+            let (taken, ended) = run(at_step);
+            let error = ended.expect_err(says).to_string();
+            assert!(error.contains(says), "{error}");
+            // Of the others, the step in which it failed is the last.
+            assert!(taken <= (at + 1) * THREADS, "{taken} steps: {says}");
+            assert!(taken > at * THREADS, "{taken} steps: {says}");
+        }
+    }
+
+    #[test]
+    fn who_did_not_start_is_not_waited_for() {
+        let steps = Steps::new(2);
+        thread::scope(|scope| {
+            scope.spawn(|| assert!(!steps.next(), "half of them"));
+            steps.fail(anyhow!("no thread"));
+        });
+        let error = steps.ended().expect_err("one is missing").to_string();
+        assert_eq!(error, "no thread");
+    }
+}
