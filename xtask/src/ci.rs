@@ -24,6 +24,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::sanitize::{self, Outcome};
 use results::Results;
 
 /// Whether a skipped test fails the run.
@@ -47,6 +48,7 @@ const STEPS: &[Step] = &[
     ("tests", |run| run.tests(&[RUST, &["--lib", "--bins", "--tests"]].concat())),
     ("doc tests", |run| run.tests(&[RUST, &["--doc"]].concat())),
     ("models", models),
+    ("shim", shim),
     ("docs", docs),
     ("deny", deny),
     ("build", |run| run.cargo(&["build", "--release", "--package", "forerun-cli"])),
@@ -266,6 +268,15 @@ fn format(run: &mut Run) -> Result<bool> {
 fn models(run: &mut Run) -> Result<bool> {
     let clippy = [&["clippy"], MODELS, &["--", "-Dwarnings"]].concat();
     Ok(run.cargo(&clippy)? && run.tests(MODELS)?)
+}
+
+/// The shim runs within other people's programs, so `AddressSanitizer` looks at it each time.
+fn shim(run: &mut Run) -> Result<bool> {
+    Ok(match sanitize::shim(&run.root)? {
+        Outcome::Clean => true,
+        Outcome::Found => false,
+        Outcome::LeftOut(what) => run.leave_out(what),
+    })
 }
 
 /// The crates that have models, and the features that bring the checker.

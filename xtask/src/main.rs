@@ -27,7 +27,8 @@ usage: cargo xtask COMMAND
                                           a sample of small faults in core: do its tests notice?
   soak [--minutes M] [--reads N] ...      the live engine at full speed, everything checked:
                                           10 minutes and 100M reads unless said otherwise
-  sanitize                                io and engine under AddressSanitizer, io under valgrind
+  sanitize [address|shim|valgrind]        io, engine and the shim under AddressSanitizer, io under
+                                          valgrind
   bench engine [--quick] [--out DIR] [--file F] [--rounds N]
                                           the engine beside fio and pread, side by side
   bench streams [--quick|--full] [--out DIR] [--device D,...] [--pattern P,...]
@@ -66,7 +67,7 @@ fn main() -> ExitCode {
             run(&root(), skips)
         }
         ("wheel", []) => ci::wheel(&root()),
-        ("sanitize", []) => sanitize::run(&root()),
+        ("sanitize", tools) if sanitize::knows(tools) => sanitize::run(&root(), tools),
         ("mutants", options) => match mutants::Options::parse(options) {
             Ok(options) => mutants::run(&root(), &options),
             Err(error) => {

@@ -4,21 +4,33 @@
 //! of Rust code, and leaks; it does not see what the kernel writes. valgrind runs the ordinary
 //! program, and knows which memory a system call reads and writes. Neither suppresses anything.
 //!
+//! ```text
+//!   address    nightly: io, engine and their tests
+//!   shim       nightly: the shim   <-- loaded into programs by the ordinary tests of steer
+//!   valgrind   the ordinary tests of io
+//! ```
+//!
 //! A tool that is not installed is left out, by name.
 //!
 //! # Invariants
 //! - The closing line is the last one printed, on success and on failure.
 //! - What is left out of a tool's run is in a list here, each with its reason.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
-/// Runs both tools; whether neither found anything.
-pub(crate) fn run(root: &Path) -> Result<bool> {
+/// Whether each of `names` is a tool.
+pub(crate) fn knows(names: &[String]) -> bool {
+    names.iter().all(|name| TOOLS.iter().any(|(tool, _)| tool == name))
+}
+
+/// Runs the tools of these names, or all; whether none found anything.
+pub(crate) fn run(root: &Path, names: &[String]) -> Result<bool> {
     let (mut passed, mut failed) = (0, 0);
-    for (name, tool) in TOOLS {
+    let is_chosen = |tool: &str| names.is_empty() || names.iter().any(|name| name == tool);
+    for (name, tool) in TOOLS.iter().filter(|(name, _)| is_chosen(name)) {
         println!("\n== {name}");
         match tool(root)? {
             Outcome::LeftOut(what) => println!("left out: {what}"),
@@ -37,7 +49,7 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
 }
 
 /// What came of a tool.
-enum Outcome {
+pub(crate) enum Outcome {
     Clean,
     Found,
     LeftOut(&'static str),
@@ -46,28 +58,85 @@ enum Outcome {
 /// Runs one over the repository at this path.
 type Tool = fn(&Path) -> Result<Outcome>;
 
-const TOOLS: &[(&str, Tool)] = &[("address", address), ("valgrind", valgrind)];
+const TOOLS: &[(&str, Tool)] = &[("address", address), ("shim", shim), ("valgrind", valgrind)];
 
 /// The tests of io and engine with `AddressSanitizer` compiled in, which takes a nightly compiler.
 fn address(root: &Path) -> Result<Outcome> {
-    let host = host()?;
-    if !ADDRESS_TARGETS.contains(&host.as_str()) {
-        return Ok(Outcome::LeftOut("AddressSanitizer: not for this machine"));
-    }
-    if !answers(Command::new("rustup").args(["run", "nightly", "rustc", "--version"])) {
-        let what = "AddressSanitizer: no nightly compiler; `rustup toolchain install nightly`";
-        return Ok(Outcome::LeftOut(what));
-    }
-    let mut cargo = Command::new("rustup");
+    let Instrumented { mut cargo, .. } = match instrumented("test")? {
+        Ok(instrumented) => instrumented,
+        Err(lacking) => return Ok(Outcome::LeftOut(lacking)),
+    };
     cargo
-        .args(["run", "nightly", "cargo", "test", "--target", &host, "--lib", "--tests"])
-        .args(["--package", "forerun-io", "--package", "forerun-engine", "--no-fail-fast"])
-        // A folder of its own: the flags would have all other builds begin anew.
-        .args(["--target-dir", "target/sanitize"])
-        .env("RUSTFLAGS", "-Zsanitizer=address -Cforce-frame-pointers=yes")
+        .args(["--lib", "--tests", "--package", "forerun-io", "--package", "forerun-engine"])
+        .arg("--no-fail-fast")
         .env("ASAN_OPTIONS", ADDRESS_OPTIONS);
     leave_out(cargo.arg("--"), NOT_FOR_ADDRESS);
     outcome(root, &mut cargo)
+}
+
+/// The shim with `AddressSanitizer` compiled in: its own tests, and those that load it into
+/// programs. A library has no runtime of the sanitizer within, and brings none that a program
+/// could load, so the C compiler's goes before it.
+pub(crate) fn shim(root: &Path) -> Result<Outcome> {
+    let Some(runtime) = runtime() else {
+        let what = "the shim: the C compiler has no libasan.so; on Debian: libasan8";
+        return Ok(Outcome::LeftOut(what));
+    };
+    let [Instrumented { cargo: mut tests, .. }, Instrumented { cargo: mut build, library }] =
+        match (instrumented("test")?, instrumented("build")?) {
+            (Ok(test), Ok(build)) => [test, build],
+            (Err(lacking), _) | (_, Err(lacking)) => return Ok(Outcome::LeftOut(lacking)),
+        };
+    tests.args(["--lib", "--package", "forerun-preload"]).env("ASAN_OPTIONS", ADDRESS_OPTIONS);
+    build.args(["--lib", "--package", "forerun-preload"]);
+    for command in [&mut tests, &mut build] {
+        if let Outcome::Found = outcome(root, command)? {
+            return Ok(Outcome::Found);
+        }
+    }
+    // The tests themselves, and what they start, are ordinary programs.
+    let mut cargo = Command::new(crate::cargo());
+    cargo
+        .args(["test", "--package", "forerun-steer", "--test", "shim", "--no-fail-fast"])
+        .env("FORERUN_TEST_SHIM", root.join(library))
+        .env("FORERUN_TEST_BEFORE_SHIM", runtime)
+        .env("ASAN_OPTIONS", SHIM_OPTIONS);
+    outcome(root, &mut cargo)
+}
+
+/// A cargo of the nightly compiler whose builds have `AddressSanitizer` in them.
+struct Instrumented {
+    cargo: Command,
+    /// Where it leaves the shim, below the repository.
+    library: PathBuf,
+}
+
+/// It for `cargo COMMAND`, or what is lacking.
+fn instrumented(command: &str) -> Result<Result<Instrumented, &'static str>> {
+    let host = host()?;
+    if !ADDRESS_TARGETS.contains(&host.as_str()) {
+        return Ok(Err("AddressSanitizer: not for this machine"));
+    }
+    if !answers(Command::new("rustup").args(["run", "nightly", "rustc", "--version"])) {
+        return Ok(Err(
+            "AddressSanitizer: no nightly compiler; `rustup toolchain install nightly`",
+        ));
+    }
+    let mut cargo = Command::new("rustup");
+    cargo
+        .args(["run", "nightly", "cargo", command, "--target", &host])
+        // A folder of its own: the flags would have all other builds begin anew.
+        .args(["--target-dir", SANITIZED])
+        .env("RUSTFLAGS", "-Zsanitizer=address -Cforce-frame-pointers=yes");
+    let library = Path::new(SANITIZED).join(host).join("debug/libforerun_preload.so");
+    Ok(Ok(Instrumented { cargo, library }))
+}
+
+/// The C compiler's `AddressSanitizer`, as a library that a program can load.
+fn runtime() -> Option<PathBuf> {
+    let output = Command::new("cc").arg("-print-file-name=libasan.so").output().ok()?;
+    // Only a name, where there is none.
+    PathBuf::from(String::from_utf8(output.stdout).ok()?.trim()).canonicalize().ok()
 }
 
 /// The tests of io under valgrind's memcheck.
@@ -97,6 +166,9 @@ fn leave_out(cargo: &mut Command, tests: &[(&str, &str)]) {
 /// tests ask for more memory than any machine has.
 const ADDRESS_OPTIONS: &str =
     "detect_leaks=1:detect_stack_use_after_return=1:allocator_may_return_null=1";
+
+/// The same for programs that are not ours: what they leave unfreed is their own affair.
+const SHIM_OPTIONS: &str = "detect_leaks=0:detect_stack_use_after_return=1";
 
 /// Cargo puts it before each test program.
 const MEMCHECK: &str = "valgrind --quiet --error-exitcode=9 --fair-sched=yes \
@@ -130,6 +202,8 @@ const FORKED: (&str, &str) = (
     "a_child_reads_for_itself_and_leaves_the_rings_of_its_parent_alone",
     "a child of a fork finds the locks of the tool as other threads held them",
 );
+
+const SANITIZED: &str = "target/sanitize";
 
 /// Where the compiler has `AddressSanitizer`, of the machines that this was tried on.
 const ADDRESS_TARGETS: &[&str] = &["x86_64-unknown-linux-gnu"];

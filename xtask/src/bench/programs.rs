@@ -8,12 +8,15 @@
 //!        --> seconds, medians --> alone / run, run / max(device, cached), bytes --> summary.md
 //! ```
 //!
+//! Programs for which there is nothing to gain need no device: `costs`.
+//!
 //! # Invariants
 //! - A ratio is of figures of the same round; no figure is left out.
 //! - Of the device nothing is in memory; programs and their libraries are, as is `forerun`.
 //! - What a program prints, and how it ends, is the same under `run`: else the bench fails.
 
 mod cases;
+mod costs;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -29,6 +32,7 @@ use super::device::{self, DEVICES, Device};
 use super::summary::Spread;
 use super::{options, place, read, release, target, told};
 use cases::{PROGRAMS, Program};
+use costs::{COSTS, Cost};
 
 /// What the command line chooses.
 #[derive(Debug, PartialEq, Eq)]
@@ -51,7 +55,7 @@ impl Options {
         let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
         let mut parsed = Self {
             devices: owned(device::names()),
-            programs: owned(cases::names()),
+            programs: owned(names()),
             rounds: ROUNDS,
             mib: MIB,
             read_ahead_kib: READ_AHEAD_KIB,
@@ -62,7 +66,7 @@ impl Options {
         options::each(words, &[], |name, value| {
             match name {
                 "--device" => parsed.devices = options::known(value, &device::names())?,
-                "--program" => parsed.programs = options::known(value, &cases::names())?,
+                "--program" => parsed.programs = options::known(value, &names())?,
                 "--rounds" => parsed.rounds = options::count(name, value)?,
                 "--size" => parsed.mib = options::count(name, value)?,
                 "--ra" => parsed.read_ahead_kib = options::count(name, value)?,
@@ -77,14 +81,14 @@ impl Options {
     }
 }
 
-/// Measures everything and writes the record and the table.
+/// The names of all programs.
+fn names() -> Vec<&'static str> {
+    let costs = COSTS.iter().map(|cost| cost.name);
+    PROGRAMS.iter().map(|program| program.name).chain(costs).collect()
+}
+
+/// Measures everything and writes the records and the tables.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
-    let left_out =
-        |lacking: &str| println!("left out: bench programs: this machine lacks {lacking}");
-    if let Some(lacking) = bed::lacking() {
-        left_out(&lacking);
-        return Ok(true);
-    }
     let forerun = release(root, options.forerun.as_deref())?;
     let target = target(root);
     let out = options.out.clone().map_or_else(|| place(root, "programs"), Ok)?;
@@ -92,18 +96,60 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
     for folder in [&contents, &out] {
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
+    let costs: Vec<&Cost> = COSTS.iter().filter(|it| chosen(options, it.name)).collect();
+    if !costs.is_empty() {
+        let runs = costs::measured(&costs, &forerun, &contents, options.mib)?;
+        write_costs(&forerun, &out, options.mib, &runs)?;
+    }
+    if PROGRAMS.iter().any(|it| chosen(options, it.name)) {
+        on_devices(root, options, forerun, contents, &out)?;
+    }
+    println!("\nrecords and summaries: {}", out.display());
+    Ok(true)
+}
+
+/// The record and the table of what `run` costs where there is nothing to gain.
+fn write_costs(forerun: &Path, out: &Path, mib: u32, runs: &[Value]) -> Result<()> {
+    let [version, machine] = machine(forerun)?;
+    let record = json!({ "forerun": version, "machine": machine, "file_mib": mib, "runs": runs });
+    super::write(&out.join("costs.json"), &record)?;
+    let rows: Vec<String> = runs.iter().map(costs::row).collect();
+    let table = format!("{}\n{}\n", costs::HEADER, rows.join("\n"));
+    println!("{table}");
+    let text = format!(
+        "# What `forerun run` costs where there is nothing to gain\n\n- {version}\n- {machine}\n\
+         - a file of {mib} MiB, in memory; medians (least to most) of turns\n\n{table}"
+    );
+    let path = out.join("costs.md");
+    fs::write(&path, text).with_context(|| path.display().to_string())
+}
+
+/// Programs on emulated devices.
+fn on_devices(
+    root: &Path,
+    options: &Options,
+    forerun: PathBuf,
+    contents: PathBuf,
+    out: &Path,
+) -> Result<()> {
+    let left_out = |lacking: &str| println!("left out: devices: this machine lacks {lacking}");
+    if let Some(lacking) = bed::lacking() {
+        left_out(&lacking);
+        return Ok(());
+    }
+    let target = target(root);
     let sources = root.join("xtask/testbed");
     let mut script = Command::new("bash");
     script.arg(sources.join("contents.sh")).args([&sources.join("programs"), &contents]);
     told(script.args([&options.mib.to_string(), &options.python]))?;
-    let large = PROGRAMS.iter().any(|it| chosen(options, it) && it.memory_mib.is_some());
+    let large = PROGRAMS.iter().any(|it| chosen(options, it.name) && it.memory_mib.is_some());
     let data_mib = if large { LARGE_MIB } else { 1 };
     let bed = Bed::up(root, &target, &forerun, data_mib, Some(&contents.join("files")))?;
     let bed = match bed {
         Ok(bed) => bed,
         Err(lacking) => {
             left_out(&lacking);
-            return Ok(true);
+            return Ok(());
         }
     };
     let python = options.python.clone();
@@ -113,21 +159,32 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
     println!("{HEADER}");
     for device in DEVICES.iter().filter(|it| options.devices.iter().any(|name| name == it.name)) {
         bench.profile(device)?;
-        for program in PROGRAMS.iter().filter(|it| chosen(options, it) && it.is_for(device.name)) {
+        for program in
+            PROGRAMS.iter().filter(|it| chosen(options, it.name) && it.is_for(device.name))
+        {
             for run in bench.program(device, program)? {
                 println!("{}", row(&run));
                 runs.push(run);
             }
             // After each, so that a bench that is stopped leaves what it has.
-            bench.write(&out, &runs)?;
+            bench.write(out, &runs)?;
         }
     }
-    println!("\nrecord and summary: {}", out.display());
-    Ok(true)
+    Ok(())
 }
 
-fn chosen(options: &Options, program: &Program) -> bool {
-    options.programs.iter().any(|name| name == program.name)
+fn chosen(options: &Options, program: &str) -> bool {
+    options.programs.iter().any(|name| name == program)
+}
+
+/// What was measured, and where.
+fn machine(forerun: &Path) -> Result<[String; 2]> {
+    let word = |program: &Path, words: &[&str]| {
+        told(Command::new(program).args(words)).map(|text| text.trim().to_owned())
+    };
+    let version = word(forerun, &["--version"])?;
+    let (count, system) = (word("nproc".as_ref(), &[])?, word("uname".as_ref(), &["-srm"])?);
+    Ok([version, format!("{count} processors, {system}")])
 }
 
 /// What all runs share.
@@ -274,11 +331,7 @@ impl Bench<'_> {
 
     /// The record and the table of all `runs` so far.
     fn write(&self, out: &Path, runs: &[Value]) -> Result<()> {
-        let word = |program: &str, words: &[&str]| {
-            told(Command::new(program).args(words)).map(|text| text.trim().to_owned())
-        };
-        let version = told(Command::new(&self.forerun).arg("--version"))?.trim().to_owned();
-        let machine = format!("{} processors, {}", word("nproc", &[])?, word("uname", &["-srm"])?);
+        let [version, machine] = machine(&self.forerun)?;
         let Options { rounds, mib, read_ahead_kib, .. } = self.options;
         let record = json!({
             "forerun": version, "machine": machine, "rounds": rounds, "file_mib": mib,
@@ -413,9 +466,10 @@ mod tests {
             Options::parse(&words).ok()
         };
         let all = parsed("").expect("defaults");
-        assert_eq!((all.devices.len(), all.programs.len()), (4, PROGRAMS.len()));
+        assert_eq!((all.devices.len(), all.programs.len()), (4, PROGRAMS.len() + COSTS.len()));
         let some =
             parsed("--device hdd,object --program gzip --rounds 5 --ra 1024").expect("known");
+        assert_eq!(parsed("--program start").expect("a cost").programs, ["start"]);
         assert_eq!((some.devices.len(), some.programs, some.rounds), (2, vec!["gzip".into()], 5));
         for nonsense in ["--device floppy", "--program vi", "--rounds 0", "--size x", "--quick"] {
             assert_eq!(parsed(nonsense), None, "{nonsense}");

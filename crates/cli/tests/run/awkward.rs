@@ -1,30 +1,35 @@
-//! Programs that change, delete or close what they read, and that take their descriptors away.
+//! Programs that change, delete or close what they read, that read no files, or hardly live: each
+//! looked at from outside, and by the shim.
+//!
+//! # Invariants
+//! - What a program sees is what it sees alone: the same output, the same status.
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::Command;
+use std::io::{Read as _, Write as _};
+use std::process::{Command, Stdio};
+use std::thread;
 
-use crate::rig::{Data, Reader, folder, has, run};
+use crate::rig::{Data, Reader, folder, has, run, shim, stats};
 
 const BYTES: u64 = 8 << 20;
 
-/// Flags for each way to look; with the shim where it was built.
-fn observers() -> impl Iterator<Item = &'static str> {
-    ["", "--observe preload"].into_iter().take(1 + usize::from(shim().exists()))
-}
+/// Both ways to look.
+const OBSERVERS: [&str; 2] = ["--observe proc", "--observe preload"];
 
-/// Cargo leaves it beside the tests.
-fn shim() -> PathBuf {
-    std::env::current_exe().unwrap().with_file_name("libforerun_preload.so")
+/// `forerun run` with `flags`, and the shim where it is built.
+fn run_with(flags: &str) -> Command {
+    let mut command = run(flags);
+    command.env("FORERUN_PRELOAD", shim());
+    command
 }
 
 #[test]
 fn files_may_be_cut_and_deleted_while_they_are_read() {
     let test = "files_may_be_cut_and_deleted_while_they_are_read";
     let folder = folder("cut");
-    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| has(test, "python3")) else {
+    if !has(test, "python3") {
         return;
-    };
+    }
     let program = "
 import os, sys
 path = sys.argv[1]
@@ -37,27 +42,31 @@ steps = [lambda: read(32), lambda: os.ftruncate(fd, 1 << 20), lambda: read(4),
 for step, line in zip(steps, sys.stdin):
     print(step(), flush=True)
 ";
-    let mut command = run("--limit 2M");
-    let mut reader = Reader::start(command.args(["python3", "-c", program]).arg(&data.path));
-    let answers: Vec<String> = (0..9).map(|_| reader.say("")).collect();
-    let whole = (4 << 20).to_string();
-    let half = (2 << 20).to_string();
-    let expected = [&half, "None", "0", "None", "0", &whole, "None", &whole, "None"];
-    assert_eq!(answers, expected);
-    // A deleted file that the program has closed is held by nobody.
-    let forerun = format!("/proc/{}/fd", reader.child.id());
-    let is_held = || {
-        let links = fs::read_dir(&forerun).unwrap().flatten();
-        links
-            .filter_map(|link| fs::read_link(link.path()).ok())
-            .any(|to| to.starts_with(&folder) && to.to_string_lossy().contains("data"))
-    };
-    let let_go = (0..200_000).any(|_| {
-        std::thread::yield_now();
-        !is_held()
-    });
-    assert!(let_go, "the file is still held");
-    assert_eq!(reader.end(), Some(0));
+    for observer in OBSERVERS {
+        // The program has changed it.
+        let Some(data) = Data::new(test, &folder, BYTES) else { return };
+        let mut command = run_with(&format!("--limit 2M {observer}"));
+        let mut reader = Reader::start(command.args(["python3", "-c", program]).arg(&data.path));
+        let answers: Vec<String> = (0..9).map(|_| reader.say("")).collect();
+        let whole = (4 << 20).to_string();
+        let half = (2 << 20).to_string();
+        let expected = [&half, "None", "0", "None", "0", &whole, "None", &whole, "None"];
+        assert_eq!(answers, expected, "{observer}");
+        // A deleted file that the program has closed is held by nobody.
+        let forerun = format!("/proc/{}/fd", reader.child.id());
+        let is_held = || {
+            let links = fs::read_dir(&forerun).unwrap().flatten();
+            links
+                .filter_map(|link| fs::read_link(link.path()).ok())
+                .any(|to| to.starts_with(&folder) && to.to_string_lossy().contains("data"))
+        };
+        let let_go = (0..200_000).any(|_| {
+            thread::yield_now();
+            !is_held()
+        });
+        assert!(let_go, "{observer}: the file is still held");
+        assert_eq!(reader.end(), Some(0), "{observer}");
+    }
 }
 
 #[test]
@@ -76,9 +85,9 @@ for line in sys.stdin:
         os.read(fd, 300000)
     print(fds[0], flush=True)
 ";
-    for flags in observers() {
-        let mut command = run(flags);
-        command.args(["python3", "-c", program]).arg(&data.path).env("FORERUN_PRELOAD", shim());
+    for flags in OBSERVERS {
+        let mut command = run_with(flags);
+        command.args(["python3", "-c", program]).arg(&data.path);
         let mut reader = Reader::start(&mut command);
         for _ in 0..100 {
             assert_eq!(reader.say(""), "3", "{flags}");
@@ -118,8 +127,8 @@ int main(void)
     fs::write(&listing, source).unwrap();
     let made = Command::new("cc").args(["-o"]).arg(&program).arg(&listing).status().unwrap();
     assert!(made.success());
-    for flags in observers() {
-        let output = run(flags).arg(&program).env("FORERUN_PRELOAD", shim()).output().unwrap();
+    for flags in OBSERVERS {
+        let output = run_with(flags).arg(&program).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stdout), "0 failed\n", "{flags}");
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{flags}");
     }
@@ -142,10 +151,57 @@ for line in sys.stdin:
     os.close(fd)
     print('taken', flush=True)
 ";
-    let mut command = run("");
-    let mut reader = Reader::start(command.args(["python3", "-c", program]).arg(&data.path));
-    for _ in 0..300 {
-        assert_eq!(reader.say(""), "taken");
+    for observer in OBSERVERS {
+        let mut command = run_with(observer);
+        let mut reader = Reader::start(command.args(["python3", "-c", program]).arg(&data.path));
+        for _ in 0..300 {
+            assert_eq!(reader.say(""), "taken", "{observer}");
+        }
+        assert_eq!(reader.end(), Some(0), "{observer}");
     }
-    assert_eq!(reader.end(), Some(0));
+}
+
+#[test]
+fn who_reads_pipes_is_left_alone() {
+    let folder = folder("pipes");
+    let record = folder.join("stats.json");
+    let sent: Vec<u8> = (0..4_u32 << 20).map(|at| (at % 251).to_le_bytes()[0]).collect();
+    for observer in OBSERVERS {
+        let flags = format!("{observer} --stats-json {}", record.display());
+        let mut command = run_with(&flags);
+        command
+            .args(["sh", "-c", "cat | cat"])
+            .env("LC_ALL", "C")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (mut input, mut got) = (child.stdin.take().unwrap(), Vec::new());
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                input.write_all(&sent).unwrap();
+                drop(input);
+            });
+            child.stdout.take().unwrap().read_to_end(&mut got).unwrap();
+        });
+        assert!(child.wait().unwrap().success(), "{observer}");
+        assert!(got == sent, "{observer}: what came is not what was sent");
+        let stats = stats(&record);
+        assert_eq!((&stats["asks"], &stats["bytes_asked"]), (&0.into(), &0.into()), "{stats}");
+    }
+}
+
+#[test]
+fn a_program_of_some_milliseconds_reads_what_it_reads_alone() {
+    let test = "a_program_of_some_milliseconds_reads_what_it_reads_alone";
+    let folder = folder("short");
+    let Some(data) = Data::new(test, &folder, 1 << 20) else { return };
+    let contents = fs::read(&data.path).unwrap();
+    for observer in OBSERVERS {
+        for _ in 0..20 {
+            data.drop_from_cache();
+            let output = run_with(observer).arg("cat").arg(&data.path).output().unwrap();
+            assert!(output.status.success() && output.stderr.is_empty(), "{observer}: {output:?}");
+            assert!(output.stdout == contents, "{observer}: not what is in the file");
+        }
+    }
 }

@@ -8,8 +8,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 
 use crate::reading::{C, GO, compile};
-use crate::rig::{Data, Reader, explain, folder, has, holds};
-use crate::support::skip;
+use crate::rig::{Data, Reader, explain, folder, has, holds, shim};
 
 const BYTES: u64 = 64 << 20;
 
@@ -19,7 +18,8 @@ fn told(output: &Output) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-fn file<'a>(told: &'a Value, path: &Path) -> &'a Value {
+/// What is told of the file `path`.
+pub(crate) fn file<'a>(told: &'a Value, path: &Path) -> &'a Value {
     let files = told["files"].as_array().expect("a list");
     let found = files.iter().find(|file| file["path"] == path.to_str().unwrap());
     found.unwrap_or_else(|| panic!("{} is not told: {told}", path.display()))
@@ -208,10 +208,6 @@ fn the_shim_sees_what_moves_no_position() {
     let Some(data) = Data::new(test, &folder, BYTES).filter(|_| has(test, "python3")) else {
         return;
     };
-    let library = std::env::current_exe().unwrap().with_file_name("libforerun_preload.so");
-    if !library.exists() {
-        return skip(test, "the shim was not built");
-    }
     // Backward through one half, in steps through the other.
     let program = "
 import os, sys
@@ -226,7 +222,7 @@ for line in sys.stdin:
     print(0, file=sys.stderr, flush=True)
 ";
     let mut command = explain("--json --observe preload");
-    command.args(["python3", "-c", program]).arg(&data.path).env("FORERUN_PRELOAD", library);
+    command.args(["python3", "-c", program]).arg(&data.path).env("FORERUN_PRELOAD", shim());
     let (mut reader, output) = Reader::start_with_errors(&mut command);
     for _ in 0..2 {
         reader.say("");

@@ -1,129 +1,16 @@
-//! Rights and memory: users who may only read, groups with little memory.
+//! Memory: groups of processes that have little of it.
+//!
+//! # Invariants
+//! - A group is made for one test and removed at its end.
 
 use std::fs;
-use std::io::Read as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use rustix::process::{geteuid, getpid};
+use rustix::process::getpid;
 
-use crate::rig::{Data, Reader, folder, has, python, stats};
+use crate::rig::{Data, folder, has, python, stats};
 use crate::support::skip;
-
-#[test]
-fn a_user_who_may_only_read_is_led() {
-    let test = "a_user_who_may_only_read_is_led";
-    if !geteuid().is_root() {
-        return skip(test, "it takes root to become another user");
-    }
-    if !has(test, "setpriv") || !has(test, "python3") {
-        return;
-    }
-    let folder = open_folder("led");
-    if let Some(data) = Data::new(test, &folder, 64 << 20) {
-        let mut command = run_as_nobody(&folder);
-        let interpreter = interpreter();
-        command.args(["--limit", "2M", "--"]).arg(interpreter).args(["-c", READER]);
-        let mut reader = Reader::start(command.arg(&data.path));
-        assert!(reader.is_led(&data, 64 << 10, 3 << 20), "nothing was read ahead");
-        assert_eq!(reader.end(), Some(0));
-    }
-    fs::remove_dir_all(&folder).unwrap();
-}
-
-#[test]
-fn who_cannot_be_looked_into_runs_and_is_counted() {
-    let test = "who_cannot_be_looked_into_runs_and_is_counted";
-    if !geteuid().is_root() {
-        return skip(test, "it takes root to become another user");
-    }
-    if !has(test, "setpriv") || !has(test, "cc") {
-        return;
-    }
-    let folder = open_folder("skipped");
-    let (listing, plain, set_uid) = (folder.join("x.c"), folder.join("plain"), folder.join("suid"));
-    fs::write(&listing, HIDDEN).unwrap();
-    let made = Command::new("cc").arg("-o").arg(&plain).arg(&listing).status().unwrap();
-    assert!(made.success());
-    fs::copy(&plain, &set_uid).unwrap();
-    fs::set_permissions(&set_uid, fs::Permissions::from_mode(0o4755)).unwrap();
-    for (why, program, argument) in [
-        ("not dumpable", &plain, "hide"),
-        ("set-uid", &set_uid, "show"),
-        ("neither", &plain, "show"),
-    ] {
-        let mut command = run_as_nobody(&folder);
-        command.args(["--stats", "--"]).arg(program).arg(argument).stderr(Stdio::piped());
-        let mut reader = Reader::start(&mut command);
-        let is_root = reader.say("");
-        if why == "set-uid" && is_root != "0" {
-            skip(test, "set-uid programs are not honoured here");
-            continue;
-        }
-        // Each wait of forerun's is followed by a look.
-        let (forerun, looks) = (reader.child.id(), 200);
-        let until = waits(forerun) + looks;
-        while waits(forerun) < until {
-            reader.say("");
-        }
-        let mut errors = reader.child.stderr.take().unwrap();
-        assert_eq!(reader.end(), Some(0), "{why}");
-        let mut told = String::new();
-        errors.read_to_string(&mut told).unwrap();
-        let is_told = told.contains("1 processes could not be looked into");
-        assert_eq!(is_told, why != "neither", "{why}: {told}");
-    }
-    fs::remove_dir_all(&folder).unwrap();
-}
-
-/// Answers to lines with its effective user's number, and may be looked into or not.
-const HIDDEN: &str = r#"
-#include <stdio.h>
-#include <sys/prctl.h>
-#include <unistd.h>
-int main(int argc, char **argv)
-{
-    char line[64];
-    if (argc > 1 && argv[1][0] == 'h') prctl(PR_SET_DUMPABLE, 0);
-    while (fgets(line, sizeof line, stdin)) {
-        printf("%d\n", (int)geteuid());
-        fflush(stdout);
-    }
-    return 0;
-}
-"#;
-
-/// How often a process has waited.
-fn waits(pid: u32) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-    line.unwrap().trim().parse().unwrap()
-}
-
-/// A folder where anybody may go, with forerun in it.
-fn open_folder(name: &str) -> PathBuf {
-    let name = format!("forerun-user-{name}-{}", getpid().as_raw_nonzero());
-    let folder = std::env::temp_dir().join(name);
-    fs::create_dir_all(&folder).unwrap();
-    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
-    fs::copy(env!("CARGO_BIN_EXE_forerun"), folder.join("forerun")).unwrap();
-    folder
-}
-
-/// `forerun run` of that folder, as a user who owns nothing.
-fn run_as_nobody(folder: &Path) -> Command {
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
-    command.arg(folder.join("forerun")).arg("run").current_dir("/");
-    command
-}
-
-/// A Python that others may execute: not one in somebody's home.
-fn interpreter() -> PathBuf {
-    let system = Path::new("/usr/bin/python3");
-    if system.exists() { system.to_owned() } else { "python3".into() }
-}
 
 #[test]
 fn in_a_small_group_nothing_is_read_twice() {
@@ -197,13 +84,3 @@ fn io_bytes(pid: u32) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix("read_bytes: "));
     line.and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
 }
-
-const READER: &str = "
-import os, sys
-fd = os.open(sys.argv[1], os.O_RDONLY)
-os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
-done = 0
-for line in sys.stdin:
-    done += len(os.read(fd, int(line)))
-    print(done, flush=True)
-";

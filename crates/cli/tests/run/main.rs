@@ -13,3 +13,4 @@ mod limits;
 mod programs;
 mod reading;
 mod rig;
+mod users;

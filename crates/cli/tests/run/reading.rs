@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::rig::{Data, Reader, folder, has, python, run, stats};
+use crate::rig::{Data, Reader, folder, has, python, run, shim, stats};
 use crate::support::skip;
 
 const LIMIT: u64 = 2 << 20;
@@ -193,8 +193,6 @@ fn reads_that_move_no_position_are_seen_by_the_shim() {
     let Some(data) = Data::new(test, &folder, BYTES).filter(|_| has(test, "python3")) else {
         return;
     };
-    // Cargo leaves it beside the tests.
-    let library = std::env::current_exe().unwrap().with_file_name("libforerun_preload.so");
     // Two streams by one descriptor, in turns.
     let program = "
 import os, sys
@@ -209,7 +207,7 @@ for line in sys.stdin:
     print(done, flush=True)
 ";
     let mut command = run("--limit 2M --observe preload");
-    command.env("FORERUN_PRELOAD", &library);
+    command.env("FORERUN_PRELOAD", shim());
     let mut reader = Reader::start(command.args(["python3", "-c", program]).arg(&data.path));
     let half = BYTES / 2;
     let is_led = |position: u64| {

@@ -169,6 +169,11 @@ pub(crate) fn python(data: &Data, run: &mut Command) -> Reader {
     Reader::start(run.args(["python3", "-c", PYTHON]).arg(&data.path))
 }
 
+/// The shim, which cargo leaves beside the tests.
+pub(crate) fn shim() -> PathBuf {
+    std::env::current_exe().expect("a test has a path").with_file_name("libforerun_preload.so")
+}
+
 /// What `run --stats-json` wrote.
 pub(crate) fn stats(path: &Path) -> Value {
     let text = fs::read(path).expect("there are statistics");
@@ -190,7 +195,8 @@ const LOOKS: u32 = 2_000;
 /// Looks at a process that has all the time it needs.
 const LOOKS_MAX: u32 = 2_000_000;
 
-const PYTHON: &str = "
+/// The reader of [`python`].
+pub(crate) const PYTHON: &str = "
 import os, sys
 fd = os.open(sys.argv[1], os.O_RDONLY)
 os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)

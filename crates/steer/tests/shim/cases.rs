@@ -15,7 +15,7 @@ use std::{
 
 use forerun_steer::shim::Kind;
 
-use crate::rig::{PAGE, Scratch, Told, cases, pages, run, run_after, skip};
+use crate::rig::{PAGE, Scratch, Told, before, cases, library, pages, run, run_after, skip};
 
 const FORTIFIED: &[&str] = &["-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2"];
 
@@ -157,10 +157,15 @@ fn nothing_is_told_to_what_is_no_ring() {
     let Some((scratch, program, file)) = scene("no-ring", &[]) else { return };
     let other = scratch.path("other");
     fs::write(&other, vec![9; 1 << 21]).unwrap();
+    let mut preload = before().unwrap_or_default();
+    if !preload.is_empty() {
+        preload.push(":");
+    }
+    preload.push(library());
     for value in ["", "x", "-1", "0", "1", "99999", "4294967297"] {
         let output = Command::new(&program)
             .args(["forms".as_ref(), file.as_os_str()])
-            .env("LD_PRELOAD", crate::rig::library())
+            .env("LD_PRELOAD", &preload)
             .env("FORERUN_RING", value)
             .stdin(fs::File::options().read(true).write(true).open(&other).unwrap())
             .output()

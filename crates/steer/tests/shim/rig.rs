@@ -7,7 +7,7 @@
 use std::{
     collections::BTreeSet,
     env,
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     fs::{self, OpenOptions},
     io::Write as _,
     ops::Range,
@@ -74,7 +74,7 @@ pub(crate) fn run<A: AsRef<OsStr>>(program: impl AsRef<OsStr>, arguments: &[A]) 
     run_after(None, Path::new("/dev/null"), program, arguments)
 }
 
-/// The same with `input`, and after `preloaded`.
+/// The same with `input`, and after `preloaded`, or what [`before`] gives.
 pub(crate) fn run_after<A: AsRef<OsStr>>(
     preloaded: Option<&OsStr>,
     input: &Path,
@@ -82,6 +82,8 @@ pub(crate) fn run_after<A: AsRef<OsStr>>(
     arguments: &[A],
 ) -> Told {
     let (mut ring, lent) = Ring::create().unwrap();
+    let before = before();
+    let preloaded = preloaded.or(before.as_deref());
     // `timeout` runs without the shim: it is `env` that sets the variables.
     let mut command = Command::new("timeout");
     command.arg("60").arg("env");
@@ -150,13 +152,20 @@ pub(crate) fn pages(first: u64, count: u64) -> Range<u64> {
     first * PAGE..(first + count) * PAGE
 }
 
-/// The shim, which cargo leaves beside the tests.
+/// The shim: the one that `FORERUN_TEST_SHIM` names, as `cargo xtask sanitize` does, else the one
+/// that cargo leaves beside the tests.
 pub(crate) fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
         let test = env::current_exe().unwrap();
-        shim::library(None, &test).expect("cargo builds the shim for the tests")
+        let named = env::var_os("FORERUN_TEST_SHIM").map(PathBuf::from);
+        shim::library(named.as_deref(), &test).expect("cargo builds the shim for the tests")
     })
+}
+
+/// What is loaded before the shim, if anything.
+pub(crate) fn before() -> Option<OsString> {
+    env::var_os("FORERUN_TEST_BEFORE_SHIM")
 }
 
 /// `cases.c`, compiled with `flags`; None where there is no compiler, or it does not know them.

@@ -34,11 +34,6 @@ impl Program {
     }
 }
 
-/// The names of all.
-pub(super) fn names() -> Vec<&'static str> {
-    PROGRAMS.iter().map(|program| program.name).collect()
-}
-
 const PRELOAD: &[&str] = &["--observe", "preload"];
 
 /// All of them.

@@ -1,0 +1,258 @@
+//! Users who own nothing: what they may only read is read ahead for them all the same.
+//!
+//! ```text
+//!   run by root         forerun and the program are nobody's, the file is root's: of its pages
+//!                       the kernel tells them nothing, and tells the test all
+//!   run by anybody else forerun and the program are the user's own, as is the file
+//! ```
+//!
+//! # Invariants
+//! - What nobody runs, and reads, lies in the folder for temporary files, where all may go.
+//! - Each folder is removed at the end of its test.
+
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::process::{geteuid, getpid};
+use serde_json::Value;
+
+use crate::explain::file;
+use crate::rig::{Data, PYTHON, Reader, has, holds, shim, stats};
+use crate::support::skip;
+
+const BYTES: u64 = 64 << 20;
+const STEP: u64 = 64 << 10;
+/// The limit, which is 2 MiB, and a chunk, which is at most 1 MiB.
+const MOST: u64 = 3 << 20;
+
+#[test]
+fn a_user_who_may_only_read_is_led_within_the_limit() {
+    let test = "a_user_who_may_only_read_is_led_within_the_limit";
+    let place = Place::new("led");
+    let Some(data) = place.data(test, BYTES).filter(|_| has(test, "python3")) else { return };
+    #[rustfmt::skip]
+    let rows = [ // why           observer   reader  pages that the kernel maps around one
+        ("read",                  "proc",    PYTHON, 0),
+        ("mapped",                "proc",    MAPPED, STEP),
+        ("read at an offset",     "preload", OFFSET, 0),
+    ];
+    for (why, observer, reader, around) in rows {
+        data.drop_from_cache();
+        let record = place.0.join("told/stats.json");
+        let flags = format!("--limit 2M --observe {observer} --stats-json {}", record.display());
+        let mut command = place.forerun("run", &flags);
+        command.arg(interpreter()).args(["-c", reader]).arg(&data.path);
+        let mut reader = Reader::start(&mut command);
+        assert!(reader.is_led(&data, STEP, MOST + around), "{why}: nothing was read ahead");
+        while reader.position + STEP < BYTES {
+            reader.read(STEP);
+            let beyond = (reader.position + MOST + around).min(BYTES);
+            assert_eq!(data.cached(beyond, BYTES), Some(0), "{why}: at {}", reader.position);
+        }
+        assert_eq!(reader.end(), Some(0), "{why}");
+        let stats = stats(&record);
+        assert!(stats["bytes_asked"].as_u64() > Some(0), "{why}: {stats}");
+        assert!(stats["lead_bytes_max"].as_u64() <= Some(MOST), "{why}: {stats}");
+    }
+}
+
+#[test]
+fn what_a_user_may_only_read_gives_the_same_output() {
+    let test = "what_a_user_may_only_read_gives_the_same_output";
+    let place = Place::new("same");
+    let Some(data) = place.data(test, BYTES).filter(|_| has(test, "cksum")) else { return };
+    let plain = place.user("cksum").arg(&data.path).output().unwrap();
+    assert!(plain.status.success(), "{plain:?}");
+    for command in ["run", "explain"] {
+        for observer in ["--observe proc", "--observe preload"] {
+            data.drop_from_cache();
+            let output = place.forerun(command, observer).arg("cksum").arg(&data.path).output();
+            let output = output.unwrap();
+            assert_eq!(output.status, plain.status, "{command} {observer}");
+            assert_eq!(output.stdout, plain.stdout, "{command} {observer}");
+            assert_eq!(output.stderr.is_empty(), command == "run", "{command} {observer}");
+        }
+    }
+}
+
+#[test]
+fn a_user_who_may_only_read_is_told_what_he_reads() {
+    let test = "a_user_who_may_only_read_is_told_what_he_reads";
+    let place = Place::new("told");
+    let Some(data) = place.data(test, BYTES).filter(|_| has(test, "python3")) else { return };
+    let mut command = place.forerun("explain", "--json");
+    let program = PYTHON.replace("print(done,", "print(done, file=sys.stderr,");
+    command.arg(interpreter()).args(["-c", &program]).arg(&data.path);
+    let (mut reader, output) = Reader::start_with_errors(&mut command);
+    while reader.position < BYTES {
+        reader.read(8 << 20);
+        assert!(holds(reader.child.id(), &data.path), "it is not seen to read");
+    }
+    assert_eq!(reader.end(), Some(0));
+    let told: Value = serde_json::from_str(&output.join().unwrap()).unwrap();
+    let file = file(&told, &data.path);
+    assert_eq!((&file["pattern"], &file["sequential_share"]), (&"sequential".into(), &1.0.into()));
+    // Nobody is told what of root's file was in memory; an owner is.
+    let start = if is_nobody() { "unknown" } else { "cold" };
+    assert_eq!(file["start"], start, "{told}");
+}
+
+#[test]
+fn who_cannot_be_looked_into_runs_and_is_counted() {
+    let test = "who_cannot_be_looked_into_runs_and_is_counted";
+    if !has(test, "cc") {
+        return;
+    }
+    let place = Place::new("skipped");
+    let [listing, plain, set_uid] = ["x.c", "plain", "suid"].map(|name| place.0.join(name));
+    fs::write(&listing, HIDDEN).unwrap();
+    let made = Command::new("cc").arg("-o").arg(&plain).arg(&listing).status().unwrap();
+    assert!(made.success());
+    fs::copy(&plain, &set_uid).unwrap();
+    allow(&set_uid, 0o4755);
+    for (why, program, argument) in [
+        ("not dumpable", &plain, "hide"),
+        ("set-uid", &set_uid, "show"),
+        ("neither", &plain, "show"),
+    ] {
+        let mut command = place.forerun("run", "--stats");
+        command.arg(program).arg(argument).stderr(Stdio::piped());
+        let mut reader = Reader::start(&mut command);
+        let is_root = reader.say("") == "0";
+        if why == "set-uid" && !(is_nobody() && is_root) {
+            skip(test, "no program can be another user's here: it takes root and set-uid files");
+            continue;
+        }
+        // Each wait of forerun's is followed by a look.
+        let (forerun, looks) = (reader.child.id(), 200);
+        let until = waits(forerun) + looks;
+        while waits(forerun) < until {
+            reader.say("");
+        }
+        let mut errors = reader.child.stderr.take().unwrap();
+        assert_eq!(reader.end(), Some(0), "{why}");
+        let mut told = String::new();
+        errors.read_to_string(&mut told).unwrap();
+        let is_told = told.contains("1 processes could not be looked into");
+        assert_eq!(is_told, why != "neither", "{why}: {told}");
+    }
+}
+
+/// A folder where anybody may go, with forerun and its shim in it; removed at the end.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(test: &str) -> Self {
+        let name = format!("forerun-user-{test}-{}", getpid().as_raw_nonzero());
+        let place = Self(std::env::temp_dir().join(name));
+        fs::create_dir_all(place.0.join("told")).unwrap();
+        allow(&place.0, 0o755);
+        allow(&place.0.join("told"), 0o777);
+        for built in [Path::new(env!("CARGO_BIN_EXE_forerun")), &shim()] {
+            let copy = place.0.join(built.file_name().unwrap());
+            fs::copy(built, &copy).unwrap();
+            allow(&copy, 0o755);
+        }
+        place
+    }
+
+    /// A file that all may read; only root may write it.
+    fn data(&self, test: &str, bytes: u64) -> Option<Data> {
+        let data = Data::new(test, &self.0, bytes)?;
+        allow(&data.path, 0o444);
+        Some(data)
+    }
+
+    /// `program`, run by a user who owns nothing here, where one can become that.
+    fn user(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir("/").env("XDG_CONFIG_HOME", self.0.join("told"));
+        if is_nobody() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+    }
+
+    /// The same for `forerun COMMAND FLAGS --`.
+    fn forerun(&self, command: &str, flags: &str) -> Command {
+        let mut forerun = self.user(self.0.join("forerun"));
+        forerun.arg(command).args(flags.split_whitespace()).arg("--");
+        forerun
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Whether what is run here is nobody's: it takes root, and a system that has such a user.
+fn is_nobody() -> bool {
+    let mut command = Command::new("true");
+    let ended = command.uid(NOBODY).gid(NOBODY).current_dir("/").status();
+    geteuid().is_root() && ended.is_ok_and(|status| status.success())
+}
+
+fn allow(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// How often a process has waited.
+fn waits(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.unwrap().trim().parse().unwrap()
+}
+
+/// A Python that others may execute: not one in somebody's home.
+fn interpreter() -> PathBuf {
+    let system = Path::new("/usr/bin/python3");
+    if system.exists() { system.to_owned() } else { "python3".into() }
+}
+
+/// Answers to lines with its effective user's number, and may be looked into or not.
+const HIDDEN: &str = r#"
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    char line[64];
+    if (argc > 1 && argv[1][0] == 'h') prctl(PR_SET_DUMPABLE, 0);
+    while (fgets(line, sizeof line, stdin)) {
+        printf("%d\n", (int)geteuid());
+        fflush(stdout);
+    }
+    return 0;
+}
+"#;
+
+const MAPPED: &str = "
+import mmap, os, sys
+fd = os.open(sys.argv[1], os.O_RDONLY)
+m = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+m.madvise(mmap.MADV_RANDOM)
+os.close(fd)
+done = 0
+for line in sys.stdin:
+    for at in range(done, min(done + int(line), len(m)), 4096): m[at]
+    done += int(line)
+    print(done, flush=True)
+";
+
+const OFFSET: &str = "
+import os, sys
+fd = os.open(sys.argv[1], os.O_RDONLY)
+os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+done = 0
+for line in sys.stdin:
+    done += len(os.pread(fd, int(line), done))
+    print(done, flush=True)
+";
+
+const NOBODY: u32 = 65_534;
