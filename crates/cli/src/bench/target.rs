@@ -201,14 +201,18 @@ impl Checked {
 
     /// Asks the kernel to forget the file's pages, so that the device is measured.
     pub(super) fn forget(&self) -> Result<()> {
-        let file = self.plainly()?;
-        // Dirty pages stay; whoever may not sync measures what the kernel holds.
-        let _ = file.sync_data();
         let Some(whole) = NonZeroU64::new(self.version.bytes) else { bail!("an empty file") };
-        // Only advice: where it is refused, the file is in memory, and so is the figure.
-        let _ = fadvise(&file, 0, Some(whole), Advice::DontNeed);
+        forget(&self.plainly()?, whole);
         Ok(())
     }
+}
+
+/// Asks the kernel to forget the first `whole` bytes of `file`.
+pub(super) fn forget(file: &File, whole: NonZeroU64) {
+    // Dirty pages stay; whoever may not sync measures what the kernel holds.
+    let _ = file.sync_data();
+    // Only advice: where it is refused, the file is in memory, and so is the figure.
+    let _ = fadvise(file, 0, Some(whole), Advice::DontNeed);
 }
 
 /// Whether the reason is another than a change of the file.

@@ -114,7 +114,10 @@ impl Half {
                     "model `{spec}` has rates, but no interrupts; there is a model of both: {both}"
                 )));
             }
-            (None, Some(path)) if is_direct => Ground::file(path.to_owned(), Backend::Auto)?,
+            (None, Some(path)) if is_direct => match Ground::file(path.to_owned(), Backend::Auto) {
+                Ok(ground) => ground,
+                Err(error) => return Ok(Self::LeftOut(format!("{error:#}"))),
+            },
             (None, _) => {
                 return Ok(Self::LeftOut(
                     "there are no direct reads here; name a file of another file system".to_owned(),

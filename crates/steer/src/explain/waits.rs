@@ -114,8 +114,8 @@ impl Waits {
         all.some_wait
     }
 
-    /// How long storage was waited for, by a program that for `idle` neither ran nor wanted to, if it
-    /// has one thread.
+    /// How long storage was waited for, by a program that for `idle` neither ran nor wanted to, if
+    /// it has one thread.
     pub(super) fn waited(&self, idle: Nanos) -> Nanos {
         match self.basis() {
             Basis::DelayAccounting => {

@@ -3,9 +3,11 @@
 //!
 //! # Invariants
 //! - Each thread has a port of its own to the same file or model.
-//! - A file is read past the page cache, or refused.
+//! - A file is read past the page cache, or refused; what the kernel held of it, it has forgotten.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 use forerun_io::files::{Backend, Files, FilesSettings};
@@ -13,8 +15,10 @@ use forerun_io::reaper::model::{Lateness, Model, Served};
 use forerun_io::reaper::{Port, Reaper, ReaperSettings};
 use forerun_io::store::file::Access;
 use forerun_sim::reap::Station;
+use forerun_steer::kernel::{self, Residency};
 use serde::Serialize;
 
+use super::super::target;
 use crate::failure::usage;
 use crate::machine;
 use crate::profile::place::Place;
@@ -61,6 +65,7 @@ impl Ground {
         if bytes < BYTES_MIN {
             bail!("{name} has {bytes} bytes: name a file of {BYTES_MIN} or more");
         }
+        forget(&path, bytes)?;
         let unpolled = files.polled_port(&path, 1)?.err();
         let io = files.chosen().to_string();
         Ok(Self::File { path, files, bytes, io, unpolled })
@@ -134,6 +139,19 @@ impl Ground {
     }
 }
 
+/// Has the kernel forget the `bytes` of the file at `path`.
+fn forget(path: &Path, bytes: u64) -> Result<()> {
+    let file = File::open(path)?;
+    target::forget(&file, NonZeroU64::new(bytes).expect("it has the least size"));
+    if let Ok(Residency::Pages(held)) = kernel::cached(&file, &(0..bytes))
+        && held > bytes / PAGE_BYTES / HELD_ONE_IN
+    {
+        let name = path.display();
+        bail!("{held} pages of {name} stay in the kernel's page cache: does somebody map it?");
+    }
+    Ok(())
+}
+
 impl Truth {
     pub(crate) fn told(&self) -> String {
         let Self { reads, late_us, wakes, wake_us } = self;
@@ -153,3 +171,6 @@ fn float(count: u64) -> f64 {
 const BYTES_MIN: u64 = 16 << 20;
 /// A model has no end.
 const MODEL_BYTES: u64 = 1 << 40;
+const PAGE_BYTES: u64 = 4096;
+/// One page in so many may stay in the kernel's page cache.
+const HELD_ONE_IN: u64 = 1000;
