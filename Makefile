@@ -6,6 +6,8 @@ FORERUN = target/release/forerun
 SEEDS ?= 10000
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 600
+# One of `forerun sim --list-formats`, or auto; all in turn where it is empty.
+FUZZ_FORMAT ?=
 # CI=true, as build servers set it: what a machine lacks is a failure there.
 SKIPS = $(if $(filter true,$(CI)),--no-skips)
 
@@ -20,7 +22,8 @@ help:
 	@echo 'make wheel    the Python package as a wheel, in target/wheels'
 	@echo 'make install  the command and its shim, under PREFIX ($(PREFIX))'
 	@echo 'make seeds    the core against faults, $(SEEDS) seeds'
-	@echo 'make fuzz     readers of traces against any bytes, $(FUZZ_SECONDS) s (needs cargo-fuzz)'
+	@echo 'make fuzz     readers of traces against any bytes, $(FUZZ_SECONDS) s (needs cargo-fuzz);'
+	@echo '              FUZZ_FORMAT=spc for one of them'
 	@echo 'make mutants  do the tests of core notice small faults?'
 	@echo 'make soak     the live engine for ten minutes and 100M reads, everything checked'
 	@echo 'make sanitize memory errors: AddressSanitizer and valgrind, where they are installed'
@@ -50,7 +53,7 @@ seeds: release
 fuzz: tools
 	@$(CARGO) fuzz --version >/dev/null 2>&1 || { \
 	    echo 'make: no cargo-fuzz: cargo install cargo-fuzz, and a nightly Rust' >&2; exit 1; }
-	@$(CARGO) +nightly fuzz run trace -- -max_total_time=$(FUZZ_SECONDS)
+	@FUZZ_FORMAT=$(FUZZ_FORMAT) $(CARGO) +nightly fuzz run trace -- -max_total_time=$(FUZZ_SECONDS)
 
 mutants: tools
 	@$(CARGO) xtask mutants

@@ -2,15 +2,18 @@
 //!
 //! # Invariants
 //! - A closed stdout is an error of kind `BrokenPipe`, which ends a command quietly.
+//! - A file is the whole new one or what was there before; a place that takes none is found out
+//!   before anything is run.
 
 use std::fs;
 use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use forerun_report::write_whole;
+use forerun_report::{NewFile, write_whole};
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::fs::{Access, access};
 use serde::Serialize;
@@ -42,7 +45,11 @@ pub(crate) fn file(path: &Path, bytes: &[u8]) -> Result<()> {
 /// Refuses a place that takes no file before anything is run.
 pub(crate) fn require_place(path: &Path) -> Result<()> {
     let name = path.display();
-    if path.is_dir() {
+    if path.as_os_str().is_empty() {
+        return Err(usage("cannot write to a file without a name: name one"));
+    }
+    // Nobody else would say so of `a.html/`: its folder is that of `a.html`.
+    if path.is_dir() || path.as_os_str().as_bytes().ends_with(b"/") {
         bail!("cannot write {name}: it is a folder; name a file");
     }
     // A file takes the place of the old one in its folder; what is none is written where it is.
@@ -53,8 +60,13 @@ pub(crate) fn require_place(path: &Path) -> Result<()> {
     if !folder.is_dir() {
         bail!("cannot write {name}: there is no such folder; make it, or name another");
     }
-    let written = if is_written_in_place { &target } else { folder };
-    access(written, Access::WRITE_OK).with_context(|| format!("cannot write {name}"))
+    let writable = if is_written_in_place {
+        access(&target, Access::WRITE_OK).map_err(io::Error::from)
+    } else {
+        // What a folder allows is more than its mode says: a file is begun there and dropped.
+        interrupt::unbroken(|| NewFile::create(path).map(drop))
+    };
+    writable.with_context(|| format!("cannot write {name}; name another place"))
 }
 
 /// Refuses one file for two purposes: what is read would be written over, or one result by the

@@ -218,7 +218,7 @@ impl Plan {
             Some(text) => specs::readaheads(&text)?,
             None => Vec::new(),
         };
-        let plot = args.plot.as_deref().map(Plot::new).transpose()?;
+        let plot = args.plot.as_deref().map(|path| Plot::new("--plot", path)).transpose()?;
         let size = match &plot {
             Some(_) => plot::SIZES,
             None if readaheads.is_empty() => DEFAULT_SHARE,
@@ -290,6 +290,17 @@ impl Plan {
     }
 }
 
+/// Refuses files to write that cannot be, or are one, or are one of `sources`.
+fn require_places(written: &[&Path], sources: &[Source]) -> Result<()> {
+    output::require_apart(written)?;
+    for source in sources {
+        if let Source::File(read) = source {
+            output::require_apart(&[&[read.as_path()], written].concat())?;
+        }
+    }
+    written.iter().try_for_each(|path| output::require_place(path))
+}
+
 /// `spec` with the drive's cache set, if that was asked for.
 pub(crate) fn device_spec(spec: &str, cache: Option<Switch>) -> String {
     let joint = if spec.contains(':') { ',' } else { ':' };
@@ -314,8 +325,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let plan = Plan::new(args)?;
     let written: Vec<&Path> = args.output.iter().chain(&args.plot).map(PathBuf::as_path).collect();
-    output::require_apart(&written)?;
-    written.iter().try_for_each(|path| output::require_place(path))?;
+    require_places(&written, &plan.sources)?;
     let mut figures: Vec<Figures> = Vec::new();
     let mut record = figures::Record::new(&plan);
     for source in &plan.sources {

@@ -107,25 +107,44 @@ fn figures_of_the_paper_stand_beside_what_it_states() {
 
 #[test]
 fn what_cannot_be_drawn_is_refused_with_the_reason() {
+    let folder = place("is-a-folder.svg");
+    fs::create_dir_all(&folder).expect("the build's folder takes a folder");
+    let trace = place("is-a-trace.html");
+    fs::write(&trace, "1\n2\n1\n").expect("it can be written");
     #[rustfmt::skip]
     let rows = [ // words, exit, reason
         ("workload:streams --plot a.png",                   2, "name a file that ends with .html"),
         ("workload:streams --plot a",                       2, "name a file that ends with .html"),
+        ("workload:streams --plot .html",                   2, "name a file that ends with .html"),
         ("workload:streams --plot /nowhere/a.svg",          1, "there is no such folder; make it"),
+        ("workload:streams --plot /dev/null/a.svg",         1, "there is no such folder; make it"),
+        ("workload:streams --plot a.html/",                 1, "it is a folder; name a file"),
+        ("workload:streams --plot FOLDER",                  1, "it is a folder; name a file"),
+        ("workload:streams --plot /proc/a.html",            1, "name another place"),
+        ("TRACE --format keys --plot TRACE",                2, "named twice"),
+        ("workload:streams --device ssd -o FOLDER/",        1, "it is a folder; name a file"),
         ("- --plot /tmp/a.svg",                             2, "give --size in pages or bytes"),
         ("workload:streams --device ssd --plot a.svg -o ./a.svg", 2, "named twice"),
         ("figures --size 0",                                2, "--size 0"),
         ("figures workload:none",                           2, "there are"),
         ("figures -o /nowhere/a.html",                      1, "there is no such folder"),
+        ("figures -o a.png",                                2, "-o a.png: name a file that ends"),
+        ("figures -o FOLDER",                               1, "it is a folder; name a file"),
+        ("figures -o a.svg/",                               1, "it is a folder; name a file"),
+        ("figures -o /proc/a.html",                         1, "name another place"),
+        ("figures TRACE --format keys -o TRACE",            2, "named twice"),
         ("figures /nowhere/a.lis",                          1, "cannot open"),
     ];
     for (words, exit, reason) in rows {
-        let output = sim(words);
+        let words = words.replace("FOLDER", &folder.display().to_string());
+        let output = sim(&words.replace("TRACE", &trace.display().to_string()));
         let error = String::from_utf8(output.stderr).expect("text");
         assert!(error.contains(reason), "{words}: {error}");
         assert_eq!(output.status.code(), Some(exit), "{words}: {error}");
         assert_eq!(error.lines().count(), 1, "{error}");
+        assert!(output.stdout.is_empty(), "{words}: it is refused before anything is run");
     }
+    assert_eq!(fs::read_to_string(&trace).expect("it is there still"), "1\n2\n1\n");
 }
 
 #[test]

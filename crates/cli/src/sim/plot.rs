@@ -40,19 +40,24 @@ enum Kind {
 }
 
 impl Plot {
-    /// The plot that `path` names, by its suffix.
-    pub(super) fn new(path: &Path) -> Result<Self> {
+    /// The plot that `path` names, by its suffix; `flag` asks for it.
+    pub(super) fn new(flag: &str, path: &Path) -> Result<Self> {
         let kind = match path.extension().and_then(|suffix| suffix.to_str()) {
             Some("html") => Kind::Page,
             Some("svg") => Kind::Picture,
             _ => {
                 return Err(usage(format!(
-                    "--plot {}: name a file that ends with .html or .svg",
+                    "{flag} {}: name a file that ends with .html or .svg",
                     path.display()
                 )));
             }
         };
         Ok(Self { path: path.to_owned(), kind })
+    }
+
+    /// Where it will be.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Draws `figures`.
@@ -67,15 +72,16 @@ impl Plot {
             all => format!("Hit ratios of {} traces", all.len()),
         };
         let command = machine::command().join(" ");
-        let sheet = Sheet { title, lead: String::new(), command, sections };
-        output::file(&self.path, self.text(&sheet).as_bytes())
+        self.draw(&Sheet { title, lead: String::new(), command, sections })
     }
 
-    fn text(&self, sheet: &Sheet) -> String {
-        match self.kind {
+    /// Draws what `sheet` holds.
+    pub(super) fn draw(&self, sheet: &Sheet) -> Result<()> {
+        let text = match self.kind {
             Kind::Page => sheet.page(),
             Kind::Picture => sheet.picture(),
-        }
+        };
+        output::file(&self.path, text.as_bytes())
     }
 }
 
@@ -146,7 +152,7 @@ mod tests {
     #[test]
     fn the_suffix_tells_what_is_drawn() {
         for (name, is_page) in [("a.html", Some(true)), ("a.b.svg", Some(false)), ("a", None)] {
-            let plot = Plot::new(Path::new(name));
+            let plot = Plot::new("--plot", Path::new(name));
             let kind = plot.ok().map(|plot| matches!(plot.kind, Kind::Page));
             assert_eq!(kind, is_page, "{name}");
         }

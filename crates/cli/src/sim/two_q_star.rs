@@ -34,6 +34,7 @@ use forerun_sim::trace::{AUTO, check_format};
 use indicatif::BinaryBytes;
 
 use super::memory;
+use super::plot::Plot;
 use super::source::{Reading, Source};
 use crate::failure::usage;
 use crate::specs::{self, PAGE_BYTES, Size};
@@ -62,8 +63,8 @@ pub(super) struct Args {
     /// Stop after so many accesses of each trace
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// Draw the figures on one page
-    #[arg(short, long, value_name = "PAGE.html")]
+    /// Draw the figures on one page, or as one picture
+    #[arg(short, long, value_name = "FILE.html|.svg")]
     output: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
@@ -87,7 +88,9 @@ pub(super) fn run(args: &Args) -> Result<()> {
     let sources: Vec<Source> =
         args.traces.iter().map(|text| Source::new(text)).collect::<Result<_>>()?;
     let sizes = args.size.as_deref().map(specs::sizes).transpose()?;
-    args.output.as_deref().map_or(Ok(()), output::require_place)?;
+    let plot = args.output.as_deref().map(|path| Plot::new("-o", path)).transpose()?;
+    let written: Vec<&Path> = plot.iter().map(Plot::path).collect();
+    super::require_places(&written, &sources)?;
     let reading = Reading {
         format: args.format.clone(),
         skip_bad: args.skip_bad,
@@ -113,8 +116,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
         command: machine::command().join(" "),
         sections,
     };
-    let write = |path: &Path| output::file(path, sheet.page().as_bytes());
-    let drawn = args.output.as_deref().map_or(Ok(()), write);
+    let drawn = plot.map_or(Ok(()), |plot| plot.draw(&sheet));
     let shown =
         if args.json { output::json(&sheet) } else { output::print(&figures::text(&sheet)) };
     drawn.and(shown)

@@ -21,12 +21,12 @@ impl Range {
     }
 }
 
-/// The values of a chart: from 0, unless all of a chart's curves lie far above it.
+/// The values of a chart: from 0, unless all of a chart's curves lie far above it and are not flat.
 pub(super) fn values(chart: &Chart) -> Range {
     let all = || chart.series.iter().flat_map(|series| series.points().map(|(_, y)| y));
     let (least, most) = (all().fold(f64::MAX, f64::min), all().fold(0.0, f64::max));
     let bars = matches!(chart.x, X::Classes { .. });
-    let from = if bars || least > most || least < most / 2.0 { 0.0 } else { least };
+    let from = if bars || least >= most || least < most / 2.0 { 0.0 } else { least };
     let most = if most > from { most } else { from + 1.0 };
     let step = round_step((most - from) / TICKS);
     let (mut tick, mut end) = ((from / step).floor(), (most / step).ceil());
@@ -105,7 +105,8 @@ mod tests {
             ("from zero",           &[0.0, 0.55],   0.0, 0.6, 7),
             ("far above zero",      &[0.71, 0.93],  0.7, 0.95, 6),
             ("never above one",     &[0.1, 1.0],    0.0, 1.0, 6),
-            ("all one",             &[1.0, 1.0],    1.0, 2.0, 2),
+            ("all alike",           &[0.89, 0.89],  0.0, 1.0, 6),
+            ("all one",             &[1.0, 1.0],    0.0, 1.0, 6),
             ("nothing",             &[],            0.0, 1.0, 6),
         ];
         for (why, y, low, high, ticks) in rows {

@@ -50,6 +50,8 @@ params! {
         read: u64 = 0,
         /// What parts fields.
         delimiter: Parting = Parting::Auto,
+        /// Whether the first line names the columns.
+        heading: Titled = Titled::Auto,
     }
 }
 
@@ -92,6 +94,18 @@ choice! {
         Numbers = "numbers",
         /// Any text: its hash is the key.
         Text = "text",
+    }
+}
+
+choice! {
+    /// Whether the first line names the columns.
+    pub(super) enum Titled ("auto, yes or no") {
+        /// If it begins with a letter or a quote.
+        Auto = "auto",
+        /// It does.
+        Yes = "yes",
+        /// It is a record.
+        No = "no",
     }
 }
 
@@ -165,7 +179,11 @@ pub(super) fn is_known_heading(first: &[u8]) -> bool {
 /// What the columns are, by what was given and the first line.
 fn table(given: &Given, first: &[u8]) -> Result<Table, String> {
     let delimiter = given.delimiter.of(first);
-    let is_heading = Heading::IfWords.is(first);
+    let is_heading = match given.heading {
+        Titled::Auto => Heading::IfWords.is(first),
+        Titled::Yes => true,
+        Titled::No => false,
+    };
     let fields: Vec<String> = Fields::new(first, delimiter)
         .map(|field| String::from_utf8_lossy(field).to_ascii_lowercase())
         .collect();
@@ -310,6 +328,11 @@ mod tests {
     fn text_may_be_a_key() {
         let found = keys("csv:keys=text", "key\n/a\n/b\n/a\n\n");
         assert!(found.len() == 3 && found[0] == found[2] && found[0] != found[1]);
+        let rows = [("auto", 2), ("yes", 2), ("no", 3)];
+        for (heading, count) in rows {
+            let format = format!("csv:key=1,keys=text,heading={heading}");
+            assert_eq!(keys(&format, "a\nb\na\n").len(), count, "{format}");
+        }
     }
 
     #[test]
