@@ -172,6 +172,12 @@ impl Pace {
         Self { rule, left, lead: 0, grown_at: 0 }
     }
 
+    /// The program has gone elsewhere: nothing that was asked for has to come before the lead may
+    /// grow.
+    pub fn moved(&mut self) {
+        self.grown_at = 0;
+    }
+
     /// What to do next. O(1).
     ///
     /// # Panics

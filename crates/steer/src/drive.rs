@@ -421,6 +421,7 @@ impl Readers for Drive {
     fn seek(&mut self, now: Nanos, lane: LaneId, to: u64) {
         let Some(row) = self.lanes[lane.0 as usize].as_mut() else { return };
         (row.main, row.warm_until, row.has_read) = (to, 0, false);
+        row.pace.moved();
         self.drop_pending(now, lane);
         self.refuse(now);
     }

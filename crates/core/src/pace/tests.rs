@@ -176,6 +176,12 @@ fn a_lead_that_grew_has_time_to_show() {
         pace.decide(&Facts { late: true, ..at(main * CHUNK, ahead * CHUNK) });
         assert_eq!(pace.lead, lead * CHUNK, "{why}");
     }
+    let elsewhere = Facts { late: true, ..at(0, 0) };
+    pace.decide(&elsewhere);
+    assert_eq!(pace.lead, 8 * CHUNK, "before what was asked for");
+    pace.moved();
+    pace.decide(&elsewhere);
+    assert_eq!(pace.lead, 16 * CHUNK, "which is of no use to who went elsewhere");
 }
 
 #[test]

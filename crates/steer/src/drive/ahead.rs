@@ -83,11 +83,12 @@ impl Drive {
                 self.drop_front(now, lane);
                 continue;
             }
+            let file_end = file.version.bytes;
             // A stream that goes backward is seen in a mirror.
             let goes_back = end * PAGE <= row.main;
-            let main = if goes_back { 0 } else { row.main };
-            let ahead = if goes_back { row.main - end * PAGE } else { start * PAGE };
-            let file_end = if goes_back { row.main } else { file.version.bytes };
+            let mirrored = |at: u64| file_end.saturating_sub(at);
+            let main = if goes_back { mirrored(row.main) } else { row.main };
+            let ahead = if goes_back { mirrored(end * PAGE) } else { start * PAGE };
             let access = self.access.get(&file.key.0);
             let device = access.map(|access| estimate::Facts {
                 access: access.shortest,
