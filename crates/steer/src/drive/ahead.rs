@@ -49,7 +49,7 @@ impl Drive {
             }
             let Some(Asked { file, piece, .. }) = self.asked.remove(at) else { return };
             if has_come {
-                self.learn(file, waited);
+                self.learn(file, u64::from(piece.count()) * PAGE, waited);
                 self.arrived(now, &piece);
             } else {
                 self.failed(now, &piece);
@@ -61,10 +61,12 @@ impl Drive {
         }
     }
 
-    /// A piece of `file` came in this time.
-    fn learn(&mut self, file: FileId, waited: Nanos) {
+    /// So many bytes of `file` came in this time. Short pieces come sooner, and tell nothing of long
+    /// ones.
+    fn learn(&mut self, file: FileId, bytes: u64, waited: Nanos) {
         let Some(row) = self.files.get(&file) else { return };
-        if self.access.len() < FILES_MAX {
+        let is_long = row.source.as_ref().is_some_and(|source| bytes >= source.chunk_bytes / 2);
+        if is_long && self.access.len() < FILES_MAX {
             let access = self.access.entry(row.key.0).or_insert(Access::of(waited));
             access.learn(waited);
         }
