@@ -61,8 +61,8 @@ impl Drive {
         }
     }
 
-    /// So many bytes of `file` came in this time. Short pieces come sooner, and tell nothing of long
-    /// ones.
+    /// So many bytes of `file` came in this time. Short pieces come sooner, and tell nothing of
+    /// long ones.
     fn learn(&mut self, file: FileId, bytes: u64, waited: Nanos) {
         let Some(row) = self.files.get(&file) else { return };
         let is_long = row.source.as_ref().is_some_and(|source| bytes >= source.chunk_bytes / 2);
