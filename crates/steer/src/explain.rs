@@ -28,7 +28,7 @@ use forerun_core::units::Nanos;
 
 use crate::clock;
 use crate::run::{Observe, RunError};
-use crate::session::{self, Allowance, Observers, PAUSE_MIN, Watcher};
+use crate::session::{self, Allowance, Observers, PAUSE_LONGEST, PAUSE_MIN, Watcher};
 use crate::usage::Usage;
 use notes::Notes;
 pub use predict::{Limit, Prediction, Why, predict};
@@ -274,7 +274,7 @@ impl Watcher for Explaining {
         let cost = clock::thread_time().since(began);
         let is_busy = moved || waits;
         self.idle = if is_busy { PAUSE_MIN } else { Nanos(self.idle.0 * 2).min(PAUSE_MAX) };
-        self.allowance.pause(now, self.idle, cost, ONE_IN)
+        self.allowance.pause(now, (self.idle, PAUSE_LONGEST), cost, ONE_IN)
     }
 
     fn give_up(&mut self) {

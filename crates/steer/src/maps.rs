@@ -43,6 +43,8 @@ pub(crate) struct Maps {
     mapped: Vec<Mapped>,
     /// When all page tables are looked at again.
     survey_at: Nanos,
+    /// Pages became present, and it was too soon for that.
+    owes: bool,
 }
 
 #[derive(Debug)]
@@ -127,8 +129,16 @@ impl Maps {
             let cost = thread_time().since(began);
             self.survey_at = now + Nanos(cost.0 * SURVEY_ONE_IN).max(SURVEY_EVERY);
             self.seen = sizes;
+            self.owes = false;
+        } else {
+            self.owes = true;
         }
         moved
+    }
+
+    /// Whether pages became present that were not looked for yet: it was too soon for a survey.
+    pub(crate) fn owes(&self) -> bool {
+        self.owes
     }
 
     /// The process is gone.

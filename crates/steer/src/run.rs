@@ -20,7 +20,7 @@ use crate::clock;
 use crate::drive::{Bounds, Drive};
 use crate::memory::Memory;
 use crate::program::StartError;
-use crate::session::{self, Allowance, Observers, PAUSE_MIN, WatchError, Watcher};
+use crate::session::{self, Allowance, Observers, PAUSE_LONGEST, PAUSE_MIN, WatchError, Watcher};
 
 /// How a program is to be run.
 #[derive(Clone, Debug)]
@@ -184,7 +184,7 @@ impl Watcher for Steering {
             (false, _) if now < EARLY => PAUSE_EARLY,
             (false, _) => Nanos(self.idle.0 * 2).min(PAUSE_MAX),
         };
-        self.allowance.pause(now, self.idle, cost, one_in)
+        self.allowance.pause(now, (self.idle, PAUSE_LONGEST), cost, one_in)
     }
 
     fn give_up(&mut self) {

@@ -8,8 +8,8 @@
 //! # Invariants
 //! - The program starts before anything is looked at, and its end ends the loop at once.
 //! - Looking takes no more than one part in `one_in` of a processor, over a time in which one dear
-//!   look does not count ([`Allowance`]). Who has not run since the last look has read nothing, nor
-//!   is looked at.
+//!   look does not count ([`Allowance`]). Where nobody has run since the last look nobody has read,
+//!   and nobody is looked at.
 //! - Whatever goes wrong in looking, the program runs on and its exit status is given.
 
 use std::env;
@@ -123,7 +123,7 @@ impl Observers {
             self.is_stale = self.tree.discover(now, readers);
             let cost = clock::thread_time().since(began);
             self.discover_at =
-                now + self.allowance.pause(now, DISCOVER_EVERY, cost, DISCOVER_ONE_IN);
+                now + self.allowance.pause(now, DISCOVER_BOUNDS, cost, DISCOVER_ONE_IN);
         }
         let mut moved = false;
         if has_run || some_ended {
@@ -165,15 +165,23 @@ impl Allowance {
         Self { left: SAVED_MAX, at: Nanos(0) }
     }
 
-    /// The pause, at least `least`, after a look at `now` that took `cost`, where looking may take
-    /// one part in `one_in` of a processor.
-    pub(crate) fn pause(&mut self, now: Nanos, least: Nanos, cost: Nanos, one_in: u64) -> Nanos {
+    /// The pause after a look at `now` that took `cost`, where looking may take one part in
+    /// `one_in` of a processor: at least `least`, at most `longest`. What that does not pay is
+    /// forgiven.
+    pub(crate) fn pause(
+        &mut self,
+        now: Nanos,
+        (least, longest): (Nanos, Nanos),
+        cost: Nanos,
+        one_in: u64,
+    ) -> Nanos {
         let signed = |nanos: u64| i64::try_from(nanos).unwrap_or(i64::MAX);
         let earned = signed(now.since(self.at).0 / one_in);
         self.at = now;
         self.left = self.left.saturating_add(earned).min(SAVED_MAX).saturating_sub(signed(cost.0));
-        let owed = Nanos(self.left.min(0).unsigned_abs());
-        least.max(Nanos(owed.0.saturating_mul(one_in))).min(PAUSE_LONGEST)
+        self.left = self.left.max(-signed(longest.0 / one_in));
+        let owed = self.left.min(0).unsigned_abs();
+        least.max(Nanos(owed * one_in))
     }
 }
 
@@ -194,10 +202,10 @@ fn wait(program: &Program, signals: &Signals, tree: &Tree, pause: Nanos) -> bool
 /// What ends sooner is not looked at.
 const FIRST_PAUSE: Nanos = Nanos::from_millis(2);
 pub(crate) const PAUSE_MIN: Nanos = Nanos::from_millis(1);
-const PAUSE_LONGEST: Nanos = Nanos::from_millis(100);
+pub(crate) const PAUSE_LONGEST: Nanos = Nanos::from_millis(100);
 /// Nanoseconds of a processor that are saved at most.
 const SAVED_MAX: i64 = 10_000_000;
-const DISCOVER_EVERY: Nanos = Nanos::from_millis(5);
+const DISCOVER_BOUNDS: (Nanos, Nanos) = (Nanos::from_millis(5), Nanos::from_millis(60_000));
 const DISCOVER_ONE_IN: u64 = 50;
 /// Processes whose end is noticed at once.
 const ENDS_MAX: usize = 64;
@@ -219,9 +227,10 @@ mod tests {
             (10,    1,  10, "the debt is paid, nothing is saved"),
             (1_000, 9,   1, "saved again, no more than at first"),
             (1_001, 99, 100, "never longer"),
+            (1_101, 0,   1, "and what that did not pay is forgiven"),
         ];
         for (at, cost, pause, why) in rows {
-            let taken = allowance.pause(millis(at), millis(1), millis(cost), 10);
+            let taken = allowance.pause(millis(at), (millis(1), millis(100)), millis(cost), 10);
             assert_eq!(taken, millis(pause), "{why}");
         }
     }

@@ -95,12 +95,14 @@ impl Tree {
         });
     }
 
-    /// Whether any process may have run since the last time; it is kept how long each has.
+    /// Whether any process may have run since the last time, or is owed a look; it is kept how long
+    /// each has run.
     pub(crate) fn has_run(&mut self) -> bool {
         let mut has_run = false;
         for (&pid, process) in &mut self.processes {
             let before = std::mem::replace(&mut process.processor, time_of(pid));
             has_run |= process.processor.is_none() || process.processor != before;
+            has_run |= process.maps.owes();
         }
         has_run
     }

@@ -12,7 +12,8 @@
 //!
 //! # Invariants
 //! - Nothing is installed: without the library its figures are left out, which is said.
-//! - Both must agree on the misses, or nothing is compared.
+//! - Both must agree on the misses to .2 points, or nothing is compared; to 5 for LIRS, whose rules
+//!   are others there.
 //! - A ratio is of figures of the same round. Targets are judged in the summary alone.
 
 use std::collections::BTreeMap;

@@ -146,19 +146,23 @@ pub(super) fn run(args: &Args) -> Result<()> {
         note(said);
     }
     let verdicts = figures::verdicts(&rows, &noises);
-    if args.json {
+    // What was measured is kept, whatever becomes of the output.
+    let written = args.output.as_ref().map_or(Ok(()), |output| {
+        let record = recorded(args, &ground, &course, &rows, &noises);
+        interrupt::unbroken(|| record.write(output))
+    });
+    let shown = if args.json {
         output::json(&serde_json::json!({
             "target": ground.name(), "io": ground.io(), "runs": rows, "ratios": Ratios::all(&rows),
             "machine": noises, "verdicts": verdicts, "model": truth,
             "discarded": discarded(&course),
-        }))?;
+        }))
     } else {
         let told = told(&ground, &noises, &verdicts, &course);
-        output::print(&(figures::table(&rows) + "\n" + &told))?;
-    }
-    let Some(output) = &args.output else { return Ok(()) };
-    let record = recorded(args, &ground, &course, &rows, &noises);
-    Ok(interrupt::unbroken(|| record.write(output))?)
+        output::print(&(figures::table(&rows) + "\n" + &told))
+    };
+    written?;
+    shown
 }
 
 fn settings(args: &Args, policy: &str, known: &reap::Calibration) -> ReaperSettings {

@@ -20,14 +20,15 @@
 mod latency;
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use forerun_core::device::Kind;
 use forerun_core::device::estimate::{Facts, Known};
 use forerun_core::units::Nanos;
+use indicatif::BinaryBytes;
 use serde::{Deserialize, Serialize};
 
 use super::latency::Latencies;
@@ -89,10 +90,18 @@ impl Profiles {
     /// It cannot be read, or holds something else.
     pub(super) fn load(path: &Path) -> Result<Self> {
         let name = path.display();
-        let text = match fs::read_to_string(path) {
+        let unread = || format!("cannot read {name}");
+        let file = match fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
-            read => read.with_context(|| format!("cannot read {name}"))?,
+            Err(error) => return Err(error).with_context(unread),
+            Ok(found) if !found.is_file() => bail!("{name} is no regular file: name another"),
+            Ok(_) => File::open(path).with_context(unread)?,
         };
+        let mut text = String::new();
+        file.take(BYTES_MAX + 1).read_to_string(&mut text).with_context(unread)?;
+        if text.len() as u64 > BYTES_MAX {
+            bail!("{name} has more than {}, which profiles never have", BinaryBytes(BYTES_MAX));
+        }
         Self::parse(&text).with_context(|| format!("{name} holds no profiles: name another file"))
     }
 
@@ -227,6 +236,8 @@ fn whole(value: f64, scale: f64) -> Option<u64> {
 
 /// Every count below has its own `f64`.
 const COUNT_MAX: f64 = 9e15;
+/// Of a file: more than thousands of profiles have.
+const BYTES_MAX: u64 = 16 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -184,10 +184,12 @@ fn read(source: &Source, reading: &Reading) -> Result<(Found, Vec<u32>)> {
     while more {
         for request in &batch {
             survey.add(request)?;
-            numbers.extend(request.pages().map(|key| numbering.number(key)));
-        }
-        if numbers.len() > ACCESSES_MAX {
-            bail!("more than {ACCESSES_MAX} accesses, which are all kept: give --limit");
+            for key in request.pages() {
+                if numbers.len() == ACCESSES_MAX {
+                    bail!("more than {ACCESSES_MAX} accesses, which are all kept: give --limit");
+                }
+                numbers.push(numbering.number(key));
+            }
         }
         more = requests.next_batch(&mut batch)?;
     }

@@ -201,6 +201,13 @@ fn table(given: &Given, first: &[u8]) -> Result<Table, String> {
     };
     let name = |at: usize| if is_heading { fields[at].as_str() } else { "" };
     let mut columns = vec![Column::Ignored; fields.len()];
+    let mut put = |at: usize, column: Column| match columns[at] {
+        Column::Ignored => {
+            columns[at] = column;
+            Ok(())
+        }
+        _ => Err(format!("has two names for column {}", at + 1)),
+    };
     let key = find(&given.key, KEYS)?;
     let offset = if key.is_some() && given.offset.0.is_empty() {
         None
@@ -208,18 +215,18 @@ fn table(given: &Given, first: &[u8]) -> Result<Table, String> {
         find(&given.offset, OFFSETS)?
     };
     if let Some(at) = find(&given.time, TIMES)? {
-        columns[at] = Column::Time(given.time_unit.nanos(name(at)));
+        put(at, Column::Time(given.time_unit.nanos(name(at))))?;
     }
     match (key, offset) {
         (_, Some(at)) => {
-            columns[at] = Column::Offset(unit_of(given.unit, name(at)));
+            put(at, Column::Offset(unit_of(given.unit, name(at))))?;
             if let Some(at) = find(&given.device, DEVICES)? {
-                columns[at] = Column::Device;
+                put(at, Column::Device)?;
             }
         }
         (Some(at), None) => {
             let is_text = given.keys == KeyKind::Text;
-            columns[at] = if is_text { Column::Name } else { Column::Key };
+            put(at, if is_text { Column::Name } else { Column::Key })?;
         }
         (None, None) => {
             return Err("names neither a key nor an offset: \
@@ -228,10 +235,10 @@ fn table(given: &Given, first: &[u8]) -> Result<Table, String> {
         }
     }
     if let Some(at) = find(&given.size, SIZES)? {
-        columns[at] = Column::Size(unit_of(given.size_unit, name(at)));
+        put(at, Column::Size(unit_of(given.size_unit, name(at))))?;
     }
     if let Some(at) = find(&given.op, OPS)? {
-        columns[at] = Column::OpOrReadIf(given.read);
+        put(at, Column::OpOrReadIf(given.read))?;
     }
     let heading = if is_heading { Heading::Always } else { Heading::Never };
     let used = columns.iter().rposition(|column| *column != Column::Ignored).map_or(0, |at| at + 1);

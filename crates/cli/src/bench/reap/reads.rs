@@ -96,8 +96,10 @@ pub(crate) fn trimmed(mut took: Vec<u64>) -> Latency {
     took.truncate(took.len() - took.len() / 100);
     let count = took.len().max(1) as u64;
     let mean = took.iter().sum::<u64>() / count;
-    let variance = took.iter().map(|one| one.abs_diff(mean).pow(2)).sum::<u64>() / count;
-    Latency { mean: Nanos(mean), stdev: Nanos(variance.isqrt()) }
+    let squares = took.iter().map(|one| u128::from(one.abs_diff(mean)).pow(2));
+    let variance = squares.sum::<u128>() / u128::from(count);
+    let stdev = u64::try_from(variance.isqrt()).expect("no more than the largest");
+    Latency { mean: Nanos(mean), stdev: Nanos(stdev) }
 }
 
 /// Reads of each size that calibrate.
@@ -118,6 +120,7 @@ mod tests {
             ("a stall of a hundred",        ninety_nine(&[1_000_000]),      10,     0),
             ("in whichever order",          [vec![1_000_000], vec![10; 99]].concat(), 10, 0),
             ("a second one stays",          ninety_nine(&[30, 1_000_000]),  10,     2),
+            ("ten seconds", vec![0, 10_000_000_000], 5_000_000_000, 5_000_000_000),
         ];
         for (why, took, mean, stdev) in rows {
             let expected = Latency { mean: Nanos(mean), stdev: Nanos(stdev) };
