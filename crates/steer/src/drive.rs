@@ -521,7 +521,8 @@ fn facts(limit_bytes: u64) -> estimate::Facts {
     estimate::Facts {
         kind: Kind::Parallel,
         access: ACCESS,
-        bytes_per_second: (limit_bytes / 2).max(PAGE) * accesses_a_second / IN_FLIGHT_REACHES,
+        bytes_per_second: (limit_bytes / 2).max(PAGE).saturating_mul(accesses_a_second)
+            / IN_FLIGHT_REACHES,
         depth: 32,
         request_bytes: u32::try_from(CHUNK_BYTES_MAX / 2).expect("a chunk"),
     }

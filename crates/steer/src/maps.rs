@@ -21,6 +21,7 @@
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::slice;
 
 use forerun_core::units::Nanos;
 use rustix::fs::{Stat, fstat};
@@ -175,14 +176,17 @@ impl Mapped {
         for front in &mut self.fronts {
             let range = front.end..self.addresses.end.min(front.end + REACH_BYTES);
             let Ok(found) = pagemap::present(pagemap, range, 1) else { continue };
-            if let Some(run) = found.first().filter(|run| run.start == front.end) {
-                let from = self.offset + (run.start - self.addresses.start);
-                let bytes = run.end - run.start;
-                (front.end, front.moved) = (run.end, now);
-                readers.read(now, front.lane, &(from..from + bytes), true);
-                lengthen(&mut self.runs, run);
+            let Some(run) = found.first().filter(|run| run.start == front.end) else { continue };
+            // Some of it may have been present before, as above a reader that goes backward.
+            for fresh in added(&self.runs, slice::from_ref(run)) {
+                let from = self.offset + (fresh.start - self.addresses.start);
+                let range = from..from + (fresh.end - fresh.start);
+                readers.read(now, front.lane, &range, true);
+                front.moved = now;
                 moved = true;
             }
+            front.end = run.end;
+            lengthen(&mut self.runs, run);
         }
         moved
     }
