@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::rig::{Data, Reader, folder, has, python, run, shim, stats};
+use crate::rig::{Data, MAPPED, Reader, folder, has, python, run, shim, stats};
 use crate::support::skip;
 
 const LIMIT: u64 = 2 << 20;
@@ -43,20 +43,8 @@ fn a_mapped_file_is_read_ahead() {
     let Some(data) = Data::new(test, &folder, BYTES).filter(|_| has(test, "python3")) else {
         return;
     };
-    let program = "
-import mmap, os, sys
-fd = os.open(sys.argv[1], os.O_RDONLY)
-m = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
-m.madvise(mmap.MADV_RANDOM)
-os.close(fd)
-done = 0
-for line in sys.stdin:
-    for at in range(done, min(done + int(line), len(m)), 4096): m[at]
-    done += int(line)
-    print(done, flush=True)
-";
     let mut command = run("--limit 2M");
-    let mut reader = Reader::start(command.args(["python3", "-c", program]).arg(&data.path));
+    let mut reader = Reader::start(command.args(["python3", "-c", MAPPED]).arg(&data.path));
     // The kernel maps 64 KiB around a touched page, so the reader may seem farther than it is.
     assert!(reader.is_led(&data, STEP, MOST + STEP), "nothing was read ahead");
     assert_eq!(reader.end(), Some(0));

@@ -209,3 +209,18 @@ for line in sys.stdin:
         left, done = left - got, done + got
     print(done, flush=True)
 ";
+
+/// For each line of its input, a number of bytes: reads so many more of a mapped file, whose kernel
+/// readahead is off, and says how many it has.
+pub(crate) const MAPPED: &str = "
+import mmap, os, sys
+fd = os.open(sys.argv[1], os.O_RDONLY)
+m = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+m.madvise(mmap.MADV_RANDOM)
+os.close(fd)
+done = 0
+for line in sys.stdin:
+    for at in range(done, min(done + int(line), len(m)), 4096): m[at]
+    done += int(line)
+    print(done, flush=True)
+";

@@ -21,7 +21,7 @@ use rustix::process::{geteuid, getpid};
 use serde_json::Value;
 
 use crate::explain::file;
-use crate::rig::{Data, PYTHON, Reader, has, holds, shim, stats};
+use crate::rig::{Data, MAPPED, PYTHON, Reader, has, holds, shim, stats};
 use crate::support::skip;
 
 const BYTES: u64 = 64 << 20;
@@ -231,19 +231,6 @@ int main(int argc, char **argv)
     return 0;
 }
 "#;
-
-const MAPPED: &str = "
-import mmap, os, sys
-fd = os.open(sys.argv[1], os.O_RDONLY)
-m = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
-m.madvise(mmap.MADV_RANDOM)
-os.close(fd)
-done = 0
-for line in sys.stdin:
-    for at in range(done, min(done + int(line), len(m)), 4096): m[at]
-    done += int(line)
-    print(done, flush=True)
-";
 
 const OFFSET: &str = "
 import os, sys
