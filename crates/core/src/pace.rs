@@ -12,10 +12,11 @@
 //! ```
 //! The paper's rule reads a burst whatever the distance, then waits while it exceeds the limit. So
 //! its lead comes to `limit + burst`. Ours counts the burst before it is read, and has a lead that
-//! begins small, and stays below the limit and a quarter of the free memory. It doubles where the
+//! begins small, and stays below the limit and a quarter of the free memory. It grows where the
 //! program was late, or consumes more than the lead in the time that the device needs; once in the
-//! time in which the program comes to what was asked for since, and not while the device has all it
-//! can do: more in its queue makes nothing faster.
+//! time in which the program comes to what was asked for since. By how much, the device's queue
+//! says: by four where next to nothing waits in it, by two where it begins to fill, and not where
+//! the device has all it can do: more in its queue makes nothing faster.
 //!
 //! # Invariants
 //! - A read lies within the file and has at least one byte; `until` lies beyond `main`.
@@ -74,8 +75,9 @@ pub struct Facts {
     pub device: Option<estimate::Facts>,
     /// Whether the program has met bytes that were not there since the last question.
     pub late: bool,
-    /// Whether the device has all it can do: what is read ahead waits for what was asked before it.
-    pub is_full: bool,
+    /// How many times later than the fastest one requests come just now, as they wait for those
+    /// before them; 1: there are none; 0: not known.
+    pub slowdown: u64,
 }
 
 /// The answer.
@@ -178,6 +180,12 @@ impl Pace {
         self.grown_at = 0;
     }
 
+    /// The program goes on here where it was led by `other` before.
+    pub fn inherit(&mut self, other: &Self) {
+        self.lead = self.lead.max(other.lead);
+        self.moved();
+    }
+
     /// What to do next. O(1).
     ///
     /// # Panics
@@ -220,9 +228,9 @@ impl Pace {
             return Step::Wait { until: from.max(facts.main.saturating_add(chunk)) };
         };
         // What was asked for since it grew must have had the time to come.
-        if !facts.is_full && facts.main >= self.grown_at {
+        if facts.main >= self.grown_at {
             let wanted = if facts.late { u64::MAX } else { needed(facts) };
-            let grown = self.lead.saturating_mul(2).min(wanted);
+            let grown = self.lead.saturating_mul(growth(facts.slowdown)).min(wanted);
             if grown > self.lead {
                 (self.lead, self.grown_at) = (grown, from);
             }
@@ -237,6 +245,15 @@ impl Pace {
         } else {
             Step::Wait { until: from - (top - burst) }
         }
+    }
+}
+
+/// By how much a lead grows at a time.
+fn growth(slowdown: u64) -> u64 {
+    match slowdown {
+        1 => 4,
+        0 | 2..FULL => 2,
+        FULL.. => 1,
     }
 }
 
@@ -256,6 +273,8 @@ const FREE_SHARE: u64 = 4;
 /// Latencies that a lead covers: the slowest of some requests takes about twice as long as most,
 /// and as much again goes by between questions.
 const LATENCIES: u128 = 4;
+/// A device has all it can do where requests come so many times later than the fastest did.
+const FULL: u64 = 4;
 const SECOND: u128 = Nanos::from_millis(1_000).0 as u128;
 
 #[cfg(test)]

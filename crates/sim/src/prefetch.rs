@@ -133,8 +133,8 @@ impl Prefetcher {
     ) -> Self {
         let Prefetch { rule, chunk, nap } = setup;
         let waits = matches!(rule, Rule::Paper(_));
-        let (late, is_full) = (false, false);
-        let facts = Facts { main: 0, ahead: 0, end, chunk, free, rate: 0, device, late, is_full };
+        let (late, slowdown) = (false, 0);
+        let facts = Facts { main: 0, ahead: 0, end, chunk, free, rate: 0, device, late, slowdown };
         let pace = Pace::new(rule);
         Self { pace, waits, nap, handle, page_bytes, facts, busy: Nanos(0) }
     }

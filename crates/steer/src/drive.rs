@@ -97,6 +97,8 @@ struct Asked {
     file: FileId,
     piece: Piece,
     since: Nanos,
+    /// None of it was there: how long it takes tells of the device.
+    is_cold: bool,
 }
 
 /// How fast a device brings what it was asked for.
@@ -120,9 +122,10 @@ impl Access {
         self.usual = Nanos(self.usual.0 - self.usual.0 / FEW + waited.0 / FEW);
     }
 
-    /// Whether it has all it can do: most of the time a piece waits for those before it.
-    fn is_full(&self) -> bool {
-        !self.is_idle && self.usual.0 > self.shortest.0.saturating_mul(QUEUED)
+    /// How many times later than the fastest one pieces come: the rest of the time they wait for
+    /// those before them.
+    fn slowdown(&self) -> u64 {
+        if self.is_idle { 1 } else { (self.usual.0 / self.shortest.0.max(1)).max(1) }
     }
 }
 
@@ -332,11 +335,11 @@ impl Drive {
                 self.asked.push_back(asked);
                 continue;
             }
-            let Asked { piece, since, .. } = asked;
+            let Asked { piece, since, is_cold, .. } = asked;
             let Cut { before, within, behind } = piece.cut(pages);
             arrived.extend(within);
             let rest = before.into_iter().chain(behind);
-            self.asked.extend(rest.map(|piece| Asked { file, piece, since }));
+            self.asked.extend(rest.map(|piece| Asked { file, piece, since, is_cold }));
         }
     }
 
@@ -361,17 +364,37 @@ impl Drive {
         }
     }
 
-    /// Gives up what is pending of `lane`.
-    fn drop_pending(&mut self, now: Nanos, lane: LaneId) {
-        while self.drop_front(now, lane) {}
+    /// The reader of `lane` came to `from`: what is pending beyond, for those who read before it, is
+    /// for the first who comes there. A program that jumps forward by reads that say where they
+    /// read is a reader in each place.
+    fn take_over(&mut self, lane: LaneId, from: u64) {
+        let Some(mut own) = self.lanes[lane.0 as usize].take() else { return };
+        let mut taken = Vec::new();
+        for other in self.lanes.iter_mut().flatten() {
+            if other.file != own.file || other.main > from {
+                continue;
+            }
+            let before = taken.len();
+            other.take(&(from / PAGE..u64::MAX), &mut taken);
+            if taken.len() > before {
+                own.pace.inherit(&other.pace);
+            }
+        }
+        taken.sort_by_key(|piece| piece.first);
+        own.pending.extend(taken);
+        self.lanes[lane.0 as usize] = Some(own);
     }
 
-    fn drop_front(&mut self, now: Nanos, lane: LaneId) -> bool {
-        let row = self.lanes[lane.0 as usize].as_mut();
-        let Some(piece) = row.and_then(|row| row.pending.pop_front()) else { return false };
-        self.pending_pages -= piece.frames.len() as u64;
-        self.failed(now, &piece);
-        true
+    /// Gives up what is pending of `lane` in `pages`.
+    fn give_up(&mut self, now: Nanos, lane: LaneId, pages: &Range<u64>) {
+        let mut gone = Vec::new();
+        if let Some(row) = self.lanes[lane.0 as usize].as_mut() {
+            row.take(pages, &mut gone);
+        }
+        for piece in gone {
+            self.pending_pages -= piece.frames.len() as u64;
+            self.failed(now, &piece);
+        }
     }
 
     fn arrived(&mut self, now: Nanos, piece: &Piece) {
@@ -420,9 +443,11 @@ impl Readers for Drive {
 
     fn seek(&mut self, now: Nanos, lane: LaneId, to: u64) {
         let Some(row) = self.lanes[lane.0 as usize].as_mut() else { return };
+        // What lies beyond is still to come, unless he went back.
+        let skipped = if row.main <= to { 0..to / PAGE } else { 0..u64::MAX };
         (row.main, row.warm_until, row.has_read) = (to, 0, false);
         row.pace.moved();
-        self.drop_pending(now, lane);
+        self.give_up(now, lane, &skipped);
         self.refuse(now);
     }
 
@@ -433,7 +458,8 @@ impl Readers for Drive {
         let Some(bytes) = self.files.get(&file).map(|row| row.version.bytes) else { return };
         row.main = range.end;
         // A reader that was seen after its seek and before its read goes on from nothing.
-        let follows = std::mem::replace(&mut row.has_read, true) && follows;
+        let is_new_here = !std::mem::replace(&mut row.has_read, true);
+        let follows = follows && !is_new_here;
         row.rate.read(range.end - range.start, self.processor);
         self.counts.bytes_read += range.end - range.start;
         let range = range.start..range.end.min(bytes);
@@ -443,6 +469,9 @@ impl Readers for Drive {
         self.is_cold = true;
         if !self.introduce(now, lane) {
             return;
+        }
+        if is_new_here {
+            self.take_over(lane, range.start);
         }
         let before = self.core_stats().late_hits;
         let (mut first, end) = (range.start / PAGE, pages(range.end));
@@ -461,7 +490,7 @@ impl Readers for Drive {
     }
 
     fn close(&mut self, now: Nanos, lane: LaneId) {
-        self.drop_pending(now, lane);
+        self.give_up(now, lane, &(0..u64::MAX));
         let Some(row) = self.lanes[lane.0 as usize].take() else { return };
         if row.is_known {
             self.send(now, Event::Close { handle: lane.handle() });
@@ -551,8 +580,6 @@ const CHUNK_BYTES_MAX: u64 = 1 << 20;
 const WARM_BYTES: u64 = 32 << 20;
 /// A time to the first byte; only its product with the rate counts.
 const ACCESS: Nanos = Nanos::from_millis(10);
-/// A device has all it can do where pieces come so many times later than the fastest did.
-const QUEUED: u64 = 4;
 /// Pieces over which a mean is taken, as TCP takes one of round trips.
 const FEW: u64 = 8;
 /// Of what arrives in the time of an access, `streams` keeps so much in flight.

@@ -16,8 +16,8 @@ const CHUNK: u64 = 128 * K;
 /// A program at `main` and a prefetcher at `ahead` of a large file, memory for all of it.
 fn at(main: u64, ahead: u64) -> Facts {
     let (end, chunk, free) = (1 << 40, CHUNK, 1 << 42);
-    let (late, is_full) = (false, false);
-    Facts { main, ahead, end, chunk, free, rate: 0, device: None, late, is_full }
+    let (late, slowdown) = (false, 0);
+    Facts { main, ahead, end, chunk, free, rate: 0, device: None, late, slowdown }
 }
 
 fn disk(access: Nanos, bytes_per_second: u64) -> estimate::Facts {
@@ -113,7 +113,7 @@ fn the_papers_rule_is_the_papers_loop() {
 #[test]
 fn our_lead_begins_small_and_follows_lateness_rate_and_memory() {
     let late = Facts { late: true, ..at(0, 0) };
-    let full = Facts { is_full: true, ..late };
+    let queue = |slowdown| Facts { slowdown, ..late };
     // A chunk takes the device 9 + 1 ms; 100 chunks a second are one in that time.
     let device = Some(disk(Nanos::from_millis(9), 1_000 * CHUNK));
     let known = |rate| Facts { rate, device, ..at(0, 0) };
@@ -123,7 +123,9 @@ fn our_lead_begins_small_and_follows_lateness_rate_and_memory() {
         ("two chunks at the start",              0, 64 * M, at(0, 0),                      2),
         ("more when the program was late",       1, 64 * M, late,                          3),
         ("and again",                            3, 64 * M, late,                          8),
-        ("not where the device is busy anyway",  3, 64 * M, full,                          2),
+        ("by four where nothing waits",          3, 64 * M, queue(1),                     64),
+        ("by two where the queue fills",         3, 64 * M, queue(3),                      8),
+        ("not where the device is busy anyway",  3, 64 * M, queue(4),                      2),
         ("up to the limit",                     40, 64 * M, late,                        512),
         ("a limit below a chunk",               40,  4 * K, late,                          1),
         ("no limit at all",                     40,      0, late,                          1),
@@ -182,6 +184,12 @@ fn a_lead_that_grew_has_time_to_show() {
     pace.moved();
     pace.decide(&elsewhere);
     assert_eq!(pace.lead, 16 * CHUNK, "which is of no use to who went elsewhere");
+    let mut next = ours(16 * M, 64 * M);
+    next.inherit(&pace);
+    next.decide(&elsewhere);
+    assert_eq!(next.lead, 32 * CHUNK, "nor to who goes on in its place");
+    next.inherit(&pace);
+    assert_eq!(next.lead, 32 * CHUNK, "nobody loses by it");
 }
 
 #[test]
@@ -250,6 +258,7 @@ fn ours_keeps_its_promises_on_any_file() {
             facts.free = prng.below(8) * prng.below(200);
             facts.rate = prng.below(3) * prng.below(1_000);
             facts.late = prng.chance(20);
+            facts.slowdown = prng.below(6);
             let slow = disk(Nanos(prng.below(1 << 31)), prng.below(1 << 20));
             facts.device = prng.chance(50).then_some(slow);
             match pace.decide(&facts) {
@@ -302,7 +311,7 @@ fn the_largest_numbers_are_numbers_too() {
         rate: u64::MAX,
         device: Some(disk(Nanos(u64::MAX), 0)),
         late: true,
-        is_full: false,
+        slowdown: u64::MAX,
     };
     for free in [0, u64::MAX] {
         for chunk in [1, u64::MAX / 4, u64::MAX] {

@@ -47,12 +47,12 @@ impl Drive {
                 at += 1;
                 continue;
             }
-            let Some(Asked { file, piece, .. }) = self.asked.remove(at) else { return };
+            let Some(asked) = self.asked.remove(at) else { return };
             if has_come {
-                self.learn(file, u64::from(piece.count()) * PAGE, waited);
-                self.arrived(now, &piece);
+                self.learn(&asked, waited);
+                self.arrived(now, &asked.piece);
             } else {
-                self.failed(now, &piece);
+                self.failed(now, &asked.piece);
             }
         }
         let device = |asked: &Asked| self.files.get(&asked.file).map(|file| file.key.0);
@@ -61,12 +61,13 @@ impl Drive {
         }
     }
 
-    /// So many bytes of `file` came in this time. Short pieces come sooner, and tell nothing of
-    /// long ones.
-    fn learn(&mut self, file: FileId, bytes: u64, waited: Nanos) {
-        let Some(row) = self.files.get(&file) else { return };
+    /// What was asked for came in this time. Short pieces and such that were cached in part come
+    /// sooner, and tell nothing of others.
+    pub(super) fn learn(&mut self, asked: &Asked, waited: Nanos) {
+        let Some(row) = self.files.get(&asked.file) else { return };
+        let bytes = u64::from(asked.piece.count()) * PAGE;
         let is_long = row.source.as_ref().is_some_and(|source| bytes >= source.chunk_bytes / 2);
-        if is_long && self.access.len() < FILES_MAX {
+        if is_long && asked.is_cold && self.access.len() < FILES_MAX {
             let access = self.access.entry(row.key.0).or_insert(Access::of(waited));
             access.learn(waited);
         }
@@ -82,7 +83,8 @@ impl Drive {
             let Some(source) = file.source.clone() else { return };
             let Range { start, end } = piece.pages();
             if start * PAGE >= file.version.bytes {
-                self.drop_front(now, lane);
+                let gone = start..u64::MAX;
+                self.give_up(now, lane, &gone);
                 continue;
             }
             let file_end = file.version.bytes;
@@ -107,7 +109,7 @@ impl Drive {
                 rate: row.rate.bytes_per_second,
                 device,
                 late: std::mem::take(&mut row.late),
-                is_full: access.is_some_and(Access::is_full),
+                slowdown: access.map_or(0, Access::slowdown),
             });
             let Step::Read { bytes, .. } = step else { return };
             let count = piece.frames.len().min(index(bytes.div_ceil(PAGE)));
@@ -143,7 +145,8 @@ impl Drive {
         let pages = piece.pages();
         let range = pages.start * PAGE..pages.end * PAGE;
         let bytes = range.end - range.start;
-        if is_cached(source, &range) {
+        let cached = cached_pages(source, &range);
+        if cached == kernel::pages(&range) {
             self.counts.bytes_cached += bytes;
             return self.arrived(now, &piece);
         }
@@ -151,16 +154,17 @@ impl Drive {
         self.counts.bytes_asked += bytes;
         self.counts.lead_bytes_max = self.counts.lead_bytes_max.max(distance);
         self.asks.push(Ask { source: Arc::clone(source), range });
-        self.asked.push_back(Asked { file, piece, since: now });
+        self.asked.push_back(Asked { file, piece, since: now, is_cold: cached == 0 });
     }
 }
 
-/// Whether all of `range` is cached, as far as can be told. It is about to be asked for.
-fn is_cached(source: &Source, range: &Range<u64>) -> bool {
+/// How much of `range` is cached, as far as can be told. It is about to be asked for.
+fn cached_pages(source: &Source, range: &Range<u64>) -> u64 {
     match kernel::cached(&source.file, range) {
-        Ok(Residency::Pages(count)) => count == kernel::pages(range),
-        Ok(Residency::Unknown) => is_ready(source, range.end) == Some(true),
-        Err(_) => false,
+        Ok(Residency::Pages(count)) => count,
+        // Where the last page is, all is.
+        Ok(Residency::Unknown) if is_ready(source, range.end) == Some(true) => kernel::pages(range),
+        Ok(Residency::Unknown) | Err(_) => 0,
     }
 }
 

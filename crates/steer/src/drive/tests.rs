@@ -131,6 +131,91 @@ fn the_budget_bounds_all_readers_together() {
     assert_settled(&drive);
 }
 
+/// What is pending of `lane`.
+fn pending(drive: &Drive, lane: LaneId) -> Vec<Range<u64>> {
+    drive.lanes[lane.0 as usize].as_ref().unwrap().pending.iter().map(Piece::pages).collect()
+}
+
+#[test]
+fn what_lies_beyond_a_jump_is_still_to_come() {
+    let place = Place::new("jump");
+    let to = 2 << 20;
+    #[rustfmt::skip]
+    let rows = [ // why                          by a seek  to    pieces that stay
+        ("a seek forward",                       true,      to,   true),
+        ("a seek back",                          true,      4096, false),
+        ("a read at a place farther on",         false,     to,   true),
+    ];
+    for (why, seeks, to, stays) in rows {
+        place.forget();
+        // Little may be asked for at a time: the rest of a window is pending.
+        let mut drive = drive_of(LIMIT, 64 << 20);
+        let (file, stat) = place.open();
+        let lane = drive.open(Nanos(0), file, &stat, 0).unwrap();
+        let read = 1 << 20;
+        for at in (0..read).step_by(64 << 10) {
+            drive.read(Nanos(at), lane, &(at..at + (64 << 10)), true);
+        }
+        let last = pending(&drive, lane).last().expect("a window is pending").end * PAGE;
+        assert!(last > (2 << 20) + (64 << 10), "{why}: to {last}");
+        let now = Nanos(read);
+        let next = if seeks {
+            drive.seek(now, lane, to);
+            lane
+        } else {
+            drive.again(lane, to).unwrap()
+        };
+        drive.read(now, next, &(to..to + (64 << 10)), false);
+        let left = pending(&drive, next);
+        assert!(left.iter().all(|piece| piece.start * PAGE >= to), "{why}: {left:?}");
+        let is_same = left.iter().any(|piece| piece.end * PAGE == last);
+        assert_eq!(is_same, stays, "{why}: {left:?}");
+        if next != lane {
+            let left = pending(&drive, lane);
+            assert!(left.iter().all(|piece| piece.end * PAGE <= to), "{why}: {left:?}");
+            drive.close(now, next);
+        }
+        drive.close(now, lane);
+        assert_settled(&drive);
+    }
+}
+
+#[test]
+fn a_device_is_as_fast_as_its_fastest_whole_piece() {
+    let millis = Nanos::from_millis;
+    let mut access = Access::of(millis(10));
+    for (waited, slowdown, why) in [
+        (10, 1, "nothing waits"),
+        (40, 1, "once is not usual"),
+        (40, 1, "twice"),
+        (40, 1, "three times"),
+        (40, 2, "half of the time"),
+        (2, 9, "a faster one is what it can do"),
+    ] {
+        access.learn(millis(waited));
+        assert_eq!(access.slowdown(), slowdown, "{why}");
+    }
+    access.is_idle = true;
+    assert_eq!(access.slowdown(), 1, "nothing is there to wait for");
+    assert_eq!(Access::of(Nanos(0)).slowdown(), 1);
+}
+
+#[test]
+fn what_was_cached_in_part_tells_nothing_of_the_device() {
+    let place = Place::new("part");
+    for (is_cold, known) in [(true, 1), (false, 0)] {
+        let mut drive = drive_of(LIMIT, 64 << 20);
+        let (file, stat) = place.open();
+        let lane = drive.open(Nanos(0), file, &stat, 0).unwrap();
+        let file = drive.lanes[lane.0 as usize].as_ref().unwrap().file;
+        let piece = Piece { first: 0, frames: (0..256).map(FrameId).collect() };
+        let asked = Asked { file, piece, since: Nanos(0), is_cold };
+        drive.learn(&asked, Nanos::from_millis(1));
+        assert_eq!(drive.access.len(), known);
+        drive.close(Nanos(0), lane);
+    }
+}
+
 #[test]
 fn whatever_readers_do_all_is_settled() {
     let place = Place::new("any");
