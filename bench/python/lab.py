@@ -28,7 +28,7 @@ def timed(command):
         sys.exit(f"{command[0]} ended with {process.returncode}")
     cpu = usage.ru_utime + usage.ru_stime
     memory = usage.ru_maxrss * 1024
-    return {"seconds": seconds, "cpu_seconds": cpu, "peak_bytes": memory, "output": json.loads(output)}
+    return {"seconds": seconds, "cpu_seconds": cpu, "peak_bytes": memory, "output": output.decode()}
 
 
 def libcachesim(form, trace, cells):

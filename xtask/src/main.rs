@@ -41,9 +41,10 @@ usage: cargo xtask COMMAND
   bench virtual [--quick] [--out DIR] [--device D,...] [--row R,...] [--readahead R]...
                 [--seeds N,...] [--lengths PERCENT,...] [--all-limits] [--jobs N]
                 [--forerun PROGRAM]       readahead in virtual time, against its floors
-  bench lab [--out DIR] [--python PROGRAM] [--traces DIR] [--rounds N] [--only NAME,...]
-            [--forerun PROGRAM]
-                                          the lab's simulator beside libCacheSim, if PROGRAM has it
+  bench lab [--out DIR] [--python PROGRAM] [--cachesim PROGRAM] [--traces DIR] [--rounds N]
+            [--only NAME,...] [--form FORM,...] [--forerun PROGRAM]
+                                          the lab's simulator beside libCacheSim: its library, if
+                                          Python has it, and its program, if one is named
   range-server (--pattern SIZE | --dir DIR) [--port N] [--latency 30ms] [--rate 90M]
                [--fault KIND[:EVERY]] [--stay]
                                           a local HTTP server, slow and faulty if asked to; ends
