@@ -129,6 +129,15 @@ impl Access {
     }
 }
 
+/// Where a reader goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Course {
+    /// It came here, and has read once.
+    Unknown,
+    Forward,
+    Back,
+}
+
 /// What the core did in one event.
 #[derive(Default)]
 struct World {
@@ -311,6 +320,11 @@ impl Drive {
     /// What the core fetches of pages that are `there` is there, the rest is pending.
     fn sort(&mut self, lane: LaneId, there: &Range<u64>, arrived: &mut Vec<Piece>) {
         let Some(row) = self.lanes[lane.0 as usize].as_mut() else { return };
+        let is_before = |(_, piece): &(FileId, Piece)| piece.pages().end <= there.start;
+        if self.world.fetched.iter().all(is_before) {
+            // The nearest is the first for one who goes back as well.
+            self.world.fetched.reverse();
+        }
         for (_, piece) in self.world.fetched.drain(..) {
             let Cut { before, within, behind } = piece.cut(there);
             arrived.extend(within);
@@ -343,17 +357,23 @@ impl Drive {
         }
     }
 
-    /// Whether all that the reader at `main` will read next is cached.
-    fn is_warm(&mut self, lane: LaneId, main: u64, file_bytes: u64) -> bool {
+    /// Whether all that is read next by the reader who has read `range` is cached.
+    fn is_warm(&mut self, lane: LaneId, range: &Range<u64>, course: Course, bytes: u64) -> bool {
         let Some(row) = self.lanes[lane.0 as usize].as_mut() else { return false };
-        if !row.pending.is_empty() || main + WARM_BYTES / 2 <= row.warm_until {
+        let next = |far: u64| match course {
+            Course::Forward => range.end..bytes.min(range.end + far),
+            Course::Back => range.start.saturating_sub(far)..range.start,
+            Course::Unknown => range.start.saturating_sub(far)..bytes.min(range.end + far),
+        };
+        let near = next(WARM_BYTES / 2);
+        if !row.pending.is_empty() || row.warm.start <= near.start && near.end <= row.warm.end {
             return row.pending.is_empty();
         }
-        let next = main..file_bytes.min(main + WARM_BYTES);
+        let next = next(WARM_BYTES);
         let source = self.files.get(&row.file).and_then(|file| file.source.as_ref());
         let cached = source.and_then(|source| kernel::cached(&source.file, &next).ok());
         let is_warm = cached == Some(Residency::Pages(kernel::pages(&next)));
-        row.warm_until = if is_warm { next.end } else { 0 };
+        row.warm = if is_warm { next } else { 0..0 };
         is_warm
     }
 
@@ -445,7 +465,7 @@ impl Readers for Drive {
         let Some(row) = self.lanes[lane.0 as usize].as_mut() else { return };
         // What lies beyond is still to come, unless he went back.
         let skipped = if row.main <= to { 0..to / PAGE } else { 0..u64::MAX };
-        (row.main, row.warm_until, row.has_read) = (to, 0, false);
+        (row.main, row.warm, row.has_read) = (to, 0..0, false);
         row.pace.moved();
         self.give_up(now, lane, &skipped);
         self.refuse(now);
@@ -456,14 +476,19 @@ impl Readers for Drive {
         let Some(row) = self.lanes[lane.0 as usize].as_mut() else { return };
         let file = row.file;
         let Some(bytes) = self.files.get(&file).map(|row| row.version.bytes) else { return };
-        row.main = range.end;
         // A reader that was seen after its seek and before its read goes on from nothing.
         let is_new_here = !std::mem::replace(&mut row.has_read, true);
         let follows = follows && !is_new_here;
+        let course = match () {
+            () if is_new_here => Course::Unknown,
+            () if range.end <= row.main && range.start < row.main => Course::Back,
+            () => Course::Forward,
+        };
+        row.main = if course == Course::Back { range.start } else { range.end };
         row.rate.read(range.end - range.start, self.processor);
         self.counts.bytes_read += range.end - range.start;
         let range = range.start..range.end.min(bytes);
-        if range.is_empty() || self.is_warm(lane, range.end, bytes) {
+        if range.is_empty() || self.is_warm(lane, &range, course, bytes) {
             return;
         }
         self.is_cold = true;

@@ -31,7 +31,7 @@ pub(crate) struct Lane {
     pub(crate) file: FileId,
     /// Whether the core knows of it.
     pub(crate) is_known: bool,
-    /// The end of what it has read last, or where it went since.
+    /// The end of what it has read last, its start where that lay before, or where it went since.
     pub(crate) main: u64,
     /// Whether it came there by reading.
     pub(crate) has_read: bool,
@@ -39,8 +39,8 @@ pub(crate) struct Lane {
     /// It met pages that were not there since the pace was asked.
     pub(crate) late: bool,
     pub(crate) pending: VecDeque<Piece>,
-    /// All is cached from where it reads to here: nobody needs to be told.
-    pub(crate) warm_until: u64,
+    /// Found cached around where it reads: nobody needs to be told.
+    pub(crate) warm: Range<u64>,
     pub(crate) rate: Rate,
 }
 
@@ -110,7 +110,7 @@ impl Lane {
             pace: Pace::new(rule),
             late: false,
             pending: VecDeque::new(),
-            warm_until: 0,
+            warm: 0..0,
             rate: Rate::default(),
         }
     }

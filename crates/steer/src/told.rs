@@ -42,8 +42,9 @@ struct Descriptor {
 #[derive(Debug)]
 struct Front {
     lane: LaneId,
-    /// What was read there since it was told of last.
+    /// What was read there since it was told of last; where the last read began.
     read: Range<u64>,
+    start: u64,
     /// Whether that goes on where it had stopped.
     follows: bool,
     /// Which read was its last.
@@ -134,8 +135,9 @@ impl Descriptor {
     fn read(&mut self, range: &Range<u64>, now: Nanos, readers: &mut dyn Readers) -> Option<()> {
         self.reads += 1;
         let last = self.reads;
-        if let Some(front) = self.fronts.iter_mut().find(|front| front.read.end == range.start) {
-            (front.read.end, front.last) = (range.end, last);
+        if let Some(front) = self.fronts.iter_mut().find(|front| front.meets(range)) {
+            front.go_on(range);
+            front.last = last;
             return Some(());
         }
         if self.fronts.len() == FRONTS_MAX {
@@ -145,7 +147,8 @@ impl Descriptor {
             readers.close(now, oldest.lane);
         }
         let lane = readers.again(self.first?, range.start)?;
-        self.fronts.push(Front { lane, read: range.clone(), follows: range.start == 0, last });
+        let (read, start, follows) = (range.clone(), range.start, range.start == 0);
+        self.fronts.push(Front { lane, read, start, follows, last });
         Some(())
     }
 
@@ -169,6 +172,24 @@ impl Descriptor {
 }
 
 impl Front {
+    /// Whether `range` begins where it stands, or ends where its last read began: it goes backward.
+    fn meets(&self, range: &Range<u64>) -> bool {
+        self.read.end == range.start || self.start == range.end
+    }
+
+    fn go_on(&mut self, range: &Range<u64>) {
+        if self.read.end == range.start {
+            self.read.end = range.end;
+        } else if self.read.start == range.end {
+            self.read.start = range.start;
+            self.follows = false;
+        } else {
+            self.read = range.clone();
+            self.follows = false;
+        }
+        self.start = range.start;
+    }
+
     fn flush(&mut self, now: Nanos, readers: &mut dyn Readers) {
         if !self.read.is_empty() {
             readers.read(now, self.lane, &self.read, self.follows);

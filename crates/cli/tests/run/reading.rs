@@ -218,6 +218,42 @@ for line in sys.stdin:
 }
 
 #[test]
+fn a_reader_that_goes_back_is_led_by_what_the_shim_sees() {
+    let test = "a_reader_that_goes_back_is_led_by_what_the_shim_sees";
+    let folder = folder("back");
+    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| has(test, "python3")) else {
+        return;
+    };
+    let program = "
+import os, sys
+fd = os.open(sys.argv[1], os.O_RDONLY)
+os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+size, done = os.fstat(fd).st_size, 0
+for line in sys.stdin:
+    for at in range(done, done + int(line), 32768):
+        os.pread(fd, 32768, size - at - 32768)
+    done += int(line)
+    print(done, flush=True)
+";
+    let mut command = run("--limit 2M --observe preload");
+    command.env("FORERUN_PRELOAD", shim());
+    let mut reader = Reader::start(command.args(["python3", "-c", program]).arg(&data.path));
+    let mut led = false;
+    while !led && reader.position + STEP < BYTES {
+        reader.read(STEP);
+        let position = BYTES - reader.position;
+        assert_eq!(data.cached(0, position.saturating_sub(MOST)), Some(0), "too far ahead");
+        led = (0..2_000).any(|_| {
+            std::thread::yield_now();
+            // More than a read beside it.
+            data.cached(0, position.saturating_sub(STEP)) > Some(0)
+        });
+    }
+    assert!(led, "it is to be led");
+    assert_eq!(reader.end(), Some(0));
+}
+
+#[test]
 fn threads_on_one_mapping_are_led_each_in_its_place() {
     let test = "threads_on_one_mapping_are_led_each_in_its_place";
     let folder = folder("threads");

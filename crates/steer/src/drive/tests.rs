@@ -1,6 +1,7 @@
 //! The drive on files of its own, without programs: what is asked for whom, and that all ends.
 
 use std::io::Write as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
 use forerun_core::prng::Prng;
@@ -80,6 +81,32 @@ fn a_reader_in_order_is_led_up_to_the_limit_and_all_is_settled_at_its_end() {
     }
     assert!(asked > 0 || drive.counts.bytes_cached > 0, "nothing was read ahead");
     assert!(drive.counts.bytes_asked <= BYTES);
+    drive.close(now, lane);
+    assert_settled(&drive);
+}
+
+#[test]
+fn a_reader_that_goes_back_is_led_whatever_is_cached_behind_it() {
+    let place = Place::new("back");
+    place.forget();
+    let mut drive = drive_of(LIMIT, 64 << 20);
+    let (file, stat) = place.open();
+    let bytes: &mut [u8] = &mut [0; 64 << 10];
+    let reader = place.open().0;
+    let lane = drive.open(Nanos(0), file, &stat, BYTES).unwrap();
+    let mut now = Nanos(0);
+    for back in 1..=BYTES / bytes.len() as u64 {
+        let at = BYTES - back * bytes.len() as u64;
+        now += Nanos::from_millis(1);
+        reader.read_exact_at(bytes, at).unwrap();
+        drive.read(now, lane, &(at..at + bytes.len() as u64), false);
+        drive.go_on(now);
+        assert!(drive.counts.lead_bytes_max <= LIMIT + CHUNK_BYTES_MAX);
+        let pending = pending(&drive, lane);
+        assert!(pending.is_sorted_by(|near, far| near.start >= far.end), "{pending:?}");
+    }
+    let led = drive.counts.bytes_asked + drive.counts.bytes_cached;
+    assert!(led > BYTES / 2, "{led} of {BYTES}");
     drive.close(now, lane);
     assert_settled(&drive);
 }

@@ -36,8 +36,15 @@ impl Program {
 
 const PRELOAD: &[&str] = &["--observe", "preload"];
 
+/// Reads of 64 KiB from the end to the start, each at its place.
+const BACKWARD: &str = "import os, sys, zlib
+file, crc = os.open(sys.argv[1], os.O_RDONLY), 0
+for at in reversed(range(0, os.fstat(file).st_size, 65536)):
+    crc = zlib.crc32(os.pread(file, 65536, at), crc)
+print(crc)";
+
 /// All of them.
-pub(super) const PROGRAMS: [Program; 15] = [
+pub(super) const PROGRAMS: [Program; 16] = [
     Program::new("gzip", "data.tar", &["gzip", "-3", "-c", "{files}/data.tar"]),
     Program::new("zstd", "data.tar.zst", &["zstd", "-q", "-d", "-c", "{files}/data.tar.zst"]),
     Program::new("md5sum", "data.tar", &["md5sum", "{files}/data.tar"]),
@@ -69,6 +76,10 @@ pub(super) const PROGRAMS: [Program; 15] = [
         &["{bin}/reader", "read", "{files}/data.tar", "100"],
     ),
     Program::new("Go SHA-512", "data.tar", &["{bin}/gosum", "{files}/data.tar"]),
+    Program {
+        ways: &[PRELOAD],
+        ..Program::new("backward", "data.tar", &["{python}", "-c", BACKWARD, "{files}/data.tar"])
+    },
     Program {
         // 500 pages.
         share: 0.015_26,
