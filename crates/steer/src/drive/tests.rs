@@ -91,14 +91,14 @@ fn a_reader_that_goes_back_is_led_whatever_is_cached_behind_it() {
     place.forget();
     let mut drive = drive_of(LIMIT, 64 << 20);
     let (file, stat) = place.open();
-    let bytes: &mut [u8] = &mut [0; 64 << 10];
+    let mut bytes = vec![0; 64 << 10];
     let reader = place.open().0;
     let lane = drive.open(Nanos(0), file, &stat, BYTES).unwrap();
     let mut now = Nanos(0);
     for back in 1..=BYTES / bytes.len() as u64 {
         let at = BYTES - back * bytes.len() as u64;
         now += Nanos::from_millis(1);
-        reader.read_exact_at(bytes, at).unwrap();
+        reader.read_exact_at(&mut bytes, at).unwrap();
         drive.read(now, lane, &(at..at + bytes.len() as u64), false);
         drive.go_on(now);
         assert!(drive.counts.lead_bytes_max <= LIMIT + CHUNK_BYTES_MAX);
