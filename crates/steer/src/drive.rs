@@ -384,8 +384,8 @@ impl Drive {
         }
     }
 
-    /// The reader of `lane` came to `from`: he takes over what is pending beyond, for those who read
-    /// before it. A program that jumps forward by reads that say their place is a reader in each.
+    /// The reader of `lane` came to `from`: he takes over what is pending beyond, for those who
+    /// read before it. A program that jumps forward by reads that say their place is a reader in each.
     fn take_over(&mut self, lane: LaneId, from: u64) {
         let Some(mut own) = self.lanes[lane.0 as usize].take() else { return };
         let mut taken = Vec::new();
