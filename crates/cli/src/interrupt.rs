@@ -1,26 +1,22 @@
 //! SIGINT: the command ends at once with status 130, but never in the middle of a file.
 //!
 //! # Invariants
-//! - Files are written inside [`unbroken`]; the handler waits for that, yet less than a second:
-//!   what takes longer is no regular file, and leaves nothing behind.
-//! - A large file that is being made is removed ([`Making`]): writing it may take long.
+//! - Files are written inside [`unbroken`]; the handler waits for that, yet less than a second.
+//! - What takes longer leaves nothing behind: the part of a file that is being made is removed.
 //! - A command that has figures to tell asks for the first signal itself ([`gently`]); the second
 //!   one ends it as any other.
 
-use std::fs;
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use forerun_report::remove_parts;
 
 static WRITING: Mutex<()> = Mutex::new(());
-/// The part of a file that is of no use to anybody yet.
-static MAKING: Mutex<Option<PathBuf>> = Mutex::new(None);
 /// The command ends by itself when it is asked to.
 static GENTLE: AtomicBool = AtomicBool::new(false);
 static ASKED: AtomicBool = AtomicBool::new(false);
@@ -34,27 +30,6 @@ pub(crate) fn install() -> Result<()> {
 pub(crate) fn unbroken<R>(write: impl FnOnce() -> R) -> R {
     let _held = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
     write()
-}
-
-/// As long as it lives, a signal removes the file that is being made.
-pub(crate) struct Making(());
-
-impl Making {
-    /// `part` is where the file is written.
-    pub(crate) fn new(part: Option<&Path>) -> Self {
-        *making() = part.map(Path::to_owned);
-        Self(())
-    }
-}
-
-impl Drop for Making {
-    fn drop(&mut self) {
-        *making() = None;
-    }
-}
-
-fn making() -> MutexGuard<'static, Option<PathBuf>> {
-    MAKING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// From now on the first signal only asks: see [`asked`].
@@ -83,10 +58,7 @@ fn end() {
 
 /// Ends the process as interrupted.
 pub(crate) fn leave() -> ! {
-    if let Some(part) = making().take() {
-        // Nothing can be done about a failure here.
-        let _ = fs::remove_file(part);
-    }
+    remove_parts();
     let _ = writeln!(io::stderr(), "forerun: interrupted");
     process::exit(STATUS)
 }

@@ -82,15 +82,18 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let Estimate { facts, known } = estimator.estimate();
     let time = args.time.min(LATENCY_TIME_MAX);
     let (device, path) = (args.device.as_deref(), args.path.as_deref());
-    let half = Half::measure(device, path, place.is_direct, time, args.seed)?;
+    let half = Half::measure(device, path, place.is_direct, time, args.seed);
     let profile = Profile::new(&place, facts, known, &figures, half.kept());
-    let kept_before = profiles.insert(&place, profile);
-    let text = table(facts, known, before, &figures) + "\n" + &half.told(kept_before);
-    let toml = profiles.text()?;
+    let text = table(facts, known, before, &figures) + "\n";
     if let Some(path) = &args.output {
-        output::file(path, toml.as_bytes())?;
-        return output::print(&text);
+        // What was measured is told, whatever becomes of the file.
+        let written = Profiles::update(path, |profiles| profiles.insert(&place, profile));
+        let kept_before = written.as_ref().is_ok_and(|&kept| kept);
+        return written.and(output::print(&(text + &half.told(kept_before))));
     }
+    let kept_before = profiles.insert(&place, profile);
+    let text = text + &half.told(kept_before);
+    let toml = profiles.text()?;
     let comments: Vec<String> =
         text.lines().map(|line| format!("# {line}").trim_end().to_owned()).collect();
     output::print(&format!("{}\n\n{toml}", comments.join("\n")))

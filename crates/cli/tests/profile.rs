@@ -120,6 +120,28 @@ fn a_file_is_profiled_into_a_file_beside_other_devices() {
 }
 
 #[test]
+fn commands_that_write_one_file_at_once_lose_no_table() {
+    let folder = folder("at-once");
+    let toml = folder.join("devices.toml");
+    let devices = ["object", "ssd", "optane", "t7k250"];
+    let children = devices.map(|device| {
+        let words = format!("--device {device} --time 100ms -o {}", toml.display());
+        let mut command = profile(&words);
+        command.stdout(Stdio::null()).spawn().expect("it starts")
+    });
+    for mut child in children {
+        assert!(child.wait().expect("it ends").success());
+    }
+    let all = profiles(&fs::read_to_string(&toml).expect("it is written"));
+    for device in devices {
+        let is_of = |(name, _): &&(String, Table)| name.starts_with(&format!("model {device}, "));
+        assert_eq!(all.iter().filter(is_of).count(), 1, "{device}: {all:?}");
+    }
+    let names: Vec<_> = fs::read_dir(&folder).expect("it is there").collect();
+    assert_eq!(names.len(), 1, "{names:?}");
+}
+
+#[test]
 fn what_cannot_be_profiled_is_said_in_one_line() {
     let folder = folder("refused");
     let there = file(&folder, 16 << 20);

@@ -8,6 +8,8 @@
 //!            |                     |          |            |
 //!            +-- on any failure: remove the part, the target is as it was
 //! ```
+//! Who ends the process at a signal removes the parts by [`remove_parts`]: they are listed from
+//! before they are made.
 //!
 //! # Invariants
 //! - After an error no part is left behind and the target is untouched.
@@ -18,6 +20,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Writes `bytes` as the whole content of `path`: at any moment the old file or the new one.
 ///
@@ -37,6 +40,17 @@ pub struct NewFile {
     names: Option<(PathBuf, PathBuf)>,
 }
 
+/// Removes what is written of files that are in the making, which then cannot be kept: for who is
+/// about to end the process.
+pub fn remove_parts() {
+    // Taken before anything is removed: the list is never held over a system call.
+    let parts = std::mem::take(&mut *parts());
+    for part in parts {
+        // Nothing can be done about a failure here.
+        let _ = fs::remove_file(part);
+    }
+}
+
 impl NewFile {
     /// A file that will be called `path`.
     ///
@@ -49,7 +63,9 @@ impl NewFile {
             return Ok(Self { file, names: None });
         }
         let part = part_beside(&target)?;
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&part)?;
+        parts().push(part.clone());
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&part);
+        let file = file.inspect_err(|_| unlist(&part))?;
         Ok(Self { file, names: Some((part, target)) })
     }
 
@@ -73,6 +89,7 @@ impl NewFile {
         let Some((part, target)) = &self.names else { return self.file.flush() };
         self.file.sync_all()?;
         fs::rename(part, target)?;
+        unlist(part);
         self.names = None;
         Ok(())
     }
@@ -93,8 +110,19 @@ impl Drop for NewFile {
         if let Some((part, _)) = &self.names {
             // The first error says more than a failed removal would.
             let _ = fs::remove_file(part);
+            unlist(part);
         }
     }
+}
+
+/// Those of this process that are there, or about to be.
+fn parts() -> MutexGuard<'static, Vec<PathBuf>> {
+    static PARTS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+    PARTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn unlist(part: &Path) {
+    parts().retain(|listed| listed != part);
 }
 
 /// A name in the target's folder that no other call uses.

@@ -38,7 +38,7 @@ mod waits;
 mod window;
 
 pub use explanation::{ExplainedFile, ExplainedStream, Explanation, Forecast, ReadMoment};
-pub use file::{NewFile, write_whole};
+pub use file::{NewFile, remove_parts, write_whole};
 pub use format::count;
 pub use record::{
     DeviceRequest, Machine, ReadError, RequestKind, Run, RunRecord, SCHEMA, Schema, Spread,

@@ -19,7 +19,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use forerun_core::params::{Bytes, Param as _};
 use forerun_core::reap::{self, CLASS_BYTES};
 use forerun_core::units::Nanos;
@@ -31,6 +31,7 @@ use super::thousandths;
 use crate::bench::reap::ground::Ground;
 use crate::bench::reap::noise::Noise;
 use crate::bench::reap::reads::{Reads, trimmed};
+use crate::failure::note;
 use crate::{machine, output, specs};
 
 /// What came of it.
@@ -91,48 +92,54 @@ impl Waits {
 }
 
 impl Half {
-    /// That of the device model `device`, or of the file at `path`, in `time`.
-    ///
-    /// # Errors
-    /// A read failed, or there is no memory.
+    /// That of the device model `device`, or of the file at `path`, in `time`. What fails here does
+    /// not take the rest with it: it is told on stderr.
     pub(super) fn measure(
         device: Option<&str>,
         path: Option<&Path>,
         is_direct: bool,
         time: Nanos,
         seed: u64,
-    ) -> Result<Self> {
+    ) -> Self {
         let ground = match (device, path) {
             (Some(spec), _) if DEVICES.iter().any(|device| device.name == spec) => {
-                Ground::model(spec, seed)?
+                Ground::model(spec, seed)
             }
             (Some(spec), _) => {
                 let names = DEVICES.map(|device| device.name);
                 let both = names.into_iter().filter(|name| specs::device(name, seed).is_ok());
                 let both = both.collect::<Vec<_>>().join(", ");
-                return Ok(Self::LeftOut(format!(
+                return Self::LeftOut(format!(
                     "model `{spec}` has rates, but no interrupts; there is a model of both: {both}"
-                )));
-            }
-            (None, Some(path)) if is_direct => match Ground::file(path.to_owned(), Backend::Auto) {
-                Ok(ground) => ground,
-                Err(error) => return Ok(Self::LeftOut(format!("{error:#}"))),
-            },
-            (None, _) => {
-                return Ok(Self::LeftOut(
-                    "there are no direct reads here; name a file of another file system".to_owned(),
                 ));
             }
+            (None, Some(path)) if is_direct => Ground::file(path.to_owned(), Backend::Auto),
+            (None, _) => {
+                return Self::LeftOut(
+                    "there are no direct reads here; name a file of another file system".to_owned(),
+                );
+            }
         };
-        let measured = Latencies::measure(&ground, time, seed);
-        let measured = measured.with_context(|| format!("cannot measure {}", ground.name()))?;
-        if measured.reads.is_empty() {
-            return Ok(Self::LeftOut(format!(
+        match ground {
+            Ok(ground) => Self::of(&ground, time, seed),
+            Err(error) => Self::LeftOut(format!("{error:#}")),
+        }
+    }
+
+    /// That of `ground`.
+    fn of(ground: &Ground, time: Nanos, seed: u64) -> Self {
+        match Latencies::measure(ground, time, seed) {
+            Ok(measured) if measured.reads.is_empty() => Self::LeftOut(format!(
                 "a read takes too long: no size had {SAMPLES_MIN} of them in {}",
                 time.show()
-            )));
+            )),
+            Ok(measured) => Self::Measured(Box::new(measured)),
+            Err(error) => {
+                let why = format!("cannot measure {}: {error:#}", ground.name());
+                note(&format!("latencies are left out: {why}"));
+                Self::LeftOut(why)
+            }
         }
-        Ok(Self::Measured(Box::new(measured)))
     }
 
     /// What may be kept.
@@ -176,7 +183,7 @@ impl Latencies {
         let (mut reads, mut sleeps) = (Vec::new(), Vec::new());
         for (at, bytes) in CLASS_BYTES.into_iter().enumerate() {
             let until = begun + ends(at, CLASS_BYTES.len(), for_reads);
-            reads.extend(ways.read(bytes, until)?);
+            reads.extend(ways.read(bytes, until, SAMPLES_MAX)?);
         }
         let (for_sleeps, asleep) = (time.since(for_reads), begun + for_reads);
         for (at, asked) in SLEEPS.into_iter().enumerate() {
@@ -290,11 +297,12 @@ impl<'a> Ways<'a> {
         Ok(Self { ground, reads, polling, interrupt, unpolled })
     }
 
-    /// Reads of `bytes`, in turns, until that moment: nothing, if they were too few.
-    fn read(&mut self, bytes: u64, until: Nanos) -> Result<Option<Waits>> {
+    /// Reads of `bytes`, in turns, until that moment, and at most `samples_max` each: nothing, if
+    /// they were too few.
+    fn read(&mut self, bytes: u64, until: Nanos, samples_max: usize) -> Result<Option<Waits>> {
         let woken = self.waking();
         let (mut polling, mut interrupt) = (Samples::default(), Samples::default());
-        while machine::now() < until && interrupt.real.len() < SAMPLES_MAX {
+        while machine::now() < until && interrupt.real.len() < samples_max {
             if let Some(reaper) = &mut self.polling {
                 polling.add(&self.reads.group(reaper, &[bytes], 1)?);
             }

@@ -16,8 +16,10 @@
 //! - Latencies that were not measured anew stay as they were.
 //! - What is written is read back as the same facts, to the nanosecond and the byte.
 //! - A file that is no such thing is an error that says where; it is not written over.
+//! - Who adds to a file has it alone from reading to writing it: two commands lose no table.
 
 mod latency;
+mod lock;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -34,6 +36,7 @@ use serde::{Deserialize, Serialize};
 use super::latency::Latencies;
 use super::measure::Figures;
 use super::place::Place;
+use crate::output;
 use latency::Latency;
 
 /// All profiles of a file, by the names of their places.
@@ -103,6 +106,24 @@ impl Profiles {
             bail!("{name} has more than {}, which profiles never have", BinaryBytes(BYTES_MAX));
         }
         Self::parse(&text).with_context(|| format!("{name} holds no profiles: name another file"))
+    }
+
+    /// Has `change` made to the profiles in `path`, and writes them back.
+    ///
+    /// # Errors
+    /// It cannot be read or written, holds something else, or is not free for long.
+    pub(super) fn update<R>(path: &Path, change: impl FnOnce(&mut Self) -> R) -> Result<R> {
+        let is_in_place = path.exists() && !path.is_file();
+        // A pipe or a terminal takes profiles, and has none.
+        let (mut profiles, _held) = if is_in_place {
+            (Self::default(), None)
+        } else {
+            let held = lock::take(path, lock::WAIT)?;
+            (Self::load(path)?, held)
+        };
+        let done = change(&mut profiles);
+        output::file(path, profiles.text()?.as_bytes())?;
+        Ok(done)
     }
 
     /// Those that `text` holds.
@@ -325,6 +346,27 @@ mod tests {
             assert_eq!(read.text().expect("it can be written"), text);
             assert_eq!(read.facts(&place()).expect("it is there").expect("it is sound"), FACTS);
         }
+    }
+
+    #[test]
+    fn who_adds_to_a_file_has_it_alone_until_it_is_written() {
+        const COUNT: u32 = 16;
+        let folder = std::env::temp_dir().join(format!("forerun-store-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("the temporary folder takes a folder");
+        let path = folder.join("devices.toml");
+        let add = &|minor: u32| {
+            let place = Place { device: format!("8:{minor}"), ..Place::default() };
+            Profiles::update(&path, |profiles| profiles.insert(&place, profile()))
+        };
+        std::thread::scope(|scope| {
+            let adders: Vec<_> = (0..COUNT).map(|minor| scope.spawn(move || add(minor))).collect();
+            for adder in adders {
+                assert!(!adder.join().expect("no panic").expect("it is written"));
+            }
+        });
+        let profiles = Profiles::load(&path).expect("it can be read");
+        assert_eq!(profiles.0.len(), COUNT as usize);
+        fs::remove_dir_all(&folder).expect("it is there");
     }
 
     #[test]

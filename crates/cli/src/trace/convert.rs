@@ -58,7 +58,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         if file.part().is_none() && work.needs_next_uses()? {
             bail!("{name} is no file, and {} is written twice over: name a file, or -", args.to);
         }
-        let _making = interrupt::Making::new(file.part());
         work.write(file.file(), memory).with_context(cannot)?;
         interrupt::unbroken(|| file.keep()).with_context(cannot)?;
     }

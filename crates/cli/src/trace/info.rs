@@ -291,15 +291,40 @@ fn classes(classes: &[Class]) -> String {
     output::table(&["from-to", "count", "share", ""], &padded.collect::<Vec<_>>(), 0)
 }
 
-/// A size for people.
+/// A size for people, to the nearest tenth of a unit; 1024.0 of one are 1.0 of the next.
 fn size(bytes: u64) -> String {
-    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
-    let unit = units.into_iter().find(|(shift, _)| bytes >> shift > 0);
-    unit.map_or_else(
-        || format!("{bytes} bytes"),
-        |(shift, unit)| {
-            let tenths = (u128::from(bytes) * 10) >> shift;
-            format!("{}.{} {unit}", tenths / 10, tenths % 10)
-        },
-    )
+    if bytes < 1 << 10 {
+        return format!("{bytes} bytes");
+    }
+    let tenths = |shift: u32| (u128::from(bytes) * 10 + (1 << (shift - 1))) >> shift;
+    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB")];
+    let unit = units.into_iter().find(|&(shift, _)| tenths(shift - 10) >= 10_240);
+    let (shift, unit) = unit.unwrap_or((10, "KiB"));
+    format!("{}.{} {unit}", tenths(shift) / 10, tenths(shift) % 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_is_rounded_to_the_nearest_tenth() {
+        const MIB: u64 = 1 << 20;
+        #[rustfmt::skip]
+        let rows = [ // why             bytes               shown
+            ("none",                    0,                  "0 bytes"),
+            ("below a unit",            1_023,              "1023 bytes"),
+            ("a unit",                  1_024,              "1.0 KiB"),
+            ("2.17",                    2_222 * MIB,        "2.2 GiB"),
+            ("2.12",                    2_170 * MIB,        "2.1 GiB"),
+            ("1.0508",                  1_076,              "1.1 KiB"),
+            ("1.0498",                  1_075,              "1.0 KiB"),
+            ("no 1024 of a unit",       MIB - 1,            "1.0 MiB"),
+            ("the most of a unit",      MIB - 52,           "1023.9 KiB"),
+            ("the largest",             u64::MAX,           "16777216.0 TiB"),
+        ];
+        for (why, bytes, shown) in rows {
+            assert_eq!(size(bytes), shown, "{why}");
+        }
+    }
 }

@@ -75,6 +75,8 @@ impl Fields<'_> {
 }
 
 impl Format for Blktrace {
+    const IS_TEXT: bool = false;
+
     fn take(&mut self, bytes: &[u8], _: bool) -> Taken {
         let Some(record) = bytes.first_chunk::<RECORD_BYTES>() else { return Taken::More };
         let Some(order) = order(record) else {

@@ -17,7 +17,7 @@ use std::fmt;
 
 use super::fiu::has_tar_header;
 use super::scan::{number, words};
-use super::take::{is_comment, line};
+use super::take::{BYTE_ORDER_MARK, is_comment, line};
 use super::{FORMATS, Input, blktrace, csv, fio, lcs, make, oracle_general, srt, vscsi};
 
 /// Why there is no guess.
@@ -36,6 +36,10 @@ impl fmt::Display for NoGuess {
 /// The format of the trace called `name` that begins with `start`, with its parameters.
 /// `is_whole`: nothing follows.
 pub(super) fn guess(name: &str, start: &[u8], is_whole: bool) -> Result<String, NoGuess> {
+    let start = match start.strip_prefix(BYTE_ORDER_MARK) {
+        Some(text) if is_text(text) => text,
+        Some(_) | None => start,
+    };
     let file = name.rsplit('/').next().unwrap_or(name);
     let parts: Vec<&str> = file.split('.').skip(1).collect();
     let named = |format: &str| parts.iter().any(|part| part.eq_ignore_ascii_case(format));

@@ -37,6 +37,8 @@ impl Named for Lcs {
 }
 
 impl Format for Lcs {
+    const IS_TEXT: bool = false;
+
     fn take(&mut self, bytes: &[u8], _: bool) -> Taken {
         let Some(version) = self.version else {
             let Some(header) = bytes.get(..HEADER_BYTES) else { return Taken::More };

@@ -29,6 +29,8 @@ impl Named for OracleGeneral {
 }
 
 impl Format for OracleGeneral {
+    const IS_TEXT: bool = false;
+
     fn take(&mut self, bytes: &[u8], _: bool) -> Taken {
         let Some(record) = bytes.first_chunk::<RECORD_BYTES>() else { return Taken::More };
         let time = Nanos(u64::from(u32_at(record, 0)) * 1_000_000_000);

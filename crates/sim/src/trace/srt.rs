@@ -40,6 +40,8 @@ impl Named for Srt {
 }
 
 impl Format for Srt {
+    const IS_TEXT: bool = false;
+
     fn take(&mut self, bytes: &[u8], _: bool) -> Taken {
         if !self.is_begun {
             let Some(end) = memchr::memchr(FORM_FEED, bytes) else { return Taken::More };

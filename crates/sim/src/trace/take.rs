@@ -11,6 +11,7 @@
 //! - A record longer than [`RECORD_BYTES_MAX`] is broken: a file without ends of lines is not read
 //!   whole.
 //! - A step takes at least one byte, so that every trace ends.
+//! - A byte order mark before text is no part of its first record.
 
 use std::io;
 
@@ -33,6 +34,9 @@ pub(super) enum Taken {
 
 /// How records become requests.
 pub(super) trait Format: Send {
+    /// Whether its records are lines of text.
+    const IS_TEXT: bool = true;
+
     /// What stands at the front of `bytes`, which is not empty. `is_last`: nothing follows them.
     fn take(&mut self, bytes: &[u8], is_last: bool) -> Taken;
 
@@ -50,6 +54,9 @@ pub(super) enum Fault {
 
 impl<F: Format> Reader for F {
     fn fill(&mut self, input: &mut Input, out: &mut Vec<Request>) -> Result<(), Fault> {
+        if Self::IS_TEXT && input.offset() == 0 && input.window().0.starts_with(BYTE_ORDER_MARK) {
+            input.take(BYTE_ORDER_MARK.len(), 0);
+        }
         loop {
             let (window, is_last) = input.window();
             let (mut at, mut records) = (0, 0);
@@ -118,6 +125,8 @@ pub(super) fn is_comment(line: &[u8]) -> bool {
     matches!(line.trim_ascii_start(), [] | [b'*' | b'#', ..])
 }
 
+/// What some programs begin UTF-8 with.
+pub(super) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// No record is longer.
 pub(super) const RECORD_BYTES_MAX: usize = 1 << 17;
 

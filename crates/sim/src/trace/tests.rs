@@ -166,6 +166,25 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
+fn a_byte_order_mark_is_passed_over_before_text_and_is_data_elsewhere() {
+    let marked = |bytes: &[u8]| [b"\xef\xbb\xbf", bytes].concat();
+    let guessed = |bytes: &[u8]| {
+        let trace = Trace::new("t", io::Cursor::new(bytes.to_vec()), AUTO, 0);
+        trace.ok().and_then(|trace| trace.guess().map(str::to_owned))
+    };
+    let is_text = |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
+    for (format, plain) in samples().iter().filter(|(_, bytes)| bytes.iter().all(is_text)) {
+        assert_eq!(requests(format, marked(plain)), requests(format, plain), "{format}");
+        assert_eq!(guessed(&marked(plain)), guessed(plain), "{format}");
+    }
+    let packed = zstd::encode_all(&marked(b"time,key\n1,2\n")[..], 3).unwrap();
+    assert_eq!(keys(AUTO, &packed), [2]);
+    assert!(requests(AUTO, marked(b"")).is_empty());
+    broken("keys", marked(b"x\n"), 1, 3, "x");
+    assert_eq!(keys("u32le", marked(&[1])), [0x01bf_bbef]);
+}
+
+#[test]
 fn any_bytes_are_read_to_an_end_by_every_format() {
     for (name, _) in FORMATS {
         let has = samples().iter().any(|(format, _)| params::split(format).0 == *name);

@@ -77,6 +77,8 @@ pub(super) fn is_likely(bytes: &[u8]) -> bool {
 }
 
 impl Format for Vscsi {
+    const IS_TEXT: bool = false;
+
     fn take(&mut self, bytes: &[u8], is_last: bool) -> Taken {
         let version = match self.version {
             Some(version) => version,

@@ -14,6 +14,8 @@ use super::{Addresses, Facts, Named, Reader, Request};
 struct Words<const BYTES: usize>(fn([u8; BYTES]) -> u64);
 
 impl<const BYTES: usize> Format for Words<BYTES> {
+    const IS_TEXT: bool = false;
+
     fn take(&mut self, bytes: &[u8], _: bool) -> Taken {
         match bytes.first_chunk() {
             Some(word) => Taken::Request(BYTES, Request::key((self.0)(*word), 0)),

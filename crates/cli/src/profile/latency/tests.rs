@@ -97,15 +97,31 @@ fn every_size_is_read_both_ways_and_sleeps_are_timed() {
     let measured = Latencies::measure(&device(Nanos(1_000), None), TIME, 1).expect("no read fails");
     assert_eq!(measured.io, "model");
     for waits in &measured.reads {
-        let polling = waits.polling.expect("a model can be looked at");
-        assert_eq!(polling.samples, waits.interrupt.samples, "{waits:?}");
-        for took in [polling, waits.interrupt] {
-            assert!(took.samples >= SAMPLES_MIN as u64, "{waits:?}");
-            assert!(took.latency.mean >= Nanos(1_000) && took.cpu > Nanos(0), "{waits:?}");
-        }
+        require_both(waits);
     }
     for sleeps in &measured.sleeps {
         assert!(sleeps.over_p50 <= sleeps.over_p90 && sleeps.samples > 0, "{sleeps:?}");
+    }
+}
+
+/// Of a device that takes a microsecond for each read.
+fn require_both(waits: &Waits) {
+    let polling = waits.polling.expect("a model can be looked at");
+    assert_eq!(polling.samples, waits.interrupt.samples, "{waits:?}");
+    for took in [polling, waits.interrupt] {
+        assert!(took.samples >= SAMPLES_MIN as u64, "{waits:?}");
+        assert!(took.latency.mean >= Nanos(1_000) && took.cpu > Nanos(0), "{waits:?}");
+    }
+}
+
+#[test]
+fn a_size_that_has_the_time_is_read_as_often_as_samples_are_wanted() {
+    let ground = device(Nanos(1_000), None);
+    let mut ways = Ways::new(&ground, 1).expect("no read fails");
+    for (wanted, had) in [(SAMPLES_MIN - 1, None), (SAMPLES_MIN, Some(5)), (100, Some(100))] {
+        let waits = ways.read(4_096, Nanos(u64::MAX), wanted).expect("no read fails");
+        assert_eq!(waits.map(|waits| waits.interrupt.samples), had);
+        waits.iter().for_each(require_both);
     }
 }
 
@@ -117,10 +133,13 @@ fn a_device_without_enough_reads_in_the_time_has_no_latencies() {
 }
 
 #[test]
-fn a_read_that_fails_is_an_error() {
-    let measured = Latencies::measure(&device(Nanos(1_000), Some(5)), TIME, 1);
-    let error = format!("{:#}", measured.err().expect("it fails"));
-    assert!(error.starts_with("cannot read 131072 bytes at "), "{error}");
+fn a_read_that_fails_leaves_latencies_out_and_is_told() {
+    let half = Half::of(&device(Nanos(1_000), Some(5)), TIME, 1);
+    assert!(half.kept().is_none());
+    let told = half.told(true);
+    let why = "latencies are left out: cannot measure made: cannot read 131072 bytes at ";
+    assert!(told.starts_with(why), "{told}");
+    assert!(told.ends_with("; those of before are kept\n"), "{told}");
 }
 
 #[test]
@@ -133,7 +152,7 @@ fn what_cannot_be_measured_is_left_out_and_said() {
     ];
     for (device, path, is_direct, says) in rows {
         let half = Half::measure(device, path.map(Path::new), is_direct, TIME, 1);
-        let text = half.expect("it is no error").told(false);
+        let text = half.told(false);
         assert!(text.starts_with("latencies are left out: ") && text.contains(says), "{text}");
     }
 }
