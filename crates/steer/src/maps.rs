@@ -6,8 +6,8 @@
 //! ```
 //! A mapped file has no position. But a page that the process touches becomes present in its page
 //! tables, so what became present between two looks was read, 64 KiB at a time where the kernel
-//! maps what lies around. A front is where such a run ends: one for each thread that goes through
-//! the file, or a part of it.
+//! maps what lies around. A front is where such a run ends, or begins for who goes backward: one
+//! for each thread that goes through the file, or a part of it.
 //!
 //! # Invariants
 //! - A look costs what is new: page tables are walked from the fronts on, and all of them only
@@ -62,8 +62,9 @@ struct Mapped {
 
 #[derive(Debug)]
 struct Front {
-    /// Where it goes on, an address.
+    /// Where it goes on, an address, and where it goes on if it goes back.
     end: u64,
+    start: u64,
     lane: LaneId,
     /// When it last moved.
     moved: Nanos,
@@ -231,6 +232,11 @@ impl Mapped {
             readers.read(now, front.lane, &range, true);
             return true;
         }
+        if let Some(front) = self.fronts.iter_mut().find(|front| front.start == run.end) {
+            (front.start, front.moved) = (run.start, now);
+            readers.read(now, front.lane, &range, false);
+            return true;
+        }
         if self.fronts.len() == FRONTS_MAX {
             let oldest = (0..FRONTS_MAX).min_by_key(|&at| self.fronts[at].moved);
             let oldest = self.fronts.swap_remove(oldest.expect("there are some"));
@@ -240,7 +246,7 @@ impl Mapped {
         let Some(lane) = readers.open(now, file, &stat, range.start) else { return false };
         readers.maps(lane);
         readers.read(now, lane, &range, false);
-        self.fronts.push(Front { end: run.end, lane, moved: now });
+        self.fronts.push(Front { end: run.end, start: run.start, lane, moved: now });
         true
     }
 

@@ -42,11 +42,13 @@ struct Descriptor {
 #[derive(Debug)]
 struct Front {
     lane: LaneId,
-    /// What was read there since it was told of last; where the last read began.
-    read: Range<u64>,
+    /// What was read there since it was told of last: forward as one, backward each by itself.
+    reads: Vec<Range<u64>>,
+    /// The last read.
     start: u64,
-    /// Whether that goes on where it had stopped.
-    follows: bool,
+    end: u64,
+    /// The end of what was told last.
+    told: u64,
     /// Which read was its last.
     last: u64,
 }
@@ -136,7 +138,7 @@ impl Descriptor {
         self.reads += 1;
         let last = self.reads;
         if let Some(front) = self.fronts.iter_mut().find(|front| front.meets(range)) {
-            front.go_on(range);
+            front.read(range);
             front.last = last;
             return Some(());
         }
@@ -147,13 +149,14 @@ impl Descriptor {
             readers.close(now, oldest.lane);
         }
         let lane = readers.again(self.first?, range.start)?;
-        let (read, start, follows) = (range.clone(), range.start, range.start == 0);
-        self.fronts.push(Front { lane, read, start, follows, last });
+        let mut front = Front { lane, reads: Vec::new(), start: 0, end: 0, told: 0, last };
+        front.read(range);
+        self.fronts.push(front);
         Some(())
     }
 
     fn has_news(&self) -> bool {
-        self.fronts.iter().any(|front| !front.read.is_empty())
+        self.fronts.iter().any(|front| !front.reads.is_empty())
     }
 
     /// Tells what was read since the last time.
@@ -172,29 +175,24 @@ impl Descriptor {
 }
 
 impl Front {
-    /// Whether `range` begins where it stands, or ends where its last read began: it goes backward.
+    /// Whether `range` begins where its last read ended, or ends where that began.
     fn meets(&self, range: &Range<u64>) -> bool {
-        self.read.end == range.start || self.start == range.end
+        self.end == range.start || self.start == range.end
     }
 
-    fn go_on(&mut self, range: &Range<u64>) {
-        if self.read.end == range.start {
-            self.read.end = range.end;
-        } else if self.read.start == range.end {
-            self.read.start = range.start;
-            self.follows = false;
-        } else {
-            self.read = range.clone();
-            self.follows = false;
+    fn read(&mut self, range: &Range<u64>) {
+        (self.start, self.end) = (range.start, range.end);
+        match self.reads.last_mut().filter(|last| last.end == range.start) {
+            Some(last) => last.end = range.end,
+            None => self.reads.push(range.clone()),
         }
-        self.start = range.start;
     }
 
     fn flush(&mut self, now: Nanos, readers: &mut dyn Readers) {
-        if !self.read.is_empty() {
-            readers.read(now, self.lane, &self.read, self.follows);
-            self.read.start = self.read.end;
-            self.follows = true;
+        for read in self.reads.drain(..) {
+            // A file's first byte is where every reader begins.
+            readers.read(now, self.lane, &read, read.start == self.told);
+            self.told = read.end;
         }
     }
 }
