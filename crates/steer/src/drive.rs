@@ -36,7 +36,7 @@ use rustix::fs::Stat;
 
 use crate::asks::Asks;
 use crate::kernel::{self, Residency};
-use crate::lanes::{Cut, Lane, Piece};
+use crate::lanes::{Cut, Lane, PAGE, Piece};
 use crate::readers::{LaneId, Readers};
 use known::FileRow;
 
@@ -298,7 +298,21 @@ impl Drive {
         let count = u32::try_from(there.end - there.start).expect("fewer pages than frames");
         self.world.done = false;
         self.send(now, Event::Read { request, handle, first, count, previous_end, congested });
-        // Whatever was to be read ahead of these pages has been read by the program.
+        self.settle(now, lane, file, there);
+        if !self.world.done {
+            // Some of it is pending for another, who is not there yet or stays there.
+            self.take_over(lane, there);
+            self.settle(now, lane, file, there);
+        }
+        if !self.world.done {
+            // Another waits for some of it; the program does not.
+            self.send(now, Event::Cancel { request });
+        }
+        self.refuse(now);
+    }
+
+    /// Whatever was to be read ahead of pages that are `there` has been read by the program.
+    fn settle(&mut self, now: Nanos, lane: LaneId, file: FileId, there: &Range<u64>) {
         let mut arrived = Vec::new();
         if let Some(row) = self.lanes[lane.0 as usize].as_mut() {
             row.take(there, &mut arrived);
@@ -310,21 +324,11 @@ impl Drive {
             let Some(piece) = arrived.pop() else { break };
             self.arrived(now, &piece);
         }
-        if !self.world.done {
-            // Another lane waits for some of it; the program does not.
-            self.send(now, Event::Cancel { request });
-        }
-        self.refuse(now);
     }
 
     /// What the core fetches of pages that are `there` is there, the rest is pending.
     fn sort(&mut self, lane: LaneId, there: &Range<u64>, arrived: &mut Vec<Piece>) {
         let Some(row) = self.lanes[lane.0 as usize].as_mut() else { return };
-        let is_before = |(_, piece): &(FileId, Piece)| piece.pages().end <= there.start;
-        if self.world.fetched.iter().all(is_before) {
-            // The nearest is the first for one who goes back as well.
-            self.world.fetched.reverse();
-        }
         for (_, piece) in self.world.fetched.drain(..) {
             let Cut { before, within, behind } = piece.cut(there);
             arrived.extend(within);
@@ -363,7 +367,11 @@ impl Drive {
         let next = |far: u64| match course {
             Course::Forward => range.end..bytes.min(range.end + far),
             Course::Back => range.start.saturating_sub(far)..range.start,
-            Course::Unknown => range.start.saturating_sub(far)..bytes.min(range.end + far),
+            // Who reads at random is new here each time: a look far ahead of each read is dear.
+            Course::Unknown => {
+                let far = far.min(NEAR_BYTES);
+                range.start.saturating_sub(far)..bytes.min(range.end + far)
+            }
         };
         let near = next(WARM_BYTES / 2);
         if !row.pending.is_empty() || row.warm.start <= near.start && near.end <= row.warm.end {
@@ -384,22 +392,22 @@ impl Drive {
         }
     }
 
-    /// The reader of `lane` came to `from`: he takes over what is pending beyond, for those who
-    /// read before it. A program that jumps forward by reads that say their place is a reader in each.
-    fn take_over(&mut self, lane: LaneId, from: u64) {
+    /// The reader of `lane` came to `pages`: he takes over what is pending from there on, for those
+    /// who are not beyond. A program that jumps forward by reads that say their place is a reader
+    /// in each; who comes in order to where another has jumped takes over from him in turn.
+    fn take_over(&mut self, lane: LaneId, pages: &Range<u64>) {
         let Some(mut own) = self.lanes[lane.0 as usize].take() else { return };
         let mut taken = Vec::new();
         for other in self.lanes.iter_mut().flatten() {
-            if other.file != own.file || other.main > from {
+            if other.file != own.file || other.main > pages.end * PAGE {
                 continue;
             }
             let before = taken.len();
-            other.take(&(from / PAGE..u64::MAX), &mut taken);
+            other.take(&(pages.start..u64::MAX), &mut taken);
             if taken.len() > before {
                 own.pace.inherit(&other.pace);
             }
         }
-        taken.sort_by_key(|piece| piece.first);
         own.pending.extend(taken);
         self.lanes[lane.0 as usize] = Some(own);
     }
@@ -494,11 +502,11 @@ impl Readers for Drive {
         if !self.introduce(now, lane) {
             return;
         }
+        let (mut first, end) = (range.start / PAGE, pages(range.end));
         if is_new_here {
-            self.take_over(lane, range.start);
+            self.take_over(lane, &(first..end));
         }
         let before = self.core_stats().late_hits;
-        let (mut first, end) = (range.start / PAGE, pages(range.end));
         let mut previous_end = follows.then_some(range.start);
         while first < end {
             let piece = first..end.min(first + u64::from(self.settings.frames / 4));
@@ -506,11 +514,10 @@ impl Readers for Drive {
             first = piece.end;
             previous_end = Some(first * PAGE);
         }
-        if self.core_stats().late_hits > before
-            && let Some(row) = self.lanes[lane.0 as usize].as_mut()
-        {
-            row.late = true;
-        }
+        let is_late = self.core_stats().late_hits > before;
+        let Some(row) = self.lanes[lane.0 as usize].as_mut() else { return };
+        row.late |= is_late;
+        row.order();
     }
 
     fn close(&mut self, now: Nanos, lane: LaneId) {
@@ -589,8 +596,6 @@ fn pages(bytes: u64) -> u64 {
 /// and the core knows of pages for one in so many, in which its own size is little.
 const AHEAD_ONE_IN: u64 = 2;
 const CORE_ONE_IN: u64 = 4;
-/// The unit of decisions.
-const PAGE: u64 = 4096;
 /// Readers that are followed.
 const LANES_MAX: usize = 1024;
 /// Files of which something is remembered.
@@ -602,6 +607,8 @@ const FRAMES_MAX: u32 = 1 << 20;
 const CHUNK_BYTES_MAX: u64 = 1 << 20;
 /// So far ahead a reader finds all cached before it is left alone.
 const WARM_BYTES: u64 = 32 << 20;
+/// So far about a place where a reader has read once.
+const NEAR_BYTES: u64 = 256 << 10;
 /// A time to the first byte; only its product with the rate counts.
 const ACCESS: Nanos = Nanos::from_millis(10);
 /// Pieces over which a mean is taken, as TCP takes one of round trips.

@@ -38,6 +38,7 @@ pub(crate) struct Lane {
     pub(crate) pace: Pace,
     /// It met pages that were not there since the pace was asked.
     pub(crate) late: bool,
+    /// The nearest first.
     pub(crate) pending: VecDeque<Piece>,
     /// Found cached around where it reads: nobody needs to be told.
     pub(crate) warm: Range<u64>,
@@ -115,6 +116,16 @@ impl Lane {
         }
     }
 
+    /// What is pending, the nearest first, whichever way the reader goes: a lead is as long as what
+    /// was asked for without a gap, and what lies behind one who has turned waits.
+    pub(crate) fn order(&mut self) {
+        let main = self.main;
+        self.pending.make_contiguous().sort_by_key(|piece| {
+            let Range { start, end } = piece.pages();
+            (start * PAGE).saturating_sub(main).max(main.saturating_sub(end * PAGE))
+        });
+    }
+
     /// Takes what is pending of `pages` out.
     pub(crate) fn take(&mut self, pages: &Range<PageIndex>, out: &mut Vec<Piece>) {
         let apart = |piece: &Piece| {
@@ -132,6 +143,8 @@ impl Lane {
     }
 }
 
+/// The unit of decisions.
+pub(crate) const PAGE: u64 = 4096;
 /// Processor time over which a rate is taken.
 const RATE_OVER: Nanos = Nanos::from_millis(2);
 const SECOND: u128 = 1_000_000_000;

@@ -137,7 +137,10 @@ impl Descriptor {
     fn read(&mut self, range: &Range<u64>, now: Nanos, readers: &mut dyn Readers) -> Option<()> {
         self.reads += 1;
         let last = self.reads;
-        if let Some(front) = self.fronts.iter_mut().find(|front| front.meets(range)) {
+        let forward = self.fronts.iter().position(|front| front.end == range.start);
+        // Where two meet, each goes on its way.
+        let at = forward.or_else(|| self.fronts.iter().position(|front| front.start == range.end));
+        if let Some(front) = at.and_then(|at| self.fronts.get_mut(at)) {
             front.read(range);
             front.last = last;
             return Some(());
@@ -175,11 +178,6 @@ impl Descriptor {
 }
 
 impl Front {
-    /// Whether `range` begins where its last read ended, or ends where that began.
-    fn meets(&self, range: &Range<u64>) -> bool {
-        self.end == range.start || self.start == range.end
-    }
-
     fn read(&mut self, range: &Range<u64>) {
         (self.start, self.end) = (range.start, range.end);
         match self.reads.last_mut().filter(|last| last.end == range.start) {
@@ -201,3 +199,62 @@ impl Front {
 const FRONTS_MAX: usize = 16;
 /// Descriptors that were told of; a word in the ring may name any.
 const DESCRIPTORS_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use rustix::fs::Stat;
+
+    use super::*;
+
+    /// What was told of.
+    #[derive(Default)]
+    struct Heard {
+        lanes: u32,
+        reads: Vec<(u32, Range<u64>, bool)>,
+    }
+
+    impl Readers for Heard {
+        fn process(&mut self, _pid: i32, _processor: Option<Nanos>) {}
+        fn open(&mut self, _: Nanos, _: File, _: &Stat, _: u64) -> Option<LaneId> {
+            None
+        }
+        fn again(&mut self, _lane: LaneId, _main: u64) -> Option<LaneId> {
+            self.lanes += 1;
+            Some(LaneId(self.lanes))
+        }
+        fn maps(&mut self, _lane: LaneId) {}
+        fn file(&self, _lane: LaneId) -> Option<&File> {
+            None
+        }
+        fn seek(&mut self, _now: Nanos, _lane: LaneId, _to: u64) {}
+        fn read(&mut self, _now: Nanos, lane: LaneId, range: &Range<u64>, follows: bool) {
+            self.reads.push((lane.0, range.clone(), follows));
+        }
+        fn close(&mut self, _now: Nanos, _lane: LaneId) {}
+    }
+
+    #[test]
+    fn whatever_is_read_is_told() {
+        type Rows<'a> = (&'a str, &'a [Range<u64>], &'a [(u32, Range<u64>, bool)]);
+        #[rustfmt::skip]
+        let rows: [Rows<'_>; 4] = [
+            ("in order",     &[0..10, 10..20], &[(1, 0..20, true)]),
+            ("backward",     &[20..30, 10..20], &[(1, 20..30, false), (1, 10..20, false)]),
+            ("back over it", &[10..20, 20..30, 10..20], &[(1, 10..30, false), (1, 10..20, false)]),
+            ("two who meet", &[50..60, 30..40, 40..50, 60..70, 50..60, 70..80],
+                             &[(1, 50..80, false), (2, 30..60, false)]),
+        ];
+        for (why, reads, told) in rows {
+            let mut heard = Heard::default();
+            let first = Some(LaneId(0));
+            let mut descriptor = Descriptor { key: (0, 0), first, fronts: Vec::new(), reads: 0 };
+            for range in reads {
+                descriptor.read(range, Nanos(0), &mut heard);
+            }
+            descriptor.flush(Nanos(0), &mut heard);
+            assert_eq!(heard.reads, told, "{why}");
+        }
+    }
+}

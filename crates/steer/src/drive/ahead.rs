@@ -18,10 +18,10 @@ use forerun_core::pace::{self, Step};
 use forerun_core::units::{FileId, Nanos};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
-use super::{AHEAD_ONE_IN, Access, Asked, Drive, FILES_MAX, PAGE, facts};
+use super::{AHEAD_ONE_IN, Access, Asked, Drive, FILES_MAX, facts};
 use crate::asks::{Ask, Source};
 use crate::kernel::{self, Residency};
-use crate::lanes::{Piece, index};
+use crate::lanes::{PAGE, Piece, index};
 use crate::readers::LaneId;
 
 impl Drive {

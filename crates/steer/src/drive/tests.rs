@@ -26,6 +26,14 @@ impl Place {
         Self(path)
     }
 
+    /// A file without data.
+    fn of_holes(name: &str, bytes: u64) -> Self {
+        let name = format!("forerun-drive-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        File::create(&path).unwrap().set_len(bytes).unwrap();
+        Self(path)
+    }
+
     fn open(&self) -> (File, Stat) {
         let file = File::open(&self.0).unwrap();
         let stat = fstat(&file).unwrap();
@@ -292,4 +300,87 @@ fn whatever_readers_do_all_is_settled() {
         }
         assert_settled(&drive);
     }
+}
+
+#[test]
+fn one_read_far_ahead_takes_nothing_from_who_comes_there_in_order() {
+    let bytes = 64 << 20;
+    let place = Place::of_holes("once", bytes);
+    let mut drive = drive_of(64 << 20, 256 << 20);
+    let (file, stat) = place.open();
+    let lane = drive.open(Nanos(0), file, &stat, 0).unwrap();
+    let step = 256 << 10;
+    let mut once = None;
+    let mut now = Nanos(0);
+    for at in (0..bytes).step_by(index(step)) {
+        now += Nanos::from_millis(1);
+        drive.read(now, lane, &(at..at + step), true);
+        if once.is_none() && !pending(&drive, lane).is_empty() && at >= 4 * step {
+            let from = at + 2 * step;
+            once = drive.again(lane, from);
+            drive.read(now, once.unwrap(), &(from..from + PAGE), false);
+        }
+        if once.is_some() {
+            drive.go_on(now);
+        }
+    }
+    let once = once.expect("something was pending");
+    assert_eq!(pending(&drive, once), []);
+    let led = drive.counts.bytes_asked + drive.counts.bytes_cached;
+    assert!(led >= bytes / 2, "{led} of {bytes}");
+    drive.close(now, once);
+    drive.close(now, lane);
+    assert_settled(&drive);
+}
+
+#[test]
+fn a_reader_that_turns_is_led_the_other_way() {
+    let bytes = 256 << 20;
+    let (middle, step) = (bytes / 2, 256 << 10);
+    let place = Place::of_holes("turns", bytes);
+    for forward in [true, false] {
+        place.forget();
+        let mut drive = drive_of(64 << 20, 256 << 20);
+        let (file, stat) = place.open();
+        let lane = drive.open(Nanos(0), file, &stat, middle).unwrap();
+        let mut now = Nanos(0);
+        let mut go = |drive: &mut Drive, forward: bool, steps: u64, is_led: bool| {
+            for at in 0..steps {
+                now += Nanos::from_millis(1);
+                let at = if forward { middle + at * step } else { middle - (at + 1) * step };
+                drive.read(now, lane, &(at..at + step), forward);
+                let main = drive.lanes[lane.0 as usize].as_ref().unwrap().main / PAGE;
+                let far =
+                    |piece: &Range<u64>| piece.start.abs_diff(main).min(piece.end.abs_diff(main));
+                let pending = pending(drive, lane);
+                assert!(pending.is_sorted_by_key(far), "{main}: {pending:?}");
+                if is_led {
+                    drive.go_on(now);
+                }
+            }
+            drive.counts.bytes_asked + drive.counts.bytes_cached
+        };
+        assert_eq!(go(&mut drive, forward, 64, false), 0);
+        assert!(!pending(&drive, lane).is_empty(), "what is left behind");
+        let led = go(&mut drive, !forward, 256, true);
+        assert!(led >= 128 * step, "{led} after a turn");
+        drive.close(now, lane);
+        assert_settled(&drive);
+    }
+}
+
+#[test]
+fn who_has_read_once_is_looked_at_closely() {
+    let place = Place::new("near");
+    let mut drive = drive_of(LIMIT, 64 << 20);
+    let (file, stat) = place.open();
+    let at = BYTES / 2;
+    let lane = drive.open(Nanos(0), file, &stat, at).unwrap();
+    drive.read(Nanos(1), lane, &(at..at + PAGE), false);
+    let warm = |drive: &Drive| drive.lanes[lane.0 as usize].as_ref().unwrap().warm.clone();
+    assert_eq!(warm(&drive), at - NEAR_BYTES..at + PAGE + NEAR_BYTES);
+    drive.read(Nanos(2), lane, &(at + PAGE..at + 2 * PAGE), true);
+    assert_eq!(warm(&drive), at + 2 * PAGE..BYTES);
+    drive.close(Nanos(3), lane);
+    assert_settled(&drive);
 }
