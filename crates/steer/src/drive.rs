@@ -36,7 +36,7 @@ use rustix::fs::Stat;
 
 use crate::asks::Asks;
 use crate::kernel::{self, Residency};
-use crate::lanes::{Cut, Lane, PAGE, Piece};
+use crate::lanes::{Course, Cut, Lane, PAGE, Piece};
 use crate::readers::{LaneId, Readers};
 use known::FileRow;
 
@@ -127,15 +127,6 @@ impl Access {
     fn slowdown(&self) -> u64 {
         if self.is_idle { 1 } else { (self.usual.0 / self.shortest.0.max(1)).max(1) }
     }
-}
-
-/// Where a reader goes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Course {
-    /// It came here, and has read once.
-    Unknown,
-    Forward,
-    Back,
 }
 
 /// What the core did in one event.
@@ -472,7 +463,7 @@ impl Readers for Drive {
         let Some(row) = self.lanes[lane.0 as usize].as_mut() else { return };
         // What lies beyond is still to come, unless he went back.
         let skipped = if row.main <= to { 0..to / PAGE } else { 0..u64::MAX };
-        (row.main, row.warm, row.has_read) = (to, 0..0, false);
+        (row.main, row.warm, row.course) = (to, 0..0, Course::Unknown);
         row.pace.moved();
         self.give_up(now, lane, &skipped);
         self.refuse(now);
@@ -483,19 +474,21 @@ impl Readers for Drive {
         let Some(row) = self.lanes[lane.0 as usize].as_mut() else { return };
         let file = row.file;
         let Some(bytes) = self.files.get(&file).map(|row| row.version.bytes) else { return };
+        let goes_back = range.end <= row.main && range.start < row.main;
+        let course = if goes_back { Course::Back } else { Course::Forward };
+        row.main = if goes_back { range.start } else { range.end };
+        let before = std::mem::replace(&mut row.course, course);
         // A reader that was seen after its seek and before its read goes on from nothing.
-        let is_new_here = !std::mem::replace(&mut row.has_read, true);
+        let is_new_here = before == Course::Unknown;
         let follows = follows && !is_new_here;
-        let course = match () {
-            () if is_new_here => Course::Unknown,
-            () if range.end <= row.main && range.start < row.main => Course::Back,
-            () => Course::Forward,
-        };
-        row.main = if course == Course::Back { range.start } else { range.end };
+        let known = if is_new_here { before } else { course };
+        if before != course {
+            row.pace.moved();
+        }
         row.rate.read(range.end - range.start, self.processor);
         self.counts.bytes_read += range.end - range.start;
         let range = range.start..range.end.min(bytes);
-        if range.is_empty() || self.is_warm(lane, &range, course, bytes) {
+        if range.is_empty() || self.is_warm(lane, &range, known, bytes) {
             return;
         }
         self.is_cold = true;
@@ -518,6 +511,11 @@ impl Readers for Drive {
         let Some(row) = self.lanes[lane.0 as usize].as_mut() else { return };
         row.late |= is_late;
         row.order();
+    }
+
+    /// Nothing goes on from it.
+    fn once(&mut self, _now: Nanos, _lane: LaneId, range: &Range<u64>) {
+        self.counts.bytes_read += range.end - range.start;
     }
 
     fn close(&mut self, now: Nanos, lane: LaneId) {

@@ -25,6 +25,15 @@ pub(crate) struct Piece {
     pub(crate) frames: Vec<FrameId>,
 }
 
+/// Where a reader goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Course {
+    /// It came where it is without reading up to there.
+    Unknown,
+    Forward,
+    Back,
+}
+
 /// One reader of a file.
 #[derive(Debug)]
 pub(crate) struct Lane {
@@ -33,8 +42,7 @@ pub(crate) struct Lane {
     pub(crate) is_known: bool,
     /// The end of what it has read last, its start where that lay before, or where it went since.
     pub(crate) main: u64,
-    /// Whether it came there by reading.
-    pub(crate) has_read: bool,
+    pub(crate) course: Course,
     pub(crate) pace: Pace,
     /// It met pages that were not there since the pace was asked.
     pub(crate) late: bool,
@@ -107,7 +115,7 @@ impl Lane {
             file,
             is_known: false,
             main,
-            has_read: main == 0,
+            course: if main == 0 { Course::Forward } else { Course::Unknown },
             pace: Pace::new(rule),
             late: false,
             pending: VecDeque::new(),

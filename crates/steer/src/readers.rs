@@ -43,6 +43,14 @@ pub(crate) trait Readers {
     /// The reader of `lane` has read `range`; `follows`: where it had stopped before.
     fn read(&mut self, now: Nanos, lane: LaneId, range: &Range<u64>, follows: bool);
 
+    /// A reader of the file of `lane` has read `range`, once, and is gone.
+    fn once(&mut self, now: Nanos, lane: LaneId, range: &Range<u64>) {
+        if let Some(lane) = self.again(lane, range.start) {
+            self.read(now, lane, range, false);
+            self.close(now, lane);
+        }
+    }
+
     /// The reader of `lane` is gone.
     fn close(&mut self, now: Nanos, lane: LaneId);
 }

@@ -41,8 +41,9 @@ struct Descriptor {
 
 #[derive(Debug)]
 struct Front {
-    lane: LaneId,
-    /// What was read there since it was told of last: forward as one, backward each by itself.
+    /// None before it was told of.
+    lane: Option<LaneId>,
+    /// What was read there since it was told of last: forward as one, backward in short pieces.
     reads: Vec<Range<u64>>,
     /// The last read.
     start: u64,
@@ -135,6 +136,7 @@ impl Told {
 impl Descriptor {
     /// A read goes on where a front stands, or a new one begins there.
     fn read(&mut self, range: &Range<u64>, now: Nanos, readers: &mut dyn Readers) -> Option<()> {
+        let first = self.first?;
         self.reads += 1;
         let last = self.reads;
         let forward = self.fronts.iter().position(|front| front.end == range.start);
@@ -147,12 +149,9 @@ impl Descriptor {
         }
         if self.fronts.len() == FRONTS_MAX {
             let oldest = (0..FRONTS_MAX).min_by_key(|&at| self.fronts[at].last)?;
-            let mut oldest = self.fronts.swap_remove(oldest);
-            oldest.flush(now, readers);
-            readers.close(now, oldest.lane);
+            self.fronts.swap_remove(oldest).give_way(first, now, readers);
         }
-        let lane = readers.again(self.first?, range.start)?;
-        let mut front = Front { lane, reads: Vec::new(), start: 0, end: 0, told: 0, last };
+        let mut front = Front { lane: None, reads: Vec::new(), start: 0, end: 0, told: 0, last };
         front.read(range);
         self.fronts.push(front);
         Some(())
@@ -164,13 +163,14 @@ impl Descriptor {
 
     /// Tells what was read since the last time.
     fn flush(&mut self, now: Nanos, readers: &mut dyn Readers) {
+        let Some(first) = self.first else { return };
         for front in &mut self.fronts {
-            front.flush(now, readers);
+            front.flush(first, now, readers);
         }
     }
 
     fn close(&self, now: Nanos, readers: &mut dyn Readers) {
-        let fronts = self.fronts.iter().map(|front| front.lane);
+        let fronts = self.fronts.iter().filter_map(|front| front.lane);
         for lane in fronts.chain(self.first) {
             readers.close(now, lane);
         }
@@ -180,23 +180,42 @@ impl Descriptor {
 impl Front {
     fn read(&mut self, range: &Range<u64>) {
         (self.start, self.end) = (range.start, range.end);
-        match self.reads.last_mut().filter(|last| last.end == range.start) {
-            Some(last) => last.end = range.end,
-            None => self.reads.push(range.clone()),
+        match self.reads.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            Some(last) if last.start == range.end && last.end - range.start <= BACK_BYTES => {
+                last.start = range.start;
+            }
+            Some(_) | None => self.reads.push(range.clone()),
         }
     }
 
-    fn flush(&mut self, now: Nanos, readers: &mut dyn Readers) {
+    fn flush(&mut self, first: LaneId, now: Nanos, readers: &mut dyn Readers) {
+        let Some(from) = self.reads.first().map(|read| read.start) else { return };
+        self.lane = self.lane.or_else(|| readers.again(first, from));
         for read in self.reads.drain(..) {
+            let Some(lane) = self.lane else { continue };
             // A file's first byte is where every reader begins.
-            readers.read(now, self.lane, &read, read.start == self.told);
+            readers.read(now, lane, &read, read.start == self.told);
             self.told = read.end;
+        }
+    }
+
+    /// It gives way to another. One that came since the last look was none who goes on: a program
+    /// that reads at random is not followed from place to place.
+    fn give_way(mut self, first: LaneId, now: Nanos, readers: &mut dyn Readers) {
+        if let Some(lane) = self.lane {
+            self.flush(first, now, readers);
+            readers.close(now, lane);
+        } else {
+            self.reads.iter().for_each(|read| readers.once(now, first, read));
         }
     }
 }
 
 /// Readers of one descriptor that are told apart.
 const FRONTS_MAX: usize = 16;
+/// What is read backward is told in pieces of so much, as the shim tells what is read in order.
+const BACK_BYTES: u64 = 64 << 10;
 /// Descriptors that were told of; a word in the ring may name any.
 const DESCRIPTORS_MAX: usize = 4096;
 
@@ -232,6 +251,9 @@ mod tests {
         fn read(&mut self, _now: Nanos, lane: LaneId, range: &Range<u64>, follows: bool) {
             self.reads.push((lane.0, range.clone(), follows));
         }
+        fn once(&mut self, _now: Nanos, lane: LaneId, range: &Range<u64>) {
+            self.reads.push((lane.0, range.clone(), false));
+        }
         fn close(&mut self, _now: Nanos, _lane: LaneId) {}
     }
 
@@ -239,9 +261,11 @@ mod tests {
     fn whatever_is_read_is_told() {
         type Rows<'a> = (&'a str, &'a [Range<u64>], &'a [(u32, Range<u64>, bool)]);
         #[rustfmt::skip]
-        let rows: [Rows<'_>; 4] = [
+        let rows: [Rows<'_>; 5] = [
             ("in order",     &[0..10, 10..20], &[(1, 0..20, true)]),
-            ("backward",     &[20..30, 10..20], &[(1, 20..30, false), (1, 10..20, false)]),
+            ("backward",     &[20..30, 10..20], &[(1, 10..30, false)]),
+            ("in pieces",    &[98_304..163_841, 65_536..98_304],
+                             &[(1, 98_304..163_841, false), (1, 65_536..98_304, false)]),
             ("back over it", &[10..20, 20..30, 10..20], &[(1, 10..30, false), (1, 10..20, false)]),
             ("two who meet", &[50..60, 30..40, 40..50, 60..70, 50..60, 70..80],
                              &[(1, 50..80, false), (2, 30..60, false)]),
@@ -256,5 +280,22 @@ mod tests {
             descriptor.flush(Nanos(0), &mut heard);
             assert_eq!(heard.reads, told, "{why}");
         }
+    }
+
+    #[test]
+    fn who_reads_at_random_is_not_followed_from_place_to_place() {
+        let mut heard = Heard::default();
+        let first = Some(LaneId(0));
+        let mut descriptor = Descriptor { key: (0, 0), first, fronts: Vec::new(), reads: 0 };
+        let place = |at: u64| at * 100..at * 100 + 10;
+        for at in 1..=100 {
+            descriptor.read(&place(at), Nanos(0), &mut heard);
+        }
+        descriptor.flush(Nanos(0), &mut heard);
+        let mut told: Vec<_> = heard.reads.iter().map(|(_, range, _)| range.clone()).collect();
+        told.sort_by_key(|range| range.start);
+        assert_eq!(told, (1..=100).map(place).collect::<Vec<_>>());
+        let once = heard.reads.iter().filter(|(lane, ..)| *lane == 0).count();
+        assert_eq!((once, heard.lanes), (100 - FRONTS_MAX, 16));
     }
 }
