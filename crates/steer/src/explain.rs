@@ -55,7 +55,9 @@ pub struct Explained {
     pub device_bytes: u64,
     /// Bytes that it was seen to read.
     pub bytes_read: u64,
-    /// When it was seen to read last.
+    /// When it began to read what was not all in memory, and when it was seen to read last.
+    pub read_from: Nanos,
+    /// See `read_from`.
     pub read_until: Nanos,
     /// The most that came and was read in a quarter of a second, as bytes a second.
     pub rate: Option<u64>,
@@ -228,7 +230,7 @@ pub fn explain(
     let queued = seen.waits.queued();
     let idle = ran.since(used.processor).since(queued.unwrap_or_default());
     let (waited, noted) = (seen.waits.waited(idle).min(ran), seen.waits.sampled());
-    let (bytes_read, read_until) = (seen.notes.bytes_read(), seen.notes.read_until());
+    let (bytes_read, [read_from, read_until]) = (seen.notes.bytes_read(), seen.notes.reading());
     let readers_left_out = seen.notes.files_left_out();
     Ok(Explained {
         status,
@@ -239,6 +241,7 @@ pub fn explain(
         queued,
         device_bytes: used.device_bytes,
         bytes_read,
+        read_from,
         read_until,
         rate: seen.rate.best(),
         processes: seen.observers.tree.seen,

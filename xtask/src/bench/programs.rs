@@ -260,7 +260,8 @@ impl Bench<'_> {
         flags: &[&str],
         words: &[String],
     ) -> Result<Value> {
-        if program.memory_mib.is_some() {
+        // It knows no limits.
+        if program.memory_mib.is_some() || flags.contains(&"--limit") {
             return Ok(Value::Null);
         }
         self.bed.fresh(Folios::Large)?;

@@ -34,6 +34,8 @@ pub(super) struct Notes {
     waits: BTreeMap<i32, Nanos>,
     /// When the look before this one was, and when this one is.
     looked: (Nanos, Nanos),
+    /// When the first read began of what was not all in memory.
+    began: Option<Nanos>,
     bytes_read: u64,
     files_left_out: u64,
 }
@@ -78,6 +80,7 @@ impl Notes {
             process: 0,
             waits: BTreeMap::new(),
             looked: (Nanos(0), Nanos(0)),
+            began: None,
             bytes_read: 0,
             files_left_out: 0,
         }
@@ -95,9 +98,10 @@ impl Notes {
         self.bytes_read
     }
 
-    /// When somebody was seen to read last.
-    pub(super) fn read_until(&self) -> Nanos {
-        self.looked.1
+    /// When somebody began to read what was not all in memory, and when somebody was seen to read
+    /// last.
+    pub(super) fn reading(&self) -> [Nanos; 2] {
+        [self.began.unwrap_or(self.looked.1), self.looked.1]
     }
 
     /// Files that were too many.
@@ -214,6 +218,10 @@ impl Readers for Notes {
         let Some(Some(lane)) = self.lanes.get_mut(lane.0 as usize) else { return };
         let note = &mut self.files[lane.file];
         let waited = self.waits.remove(&self.process).unwrap_or_default();
+        if !note.start.is_some_and(|start| start.pages == start.pages_all) {
+            // It is seen when it is over.
+            self.began.get_or_insert(now.since(waited));
+        }
         let bytes = range.end - range.start;
         self.bytes_read += bytes;
         note.bytes_read += bytes;

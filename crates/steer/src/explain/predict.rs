@@ -3,7 +3,8 @@
 //! ```text
 //!   without   |-- computes --|== waits ==|-- computes --|== waits ==|~ other waits ~|
 //!   with      |-- computes --|-- computes --|~ other waits ~|  + OVERHEAD     but never less than
-//!             |-- bytes from the device / what it delivers a second --|-- after the last read --|
+//!             |-- before --|-- bytes from the device / what it delivers a second --|-- after --|
+//!                the first read of what is not in memory                         the last read
 //! ```
 //! Of the waits for storage, those go that came before reads whose place was known. It is the
 //! optimum, which a real run comes near to where the device can serve several requests at a time.
@@ -112,6 +113,7 @@ pub fn predict(told: &Explained, profile: Option<u64>) -> Prediction {
     decide(&Facts {
         ran: told.ran,
         waited: told.waited,
+        before: told.read_from,
         after: told.ran.since(told.read_until),
         known: Nanos(known.map(|stream| stream.waited.0).sum()).min(told.waited),
         device_bytes: told.device_bytes,
@@ -127,7 +129,8 @@ struct Facts {
     waited: Nanos,
     /// Of that, before reads whose place was known.
     known: Nanos,
-    /// From its last read to its end.
+    /// From its start to its first read, and from its last read to its end.
+    before: Nanos,
     after: Nanos,
     device_bytes: u64,
     bytes_read: u64,
@@ -139,7 +142,10 @@ fn decide(facts: &Facts) -> Prediction {
     let overhead = OVERHEAD + Nanos(ran.0 / OVERHEAD_ONE_IN);
     let fastest = (ran.since(facts.known) + overhead).min(ran);
     let run = match limit {
-        Some(limit) => fastest.max(limit.time(facts.device_bytes) + facts.after).min(ran),
+        Some(limit) => {
+            let reading = limit.time(facts.device_bytes);
+            fastest.max(facts.before + reading + facts.after).min(ran)
+        }
         None => ran,
     };
     let worth = Nanos(ran.0 / WORTH_ONE_IN).max(WORTH_MIN);
@@ -220,6 +226,7 @@ mod tests {
                 ran: millis(ran),
                 waited: millis(waited),
                 known: millis(known),
+                before: Nanos(0),
                 after: Nanos(0),
                 device_bytes: mb * 1_000_000,
                 bytes_read: 100_000_000,
@@ -233,29 +240,39 @@ mod tests {
     }
 
     #[test]
-    fn what_is_computed_after_the_last_read_comes_on_top() {
+    fn what_is_computed_before_the_first_read_and_after_the_last_comes_on_top() {
         let millis = Nanos::from_millis;
         let limit = Some(Limit { bytes_per_second: 100_000_000, is_profile: true });
-        for (after, run) in [(0, 1_023), (100, 1_100), (900, 1_900), (1_000, 2_000)] {
+        for [before, after, run] in [
+            [0, 0, 1_023],
+            [0, 100, 1_100],
+            [100, 0, 1_100],
+            [50, 60, 1_110],
+            [400, 500, 1_900],
+            [0, 1_000, 2_000],
+            [1_000, 1_000, 2_000],
+        ] {
             let told = decide(&Facts {
                 ran: millis(2_000),
                 waited: millis(1_000),
                 known: millis(1_000),
+                before: millis(before),
                 after: millis(after),
                 device_bytes: 100_000_000,
                 bytes_read: 100_000_000,
                 limit,
             });
-            assert_eq!(told.run, millis(run), "{after}");
+            assert_eq!(told.run, millis(run), "{before}, {after}");
         }
     }
 
     #[test]
     fn a_program_that_reads_nothing_gains_nothing() {
         let (ran, waited) = (Nanos::from_millis(900), Nanos::from_millis(800));
-        let (known, after, limit) = (waited, Nanos(0), None);
+        let (known, before, after, limit) = (waited, Nanos(0), Nanos(0), None);
+        let (device_bytes, bytes_read) = (9, 0);
         let told =
-            decide(&Facts { ran, waited, known, after, device_bytes: 9, bytes_read: 0, limit });
+            decide(&Facts { ran, waited, known, before, after, device_bytes, bytes_read, limit });
         assert_eq!((told.why, told.gain_max), (Why::ReadsNothing, Nanos(0)));
     }
 }
