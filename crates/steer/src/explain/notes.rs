@@ -218,7 +218,7 @@ impl Readers for Notes {
         let Some(Some(lane)) = self.lanes.get_mut(lane.0 as usize) else { return };
         let note = &mut self.files[lane.file];
         let waited = self.waits.remove(&self.process).unwrap_or_default();
-        if !note.start.is_some_and(|start| start.pages == start.pages_all) {
+        if note.start.is_none_or(|start| start.pages < start.pages_all) {
             // It is seen when it is over.
             self.began.get_or_insert(now.since(waited));
         }
