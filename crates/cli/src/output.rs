@@ -52,21 +52,34 @@ pub(crate) fn require_place(path: &Path) -> Result<()> {
     if path.is_dir() || path.as_os_str().as_bytes().ends_with(b"/") {
         bail!("cannot write {name}: it is a folder; name a file");
     }
-    // A file takes the place of the old one in its folder; what is none is written where it is.
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let is_written_in_place = target.exists() && !target.is_file();
-    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    if !folder.is_dir() {
+    if !folder(path).is_dir() {
         bail!("cannot write {name}: there is no such folder; make it, or name another");
     }
-    let writable = if is_written_in_place {
-        access(&target, Access::WRITE_OK).map_err(io::Error::from)
+    let writable = if is_written_in_place(path) {
+        access(path, Access::WRITE_OK).map_err(io::Error::from)
     } else {
         // What a folder allows is more than its mode says: a file is begun there and dropped.
         interrupt::unbroken(|| NewFile::create(path).map(drop))
     };
     writable.with_context(|| format!("cannot write {name}; name another place"))
+}
+
+/// Whether `path` is written where it is, such as a pipe or a terminal; a file takes the place of
+/// the old one in its folder.
+pub(crate) fn is_written_in_place(path: &Path) -> bool {
+    path.exists() && !path.is_file()
+}
+
+/// The folder of the file that `path` leads to.
+pub(crate) fn folder(path: &Path) -> PathBuf {
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    parent(&target).to_owned()
+}
+
+/// The folder that `path` names.
+pub(crate) fn parent(path: &Path) -> &Path {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
 }
 
 /// Refuses one file for two purposes: what is read would be written over, or one result by the
@@ -88,8 +101,7 @@ fn place(path: &Path) -> Option<PathBuf> {
         let kind = fs::metadata(&there).ok()?.file_type();
         return (kind.is_file() || kind.is_block_device()).then_some(there);
     }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = fs::canonicalize(folder.unwrap_or(Path::new("."))).ok()?;
+    let folder = fs::canonicalize(parent(path)).ok()?;
     Some(folder.join(path.file_name()?))
 }
 

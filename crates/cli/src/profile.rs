@@ -67,10 +67,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         output::require_place(path)?;
         let both: Vec<_> = args.path.iter().chain([path]).map(PathBuf::as_path).collect();
         output::require_apart(&both)?;
-        // A pipe or a terminal takes profiles, and has none.
-        if path.is_file() {
-            profiles = Profiles::load(path)?;
-        }
+        profiles = Profiles::to_add_to(path)?;
     }
     let target = target(args)?;
     let place = place(&target)?;

@@ -34,10 +34,9 @@ pub(super) fn make(path: &Path, bytes: u64) -> Result<()> {
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(error).with_context(|| told("open", path)),
     }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(0o644);
-    let Ok(nameless) = open(folder.unwrap_or(Path::new(".")), flags, mode) else {
+    let Ok(nameless) = open(output::parent(path), flags, mode) else {
         let mut file = File::create_new(path).with_context(|| told("make", path))?;
         return write(&mut file, bytes).with_context(|| told("write", path));
     };

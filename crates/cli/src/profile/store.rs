@@ -108,19 +108,22 @@ impl Profiles {
         Self::parse(&text).with_context(|| format!("{name} holds no profiles: name another file"))
     }
 
+    /// Those that `path` keeps when one is added; a pipe or a terminal takes profiles and has none.
+    ///
+    /// # Errors
+    /// As [`Profiles::load`].
+    pub(super) fn to_add_to(path: &Path) -> Result<Self> {
+        if output::is_written_in_place(path) { Ok(Self::default()) } else { Self::load(path) }
+    }
+
     /// Has `change` made to the profiles in `path`, and writes them back.
     ///
     /// # Errors
     /// It cannot be read or written, holds something else, or is not free for long.
     pub(super) fn update<R>(path: &Path, change: impl FnOnce(&mut Self) -> R) -> Result<R> {
-        let is_in_place = path.exists() && !path.is_file();
-        // A pipe or a terminal takes profiles, and has none.
-        let (mut profiles, _held) = if is_in_place {
-            (Self::default(), None)
-        } else {
-            let held = lock::take(path, lock::WAIT)?;
-            (Self::load(path)?, held)
-        };
+        let _held =
+            if output::is_written_in_place(path) { None } else { lock::take(path, lock::WAIT)? };
+        let mut profiles = Self::to_add_to(path)?;
         let done = change(&mut profiles);
         output::file(path, profiles.text()?.as_bytes())?;
         Ok(done)

@@ -198,21 +198,12 @@ for line in sys.stdin:
     command.env("FORERUN_PRELOAD", shim());
     let mut reader = Reader::start(command.args(["python3", "-c", program]).arg(&data.path));
     let half = BYTES / 2;
-    let is_led = |position: u64| {
+    let led = reader.reads_until(STEP, half, |position| {
+        assert_eq!(data.cached((position + MOST).min(half), half), Some(0), "too far ahead");
         let first = data.cached(position, half);
         let second = data.cached(half + position, BYTES);
         first > Some(0) && second > Some(0)
-    };
-    let mut led = false;
-    while !led && reader.position + STEP < half {
-        reader.read(STEP);
-        let position = reader.position;
-        assert_eq!(data.cached((position + MOST).min(half), half), Some(0), "too far ahead");
-        led = (0..2_000).any(|_| {
-            std::thread::yield_now();
-            is_led(position)
-        });
-    }
+    });
     assert!(led, "both streams are to be led");
     assert_eq!(reader.end(), Some(0));
 }
@@ -238,17 +229,12 @@ for line in sys.stdin:
     let mut command = run("--limit 2M --observe preload");
     command.env("FORERUN_PRELOAD", shim());
     let mut reader = Reader::start(command.args(["python3", "-c", program]).arg(&data.path));
-    let mut led = false;
-    while !led && reader.position + STEP < BYTES {
-        reader.read(STEP);
-        let position = BYTES - reader.position;
+    let led = reader.reads_until(STEP, BYTES, |read| {
+        let position = BYTES - read;
         assert_eq!(data.cached(0, position.saturating_sub(MOST)), Some(0), "too far ahead");
-        led = (0..2_000).any(|_| {
-            std::thread::yield_now();
-            // More than a read beside it.
-            data.cached(0, position.saturating_sub(STEP)) > Some(0)
-        });
-    }
+        // More than a read beside it.
+        data.cached(0, position.saturating_sub(STEP)) > Some(0)
+    });
     assert!(led, "it is to be led");
     assert_eq!(reader.end(), Some(0));
 }
@@ -280,15 +266,10 @@ for line in sys.stdin:
     let mut command = run("--limit 2M");
     let mut reader = Reader::start(command.args(["python3", "-c", program]).arg(&data.path));
     let half = BYTES / 2;
-    let mut led = false;
-    while !led && reader.position + 2 * STEP < half {
-        reader.read(STEP);
-        let position = reader.position.next_multiple_of(STEP);
-        led = (0..2_000).any(|_| {
-            std::thread::yield_now();
-            [0, half].iter().all(|at| data.cached(at + position, at + half) > Some(0))
-        });
-    }
+    let led = reader.reads_until(STEP, half - STEP, |position| {
+        let position = position.next_multiple_of(STEP);
+        [0, half].iter().all(|at| data.cached(at + position, at + half) > Some(0))
+    });
     assert!(led, "both threads are to be led");
     assert_eq!(reader.end(), Some(0));
 }

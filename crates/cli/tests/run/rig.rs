@@ -149,12 +149,24 @@ impl Reader {
     /// Has it read `step` at a time until something beyond it is cached, and asserts that this
     /// is never more than `most` beyond.
     pub(crate) fn is_led(&mut self, data: &Data, step: u64, most: u64) -> bool {
-        while self.position + step < data.bytes {
+        self.reads_until(step, data.bytes, |position| {
+            let beyond = (position + most).min(data.bytes);
+            assert_eq!(data.cached(beyond, data.bytes), Some(0), "too far ahead");
+            data.cached(position.next_multiple_of(4096), data.bytes) > Some(0)
+        })
+    }
+
+    /// Has it read `step` at a time, before `end`, until `is_led` finds so of its position.
+    pub(crate) fn reads_until(
+        &mut self,
+        step: u64,
+        end: u64,
+        is_led: impl Fn(u64) -> bool,
+    ) -> bool {
+        while self.position + step < end {
             self.read(step);
             for _ in 0..LOOKS {
-                let beyond = (self.position + most).min(data.bytes);
-                assert_eq!(data.cached(beyond, data.bytes), Some(0), "too far ahead");
-                if data.cached(self.position.next_multiple_of(4096), data.bytes) > Some(0) {
+                if is_led(self.position) {
                     return true;
                 }
                 thread::yield_now();

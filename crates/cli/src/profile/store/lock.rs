@@ -8,7 +8,7 @@
 //! - A folder that takes no lock, as on some networks, is told, and the file is changed all the
 //!   same.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::thread;
@@ -19,16 +19,15 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::failure::note;
+use crate::output;
 
 /// The right to change `path` for as long as it lives; none where there are no locks.
 ///
 /// # Errors
 /// Others had it for all of `wait`.
 pub(super) fn take(path: &Path, wait: Duration) -> Result<Option<File>> {
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
     let mut left = wait;
-    let held = File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| {
+    let held = File::open(output::folder(path)).and_then(|folder| {
         loop {
             match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
                 Err(Errno::WOULDBLOCK) if !left.is_zero() => {
@@ -63,6 +62,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
