@@ -12,6 +12,7 @@
 //! # Invariants
 //! - A look costs what is new: page tables are walked from the fronts on, and all of them only
 //!   every now and then, where some page became present.
+//! - What was touched before its mapping was found is found with it, though its reader sleeps then.
 //! - At most [`MAPPED_MAX`] mappings of a process and [`FRONTS_MAX`] fronts in each; the front that
 //!   has stood still longest gives way.
 //! - A file is opened when some of it becomes present, and closed with the last of its mapping.
@@ -37,10 +38,10 @@ use crate::readers::{LaneId, Readers};
 pub(crate) struct Maps {
     statm: Option<File>,
     pagemap: Option<File>,
-    /// As `maps` was read last.
-    known: Sizes,
-    /// As the page tables were looked at last.
-    seen: Sizes,
+    /// Pages that were mapped as `maps` was read last.
+    known: Option<u64>,
+    /// Pages of files that were present as all page tables of these mappings were looked at last.
+    surveyed: Option<u64>,
     mapped: Vec<Mapped>,
     /// When all page tables are looked at again.
     survey_at: Nanos,
@@ -79,12 +80,14 @@ impl Maps {
         readers: &mut dyn Readers,
     ) -> Option<()> {
         let sizes = self.sizes(process)?;
-        if sizes.mapped == self.known.mapped {
+        // One that is followed may have given way to another of its size.
+        if self.known == Some(sizes.mapped) && self.mapped.is_empty() {
             return Some(());
         }
-        self.known = sizes;
         let list = std::io::read_to_string(file(process, "maps")?).ok()?;
+        self.known = Some(sizes.mapped);
         let mut before = std::mem::take(&mut self.mapped);
+        let mut some_are_new = false;
         for mapping in list.lines().filter_map(proc::mapping).filter(is_of_interest) {
             if self.mapped.len() == MAPPED_MAX {
                 break;
@@ -92,12 +95,16 @@ impl Maps {
             let same =
                 |old: &Mapped| old.addresses == mapping.addresses && old.inode == mapping.inode;
             let known = before.iter().position(same).map(|at| before.swap_remove(at));
+            some_are_new |= known.is_none();
             self.mapped.push(known.unwrap_or_else(|| Mapped::new(&mapping)));
         }
         for gone in before {
             gone.close(now, readers);
         }
-        self.survey_at = now;
+        if some_are_new {
+            // The process may have become another program: page tables are those of one.
+            (self.pagemap, self.surveyed, self.survey_at) = (None, None, now);
+        }
         Some(())
     }
 
@@ -111,8 +118,8 @@ impl Maps {
         if self.mapped.is_empty() {
             return false;
         }
-        let Some(sizes) = self.sizes(process) else { return false };
-        if sizes.shared == self.seen.shared {
+        let Some(Sizes { present, .. }) = self.sizes(process) else { return false };
+        if self.surveyed == Some(present) {
             return false;
         }
         if self.pagemap.is_none() {
@@ -130,7 +137,7 @@ impl Maps {
             }
             let cost = thread_time().since(began);
             self.survey_at = now + Nanos(cost.0 * SURVEY_ONE_IN).max(SURVEY_EVERY);
-            self.seen = sizes;
+            self.surveyed = Some(present);
             self.owes = false;
         } else {
             self.owes = true;

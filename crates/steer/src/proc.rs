@@ -25,15 +25,15 @@ pub(crate) fn parent(stat: &str) -> Option<i32> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sizes {
     pub(crate) mapped: u64,
-    pub(crate) shared: u64,
+    pub(crate) present: u64,
 }
 
 /// The sizes that `statm` tells.
 pub(crate) fn sizes(statm: &str) -> Option<Sizes> {
     let mut fields = statm.split_ascii_whitespace().map(str::parse);
     let mapped = fields.next()?.ok()?;
-    let shared = fields.nth(1)?.ok()?;
-    Some(Sizes { mapped, shared })
+    let present = fields.nth(1)?.ok()?;
+    Some(Sizes { mapped, present })
 }
 
 /// Bytes that a process read by any call: `rchar` of `io`.
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn sizes_and_counts_are_read() {
-        let known = Some(Sizes { mapped: 900, shared: 30 });
+        let known = Some(Sizes { mapped: 900, present: 30 });
         assert_eq!(sizes("900 70 30 5 0 60 0\n"), known);
         assert_eq!(sizes("900 70"), None);
         assert_eq!(sizes("x 1 2"), None);

@@ -178,6 +178,46 @@ for line in sys.stdin:
     assert_eq!((&file["mapped"], &file["pattern"]), (&true.into(), &"sequential".into()), "{told}");
 }
 
+/// Each is touched when its mapping is new, and then the program sleeps: all that can be seen of it
+/// is what is there when the mapping is found.
+#[test]
+fn files_that_are_mapped_one_after_another_are_all_seen() {
+    let test = "files_that_are_mapped_one_after_another_are_all_seen";
+    let program = "
+import mmap, os, sys
+held = {}
+for line in sys.stdin:
+    place, path = line.split()
+    fd = os.open(path, os.O_RDONLY)
+    if place in held: held[place].close()
+    held[place] = m = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+    os.close(fd)
+    for at in range(0, 1 << 20, 4096): m[at]
+    print(path, file=sys.stderr, flush=True)
+";
+    if !has(test, "python3") {
+        return;
+    }
+    for (why, in_place) in [("beside each other", false), ("each in the place of another", true)] {
+        let folders: Vec<_> = (0..16).map(|at| folder(&format!("explain-maps-{at}"))).collect();
+        let files: Option<Vec<_>> =
+            folders.iter().map(|folder| Data::new(test, folder, 4 << 20)).collect();
+        let Some(files) = files else { return };
+        let mut command = explain("--json");
+        let (mut reader, output) =
+            Reader::start_with_errors(command.args(["python3", "-c", program]));
+        for (at, data) in files.iter().enumerate() {
+            let place = if in_place { 0 } else { at };
+            let path = data.path.to_str().unwrap();
+            assert_eq!(reader.say(&format!("{place} {path}")), path);
+            assert!(holds(reader.child.id(), &data.path), "{why}: {at} is not seen to be read");
+        }
+        assert_eq!(reader.end(), Some(0));
+        let told: Value = serde_json::from_str(&output.join().unwrap()).unwrap();
+        assert!(files.iter().all(|data| file(&told, &data.path)["mapped"] == true), "{told}");
+    }
+}
+
 #[test]
 fn static_programs_are_seen_too() {
     let test = "static_programs_are_seen_too";

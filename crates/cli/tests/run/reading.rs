@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::rig::{Data, MAPPED, Reader, folder, has, python, run, shim, stats};
+use crate::rig::{Data, MAPPED, PYTHON, Reader, folder, has, python, run, shim, stats};
 use crate::support::skip;
 
 const LIMIT: u64 = 2 << 20;
@@ -167,11 +167,16 @@ fn a_program_that_another_became_is_led() {
     let Some(data) = Data::new(test, &folder, BYTES).filter(|_| has(test, "python3")) else {
         return;
     };
-    let mut command = run("--limit 2M");
-    command.args(["sh", "-c", r#"true; exec "$@""#, "sh"]);
-    let mut reader = python(&data, &mut command);
-    assert!(reader.is_led(&data, STEP, MOST), "nothing was read ahead");
-    assert_eq!(reader.end(), Some(0));
+    // The first is looked into before it becomes the other, its mappings too.
+    let first = "import os, sys, time; time.sleep(.1); os.execvp('python3', sys.argv[1:])";
+    for (why, program) in [("by calls", PYTHON), ("by a mapping", MAPPED)] {
+        data.drop_from_cache();
+        let mut command = run("--limit 2M");
+        command.args(["python3", "-c", first, "python3", "-c", program]).arg(&data.path);
+        let mut reader = Reader::start(&mut command);
+        assert!(reader.is_led(&data, STEP, MOST + STEP), "{why}: nothing was read ahead");
+        assert_eq!(reader.end(), Some(0));
+    }
 }
 
 #[test]
