@@ -37,9 +37,12 @@ use crate::readers::{LaneId, Readers};
 #[derive(Debug, Default)]
 pub(crate) struct Maps {
     statm: Option<File>,
+    stat: Option<File>,
     pagemap: Option<File>,
     /// Pages that were mapped as `maps` was read last.
     known: Option<u64>,
+    /// Page faults that it had had when that was asked last.
+    faults: Option<u64>,
     /// Pages of files that were present as all page tables of these mappings were looked at last.
     surveyed: Option<u64>,
     mapped: Vec<Mapped>,
@@ -80,8 +83,9 @@ impl Maps {
         readers: &mut dyn Readers,
     ) -> Option<()> {
         let sizes = self.sizes(process)?;
-        // One that is followed may have given way to another of its size.
-        if self.known == Some(sizes.mapped) && self.mapped.is_empty() {
+        // One that is followed may have given way to another of its size, which has faulted then.
+        let is_same = self.known == Some(sizes.mapped);
+        if is_same && (self.mapped.is_empty() || !self.has_faulted(process)) {
             return Some(());
         }
         let list = std::io::read_to_string(file(process, "maps")?).ok()?;
@@ -155,6 +159,15 @@ impl Maps {
         for gone in std::mem::take(&mut self.mapped) {
             gone.close(now, readers);
         }
+    }
+
+    /// Whether there were page faults since the last time, where the kernel tells.
+    fn has_faulted(&mut self, process: BorrowedFd<'_>) -> bool {
+        if self.stat.is_none() {
+            self.stat = file(process, "stat");
+        }
+        let faults = self.stat.as_ref().and_then(|stat| text(stat, proc::faults));
+        std::mem::replace(&mut self.faults, faults) != faults || faults.is_none()
     }
 
     fn sizes(&mut self, process: BorrowedFd<'_>) -> Option<Sizes> {

@@ -1,7 +1,8 @@
 //! What the kernel tells of processes, as text: parsing alone.
 //!
 //! ```text
-//!   PID/stat            its parent; its state, its threads, how long it waited for devices
+//!   PID/stat            its parent, its page faults; its state, its threads, how long it waited
+//!                       for devices
 //!   PID/schedstat       how long it ran, and how long it could have and did not
 //!   PID/statm           pages: all, of files present
 //!   PID/io              bytes that it read, by any call; those that came from devices
@@ -19,6 +20,14 @@ use std::ops::Range;
 /// may hold anything.
 pub(crate) fn parent(stat: &str) -> Option<i32> {
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// Page faults that a process has had: the fields 10 and 12 of `stat`, those without a device and
+/// those with.
+pub(crate) fn faults(stat: &str) -> Option<u64> {
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(7).step_by(2);
+    let mut count = || fields.next()?.parse::<u64>().ok();
+    Some(count()? + count()?)
 }
 
 /// Pages of a process: all that it has mapped, and those of files that are present.
@@ -166,8 +175,9 @@ mod tests {
         let stat = format!("7 (a) b) D {}", fields.join(" "));
         let expected = State { letter: b'D', threads: 20, delay_ticks: 42 };
         assert_eq!(state(&stat), Some(expected));
+        assert_eq!(faults(&stat), Some(10 + 12));
         for text in ["", "7 (a) R", "7 (a) R 1 2 3", "7 a R 1"] {
-            assert_eq!(state(text), None, "{text}");
+            assert_eq!((state(text), faults(text)), (None, None), "{text}");
         }
         assert_eq!(queued("17 23 4\n"), Some(23));
         assert_eq!(queued("17"), None);
