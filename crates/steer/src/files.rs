@@ -17,6 +17,7 @@
 //! proc(5); Linux `fs/proc/fd.c`.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
@@ -83,8 +84,12 @@ impl Files {
         }
         let Some(info) = file(process, &format!("fdinfo/{number}")) else { return };
         let key = (stat.st_dev, stat.st_ino);
-        let refused = told(&info, key).is_none_or(|file| !is_read(file.flags));
-        let open = OpenFile { info, key, position: 0, lane: None, refused };
+        let Some(descriptor) = told(&info, key) else { return };
+        // Who has read nothing yet has come by the descriptor as it is, from a parent.
+        let io = file(process, "io").and_then(|io| text(&io, proc::bytes_read));
+        let position = if io == Some(0) { descriptor.position } else { 0 };
+        let refused = !is_read(descriptor.flags);
+        let open = OpenFile { info, key, position, lane: None, refused };
         self.open.insert(number, open);
     }
 
@@ -211,15 +216,23 @@ pub(crate) fn follow(
     now: Nanos,
     readers: &mut dyn Readers,
 ) -> Option<LaneId> {
+    let is_it = |stat: &Stat| (stat.st_dev, stat.st_ino) == key;
+    let (file, stat) = open_of(process, format!("fd/{number}"), is_it)?;
+    readers.open(now, file, &stat, 0)
+}
+
+/// Opens what the folder of a process has at `name` for reading, if it is worth it and `is_it`.
+pub(crate) fn open_of(
+    process: BorrowedFd<'_>,
+    name: impl AsRef<OsStr>,
+    is_it: impl FnOnce(&Stat) -> bool,
+) -> Option<(File, Stat)> {
     // Looked at before it is opened: opening something else could do something.
     let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let place = openat(process, format!("fd/{number}"), flags, Mode::empty()).ok()?;
-    let stat = fstat(&place).ok()?;
-    if (stat.st_dev, stat.st_ino) != key || !is_worth_it(&stat) {
-        return None;
-    }
+    let place = openat(process, name.as_ref(), flags, Mode::empty()).ok()?;
+    let stat = fstat(&place).ok().filter(|stat| is_worth_it(stat) && is_it(stat))?;
     let path = format!("/proc/self/fd/{}", place.as_fd().as_raw_fd());
-    readers.open(now, open_for_reading(&path)?, &stat, 0)
+    Some((open_for_reading(&path)?, stat))
 }
 
 /// Opens `path` for reading; its access time stays where that may be asked for.

@@ -13,22 +13,25 @@
 //! - A look costs what is new: page tables are walked from the fronts on, and all of them only
 //!   every now and then, where some page became present.
 //! - What was touched before its mapping was found is found with it, though its reader sleeps then.
+//! - What was touched of a mapping stays told where the kernel splits it or joins it with others.
 //! - At most [`MAPPED_MAX`] mappings of a process and [`FRONTS_MAX`] fronts in each; the front that
 //!   has stood still longest gives way.
 //! - A file is opened when some of it becomes present, and closed with the last of its mapping.
 //! # Sources
 //! proc(5); Linux `mm/memory.c` (`do_fault_around`).
 
+use std::ffi::OsString;
 use std::fs::File;
+use std::io::Read as _;
 use std::ops::Range;
-use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::slice;
 
 use forerun_core::units::Nanos;
-use rustix::fs::{Stat, fstat};
+use rustix::fs::Stat;
 
 use crate::clock::thread_time;
-use crate::files::{file, is_worth_it, open_for_reading, text};
+use crate::files::{file, open_of, text};
 use crate::pagemap;
 use crate::proc::{self, Mapping, Sizes};
 use crate::readers::{LaneId, Readers};
@@ -39,8 +42,8 @@ pub(crate) struct Maps {
     statm: Option<File>,
     stat: Option<File>,
     pagemap: Option<File>,
-    /// Pages that were mapped as `maps` was read last.
-    known: Option<u64>,
+    /// What there was as `maps` was read last.
+    known: Option<Sizes>,
     /// Page faults that it had had when that was asked last.
     faults: Option<u64>,
     /// Pages of files that were present as all page tables of these mappings were looked at last.
@@ -57,7 +60,7 @@ struct Mapped {
     addresses: Range<u64>,
     offset: u64,
     inode: u64,
-    path: String,
+    path: OsString,
     /// What was present at the last survey.
     runs: Vec<Range<u64>>,
     fronts: Vec<Front>,
@@ -84,30 +87,37 @@ impl Maps {
     ) -> Option<()> {
         let sizes = self.sizes(process)?;
         // One that is followed may have given way to another of its size, which has faulted then.
-        let is_same = self.known == Some(sizes.mapped);
+        // What is not followed may have become of interest too, but nobody has touched it.
+        let is_same = self.known == Some(sizes);
         if is_same && (self.mapped.is_empty() || !self.has_faulted(process)) {
             return Some(());
         }
-        let list = std::io::read_to_string(file(process, "maps")?).ok()?;
-        self.known = Some(sizes.mapped);
+        let mut list = Vec::new();
+        file(process, "maps")?.read_to_end(&mut list).ok()?;
+        self.known = Some(sizes);
         let mut before = std::mem::take(&mut self.mapped);
         let mut some_are_new = false;
-        for mapping in list.lines().filter_map(proc::mapping).filter(is_of_interest) {
+        let lines = list.split(|&byte| byte == b'\n');
+        for mapping in lines.filter_map(proc::mapping).filter(is_of_interest) {
             if self.mapped.len() == MAPPED_MAX {
                 break;
             }
-            let same =
-                |old: &Mapped| old.addresses == mapping.addresses && old.inode == mapping.inode;
+            let same = |old: &Mapped| old.addresses == mapping.addresses && old.shows(&mapping);
             let known = before.iter().position(same).map(|at| before.swap_remove(at));
             some_are_new |= known.is_none();
-            self.mapped.push(known.unwrap_or_else(|| Mapped::new(&mapping)));
+            let known = known.unwrap_or_else(|| {
+                let mut new = Mapped::new(&mapping);
+                let parts = before.iter_mut().filter(|old| old.shows(&mapping));
+                parts.for_each(|old| new.inherit(old));
+                new
+            });
+            self.mapped.push(known);
         }
         for gone in before {
             gone.close(now, readers);
         }
         if some_are_new {
-            // The process may have become another program: page tables are those of one.
-            (self.pagemap, self.surveyed, self.survey_at) = (None, None, now);
+            (self.surveyed, self.survey_at) = (None, now);
         }
         Some(())
     }
@@ -119,6 +129,7 @@ impl Maps {
         now: Nanos,
         readers: &mut dyn Readers,
     ) -> bool {
+        self.owes = false;
         if self.mapped.is_empty() {
             return false;
         }
@@ -126,7 +137,8 @@ impl Maps {
         if self.surveyed == Some(present) {
             return false;
         }
-        if self.pagemap.is_none() {
+        // The process may have become another program: page tables are those of one.
+        if self.pagemap.is_none() || now >= self.survey_at {
             self.pagemap = file(process, "pagemap");
         }
         let Some(pagemap) = &self.pagemap else { return false };
@@ -142,7 +154,6 @@ impl Maps {
             let cost = thread_time().since(began);
             self.survey_at = now + Nanos(cost.0 * SURVEY_ONE_IN).max(SURVEY_EVERY);
             self.surveyed = Some(present);
-            self.owes = false;
         } else {
             self.owes = true;
         }
@@ -189,6 +200,29 @@ impl Mapped {
             fronts: Vec::new(),
             refused: false,
         }
+    }
+
+    /// Whether some of `mapping` shows the same bytes at the same addresses.
+    fn shows(&self, mapping: &Mapping<'_>) -> bool {
+        let begins = |start: u64, offset| start.wrapping_sub(offset);
+        self.inode == mapping.inode
+            && begins(self.addresses.start, self.offset)
+                == begins(mapping.addresses.start, mapping.offset)
+            && self.addresses.start < mapping.addresses.end
+            && mapping.addresses.start < self.addresses.end
+    }
+
+    /// Goes on with what lies within it of `old`, of which it was a part or which became one of
+    /// its: the kernel splits and joins mappings as their flags change.
+    fn inherit(&mut self, old: &mut Self) {
+        let Range { start, end } = self.addresses;
+        let within = old.runs.iter().map(|run| run.start.max(start)..run.end.min(end));
+        self.runs.extend(within.filter(|run| run.start < run.end));
+        self.runs.sort_by_key(|run| run.start);
+        let room = FRONTS_MAX.saturating_sub(self.fronts.len());
+        let fronts = old.fronts.extract_if(.., |front| (start..end).contains(&front.end));
+        self.fronts.extend(fronts.take(room));
+        self.refused |= old.refused;
     }
 
     /// What became present right behind the fronts.
@@ -272,10 +306,9 @@ impl Mapped {
 
     /// The file by its name, as the process sees it, if it still is that file.
     fn open(&self, process: BorrowedFd<'_>) -> Option<(File, Stat)> {
-        let path = format!("/proc/self/fd/{}/root{}", process.as_raw_fd(), self.path);
-        let file = open_for_reading(&path)?;
-        let stat = fstat(&file).ok()?;
-        (stat.st_ino == self.inode && is_worth_it(&stat)).then_some((file, stat))
+        let mut name = OsString::from("root");
+        name.push(&self.path);
+        open_of(process, name, |stat| stat.st_ino == self.inode)
     }
 
     fn close(self, now: Nanos, readers: &mut dyn Readers) {
@@ -306,10 +339,11 @@ fn added(before: &[Range<u64>], after: &[Range<u64>]) -> Vec<Range<u64>> {
     found
 }
 
-/// The run that ends where `more` begins goes on to its end.
+/// The run in which `more` begins, or at whose end, goes on to its end at least.
 fn lengthen(runs: &mut Vec<Range<u64>>, more: &Range<u64>) {
-    let Some(at) = runs.iter().position(|run| run.end == more.start) else { return };
-    runs[at].end = more.end;
+    let begins = |run: &Range<u64>| run.start <= more.start && more.start <= run.end;
+    let Some(at) = runs.iter().position(begins) else { return };
+    runs[at].end = runs[at].end.max(more.end);
     while runs.get(at + 1).is_some_and(|next| next.start <= runs[at].end) {
         let next = runs.remove(at + 1);
         runs[at].end = runs[at].end.max(next.end);
@@ -367,5 +401,10 @@ mod tests {
         assert_eq!(runs, [1..7, 8..9]);
         lengthen(&mut runs, &(20..21));
         assert_eq!(runs, [1..7, 8..9]);
+        // Another front was there first, and did not come so far.
+        lengthen(&mut runs, &(6..8));
+        assert_eq!(runs, [1..9]);
+        lengthen(&mut runs, &(2..4));
+        assert_eq!(runs, [1..9]);
     }
 }

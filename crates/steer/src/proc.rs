@@ -14,7 +14,9 @@
 //! # Sources
 //! Linux `Documentation/filesystems/proc.rst`; proc(5).
 
+use std::ffi::OsStr;
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt as _;
 
 /// The parent of a process: the fourth field of `stat`. The second is a name in parentheses, which
 /// may hold anything.
@@ -105,28 +107,24 @@ pub(crate) struct Mapping<'a> {
     /// Where in the file it begins.
     pub(crate) offset: u64,
     pub(crate) inode: u64,
-    pub(crate) path: &'a str,
+    pub(crate) path: &'a OsStr,
     pub(crate) executable: bool,
     pub(crate) readable: bool,
 }
 
-/// The mapping of one line of `maps`, if it is of a file.
-pub(crate) fn mapping(line: &str) -> Option<Mapping<'_>> {
-    let mut rest = line;
-    let mut word = || {
-        let (word, after) = rest.split_once(' ')?;
-        rest = after;
-        Some(word)
-    };
-    let (start, end) = word()?.split_once('-')?;
+/// The mapping of one line of `maps`, if it is of a file. Its name may be any bytes.
+pub(crate) fn mapping(line: &[u8]) -> Option<Mapping<'_>> {
+    let (head, path) = line.split_at(line.iter().position(|&byte| byte == b'/')?);
+    let mut words = str::from_utf8(head).ok()?.strip_suffix(' ')?.split_ascii_whitespace();
+    let (start, end) = words.next()?.split_once('-')?;
     let hexadecimal = |text| u64::from_str_radix(text, 16).ok();
     let addresses = hexadecimal(start)?..hexadecimal(end)?;
-    let permissions = word()?.as_bytes();
-    let offset = hexadecimal(word()?)?;
-    let _device = word()?;
-    let inode = word()?.parse().ok()?;
-    let path = rest.trim_start();
-    let is_file = path.starts_with('/') && inode != 0 && addresses.start < addresses.end;
+    let permissions = words.next()?.as_bytes();
+    let offset = hexadecimal(words.next()?)?;
+    let _device = words.next()?;
+    let inode = words.next()?.parse().ok()?;
+    let path = OsStr::from_bytes(path);
+    let is_file = words.next().is_none() && inode != 0 && addresses.start < addresses.end;
     let executable = permissions.get(2) == Some(&b'x');
     let readable = permissions.first() == Some(&b'r');
     is_file.then_some(Mapping { addresses, offset, inode, path, executable, readable })
@@ -198,27 +196,30 @@ mod tests {
 
     #[test]
     fn mappings_of_files_alone_count() {
-        let file = "7f00-7f80 r--p 00001000 fe:00 131                      /data/a b.bin";
+        let file = b"7f00-7f80 r--p 00001000 fe:00 131                      /data/a b.bin";
         let found = mapping(file).unwrap();
         let expected = Mapping {
             addresses: 0x7f00..0x7f80,
             offset: 0x1000,
             inode: 131,
-            path: "/data/a b.bin",
+            path: OsStr::new("/data/a b.bin"),
             executable: false,
             readable: true,
         };
         assert_eq!(found, expected);
-        assert!(mapping("7f00-7f80 r-xp 0 fe:00 131 /lib/x.so").unwrap().executable);
+        assert!(mapping(b"7f00-7f80 r-xp 0 fe:00 131 /lib/x.so").unwrap().executable);
+        let other = mapping(b"7f00-7f80 r--p 0 fe:00 131 /a\xff /b").unwrap();
+        assert_eq!(other.path.as_bytes(), b"/a\xff /b");
         for text in [
             "7f00-7f80 rw-p 00000000 00:00 0 ",
             "7f00-7f80 rw-p 00000000 00:00 0                          [heap]",
+            "7f00-7f80 rw-p 00000000 00:00 7          [anon:a /b]",
             "7f80-7f00 r--p 0 fe:00 131 /x",
             "7f00 r--p 0 fe:00 131 /x",
             "7f00-7f80 r--p",
             "",
         ] {
-            assert_eq!(mapping(text), None, "{text}");
+            assert_eq!(mapping(text.as_bytes()), None, "{text}");
         }
     }
 }

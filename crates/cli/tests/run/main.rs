@@ -10,6 +10,7 @@ mod support;
 mod awkward;
 mod explain;
 mod limits;
+mod mappings;
 mod programs;
 mod reading;
 mod rig;
