@@ -20,6 +20,7 @@ use std::panic::{self, AssertUnwindSafe};
 
 use forerun_core::units::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::clock::{self, Clock};
 use crate::program::{Program, StartError};
@@ -68,6 +69,7 @@ pub(crate) fn watch<W: Watcher>(
         }
     };
     let mut program = Program::start(words, &variables, output, &signals)?;
+    raise_limit();
     // The ring's other end is the program's alone from now on.
     let told = told.map(|(told, _)| told);
     let mut watcher = make(Observers::new(Tree::new(program.pid()), told));
@@ -183,6 +185,14 @@ impl Allowance {
         let owed = self.left.min(0).unsigned_abs();
         least.max(Nanos(owed * one_in))
     }
+}
+
+/// Each process takes descriptors, and each of its files. The program has started with the limit as
+/// it was.
+fn raise_limit() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // Where it stays as it is, fewer are followed.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
 /// Waits for a signal, the end of a process, or until `pause` is over. Whether one has ended.

@@ -1,15 +1,15 @@
-//! Memory: groups of processes that have little of it.
+//! What there is little of: memory of a group of processes, descriptors, readers that are followed.
 //!
 //! # Invariants
 //! - A group is made for one test and removed at its end.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::process::getpid;
 
-use crate::rig::{Data, folder, has, python, stats};
+use crate::rig::{Data, Reader, folder, has, holds, python, run, stats};
 use crate::support::skip;
 
 #[test]
@@ -34,6 +34,40 @@ fn in_a_small_group_nothing_is_read_twice() {
     assert_eq!(reader.end(), Some(0));
     let stats = stats(&record);
     assert!(own <= data.bytes + data.bytes / 20, "{own} bytes of {}: {stats}", data.bytes);
+}
+
+#[test]
+fn files_are_seen_beyond_the_descriptors_of_a_program() {
+    let test = "files_are_seen_beyond_the_descriptors_of_a_program";
+    if !has(test, "python3") {
+        return;
+    }
+    let program = "
+import os, resource, sys
+for line in sys.stdin:
+    os.read(os.open(line.strip(), os.O_RDONLY), 1 << 20)
+    print(resource.getrlimit(resource.RLIMIT_NOFILE)[0], flush=True)
+";
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"ulimit -Sn 48 && exec "$@""#, "sh"]);
+    command.args([env!("CARGO_BIN_EXE_forerun"), "run", "--", "python3", "-c", program]);
+    let mut reader = Reader::start(&mut command);
+    // Each takes a descriptor of the program, and two of who watches it.
+    for path in files(&folder("descriptors"), 36) {
+        assert_eq!(reader.say(path.to_str().unwrap()), "48", "the program's own limit");
+        assert!(holds(reader.child.id(), &path), "{} is not seen", path.display());
+    }
+    assert_eq!(reader.end(), Some(0));
+}
+
+/// Files of 4 MiB that take no room.
+fn files(folder: &Path, count: usize) -> Vec<PathBuf> {
+    let file = |at| {
+        let path = folder.join(format!("{at}"));
+        File::create(&path).unwrap().set_len(4 << 20).unwrap();
+        path
+    };
+    (0..count).map(file).collect()
 }
 
 /// A group of processes with little memory.
