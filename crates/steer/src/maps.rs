@@ -14,8 +14,8 @@
 //!   every now and then, where some page became present.
 //! - What was touched before its mapping was found is found with it, though its reader sleeps then.
 //! - What was touched of a mapping stays told where the kernel splits it or joins it with others.
-//! - At most [`MAPPED_MAX`] mappings of a process and [`FRONTS_MAX`] fronts in each; the front that
-//!   has stood still longest gives way.
+//! - At most [`MAPPED_MAX`] mappings of a process, [`FRONTS_MAX`] fronts in each and
+//!   [`FRONTS_ALL_MAX`] in all; the front that has stood still longest gives way.
 //! - A file is opened when some of it becomes present, and closed with the last of its mapping.
 //! # Sources
 //! proc(5); Linux `mm/memory.c` (`do_fault_around`).
@@ -148,8 +148,9 @@ impl Maps {
         }
         if now >= self.survey_at {
             let began = thread_time();
-            for mapped in &mut self.mapped {
-                moved |= mapped.survey(process, pagemap, now, readers);
+            for at in 0..self.mapped.len() {
+                moved |= self.mapped[at].survey(process, pagemap, now, readers);
+                keep_few(&mut self.mapped, now, readers);
             }
             let cost = thread_time().since(began);
             self.survey_at = now + Nanos(cost.0 * SURVEY_ONE_IN).max(SURVEY_EVERY);
@@ -318,6 +319,18 @@ impl Mapped {
     }
 }
 
+/// Lets go of the fronts that have stood still longest, where all have too many.
+fn keep_few(all: &mut [Mapped], now: Nanos, readers: &mut dyn Readers) {
+    let count = all.iter().map(|mapped| mapped.fronts.len()).sum();
+    for _ in FRONTS_ALL_MAX..count {
+        let places = all.iter().enumerate().flat_map(|(of, mapped)| {
+            mapped.fronts.iter().enumerate().map(move |(at, front)| (front.moved, of, at))
+        });
+        let Some((_, of, at)) = places.min() else { return };
+        readers.close(now, all[of].fronts.swap_remove(at).lane);
+    }
+}
+
 /// What of `after` is not in `before`; both are in order and without overlaps.
 fn added(before: &[Range<u64>], after: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut found = Vec::new();
@@ -361,6 +374,8 @@ const MAPPED_MAX: usize = 64;
 const MAPPED_BYTES_MIN: u64 = 1 << 20;
 /// Readers of a mapping.
 const FRONTS_MAX: usize = 16;
+/// Readers of all mappings of a process: who reads at random leaves readers for others.
+const FRONTS_ALL_MAX: usize = 64;
 /// Parts of a mapping that are told apart.
 const RUNS_MAX: usize = 256;
 /// So far behind a front pages are looked for that became present.

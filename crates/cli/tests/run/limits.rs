@@ -60,6 +60,46 @@ for line in sys.stdin:
     assert_eq!(reader.end(), Some(0));
 }
 
+#[test]
+fn a_reader_is_seen_beside_many_that_read_at_random() {
+    let test = "a_reader_is_seen_beside_many_that_read_at_random";
+    if !has(test, "python3") {
+        return;
+    }
+    let folder = folder("many-readers");
+    let files = files(&folder, 41);
+    let (last, others) = files.split_last().unwrap();
+    // Two processes touch some of many files here and there, then one reads another in order.
+    let program = "
+import mmap, os, sys
+ends, end = os.pipe()
+other = os.fork() == 0
+if other: os.close(end)
+held = []
+for path in sys.argv[2:]:
+    fd = os.open(path, os.O_RDONLY)
+    held.append(mmap.mmap(fd, 0, prot=mmap.PROT_READ))
+    os.close(fd)
+    for at in range(0, 4 << 20, 1 << 18): held[-1][at]
+if other:
+    os.read(ends, 1)
+    os._exit(0)
+sys.stdin.readline()
+print('touched', flush=True)
+sys.stdin.readline()
+os.read(os.open(sys.argv[1], os.O_RDONLY), 1 << 20)
+print('read', flush=True)
+sys.stdin.read()
+";
+    let mut command = run("");
+    let mut reader = Reader::start(command.args(["python3", "-c", program]).arg(last).args(others));
+    assert_eq!(reader.say(""), "touched");
+    assert!(holds(reader.child.id(), &others[39]), "the last that was touched is not seen");
+    assert_eq!(reader.say(""), "read");
+    assert!(holds(reader.child.id(), last), "who reads in order is not seen");
+    assert_eq!(reader.end(), Some(0));
+}
+
 /// Files of 4 MiB that take no room.
 fn files(folder: &Path, count: usize) -> Vec<PathBuf> {
     let file = |at| {
