@@ -116,8 +116,10 @@ impl Maps {
         for gone in before {
             gone.close(now, readers);
         }
+        // As many may be present as before, and others.
+        self.surveyed = None;
         if some_are_new {
-            (self.surveyed, self.survey_at) = (None, now);
+            self.survey_at = now;
         }
         Some(())
     }
