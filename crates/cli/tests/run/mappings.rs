@@ -148,6 +148,8 @@ int main(int argc, char **argv)
     char way = *argv[1], line[64], path[4096], *all;
     int file = open(argv[2], O_RDONLY);
     int shared = MAP_SHARED, nothing = MAP_PRIVATE | MAP_ANONYMOUS;
+    /* Above the file, whose mapping is the next: who looks comes here last. */
+    char *marks = mmap(NULL, (steps + 1) * step, PROT_NONE, nothing, -1, 0);
     if (way == 'g' || way == 'r')
         all = mmap(NULL, steps * step, PROT_NONE, way == 'r' ? nothing : shared, file, 0);
     else
@@ -162,7 +164,7 @@ int main(int argc, char **argv)
         for (size_t to = 0; at > 0 && to < step; to += 4096) sink = begin[to];
         snprintf(path, sizeof path, "%s/%zu", argv[3], at);
         int seen = open(path, O_RDONLY);
-        sink = *(char *)mmap(NULL, step, PROT_READ, shared, seen, 0);
+        sink = *(char *)mmap(marks + at * step, step, PROT_READ, shared | MAP_FIXED, seen, 0);
         fprintf(stderr, "%zu\n", at);
     }
     return 0;
