@@ -249,8 +249,7 @@ fn format(run: &mut Run) -> Result<bool> {
     }
     let mut rustfmt = Command::new("rustfmt");
     rustfmt.args(["--check", "--edition", "2024"]);
-    for folder in
-        ["crates/core/src/eviction", "crates/core/src/readahead", "crates/sim/src/workload"]
+    for folder in ["crates/core/src/eviction", "crates/core/src/readahead", "lab/sim/src/workload"]
     {
         let folder = run.root.join(folder);
         for entry in std::fs::read_dir(&folder).with_context(|| folder.display().to_string())? {

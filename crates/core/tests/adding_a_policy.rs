@@ -51,7 +51,7 @@ impl Policy {
 
 /// Whether `path` draws one paper's figures on the queues of two policies: it looks into them.
 fn draws_a_paper(path: &Path) -> bool {
-    let files = ["crates/cli/src/sim/two_q_star.rs", "crates/sim/src/queues.rs"];
+    let files = ["crates/cli/src/sim/two_q_star.rs", "lab/sim/src/queues.rs"];
     files.iter().any(|file| path == workspace().join(file))
 }
 

@@ -85,7 +85,7 @@ impl Bed {
         if let Some(lacking) = lacking() {
             return Ok(Err(lacking));
         }
-        let sources = root.join("xtask/testbed");
+        let sources = root.join("lab/testbed");
         let folder = target.join(format!("bed-{}", std::process::id()));
         let slowdisk = target.join(format!("slowdisk-{}", std::process::id()));
         let mut compiler = Command::new("cc");

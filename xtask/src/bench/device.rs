@@ -1,7 +1,7 @@
 //! The device models that readahead is measured on, and what each can give.
 //!
 //! # Invariants
-//! - `forerun` and `xtask/testbed/slowdisk.c` know them by the same names.
+//! - `forerun` and `lab/testbed/slowdisk.c` know them by the same names.
 //!
 //! # Sources
 //! The plain limits were measured on the models: a reader that knows everything and asks for as

@@ -138,7 +138,7 @@ fn on_devices(
         return Ok(());
     }
     let target = target(root);
-    let sources = root.join("xtask/testbed");
+    let sources = root.join("lab/testbed");
     let mut script = Command::new("bash");
     script.arg(sources.join("contents.sh")).args([&sources.join("programs"), &contents]);
     told(script.args([&options.mib.to_string(), &options.python]))?;

@@ -6,7 +6,7 @@
 //!                       virtual    each policy, the online limit       simulated         once
 //!        --> MB/s, median over rounds --> a record a device, summary.md, page.html
 //! ```
-//! `xtask/testbed/README.md` has the device and what must be so for the comparison to be fair.
+//! `lab/testbed/README.md` has the device and what must be so for the comparison to be fair.
 //!
 //! # Invariants
 //! - The kernel and the engine read the same file by the same program in the same order; every

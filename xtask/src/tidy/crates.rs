@@ -38,7 +38,9 @@ pub(crate) enum Unsafety {
 /// The row of the crate that `path` lies in, if `path` lies in one.
 pub(crate) fn of(path: &str) -> Option<Result<&'static Crate, &str>> {
     let name = match path.split_once('/') {
-        Some(("crates", rest)) => rest.split_once('/')?.0,
+        // Programs in C and scripts, no crate.
+        Some(("lab", rest)) if rest.starts_with("testbed/") => return None,
+        Some(("crates" | "lab", rest)) => rest.split_once('/')?.0,
         Some(("xtask", _)) => "xtask",
         _ => return None,
     };

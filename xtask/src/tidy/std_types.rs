@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn clocks_and_random_maps_stay_where_they_may_be() {
-        let path = "crates/sim/src/driver.rs";
+        let path = "lab/sim/src/driver.rs";
         #[rustfmt::skip]
         assert_rows(check, &[ // why, path, text, findings
             ("a clock", path,

@@ -1,7 +1,7 @@
 //! The programs that `bench programs` runs, and what they read.
 //!
 //! ```text
-//!   {files}   what xtask/testbed/contents.sh made, on the slow device
+//!   {files}   what lab/testbed/contents.sh made, on the slow device
 //!   {bin}     programs that it built      {tenth}   a tenth of data.tar's bytes
 //! ```
 //!

@@ -10,7 +10,7 @@
 //! # Invariants
 //! - Times are since the first request; requests are in order of arrival.
 //! # Sources
-//! `xtask/testbed/slowdisk.c`, `dispatch`.
+//! `lab/testbed/slowdisk.c`, `dispatch`.
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
