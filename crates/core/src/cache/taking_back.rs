@@ -14,7 +14,7 @@
 //!   may lose it where its pages end at a gap.
 //! - A window asks a bounded number of times.
 //! # Sources
-//! `docs/decisions/0011-taking-back.md`.
+//! `docs/decisions/0011-reclaim.md`.
 
 use super::{Cache, FrameId, NIL, PageId};
 use crate::event::Actions;

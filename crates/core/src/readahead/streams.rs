@@ -32,7 +32,7 @@
 //! # Sources
 //! Markers in pages: Wu, Xi, Xu, "File prefetching algorithm for concurrent streams" (2010). The
 //! first window is the ski rental of Karlin et al., "Competitive snoopy caching" (1988). Constants:
-//! `docs/decisions/0009-streams.md`, `docs/decisions/0011-taking-back.md`.
+//! `docs/decisions/0009-streams.md`, `docs/decisions/0011-reclaim.md`.
 
 use hashbrown::HashMap;
 

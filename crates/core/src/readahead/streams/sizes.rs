@@ -14,7 +14,7 @@
 //! - At its marker a stream on an arm has at most its share, the next window included.
 //! # Sources
 //! Little, "A proof for the queuing formula L = lambda W" (1961): what is ahead is a rate times a
-//! time. Constants: `docs/decisions/0009-streams.md`, `docs/decisions/0011-taking-back.md`.
+//! time. Constants: `docs/decisions/0009-streams.md`, `docs/decisions/0011-reclaim.md`.
 
 use super::pace::Part;
 use super::{
