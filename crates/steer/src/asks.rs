@@ -15,10 +15,10 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
-use crate::kernel;
+use crate::kernel::{self, Probe};
 
 /// A file of the program, by a descriptor of our own that can only read.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub(crate) struct Source {
     pub(crate) file: File,
     /// Bytes of one call.
     pub(crate) chunk_bytes: u64,
+    /// Opened with the first question that only a probe answers.
+    probe: OnceLock<Option<Probe>>,
     closed: AtomicBool,
     /// A thread asks for some of it; changed with the queue locked.
     is_asked: AtomicBool,
@@ -33,7 +35,13 @@ pub(crate) struct Source {
 
 impl Source {
     pub(crate) fn new(file: File, chunk_bytes: u64) -> Self {
-        Self { file, chunk_bytes, closed: AtomicBool::new(false), is_asked: AtomicBool::new(false) }
+        let (closed, is_asked) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { file, chunk_bytes, probe: OnceLock::new(), closed, is_asked }
+    }
+
+    /// A descriptor that tells whether a page is there, where one can be had.
+    pub(crate) fn probe(&self) -> Option<&Probe> {
+        self.probe.get_or_init(|| Probe::new(&self.file)).as_ref()
     }
 
     /// The program is done with it. The descriptor is closed as soon as no call has it.

@@ -13,8 +13,8 @@
 //!
 //! Neither is told of a file that this process does not own and may not write. There `cachestat`
 //! refuses, and `mincore` calls every page resident; so it does of a page past the end of the
-//! file, which is how it is found out. A read with `RWF_NOWAIT` would tell, but it begins to read
-//! the page that it does not find.
+//! file, which is how it is found out. A [`Probe`] tells, but fetches the page that it does not
+//! find.
 //!
 //! # Invariants
 //! - [`Residency::Unknown`] and none are answers, and never stand for "all" or "nothing".
@@ -24,6 +24,7 @@
 //! `mm/filemap.c` (`cachestat`, from 6.5 on).
 
 mod chunk;
+mod probe;
 mod sys;
 
 use std::fs::File;
@@ -35,6 +36,7 @@ use rustix::io::Errno;
 use rustix::param::page_size;
 
 pub use chunk::chunk_bytes;
+pub use probe::Probe;
 
 /// How much of a range is in the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

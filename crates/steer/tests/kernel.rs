@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use forerun_steer::kernel::{self, Residency};
+use forerun_steer::kernel::{self, Probe, Residency};
 
 use support::{Scratch, skip};
 
@@ -33,6 +33,23 @@ fn what_is_asked_for_arrives_and_nothing_else() {
     assert_eq!(kernel::absent(&file, &all).unwrap(), Some(vec![first, rest.clone()]));
     assert_eq!(kernel::cached(&file, &rest).unwrap(), Residency::Pages(0));
     assert_eq!(kernel::cached(&file, &(0..0)).unwrap(), Residency::Pages(0));
+}
+
+/// A page that lies right behind cached ones is where the kernel takes up a stream again.
+#[test]
+fn a_probe_behind_cached_pages_fetches_one_page_at_most() {
+    const TEST: &str = "a_probe_behind_cached_pages_fetches_one_page_at_most";
+    let Some((_scratch, file)) = Scratch::cold("probe", 32 << 20) else { return skip(TEST, COLD) };
+    let (all, asked) = (0..32 << 20, 0..4 << 20);
+    kernel::ask(&file, &asked, 128 << 10).unwrap();
+    file.read_exact_at(&mut [0], asked.end - 1).unwrap();
+    let Residency::Pages(before) = kernel::cached(&file, &all).unwrap() else { panic!("told") };
+    let probe = Probe::new(&file).unwrap();
+    assert_eq!(probe.is_ready(asked.end), Some(true), "what was read is there");
+    assert_eq!(kernel::cached(&file, &all).unwrap(), Residency::Pages(before));
+    let _ = probe.is_ready(asked.end + 1);
+    let Residency::Pages(after) = kernel::cached(&file, &all).unwrap() else { panic!("told") };
+    assert!(after <= before + 1, "{} pages came of one probe", after - before);
 }
 
 #[test]

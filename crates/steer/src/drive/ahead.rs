@@ -9,14 +9,12 @@
 //! - A look sees to a few pieces that have not come: the first that were asked for come first.
 //! - What does not come is given up after a while, as the kernel drops what it cannot do.
 
-use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
 use forerun_core::device::estimate;
 use forerun_core::pace::{self, Step};
 use forerun_core::units::{FileId, Nanos};
-use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::{AHEAD_ONE_IN, Access, Asked, Drive, FILES_MAX, facts};
 use crate::asks::{Ask, Source};
@@ -178,17 +176,9 @@ fn has_come(source: &Source, piece: &Piece, waited: Nanos) -> bool {
     }
 }
 
-/// Whether the page before `end` can be read without waiting, where the file system tells: the
-/// answer of last resort, as a page that is not there is read by it.
+/// Whether the page before `end` can be read without waiting, where the file system tells.
 fn is_ready(source: &Source, end: u64) -> Option<bool> {
-    let mut byte = [0];
-    let mut bytes = [io::IoSliceMut::new(&mut byte)];
-    let last = end.min(source.file.metadata().ok()?.len()).checked_sub(1)?;
-    match preadv2(&source.file, &mut bytes, last, ReadWriteFlags::NOWAIT) {
-        Ok(count) => Some(count > 0),
-        Err(Errno::AGAIN) => Some(false),
-        Err(_) => None,
-    }
+    source.probe()?.is_ready(end)
 }
 
 /// Of what is on its way, so many pieces that have not come are looked at.
