@@ -79,8 +79,12 @@ const CRATES: &[Crate] = &[
     row("remote",  &["core", "io"],     Foreign::Any,                  Unsafety::Forbidden),
     row("python",  PYTHON,              Foreign::Any,                  Unsafety::MacrosOnly),
     row("cli",     CLI,                 Foreign::Any,                  Unsafety::Forbidden),
+    row("testkit", &[],                 Foreign::Any,                  Unsafety::Forbidden),
     row("xtask",   &[],                 Foreign::Any,                  Unsafety::Forbidden),
 ];
+
+/// What every crate may depend on in its tests, and none elsewhere.
+pub(crate) const FOR_TESTS: &str = "testkit";
 
 #[cfg(test)]
 mod tests {

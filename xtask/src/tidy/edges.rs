@@ -2,7 +2,7 @@
 //!
 //! Reads `Cargo.toml` line by line: the sections whose names end in `dependencies`, the
 //! `package` and `path` of an entry. That is all of TOML that manifests here use. Tests may not
-//! cross the fence either, but they may use any crate from elsewhere.
+//! cross the fence either, but they may use any crate from elsewhere, and the crate for tests.
 
 use super::crates::{self, Crate, Foreign};
 use super::finding::Finding;
@@ -32,7 +32,8 @@ pub(crate) fn check(file: &File) -> Vec<Finding> {
 fn judge(path: &str, row: &Crate, dependency: &Dependency) -> Option<Finding> {
     let name = &dependency.name;
     if dependency.ours {
-        if row.imports.contains(&name.as_str()) {
+        let for_tests = dependency.for_tests && name == crates::FOR_TESTS;
+        if for_tests || row.imports.contains(&name.as_str()) {
             return None;
         }
         let may = match row.imports {
@@ -177,6 +178,11 @@ mod tests {
              &[(3, "hashbrown alone")]),
             ("core's tests are free", "crates/core/Cargo.toml",
              "[dev-dependencies]\nproptest = \"1\"\n", &[]),
+            ("tests share a crate", "crates/core/Cargo.toml",
+             "[dev-dependencies]\nforerun-testkit.workspace = true\n", &[]),
+            ("which the product does not know", "crates/core/Cargo.toml",
+             "[dependencies]\nforerun-testkit.workspace = true\n",
+             &[(2, "no crate of this repository")]),
             ("a crate without a row", "crates/novel/Cargo.toml",
              "[package]\nname = \"forerun-novel\"\n", &[(1, "decision record")]),
             ("other sections do not count", "crates/core/Cargo.toml",

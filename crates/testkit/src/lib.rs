@@ -1,0 +1,28 @@
+//! What the tests of all crates share: scratch folders, skips, waiting, and programs to run.
+//!
+//! A dev-dependency only. It knows no other crate of this repository, so that every crate may use
+//! it, from tests beside the code and from integration tests alike.
+//!
+//! | need | here |
+//! |---|---|
+//! | a folder or file that is gone at the end | [`Scratch`] |
+//! | a program, device or data that a machine may lack | [`skip`], [`installed`], [`shared_dir`] |
+//! | a state that another thread or process brings about | [`until`], [`within`] |
+//! | the command under test, a C program | [`forerun`], [`compile_c`] |
+//!
+//! # Invariants
+//! - A skip is never silent, and never a pass by another name where `FORERUN_SKIPPED` is read.
+//! - No test has a deadline of its own: the one deadline is the runner's ([`within`]).
+//! - No name is fixed: two runs of a test at the same time do not meet.
+
+#![forbid(unsafe_code)]
+
+mod programs;
+mod scratch;
+mod skip;
+mod wait;
+
+pub use programs::{compile_c, forerun, forerun_path, target_dir};
+pub use scratch::{Scratch, drop_from_cache};
+pub use skip::{first_installed, installed, reference_dir, shared_dir, skip, traces_dir};
+pub use wait::{on_threads, until, within};

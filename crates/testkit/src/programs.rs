@@ -1,0 +1,96 @@
+//! The command under test, and programs that tests compile.
+//!
+//! Cargo tells only the tests of a package where that package's programs lie. Here the path follows
+//! from that of the running test, `target/PROFILE/deps/TEST-HASH`.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::skip;
+
+/// The folder that cargo builds into, `target` unless told otherwise.
+///
+/// # Panics
+/// Outside of a test that cargo built.
+#[must_use]
+pub fn target_dir() -> PathBuf {
+    // target/PROFILE/deps/TEST-HASH
+    profile_dir().parent().expect("a profile lies in the folder of the build").to_owned()
+}
+
+/// `target/PROFILE`: the folder of the programs that were built with this test.
+fn profile_dir() -> PathBuf {
+    let test = std::env::current_exe().expect("a test has a path");
+    let folder = test.parent().and_then(Path::parent);
+    folder.expect("cargo leaves tests in a folder of a profile").to_owned()
+}
+
+/// The path of the built command `forerun`.
+///
+/// # Panics
+/// When it was not built with the test: a test of a package that has no such binary.
+#[must_use]
+pub fn forerun_path() -> PathBuf {
+    let path = profile_dir().join("forerun");
+    assert!(path.is_file(), "{} is missing: build forerun-cli first", path.display());
+    path
+}
+
+/// `forerun` with `arguments`, separated by spaces.
+///
+/// # Panics
+/// As [`forerun_path`].
+#[must_use]
+pub fn forerun(arguments: &str) -> Command {
+    let mut command = Command::new(forerun_path());
+    command.args(arguments.split_whitespace());
+    command
+}
+
+/// The C program at `source`, compiled into `program` with `flags`. `None`, and `test` is skipped,
+/// where there is no compiler, or the compiler refuses the flags.
+///
+/// # Panics
+/// When the compiler fails and says nothing.
+#[must_use]
+pub fn compile_c(test: &str, source: &Path, flags: &[&str], program: &Path) -> Option<()> {
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-pthread"]).args(flags).arg("-o").arg(program).arg(source);
+    let why = match compiler.output() {
+        Ok(output) if output.status.success() => return Some(()),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            let first = said.lines().next().expect("a compiler that fails says why");
+            format!("cc {}: {first}", flags.join(" "))
+        }
+        Err(error) => format!("cc: {error}"),
+    };
+    skip(test, &why);
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::{compile_c, target_dir};
+    use crate::Scratch;
+
+    #[test]
+    fn the_folder_of_the_build_holds_this_test() {
+        let test = std::env::current_exe().unwrap();
+        assert!(test.starts_with(target_dir()));
+    }
+
+    #[test]
+    fn a_program_in_c_is_compiled_and_runs() {
+        let scratch = Scratch::new("compile");
+        let source = scratch.file("seven.c", "int main(void) { return 7; }\n");
+        let program = scratch.join("seven");
+        let name = "a_program_in_c_is_compiled_and_runs";
+        let Some(()) = compile_c(name, &source, &[], &program) else { return };
+        assert_eq!(Command::new(program).status().unwrap().code(), Some(7));
+    }
+}

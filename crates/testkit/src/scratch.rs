@@ -1,0 +1,111 @@
+//! Folders of tests, removed at the end.
+//!
+//! # Invariants
+//! - No two folders have one path: neither in a process nor in two that run at the same time.
+
+use std::{
+    fs::{self, File},
+    ops::Deref,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use rustix::fs::{Advice, fadvise};
+
+/// A folder of one test: empty at first, its own in every run, removed with all that is in it.
+///
+/// It is used as a path: `scratch.join("data")`.
+#[derive(Debug)]
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    /// A folder for temporary files, which may be memory.
+    #[must_use]
+    pub fn new(test: &str) -> Self {
+        Self::within(&std::env::temp_dir(), test)
+    }
+
+    /// A folder on the disk that the build is on, whose files can be dropped from the page cache.
+    #[must_use]
+    pub fn on_disk(test: &str) -> Self {
+        Self::within(&crate::target_dir().join("tmp"), test)
+    }
+
+    /// A folder in `parent`.
+    ///
+    /// # Panics
+    /// When `parent` takes no folder.
+    #[must_use]
+    pub fn within(parent: &Path, test: &str) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = parent.join(format!("forerun-{test}-{}-{count}", std::process::id()));
+        // A run with the same process number was killed: what it left is no one's.
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).expect("the parent takes a folder");
+        Self(path)
+    }
+
+    /// A file of this folder that holds `contents`; its path.
+    ///
+    /// # Panics
+    /// When the folder takes no file.
+    pub fn file(&self, name: &str, contents: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.join(name);
+        let parent = path.parent().expect("it lies in the folder");
+        fs::create_dir_all(parent).expect("the folder takes a folder");
+        fs::write(&path, contents).expect("the folder takes a file");
+        path
+    }
+}
+
+impl Deref for Scratch {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl AsRef<Path> for Scratch {
+    fn as_ref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Writes back what is dirty of `file`, and asks the kernel to drop its cached pages; a file system
+/// in memory keeps them.
+///
+/// # Panics
+/// When `file` is no regular file that can be synced.
+pub fn drop_from_cache(file: &File) {
+    file.sync_all().expect("it can be synced");
+    fadvise(file, 0, None, Advice::DontNeed).expect("a regular file takes advice");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::Scratch;
+
+    #[test]
+    fn folders_of_one_name_are_apart_and_are_removed_with_their_files() {
+        for make in [Scratch::new, Scratch::on_disk] {
+            let (one, other) = (make("scratch"), make("scratch"));
+            assert_ne!(*one, *other);
+            let file = one.file("below/data", "text");
+            assert_eq!(fs::read(&file).unwrap(), b"text");
+            assert!(fs::read_dir(&other).unwrap().next().is_none());
+            let path = one.to_path_buf();
+            drop(one);
+            assert!(!path.exists() && other.exists());
+        }
+    }
+}
