@@ -19,6 +19,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use forerun_core::units::Nanos;
+use forerun_report::quantity::{float, ratio, seconds};
 use forerun_report::{ExplainedFile, ExplainedStream, Explanation, Forecast, ReadMoment, page};
 use forerun_steer::explain::{
     self, Basis, Explained, FileTold, Pattern, Prediction, Start, StreamTold,
@@ -27,7 +28,7 @@ use forerun_steer::run::RunError;
 use rustix::fs::{major, minor};
 
 use crate::failure::note;
-use crate::machine::{self, seconds};
+use crate::machine;
 use crate::output;
 use crate::profile::given;
 use crate::profile::place::Place;
@@ -186,10 +187,10 @@ fn file(told: &FileTold) -> ExplainedFile {
         bytes_read: told.bytes_read,
         pattern: told.pattern().name(),
         mapped: told.is_mapped,
-        sequential_share: share(told.bytes_of(Pattern::Sequential), told.bytes_read),
+        sequential_share: ratio(told.bytes_of(Pattern::Sequential), told.bytes_read),
         storage_seconds: seconds(told.waited),
         start: told.start.map_or("unknown", warmth),
-        start_share: told.start.map(|start| share(start.pages, start.pages_all)),
+        start_share: told.start.map(|start| ratio(start.pages, start.pages_all)),
         start_basis: told.start.map(|start| if start.is_before { "before" } else { "opening" }),
         streams: told.streams.iter().map(stream).collect(),
         streams_left_out: told.streams_left_out,
@@ -218,16 +219,6 @@ fn warmth(start: Start) -> &'static str {
         pages if pages + twentieth >= start.pages_all => "warm",
         _ => "part",
     }
-}
-
-/// A part of a whole, as a share of 1.
-fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { float(part) / float(whole) }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "figures for people")]
-fn float(count: u64) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ use forerun_core::device::estimate::{Estimate, Estimator, Facts, Known};
 use forerun_core::params::{Bytes, Param};
 use forerun_core::units::Nanos;
 use forerun_io::files::Backend;
+use forerun_report::quantity::thousandths;
 
 use crate::bench::target::Target;
 use crate::failure::{note, usage};
@@ -188,12 +189,6 @@ fn kind(kind: Kind) -> &'static str {
         Kind::Positional => "positional",
         Kind::Parallel => "parallel",
     }
-}
-
-/// A count of thousandths as units, with one digit behind the point.
-fn thousandths(count: u64) -> String {
-    let tenths = count.saturating_add(50) / 100;
-    format!("{}.{}", tenths / 10, tenths % 10)
 }
 
 /// A time to measure, for the command line.

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use forerun_core::params::{Bytes, Param as _, Share};
 use forerun_core::units::Nanos;
+use forerun_report::quantity::{mb_per_second, seconds};
 use forerun_steer::memory::Memory;
 use forerun_steer::warm::{Left, Listing, Report, Why};
 use indicatif::BinaryBytes;
@@ -128,7 +129,7 @@ fn text(room: &Room, report: &Report, time: Nanos) -> String {
         BinaryBytes(report.bytes),
         BinaryBytes(report.bytes_before),
         BinaryBytes(report.bytes_fetched),
-        machine::seconds(time),
+        seconds(time),
     );
     if !report.left.is_empty() {
         let row = |left: &Left| {
@@ -183,17 +184,12 @@ impl Told {
             bytes: report.bytes,
             bytes_before: report.bytes_before,
             bytes_fetched: report.bytes_fetched,
-            seconds: machine::seconds(time),
+            seconds: seconds(time),
             mb_per_second: mb_per_second(report.bytes_fetched, time),
             left: left.collect(),
             is_cut: report.is_cut,
         }
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a figure for people")]
-fn mb_per_second(bytes: u64, time: Nanos) -> Option<f64> {
-    (bytes > 0 && time.0 > 0).then(|| bytes as f64 / 1e6 / machine::seconds(time))
 }
 
 /// Leaves as much for whatever else wants memory.

@@ -22,7 +22,7 @@ mod page;
 mod picture;
 mod plot;
 
-use crate::format::{bytes, count, figure};
+use crate::quantity::{bytes, count, figure};
 use serde::Serialize;
 
 /// What is shown on one page.

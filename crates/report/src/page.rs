@@ -30,8 +30,8 @@ mod summary;
 mod waits;
 mod words;
 
-use crate::format::date;
 use crate::html::{escape, script_json};
+use crate::quantity::date;
 use crate::record::RunRecord;
 use crate::shell::{self, Assets, PAGE_CSS};
 use crate::window::Cause;

@@ -12,7 +12,7 @@
 //! - Names from records cannot move the cursor: control characters are shown as `?`.
 //! - In [`render`], every line has the same columns, text to the left and figures to the right.
 
-use crate::format::{bytes, count, figure, percent};
+use crate::quantity::{bytes, count, figure, percent};
 use crate::record::Run;
 
 /// The runs as an aligned table, a line each under a header; empty when there is none.

@@ -4,11 +4,10 @@
 //! - A figure that was inferred says from what.
 //! - "nothing to gain" is said where that is so, and nowhere else.
 
-use forerun_core::params::{Bytes, Param as _};
+use forerun_report::quantity::{bytes_as_option, seconds};
 use forerun_report::{ExplainedFile, Explanation};
 use forerun_steer::explain::{Explained, Prediction, Why};
 
-use crate::machine::seconds;
 use crate::output;
 
 /// The lines for people.
@@ -24,8 +23,8 @@ pub(super) fn lines(told: &Explanation) -> Vec<String> {
         format!("waiting for storage is {}", told.storage_basis),
         format!(
             "seen to read {}; {} came from devices; {} processes",
-            size(told.bytes_read),
-            size(told.device_bytes),
+            bytes_as_option(told.bytes_read),
+            bytes_as_option(told.device_bytes),
             told.processes
         ),
     ];
@@ -62,7 +61,7 @@ fn row(file: &ExplainedFile) -> Vec<String> {
         file.path.clone(),
         format!("{mapped}{}", file.pattern),
         file.start.to_owned(),
-        size(file.bytes_read),
+        bytes_as_option(file.bytes_read),
         format!("{:.0} %", 100.0 * file.sequential_share),
         (file.streams.len() as u64 + file.streams_left_out).to_string(),
         format!("{:.3}", file.storage_seconds),
@@ -99,7 +98,7 @@ pub(super) fn why(told: &Explained, prediction: &Prediction) -> String {
         }
         Why::DeviceBusy => format!(
             "nothing to gain: {limit}, and {} take it as long as the program ran",
-            size(told.device_bytes)
+            bytes_as_option(told.device_bytes)
         ),
         Why::Waits => {
             let bound = if prediction.gain_max > prediction.gain {
@@ -126,28 +125,5 @@ pub(super) fn why(told: &Explained, prediction: &Prediction) -> String {
     }
 }
 
-/// A size, rounded down to two digits or more.
-fn size(bytes: u64) -> String {
-    let unit = [30, 20, 10].into_iter().find(|&bits| bytes >= 10 << bits).unwrap_or(0);
-    Bytes(bytes >> unit << unit).show()
-}
-
 /// Files that are told in words; JSON and the page have more.
 const FILES_MAX: usize = 20;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_short() {
-        #[rustfmt::skip]
-        let rows = [
-            (0, "0"), (832, "832"), (10_239, "10239"), (10_241, "10K"), (127_570_752, "121M"),
-            (136_180 << 10, "132M"), (128 << 20, "128M"), ((15 << 30) + 5, "15G"),
-        ];
-        for (bytes, text) in rows {
-            assert_eq!(size(bytes), text);
-        }
-    }
-}

@@ -30,6 +30,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use forerun_core::device::Kind;
 use forerun_core::device::estimate::{Facts, Known};
 use forerun_core::units::Nanos;
+use forerun_report::quantity::float;
 use indicatif::BinaryBytes;
 use serde::{Deserialize, Serialize};
 
@@ -246,9 +247,8 @@ impl Row {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
 fn scaled(count: u64, scale: f64) -> f64 {
-    count as f64 / scale
+    float(count) / scale
 }
 
 /// The count that [`scaled`] made `value` of, if there is one.

@@ -13,8 +13,8 @@ use std::fmt::Write;
 
 use super::plot::{self, Frame};
 use super::{Chart, Sheet};
-use crate::format::float;
 use crate::html::escape;
+use crate::quantity::float;
 
 /// See the module.
 pub(super) fn picture(sheet: &Sheet) -> String {

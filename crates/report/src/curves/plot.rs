@@ -14,8 +14,8 @@ use std::fmt::Write;
 
 use super::axes::{self, Range};
 use super::{Chart, Series, X};
-use crate::format::float;
 use crate::html::escape;
+use crate::quantity::float;
 
 /// The size of a picture, and what its axes take of it.
 #[derive(Clone, Copy)]

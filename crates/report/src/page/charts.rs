@@ -14,7 +14,7 @@
 //! - At most [`REQUESTS_MAX`] requests and [`WINDOWS_MAX`] windows a panel go into the page.
 
 use super::group::{Group, Groups};
-use crate::format::figure;
+use crate::quantity::figure;
 use crate::record::{RequestKind, Run};
 use crate::window::Cause;
 use serde::Serialize;

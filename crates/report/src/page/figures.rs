@@ -11,8 +11,8 @@ use super::charts::{self, Chart, Measure};
 use super::group::{Group, Groups, Row};
 use super::lanes;
 use super::summary::{group_in_words, policy, seconds};
-use crate::format::{bytes, count, figure, float};
 use crate::html::escape;
+use crate::quantity::{bytes, count, figure, float};
 use crate::record::{DeviceRequest, RequestKind, Run};
 use std::fmt::Write;
 

@@ -3,8 +3,8 @@
 //! # Invariants
 //! - Every record has its own list; what a record does not say is left out, not made up.
 
-use crate::format::{bytes, date};
 use crate::html::escape;
+use crate::quantity::{bytes, date};
 use crate::record::RunRecord;
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -11,8 +11,8 @@
 //! - A column is there only where a run has a value for it.
 
 use super::group::{Group, Groups, Row};
-use crate::format::{bytes, count, figure, percent};
 use crate::html::escape;
+use crate::quantity::{bytes, count, figure, percent};
 use std::fmt::Write;
 
 /// Every run, a line each, with a heading line for each group.

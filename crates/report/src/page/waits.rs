@@ -15,7 +15,7 @@
 
 use super::group::{Group, Groups, Row};
 use super::summary::{group_in_words, policy};
-use crate::format::{figure, percent};
+use crate::quantity::{figure, percent};
 use crate::waits::Waits;
 use std::fmt::Write;
 

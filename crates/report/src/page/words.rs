@@ -8,8 +8,8 @@
 //! - What is returned is escaped markup.
 
 use super::group::{Group, Groups};
-use crate::format::{figure, percent};
 use crate::html::escape;
+use crate::quantity::{figure, percent};
 use crate::record::Run;
 use std::fmt::Write;
 

@@ -4,8 +4,8 @@
 //! - What the paper says is in its text; its curves are not known.
 //! - A claim on a size that was not run is left out.
 
-use forerun_report::count;
 use forerun_report::curves::{Chart, Claim, Section, Series, Sheet, Unit, X, Y};
+use forerun_report::quantity::count;
 use forerun_sim::queues::Found as Queues;
 use forerun_sim::trace::survey::Found;
 

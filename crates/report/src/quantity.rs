@@ -1,21 +1,66 @@
-//! Figures as people read them: three digits that count, a unit, no surprise at the ends.
+//! Sizes, rates, times, shares and counts as people read and write them.
 //!
-//! The page and the table print the same text for the same figure, since both print it here.
+//! Every figure that a table, a page or a line of text shows is printed here, so the same figure
+//! is the same text everywhere. What people write (`64K`, `8.5ms`, `90MB`, `0.25`) is parsed by the
+//! kinds of [`forerun_core::params::Param`]; [`read`] is their form for command lines.
 //!
 //! # Invariants
 //! - Any `u64` and any `f64` gives a short text, also zero, huge, infinite and not a number.
-//! - Sizes are powers of 1024 and say so (`KiB`); MB/s are 10^6 bytes, as everywhere.
+//! - Sizes are powers of 1024; those with a unit of their own say so (`KiB`). MB/s are 10^6 bytes.
 //! # Sources
 //! The calendar is Howard Hinnant's `civil_from_days`, 2013.
 
-/// The nearest float. Figures for display only, where 53 bits are plenty.
+use forerun_core::params::{Bytes, Param};
+use forerun_core::units::Nanos;
+
+/// The value that `text` stands for, for an option of a command line.
+///
+/// # Errors
+/// The form that was expected.
+pub fn read<P: Param>(text: &str) -> Result<P, String> {
+    P::parse(text).ok_or_else(|| format!("expected {}", P::FORM))
+}
+
+/// The float nearest to `count`.
 #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
-pub(crate) fn float(count: u64) -> f64 {
+#[must_use]
+pub fn float(count: u64) -> f64 {
     count as f64
 }
 
+/// `part` of `whole`; 0 of nothing.
+#[must_use]
+pub fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { float(part) / float(whole) }
+}
+
+/// `time` in seconds.
+#[must_use]
+pub fn seconds(time: Nanos) -> f64 {
+    float(time.0) / 1e9
+}
+
+/// `time` in microseconds.
+#[must_use]
+pub fn micros(time: Nanos) -> f64 {
+    float(time.0) / 1e3
+}
+
+/// `bytes` in MiB.
+#[must_use]
+pub fn mebibytes(bytes: u64) -> f64 {
+    float(bytes) / float(1 << 20)
+}
+
+/// 10^6 bytes a second; none where no byte moved or no time passed.
+#[must_use]
+pub fn mb_per_second(bytes: u64, time: Nanos) -> Option<f64> {
+    (bytes > 0 && time.0 > 0).then(|| float(bytes) / 1e6 / seconds(time))
+}
+
 /// A measurement with about three digits that count.
-pub(crate) fn figure(value: f64) -> String {
+#[must_use]
+pub fn figure(value: f64) -> String {
     let size = value.abs();
     if !value.is_finite() {
         "n/a".to_owned()
@@ -41,7 +86,8 @@ pub fn count(count: u64) -> String {
 }
 
 /// A size with its binary unit.
-pub(crate) fn bytes(bytes: u64) -> String {
+#[must_use]
+pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let (mut scaled, mut step) = (float(bytes), 0);
     // 999.5 would be shown as 1,000: four digits where the next unit has three.
@@ -62,8 +108,36 @@ pub(crate) fn bytes(bytes: u64) -> String {
     format!("{text} {}", UNITS[step])
 }
 
+/// A size to the nearest tenth of its binary unit; 1024.0 of one unit are 1.0 of the next.
+#[must_use]
+pub fn bytes_in_tenths(bytes: u64) -> String {
+    if bytes < 1 << 10 {
+        return format!("{bytes} bytes");
+    }
+    let tenths = |shift: u32| (u128::from(bytes) * 10 + (1 << (shift - 1))) >> shift;
+    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB")];
+    let unit = units.into_iter().find(|&(shift, _)| tenths(shift - 10) >= 10_240);
+    let (shift, unit) = unit.unwrap_or((10, "KiB"));
+    format!("{}.{} {unit}", tenths(shift) / 10, tenths(shift) % 10)
+}
+
+/// A size as options take it, rounded down to two digits or more.
+#[must_use]
+pub fn bytes_as_option(bytes: u64) -> String {
+    let unit = [30, 20, 10].into_iter().find(|&bits| bytes >= 10 << bits).unwrap_or(0);
+    Bytes(bytes >> unit << unit).show()
+}
+
+/// A count of thousandths in whole units, with one decimal.
+#[must_use]
+pub fn thousandths(count: u64) -> String {
+    let tenths = count.saturating_add(50) / 100;
+    format!("{}.{}", tenths / 10, tenths % 10)
+}
+
 /// A share as a percentage.
-pub(crate) fn percent(ratio: f64) -> String {
+#[must_use]
+pub fn percent(ratio: f64) -> String {
     let hundredths = ratio * 100.0;
     if !hundredths.is_finite() {
         "n/a".to_owned()
@@ -77,7 +151,8 @@ pub(crate) fn percent(ratio: f64) -> String {
 }
 
 /// A moment in UTC, to the minute.
-pub(crate) fn date(unix_seconds: u64) -> String {
+#[must_use]
+pub fn date(unix_seconds: u64) -> String {
     let (days, second) = (unix_seconds / 86_400, unix_seconds % 86_400);
     // Years begin in March here, so that the day of leap comes last; eras have 400 years.
     let shifted = days + 719_468;
@@ -168,5 +243,38 @@ mod tests {
             assert_eq!(date(seconds), text);
         }
         assert!(date(u64::MAX).ends_with("UTC"), "no overflow at the end of time");
+    }
+
+    #[test]
+    fn a_size_is_rounded_to_the_nearest_tenth() {
+        const MIB: u64 = 1 << 20;
+        #[rustfmt::skip]
+        let rows = [ // why             bytes               shown
+            ("none",                    0,                  "0 bytes"),
+            ("below a unit",            1_023,              "1023 bytes"),
+            ("a unit",                  1_024,              "1.0 KiB"),
+            ("2.17",                    2_222 * MIB,        "2.2 GiB"),
+            ("2.12",                    2_170 * MIB,        "2.1 GiB"),
+            ("1.0508",                  1_076,              "1.1 KiB"),
+            ("1.0498",                  1_075,              "1.0 KiB"),
+            ("no 1024 of a unit",       MIB - 1,            "1.0 MiB"),
+            ("the most of a unit",      MIB - 52,           "1023.9 KiB"),
+            ("the largest",             u64::MAX,           "16777216.0 TiB"),
+        ];
+        for (why, bytes, shown) in rows {
+            assert_eq!(bytes_in_tenths(bytes), shown, "{why}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_short() {
+        #[rustfmt::skip]
+        let rows = [
+            (0, "0"), (832, "832"), (10_239, "10239"), (10_241, "10K"), (127_570_752, "121M"),
+            (136_180 << 10, "132M"), (128 << 20, "128M"), ((15 << 30) + 5, "15G"),
+        ];
+        for (bytes, text) in rows {
+            assert_eq!(bytes_as_option(bytes), text);
+        }
     }
 }
