@@ -15,11 +15,14 @@
 //! - What was touched before its mapping was found is found with it, though its reader sleeps then.
 //! - What was touched of a mapping stays told where the kernel splits it or joins it with others.
 //! - At most [`MAPPED_MAX`] mappings of a process, [`FRONTS_MAX`] fronts in each and
-//!   [`FRONTS_ALL_MAX`] in all; the front that has stood still longest gives way.
+//!   [`FRONTS_ALL_MAX`] in all; the front that has stood still longest gives way, in all of those
+//!   of the mapping with most fronts.
+//! - The pause after a survey has a bound, however expensive the survey was.
 //! - A file is opened when some of it becomes present, and closed with the last of its mapping.
 //! # Sources
 //! proc(5); Linux `mm/memory.c` (`do_fault_around`).
 
+use std::cmp::Reverse;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read as _;
@@ -35,6 +38,7 @@ use crate::files::{file, open_of, text};
 use crate::pagemap;
 use crate::proc::{self, Mapping, Sizes};
 use crate::readers::{LaneId, Readers};
+use crate::session::EXPENSIVE_PAUSE_MAX;
 
 /// The mapped files of a process.
 #[derive(Debug, Default)]
@@ -155,7 +159,7 @@ impl Maps {
                 keep_few(&mut self.mapped, now, readers);
             }
             let cost = thread_time().since(began);
-            self.survey_at = now + Nanos(cost.0 * SURVEY_ONE_IN).max(SURVEY_EVERY);
+            self.survey_at = now + survey_pause(cost);
             self.surveyed = Some(present);
         } else {
             self.owes = true;
@@ -321,16 +325,24 @@ impl Mapped {
     }
 }
 
-/// Lets go of the fronts that have stood still longest, where all have too many.
+/// Closes fronts where all mappings together have too many: of the mapping with most of them the
+/// one that has stood still longest. Fronts that one survey begins have stood still equally long,
+/// so age alone would leave some mapping without any.
 fn keep_few(all: &mut [Mapped], now: Nanos, readers: &mut dyn Readers) {
     let count = all.iter().map(|mapped| mapped.fronts.len()).sum();
     for _ in FRONTS_ALL_MAX..count {
-        let places = all.iter().enumerate().flat_map(|(of, mapped)| {
-            mapped.fronts.iter().enumerate().map(move |(at, front)| (front.moved, of, at))
-        });
-        let Some((_, of, at)) = places.min() else { return };
-        readers.close(now, all[of].fronts.swap_remove(at).lane);
+        let oldest = |mapped: &Mapped| mapped.fronts.iter().map(|front| front.moved).min();
+        let fullest =
+            all.iter_mut().max_by_key(|mapped| (mapped.fronts.len(), Reverse(oldest(mapped))));
+        let fronts = &mut fullest.expect("some mapping has a front").fronts;
+        let at = (0..fronts.len()).min_by_key(|&at| fronts[at].moved);
+        readers.close(now, fronts.swap_remove(at.expect("it has most of them")).lane);
     }
+}
+
+/// How long to wait after a survey that took `cost` of a processor.
+fn survey_pause(cost: Nanos) -> Nanos {
+    Nanos(cost.0.saturating_mul(SURVEY_ONE_IN)).clamp(SURVEY_EVERY, EXPENSIVE_PAUSE_MAX)
 }
 
 /// What of `after` is not in `before`; both are in order and without overlaps.
@@ -389,6 +401,55 @@ const SURVEY_ONE_IN: u64 = 50;
 #[expect(clippy::single_range_in_vec_init, reason = "lists of ranges are what is tested")]
 mod tests {
     use super::*;
+    use crate::readers::heard::Heard;
+
+    /// Mappings with so many fronts each, all of which moved at once.
+    fn mappings(counts: &[usize]) -> Vec<Mapped> {
+        let front = |lane: usize| {
+            let lane = LaneId(u32::try_from(lane).unwrap());
+            Front { end: 0, start: 0, lane, moved: Nanos(7) }
+        };
+        let mapped = |(at, &count): (usize, &usize)| {
+            let line = format!("{at:x}1000-{at:x}2000 r--p 0 fe:00 131 /x");
+            let mut mapped = Mapped::new(&proc::mapping(line.as_bytes()).unwrap());
+            mapped.fronts = (0..count).map(|which| front(at * FRONTS_MAX + which)).collect();
+            mapped
+        };
+        counts.iter().enumerate().map(mapped).collect()
+    }
+
+    #[test]
+    fn fronts_of_equal_age_give_way_where_they_are_most() {
+        let mut heard = Heard::default();
+        // The newest mapping has the lowest address, and one reader.
+        let mut all = mappings(&[[1].as_slice(), &[FRONTS_MAX; 39]].concat());
+        keep_few(&mut all, Nanos(8), &mut heard);
+        let left: Vec<usize> = all.iter().map(|mapped| mapped.fronts.len()).collect();
+        assert_eq!(left.iter().sum::<usize>(), FRONTS_ALL_MAX);
+        assert!(left.iter().all(|&count| (1..=2).contains(&count)), "{left:?}");
+        assert_eq!(heard.closed.len(), 39 * FRONTS_MAX + 1 - FRONTS_ALL_MAX);
+        // Within a mapping the oldest gives way.
+        let mut all = mappings(&[FRONTS_ALL_MAX + 1]);
+        all[0].fronts[5].moved = Nanos(6);
+        let oldest = all[0].fronts[5].lane;
+        keep_few(&mut all, Nanos(8), &mut heard);
+        assert_eq!(heard.closed.last(), Some(&oldest));
+    }
+
+    #[test]
+    fn the_pause_after_a_survey_has_bounds() {
+        let millis = Nanos::from_millis;
+        #[rustfmt::skip]
+        let rows = [ // cost, pause
+            (Nanos(0),          SURVEY_EVERY,             "a free one"),
+            (millis(1),         millis(50),               "its part of a processor"),
+            (millis(600_000),   EXPENSIVE_PAUSE_MAX,      "an expensive one"),
+            (Nanos(u64::MAX),   EXPENSIVE_PAUSE_MAX,      "the largest number"),
+        ];
+        for (cost, pause, why) in rows {
+            assert_eq!(survey_pause(cost), pause, "{why}");
+        }
+    }
 
     #[test]
     fn what_is_new_is_what_was_not_there() {

@@ -54,3 +54,43 @@ pub(crate) trait Readers {
     /// The reader of `lane` is gone.
     fn close(&mut self, now: Nanos, lane: LaneId);
 }
+
+#[cfg(test)]
+pub(crate) mod heard {
+    //! A listener for tests: it follows every reader and writes down what it is told.
+
+    use super::*;
+
+    /// What was told of.
+    #[derive(Default)]
+    pub(crate) struct Heard {
+        pub(crate) lanes: u32,
+        pub(crate) reads: Vec<(u32, Range<u64>, bool)>,
+        pub(crate) closed: Vec<LaneId>,
+    }
+
+    impl Readers for Heard {
+        fn process(&mut self, _pid: i32, _processor: Option<Nanos>) {}
+        fn open(&mut self, _: Nanos, _: File, _: &Stat, _: u64) -> Option<LaneId> {
+            None
+        }
+        fn again(&mut self, _lane: LaneId, _main: u64) -> Option<LaneId> {
+            self.lanes += 1;
+            Some(LaneId(self.lanes))
+        }
+        fn maps(&mut self, _lane: LaneId) {}
+        fn file(&self, _lane: LaneId) -> Option<&File> {
+            None
+        }
+        fn seek(&mut self, _now: Nanos, _lane: LaneId, _to: u64) {}
+        fn read(&mut self, _now: Nanos, lane: LaneId, range: &Range<u64>, follows: bool) {
+            self.reads.push((lane.0, range.clone(), follows));
+        }
+        fn once(&mut self, _now: Nanos, lane: LaneId, range: &Range<u64>) {
+            self.reads.push((lane.0, range.clone(), false));
+        }
+        fn close(&mut self, _now: Nanos, lane: LaneId) {
+            self.closed.push(lane);
+        }
+    }
+}

@@ -215,7 +215,10 @@ pub(crate) const PAUSE_MIN: Nanos = Nanos::from_millis(1);
 pub(crate) const PAUSE_LONGEST: Nanos = Nanos::from_millis(100);
 /// Nanoseconds of a processor that are saved at most.
 const SAVED_MAX: i64 = 10_000_000;
-const DISCOVER_BOUNDS: (Nanos, Nanos) = (Nanos::from_millis(5), Nanos::from_millis(60_000));
+/// The longest pause after anything that is done now and then and was expensive. What begins in it
+/// is seen that late, and what costs more than its part of this takes more than its part.
+pub(crate) const EXPENSIVE_PAUSE_MAX: Nanos = Nanos::from_millis(2_000);
+const DISCOVER_BOUNDS: (Nanos, Nanos) = (Nanos::from_millis(5), EXPENSIVE_PAUSE_MAX);
 const DISCOVER_ONE_IN: u64 = 50;
 /// Processes whose end is noticed at once.
 const ENDS_MAX: usize = 64;
@@ -242,6 +245,15 @@ mod tests {
         for (at, cost, pause, why) in rows {
             let taken = allowance.pause(millis(at), (millis(1), millis(100)), millis(cost), 10);
             assert_eq!(taken, millis(pause), "{why}");
+        }
+    }
+
+    #[test]
+    fn an_expensive_discovery_is_followed_by_a_pause_that_ends() {
+        let mut allowance = Allowance::full();
+        for cost in [Nanos::from_millis(600_000), Nanos(u64::MAX)] {
+            let pause = allowance.pause(Nanos(0), DISCOVER_BOUNDS, cost, DISCOVER_ONE_IN);
+            assert_eq!(pause, EXPENSIVE_PAUSE_MAX);
         }
     }
 }

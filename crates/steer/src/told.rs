@@ -221,41 +221,8 @@ const DESCRIPTORS_MAX: usize = 4096;
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
-
-    use rustix::fs::Stat;
-
     use super::*;
-
-    /// What was told of.
-    #[derive(Default)]
-    struct Heard {
-        lanes: u32,
-        reads: Vec<(u32, Range<u64>, bool)>,
-    }
-
-    impl Readers for Heard {
-        fn process(&mut self, _pid: i32, _processor: Option<Nanos>) {}
-        fn open(&mut self, _: Nanos, _: File, _: &Stat, _: u64) -> Option<LaneId> {
-            None
-        }
-        fn again(&mut self, _lane: LaneId, _main: u64) -> Option<LaneId> {
-            self.lanes += 1;
-            Some(LaneId(self.lanes))
-        }
-        fn maps(&mut self, _lane: LaneId) {}
-        fn file(&self, _lane: LaneId) -> Option<&File> {
-            None
-        }
-        fn seek(&mut self, _now: Nanos, _lane: LaneId, _to: u64) {}
-        fn read(&mut self, _now: Nanos, lane: LaneId, range: &Range<u64>, follows: bool) {
-            self.reads.push((lane.0, range.clone(), follows));
-        }
-        fn once(&mut self, _now: Nanos, lane: LaneId, range: &Range<u64>) {
-            self.reads.push((lane.0, range.clone(), false));
-        }
-        fn close(&mut self, _now: Nanos, _lane: LaneId) {}
-    }
+    use crate::readers::heard::Heard;
 
     #[test]
     fn whatever_is_read_is_told() {
