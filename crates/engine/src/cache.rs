@@ -350,13 +350,14 @@ mod tests {
     use std::fs;
 
     use forerun_io::store::threads::Threads;
+    use forerun_testkit::Scratch;
 
     use super::*;
 
     #[test]
     fn who_asked_for_the_version_too_early_does_not_end_the_newest() {
-        let path = std::env::temp_dir().join(format!("forerun-cache-{}", std::process::id()));
-        fs::write(&path, vec![1; 100]).unwrap();
+        let scratch = Scratch::new("cache");
+        let path = scratch.file("data", [1; 100]);
         let cache = Cache::builder().memory(4 << 20).build().unwrap();
         let early = Arc::new(Threads::open(&path, Access::Read).unwrap());
         let version = early.version().unwrap();
@@ -367,6 +368,5 @@ mod tests {
         assert_eq!((late.file_bytes(), late.read_at(0, &mut buf), buf[199]), (200, Ok(200), 2));
         assert_eq!(newest.read_at(0, &mut buf), Ok(200));
         assert_eq!((cache.stats().store_requests, cache.stats().files_changed), (1, 0));
-        fs::remove_file(&path).unwrap();
     }
 }

@@ -359,14 +359,15 @@ impl Driver for Live {
 mod tests {
     use std::fs;
 
+    use forerun_testkit::Scratch;
+
     use super::*;
     use crate::Cache;
 
     #[test]
     fn a_file_that_changed_after_its_last_handle_does_not_take_another_ones_pages_along() {
-        let name = format!("forerun-state-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::write(&path, vec![1; 100]).unwrap();
+        let scratch = Scratch::new("state");
+        let path = scratch.file("data", [1; 100]);
         let cache = Cache::builder().memory(4 << 20).build().unwrap();
         let handle = cache.open(&path).unwrap();
         let (old, mut buf) = (Arc::clone(&handle.file), [0; 300]);
@@ -381,6 +382,5 @@ mod tests {
         assert_eq!((handle.read_at(0, &mut buf), buf[199]), (Ok(200), 2));
         assert_eq!(cache.stats().store_requests, before.store_requests, "the page is still there");
         assert_eq!(before.files_changed, 1, "it was counted when it was found out");
-        fs::remove_file(&path).unwrap();
     }
 }

@@ -15,26 +15,20 @@
 //! - Readers go on with the handles that they have while the file is of no generation.
 //! - Nothing here is decided by time: the writer and the test wait for each other's lines.
 
-#[path = "../../cli/tests/support/mod.rs"]
-mod support;
-
 use std::{
     env, fs,
     io::{self, BufRead, BufReader, Write},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
-    sync::{
-        atomic::{AtomicBool, AtomicU64, Ordering},
-        mpsc,
-    },
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
-    time::Duration,
 };
 
 use forerun_core::{prng::Prng, units::Nanos};
 use forerun_engine::{Cache, Handle, OpenError, ReadError, Settings};
 use forerun_io::files::{Backend, FilesSettings};
+use forerun_testkit::{Scratch, skip, until_tick, within};
 use parking_lot::RwLock;
 
 /// What the writer does to the file, over and over.
@@ -71,7 +65,7 @@ fn no_read_ever_mixes_two_versions_and_whoever_opens_anew_gets_the_newest() {
     if env::var_os(WRITER).is_some() {
         return;
     }
-    within_a_minute(|| KINDS.map(|kind| Scene::new(&env::temp_dir(), kind, Backend::Auto).play()));
+    within(|| KINDS.map(|kind| Scene::new(&env::temp_dir(), kind, Backend::Auto).play()));
 }
 
 #[test]
@@ -81,9 +75,9 @@ fn the_same_holds_for_files_in_memory() {
     }
     let folder: &'static Path = Path::new("/dev/shm");
     if !folder.is_dir() {
-        return support::skip("the_same_holds_for_files_in_memory", "no /dev/shm here");
+        return skip("the_same_holds_for_files_in_memory", "no /dev/shm here");
     }
-    within_a_minute(|| KINDS.map(|kind| Scene::new(folder, kind, Backend::Auto).play()));
+    within(|| KINDS.map(|kind| Scene::new(folder, kind, Backend::Auto).play()));
 }
 
 #[test]
@@ -92,9 +86,7 @@ fn the_same_holds_by_the_interfaces_that_are_left_where_rings_are_refused() {
         return;
     }
     for backend in [Backend::Aio, Backend::Threads] {
-        within_a_minute(move || {
-            KINDS.map(|kind| Scene::new(&env::temp_dir(), kind, backend).play())
-        });
+        within(move || KINDS.map(|kind| Scene::new(&env::temp_dir(), kind, backend).play()));
     }
 }
 
@@ -107,23 +99,11 @@ fn the_writer_writes_where_it_is_asked_to() {
     Writer { kind, path: path.into() }.run();
 }
 
-/// What `body` returns, or a failed test when it hangs.
-fn within_a_minute<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
-    let (sender, receiver) = mpsc::channel();
-    let thread = thread::spawn(move || sender.send(body()));
-    match receiver.recv_timeout(Duration::from_secs(60)) {
-        Ok(result) => result,
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
-        Err(mpsc::RecvTimeoutError::Disconnected) => {
-            std::panic::resume_unwind(thread.join().expect_err("it sent nothing"))
-        }
-    }
-}
-
 /// A file, its readers and its writer.
 struct Scene {
     kind: Kind,
     path: PathBuf,
+    _scratch: Scratch,
     cache: Cache,
     /// The newest generation that is whole.
     newest: AtomicU64,
@@ -136,8 +116,8 @@ struct Scene {
 
 impl Scene {
     fn new(folder: &Path, kind: Kind, backend: Backend) -> Self {
-        let name = format!("forerun-versions-{}-{kind:?}-{backend:?}", std::process::id());
-        let path = folder.join(name);
+        let scratch = Scratch::within(folder, "versions");
+        let path = scratch.join("data");
         let settings = Settings {
             cache_bytes: WORDS * 4,
             readahead: "linux-6:max=128K,io=128K".into(),
@@ -149,6 +129,7 @@ impl Scene {
         Self {
             kind,
             path,
+            _scratch: scratch,
             cache: Cache::new(settings).unwrap(),
             newest: AtomicU64::new(1),
             ended: AtomicBool::new(false),
@@ -264,14 +245,6 @@ impl Scene {
                 assert_eq!(generation, known, "{:?}: two versions of one handle", self.kind);
             }
         }
-    }
-}
-
-impl Drop for Scene {
-    fn drop(&mut self) {
-        // A test that failed between two files has one of them.
-        let _ = fs::remove_file(&self.path);
-        let _ = fs::remove_file(beside(&self.path));
     }
 }
 
@@ -396,6 +369,7 @@ impl Writer {
     }
 
     fn write(&self, generation: u64, count: u64) {
+        until_tick(&self.path);
         match self.kind {
             Kind::Rewrite => {
                 self.rewrite(generation, count);

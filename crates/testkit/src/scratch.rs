@@ -6,11 +6,14 @@
 use std::{
     fs::{self, File},
     ops::Deref,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::atomic::{AtomicU32, Ordering},
 };
 
 use rustix::fs::{Advice, fadvise};
+
+use crate::until;
 
 /// A folder of one test: empty at first, its own in every run, removed with all that is in it.
 ///
@@ -89,11 +92,38 @@ pub fn drop_from_cache(file: &File) {
     fadvise(file, 0, None, Advice::DontNeed).expect("a regular file takes advice");
 }
 
+/// Returns once a write has a later time than the last change of `path`: two changes within one
+/// tick of the file system's clock look like one. Leaves a file beside `path`.
+///
+/// # Panics
+/// When `path` does not exist, or takes no file beside it.
+pub fn until_tick(path: &Path) {
+    let changed = |path: &Path| {
+        let now = fs::metadata(path).expect("it is there");
+        (now.ctime(), now.ctime_nsec())
+    };
+    let beside = path.with_extension("tick");
+    until(|| {
+        fs::write(&beside, "").expect("the folder takes a file");
+        changed(&beside) > changed(path)
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
 
-    use super::Scratch;
+    use super::{Scratch, until_tick};
+
+    #[test]
+    fn after_a_tick_a_change_shows_in_the_time() {
+        let scratch = Scratch::new("tick");
+        let path = scratch.file("data", "one");
+        let before = fs::metadata(&path).unwrap().modified().unwrap();
+        until_tick(&path);
+        fs::write(&path, "two").unwrap();
+        assert!(fs::metadata(&path).unwrap().modified().unwrap() > before);
+    }
 
     #[test]
     fn folders_of_one_name_are_apart_and_are_removed_with_their_files() {

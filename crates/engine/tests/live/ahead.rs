@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use forerun_engine::{Cache, ReadError, Settings};
 use forerun_io::store::pattern::Pattern;
+use forerun_testkit::{until, within};
 
-use crate::rig::{Gated, PAGE, check_quiet, fixed, read, settings, until, within};
+use crate::rig::{Gated, PAGE, check_quiet, fixed, read, settings};
 
 #[test]
 fn what_was_prefetched_needs_no_demand_later() {

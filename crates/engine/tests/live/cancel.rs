@@ -4,8 +4,9 @@ use std::{sync::Arc, thread};
 
 use forerun_engine::{Cache, Cancel, Handle, ReadError};
 use forerun_io::store::pattern::{self, Pattern};
+use forerun_testkit::{until, within};
 
-use crate::rig::{Gated, PAGE, check_quiet, fixed, read, settings, until, within};
+use crate::rig::{Gated, PAGE, check_quiet, fixed, read, settings};
 
 /// Reads and checks, until cancelled.
 fn read_until(

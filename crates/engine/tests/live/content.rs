@@ -8,10 +8,9 @@ use forerun_io::{
     store::{memory::Memory, pattern::Pattern},
     wrap::latency::Latency,
 };
+use forerun_testkit::{on_threads, within};
 
-use crate::rig::{
-    PAGE, check_quiet, fixed, next_read, on_threads, read, readaheads, settings, within,
-};
+use crate::rig::{PAGE, check_quiet, fixed, next_read, read, readaheads, settings};
 
 #[test]
 fn any_offset_and_length_gives_the_files_bytes_cut_at_its_end() {

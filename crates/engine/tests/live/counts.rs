@@ -11,8 +11,9 @@ use std::{
 use forerun_core::prng::Prng;
 use forerun_engine::{Cache, Stats};
 use forerun_io::store::pattern::Pattern;
+use forerun_testkit::within;
 
-use crate::rig::{PAGE, check_quiet, next_read, read, readaheads, settings, within};
+use crate::rig::{PAGE, check_quiet, next_read, read, readaheads, settings};
 
 /// What must hold between two snapshots, and in the later one.
 fn check(before: &Stats, now: &Stats, ahead_max: u64) {

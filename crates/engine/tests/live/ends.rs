@@ -4,8 +4,9 @@ use std::{sync::Arc, thread};
 
 use forerun_engine::{Cache, OpenError, ReadError};
 use forerun_io::store::pattern::Pattern;
+use forerun_testkit::{until, within};
 
-use crate::rig::{Gated, PAGE, check_quiet, fixed, read, settings, until, within};
+use crate::rig::{Gated, PAGE, check_quiet, fixed, read, settings};
 
 #[test]
 fn a_handle_goes_while_its_readahead_is_in_flight() {

@@ -12,10 +12,10 @@ use forerun_io::{
     },
     wrap::fault::{Fault, Faults, Rule, When},
 };
+use forerun_testkit::{Scratch, on_threads, until, within};
 
 use crate::rig::{
-    Gated, PAGE, WINDOW, check_quiet, fixed, next_read, on_threads, read, readaheads, settings,
-    until, within,
+    Gated, PAGE, WINDOW, check_quiet, fixed, next_read, pattern_file, read, readaheads, settings,
 };
 
 const EIO: i32 = 5;
@@ -187,10 +187,8 @@ fn memory_that_shrank_is_an_error_for_whoever_opened_it_before() {
 #[test]
 fn a_file_that_shrank_is_an_error_and_never_zeros() {
     within(|| {
-        let path = std::env::temp_dir().join(format!("forerun-engine-{}", std::process::id()));
-        let mut contents = vec![0; 100_000];
-        pattern::fill(0, &mut contents);
-        std::fs::write(&path, contents).unwrap();
+        let scratch = Scratch::new("shrank");
+        let path = pattern_file(&scratch, 100_000);
         let cache = Cache::new(settings(64, &fixed())).unwrap();
         let file = cache.open_store(Arc::new(Threads::open(&path, Access::Read).unwrap())).unwrap();
         assert_eq!(read(&file, 20_000, 5_000), Ok(5_000));
@@ -214,6 +212,5 @@ fn a_file_that_shrank_is_an_error_and_never_zeros() {
         let again = Threads::open(&path, Access::Read).unwrap();
         let again = cache.open_store(Arc::new(again)).unwrap();
         assert_eq!(read(&again, 90_000, 5_000), Ok(5_000));
-        std::fs::remove_file(&path).unwrap();
     });
 }

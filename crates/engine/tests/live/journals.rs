@@ -4,7 +4,7 @@
 use std::{
     fs,
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
     time::Duration,
 };
@@ -27,16 +27,10 @@ use forerun_io::{
     store::pattern::Pattern,
     wrap::fault::{Fault, Faults, Rule, When},
 };
+use forerun_testkit::{Scratch, on_threads, within};
 use parking_lot::Mutex;
 
-use crate::rig::{PAGE, WINDOW, next_read, on_threads, read, readaheads, settings, within};
-
-/// A file for one test, without what it held.
-fn place(test: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}.journal"));
-    let _ = fs::remove_file(&path);
-    path
-}
+use crate::rig::{PAGE, WINDOW, next_read, read, readaheads, settings};
 
 /// Eight threads read a pattern under faults.
 fn storm(settings: &Settings, recorder: Box<dyn Recorder>, seed: u64, turns: u64) {
@@ -78,7 +72,8 @@ fn a_hundred_runs_of_eight_threads_under_faults_are_replayed_byte_for_byte() {
     for seed in 0..100 {
         let readahead = readaheads[usize::try_from(seed).unwrap() % readaheads.len()].clone();
         within(move || {
-            let path = place(&format!("storm-{seed}"));
+            let scratch = Scratch::new("storm");
+            let path = scratch.join("journal");
             let settings = settings(2 * WINDOW, &readahead);
             let summary = recorded(&path, &settings, seed, 12);
             assert_eq!((summary.runs, summary.dropped, &summary.end), (1, 0, &None));
@@ -91,14 +86,14 @@ fn a_hundred_runs_of_eight_threads_under_faults_are_replayed_byte_for_byte() {
             assert_eq!(run.settings, settings.core().unwrap());
             assert!(run.events > 8 * 12 && run.actions > 0 && run.first < run.last);
             assert!(run.stats.demanded > 0 && run.stats.balanced());
-            fs::remove_file(&path).unwrap();
         });
     }
 }
 
 #[test]
 fn runs_of_one_file_are_replayed_one_by_one() {
-    let path = place("runs");
+    let scratch = Scratch::new("runs");
+    let path = scratch.join("journal");
     let journal = JournalFile::create(&path, Bounds::default()).unwrap();
     let readaheads = readaheads();
     for (seed, readahead) in readaheads.iter().enumerate() {

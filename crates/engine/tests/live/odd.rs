@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use forerun_engine::{Cache, ReadError};
 use forerun_io::store::{Done, Op, Queue, QueueKind, Store, StoreError, Wait, pattern::Pattern};
+use forerun_testkit::within;
 
-use crate::rig::{PAGE, fixed, read, settings, within};
+use crate::rig::{PAGE, fixed, read, settings};
 
 /// What a store says of a read that went well.
 type Twist = fn(&mut Done);

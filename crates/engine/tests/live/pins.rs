@@ -5,11 +5,9 @@ use std::{sync::Arc, thread};
 use forerun_core::{prng::Prng, units::Nanos};
 use forerun_engine::{Cache, ReadError, Settings};
 use forerun_io::store::pattern::{self, Pattern};
+use forerun_testkit::{on_threads, until, within};
 
-use crate::rig::{
-    Gated, PAGE, check_quiet, fixed, next_read, on_threads, read, readaheads, settings, until,
-    within,
-};
+use crate::rig::{Gated, PAGE, check_quiet, fixed, next_read, read, readaheads, settings};
 
 #[test]
 fn a_pin_gives_its_page_from_the_offset_to_the_end_of_page_or_file() {

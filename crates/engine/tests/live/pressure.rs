@@ -8,11 +8,9 @@ use forerun_io::{
     store::pattern::Pattern,
     wrap::fault::{Fault, Faults, Rule, When},
 };
+use forerun_testkit::{on_threads, until, within};
 
-use crate::rig::{
-    Gated, PAGE, WINDOW, check_quiet, fixed, next_read, on_threads, read, readaheads, settings,
-    until, within,
-};
+use crate::rig::{Gated, PAGE, WINDOW, check_quiet, fixed, next_read, read, readaheads, settings};
 
 /// Eight readers of a cache that holds one window.
 fn crowd(settings: Settings, delayed: bool) {

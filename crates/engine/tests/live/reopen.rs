@@ -8,25 +8,20 @@ use std::{
 use forerun_core::units::Nanos;
 use forerun_engine::{Cache, Handle, OpenError, ReadError, Settings};
 use forerun_io::store::pattern;
+use forerun_testkit::{Scratch, until, until_tick, within};
 
-use crate::rig::{PAGE, read, settings, until, within};
+use crate::rig::{PAGE, read, settings};
 
-/// A file of the pattern that goes with the test.
-struct Temp(PathBuf);
-
-impl Temp {
-    fn new(name: &str, bytes: usize) -> Self {
-        let name = format!("forerun-reopen-{}-{name}", std::process::id());
-        let temp = Self(std::env::temp_dir().join(name));
-        fs::write(&temp.0, contents(bytes)).unwrap();
-        temp
-    }
+/// A file of the pattern in a folder of its own.
+struct Temp {
+    path: PathBuf,
+    _scratch: Scratch,
 }
 
-impl Drop for Temp {
-    fn drop(&mut self) {
-        // The test may have deleted it.
-        let _ = fs::remove_file(&self.0);
+impl Temp {
+    fn new(bytes: usize) -> Self {
+        let scratch = Scratch::new("reopen");
+        Self { path: scratch.file("data", contents(bytes)), _scratch: scratch }
     }
 }
 
@@ -54,19 +49,19 @@ fn visit(cache: &Cache, path: &Path) -> u64 {
 
 #[test]
 fn the_pages_of_an_unchanged_file_are_fetched_once_however_often_it_is_opened() {
-    let temp = Temp::new("once", 5_000);
+    let temp = Temp::new(5_000);
     let cache = Cache::new(watched(HOUR)).unwrap();
-    assert!(visit(&cache, &temp.0) > 0);
+    assert!(visit(&cache, &temp.path) > 0);
     for _ in 0..3 {
-        assert_eq!(visit(&cache, &temp.0), 0);
+        assert_eq!(visit(&cache, &temp.path), 0);
     }
-    let two = [cache.open(&temp.0).unwrap(), cache.open(&temp.0).unwrap()];
-    drop(cache.open(&temp.0).unwrap());
+    let two = [cache.open(&temp.path).unwrap(), cache.open(&temp.path).unwrap()];
+    drop(cache.open(&temp.path).unwrap());
     for file in &two {
         assert_eq!(read_all(file), Ok(5_000));
     }
     drop(two);
-    assert_eq!(visit(&cache, &temp.0), 0, "several handles at once are no different");
+    assert_eq!(visit(&cache, &temp.path), 0, "several handles at once are no different");
     assert_eq!(cache.stats().files_changed, 0);
 }
 
@@ -83,14 +78,15 @@ fn the_pages_of_a_file_that_changed_while_it_was_closed_go() {
         ("another file", |path| replace(path, 6_000), 6_000, 0),
     ];
     for (why, change, bytes, changed) in rows {
-        let temp = Temp::new("closed", 5_000);
+        let temp = Temp::new(5_000);
         let cache = Cache::new(watched(HOUR)).unwrap();
-        visit(&cache, &temp.0);
-        change(&temp.0);
-        let requests = visit(&cache, &temp.0);
+        visit(&cache, &temp.path);
+        until_tick(&temp.path);
+        change(&temp.path);
+        let requests = visit(&cache, &temp.path);
         assert_eq!(requests > 0, bytes > 0, "{why}");
         assert_eq!(cache.stats().files_changed, changed, "{why}");
-        let file = cache.open(&temp.0).unwrap();
+        let file = cache.open(&temp.path).unwrap();
         assert_eq!(read_all(&file), Ok(bytes), "{why}");
         assert!(cache.stats().core.balanced(), "{why}");
     }
@@ -110,8 +106,8 @@ fn replace(path: &Path, bytes: usize) {
 
 #[test]
 fn where_places_for_files_are_few_the_one_closed_longest_ago_goes() {
-    let temps: Vec<_> = ["a", "b", "c"].iter().map(|name| Temp::new(name, 3_000)).collect();
-    let [a, b, c] = [&temps[0].0, &temps[1].0, &temps[2].0];
+    let temps: Vec<_> = (0..3).map(|_| Temp::new(3_000)).collect();
+    let [a, b, c] = [&temps[0].path, &temps[1].path, &temps[2].path];
     let cache = Cache::new(Settings { files_max: 2, ..watched(HOUR) }).unwrap();
     visit(&cache, a);
     visit(&cache, b);
@@ -129,13 +125,14 @@ fn where_places_for_files_are_few_the_one_closed_longest_ago_goes() {
 #[test]
 fn a_change_that_only_hits_would_not_notice_is_noticed_by_the_watch() {
     within(|| {
-        let temp = Temp::new("watched", 5_000);
+        let temp = Temp::new(5_000);
         let cache = Cache::new(watched(Nanos::from_millis(2))).unwrap();
-        let file = cache.open(&temp.0).unwrap();
+        let file = cache.open(&temp.path).unwrap();
         read_all(&file).unwrap();
         let before = cache.stats().store_requests;
-        touch(&temp.0);
-        // Nobody reads meanwhile: a page that a reader holds would go later.
+        until_tick(&temp.path);
+        touch(&temp.path);
+        // Nothing reads meanwhile: a page that a reader pins would go later.
         until(|| cache.stats().files_changed > 0);
         assert_eq!(read_all(&file).err(), Some(ReadError::Changed));
         let stats = cache.stats();
@@ -144,17 +141,17 @@ fn a_change_that_only_hits_would_not_notice_is_noticed_by_the_watch() {
         assert_eq!(file.pin(0).err(), Some(ReadError::Changed));
         assert_eq!(file.prefetch(0..9).err(), Some(ReadError::Changed));
         assert_eq!(read_all(&file.again().unwrap()).err(), Some(ReadError::Changed));
-        assert_eq!(read_all(&cache.open(&temp.0).unwrap()), Ok(5_000));
+        assert_eq!(read_all(&cache.open(&temp.path).unwrap()), Ok(5_000));
     });
 }
 
 #[test]
 fn between_two_looks_of_the_watch_hits_serve_and_the_first_fetch_notices() {
-    let temp = Temp::new("unwatched", 5_000);
+    let temp = Temp::new(5_000);
     let cache = Cache::new(watched(HOUR)).unwrap();
-    let file = cache.open(&temp.0).unwrap();
+    let file = cache.open(&temp.path).unwrap();
     read(&file, 0, 1_000).unwrap();
-    fs::write(&temp.0, contents(2_000)).unwrap();
+    fs::write(&temp.path, contents(2_000)).unwrap();
     assert_eq!(read(&file, 0, 1_000), Ok(1_000), "of the version that it was opened on");
     let shrunk = Err(ReadError::Shrunk { file_bytes: 5_000 });
     assert_eq!(read(&file, 2 * PAGE, 10), shrunk);
@@ -164,12 +161,12 @@ fn between_two_looks_of_the_watch_hits_serve_and_the_first_fetch_notices() {
 
 #[test]
 fn a_file_that_was_deleted_is_changed_and_cannot_be_opened() {
-    let temp = Temp::new("deleted", 5_000);
+    let temp = Temp::new(5_000);
     let cache = Cache::new(watched(HOUR)).unwrap();
-    let file = cache.open(&temp.0).unwrap();
-    fs::remove_file(&temp.0).unwrap();
+    let file = cache.open(&temp.path).unwrap();
+    fs::remove_file(&temp.path).unwrap();
     assert_eq!(read(&file, 0, 10), Err(ReadError::Changed));
-    assert_eq!(cache.open(&temp.0).err().map(|error| error.errno()), Some(ENOENT));
+    assert_eq!(cache.open(&temp.path).err().map(|error| error.errno()), Some(ENOENT));
 }
 
 /// No test takes as long.

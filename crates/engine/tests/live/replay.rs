@@ -12,10 +12,9 @@ use forerun_io::{
     store::pattern::Pattern,
     wrap::fault::{Fault, Faults, Rule, When},
 };
+use forerun_testkit::{on_threads, within};
 
-use crate::rig::{
-    PAGE, WINDOW, check_quiet, next_read, on_threads, read, readaheads, settings, within,
-};
+use crate::rig::{PAGE, WINDOW, check_quiet, next_read, read, readaheads, settings};
 
 /// The actions of a fresh core, and how many events there were.
 fn replay(settings: &Settings, record: &Record) -> (Vec<u8>, u32) {

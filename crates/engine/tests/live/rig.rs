@@ -1,15 +1,11 @@
-//! Caches, stores and readers for tests: nothing here may hang for ever.
+//! Caches, stores and readers for tests.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, mpsc},
-    thread,
-    time::Duration,
-};
+use std::{collections::VecDeque, path::PathBuf, sync::Arc};
 
 use forerun_core::{prng::Prng, readahead};
 use forerun_engine::{Cache, Handle, ReadError, Settings};
 use forerun_io::store::{Done, ECANCELED, Op, Queue, QueueKind, Store, StoreError, Wait, pattern};
+use forerun_testkit::Scratch;
 use parking_lot::{Condvar, Mutex};
 
 /// The pages of these tests: small, so that reads span many.
@@ -18,34 +14,11 @@ pub(crate) const PAGE: u64 = PAGE_BYTES as u64;
 /// Pages of the largest window in these tests.
 pub(crate) const WINDOW: u32 = 16;
 
-/// What `body` returns, or a failed test when it hangs.
-pub(crate) fn within<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
-    let (sender, receiver) = mpsc::channel();
-    let thread = thread::spawn(move || sender.send(body()));
-    match receiver.recv_timeout(Duration::from_secs(60)) {
-        Ok(result) => result,
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
-        Err(mpsc::RecvTimeoutError::Disconnected) => {
-            std::panic::resume_unwind(thread.join().expect_err("it sent nothing"))
-        }
-    }
-}
-
-/// Comes back once `holds` does; inside [`within`] only.
-pub(crate) fn until(holds: impl Fn() -> bool) {
-    while !holds() {
-        thread::yield_now();
-    }
-}
-
-/// Runs `body` on `count` threads, numbered.
-pub(crate) fn on_threads(count: u64, body: impl Fn(u64) + Sync) {
-    thread::scope(|scope| {
-        for number in 0..count {
-            let body = &body;
-            scope.spawn(move || body(number));
-        }
-    });
+/// A file of the pattern's first `bytes`.
+pub(crate) fn pattern_file(scratch: &Scratch, bytes: usize) -> PathBuf {
+    let mut contents = vec![0; bytes];
+    pattern::fill(0, &mut contents);
+    scratch.file("data", contents)
 }
 
 /// Every readahead policy, with windows of at most [`WINDOW`] pages.

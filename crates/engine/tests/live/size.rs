@@ -5,10 +5,9 @@ use std::sync::Arc;
 use forerun_core::prng::Prng;
 use forerun_engine::Cache;
 use forerun_io::store::pattern::Pattern;
+use forerun_testkit::{on_threads, until, within};
 
-use crate::rig::{
-    PAGE, WINDOW, check_quiet, fixed, next_read, on_threads, read, readaheads, settings, within,
-};
+use crate::rig::{PAGE, WINDOW, check_quiet, fixed, next_read, read, readaheads, settings};
 
 /// Frames that hold something.
 fn held(cache: &Cache) -> u32 {
@@ -89,7 +88,7 @@ fn four_readers_get_their_bytes_while_the_cache_shrinks_and_grows() {
             });
             cache.resize(u64::from(WINDOW) * PAGE).unwrap();
             read(&file, 0, 512).unwrap();
-            crate::rig::until(|| held(&cache) <= WINDOW);
+            until(|| held(&cache) <= WINDOW);
             check_quiet(&cache, &settings);
             drop(file);
             assert_eq!(cache.frames(), (96, 96), "{readahead}");

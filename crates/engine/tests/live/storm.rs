@@ -12,8 +12,9 @@ use forerun_io::{
         latency::Latency,
     },
 };
+use forerun_testkit::{on_threads, within};
 
-use crate::rig::{PAGE, PAGE_BYTES, WINDOW, on_threads, read, readaheads, settings, within};
+use crate::rig::{PAGE, PAGE_BYTES, WINDOW, read, readaheads, settings};
 
 fn draw(random: &mut Prng, below: usize) -> usize {
     usize::try_from(random.below(below as u64)).unwrap()

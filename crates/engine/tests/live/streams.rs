@@ -5,19 +5,17 @@
 //! # Invariants
 //! - The store answers at once and the device's facts are given: no figure depends on time.
 
-use std::{
-    fs,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
 use forerun_core::prng::Prng;
 use forerun_engine::{Cache, Facts, Handle, Kind, Nanos, Settings, Stats};
-use forerun_io::store::pattern::{self, Pattern};
+use forerun_io::store::pattern::Pattern;
+use forerun_testkit::{Scratch, on_threads, until, within};
 
-use crate::rig::{PAGE, PAGE_BYTES, on_threads, read, settings, until, within};
+use crate::rig::{PAGE, PAGE_BYTES, pattern_file, read, settings};
 
 /// Pages of the file, and of a request.
 const PAGES: u64 = 4_000;
@@ -120,10 +118,8 @@ fn threads_that_share_a_stream_out_fetch_it_once() {
 #[test]
 fn a_file_that_is_opened_again_goes_on_where_it_was() {
     within(|| {
-        let path = std::env::temp_dir().join(format!("forerun-streams-{}", std::process::id()));
-        let mut bytes = vec![0; usize::try_from(PAGES * PAGE).expect("small")];
-        pattern::fill(0, &mut bytes);
-        fs::write(&path, bytes).expect("a file in the temporary folder");
+        let scratch = Scratch::new("streams");
+        let path = pattern_file(&scratch, usize::try_from(PAGES * PAGE).expect("small"));
         for openings in [1, 2, 5, 50] {
             let cache = Cache::new(roomy()).expect("good settings");
             for nth in 0..openings {
@@ -135,6 +131,5 @@ fn a_file_that_is_opened_again_goes_on_where_it_was() {
             }
             assert_near_ideal(&format!("opened {openings} times"), &cache.stats(), 8, 4);
         }
-        fs::remove_file(&path).expect("it is there");
     });
 }
