@@ -22,6 +22,7 @@
 
 pub mod aio;
 pub mod file;
+pub(crate) mod in_flight;
 pub mod memory;
 pub mod pattern;
 pub mod threads;

@@ -41,7 +41,7 @@ pub(crate) use self::port::AioPort;
 pub use super::file::Access;
 use super::{
     Done, Op, OpKind, Queue, QueueKind, Store, StoreError, Version,
-    file::{Opened, Route},
+    file::{self, Opened, Route},
 };
 use crate::queue::{Carry, open};
 
@@ -127,13 +127,8 @@ impl Carry for Blocking {
 }
 
 /// Carries `op` out on this thread.
-fn carry(opened: &Opened, mut op: Op) -> Done {
-    let result = match op.kind {
-        OpKind::Read => opened.read(&mut op),
-        OpKind::Write => opened.write(&op),
-        OpKind::Sync => opened.sync().map(|()| 0),
-    };
-    Done { op, result: result.map_err(Errno::raw_os_error) }
+fn carry(opened: &Arc<Opened>, op: Op) -> Done {
+    file::Transfer::carry_out(op, opened)
 }
 
 /// Whether `op` is one for a context.

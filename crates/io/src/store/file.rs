@@ -28,7 +28,7 @@ mod transfer;
 
 use std::{
     fs::{File, FileType, OpenOptions},
-    io::{Error, IoSlice, IoSliceMut, Seek, SeekFrom},
+    io::{Error, Seek, SeekFrom},
     os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
@@ -36,13 +36,12 @@ use std::{
 
 use rustix::{
     fs::{Advice, OFlags, Stat, fadvise, fcntl_setfl, fdatasync, fstat, seek},
-    io::{Errno, preadv, pwritev, retry_on_intr},
+    io::{Errno, retry_on_intr},
 };
 
-pub(crate) use self::transfer::{Next, Stretch, Transfer};
+pub(crate) use self::transfer::{Call, Next, Transfer};
 use self::{align::Align, held::Held};
-use super::{Done, Op, OpKind, Stamp, StoreError, Version};
-use crate::frames::Frame;
+use super::{Op, OpKind, Stamp, StoreError, Version};
 
 /// What may be done to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,59 +192,6 @@ impl Opened {
         retry_on_intr(|| fdatasync(&self.buffered))
     }
 
-    /// Carries a read out, blocking.
-    pub(crate) fn read(&self, op: &mut Op) -> Result<usize, Errno> {
-        let mut transfer = Transfer::new(self.route(op));
-        let moved = loop {
-            if op.bytes == 0 {
-                break 0;
-            }
-            let asked = transfer.asked(self, op);
-            let offset = op.offset.checked_add(transfer.moved() as u64).ok_or(Errno::INVAL)?;
-            let mut slices = slices_mut(&mut op.frames, transfer.moved(), asked);
-            let asked = slices.iter().map(|slice| slice.len()).sum();
-            let moved = preadv(self.by(transfer.route()), &mut slices, offset);
-            if let Next::Done(result) = transfer.settle(self, op, asked, moved) {
-                break result?;
-            }
-        };
-        op.zero_past(moved);
-        Ok(moved)
-    }
-
-    /// Carries a write out, blocking.
-    pub(crate) fn write(&self, op: &Op) -> Result<usize, Errno> {
-        let mut transfer = Transfer::new(self.route(op));
-        loop {
-            if op.bytes == 0 {
-                return Ok(0);
-            }
-            let asked = transfer.asked(self, op);
-            let offset = op.offset.checked_add(transfer.moved() as u64).ok_or(Errno::INVAL)?;
-            let mut stretch = Stretch::new(transfer.moved(), asked);
-            let parts = op.frames.iter().filter_map(|frame| {
-                let part = stretch.part(frame.len())?;
-                Some(IoSlice::new(&frame[part]))
-            });
-            let slices: Vec<_> = parts.take(BUFFERS_MAX).collect();
-            let asked = slices.iter().map(|slice| slice.len()).sum();
-            let moved = pwritev(self.by(transfer.route()), &slices, offset);
-            if let Next::Done(result) = transfer.settle(self, op, asked, moved) {
-                return result;
-            }
-        }
-    }
-
-    /// Carries `op` out, blocking.
-    pub(crate) fn carry(&self, mut op: Op) -> Done {
-        let result = match op.kind {
-            OpKind::Read => self.read(&mut op),
-            OpKind::Write => self.write(&op),
-            OpKind::Sync => self.sync().map(|()| 0),
-        };
-        Done { op, result: result.map_err(Errno::raw_os_error) }
-    }
-
     /// Whether the kernel's page cache holds all that `op` reads.
     fn holds(&self, op: &Op) -> bool {
         if self.held.is_due() {
@@ -285,19 +231,6 @@ impl Opened {
     }
 }
 
-/// Buffers that one call of the kernel takes.
-pub(crate) const BUFFERS_MAX: usize = 1024;
-
-/// The places of a call, to write to.
-fn slices_mut(frames: &mut [Frame], from: usize, bytes: usize) -> Vec<IoSliceMut<'_>> {
-    let mut stretch = Stretch::new(from, bytes);
-    let parts = frames.iter_mut().filter_map(|frame| {
-        let part = stretch.part(frame.len())?;
-        Some(IoSliceMut::new(&mut frame[part]))
-    });
-    parts.take(BUFFERS_MAX).collect()
-}
-
 /// Opens with `flags`. Without `NONBLOCK` a FIFO would keep us until somebody writes to it.
 fn open_as(path: &Path, access: Access, flags: OFlags) -> Result<File, Error> {
     let flags = i32::try_from(flags.bits()).expect("flags are small");
@@ -332,7 +265,10 @@ fn errno_of(error: &Error) -> i32 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::frames::Frame;
 
     #[test]
     fn a_file_is_not_left_in_the_mode_that_it_was_opened_in() {
@@ -362,8 +298,10 @@ mod tests {
         let mut op = first_page();
         op.offset = 1;
         assert_eq!(opened.route(&op), Route::Direct);
-        assert_eq!(opened.read(&mut op), Ok(4096));
-        assert_eq!(op.frames[0][..4096], std::fs::read(&running).unwrap()[1..4097]);
+        let opened = Arc::new(opened);
+        let done = Transfer::carry_out(op, &opened);
+        assert_eq!(done.result, Ok(4096));
+        assert_eq!(done.op.frames[0][..4096], std::fs::read(&running).unwrap()[1..4097]);
         assert_eq!(opened.route(&first_page()), Route::Buffered, "it is remembered");
     }
 

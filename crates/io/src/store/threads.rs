@@ -10,7 +10,10 @@
 use std::{path::PathBuf, sync::Arc};
 
 pub use super::file::Access;
-use super::{Done, Op, Queue, QueueKind, Store, StoreError, Version, file::Opened};
+use super::{
+    Done, Op, Queue, QueueKind, Store, StoreError, Version,
+    file::{Opened, Transfer},
+};
 use crate::queue::{Carry, open};
 
 /// A file that is open.
@@ -60,6 +63,6 @@ impl Carry for Threads {
     fn plan(&self, _: &Op) {}
 
     fn carry(&self, op: Op, (): ()) -> Done {
-        self.0.carry(op)
+        Transfer::carry_out(op, &self.0)
     }
 }

@@ -15,14 +15,14 @@
 //! operation by `preadv`, which is the faster way then (`caller.rs`), several on a ring.
 //!
 //! # Invariants
-//! - Memory that the kernel may write to is owned by a `Flight` until the kernel has said that it
-//!   is done; a ring that goes waits for what is in it.
+//! - Memory that the kernel may write to is owned by a [`Transfer`](super::file::Transfer) until
+//!   the kernel has said that it is done; a ring that goes waits for what is in it.
 //! - No ring is given more than its completion queue takes.
 //! # Sources
 //! Linux `io_uring_setup(2)`, `io_uring_enter(2)`.
 
 mod caller;
-mod flight;
+mod entry;
 mod lanes;
 mod pool;
 mod port;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A single read by `preadv` is about a microsecond faster than by a ring: it takes fewer steps
-//! through memory that a device's latency has left cold. Several at once the ring keeps in flight
+//! through memory that a device's latency has left cold. Several at once the ring keeps in transfer
 //! together.
 //!
 //! # Invariants
@@ -22,11 +22,11 @@ use std::{collections::VecDeque, sync::Arc, thread};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::{
-    flight::Flight,
-    pool::{Lent, Pool},
+use super::pool::{Lent, Pool};
+use crate::store::{
+    Done, Op, Queue, Wait,
+    file::{Opened, Transfer},
 };
-use crate::store::{Done, Op, Queue, Wait, file::Opened};
 
 /// See the module.
 pub(super) struct CallerQueue {
@@ -38,7 +38,7 @@ pub(super) struct CallerQueue {
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<Flight>,
+    waiting: VecDeque<Transfer>,
     done: Vec<Done>,
     /// A ring with operations under way, and how many.
     started: Option<(Lent, usize)>,
@@ -53,15 +53,15 @@ impl CallerQueue {
     }
 
     /// Carries `batch` out on this thread.
-    fn carry(&self, mut batch: VecDeque<Flight>, out: &mut Vec<Done>) {
+    fn carry(&self, mut batch: VecDeque<Transfer>, out: &mut Vec<Done>) {
         let ring = if batch.len() > 1 { self.pool.lend() } else { None };
         let Some(mut ring) = ring else {
-            out.extend(batch.into_iter().map(Flight::carry));
+            out.extend(batch.into_iter().map(Transfer::carry));
             return;
         };
         while !batch.is_empty() {
             if !ring.is_sound() {
-                out.extend(batch.into_iter().map(Flight::carry));
+                out.extend(batch.into_iter().map(Transfer::carry));
                 return;
             }
             let count = batch.len().min(ring.room());
@@ -74,12 +74,12 @@ impl CallerQueue {
 impl Queue for CallerQueue {
     fn submit(&self, op: Op) {
         op.check();
-        let begun = Flight::begin(op, &self.file);
+        let begun = Transfer::begin(op, &self.file);
         let mut state = self.state.lock();
         match begun {
-            Ok(flight) if state.closed => state.done.push(flight.cancelled()),
+            Ok(transfer) if state.closed => state.done.push(transfer.cancelled()),
             Err(done) if state.closed => state.done.push(done.op.cancelled()),
-            Ok(flight) => state.waiting.push_back(flight),
+            Ok(transfer) => state.waiting.push_back(transfer),
             Err(done) => state.done.push(done),
         }
         drop(state);
@@ -133,7 +133,7 @@ impl Queue for CallerQueue {
         let mut state = self.state.lock();
         state.closed = true;
         let waiting = std::mem::take(&mut state.waiting);
-        state.done.extend(waiting.into_iter().map(Flight::cancelled));
+        state.done.extend(waiting.into_iter().map(Transfer::cancelled));
         drop(state);
         self.changed.notify_all();
     }

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 
 use rustix::io::Errno;
 
-use super::flight::Flight;
+use crate::store::file::Transfer;
 use crate::store::{Done, Op};
 
 /// A lane's number.
@@ -33,7 +33,7 @@ pub(super) struct Lanes {
     all: Vec<Lane>,
     vacant: Vec<LaneId>,
     ready: VecDeque<LaneId>,
-    again: VecDeque<(Flight, LaneId)>,
+    again: VecDeque<(Transfer, LaneId)>,
     slots: Vec<Slot>,
     free_slots: Vec<usize>,
     open: usize,
@@ -42,7 +42,7 @@ pub(super) struct Lanes {
 
 #[derive(Default)]
 struct Lane {
-    waiting: VecDeque<Flight>,
+    waiting: VecDeque<Transfer>,
     under_way: u32,
     depth: u32,
     closed: bool,
@@ -53,7 +53,7 @@ struct Lane {
 #[derive(Default)]
 struct Slot {
     uses: u32,
-    held: Option<(Flight, LaneId)>,
+    held: Option<(Transfer, LaneId)>,
 }
 
 impl Lanes {
@@ -93,14 +93,14 @@ impl Lanes {
     }
 
     /// Takes an operation in, or back at once if the lane is closed.
-    pub(super) fn submit(&mut self, id: LaneId, flight: Flight) {
+    pub(super) fn submit(&mut self, id: LaneId, transfer: Transfer) {
         assert!(!self.all[id].left, "the queue has gone");
         if self.all[id].closed {
-            self.done.push(flight.cancelled());
+            self.done.push(transfer.cancelled());
             return;
         }
         self.open += 1;
-        self.all[id].waiting.push_back(flight);
+        self.all[id].waiting.push_back(transfer);
         self.list(id);
     }
 
@@ -120,7 +120,7 @@ impl Lanes {
         self.all[id].closed = true;
         let waiting = std::mem::take(&mut self.all[id].waiting);
         self.open -= waiting.len();
-        self.done.extend(waiting.into_iter().map(Flight::cancelled));
+        self.done.extend(waiting.into_iter().map(Transfer::cancelled));
         let slots = self.slots.iter().enumerate();
         let ours = slots.filter(|(_, slot)| slot.held.as_ref().is_some_and(|held| held.1 == id));
         ours.map(|(slot, held)| ticket(slot, held.uses)).collect()
@@ -144,20 +144,20 @@ impl Lanes {
     }
 
     /// Puts the next operation into a slot.
-    pub(super) fn start(&mut self) -> Option<(Ticket, &mut Flight)> {
+    pub(super) fn start(&mut self) -> Option<(Ticket, &mut Transfer)> {
         if !self.can_start() {
             return None;
         }
         let next = self.again.pop_front().or_else(|| self.next_waiting())?;
         let slot = self.free_slots.pop().expect("one is free");
         let Slot { uses, held } = &mut self.slots[slot];
-        assert!(held.is_none(), "a slot holds one flight");
-        let (flight, _) = held.insert(next);
-        Some((ticket(slot, *uses), flight))
+        assert!(held.is_none(), "a slot holds one transfer");
+        let (transfer, _) = held.insert(next);
+        Some((ticket(slot, *uses), transfer))
     }
 
     /// The kernel is done with what `ticket` names.
-    pub(super) fn take(&mut self, ticket: Ticket) -> (Flight, LaneId) {
+    pub(super) fn take(&mut self, ticket: Ticket) -> (Transfer, LaneId) {
         let slot = usize::try_from(ticket & u64::from(u32::MAX)).expect("a slot's number");
         let held = self.slots[slot].held.take();
         assert_eq!(u64::from(self.slots[slot].uses), ticket >> 32, "an old ticket");
@@ -167,12 +167,12 @@ impl Lanes {
     }
 
     /// An operation that was taken needs another call.
-    pub(super) fn again(&mut self, flight: Flight, id: LaneId) {
+    pub(super) fn again(&mut self, transfer: Transfer, id: LaneId) {
         if self.all[id].closed {
-            self.end(flight.cancelled(), id);
+            self.end(transfer.cancelled(), id);
             return;
         }
-        self.again.push_back((flight, id));
+        self.again.push_back((transfer, id));
     }
 
     /// An operation that was taken is done.
@@ -188,19 +188,19 @@ impl Lanes {
     pub(super) fn fail_in_ring(&mut self, errno: Errno) {
         for slot in 0..self.slots.len() {
             if self.slots[slot].held.is_some() {
-                let (flight, id) = self.take(ticket(slot, self.slots[slot].uses));
-                self.end(flight.done(Err(errno)), id);
+                let (transfer, id) = self.take(ticket(slot, self.slots[slot].uses));
+                self.end(transfer.done(Err(errno)), id);
             }
         }
     }
 
     /// The ring takes nothing more: all that is not in it fails.
     pub(super) fn fail_waiting(&mut self, errno: Errno) {
-        while let Some((flight, id)) = self.again.pop_front() {
-            self.end(flight.done(Err(errno)), id);
+        while let Some((transfer, id)) = self.again.pop_front() {
+            self.end(transfer.done(Err(errno)), id);
         }
-        while let Some((flight, id)) = self.next_waiting() {
-            self.end(flight.done(Err(errno)), id);
+        while let Some((transfer, id)) = self.next_waiting() {
+            self.end(transfer.done(Err(errno)), id);
         }
     }
 
@@ -221,17 +221,17 @@ impl Lanes {
         self.slots.len() - self.free_slots.len()
     }
 
-    fn next_waiting(&mut self) -> Option<(Flight, LaneId)> {
+    fn next_waiting(&mut self) -> Option<(Transfer, LaneId)> {
         let id = self.ready.pop_front()?;
         let lane = &mut self.all[id];
         lane.listed = false;
         // A lane that was closed meanwhile is still listed, with nothing to start, and one that
         // lost depth.
         let next = if lane.under_way < lane.depth { lane.waiting.pop_front() } else { None };
-        let Some(flight) = next else { return self.next_waiting() };
+        let Some(transfer) = next else { return self.next_waiting() };
         lane.under_way += 1;
         self.list(id);
-        Some((flight, id))
+        Some((transfer, id))
     }
 
     fn list(&mut self, id: LaneId) {

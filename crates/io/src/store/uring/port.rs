@@ -23,15 +23,12 @@ use rustix::{
     io::Errno,
 };
 
-use super::{
-    flight::Flight,
-    ring::{Flavour, Ring},
-};
+use super::ring::{Flavour, Ring};
 use crate::{
     reaper::port::{Offers, Port},
     store::{
         Done, Op,
-        file::{Opened, Route},
+        file::{Opened, Route, Transfer},
     },
 };
 
@@ -99,16 +96,16 @@ impl Port for RingPort {
 
     fn submit(&mut self, group: Vec<Op>, out: &mut Vec<Done>) {
         assert!(self.ring.in_flight() == 0, "a group is reaped before the next one");
-        let mut flights = Vec::with_capacity(group.len());
+        let mut batch = Vec::with_capacity(group.len());
         for op in group {
-            match Flight::begin(op, &self.file) {
-                Ok(flight) if self.takes(&flight) => flights.push(flight),
-                Ok(flight) => out.push(flight.carry()),
+            match Transfer::begin(op, &self.file) {
+                Ok(transfer) if self.takes(&transfer) => batch.push(transfer),
+                Ok(transfer) => out.push(transfer.carry()),
                 Err(done) => out.push(done),
             }
         }
-        if !flights.is_empty() {
-            self.ring.begin(flights.into_iter());
+        if !batch.is_empty() {
+            self.ring.begin(batch.into_iter());
             self.ring.submit();
         }
     }
@@ -130,7 +127,7 @@ impl Port for RingPort {
 }
 
 impl RingPort {
-    fn takes(&self, flight: &Flight) -> bool {
-        self.ring.is_sound() && (!self.is_polled || flight.route() == Route::Direct)
+    fn takes(&self, transfer: &Transfer) -> bool {
+        self.ring.is_sound() && (!self.is_polled || transfer.route() == Route::Direct)
     }
 }

@@ -31,13 +31,17 @@ use std::{
 use io_uring::{IoUring, opcode, squeue, types};
 use rustix::io::Errno;
 
-use super::{flight::Flight, registered::Registered};
+use super::{
+    entry::{answer, entry},
+    registered::Registered,
+};
 use crate::{
     frames::Frame,
     process::Home,
     store::{
         Done,
-        file::{Next, Route},
+        file::{Next, Route, Transfer},
+        in_flight::{InFlight, Ticket},
     },
 };
 
@@ -57,10 +61,9 @@ pub(super) enum Flavour {
 /// See the module.
 pub(super) struct Ring {
     io: IoUring,
-    slots: Vec<Option<Flight>>,
-    /// Slots whose entries the kernel has not been seen to take, in order.
-    pushed: VecDeque<usize>,
-    in_flight: usize,
+    transfers: InFlight<Transfer>,
+    /// Tickets of entries that the kernel has not been seen to take, in order.
+    pushed: VecDeque<Ticket>,
     broken: bool,
     /// The kernel has no thread for what it cannot do at once.
     workerless: bool,
@@ -119,11 +122,12 @@ impl Ring {
             }
         }
         let io = builder.setup_clamp().build(entries).map_err(|error| errno_of(&error))?;
+        let (entries, completions) = (io.params().sq_entries(), io.params().cq_entries());
+        assert!(completions >= entries, "a completion queue has room for every entry");
         let mut ring = Self {
             io,
-            slots: Vec::new(),
+            transfers: InFlight::new(entries as usize),
             pushed: VecDeque::new(),
-            in_flight: 0,
             broken: false,
             workerless: false,
             flavour,
@@ -133,8 +137,6 @@ impl Ring {
             owner: thread::current().id(),
             lent: 0,
         };
-        ring.slots.resize_with(ring.io.params().sq_entries() as usize, || None);
-        assert!(ring.io.params().cq_entries() >= ring.io.params().sq_entries());
         // An operation that does nothing, all the way through.
         // SAFETY: it points to nothing.
         unsafe { ring.try_out(&opcode::Nop::new().build()) }?;
@@ -143,20 +145,18 @@ impl Ring {
 
     /// Operations that it takes at once.
     pub(super) fn room(&self) -> usize {
-        self.slots.len()
+        self.transfers.capacity()
     }
 
     /// Whether it may be used again.
     pub(super) fn is_sound(&self) -> bool {
-        self.in_flight == 0 && !self.broken && !self.workerless
+        self.in_flight() == 0 && !self.broken && !self.workerless
     }
 
     /// Takes `batch`, which the next [`Ring::finish`] hands to the kernel.
-    pub(super) fn begin(&mut self, batch: impl Iterator<Item = Flight>) {
-        assert!(self.is_sound(), "a ring is lent empty");
-        for (slot, flight) in batch.enumerate() {
-            self.start(slot, flight);
-        }
+    pub(super) fn begin(&mut self, batch: impl Iterator<Item = Transfer>) {
+        assert!(self.is_sound(), "a ring is checked out empty");
+        batch.for_each(|transfer| self.start(transfer));
     }
 
     /// Hands what was begun to the kernel without waiting; what it does not take now is handed
@@ -167,7 +167,7 @@ impl Ring {
 
     /// Operations that are in the ring.
     pub(super) fn in_flight(&self) -> usize {
-        self.in_flight
+        self.transfers.len()
     }
 
     /// Whether a wait for completions may have an end in time (5.11).
@@ -193,13 +193,13 @@ impl Ring {
         let time = types::Timespec::from(time);
         let args = types::SubmitArgs::new().timespec(&time);
         // That the time is over, or a signal came, the caller's clock says as well.
-        let _ = self.io.submitter().submit_with_args(self.in_flight, &args);
+        let _ = self.io.submitter().submit_with_args(self.in_flight(), &args);
         self.take_completions(out);
     }
 
     /// Waits for all that was begun.
     pub(super) fn finish(&mut self, out: &mut Vec<Done>) {
-        while self.in_flight > 0 {
+        while self.in_flight() > 0 {
             if self.enter().is_err() {
                 self.take_back(out);
             }
@@ -208,22 +208,21 @@ impl Ring {
     }
 
     fn take_completions(&mut self, out: &mut Vec<Done>) {
-        while let Some((slot, result)) = self.next_completion() {
-            let mut flight = self.slots[slot].take().expect("it was in the kernel");
-            self.in_flight -= 1;
+        while let Some((ticket, result)) = self.next_completion() {
+            let mut transfer = self.transfers.take(ticket);
             if result == -Errno::CANCELED.raw_os_error() {
                 // Nobody else cancels what is in a reader's ring.
                 self.workerless = true;
-                out.push(flight.carry());
+                out.push(transfer.carry());
                 continue;
             }
-            match flight.settle(result) {
-                Next::Done(result) => out.push(flight.done(result)),
-                Next::Again if !self.takes(&flight) => out.push(flight.carry()),
-                Next::Again => self.start(slot, flight),
+            match transfer.settle(answer(result)) {
+                Next::Done(result) => out.push(transfer.done(result)),
+                Next::Again if !self.takes(&transfer) => out.push(transfer.carry()),
+                Next::Again => self.start(transfer),
             }
         }
-        if self.in_flight == 0 {
+        if self.in_flight() == 0 {
             self.pushed.clear();
         }
     }
@@ -236,19 +235,18 @@ impl Ring {
         }
     }
 
-    /// Whether it takes up `flight` again.
-    fn takes(&self, flight: &Flight) -> bool {
-        let fits = self.flavour != Flavour::Polled || flight.route() == Route::Direct;
+    /// Whether the ring takes the next call of `transfer`.
+    fn takes(&self, transfer: &Transfer) -> bool {
+        let fits = self.flavour != Flavour::Polled || transfer.route() == Route::Direct;
         fits && !self.broken && !self.workerless
     }
 
-    fn start(&mut self, slot: usize, mut flight: Flight) {
-        let entry = flight.entry(&self.registered).user_data(slot as u64);
-        assert!(self.slots[slot].replace(flight).is_none(), "a slot holds one flight");
-        self.in_flight += 1;
-        self.pushed.push_back(slot);
-        // SAFETY: the entry's buffers, runs and descriptor are those of the flight in `slot`,
-        // where it stays until its completion was seen; `drop` waits for that as well.
+    fn start(&mut self, transfer: Transfer) {
+        let (ticket, transfer) = self.transfers.insert(transfer);
+        let entry = entry(transfer, &self.registered).user_data(ticket);
+        self.pushed.push_back(ticket);
+        // SAFETY: the entry's buffers, runs and descriptor are those of a transfer that stays in
+        // `transfers` until its completion was seen; `drop` waits for that as well.
         let pushed = unsafe { self.io.submission().push(&entry) };
         pushed.expect("the queue has an entry for each slot");
     }
@@ -256,7 +254,7 @@ impl Ring {
     /// Submits what was pushed and waits for all that is in flight.
     fn enter(&mut self) -> Result<(), Errno> {
         for _ in 0..TRIES_MAX {
-            match self.io.submit_and_wait(self.in_flight) {
+            match self.io.submit_and_wait(self.in_flight()) {
                 Ok(_) => return Ok(()),
                 Err(error) => match errno_of(&error) {
                     Errno::INTR => return Ok(()),
@@ -276,17 +274,14 @@ impl Ring {
         }
         self.broken = true;
         let left = self.io.submission().len();
-        for slot in self.pushed.split_off(self.pushed.len() - left) {
-            let flight = self.slots[slot].take().expect("it was pushed");
-            self.in_flight -= 1;
-            out.push(flight.carry());
+        for ticket in self.pushed.split_off(self.pushed.len() - left) {
+            out.push(self.transfers.take(ticket).carry());
         }
     }
 
-    fn next_completion(&mut self) -> Option<(usize, i32)> {
+    fn next_completion(&mut self) -> Option<(Ticket, i32)> {
         let entry = self.io.completion().next()?;
-        let slot = usize::try_from(entry.user_data()).expect("a slot's number");
-        Some((slot, entry.result()))
+        Some((entry.user_data(), entry.result()))
     }
 
     /// Reads the first page of `file`, which is open past the page cache.
@@ -309,7 +304,7 @@ impl Ring {
     /// What it points to lives until it is complete; where the wait for that fails, which leaves
     /// the ring broken, for ever.
     unsafe fn try_out(&mut self, entry: &squeue::Entry) -> Result<(), Errno> {
-        assert!(self.in_flight == 0, "it is tried out empty");
+        assert!(self.in_flight() == 0, "a ring is tried out empty");
         // SAFETY: as the caller says.
         let pushed = unsafe { self.io.submission().push(entry) };
         pushed.expect("the ring is empty");
@@ -338,11 +333,11 @@ impl Drop for Ring {
     /// Only a panic leaves something in it: it must not free what the kernel writes to. In a child
     /// of its process that is the parent's memory, and the ring is not to be touched.
     fn drop(&mut self) {
-        if self.in_flight == 0 || self.home.is_left() {
+        if self.in_flight() == 0 || self.home.is_left() {
             return;
         }
         let unsent = if self.broken { 0 } else { self.io.submission().len() };
-        let mut left = self.in_flight.saturating_sub(unsent);
+        let mut left = self.in_flight().saturating_sub(unsent);
         while left > 0 {
             // SAFETY: no memory goes along; nothing new is submitted.
             let entered =

@@ -34,7 +34,7 @@ use rustix::io::Errno;
 
 use super::{
     Refused,
-    flight::Flight,
+    entry::{answer, entry},
     lanes::{LaneId, Lanes},
     registered::{Region, Registered},
     ring::{GET_EVENTS, Ring, TRIES_MAX, errno_of},
@@ -43,7 +43,7 @@ use crate::{
     process::Home,
     store::{
         ECANCELED, Op, Queue, Wait,
-        file::{Next, Opened, Route},
+        file::{Next, Opened, Route, Transfer},
     },
 };
 
@@ -178,11 +178,11 @@ impl Shared {
     }
 
     fn submit(&self, id: LaneId, op: Op, file: &Arc<Opened>) {
-        let begun = Flight::begin(op, file);
+        let begun = Transfer::begin(op, file);
         let mut state = self.lock();
         let before = state.lanes.open();
         match begun {
-            Ok(flight) => state.lanes.submit(id, flight),
+            Ok(transfer) => state.lanes.submit(id, transfer),
             Err(done) => state.lanes.submit_done(id, done),
         }
         if let Some(errno) = state.broken {
@@ -237,23 +237,23 @@ impl Shared {
             let mut failed = false;
             let State { lanes, resting, broken, .. } = &mut *state;
             while broken.is_none()
-                && let Some((ticket, flight)) = lanes.start()
+                && let Some((ticket, transfer)) = lanes.start()
             {
-                if *resting > 0 && flight.route() == Route::Buffered {
-                    let (flight, id) = lanes.take(ticket);
-                    lanes.end(flight.done(Err(Errno::AGAIN)), id);
+                if *resting > 0 && transfer.route() == Route::Buffered {
+                    let (transfer, id) = lanes.take(ticket);
+                    lanes.end(transfer.done(Err(Errno::AGAIN)), id);
                     *resting -= 1;
                     failed = true;
                     continue;
                 }
-                let mut entry = flight.entry(registered).user_data(ticket);
-                if flight.route() == Route::Buffered {
+                let mut call = entry(transfer, registered).user_data(ticket);
+                if transfer.route() == Route::Buffered {
                     // Or the bytes that the kernel holds are copied here and now.
-                    entry = entry.flags(squeue::Flags::ASYNC);
+                    call = call.flags(squeue::Flags::ASYNC);
                 }
                 // SAFETY: `submission` is held, so nobody else pushes. What the entry points to
-                // is the flight's, which stays in its slot until its completion was seen.
-                let pushed = unsafe { self.io.submission_shared().push(&entry) };
+                // is the transfer's, which stays in its slot until its completion was seen.
+                let pushed = unsafe { self.io.submission_shared().push(&call) };
                 pushed.expect("the queue was empty and has an entry for each slot");
                 started.push(ticket);
             }
@@ -302,8 +302,8 @@ impl Shared {
         let mut state = self.lock();
         state.broken = Some(errno);
         for ticket in &started[sent..] {
-            let (flight, id) = state.lanes.take(*ticket);
-            state.lanes.end(flight.done(Err(errno)), id);
+            let (transfer, id) = state.lanes.take(*ticket);
+            state.lanes.end(transfer.done(Err(errno)), id);
         }
         state.lanes.fail_waiting(errno);
         self.changed.notify_all();
@@ -362,11 +362,12 @@ impl Shared {
             return;
         }
         let settled: Vec<_> = MutexGuard::unlocked(state, || {
-            let settle =
-                |((mut flight, id), result): ((Flight, LaneId), i32)| match flight.settle(result) {
-                    Next::Done(result) => (Ok(flight.done(result)), id),
-                    Next::Again => (Err(flight), id),
-                };
+            let settle = |((mut transfer, id), result): ((Transfer, LaneId), i32)| match transfer
+                .settle(answer(result))
+            {
+                Next::Done(result) => (Ok(transfer.done(result)), id),
+                Next::Again => (Err(transfer), id),
+            };
             ended.into_iter().map(settle).collect()
         });
         for (settled, id) in settled {
@@ -377,7 +378,7 @@ impl Shared {
                     }
                     state.lanes.end(done, id);
                 }
-                Err(flight) => state.lanes.again(flight, id),
+                Err(transfer) => state.lanes.again(transfer, id),
             }
         }
         if let Some(errno) = state.broken {
