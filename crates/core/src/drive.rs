@@ -1,27 +1,90 @@
-//! The protocol between the core and whoever drives it, in one place.
+//! The protocol between the core and the driver that carries its actions out.
 //!
 //! ```text
-//!   event -> Cache::handle -> actions, one after the other -> Driver::carry_out
+//!   event -> Cache::handle -> actions, one after the other -> Driver: serve, fetch, ...
 //!               ^                                                | a Retract met a reader
 //!               +------------ Pinned, at the end Settled <-------+
 //! ```
 //!
 //! The live cache and the simulator both go through [`drive`], so that both send the same events
 //! in the same order, and a journal of what was sent is enough to send it again.
+//!
+//! # Invariants
+//! - A driver implements the actions that concern it. Those that only inform do nothing by
+//!   default; a write of bytes that the driver never accepted is a bug, and panics.
 
 use crate::cache::Cache;
-use crate::event::{Action, Actions, Event};
-use crate::units::{FrameId, Nanos};
+use crate::event::{Action, Actions, Error, Event, Fates, FetchKind};
+use crate::readahead::Decision;
+use crate::units::{FileId, FrameId, HandleId, Nanos, PageId, PageIndex, RequestId};
 
-/// Carries actions out.
+/// Carries actions out: a method for each [`Action`], with the same fields.
 pub trait Driver {
-    /// Carries `action` out; `frames` are those of a fetch or a write, else none. The answer
-    /// matters for a `Retract` alone: whether no reader holds the frame.
-    fn carry_out(&mut self, action: Action, frames: &[FrameId]) -> bool;
+    /// [`Action::Fetch`] into `frames`.
+    fn fetch(&mut self, kind: FetchKind, page: PageId, frames: &[FrameId]);
+
+    /// [`Action::Serve`].
+    fn serve(&mut self, _request: RequestId, _page: PageIndex, _frame: FrameId) {}
+
+    /// [`Action::Done`].
+    fn done(&mut self, _request: RequestId) {}
+
+    /// [`Action::Fail`].
+    fn fail(&mut self, _request: RequestId, _error: Error) {}
+
+    /// [`Action::Publish`].
+    fn publish(&mut self, _page: PageId, _frame: FrameId, _generation: u32, _marker: bool) {}
+
+    /// [`Action::Retract`]. Returns whether no reader holds the frame.
+    fn retract(&mut self, _frame: FrameId, _gone: bool) -> bool {
+        true
+    }
+
+    /// [`Action::Explain`].
+    fn explain(&mut self, _handle: HandleId, _page: PageIndex, _decision: Decision, _fresh: u32) {}
+
+    /// [`Action::Fate`].
+    fn fate(&mut self, _window: u32, _fates: Fates) {}
+
+    /// [`Action::Fill`].
+    fn fill(&mut self, request: RequestId, page: PageIndex, _frame: FrameId, _fresh: bool) {
+        unreachable!("{request:?} writes page {page}, and this driver sends no writes");
+    }
+
+    /// [`Action::Write`] from `frames`.
+    fn write(&mut self, page: PageId, _frames: &[FrameId]) {
+        unreachable!("{page:?} is dirty, and this driver sends no writes");
+    }
+
+    /// [`Action::Sync`].
+    fn sync(&mut self, file: FileId) {
+        unreachable!("{file:?} is to be synced, and this driver sends no writes");
+    }
 
     /// `event` is about to be sent: what a journal records.
-    fn sent(&mut self, now: Nanos, event: &Event<'_>) {
-        let _ = (now, event);
+    fn sent(&mut self, _now: Nanos, _event: &Event<'_>) {}
+
+    /// Carries `action` out; `frames` are those of a fetch or a write, else none. Returns what
+    /// [`Driver::retract`] returned, and `true` for any other action.
+    fn carry_out(&mut self, action: Action, frames: &[FrameId]) -> bool {
+        match action {
+            Action::Serve { request, page, frame } => self.serve(request, page, frame),
+            Action::Fill { request, page, frame, fresh } => self.fill(request, page, frame, fresh),
+            Action::Fetch { kind, page, .. } => self.fetch(kind, page, frames),
+            Action::Write { page, .. } => self.write(page, frames),
+            Action::Sync { file } => self.sync(file),
+            Action::Done { request } => self.done(request),
+            Action::Fail { request, error } => self.fail(request, error),
+            Action::Publish { page, frame, generation, marker } => {
+                self.publish(page, frame, generation, marker);
+            }
+            Action::Retract { frame, gone } => return self.retract(frame, gone),
+            Action::Explain { handle, page, decision, fresh } => {
+                self.explain(handle, page, decision, fresh);
+            }
+            Action::Fate { window, fates } => self.fate(window, fates),
+        }
+        true
     }
 }
 
@@ -42,24 +105,10 @@ pub fn drive(
         let mut open = false;
         while let Some(&action) = actions.list.get(at) {
             at += 1;
-            let frames = match action {
-                Action::Fetch { count, frames_at, .. } | Action::Write { count, frames_at, .. } => {
-                    actions.run(frames_at, count)
-                }
-                Action::Serve { .. }
-                | Action::Fill { .. }
-                | Action::Sync { .. }
-                | Action::Done { .. }
-                | Action::Fail { .. }
-                | Action::Publish { .. }
-                | Action::Retract { .. }
-                | Action::Explain { .. }
-                | Action::Fate { .. } => &[],
-            };
-            let loose = driver.carry_out(action, frames);
+            let unpinned = driver.carry_out(action, actions.frames_of(action));
             if let Action::Retract { frame, .. } = action {
                 open = true;
-                if !loose {
+                if !unpinned {
                     driver.sent(now, &Event::Pinned { frame });
                     cache.handle(now, Event::Pinned { frame }, actions);
                 }

@@ -452,6 +452,18 @@ impl Actions {
         self.frames.clear();
     }
 
+    /// The frames of `action`: none unless it is a fetch or a write.
+    #[must_use]
+    pub fn frames_of(&self, action: Action) -> &[FrameId] {
+        if let Action::Fetch { count, frames_at, .. } | Action::Write { count, frames_at, .. } =
+            action
+        {
+            self.run(frames_at, count)
+        } else {
+            &[]
+        }
+    }
+
     /// The frames of a fetch or a write.
     #[must_use]
     pub fn run(&self, frames_at: u32, count: u32) -> &[FrameId] {

@@ -28,8 +28,9 @@ use std::sync::Arc;
 use forerun_core::{
     cache::Cache,
     drive::{Driver, drive},
-    event::{Action, Actions, Event, FetchKind, Hit},
-    units::{FileId, FrameId, HandleId, Nanos, PageIndex, RequestId},
+    event::{Actions, Error, Event, Fates, FetchKind, Hit},
+    readahead::Decision,
+    units::{FileId, FrameId, HandleId, Nanos, PageId, PageIndex, RequestId},
     windows::WindowLog,
 };
 use forerun_io::{
@@ -312,39 +313,42 @@ impl Live {
         }
         orphans
     }
+}
 
+impl Driver for Live {
     fn serve(&mut self, request: RequestId, page: PageIndex, frame: FrameId) {
         let held = self.index.frames().hold(frame);
         self.slots.wake(request).served.push((page, held));
     }
-}
 
-impl Driver for Live {
-    fn carry_out(&mut self, action: Action, frames: &[FrameId]) -> bool {
-        match action {
-            Action::Serve { request, page, frame } => self.serve(request, page, frame),
-            Action::Fetch { kind, page, .. } => {
-                let background = kind == FetchKind::Readahead;
-                let (file, frames) = (self.files.fetch_begun(page.file), frames.to_vec());
-                self.fetched.push(Fetch { file, first: page.index, frames, background });
-            }
-            Action::Done { request } => self.slots.wake(request).answer = Some(Ok(())),
-            Action::Fail { request, error } => {
-                self.slots.wake(request).answer = Some(Err(error));
-            }
-            Action::Publish { page, frame, generation, marker } => {
-                self.publisher.publish(page, frame, generation, marker);
-            }
-            Action::Retract { frame, gone } => return self.publisher.retract(frame, gone),
-            Action::Explain { handle, decision, fresh, .. } => {
-                self.windows.opened(self.sent_at, handle, decision, fresh);
-            }
-            Action::Fate { window, fates } => self.windows.met_fates(self.sent_at, window, fates),
-            Action::Fill { .. } | Action::Write { .. } | Action::Sync { .. } => {
-                unreachable!("nothing is written through this cache: {action:?}")
-            }
-        }
-        true
+    fn fetch(&mut self, kind: FetchKind, page: PageId, frames: &[FrameId]) {
+        let background = kind == FetchKind::Readahead;
+        let (file, frames) = (self.files.fetch_begun(page.file), frames.to_vec());
+        self.fetched.push(Fetch { file, first: page.index, frames, background });
+    }
+
+    fn done(&mut self, request: RequestId) {
+        self.slots.wake(request).answer = Some(Ok(()));
+    }
+
+    fn fail(&mut self, request: RequestId, error: Error) {
+        self.slots.wake(request).answer = Some(Err(error));
+    }
+
+    fn publish(&mut self, page: PageId, frame: FrameId, generation: u32, marker: bool) {
+        self.publisher.publish(page, frame, generation, marker);
+    }
+
+    fn retract(&mut self, frame: FrameId, gone: bool) -> bool {
+        self.publisher.retract(frame, gone)
+    }
+
+    fn explain(&mut self, handle: HandleId, _: PageIndex, decision: Decision, fresh: u32) {
+        self.windows.opened(self.sent_at, handle, decision, fresh);
+    }
+
+    fn fate(&mut self, window: u32, fates: Fates) {
+        self.windows.met_fates(self.sent_at, window, fates);
     }
 
     fn sent(&mut self, now: Nanos, event: &Event<'_>) {

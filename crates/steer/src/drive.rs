@@ -29,10 +29,12 @@ use std::ops::Range;
 use forerun_core::cache::{self, Cache, SettingsError};
 use forerun_core::device::{Kind, estimate};
 use forerun_core::drive::{Driver, drive};
-use forerun_core::event::{Action, Actions, Event};
+use forerun_core::event::{Actions, Error, Event, FetchKind};
 use forerun_core::pace::Rule;
-use forerun_core::readahead::{self, Cause, StreamId};
-use forerun_core::units::{FileId, FrameId, HandleId, Nanos, PageId, PartitionId, RequestId};
+use forerun_core::readahead::{self, Cause, Decision, StreamId};
+use forerun_core::units::{
+    FileId, FrameId, HandleId, Nanos, PageId, PageIndex, PartitionId, RequestId,
+};
 use rustix::fs::Stat;
 
 use crate::asks::Asks;
@@ -140,32 +142,28 @@ struct World {
 }
 
 impl Driver for World {
-    fn carry_out(&mut self, action: Action, frames: &[FrameId]) -> bool {
-        match action {
-            Action::Fetch { page: PageId { file, index }, .. } => {
-                self.fetched.push((file, Piece { first: index, frames: frames.to_vec() }));
-            }
-            Action::Done { .. } | Action::Fail { .. } => self.done = true,
-            Action::Explain { decision, .. } => {
-                // Names are given in order.
-                if let Some(StreamId(name)) = decision.stream
-                    && decision.cause != Cause::Random
-                    && name > self.newest
-                {
-                    self.newest = name;
-                    self.streams += 1;
-                }
-            }
-            // Nobody waits for bytes, nobody reads without the core, and nobody writes.
-            Action::Serve { .. }
-            | Action::Publish { .. }
-            | Action::Retract { .. }
-            | Action::Fate { .. }
-            | Action::Fill { .. }
-            | Action::Write { .. }
-            | Action::Sync { .. } => {}
+    fn fetch(&mut self, _: FetchKind, page: PageId, frames: &[FrameId]) {
+        let piece = Piece { first: page.index, frames: frames.to_vec() };
+        self.fetched.push((page.file, piece));
+    }
+
+    fn done(&mut self, _: RequestId) {
+        self.done = true;
+    }
+
+    fn fail(&mut self, _: RequestId, _: Error) {
+        self.done = true;
+    }
+
+    fn explain(&mut self, _: HandleId, _: PageIndex, decision: Decision, _: u32) {
+        // Names are given in order.
+        if let Some(StreamId(name)) = decision.stream
+            && decision.cause != Cause::Random
+            && name > self.newest
+        {
+            self.newest = name;
+            self.streams += 1;
         }
-        true
     }
 }
 

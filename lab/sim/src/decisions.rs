@@ -22,9 +22,11 @@ use std::ops::Range;
 
 use forerun_core::cache::{Cache, Settings, SettingsError};
 use forerun_core::drive::{Driver, drive};
-use forerun_core::event::{Action, Actions, Event};
-use forerun_core::readahead::{Cause, Window};
-use forerun_core::units::{FileId, FrameId, HandleId, Nanos, PageIndex, PartitionId, RequestId};
+use forerun_core::event::{Actions, Error, Event, FetchKind};
+use forerun_core::readahead::{Cause, Decision, Window};
+use forerun_core::units::{
+    FileId, FrameId, HandleId, Nanos, PageId, PageIndex, PartitionId, RequestId,
+};
 
 /// Bytes of a page.
 pub const PAGE_BYTES: u64 = 4096;
@@ -206,30 +208,24 @@ struct Seen {
 }
 
 impl Driver for Seen {
-    fn carry_out(&mut self, action: Action, frames: &[FrameId]) -> bool {
-        match action {
-            Action::Explain { page, decision, .. } => {
-                let window = decision.window;
-                let absent = (window.start..window.end()).filter(|p| !self.cached.contains(p));
-                let fetched = ranges(absent.filter(|&p| p < self.file_pages));
-                for &(first, last) in &fetched {
-                    self.cached.extend(first..=last);
-                }
-                let (read, cause) = (self.read, decision.cause);
-                self.decided.push(Decided { read, page, cause, window, fetched });
-            }
-            Action::Fail { .. } => self.refused = true,
-            Action::Fetch { count, .. } => self.arriving.push((frames[0], count)),
-            Action::Serve { .. }
-            | Action::Fill { .. }
-            | Action::Write { .. }
-            | Action::Sync { .. }
-            | Action::Done { .. }
-            | Action::Publish { .. }
-            | Action::Retract { .. }
-            | Action::Fate { .. } => {}
+    fn fetch(&mut self, _: FetchKind, _: PageId, frames: &[FrameId]) {
+        let count = u32::try_from(frames.len()).expect("a fetch counts its frames in 32 bits");
+        self.arriving.push((frames[0], count));
+    }
+
+    fn fail(&mut self, _: RequestId, _: Error) {
+        self.refused = true;
+    }
+
+    fn explain(&mut self, _: HandleId, page: PageIndex, decision: Decision, _: u32) {
+        let window = decision.window;
+        let absent = (window.start..window.end()).filter(|p| !self.cached.contains(p));
+        let fetched = ranges(absent.filter(|&p| p < self.file_pages));
+        for &(first, last) in &fetched {
+            self.cached.extend(first..=last);
         }
-        true
+        let (read, cause) = (self.read, decision.cause);
+        self.decided.push(Decided { read, page, cause, window, fetched });
     }
 }
 

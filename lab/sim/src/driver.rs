@@ -24,9 +24,11 @@ use std::collections::BinaryHeap;
 use forerun_core::cache::{Cache, Settings, SettingsError, Stats};
 use forerun_core::device::{Completion, Device, Request};
 use forerun_core::drive::{Driver, drive};
-use forerun_core::event::{Action, Actions, Error, Event, FetchKind};
-use forerun_core::readahead::Readahead;
-use forerun_core::units::{FileId, FrameId, HandleId, Nanos, PageIndex, PartitionId, RequestId};
+use forerun_core::event::{Actions, Error, Event, Fates, FetchKind};
+use forerun_core::readahead::{Decision, Readahead};
+use forerun_core::units::{
+    FileId, FrameId, HandleId, Nanos, PageId, PageIndex, PartitionId, RequestId,
+};
 use forerun_core::windows::{Opened, WindowLog};
 
 use crate::host::{HostQueue, Order};
@@ -335,32 +337,34 @@ impl<T> Slots<T> {
 }
 
 impl Driver for Host {
-    fn carry_out(&mut self, action: Action, frames: &[FrameId]) -> bool {
-        match action {
-            Action::Fetch { kind, page, count, .. } => {
-                let offset = self.bases[page.file.0 as usize] + page.index * self.page_bytes;
-                let number = self.fetches.put(Fetch { first: frames[0], count });
-                let bytes = u64::from(count) * self.page_bytes;
-                if self.device.is_some() {
-                    self.queue.push(number, kind, offset, bytes);
-                } else {
-                    self.requests += 1;
-                    self.bytes_read += bytes;
-                    self.arrived.push(number);
-                }
-            }
-            Action::Done { request } => self.answered.push((request, None)),
-            Action::Fail { request, error } => self.answered.push((request, Some(error))),
-            Action::Explain { handle, decision, fresh, .. } => {
-                self.windows.opened(self.now, handle, decision, fresh);
-            }
-            Action::Fate { window, fates } => self.windows.met_fates(self.now, window, fates),
-            Action::Serve { .. } | Action::Publish { .. } | Action::Retract { .. } => {}
-            Action::Fill { .. } | Action::Write { .. } | Action::Sync { .. } => {
-                unreachable!("workloads only read")
-            }
+    fn fetch(&mut self, kind: FetchKind, page: PageId, frames: &[FrameId]) {
+        let count = u32::try_from(frames.len()).expect("a fetch counts its frames in 32 bits");
+        let offset = self.bases[page.file.0 as usize] + page.index * self.page_bytes;
+        let number = self.fetches.put(Fetch { first: frames[0], count });
+        let bytes = u64::from(count) * self.page_bytes;
+        if self.device.is_some() {
+            self.queue.push(number, kind, offset, bytes);
+        } else {
+            self.requests += 1;
+            self.bytes_read += bytes;
+            self.arrived.push(number);
         }
-        true
+    }
+
+    fn done(&mut self, request: RequestId) {
+        self.answered.push((request, None));
+    }
+
+    fn fail(&mut self, request: RequestId, error: Error) {
+        self.answered.push((request, Some(error)));
+    }
+
+    fn explain(&mut self, handle: HandleId, _: PageIndex, decision: Decision, fresh: u32) {
+        self.windows.opened(self.now, handle, decision, fresh);
+    }
+
+    fn fate(&mut self, window: u32, fates: Fates) {
+        self.windows.met_fates(self.now, window, fates);
     }
 
     fn sent(&mut self, now: Nanos, _: &Event<'_>) {

@@ -151,6 +151,8 @@ fn actions_are_recorded_field_by_field() {
 struct Notes(Vec<String>);
 
 impl Driver for Notes {
+    fn fetch(&mut self, _: FetchKind, _: PageId, _: &[FrameId]) {}
+
     fn carry_out(&mut self, action: Action, frames: &[FrameId]) -> bool {
         let named: Vec<u32> = frames.iter().map(|frame| frame.0).collect();
         match action {

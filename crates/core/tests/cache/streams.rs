@@ -16,7 +16,7 @@ use forerun_core::cache::{Cache, Settings};
 use forerun_core::device::Kind;
 use forerun_core::device::estimate::Facts;
 use forerun_core::drive::{Driver, drive};
-use forerun_core::event::{Action, Actions, Event};
+use forerun_core::event::{Action, Actions, Event, FetchKind};
 use forerun_core::prng::Prng;
 use forerun_core::readahead::{
     self, Bounds, Cause, Decision, Demand, Excess, Fate, Probes, Readahead, StreamId, Trigger,
@@ -188,6 +188,8 @@ struct Outside {
 }
 
 impl Driver for Outside {
+    fn fetch(&mut self, _: FetchKind, _: PageId, _: &[FrameId]) {}
+
     fn carry_out(&mut self, action: Action, frames: &[FrameId]) -> bool {
         match action {
             Action::Fetch { page, count, .. } => {

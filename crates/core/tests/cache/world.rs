@@ -433,6 +433,8 @@ impl Outside {
 }
 
 impl Driver for Outside {
+    fn fetch(&mut self, _: FetchKind, _: PageId, _: &[FrameId]) {}
+
     fn carry_out(&mut self, action: Action, frames: &[FrameId]) -> bool {
         let (text, loose) = match action {
             Action::Retract { frame, gone } if self.published.contains_key(&frame) => {

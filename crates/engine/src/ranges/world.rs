@@ -8,9 +8,9 @@
 use std::collections::BTreeMap;
 
 use forerun_core::drive::Driver;
-use forerun_core::event::{Action, FetchKind};
-use forerun_core::readahead::{Cause, StreamId};
-use forerun_core::units::{FrameId, Nanos, PageIndex};
+use forerun_core::event::{Error, FetchKind};
+use forerun_core::readahead::{Cause, Decision, StreamId};
+use forerun_core::units::{FrameId, HandleId, Nanos, PageId, PageIndex, RequestId};
 use forerun_io::frames::{Lazy, NoMemory};
 
 use super::jobs::{JobId, Jobs, Row};
@@ -242,51 +242,46 @@ impl World {
             self.tails.keep(page, &self.memory[place(frame)..][..PAGE_BYTES as usize]);
         }
     }
+}
 
-    fn explained(&mut self, stream: Option<StreamId>, cause: Cause) {
+impl Driver for World {
+    fn serve(&mut self, request: RequestId, page: PageIndex, frame: FrameId) {
+        let read = ReadId(request.0);
+        self.keep_tail(read, page, frame);
+        if let Some(waiting) = self.reads.get_mut(&read) {
+            let extent = self.extents[frame.0 as usize];
+            waiting.copy(page, &self.memory[place(frame)..], extent);
+        } else {
+            self.served.push((page, frame));
+        }
+    }
+
+    fn fetch(&mut self, kind: FetchKind, page: PageId, frames: &[FrameId]) {
+        let count = u32::try_from(frames.len()).expect("a fetch counts its frames in 32 bits");
+        let (start, end) = self.range(kind, page.index, count);
+        let demand = kind == FetchKind::Demand;
+        let waits = |row: &Waiting| demand && row.start < end && start < row.end;
+        let waiting = self.reads.iter().filter(|(_, row)| waits(row));
+        self.woken.extend(waiting.map(|(&read, _)| read));
+        self.jobs.add(Row { start, end, demand, frames: frames.to_vec() });
+    }
+
+    fn done(&mut self, request: RequestId) {
+        self.answer(ReadId(request.0), Answer::Done);
+    }
+
+    fn fail(&mut self, request: RequestId, _: Error) {
+        self.answer(ReadId(request.0), Answer::Failed);
+    }
+
+    fn explain(&mut self, _: HandleId, _: PageIndex, decision: Decision, _: u32) {
         // Names are given in order.
-        if let Some(StreamId(name)) = stream.filter(|_| cause != Cause::Random)
+        if let Some(StreamId(name)) = decision.stream.filter(|_| decision.cause != Cause::Random)
             && name > self.newest
         {
             self.newest = name;
             self.streams += 1;
         }
-    }
-}
-
-impl Driver for World {
-    fn carry_out(&mut self, action: Action, frames: &[FrameId]) -> bool {
-        match action {
-            Action::Serve { request, page, frame } => {
-                let read = ReadId(request.0);
-                self.keep_tail(read, page, frame);
-                if let Some(waiting) = self.reads.get_mut(&read) {
-                    let extent = self.extents[frame.0 as usize];
-                    waiting.copy(page, &self.memory[place(frame)..], extent);
-                } else {
-                    self.served.push((page, frame));
-                }
-            }
-            Action::Fetch { kind, page, count, .. } => {
-                let (start, end) = self.range(kind, page.index, count);
-                let demand = kind == FetchKind::Demand;
-                let waits = |row: &Waiting| demand && row.start < end && start < row.end;
-                let waiting = self.reads.iter().filter(|(_, row)| waits(row));
-                self.woken.extend(waiting.map(|(&read, _)| read));
-                self.jobs.add(Row { start, end, demand, frames: frames.to_vec() });
-            }
-            Action::Done { request } => self.answer(ReadId(request.0), Answer::Done),
-            Action::Fail { request, .. } => self.answer(ReadId(request.0), Answer::Failed),
-            Action::Explain { decision, .. } => self.explained(decision.stream, decision.cause),
-            // Nobody reads without going through the core, and nobody writes.
-            Action::Publish { .. }
-            | Action::Retract { .. }
-            | Action::Fate { .. }
-            | Action::Fill { .. }
-            | Action::Write { .. }
-            | Action::Sync { .. } => {}
-        }
-        true
     }
 }
 

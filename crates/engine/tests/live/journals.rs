@@ -12,9 +12,9 @@ use std::{
 use forerun_core::{
     cache,
     drive::{Driver, drive},
-    event::{Action, Actions, Event},
+    event::{Action, Actions, Event, FetchKind},
     prng::Prng,
-    units::{FileId, FrameId, HandleId, Nanos, PartitionId, RequestId},
+    units::{FileId, FrameId, HandleId, Nanos, PageId, PartitionId, RequestId},
 };
 use forerun_engine::{
     Cache, Settings,
@@ -128,6 +128,8 @@ impl Write for Memory {
 struct Through<'r>(&'r mut dyn Recorder);
 
 impl Driver for Through<'_> {
+    fn fetch(&mut self, _: FetchKind, _: PageId, _: &[FrameId]) {}
+
     fn carry_out(&mut self, _: Action, _: &[FrameId]) -> bool {
         true
     }

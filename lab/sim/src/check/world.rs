@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use forerun_core::drive::Driver;
-use forerun_core::event::{Action, Error, Event, Hit, codec};
+use forerun_core::event::{Error, Event, FetchKind, Hit, codec};
 use forerun_core::prng::Prng;
 use forerun_core::units::{FileId, FrameId, Nanos, PageId, RequestId};
 
@@ -117,7 +117,39 @@ impl World {
         }
     }
 
-    fn fetch(&mut self, page: PageId, frames: &[FrameId]) {
+    /// These contents, or newer ones, have to be durable now.
+    fn promise(&mut self, request: RequestId, contents: &BTreeMap<PageId, Content>) {
+        for (&page, &content) in contents {
+            let durable = self.store.durable(page);
+            if durable[0] < content[0] || durable[1] < content[1] {
+                self.wrong(format!("{request:?}: {page:?} is {durable:?}, promised {content:?}"));
+            }
+        }
+    }
+
+    /// The file is cut: what was beyond is forgotten everywhere.
+    pub(super) fn cut(&mut self, file: FileId, pages: u64) {
+        self.store.truncate(file, pages);
+        self.pages[file.0 as usize] = pages;
+        let stays = |page: &PageId| page.file != file || page.index < pages;
+        self.shadow.retain(|page, _| stays(page));
+        self.acknowledged.retain(|page, _| stays(page));
+        for asked in self.asked.values_mut() {
+            match asked {
+                Asked::Read { .. } => {}
+                Asked::Write(write) => write.filled.retain(|page, _| stays(page)),
+                Asked::Flush { acknowledged } => acknowledged.retain(|page, _| stays(page)),
+            }
+        }
+    }
+}
+
+impl Driver for World {
+    fn sent(&mut self, now: Nanos, event: &Event<'_>) {
+        codec::encode(now, event, &mut self.journal);
+    }
+
+    fn fetch(&mut self, _: FetchKind, page: PageId, frames: &[FrameId]) {
         for &frame in frames {
             self.take(frame, "fetched into");
             self.frame(frame).busy = true;
@@ -157,6 +189,17 @@ impl World {
         self.fills.push(Fill { request, frame });
     }
 
+    fn write(&mut self, page: PageId, frames: &[FrameId]) {
+        // The store takes the bytes as they are now; writers may go on in the frame.
+        let contents = frames.iter().map(|&frame| self.frame(frame).content).collect();
+        let frames = frames.to_vec();
+        self.operations.push(Operation::Write { page, frames, contents });
+    }
+
+    fn sync(&mut self, file: FileId) {
+        self.operations.push(Operation::Sync { file });
+    }
+
     fn serve(&mut self, request: RequestId, index: u64, frame: FrameId) {
         let Some(Asked::Read { file, left }) = self.asked.get_mut(&request) else {
             return self.wrong(format!("{request:?} is served, but reads nothing"));
@@ -194,17 +237,7 @@ impl World {
         }
     }
 
-    /// These contents, or newer ones, have to be durable now.
-    fn promise(&mut self, request: RequestId, contents: &BTreeMap<PageId, Content>) {
-        for (&page, &content) in contents {
-            let durable = self.store.durable(page);
-            if durable[0] < content[0] || durable[1] < content[1] {
-                self.wrong(format!("{request:?}: {page:?} is {durable:?}, promised {content:?}"));
-            }
-        }
-    }
-
-    fn failed(&mut self, request: RequestId, error: Error) {
+    fn fail(&mut self, request: RequestId, error: Error) {
         if self.asked.remove(&request).is_none() {
             self.wrong(format!("{request:?} failed after it was answered: {error}"));
         }
@@ -240,50 +273,5 @@ impl World {
             self.index.remove(&page);
         }
         loose
-    }
-
-    /// The file is cut: what was beyond is forgotten everywhere.
-    pub(super) fn cut(&mut self, file: FileId, pages: u64) {
-        self.store.truncate(file, pages);
-        self.pages[file.0 as usize] = pages;
-        let stays = |page: &PageId| page.file != file || page.index < pages;
-        self.shadow.retain(|page, _| stays(page));
-        self.acknowledged.retain(|page, _| stays(page));
-        for asked in self.asked.values_mut() {
-            match asked {
-                Asked::Read { .. } => {}
-                Asked::Write(write) => write.filled.retain(|page, _| stays(page)),
-                Asked::Flush { acknowledged } => acknowledged.retain(|page, _| stays(page)),
-            }
-        }
-    }
-}
-
-impl Driver for World {
-    fn sent(&mut self, now: Nanos, event: &Event<'_>) {
-        codec::encode(now, event, &mut self.journal);
-    }
-
-    fn carry_out(&mut self, action: Action, frames: &[FrameId]) -> bool {
-        match action {
-            Action::Serve { request, page, frame } => self.serve(request, page, frame),
-            Action::Fill { request, page, frame, fresh } => self.fill(request, page, frame, fresh),
-            Action::Fetch { page, .. } => self.fetch(page, frames),
-            Action::Write { page, .. } => {
-                // The store takes the bytes as they are now; writers may go on in the frame.
-                let contents = frames.iter().map(|&frame| self.frame(frame).content).collect();
-                let frames = frames.to_vec();
-                self.operations.push(Operation::Write { page, frames, contents });
-            }
-            Action::Sync { file } => self.operations.push(Operation::Sync { file }),
-            Action::Done { request } => self.done(request),
-            Action::Fail { request, error } => self.failed(request, error),
-            Action::Publish { page, frame, generation, marker } => {
-                self.publish(page, frame, generation, marker);
-            }
-            Action::Retract { frame, gone } => return self.retract(frame, gone),
-            Action::Explain { .. } | Action::Fate { .. } => {}
-        }
-        true
     }
 }
