@@ -129,6 +129,16 @@ impl Cache {
         Self::with_oracle(settings, None)
     }
 
+    /// Refuses the settings that [`Cache::new`] refuses, but for those of replacement policies,
+    /// and builds nothing.
+    ///
+    /// # Errors
+    /// As [`Cache::new`].
+    pub fn check(settings: &Settings) -> Result<(), SettingsError> {
+        let readahead = readahead::make(&settings.readahead, settings.page_bytes)?.policy;
+        settings.check(readahead.window_pages_min())
+    }
+
     /// As [`Cache::new`], but `oracle`, if there is one, in place of the policy that
     /// [`Settings::readahead`] names.
     ///

@@ -20,6 +20,7 @@ pub mod eviction;
 pub mod hash;
 pub mod pace;
 pub mod params;
+pub mod planner;
 pub mod prng;
 pub mod queue;
 pub mod readahead;

@@ -29,7 +29,7 @@ use rustix::io::{Errno, pread};
 
 use crate::kernel::{self, Residency};
 use crate::proc;
-use crate::readers::{LaneId, Readers};
+use crate::readers::{CursorId, Readers};
 
 /// The open files of a process.
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ struct OpenFile {
     info: File,
     key: (u64, u64),
     position: u64,
-    lane: Option<LaneId>,
+    lane: Option<CursorId>,
     /// It cannot be followed, or need not be.
     refused: bool,
 }
@@ -167,7 +167,7 @@ impl Files {
 
 /// The position went from one end of `range` to the other: was that read?
 fn tell(
-    lane: LaneId,
+    lane: CursorId,
     range: Range<u64>,
     grown: &mut Option<Grown>,
     now: Nanos,
@@ -198,7 +198,7 @@ fn tell(
 
 /// Whether the pages of `range` are cached, as they must be if somebody has just read them; some
 /// may have gone again. `None`: the kernel does not tell.
-fn are_there(lane: LaneId, range: &Range<u64>, readers: &dyn Readers) -> Option<bool> {
+fn are_there(lane: CursorId, range: &Range<u64>, readers: &dyn Readers) -> Option<bool> {
     match kernel::cached(readers.file(lane)?, range) {
         Ok(Residency::Pages(count)) => {
             let pages = kernel::pages(range);
@@ -215,7 +215,7 @@ pub(crate) fn follow(
     key: (u64, u64),
     now: Nanos,
     readers: &mut dyn Readers,
-) -> Option<LaneId> {
+) -> Option<CursorId> {
     let is_it = |stat: &Stat| (stat.st_dev, stat.st_ino) == key;
     let (file, stat) = open_of(process, format!("fd/{number}"), is_it)?;
     readers.open(now, file, &stat, 0)

@@ -60,7 +60,7 @@ pub fn pages(range: &Range<u64>) -> u64 {
 /// Those of `posix_fadvise(2)`, which stands in where a file system has no `readahead(2)`: the
 /// file is no regular one, or the descriptor is not for reading. What the device fails is not
 /// told here, but is absent later.
-pub fn ask(file: &File, range: &Range<u64>, chunk_bytes: u64) -> io::Result<()> {
+pub fn prefetch(file: &File, range: &Range<u64>, chunk_bytes: u64) -> io::Result<()> {
     for piece in pieces(range, chunk_bytes) {
         let bytes = piece.end - piece.start;
         match sys::readahead(file, piece.start, bytes) {

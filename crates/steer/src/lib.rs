@@ -10,7 +10,7 @@
 //! | `watch`, `files`, `maps` | processes, where they are in open files, in mapped ones |
 //! | `readers` | what these tell, and who listens |
 //! | `proc`, `pagemap` | what `/proc` says of a process and of its memory |
-//! | `drive`, `lanes`, `asks` | what is read ahead for whom, how far; the calls |
+//! | `prefetch` | drives the core's planner: files, residency, worker threads |
 //! | `clock` | real time |
 //! | `shim`, `told` | what a program tells that runs with the shim of `crates/preload` |
 //! | `warm` | whole files, within a budget |
@@ -21,16 +21,14 @@
 
 #![deny(unsafe_code)]
 
-mod asks;
 mod clock;
-mod drive;
 pub mod explain;
 mod files;
 pub mod kernel;
-mod lanes;
 mod maps;
 pub mod memory;
 mod pagemap;
+mod prefetch;
 mod proc;
 mod program;
 mod readers;

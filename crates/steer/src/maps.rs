@@ -37,7 +37,7 @@ use crate::clock::thread_time;
 use crate::files::{file, open_of, text};
 use crate::pagemap;
 use crate::proc::{self, Mapping, Sizes};
-use crate::readers::{LaneId, Readers};
+use crate::readers::{CursorId, Readers};
 use crate::session::EXPENSIVE_PAUSE_MAX;
 
 /// The mapped files of a process.
@@ -76,7 +76,7 @@ struct Front {
     /// Where it goes on, an address, and where it goes on if it goes back.
     end: u64,
     start: u64,
-    lane: LaneId,
+    lane: CursorId,
     /// When it last moved.
     moved: Nanos,
 }
@@ -406,7 +406,7 @@ mod tests {
     /// Mappings with so many fronts each, all of which moved at once.
     fn mappings(counts: &[usize]) -> Vec<Mapped> {
         let front = |lane: usize| {
-            let lane = LaneId(u32::try_from(lane).unwrap());
+            let lane = CursorId(u32::try_from(lane).unwrap());
             Front { end: 0, start: 0, lane, moved: Nanos(7) }
         };
         let mapped = |(at, &count): (usize, &usize)| {

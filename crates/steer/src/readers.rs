@@ -12,12 +12,9 @@
 use std::fs::File;
 use std::ops::Range;
 
+pub(crate) use forerun_core::planner::CursorId;
 use forerun_core::units::Nanos;
 use rustix::fs::Stat;
-
-/// A reader that is followed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct LaneId(pub(crate) u32);
 
 /// Who is told of readers.
 pub(crate) trait Readers {
@@ -26,25 +23,25 @@ pub(crate) trait Readers {
 
     /// A program reads `file`, by a descriptor of our own, and is at `main`. `None`: it is not
     /// followed, as there are too many already, or memory is too small for one more.
-    fn open(&mut self, now: Nanos, file: File, stat: &Stat, main: u64) -> Option<LaneId>;
+    fn open(&mut self, now: Nanos, file: File, stat: &Stat, main: u64) -> Option<CursorId>;
 
     /// One more reader of the file of `lane`, at `main`.
-    fn again(&mut self, lane: LaneId, main: u64) -> Option<LaneId>;
+    fn again(&mut self, lane: CursorId, main: u64) -> Option<CursorId>;
 
     /// The reader of `lane` has the file mapped.
-    fn maps(&mut self, lane: LaneId);
+    fn maps(&mut self, lane: CursorId);
 
     /// The file of `lane`.
-    fn file(&self, lane: LaneId) -> Option<&File>;
+    fn file(&self, lane: CursorId) -> Option<&File>;
 
     /// The reader of `lane` stands at `to` without having read up to there.
-    fn seek(&mut self, now: Nanos, lane: LaneId, to: u64);
+    fn seek(&mut self, now: Nanos, lane: CursorId, to: u64);
 
     /// The reader of `lane` has read `range`; `follows`: where it had stopped before.
-    fn read(&mut self, now: Nanos, lane: LaneId, range: &Range<u64>, follows: bool);
+    fn read(&mut self, now: Nanos, lane: CursorId, range: &Range<u64>, follows: bool);
 
     /// A reader of the file of `lane` has read `range`, once, and is gone.
-    fn once(&mut self, now: Nanos, lane: LaneId, range: &Range<u64>) {
+    fn once(&mut self, now: Nanos, lane: CursorId, range: &Range<u64>) {
         if let Some(lane) = self.again(lane, range.start) {
             self.read(now, lane, range, false);
             self.close(now, lane);
@@ -52,7 +49,7 @@ pub(crate) trait Readers {
     }
 
     /// The reader of `lane` is gone.
-    fn close(&mut self, now: Nanos, lane: LaneId);
+    fn close(&mut self, now: Nanos, lane: CursorId);
 }
 
 #[cfg(test)]
@@ -66,30 +63,30 @@ pub(crate) mod heard {
     pub(crate) struct Heard {
         pub(crate) lanes: u32,
         pub(crate) reads: Vec<(u32, Range<u64>, bool)>,
-        pub(crate) closed: Vec<LaneId>,
+        pub(crate) closed: Vec<CursorId>,
     }
 
     impl Readers for Heard {
         fn process(&mut self, _pid: i32, _processor: Option<Nanos>) {}
-        fn open(&mut self, _: Nanos, _: File, _: &Stat, _: u64) -> Option<LaneId> {
+        fn open(&mut self, _: Nanos, _: File, _: &Stat, _: u64) -> Option<CursorId> {
             None
         }
-        fn again(&mut self, _lane: LaneId, _main: u64) -> Option<LaneId> {
+        fn again(&mut self, _lane: CursorId, _main: u64) -> Option<CursorId> {
             self.lanes += 1;
-            Some(LaneId(self.lanes))
+            Some(CursorId(self.lanes))
         }
-        fn maps(&mut self, _lane: LaneId) {}
-        fn file(&self, _lane: LaneId) -> Option<&File> {
+        fn maps(&mut self, _lane: CursorId) {}
+        fn file(&self, _lane: CursorId) -> Option<&File> {
             None
         }
-        fn seek(&mut self, _now: Nanos, _lane: LaneId, _to: u64) {}
-        fn read(&mut self, _now: Nanos, lane: LaneId, range: &Range<u64>, follows: bool) {
+        fn seek(&mut self, _now: Nanos, _lane: CursorId, _to: u64) {}
+        fn read(&mut self, _now: Nanos, lane: CursorId, range: &Range<u64>, follows: bool) {
             self.reads.push((lane.0, range.clone(), follows));
         }
-        fn once(&mut self, _now: Nanos, lane: LaneId, range: &Range<u64>) {
+        fn once(&mut self, _now: Nanos, lane: CursorId, range: &Range<u64>) {
             self.reads.push((lane.0, range.clone(), false));
         }
-        fn close(&mut self, _now: Nanos, lane: LaneId) {
+        fn close(&mut self, _now: Nanos, lane: CursorId) {
             self.closed.push(lane);
         }
     }

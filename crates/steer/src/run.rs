@@ -12,13 +12,15 @@ use std::io;
 use std::path::PathBuf;
 
 use forerun_core::cache::{self, SettingsError};
+use forerun_core::device::Kind;
 use forerun_core::pace::Rule;
 use forerun_core::params::ParamError;
+use forerun_core::planner::{PlannerSettings, device::DeviceEstimate};
 use forerun_core::units::Nanos;
 
 use crate::clock;
-use crate::drive::{Bounds, Drive};
 use crate::memory::Memory;
+use crate::prefetch::Prefetcher;
 use crate::program::StartError;
 use crate::session::{self, Allowance, Observers, PAUSE_LONGEST, PAUSE_MIN, WatchError, Watcher};
 
@@ -137,26 +139,26 @@ pub struct Stats {
 /// # Errors
 /// The settings cannot be, or the program did not start.
 pub fn run(settings: &Settings, words: &[OsString]) -> Result<Ended, RunError> {
-    let bounds = settings.bounds()?;
-    let drive = Drive::new(bounds).map_err(RunError::Settings)?;
-    let make = |observers| Steering::new(drive, observers);
+    let prefetcher = Prefetcher::new(settings.planner()?).map_err(RunError::Settings)?;
+    let make = |observers| Steering::new(prefetcher, observers);
     let (status, steering) = session::watch(words, &settings.observe, None, make)?;
     Ok(Ended { status, stats: steering.stats() })
 }
 
 impl Settings {
-    fn bounds(&self) -> Result<Bounds, RunError> {
+    fn planner(&self) -> Result<PlannerSettings, RunError> {
         let Self { limit_bytes, burst_bytes, budget_bytes, ref readahead, observe: _ } = *self;
         let spec = format!("ours:burst={burst_bytes},limit={limit_bytes}");
-        let rule = Rule::make(&spec).map_err(RunError::Pace)?;
-        Ok(Bounds { rule, limit_bytes, budget_bytes, readahead: readahead.clone() })
+        let pace = Rule::make(&spec).map_err(RunError::Pace)?;
+        let readahead = readahead.clone();
+        Ok(PlannerSettings { pace, budget_bytes, readahead, device: DEVICE })
     }
 }
 
 /// Who is watched, and what is done about it.
 struct Steering {
     observers: Observers,
-    drive: Drive,
+    prefetcher: Prefetcher,
     memory: Option<Memory>,
     /// When memory is looked at again.
     memory_at: Nanos,
@@ -173,11 +175,11 @@ impl Watcher for Steering {
     fn look(&mut self, some_ended: bool) -> Nanos {
         let (now, began) = (self.observers.clock.now(), clock::thread_time());
         self.look_at_memory(now);
-        let moved = self.observers.look(now, some_ended, &mut self.drive);
-        self.drive.go_on(now);
+        let moved = self.observers.look(now, some_ended, &mut self.prefetcher);
+        self.prefetcher.advance(now);
         let cost = clock::thread_time().since(began);
-        let one_in = if self.drive.is_busy() { BUSY_ONE_IN } else { IDLE_ONE_IN };
-        self.idle = match (moved, self.drive.take_cold()) {
+        let one_in = if self.prefetcher.is_busy() { BUSY_ONE_IN } else { IDLE_ONE_IN };
+        self.idle = match (moved, self.prefetcher.take_cold()) {
             (true, true) => PAUSE_MIN,
             // Whoever reads what is cached does not come to its end so soon.
             (true, false) => PAUSE_WARM,
@@ -189,48 +191,56 @@ impl Watcher for Steering {
 
     fn give_up(&mut self) {
         self.observers.tree.clear();
-        self.drive.clear();
+        self.prefetcher.clear();
     }
 }
 
 impl Steering {
-    fn new(drive: Drive, observers: Observers) -> Self {
+    fn new(prefetcher: Prefetcher, observers: Observers) -> Self {
         let (memory_at, idle) = (Nanos(0), PAUSE_MIN);
-        Self { observers, drive, memory: None, memory_at, idle, allowance: Allowance::full() }
+        Self { observers, prefetcher, memory: None, memory_at, idle, allowance: Allowance::full() }
     }
 
     /// Looks how much may be ahead, where something wants to be.
     fn look_at_memory(&mut self, now: Nanos) {
-        if now >= self.memory_at && (self.memory.is_none() || self.drive.is_busy()) {
+        if now >= self.memory_at && (self.memory.is_none() || self.prefetcher.is_busy()) {
             let room = self.memory.get_or_insert_with(Memory::here).room();
-            self.drive.set_memory(room.bytes_to_use());
+            self.prefetcher.set_memory(room.bytes_to_use());
             self.memory_at = now + MEMORY_EVERY;
         }
     }
 
     fn stats(&self) -> Stats {
-        let counts = self.drive.counts();
+        let counts = self.prefetcher.stats();
+        let (files, readers_refused) = self.prefetcher.counts();
         Stats {
             ran: self.observers.clock.now(),
             processor: clock::process_time(),
             looks: self.observers.looks,
             processes: self.observers.tree.seen,
             processes_skipped: self.observers.tree.skipped,
-            files: counts.files,
+            files,
             records_lost: self.observers.records_lost(),
-            readers_refused: counts.lanes_refused,
+            readers_refused,
             streams: counts.streams,
             bytes_read: counts.bytes_read,
-            bytes_asked: counts.bytes_asked,
-            asks: counts.asks,
+            bytes_asked: counts.bytes_requested,
+            asks: counts.requests,
             bytes_cached: counts.bytes_cached,
-            bytes_given_up: counts.bytes_given_up,
-            lead_bytes_max: counts.lead_bytes_max,
-            core: self.drive.core_stats(),
+            bytes_given_up: counts.bytes_dropped,
+            lead_bytes_max: counts.distance_bytes_max,
+            core: self.prefetcher.core_stats(),
         }
     }
 }
 
+/// What is known of a device before it is measured.
+const DEVICE: DeviceEstimate = DeviceEstimate {
+    kind: Kind::Parallel,
+    latency: Nanos::from_millis(10),
+    bytes_per_second: u64::MAX,
+    depth: 32,
+};
 const PAUSE_WARM: Nanos = Nanos::from_millis(4);
 /// A program that reads begins with it soon, and a short one is half over when it is seen late.
 const PAUSE_EARLY: Nanos = Nanos::from_millis(2);

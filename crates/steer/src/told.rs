@@ -15,7 +15,7 @@ use std::ops::Range;
 use forerun_core::units::Nanos;
 
 use crate::files::follow;
-use crate::readers::{LaneId, Readers};
+use crate::readers::{CursorId, Readers};
 use crate::shim::{Kind, Record, Ring};
 use crate::watch::Tree;
 
@@ -33,7 +33,7 @@ pub(crate) struct Told {
 struct Descriptor {
     key: (u64, u64),
     /// Holds the file as long as the descriptor stands for it; none where it cannot be followed.
-    first: Option<LaneId>,
+    first: Option<CursorId>,
     fronts: Vec<Front>,
     /// Reads so far.
     reads: u64,
@@ -42,7 +42,7 @@ struct Descriptor {
 #[derive(Debug)]
 struct Front {
     /// None before it was told of.
-    lane: Option<LaneId>,
+    lane: Option<CursorId>,
     /// What was read there since it was told of last: forward as one, backward in short pieces.
     reads: Vec<Range<u64>>,
     /// The last read.
@@ -189,7 +189,7 @@ impl Front {
         }
     }
 
-    fn flush(&mut self, first: LaneId, now: Nanos, readers: &mut dyn Readers) {
+    fn flush(&mut self, first: CursorId, now: Nanos, readers: &mut dyn Readers) {
         let Some(from) = self.reads.first().map(|read| read.start) else { return };
         self.lane = self.lane.or_else(|| readers.again(first, from));
         for read in self.reads.drain(..) {
@@ -202,7 +202,7 @@ impl Front {
 
     /// It gives way to another. One that came since the last look was none who goes on: a program
     /// that reads at random is not followed from place to place.
-    fn give_way(mut self, first: LaneId, now: Nanos, readers: &mut dyn Readers) {
+    fn give_way(mut self, first: CursorId, now: Nanos, readers: &mut dyn Readers) {
         if let Some(lane) = self.lane {
             self.flush(first, now, readers);
             readers.close(now, lane);
@@ -239,7 +239,7 @@ mod tests {
         ];
         for (why, reads, told) in rows {
             let mut heard = Heard::default();
-            let first = Some(LaneId(0));
+            let first = Some(CursorId(0));
             let mut descriptor = Descriptor { key: (0, 0), first, fronts: Vec::new(), reads: 0 };
             for range in reads {
                 descriptor.read(range, Nanos(0), &mut heard);
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn who_reads_at_random_is_not_followed_from_place_to_place() {
         let mut heard = Heard::default();
-        let first = Some(LaneId(0));
+        let first = Some(CursorId(0));
         let mut descriptor = Descriptor { key: (0, 0), first, fronts: Vec::new(), reads: 0 };
         let place = |at: u64| at * 100..at * 100 + 10;
         for at in 1..=100 {

@@ -23,7 +23,7 @@ fn what_is_asked_for_arrives_and_nothing_else() {
     let (all, first, asked, rest) = (0..len, 0..4096, 4096..5 << 20, 5 << 20..len);
     assert_eq!(kernel::absent(&file, &all).unwrap(), Some(vec![all.clone()]));
     let chunk = kernel::chunk_bytes(file.metadata().unwrap().dev());
-    kernel::ask(&file, &asked, chunk).unwrap();
+    kernel::prefetch(&file, &asked, chunk).unwrap();
     assert_eq!(kernel::cached(&file, &asked).unwrap(), Residency::Pages(kernel::pages(&asked)));
     // A read of a page waits for it.
     for page in asked.clone().step_by(4096) {
@@ -41,7 +41,7 @@ fn a_probe_behind_cached_pages_fetches_one_page_at_most() {
     const TEST: &str = "a_probe_behind_cached_pages_fetches_one_page_at_most";
     let Some((_scratch, file)) = Scratch::cold("probe", 32 << 20) else { return skip(TEST, COLD) };
     let (all, asked) = (0..32 << 20, 0..4 << 20);
-    kernel::ask(&file, &asked, 128 << 10).unwrap();
+    kernel::prefetch(&file, &asked, 128 << 10).unwrap();
     file.read_exact_at(&mut [0], asked.end - 1).unwrap();
     let Residency::Pages(before) = kernel::cached(&file, &all).unwrap() else { panic!("told") };
     let probe = Probe::new(&file).unwrap();
@@ -70,7 +70,7 @@ fn beyond_its_end_a_file_has_no_pages() {
         return skip("beyond_its_end_a_file_has_no_pages", COLD);
     };
     let beyond = 1 << 20..2 << 20;
-    kernel::ask(&file, &beyond, 128 << 10).unwrap();
+    kernel::prefetch(&file, &beyond, 128 << 10).unwrap();
     assert_eq!(kernel::cached(&file, &beyond).unwrap(), Residency::Pages(0));
     assert_eq!(kernel::absent(&file, &beyond).unwrap(), Some(vec![beyond]));
     assert!(kernel::absent(&file, &(u64::MAX - 9..u64::MAX)).is_err(), "no file is so long");
@@ -80,10 +80,10 @@ fn beyond_its_end_a_file_has_no_pages() {
 fn what_keeps_no_pages_is_an_error() {
     let (read, _write) = std::io::pipe().unwrap();
     let pipe = File::from(std::os::fd::OwnedFd::from(read));
-    assert!(kernel::ask(&pipe, &(0..4096), 4096).is_err(), "a pipe");
+    assert!(kernel::prefetch(&pipe, &(0..4096), 4096).is_err(), "a pipe");
     assert!(kernel::absent(&pipe, &(0..4096)).is_err(), "a pipe");
     let null = OpenOptions::new().write(true).open("/dev/null").unwrap();
-    assert!(kernel::ask(&null, &(0..4096), 4096).is_err(), "not for reading");
+    assert!(kernel::prefetch(&null, &(0..4096), 4096).is_err(), "not for reading");
     assert_eq!(kernel::place(&pipe), None);
 }
 
@@ -123,7 +123,7 @@ fn unknown(file: &File) {
     let all = 0..file.metadata().unwrap().len();
     assert_eq!(kernel::cached(file, &all).unwrap(), Residency::Unknown);
     assert_eq!(kernel::absent(file, &all).unwrap(), None);
-    kernel::ask(file, &all, 128 << 10).expect("it may be asked for all the same");
+    kernel::prefetch(file, &all, 128 << 10).expect("it may be asked for all the same");
 }
 
 const NOBODY: u32 = 65_534;

@@ -18,7 +18,7 @@ use super::before::{self, Starts};
 use super::patterns::Patterns;
 use super::waits::share;
 use super::{FileTold, Moment, Start};
-use crate::readers::{LaneId, Readers};
+use crate::readers::{CursorId, Readers};
 
 /// See the module.
 #[derive(Debug)]
@@ -127,7 +127,7 @@ impl Notes {
         files
     }
 
-    fn add(&mut self, file: usize) -> Option<LaneId> {
+    fn add(&mut self, file: usize) -> Option<CursorId> {
         let free = self.lanes.iter().position(Option::is_none);
         let at = free.unwrap_or(self.lanes.len());
         if at >= LANES_MAX {
@@ -138,10 +138,10 @@ impl Notes {
         }
         self.lanes[at] = Some(Lane { file, moment: None });
         self.files[file].readers += 1;
-        Some(LaneId(u32::try_from(at).expect("below LANES_MAX")))
+        Some(CursorId(u32::try_from(at).expect("below LANES_MAX")))
     }
 
-    fn lane(&self, lane: LaneId) -> Option<&Lane> {
+    fn lane(&self, lane: CursorId) -> Option<&Lane> {
         self.lanes.get(lane.0 as usize)?.as_ref()
     }
 
@@ -190,28 +190,28 @@ impl Readers for Notes {
         self.process = pid;
     }
 
-    fn open(&mut self, _now: Nanos, file: File, stat: &Stat, _main: u64) -> Option<LaneId> {
+    fn open(&mut self, _now: Nanos, file: File, stat: &Stat, _main: u64) -> Option<CursorId> {
         let row = self.row(file, stat)?;
         self.add(row)
     }
 
-    fn again(&mut self, lane: LaneId, _main: u64) -> Option<LaneId> {
+    fn again(&mut self, lane: CursorId, _main: u64) -> Option<CursorId> {
         self.add(self.lane(lane)?.file)
     }
 
-    fn maps(&mut self, lane: LaneId) {
+    fn maps(&mut self, lane: CursorId) {
         if let Some(&Lane { file, .. }) = self.lane(lane) {
             self.files[file].is_mapped = true;
         }
     }
 
-    fn file(&self, lane: LaneId) -> Option<&File> {
+    fn file(&self, lane: CursorId) -> Option<&File> {
         self.files[self.lane(lane)?.file].file.as_ref()
     }
 
-    fn seek(&mut self, _now: Nanos, _lane: LaneId, _to: u64) {}
+    fn seek(&mut self, _now: Nanos, _lane: CursorId, _to: u64) {}
 
-    fn read(&mut self, now: Nanos, lane: LaneId, range: &Range<u64>, _follows: bool) {
+    fn read(&mut self, now: Nanos, lane: CursorId, range: &Range<u64>, _follows: bool) {
         if now > self.looked.1 {
             self.looked = (self.looked.1, now);
         }
@@ -237,7 +237,7 @@ impl Readers for Notes {
         }
     }
 
-    fn close(&mut self, _now: Nanos, lane: LaneId) {
+    fn close(&mut self, _now: Nanos, lane: CursorId) {
         let gone = self.lanes.get_mut(lane.0 as usize).and_then(Option::take);
         let Some(Lane { file, .. }) = gone else { return };
         let note = &mut self.files[file];

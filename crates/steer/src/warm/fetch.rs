@@ -240,7 +240,8 @@ impl Piece {
     }
 
     fn ask(&self, range: &Range<u64>) -> Result<(), Why> {
-        kernel::ask(&self.source.opened.file, range, self.source.chunk_bytes).map_err(Why::Closed)
+        kernel::prefetch(&self.source.opened.file, range, self.source.chunk_bytes)
+            .map_err(Why::Closed)
     }
 
     /// What of it is missing, if that is told; all of it else.

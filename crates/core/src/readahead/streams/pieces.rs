@@ -15,7 +15,7 @@
 
 use super::strides::{Runs, Stride, Way};
 use super::{
-    Cause, Decision, Demand, GROWTH, IN_FLIGHT_REACHES, Stream, Streams, Trigger, Window,
+    Cause, Decision, Demand, GROWTH, BANDWIDTH_DELAY_PRODUCTS, Stream, Streams, Trigger, Window,
     pages_u32, window,
 };
 use crate::device::Kind;
@@ -226,7 +226,7 @@ impl Streams {
 
     /// Pieces that keep the device busy, each by itself.
     fn pieces_in_flight(&self, demand: &Demand, stride: Stride) -> u64 {
-        let reach = self.reach(demand).saturating_mul(IN_FLIGHT_REACHES);
+        let reach = self.reach(demand).saturating_mul(BANDWIDTH_DELAY_PRODUCTS);
         // Between short batches a device is idle: an arm may lose a turn each time.
         let least = u64::from(self.bounds.request_pages_max);
         let pieces = (reach / self.count()).max(least).div_ceil(stride.piece);

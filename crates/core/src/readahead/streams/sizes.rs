@@ -18,7 +18,7 @@
 
 use super::pace::Part;
 use super::{
-    ARM_REACHES, ASSUMED_RATE, Direction, GROWTH, GROWTH_IN_DOUBT, IN_FLIGHT_REACHES,
+    ARM_REACHES, ASSUMED_RATE, Direction, GROWTH, GROWTH_IN_DOUBT, BANDWIDTH_DELAY_PRODUCTS,
     IN_FLIGHT_TIME, LEAD_PART, OPENING_MIN, Stream, Streams, pages_u32,
 };
 use crate::device::Kind;
@@ -74,7 +74,7 @@ impl Streams {
 
     /// Each stream's part of what is to be in flight at a parallel device.
     pub(super) fn in_flight_share(&self, demand: &Demand) -> u64 {
-        let access = demand.facts.access.0.saturating_mul(IN_FLIGHT_REACHES);
+        let access = demand.facts.access.0.saturating_mul(BANDWIDTH_DELAY_PRODUCTS);
         self.delivered(demand, access.max(IN_FLIGHT_TIME.0)) / self.count()
     }
 

@@ -1,15 +1,16 @@
-//! The threads that ask the kernel: a call may have to wait until the device's queue has room.
+//! The prefetch workers: threads that call the kernel, as a call may have to wait until the
+//! device's queue has room.
 //!
 //! ```text
-//!   drive --push--> queue --(threads)--> kernel::ask
+//!   prefetcher --push--> queue --(threads)--> kernel::prefetch
 //! ```
 //! # Invariants
-//! - The asks of one file are carried out in their order, one at a time: two threads would mix them
-//!   up on the way to the device.
-//! - At most [`QUEUE_MAX`] asks wait and [`THREADS_MAX`] are under way; a thread is started when
-//!   one is missing, the first with the first ask.
-//! - What was withdrawn ([`Source::close`]) is not asked for any more.
-//! - Nobody waits for the threads: they end with the process.
+//! - The jobs of one file run in their order, one at a time: two threads would mix them up on the
+//!   way to the device.
+//! - At most [`QUEUE_MAX`] jobs wait and [`THREADS_MAX`] run; a thread starts when one is missing,
+//!   the first with the first job.
+//! - A job of a closed file ([`Source::close`]) is dropped.
+//! - Nothing waits for the threads: they end with the process.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -29,14 +30,14 @@ pub(crate) struct Source {
     /// Opened with the first question that only a probe answers.
     probe: OnceLock<Option<Probe>>,
     closed: AtomicBool,
-    /// A thread asks for some of it; changed with the queue locked.
-    is_asked: AtomicBool,
+    /// A job of the file runs; changed with the queue locked.
+    is_busy: AtomicBool,
 }
 
 impl Source {
     pub(crate) fn new(file: File, chunk_bytes: u64) -> Self {
-        let (closed, is_asked) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { file, chunk_bytes, probe: OnceLock::new(), closed, is_asked }
+        let (closed, is_busy) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { file, chunk_bytes, probe: OnceLock::new(), closed, is_busy }
     }
 
     /// A descriptor that tells whether a page is there, where one can be had.
@@ -50,16 +51,16 @@ impl Source {
     }
 }
 
-/// Bytes to be asked for.
+/// Bytes to be prefetched.
 #[derive(Debug)]
-pub(crate) struct Ask {
+pub(crate) struct Job {
     pub(crate) source: Arc<Source>,
     pub(crate) range: Range<u64>,
 }
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Asks {
+pub(crate) struct Workers {
     shared: Arc<Shared>,
     threads: usize,
 }
@@ -72,26 +73,27 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Queue {
-    asks: VecDeque<Ask>,
+    jobs: VecDeque<Job>,
     idle: usize,
 }
 
-impl Asks {
-    /// Whether one more may wait.
-    pub(crate) fn has_room(&self) -> bool {
-        self.shared.lock().asks.len() < QUEUE_MAX
+impl Workers {
+    /// How many jobs more may wait.
+    pub(crate) fn room(&self) -> usize {
+        QUEUE_MAX - self.shared.lock().jobs.len()
     }
 
-    /// Has `ask` carried out soon.
-    pub(crate) fn push(&mut self, ask: Ask) {
+    /// Queues `job`, for which there is room.
+    pub(crate) fn push(&mut self, job: Job) {
         let mut queue = self.shared.lock();
-        queue.asks.push_back(ask);
-        let is_short = queue.idle < queue.asks.len() && self.threads < THREADS_MAX;
+        assert!(queue.jobs.len() < QUEUE_MAX, "a job is pushed where there is room");
+        queue.jobs.push_back(job);
+        let is_short = queue.idle < queue.jobs.len() && self.threads < THREADS_MAX;
         drop(queue);
         if is_short {
             let shared = Arc::clone(&self.shared);
-            let name = thread::Builder::new().name("ask".into()).stack_size(STACK_BYTES);
-            // Without a thread nothing is read ahead, and the program reads as ever.
+            let name = thread::Builder::new().name("prefetch".into()).stack_size(STACK_BYTES);
+            // Without a thread nothing is prefetched, and the program reads as ever.
             self.threads += usize::from(name.spawn(move || shared.work()).is_ok());
         }
         self.shared.more.notify_one();
@@ -106,7 +108,7 @@ impl Shared {
     fn work(&self) -> ! {
         let mut queue = self.lock();
         loop {
-            let Some(Ask { source, range }) = queue.take() else {
+            let Some(Job { source, range }) = queue.take() else {
                 queue.idle += 1;
                 queue = self.more.wait(queue).unwrap_or_else(PoisonError::into_inner);
                 queue.idle -= 1;
@@ -114,27 +116,27 @@ impl Shared {
             };
             drop(queue);
             if !source.closed.load(Ordering::Relaxed) {
-                // What cannot be had never arrives, and is given up then.
-                let _ = kernel::ask(&source.file, &range, source.chunk_bytes);
+                // What the kernel refuses never arrives, and the planner counts it as failed then.
+                let _ = kernel::prefetch(&source.file, &range, source.chunk_bytes);
             }
             queue = self.lock();
-            source.is_asked.store(false, Ordering::Relaxed);
+            source.is_busy.store(false, Ordering::Relaxed);
         }
     }
 }
 
 impl Queue {
-    /// The first ask of a file that nobody asks for; it is asked for from now on.
-    fn take(&mut self) -> Option<Ask> {
-        let is_free = |ask: &Ask| !ask.source.is_asked.load(Ordering::Relaxed);
-        let ask = self.asks.remove(self.asks.iter().position(is_free)?)?;
-        ask.source.is_asked.store(true, Ordering::Relaxed);
-        Some(ask)
+    /// The first job of a file without a running one; it runs from now on.
+    fn take(&mut self) -> Option<Job> {
+        let is_free = |job: &Job| !job.source.is_busy.load(Ordering::Relaxed);
+        let job = self.jobs.remove(self.jobs.iter().position(is_free)?)?;
+        job.source.is_busy.store(true, Ordering::Relaxed);
+        Some(job)
     }
 }
 
-/// Asks that wait.
+/// Jobs that wait.
 const QUEUE_MAX: usize = 256;
-/// Calls under way: one that waits for a slow device does not hold up all others.
+/// Jobs that run: one that waits for a slow device does not hold up all others.
 const THREADS_MAX: usize = 4;
 const STACK_BYTES: usize = 64 << 10;

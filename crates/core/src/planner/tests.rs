@@ -1,0 +1,263 @@
+//! The planner before a page cache of numbers: what is pending for which reader, and that all ends.
+
+use alloc::format;
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::device::Kind;
+use crate::units::FrameId;
+
+const LIMIT: u64 = 2 << 20;
+const BYTES: u64 = 16 << 20;
+const FILE: FileId = FileId(7);
+const REQUEST_BYTES: u64 = 512 << 10;
+
+/// A page cache that has each request's pages after a time, and its driver.
+struct PageCache {
+    planner: Planner,
+    cached: BTreeSet<u64>,
+    latency: Nanos,
+}
+
+impl PageCache {
+    fn new(limit_bytes: u64, budget_bytes: u64) -> Self {
+        let pace = Rule::make(&format!("ours:burst=16M,limit={limit_bytes}")).unwrap();
+        let (kind, latency) = (Kind::Parallel, Nanos::from_millis(10));
+        let device = DeviceEstimate { kind, latency, bytes_per_second: u64::MAX, depth: 32 };
+        let readahead = "streams:first=1M".into();
+        let settings = PlannerSettings { pace, budget_bytes, readahead, device };
+        let mut planner = Planner::new(settings).unwrap();
+        planner.set_memory(1 << 30);
+        Self { planner, cached: BTreeSet::new(), latency: Nanos::from_millis(2) }
+    }
+
+    fn open(&mut self, bytes: u64, position: u64) -> CursorId {
+        let file = PlannedFile { file: FILE, device: 1, bytes, request_bytes: REQUEST_BYTES };
+        self.planner.open(&file, position).unwrap()
+    }
+
+    fn is_cached(&self, range: &Range<u64>) -> bool {
+        (range.start / PAGE_BYTES..pages(range.end)).all(|page| self.cached.contains(&page))
+    }
+
+    fn read(&mut self, now: Nanos, cursor: CursorId, range: &Range<u64>, follows: bool) {
+        let access = Access { cursor, range: range.clone(), follows, processor: None };
+        let is_cached = self.planner.probe(&access).is_some_and(|range| self.is_cached(&range));
+        self.planner.read(now, &access, is_cached);
+        self.cached.extend(range.start / PAGE_BYTES..pages(range.end));
+    }
+
+    fn advance(&mut self, now: Nanos) {
+        let mut nth = 0;
+        while let Some(request) = self.planner.in_flight(nth) {
+            let (id, range) = (request.id, request.range());
+            let has_arrived = now.since(request.since) >= self.latency;
+            let state = if has_arrived { RequestState::Arrived } else { RequestState::Absent };
+            if self.planner.complete(now, id, state) {
+                self.cached.extend(range.start / PAGE_BYTES..range.end / PAGE_BYTES);
+            } else {
+                nth += 1;
+            }
+        }
+        let mut requests = Vec::new();
+        self.planner.issue(now, 256, &mut requests);
+        for PrefetchRequest { id, range, .. } in requests {
+            if self.is_cached(&range) {
+                self.planner.complete(now, id, RequestState::Cached);
+            } else {
+                self.planner.submitted(id, true);
+            }
+        }
+    }
+
+    /// What is pending of `cursor`.
+    fn pending(&self, cursor: CursorId) -> Vec<Range<u64>> {
+        let row = self.planner.cursors[cursor.index()].as_ref().unwrap();
+        row.pending.iter().map(PageRun::pages).collect()
+    }
+
+    fn close(&mut self, now: Nanos, cursor: CursorId) {
+        self.planner.close(now, cursor);
+    }
+
+    /// All that was fetched is answered: nothing is left, and the core's counts balance.
+    fn assert_settled(&self) {
+        let stats = self.planner.core_stats();
+        assert!(stats.balanced(), "{stats:?}");
+        assert!(self.planner.cursors.iter().all(Option::is_none));
+        assert!(self.planner.files.is_empty());
+        assert_eq!((self.planner.in_flight.len(), self.planner.pending_pages), (0, 0), "{stats:?}");
+    }
+
+    fn brought(&self) -> u64 {
+        self.planner.counts.bytes_requested + self.planner.counts.bytes_cached
+    }
+}
+
+#[test]
+fn a_reader_that_goes_back_is_led_whatever_is_cached_behind_it() {
+    let mut cache = PageCache::new(LIMIT, 64 << 20);
+    let cursor = cache.open(BYTES, BYTES);
+    let mut now = Nanos(0);
+    let step = 64 << 10;
+    for back in 1..=BYTES / step {
+        let at = BYTES - back * step;
+        now += Nanos::from_millis(1);
+        cache.cached.extend(at / PAGE_BYTES..(at + step) / PAGE_BYTES);
+        cache.read(now, cursor, &(at..at + step), false);
+        cache.advance(now);
+        assert!(cache.planner.counts.distance_bytes_max <= LIMIT + REQUEST_BYTES_MAX);
+        let pending = cache.pending(cursor);
+        assert!(pending.is_sorted_by(|near, far| near.start >= far.end), "{pending:?}");
+    }
+    assert!(cache.brought() > BYTES / 2, "{} of {BYTES}", cache.brought());
+    cache.close(now, cursor);
+    cache.assert_settled();
+}
+
+#[test]
+fn a_reader_that_is_seen_between_seek_and_read_is_no_stream() {
+    let mut cache = PageCache::new(LIMIT, 64 << 20);
+    let cursor = cache.open(BYTES, 0);
+    let now = Nanos::from_millis(1);
+    for page in [901, 17, 3000, 44, 2222, 1500, 700] {
+        cache.planner.seek(now, cursor, page * PAGE_BYTES);
+        cache.read(now, cursor, &(page * PAGE_BYTES..(page + 1) * PAGE_BYTES), true);
+        cache.advance(now);
+    }
+    assert_eq!((cache.planner.counts.requests, cache.planner.pending_pages), (0, 0));
+    cache.close(now, cursor);
+    cache.assert_settled();
+}
+
+#[test]
+fn what_lies_beyond_a_jump_is_still_to_come() {
+    let to = 2 << 20;
+    #[rustfmt::skip]
+    let rows = [ // why                          by a seek  to    runs that stay
+        ("a seek forward",                       true,      to,   true),
+        ("a seek back",                          true,      4096, false),
+        ("a read at a place farther on",         false,     to,   true),
+    ];
+    for (why, seeks, to, stays) in rows {
+        // Little may be requested at a time: the rest of a window is pending.
+        let mut cache = PageCache::new(LIMIT, 64 << 20);
+        let cursor = cache.open(BYTES, 0);
+        let read = 1 << 20;
+        for at in (0..read).step_by(64 << 10) {
+            cache.read(Nanos(at), cursor, &(at..at + (64 << 10)), true);
+        }
+        let last = cache.pending(cursor).last().expect("a window is pending").end * PAGE_BYTES;
+        assert!(last > (2 << 20) + (64 << 10), "{why}: to {last}");
+        let now = Nanos(read);
+        let next = if seeks {
+            cache.planner.seek(now, cursor, to);
+            cursor
+        } else {
+            cache.planner.open_again(cursor, to).unwrap()
+        };
+        cache.read(now, next, &(to..to + (64 << 10)), false);
+        let left = cache.pending(next);
+        assert!(left.iter().all(|run| run.start * PAGE_BYTES >= to), "{why}: {left:?}");
+        let is_same = left.iter().any(|run| run.end * PAGE_BYTES == last);
+        assert_eq!(is_same, stays, "{why}: {left:?}");
+        if next != cursor {
+            let left = cache.pending(cursor);
+            assert!(left.iter().all(|run| run.end * PAGE_BYTES <= to), "{why}: {left:?}");
+            cache.close(now, next);
+        }
+        cache.close(now, cursor);
+        cache.assert_settled();
+    }
+}
+
+#[test]
+fn what_was_cached_in_part_tells_nothing_of_the_device() {
+    for (is_cold, known) in [(true, 1), (false, 0)] {
+        let mut cache = PageCache::new(LIMIT, 64 << 20);
+        let cursor = cache.open(BYTES, 0);
+        let run = PageRun { first: 0, frames: (0..256).map(FrameId).collect() };
+        let (id, since, distance) = (PrefetchId(0), Nanos(0), 0);
+        let row = InFlight { id, file: FILE, since, run, distance, is_cold };
+        cache.planner.learn(&row, Nanos::from_millis(1));
+        assert_eq!(cache.planner.latencies.len(), known);
+        cache.close(Nanos(0), cursor);
+    }
+}
+
+#[test]
+fn one_read_far_ahead_takes_nothing_from_a_reader_that_comes_there_in_order() {
+    let bytes = 64 << 20;
+    let mut cache = PageCache::new(64 << 20, 256 << 20);
+    let cursor = cache.open(bytes, 0);
+    let step = 256 << 10;
+    let mut once = None;
+    let mut now = Nanos(0);
+    for at in (0..bytes / step).map(|nth| nth * step) {
+        now += Nanos::from_millis(1);
+        cache.read(now, cursor, &(at..at + step), true);
+        if once.is_none() && !cache.pending(cursor).is_empty() && at >= 4 * step {
+            let from = at + 2 * step;
+            once = cache.planner.open_again(cursor, from);
+            cache.read(now, once.unwrap(), &(from..from + PAGE_BYTES), false);
+        }
+        if once.is_some() {
+            cache.advance(now);
+        }
+    }
+    let once = once.expect("something was pending");
+    assert_eq!(cache.pending(once), []);
+    assert!(cache.brought() >= bytes / 2, "{} of {bytes}", cache.brought());
+    cache.close(now, once);
+    cache.close(now, cursor);
+    cache.assert_settled();
+}
+
+#[test]
+fn a_reader_that_turns_is_led_the_other_way() {
+    let bytes = 256 << 20;
+    let (middle, step) = (bytes / 2, 256 << 10);
+    for forward in [true, false] {
+        let mut cache = PageCache::new(64 << 20, 256 << 20);
+        let cursor = cache.open(bytes, middle);
+        let mut now = Nanos(0);
+        let mut go = |cache: &mut PageCache, forward: bool, steps: u64, is_led: bool| {
+            for at in 0..steps {
+                now += Nanos::from_millis(1);
+                let at = if forward { middle + at * step } else { middle - (at + 1) * step };
+                cache.read(now, cursor, &(at..at + step), forward);
+                let position = cache.planner.cursors[cursor.index()].as_ref().unwrap().position;
+                let main = position / PAGE_BYTES;
+                let far = |run: &Range<u64>| run.start.abs_diff(main).min(run.end.abs_diff(main));
+                let pending = cache.pending(cursor);
+                assert!(pending.is_sorted_by_key(far), "{main}: {pending:?}");
+                if is_led {
+                    cache.advance(now);
+                }
+            }
+            cache.brought()
+        };
+        assert_eq!(go(&mut cache, forward, 64, false), 0);
+        assert!(!cache.pending(cursor).is_empty(), "what is left behind");
+        let led = go(&mut cache, !forward, 256, true);
+        assert!(led >= 128 * step, "{led} after a turn");
+        cache.close(now, cursor);
+        cache.assert_settled();
+    }
+}
+
+#[test]
+fn around_a_first_read_residency_is_probed_closely() {
+    let mut cache = PageCache::new(LIMIT, 64 << 20);
+    cache.cached.extend(0..BYTES / PAGE_BYTES);
+    let at = BYTES / 2;
+    let cursor = cache.open(BYTES, at);
+    cache.read(Nanos(1), cursor, &(at..at + PAGE_BYTES), false);
+    let cached =
+        |cache: &PageCache| cache.planner.cursors[cursor.index()].as_ref().unwrap().cached.clone();
+    assert_eq!(cached(&cache), at - PROBE_BYTES_RANDOM..at + PAGE_BYTES + PROBE_BYTES_RANDOM);
+    cache.read(Nanos(2), cursor, &(at + PAGE_BYTES..at + 2 * PAGE_BYTES), true);
+    assert_eq!(cached(&cache), at + 2 * PAGE_BYTES..BYTES);
+    cache.close(Nanos(3), cursor);
+    cache.assert_settled();
+}

@@ -1,0 +1,192 @@
+//! The driver of the planner: observers report accesses, the kernel prefetches what it requests.
+//!
+//! ```text
+//!   observers --open, seek, read--> core::planner --PrefetchRequest--> cached? --no--> workers
+//!                                        ^                               | yes            |
+//!                                        +------------- complete --------+-- residency <--+
+//! ```
+//! The planner decides; here are the files, the kernel's residency, and the calls.
+//!
+//! # Invariants
+//! - Nothing that is cached is requested.
+//! - A file's descriptor is held while a reader of it is open, and by a call that is under way.
+
+mod files;
+mod residency;
+mod workers;
+
+use std::fs::File;
+use std::ops::Range;
+
+use forerun_core::cache::{self, SettingsError};
+use forerun_core::planner::{Access, Planner, PlannerSettings, PlannerStats, RequestState};
+use forerun_core::units::Nanos;
+use rustix::fs::Stat;
+
+use crate::kernel::{self, Residency};
+use crate::readers::{CursorId, Readers};
+use files::Files;
+use workers::{Job, Workers};
+
+/// See the module.
+pub(crate) struct Prefetcher {
+    planner: Planner,
+    files: Files,
+    workers: Workers,
+    /// Some reader comes to bytes that are not cached before long.
+    is_cold: bool,
+    readers_refused: u64,
+    /// Processor time of the process whose accesses are reported.
+    processor: Option<Nanos>,
+}
+
+impl Prefetcher {
+    pub(crate) fn new(settings: PlannerSettings) -> Result<Self, SettingsError> {
+        Ok(Self {
+            planner: Planner::new(settings)?,
+            files: Files::default(),
+            workers: Workers::default(),
+            is_cold: false,
+            readers_refused: 0,
+            processor: None,
+        })
+    }
+
+    pub(crate) fn stats(&self) -> PlannerStats {
+        self.planner.stats()
+    }
+
+    pub(crate) fn core_stats(&self) -> cache::Stats {
+        self.planner.core_stats()
+    }
+
+    /// Files that were followed, and readers that were not.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.files.seen(), self.readers_refused)
+    }
+
+    /// Sets the bytes of memory that may be ahead.
+    pub(crate) fn set_memory(&mut self, bytes: u64) {
+        self.planner.set_memory(bytes);
+    }
+
+    /// Forgets all files, whatever state they are in.
+    pub(crate) fn clear(&mut self) {
+        self.planner.clear();
+        self.files.clear();
+    }
+
+    /// Whether something is in flight or waits to be requested.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.planner.is_busy()
+    }
+
+    /// Whether, since the last call, a reader came near to bytes that are not cached.
+    pub(crate) fn take_cold(&mut self) -> bool {
+        std::mem::take(&mut self.is_cold)
+    }
+
+    /// Looks what has arrived, and has more prefetched.
+    pub(crate) fn advance(&mut self, now: Nanos) {
+        self.see_arrivals(now);
+        let mut requests = Vec::new();
+        self.planner.issue(now, self.workers.room(), &mut requests);
+        for request in requests {
+            let source = self.files.source(request.file).expect("a request has a reader");
+            let range = request.range;
+            let cached = residency::cached_pages(source, &range);
+            if cached == kernel::pages(&range) {
+                self.planner.complete(now, request.id, RequestState::Cached);
+            } else {
+                self.planner.submitted(request.id, cached == 0);
+                self.workers.push(Job { source: source.clone(), range });
+            }
+        }
+    }
+
+    /// Looks at a few of the requests in flight: the oldest arrive first.
+    fn see_arrivals(&mut self, now: Nanos) {
+        let (mut nth, mut absent) = (0, 0);
+        while absent < ABSENT_MAX
+            && let Some(request) = self.planner.in_flight(nth)
+        {
+            let (id, waited) = (request.id, now.since(request.since));
+            let source = self.files.source(request.file).expect("a request has a reader");
+            let has_arrived = residency::has_arrived(source, request.range().end, waited);
+            let state = if has_arrived { RequestState::Arrived } else { RequestState::Absent };
+            if !self.planner.complete(now, id, state) {
+                absent += 1;
+                nth += 1;
+            }
+        }
+    }
+
+    /// Has the planner know the file's size of now.
+    fn resize(&mut self, now: Nanos, cursor: CursorId) {
+        let Some(file) = self.planner.file(cursor) else { return };
+        if let Some(bytes) = self.files.resize(file) {
+            self.planner.resize(now, file, bytes);
+        }
+    }
+}
+
+impl Readers for Prefetcher {
+    fn process(&mut self, _pid: i32, processor: Option<Nanos>) {
+        self.processor = processor;
+    }
+
+    fn open(&mut self, now: Nanos, file: File, stat: &Stat, position: u64) -> Option<CursorId> {
+        if !self.planner.has_room() {
+            self.readers_refused += 1;
+            return None;
+        }
+        let opened = self.files.open(file, stat)?;
+        for stale in opened.forgotten {
+            self.planner.forget(now, stale);
+        }
+        self.planner.open(&opened.file, position)
+    }
+
+    fn again(&mut self, cursor: CursorId, position: u64) -> Option<CursorId> {
+        self.planner.open_again(cursor, position)
+    }
+
+    /// A mapping is read ahead of as any other reader.
+    fn maps(&mut self, _cursor: CursorId) {}
+
+    fn file(&self, cursor: CursorId) -> Option<&File> {
+        Some(&self.files.source(self.planner.file(cursor)?)?.file)
+    }
+
+    fn seek(&mut self, now: Nanos, cursor: CursorId, position: u64) {
+        self.planner.seek(now, cursor, position);
+    }
+
+    fn read(&mut self, now: Nanos, cursor: CursorId, range: &Range<u64>, follows: bool) {
+        self.resize(now, cursor);
+        let processor = self.processor;
+        let access = Access { cursor, range: range.clone(), follows, processor };
+        let is_cached = self.planner.probe(&access).is_some_and(|around| {
+            let cached = self.file(cursor).and_then(|file| kernel::cached(file, &around).ok());
+            cached == Some(Residency::Pages(kernel::pages(&around)))
+        });
+        self.is_cold |= self.planner.read(now, &access, is_cached);
+    }
+
+    /// Nothing goes on from it.
+    fn once(&mut self, _now: Nanos, _cursor: CursorId, range: &Range<u64>) {
+        self.planner.read_once(range);
+    }
+
+    fn close(&mut self, now: Nanos, cursor: CursorId) {
+        if let Some(file) = self.planner.close(now, cursor) {
+            self.files.close(file);
+        }
+    }
+}
+
+/// Of the requests in flight, so many that have not arrived are looked at.
+const ABSENT_MAX: usize = 8;
+
+#[cfg(test)]
+mod tests;
