@@ -4,25 +4,71 @@
 //! - No text from a record can open a tag, end an attribute or close a script.
 //! - Controls and marks that turn the direction of writing are shown, never obeyed.
 
+use maud::{Markup, PreEscaped, Render, html};
 use serde::Serialize;
 use std::fmt::Write;
 
-/// `text` for markup, within an element or a quoted attribute.
-pub(crate) fn escape(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            c if misleads(c) => safe.push(char::REPLACEMENT_CHARACTER),
-            c => safe.push(c),
+/// Text from a record, for an element or a quoted attribute of a template.
+pub(crate) struct Text<T>(pub(crate) T);
+
+impl<T: AsRef<str>> Render for Text<T> {
+    fn render_to(&self, safe: &mut String) {
+        for c in self.0.as_ref().chars() {
+            match c {
+                '&' => safe.push_str("&amp;"),
+                '<' => safe.push_str("&lt;"),
+                '>' => safe.push_str("&gt;"),
+                '"' => safe.push_str("&quot;"),
+                '\'' => safe.push_str("&#39;"),
+                c if misleads(c) => safe.push(char::REPLACEMENT_CHARACTER),
+                c => safe.push(c),
+            }
         }
     }
-    safe
 }
+
+/// `text` as markup.
+pub(crate) fn escape(text: &str) -> String {
+    Text(text).render().into_string()
+}
+
+/// Heads of columns of figures.
+pub(crate) fn figure_heads(titles: impl IntoIterator<Item = impl Render>) -> Markup {
+    html! { @for title in titles { th scope="col" class="n" { (title) } } }
+}
+
+/// Cells of figures.
+pub(crate) fn figures(values: impl IntoIterator<Item = impl Render>) -> Markup {
+    html! { @for value in values { td.n { (value) } } }
+}
+
+/// A table that scrolls within the page.
+pub(crate) fn scrolled(class: Option<&str>, heads: &Markup, rows: &Markup) -> Markup {
+    html! {
+        div.scroll tabindex="0" {
+            table class=[class] { thead { tr { (heads) } } tbody { (rows) } }
+        }
+    }
+}
+
+/// A table that is folded away under `title`, and what of it is left out.
+pub(crate) fn folded(title: &str, heads: &Markup, rows: &Markup, cut: Option<String>) -> Markup {
+    html! {
+        details {
+            summary { (title) }
+            (scrolled(None, heads, rows))
+            (self::cut(cut))
+        }
+    }
+}
+
+/// A note on what is left out.
+pub(crate) fn cut(words: Option<String>) -> Markup {
+    html! { @if let Some(words) = words { p.cut { (words) } } }
+}
+
+/// In the place of a figure that is not there.
+pub(crate) const DASH: PreEscaped<&str> = PreEscaped("&ndash;");
 
 /// `value` as JSON that may stand in a script element.
 pub(crate) fn script_json(value: &impl Serialize) -> String {

@@ -38,6 +38,7 @@ use crate::window::Cause;
 use charts::Data;
 pub use explained::explained;
 use group::Groups;
+use maud::{Markup, PreEscaped, html};
 
 /// Why no page could be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,30 +59,27 @@ pub fn render(records: &[RunRecord], title: &str) -> Result<String, PageError> {
         return Err(PageError::NoRuns);
     }
     let waits = page.take_waits();
-    let mut body = head(records, title);
-    if !page.groups.is_empty() {
-        body += &words::opening(&page);
-        body += &summary::summary(&page);
-    }
-    body += &waits::sections(&page, &waits);
     let mut charts = Vec::new();
-    for (number, group) in page.groups.iter().enumerate() {
-        body += &figures::group_section(&page, group, number, &mut charts);
-    }
-    body += &provenance::provenance(records);
+    let body = html! {
+        (head(records, title))
+        @if !page.groups.is_empty() { (words::opening(&page)) (summary::summary(&page)) }
+        (waits::sections(&page, &waits))
+        @for (number, group) in page.groups.iter().enumerate() {
+            (figures::group_section(&page, group, number, &mut charts))
+        }
+        (provenance::provenance(records))
+    };
     let causes = Cause::ALL.map(Cause::name);
     let data = script_json(&Data { policies: &page.labels, causes, charts });
-    Ok(shell::document(title, &body, &data, &ASSETS))
+    Ok(shell::document(title, &body, data, &ASSETS))
 }
 
-fn head(records: &[RunRecord], title: &str) -> String {
+fn head(records: &[RunRecord], title: &str) -> Markup {
     let mut facts: Vec<String> = Vec::new();
     for record in records {
         let machine = &record.machine;
         let parts = [date(record.date), machine.cpu.clone(), commit_in_words(&record.commit)];
-        let fact: Vec<String> =
-            parts.iter().filter(|part| !part.is_empty()).map(|part| escape(part)).collect();
-        let fact = format!("<span>{}</span>", fact.join(" &middot; "));
+        let fact = fact(&parts).into_string();
         if !facts.contains(&fact) {
             facts.push(fact);
         }
@@ -89,13 +87,19 @@ fn head(records: &[RunRecord], title: &str) -> String {
     let more = facts.len().saturating_sub(HEAD_FACTS_MAX);
     facts.truncate(HEAD_FACTS_MAX);
     if more > 0 {
-        facts.push(format!("<span>and {more} more</span>"));
+        facts.push(html! { span { "and " (more) " more" } }.into_string());
     }
-    head_of(title, &facts.join(" "))
+    head_of(title, &PreEscaped(facts.join(" ")))
 }
 
-/// The page's head; `facts` is markup.
-fn head_of(title: &str, facts: &str) -> String {
+/// The parts that there are, on one line.
+fn fact(parts: &[String]) -> Markup {
+    let parts: Vec<String> =
+        parts.iter().filter(|part| !part.is_empty()).map(|part| escape(part)).collect();
+    html! { span { (PreEscaped(parts.join(" &middot; "))) } }
+}
+
+fn head_of(title: &str, facts: &Markup) -> Markup {
     shell::header(title, facts, "The charts need JavaScript. The tables hold the same figures.")
 }
 
@@ -350,7 +354,7 @@ mod tests {
             (0.9994, "999 ms"), (1.0, "1.00 s"), (-0.5, "-500 ms"), (f64::NAN, "n/a s"),
         ];
         for (value, text) in rows {
-            assert_eq!(seconds(value), text);
+            assert_eq!(seconds(value).into_string(), text);
         }
     }
 
@@ -358,7 +362,7 @@ mod tests {
     fn the_head_names_each_origin_once_and_no_more_than_three() {
         let with =
             |commit: &str| RunRecord { commit: commit.to_owned(), ..record(vec![run("a", 1)]) };
-        let head_of = |records: &[RunRecord]| head(records, "title");
+        let head_of = |records: &[RunRecord]| head(records, "title").into_string();
         let fact = "<span>2000-02-29 00:00 UTC &middot; cpu &middot; commit 0123456789</span>";
         let same = [record(vec![run("a", 1)]), record(vec![run("b", 1)])];
         assert_eq!(head_of(&same).matches(fact).count(), 1);
@@ -379,6 +383,7 @@ mod tests {
         first.device = "hdd".to_owned();
         (first.seed, first.warm_up, first.repeats) = (7, 1, 3);
         first.settings.insert("cache".to_owned(), "64M".to_owned());
+        let provenance = |records: &[RunRecord]| provenance(records).into_string();
         let text = provenance(&[first.clone()]);
         for part in [
             "<dt>Command</dt><dd><code>forerun demo</code></dd>",

@@ -8,7 +8,9 @@
 //! # Invariants
 //! - The page asks the network for nothing; its content policy forbids that.
 
-use crate::html::escape;
+use maud::{Markup, PreEscaped, html};
+
+use crate::html::Text;
 
 /// What one kind of page has beside the shell.
 pub(crate) struct Assets {
@@ -16,44 +18,46 @@ pub(crate) struct Assets {
     pub(crate) scripts: &'static [&'static str],
 }
 
-/// The whole document. `body` is markup, `data` the JSON that the scripts read.
-pub(crate) fn document(title: &str, body: &str, data: &str, assets: &Assets) -> String {
-    let scripts = assets.scripts.join("</script>\n<script>\n");
-    [
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n",
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; ",
-        "style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; ",
-        "form-action 'none'\">\n",
-        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n",
-        "<meta name=\"color-scheme\" content=\"light dark\">\n<title>",
-        &escape(title),
-        "</title>\n<style>\n",
-        &assets.styles.concat(),
-        "</style>\n<script>\n",
-        ERRORS_JS,
-        "</script>\n</head>\n<body>\n<main>\n",
-        body,
-        "</main>\n<div id=\"tip\" hidden></div>\n<script type=\"application/json\" id=\"data\">",
-        data,
-        "</script>\n<script>\n",
-        SHELL_JS,
-        "</script>\n<script>\n",
-        &scripts,
-        "</script>\n</body>\n</html>\n",
-    ]
-    .concat()
+/// The whole document. `data` is the JSON that the scripts read.
+pub(crate) fn document(title: &str, body: &Markup, data: String, assets: &Assets) -> String {
+    let page = html! {
+        (PreEscaped("<!doctype html>\n"))
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (Text(title)) }
+                style { (PreEscaped(assets.styles.concat())) }
+                script { (PreEscaped(ERRORS_JS)) }
+            }
+            body {
+                main { (body) }
+                div id="tip" hidden {}
+                script type="application/json" id="data" { (PreEscaped(data)) }
+                @for script in [SHELL_JS].iter().chain(assets.scripts) {
+                    script { (PreEscaped(script)) }
+                }
+            }
+        }
+    };
+    page.into_string() + "\n"
 }
 
-/// The head of the body; `facts` is markup.
-pub(crate) fn header(title: &str, facts: &str, without_script: &str) -> String {
-    format!(
-        "<header>\n<div>\n<h1>{}</h1>\n<p class=\"facts\">{facts}</p>\n</div>\n\
-         <button type=\"button\" id=\"theme\" hidden>Theme: auto</button>\n</header>\n\
-         <noscript><p class=\"note\">{without_script}</p></noscript>\n",
-        escape(title),
-    )
+/// The head of the body.
+pub(crate) fn header(title: &str, facts: &Markup, without_script: &str) -> Markup {
+    html! {
+        header {
+            div { h1 { (Text(title)) } p.facts { (facts) } }
+            button type="button" id="theme" hidden { "Theme: auto" }
+        }
+        noscript { p.note { (without_script) } }
+    }
 }
 
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+                      base-uri 'none'; form-action 'none'";
 /// The look of every page.
 pub(crate) const PAGE_CSS: &str = include_str!("../assets/page.css");
 pub(crate) const SHELL_JS: &str = include_str!("../assets/shell.js");

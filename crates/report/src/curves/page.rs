@@ -12,11 +12,12 @@
 
 use std::fmt::Write;
 
+use maud::{Markup, PreEscaped, html};
 use serde::Serialize;
 
 use super::plot::{self, Frame};
-use super::{Chart, Claim, Section, Sheet, X, axes};
-use crate::html::{escape, script_json};
+use super::{Chart, Claim, Section, Series, Sheet, X, axes};
+use crate::html::{DASH, Text, figure_heads, figures, script_json, scrolled};
 use crate::shell::{self, Assets, PAGE_CSS};
 
 /// See the module.
@@ -26,21 +27,16 @@ pub(super) fn page(sheet: &Sheet) -> String {
         [only] => (format!("{} {}", sheet.lead, only.facts), false),
         _ => (sheet.lead.clone(), true),
     };
-    let facts = format!("<span>{}</span>", escape(lead.trim()));
     let note = "Without JavaScript the lines cannot be switched off. The tables hold every value.";
-    let mut body = shell::header(&sheet.title, &facts, note);
     let mut data = Vec::new();
-    for section in &sheet.sections {
-        body += &section_markup(section, titled, &mut data);
-    }
-    if !sheet.command.is_empty() {
-        let _ = write!(
-            body,
-            "<section>\n<h2>How to repeat it</h2>\n<p><code>{}</code></p>\n</section>\n",
-            escape(&sheet.command)
-        );
-    }
-    shell::document(&sheet.title, &body, &script_json(&data), &ASSETS)
+    let body = html! {
+        (shell::header(&sheet.title, &html! { span { (Text(lead.trim())) } }, note))
+        @for section in &sheet.sections { (section_markup(section, titled, &mut data)) }
+        @if !sheet.command.is_empty() {
+            section { h2 { "How to repeat it" } p { code { (Text(&sheet.command)) } } }
+        }
+    };
+    shell::document(&sheet.title, &body, script_json(&data), &ASSETS)
 }
 
 /// What the script needs of a chart.
@@ -80,122 +76,113 @@ impl Told {
     }
 }
 
-fn section_markup(section: &Section, titled: bool, data: &mut Vec<Told>) -> String {
-    let mut text = String::from("<section class=\"charts\">\n");
-    if titled {
-        let (title, facts) = (escape(&section.title), escape(&section.facts));
-        let _ = writeln!(text, "<h2>{title}</h2>\n<p class=\"note about\">{facts}</p>");
-    }
+fn section_markup(section: &Section, titled: bool, data: &mut Vec<Told>) -> Markup {
     let alone = section.charts.len() == 1;
-    text += if alone { "<div>\n" } else { "<div class=\"pair\">\n" };
-    for chart in &section.charts {
-        text += &figure(chart, alone, data.len());
-        data.push(Told::new(chart, frame(alone)));
+    html! {
+        section.charts {
+            @if titled {
+                h2 { (Text(&section.title)) }
+                p class="note about" { (Text(&section.facts)) }
+            }
+            div class=[(!alone).then_some("pair")] {
+                @for chart in &section.charts {
+                    (figure(chart, alone, data.len()))
+                    @let () = data.push(Told::new(chart, frame(alone)));
+                }
+            }
+        }
     }
-    text + "</div>\n</section>\n"
 }
 
 fn frame(alone: bool) -> Frame {
     if alone { Frame::WIDE } else { Frame::HALF }
 }
 
-fn figure(chart: &Chart, alone: bool, number: usize) -> String {
+fn figure(chart: &Chart, alone: bool, number: usize) -> Markup {
     let frame = frame(alone);
-    let (before, after) = if alone {
-        ("<div class=\"scroll\" tabindex=\"0\">", "</div>")
-    } else {
-        (
-            "<details><summary>Figures</summary><div class=\"scroll\" tabindex=\"0\">",
-            "</div></details>",
-        )
+    let (heads, rows) = (heads(chart), rows(chart));
+    let table = scrolled(Some("runs"), &heads, &rows);
+    html! {
+        figure.curves data-curves=(number) {
+            figcaption { div { h3 { (Text(&chart.title)) } p { (Text(&chart.note)) } } }
+            @if chart.series.len() > 1 { (legend(chart)) }
+            div.scroll {
+                svg viewBox=(format!("0 0 {:.0} {:.0}", frame.width, frame.height)) role="img"
+                    tabindex="0" aria-label=(Text(in_words(chart)))
+                {
+                    (PreEscaped(plot::plot(chart, frame)))
+                }
+            }
+            @if !chart.claims.is_empty() { (claims(&chart.claims)) }
+            @if alone { (table) } @else { details { summary { "Figures" } (table) } }
+        }
+    }
+}
+
+/// A switch a series.
+fn legend(chart: &Chart) -> Markup {
+    html! {
+        ul.switches {
+            @for (number, series) in chart.series.iter().enumerate() {
+                li {
+                    button type="button" data-switch=(number) aria-pressed="true"
+                        class=(plot::class(number, series))
+                    {
+                        svg viewBox="0 -7 26 14" width="26" height="14" aria-hidden="true" {
+                            (PreEscaped(plot::key(chart, number, series)))
+                        }
+                        span { (Text(&series.name)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn claims(claims: &[Claim]) -> Markup {
+    let heads = html! {
+        th scope="col" { "Beside the paper" }
+        (figure_heads(["Paper", "Here"]))
     };
-    format!(
-        "<figure class=\"curves\" data-curves=\"{number}\">\n\
-         <figcaption><div><h3>{}</h3><p>{}</p></div></figcaption>\n{}\
-         <div class=\"scroll\"><svg viewBox=\"0 0 {:.0} {:.0}\" role=\"img\" tabindex=\"0\" \
-         aria-label=\"{}\">\n{}</svg></div>\n{}{before}{}{after}\n</figure>\n",
-        escape(&chart.title),
-        escape(&chart.note),
-        legend(chart),
-        frame.width,
-        frame.height,
-        escape(&in_words(chart)),
-        plot::plot(chart, frame),
-        claims(&chart.claims),
-        table(chart),
-    )
-}
-
-/// A switch a series, where there are several.
-fn legend(chart: &Chart) -> String {
-    if chart.series.len() < 2 {
-        return String::new();
-    }
-    let mut text = String::from("<ul class=\"switches\">");
-    for (number, series) in chart.series.iter().enumerate() {
-        let _ = write!(
-            text,
-            "<li><button type=\"button\" data-switch=\"{number}\" aria-pressed=\"true\" \
-             class=\"{}\"><svg viewBox=\"0 -7 26 14\" width=\"26\" height=\"14\" \
-             aria-hidden=\"true\">{}</svg><span>{}</span></button></li>",
-            plot::class(number, series),
-            plot::key(chart, number, series),
-            escape(&series.name),
-        );
-    }
-    text + "</ul>\n"
-}
-
-fn claims(claims: &[Claim]) -> String {
-    if claims.is_empty() {
-        return String::new();
-    }
-    let mut text = String::from(
-        "<div class=\"scroll\"><table class=\"claims\"><thead><tr><th scope=\"col\">Beside the \
-         paper</th><th scope=\"col\" class=\"n\">Paper</th><th scope=\"col\" class=\"n\">Here</th>\
-         </tr></thead><tbody>",
-    );
-    for Claim { what, source, here } in claims {
-        let _ = write!(
-            text,
-            "<tr><th scope=\"row\">{}</th><td class=\"n\">{}</td>\
-             <td class=\"n strong\">{}</td></tr>",
-            escape(what),
-            escape(source),
-            escape(here),
-        );
-    }
-    text + "</tbody></table></div>\n"
+    let rows = html! {
+        @for Claim { what, source, here } in claims {
+            tr {
+                th scope="row" { (Text(what)) }
+                td.n { (Text(source)) }
+                td class="n strong" { (Text(here)) }
+            }
+        }
+    };
+    scrolled(Some("claims"), &heads, &rows)
 }
 
 /// Places down, series across.
-fn table(chart: &Chart) -> String {
-    let mut text = String::from("<table class=\"runs\"><thead><tr>");
-    let heads: &[&str] = match &chart.x {
+fn heads(chart: &Chart) -> Markup {
+    let places: &[&str] = match &chart.x {
         X::Pages { .. } => &["Pages", "Bytes"],
         X::Classes { label, .. } => &[label],
     };
-    for head in heads {
-        let _ = write!(text, "<th scope=\"col\" class=\"n\">{}</th>", escape(head));
+    html! {
+        (figure_heads(places.iter().map(Text)))
+        (figure_heads(chart.series.iter().map(|series| Text(&series.name))))
     }
-    for series in &chart.series {
-        let _ = write!(text, "<th scope=\"col\" class=\"n\">{}</th>", escape(&series.name));
-    }
-    text += "</tr></thead><tbody>";
-    for at in 0..chart.x.len() {
-        text += "<tr>";
-        for (column, cell) in place(&chart.x, at).iter().enumerate() {
-            let (tag, scope) = if column == 0 { ("th", " scope=\"row\"") } else { ("td", "") };
-            let _ = write!(text, "<{tag}{scope} class=\"n\">{}</{tag}>", escape(cell));
+}
+
+fn rows(chart: &Chart) -> Markup {
+    let value = |series: &Series, at| {
+        let value = series.points().find(|&(place, _)| place == at);
+        html! { @if let Some((_, y)) = value { (chart.y.unit.show(y)) } @else { (DASH) } }
+    };
+    html! {
+        @for at in 0..chart.x.len() {
+            @let place = place(&chart.x, at);
+            tr {
+                th scope="row" class="n" { (Text(&place[0])) }
+                (figures(place[1..].iter().map(Text)))
+                (figures(chart.series.iter().map(|series| value(series, at))))
+            }
         }
-        for series in &chart.series {
-            let value = series.points().find(|&(place, _)| place == at);
-            let value = value.map_or("&ndash;".to_owned(), |(_, y)| chart.y.unit.show(y));
-            let _ = write!(text, "<td class=\"n\">{value}</td>");
-        }
-        text += "</tr>";
     }
-    text + "</tbody></table>"
 }
 
 /// A place in words: pages and bytes, or a class.

@@ -12,14 +12,14 @@
 //! - As of `page`; the panels are those of device requests, so the same script draws them.
 //! - At most [`PANELS_MAX`] files have a panel, and every panel in the data has its place.
 
-use std::fmt::Write;
+use maud::{Markup, html};
 
 use super::charts::{Chart, Data};
-use super::figures::OWN_TIME;
-use super::summary::seconds;
-use super::{ASSETS, head_of};
+use super::figures::{HINT, legend, own_time, plot};
+use super::summary::{seconds, share};
+use super::{ASSETS, fact, head_of};
 use crate::explanation::{ExplainedFile, Explanation};
-use crate::html::{escape, script_json};
+use crate::html::{Text, cut, figure_heads, figures, folded, script_json, scrolled};
 use crate::quantity::{bytes, count, date, figure, percent};
 use crate::record::Machine;
 use crate::shell;
@@ -30,108 +30,97 @@ use crate::window::Cause;
 pub fn explained(told: &Explanation, machine: &Machine, unix_seconds: u64) -> String {
     let program = told.command.first().map_or("a program", String::as_str);
     let title = format!("forerun: what {program} reads");
-    let facts: Vec<String> = [date(unix_seconds), machine.cpu.clone(), machine.kernel.clone()]
-        .iter()
-        .filter(|fact| !fact.is_empty())
-        .map(|fact| escape(fact))
-        .collect();
-    let mut body = head_of(&title, &format!("<span>{}</span>", facts.join(" &middot; ")));
-    body += &opening(told);
-    body += &times(told);
-    body += &files(told);
     let mut charts = Vec::new();
-    body += &panels(told, &mut charts);
+    let body = html! {
+        (head_of(&title, &fact(&[
+            date(unix_seconds), machine.cpu.clone(), machine.kernel.clone(),
+        ])))
+        (opening(told))
+        (times(told))
+        (files(told))
+        (panels(told, &mut charts))
+    };
     let labels = [program.to_owned()];
     let data = Data { policies: &labels, causes: Cause::ALL.map(Cause::name), charts };
-    shell::document(&title, &body, &script_json(&data), &ASSETS)
+    shell::document(&title, &body, script_json(&data), &ASSETS)
 }
 
-fn opening(told: &Explanation) -> String {
-    let words: Vec<String> = told.command.iter().map(|word| escape(word)).collect();
-    format!(
-        "<p class=\"lead\"><code>{}</code> ran for {} and ended with status {}. It was seen to \
-         read {}; {} came from devices.</p>\n<p class=\"outcome\">{}</p>\n",
-        words.join(" "),
-        seconds(told.seconds),
-        told.status,
-        bytes(told.bytes_read),
-        bytes(told.device_bytes),
-        escape(&told.prediction.why),
-    )
+fn opening(told: &Explanation) -> Markup {
+    html! {
+        p.lead {
+            code { (Text(told.command.join(" "))) } " ran for " (seconds(told.seconds))
+            " and ended with status " (told.status) ". It was seen to read "
+            (bytes(told.bytes_read)) "; " (bytes(told.device_bytes)) " came from devices."
+        }
+        p.outcome { (Text(&told.prediction.why)) }
+    }
 }
 
 /// Where the time went.
-fn times(told: &Explanation) -> String {
+fn times(told: &Explanation) -> Markup {
     let queue = told.queue_seconds.unwrap_or(0.0);
     let rest = told.seconds - told.processor_seconds - told.storage_seconds - queue;
-    let mut rows = vec![
+    let mut times = vec![
         ("computing", told.processor_seconds),
         ("waiting for storage", told.storage_seconds),
         ("waiting for a processor", queue),
     ];
     if told.processes == 1 && rest > 0.0 {
-        rows.push(("all else: pipes, sleep, the network", rest));
+        times.push(("all else: pipes, sleep, the network", rest));
     }
-    let mut text = String::from(
-        "<section>\n<h2>Where the time went</h2>\n<div class=\"scroll\" tabindex=\"0\">\
-         <table><thead><tr><th scope=\"col\"></th><th scope=\"col\" class=\"n\">Time</th>\
-         <th scope=\"col\" class=\"n\">Share of all</th></tr></thead><tbody>",
-    );
-    for (name, time) in rows {
-        let share = time / told.seconds.max(f64::MIN_POSITIVE);
-        let _ = write!(
-            text,
-            "<tr><th scope=\"row\">{name}</th><td class=\"n\">{}</td>\
-             <td class=\"n\"><i class=\"share\" style=\"--share:{:.1}%\"></i>\
-             <span>{}</span></td></tr>",
-            seconds(time),
-            (share * 100.0).clamp(0.0, 100.0),
-            percent(share),
-        );
+    let heads = html! { th scope="col" {} (figure_heads(["Time", "Share of all"])) };
+    let rows = html! {
+        @for (name, time) in times {
+            tr {
+                th scope="row" { (name) }
+                (figures([seconds(time), share(time / told.seconds.max(f64::MIN_POSITIVE))]))
+            }
+        }
+    };
+    html! {
+        section {
+            h2 { "Where the time went" }
+            (scrolled(None, &heads, &rows))
+            p.note {
+                "Waiting for storage: " (Text(&told.storage_basis)) ". Several threads or \
+                 processes compute at the same time."
+            }
+        }
     }
-    let _ = writeln!(
-        text,
-        "</tbody></table></div>\n<p class=\"note\">Waiting for storage: {}. Several threads or \
-         processes compute at the same time.</p>\n</section>",
-        escape(&told.storage_basis)
-    );
-    text
 }
 
-fn files(told: &Explanation) -> String {
-    let mut text = String::from(
-        "<section>\n<h2>Files</h2>\n<div class=\"scroll\" tabindex=\"0\"><table class=\"runs\">\
-         <thead><tr><th scope=\"col\">File</th>",
-    );
-    for name in ["Size", "Read", "Waited"] {
-        let _ = write!(text, "<th scope=\"col\" class=\"n\">{name}</th>");
+fn files(told: &Explanation) -> Markup {
+    let heads = html! {
+        th scope="col" { "File" }
+        (figure_heads(["Size", "Read", "Waited"]))
+        th scope="col" { "Pattern" }
+        (figure_heads(["In order"]))
+        th scope="col" { "In memory at first" }
+    };
+    let rows = html! {
+        @for file in &told.files {
+            tr {
+                th scope="row" { (Text(&file.path)) }
+                (figures([file.bytes, file.bytes_read].map(bytes)))
+                (figures([seconds(file.storage_seconds)]))
+                td { (pattern(file)) }
+                (figures([percent(file.sequential_share)]))
+                td { (start(file)) }
+            }
+        }
+        @if told.files.is_empty() {
+            tr { td colspan="7" { "It was not seen to read a file of 256 KiB or more." } }
+        }
+    };
+    html! {
+        section {
+            h2 { "Files" }
+            (scrolled(Some("runs"), &heads, &rows))
+            @if told.files_left_out > 0 {
+                p.note { (count(told.files_left_out)) " openings of more files are left out." }
+            }
+        }
     }
-    text += "<th scope=\"col\">Pattern</th><th scope=\"col\" class=\"n\">In order</th>\
-             <th scope=\"col\">In memory at first</th></tr></thead><tbody>";
-    for file in &told.files {
-        let _ = write!(
-            text,
-            "<tr><th scope=\"row\">{}</th><td class=\"n\">{}</td><td class=\"n\">{}</td>\
-             <td class=\"n\">{}</td><td>{}</td><td class=\"n\">{}</td><td>{}</td></tr>",
-            escape(&file.path),
-            bytes(file.bytes),
-            bytes(file.bytes_read),
-            seconds(file.storage_seconds),
-            pattern(file),
-            percent(file.sequential_share),
-            start(file),
-        );
-    }
-    if told.files.is_empty() {
-        text +=
-            "<tr><td colspan=\"7\">It was not seen to read a file of 256 KiB or more.</td></tr>";
-    }
-    text += "</tbody></table></div>\n";
-    if told.files_left_out > 0 {
-        let more = count(told.files_left_out);
-        let _ = writeln!(text, "<p class=\"note\">{more} openings of more files are left out.</p>");
-    }
-    text + "</section>\n"
 }
 
 fn pattern(file: &ExplainedFile) -> String {
@@ -145,85 +134,83 @@ fn start(file: &ExplainedFile) -> String {
     format!("{} ({}{when})", file.start, percent(share))
 }
 
-fn panels(told: &Explanation, charts: &mut Vec<Chart>) -> String {
+fn panels(told: &Explanation, charts: &mut Vec<Chart>) -> Markup {
     let with = told.files.iter().enumerate().filter(|(_, file)| !file.moments.is_empty());
-    let mut text = String::new();
-    for (number, file) in with.take(PANELS_MAX) {
-        let (id, set) = (format!("file-{number}"), format!("file-{number}"));
-        let words = words(file);
-        let cut = if file.moments_left_out > 0 {
-            let more = count(file.moments_left_out);
-            format!("<p class=\"cut\">{more} later looks are left out.</p>")
-        } else {
-            String::new()
-        };
-        let _ = write!(
-            text,
-            "<div class=\"set\" data-set=\"{set}\">\n<div class=\"caption\"><div><h3>{}</h3>\
-             <p>{words} <span class=\"hint\">Drag to zoom, double-click to go back.</span></p>\
-             </div>{OWN_TIME}</div>\n<div class=\"panels\">\n<figure id=\"{id}\" \
-             data-chart=\"requests\"><div class=\"plot\" role=\"img\" aria-label=\"{words}\"></div>\
-             \n{cut}{}</figure>\n</div>\n</div>\n",
-            escape(&file.path),
-            streams(file),
-        );
-        let requests = file.moments.iter().map(|moment| {
-            let kind = if moment.waited { WAITED } else { READ };
-            (moment.from_us, moment.to_us, moment.offset, moment.bytes, kind)
-        });
-        charts.push(Chart::Requests { id, set, policy: 0, requests: requests.collect() });
+    let panels = html! {
+        @for (number, file) in with.take(PANELS_MAX) {
+            @let id = format!("file-{number}");
+            (panel(file, &id))
+            @let () = charts.push(chart(file, id));
+        }
+    };
+    html! {
+        @if !panels.0.is_empty() {
+            section.charts {
+                h2 { "What was read when" }
+                ul.legend {
+                    (legend([("demand", "storage was waited for"), ("read", "without a wait")]))
+                }
+                (panels)
+            }
+        }
     }
-    if text.is_empty() {
-        return text;
-    }
-    format!(
-        "<section class=\"charts\">\n<h2>What was read when</h2>\n<ul class=\"legend\">\
-         <li><i class=\"kind demand\"></i>demand<span>, storage was waited for</span></li>\
-         <li><i class=\"kind read\"></i>read<span>, without a wait</span></li></ul>\n\
-         {text}</section>\n"
-    )
 }
 
-fn words(file: &ExplainedFile) -> String {
+fn panel(file: &ExplainedFile, id: &str) -> Markup {
+    let words = words(file);
+    let left_out = (file.moments_left_out > 0).then_some(file.moments_left_out);
+    html! {
+        div.set data-set=(id) {
+            div.caption {
+                div { h3 { (Text(&file.path)) } p { (words) " " span.hint { (HINT) } } }
+                (own_time())
+            }
+            div.panels {
+                figure id=(id) data-chart="requests" {
+                    (plot(&words))
+                    (cut(left_out.map(|more| format!("{} later looks are left out.", count(more)))))
+                    (streams(file))
+                }
+            }
+        }
+    }
+}
+
+fn chart(file: &ExplainedFile, id: String) -> Chart {
+    let requests = file.moments.iter().map(|moment| {
+        let kind = if moment.waited { WAITED } else { READ };
+        (moment.from_us, moment.to_us, moment.offset, moment.bytes, kind)
+    });
+    Chart::Requests { set: id.clone(), id, policy: 0, requests: requests.collect() }
+}
+
+fn words(file: &ExplainedFile) -> Markup {
     let plural = if file.streams.len() == 1 { "stream" } else { "streams" };
-    format!(
-        "{}, {} {plural}; {} read, {} waited.",
-        pattern(file),
-        count(file.streams.len() as u64 + file.streams_left_out),
-        bytes(file.bytes_read),
-        seconds(file.storage_seconds),
-    )
+    html! {
+        (pattern(file)) ", " (count(file.streams.len() as u64 + file.streams_left_out)) " "
+        (plural) "; " (bytes(file.bytes_read)) " read, " (seconds(file.storage_seconds))
+        " waited."
+    }
 }
 
-fn streams(file: &ExplainedFile) -> String {
-    let mut text = String::from(
-        "<details><summary>Streams</summary><div class=\"scroll\" tabindex=\"0\"><table><thead>\
-         <tr><th scope=\"col\">Pattern</th>",
-    );
-    for name in ["Read", "Offset", "End", "From, s", "To, s", "Waited"] {
-        let _ = write!(text, "<th scope=\"col\" class=\"n\">{name}</th>");
-    }
-    text += "</tr></thead><tbody>";
-    for stream in &file.streams {
-        let _ = write!(
-            text,
-            "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
-             <td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
-            stream.pattern,
-            bytes(stream.bytes),
-            count(stream.offset),
-            count(stream.end),
-            figure(stream.from_seconds),
-            figure(stream.to_seconds),
-            seconds(stream.storage_seconds),
-        );
-    }
-    text += "</tbody></table></div>";
-    if file.streams_left_out > 0 {
-        let more = count(file.streams_left_out);
-        let _ = write!(text, "<p class=\"cut\">{more} more are counted with these.</p>");
-    }
-    text + "</details>\n"
+fn streams(file: &ExplainedFile) -> Markup {
+    let heads = html! {
+        th scope="col" { "Pattern" }
+        (figure_heads(["Read", "Offset", "End", "From, s", "To, s", "Waited"]))
+    };
+    let rows = html! {
+        @for stream in &file.streams {
+            tr {
+                td { (stream.pattern) }
+                (figures([bytes(stream.bytes), count(stream.offset), count(stream.end)]))
+                (figures([stream.from_seconds, stream.to_seconds].map(figure)))
+                (figures([seconds(stream.storage_seconds)]))
+            }
+        }
+    };
+    let left_out = (file.streams_left_out > 0).then_some(file.streams_left_out);
+    let cut = left_out.map(|more| format!("{} more are counted with these.", count(more)));
+    folded("Streams", &heads, &rows, cut)
 }
 
 const PANELS_MAX: usize = 12;

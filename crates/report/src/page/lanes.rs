@@ -13,14 +13,14 @@
 //! - Every panel in the data has one figure with its id, and every such figure its panel.
 
 use super::charts::{self, Chart};
-use super::figures::OWN_TIME;
+use super::figures::{Caption, TABLE_ROWS_MAX, captioned, first_of, legend, more_in_record, plot};
 use super::group::{Group, Groups, Row};
 use super::summary::policy;
-use crate::html::escape;
+use crate::html::{Text, figure_heads, figures, folded};
 use crate::quantity::{bytes, count, figure, float};
 use crate::record::Run;
 use crate::window::{Cause, Window};
-use std::fmt::Write;
+use maud::{Markup, html};
 
 /// The panels of all policies at one number of streams; empty when no run has windows.
 pub(super) fn lanes_panels(
@@ -29,68 +29,51 @@ pub(super) fn lanes_panels(
     number: usize,
     streams: u32,
     charts: &mut Vec<Chart>,
-) -> String {
-    let mut panels = String::new();
+) -> Markup {
     let mut causes: Vec<Cause> = Vec::new();
-    for row in group.rows.iter().filter(|row| row.run.streams == streams) {
-        if let Some(chart) = charts::lanes(number, row.policy, row.run) {
-            panels += &lanes_figure(page, row, &charts::lanes_id(number, streams, row.policy));
-            causes.extend(row.run.windows.iter().map(|window| window.cause));
-            charts.push(chart);
-        } else {
-            let _ = writeln!(
-                panels,
-                "<figure class=\"empty\"><figcaption><h4>{}</h4></figcaption>\
-                 <p class=\"none\">The windows of this run were not kept.</p></figure>",
-                policy(page, row.policy),
-            );
+    let panels = html! {
+        @for row in group.rows.iter().filter(|row| row.run.streams == streams) {
+            @if let Some(chart) = charts::lanes(number, row.policy, row.run) {
+                @let () = charts.push(chart);
+                @let () = causes.extend(row.run.windows.iter().map(|window| window.cause));
+                (lanes_figure(page, row, &charts::lanes_id(number, streams, row.policy)))
+            } @else {
+                figure.empty {
+                    figcaption { h4 { (policy(page, row.policy)) } }
+                    p.none { "The windows of this run were not kept." }
+                }
+            }
         }
-    }
+    };
     if causes.is_empty() {
-        return String::new();
+        return html! {};
     }
-    let plural = if streams == 1 { "stream" } else { "streams" };
-    format!(
-        "<div class=\"caption\"><div><h3>Readahead windows over time, {} {plural}</h3>\
-         <p>Each bar is a window: its height is what it holds, its width lasts from its opening \
-         to its last use.</p></div>{OWN_TIME}</div>\n\
-         <ul class=\"legend\">{}</ul>\n<div class=\"panels\">\n{panels}</div>\n",
-        count(u64::from(streams)),
-        legend(causes),
-    )
-}
-
-/// The colours of the causes that there are, and that of waste.
-fn legend(mut causes: Vec<Cause>) -> String {
     causes.sort_unstable();
     causes.dedup();
-    let mut legend = String::new();
-    for cause in causes {
-        let (name, meaning) = (cause.name(), cause.meaning());
-        let _ =
-            write!(legend, "<li><i class=\"kind {name}\"></i>{name}<span>, {meaning}</span></li>");
-    }
-    legend + "<li><i class=\"kind wasted\"></i>wasted<span>, the share nobody asked for</span></li>"
+    let causes = causes.into_iter().map(|cause| (cause.name(), cause.meaning()));
+    let wasted = ("wasted", "the share nobody asked for");
+    let caption = Caption {
+        title: "Readahead windows over time",
+        note: "Each bar is a window: its height is what it holds, its width lasts from its \
+               opening to its last use.",
+        hint: None,
+    };
+    captioned(&caption, streams, &legend(causes.chain([wasted])), &panels)
 }
 
-fn lanes_figure(page: &Groups<'_>, row: &Row<'_>, id: &str) -> String {
+fn lanes_figure(page: &Groups<'_>, row: &Row<'_>, id: &str) -> Markup {
     let run = row.run;
-    let shown = run.windows.len().min(charts::WINDOWS_MAX) as u64;
+    let shown = run.windows.len().min(charts::WINDOWS_MAX);
     let total = (run.windows.len() as u64).saturating_add(run.windows_left_out);
-    let cut = if total > shown {
-        format!("<p class=\"cut\">The first {} of {} windows.</p>", count(shown), count(total))
-    } else {
-        String::new()
-    };
     let words = windows_in_words(run);
-    format!(
-        "<figure id=\"{id}\" data-chart=\"windows\"><figcaption><h4>{}</h4><p>{words}</p>\
-         </figcaption>\n<div class=\"plot\" role=\"img\" aria-label=\"{}: {words}\"></div>\n\
-         {cut}{}</figure>\n",
-        policy(page, row.policy),
-        escape(&page.labels[row.policy]),
-        windows_table(&run.windows),
-    )
+    html! {
+        figure id=(id) data-chart="windows" {
+            figcaption { h4 { (policy(page, row.policy)) } p { (words) } }
+            (plot(&html! { (Text(&page.labels[row.policy])) ": " (words) }))
+            (first_of(shown, total, "windows"))
+            (windows_table(&run.windows))
+        }
+    }
 }
 
 /// How many windows, and what became of what they read ahead.
@@ -109,30 +92,18 @@ fn windows_in_words(run: &Run) -> String {
     )
 }
 
-fn windows_table(windows: &[Window]) -> String {
-    let mut text = String::from(
-        "<details><summary>Figures</summary><div class=\"scroll\" tabindex=\"0\"><table><thead>\
-         <tr><th scope=\"col\" class=\"n\">At, ms</th>\
-         <th scope=\"col\" class=\"n\">Last use, ms</th><th scope=\"col\">Cause</th>\
-         <th scope=\"col\">Stream</th>",
-    );
-    for name in ["Offset", "Size", "Tail", "Fresh", "Used", "Late", "Wasted", "Failed", "Unread"] {
-        let _ = write!(text, "<th scope=\"col\" class=\"n\">{name}</th>");
-    }
-    text += "</tr></thead><tbody>";
-    for window in windows.iter().take(TABLE_WINDOWS_MAX) {
-        let millis = |us: u64| figure(float(us) / 1e3);
-        let _ = write!(
-            text,
-            "<tr><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td><td>{}</td>\
-             <td class=\"n\">{}</td>",
-            millis(window.at_us),
-            millis(window.last_use_us),
-            window.cause.name(),
-            stream_in_words(window),
-            count(window.offset),
-        );
-        for size in [
+fn windows_table(windows: &[Window]) -> Markup {
+    let heads = html! {
+        (figure_heads(["At, ms", "Last use, ms"]))
+        th scope="col" { "Cause" }
+        th scope="col" { "Stream" }
+        (figure_heads([
+            "Offset", "Size", "Tail", "Fresh", "Used", "Late", "Wasted", "Failed", "Unread",
+        ]))
+    };
+    let millis = |us: u64| figure(float(us) / 1e3);
+    let sizes = |window: &Window| {
+        [
             window.bytes,
             window.tail_bytes,
             window.fresh_bytes,
@@ -141,17 +112,20 @@ fn windows_table(windows: &[Window]) -> String {
             window.wasted_bytes,
             window.failed_bytes,
             window.unread_bytes,
-        ] {
-            let _ = write!(text, "<td class=\"n\">{}</td>", bytes(size));
+        ]
+    };
+    let rows = html! {
+        @for window in windows.iter().take(TABLE_ROWS_MAX) {
+            tr {
+                (figures([window.at_us, window.last_use_us].map(millis)))
+                td { (window.cause.name()) }
+                td { (stream_in_words(window)) }
+                (figures([count(window.offset)]))
+                (figures(sizes(window).map(bytes)))
+            }
         }
-        text += "</tr>";
-    }
-    text += "</tbody></table></div>";
-    if windows.len() > TABLE_WINDOWS_MAX {
-        let more = count((windows.len() - TABLE_WINDOWS_MAX) as u64);
-        let _ = write!(text, "<p class=\"cut\">{more} more are in the record.</p>");
-    }
-    text + "</details>\n"
+    };
+    folded("Figures", &heads, &rows, more_in_record(windows.len()))
 }
 
 /// The stream, or the handle where the policy names no streams.
@@ -161,9 +135,6 @@ fn stream_in_words(window: &Window) -> String {
         None => format!("handle {}", window.handle),
     }
 }
-
-/// Windows in the table behind a panel; the record has them all.
-const TABLE_WINDOWS_MAX: usize = 100;
 
 #[cfg(test)]
 mod tests {
@@ -193,7 +164,7 @@ mod tests {
         let records = [RunRecord { runs, ..RunRecord::default() }];
         let page = Groups::new(&records);
         let mut charts = Vec::new();
-        (lanes_panels(&page, &page.groups[0], 0, 2, &mut charts), charts.len())
+        (lanes_panels(&page, &page.groups[0], 0, 2, &mut charts).into_string(), charts.len())
     }
 
     fn run(readahead: &str, windows: Vec<Window>) -> Run {

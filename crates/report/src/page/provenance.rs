@@ -3,51 +3,54 @@
 //! # Invariants
 //! - Every record has its own list; what a record does not say is left out, not made up.
 
-use crate::html::escape;
+use crate::html::Text;
 use crate::quantity::{bytes, date};
 use crate::record::RunRecord;
+use maud::{Markup, html};
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 /// What is needed to run it again.
-pub(super) fn provenance(records: &[RunRecord]) -> String {
-    let mut text = String::from("<section>\n<h2>How to repeat it</h2>\n");
-    for (number, record) in (1..).zip(records) {
-        if records.len() > 1 {
-            let _ = writeln!(text, "<h3>Record {number}</h3>");
-        }
-        text += "<dl>\n";
-        let machine = &record.machine;
-        let cores = if machine.cores == 1 { "core" } else { "cores" };
-        let machine_in_words = format!(
-            "{}, {} {cores}, {} of memory, {}",
-            machine.cpu,
-            machine.cores,
-            bytes(machine.memory_bytes),
-            machine.kernel
-        );
-        let counted = format!("{} counted after {} to warm up", record.repeats, record.warm_up);
-        for (term, value, code) in [
-            ("Command", record.command.join(" "), true),
-            ("Commit", record.commit.clone(), true),
-            ("Date", date(record.date), false),
-            ("Machine", machine_in_words, false),
-            ("Device", record.device.clone(), true),
-            ("Repeats", counted, false),
-            ("Seed", record.seed.to_string(), false),
-            ("Settings", pairs(&record.settings), true),
-            ("Parameters", params(record), true),
-        ] {
-            if value.is_empty() {
-                continue;
+pub(super) fn provenance(records: &[RunRecord]) -> Markup {
+    html! {
+        section {
+            h2 { "How to repeat it" }
+            @for (number, record) in (1..).zip(records) {
+                @if records.len() > 1 { h3 { "Record " (number) } }
+                dl { (repeat(record)) }
             }
-            let value = escape(&value);
-            let value = if code { format!("<code>{value}</code>") } else { value };
-            let _ = writeln!(text, "<dt>{term}</dt><dd>{value}</dd>");
         }
-        text += "</dl>\n";
     }
-    text + "</section>\n"
+}
+
+/// One record's list.
+fn repeat(record: &RunRecord) -> Markup {
+    let machine = &record.machine;
+    let cores = if machine.cores == 1 { "core" } else { "cores" };
+    let machine_in_words = format!(
+        "{}, {} {cores}, {} of memory, {}",
+        machine.cpu,
+        machine.cores,
+        bytes(machine.memory_bytes),
+        machine.kernel
+    );
+    let counted = format!("{} counted after {} to warm up", record.repeats, record.warm_up);
+    let terms = [
+        ("Command", record.command.join(" "), true),
+        ("Commit", record.commit.clone(), true),
+        ("Date", date(record.date), false),
+        ("Machine", machine_in_words, false),
+        ("Device", record.device.clone(), true),
+        ("Repeats", counted, false),
+        ("Seed", record.seed.to_string(), false),
+        ("Settings", pairs(&record.settings), true),
+        ("Parameters", params(record), true),
+    ];
+    html! {
+        @for (term, value, code) in terms.iter().filter(|(_, value, _)| !value.is_empty()) {
+            dt { (term) }
+            dd { @if *code { code { (Text(value)) } } @else { (Text(value)) } }
+        }
+    }
 }
 
 /// Each policy of the record that has parameters, with them.

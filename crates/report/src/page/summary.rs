@@ -10,113 +10,107 @@
 //! - A run that read more than 5 % over what was wanted shows it.
 //! - A column is there only where a run has a value for it.
 
-use super::group::{Group, Groups, Row};
-use crate::html::escape;
+use super::group::{Group, Groups};
+use crate::html::{DASH, Text, figure_heads, figures};
 use crate::quantity::{bytes, count, figure, percent};
-use std::fmt::Write;
+use crate::record::{Run, Spread};
+use maud::{Markup, PreEscaped, Render as _, html};
 
 /// Every run, a line each, with a heading line for each group.
-pub(super) fn summary(page: &Groups<'_>) -> String {
+pub(super) fn summary(page: &Groups<'_>) -> Markup {
     let mut rows = page.groups.iter().flat_map(|group| &group.rows);
     let with_spread = rows.any(|row| row.run.spread.is_some());
-    let mut text = String::from(
-        "<section>\n<h2>Runs</h2>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
-         aria-label=\"Table of runs\">\n<table class=\"runs\">\n<thead><tr>\
-         <th scope=\"col\">Readahead</th>",
-    );
-    let titles = COLUMNS.iter().filter(|&&title| with_spread || title != SPREAD);
-    for title in titles.clone() {
-        let _ = write!(text, "<th scope=\"col\" class=\"n\">{title}</th>");
-    }
-    text += "</tr></thead>\n";
-    for group in &page.groups {
-        let _ = writeln!(
-            text,
-            "<tbody>\n<tr class=\"group\"><th scope=\"rowgroup\" \
-             colspan=\"{}\"><span>{}</span></th></tr>",
-            titles.clone().count() + 1,
-            group_in_words(group)
-        );
-        let mut streams = None;
-        for row in &group.rows {
-            let begins = streams.replace(row.run.streams).is_some_and(|s| s != row.run.streams);
-            text += &summary_row(page, row, begins, with_spread);
+    let shown = |title: &&&str| with_spread || **title != SPREAD;
+    let titles: Vec<PreEscaped<&str>> =
+        COLUMNS.iter().filter(shown).map(|title| PreEscaped(*title)).collect();
+    let columns = titles.len() + 1;
+    html! {
+        section {
+            h2 { "Runs" }
+            div.scroll tabindex="0" role="region" aria-label="Table of runs" {
+                table.runs {
+                    thead { tr { th scope="col" { "Readahead" } (figure_heads(titles)) } }
+                    @for group in &page.groups {
+                        tbody {
+                            tr.group {
+                                th scope="rowgroup" colspan=(columns) {
+                                    span { (group_in_words(group)) }
+                                }
+                            }
+                            (group_rows(page, group, with_spread))
+                        }
+                    }
+                }
+            }
+            p.note { (PreEscaped(NOTE)) }
         }
-        text += "</tbody>\n";
     }
-    text += "</table>\n</div>\n<p class=\"note\">MB/s: 10<sup>6</sup> bytes wanted by readers, a \
-             second. Of limit: the share of what the device can give on this workload. Delay: time \
-             that readers waited for the device. p50, p99: times of a read. Read: from the device, \
-             coloured where it is more than 5&nbsp;% over what readers wanted. KiB, MiB, GiB are \
-             powers of 1024.</p>\n</section>\n";
-    text
 }
 
-fn summary_row(page: &Groups<'_>, row: &Row<'_>, begins: bool, with_spread: bool) -> String {
-    let run = row.run;
-    let spread = run.spread.map_or_else(
-        || "&ndash;".to_owned(),
-        |spread| format!("{} &ndash; {}", figure(spread.min), figure(spread.max)),
-    );
-    let over = run.bytes_read > run.bytes_wanted.saturating_add(run.bytes_wanted / 20);
-    let mut text = format!(
-        "<tr{}><th scope=\"row\">{}</th>",
-        if begins { " class=\"begins\"" } else { "" },
-        policy(page, row.policy)
-    );
-    for (title, class, value) in [
-        ("Streams", "n", count(u64::from(run.streams))),
-        ("MB/s", "n strong", figure(run.mb_per_second)),
-        (SPREAD, "n soft", spread),
-        ("Of limit", "n", ratio(run.ratio_to_limit)),
-        ("Requests", "n", count(run.device_requests)),
-        ("Mean size", "n", bytes(run.mean_request_bytes)),
-        ("Delay", "n", seconds(run.delay_seconds)),
-        ("p50", "n", seconds(run.p50_us / 1e6)),
-        ("p99", "n", seconds(run.p99_us / 1e6)),
-        ("Read", if over { "n over" } else { "n" }, bytes(run.bytes_read)),
-        ("Wanted", "n", bytes(run.bytes_wanted)),
-    ] {
-        if with_spread || title != SPREAD {
-            let _ = write!(text, "<td class=\"{class}\">{value}</td>");
+fn group_rows(page: &Groups<'_>, group: &Group<'_>, with_spread: bool) -> Markup {
+    let before = std::iter::once(None).chain(group.rows.iter().map(Some));
+    html! {
+        @for (row, before) in group.rows.iter().zip(before) {
+            @let begins = before.is_some_and(|before| before.run.streams != row.run.streams);
+            tr class=[begins.then_some("begins")] {
+                th scope="row" { (policy(page, row.policy)) }
+                (cells(row.run, with_spread))
+            }
         }
     }
-    text + "</tr>\n"
+}
+
+fn cells(run: &Run, with_spread: bool) -> Markup {
+    let ends = |spread: Spread| {
+        html! { (figure(spread.min)) " " (DASH) " " (figure(spread.max)) }
+    };
+    let over = run.bytes_read > run.bytes_wanted.saturating_add(run.bytes_wanted / 20);
+    html! {
+        td.n { (count(run.streams.into())) }
+        td class="n strong" { (figure(run.mb_per_second)) }
+        @if with_spread { td class="n soft" { (run.spread.map_or(DASH.render(), ends)) } }
+        td.n { (run.ratio_to_limit.map_or(DASH.render(), share)) }
+        (figures([count(run.device_requests), bytes(run.mean_request_bytes)]))
+        (figures([run.delay_seconds, run.p50_us / 1e6, run.p99_us / 1e6].map(seconds)))
+        td class=(if over { "n over" } else { "n" }) { (bytes(run.bytes_read)) }
+        td.n { (bytes(run.bytes_wanted)) }
+    }
 }
 
 /// A share in percent beside a bar of that length.
-fn ratio(ratio: Option<f64>) -> String {
-    let Some(ratio) = ratio else { return "&ndash;".to_owned() };
-    let filled = if ratio.is_finite() { ratio.clamp(0.0, 1.0) * 100.0 } else { 0.0 };
-    format!("<i class=\"share\" style=\"--share:{filled:.1}%\"></i><span>{}</span>", percent(ratio))
+pub(super) fn share(share: f64) -> Markup {
+    let filled = if share.is_finite() { share.clamp(0.0, 1.0) * 100.0 } else { 0.0 };
+    html! {
+        i.share style={ "--share:" (format!("{filled:.1}")) "%" } {}
+        span { (percent(share)) }
+    }
 }
 
-/// A time with the unit that fits it, as markup.
-pub(super) fn seconds(seconds: f64) -> String {
-    if seconds != 0.0 && seconds.abs() < 0.000_999_5 {
-        format!("{} &micro;s", figure(seconds * 1e6))
+/// A time with the unit that fits it.
+pub(super) fn seconds(seconds: f64) -> Markup {
+    let (scale, unit) = if seconds != 0.0 && seconds.abs() < 0.000_999_5 {
+        (1e6, "&micro;s")
     } else if seconds != 0.0 && seconds.abs() < 0.9995 {
-        format!("{} ms", figure(seconds * 1e3))
+        (1e3, "ms")
     } else {
-        format!("{} s", figure(seconds))
-    }
+        (1.0, "s")
+    };
+    html! { (figure(seconds * scale)) " " (PreEscaped(unit)) }
 }
 
 /// A policy's name with the mark of its colour and shape.
-pub(super) fn policy(page: &Groups<'_>, number: usize) -> String {
-    format!(
-        "<span class=\"policy\"><i class=\"mark\" data-policy=\"{number}\"></i>{}</span>",
-        escape(&page.labels[number])
-    )
+pub(super) fn policy(page: &Groups<'_>, number: usize) -> Markup {
+    html! {
+        span.policy { i.mark data-policy=(number) {} (Text(&page.labels[number])) }
+    }
 }
 
-pub(super) fn group_in_words(group: &Group<'_>) -> String {
+pub(super) fn group_in_words(group: &Group<'_>) -> Markup {
     let kind = if group.emulated { "emulated" } else { "real device" };
-    let mut words = format!("{} ({kind})", escape(&group.device_in_words()));
-    if !group.workload.is_empty() {
-        let _ = write!(words, " <span class=\"workload\">{}</span>", escape(&group.workload));
+    html! {
+        (Text(group.device_in_words())) " (" (kind) ")"
+        @if !group.workload.is_empty() { " " span.workload { (Text(&group.workload)) } }
     }
-    words
 }
 
 /// The table of runs, after the policy's name.
@@ -135,3 +129,9 @@ const COLUMNS: [&str; 11] = [
 ];
 /// The column of the slowest and the fastest repeat, there only where runs were repeated.
 pub(super) const SPREAD: &str = "Min &ndash; max";
+/// Below the table of runs.
+const NOTE: &str = "MB/s: 10<sup>6</sup> bytes wanted by readers, a second. Of limit: the share of \
+                    what the device can give on this workload. Delay: time that readers waited \
+                    for the device. p50, p99: times of a read. Read: from the device, coloured \
+                    where it is more than 5&nbsp;% over what readers wanted. KiB, MiB, GiB are \
+                    powers of 1024.";

@@ -15,29 +15,31 @@
 
 use super::group::{Group, Groups, Row};
 use super::summary::{group_in_words, policy};
+use crate::html::{figure_heads, figures, scrolled};
 use crate::quantity::{figure, percent};
+use crate::record::Run;
 use crate::waits::Waits;
-use std::fmt::Write;
+use maud::{Markup, PreEscaped, html};
 
 /// The sections of `groups`, whose runs all have waits.
-pub(super) fn sections(page: &Groups<'_>, groups: &[Group<'_>]) -> String {
-    groups.iter().map(|group| section(page, group)).collect()
+pub(super) fn sections(page: &Groups<'_>, groups: &[Group<'_>]) -> Markup {
+    html! { @for group in groups { (section(page, group)) } }
 }
 
-fn section(page: &Groups<'_>, group: &Group<'_>) -> String {
+fn section(page: &Groups<'_>, group: &Group<'_>) -> Markup {
     let rows: Vec<(&Row<'_>, &Waits)> =
         group.rows.iter().filter_map(|row| Some((row, row.run.waits.as_ref()?))).collect();
-    format!(
-        "<section class=\"charts\">\n<h2>{}</h2>\n<div class=\"pair\">\n{}{}</div>\n{}</section>\n",
-        group_in_words(group),
-        distribution(&rows),
-        processor(page, &rows),
-        table(page, &rows),
-    )
+    html! {
+        section.charts {
+            h2 { (group_in_words(group)) }
+            div.pair { (distribution(&rows)) (processor(page, &rows)) }
+            (table(page, &rows))
+        }
+    }
 }
 
 /// The latencies of all policies, as curves.
-fn distribution(rows: &[(&Row<'_>, &Waits)]) -> String {
+fn distribution(rows: &[(&Row<'_>, &Waits)]) -> Markup {
     let all = || rows.iter().flat_map(|(_, waits)| &waits.quantiles_us).filter(|us| us.is_finite());
     let least = all().copied().fold(f64::INFINITY, f64::min).clamp(US_MIN, US_MAX);
     let most = all().copied().fold(0.0, f64::max).clamp(least * 1.1, US_MAX * 2.0);
@@ -46,93 +48,111 @@ fn distribution(rows: &[(&Row<'_>, &Waits)]) -> String {
         LEFT + place * WIDTH
     };
     let y = |permille: f64| TOP + HEIGHT - permille / 1e3 * HEIGHT;
-    let mut svg = format!(
-        "<figure><figcaption><div><h3>Latency <span class=\"unit\">us</span></h3>\
-         <p>The share of I/Os that took no longer. Further left is better.</p></div></figcaption>\n\
-         <svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"Distribution of latencies, as in the \
-         table below.\" font-size=\"12\" fill=\"currentColor\">\n",
-        LEFT + WIDTH + 24.0,
-        TOP + HEIGHT + 24.0
-    );
-    for permille in [0.0, 500.0, 990.0] {
-        let (at, share) = (y(permille), percent(permille / 1e3));
-        let _ = writeln!(
-            svg,
-            "<line x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\" \
-             stroke=\"currentColor\" opacity=\"0.2\"/><text x=\"{:.1}\" y=\"{:.1}\" \
-             text-anchor=\"end\">{share}</text>",
-            LEFT + WIDTH,
-            LEFT - 6.0,
-            at + 4.0,
-        );
-    }
-    for tick in ticks(least, most) {
-        let _ = writeln!(
-            svg,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-            x(tick),
-            TOP + HEIGHT + 18.0,
-            figure(tick)
-        );
-    }
-    for (row, waits) in rows {
+    let points = |waits: &Waits| {
         let shares = Waits::PERMILLES.iter().map(|&permille| f64::from(permille));
         let points = waits.quantiles_us.iter().zip(shares).filter(|(us, _)| us.is_finite());
-        let points: Vec<String> =
-            points.map(|(&us, share)| format!("{:.1},{:.1}", x(us), y(share))).collect();
-        let _ = writeln!(
-            svg,
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"/>",
-            points.join(" "),
-            colour(row.policy)
-        );
+        let points = points.map(|(&us, share)| format!("{:.1},{:.1}", x(us), y(share)));
+        points.collect::<Vec<String>>().join(" ")
+    };
+    html! {
+        figure {
+            figcaption {
+                div {
+                    h3 { "Latency " span.unit { "us" } }
+                    p { "The share of I/Os that took no longer. Further left is better." }
+                }
+            }
+            svg viewBox={ "0 0 " (LEFT + WIDTH + 24.0) " " (TOP + HEIGHT + 24.0) } role="img"
+                aria-label="Distribution of latencies, as in the table below."
+                font-size="12" fill="currentColor"
+            {
+                @for permille in [0.0, 500.0, 990.0] {
+                    @let at = y(permille);
+                    line x1=(LEFT) x2=(tenth(LEFT + WIDTH)) y1=(tenth(at)) y2=(tenth(at))
+                        stroke="currentColor" opacity="0.2" {}
+                    text x=(tenth(LEFT - 6.0)) y=(tenth(at + 4.0)) text-anchor="end" {
+                        (percent(permille / 1e3))
+                    }
+                }
+                @for tick in ticks(least, most) {
+                    text x=(tenth(x(tick))) y=(tenth(TOP + HEIGHT + 18.0)) text-anchor="middle" {
+                        (figure(tick))
+                    }
+                }
+                @for (row, waits) in rows {
+                    polyline points=(points(waits)) fill="none" stroke=(colour(row.policy))
+                        stroke-width="2" {}
+                }
+            }
+        }
     }
-    svg + "</svg>\n</figure>\n"
+}
+
+/// A coordinate.
+fn tenth(place: f64) -> String {
+    format!("{place:.1}")
 }
 
 /// The processor time of an I/O, as bars.
-fn processor(page: &Groups<'_>, rows: &[(&Row<'_>, &Waits)]) -> String {
+fn processor(page: &Groups<'_>, rows: &[(&Row<'_>, &Waits)]) -> Markup {
     let most = rows.iter().map(|(_, waits)| waits.cpu_us_per_io).fold(0.0, f64::max);
-    let mut text = String::from(
-        "<figure><figcaption><div><h3>Processor time <span class=\"unit\">us an I/O</span></h3>\
-         <p>Lower is better.</p></div></figcaption>\n<table><tbody>",
-    );
-    for (row, waits) in rows {
+    let width = |waits: &Waits| {
         let share = if most > 0.0 { (waits.cpu_us_per_io / most).clamp(0.0, 1.0) } else { 0.0 };
-        let _ = writeln!(
-            text,
-            "<tr><th scope=\"row\">{}</th><td style=\"width:60%\"><div style=\"height:12px;\
-             width:{:.1}%;background:{}\"></div></td><td class=\"n\">{}</td></tr>",
-            policy(page, row.policy),
-            share * 100.0,
-            colour(row.policy),
-            figure(waits.cpu_us_per_io),
-        );
+        tenth(share * 100.0)
+    };
+    html! {
+        figure {
+            figcaption {
+                div {
+                    h3 { "Processor time " span.unit { "us an I/O" } }
+                    p { "Lower is better." }
+                }
+            }
+            table {
+                tbody {
+                    @for (row, waits) in rows {
+                        tr {
+                            th scope="row" { (policy(page, row.policy)) }
+                            td style="width:60%" {
+                                div style={
+                                    "height:12px;width:" (width(waits)) "%;background:"
+                                    (colour(row.policy))
+                                } {}
+                            }
+                            (figures([figure(waits.cpu_us_per_io)]))
+                        }
+                    }
+                }
+            }
+        }
     }
-    text + "</tbody></table>\n</figure>\n"
 }
 
-fn table(page: &Groups<'_>, rows: &[(&Row<'_>, &Waits)]) -> String {
-    let mut text = String::from(
-        "<div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th scope=\"col\">Policy</th>",
-    );
-    for title in ["Threads", "Mean", "Trimmed", "p50", "p99", "CPU an I/O", "Late"] {
-        let _ = write!(text, "<th scope=\"col\" class=\"n\">{title}</th>");
-    }
-    text += "</tr></thead><tbody>\n";
-    for (row, waits) in rows {
-        let _ = write!(text, "<tr><th scope=\"row\">{}</th>", policy(page, row.policy));
-        let run = row.run;
-        let times =
-            [waits.mean_us, waits.trimmed_mean_us, run.p50_us, run.p99_us, waits.cpu_us_per_io];
-        let _ = write!(text, "<td class=\"n\">{}</td>", run.streams);
-        for us in times {
-            let _ = write!(text, "<td class=\"n\">{} &micro;s</td>", figure(us));
+fn table(page: &Groups<'_>, rows: &[(&Row<'_>, &Waits)]) -> Markup {
+    let heads = html! {
+        th scope="col" { "Policy" }
+        (figure_heads(["Threads", "Mean", "Trimmed", "p50", "p99", "CPU an I/O", "Late"]))
+    };
+    let times = |run: &Run, waits: &Waits| {
+        [waits.mean_us, waits.trimmed_mean_us, run.p50_us, run.p99_us, waits.cpu_us_per_io]
+    };
+    let rows = html! {
+        @for (row, waits) in rows {
+            tr {
+                th scope="row" { (policy(page, row.policy)) }
+                (figures([row.run.streams]))
+                @for us in times(row.run, waits) { td.n { (figure(us)) " " (MICROSECONDS) } }
+                (figures([percent(waits.late_share)]))
+            }
         }
-        let _ = writeln!(text, "<td class=\"n\">{}</td></tr>", percent(waits.late_share));
+    };
+    html! {
+        (scrolled(None, &heads, &rows))
+        p.note {
+            "Trimmed: the mean without the slowest hundredth. Late: sleepers that woke after the \
+             completion."
+        }
     }
-    text + "</tbody></table></div>\n<p class=\"note\">Trimmed: the mean without the slowest \
-            hundredth. Late: sleepers that woke after the completion.</p>\n"
 }
 
 /// 1, 2 and 5 times powers of ten between the two.
@@ -151,6 +171,7 @@ fn colour(policy: usize) -> String {
     format!("var(--p{})", policy % COLOURS)
 }
 
+const MICROSECONDS: PreEscaped<&str> = PreEscaped("&micro;s");
 /// Of the drawing.
 const LEFT: f64 = 48.0;
 const TOP: f64 = 8.0;
@@ -166,7 +187,7 @@ const COLOURS: usize = 8;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Run, RunRecord};
+    use crate::record::RunRecord;
 
     fn run(policy: &str, quantiles_us: Vec<f64>) -> Run {
         let waits =
@@ -184,7 +205,7 @@ mod tests {
         let runs = vec![run("spin", vec![10.0; 13]), run("nio", vec![12.0; 13])];
         let records = [RunRecord { runs, ..RunRecord::default() }];
         let page = Groups::new(&records);
-        let text = sections(&page, &page.groups);
+        let text = sections(&page, &page.groups).into_string();
         for (part, count) in [("<polyline", 2), ("height:12px", 2), ("25", 2), ("<section", 1)] {
             assert!(text.matches(part).count() >= count, "{part}: {text}");
         }
@@ -196,7 +217,7 @@ mod tests {
         for odd in [vec![], vec![f64::NAN; 13], vec![0.0; 13], vec![f64::INFINITY; 13]] {
             let records = [RunRecord { runs: vec![run("spin", odd)], ..RunRecord::default() }];
             let page = Groups::new(&records);
-            let text = sections(&page, &page.groups);
+            let text = sections(&page, &page.groups).into_string();
             assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
         }
     }

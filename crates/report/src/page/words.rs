@@ -8,61 +8,57 @@
 //! - What is returned is escaped markup.
 
 use super::group::{Group, Groups};
-use crate::html::escape;
+use crate::html::Text;
 use crate::quantity::{figure, percent};
 use crate::record::Run;
-use std::fmt::Write;
+use maud::{Markup, Render, html};
 
-/// The opening paragraphs, as markup.
-pub(super) fn opening(page: &Groups<'_>) -> String {
-    let mut text = format!("<p class=\"lead\">{}</p>\n", measured(page));
-    for group in &page.groups {
-        if let Some(outcome) = outcome(page, group) {
-            let _ = writeln!(text, "<p class=\"outcome\">{outcome}</p>");
+/// The opening paragraphs.
+pub(super) fn opening(page: &Groups<'_>) -> Markup {
+    html! {
+        p.lead { (measured(page)) }
+        @for outcome in page.groups.iter().filter_map(|group| outcome(page, group)) {
+            p.outcome { (outcome) }
         }
     }
-    text
 }
 
 /// What ran on what.
-fn measured(page: &Groups<'_>) -> String {
+fn measured(page: &Groups<'_>) -> Markup {
     let mut streams: Vec<u32> = page.groups.iter().flat_map(Group::streams).collect();
     streams.sort_unstable();
     streams.dedup();
     let rows = || page.groups.iter().flat_map(|group| &group.rows);
     let ran = |policy: &usize| rows().any(|row| row.policy == *policy);
     let policies = (0..page.labels.len()).filter(ran).map(|policy| code(&page.labels[policy]));
-    let policies: Vec<String> = policies.collect();
-    let counts: Vec<String> = streams.iter().map(ToString::to_string).collect();
+    let policies: Vec<Markup> = policies.collect();
     let plural = if streams.last() == Some(&1) { "stream" } else { "streams" };
-    let mut text = format!(
-        "This page compares how fast {} {plural} of reads {} served with {}.",
-        list(&counts, "or"),
-        if streams == [1] { "is" } else { "are" },
-        list(&policies, "and"),
-    );
-    if policies.len() == 1 {
-        text = text.replacen("compares", "shows", 1);
-    }
-    for (emulated, words) in KINDS {
-        let mut devices: Vec<String> = Vec::new();
-        for group in page.groups.iter().filter(|group| group.emulated == emulated) {
-            let name = code(group.device);
-            if !devices.contains(&name) {
-                devices.push(name);
+    html! {
+        "This page " (if policies.len() == 1 { "shows" } else { "compares" }) " how fast "
+        (list(&streams, "or")) " " (plural) " of reads "
+        (if streams == [1] { "is" } else { "are" }) " served with " (list(&policies, "and")) "."
+        @for (emulated, (one, many)) in KINDS {
+            @let devices = devices(page, emulated);
+            @if !devices.is_empty() {
+                " " (list(&devices, "and")) " " (if devices.len() == 1 { one } else { many })
             }
         }
-        let (one, many) = words;
-        if !devices.is_empty() {
-            let kind = if devices.len() == 1 { one } else { many };
-            let _ = write!(text, " {} {kind}", list(&devices, "and"));
+    }
+}
+
+/// The devices that are emulated, or those that are not, each once.
+fn devices(page: &Groups<'_>, emulated: bool) -> Vec<Markup> {
+    let mut devices: Vec<&str> = Vec::new();
+    for group in page.groups.iter().filter(|group| group.emulated == emulated) {
+        if !devices.contains(&group.device) {
+            devices.push(group.device);
         }
     }
-    text
+    devices.into_iter().map(code).collect()
 }
 
 /// The fastest and the slowest where most streams ran.
-fn outcome(page: &Groups<'_>, group: &Group<'_>) -> Option<String> {
+fn outcome(page: &Groups<'_>, group: &Group<'_>) -> Option<Markup> {
     let streams = *group.streams().last()?;
     let mut runs: Vec<(&str, &Run)> = group
         .rows
@@ -73,59 +69,59 @@ fn outcome(page: &Groups<'_>, group: &Group<'_>) -> Option<String> {
     runs.sort_by(|(_, a), (_, b)| b.mb_per_second.total_cmp(&a.mb_per_second));
     let (fastest, best) = *runs.first()?;
     let (slowest, worst) = *runs.last()?;
-    let limit = best.ratio_to_limit.map_or_else(String::new, |ratio| {
-        format!(", {} of what the device can give", percent(ratio))
-    });
     let plural = if streams == 1 { "stream" } else { "streams" };
-    let place = if page.groups.len() == 1 {
-        String::new()
-    } else {
-        let device = group.device_in_words();
-        let like = page.groups.iter().filter(|other| other.device_in_words() == device).count();
-        let workload = if like > 1 && !group.workload.is_empty() {
-            format!(" ({})", escape(&group.workload))
-        } else {
-            String::new()
-        };
-        format!(" on {}{workload}", escape(&device))
-    };
-    let reached = format!("<strong>{} MB/s</strong>{limit}", figure(best.mb_per_second));
-    let place = format!("With {streams} {plural}{place}, {} reached {reached}", code(fastest));
-    if runs.len() == 1 {
-        return Some(format!("{place}."));
-    }
     let times = best.mb_per_second / worst.mb_per_second;
-    Some(if times < 1.02 {
-        format!("{place}; no policy was more than 2 % slower.")
-    } else if worst.mb_per_second > 0.0 && times < 2.0 {
-        format!(
-            "{place}; {} was slowest with {} MB/s, {} less.",
-            code(slowest),
-            figure(worst.mb_per_second),
-            percent(1.0 - 1.0 / times)
-        )
-    } else if worst.mb_per_second > 0.0 {
-        format!(
-            "{place}: <strong>{} times</strong> the {} MB/s of {}.",
-            figure(times),
-            figure(worst.mb_per_second),
-            code(slowest)
-        )
+    let comparison = if runs.len() == 1 {
+        html! { "." }
+    } else if times < 1.02 {
+        html! { "; no policy was more than 2 % slower." }
+    } else if worst.mb_per_second <= 0.0 {
+        html! { "; " (code(slowest)) " got nothing through." }
+    } else if times < 2.0 {
+        html! {
+            "; " (code(slowest)) " was slowest with " (figure(worst.mb_per_second)) " MB/s, "
+            (percent(1.0 - 1.0 / times)) " less."
+        }
     } else {
-        format!("{place}; {} got nothing through.", code(slowest))
+        html! {
+            ": " strong { (figure(times)) " times" } " the " (figure(worst.mb_per_second))
+            " MB/s of " (code(slowest)) "."
+        }
+    };
+    Some(html! {
+        "With " (streams) " " (plural) (place(page, group)) ", " (code(fastest)) " reached "
+        strong { (figure(best.mb_per_second)) " MB/s" }
+        @if let Some(ratio) = best.ratio_to_limit {
+            ", " (percent(ratio)) " of what the device can give"
+        }
+        (comparison)
     })
 }
 
-fn code(name: &str) -> String {
-    format!("<code>{}</code>", escape(name))
+/// Where a group ran, as far as the page has to say so.
+fn place(page: &Groups<'_>, group: &Group<'_>) -> Markup {
+    let device = group.device_in_words();
+    let like = page.groups.iter().filter(|other| other.device_in_words() == device).count();
+    html! {
+        @if page.groups.len() > 1 {
+            " on " (Text(&device))
+            @if like > 1 && !group.workload.is_empty() { " (" (Text(&group.workload)) ")" }
+        }
+    }
+}
+
+fn code(name: &str) -> Markup {
+    html! { code { (Text(name)) } }
 }
 
 /// `a, b and c`.
-fn list(words: &[String], last: &str) -> String {
-    match words {
-        [] => String::new(),
-        [only] => only.clone(),
-        [first @ .., end] => format!("{} {last} {end}", first.join(", ")),
+fn list(words: &[impl Render], last: &str) -> Markup {
+    html! {
+        @for (number, word) in words.iter().enumerate() {
+            @if number + 1 == words.len() && number > 0 { " " (last) " " }
+            @else if number > 0 { ", " }
+            (word)
+        }
     }
 }
 
@@ -167,7 +163,10 @@ mod tests {
 
     fn words(runs: Vec<Run>) -> String {
         let records = [RunRecord { runs, ..RunRecord::default() }];
-        opening(&Groups::new(&records)).replace("<strong>", "").replace("</strong>", "")
+        opening(&Groups::new(&records))
+            .into_string()
+            .replace("<strong>", "")
+            .replace("</strong>", "")
     }
 
     #[test]
@@ -214,7 +213,7 @@ mod tests {
         ];
         for (why, slow, end) in rows {
             let text = words(vec![run("slow", 1, 99.0), run("slow", 10, slow), fast.clone()]);
-            assert!(text.ends_with(&format!("{end}</p>\n")), "{why}: {text}");
+            assert!(text.ends_with(&format!("{end}</p>")), "{why}: {text}");
         }
     }
 
