@@ -11,12 +11,9 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
+use forerun_console::{failure, interrupt};
 
-use crate::run as program;
-use crate::{
-    bench, demo, explain, failure, interrupt, profile, replay_journal, report, sim, soak, trace,
-    vectors, warm,
-};
+use crate::{explain, profile, report, run as program, warm};
 
 #[derive(Parser)]
 #[command(
@@ -44,42 +41,25 @@ enum Command {
 /// The commands that run no program of others: signals end them.
 #[derive(Subcommand)]
 enum Own {
-    /// Check readahead decisions against those of historic kernels
-    Vectors(vectors::Args),
-    /// Run workloads and traces through the cache in virtual time, or through replacement alone
-    Sim(Box<sim::Args>),
-    /// See what a trace holds, or turn it into another format
-    Trace(trace::Args),
-    /// See what readahead does to a slow disk: half a minute, nothing to set up
-    Demo(demo::Args),
-    /// Measure the live engine in real time
-    Bench(bench::Args),
     /// Measure what a device can do: how long it takes, how much it delivers, how many at a time
     Profile(profile::Args),
-    /// Send the events of a journal to a fresh core, which has to do the same again
-    ReplayJournal(replay_journal::Args),
     /// Draw recorded runs on one static page
     Report(report::Args),
     /// Bring files into the kernel's page cache before they are wanted
     Warm(warm::Args),
-    /// Read through the live engine for a long time, and check everything
-    #[command(hide = true)]
-    Soak(soak::Args),
+    #[cfg(feature = "lab")]
+    #[command(flatten)]
+    Lab(forerun_lab::Command),
 }
 
 impl Own {
     fn run(self) -> Result<()> {
         match self {
-            Self::Vectors(args) => vectors::run(&args),
-            Self::Sim(args) => sim::run(&args),
-            Self::Trace(args) => trace::run(&args),
-            Self::Demo(args) => demo::run(&args),
-            Self::Bench(args) => bench::run(&args),
             Self::Profile(args) => profile::run(&args),
-            Self::ReplayJournal(args) => replay_journal::run(&args),
             Self::Report(args) => report::run(&args),
             Self::Warm(args) => warm::run(&args),
-            Self::Soak(args) => soak::run(&args),
+            #[cfg(feature = "lab")]
+            Self::Lab(command) => command.run(),
         }
     }
 }

@@ -18,6 +18,10 @@ use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
+use forerun_console::failure::note;
+use forerun_console::profile::given;
+use forerun_console::profile::place::Place;
+use forerun_console::{machine, output};
 use forerun_core::units::Nanos;
 use forerun_report::quantity::{float, ratio, seconds};
 use forerun_report::{ExplainedFile, ExplainedStream, Explanation, Forecast, ReadMoment, page};
@@ -27,11 +31,6 @@ use forerun_steer::explain::{
 use forerun_steer::run::RunError;
 use rustix::fs::{major, minor};
 
-use crate::failure::note;
-use crate::machine;
-use crate::output;
-use crate::profile::given;
-use crate::profile::place::Place;
 use crate::run::How;
 
 /// The flags.

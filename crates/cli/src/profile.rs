@@ -14,29 +14,23 @@
 //! - Latencies of a busy machine are shown, with the reason, and not saved.
 //! - Without `-o`, stdout is TOML: the table stands in comments.
 
-pub(crate) mod given;
-mod latency;
-mod measure;
-pub(crate) mod place;
-mod store;
-
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use forerun_core::device::Kind;
+use forerun_console::failure::{note, usage};
+use forerun_console::profile::latency::Half;
+use forerun_console::profile::place::Place;
+use forerun_console::target::Target;
+use forerun_console::{output, specs};
 use forerun_core::device::estimate::{Estimate, Estimator, Facts, Known};
 use forerun_core::params::{Bytes, Param};
 use forerun_core::units::Nanos;
 use forerun_io::files::Backend;
 use forerun_report::quantity::thousandths;
 
-use crate::bench::target::Target;
-use crate::failure::{note, usage};
-use crate::output;
-use latency::Half;
-use measure::{Class, Figures, Ground, Order};
-use place::Place;
-use store::{Profile, Profiles};
+use forerun_console::profile::kind;
+use forerun_console::profile::measure::{Class, Figures, Ground, Order};
+use forerun_console::profile::store::{Profile, Profiles};
 
 /// What `profile` takes.
 #[derive(clap::Args)]
@@ -74,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let place = place(&target)?;
     let before = profiles.facts(&place).transpose()?;
 
-    let request_bytes_max = target.settings(0).request_bytes_max / PAGE_BYTES * PAGE_BYTES;
+    let request_bytes_max = target.request_bytes_max() / PAGE_BYTES * PAGE_BYTES;
     let mut estimator = Estimator::new(request_bytes_max);
     let figures = measure(&target, args, &classes(request_bytes_max), &mut estimator)?;
     let Estimate { facts, known } = estimator.estimate();
@@ -183,21 +177,13 @@ fn figures_row(figures: &Figures) -> Vec<String> {
     ]
 }
 
-/// A kind in files and tables.
-fn kind(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Positional => "positional",
-        Kind::Parallel => "parallel",
-    }
-}
-
 /// A time to measure, for the command line.
 fn time(text: &str) -> Result<Nanos, String> {
     let time = Nanos::parse(text).filter(|time| (TIME_MIN..=TIME_MAX).contains(time));
     time.ok_or_else(|| "expected a duration such as 10s or 500ms, from 100ms to 3600s".to_owned())
 }
 
-const PAGE_BYTES: u32 = crate::specs::PAGE_BYTES;
+const PAGE_BYTES: u32 = specs::PAGE_BYTES;
 const DEPTHS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// Less would be read again and again, out of the drive's own memory.
 const BYTES_MIN: u64 = 16 << 20;
@@ -211,13 +197,6 @@ const TIME_MAX: Nanos = Nanos::from_millis(3_600_000);
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn figures_have_a_digit_behind_the_point() {
-        for (count, text) in [(0, "0.0"), (49, "0.0"), (50, "0.1"), (12_345, "12.3")] {
-            assert_eq!(thousandths(count), text);
-        }
-    }
 
     #[test]
     fn a_time_has_a_unit_and_bounds() {

@@ -6,10 +6,9 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
+use forerun_console::failure::usage;
+use forerun_console::output;
 use forerun_report::{RunRecord, page};
-
-use crate::failure::usage;
-use crate::output;
 
 /// What `report` takes.
 #[derive(clap::Args)]

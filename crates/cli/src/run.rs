@@ -10,14 +10,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
+use forerun_console::failure::{note, usage};
+use forerun_console::machine::seconds;
+use forerun_console::{output, specs};
 use forerun_core::params::{Bytes, Param as _};
 use forerun_steer::run::{self, Ended, Observe, RunError, Settings, Stats};
 use forerun_steer::shim;
 use serde::Serialize;
-
-use crate::failure::{note, usage};
-use crate::machine::seconds;
-use crate::{output, specs};
 
 /// The flags.
 #[derive(clap::Args)]

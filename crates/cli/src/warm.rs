@@ -11,6 +11,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
+use forerun_console::{machine, output};
 use forerun_core::params::{Bytes, Param as _, Share};
 use forerun_core::units::Nanos;
 use forerun_report::quantity::{mb_per_second, seconds};
@@ -18,8 +19,6 @@ use forerun_steer::memory::Memory;
 use forerun_steer::warm::{Left, Listing, Report, Why};
 use indicatif::BinaryBytes;
 use serde::Serialize;
-
-use crate::{machine, output};
 
 /// What `warm` takes.
 #[derive(clap::Args)]

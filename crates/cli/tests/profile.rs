@@ -181,6 +181,7 @@ fn what_cannot_be_profiled_is_said_in_one_line() {
     assert_eq!(fs::read_to_string(other.to_string()).expect("text"), "[server]\nport = 1\n");
 }
 
+#[cfg(feature = "lab")]
 #[test]
 fn a_profile_is_taken_by_a_bench_of_its_device_and_refused_to_others() {
     let folder = folder("given");

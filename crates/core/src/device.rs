@@ -22,11 +22,13 @@
 //! Each model's file names its own.
 
 mod buffer;
+mod channels;
 mod disk;
 pub mod estimate;
 mod fine;
 mod parallel;
 mod platter;
+mod spread;
 mod values;
 
 use alloc::{collections::BTreeMap, string::String, vec::Vec};
@@ -37,8 +39,10 @@ use crate::units::Nanos;
 use disk::{Disk, Served};
 use parallel::Parallel;
 
+pub use channels::{CHANNEL_MODELS, ChannelModel, DeviceServer, channel_model};
 pub use disk::DiskParams;
 pub use parallel::{ObjectParams, PipeParams};
+pub use spread::Spread;
 pub use values::{Rate, Switch};
 
 /// A read or write of consecutive bytes.

@@ -16,6 +16,7 @@
 mod commands;
 mod errors;
 mod ranges;
+#[cfg(feature = "lab")]
 mod vectors;
 
 use pyo3::prelude::{pyfunction, pymodule};
@@ -27,6 +28,7 @@ mod _forerun {
     use super::commands::cli;
     #[pymodule_export]
     use super::ranges::{Ranges, keep_spare};
+    #[cfg(feature = "lab")]
     #[pymodule_export]
     use super::vectors::{check, decisions, policies};
     #[pymodule_export]

@@ -185,6 +185,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn thousandths_have_a_digit_behind_the_point() {
+        for (count, text) in [(0, "0.0"), (49, "0.0"), (50, "0.1"), (12_345, "12.3")] {
+            assert_eq!(thousandths(count), text);
+        }
+    }
+
+    #[test]
     fn figures_have_three_digits_that_count() {
         #[rustfmt::skip]
         let rows = [

@@ -17,16 +17,13 @@
 //! Liao et al. 2022, section 4; each profile says where its figures are from.
 
 mod costs;
-mod draw;
-mod station;
 
+use forerun_core::device::{ChannelModel, DeviceServer};
 use forerun_core::prng::Prng;
 use forerun_core::reap::{self, AnyReap, Calibration, Key, Latency, Op, Outcome, Plan, Way};
 use forerun_core::units::Nanos;
 
-pub use costs::{COSTS, Costs, DEVICES, Device, costs, device};
-pub use draw::Spread;
-pub use station::Station;
+pub use costs::{COSTS, Costs, costs};
 
 /// What is run: one phase after the other, with the same policy.
 #[derive(Clone, Debug)]
@@ -76,13 +73,13 @@ pub struct Ran {
 #[must_use]
 pub fn run(
     policy: &mut dyn AnyReap,
-    device: &Device,
+    device: &ChannelModel,
     costs: &Costs,
     load: &Load,
     seed: u64,
 ) -> Vec<Ran> {
     let mut bench = Bench {
-        station: Station::new(*device, seed),
+        server: DeviceServer::new(*device, seed),
         costs,
         host: Prng::new(seed ^ HOST_SEED),
         began: Nanos(0),
@@ -92,7 +89,7 @@ pub fn run(
 
 /// What spinning shows of each class, alone on the device: what policies are told.
 #[must_use]
-pub fn calibrate(device: &Device, costs: &Costs, seed: u64) -> Calibration {
+pub fn calibrate(device: &ChannelModel, costs: &Costs, seed: u64) -> Calibration {
     let mut known = Calibration::default();
     for (class, bytes) in reap::CLASS_BYTES.into_iter().enumerate() {
         let phase = Phase { clients: 1, group: 1, sizes: vec![bytes], op: Op::Read, groups: 500 };
@@ -117,7 +114,7 @@ fn trimmed(mut values: Vec<u64>) -> Latency {
 
 struct Bench<'a> {
     /// Its draws are the same for each policy.
-    station: Station,
+    server: DeviceServer,
     costs: &'a Costs,
     /// Draws of timers and wake-ups.
     host: Prng,
@@ -159,9 +156,9 @@ impl Bench<'_> {
         let (mut submitted, mut done, mut largest) = (now, now, 0);
         for _ in 0..phase.group {
             submitted += self.costs.submit;
-            let size = self.station.draws.below(phase.sizes.len() as u64);
+            let size = self.server.draws().below(phase.sizes.len() as u64);
             let bytes = phase.sizes[usize::try_from(size).expect("an index of a list")];
-            let complete = self.station.serve(submitted, bytes);
+            let complete = self.server.serve(submitted, bytes);
             (done, largest) = (done.max(complete), largest.max(bytes));
         }
         (submitted, done, largest)

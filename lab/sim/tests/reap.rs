@@ -3,17 +3,18 @@
 //! # Invariants
 //! - What is asserted is virtual time: the same on each machine.
 
+use forerun_core::device::{CHANNEL_MODELS as DEVICES, ChannelModel, Spread};
 use forerun_core::prng::Prng;
 use forerun_core::reap::{self, Op};
 use forerun_core::units::Nanos;
-use forerun_sim::reap::{COSTS, Costs, DEVICES, Device, Load, Phase, Ran, Spread, calibrate, run};
+use forerun_sim::reap::{COSTS, Costs, Load, Phase, Ran, calibrate, run};
 
 fn alone(group: u32, sizes: &[u64], groups: u32) -> Load {
     let sizes = sizes.to_vec();
     Load { phases: vec![Phase { clients: 1, group, sizes, op: Op::Read, groups }] }
 }
 
-fn reap(policy: &str, device: &Device, costs: &Costs, load: &Load) -> Ran {
+fn reap(policy: &str, device: &ChannelModel, costs: &Costs, load: &Load) -> Ran {
     let known = calibrate(device, costs, 7);
     let mut policy = reap::make(policy, &known).unwrap();
     run(policy.as_mut(), device, costs, load, 7).remove(0)
@@ -55,7 +56,7 @@ fn under_any_costs_nio_is_nearly_as_fast_as_polling_and_no_dearer() {
             sleep_cpu: Nanos(between(&mut prng, 250, 32_000)),
             look: Nanos(prng.below(200)),
         };
-        let device = Device {
+        let device = ChannelModel {
             name: "drawn",
             first: spread(&mut prng, 2_000, 256_000, 60),
             bytes_per_second: 1_000_000_000 + prng.below(6_000_000_000),

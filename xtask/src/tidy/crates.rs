@@ -6,7 +6,8 @@
 
 /// What a crate may do.
 pub(crate) struct Crate {
-    /// Its folder under `crates/`; its package is `forerun-NAME`.
+    /// Its folder under `crates/` or `lab/`, but for `lab/commands`, which is `lab`; its package is
+    /// `forerun-NAME`.
     pub(crate) name: &'static str,
     /// The crates of this repository that it may depend on, in tests too.
     pub(crate) imports: &'static [&'static str],
@@ -40,6 +41,7 @@ pub(crate) fn of(path: &str) -> Option<Result<&'static Crate, &str>> {
     let name = match path.split_once('/') {
         // Programs in C and scripts, no crate.
         Some(("lab", rest)) if rest.starts_with("testbed/") => return None,
+        Some(("lab", rest)) if rest.starts_with("commands/") => "lab",
         Some(("crates" | "lab", rest)) => rest.split_once('/')?.0,
         Some(("xtask", _)) => "xtask",
         _ => return None,
@@ -56,10 +58,15 @@ const fn row(
     Crate { name, imports, foreign, unsafety }
 }
 
-const CLI: &[&str] =
-    &["core", "io", "engine", "steer", "preload", "sim", "report", "nbd", "fuse", "remote"];
+const CLI: &[&str] = &[
+    "core", "io", "engine", "steer", "preload", "report", "console", "lab", "nbd", "fuse", "remote",
+];
 const PYTHON: &[&str] =
     &["core", "io", "engine", "steer", "preload", "sim", "report", "nbd", "fuse", "remote", "cli"];
+/// What is said to the person at the terminal, and the device that is measured.
+const CONSOLE: &[&str] = &["core", "io", "steer", "report"];
+const MEASURE: &[&str] = &["core", "io", "engine", "steer", "report", "console", "sim"];
+const LAB: &[&str] = &["core", "io", "engine", "steer", "report", "console", "sim", "measure"];
 
 /// `preload` for its tests alone, which load it into programs.
 const STEER: &[&str] = &["core", "io", "preload"];
@@ -77,6 +84,9 @@ const CRATES: &[Crate] = &[
     row("nbd",     &["engine", "io"],   Foreign::Any,                  Unsafety::Forbidden),
     row("fuse",    &["engine", "io"],   Foreign::Any,                  Unsafety::Forbidden),
     row("remote",  &["core", "io"],     Foreign::Any,                  Unsafety::Forbidden),
+    row("console", CONSOLE,             Foreign::Any,                  Unsafety::Forbidden),
+    row("measure", MEASURE,             Foreign::Any,                  Unsafety::Forbidden),
+    row("lab",     LAB,                 Foreign::Any,                  Unsafety::Forbidden),
     row("python",  PYTHON,              Foreign::Any,                  Unsafety::MacrosOnly),
     row("cli",     CLI,                 Foreign::Any,                  Unsafety::Forbidden),
     row("testkit", &[],                 Foreign::Any,                  Unsafety::Forbidden),

@@ -4,11 +4,10 @@
 //! - A figure that was inferred says from what.
 //! - "nothing to gain" is said where that is so, and nowhere else.
 
+use forerun_console::output;
 use forerun_report::quantity::{bytes_as_option, seconds};
 use forerun_report::{ExplainedFile, Explanation};
 use forerun_steer::explain::{Explained, Prediction, Why};
-
-use crate::output;
 
 /// The lines for people.
 pub(super) fn lines(told: &Explanation) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! Cost profiles and devices of reaping, each figure with its source.
+//! Cost profiles of reaping, each figure with its source.
 //!
 //! ```text
 //!            what is stated by the source            what is assumed
@@ -12,10 +12,9 @@
 //! - Nothing here is fitted to a result.
 //! # Sources
 //! `paper`: Liao et al. 2022, sections 1.2 and 2.1. `metal`, `vm`: measured with a prototype on a
-//! machine and in a virtual machine. Devices: the same paper, table 1 (905P, 850 PRO) and section
-//! 1; what large I/Os add is the device's published rate of reading.
+//! machine and in a virtual machine.
 
-use super::Spread;
+use forerun_core::device::Spread;
 use forerun_core::params::ParamError;
 use forerun_core::units::Nanos;
 
@@ -74,63 +73,14 @@ pub const COSTS: [Costs; 3] = [
     },
 ];
 
-/// A device for reaping: latencies alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Device {
-    /// Its name.
-    pub name: &'static str,
-    /// The first 4 KiB.
-    pub first: Spread,
-    /// What follows passes at this rate, one I/O after the other.
-    pub bytes_per_second: u64,
-    /// I/Os that are served at a time.
-    pub channels: u32,
-}
-
-/// Every device.
-pub const DEVICES: [Device; 3] = [
-    Device {
-        name: "optane",
-        first: Spread::new(10_000, 2_000),
-        bytes_per_second: 2_600_000_000,
-        channels: 6,
-    },
-    Device {
-        name: "gen4",
-        first: Spread::new(5_000, 700),
-        bytes_per_second: 7_200_000_000,
-        channels: 8,
-    },
-    Device {
-        name: "sata",
-        first: Spread::new(80_000, 50_000),
-        bytes_per_second: 550_000_000,
-        channels: 8,
-    },
-];
-
 /// The profile of this name.
 ///
 /// # Errors
 /// There is none.
 pub fn costs(name: &str) -> Result<Costs, ParamError> {
-    named(name, COSTS, |costs| costs.name)
-}
-
-/// The device of this name.
-///
-/// # Errors
-/// There is none.
-pub fn device(name: &str) -> Result<Device, ParamError> {
-    named(name, DEVICES, |device| device.name)
-}
-
-fn named<T: Copy, const N: usize>(
-    name: &str,
-    all: [T; N],
-    name_of: fn(T) -> &'static str,
-) -> Result<T, ParamError> {
-    let unknown =
-        || ParamError::UnknownName { name: name.into(), known: all.map(name_of).to_vec() };
-    all.into_iter().find(|&one| name_of(one) == name).ok_or_else(unknown)
+    let unknown = || ParamError::UnknownName {
+        name: name.into(),
+        known: COSTS.map(|costs| costs.name).to_vec(),
+    };
+    COSTS.into_iter().find(|costs| costs.name == name).ok_or_else(unknown)
 }

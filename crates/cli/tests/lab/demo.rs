@@ -1,0 +1,120 @@
+//! `forerun demo`, end to end: short, but all of it.
+
+use crate::support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn folder(test: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("demo-{test}"));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("the build's folder takes a folder");
+    folder
+}
+
+fn demo(folder: &Path, words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_forerun"))
+        .arg("demo")
+        .args(words)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .output()
+        .expect("it starts")
+}
+
+#[test]
+fn a_short_demo_compares_all_policies_and_writes_a_page_with_all_charts() {
+    let test = "a_short_demo_compares_all_policies_and_writes_a_page_with_all_charts";
+    let folder = folder("short");
+    let output = demo(&folder, &["--seconds", "3", "--json"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let told: Value = serde_json::from_slice(&output.stdout).expect("stdout is one JSON object");
+    let runs = told["runs"].as_array().expect("there are runs");
+    let of = |time: &str, streams: u64, readahead: &str| {
+        let found = runs.iter().find(|run| {
+            (&run["time"], &run["streams"], &run["readahead"])
+                == (&time.into(), &streams.into(), &readahead.into())
+        });
+        found.unwrap_or_else(|| panic!("{time} {streams} {readahead}"))["mb_per_second"]
+            .as_f64()
+            .expect("a figure")
+    };
+    assert_eq!(runs.iter().filter(|run| run["time"] == "real").count(), 12);
+    assert_eq!(runs.iter().filter(|run| run["time"] == "virtual").count(), 22);
+    // How fast it was in real time is for people to see: the machine may be busy.
+    assert!(of("real", 10, "linux-2.6.22") > 0.0 && of("real", 10, "linux-2.6.24") > 0.0);
+    // Wu, Xi, Xu 2010, section 4.3: 0.81 and 21.78 MB/s, 24.95 and 28.32 for one stream.
+    assert!((0.6..1.1).contains(&of("virtual", 10, "linux-2.6.22")));
+    assert!((20.0..32.0).contains(&of("virtual", 10, "linux-2.6.24")));
+    assert!((24.0..30.0).contains(&of("virtual", 1, "linux-2.6.22")));
+    let wanted = |run: &&Value| run["time"] == "real";
+    let real: u64 = runs.iter().filter(wanted).filter_map(|r| r["bytes_wanted"].as_u64()).sum();
+    assert_eq!(told["verified_bytes"], real);
+
+    let page = folder.join("forerun-report.html");
+    assert_eq!(told["page"], page.to_str().expect("a plain name"));
+    let html = fs::read_to_string(&page).expect("the page is there");
+    for part in [
+        "real time, at most 0.6 s a run: workload:streams,each=1M",
+        "virtual time: workload:streams,each=100M",
+        "virtual time: workload:disturb,percent=1,sequential=100M",
+        "(emulated)",
+        "id=\"throughput-0\"",
+        "id=\"delay-0\"",
+        "id=\"requests-0-10-0\"",
+        "id=\"requests-0-10-2\"",
+        "id=\"throughput-1\"",
+        "id=\"delay-1\"",
+        "id=\"requests-2-1-0\"",
+        "id=\"requests-2-1-1\"",
+    ] {
+        assert!(html.contains(part), "{part}");
+    }
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing but the page");
+    let Some(dom) = drawn(test, &folder, &page) else { return };
+    assert!(dom.contains("data-ready=\"1\"") && dom.contains("data-errors=\"0\""), "{page:?}");
+    assert_eq!(dom.matches("<canvas").count(), 2 + 3 + 3 + 2 + 2, "every chart is drawn");
+}
+
+/// The page as a browser leaves it; none where there is no browser.
+fn drawn(test: &str, folder: &Path, page: &Path) -> Option<String> {
+    let profile = folder.with_extension("profile");
+    let dom = |name: &&str| {
+        Command::new(name)
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"])
+            .args(["--disable-background-networking", "--virtual-time-budget=20000", "--dump-dom"])
+            .arg(format!("--user-data-dir={}", profile.display()))
+            .arg(format!("file://{}#check", page.display()))
+            .stdin(Stdio::null())
+            .output()
+            .ok()
+            .filter(|output| output.status.success())
+    };
+    let found = ["chromium", "chromium-browser", "google-chrome"].iter().find_map(dom);
+    if found.is_none() {
+        support::skip(test, "no chromium, chromium-browser or google-chrome is installed");
+    }
+    found.map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn a_place_that_takes_no_page_is_refused_before_anything_is_read() {
+    let folder = folder("refused");
+    let rows = [
+        ("-o", ".", 1, "a folder"),
+        ("-o", "no/page.html", 1, "no such folder"),
+        ("--seconds", "0", 2, "0"),
+    ];
+    for (flag, value, status, says) in rows {
+        let output = demo(&folder, &[flag, value]);
+        let errors = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(output.status.code(), Some(status), "{errors}");
+        assert!(errors.contains(says) && errors.lines().count() == 1, "{errors}");
+        assert!(output.stdout.is_empty(), "nothing was begun");
+    }
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+}

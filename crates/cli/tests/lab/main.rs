@@ -1,0 +1,17 @@
+//! The lab's commands, end to end: what the built binary prints, what it refuses, how it ends.
+
+mod bench;
+mod cli;
+mod demo;
+mod journal;
+mod memory;
+mod page;
+mod plot;
+mod prefetch;
+mod reap;
+mod reference;
+mod signals;
+mod soak;
+#[path = "../support/mod.rs"]
+mod support;
+mod trace;

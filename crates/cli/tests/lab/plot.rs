@@ -1,0 +1,195 @@
+//! Curves in the lab, end to end: `sim --plot` and `sim figures`.
+//!
+//! The page in a browser is looked at where there is one: every picture told its values, and a line
+//! that is clicked away is gone.
+use crate::support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use forerun_core::eviction;
+use serde_json::Value;
+
+fn sim(words: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forerun"));
+    command.arg("sim").args(words.split_whitespace()).stdin(Stdio::null());
+    command.output().expect("it starts")
+}
+
+fn done(words: &str) -> String {
+    let output = sim(words);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words}: {errors}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// A file of this test program that is not there yet.
+fn place(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_file(&path);
+    path
+}
+
+fn drawn(words: &str, name: &str) -> String {
+    let path = place(name);
+    let table = done(&format!("{words} --plot {}", path.display()));
+    assert!(table.contains("hit ratio"), "the table is printed, too: {table}");
+    fs::read_to_string(&path).expect("it was written")
+}
+
+#[test]
+fn a_plot_of_all_policies_has_a_curve_each_and_the_bound() {
+    let trace = "workload:mail,model=m1,requests=10000 --policy all";
+    let (page, picture) = (drawn(trace, "all.html"), drawn(trace, "all.svg"));
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+    assert!(picture.starts_with("<svg xmlns=") && picture.ends_with("</svg>\n"));
+    for text in [&page, &picture] {
+        assert_eq!(text.matches("<polyline").count() - legend(text), eviction::NAMES.len() + 1);
+        for name in eviction::NAMES.iter().chain(&["belady"]) {
+            assert!(text.contains(&format!(">{name}</")), "{name}");
+        }
+        assert!(text.contains("unique pages of 4 KiB") && text.contains("requests=10000"));
+        assert!(text.contains("Belady knows the future"));
+    }
+}
+
+/// Lines of a legend among the lines of `text`.
+fn legend(text: &str) -> usize {
+    text.matches("points=\"0.0,0.0 26.0,0.0\"").count()
+}
+
+#[test]
+fn what_differs_between_runs_is_a_line_of_its_own() {
+    let trace = "workload:streams,n=2,each=400K";
+    let words = "--policy 2q:kin=0.1,2q:kin=0.5,lru --size 10,20,20,1M";
+    let picture = drawn(&format!("{trace} {words}"), "params.svg");
+    assert_eq!(picture.matches("<polyline").count() - legend(&picture), 3);
+    for name in [">lru<", ">2q:kin=0.1,kout=0.5<", ">2q:kin=0.5,kout=0.5<"] {
+        assert!(picture.contains(name), "{name}");
+    }
+    assert!(!picture.contains("belady"), "nobody asked for it");
+    let timed = "--device ssd --readahead off,linux-6 --size 512,4M";
+    let picture = drawn(&format!("{trace} {timed}"), "timed.svg");
+    assert!(picture.contains(">lru + off<") && picture.contains(">lru + linux-6<"), "{picture}");
+}
+
+#[test]
+fn figures_of_the_paper_stand_beside_what_it_states() {
+    let path = place("figures.html");
+    let mail = "figures workload:mail,model=m1,requests=20000 --size 1M,512M,1280M,1792M";
+    let words = format!("{mail} --json -o {}", path.display());
+    let json: Value = serde_json::from_str(&done(&words)).expect("one JSON object");
+    let charts = json["sections"][0]["charts"].as_array().expect("charts");
+    let titles: Vec<&str> = charts.iter().filter_map(|chart| chart["title"].as_str()).collect();
+    let named = ["1a", "1b", "1c", "2a", "2b", "4", "5a", "5b", "5c"];
+    assert_eq!(titles.len(), named.len());
+    for (title, name) in titles.iter().zip(named) {
+        assert!(title.starts_with(&format!("Fig. {name}:")), "{title}");
+    }
+    assert!(charts.iter().all(|chart| !chart["claims"].as_array().expect("a list").is_empty()));
+    let values = |chart: usize, series: usize| -> Vec<f64> {
+        let y = &charts[chart]["series"][series]["y"];
+        y.as_array().expect("values").iter().map(|y| y.as_f64().expect("a value")).collect()
+    };
+    let sum: f64 = values(0, 1).iter().sum();
+    assert!((sum - 1.0).abs() < 1e-9, "every page is used some number of times: {sum}");
+    for at in 0..4 {
+        let hits = values(4, 0)[at] + values(4, 2)[at];
+        assert!((hits - values(3, 1)[at]).abs() < 1e-9, "hits of 2Q are those of its queues");
+        assert!(values(5, 5)[at] <= 1.0 && values(5, 5)[at] > 0.0);
+    }
+    let page = fs::read_to_string(&path).expect("it was written");
+    assert_eq!(page.matches("data-curves=").count(), named.len());
+    let table = done(mail);
+    assert!(table.contains("2Q against LRU at 0.5 GB, points"), "{table}");
+}
+
+#[test]
+fn what_cannot_be_drawn_is_refused_with_the_reason() {
+    let folder = place("is-a-folder.svg");
+    fs::create_dir_all(&folder).expect("the build's folder takes a folder");
+    let trace = place("is-a-trace.html");
+    fs::write(&trace, "1\n2\n1\n").expect("it can be written");
+    #[rustfmt::skip]
+    let rows = [ // words, exit, reason
+        ("workload:streams --plot a.png",                   2, "name a file that ends with .html"),
+        ("workload:streams --plot a",                       2, "name a file that ends with .html"),
+        ("workload:streams --plot .html",                   2, "name a file that ends with .html"),
+        ("workload:streams --plot /nowhere/a.svg",          1, "there is no such folder; make it"),
+        ("workload:streams --plot /dev/null/a.svg",         1, "there is no such folder; make it"),
+        ("workload:streams --plot a.html/",                 1, "it is a folder; name a file"),
+        ("workload:streams --plot FOLDER",                  1, "it is a folder; name a file"),
+        ("workload:streams --plot /proc/a.html",            1, "name another place"),
+        ("TRACE --format keys --plot TRACE",                2, "named twice"),
+        ("workload:streams --device ssd -o FOLDER/",        1, "it is a folder; name a file"),
+        ("- --plot /tmp/a.svg",                             2, "give --size in pages or bytes"),
+        ("workload:streams --device ssd --plot a.svg -o ./a.svg", 2, "named twice"),
+        ("figures --size 0",                                2, "--size 0"),
+        ("figures workload:none",                           2, "there are"),
+        ("figures -o /nowhere/a.html",                      1, "there is no such folder"),
+        ("figures -o a.png",                                2, "-o a.png: name a file that ends"),
+        ("figures -o FOLDER",                               1, "it is a folder; name a file"),
+        ("figures -o a.svg/",                               1, "it is a folder; name a file"),
+        ("figures -o /proc/a.html",                         1, "name another place"),
+        ("figures TRACE --format keys -o TRACE",            2, "named twice"),
+        ("figures /nowhere/a.lis",                          1, "cannot open"),
+    ];
+    for (words, exit, reason) in rows {
+        let words = words.replace("FOLDER", &folder.display().to_string());
+        let output = sim(&words.replace("TRACE", &trace.display().to_string()));
+        let error = String::from_utf8(output.stderr).expect("text");
+        assert!(error.contains(reason), "{words}: {error}");
+        assert_eq!(output.status.code(), Some(exit), "{words}: {error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+        assert!(output.stdout.is_empty(), "{words}: it is refused before anything is run");
+    }
+    assert_eq!(fs::read_to_string(&trace).expect("it is there still"), "1\n2\n1\n");
+}
+
+#[test]
+fn in_a_browser_the_pointer_tells_values_and_a_click_takes_a_line_away() {
+    let test = "in_a_browser_the_pointer_tells_values_and_a_click_takes_a_line_away";
+    let Some(browser) = support::browser(test) else { return };
+    let page = drawn("workload:mail,model=m1,requests=10000 --policy lru,arc", "looked-at.html");
+    // What a reader would do, done by the page itself; it ends in attributes of the root.
+    let reader = "<script>{
+        const root = document.documentElement;
+        const picture = document.querySelector('[data-curves] .scroll > svg');
+        const box = picture.getBoundingClientRect();
+        const over = () => picture.dispatchEvent(new PointerEvent('pointermove',
+            { clientX: box.left + box.width / 2, clientY: box.top + 50 }));
+        over();
+        root.dataset.tip = document.getElementById('tip').textContent;
+        document.querySelector('[data-switch=\"1\"]').click();
+        over();
+        root.dataset.after = document.getElementById('tip').textContent;
+        root.dataset.shown = [...picture.querySelectorAll('[data-series]')]
+            .filter((line) => getComputedStyle(line).display !== 'none').length;
+        }</script></body>";
+    let folder = place("looked-at");
+    fs::create_dir_all(&folder).expect("the build's folder takes a folder");
+    let file = folder.join("page.html");
+    fs::write(&file, page.replace("</body>", reader)).expect("it can be written");
+    let output = Command::new(browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"])
+        .args(["--disable-background-networking", "--disable-component-update", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", folder.display()))
+        .arg(format!("file://{}", file.display()))
+        .stderr(Stdio::null())
+        .output()
+        .expect("the browser starts");
+    let dom = String::from_utf8_lossy(&output.stdout);
+    let root = &dom[dom.find("<html").expect("a root")..];
+    let root = &root[..root.find('>').expect("it ends")];
+    for wanted in ["data-errors=\"0\"", "data-ready=\"1\"", "data-curves=\"1\"", "data-shown=\"1\""]
+    {
+        assert!(root.contains(wanted), "{wanted}: {root}");
+    }
+    let told = |name: &str| {
+        let from = &root[root.find(&format!("{name}=\"")).expect(name) + name.len() + 2..];
+        from[..from.find('"').expect("it ends")].to_owned()
+    };
+    assert!(told("data-tip").contains("lru") && told("data-tip").contains("arc"), "{root}");
+    assert!(told("data-after").contains("lru") && !told("data-after").contains("arc"), "{root}");
+}

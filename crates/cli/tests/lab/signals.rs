@@ -1,0 +1,60 @@
+//! A signal while an output is being made durable, which may take as long as the device likes.
+//!
+//! `fsync` is replaced by one that sends the signal and never returns.
+//!
+//! # Invariants
+//! - Without a compiler for C nothing is tested, and that is said.
+use crate::support;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Never done, and interrupted meanwhile.
+const FSYNC: &str = "
+#include <signal.h>
+#include <unistd.h>
+int fsync(int file)
+{
+    (void)file;
+    kill(getpid(), SIGNAL);
+    for (;;)
+        pause();
+}
+";
+
+#[test]
+fn a_signal_in_a_slow_fsync_ends_it_and_leaves_no_part() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("signals");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(folder.join("out")).expect("the build's folder takes a folder");
+    let (listing, library) = (folder.join("fsync.c"), folder.join("fsync.so"));
+    fs::write(&listing, FSYNC).expect("it can be written");
+    let few = "workload:mail,model=m1,requests=10000";
+    let timed = "sim workload:streams,n=2,each=1M --device ssd";
+    #[rustfmt::skip]
+    let rows = [ // what        signal     words before the file
+        ("a plot",              "SIGINT",  format!("sim {few} --policy lru --plot")),
+        ("a record",            "SIGINT",  format!("{timed} -o")),
+        ("a record, by init",   "SIGTERM", format!("{timed} -o")),
+        ("a trace",             "SIGINT",  format!("trace convert --to keys {few}")),
+    ];
+    for (what, signal, words) in rows {
+        let mut compiler = Command::new("cc");
+        compiler.args(["-shared", "-fPIC", &format!("-DSIGNAL={signal}"), "-o"]);
+        let Ok(made) = compiler.arg(&library).arg(&listing).status() else {
+            let test = "a_signal_in_a_slow_fsync_ends_it_and_leaves_no_part";
+            return support::skip(test, "there is no cc");
+        };
+        assert!(made.success(), "{what}");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forerun"));
+        command.args(words.split_whitespace()).arg(folder.join("out/new.svg"));
+        command.env("LD_PRELOAD", &library).stdin(Stdio::null());
+        let output = command.output().expect("it starts");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(130), "{what}: {errors}");
+        assert!(errors.ends_with("forerun: interrupted\n"), "{what}: {errors}");
+        let left: Vec<_> = fs::read_dir(folder.join("out")).expect("it is there").collect();
+        assert!(left.is_empty(), "{what}: {left:?}");
+    }
+}

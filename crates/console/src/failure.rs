@@ -1,0 +1,102 @@
+//! How a command ends when it does not end well: the line on stderr, the exit status.
+//!
+//! ```text
+//!   usage error          2      the command line, or what it names, is not there
+//!   any other error      1
+//!   stdout is closed     0      who reads has seen enough
+//! ```
+//! # Invariants
+//! - One line, whatever an error says; nothing in it moves a cursor.
+
+use std::fmt;
+use std::io::{self, Write as _};
+
+/// The exit status of a command that did what it was asked for.
+pub const DONE: u8 = 0;
+/// The exit status of a failed command.
+pub const FAILED: u8 = 1;
+/// The exit status of a command that was asked for wrongly.
+pub const USAGE: u8 = 2;
+
+/// What was asked for cannot be.
+#[derive(Debug)]
+struct Usage(String);
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// The error of a command line that cannot be carried out; `what` says what could.
+pub fn usage(what: impl fmt::Display) -> anyhow::Error {
+    Usage(what.to_string()).into()
+}
+
+/// Says why, and gives the exit status.
+pub fn tell(error: &anyhow::Error) -> u8 {
+    let closed = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+    };
+    if error.chain().any(closed) {
+        return 0;
+    }
+    note(&message(error));
+    let is_usage = error.chain().any(<dyn std::error::Error>::is::<Usage>);
+    if is_usage { USAGE } else { FAILED }
+}
+
+/// What went wrong and why; causes that the text before them tells already are left out.
+fn message(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
+/// A line on stderr.
+pub fn note(text: &str) {
+    // Without stderr there is nobody to tell.
+    let _ = writeln!(io::stderr(), "{}", plain(&format!("forerun: {text}")));
+}
+
+/// `text` as one line without control characters.
+#[must_use]
+pub fn plain(text: &str) -> String {
+    let text = text.trim_end().replace("\r\n", " ").replace('\n', " ");
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context as _;
+
+    #[test]
+    fn the_status_follows_the_cause() {
+        let closed = io::Error::from(io::ErrorKind::BrokenPipe);
+        let missing = io::Error::from(io::ErrorKind::NotFound);
+        assert_eq!(tell(&usage("x")), 2);
+        assert_eq!(tell(&Err::<(), _>(usage("x")).context("y").unwrap_err()), 2);
+        assert_eq!(tell(&anyhow::Error::from(missing)), 1);
+        assert_eq!(tell(&Err::<(), _>(closed).context("cannot print").unwrap_err()), 0);
+    }
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let error = anyhow::anyhow!("the disk is full").context("cannot write: the disk is full");
+        assert_eq!(message(&error.context("no page")), "no page: cannot write: the disk is full");
+    }
+
+    #[test]
+    fn a_message_is_one_harmless_line() {
+        assert_eq!(plain("a\nb\r\nc\x1b[2J\n"), "a b c?[2J");
+    }
+}

@@ -1,0 +1,67 @@
+//! SIGINT: the command ends at once with status 130, but never in the middle of a file.
+//!
+//! # Invariants
+//! - Files are written inside [`unbroken`]; the handler waits for that, yet less than a second.
+//! - What takes longer leaves nothing behind: the part of a file that is being made is removed.
+//! - A command that has figures to tell asks for the first signal itself ([`gently`]); the second
+//!   one ends it as any other.
+
+use std::io::{self, Write as _};
+use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use forerun_report::remove_parts;
+
+static WRITING: Mutex<()> = Mutex::new(());
+/// The command ends by itself when it is asked to.
+static GENTLE: AtomicBool = AtomicBool::new(false);
+static ASKED: AtomicBool = AtomicBool::new(false);
+
+/// Takes over SIGINT (and the other two that end a program) for this process.
+pub fn install() -> Result<()> {
+    ctrlc::set_handler(end).context("cannot listen for signals")
+}
+
+/// Runs `write`, which is not interrupted.
+pub fn unbroken<R>(write: impl FnOnce() -> R) -> R {
+    let _held = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+    write()
+}
+
+/// From now on the first signal only asks: see [`asked`].
+pub fn gently() {
+    GENTLE.store(true, Ordering::Relaxed);
+}
+
+/// Whether a signal has asked the command to end.
+pub fn asked() -> bool {
+    ASKED.load(Ordering::Relaxed)
+}
+
+fn end() {
+    if GENTLE.load(Ordering::Relaxed) && !ASKED.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    for _ in 0..80 {
+        if let Ok(_held) = WRITING.try_lock() {
+            // Held until the process is gone, so that no file is begun any more.
+            leave();
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    leave();
+}
+
+/// Ends the process as interrupted.
+pub fn leave() -> ! {
+    remove_parts();
+    let _ = writeln!(io::stderr(), "forerun: interrupted");
+    process::exit(STATUS)
+}
+
+/// 128 and the number of SIGINT, as shells count.
+const STATUS: i32 = 130;

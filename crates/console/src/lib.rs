@@ -1,0 +1,39 @@
+//! What the commands of the product and of the lab share: how they speak, and how they meet the
+//! device that they measure.
+//!
+//! ```text
+//!   cli --------------\                  /--> stdout, files, stderr, the exit status
+//!     \                +--> console ----+
+//!      lab/commands --/                  \--> a device: its profile, a target to read from
+//! ```
+//! | module | what |
+//! |---|---|
+//! | [`failure`] | usage errors, exit statuses, the one line on stderr |
+//! | [`output`] | stdout: text, tables, JSON; files; progress |
+//! | [`interrupt`] | SIGINT: ends at once, or soon, never in the middle of a file |
+//! | [`machine`] | the time, the commit and the machine, for records |
+//! | [`specs`] | lists of `NAME:key=value,...`, as every command reads them |
+//! | [`target`] | a device model or a file, to read from through a store |
+//! | [`reap_target`], [`reap_reads`] | the same through a reaper, and reads at random places |
+//! | [`noise`] | what else the machine did during a measurement |
+//! | [`profile`] | the profile of a device: measured, kept in a file, found again |
+//!
+//! # Invariants
+//! - stdout carries results alone; with `--json`, one object. Everything else goes to stderr.
+//! - Exit status 0: done; 1: failed; 2: bad usage; 130: interrupted.
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::missing_errors_doc,
+    reason = "an error here is the line that a command ends with: it says what went wrong"
+)]
+
+pub mod failure;
+pub mod interrupt;
+pub mod machine;
+pub mod noise;
+pub mod output;
+pub mod profile;
+pub mod reap_reads;
+pub mod reap_target;
+pub mod specs;
+pub mod target;

@@ -1,0 +1,94 @@
+//! What a record says of where and when it was made: time, commit, machine.
+//!
+//! The only place in the commands that reads the clock. What the system does not tell is left
+//! empty: a record without a processor's name is still a record.
+
+use std::fs;
+use std::sync::OnceLock;
+use std::thread;
+
+use forerun_core::units::Nanos;
+use forerun_report::Machine;
+
+/// The commit that was built, where the build was told; else the version.
+pub const COMMIT: &str = match option_env!("FORERUN_COMMIT") {
+    Some(commit) => commit,
+    None => concat!("v", env!("CARGO_PKG_VERSION")),
+};
+
+/// The time since the first call.
+#[expect(clippy::disallowed_types, reason = "how long a simulation takes is told to people")]
+pub fn now() -> Nanos {
+    static START: OnceLock<std::time::Instant> = OnceLock::new();
+    let passed = START.get_or_init(std::time::Instant::now).elapsed();
+    Nanos(u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Seconds of a time, for people.
+#[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+#[must_use]
+pub fn seconds(time: Nanos) -> f64 {
+    time.0 as f64 / 1e9
+}
+
+/// Seconds since 1970, UTC.
+#[expect(clippy::disallowed_types, reason = "the date of a record")]
+#[must_use]
+pub fn date() -> u64 {
+    let passed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    passed.map_or(0, |passed| passed.as_secs())
+}
+
+/// The command line, a word each; what is not text in it is marked so.
+#[must_use]
+pub fn command() -> Vec<String> {
+    std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
+/// Processors there are.
+pub fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// This machine.
+#[must_use]
+pub fn machine() -> Machine {
+    let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let cpu = field(&text("/proc/cpuinfo"), "model name");
+    let memory = field(&text("/proc/meminfo"), "MemTotal");
+    let kib: u64 = memory.trim_end_matches(" kB").parse().unwrap_or(0);
+    let release = text("/proc/sys/kernel/osrelease");
+    Machine {
+        cpu,
+        cores: u32::try_from(cores()).unwrap_or(u32::MAX),
+        memory_bytes: kib << 10,
+        kernel: format!("{} {}", std::env::consts::OS, release.trim()).trim().to_owned(),
+    }
+}
+
+/// The value of the first line `name : value`.
+fn field(text: &str, name: &str) -> String {
+    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+    let found = lines.find(|(key, _)| key.trim() == name);
+    found.map_or(String::new(), |(_, value)| value.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found_by_their_whole_name() {
+        let text = "model\t: 7\nmodel name\t: A: B\nMemTotal:   12 kB\n";
+        assert_eq!(field(text, "model name"), "A: B");
+        assert_eq!(field(text, "MemTotal"), "12 kB");
+        assert_eq!(field(text, "Mem"), "");
+    }
+
+    #[test]
+    fn a_machine_has_cores_and_time_goes_on() {
+        assert!(machine().cores > 0);
+        assert!(date() > 1_700_000_000);
+        assert!(now() <= now());
+    }
+}

@@ -1,0 +1,170 @@
+//! stdout: text, tables and JSON, each written whole and flushed.
+//!
+//! # Invariants
+//! - A closed stdout is an error of kind `BrokenPipe`, which ends a command quietly.
+//! - A file is the whole new one or what was there before; a place that takes none is found out
+//!   before anything is run.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use forerun_report::{NewFile, write_whole};
+use indicatif::{ProgressBar, ProgressStyle};
+use rustix::fs::{Access, access};
+use serde::Serialize;
+
+use crate::failure::{plain, usage};
+use crate::interrupt;
+
+/// Writes `text` to stdout.
+pub fn print(text: &str) -> Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+        .context("cannot write to stdout")
+}
+
+/// Writes `value` to stdout as one JSON object.
+pub fn json(value: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(value).context("cannot write JSON")?;
+    print(&(text + "\n"))
+}
+
+/// Writes `bytes` as the whole file `path`, or leaves it as it was.
+pub fn file(path: &Path, bytes: &[u8]) -> Result<()> {
+    interrupt::unbroken(|| write_whole(path, bytes))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Refuses a place that takes no file before anything is run.
+pub fn require_place(path: &Path) -> Result<()> {
+    let name = path.display();
+    if path.as_os_str().is_empty() {
+        return Err(usage("cannot write to a file without a name: name one"));
+    }
+    // Nobody else would say so of `a.html/`: its folder is that of `a.html`.
+    if path.is_dir() || path.as_os_str().as_bytes().ends_with(b"/") {
+        bail!("cannot write {name}: it is a folder; name a file");
+    }
+    if !folder(path).is_dir() {
+        bail!("cannot write {name}: there is no such folder; make it, or name another");
+    }
+    let writable = if is_written_in_place(path) {
+        access(path, Access::WRITE_OK).map_err(io::Error::from)
+    } else {
+        // What a folder allows is more than its mode says: a file is begun there and dropped.
+        interrupt::unbroken(|| NewFile::create(path).map(drop))
+    };
+    writable.with_context(|| format!("cannot write {name}; name another place"))
+}
+
+/// Whether `path` is written where it is, such as a pipe or a terminal; a file takes the place of
+/// the old one in its folder.
+#[must_use]
+pub fn is_written_in_place(path: &Path) -> bool {
+    path.exists() && !path.is_file()
+}
+
+/// The folder of the file that `path` leads to.
+#[must_use]
+pub fn folder(path: &Path) -> PathBuf {
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    parent(&target).to_owned()
+}
+
+/// The folder that `path` names.
+#[must_use]
+pub fn parent(path: &Path) -> &Path {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
+}
+
+/// Refuses one file for two purposes: what is read would be written over, or one result by the
+/// other.
+pub fn require_apart(paths: &[&Path]) -> Result<()> {
+    let places: Vec<_> = paths.iter().map(|path| place(path)).collect();
+    for (at, place) in places.iter().enumerate() {
+        if place.is_some() && places[..at].contains(place) {
+            let name = paths[at].display();
+            return Err(usage(format!("{name} is named twice: name another file to write to")));
+        }
+    }
+    Ok(())
+}
+
+/// Where `path` leads, there already or not; none where it can be written to without harm.
+fn place(path: &Path) -> Option<PathBuf> {
+    if let Ok(there) = fs::canonicalize(path) {
+        let kind = fs::metadata(&there).ok()?.file_type();
+        return (kind.is_file() || kind.is_block_device()).then_some(there);
+    }
+    let folder = fs::canonicalize(parent(path)).ok()?;
+    Some(folder.join(path.file_name()?))
+}
+
+/// Rows under a header, in columns: the first `left` set to the left, the others to the right.
+#[must_use]
+pub fn table(header: &[&str], rows: &[Vec<String>], left: usize) -> String {
+    let header: Vec<String> = header.iter().map(|&title| title.to_owned()).collect();
+    let lines = || std::iter::once(&header).chain(rows);
+    let width = |column: usize| {
+        lines().map(|line| line[column].chars().count()).max().expect("the header is a line")
+    };
+    let widths: Vec<usize> = (0..header.len()).map(width).collect();
+    let aligned = |line: &Vec<String>| {
+        let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
+            let cell = plain(cell);
+            if column < left { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        });
+        cells.collect::<Vec<String>>().join("  ").trim_end().to_owned() + "\n"
+    };
+    lines().map(aligned).collect()
+}
+
+/// Progress over `count` things on stderr; nothing where that is no terminal.
+#[must_use]
+pub fn progress(count: u64, what: &str) -> ProgressBar {
+    let bar = ProgressBar::new(count);
+    let style = ProgressStyle::with_template("{msg} {pos}/{len} {elapsed}");
+    bar.set_style(style.expect("the template is well formed"));
+    bar.set_message(what.to_owned());
+    bar
+}
+
+/// Something that takes a while and cannot be counted, on stderr as [`progress`].
+#[must_use]
+pub fn waiting(what: &str) -> ProgressBar {
+    let bar = ProgressBar::new_spinner().with_message(what.to_owned());
+    bar.enable_steady_tick(Duration::from_millis(100));
+    bar
+}
+
+/// Progress over bytes that are moved, with the rate and the time that is left.
+#[must_use]
+pub fn transfer(bytes: u64, what: &str) -> ProgressBar {
+    let bar = ProgressBar::new(bytes);
+    let style = ProgressStyle::with_template(
+        "{msg} {bar:24} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta} left",
+    );
+    bar.set_style(style.expect("the template is well formed"));
+    bar.set_message(what.to_owned());
+    bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let text = table(&["a", "b", "n"], &[row(["long", "x", "1"]), row(["y", "\x1b", "23"])], 2);
+        assert_eq!(text, "a     b   n\nlong  x   1\ny     ?  23\n");
+    }
+}

@@ -1,0 +1,169 @@
+//! `--profile`: what is known of a device before anything is read from it.
+//!
+//! ```text
+//!   FILE   the profile of this device under this kernel, or an error that says what is there
+//!   auto   that of ~/.config/forerun/devices.toml; without one, the device is learnt
+//! ```
+//! # Invariants
+//! - A profile of another device, file system or kernel is never taken, and what is not taken is
+//!   told on stderr.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use forerun_core::device::estimate::Facts;
+
+use super::place::Place;
+use super::store::{Found, Profiles};
+use crate::failure::{note, usage};
+use crate::target::Target;
+
+/// The flag.
+#[derive(clap::Args)]
+pub struct Given {
+    /// What the device can do, from a file of `forerun profile`; auto: from
+    /// ~/.config/forerun/devices.toml, if it is there [default: learnt from the reads]
+    #[arg(long, value_name = "FILE.toml|auto")]
+    profile: Option<PathBuf>,
+}
+
+impl Given {
+    /// Whether there is one.
+    #[must_use]
+    pub fn is_some(&self) -> bool {
+        self.profile.is_some()
+    }
+
+    /// The facts of what `target` lies on, if they were asked for.
+    ///
+    /// # Errors
+    /// The file that was named has none of this device as it is now, or is no such file.
+    pub fn facts(&self, target: &Target) -> Result<Option<Facts>> {
+        let Some(path) = &self.profile else { return Ok(None) };
+        let place = target.place()?;
+        if path.as_os_str() != AUTO {
+            return facts_in(path, &place)?
+                .map_or_else(|why| Err(usage(why)), |facts| Ok(Some(facts)));
+        }
+        let Some(path) = usual_place() else {
+            note("--profile auto: there is no home folder: the device is learnt as it is read");
+            return Ok(None);
+        };
+        match facts_in(&path, &place)? {
+            Ok(facts) => Ok(Some(facts)),
+            Err(why) => {
+                note(&format!("{why}; the device is learnt as it is read"));
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// What is known of `place`, for who does without as well: from `path`, else from the usual file.
+/// Of that which was assumed nothing is taken.
+///
+/// # Errors
+/// A file holds something else.
+pub fn known(path: Option<&Path>, place: &Place) -> Result<Option<Facts>> {
+    let Some(path) = path.map(Path::to_owned).or_else(usual_place) else { return Ok(None) };
+    Ok(match Profiles::load(&path)?.find(place)? {
+        Found::Here(facts, assumed) => assumed.is_empty().then_some(facts),
+        Found::OtherKernel(_) | Found::Nothing => None,
+    })
+}
+
+/// Refuses a file of profiles that is not there, or none.
+///
+/// # Errors
+/// See above.
+pub fn require(path: &Path) -> Result<()> {
+    if !path.exists() {
+        let name = path.display();
+        return Err(usage(format!(
+            "--profile {name}: there is no such file: measure with `forerun profile ... -o {name}`"
+        )));
+    }
+    Profiles::load(path).map(|_| ())
+}
+
+/// The facts of `place`, or why there are none.
+fn facts_in(path: &Path, place: &Place) -> Result<Result<Facts, String>> {
+    let (name, key) = (path.display(), place.key());
+    let again = format!("measure with `forerun profile ... -o {name}`");
+    if !path.exists() {
+        return Ok(Err(format!("--profile {name}: there is no such file: {again}")));
+    }
+    Ok(match Profiles::load(path)?.find(place)? {
+        Found::Here(facts, assumed) => {
+            if !assumed.is_empty() {
+                let assumed = assumed.join(", ");
+                note(&format!("{name}: of {key}, this was assumed, not measured: {assumed}"));
+            }
+            Ok(facts)
+        }
+        Found::OtherKernel(kernel) => Err(format!(
+            "--profile {name}: that of this device is of {kernel}, and this is {}: {again}",
+            place.kernel
+        )),
+        Found::Nothing => Err(format!("--profile {name}: it has no profile of {key}: {again}")),
+    })
+}
+
+/// Where profiles lie if nobody says where.
+fn usual_place() -> Option<PathBuf> {
+    let folder = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let config = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;
+    Some(config.join("forerun/devices.toml"))
+}
+
+const AUTO: &str = "auto";
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_profile_is_taken_for_its_device_file_system_and_kernel_alone() {
+        let own = Place { device: "8:0".into(), kernel: "linux 6.1".into(), ..Place::default() };
+        let text = format!(
+            "[\"{}\"]\ndevice = \"8:0\"\nkernel = \"linux 6.1\"\nkind = \"parallel\"\n\
+             access_us = 2.0\nmb_per_second = 3.0\ndepth = 4\nrequest_bytes = 4096\n\
+             assumed = []\nclasses = []\n",
+            own.key()
+        );
+        let path = env::temp_dir().join(format!("forerun-given-{}.toml", std::process::id()));
+        let other = |change: fn(&mut Place)| {
+            let mut place = own.clone();
+            change(&mut place);
+            place
+        };
+        let newer = other(|place| place.kernel = "linux 6.2".into());
+        let partition = other(|place| place.device = "8:1".into());
+        let file = other(|place| place.file_system = "xfs".into());
+        let drive = other(|place| place.model = "M".into());
+        #[rustfmt::skip]
+        let rows = [ // why            place        told
+            ("its own",                own.clone(), None),
+            ("a newer kernel",         newer,       Some("is of linux 6.1, and this is linux 6.2")),
+            ("another device",         partition,   Some("no profile of 8:1")),
+            ("through a file system",  file,        Some("no profile of 8:0, xfs")),
+            ("another drive",          drive,       Some("no profile of 8:0, M")),
+        ];
+        let missing = facts_in(&path, &own).expect("no error").expect_err("no file");
+        assert!(missing.contains("no such file"), "{missing}");
+        fs::write(&path, text).expect("a file in the temporary folder");
+        for (why, place, told) in rows {
+            match (facts_in(&path, &place).expect(why), told) {
+                (Ok(facts), None) => assert_eq!((facts.depth, facts.access.0), (4, 2_000), "{why}"),
+                (Err(text), Some(told)) => assert!(text.contains(told), "{why}: {text}"),
+                (found, _) => panic!("{why}: {found:?}"),
+            }
+        }
+        fs::write(&path, "[\"8:0, linux 6.1\"]\nkind = 1\n").expect("the same file");
+        assert!(facts_in(&path, &own).is_err(), "a file that holds something else");
+        fs::remove_file(&path).expect("it is there");
+    }
+}

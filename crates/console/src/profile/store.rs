@@ -1,0 +1,399 @@
+//! Profiles of devices in a file: TOML, a table a device.
+//!
+//! ```text
+//!   ["259:0, Example NVMe, ext4, linux 6.18.5"]
+//!   kind = "parallel"
+//!   access_us = 84.2
+//!   mb_per_second = 3120.5                      10^6 bytes
+//!   ...
+//!   [["259:0, ...".classes]]                    a table a class of reads
+//!   ["259:0, ...".latency]                      if it was measured on an idle machine
+//!   [["259:0, ...".latency.waits]]              a table a size and way of waiting
+//!   [["259:0, ...".latency.sleeps]]             a table a length
+//! ```
+//!
+//! # Invariants
+//! - Latencies that were not measured anew stay as they were.
+//! - What is written is read back as the same facts, to the nanosecond and the byte.
+//! - A file that is no such thing is an error that says where; it is not written over.
+//! - Who adds to a file has it alone from reading to writing it: two commands lose no table.
+
+mod latency;
+mod lock;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use forerun_core::device::Kind;
+use forerun_core::device::estimate::{Facts, Known};
+use forerun_core::units::Nanos;
+use forerun_report::quantity::float;
+use indicatif::BinaryBytes;
+use serde::{Deserialize, Serialize};
+
+use super::latency::Latencies;
+use super::measure::Figures;
+use super::place::Place;
+use crate::output;
+use latency::Latency;
+
+/// All profiles of a file, by the names of their places.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Profiles(BTreeMap<String, Profile>);
+
+/// One device's.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Profile {
+    device: String,
+    #[serde(default)]
+    model: String,
+    #[serde(default)]
+    file_system: String,
+    kernel: String,
+    kind: String,
+    access_us: f64,
+    mb_per_second: f64,
+    depth: u32,
+    request_bytes: u32,
+    /// Facts without evidence.
+    assumed: Vec<String>,
+    classes: Vec<Row>,
+    /// Unknown in older files, and where the machine was busy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    latency: Option<Latency>,
+}
+
+/// What a file has for a place.
+pub enum Found {
+    /// Its facts, and the names of those without evidence.
+    Here(Facts, Vec<String>),
+    /// That of this device under another kernel.
+    OtherKernel(String),
+    /// No profile of this device.
+    Nothing,
+}
+
+/// A class of reads.
+#[derive(Debug, Serialize, Deserialize)]
+struct Row {
+    reads: String,
+    bytes: u32,
+    depth: u32,
+    requests: u64,
+    mb_per_second: f64,
+    latency_mean_us: f64,
+    latency_stdev_us: f64,
+}
+
+impl Profiles {
+    /// The profiles in `path`; none if there is no such file.
+    ///
+    /// # Errors
+    /// It cannot be read, or holds something else.
+    pub fn load(path: &Path) -> Result<Self> {
+        let name = path.display();
+        let unread = || format!("cannot read {name}");
+        let file = match fs::metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) => return Err(error).with_context(unread),
+            Ok(found) if !found.is_file() => bail!("{name} is no regular file: name another"),
+            Ok(_) => File::open(path).with_context(unread)?,
+        };
+        let mut text = String::new();
+        file.take(BYTES_MAX + 1).read_to_string(&mut text).with_context(unread)?;
+        if text.len() as u64 > BYTES_MAX {
+            bail!("{name} has more than {}, which profiles never have", BinaryBytes(BYTES_MAX));
+        }
+        Self::parse(&text).with_context(|| format!("{name} holds no profiles: name another file"))
+    }
+
+    /// Those that `path` keeps when one is added; a pipe or a terminal takes profiles and has none.
+    ///
+    /// # Errors
+    /// As [`Profiles::load`].
+    pub fn to_add_to(path: &Path) -> Result<Self> {
+        if output::is_written_in_place(path) { Ok(Self::default()) } else { Self::load(path) }
+    }
+
+    /// Has `change` made to the profiles in `path`, and writes them back.
+    ///
+    /// # Errors
+    /// It cannot be read or written, holds something else, or is not free for long.
+    pub fn update<R>(path: &Path, change: impl FnOnce(&mut Self) -> R) -> Result<R> {
+        let _held =
+            if output::is_written_in_place(path) { None } else { lock::take(path, lock::WAIT)? };
+        let mut profiles = Self::to_add_to(path)?;
+        let done = change(&mut profiles);
+        output::file(path, profiles.text()?.as_bytes())?;
+        Ok(done)
+    }
+
+    /// Those that `text` holds.
+    ///
+    /// # Errors
+    /// It is not TOML, or not of this form.
+    pub fn parse(text: &str) -> Result<Self> {
+        toml::from_str(text).map_err(|error| anyhow!("{}", error.to_string().trim_end()))
+    }
+
+    /// As a file has them.
+    ///
+    /// # Errors
+    /// None is known.
+    pub fn text(&self) -> Result<String> {
+        toml::to_string(self).context("cannot write TOML")
+    }
+
+    /// Adds `profile`, or puts it in place of the one before, whose latencies stay where `profile`
+    /// has none: whether they do.
+    pub fn insert(&mut self, place: &Place, mut profile: Profile) -> bool {
+        let former = self.0.remove(&place.key()).and_then(|former| former.latency);
+        let is_kept = profile.latency.is_none() && former.is_some();
+        profile.latency = profile.latency.or(former);
+        self.0.insert(place.key(), profile);
+        is_kept
+    }
+
+    /// What there is for `place`.
+    ///
+    /// # Errors
+    /// Its facts cannot be.
+    pub fn find(&self, place: &Place) -> Result<Found> {
+        if let (Some(facts), Some(profile)) = (self.facts(place), self.0.get(&place.key())) {
+            return Ok(Found::Here(facts?, profile.assumed.clone()));
+        }
+        let other = self.0.values().find(|profile| profile.is_of(place));
+        Ok(other.map_or(Found::Nothing, |profile| Found::OtherKernel(profile.kernel.clone())))
+    }
+
+    /// The facts of `place`, if it is here.
+    ///
+    /// # Errors
+    /// They cannot be.
+    #[must_use]
+    pub fn facts(&self, place: &Place) -> Option<Result<Facts>> {
+        let key = place.key();
+        let profile = self.0.get(&key)?;
+        Some(profile.facts().with_context(|| format!("the profile of {key}")))
+    }
+}
+
+impl Profile {
+    /// What was measured at `place`.
+    pub fn new(
+        place: &Place,
+        facts: Facts,
+        known: Known,
+        figures: &[Figures],
+        latencies: Option<&Latencies>,
+    ) -> Self {
+        let all = [("kind", known.kind), ("access", known.access), ("mb_per_second", known.rate)];
+        let assumed = all.into_iter().filter(|(_, known)| !known).map(|(name, _)| name.to_owned());
+        Self {
+            device: place.device.clone(),
+            model: place.model.clone(),
+            file_system: place.file_system.clone(),
+            kernel: place.kernel.clone(),
+            kind: super::kind(facts.kind).to_owned(),
+            access_us: scaled(facts.access.0, 1e3),
+            mb_per_second: scaled(facts.bytes_per_second, 1e6),
+            depth: facts.depth,
+            request_bytes: facts.request_bytes,
+            assumed: assumed.collect(),
+            classes: figures.iter().map(Row::new).collect(),
+            latency: latencies.map(Latency::new),
+        }
+    }
+
+    /// Whether it is of this device, under whichever kernel.
+    fn is_of(&self, place: &Place) -> bool {
+        let own = (&self.device, &self.model, &self.file_system);
+        own == (&place.device, &place.model, &place.file_system)
+    }
+
+    /// Its facts.
+    ///
+    /// # Errors
+    /// There can be no such device.
+    fn facts(&self) -> Result<Facts> {
+        let kinds = [Kind::Positional, Kind::Parallel];
+        let Some(kind) = kinds.into_iter().find(|&kind| super::kind(kind) == self.kind) else {
+            bail!("kind = \"{}\": expected positional or parallel", self.kind);
+        };
+        let access = whole(self.access_us, 1e3);
+        let access = access.context("access_us: expected microseconds, from 0")?;
+        let rate = whole(self.mb_per_second, 1e6).filter(|&rate| rate > 0);
+        let bytes_per_second = rate.context("mb_per_second: expected a rate above 0")?;
+        if self.depth == 0 || self.request_bytes == 0 {
+            bail!("depth and request_bytes: expected numbers from 1");
+        }
+        let (depth, request_bytes) = (self.depth, self.request_bytes);
+        Ok(Facts { kind, access: Nanos(access), bytes_per_second, depth, request_bytes })
+    }
+}
+
+impl Row {
+    fn new(figures: &Figures) -> Self {
+        Self {
+            reads: figures.class.order.name().to_owned(),
+            bytes: figures.class.bytes,
+            depth: figures.class.depth,
+            requests: figures.requests,
+            mb_per_second: scaled(figures.bytes_per_second, 1e6),
+            latency_mean_us: scaled(figures.latency_mean.0, 1e3),
+            latency_stdev_us: scaled(figures.latency_stdev.0, 1e3),
+        }
+    }
+}
+
+fn scaled(count: u64, scale: f64) -> f64 {
+    float(count) / scale
+}
+
+/// The count that [`scaled`] made `value` of, if there is one.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in bounds")]
+fn whole(value: f64, scale: f64) -> Option<u64> {
+    let count = (value * scale).round();
+    (0.0..COUNT_MAX).contains(&count).then_some(count as u64)
+}
+
+/// Every count below has its own `f64`.
+const COUNT_MAX: f64 = 9e15;
+/// Of a file: more than thousands of profiles have.
+const BYTES_MAX: u64 = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use forerun_core::reap;
+
+    use super::super::latency::{Took, Waits};
+    use super::super::measure::{Class, Order};
+    use super::*;
+
+    const FACTS: Facts = Facts {
+        kind: Kind::Parallel,
+        access: Nanos(45_000_123),
+        bytes_per_second: 562_345_678,
+        depth: 32,
+        request_bytes: 1 << 20,
+    };
+
+    fn place() -> Place {
+        Place { device: "259:0".into(), model: "A \"B\" = [1]".into(), ..Place::default() }
+    }
+
+    fn profile() -> Profile {
+        let class = Class { order: Order::Random, bytes: 4096, depth: 8 };
+        let (latency_mean, latency_stdev) = (Nanos(1_500), Nanos(1));
+        let figures =
+            Figures { class, requests: 3, bytes_per_second: 7, latency_mean, latency_stdev };
+        let known = Known { kind: true, access: false, rate: true };
+        Profile::new(&place(), FACTS, known, &[figures], None)
+    }
+
+    #[test]
+    fn facts_are_read_back_as_they_were_written() {
+        let mut profiles = Profiles::default();
+        profiles.insert(&place(), profile());
+        let other = Place { device: "8:0".into(), ..Place::default() };
+        let disk = Facts { kind: Kind::Positional, access: Nanos(1), bytes_per_second: 1, ..FACTS };
+        let known = Known { kind: true, access: true, rate: true };
+        profiles.insert(&other, Profile::new(&other, disk, known, &[], None));
+        let text = profiles.text().expect("it can be written");
+        let read = Profiles::parse(&text).expect("it can be read");
+        assert_eq!(read.facts(&place()).expect("it is there").expect("it is sound"), FACTS);
+        assert_eq!(read.facts(&other).expect("it is there").expect("it is sound"), disk);
+        assert!(read.facts(&Place::default()).is_none());
+        assert_eq!(read.text().expect("it can be written"), text);
+        assert!(text.contains("assumed = [\"access\"]\n"), "{text}");
+    }
+
+    /// An idle machine's, with and without polling.
+    fn latencies(mean: u64) -> Latencies {
+        let took = |mean| {
+            let latency = reap::Latency { mean: Nanos(mean), stdev: Nanos(1) };
+            Took { samples: 3, latency, cpu: Nanos(1_001) }
+        };
+        let waits = [
+            Waits { bytes: 4_096, polling: Some(took(mean)), interrupt: took(45_000) },
+            Waits { bytes: 8_192, polling: None, interrupt: took(90_000) },
+        ];
+        Latencies::idle("io_uring", waits.to_vec())
+    }
+
+    #[test]
+    fn latencies_are_read_back_stay_without_new_ones_and_may_be_missing() {
+        let known = Known { kind: true, access: true, rate: true };
+        let new =
+            |latencies: Option<&Latencies>| Profile::new(&place(), FACTS, known, &[], latencies);
+        let (old, young) = (latencies(50_000), latencies(39_999));
+        #[rustfmt::skip]
+        let rows = [ // before, measured        kept    wake-up of 4 KiB
+            (None,       None,                  false,  None),
+            (None,       Some(&young),          false,  Some("wake_us = 5.001\n")),
+            (Some(&old), None,                  true,   Some("wake_us = -5.0\n")),
+            (Some(&old), Some(&young),          false,  Some("wake_us = 5.001\n")),
+        ];
+        for (before, measured, kept, wake) in rows {
+            let mut profiles = Profiles::default();
+            assert!(!profiles.insert(&place(), new(before)));
+            let written = profiles.text().expect("it can be written");
+            let mut profiles = Profiles::parse(&written).expect("it can be read");
+            assert_eq!(profiles.insert(&place(), new(measured)), kept);
+            let text = profiles.text().expect("it can be written");
+            assert_eq!(text.contains("latency]\nio = \"io_uring\"\n"), wake.is_some(), "{text}");
+            assert!(wake.is_none_or(|wake| text.contains(wake)), "{text}");
+            assert_eq!(text.matches("wake_us").count(), usize::from(wake.is_some()), "{text}");
+            let read = Profiles::parse(&text).expect("it can be read");
+            assert_eq!(read.text().expect("it can be written"), text);
+            assert_eq!(read.facts(&place()).expect("it is there").expect("it is sound"), FACTS);
+        }
+    }
+
+    #[test]
+    fn who_adds_to_a_file_has_it_alone_until_it_is_written() {
+        const COUNT: u32 = 16;
+        let folder = std::env::temp_dir().join(format!("forerun-store-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("the temporary folder takes a folder");
+        let path = folder.join("devices.toml");
+        let add = &|minor: u32| {
+            let place = Place { device: format!("8:{minor}"), ..Place::default() };
+            Profiles::update(&path, |profiles| profiles.insert(&place, profile()))
+        };
+        std::thread::scope(|scope| {
+            let adders: Vec<_> = (0..COUNT).map(|minor| scope.spawn(move || add(minor))).collect();
+            for adder in adders {
+                assert!(!adder.join().expect("no panic").expect("it is written"));
+            }
+        });
+        let profiles = Profiles::load(&path).expect("it can be read");
+        assert_eq!(profiles.0.len(), COUNT as usize);
+        fs::remove_dir_all(&folder).expect("it is there");
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let mut profiles = Profiles::default();
+        profiles.insert(&place(), profile());
+        let text = profiles.text().expect("it can be written");
+        for (from, to) in [
+            ("kind = \"parallel\"", "kind = \"disk\""),
+            ("access_us = 45000.123", "access_us = -1.0"),
+            ("access_us = 45000.123", "access_us = nan"),
+            ("mb_per_second = 562.345678", "mb_per_second = 0.0"),
+            ("mb_per_second = 562.345678", "mb_per_second = inf"),
+            ("request_bytes = 1048576", "request_bytes = 0"),
+        ] {
+            assert!(text.contains(from), "{from}: {text}");
+            let changed = Profiles::parse(&text.replacen(from, to, 1)).expect("it is of the form");
+            assert!(changed.facts(&place()).expect("it is there").is_err(), "{to}");
+        }
+        for text in ["x = 1", "[x]\nkind = 1", "[x", "\u{1}"] {
+            assert!(Profiles::parse(text).is_err(), "{text:?}");
+        }
+        assert!(Profiles::parse("").expect("no profile yet").0.is_empty());
+    }
+}

@@ -1,0 +1,96 @@
+//! What every command reads alike: lists of `NAME:key=value,...`.
+//!
+//! ```text
+//!   lru,2q:kin=0.1,kout=1,fifo  -->  lru | 2q:kin=0.1,kout=1 | fifo
+//! ```
+//! A comma ends a spec unless what follows is `key=value`, which goes on with its parameters.
+
+use anyhow::Result;
+use forerun_core::device::Device;
+use forerun_core::{device, readahead};
+
+use crate::failure::usage;
+
+/// Bytes of a page.
+pub const PAGE_BYTES: u32 = 4096;
+/// The specs in a list.
+#[must_use]
+pub fn split(text: &str) -> Vec<String> {
+    let mut specs: Vec<String> = Vec::new();
+    for item in text.split(',') {
+        let name = item.split(':').next().unwrap_or(item);
+        match specs.last_mut() {
+            Some(last) if name.contains('=') => {
+                last.push(',');
+                last.push_str(item);
+            }
+            Some(_) | None => specs.push(item.to_owned()),
+        }
+    }
+    specs
+}
+
+/// Readahead policies.
+pub fn readaheads(text: &str) -> Result<Vec<String>> {
+    let specs = split(text);
+    for spec in &specs {
+        readahead::make(spec, PAGE_BYTES)
+            .map_err(|error| usage(format!("--readahead {spec}: {error}")))?;
+    }
+    Ok(specs)
+}
+
+/// The device model `spec`, which must take a page in one request.
+pub fn device(spec: &str, seed: u64) -> Result<Device> {
+    let made = device::make(spec, seed);
+    let device = made.map_err(|error| usage(format!("--device {spec}: {error}")))?;
+    if device.request_bytes_max() < u64::from(PAGE_BYTES) {
+        return Err(usage(format!("--device {spec}: max= is less than a page of {PAGE_BYTES}")));
+    }
+    Ok(device)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_cut_between_specs_only() {
+        #[rustfmt::skip]
+        let rows: &[(&str, &[&str])] = &[
+            ("lru",                            &["lru"]),
+            ("lru,fifo",                       &["lru", "fifo"]),
+            ("2q:kin=0.1,kout=1,lru",          &["2q:kin=0.1,kout=1", "lru"]),
+            ("lru,2q:kin=0.1,2q:kout=1",       &["lru", "2q:kin=0.1", "2q:kout=1"]),
+            ("a:x=1,y=b:c,d",                  &["a:x=1,y=b:c", "d"]),
+            ("",                               &[""]),
+            ("lru,",                           &["lru", ""]),
+            ("x=1,lru",                        &["x=1", "lru"]),
+        ];
+        for (text, specs) in rows {
+            assert_eq!(split(text), *specs, "{text}");
+        }
+    }
+
+    #[test]
+    fn readaheads_are_checked() {
+        for text in ["", "linux-9", "off:max=1M", "linux-2.6.24:max=0x"] {
+            assert!(readaheads(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_device_takes_a_page_at_once() {
+        for (spec, is_one) in [
+            ("t7k250", true),
+            ("t7k250:max=4K", true),
+            ("t7k250:max=4095", false),
+            ("cloud:max=1", false),
+            ("ssd:max=5000", true),
+            ("t7k250:rate=0", false),
+            ("disk", false),
+        ] {
+            assert_eq!(device(spec, 1).is_ok(), is_one, "{spec}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! `forerun bench`: measurements in real time, of the live engine.
+//!
+//! ```text
+//!   streams   pattern (what) x target (from where) x policy --> live (crew, meter) --> record
+//!                                                  \> kernel (crew), of a file
+//!   file      a real file, cold, in order or at random --------> file (reads) ------> record
+//!   hit       pages in memory: pread beside the engine's ways -> hit (race) --------> record
+//!   reap      ways of waiting for reads ----------------------> reap (hands) -------> record
+//! ```
+
+mod file;
+mod hit;
+pub(crate) mod reap;
+mod streams;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use forerun_console::failure::usage;
+use forerun_core::params::Param;
+use forerun_core::readahead;
+use forerun_core::units::Nanos;
+use forerun_engine::Settings;
+use forerun_io::files::Backend;
+use forerun_measure::journal::Journal;
+
+use crate::specs::PAGE_BYTES;
+
+pub(crate) use streams::Figures;
+
+/// What `bench` takes.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  forerun bench streams --device t7k250 --readahead linux-2.6.24"
+)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Streams through the engine in real time, every byte verified
+    Streams(Box<streams::Args>),
+    /// Cold reads of a real file through the engine, in order or at random
+    File(Box<file::Args>),
+    /// What a hit costs, beside pread of the same bytes from the kernel's cache
+    Hit(Box<hit::Args>),
+    /// What each way of waiting for reads takes, of time and of processor
+    Reap(Box<reap::Args>),
+}
+
+/// What a measurement leaves behind, and in which form it prints.
+#[derive(clap::Args)]
+struct Results {
+    #[command(flatten)]
+    journal: Journal,
+    /// Write a record of what was measured, for `forerun report`
+    #[arg(short, long, value_name = "RUN.json")]
+    output: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Results {
+    /// Refuses places that take no file, or that are the file that is read.
+    fn require_places(&self, read: Option<&Path>) -> Result<()> {
+        self.journal.require_places(self.output.as_deref(), read)
+    }
+}
+
+/// By which interface of the system a file is read.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Io {
+    /// The best that works
+    Auto,
+    /// `io_uring`
+    Uring,
+    /// linux-aio
+    Aio,
+    /// preadv on threads
+    Threads,
+}
+
+impl Io {
+    fn backend(self) -> Backend {
+        match self {
+            Self::Auto => Backend::Auto,
+            Self::Uring => Backend::Uring,
+            Self::Aio => Backend::Aio,
+            Self::Threads => Backend::Threads,
+        }
+    }
+}
+
+/// Runs one of the measurements.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    match &args.command {
+        Command::Streams(args) => streams::run(args),
+        Command::File(args) => file::run(args),
+        Command::Hit(args) => hit::run(args),
+        Command::Reap(args) => reap::run(args),
+    }
+}
+
+/// Refuses settings that make no cache before anything is measured with others.
+fn check(settings: &Settings) -> Result<()> {
+    let core = settings.core().map_err(|error| usage(format!("--cache: {error}")))?;
+    let policy = readahead::make(&settings.readahead, PAGE_BYTES).map_err(usage)?.policy;
+    let (window, frames) = (policy.window_pages_min(), core.frames);
+    if window > frames {
+        let name = &settings.readahead;
+        return Err(usage(format!(
+            "--cache: {frames} pages are fewer than the {window} of one window of {name}: give \
+             more, or the policy a smaller max="
+        )));
+    }
+    Ok(())
+}
+
+/// A value in its own form, for the command line.
+fn parse<P: Param>(text: &str) -> Result<P, String> {
+    P::parse(text).ok_or_else(|| format!("expected {}", P::FORM))
+}
+
+/// A time in seconds, for the command line.
+fn seconds(text: &str) -> Result<Nanos, String> {
+    let seconds: Option<f64> = text.parse().ok();
+    let valid = seconds.filter(|seconds| (0.001..=SECONDS_MAX).contains(seconds));
+    let time = valid.and_then(|seconds| std::time::Duration::try_from_secs_f64(seconds).ok());
+    let nanos = time.and_then(|time| u64::try_from(time.as_nanos()).ok());
+    nanos.map(Nanos).ok_or_else(|| format!("expected seconds, from 0.001 to {SECONDS_MAX}"))
+}
+
+/// A day.
+const SECONDS_MAX: f64 = 86_400.0;

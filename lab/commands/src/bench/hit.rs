@@ -1,0 +1,313 @@
+//! `forerun bench hit`: what a hit costs, beside what the kernel asks for the same bytes.
+//!
+//! A file is read whole through the engine and by `pread`, so that both hold it; then each way
+//! reads the same pages in the same random order, in turns:
+//!
+//! ```text
+//!   round   1 (not counted)      2                     3
+//!           pread copy pin       copy pin pread        pin pread copy       each: all threads
+//!                                |<-- ratio within the round -->|
+//! ```
+//!
+//! # Invariants
+//! - Before the measurement every byte that the engine serves is compared with `pread`'s, and in
+//!   it a word of each page: a sum that must come out.
+//! - A read that was no hit ends the command: there is no figure.
+
+mod race;
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use forerun_console::failure::usage;
+use forerun_console::target::Target;
+use forerun_console::{interrupt, machine, output};
+use forerun_core::params::{Bytes, Param as _};
+use forerun_core::units::Nanos;
+use forerun_engine::{Cache, Handle, Settings};
+use forerun_measure::cache::refused;
+use forerun_measure::journal;
+use forerun_measure::samples::Summary;
+use forerun_report::{Run, RunRecord, Spread};
+use serde::Serialize;
+
+use super::parse;
+use forerun_measure::{pattern_file, record};
+
+use race::{Course, PAGE_BYTES, Sample, WAYS, Way};
+
+/// What `bench hit` takes.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+        forerun bench hit\n  \
+        forerun bench hit --threads 1,2,4 --seconds 60 -o hit.json")]
+pub(crate) struct Args {
+    /// Threads that read at once: a run for each number
+    #[arg(long, value_name = "N,...", default_value = "1,2", value_delimiter = ',',
+          value_parser = clap::value_parser!(u32).range(1..=THREADS_MAX))]
+    threads: Vec<u32>,
+    /// Bytes that are read, in whole pages
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse::<Bytes>)]
+    size: Bytes,
+    /// Read this file's first bytes [default: a file in the temporary folder]
+    #[arg(long, value_name = "F")]
+    file: Option<PathBuf>,
+    /// Seconds that all measurements take together
+    #[arg(long, value_name = "S", default_value = "10", value_parser = super::seconds)]
+    seconds: Nanos,
+    /// How often each is measured
+    #[arg(long, value_name = "N", default_value_t = 5,
+          value_parser = clap::value_parser!(u32).range(1..=REPEATS_MAX))]
+    repeats: u32,
+    /// Decides the order of the pages
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    results: super::Results,
+}
+
+/// Measures and prints the figures.
+pub(super) fn run(args: &Args) -> Result<()> {
+    args.results.require_places(args.file.as_deref())?;
+    let opened = opened(args)?;
+    let settings = settings(opened.bytes);
+    super::check(&settings)?;
+    let runs = args.results.journal.keep(|journal| {
+        let cache = journal::cache(settings.clone(), journal).map_err(refused)?;
+        measured(args, &cache, &opened).with_context(|| opened.name.clone())
+    })?;
+    if args.results.json {
+        output::json(&Runs { runs: runs.iter().map(Figures::new).collect() })?;
+    } else {
+        output::print(&table(&runs))?;
+    }
+    let Some(output) = &args.results.output else { return Ok(()) };
+    let record = recorded(args, &opened.name, &settings, opened.bytes, &runs);
+    Ok(interrupt::unbroken(|| record.write(output))?)
+}
+
+/// The runs, of pages that are all in `cache`.
+fn measured(args: &Args, cache: &Cache, opened: &Opened) -> Result<Vec<Raced>> {
+    let Opened { file, path, bytes, .. } = opened;
+    let handle = cache.open(path)?;
+    let course = Course::new(warmed(file, &handle, *bytes)?, args.seed);
+    let absent = cache.stats().core.misses;
+    let runs = race(args, &course, &handle, path)?;
+    if cache.stats().core.misses != absent {
+        bail!("pages left the cache while hits were measured: give more memory or less --size");
+    }
+    Ok(runs)
+}
+
+/// What is read.
+struct Opened {
+    file: File,
+    /// Where it can be opened again.
+    path: PathBuf,
+    /// What a record calls it.
+    name: String,
+    /// Whole pages, from its start.
+    bytes: u64,
+}
+
+fn opened(args: &Args) -> Result<Opened> {
+    if !(PAGE_BYTES as u64..=SIZE_MAX.0).contains(&args.size.0) {
+        let (size, max) = (args.size.show(), SIZE_MAX.show());
+        return Err(usage(format!("--size {size}: expected {PAGE_BYTES} to {max}")));
+    }
+    let whole = |bytes: u64| bytes.min(args.size.0) / PAGE_BYTES as u64 * PAGE_BYTES as u64;
+    let Some(path) = args.file.clone() else {
+        let (folder, bytes) = (std::env::temp_dir(), whole(u64::MAX));
+        let file = pattern_file::unnamed(&folder, bytes)?;
+        let (path, name) = (pattern_file::own(&file), format!("a file in {}", folder.display()));
+        return Ok(Opened { file, path, name, bytes });
+    };
+    let bytes = whole(Target::file(path.clone(), forerun_io::files::Backend::Auto)?.bytes());
+    let name = path.display().to_string();
+    if bytes == 0 {
+        return Err(usage(format!("--file {name}: it has no whole page of {PAGE_BYTES} bytes")));
+    }
+    let file = File::open(&path).with_context(|| format!("cannot open {name}"))?;
+    Ok(Opened { file, path, name, bytes })
+}
+
+/// A cache that holds `bytes` and a window more.
+fn settings(bytes: u64) -> Settings {
+    Settings { cache_bytes: bytes + bytes / 4 + ROOM_BYTES, ..Settings::default() }
+}
+
+/// Reads all through the engine and by `pread`, compares, and gives the word of each page that
+/// the race adds up.
+fn warmed(file: &File, handle: &Handle, bytes: u64) -> Result<Vec<u64>> {
+    let mut words = Vec::new();
+    // The second pass finds the first one's pages, so both are compared.
+    for _ in 0..2 {
+        words.clear();
+        let (mut plain, mut ours) = (race::page(), race::page());
+        for offset in (0..bytes).step_by(PAGE_BYTES) {
+            file.read_exact_at(&mut plain.0, offset).context("cannot read the file")?;
+            let count = handle.read_at(offset, &mut ours.0)?;
+            if count < PAGE_BYTES || plain.0 != ours.0 || *handle.pin(offset)? != plain.0 {
+                bail!("the engine serves another page at {offset} than pread: please report it");
+            }
+            words.push(race::word(&plain.0, offset));
+        }
+    }
+    Ok(words)
+}
+
+/// What was measured of one way with so many threads.
+struct Raced {
+    way: Way,
+    threads: u32,
+    wall: Summary,
+    cpu: Summary,
+    /// To `pread` of the same round.
+    ratio: Summary,
+}
+
+/// All rounds, and what they came to.
+fn race(args: &Args, course: &Course, handle: &Handle, path: &Path) -> Result<Vec<Raced>> {
+    let cells = args.threads.len() * WAYS.len();
+    let rounds = args.repeats + 1;
+    let each = Nanos((args.seconds.0 / (u64::from(rounds) * cells as u64)).max(1));
+    let mut taken: Vec<Vec<Sample>> = vec![Vec::new(); cells];
+    let progress = output::progress(u64::from(rounds), "rounds");
+    for round in 0..rounds as usize {
+        for (row, &threads) in args.threads.iter().enumerate() {
+            for turn in 0..WAYS.len() {
+                let way = (turn + round) % WAYS.len();
+                let sample = course.run(WAYS[way], threads, handle, path, each)?;
+                if round > 0 {
+                    taken[row * WAYS.len() + way].push(sample);
+                }
+            }
+        }
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    let mut raced = Vec::new();
+    for (samples, &threads) in taken.chunks(WAYS.len()).zip(&args.threads) {
+        let pread = &samples[Way::Pread as usize];
+        for (way, own) in WAYS.into_iter().zip(samples) {
+            let ratios = own.iter().zip(pread).map(|(own, pread)| own.wall_ns / pread.wall_ns);
+            raced.push(Raced {
+                way,
+                threads,
+                wall: Summary::of(own.iter().map(|sample| sample.wall_ns)),
+                cpu: Summary::of(own.iter().map(|sample| sample.cpu_ns)),
+                ratio: Summary::of(ratios),
+            });
+        }
+    }
+    Ok(raced)
+}
+
+fn table(runs: &[Raced]) -> String {
+    let header =
+        ["path", "threads", "ns/hit", "min", "max", "cpu ns", "to pread", "min", "max", "target"];
+    let row = |raced: &Raced| {
+        let (wall, ratio) = (&raced.wall, &raced.ratio);
+        let target = raced.way.ratio_max().map_or("-".to_owned(), |max| {
+            let met = if ratio.median <= max { "met" } else { "missed" };
+            format!("<= {max:.1} {met}")
+        });
+        vec![
+            raced.way.name().to_owned(),
+            raced.threads.to_string(),
+            format!("{:.1}", wall.median),
+            format!("{:.1}", wall.min),
+            format!("{:.1}", wall.max),
+            format!("{:.1}", raced.cpu.median),
+            format!("{:.3}", ratio.median),
+            format!("{:.3}", ratio.min),
+            format!("{:.3}", ratio.max),
+            target,
+        ]
+    };
+    output::table(&header, &runs.iter().map(row).collect::<Vec<_>>(), 1)
+}
+
+/// All runs, as `--json` prints them.
+#[derive(Serialize)]
+struct Runs<'a> {
+    runs: Vec<Figures<'a>>,
+}
+
+/// One way with so many threads. What is not known is null.
+#[derive(Serialize)]
+struct Figures<'a> {
+    path: &'static str,
+    threads: u32,
+    ns_per_hit: f64,
+    min_ns: f64,
+    max_ns: f64,
+    cpu_ns_per_hit: f64,
+    ratio_to_pread: f64,
+    ratio_min: f64,
+    ratio_max: f64,
+    ratio_target: Option<f64>,
+    samples_ns: &'a [f64],
+    ratios: &'a [f64],
+}
+
+impl<'a> Figures<'a> {
+    fn new(raced: &'a Raced) -> Self {
+        let (wall, ratio) = (&raced.wall, &raced.ratio);
+        Self {
+            path: raced.way.name(),
+            threads: raced.threads,
+            ns_per_hit: wall.median,
+            min_ns: wall.min,
+            max_ns: wall.max,
+            cpu_ns_per_hit: raced.cpu.median,
+            ratio_to_pread: ratio.median,
+            ratio_min: ratio.min,
+            ratio_max: ratio.max,
+            ratio_target: raced.way.ratio_max(),
+            samples_ns: &wall.samples,
+            ratios: &ratio.samples,
+        }
+    }
+}
+
+/// The record: the way stands where a policy does, and p50 and p99 are of the samples' means.
+fn recorded(args: &Args, name: &str, engine: &Settings, bytes: u64, raced: &[Raced]) -> RunRecord {
+    let mut settings = record::settings(engine);
+    settings.push(("size", Bytes(bytes).show()));
+    settings.push(("seconds", machine::seconds(args.seconds).to_string()));
+    let empty = record::empty(name.to_owned(), args.seed, &settings);
+    let mut samples = empty.settings.clone();
+    for raced in raced {
+        let key = format!("samples_ns.{}.{}", raced.way.name(), raced.threads);
+        samples.insert(key, raced.wall.listed());
+    }
+    let runs = raced.iter().map(|raced| {
+        // A pin gives the whole page, whatever is then looked at.
+        let rate = |ns: f64| PAGE_FLOAT * f64::from(raced.threads) / ns * 1e3;
+        let (wall, way) = (&raced.wall, raced.way.name());
+        Run {
+            readahead: way.to_owned(),
+            device: name.to_owned(),
+            streams: raced.threads,
+            workload: format!("hit,size={}", Bytes(bytes).show()),
+            mb_per_second: rate(wall.median),
+            p50_us: wall.median / 1e3,
+            p99_us: wall.max / 1e3,
+            spread: Some(Spread { min: rate(wall.max), max: rate(wall.min) }),
+            ..Run::default()
+        }
+    });
+    let runs = runs.collect();
+    RunRecord { settings: samples, repeats: args.repeats, warm_up: 1, runs, ..empty }
+}
+
+const PAGE_FLOAT: f64 = 4096.0;
+const THREADS_MAX: i64 = 64;
+const REPEATS_MAX: i64 = 1_000;
+/// Page numbers fit 32 bits, and the file a temporary folder.
+const SIZE_MAX: Bytes = Bytes(16 << 30);
+/// More than any window.
+const ROOM_BYTES: u64 = 4 << 20;

@@ -1,0 +1,234 @@
+//! The timed part of a hit: threads that read the same pages, each by one way, as fast as they
+//! go.
+//!
+//! Each thread has a descriptor and a handle of its own, so that no way pays for sharing that
+//! another does not. The order of the pages is made beforehand, and the clock is read once a
+//! batch.
+//!
+//! # Invariants
+//! - All ways of one thread number read the same pages in the same order.
+//! - What was read is what the file holds: the sum of a word of each page must come out.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
+use forerun_console::machine;
+use forerun_core::prng::Prng;
+use forerun_core::units::Nanos;
+use forerun_engine::Handle;
+use forerun_measure::start::Start;
+use rustix::time::{ClockId, clock_gettime};
+
+/// How bytes that are in memory come to a reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The kernel copies a page.
+    Pread,
+    /// The engine copies a page.
+    Copy,
+    /// The engine lends a page, and the reader takes a word of it.
+    Pin,
+}
+
+/// All of them, in the order of their numbers.
+pub(super) const WAYS: [Way; 3] = [Way::Pread, Way::Copy, Way::Pin];
+
+impl Way {
+    /// As tables and JSON call it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Pread => "pread",
+            Self::Copy => "copy",
+            Self::Pin => "pin",
+        }
+    }
+
+    /// The most that it should take as a share of `pread`.
+    pub(super) fn ratio_max(self) -> Option<f64> {
+        match self {
+            Self::Copy => Some(1.0),
+            Self::Pin => Some(0.2),
+            Self::Pread => None,
+        }
+    }
+}
+
+/// What one measurement came to: means over all hits of all threads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    pub(super) wall_ns: f64,
+    pub(super) cpu_ns: f64,
+}
+
+/// Which pages are read, and what must come of it.
+pub(super) struct Course {
+    /// The word of each page.
+    words: Vec<u64>,
+    seed: u64,
+}
+
+impl Course {
+    /// Over the pages whose words are `words`.
+    pub(super) fn new(words: Vec<u64>, seed: u64) -> Self {
+        assert!(u32::try_from(words.len()).is_ok_and(|count| count > 0), "a page at least");
+        Self { words, seed }
+    }
+
+    /// Measures `way` with `threads` for a time of `each`.
+    pub(super) fn run(
+        &self,
+        way: Way,
+        threads: u32,
+        handle: &Handle,
+        path: &Path,
+        each: Nanos,
+    ) -> Result<Sample> {
+        let mut lanes = Vec::new();
+        for thread in 0..threads {
+            let file = File::open(path).context("cannot open the file again")?;
+            lanes.push(Lane { file, handle: handle.again()?, pages: self.pages(thread) });
+        }
+        let laps =
+            lanes.iter().map(|lane| move |start: &Start| lane.run(way, start, each, &self.words));
+        let ended = Start::run(laps)?;
+        let (mut wall, mut cpu, mut hits) = (0.0, 0.0, 0.0);
+        for lap in ended {
+            let lap = lap?;
+            wall += machine::seconds(lap.wall) * 1e9;
+            cpu += machine::seconds(lap.cpu) * 1e9;
+            hits += float(lap.hits);
+        }
+        Ok(Sample { wall_ns: wall / hits, cpu_ns: cpu / hits })
+    }
+
+    /// The pages that the thread of this number reads, over and over.
+    fn pages(&self, thread: u32) -> Vec<u32> {
+        let mut prng = Prng::new(self.seed.wrapping_add(u64::from(thread) << 32));
+        let count = self.words.len() as u64;
+        let page = |_| u32::try_from(prng.below(count)).expect("checked when it was made");
+        (0..ROUND).map(page).collect()
+    }
+}
+
+/// What one thread has for itself.
+struct Lane {
+    file: File,
+    handle: Handle,
+    pages: Vec<u32>,
+}
+
+/// What one thread did.
+struct Lap {
+    hits: u64,
+    wall: Nanos,
+    cpu: Nanos,
+}
+
+impl Lane {
+    fn run(&self, way: Way, start: &Start, each: Nanos, words: &[u64]) -> Result<Lap> {
+        let mut room = page();
+        match way {
+            Way::Pread => self.lap(start, each, words, |offset| {
+                self.file.read_exact_at(&mut room.0, offset)?;
+                Ok(word(&room.0, offset))
+            }),
+            Way::Copy => self.lap(start, each, words, |offset| {
+                self.handle.read_at(offset, &mut room.0)?;
+                Ok(word(&room.0, offset))
+            }),
+            Way::Pin => {
+                self.lap(start, each, words, |offset| Ok(word(&self.handle.pin(offset)?, offset)))
+            }
+        }
+    }
+
+    fn lap(
+        &self,
+        start: &Start,
+        each: Nanos,
+        words: &[u64],
+        mut hit: impl FnMut(u64) -> Result<u64>,
+    ) -> Result<Lap> {
+        let mut batch = |pages: &[u32]| -> Result<u64> {
+            let mut sum = 0_u64;
+            for &page in pages {
+                sum = sum.wrapping_add(hit(u64::from(page) * PAGE_BYTES as u64)?);
+            }
+            Ok(sum)
+        };
+        // Before the start, so that the others do not wait for one that failed.
+        let warm = batch(&self.pages[..BATCH]);
+        let goes = start.arrive();
+        warm?;
+        if !goes {
+            return Ok(Lap { hits: 0, wall: Nanos(0), cpu: Nanos(0) });
+        }
+        let (mut hits, mut sum) = (0_u64, 0_u64);
+        let (begun, begun_cpu) = (machine::now(), thread_cpu());
+        let wall = loop {
+            let from = usize::try_from(hits % ROUND as u64).expect("below a length");
+            sum = sum.wrapping_add(batch(&self.pages[from..from + BATCH])?);
+            hits += BATCH as u64;
+            let passed = machine::now().since(begun);
+            if passed >= each {
+                break passed;
+            }
+        };
+        let cpu = thread_cpu().since(begun_cpu);
+        if sum != self.expected(hits, words) {
+            bail!(
+                "a hit had other bytes than the file; unless somebody changed it, please report it"
+            );
+        }
+        Ok(Lap { hits, wall, cpu })
+    }
+
+    /// The sum of the first `hits` words.
+    fn expected(&self, hits: u64, words: &[u64]) -> u64 {
+        let sum = |pages: &[u32]| {
+            pages.iter().fold(0_u64, |sum, &page| sum.wrapping_add(words[page as usize]))
+        };
+        let rest = usize::try_from(hits % ROUND as u64).expect("below a length");
+        sum(&self.pages).wrapping_mul(hits / ROUND as u64).wrapping_add(sum(&self.pages[..rest]))
+    }
+}
+
+/// Memory for a page, as a reader who cares has it.
+#[repr(align(4096))]
+pub(super) struct Page(pub(super) [u8; PAGE_BYTES]);
+
+/// An empty one.
+pub(super) fn page() -> Box<Page> {
+    Box::new(Page([0; PAGE_BYTES]))
+}
+
+/// The word of the page at `offset` that is added up: at another place in each.
+pub(super) fn word(page: &[u8], offset: u64) -> u64 {
+    let at = at(offset);
+    u64::from_le_bytes(page[at..at + 8].try_into().expect("eight bytes"))
+}
+
+fn at(offset: u64) -> usize {
+    usize::try_from(offset / PAGE_BYTES as u64 % (PAGE_BYTES as u64 / 8)).expect("in a page") * 8
+}
+
+/// The processor time of this thread.
+fn thread_cpu() -> Nanos {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let part = |value: i64| u64::try_from(value).expect("processor time is not negative");
+    Nanos(part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+fn float(count: u64) -> f64 {
+    count as f64
+}
+
+/// What a hit is of.
+pub(super) const PAGE_BYTES: usize = 4096;
+/// Hits between two looks at the clock, and in a round of the pages.
+const BATCH: usize = 1 << 8;
+const ROUND: usize = 1 << 16;
+const _: () = assert!(ROUND.is_multiple_of(BATCH), "a round is whole batches");

@@ -1,0 +1,258 @@
+//! `forerun bench reap`: what each way of waiting for I/O takes, of time and of processor.
+//!
+//! ```text
+//!   round   1 (not counted)         2                       3
+//!           interrupt spin nio ..   spin nio .. interrupt   nio .. interrupt spin    at each size
+//!                                   |<- ratios within the round ->|
+//!
+//!   quiet       one thread, the machine to itself
+//!   contended   one thread beside 2 that never rest; then 13 threads; on 2 processors
+//! ```
+//!
+//! # Invariants
+//! - All policies read in the same run, in turns, and keep what they learnt from round to round.
+//! - What else the machine did is told with the figures; where it was too much, there is no
+//!   verdict.
+//! - A file is only read, and past the page cache, or there is no figure.
+//! # Sources
+//! The bounds of the verdict are goals of this project, not taken from what was measured.
+
+mod figures;
+mod hands;
+mod steps;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use forerun_console::failure::{note, usage};
+use forerun_console::noise::Noise;
+use forerun_console::reap_target::ReapTarget;
+use forerun_console::{interrupt, machine, output, reap_reads};
+use forerun_core::params::{Bytes, Param as _, Share};
+use forerun_core::reap;
+use forerun_core::units::Nanos;
+use forerun_io::reaper::ReaperSettings;
+use forerun_measure::record;
+
+use super::Io;
+use crate::specs;
+
+use figures::{Ratios, Row};
+use hands::{Course, Load};
+
+/// What `bench reap` takes.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    forerun bench reap --file /var/tmp/1G --sizes 4K,64K\n  \
+    forerun bench reap --device optane --policy interrupt,spin,nio --json")]
+pub(crate) struct Args {
+    /// Read this file or block device
+    #[arg(long, value_name = "F", required_unless_present = "device", conflicts_with = "device")]
+    file: Option<PathBuf>,
+    /// Read from a model in real time: optane, gen4 or sata
+    #[arg(long, value_name = "MODEL")]
+    device: Option<String>,
+    /// Sizes of a read: a run for each
+    #[arg(long, value_name = "SIZE,...", default_value = "4K,8K,16K,32K,64K,128K")]
+    sizes: String,
+    /// Reads that must all complete; above 1 their sizes are drawn from --sizes
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=GROUP_MAX))]
+    group: u32,
+    /// Policies, NAME[:key=value,...] [default: all]
+    #[arg(long, value_name = "NAME,...")]
+    policy: Option<String>,
+    /// What else runs
+    #[arg(long, value_enum, default_value = "quiet")]
+    load: Loads,
+    /// By which interface of the system a file is read
+    #[arg(long, value_enum, default_value = "auto")]
+    io: Io,
+    /// The share of one processor that may be spun, for policies that ask
+    #[arg(long, value_name = "SHARE", default_value = "1", value_parser = super::parse::<Share>)]
+    spin: Share,
+    /// Seconds that all measurements take together
+    #[arg(long, value_name = "S", default_value = "30", value_parser = super::seconds)]
+    seconds: Nanos,
+    /// How often each is measured
+    #[arg(long, value_name = "N", default_value_t = 5,
+          value_parser = clap::value_parser!(u32).range(1..=REPEATS_MAX))]
+    repeats: u32,
+    /// Decides where is read, and the model's times
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Write a record of what was measured, for `forerun report`
+    #[arg(short, long, value_name = "RUN.json")]
+    output: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// What else runs.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Loads {
+    /// Nothing of ours
+    Quiet,
+    /// 2 threads that never rest; then 13 threads that read 4 to 8 KB
+    Contended,
+}
+
+/// Measures and prints the figures.
+pub(super) fn run(args: &Args) -> Result<()> {
+    if let Some(path) = &args.output {
+        output::require_place(path)?;
+        let both: Vec<_> = args.file.iter().chain([path]).map(PathBuf::as_path).collect();
+        output::require_apart(&both)?;
+    }
+    let policies = policies(args)?;
+    let sizes = sizes(&args.sizes)?;
+    let target = if let Some(name) = &args.device {
+        ReapTarget::model(name, args.seed)?
+    } else {
+        let path = args.file.clone().expect("required without --device");
+        ReapTarget::file(path, args.io.backend())?
+    };
+    if let Some(unpolled) = target.unpolled() {
+        note(&unpolled);
+    }
+    let loads = loads(args, &sizes);
+    let cells = loads.iter().map(|load| load.shapes.len() * policies.len()).sum::<usize>();
+    let each = args.seconds.0 / (cells as u64 * u64::from(args.repeats + 1));
+    let all: Vec<u64> = loads.iter().flat_map(|load| load.shapes.concat()).collect();
+    let known = reap_reads::calibrate(&target, &all, args.seed)?;
+    let course = Course {
+        target: &target,
+        policies: policies.iter().map(|policy| settings(args, policy, &known)).collect(),
+        rounds: args.repeats + 1,
+        each: Nanos(each.max(1)),
+        seed: args.seed,
+    };
+    let mut rows = Vec::new();
+    let mut noises = Vec::new();
+    let progress = output::progress(loads.len() as u64 * u64::from(course.rounds), "rounds");
+    for load in &loads {
+        let before = Noise::now();
+        let cells = course.run(load, &progress)?;
+        let mut noise = Noise::now().since(&before, load.name, load.is_quiet());
+        noise.unsteady(&figures::unsteady(&cells));
+        rows.extend(figures::rows(load, &policies, cells));
+        noises.push(noise);
+    }
+    progress.finish_and_clear();
+    let truth = target.lateness();
+    for said in rows.iter().filter_map(|row| row.fallen.as_deref()) {
+        note(said);
+    }
+    let verdicts = figures::verdicts(&rows, &noises);
+    // What was measured is kept, whatever becomes of the output.
+    let written = args.output.as_ref().map_or(Ok(()), |output| {
+        let record = recorded(args, &target, &course, &rows, &noises);
+        interrupt::unbroken(|| record.write(output))
+    });
+    let shown = if args.json {
+        output::json(&serde_json::json!({
+            "target": target.name(), "io": target.io(), "runs": rows, "ratios": Ratios::all(&rows),
+            "machine": noises, "verdicts": verdicts, "model": truth,
+            "discarded": discarded(&course),
+        }))
+    } else {
+        let told = told(&target, &noises, &verdicts, &course);
+        output::print(&(figures::table(&rows) + "\n" + &told))
+    };
+    written?;
+    shown
+}
+
+fn settings(args: &Args, policy: &str, known: &reap::Calibration) -> ReaperSettings {
+    ReaperSettings { policy: policy.to_owned(), calibration: *known, spin_share: args.spin }
+}
+
+/// The policies that were asked for, each of which there is.
+fn policies(args: &Args) -> Result<Vec<String>> {
+    let policies = match &args.policy {
+        Some(list) => specs::split(list),
+        None => reap::NAMES.iter().map(|&name| name.to_owned()).collect(),
+    };
+    for policy in &policies {
+        reap::show(policy).map_err(|error| usage(format!("--policy: {error}")))?;
+    }
+    Ok(policies)
+}
+
+/// Sizes that can be read past the page cache.
+fn sizes(list: &str) -> Result<Vec<u64>> {
+    let one = |text: &str| match Bytes::parse(text) {
+        Some(Bytes(bytes))
+            if (PAGE_BYTES..=SIZE_MAX).contains(&bytes) && bytes % PAGE_BYTES == 0 =>
+        {
+            Ok(bytes)
+        }
+        Some(_) | None => {
+            Err(usage(format!("--sizes: `{text}` is no multiple of 4K from 4K to 1M")))
+        }
+    };
+    list.split(',').map(one).collect()
+}
+
+/// What is run, one after the other.
+fn loads(args: &Args, sizes: &[u64]) -> Vec<Load> {
+    let each = || sizes.iter().map(|&size| vec![size]).collect();
+    let shapes: Vec<Vec<u64>> = if args.group > 1 { vec![sizes.to_vec()] } else { each() };
+    let load = |name, threads, hogs, shapes, group| Load { name, threads, hogs, shapes, group };
+    match args.load {
+        Loads::Quiet => vec![load("quiet", 1, 0, shapes, args.group)],
+        Loads::Contended => vec![
+            load("hogs", 1, HOGS, shapes, args.group),
+            load("threads", THREADS, 0, vec![vec![4 << 10, 8 << 10]], 1),
+        ],
+    }
+}
+
+/// What is told below the table.
+fn told(target: &ReapTarget, noises: &[Noise], verdicts: &[String], course: &Course<'_>) -> String {
+    let mut lines = vec![format!("{}, by {}", target.name(), target.io()), discarded(course)];
+    lines.extend(noises.iter().map(Noise::told));
+    lines.extend(target.lateness().map(|late| late.told()));
+    lines.extend(verdicts.iter().cloned());
+    lines.join("\n") + "\n"
+}
+
+fn discarded(course: &Course<'_>) -> String {
+    let rounds = course.rounds;
+    let millis = machine::seconds(course.each) * 1e3;
+    format!(
+        "discarded: the first of {rounds} rounds of {millis:.0} ms each; of the others, in trimmed \
+         means, the slowest hundredth"
+    )
+}
+
+/// The record: the policy stands where readahead does, the size where streams do.
+fn recorded(
+    args: &Args,
+    target: &ReapTarget,
+    course: &Course<'_>,
+    rows: &[Row],
+    noises: &[Noise],
+) -> forerun_report::RunRecord {
+    let mut settings = vec![
+        ("io", target.io().to_owned()),
+        ("spin", args.spin.show()),
+        ("seconds", machine::seconds(args.seconds).to_string()),
+        ("discarded", discarded(course)),
+    ];
+    let noise: Vec<String> = noises.iter().map(Noise::told).collect();
+    settings.push(("machine", noise.join("; ")));
+    settings.extend(target.lateness().map(|late| ("model", late.told())));
+    let empty = record::empty(target.name(), args.seed, &settings);
+    let runs = rows.iter().map(|row| row.recorded(&target.name(), target.is_model())).collect();
+    forerun_report::RunRecord { repeats: args.repeats, warm_up: 1, runs, ..empty }
+}
+
+/// What contends: threads that never rest, and threads that read.
+const HOGS: u32 = 2;
+const THREADS: u32 = 13;
+const PAGE_BYTES: u64 = 4_096;
+const SIZE_MAX: u64 = 1 << 20;
+const GROUP_MAX: i64 = 1_024;
+const REPEATS_MAX: i64 = 1_000;

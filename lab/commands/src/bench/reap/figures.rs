@@ -1,0 +1,412 @@
+//! What the slices came to: means and quantiles, ratios within rounds, and what follows of them.
+//!
+//! # Invariants
+//! - A ratio compares slices of one round; of several rounds the median counts.
+//! - A verdict is of the mean of the ratios over sizes, and none is given of a noisy run.
+
+use forerun_console::noise::Noise;
+use forerun_console::output;
+use forerun_core::params::{Bytes, Param as _};
+use forerun_core::reap::Way;
+use forerun_core::units::Nanos;
+use forerun_io::reaper::Counts;
+use forerun_measure::samples::Summary;
+use forerun_report::{Run, Waits};
+use serde::Serialize;
+
+use super::hands::{Cell, Load, Slice};
+
+/// One policy with one size, under one load.
+#[derive(Serialize)]
+pub(super) struct Row {
+    policy: String,
+    /// Bytes of a read; 0 where they are drawn.
+    size: u64,
+    group: u32,
+    mean_us: f64,
+    trimmed_mean_us: f64,
+    p50_us: f64,
+    p99_us: f64,
+    stdev_us: f64,
+    cpu_us_per_io: f64,
+    late_share: f64,
+    load: &'static str,
+    threads: u32,
+    groups: u64,
+    /// From one group of a thread to its next: what threads wait for one another is in it.
+    wall_us_per_group: f64,
+    /// The lowest and the highest trimmed mean of a round.
+    spread_us: [f64; 2],
+    counters: Counters,
+    /// That it waited by interrupt where it would do otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) fallen: Option<String>,
+    #[serde(skip)]
+    rounds: Vec<Round>,
+    #[serde(skip)]
+    quantiles_us: Vec<f64>,
+}
+
+/// A round of a row.
+#[derive(Clone, Copy)]
+struct Round {
+    trimmed: f64,
+    cpu: f64,
+    wall: f64,
+}
+
+/// What the reapers counted.
+#[derive(Serialize)]
+struct Counters {
+    reaped_interrupt: u64,
+    reaped_spin: u64,
+    reaped_sleep: u64,
+    late: u64,
+    unsupported: u64,
+    no_room: u64,
+    disturbed: u64,
+    budget_ended: u64,
+    overshoot_mean_us: f64,
+    spin_us_per_io: f64,
+    sleep_us_per_io: f64,
+    blocked_us_per_io: f64,
+}
+
+/// Of each cell the figures.
+pub(super) fn rows(load: &Load, policies: &[String], cells: Vec<Cell>) -> Vec<Row> {
+    cells.into_iter().map(|cell| row(load, &policies[cell.policy], cell)).collect()
+}
+
+fn row(load: &Load, policy: &str, cell: Cell) -> Row {
+    let mut counts = Counts::default();
+    let (mut waking, mut wall) = (Nanos(0), Nanos(0));
+    for slice in &cell.slices {
+        counts.add(&slice.counts);
+        waking += slice.waking;
+        wall += slice.wall;
+    }
+    let rounds: Vec<Round> = cell.slices.iter().map(Round::of).collect();
+    let all = cell.slices.into_iter().flat_map(|slice| slice.latencies);
+    let latencies = sorted(all.collect());
+    let operations = counts.operations.max(1);
+    let per_io = |time: Nanos| micros(time.0) / float(operations);
+    let at = |permille: usize| latencies[(latencies.len() - 1) * permille / 1_000];
+    let mean = mean(&latencies);
+    let variance = latencies.iter().map(|one| (one - mean).powi(2)).sum::<f64>();
+    let spread = Summary::of(rounds.iter().map(|round| round.trimmed));
+    Row {
+        policy: policy.to_owned(),
+        size: if let [size] = load.shapes[cell.shape][..] { size } else { 0 },
+        group: load.group,
+        mean_us: mean,
+        trimmed_mean_us: self::mean(trimmed(&latencies)),
+        p50_us: at(500),
+        p99_us: at(990),
+        stdev_us: (variance / float(latencies.len() as u64)).sqrt(),
+        cpu_us_per_io: per_io(counts.cpu + waking),
+        late_share: float(counts.late) / float(counts.all().max(1)),
+        load: load.name,
+        threads: load.threads,
+        groups: counts.all(),
+        wall_us_per_group: micros(wall.0) / float(counts.all().max(1)),
+        spread_us: [spread.min, spread.max],
+        counters: Counters {
+            reaped_interrupt: counts.by(Way::Interrupt),
+            reaped_spin: counts.by(Way::Spin),
+            reaped_sleep: counts.by(Way::SleepSpin),
+            late: counts.late,
+            unsupported: counts.unsupported,
+            no_room: counts.no_room,
+            disturbed: counts.disturbed,
+            budget_ended: counts.budget_ended,
+            overshoot_mean_us: micros(counts.overshoot_mean().0),
+            spin_us_per_io: per_io(counts.spun),
+            sleep_us_per_io: per_io(counts.slept),
+            blocked_us_per_io: per_io(counts.blocked),
+        },
+        fallen: cell.fallen,
+        rounds,
+        quantiles_us: Waits::PERMILLES.iter().map(|&permille| at(permille.into())).collect(),
+    }
+}
+
+impl Round {
+    fn of(slice: &Slice) -> Self {
+        let latencies = sorted(slice.latencies.clone());
+        let cpu = micros((slice.counts.cpu + slice.waking).0);
+        let operations = float(slice.counts.operations.max(1));
+        let wall = micros(slice.wall.0) / float(slice.counts.all().max(1));
+        Self { trimmed: mean(trimmed(&latencies)), cpu: cpu / operations, wall }
+    }
+}
+
+impl Row {
+    /// As a record has it.
+    pub(super) fn recorded(&self, device: &str, emulated: bool) -> Run {
+        let bytes = if self.size == 0 { "sizes drawn".to_owned() } else { Bytes(self.size).show() };
+        Run {
+            readahead: self.policy.clone(),
+            device: device.to_owned(),
+            emulated,
+            streams: self.threads,
+            workload: format!("reap,size={bytes},group={},load={}", self.group, self.load),
+            p50_us: self.p50_us,
+            p99_us: self.p99_us,
+            waits: Some(Waits {
+                mean_us: self.mean_us,
+                trimmed_mean_us: self.trimmed_mean_us,
+                cpu_us_per_io: self.cpu_us_per_io,
+                late_share: self.late_share,
+                quantiles_us: self.quantiles_us.clone(),
+            }),
+            ..Run::default()
+        }
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        (self.load, self.size, self.group) == (other.load, other.size, other.group)
+    }
+}
+
+/// A policy against the two plain ones, at one size.
+#[derive(Serialize)]
+pub(super) struct Ratios {
+    policy: String,
+    size: u64,
+    group: u32,
+    load: &'static str,
+    to_interrupt: Option<f64>,
+    to_spin: Option<f64>,
+    cpu_to_interrupt: Option<f64>,
+    cpu_to_spin: Option<f64>,
+    /// Of the time from one group to the next.
+    wall_to_interrupt: Option<f64>,
+}
+
+impl Ratios {
+    /// Those of all rows.
+    pub(super) fn all(rows: &[Row]) -> Vec<Self> {
+        rows.iter().map(|row| Self::of(row, rows)).collect()
+    }
+
+    fn of(row: &Row, rows: &[Row]) -> Self {
+        let plain = |policy| rows.iter().find(|other| other.policy == policy && row.is_like(other));
+        let ratio = |policy, figure: fn(&Round) -> f64| {
+            let other: &Row = plain(policy)?;
+            let each = row.rounds.iter().zip(&other.rounds);
+            let ratio = Summary::of(each.map(|(own, other)| figure(own) / figure(other))).median;
+            ratio.is_finite().then_some(ratio)
+        };
+        Self {
+            policy: row.policy.clone(),
+            size: row.size,
+            group: row.group,
+            load: row.load,
+            to_interrupt: ratio("interrupt", |round| round.trimmed),
+            to_spin: ratio("spin", |round| round.trimmed),
+            cpu_to_interrupt: ratio("interrupt", |round| round.cpu),
+            cpu_to_spin: ratio("spin", |round| round.cpu),
+            wall_to_interrupt: ratio("interrupt", |round| round.wall),
+        }
+    }
+}
+
+/// One of the ratios.
+type Figure = fn(&Ratios) -> Option<f64>;
+
+/// What was aimed at, of `nio`, and whether it is so.
+pub(super) fn verdicts(rows: &[Row], noises: &[Noise]) -> Vec<String> {
+    let ratios = Ratios::all(rows);
+    let mut told = Vec::new();
+    for load in ["quiet", "hogs", "threads"] {
+        let own: Vec<&Ratios> =
+            ratios.iter().filter(|one| one.policy == "nio" && one.load == load).collect();
+        let Some(first) = own.first() else { continue };
+        let mut of_load = noises.iter().filter(|noise| noise.is_of(load));
+        let is_noisy = of_load.any(|noise| noise.noisy().next().is_some());
+        let goals: &[(&str, Figure, f64)] = match (load, first.group) {
+            ("quiet", 1) => &[
+                ("latency to interrupt", |one| one.to_interrupt, 0.85),
+                ("latency to spin", |one| one.to_spin, 1.08),
+                ("cpu to spin", |one| one.cpu_to_spin, 0.75),
+            ],
+            ("quiet", _) => &[
+                ("latency to interrupt", |one| one.to_interrupt, 0.96),
+                ("cpu to spin", |one| one.cpu_to_spin, 0.35),
+            ],
+            (_, _) => &[("time a group to interrupt", |one| one.wall_to_interrupt, 1.10)],
+        };
+        for (what, figure, most) in goals {
+            let found: Option<Vec<f64>> = own.iter().map(|one| figure(one)).collect();
+            let Some(found) = found else { continue };
+            let mean = mean(&found);
+            let verdict = match (is_noisy, mean <= *most) {
+                (true, _) => "no verdict, the run is noisy",
+                (false, true) => "met",
+                (false, false) => "missed",
+            };
+            told.push(format!("nio, {load}: {what} {mean:.3}, aimed at <= {most:.2}: {verdict}"));
+        }
+    }
+    told
+}
+
+/// How far the rounds of the steadiest policy are apart, at each shape: highest to lowest.
+pub(super) fn unsteady(cells: &[Cell]) -> Vec<f64> {
+    let ratio = |cell: &Cell| {
+        let rounds = Summary::of(cell.slices.iter().map(|slice| Round::of(slice).trimmed));
+        rounds.max / rounds.min
+    };
+    let shapes = cells.iter().map(|cell| cell.shape).max().map_or(0, |last| last + 1);
+    let steadiest =
+        |shape| cells.iter().filter(|cell| cell.shape == shape).map(ratio).min_by(f64::total_cmp);
+    (0..shapes).filter_map(steadiest).collect()
+}
+
+/// The figures, for people.
+pub(super) fn table(rows: &[Row]) -> String {
+    let header = [
+        "policy",
+        "load",
+        "reads",
+        "mean us",
+        "trimmed",
+        "spread",
+        "p50",
+        "p99",
+        "stdev",
+        "wall us",
+        "cpu us/IO",
+        "late %",
+        "to irq",
+        "to spin",
+        "cpu to spin",
+    ];
+    let ratio = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.3}"));
+    let cells = |row: &Row| {
+        let reads = match (row.size, row.group) {
+            (0, group) => format!("x{group}"),
+            (size, 1) => Bytes(size).show(),
+            (size, group) => format!("{} x{group}", Bytes(size).show()),
+        };
+        let [low, high] = row.spread_us;
+        let ratios = Ratios::of(row, rows);
+        vec![
+            row.policy.clone(),
+            format!("{} x{}", row.load, row.threads),
+            reads,
+            format!("{:.2}", row.mean_us),
+            format!("{:.2}", row.trimmed_mean_us),
+            format!("{low:.1}..{high:.1}"),
+            format!("{:.2}", row.p50_us),
+            format!("{:.2}", row.p99_us),
+            format!("{:.2}", row.stdev_us),
+            format!("{:.2}", row.wall_us_per_group),
+            format!("{:.2}", row.cpu_us_per_io),
+            format!("{:.1}", row.late_share * 100.0),
+            ratio(ratios.to_interrupt),
+            ratio(ratios.to_spin),
+            ratio(ratios.cpu_to_spin),
+        ]
+    };
+    output::table(&header, &rows.iter().map(cells).collect::<Vec<_>>(), 2)
+}
+
+/// In microseconds, the shortest first.
+fn sorted(mut nanos: Vec<u64>) -> Vec<f64> {
+    nanos.sort_unstable();
+    nanos.into_iter().map(micros).collect()
+}
+
+/// Without the slowest hundredth.
+fn trimmed(sorted: &[f64]) -> &[f64] {
+    &sorted[..sorted.len() - sorted.len() / 100]
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / float(values.len() as u64)
+}
+
+fn micros(nanos: u64) -> f64 {
+    float(nanos) / 1e3
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of I/Os and nanoseconds, far below 2^53")]
+fn float(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A cell of a round for each of `latencies`, in microseconds, all alike.
+    fn cell(policy: usize, latencies: &[u64], cpu: u64) -> Cell {
+        let slice = |&micros: &u64| Slice {
+            latencies: vec![micros * 1_000; 10],
+            counts: Counts {
+                groups: [10, 0, 0],
+                operations: 10,
+                cpu: Nanos(cpu * 10_000),
+                late: 1,
+                ..Counts::default()
+            },
+            waking: Nanos(10_000),
+            wall: Nanos(micros * 20_000),
+        };
+        let slices = latencies.iter().map(slice).collect();
+        Cell { shape: 0, policy, slices, fallen: None }
+    }
+
+    fn load(name: &'static str) -> Load {
+        Load { name, threads: 1, hogs: 0, shapes: vec![vec![4_096]], group: 1 }
+    }
+
+    fn measured(nio: &[u64], nio_cpu: u64) -> Vec<Row> {
+        let policies = ["interrupt", "spin", "nio"].map(str::to_owned);
+        let cells =
+            vec![cell(0, &[100, 200, 100], 9), cell(1, &[50, 100, 50], 49), cell(2, nio, nio_cpu)];
+        rows(&load("quiet"), &policies, cells)
+    }
+
+    #[test]
+    fn figures_are_of_all_rounds_and_ratios_within_one() {
+        let rows = measured(&[60, 120, 60], 19);
+        let ratios = &Ratios::all(&rows)[2];
+        assert_eq!((ratios.to_interrupt, ratios.to_spin), (Some(0.6), Some(1.2)));
+        assert_eq!((ratios.cpu_to_spin, ratios.cpu_to_interrupt), (Some(0.4), Some(2.0)));
+        let row = &rows[2];
+        assert_eq!((row.mean_us, row.p50_us, row.p99_us), (80.0, 60.0, 120.0));
+        assert_eq!((row.cpu_us_per_io, row.late_share), (20.0, 0.1));
+        assert_eq!((row.wall_us_per_group, ratios.wall_to_interrupt), (160.0, Some(0.6)));
+        assert_eq!((row.spread_us, row.size, row.groups), ([60.0, 120.0], 4_096, 30));
+    }
+
+    #[test]
+    fn a_verdict_names_what_was_aimed_at_and_a_noisy_run_has_none() {
+        #[rustfmt::skip]
+        let rows: [(&[u64], u64, bool, [&str; 3]); 3] = [
+            (&[50, 100, 50], 19, false, ["met", "met", "met"]),
+            (&[90, 180, 90], 49, false, ["missed", "missed", "missed"]),
+            (&[50, 100, 50], 19, true,  ["noisy", "noisy", "noisy"]),
+        ];
+        for (nio, cpu, noisy, expected) in rows {
+            let mut noise = Noise::default().since(&Noise::default(), "quiet", true);
+            if noisy {
+                noise.unsteady(&[9.0]);
+            }
+            let told = verdicts(&measured(nio, cpu), &[noise]);
+            assert_eq!(told.len(), 3);
+            for (told, expected) in told.iter().zip(expected) {
+                assert!(told.ends_with(expected), "{told}");
+            }
+        }
+        assert!(verdicts(&measured(&[50, 100, 50], 1)[..2], &[]).is_empty(), "nio did not run");
+    }
+
+    #[test]
+    fn the_steadiest_policy_tells_of_the_machine() {
+        let cells = [cell(0, &[100, 300], 1), cell(1, &[100, 110], 1)];
+        assert_eq!(unsteady(&cells), [1.1]);
+    }
+}

@@ -1,0 +1,330 @@
+//! `forerun bench streams`: streams through the engine in real time, every byte verified; or the
+//! same reads of a file through the kernel's page cache, to compare.
+//!
+//! # Invariants
+//! - All that can be refused is refused before anything is read; a record is written at the end.
+//! - A run that fails has no figure, and ends the command.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use forerun_console::failure::usage;
+use forerun_console::profile::given::Given;
+use forerun_console::target::Target;
+use forerun_console::{interrupt, output};
+use forerun_core::device::Rate;
+use forerun_core::params::{Bytes, Param};
+use forerun_core::units::Nanos;
+use forerun_engine::Settings;
+use forerun_engine::journal::JournalFile;
+use forerun_measure::kernel::Kernel;
+use forerun_measure::live::Live;
+use forerun_measure::windows::WINDOWS_MAX;
+use forerun_measure::{cache, record};
+use forerun_report::{Run, RunRecord, table};
+use serde::Serialize;
+
+use forerun_measure::pattern::{Handles, Layout, Pattern, Reads, Shape, Start, made};
+use forerun_measure::verify::{self, Against};
+
+use crate::{sim, specs};
+
+/// What `bench streams` takes.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+        forerun bench streams --device t7k250 --readahead linux-2.6.22,linux-2.6.24\n  \
+        forerun bench streams --file disk.img --streams 4 --each 64M --json\n  \
+        forerun bench streams --device hdd -o run.json --explain-readahead")]
+pub(crate) struct Args {
+    /// Read this file or block device
+    #[arg(long, value_name = "F", conflicts_with_all = ["device", "drive_cache"])]
+    file: Option<PathBuf>,
+    /// Read a pattern behind this device model, NAME[:key=value,...], in real time
+    #[arg(long, value_name = "MODEL")]
+    device: Option<String>,
+    /// The disk's own cache [default: the model's; off for t7k250]
+    #[arg(long, requires = "device", value_name = "on|off")]
+    drive_cache: Option<sim::Switch>,
+    /// Streams [default: 10]
+    #[arg(long, value_name = "N")]
+    streams: Option<u32>,
+    /// Bytes of a read
+    #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = parse::<Bytes>)]
+    request: Bytes,
+    /// Bytes of each stream [default: 10M; on a smaller file, what fits]
+    #[arg(long, value_name = "SIZE", value_parser = parse::<Bytes>)]
+    each: Option<Bytes>,
+    /// Bytes a second that each stream is read at [default: as fast as they come]
+    #[arg(long, value_name = "BYTES", value_parser = parse::<Rate>)]
+    rate: Option<Rate>,
+    /// random, round-robin, sequential, backward, stride:A/B, disturb:PERCENT, parquet:COLUMNS or
+    /// uniform:SIZE
+    #[arg(long, value_name = "NAME", default_value = "random")]
+    pattern: Pattern,
+    /// Where the streams lie
+    #[arg(long, value_enum, default_value = "spread")]
+    layout: Layout,
+    /// Where the first stream begins, if they are read forward
+    #[arg(long, value_enum, default_value = "head")]
+    start: Start,
+    /// Threads that share the streams out
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=READERS_MAX))]
+    readers: u32,
+    /// Whether streams share a handle
+    #[arg(long, value_enum, default_value = "one")]
+    handles: Handles,
+    /// Seconds after which no read begins [default: all is read]
+    #[arg(long, value_name = "S", value_parser = super::seconds)]
+    seconds: Option<Nanos>,
+    /// By what the file is read
+    #[arg(long, value_enum, default_value = "engine")]
+    through: Through,
+    /// Readahead policies, NAME[:key=value,...]: a run each [default: streams]
+    #[arg(long, value_name = "NAME,...")]
+    readahead: Option<String>,
+    /// The largest request to the store [default: as the device model takes them, at most 1M]
+    #[arg(long, value_name = "SIZE", value_parser = parse::<Bytes>)]
+    request_max: Option<Bytes>,
+    /// Readahead requests of a file under way at once [default: 8, up to 64 as far as the device is
+    /// seen to use them; 1 on a model of a disk without a queue]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=DEPTH_MAX))]
+    depth: Option<u32>,
+    #[command(flatten)]
+    profile: Given,
+    /// Memory for pages
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse::<Bytes>)]
+    cache: Bytes,
+    /// How a file is read
+    #[arg(long, value_enum, default_value = "auto", conflicts_with = "device")]
+    io: super::Io,
+    /// Decides every random choice
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Keep in the record why each readahead window was opened, its size and its fate
+    #[arg(long, requires = "output")]
+    explain_readahead: bool,
+    #[command(flatten)]
+    results: super::Results,
+}
+
+/// By what a file is read.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Through {
+    /// The engine, past the kernel's page cache
+    Engine,
+    /// Plain `pread`: the kernel's page cache and readahead; the engine's flags say nothing
+    Kernel,
+}
+
+/// What is run, checked.
+struct Plan {
+    target: Target,
+    reads: Reads,
+    readaheads: Vec<String>,
+    settings: Settings,
+    seed: u64,
+    log_max: usize,
+    time_max: Option<Nanos>,
+    through: Through,
+}
+
+impl Plan {
+    fn new(args: &Args) -> Result<Self> {
+        args.results.require_places(args.file.as_deref())?;
+        let readaheads = specs::readaheads(args.readahead.as_deref().unwrap_or(DEFAULT_READAHEAD))?;
+        if !(1..=REQUEST_MAX.0).contains(&args.request.0) {
+            let max = REQUEST_MAX.show();
+            return Err(usage(format!("--request {}: expected 1 to {max}", args.request.show())));
+        }
+        let target = match (&args.device, &args.file) {
+            (Some(spec), _) => Target::model(&sim::device_spec(spec, args.drive_cache), args.seed)?,
+            (None, Some(path)) => Target::file(path.clone(), args.io.backend())?,
+            (None, None) => return Err(usage("give --file F or --device MODEL")),
+        };
+        args.require_possible(&target)?;
+        let shape = Shape {
+            pattern: args.pattern,
+            streams: args.streams,
+            each: args.each,
+            request: args.request,
+            rate: args.rate,
+            layout: args.layout,
+            start: args.start,
+            readers: args.readers,
+            handles: args.handles,
+            seed: args.seed,
+        };
+        let reads = shape.reads(target.bytes())?;
+        let mut settings = cache::settings(&target, args.cache.0);
+        if let Some(Bytes(bytes)) = args.request_max {
+            settings.request_bytes_max = u32::try_from(bytes).unwrap_or(u32::MAX);
+        }
+        settings.windows_max = if args.explain_readahead { WINDOWS_MAX } else { 0 };
+        if let Some(depth) = args.depth {
+            (settings.background_depth, settings.background_depth_max) = (depth, depth);
+        }
+        settings.device = args.profile.facts(&target)?;
+        for readahead in &readaheads {
+            let settings = Settings { readahead: readahead.clone(), ..settings.clone() };
+            super::check(&settings)?;
+        }
+        let log_max = if args.results.output.is_some() { LOG_MAX } else { 0 };
+        let (seed, time_max, through) = (args.seed, args.seconds, args.through);
+        Ok(Self { target, reads, readaheads, settings, seed, log_max, time_max, through })
+    }
+
+    /// Runs every policy; `ended` sees each run.
+    fn run(
+        &self,
+        journal: Option<&JournalFile>,
+        mut ended: impl FnMut(&Run) -> Result<()>,
+    ) -> Result<Vec<Run>> {
+        if self.through == Through::Kernel {
+            let run = self.through_the_kernel()?;
+            ended(&run)?;
+            return Ok(vec![run]);
+        }
+        let core = self.settings.core().map_err(usage)?;
+        let known = self.reads.known.as_ref();
+        let limit = known.map(|known| record::limit(&self.target, known, &core)).transpose()?;
+        let (reads, streams) = (self.reads.text.as_str(), self.reads.streams);
+        let mut runs = Vec::new();
+        for readahead in &self.readaheads {
+            let live = Live {
+                target: &self.target,
+                reads,
+                settings: Settings { readahead: readahead.clone(), ..self.settings.clone() },
+                time_max: self.time_max,
+                log_max: self.log_max,
+                journal,
+            };
+            let progress = output::progress(live.bytes_wanted()?, readahead);
+            let measured = live.run(&mut |bytes| progress.set_position(bytes));
+            progress.finish_and_clear();
+            let limit = limit.flatten();
+            let policy = record::policy(readahead)?;
+            let run = record::run(&self.target, policy, reads, streams, limit, measured?);
+            ended(&run)?;
+            runs.push(run);
+        }
+        Ok(runs)
+    }
+
+    fn through_the_kernel(&self) -> Result<Run> {
+        let Target::File(file) = &self.target else { unreachable!("a model was refused") };
+        let reads = self.reads.text.as_str();
+        let kernel = Kernel { file, reads, time_max: self.time_max };
+        let progress = output::progress(made(reads)?.bytes_wanted, KERNEL);
+        let measured = kernel.run(&mut |bytes| progress.set_position(bytes));
+        progress.finish_and_clear();
+        let named = (KERNEL.to_owned(), kernel.params()?);
+        Ok(record::run(&self.target, named, reads, self.reads.streams, None, measured?))
+    }
+}
+
+impl Args {
+    /// Refuses what contradicts itself on this target.
+    fn require_possible(&self, target: &Target) -> Result<()> {
+        if self.through == Through::Kernel {
+            if self.file.is_none() {
+                return Err(usage("--through kernel reads a file: give --file"));
+            }
+            if self.readahead.is_some() {
+                return Err(usage("--through kernel has its own readahead: leave out --readahead"));
+            }
+            if self.profile.is_some() {
+                return Err(usage("--through kernel asks no profile: leave out --profile"));
+            }
+            if self.explain_readahead {
+                return Err(usage(
+                    "--through kernel explains nothing: leave out --explain-readahead",
+                ));
+            }
+        }
+        if self.seconds.is_some() && verify::against(target)? == Against::Later {
+            return Err(usage(
+                "--seconds: only a file of the pattern can be checked in part; make one with \
+                 `forerun bench file FILE --make SIZE`",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Runs what was asked for and prints the figures.
+pub(super) fn run(args: &Args) -> Result<()> {
+    let plan = Plan::new(args)?;
+    if !args.results.json {
+        output::print(&table::header())?;
+    }
+    let tell = |run: &Run| if args.results.json { Ok(()) } else { output::print(&table::row(run)) };
+    let runs = args.results.journal.keep(|journal| plan.run(journal, tell))?;
+    if args.results.json {
+        let runs = runs.iter().map(Figures::new).collect();
+        output::json(&Runs { runs })?;
+    }
+    let Some(path) = &args.results.output else { return Ok(()) };
+    let mut settings = record::settings(&plan.settings);
+    settings.push(("workload", plan.reads.text.clone()));
+    let empty = record::empty(plan.target.name(), plan.seed, &settings);
+    Ok(interrupt::unbroken(|| RunRecord { runs, ..empty }.write(path))?)
+}
+
+/// All runs, as `--json` prints them.
+#[derive(Serialize)]
+struct Runs<'a> {
+    runs: Vec<Figures<'a>>,
+}
+
+/// One run. What is not known is null.
+#[derive(Serialize)]
+pub(crate) struct Figures<'a> {
+    readahead: &'a str,
+    streams: u32,
+    mb_per_second: f64,
+    delay_seconds: f64,
+    device_requests: u64,
+    mean_request_bytes: u64,
+    bytes_read: u64,
+    bytes_wanted: u64,
+    limit_mb_per_second: Option<f64>,
+    ratio_to_limit: Option<f64>,
+    p50_us: f64,
+    p99_us: f64,
+}
+
+impl<'a> Figures<'a> {
+    pub(crate) fn new(run: &'a Run) -> Self {
+        Self {
+            readahead: &run.readahead,
+            streams: run.streams,
+            mb_per_second: run.mb_per_second,
+            delay_seconds: run.delay_seconds,
+            device_requests: run.device_requests,
+            mean_request_bytes: run.mean_request_bytes,
+            bytes_read: run.bytes_read,
+            bytes_wanted: run.bytes_wanted,
+            limit_mb_per_second: run.limit_mb_per_second,
+            ratio_to_limit: run.ratio_to_limit,
+            p50_us: run.p50_us,
+            p99_us: run.p99_us,
+        }
+    }
+}
+
+fn parse<P: Param>(text: &str) -> Result<P, String> {
+    P::parse(text).ok_or_else(|| format!("expected {}", P::FORM))
+}
+
+/// The name of the kernel's readahead in tables and records.
+const KERNEL: &str = "kernel";
+/// More requests at once help no device that we know.
+const DEPTH_MAX: i64 = 1_024;
+const DEFAULT_READAHEAD: &str = "streams";
+/// The engine's bound on reads at once is above this.
+const READERS_MAX: i64 = 256;
+/// Each reader has a few buffers of this size.
+const REQUEST_MAX: Bytes = Bytes(16 << 20);
+/// Requests that a record keeps of each run.
+const LOG_MAX: usize = 20_000;

@@ -1,0 +1,185 @@
+//! `forerun demo`: interleaved streams from a slow disk that is not there, with the readahead of
+//! yesterday, of the paper and of today; a table as it goes, and a page.
+//!
+//! ```text
+//!   real time      1 2 3 10 streams x legacy, demand, best   live engine, every byte verified
+//!   virtual time   1 .. 10 streams x legacy, demand          the paper's sizes, in the simulator
+//!                  disturbed stream x legacy, demand
+//! ```
+//!
+//! # Invariants
+//! - The disk is a model in both parts, and both say so; what is real is time, threads and bytes.
+//! - Nothing is written but the page, at the end, whole.
+//! # Sources
+//! Wu, Xi, Xu, "File Prefetching Algorithm for Concurrent Streams" (2010): Figs 6, 7 and 10
+//! (requests over time), 11 (throughput by streams) and 12 (delay by streams).
+
+mod budget;
+mod paper;
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use forerun_console::failure::usage;
+use forerun_console::target::Target;
+use forerun_console::{machine, output};
+use forerun_core::params::{Bytes, Param as _};
+use forerun_core::readahead;
+use forerun_engine::Settings;
+use forerun_engine::journal::JournalFile;
+use forerun_measure::journal::Journal;
+use forerun_measure::live::Live;
+use forerun_measure::{cache, record};
+use forerun_report::{Run, RunRecord, page, table};
+use serde::Serialize;
+
+use budget::Budget;
+
+use crate::bench::Figures;
+
+/// What `demo` takes.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  forerun demo\n  forerun demo --seconds 10 -o page.html")]
+pub struct Args {
+    /// About how long the real-time part takes
+    #[arg(long, value_name = "N", default_value_t = 30,
+          value_parser = clap::value_parser!(u32).range(1..=3600))]
+    seconds: u32,
+    /// The page to write
+    #[arg(short, long, value_name = "PAGE.html", default_value = "forerun-report.html")]
+    output: PathBuf,
+    #[command(flatten)]
+    journal: Journal,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// A run as `--json` prints it.
+#[derive(Serialize)]
+struct Told<'a> {
+    time: &'static str,
+    #[serde(flatten)]
+    figures: Figures<'a>,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Demo<'a> {
+    runs: Vec<Told<'a>>,
+    verified_bytes: u64,
+    page: String,
+}
+
+/// Runs the demo.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    args.journal.require_places(Some(&args.output), None)?;
+    let tell = |text: &str| if args.json { Ok(()) } else { output::print(text) };
+    tell(OPENING)?;
+    let live = args.journal.keep(|journal| live_part(args.seconds, journal, &tell))?;
+    let verified: u64 = live.runs.iter().map(|run| run.bytes_wanted).sum();
+    tell(&format!("All {} MiB that were read are verified, every byte.\n\n", verified >> 20))?;
+    let paper = virtual_part(&tell)?;
+    let html = page::render(&[live.clone(), paper.clone()], TITLE).context("cannot draw a page")?;
+    output::file(&args.output, html.as_bytes())?;
+    let place = std::path::absolute(&args.output).unwrap_or_else(|_| args.output.clone());
+    let page = place.display().to_string();
+    if !args.json {
+        return output::print(&format!("\nThe page with all charts: {page}\n"));
+    }
+    let told = |time| move |run| Told { time, figures: Figures::new(run) };
+    let runs = live.runs.iter().map(told("real"));
+    let runs = runs.chain(paper.runs.iter().map(told("virtual"))).collect();
+    output::json(&Demo { runs, verified_bytes: verified, page })
+}
+
+/// Every number of streams with every policy in real time; a row as each ends.
+fn live_part(
+    seconds: u32,
+    journal: Option<&JournalFile>,
+    tell: &impl Fn(&str) -> Result<()>,
+) -> Result<RunRecord> {
+    let target = model()?;
+    let settings = cache::settings(&target, CACHE_BYTES);
+    let mut told = record::settings(&settings);
+    told.push(("time", "real".to_owned()));
+    let mut record = record::empty(target.name(), SEED, &told);
+    let each = Bytes((EACH_SECOND_BYTES * u64::from(seconds)).next_multiple_of(64 << 10));
+    let policies = [LEGACY, DEMAND, best()];
+    let count = STREAMS.len() * policies.len();
+    let mut budget = Budget::new(machine::now(), seconds, count as u64);
+    let run_max = machine::seconds(budget.run_max);
+    let progress = output::progress(count as u64, "runs in real time");
+    tell(&table::header())?;
+    for streams in STREAMS {
+        let reads = format!("streams,n={streams},each={},seed={SEED}", each.show());
+        let limit = record::limit(&target, &reads, &settings.core().map_err(usage)?)?;
+        for readahead in policies {
+            let live = Live {
+                target: &target,
+                reads: &reads,
+                settings: Settings { readahead: readahead.to_owned(), ..settings.clone() },
+                time_max: Some(budget.next(machine::now())),
+                log_max: if STREAMS_DRAWN.contains(&streams) { LOG_MAX } else { 0 },
+                journal,
+            };
+            progress.tick();
+            let measured = live.run(&mut |_| progress.tick())?;
+            let policy = record::policy(readahead)?;
+            let run = record::run(&target, policy, &reads, streams, limit, measured);
+            progress.suspend(|| tell(&table::row(&run)))?;
+            progress.inc(1);
+            let workload = format!("real time, at most {run_max} s a run: {}", run.workload);
+            record.runs.push(Run { workload, ..run });
+        }
+    }
+    progress.finish_and_clear();
+    Ok(record)
+}
+
+/// The paper's experiments; a table of those that the live part has too.
+fn virtual_part(tell: &impl Fn(&str) -> Result<()>) -> Result<RunRecord> {
+    tell(BETWEEN)?;
+    let record = paper::record()?;
+    let both = |run: &&Run| STREAMS.contains(&run.streams) && run.workload.contains(":streams");
+    let rows: String = record.runs.iter().filter(both).map(table::row).collect();
+    tell(&(table::header() + &rows))?;
+    Ok(record)
+}
+
+/// The disk.
+fn model() -> Result<Target> {
+    Target::model(DEVICE, SEED)
+}
+
+/// The best that there is.
+fn best() -> &'static str {
+    BEST.iter().find(|name| readahead::NAMES.contains(name)).expect("the last one is there")
+}
+
+/// The disk of the paper, with its cache off and commands of 512 KB.
+const DEVICE: &str = "t7k250:cache=off";
+const OPENING: &str = "\
+Streams of 4 KB reads, interleaved at random on one handle, in real time. The disk is emulated:
+a model of the Hitachi Deskstar T7K250 (7200 rpm, 2005), its cache off. No disk is read.
+
+";
+const BETWEEN: &str = "\
+The same disk in virtual time (simulated), at the size of the paper: 100 MB a stream.
+
+";
+const TITLE: &str = "forerun demo: interleaved streams on a slow disk";
+const LEGACY: &str = "linux-2.6.22";
+const DEMAND: &str = "linux-2.6.24";
+/// Ours, from the best on.
+const BEST: [&str; 2] = ["streams", "linux-6"];
+const STREAMS: [u32; 4] = [1, 2, 3, 10];
+/// Those whose requests the page shows.
+const STREAMS_DRAWN: [u32; 2] = [2, 10];
+/// Bytes of each stream for each second of the demo: a good policy then needs about half of its
+/// time, and the legacy one is stopped with 3 and 10 streams.
+const EACH_SECOND_BYTES: u64 = (10 << 20) / 30;
+const CACHE_BYTES: u64 = 64 << 20;
+const SEED: u64 = 1;
+/// Requests that the page draws of a run.
+const LOG_MAX: usize = 2_000;

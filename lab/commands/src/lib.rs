@@ -1,0 +1,64 @@
+//! The commands of the laboratory, which `forerun` mounts beside those of the product.
+//!
+//! ```text
+//!   sim, trace, vectors --> sim        virtual time
+//!   bench, demo, soak   --> measure    the live engine in real time
+//! ```
+//! | module | what |
+//! |---|---|
+//! | `vectors`, `sim`, `trace`, `demo`, `soak` | a command each |
+//! | `bench`, `replay_journal` | commands on real devices and live runs |
+//! | `specs` | policies, prefetching threads, sizes of caches: what these commands read alike |
+//!
+//! To add a command: write its module with an `Args` struct and a `run`, and its line in
+//! [`Command`].
+#![forbid(unsafe_code)]
+
+mod bench;
+mod demo;
+mod replay_journal;
+mod sim;
+mod soak;
+mod specs;
+mod trace;
+mod vectors;
+
+use anyhow::Result;
+
+/// What the laboratory can be asked for.
+#[derive(clap::Subcommand)]
+pub enum Command {
+    /// Check readahead decisions against those of historic kernels
+    Vectors(vectors::Args),
+    /// Run workloads and traces through the cache in virtual time, or through replacement alone
+    Sim(Box<sim::Args>),
+    /// See what a trace holds, or turn it into another format
+    Trace(trace::Args),
+    /// See what readahead does to a slow disk: half a minute, nothing to set up
+    Demo(demo::Args),
+    /// Measure the live engine in real time
+    Bench(bench::Args),
+    /// Send the events of a journal to a fresh core, which has to do the same again
+    ReplayJournal(replay_journal::Args),
+    /// Read through the live engine for a long time, and check everything
+    #[command(hide = true)]
+    Soak(soak::Args),
+}
+
+impl Command {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// What it was asked for failed, or cannot be.
+    pub fn run(self) -> Result<()> {
+        match self {
+            Self::Vectors(args) => vectors::run(&args),
+            Self::Sim(args) => sim::run(&args),
+            Self::Trace(args) => trace::run(&args),
+            Self::Demo(args) => demo::run(&args),
+            Self::Bench(args) => bench::run(&args),
+            Self::ReplayJournal(args) => replay_journal::run(&args),
+            Self::Soak(args) => soak::run(&args),
+        }
+    }
+}

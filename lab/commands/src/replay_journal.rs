@@ -1,0 +1,171 @@
+//! `forerun replay-journal`: a journal's events sent to a fresh core, whose actions have to be the
+//! same bytes.
+//!
+//! # Invariants
+//! - Exit status 0 means that there was something to compare, and that all of it was equal.
+//! - A run that differs is told with the first event that does.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail};
+use forerun_console::failure::{note, plain};
+use forerun_console::{machine, output};
+use forerun_core::units::Nanos;
+use forerun_engine::journal::{Difference, Replayed, Run, replay};
+use serde::Serialize;
+
+/// What `replay-journal` takes.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  \
+        forerun bench streams --device ssd --journal run.journal\n  \
+        forerun replay-journal run.journal")]
+pub struct Args {
+    /// A journal, written with --journal
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Told<'a> {
+    byte_equal: bool,
+    cut_bytes: u64,
+    runs: Vec<ToldRun<'a>>,
+}
+
+/// A run, as `--json` prints it.
+#[derive(Serialize)]
+struct ToldRun<'a> {
+    byte_equal: bool,
+    readahead: &'a str,
+    policies: Vec<&'a str>,
+    cache_pages: u32,
+    page_bytes: u32,
+    events: u64,
+    actions: u64,
+    seconds: f64,
+    demanded: u64,
+    hits: u64,
+    late_hits: u64,
+    misses: u64,
+    difference: Option<ToldDifference<'a>>,
+}
+
+/// A difference, as `--json` prints it.
+#[derive(Serialize)]
+struct ToldDifference<'a> {
+    event: u64,
+    at_ns: u64,
+    what: &'a str,
+    action: u64,
+    recorded: &'a str,
+    came: &'a str,
+}
+
+/// Replays a journal and says what came of it.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let name = args.file.display();
+    let file = File::open(&args.file).with_context(|| format!("cannot open {name}"))?;
+    let bytes = file.metadata().map_or(0, |metadata| metadata.len());
+    let progress = output::progress(bytes, "bytes");
+    // A core that panics is an error with its event; the hook would tell it a second time.
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let replayed = replay(BufReader::new(file), |at| progress.set_position(at));
+    std::panic::set_hook(hook);
+    progress.finish_and_clear();
+    let replayed = replayed.with_context(|| name.to_string())?;
+    if replayed.cut_bytes > 0 {
+        let cut = replayed.cut_bytes;
+        note(&format!("{name} was cut: its last {cut} bytes are no whole block"));
+    }
+    let events: u64 = replayed.runs.iter().map(|run| run.events).sum();
+    if events == 0 {
+        bail!("{name} holds no event: there is nothing to replay");
+    }
+    if args.json {
+        output::json(&told(&replayed))?;
+    } else {
+        output::print(&text(&replayed))?;
+    }
+    let differ = replayed.runs.iter().filter(|run| run.difference.is_some()).count();
+    if differ > 0 {
+        bail!("{name}: {differ} of {} runs differ; the first event is above", replayed.runs.len());
+    }
+    Ok(())
+}
+
+fn told(replayed: &Replayed) -> Told<'_> {
+    let runs = replayed.runs.iter().map(told_run).collect();
+    Told { byte_equal: replayed.byte_equal(), cut_bytes: replayed.cut_bytes, runs }
+}
+
+fn told_run(run: &Run) -> ToldRun<'_> {
+    let (settings, stats) = (&run.settings, &run.stats);
+    ToldRun {
+        byte_equal: run.difference.is_none(),
+        readahead: &settings.readahead,
+        policies: settings.partitions.iter().map(|row| row.policy.as_str()).collect(),
+        cache_pages: settings.frames,
+        page_bytes: settings.page_bytes,
+        events: run.events,
+        actions: run.actions,
+        seconds: machine::seconds(span(run)),
+        demanded: stats.demanded,
+        hits: stats.hits,
+        late_hits: stats.late_hits,
+        misses: stats.misses,
+        difference: run.difference.as_ref().map(told_difference),
+    }
+}
+
+fn told_difference(difference: &Difference) -> ToldDifference<'_> {
+    ToldDifference {
+        event: difference.event,
+        at_ns: difference.now.0,
+        what: &difference.what,
+        action: difference.action,
+        recorded: &difference.recorded,
+        came: &difference.came,
+    }
+}
+
+fn span(run: &Run) -> Nanos {
+    run.last.since(run.first)
+}
+
+/// A block of lines a run.
+fn text(replayed: &Replayed) -> String {
+    let mut lines = Vec::new();
+    for (number, run) in (1..).zip(&replayed.runs) {
+        let (settings, stats) = (&run.settings, &run.stats);
+        let policies: Vec<&str> =
+            settings.partitions.iter().map(|row| row.policy.as_str()).collect();
+        let (policies, pages) = (policies.join(" + "), settings.frames);
+        lines.push(format!("run {number}: {}, {policies}, {pages} pages", settings.readahead));
+        let (events, actions) = (run.events, run.actions);
+        let seconds = machine::seconds(span(run));
+        lines.push(format!("  {events} events, {actions} actions in {seconds:.3} s"));
+        lines.push(format!(
+            "  {} pages demanded: {} hits, {} late hits, {} misses",
+            stats.demanded, stats.hits, stats.late_hits, stats.misses
+        ));
+        let Some(differs) = &run.difference else {
+            lines.push("  byte-equal".to_owned());
+            continue;
+        };
+        let seconds = machine::seconds(differs.now);
+        lines.push(format!(
+            "  differs at event {}, {seconds:.9} s: {}",
+            differs.event, differs.what
+        ));
+        lines.push(format!("    action {} recorded: {}", differs.action, differs.recorded));
+        lines.push(format!("    action {} came:     {}", differs.action, differs.came));
+    }
+    lines.iter().map(|line| plain(line) + "\n").collect()
+}

@@ -1,0 +1,369 @@
+//! `forerun sim`: workloads and traces through the cache.
+//!
+//! ```text
+//!   --device              virtual time: readahead, host queue, device      timed
+//!   --readahead alone     the same, but every fetch arrives at once        timed
+//!   neither               replacement alone                                untimed
+//! ```
+//! Every trace is run with every combination of policy, size and readahead.
+
+mod check;
+pub(crate) mod figures;
+mod lists;
+mod memory;
+mod plot;
+mod prefetch;
+mod reap;
+pub(crate) mod source;
+mod timed;
+mod two_q_star;
+mod untimed;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use clap::ValueEnum;
+use forerun_console::failure::usage;
+use forerun_console::{machine, output};
+use forerun_core::device;
+use forerun_core::params::{Param as _, Share};
+use forerun_core::units::Nanos;
+use forerun_measure::windows::WINDOWS_MAX;
+use forerun_sim::host::Order;
+use forerun_sim::prefetch::Prefetch;
+use forerun_sim::trace;
+
+use figures::Figures;
+use plot::Plot;
+use source::{Reading, Source};
+
+use crate::specs;
+use crate::specs::Size;
+
+/// What `sim` takes.
+#[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "Examples:\n  \
+        forerun sim workload:streams,n=10 --device t7k250 --readahead linux-2.6.22,linux-2.6.24\n  \
+        forerun sim workload:streams,n=10 --device t7k250 -o run.json --explain-readahead\n  \
+        forerun sim workload:compute,file=1G --device hdd --readahead off --prefetch none,ours\n  \
+        forerun sim OLTP.lis.zst --policy lru,2q:kin=0.1,kout=1 --size 1000,10%\n  \
+        forerun sim hm_0.csv.gz --policy all --size 64M,1G --json\n  \
+        forerun sim OLTP.lis.zst --policy all --plot OLTP.html"
+)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// A file (zstd, gzip, xz are seen by content), `-` for stdin, or workload:NAME[,key=value...]
+    #[arg(required_unless_present = "list", value_name = "TRACE")]
+    traces: Vec<String>,
+    /// The traces' format: auto, or one of --list-formats such as lis:unit=512
+    #[arg(long, default_value = trace::AUTO)]
+    format: String,
+    /// Pass over so many broken records of each trace
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    skip_bad: u64,
+    /// Replacement policies, NAME[:key=value,...], or all; belady is the bound of them
+    #[arg(long, value_name = "NAME,...", default_value = DEFAULT_POLICY)]
+    policy: String,
+    /// Cache sizes: pages, bytes with a suffix, % of unique blocks [default: 2G; without readahead
+    /// and device 10%; for --plot 12 shares, doubling up to 100%]
+    #[arg(long, value_name = "SIZE,...")]
+    size: Option<String>,
+    /// Readahead policies, NAME[:key=value,...] [default with a device: streams]
+    #[arg(long, value_name = "NAME,...")]
+    readahead: Option<String>,
+    /// A thread that reads a program's file ahead of it: none, paper or ours, then
+    /// :burst=SIZE,limit=SIZE,chunk=SIZE,nap=TIME
+    #[arg(long, requires = "device", value_name = "NAME,...", default_value = specs::NONE)]
+    prefetch: String,
+    /// Run in virtual time on this device model, NAME[:key=value,...]
+    #[arg(long, value_name = "MODEL")]
+    device: Option<String>,
+    /// The disk's own cache [default: the model's; off for t7k250]
+    #[arg(long, requires = "device", value_name = "on|off")]
+    drive_cache: Option<Switch>,
+    /// Which waiting request goes next [default: elevator where the device queues no commands]
+    #[arg(long, requires = "device")]
+    host: Option<Host>,
+    /// Requests that the device has at once [default: 32; 1 where it queues no commands]
+    #[arg(long, requires = "device", value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(device::IN_FLIGHT_MAX)))]
+    depth: Option<u32>,
+    /// Time from a page being there to the reader's next one, such as 32us
+    #[arg(long, requires = "device", value_name = "TIME", default_value = "1us",
+          value_parser = page_cost)]
+    page_cost: Nanos,
+    /// Compute what perfect readahead would reach, where a workload's streams are known
+    #[arg(long, requires = "device")]
+    online_limit: bool,
+    /// Stop after so many accesses of each trace
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// Caches that are computed at the same time [default: all processors; no effect on results]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Memory for the distinct pages and the caches [default: half of what is free]
+    #[arg(long, value_name = "SIZE", value_parser = specs::memory)]
+    memory: Option<u64>,
+    /// Estimate from this share of the pages, chosen by hash, in caches of that share of the size
+    #[arg(long, value_name = "RATE", default_value = "1", value_parser = specs::sample,
+          conflicts_with_all = ["device", "readahead"])]
+    sample: Share,
+    /// Write a record of the runs, for `forerun report`
+    #[arg(short, long, requires = "device", value_name = "RUN.json")]
+    output: Option<PathBuf>,
+    /// Keep in the record why each readahead window was opened, its size and its fate
+    #[arg(long, requires = "output")]
+    explain_readahead: bool,
+    /// Draw hit ratios over cache sizes; --policy all has belady then
+    #[arg(long, value_name = "FILE.html|.svg")]
+    plot: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// List the replacement and readahead policies and prefetching threads with their parameters
+    #[arg(long, group = "list")]
+    list_policies: bool,
+    /// List the trace formats
+    #[arg(long, group = "list")]
+    list_formats: bool,
+    /// List the workloads
+    #[arg(long, group = "list")]
+    list_workloads: bool,
+    /// List the device models
+    #[arg(long, group = "list")]
+    list_devices: bool,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// The core on a faulty device against a shadow file
+    Check(check::Args),
+    /// The paper on prefetching threads: its Table 3 and Figs 3 to 6
+    Prefetch(prefetch::Args),
+    /// The paper on 2Q*: its Figs 1, 2, 4 and 5, on the mail workloads or any trace
+    Figures(two_q_star::Args),
+    /// How to wait for I/O, in virtual time under stated costs
+    Reap(reap::Args),
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum Switch {
+    On,
+    Off,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Host {
+    DemandFirst,
+    Elevator,
+}
+
+impl From<Host> for Order {
+    fn from(host: Host) -> Self {
+        match host {
+            Host::DemandFirst => Self::DemandFirst,
+            Host::Elevator => Self::Elevator,
+        }
+    }
+}
+
+/// What is run, checked: every name is known.
+struct Plan {
+    sources: Vec<Source>,
+    reading: Reading,
+    policies: Vec<String>,
+    sizes: Vec<Size>,
+    /// Empty: replacement alone.
+    readaheads: Vec<String>,
+    /// A case each; `None` is one without a thread.
+    prefetches: Vec<Option<Prefetch>>,
+    device: Option<String>,
+    host: Option<Order>,
+    depth: Option<u32>,
+    page_cost: Nanos,
+    threads: usize,
+    memory: u64,
+    sample: Share,
+    /// Whether perfect readahead is run, too.
+    online_limit: bool,
+    plot: Option<Plot>,
+    /// Requests of the device to keep.
+    log_max: usize,
+    /// Readahead windows to keep.
+    windows_max: u32,
+}
+
+fn page_cost(text: &str) -> Result<Nanos, String> {
+    let cost = Nanos::parse(text).filter(|cost| *cost <= PAGE_COST_MAX);
+    cost.ok_or_else(|| format!("{}, at most 1s", Nanos::FORM))
+}
+
+/// A reader that takes longer for a page does not wait for storage.
+const PAGE_COST_MAX: Nanos = Nanos::from_millis(1_000);
+
+impl Plan {
+    fn new(args: &Args) -> Result<Self> {
+        let device = args.device.as_ref().map(|spec| device_spec(spec, args.drive_cache));
+        if let Some(spec) = &device {
+            specs::device(spec, 0)?;
+        }
+        trace::check_format(&args.format).map_err(|error| usage(format!("--format: {error}")))?;
+        let default = device.is_some().then(|| DEFAULT_READAHEAD.to_owned());
+        let readaheads = match args.readahead.clone().or(default) {
+            Some(text) => specs::readaheads(&text)?,
+            None => Vec::new(),
+        };
+        let plot = args.plot.as_deref().map(|path| Plot::new("--plot", path)).transpose()?;
+        let size = match &plot {
+            Some(_) => plot::SIZES,
+            None if readaheads.is_empty() => DEFAULT_SHARE,
+            None => DEFAULT_SIZE,
+        };
+        let mut policies = specs::policies(&args.policy, readaheads.is_empty())?;
+        if plot.is_some() && readaheads.is_empty() {
+            plot::add_bound(&args.policy, &mut policies);
+        }
+        let threads = args.threads.map_or_else(machine::cores, usize::from);
+        let plan = Self {
+            sources: args.traces.iter().map(|text| Source::new(text)).collect::<Result<_>>()?,
+            reading: Reading {
+                format: args.format.clone(),
+                skip_bad: args.skip_bad,
+                limit: args.limit.unwrap_or(u64::MAX),
+            },
+            policies,
+            sizes: specs::sizes(args.size.as_deref().unwrap_or(size))?,
+            readaheads,
+            prefetches: specs::prefetches(&args.prefetch)?,
+            device,
+            host: args.host.map(Order::from),
+            depth: args.depth,
+            page_cost: args.page_cost,
+            threads,
+            memory: args.memory.unwrap_or_else(memory::default),
+            sample: args.sample,
+            online_limit: args.online_limit,
+            plot,
+            log_max: if args.output.is_some() { LOG_MAX } else { 0 },
+            windows_max: if args.explain_readahead { WINDOWS_MAX } else { 0 },
+        };
+        plan.check_sources()?;
+        Ok(plan)
+    }
+
+    /// A stream of bytes can be read once only: no share of what it holds, no device under it.
+    fn check_sources(&self) -> Result<()> {
+        let stdin = self.sources.iter().filter(|source| matches!(source, Source::Stdin)).count();
+        if stdin > 1 {
+            return Err(usage("stdin (`-`) is given twice; it can be read once"));
+        }
+        let timed = self.readaheads.len().max(1) * self.prefetches.len();
+        let combinations = self.policies.len() * self.sizes.len() * timed;
+        if combinations > COMBINATIONS_MAX {
+            return Err(usage(format!(
+                "{combinations} combinations of policies, sizes, readahead and prefetch; at most \
+                 {COMBINATIONS_MAX}"
+            )));
+        }
+        let shares = self.sizes.iter().any(|size| matches!(size, Size::Share(_)));
+        for source in self.sources.iter().filter(|source| !source.can_be_read_again()) {
+            let name = source.name();
+            if shares {
+                return Err(usage(format!(
+                    "{name} can be read once only, and a share of its blocks needs it twice: \
+                     give --size in pages or bytes, or a file"
+                )));
+            }
+            if !self.readaheads.is_empty() {
+                return Err(usage(format!(
+                    "{name} can be read once only, and readahead needs its length first: give a \
+                     file"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses files to write that cannot be, or are one, or are one of `sources`.
+fn require_places(written: &[&Path], sources: &[Source]) -> Result<()> {
+    output::require_apart(written)?;
+    for source in sources {
+        if let Source::File(read) = source {
+            output::require_apart(&[&[read.as_path()], written].concat())?;
+        }
+    }
+    written.iter().try_for_each(|path| output::require_place(path))
+}
+
+/// `spec` with the drive's cache set, if that was asked for.
+pub(crate) fn device_spec(spec: &str, cache: Option<Switch>) -> String {
+    let joint = if spec.contains(':') { ',' } else { ':' };
+    match cache {
+        Some(Switch::On) => format!("{spec}{joint}cache=on"),
+        Some(Switch::Off) => format!("{spec}{joint}cache=off"),
+        None => spec.to_owned(),
+    }
+}
+
+/// Runs what was asked for and prints the figures.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    match &args.command {
+        Some(Command::Check(args)) => return check::run(args),
+        Some(Command::Prefetch(args)) => return prefetch::run(args),
+        Some(Command::Figures(args)) => return two_q_star::run(args),
+        Some(Command::Reap(args)) => return reap::run_all(args),
+        None => {}
+    }
+    if args.list_policies || args.list_formats || args.list_workloads || args.list_devices {
+        return lists::print(args);
+    }
+    let plan = Plan::new(args)?;
+    let written: Vec<&Path> = args.output.iter().chain(&args.plot).map(PathBuf::as_path).collect();
+    require_places(&written, &plan.sources)?;
+    let mut figures: Vec<Figures> = Vec::new();
+    let mut record = figures::Record::new(&plan);
+    for source in &plan.sources {
+        if plan.readaheads.is_empty() {
+            figures.extend(untimed::run(&plan, source)?);
+        } else {
+            timed::run(&plan, source, &mut figures, &mut record)?;
+        }
+    }
+    // Neither the figures nor the record nor the plot are lost with the others.
+    let written = args.output.as_ref().map_or(Ok(()), |path| record.write(path));
+    let drawn = plan.plot.as_ref().map_or(Ok(()), |plot| plot.write(&plan, &figures));
+    let shown = if args.json {
+        output::json(&figures::Runs { runs: &figures })
+    } else {
+        output::print(&figures::table(&figures))
+    };
+    written.and(drawn).and(shown)
+}
+
+const DEFAULT_POLICY: &str = "lru";
+const DEFAULT_READAHEAD: &str = "streams";
+/// The memory of the machine of Wu, Xi, Xu 2010.
+const DEFAULT_SIZE: &str = "2G";
+const DEFAULT_SHARE: &str = "10%";
+/// Requests that a record keeps of each run.
+const LOG_MAX: usize = 20_000;
+/// Each is a thread, where no device is asked for.
+const COMBINATIONS_MAX: usize = 1_024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_drive_cache_is_one_more_parameter() {
+        assert_eq!(device_spec("t7k250", None), "t7k250");
+        assert_eq!(device_spec("t7k250", Some(Switch::On)), "t7k250:cache=on");
+        assert_eq!(device_spec("hdd:rpm=5400", Some(Switch::Off)), "hdd:rpm=5400,cache=off");
+    }
+}

@@ -1,0 +1,122 @@
+//! `forerun sim check`: seeds, on all processors.
+//!
+//! # Invariants
+//! - What is printed does not depend on the number of threads: differences come by seed.
+
+use std::panic;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use anyhow::{Result, bail};
+use forerun_console::failure::{note, usage};
+use forerun_console::{machine, output};
+use forerun_sim::check::{self, Difference, Outcome};
+use indicatif::ProgressBar;
+use serde_json::json;
+
+/// What `sim check` takes.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  forerun sim check --seeds 1000\n  forerun sim check --seed 17"
+)]
+pub(super) struct Args {
+    /// How many seeds [default: 200; 1 with --seed]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: Option<u64>,
+    /// The first seed [default: 0]
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+    /// The commit that found the seed: told if this is another one
+    #[arg(long, value_name = "C")]
+    commit: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Checks the seeds: a difference and the command that repeats it for each that fails.
+pub(super) fn run(args: &Args) -> Result<()> {
+    if let Some(other) = args.commit.as_ref().filter(|commit| *commit != machine::COMMIT) {
+        note(&format!("this is {}, the seed was found by {other}", machine::COMMIT));
+    }
+    let first = args.seed.unwrap_or(0);
+    let count = args.seeds.unwrap_or(if args.seed.is_some() { 1 } else { SEEDS });
+    let Some(end) = first.checked_add(count).filter(|&end| end <= SEED_END_MAX) else {
+        return Err(usage(format!("--seed and --seeds go past {SEED_END_MAX}")));
+    };
+    let found = all(first, end);
+    let failed = found.differences.len() as u64;
+    let unreached = if count >= SEEDS { found.reached.unreached() } else { Vec::new() };
+    if args.json {
+        let texts: Vec<String> = found.differences.iter().map(ToString::to_string).collect();
+        output::json(&json!({ "passed": count - failed, "failed": failed,
+            "differences": texts, "unreached": unreached }))?;
+    } else {
+        let mut lines = Vec::new();
+        for difference in &found.differences {
+            let (seed, commit) = (difference.seed, machine::COMMIT);
+            lines.push(difference.to_string());
+            lines.push(format!("forerun sim check --seed {seed} --commit {commit}"));
+        }
+        lines.push(format!("{} passed, {failed} failed", count - failed));
+        output::print(&(lines.join("\n") + "\n"))?;
+    }
+    if failed > 0 {
+        bail!("{failed} of {count} seeds failed: the commands that repeat them are above");
+    }
+    if !unreached.is_empty() {
+        bail!(
+            "{count} seeds never reached: {}; a check of nothing proves nothing",
+            unreached.join(", ")
+        );
+    }
+    Ok(())
+}
+
+/// What all seeds found.
+#[derive(Default)]
+struct Found {
+    differences: Vec<Difference>,
+    reached: Outcome,
+}
+
+fn all(first: u64, end: u64) -> Found {
+    let found = Mutex::new(Found::default());
+    let next = AtomicU64::new(first);
+    let progress = output::progress(end - first, "seeds");
+    // A broken assertion is a difference, told with its seed; the hook would tell it twice more.
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(|_| {}));
+    thread::scope(|scope| {
+        for _ in 0..machine::cores() {
+            scope.spawn(|| work(&next, end, &found, &progress));
+        }
+    });
+    panic::set_hook(hook);
+    progress.finish_and_clear();
+    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    found.differences.sort_by_key(|difference| difference.seed);
+    found
+}
+
+fn work(next: &AtomicU64, end: u64, found: &Mutex<Found>, progress: &ProgressBar) {
+    loop {
+        let seed = next.fetch_add(1, Ordering::Relaxed);
+        if seed >= end {
+            return;
+        }
+        let result = check::check(seed);
+        let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+        match result {
+            Ok(outcome) => found.reached.add(&outcome),
+            Err(difference) => found.differences.push(difference),
+        }
+        progress.inc(1);
+    }
+}
+
+/// Below 2^64, so that each thread may count on by one.
+const SEED_END_MAX: u64 = 1 << 63;
+/// As many as reach everything that can happen.
+const SEEDS: u64 = 200;

@@ -1,0 +1,441 @@
+//! What runs came to: as JSON, as a table, and as a record for the page.
+//!
+//! # Invariants
+//! - `accesses = hits + late hits + misses`; without readahead nothing is late.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
+use forerun_console::{interrupt, machine, output};
+use forerun_core::device::Device;
+use forerun_core::event::FetchKind;
+use forerun_core::params::Share;
+use forerun_core::units::Nanos;
+use forerun_core::{params, readahead};
+use forerun_measure::windows;
+use forerun_report::{DeviceRequest, RequestKind, Run, RunRecord, Window};
+use forerun_sim::driver::{Logged, LoggedWindow, Outcome};
+use forerun_sim::prefetch::Prefetch;
+use forerun_sim::replay::{self, Sampled};
+use forerun_sim::workload::Workload;
+use serde::Serialize;
+
+use super::Plan;
+use super::timed::{Case, Done, seed};
+use crate::specs;
+use crate::specs::PAGE_BYTES;
+
+/// All runs, as `--json` prints them.
+#[derive(Serialize)]
+pub(super) struct Runs<'a> {
+    pub(super) runs: &'a [Figures],
+}
+
+/// One run.
+#[derive(Serialize)]
+pub(super) struct Figures {
+    pub(super) trace: String,
+    policy: String,
+    params: BTreeMap<String, String>,
+    pub(super) cache_pages: u32,
+    pub(super) accesses: u64,
+    misses: u64,
+    pub(super) hit_ratio: f64,
+    /// That the simulation took.
+    seconds: f64,
+    accesses_per_second: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sample: Option<Sample>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    readahead: Option<Ahead>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prefetch: Option<Thread>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<Virtual>,
+}
+
+/// What the figures are estimated from.
+#[derive(Serialize)]
+struct Sample {
+    /// The share of the pages that was followed.
+    rate: f64,
+    accesses: u64,
+    misses: u64,
+    /// The standard error of the hit ratio, by which pages were followed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hit_ratio_error: Option<f64>,
+}
+
+/// Pages read ahead, and what became of them.
+#[derive(Serialize)]
+struct Ahead {
+    name: &'static str,
+    params: BTreeMap<String, String>,
+    fetched: u64,
+    used: u64,
+    wasted: u64,
+    /// In flight when they were asked for.
+    late: u64,
+}
+
+/// A thread that reads ahead of the program.
+#[derive(Serialize)]
+struct Thread {
+    name: &'static str,
+    params: BTreeMap<String, String>,
+}
+
+/// The device in virtual time.
+#[derive(Serialize)]
+struct Virtual {
+    name: &'static str,
+    seconds: f64,
+    requests: u64,
+    mean_request_bytes: u64,
+    mb_per_second: f64,
+    /// Over the first 100 MB, as in Wu, Xi, Xu 2010, Fig. 12.
+    delay_seconds: f64,
+    delay_total_seconds: f64,
+    bytes_read: u64,
+    bytes_wanted: u64,
+    /// What a read waited, at the median and at the 99th percentile.
+    p50_us: f64,
+    p99_us: f64,
+    /// Paced reads that came more than 100 ms late, and the latest.
+    reads_late: u64,
+    late_max_us: f64,
+    /// What perfect readahead reaches, where that was asked for and can be known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit_mb_per_second: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio_to_limit: Option<f64>,
+}
+
+impl Figures {
+    /// A run of which nothing is counted yet.
+    pub(super) fn new(trace: &str, policy: &str, pages: u32, took: Nanos) -> Result<Self> {
+        let shown = replay::show(policy).map_err(|error| anyhow!("{error}"))?;
+        Ok(Self {
+            trace: trace.to_owned(),
+            policy: params::split(policy).0.to_owned(),
+            params: map(&shown),
+            cache_pages: pages,
+            accesses: 0,
+            misses: 0,
+            hit_ratio: 0.0,
+            seconds: machine::seconds(took),
+            accesses_per_second: 0.0,
+            sample: None,
+            readahead: None,
+            prefetch: None,
+            device: None,
+        })
+    }
+
+    /// What replacement came to.
+    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    pub(super) fn counted(mut self, accesses: u64, misses: u64, hits: u64) -> Self {
+        (self.accesses, self.misses) = (accesses, misses);
+        self.hit_ratio = hits as f64 / accesses.max(1) as f64;
+        self.accesses_per_second = accesses as f64 / self.seconds.max(1e-9);
+        self
+    }
+
+    /// That they are estimated, if they are.
+    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    pub(super) fn estimated(mut self, from: Option<Sampled>, sample: Share) -> Self {
+        let all = self.accesses.max(1) as f64;
+        self.sample = from.map(|from| Sample {
+            rate: f64::from(sample.ppm) / 1e6,
+            accesses: from.accesses,
+            misses: from.misses,
+            hit_ratio_error: from.error(sample).map(|misses| misses / all),
+        });
+        self
+    }
+
+    /// What readahead and the device came to.
+    pub(super) fn timed(
+        mut self,
+        case: Case<'_>,
+        device: Option<&Device>,
+        outcome: &Outcome,
+    ) -> Result<Self> {
+        let made =
+            readahead::make(case.readahead, PAGE_BYTES).map_err(|error| anyhow!("{error}"))?;
+        let stats = &outcome.stats;
+        self.readahead = Some(Ahead {
+            name: made.name,
+            params: map(&made.params),
+            fetched: stats.ahead_fetched,
+            used: stats.ahead_used,
+            wasted: stats.ahead_wasted,
+            late: stats.late_hits,
+        });
+        let thread = |it: &Prefetch| Thread { name: it.name(), params: map(&it.params()) };
+        self.prefetch = case.prefetch.map(thread);
+        self.device = device.map(|device| Virtual {
+            name: device.name(),
+            seconds: machine::seconds(outcome.elapsed),
+            requests: outcome.requests,
+            mean_request_bytes: outcome.mean_request_bytes(),
+            mb_per_second: outcome.mb_per_second(),
+            delay_seconds: machine::seconds(outcome.delay_first),
+            delay_total_seconds: machine::seconds(outcome.delay),
+            bytes_read: outcome.bytes_read,
+            bytes_wanted: outcome.bytes_wanted,
+            p50_us: micros(outcome.waits.percentile(50)),
+            p99_us: micros(outcome.waits.percentile(99)),
+            reads_late: outcome.reads_late,
+            late_max_us: micros(outcome.late_max),
+            limit_mb_per_second: None,
+            ratio_to_limit: None,
+        });
+        Ok(self)
+    }
+
+    /// Beside what perfect readahead reaches.
+    pub(super) fn limited(&mut self, limit: Option<f64>) {
+        if let Some(device) = &mut self.device {
+            device.limit_mb_per_second = limit;
+            device.ratio_to_limit = ratio(device.mb_per_second, limit);
+        }
+    }
+
+    /// What was run, but for the trace and the size: the names alone, and with all parameters.
+    pub(super) fn titles(&self) -> (String, String) {
+        let policy = std::iter::once((self.policy.as_str(), &self.params));
+        let ahead = self.readahead.iter().map(|it| (it.name, &it.params));
+        let thread = self.prefetch.iter().map(|it| (it.name, &it.params));
+        let parts = policy.chain(ahead).chain(thread);
+        let (names, specs): (Vec<&str>, Vec<String>) =
+            parts.map(|(name, params)| (name, spec(name, params))).unzip();
+        (names.join(" + "), specs.join(" + "))
+    }
+
+    fn cells(&self, columns: Columns) -> Vec<String> {
+        let Columns { sampled, readahead, prefetch, device, limit } = columns;
+        let mut cells = vec![self.trace.clone(), spec(&self.policy, &self.params)];
+        if let Some(ahead) = self.readahead.as_ref().filter(|_| readahead) {
+            cells.push(spec(ahead.name, &ahead.params));
+        }
+        if prefetch {
+            let thread = self.prefetch.as_ref().map(|it| spec(it.name, &it.params));
+            cells.push(thread.unwrap_or_else(|| specs::NONE.to_owned()));
+        }
+        cells.extend([
+            self.cache_pages.to_string(),
+            self.accesses.to_string(),
+            self.misses.to_string(),
+            format!("{:.2} %", self.hit_ratio * 100.0),
+        ]);
+        if let Some(sample) = self.sample.as_ref().filter(|_| sampled) {
+            let error = sample.hit_ratio_error.map(|error| format!("{:.2} %", error * 100.0));
+            cells.push(error.unwrap_or_default());
+        }
+        if let Some(ahead) = self.readahead.as_ref().filter(|_| readahead) {
+            cells.extend([ahead.fetched, ahead.used, ahead.wasted].map(|n| n.to_string()));
+        }
+        match self.device.as_ref().filter(|_| device) {
+            Some(device) => {
+                if prefetch {
+                    cells.push(format!("{:.3}", device.seconds));
+                }
+                cells.extend([
+                    format!("{:.2}", device.mb_per_second),
+                    device.requests.to_string(),
+                    format!("{} K", device.mean_request_bytes >> 10),
+                    format!("{:.3}", device.delay_seconds),
+                ]);
+                if limit {
+                    let shown = |value: f64| format!("{value:.2}");
+                    cells.push(device.limit_mb_per_second.map_or_else(String::new, shown));
+                }
+            }
+            None => cells.push(format!("{:.1}", self.accesses_per_second / 1e6)),
+        }
+        cells
+    }
+}
+
+/// Which columns there are beside those of every run.
+#[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a column of its own")]
+struct Columns {
+    sampled: bool,
+    readahead: bool,
+    prefetch: bool,
+    device: bool,
+    limit: bool,
+}
+
+/// The runs in columns. All of them are of one kind.
+pub(super) fn table(figures: &[Figures]) -> String {
+    let sampled = figures.iter().any(|run| run.sample.is_some());
+    let readahead = figures.iter().any(|run| run.readahead.is_some());
+    let prefetch = figures.iter().any(|run| run.prefetch.is_some());
+    let device = figures.iter().any(|run| run.device.is_some());
+    let known = |run: &Figures| run.device.as_ref().is_some_and(|it| it.ratio_to_limit.is_some());
+    let limit = figures.iter().any(known);
+    let mut header = vec!["trace", "policy"];
+    if readahead {
+        header.push("readahead");
+    }
+    if prefetch {
+        header.push("prefetch");
+    }
+    let left = header.len();
+    header.extend(["pages", "accesses", "misses", "hit ratio"]);
+    if sampled {
+        header.push("std error");
+    }
+    if readahead {
+        header.extend(["ahead", "used", "wasted"]);
+    }
+    if device && prefetch {
+        header.push("seconds");
+    }
+    if device {
+        header.extend(["MB/s", "requests", "mean", "delay s"]);
+    } else {
+        header.push("M/s");
+    }
+    if limit {
+        header.push("limit");
+    }
+    let columns = Columns { sampled, readahead, prefetch, device, limit };
+    let rows: Vec<Vec<String>> = figures.iter().map(|run| run.cells(columns)).collect();
+    output::table(&header, &rows, left)
+}
+
+/// A record in the making.
+pub(super) struct Record(RunRecord);
+
+impl Record {
+    /// A record of this machine, without runs.
+    pub(super) fn new(plan: &Plan) -> Self {
+        let setting = |key: &str, value: String| (key.to_owned(), value);
+        let mut settings = BTreeMap::from([
+            setting("page", PAGE_BYTES.to_string()),
+            setting("policy", plan.policies.join(" ")),
+            setting("readahead", plan.readaheads.join(" ")),
+        ]);
+        settings.extend(plan.depth.map(|depth| setting("depth", depth.to_string())));
+        Self(RunRecord {
+            commit: machine::COMMIT.to_owned(),
+            machine: machine::machine(),
+            date: machine::date(),
+            command: machine::command(),
+            device: plan.device.clone().unwrap_or_default(),
+            settings,
+            repeats: 1,
+            ..RunRecord::default()
+        })
+    }
+
+    /// Adds a run; one without a device is none that a record could hold.
+    pub(super) fn add(
+        &mut self,
+        plan: &Plan,
+        case: Case<'_>,
+        workload: &Workload,
+        device: Option<Device>,
+        done: &Done,
+    ) {
+        let (Some(device), true) = (device, plan.log_max > 0) else { return };
+        let (name, pairs) = params::split(case.readahead);
+        let pairs = pairs.split(',').filter_map(|pair| pair.split_once('='));
+        let mut given: BTreeMap<String, String> =
+            pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        if let Some(thread) = case.prefetch {
+            given.insert("prefetch".to_owned(), thread.name().to_owned());
+            given.extend(thread.params().into_iter().map(|(key, value)| (key.to_owned(), value)));
+        }
+        given.insert("policy".to_owned(), case.policy.to_owned());
+        given.insert("cache_pages".to_owned(), case.pages.to_string());
+        let cache = device.params().iter().find(|(key, _)| *key == "cache");
+        self.0.seed = seed(workload);
+        self.0.runs.push(Run {
+            readahead: name.to_owned(),
+            params: given,
+            device: device.name().to_owned(),
+            drive_cache: cache.map(|(_, value)| value == "on"),
+            streams: streams(workload),
+            workload: workload.title.clone(),
+            limit_mb_per_second: done.limit,
+            ratio_to_limit: ratio(done.outcome.mb_per_second(), done.limit),
+            ..measured(&done.outcome)
+        });
+    }
+
+    /// Writes it as the whole file `path`.
+    pub(super) fn write(&self, path: &Path) -> Result<()> {
+        Ok(interrupt::unbroken(|| self.0.write(path))?)
+    }
+}
+
+/// What `outcome` measured, as a run that does not say yet of what.
+pub(crate) fn measured(outcome: &Outcome) -> Run {
+    let mut requests: Vec<DeviceRequest> = outcome.log.iter().map(request).collect();
+    requests.sort_by_key(|request| request.at_us);
+    Run {
+        emulated: true,
+        mb_per_second: outcome.mb_per_second(),
+        delay_seconds: machine::seconds(outcome.delay_first),
+        device_requests: outcome.requests,
+        mean_request_bytes: outcome.mean_request_bytes(),
+        bytes_read: outcome.bytes_read,
+        bytes_wanted: outcome.bytes_wanted,
+        p50_us: micros(outcome.waits.percentile(50)),
+        p99_us: micros(outcome.waits.percentile(99)),
+        late_max_seconds: (outcome.late_max > Nanos(0)).then(|| machine::seconds(outcome.late_max)),
+        requests_left_out: outcome.requests.saturating_sub(requests.len() as u64),
+        requests,
+        windows: outcome.windows.iter().map(explained).collect(),
+        windows_left_out: outcome.windows_left_out,
+        ..Run::default()
+    }
+}
+
+fn micros(time: Nanos) -> f64 {
+    machine::seconds(time) * 1e6
+}
+
+fn ratio(reached: f64, limit: Option<f64>) -> Option<f64> {
+    limit.filter(|&limit| limit > 0.0).map(|limit| reached / limit)
+}
+
+fn explained(logged: &LoggedWindow) -> Window {
+    windows::window(&logged.opened, PAGE_BYTES, logged.base, Nanos(0))
+}
+
+fn request(logged: &Logged) -> DeviceRequest {
+    let completion = &logged.completion;
+    DeviceRequest {
+        at_us: completion.arrived.0 / 1_000,
+        done_us: completion.done.0 / 1_000,
+        offset: completion.request.offset,
+        bytes: completion.request.bytes,
+        kind: match logged.kind {
+            FetchKind::Demand => RequestKind::Demand,
+            FetchKind::Readahead => RequestKind::Readahead,
+        },
+    }
+}
+
+/// How many streams a workload says it has; else one a reader.
+fn streams(workload: &Workload) -> u32 {
+    let said = workload.params.iter().find(|(key, _)| matches!(*key, "n" | "streams"));
+    let said = said.and_then(|(_, value)| value.parse().ok());
+    said.unwrap_or_else(|| u32::try_from(workload.readers.len()).unwrap_or(u32::MAX))
+}
+
+fn spec(name: &str, params: &BTreeMap<String, String>) -> String {
+    let pairs: Vec<String> = params.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    if pairs.is_empty() { name.to_owned() } else { format!("{name}:{}", pairs.join(",")) }
+}
+
+fn map(pairs: &[(&'static str, String)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect()
+}

@@ -1,0 +1,184 @@
+//! `forerun sim --plot`: hit ratios over the size of the cache, as a page or as a picture.
+//!
+//! ```text
+//!   FILE.html   one page: values at the pointer, lines that can be switched off, a table
+//!   FILE.svg    the same curves, for a text or a slide
+//! ```
+//! A trace has a chart of its own; what else differs between runs is a line in it.
+//!
+//! # Invariants
+//! - A name that cannot be written is refused before anything is run.
+//! - The file is the whole new one, or what was there before.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use forerun_console::failure::usage;
+use forerun_console::{machine, output};
+use forerun_report::curves::{Chart, Section, Series, Sheet, Unit, X, Y};
+use forerun_sim::oracle::belady;
+
+use super::Plan;
+use super::figures::Figures;
+use super::untimed;
+use crate::specs;
+use crate::specs::PAGE_BYTES;
+
+/// Sizes where none are asked for: shares of the trace's pages that double.
+pub(super) const SIZES: &str = "0.05%,0.1%,0.2%,0.4%,0.8%,1.6%,3.2%,6.25%,12.5%,25%,50%,100%";
+
+/// A file to draw.
+pub(super) struct Plot {
+    path: PathBuf,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Page,
+    Picture,
+}
+
+impl Plot {
+    /// The plot that `path` names, by its suffix; `flag` asks for it.
+    pub(super) fn new(flag: &str, path: &Path) -> Result<Self> {
+        let kind = match path.extension().and_then(|suffix| suffix.to_str()) {
+            Some("html") => Kind::Page,
+            Some("svg") => Kind::Picture,
+            _ => {
+                return Err(usage(format!(
+                    "{flag} {}: name a file that ends with .html or .svg",
+                    path.display()
+                )));
+            }
+        };
+        Ok(Self { path: path.to_owned(), kind })
+    }
+
+    /// Where it will be.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Draws `figures`.
+    pub(super) fn write(&self, plan: &Plan, figures: &[Figures]) -> Result<()> {
+        let sections: Vec<Section> = plan
+            .sources
+            .iter()
+            .map(|source| section(plan, source, figures))
+            .collect::<Result<_>>()?;
+        let title = match sections.as_slice() {
+            [only] => format!("Hit ratios of {}", only.title),
+            all => format!("Hit ratios of {} traces", all.len()),
+        };
+        let command = machine::command().join(" ");
+        self.draw(&Sheet { title, lead: String::new(), command, sections })
+    }
+
+    /// Draws what `sheet` holds.
+    pub(super) fn draw(&self, sheet: &Sheet) -> Result<()> {
+        let text = match self.kind {
+            Kind::Page => sheet.page(),
+            Kind::Picture => sheet.picture(),
+        };
+        output::file(&self.path, text.as_bytes())
+    }
+}
+
+/// Adds the bound of all policies where all are asked for.
+pub(super) fn add_bound(asked: &str, policies: &mut Vec<String>) {
+    let all = specs::split(asked).iter().any(|spec| spec == "all");
+    if all && !policies.iter().any(|policy| policy == belady::NAME) {
+        policies.push(belady::NAME.to_owned());
+    }
+}
+
+fn section(plan: &Plan, source: &super::Source, figures: &[Figures]) -> Result<Section> {
+    let name = source.name();
+    let runs: Vec<&Figures> = figures.iter().filter(|run| run.trace == name).collect();
+    let again = source.can_be_read_again();
+    let survey = again.then(|| untimed::surveyed(plan, source)).transpose()?;
+    let accesses = runs.first().map_or(0, |run| run.accesses);
+    let short = Path::new(&name).file_name().and_then(|name| name.to_str()).unwrap_or(&name);
+    let unique = survey.map(|survey| survey.unique);
+    let mut section = Section::of_trace(short, accesses, unique, PAGE_BYTES);
+    section.charts.push(chart(&runs));
+    Ok(section)
+}
+
+/// A line for everything that was run with several sizes.
+fn chart(runs: &[&Figures]) -> Chart {
+    let mut pages: Vec<u32> = runs.iter().map(|run| run.cache_pages).collect();
+    pages.sort_unstable();
+    pages.dedup();
+    // In the order in which they were asked for; by their full titles.
+    let mut lines: Vec<(String, String)> = Vec::new();
+    let mut ratios: BTreeMap<(String, u32), f64> = BTreeMap::new();
+    for run in runs {
+        let (short, full) = run.titles();
+        ratios.insert((full.clone(), run.cache_pages), run.hit_ratio);
+        if !lines.iter().any(|line| line.1 == full) {
+            lines.push((short, full));
+        }
+    }
+    let series = |(short, full): &(String, String)| {
+        let alone = lines.iter().filter(|line| line.0 == *short).count() == 1;
+        let ratio = |&size: &u32| ratios.get(&(full.clone(), size)).copied();
+        Series {
+            name: if alone { short.clone() } else { full.clone() },
+            bound: short == belady::NAME,
+            y: pages.iter().map(ratio).collect(),
+        }
+    };
+    let note = if lines.iter().any(|(short, _)| short == belady::NAME) {
+        "Higher is better. Belady knows the future: nothing can be better."
+    } else {
+        "Higher is better."
+    };
+    Chart {
+        title: "Hit ratio by cache size".to_owned(),
+        note: note.to_owned(),
+        series: lines.iter().map(series).collect(),
+        x: X::Pages { pages, page_bytes: PAGE_BYTES },
+        y: Y { label: "hit ratio".to_owned(), unit: Unit::Share },
+        claims: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_suffix_tells_what_is_drawn() {
+        for (name, is_page) in [("a.html", Some(true)), ("a.b.svg", Some(false)), ("a", None)] {
+            let plot = Plot::new("--plot", Path::new(name));
+            let kind = plot.ok().map(|plot| matches!(plot.kind, Kind::Page));
+            assert_eq!(kind, is_page, "{name}");
+        }
+    }
+
+    #[test]
+    fn all_policies_have_their_bound() {
+        #[rustfmt::skip]
+        let rows = [
+            ("all",        &["lru"][..],           &["lru", "belady"][..]),
+            ("lru",        &["lru"],               &["lru"]),
+            ("all,belady", &["lru", "belady"],     &["lru", "belady"]),
+        ];
+        for (asked, before, after) in rows {
+            let mut policies: Vec<String> = before.iter().map(|&name| name.to_owned()).collect();
+            add_bound(asked, &mut policies);
+            assert_eq!(policies, after, "{asked}");
+        }
+    }
+
+    #[test]
+    fn default_sizes_double_up_to_all_pages() {
+        let sizes = specs::sizes(SIZES).expect("they parse");
+        let pages: Vec<u32> = sizes.iter().map(|size| size.pages(1_000_000)).collect();
+        assert_eq!((pages.len(), pages[0], pages[11]), (12, 500, 1_000_000));
+        assert!(pages.windows(2).all(|two| (19..=21).contains(&(10 * two[1] / two[0]))));
+    }
+}

@@ -1,0 +1,494 @@
+//! Where accesses come from: a file, stdin, or a workload.
+//!
+//! ```text
+//!   requests()   batches, with times and what they do         trace info, trace convert
+//!   keys()       one page after the other                     replacement alone
+//!   survey()     how many, how many distinct, the largest     shares, and the length of a file
+//!   workload()   reads of a file                              readahead and devices
+//! ```
+//! To readahead, the keys of a trace are pages of one file.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context as _, Result, bail};
+use forerun_console::failure::{note, usage};
+use forerun_core::params::Share;
+use forerun_core::units::Nanos;
+use forerun_sim::replay::{self, Full, Numbering};
+use forerun_sim::trace::{Addresses, BATCH_REQUESTS, Facts, Request, Trace, TraceError};
+use forerun_sim::workload::{self, Access, Reader, Workload};
+use indicatif::ProgressBar;
+
+use crate::specs::PAGE_BYTES;
+
+/// One trace.
+pub(crate) enum Source {
+    /// Made as it is read.
+    Workload(String),
+    /// Read.
+    File(PathBuf),
+    /// Read once.
+    Stdin,
+}
+
+/// How traces are read.
+pub(crate) struct Reading {
+    /// Their format.
+    pub(crate) format: String,
+    /// Broken records that are passed over.
+    pub(crate) skip_bad: u64,
+    /// Accesses of each.
+    pub(crate) limit: u64,
+}
+
+/// Pages, one after the other, some at a time.
+pub(crate) struct Keys {
+    requests: Requests,
+    batch: Vec<Request>,
+    /// Requests of the batch that were given out whole, and pages of the next one.
+    given: usize,
+    pages_given: u32,
+}
+
+impl Keys {
+    /// Appends the next pages to `out`, a bounded number; false when there are no more.
+    pub(crate) fn more(&mut self, out: &mut Vec<u64>) -> Result<bool, TraceError> {
+        if self.given == self.batch.len() {
+            self.given = 0;
+            if !self.requests.next_batch(&mut self.batch)? {
+                return Ok(false);
+            }
+        }
+        let most = out.len() + KEYS_AT_ONCE;
+        while let Some(request) = self.batch.get(self.given)
+            && out.len() < most
+        {
+            if request.count == 1 {
+                out.push(request.first);
+                self.given += 1;
+                continue;
+            }
+            let left = request.count - self.pages_given;
+            let room = u32::try_from(most - out.len()).expect("at most `KEYS_AT_ONCE`");
+            let first = request.first + u64::from(self.pages_given);
+            out.extend((0..left.min(room)).map(|page| first + u64::from(page)));
+            if left > room {
+                self.pages_given += room;
+            } else {
+                (self.given, self.pages_given) = (self.given + 1, 0);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Pages that are given out at once: a request may have very many.
+const KEYS_AT_ONCE: usize = BATCH_REQUESTS;
+
+/// What a whole trace holds.
+pub(crate) struct Survey {
+    /// Distinct pages.
+    pub(crate) unique: u64,
+    /// The page after the largest.
+    pub(crate) end: u64,
+}
+
+/// The distinct pages need more than the memory that may be taken.
+pub(crate) struct TooMany {
+    /// Bytes for those so far, and one more.
+    pub(crate) bytes: u64,
+    /// Those so far.
+    pub(crate) keys: u32,
+}
+
+/// A workload that reads a trace, and the error that ended it early, if one did.
+pub(crate) struct Timed {
+    pub(crate) workload: Workload,
+    pub(crate) broken: Arc<Mutex<Option<TraceError>>>,
+}
+
+impl Source {
+    /// The trace that `text` names.
+    pub(crate) fn new(text: &str) -> Result<Self> {
+        if text == "-" {
+            return Ok(Self::Stdin);
+        }
+        if text.starts_with(workload::PREFIX) {
+            workload::make(text).map_err(|error| usage(format!("{text}: {error}")))?;
+            return Ok(Self::Workload(text.to_owned()));
+        }
+        Ok(Self::File(text.into()))
+    }
+
+    /// Its name in reports.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Workload(text) => text.clone(),
+            Self::File(path) => path.display().to_string(),
+            Self::Stdin => "-".to_owned(),
+        }
+    }
+
+    /// Whether a second reading gives the same again.
+    pub(crate) fn can_be_read_again(&self) -> bool {
+        match self {
+            Self::Workload(_) => true,
+            // What is not there is told when it is opened.
+            Self::File(path) => path.metadata().map_or(true, |found| !is_stream(&found)),
+            Self::Stdin => false,
+        }
+    }
+
+    /// What the format was taken for, on stderr, if it was guessed.
+    pub(crate) fn tell_guess(&self, reading: &Reading) -> Result<()> {
+        if let (Self::File(_), true) = (self, self.can_be_read_again()) {
+            tell_guess(&self.name(), &self.open(reading, &ProgressBar::hidden())?);
+        }
+        Ok(())
+    }
+
+    /// Its requests; of the last one as many pages as `reading.limit` allows.
+    pub(crate) fn requests(&self, reading: &Reading) -> Result<Requests> {
+        self.requests_told(reading, &ProgressBar::hidden())
+    }
+
+    /// The same; `bar` is told how much of a file was read.
+    fn requests_told(&self, reading: &Reading, bar: &ProgressBar) -> Result<Requests> {
+        let left = reading.limit;
+        if let Self::Workload(text) = self {
+            let made = Box::new(requests_in_time(made(text)));
+            return Ok(Requests { from: Origin::Workload(made), left });
+        }
+        let trace = self.open(reading, bar)?;
+        if !self.can_be_read_again() {
+            tell_guess(&self.name(), &trace);
+        }
+        let from = Origin::Trace(Box::new(trace), self.name());
+        Ok(Requests { from, left })
+    }
+
+    /// Its pages, at most `reading.limit`; `bar` is told how much of a file was read.
+    pub(crate) fn keys(&self, reading: &Reading, bar: &ProgressBar) -> Result<Keys> {
+        let requests = self.requests_told(reading, bar)?;
+        Ok(Keys { requests, batch: Vec::new(), given: 0, pages_given: 0 })
+    }
+
+    /// A first reading. Follows `sample`, in `memory` bytes.
+    pub(crate) fn survey(
+        &self,
+        reading: &Reading,
+        memory: u64,
+        sample: Share,
+        bar: &ProgressBar,
+    ) -> Result<Result<Survey, TooMany>> {
+        let (mut numbering, mut end) = (Numbering::default(), 0);
+        let (mut keys, mut numbers) = (self.keys(reading, bar)?, Vec::new());
+        let mut batch = Vec::new();
+        while keys.more(&mut batch)? {
+            end = batch.iter().fold(end, |end, key| key.saturating_add(1).max(end));
+            replay::keep_sample(&mut batch, sample);
+            if let Err(Full) = numbering.number_all(&batch, memory, &mut numbers) {
+                let bytes = numbering.bytes().saturating_mul(2);
+                return Ok(Err(TooMany { bytes, keys: numbering.len() }));
+            }
+            batch.clear();
+            numbers.clear();
+        }
+        let unique = u64::from(numbering.len()) * 1_000_000 / u64::from(sample.ppm);
+        Ok(Ok(Survey { unique, end }))
+    }
+
+    /// Its reads. A trace becomes one reader of one file of `end` pages.
+    pub(crate) fn workload(&self, reading: &Reading, end: u64) -> Result<Timed> {
+        let broken = Arc::new(Mutex::new(None));
+        if let Self::Workload(text) = self {
+            let workload = limited(made(text), reading.limit);
+            return Ok(Timed { workload, broken });
+        }
+        let page = u64::from(PAGE_BYTES);
+        if end > FILE_PAGES_MAX {
+            bail!(
+                "{}: key {} is too large to be a page of a file: readahead needs block numbers",
+                self.name(),
+                end - 1
+            );
+        }
+        let file_bytes = end * page;
+        let slot = Arc::clone(&broken);
+        let mut trace = self.open(reading, &ProgressBar::hidden())?;
+        let reads = std::iter::from_fn(move || match trace.next()? {
+            Ok(Request { first, count, op, .. }) => {
+                let bytes = u64::from(count) * page;
+                let bytes = u32::try_from(bytes).expect("requests are at most 1 GiB");
+                let (offset, at_once) = (first * page, Nanos(0));
+                let (handle, file) = (0, 0);
+                Some(Access {
+                    handle,
+                    file,
+                    offset,
+                    bytes,
+                    not_before: at_once,
+                    think: at_once,
+                    op,
+                })
+            }
+            Err(error) => {
+                *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                None
+            }
+        });
+        let workload = Workload {
+            name: "trace",
+            params: Vec::new(),
+            title: self.name(),
+            files: vec![file_bytes],
+            handles: vec![0],
+            readers: vec![Reader::new(reads)],
+            streams: Vec::new(),
+            bytes_wanted: 0,
+        };
+        Ok(Timed { workload: limited(workload, reading.limit), broken })
+    }
+
+    fn open(&self, reading: &Reading, bar: &ProgressBar) -> Result<Trace> {
+        let name = self.name();
+        let bytes: Box<dyn Read + Send> = match self {
+            Self::File(path) => {
+                let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
+                // A pipe is as long as it is.
+                let bytes = file.metadata().map_or(0, |found| found.len());
+                bar.set_length(bytes);
+                Box::new(bar.wrap_read(file))
+            }
+            Self::Stdin => Box::new(bar.wrap_read(io::stdin())),
+            Self::Workload(_) => unreachable!("a workload is not opened"),
+        };
+        Ok(Trace::new(&name, bytes, &reading.format, reading.skip_bad)?)
+    }
+}
+
+/// Requests, in batches.
+pub(crate) struct Requests {
+    from: Origin,
+    /// Pages that may still be given out.
+    left: u64,
+}
+
+enum Origin {
+    /// With its name, to tell of records that were passed over.
+    Trace(Box<Trace>, String),
+    Workload(Box<dyn Iterator<Item = Request> + Send>),
+}
+
+impl Requests {
+    /// Puts the next requests into `batch`; false when there are no more.
+    pub(crate) fn next_batch(&mut self, batch: &mut Vec<Request>) -> Result<bool, TraceError> {
+        if self.left == 0 {
+            batch.clear();
+            return Ok(false);
+        }
+        match &mut self.from {
+            Origin::Trace(trace, name) => {
+                if !trace.next_batch(batch)? && trace.skipped() > 0 {
+                    note(&format!("{name}: {} broken records passed over", trace.skipped()));
+                }
+            }
+            Origin::Workload(requests) => {
+                batch.clear();
+                batch.extend(requests.take(BATCH_REQUESTS));
+            }
+        }
+        self.cut(batch);
+        Ok(!batch.is_empty())
+    }
+
+    /// Leaves what the limit allows of `batch`.
+    fn cut(&mut self, batch: &mut Vec<Request>) {
+        let pages: u64 = batch.iter().map(|request| u64::from(request.count)).sum();
+        if pages <= self.left {
+            self.left -= pages;
+            return;
+        }
+        let mut kept = 0;
+        for request in batch.iter_mut() {
+            if self.left == 0 {
+                break;
+            }
+            let count = u32::try_from(self.left).map_or(request.count, |l| l.min(request.count));
+            if count < request.count {
+                let bytes = u64::from(count) * u64::from(PAGE_BYTES) - u64::from(request.skew);
+                (request.bytes, request.count) = (bytes.min(request.bytes), count);
+            }
+            self.left -= u64::from(count);
+            kept += 1;
+        }
+        batch.truncate(kept);
+    }
+
+    /// What is known of them; certain once the first batch was read.
+    pub(crate) fn facts(&self) -> Facts {
+        match &self.from {
+            Origin::Trace(trace, _) => trace.facts(),
+            Origin::Workload(_) => {
+                Facts { addresses: Addresses::Blocks, times: true, ops: true, sizes: true }
+            }
+        }
+    }
+
+    /// What the format was taken for, if it was guessed.
+    pub(crate) fn guess(&self) -> Option<&str> {
+        match &self.from {
+            Origin::Trace(trace, _) => trace.guess(),
+            Origin::Workload(_) => None,
+        }
+    }
+
+    /// Broken records passed over so far.
+    pub(crate) fn skipped(&self) -> u64 {
+        match &self.from {
+            Origin::Trace(trace, _) => trace.skipped(),
+            Origin::Workload(_) => 0,
+        }
+    }
+}
+
+fn tell_guess(name: &str, trace: &Trace) {
+    if let Some(guess) = trace.guess() {
+        note(&format!("{name}: read as {guess} (--format names another)"));
+    }
+}
+
+fn is_stream(found: &std::fs::Metadata) -> bool {
+    !found.is_file() && !found.is_dir()
+}
+
+fn made(text: &str) -> Workload {
+    workload::make(text).expect("checked when it was named")
+}
+
+/// What the readers ask for, in the order in which they would if nothing took time but their own
+/// thinking.
+fn requests_in_time(mut workload: Workload) -> impl Iterator<Item = Request> + Send {
+    let mut heap = BinaryHeap::new();
+    let mut next = vec![None; workload.readers.len()];
+    let mut order = 0_u64;
+    let mut now = Nanos(0);
+    for (index, reader) in workload.readers.iter_mut().enumerate() {
+        next[index] = reader.next();
+        if let Some(access) = next[index] {
+            heap.push(Reverse((access.not_before, index as u64, index)));
+            order = index as u64 + 1;
+        }
+    }
+    std::iter::from_fn(move || {
+        let Reverse((at, _, index)) = heap.pop()?;
+        now = now.max(at);
+        let access: Access = next[index].take()?;
+        next[index] = workload.readers[index].next();
+        if let Some(after) = next[index] {
+            order += 1;
+            heap.push(Reverse((after.not_before.max(now + access.think), order, index)));
+        }
+        let request = Request::blocks(access.file, access.offset, access.bytes.into());
+        let request = request.expect("workloads bound their files").expect("reads have bytes");
+        Some(request.at(now, access.op))
+    })
+}
+
+/// The first page of an access, and the one after its last.
+fn pages(access: &Access) -> (u64, u64) {
+    let page = u64::from(PAGE_BYTES);
+    let end = access.offset + u64::from(access.bytes);
+    (access.offset / page, end.div_ceil(page))
+}
+
+/// `workload`, whose readers stop when they have asked for `limit` pages together.
+fn limited(mut workload: Workload, limit: u64) -> Workload {
+    let left = Arc::new(AtomicU64::new(limit));
+    let readers = std::mem::take(&mut workload.readers);
+    workload.readers = readers.into_iter().map(|reader| stopping(reader, &left)).collect();
+    workload
+}
+
+fn stopping(mut reader: Reader, left: &Arc<AtomicU64>) -> Reader {
+    let left = Arc::clone(left);
+    Reader::new(std::iter::from_fn(move || {
+        // One thread asks all readers, so that nothing comes between.
+        let before = left.load(Ordering::Relaxed);
+        let mut access = if before > 0 { reader.next()? } else { return None };
+        let (first, end) = pages(&access);
+        let taken = (end - first).min(before);
+        left.store(before - taken, Ordering::Relaxed);
+        let bytes = (first + taken) * u64::from(PAGE_BYTES) - access.offset;
+        access.bytes = access.bytes.min(u32::try_from(bytes).unwrap_or(u32::MAX));
+        Some(access)
+    }))
+}
+
+/// The pages of the largest file that a trace may stand for: 2^50 bytes.
+const FILE_PAGES_MAX: u64 = 1 << 38;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(limit: u64) -> Reading {
+        Reading { format: "auto".into(), skip_bad: 0, limit }
+    }
+
+    fn keys(text: &str, limit: u64) -> Vec<u64> {
+        let source = Source::new(text).expect("a workload");
+        {
+            let keys = source.keys(&reading(limit), &ProgressBar::hidden());
+            let (mut keys, mut all) = (keys.unwrap(), Vec::new());
+            while keys.more(&mut all).expect("no trace") {}
+            all
+        }
+    }
+
+    #[test]
+    fn a_workload_is_its_pages_in_order() {
+        let one = keys("workload:streams,n=1,each=10K,request=6K", u64::MAX);
+        assert_eq!(one, [0, 1, 1, 2]);
+        let turns = keys("workload:streams,n=2,each=8K,order=alternate", u64::MAX);
+        assert_eq!(turns, [0, 2, 1, 3]);
+        assert_eq!(keys("workload:streams,n=1,each=10K,request=6K", 3), [0, 1, 1]);
+    }
+
+    #[test]
+    fn paced_readers_take_turns_by_their_time() {
+        let all = keys("workload:thrash,streams=3,each=40K", u64::MAX);
+        let files: Vec<u64> = all.iter().map(|key| key >> 44).collect();
+        let mut first = files[..3].to_vec();
+        first.sort_unstable();
+        assert_eq!(first.len(), 3);
+        assert_eq!(all.len(), 30);
+        assert_eq!(keys("workload:thrash,streams=3,each=40K", u64::MAX), all);
+    }
+
+    #[test]
+    fn a_limit_counts_pages_over_all_readers() {
+        let source = Source::new("workload:thrash,streams=5,each=40K").unwrap();
+        let timed = source.workload(&reading(7), 0).unwrap();
+        let total: u64 = timed
+            .workload
+            .readers
+            .into_iter()
+            .flatten()
+            .map(|access| {
+                let (first, end) = pages(&access);
+                end - first
+            })
+            .sum();
+        assert_eq!(total, 7);
+        let (whole, bar) = (Share::percent(100), ProgressBar::hidden());
+        let survey = source.survey(&reading(7), 1 << 20, whole, &bar).unwrap().ok().unwrap();
+        assert_eq!(survey.unique, 7);
+    }
+}

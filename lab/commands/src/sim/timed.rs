@@ -1,0 +1,180 @@
+//! The whole cache in virtual time, with readahead, on a device or without one.
+//!
+//! A disk that takes one command at a time has an elevator in front of it, as on Linux 2.6; a
+//! device that queues commands gets up to 32 of them, demands first.
+//!
+//! # Invariants
+//! - The same plan gives the same figures, but for the time that the simulation takes.
+
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+
+use anyhow::{Context as _, Result, anyhow};
+use forerun_console::failure::usage;
+use forerun_console::{machine, output};
+use forerun_core::cache::Settings;
+use forerun_core::device::{self, Device};
+use forerun_measure::cache::queues_commands;
+use forerun_measure::record;
+use forerun_sim::driver::{self, Outcome, RunError, Setup};
+use forerun_sim::host::Order;
+use forerun_sim::prefetch::Prefetch;
+use forerun_sim::workload::Workload;
+
+use super::Plan;
+use super::figures::{Figures, Record};
+use super::source::Source;
+use super::untimed;
+use crate::specs::{PAGE_BYTES, Size};
+
+/// One combination of a plan.
+#[derive(Clone, Copy)]
+pub(super) struct Case<'a> {
+    pub(super) readahead: &'a str,
+    pub(super) prefetch: Option<&'a Prefetch>,
+    pub(super) policy: &'a str,
+    pub(super) pages: u32,
+}
+
+/// Runs every combination of the plan on `source`.
+pub(super) fn run(
+    plan: &Plan,
+    source: &Source,
+    figures: &mut Vec<Figures>,
+    record: &mut Record,
+) -> Result<()> {
+    source.tell_guess(&plan.reading)?;
+    let shares = plan.sizes.iter().any(|size| matches!(size, Size::Share(_)));
+    let of_trace = !matches!(source, Source::Workload(_));
+    let (unique, end) = if shares || of_trace {
+        let survey = untimed::surveyed(plan, source)?;
+        (survey.unique, survey.end)
+    } else {
+        (0, 0)
+    };
+    let cases: Vec<Case<'_>> = cases(plan, unique);
+    let progress = output::progress(cases.len() as u64, &source.name());
+    let mut limits = BTreeMap::new();
+    for case in &cases {
+        let (mut done, workload, device) = run_case(plan, source, *case, end)?;
+        if plan.online_limit && !limits.contains_key(&case.pages) {
+            limits.insert(case.pages, limit(plan, source, *case, device.as_ref(), &workload)?);
+        }
+        done.limit(limits.get(&case.pages).copied().flatten());
+        record.add(plan, *case, &workload, device, &done);
+        figures.push(done.figures);
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    Ok(())
+}
+
+fn cases<'a>(plan: &'a Plan, unique: u64) -> Vec<Case<'a>> {
+    let mut cases = Vec::new();
+    for readahead in &plan.readaheads {
+        for policy in &plan.policies {
+            for size in &plan.sizes {
+                let pages = size.pages(unique);
+                let case = |prefetch: &'a Option<Prefetch>| Case {
+                    readahead,
+                    prefetch: prefetch.as_ref(),
+                    policy,
+                    pages,
+                };
+                cases.extend(plan.prefetches.iter().map(case));
+            }
+        }
+    }
+    cases
+}
+
+/// A case that was run.
+pub(super) struct Done {
+    figures: Figures,
+    pub(super) outcome: Outcome,
+    pub(super) limit: Option<f64>,
+}
+
+impl Done {
+    fn limit(&mut self, limit: Option<f64>) {
+        self.limit = limit;
+        self.figures.limited(limit);
+    }
+}
+
+fn run_case(
+    plan: &Plan,
+    source: &Source,
+    case: Case<'_>,
+    end: u64,
+) -> Result<(Done, Workload, Option<Device>)> {
+    let name = source.name();
+    let mut timed = source.workload(&plan.reading, end)?;
+    let seed = seed(&timed.workload);
+    let make = |spec: &String| device::make(spec, seed).map_err(|error| anyhow!("{error}"));
+    let device = plan.device.as_ref().map(make).transpose()?;
+    let model = device.clone();
+    let begun = machine::now();
+    let outcome = driver::run(setup(plan, case, device), &mut timed.workload)
+        .map_err(|error| refused(error, &name))?;
+    let took = machine::now().since(begun);
+    let broken = timed.broken.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(error) = broken {
+        return Err(error.into());
+    }
+    let stats = &outcome.stats;
+    let figures = Figures::new(&name, case.policy, case.pages, took)
+        .context("cannot tell the parameters")?
+        .counted(stats.demanded, stats.misses, stats.hits)
+        .timed(case, model.as_ref(), &outcome)?;
+    Ok((Done { figures, outcome, limit: None }, timed.workload, model))
+}
+
+/// What perfect readahead reaches in as much memory; nothing where no streams are known.
+fn limit(
+    plan: &Plan,
+    source: &Source,
+    case: Case<'_>,
+    device: Option<&Device>,
+    workload: &Workload,
+) -> Result<Option<f64>> {
+    let Some(device) = device.filter(|_| !workload.streams.is_empty()) else { return Ok(None) };
+    let cache = setup(plan, case, Some(device.clone())).cache;
+    let make = || Ok(source.workload(&plan.reading, 0)?.workload);
+    record::online_limit(device, &make, &cache).map(Some)
+}
+
+fn setup(plan: &Plan, case: Case<'_>, device: Option<Device>) -> Setup {
+    let mut cache = Settings::new(case.pages, case.policy, case.readahead);
+    let queues = device.as_ref().is_none_or(queues_commands);
+    if let Some(device) = &device {
+        let pages = device.request_bytes_max() / u64::from(PAGE_BYTES);
+        cache.request_pages_max = u32::try_from(pages).unwrap_or(u32::MAX);
+    }
+    let mut setup = Setup::new(cache, device);
+    let (order, depth) = if queues { (Order::DemandFirst, 32) } else { (Order::Elevator, 1) };
+    setup.prefetch = case.prefetch.cloned();
+    setup.order = plan.host.unwrap_or(order);
+    setup.depth = plan.depth.unwrap_or(depth);
+    setup.page_cost = plan.page_cost;
+    setup.log_max = plan.log_max;
+    setup.windows_max = plan.windows_max as usize;
+    setup
+}
+
+/// The workload's seed, which is the device's too.
+pub(super) fn seed(workload: &Workload) -> u64 {
+    let seed = workload.params.iter().find(|(key, _)| *key == "seed");
+    seed.and_then(|(_, value)| value.parse().ok()).unwrap_or(1)
+}
+
+fn refused(error: RunError, name: &str) -> anyhow::Error {
+    match error {
+        RunError::Settings(error) => usage(format!("{name}: {error}")),
+        RunError::Prefetch => usage(format!("--prefetch: {name}: {error}")),
+        RunError::Device { .. } => {
+            anyhow!("{name}: {error}; make the workload smaller or the device larger (capacity=)")
+        }
+        other => anyhow!("{name}: {other}; give the cache more with --size"),
+    }
+}

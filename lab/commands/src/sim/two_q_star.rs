@@ -1,0 +1,233 @@
+//! `forerun sim figures`: the figures of the paper on 2Q*, on the mail workloads or any trace.
+//!
+//! ```text
+//!   1a  pages by their uses        2a  LRU and 2Q            4     six policies
+//!   1b  the mean gap by use        2b  the queues of 2Q      5a-c  each queue, 2Q and 2Q*
+//!   1c  accesses by their gap
+//! ```
+//! Beside each stands what the paper states and what was found. The paper's curves themselves are
+//! not known, and its traces are not public: `workload:mail` is a model of what it states.
+//!
+//! # Invariants
+//! - 2Q is the paper's: A1in a tenth of the cache, A1out as many names as the cache has pages.
+//! - The accesses are kept, 4 bytes each, up to a bound; everything runs over the same ones.
+//! # Sources
+//! Meng et al. 2009, sections 2 and 3; server 5 of its Table 1.
+
+mod figures;
+
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use forerun_console::failure::usage;
+use forerun_console::{machine, output};
+use forerun_core::eviction::two_q::{TwoQ, TwoQParams};
+use forerun_core::eviction::two_q_star::{TwoQStar, TwoQStarParams};
+use forerun_core::params::Share;
+use forerun_report::curves::{Section, Sheet};
+use forerun_sim::queues::{self, Found as Queues};
+use forerun_sim::replay::{self, Cell, Numbering, ReplayError, replay};
+use forerun_sim::trace::survey::{Found, Settings, Survey};
+use forerun_sim::trace::{AUTO, check_format};
+use indicatif::BinaryBytes;
+
+use super::memory;
+use super::plot::Plot;
+use super::source::{Reading, Source};
+use crate::specs;
+use crate::specs::{PAGE_BYTES, Size};
+
+/// What `sim figures` takes.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    forerun sim figures -o mail.html\n  \
+    forerun sim figures OLTP.lis.zst --size 1%,5%,10%,20% --json")]
+pub(super) struct Args {
+    /// Files or workload:NAME[,key=value...]
+    #[arg(value_name = "TRACE", default_values = ["workload:mail,model=m1",
+        "workload:mail,model=m2", "workload:mail,model=m3"])]
+    traces: Vec<String>,
+    /// The traces' format: auto, or one of `sim --list-formats` such as lis:unit=512
+    #[arg(long, default_value = AUTO)]
+    format: String,
+    /// Pass over so many broken records of each trace
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    skip_bad: u64,
+    /// Cache sizes [default: the paper's, 32M to 2G; for traces other than workload:mail 12 shares
+    /// of their pages]
+    #[arg(long, value_name = "SIZE,...")]
+    size: Option<String>,
+    /// Stop after so many accesses of each trace
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// Draw the figures on one page, or as one picture
+    #[arg(short, long, value_name = "FILE.html|.svg")]
+    output: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was counted of one trace.
+struct Counted {
+    survey: Found,
+    /// Ascending.
+    pages: Vec<u32>,
+    /// Of each policy of [`OTHERS`]: hit ratios by size.
+    others: Vec<Vec<f64>>,
+    /// By size: of 2Q, and of 2Q*.
+    queues: Vec<[Queues; 2]>,
+}
+
+/// Runs every trace and shows the figures.
+pub(super) fn run(args: &Args) -> Result<()> {
+    check_format(&args.format).map_err(|error| usage(format!("--format: {error}")))?;
+    let sources: Vec<Source> =
+        args.traces.iter().map(|text| Source::new(text)).collect::<Result<_>>()?;
+    let sizes = args.size.as_deref().map(specs::sizes).transpose()?;
+    let plot = args.output.as_deref().map(|path| Plot::new("-o", path)).transpose()?;
+    let written: Vec<&Path> = plot.iter().map(Plot::path).collect();
+    super::require_places(&written, &sources)?;
+    let reading = Reading {
+        format: args.format.clone(),
+        skip_bad: args.skip_bad,
+        limit: args.limit.unwrap_or(u64::MAX),
+    };
+    let mut sections = Vec::new();
+    for source in &sources {
+        let name = source.name();
+        let sizes = match &sizes {
+            Some(sizes) => sizes.clone(),
+            None if name.starts_with(MAIL) => specs::sizes(PAPER_SIZES)?,
+            None => specs::sizes(super::plot::SIZES)?,
+        };
+        let counted = count(source, &reading, &sizes).with_context(|| name.clone())?;
+        sections.push(section(&name, &counted));
+    }
+    let sheet = Sheet {
+        title: "Mail and 2Q*: the paper's figures".to_owned(),
+        lead: "Meng, Si, Liu, Xu 2009, Figs 1, 2, 4 and 5. Its HP OpenMail traces are not public \
+               any more; workload:mail is a model of what the paper states of them, and says \
+               nothing of anybody's mail."
+            .to_owned(),
+        command: machine::command().join(" "),
+        sections,
+    };
+    let drawn = plot.map_or(Ok(()), |plot| plot.draw(&sheet));
+    let shown =
+        if args.json { output::json(&sheet) } else { output::print(&figures::text(&sheet)) };
+    drawn.and(shown)
+}
+
+fn section(name: &str, counted: &Counted) -> Section {
+    let short = if name.contains(':') {
+        name
+    } else {
+        Path::new(name).file_name().and_then(|name| name.to_str()).unwrap_or(name)
+    };
+    let survey = &counted.survey;
+    let mut section = Section::of_trace(short, survey.accesses, Some(survey.unique), PAGE_BYTES);
+    section.facts += &figures::requests(survey);
+    section.charts = figures::charts(counted);
+    section
+}
+
+/// Reads `source` once, and sends it through every cache.
+fn count(source: &Source, reading: &Reading, sizes: &[Size]) -> Result<Counted> {
+    source.tell_guess(reading)?;
+    let (survey, numbers) = read(source, reading)?;
+    let mut pages: Vec<u32> = sizes.iter().map(|size| size.pages(survey.unique)).collect();
+    pages.sort_unstable();
+    pages.dedup();
+    let cells: Vec<Cell> = OTHERS
+        .iter()
+        .flat_map(|&policy| pages.iter().map(move |&pages| Cell { policy: policy.into(), pages }))
+        .collect();
+    let mut chunks = numbers.chunks(CHUNK);
+    let more = |keys: &mut Vec<u64>| {
+        let chunk = chunks.next();
+        keys.extend(chunk.into_iter().flatten().map(|&number| u64::from(number)));
+        Ok::<bool, Infallible>(chunk.is_some())
+    };
+    let settings = replay::Settings {
+        threads: machine::cores(),
+        memory: memory::default(),
+        sample: Share::percent(100),
+        clock: &machine::now,
+    };
+    let counts = replay(more, &cells, &settings).map_err(|error| match error {
+        ReplayError::Accesses(never) => match never {},
+        ReplayError::Policy(error) => anyhow!("{error}"),
+        ReplayError::Memory { bytes, .. } => anyhow!(
+            "the caches need {} of memory, which is more than there is: give smaller sizes",
+            BinaryBytes(bytes)
+        ),
+        ReplayError::Sample { .. } => unreachable!("it is no sample"),
+    })?;
+    let ratio = |accesses: u64, misses: u64| figures::ratio(accesses - misses, accesses);
+    let ratios: Vec<f64> = counts.iter().map(|it| ratio(it.accesses, it.misses)).collect();
+    let others = ratios.chunks(pages.len()).map(<[f64]>::to_vec).collect();
+    let queues = queues(&pages, &numbers);
+    Ok(Counted { survey, pages, others, queues })
+}
+
+/// What a trace holds, and its pages by number.
+fn read(source: &Source, reading: &Reading) -> Result<(Found, Vec<u32>)> {
+    let (mut requests, mut batch) = (source.requests(reading)?, Vec::new());
+    let (mut numbering, mut numbers) = (Numbering::default(), Vec::new());
+    let mut more = requests.next_batch(&mut batch)?;
+    let settings = Settings { memory: SURVEY_MEMORY, sample: Share::percent(100) };
+    let mut survey = Survey::new(settings, requests.facts().addresses);
+    while more {
+        for request in &batch {
+            survey.add(request)?;
+            for key in request.pages() {
+                if numbers.len() == ACCESSES_MAX {
+                    bail!("more than {ACCESSES_MAX} accesses, which are all kept: give --limit");
+                }
+                numbers.push(numbering.number(key));
+            }
+        }
+        more = requests.next_batch(&mut batch)?;
+    }
+    Ok((survey.finish(), numbers))
+}
+
+/// Where accesses fall with each size, for 2Q and 2Q*; a size at a time on every processor.
+fn queues(pages: &[u32], numbers: &[u32]) -> Vec<[Queues; 2]> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(vec![[Queues::default(); 2]; pages.len()]);
+    let (kin, kout) = (Share::percent(10), Share::percent(100));
+    let work = || {
+        while let Some(at) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&n| n < pages.len())
+        {
+            let found = [
+                queues::count::<TwoQ>(pages[at], TwoQParams { kin, kout }, numbers),
+                queues::count::<TwoQStar>(pages[at], TwoQStarParams { kin, kout }, numbers),
+            ];
+            done.lock().unwrap_or_else(PoisonError::into_inner)[at] = found;
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..machine::cores() {
+            scope.spawn(work);
+        }
+    });
+    done.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Beside 2Q and 2Q*.
+const OTHERS: [&str; 4] = ["lru", "lfu", "arc", "lirs"];
+const MAIL: &str = "workload:mail";
+/// Small, middle and large, as in the paper's section 2.
+const PAPER_SIZES: &str = "32M,64M,128M,256M,512M,768M,1G,1280M,1536M,1792M,2G";
+/// Accesses that are kept: 1 GiB.
+const ACCESSES_MAX: usize = 1 << 28;
+/// Keys that the caches are given at a time.
+const CHUNK: usize = 1 << 14;
+/// For what a trace holds.
+const SURVEY_MEMORY: u64 = 4 << 30;

@@ -1,0 +1,64 @@
+//! Replacement alone: every policy and size in one pass over the trace.
+//!
+//! A size that is a share of the trace's blocks takes one more pass before, to count them.
+
+use anyhow::{Context as _, Result, anyhow};
+use forerun_console::failure::usage;
+use forerun_console::{machine, output};
+use forerun_core::params::Param as _;
+use forerun_sim::replay::{self, Cell, ReplayError, replay};
+
+use super::Plan;
+use super::figures::Figures;
+use super::memory::too_large;
+use super::source::{Source, Survey, TooMany};
+use crate::specs::Size;
+
+/// What the whole of `source` holds.
+pub(super) fn surveyed(plan: &Plan, source: &Source) -> Result<Survey> {
+    let bar = output::transfer(0, "counting");
+    let survey = source.survey(&plan.reading, plan.memory, plan.sample, &bar)?;
+    bar.finish_and_clear();
+    // There are no samples in virtual time.
+    let sample = plan.readaheads.is_empty().then_some(plan.sample);
+    survey.map_err(|TooMany { bytes, keys }| too_large((bytes, keys), plan.memory, sample, &bar))
+}
+
+/// Runs every combination of the plan on `source`.
+pub(super) fn run(plan: &Plan, source: &Source) -> Result<Vec<Figures>> {
+    source.tell_guess(&plan.reading)?;
+    let (memory, sample) = (plan.memory, plan.sample);
+    let shares = plan.sizes.iter().any(|size| matches!(size, Size::Share(_)));
+    let unique = if shares { surveyed(plan, source)?.unique } else { 0 };
+    let cells: Vec<Cell> = plan
+        .policies
+        .iter()
+        .flat_map(|policy| {
+            let cell = |size: &Size| Cell { policy: policy.clone(), pages: size.pages(unique) };
+            plan.sizes.iter().map(cell)
+        })
+        .collect();
+    let bar = output::transfer(0, "simulating");
+    let mut keys = source.keys(&plan.reading, &bar)?;
+    let settings = replay::Settings { threads: plan.threads, memory, sample, clock: &machine::now };
+    let counts = replay(|out| keys.more(out), &cells, &settings);
+    bar.finish_and_clear();
+    let counts = counts.map_err(|error| match error {
+        ReplayError::Accesses(error) => error.into(),
+        ReplayError::Policy(error) => anyhow!("{error}"),
+        ReplayError::Memory { bytes, keys } => too_large((bytes, keys), memory, Some(sample), &bar),
+        ReplayError::Sample { pages } => usage(format!(
+            "--sample {} leaves nothing of a cache of {pages} pages: a larger rate, or a larger \
+             --size",
+            sample.show()
+        )),
+    })?;
+    let name = source.name();
+    let figures = cells.iter().zip(counts).map(|(cell, counts)| {
+        let hits = counts.accesses - counts.misses;
+        Figures::new(&name, &cell.policy, cell.pages, counts.busy)
+            .map(|figures| figures.counted(counts.accesses, counts.misses, hits))
+            .map(|figures| figures.estimated(counts.sampled, sample))
+    });
+    figures.collect::<Result<_>>().context("cannot tell the parameters")
+}

@@ -1,0 +1,171 @@
+//! What the lab's commands read alike: policies, prefetching threads, sizes of caches.
+//!
+//! # Invariants
+//! - Every name is known and every size is possible before anything is run.
+
+use anyhow::Result;
+use forerun_console::failure::usage;
+use forerun_core::eviction;
+use forerun_core::params::{Bytes, Param, Share};
+use forerun_sim::oracle::belady;
+use forerun_sim::prefetch::Prefetch;
+use forerun_sim::replay;
+
+pub(crate) use forerun_console::specs::{PAGE_BYTES, device, readaheads, split};
+
+/// No prefetching thread.
+pub(crate) const NONE: &str = "none";
+/// Pages of a cache at most, so that its tables fit a machine: 256 GiB of pages.
+const PAGES_MAX: u32 = 1 << 26;
+
+/// Replacement policies; `all` stands for every one. Those that know the `future` are among them
+/// where there is one.
+pub(crate) fn policies(text: &str, future: bool) -> Result<Vec<String>> {
+    let mut specs = Vec::new();
+    for spec in split(text) {
+        if spec == "all" {
+            specs.extend(eviction::NAMES.iter().map(|&name| name.to_owned()));
+            continue;
+        }
+        if spec == belady::NAME && !future {
+            return Err(usage(format!(
+                "--policy {spec}: knows the future of replacement alone; leave out --readahead and \
+                 --device"
+            )));
+        }
+        replay::show(&spec).map_err(|error| usage(format!("--policy {spec}: {error}")))?;
+        specs.push(spec);
+    }
+    Ok(specs)
+}
+
+/// Prefetching threads; `none` stands for none.
+pub(crate) fn prefetches(text: &str) -> Result<Vec<Option<Prefetch>>> {
+    let make = |spec: &String| match spec.as_str() {
+        NONE => Ok(None),
+        spec => Prefetch::make(spec)
+            .map(Some)
+            .map_err(|error| usage(format!("--prefetch {spec}: {error}; or {NONE}"))),
+    };
+    split(text).iter().map(make).collect()
+}
+
+/// The size of a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Size {
+    /// So many pages.
+    Pages(u32),
+    /// A share of the blocks that a trace touches, in millionths of a hundredth.
+    Share(Share),
+}
+
+impl Size {
+    /// The pages, where a trace touches `unique` blocks; at least 1.
+    pub(crate) fn pages(self, unique: u64) -> u32 {
+        match self {
+            Self::Pages(pages) => pages,
+            Self::Share(percent) => {
+                let pages = u128::from(unique) * u128::from(percent.ppm) / 100_000_000;
+                u32::try_from(pages).unwrap_or(PAGES_MAX).clamp(1, PAGES_MAX)
+            }
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        if let Some(percent) = text.strip_suffix('%') {
+            return Share::parse(percent).filter(|share| share.ppm > 0).map(Self::Share);
+        }
+        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        let scale = if digits { 1 } else { u64::from(PAGE_BYTES) };
+        let pages = u32::try_from(Bytes::parse(text)?.0 / scale).ok()?;
+        (1..=PAGES_MAX).contains(&pages).then_some(Self::Pages(pages))
+    }
+}
+
+/// Sizes of caches: pages, bytes with a suffix, or a share.
+pub(crate) fn sizes(text: &str) -> Result<Vec<Size>> {
+    let size = |item: &str| {
+        Size::parse(item).ok_or_else(|| {
+            usage(format!(
+                "--size {item}: expected pages (1000), bytes with a suffix (64M) or a share of \
+                 the unique blocks (10%), from 1 page to {PAGES_MAX}"
+            ))
+        })
+    };
+    text.split(',').map(size).collect()
+}
+
+/// Memory that may be taken.
+pub(crate) fn memory(text: &str) -> Result<u64, String> {
+    let bytes = Bytes::parse(text).filter(|bytes| bytes.0 >= MEMORY_MIN);
+    bytes.map(|bytes| bytes.0).ok_or_else(|| format!("{}, at least 1M", Bytes::FORM))
+}
+
+/// The share of the keys of a trace that is followed.
+pub(crate) fn sample(text: &str) -> Result<Share, String> {
+    let share = Share::parse(text).filter(|share| (1..=1_000_000).contains(&share.ppm));
+    share.ok_or_else(|| "a share from 0.000001 to 1".to_owned())
+}
+
+/// Less holds too few pages to tell anything.
+const MEMORY_MIN: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_are_checked_and_all_is_every_one() {
+        assert_eq!(policies("all", true).unwrap(), eviction::NAMES);
+        assert_eq!(policies("lru,2q:kin=0.1", false).unwrap(), ["lru", "2q:kin=0.1"]);
+        assert_eq!(policies("belady,lru", true).unwrap(), ["belady", "lru"]);
+        assert!(policies("belady,lru", false).is_err());
+        for text in ["", "lur", "lru,", "lru:x=1", "2q:kin=x", "belady:x=1"] {
+            assert!(policies(text, true).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn prefetching_threads_are_checked_and_none_is_none() {
+        let made = prefetches("none,paper:limit=4K,nap=4ms,ours").unwrap();
+        let names: Vec<_> = made.iter().map(|one| one.as_ref().map(Prefetch::name)).collect();
+        assert_eq!(names, [None, Some("paper"), Some("ours")]);
+        for text in ["", "all", "none:limit=4K", "paper:limit=x", "ours,"] {
+            assert!(prefetches(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_pages_bytes_or_shares() {
+        #[rustfmt::skip]
+        let rows = [ // text  of 1,000 unique blocks
+            ("1",        Some(1)),
+            ("4096",     Some(4_096)),
+            ("4K",       Some(1)),
+            ("2G",       Some(524_288)),
+            ("10%",      Some(100)),
+            ("0.19%",    Some(1)),
+            ("0.25%",    Some(2)),
+            ("0.01%",    Some(1)),
+            ("100%",     Some(1_000)),
+            ("67108864", Some(1 << 26)),
+            ("0",        None),
+            ("0%",       None),
+            ("1K",       None),
+            ("-1",       None),
+            ("10 %",     None),
+            ("x",        None),
+            ("",         None),
+            ("%",        None),
+            ("67108865", None),
+            ("1T",       None),
+            ("99999999999999999999", None),
+        ];
+        for (text, pages) in rows {
+            assert_eq!(Size::parse(text).map(|size| size.pages(1_000)), pages, "{text}");
+        }
+        assert_eq!(Size::parse("1000%").unwrap().pages(u64::MAX), PAGES_MAX);
+        assert_eq!(sizes("1,2M,3%").unwrap().len(), 3);
+        assert!(sizes("1,,2").is_err());
+    }
+}

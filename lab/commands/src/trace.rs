@@ -1,0 +1,70 @@
+//! `forerun trace`: what a trace holds, and the same trace in another format.
+//!
+//! # Invariants
+//! - A trace is read as a stream: what is kept of it has a bound.
+
+mod convert;
+mod info;
+
+use anyhow::Result;
+use forerun_console::failure::usage;
+use forerun_sim::trace::{self, AUTO};
+
+use crate::sim::source::{Reading, Source};
+use crate::specs;
+
+/// What `trace` takes.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  forerun trace info OLTP.lis.zst")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Counts, sizes, sequences, and how pages are used again
+    Info(info::Args),
+    /// Write a trace in another format
+    Convert(convert::Args),
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    match &args.command {
+        Command::Info(args) => info::run(args),
+        Command::Convert(args) => convert::run(args),
+    }
+}
+
+/// What both take to read a trace.
+#[derive(clap::Args)]
+struct Input {
+    /// A file (zstd, gzip, xz are seen by content), `-` for stdin, or workload:NAME[,key=value...]
+    #[arg(value_name = "TRACE")]
+    trace: String,
+    /// Its format: auto, or one of `sim --list-formats` such as lis:unit=512
+    #[arg(long, default_value = AUTO)]
+    format: String,
+    /// Pass over so many broken records
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    skip_bad: u64,
+    /// Stop after so many pages
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// Memory for what is known of each distinct page
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = specs::memory)]
+    memory: u64,
+}
+
+impl Input {
+    /// The trace, and how it is read.
+    fn open(&self) -> Result<(Source, Reading)> {
+        trace::check_format(&self.format).map_err(|error| usage(format!("--format: {error}")))?;
+        let limit = self.limit.unwrap_or(u64::MAX);
+        let reading = Reading { format: self.format.clone(), skip_bad: self.skip_bad, limit };
+        let source = Source::new(&self.trace)?;
+        source.tell_guess(&reading)?;
+        Ok((source, reading))
+    }
+}

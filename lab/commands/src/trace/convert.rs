@@ -1,0 +1,146 @@
+//! `forerun trace convert`: a trace in another format.
+//!
+//! ```text
+//!   IN --requests--> Writer --> .OUT.PID.part --> next uses, where the format has them --> OUT
+//! ```
+//! # Invariants
+//! - OUT is the whole new file or what it was before, also after a signal. Memory follows the
+//!   distinct pages, and only where the format needs to know them.
+//! - A closed stdout ends the command quietly.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Seek as _, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use forerun_console::failure::{note, usage};
+use forerun_console::{interrupt, output};
+use forerun_report::NewFile;
+use forerun_sim::trace::write::{Writer, link_next_uses};
+
+use super::Input;
+use crate::sim::source::Requests;
+
+/// What `trace convert` takes.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    forerun trace convert OLTP.lis.zst oltp.oracleGeneral --to oracleGeneral\n  \
+    forerun trace convert hm_0.csv.gz - --to fio | head\n  \
+    forerun trace convert workload:mail,requests=100000 mail.csv --to csv")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    input: Input,
+    /// The new file, `-` for stdout
+    #[arg(value_name = "OUT")]
+    output: PathBuf,
+    /// The new format: keys, csv, lis[:unit=512], fio[:version=2] or oracleGeneral
+    #[arg(long, value_name = "FORMAT")]
+    to: String,
+}
+
+/// Converts, and says on stderr how much.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    Writer::check(&args.to).map_err(|error| usage(format!("--to: {error}")))?;
+    let is_stdout = args.output == Path::new("-");
+    if !is_stdout {
+        output::require_place(&args.output)?;
+        output::require_apart(&[Path::new(&args.input.trace), &args.output])?;
+    }
+    let (source, reading) = args.input.open()?;
+    let mut work = Work { requests: source.requests(&reading)?, to: &args.to, pages: 0, count: 0 };
+    let memory = args.input.memory;
+    if is_stdout {
+        work.write_stdout(memory)?;
+    } else {
+        let name = args.output.display();
+        let cannot = || format!("cannot write {name}");
+        let mut file = NewFile::create(&args.output).with_context(cannot)?;
+        if file.part().is_none() && work.needs_next_uses()? {
+            bail!("{name} is no file, and {} is written twice over: name a file, or -", args.to);
+        }
+        work.write(file.file(), memory).with_context(cannot)?;
+        interrupt::unbroken(|| file.keep()).with_context(cannot)?;
+    }
+    note(&format!("{}: {} requests, {} pages", args.output.display(), work.count, work.pages));
+    Ok(())
+}
+
+/// A conversion under way.
+struct Work<'a> {
+    requests: Requests,
+    to: &'a str,
+    pages: u64,
+    count: u64,
+}
+
+impl Work<'_> {
+    fn needs_next_uses(&self) -> Result<bool> {
+        Ok(Writer::new(self.to, self.requests.facts())?.needs_next_uses())
+    }
+
+    /// What is written twice over goes to a file first, which nobody else sees.
+    fn write_stdout(&mut self, memory: u64) -> Result<()> {
+        if self.needs_next_uses()? {
+            let mut file = nameless().context("cannot make a temporary file")?;
+            self.write(&mut file, memory)?;
+            file.rewind()?;
+            io::copy(&mut file, &mut io::stdout().lock()).context("cannot write to stdout")?;
+        } else {
+            self.stream(&mut io::stdout().lock())?;
+        }
+        io::stdout().flush().context("cannot write to stdout")
+    }
+
+    fn write(&mut self, file: &mut File, memory: u64) -> Result<()> {
+        if self.stream(file)? {
+            link_next_uses(file, memory)?;
+        }
+        Ok(())
+    }
+
+    /// Writes every request; whether next uses are still to be found.
+    fn stream(&mut self, out: &mut impl Write) -> Result<bool> {
+        let mut out = BufWriter::with_capacity(BUFFER_BYTES, out);
+        let mut batch = Vec::new();
+        let mut more = self.requests.next_batch(&mut batch)?;
+        let mut writer = Writer::new(self.to, self.requests.facts())?;
+        writer.begin(&mut out)?;
+        while more {
+            for request in &batch {
+                writer.add(request, &mut out)?;
+                self.pages += u64::from(request.count);
+            }
+            self.count += batch.len() as u64;
+            more = self.requests.next_batch(&mut batch)?;
+        }
+        out.flush()?;
+        Ok(writer.needs_next_uses())
+    }
+}
+
+/// A file that is gone when it is closed.
+fn nameless() -> io::Result<File> {
+    let name = format!("forerun-convert-{}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
+    fs::remove_file(&path)?;
+    Ok(file)
+}
+
+const BUFFER_BYTES: usize = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use clap::Args as _;
+    use forerun_sim::trace::write::FORMATS;
+
+    #[test]
+    fn every_format_that_can_be_written_is_in_the_help() {
+        let command = super::Args::augment_args(clap::Command::new("convert"));
+        let to = command.get_arguments().find(|argument| argument.get_id() == "to");
+        let help = to.and_then(|argument| argument.get_help()).expect("it has help").to_string();
+        for (name, _) in FORMATS {
+            assert!(help.contains(name), "{name}");
+        }
+    }
+}

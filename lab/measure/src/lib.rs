@@ -1,0 +1,37 @@
+//! What the lab's live measurements share.
+//!
+//! ```text
+//!   pattern (what) x target (from where) x policy --> live (crew, meter) --> record
+//!                                        \> kernel (crew), of a file
+//! ```
+//! | module | what |
+//! |---|---|
+//! | [`pattern`] | reads as a workload's text |
+//! | [`live`], `crew`, `meter`, [`verify`] | one run through the engine, every byte checked |
+//! | [`kernel`] | the same reads through the kernel's page cache |
+//! | [`pattern_file`] | files of the pattern: made, and known again |
+//! | [`start`] | threads that begin at the same moment |
+//! | [`samples`] | median, least and most of samples |
+//! | [`record`] | run records, and the limit that runs are measured against |
+//! | [`windows`] | readahead windows as records tell them |
+//! | [`journal`] | `--journal` of the commands that run live |
+//! | [`cache`] | the engine's cache in front of a target |
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::missing_errors_doc,
+    reason = "an error here is the line that a command ends with: it says what went wrong"
+)]
+
+pub mod cache;
+mod crew;
+pub mod journal;
+pub mod kernel;
+pub mod live;
+mod meter;
+pub mod pattern;
+pub mod pattern_file;
+pub mod record;
+pub mod samples;
+pub mod start;
+pub mod verify;
+pub mod windows;

@@ -1,0 +1,218 @@
+//! One live run: readers in real time through the engine, from a cold cache to their last byte.
+//!
+//! ```text
+//!   reader threads -> handle -> engine -> meter -> latency, file
+//!        |  slabs -> checker threads
+//!        +---- their last word ----> here: progress, the time to stop
+//! ```
+//!
+//! # Invariants
+//! - Nothing but reads is inside the measured time; checks run beside it or after it.
+//! - The figures are of what was read, also where a run is stopped by time.
+
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use forerun_console::machine;
+use forerun_core::units::Nanos;
+use forerun_engine::journal::JournalFile;
+use forerun_engine::{Handle, Histogram, Opened, ReadError, Settings, Stats};
+use forerun_io::wrap::latency::Latency;
+use forerun_report::{DeviceRequest, Window};
+use forerun_sim::workload::{Access, Reader, Workload};
+
+use crate::cache::{failed, refused};
+use crate::meter::{Meter, Notes};
+use crate::verify::{self, Against};
+use forerun_console::target::{Checked, Target};
+
+use crate::crew::Crew;
+use crate::pattern::made;
+use crate::{journal, windows};
+
+/// What is run.
+pub struct Live<'a> {
+    /// What is read from.
+    pub target: &'a Target,
+    /// The workload's text.
+    pub reads: &'a str,
+    /// Of the cache.
+    pub settings: Settings,
+    /// Readers stop after it.
+    pub time_max: Option<Nanos>,
+    /// Device requests to keep.
+    pub log_max: usize,
+    /// Where the core's events go.
+    pub journal: Option<&'a JournalFile>,
+}
+
+/// What a run came to.
+pub struct Measured {
+    /// From the first read to the end of the last.
+    pub elapsed: Nanos,
+    /// Bytes that readers got.
+    pub bytes_wanted: u64,
+    /// Requests that the device had.
+    pub device_requests: u64,
+    /// Bytes that the device gave.
+    pub bytes_read: u64,
+    /// What the cache counted.
+    pub stats: Stats,
+    /// Of all reads, hits too.
+    pub latency: Histogram,
+    /// In order of arrival.
+    pub requests: Vec<DeviceRequest>,
+    /// In the order in which they were opened, where the settings keep some.
+    pub windows: Vec<Window>,
+    /// Windows beyond those.
+    pub windows_left_out: u64,
+    /// The digests of what each reader read, where there is nothing else to compare with.
+    pub digests: Vec<Vec<u64>>,
+}
+
+impl Live<'_> {
+    /// What all reads come to.
+    pub fn bytes_wanted(&self) -> Result<u64> {
+        Ok(made(self.reads)?.bytes_wanted)
+    }
+
+    /// Runs; `told` hears from time to time how many bytes were read.
+    pub fn run(&self, told: &mut dyn FnMut(u64)) -> Result<Measured> {
+        let workload = made(self.reads)?;
+        let against = verify::against(self.target)?;
+        let opened = self.target.open(workload.files[0])?;
+        let meter = Arc::new(Meter::new(opened.store, 2 * self.log_max));
+        let cache = journal::cache(self.settings.clone(), self.journal).map_err(refused)?;
+        let handle = cache.open_store(Arc::clone(&meter) as _)?;
+        let handles = workload.handles.iter().map(|_| handle.again());
+        let handles: Vec<Handle> = handles.collect::<Result<_, _>>()?;
+        let made_before = cache.windows().now;
+        let (begun, model_begun) = (machine::now(), opened.model.as_ref().map(|model| model.now()));
+        let read = |access: Access, room: &mut [u8]| {
+            let handle = &handles[access.handle as usize];
+            let count = handle.read_at(access.offset, room).map_err(|error| self.failed(error))?;
+            if count < room.len() { Err(self.short(handle)) } else { Ok(()) }
+        };
+        let ended = Crew::new(begun, against).run(workload, read, |passed| {
+            told(cache.stats().bytes);
+            self.time_max.is_some_and(|time_max| passed >= time_max)
+        })?;
+        let stats = cache.stats();
+        let explained = cache.windows();
+        let page_bytes = self.settings.page_bytes;
+        let window = |opened: &Opened| windows::window(opened, page_bytes, 0, made_before);
+        let notes = meter.notes();
+        let (device_requests, bytes_read, mut requests) = match (&opened.model, model_begun) {
+            (Some(model), Some(model_begun)) => {
+                let (counts, span) = (model.counts(), (model_begun, model.now()));
+                let requests = requests(model, &notes, span, self.log_max);
+                (counts.reads, counts.read_bytes, requests)
+            }
+            (None, _) | (_, None) => (notes.reads, notes.read_bytes, notes.requests(begun)),
+        };
+        drop(notes);
+        requests.sort_by_key(|request| (request.at_us, request.done_us));
+        requests.truncate(self.log_max);
+        let measured = Measured {
+            elapsed: ended.at.since(begun),
+            bytes_wanted: stats.bytes,
+            device_requests,
+            bytes_read,
+            stats,
+            latency: ended.times.latency,
+            requests,
+            windows: explained.rows.iter().map(window).collect(),
+            windows_left_out: explained.left_out,
+            digests: ended.digests,
+        };
+        drop((handles, handle, cache));
+        match (self.target, against) {
+            (Target::File(file), Against::Later) => self.check(file, &measured)?,
+            (Target::File(file), Against::Pattern) => file.require_unchanged()?,
+            (Target::Model { .. }, _) => {}
+        }
+        Ok(measured)
+    }
+
+    /// Compares what was read of a file with plain reads of the same bytes.
+    fn check(&self, file: &Checked, measured: &Measured) -> Result<()> {
+        let plain = file.plainly()?;
+        let read = |access: Access, room: &mut [u8]| {
+            plain.read_exact_at(room, access.offset).map_err(|error| match error.kind() {
+                ErrorKind::UnexpectedEof => failed(file, anyhow!("it shrank while it was read")),
+                _ => failed(file, error),
+            })
+        };
+        let crew = Crew::new(machine::now(), Against::Later);
+        let ended = crew.run(unpaced(made(self.reads)?), read, |_| false)?;
+        file.require_unchanged()?;
+        if ended.digests != measured.digests {
+            return Err(failed(
+                file,
+                anyhow!("the bytes that were served are not those of the file"),
+            ));
+        }
+        Ok(())
+    }
+
+    fn failed(&self, error: ReadError) -> anyhow::Error {
+        match self.target {
+            Target::File(file) => failed(file, error),
+            Target::Model { spec, .. } => anyhow!("{spec}: {error}"),
+        }
+    }
+
+    fn short(&self, handle: &Handle) -> anyhow::Error {
+        let end = format!("it ended at byte {}", handle.file_bytes());
+        match self.target {
+            Target::File(file) => failed(file, anyhow!(end)),
+            Target::Model { spec, .. } => anyhow!("{spec}: {end}"),
+        }
+    }
+}
+
+/// The same reads, as fast as they go.
+fn unpaced(mut workload: Workload) -> Workload {
+    let now = |access: Access| Access { not_before: Nanos(0), think: Nanos(0), ..access };
+    let readers = std::mem::take(&mut workload.readers);
+    workload.readers = readers.into_iter().map(|reader| Reader::new(reader.map(now))).collect();
+    workload
+}
+
+/// What the model logged until `end`, with the reasons that the meter knows. Waits a moment for
+/// requests that were asked for and are not done.
+fn requests(
+    model: &Latency,
+    notes: &Notes,
+    (begun, end): (Nanos, Nanos),
+    count_max: usize,
+) -> Vec<DeviceRequest> {
+    let mut records = Vec::new();
+    let asked = model.counts().reads.min(count_max as u64);
+    for _ in 0..WAITS_MAX {
+        records.append(&mut model.log().records);
+        if records.len() as u64 >= asked {
+            break;
+        }
+        thread::sleep(WAIT);
+    }
+    let kinds = notes.kinds();
+    let micros = |at: Nanos| at.since(begun).0 / 1_000;
+    let records = records.iter().filter(|record| !record.write && record.arrived <= end);
+    let request = records.take(count_max).map(|record| DeviceRequest {
+        at_us: micros(record.arrived),
+        done_us: micros(record.done),
+        offset: record.offset,
+        bytes: record.bytes,
+        kind: kinds.of(record.token, record.offset),
+    });
+    request.collect()
+}
+
+/// How long the last requests are waited for: longer than any model takes for one.
+const WAIT: Duration = Duration::from_millis(5);
+const WAITS_MAX: u32 = 40;

@@ -1,0 +1,209 @@
+//! A store around a store that notes what is asked of it: when, where, how much, and whether a
+//! reader waits for it.
+//!
+//! ```text
+//!   engine -> meter -> latency -> pattern        a model: it says when a request was served
+//!   engine -> meter -> threads                   a file: the times are those seen here
+//! ```
+//!
+//! # Invariants
+//! - The notes are bounded; what does not fit is counted.
+//! # Locking
+//! One lock for the notes, one a queue for what it has in flight; never both.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use forerun_console::machine;
+use forerun_core::units::Nanos;
+use forerun_io::store::{Done, Op, OpKind, Queue, QueueKind, Store, StoreError, Wait};
+use forerun_report::{DeviceRequest, RequestKind};
+
+/// See the module.
+pub(crate) struct Meter {
+    inner: Arc<dyn Store>,
+    notes: Arc<Mutex<Notes>>,
+}
+
+/// What was asked for.
+#[derive(Default)]
+pub(crate) struct Notes {
+    /// Requests to read.
+    pub(crate) reads: u64,
+    /// Their bytes.
+    pub(crate) read_bytes: u64,
+    noted: Vec<Noted>,
+    noted_max: usize,
+}
+
+struct Noted {
+    token: u64,
+    kind: RequestKind,
+    offset: u64,
+    bytes: u64,
+    at: Nanos,
+    /// `None` while it is under way.
+    done: Option<Nanos>,
+}
+
+impl Meter {
+    /// Notes the first `noted_max` reads of `inner`.
+    pub(crate) fn new(inner: Arc<dyn Store>, noted_max: usize) -> Self {
+        let notes = Notes { noted_max, ..Notes::default() };
+        Self { inner, notes: Arc::new(Mutex::new(notes)) }
+    }
+
+    /// What was noted so far.
+    pub(crate) fn notes(&self) -> MutexGuard<'_, Notes> {
+        held(&self.notes)
+    }
+}
+
+impl Notes {
+    /// The requests that are done, their times since `start`.
+    #[must_use]
+    pub(crate) fn requests(&self, start: Nanos) -> Vec<DeviceRequest> {
+        let micros = |at: Nanos| at.since(start).0 / 1_000;
+        let request = |noted: &Noted| {
+            Some(DeviceRequest {
+                at_us: micros(noted.at),
+                done_us: micros(noted.done?),
+                offset: noted.offset,
+                bytes: noted.bytes,
+                kind: noted.kind,
+            })
+        };
+        self.noted.iter().filter_map(request).collect()
+    }
+
+    /// Why operations were made, by token and first byte.
+    #[must_use]
+    pub(crate) fn kinds(&self) -> Kinds {
+        let key = |noted: &Noted| ((noted.token, noted.offset), (noted.bytes, noted.kind));
+        Kinds(self.noted.iter().map(key).collect())
+    }
+}
+
+/// See [`Notes::kinds`].
+pub(crate) struct Kinds(BTreeMap<(u64, u64), (u64, RequestKind)>);
+
+impl Kinds {
+    /// Why the operation of `token` was made that a request at `offset` is a part of.
+    #[must_use]
+    pub(crate) fn of(&self, token: u64, offset: u64) -> RequestKind {
+        let before = self.0.range((token, 0)..=(token, offset)).next_back();
+        let found = before.filter(|((_, at), (bytes, _))| offset - at < *bytes);
+        // What was not noted any more is most likely what there is most of.
+        found.map_or(RequestKind::Readahead, |(_, (_, kind))| *kind)
+    }
+}
+
+impl Store for Meter {
+    fn bytes(&self) -> Result<u64, StoreError> {
+        self.inner.bytes()
+    }
+
+    fn queue(&self, kind: QueueKind) -> Arc<dyn Queue> {
+        let inner = self.inner.queue(kind);
+        // The engine fetches demands on the reader's own thread and readahead on others.
+        let kind = match kind {
+            QueueKind::Caller => RequestKind::Demand,
+            QueueKind::Background { .. } => RequestKind::Readahead,
+        };
+        let (notes, in_flight) = (Arc::clone(&self.notes), Mutex::default());
+        Arc::new(Metered { inner, kind, notes, in_flight })
+    }
+
+    fn inner(&self) -> Option<&dyn Store> {
+        Some(&*self.inner)
+    }
+}
+
+struct Metered {
+    inner: Arc<dyn Queue>,
+    kind: RequestKind,
+    notes: Arc<Mutex<Notes>>,
+    /// The notes of operations under way, by token.
+    in_flight: Mutex<BTreeMap<u64, usize>>,
+}
+
+impl Queue for Metered {
+    fn submit(&self, op: Op) {
+        if op.kind == OpKind::Read {
+            let (token, offset, bytes) = (op.token, op.offset, op.bytes as u64);
+            let mut notes = held(&self.notes);
+            notes.reads += 1;
+            notes.read_bytes += bytes;
+            let number = notes.noted.len();
+            if number < notes.noted_max {
+                let (kind, at) = (self.kind, machine::now());
+                notes.noted.push(Noted { token, kind, offset, bytes, at, done: None });
+                drop(notes);
+                held(&self.in_flight).insert(token, number);
+            }
+        }
+        self.inner.submit(op);
+    }
+
+    fn reap(&self, wait: Wait, out: &mut Vec<Done>) {
+        let before = out.len();
+        self.inner.reap(wait, out);
+        let now = machine::now();
+        for done in &out[before..] {
+            let number = held(&self.in_flight).remove(&done.op.token);
+            if let Some(number) = number {
+                held(&self.notes).noted[number].done = Some(now);
+            }
+        }
+    }
+
+    fn set_depth(&self, depth: u32) {
+        self.inner.set_depth(depth);
+    }
+
+    fn start(&self) {
+        self.inner.start();
+    }
+
+    fn close(&self) {
+        self.inner.close();
+    }
+}
+
+fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forerun_core::units::FrameId;
+    use forerun_io::frames::Frames;
+    use forerun_io::store::pattern::Pattern;
+
+    #[test]
+    fn reads_are_counted_noted_up_to_the_bound_and_told_apart() {
+        let meter = Meter::new(Arc::new(Pattern::new(1 << 20)), 3);
+        let frames = Frames::new(8, 4096).unwrap();
+        let demand = meter.queue(QueueKind::Caller);
+        let ahead = meter.queue(QueueKind::Background { depth: 2 });
+        let order = [(&demand, 0, 0), (&ahead, 1, 4096), (&demand, 0, 8192), (&ahead, 3, 16384)];
+        for (frame, (queue, token, offset)) in (0..).zip(order) {
+            let frames = vec![frames.take(FrameId(frame))];
+            queue.submit(Op { token, kind: OpKind::Read, offset, bytes: 4000, frames });
+            let mut out = Vec::new();
+            queue.reap(Wait::One, &mut out);
+            assert_eq!((out.len(), &out[0].result), (1, &Ok(4000)));
+        }
+        let notes = meter.notes();
+        assert_eq!((notes.reads, notes.read_bytes), (4, 16_000));
+        let requests = notes.requests(Nanos(0));
+        let seen: Vec<_> = requests.iter().map(|r| (r.offset, r.bytes, r.kind)).collect();
+        let (demand, ahead) = (RequestKind::Demand, RequestKind::Readahead);
+        assert_eq!(seen, [(0, 4000, demand), (4096, 4000, ahead), (8192, 4000, demand)]);
+        assert!(requests.iter().all(|r| r.at_us <= r.done_us));
+        let kinds = notes.kinds();
+        assert_eq!((kinds.of(0, 9000), kinds.of(1, 4096)), (demand, ahead));
+        assert_eq!(kinds.of(0, 4000), ahead, "past the end of what was noted");
+    }
+}

@@ -1,0 +1,111 @@
+//! Readahead windows as a record tells them: `--explain-readahead`.
+//!
+//! ```text
+//!   core: pages of a file, since the cache was made --> record: bytes of the device, since the
+//!                                                       run began
+//! ```
+//!
+//! # Invariants
+//! - A record holds the first [`WINDOWS_MAX`] windows of a run, and says how many came after.
+//! - A window that was opened before the run began has the time 0.
+
+use forerun_core::readahead;
+use forerun_core::units::Nanos;
+use forerun_core::windows::Opened;
+use forerun_report::{Cause, Window};
+
+/// `opened` in bytes, of a file that begins at byte `base` of the device; `begun` is when the run
+/// began.
+#[must_use]
+pub fn window(opened: &Opened, page_bytes: u32, base: u64, begun: Nanos) -> Window {
+    let Opened { at, last_use, handle, decision, fresh, fates, unread } = *opened;
+    let bytes = |pages: u32| u64::from(pages) * u64::from(page_bytes);
+    let micros = |at: Nanos| at.0.saturating_sub(begun.0) / 1_000;
+    Window {
+        at_us: micros(at),
+        last_use_us: micros(last_use),
+        handle: handle.0,
+        stream: decision.stream.map(|stream| stream.0),
+        cause: cause(decision.cause),
+        offset: base + decision.window.start * u64::from(page_bytes),
+        bytes: bytes(decision.window.size),
+        tail_bytes: bytes(decision.window.async_size),
+        fresh_bytes: bytes(fresh),
+        used_bytes: bytes(fates.used),
+        late_bytes: bytes(fates.late),
+        wasted_bytes: bytes(fates.wasted),
+        failed_bytes: bytes(fates.failed),
+        unread_bytes: bytes(unread),
+    }
+}
+
+fn cause(cause: readahead::Cause) -> Cause {
+    match cause {
+        readahead::Cause::Random => Cause::Random,
+        readahead::Cause::Sync => Cause::Sync,
+        readahead::Cause::Async => Cause::Async,
+        readahead::Cause::Recovered => Cause::AsyncRecovered,
+        readahead::Cause::Initial => Cause::Initial,
+        readahead::Cause::Ahead => Cause::Ahead,
+        readahead::Cause::Page => Cause::Readpage,
+    }
+}
+
+/// Windows that a record keeps of each run.
+pub const WINDOWS_MAX: u32 = 20_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forerun_core::event::Fates;
+    use forerun_core::readahead::{Decision, StreamId};
+    use forerun_core::units::HandleId;
+
+    #[test]
+    fn a_cause_has_one_name_in_the_core_and_in_records() {
+        for of in [
+            readahead::Cause::Random,
+            readahead::Cause::Sync,
+            readahead::Cause::Async,
+            readahead::Cause::Recovered,
+            readahead::Cause::Initial,
+            readahead::Cause::Ahead,
+            readahead::Cause::Page,
+        ] {
+            assert_eq!(cause(of).name(), of.name());
+        }
+    }
+
+    #[test]
+    fn pages_become_bytes_of_the_device_and_times_those_of_the_run() {
+        let window = readahead::Window { start: 10, size: 8, async_size: 4 };
+        let stream = Some(StreamId(7));
+        let opened = Opened {
+            at: Nanos(5_000),
+            last_use: Nanos(9_999),
+            handle: HandleId(3),
+            decision: Decision { cause: readahead::Cause::Async, window, stream },
+            fresh: 6,
+            fates: Fates { used: 1, late: 2, wasted: 1, failed: 1 },
+            unread: 1,
+        };
+        let told = super::window(&opened, 512, 1 << 20, Nanos(6_000));
+        let expected = Window {
+            at_us: 0,
+            last_use_us: 3,
+            handle: 3,
+            stream: Some(7),
+            cause: Cause::Async,
+            offset: (1 << 20) + 5_120,
+            bytes: 4_096,
+            tail_bytes: 2_048,
+            fresh_bytes: 3_072,
+            used_bytes: 512,
+            late_bytes: 1_024,
+            wasted_bytes: 512,
+            failed_bytes: 512,
+            unread_bytes: 512,
+        };
+        assert_eq!(told, expected);
+    }
+}
