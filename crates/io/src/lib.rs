@@ -26,6 +26,7 @@ pub mod index;
 pub mod process;
 mod queue;
 pub mod reaper;
+mod scheduler;
 pub mod store;
 pub mod sync;
 pub mod wrap;

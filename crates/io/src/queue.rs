@@ -17,13 +17,14 @@
 //! # Locking
 //! One lock a queue, held over no operation. `Carry::plan` and `Carry::interrupt` run outside it.
 
-use std::{collections::VecDeque, sync::Arc, thread};
+use std::{sync::Arc, thread};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
 
 use crate::{
     process::Home,
+    scheduler::{QueueId, Scheduled, Scheduler},
     store::{Done, Op, Queue, QueueKind, Wait},
 };
 
@@ -62,42 +63,27 @@ struct Shared<C: Carry> {
     /// Something waits, or the queue was closed: for the threads.
     work: Condvar,
     /// Something is done, waits, or nothing is in flight any more: for the reapers.
-    changed: Condvar,
+    changed: Arc<Condvar>,
 }
 
 struct State<P> {
-    waiting: VecDeque<(Op, P)>,
-    done: Vec<Done>,
-    carrying: u32,
-    /// Carried out by threads at once, at most.
-    depth: u32,
+    scheduler: Scheduler<(Op, P)>,
+    /// The only queue of the scheduler.
+    id: QueueId,
     threads: u32,
     idle: u32,
-    closed: bool,
+}
+
+impl<P> Scheduled for (Op, P) {
+    fn failed(self, errno: i32) -> Done {
+        self.0.failed(errno)
+    }
 }
 
 impl<P> State<P> {
-    fn new(depth: u32) -> Self {
-        let (waiting, done) = (VecDeque::new(), Vec::new());
-        Self { waiting, done, carrying: 0, depth, threads: 0, idle: 0, closed: false }
-    }
-
-    /// Whether a reaper has nothing to wait for.
-    fn is_quiet(&self) -> bool {
-        self.waiting.is_empty() && self.carrying == 0
-    }
-
     /// Takes the next operation to carry out.
     fn begin(&mut self) -> Option<(Op, P)> {
-        let next = self.waiting.pop_front()?;
-        self.carrying += 1;
-        Some(next)
-    }
-
-    /// Gives back all that waits, with `errno`.
-    fn refuse_waiting(&mut self, errno: i32) {
-        let refused = self.waiting.drain(..).map(|(op, _)| Done { op, result: Err(errno) });
-        self.done.extend(refused);
+        self.scheduler.next(|_| 1).map(|(_, next)| next)
     }
 }
 
@@ -106,19 +92,19 @@ impl<C: Carry> Queue for Carried<C> {
         op.check();
         let plan = self.shared.carry.plan(&op);
         let mut state = self.shared.state.lock();
-        let nobody = self.shared.background && self.home.is_left();
-        if state.closed || nobody {
-            state.done.push(op.cancelled());
-            self.shared.changed.notify_one();
+        let id = state.id;
+        if self.shared.background && self.home.is_left() {
+            state.scheduler.submit_done(id, op.cancelled()); // The threads are the parent's.
             return;
         }
-        state.waiting.push_back((op, plan));
+        state.scheduler.submit(id, (op, plan));
         if !self.shared.background {
             self.shared.changed.notify_one();
             return;
         }
         self.shared.work.notify_one();
-        if state.threads < state.depth && state.waiting.len() > state.idle as usize {
+        let waiting = state.scheduler.waiting_count(id);
+        if state.threads < state.scheduler.depth(id) && waiting > state.idle as usize {
             state.threads += 1;
             drop(state);
             self.start_thread();
@@ -127,19 +113,20 @@ impl<C: Carry> Queue for Carried<C> {
 
     fn reap(&self, wait: Wait, out: &mut Vec<Done>) {
         let mut state = self.shared.state.lock();
+        let id = state.id;
         loop {
-            if !state.done.is_empty() {
-                out.append(&mut state.done);
+            if state.scheduler.take(id, out) {
                 return;
             }
             if !self.shared.background
                 && let Some((op, plan)) = state.begin()
             {
                 out.push(MutexGuard::unlocked(&mut state, || self.shared.carry.carry(op, plan)));
-                self.shared.end(&mut state);
+                state.scheduler.freed(1);
+                state.scheduler.retire(id);
                 return;
             }
-            if wait == Wait::Never || state.is_quiet() {
+            if wait == Wait::Never || state.scheduler.is_idle(id) {
                 return;
             }
             self.shared.changed.wait(&mut state);
@@ -147,36 +134,32 @@ impl<C: Carry> Queue for Carried<C> {
     }
 
     fn set_depth(&self, depth: u32) {
-        assert!(depth > 0, "a queue that nobody serves");
-        self.shared.state.lock().depth = depth;
+        let mut state = self.shared.state.lock();
+        let id = state.id;
+        state.scheduler.set_depth(id, depth);
     }
 
     fn close(&self) {
         let mut state = self.shared.state.lock();
-        state.closed = true;
-        state.refuse_waiting(crate::store::ECANCELED);
+        let id = state.id;
+        state.scheduler.close(id);
         drop(state);
         self.shared.carry.interrupt();
         self.shared.work.notify_all();
-        self.shared.changed.notify_all();
     }
 }
 
 impl<C: Carry> Carried<C> {
     fn new(carry: C, kind: QueueKind) -> Self {
-        let (background, depth) = match kind {
-            QueueKind::Caller => (false, 0),
-            QueueKind::Background { depth } => {
-                assert!(depth > 0, "a queue that nobody serves");
-                (true, depth)
-            }
-        };
+        let changed = Arc::new(Condvar::new());
+        let mut scheduler = Scheduler::new(u32::MAX);
+        let id = scheduler.open(kind, Arc::clone(&changed));
         let shared = Arc::new(Shared {
             carry,
-            background,
-            state: Mutex::new(State::new(depth)),
+            background: kind != QueueKind::Caller,
+            state: Mutex::new(State { scheduler, id, threads: 0, idle: 0 }),
             work: Condvar::new(),
-            changed: Condvar::new(),
+            changed,
         });
         Self { shared, home: Home::here(), threads: Mutex::default() }
     }
@@ -199,12 +182,12 @@ impl<C: Carry> Shared<C> {
     fn serve(&self) {
         let mut state = self.state.lock();
         loop {
-            let next = if state.carrying < state.depth { state.begin() } else { None };
-            if let Some((op, plan)) = next {
+            let id = state.id;
+            if let Some((op, plan)) = state.begin() {
                 let done = MutexGuard::unlocked(&mut state, || self.carry.carry(op, plan));
-                state.done.push(done);
-                self.end(&mut state);
-            } else if state.closed {
+                state.scheduler.freed(1);
+                state.scheduler.complete(id, done);
+            } else if state.scheduler.is_closed(id) {
                 return;
             } else {
                 state.idle += 1;
@@ -214,23 +197,12 @@ impl<C: Carry> Shared<C> {
         }
     }
 
-    /// An operation was carried out.
-    fn end(&self, state: &mut State<C::Plan>) {
-        state.carrying -= 1;
-        if state.is_quiet() {
-            self.changed.notify_all();
-        } else {
-            self.changed.notify_one();
-        }
-    }
-
     /// The system has no thread for us.
     fn thread_refused(&self) {
         let mut state = self.state.lock();
         state.threads -= 1;
         if state.threads == 0 {
-            state.refuse_waiting(Errno::AGAIN.raw_os_error());
-            self.changed.notify_all();
+            state.scheduler.fail_waiting(Errno::AGAIN.raw_os_error());
         }
     }
 }
@@ -368,7 +340,7 @@ mod tests {
         let begins = |token: u64| {
             assert_eq!(begun.recv_timeout(Duration::from_secs(20)), Ok(token));
         };
-        let carrying = || queue.shared.state.lock().carrying;
+        let carrying = || queue.shared.state.lock().scheduler.in_flight();
         queue.submit(sync(0));
         begins(0);
         queue.submit(sync(1));
@@ -514,7 +486,8 @@ mod tests {
             let queue = Carried::new(gate, QueueKind::Background { depth: 4 });
             let mut state = queue.shared.state.lock();
             state.threads = threads;
-            state.waiting.push_back((sync(1), 1));
+            let id = state.id;
+            state.scheduler.submit(id, (sync(1), 1));
             drop(state);
             queue.shared.thread_refused();
             let mut out = Vec::new();

@@ -25,38 +25,35 @@
 //! Linux `io_setup(2)`, `io_submit(2)`, `io_getevents(2)`, `fs/aio.c`.
 
 mod background;
-mod caller;
 mod contexts;
-mod desk;
-mod port;
+mod own;
 mod sys;
-mod transfer;
 
 use std::{path::PathBuf, sync::Arc};
 
 use rustix::io::Errno;
 
 pub use self::contexts::{Bounds, Contexts};
-pub(crate) use self::port::AioPort;
+pub(crate) use self::own::AioPort;
 pub use super::file::Access;
 use super::{
-    Done, Op, OpKind, Queue, QueueKind, Store, StoreError, Version,
-    file::{self, Opened, Route},
+    Queue, QueueKind, Store, StoreError,
+    file::{CallerQueue, Opened},
+    threads::Threads,
 };
-use crate::queue::{Carry, open};
 
 /// Whether the system has linux-aio for us, now.
 ///
 /// # Errors
 /// It has not; `EAGAIN` if only as others use all of `/proc/sys/fs/aio-max-nr`.
 pub fn available() -> Result<(), Errno> {
-    sys::Context::new(1).map(drop)
+    sys::Context::<()>::new(1).map(drop)
 }
 
 /// A file that is open.
 #[derive(Clone, Debug)]
 pub struct Aio {
-    opened: Arc<Opened>,
+    file: Threads,
     contexts: Arc<Contexts>,
 }
 
@@ -76,68 +73,32 @@ impl Aio {
 
     /// A store over a file that is open already.
     pub(crate) fn over(contexts: &Arc<Contexts>, opened: Arc<Opened>) -> Self {
-        Self { opened, contexts: Arc::clone(contexts) }
+        Self { file: Threads::over(opened), contexts: Arc::clone(contexts) }
     }
 }
 
 impl Store for Aio {
     fn bytes(&self) -> Result<u64, StoreError> {
-        self.opened.bytes()
+        self.file.bytes()
     }
 
     fn queue(&self, kind: QueueKind) -> Arc<dyn Queue> {
-        let blocking = || open(Blocking(Arc::clone(&self.opened)), kind);
-        if self.opened.direct.is_none() {
-            return blocking();
+        if self.file.opened().direct.is_none() {
+            return self.file.queue(kind);
         }
-        let (opened, contexts) = (Arc::clone(&self.opened), &self.contexts);
+        let (file, contexts) = (Arc::clone(self.file.opened()), &self.contexts);
         match kind {
-            QueueKind::Caller => Arc::new(caller::Lane::new(opened, Arc::clone(contexts))),
-            QueueKind::Background { depth } => match contexts.background() {
-                Some(background) => Arc::new(background::Lane::new(background, opened, depth)),
-                None => blocking(),
+            QueueKind::Caller => Arc::new(CallerQueue::new(file, Arc::clone(contexts))),
+            QueueKind::Background { .. } => match contexts.background() {
+                Some(background) => background::queue(background, file, kind),
+                None => self.file.queue(kind),
             },
         }
     }
 
-    fn version(&self) -> Result<Version, StoreError> {
-        self.opened.version()
+    fn inner(&self) -> Option<&dyn Store> {
+        Some(&self.file)
     }
-
-    fn settled_version(&self) -> Result<Version, StoreError> {
-        self.opened.settled_version()
-    }
-
-    fn version_tells_all(&self) -> bool {
-        !self.opened.is_device()
-    }
-}
-
-/// Carries operations out one by one.
-struct Blocking(Arc<Opened>);
-
-impl Carry for Blocking {
-    type Plan = ();
-
-    fn plan(&self, _: &Op) {}
-
-    fn carry(&self, op: Op, (): ()) -> Done {
-        carry(&self.0, op)
-    }
-}
-
-/// Carries `op` out on this thread.
-fn carry(opened: &Arc<Opened>, op: Op) -> Done {
-    file::Transfer::carry_out(op, opened)
-}
-
-/// Whether `op` is one for a context.
-fn is_direct(opened: &Opened, op: &Op) -> bool {
-    let moves = match op.kind {
-        OpKind::Read | OpKind::Write => op.bytes > 0,
-        OpKind::Sync => false,
-    };
-    moves && opened.route(op) == Route::Direct
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@
 //! Linux `preadv(2)`: at most 1024 buffers a call; `fdatasync(2)`, `posix_fadvise(2)`.
 
 mod align;
+mod caller;
 mod held;
 mod transfer;
 
@@ -39,6 +40,7 @@ use rustix::{
     io::{Errno, retry_on_intr},
 };
 
+pub(crate) use self::caller::{Batches, CallerQueue, Started};
 pub(crate) use self::transfer::{Call, Next, Transfer};
 use self::{align::Align, held::Held};
 use super::{Op, OpKind, Stamp, StoreError, Version};

@@ -43,12 +43,6 @@ impl<T> InFlight<T> {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether no slot is free.
-    #[cfg(test)]
-    pub(crate) fn is_full(&self) -> bool {
-        self.free.is_empty()
-    }
-
     /// Puts `item` into a free slot.
     pub(crate) fn insert(&mut self, item: T) -> (Ticket, &mut T) {
         let number = self.free.pop().expect("a slot is free");
@@ -67,7 +61,6 @@ impl<T> InFlight<T> {
         slot.item.take().expect("a ticket names an item")
     }
 
-    #[cfg(test)]
     /// The tickets of all items that `which` holds for.
     pub(crate) fn tickets(&self, which: impl Fn(&T) -> bool) -> Vec<Ticket> {
         let slots = self.slots.iter().enumerate();
@@ -94,7 +87,7 @@ mod tests {
             let mut before = Vec::new();
             for round in 0..4 {
                 let tickets = [0, 1, 2].map(|item| table.insert(item).0);
-                assert!(table.is_full() && table.len() == table.capacity());
+                assert_eq!(table.len(), table.capacity());
                 assert_eq!(table.tickets(|item| *item == 1), [tickets[1]]);
                 assert!(tickets.iter().all(|ticket| !before.contains(ticket)), "round {round}");
                 for item in order {

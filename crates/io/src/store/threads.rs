@@ -33,6 +33,11 @@ impl Threads {
     pub(crate) fn over(file: Arc<Opened>) -> Self {
         Self(file)
     }
+
+    /// The file.
+    pub(crate) fn opened(&self) -> &Arc<Opened> {
+        &self.0
+    }
 }
 
 impl Store for Threads {

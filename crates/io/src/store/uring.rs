@@ -12,7 +12,7 @@
 //! ```
 //!
 //! What a reader submits is carried out by one system call, on the reader's thread: a single
-//! operation by `preadv`, which is the faster way then (`caller.rs`), several on a ring.
+//! operation by `preadv`, which is the faster way then (`pool.rs`), several on a ring.
 //!
 //! # Invariants
 //! - Memory that the kernel may write to is owned by a [`Transfer`](super::file::Transfer) until
@@ -21,9 +21,7 @@
 //! # Sources
 //! Linux `io_uring_setup(2)`, `io_uring_enter(2)`.
 
-mod caller;
 mod entry;
-mod lanes;
 mod pool;
 mod port;
 mod registered;
@@ -34,9 +32,13 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use self::{caller::CallerQueue, pool::Pool, shared::Shared};
+use self::{pool::Pool, shared::Shared};
 pub(crate) use self::{port::RingPort, registered::Region};
-use super::{Queue, QueueKind, Store, StoreError, Version, file::Opened};
+use super::{
+    Queue, QueueKind, Store, StoreError,
+    file::{CallerQueue, Opened},
+    threads::Threads,
+};
 
 /// The rings of all files that are opened together.
 #[derive(Clone)]
@@ -76,14 +78,14 @@ impl Uring {
 
     /// A store of `file`.
     pub(crate) fn file(&self, file: Arc<Opened>) -> UringFile {
-        UringFile { rings: self.clone(), file }
+        UringFile { rings: self.clone(), file: Threads::over(file) }
     }
 }
 
 /// A file on the rings of others.
 pub(crate) struct UringFile {
     rings: Uring,
-    file: Arc<Opened>,
+    file: Threads,
 }
 
 impl Store for UringFile {
@@ -92,22 +94,14 @@ impl Store for UringFile {
     }
 
     fn queue(&self, kind: QueueKind) -> Arc<dyn Queue> {
-        let file = Arc::clone(&self.file);
+        let file = Arc::clone(self.file.opened());
         match kind {
             QueueKind::Caller => Arc::new(CallerQueue::new(file, Arc::clone(&self.rings.pool))),
-            QueueKind::Background { depth } => shared::lane(&self.rings.shared, file, depth),
+            QueueKind::Background { .. } => shared::queue(&self.rings.shared, file, kind),
         }
     }
 
-    fn version(&self) -> Result<Version, StoreError> {
-        self.file.version()
-    }
-
-    fn settled_version(&self) -> Result<Version, StoreError> {
-        self.file.settled_version()
-    }
-
-    fn version_tells_all(&self) -> bool {
-        !self.file.is_device()
+    fn inner(&self) -> Option<&dyn Store> {
+        Some(&self.file)
     }
 }

@@ -16,14 +16,14 @@
 //! - Syncs and operations of no bytes are due at once: the models know no flush.
 //! - A write is in the inner store when it comes back, not earlier.
 //! - This file is the only one of the crate that reads a clock. The rest of the wrapper computes
-//!   with moments that it is given (`ledger.rs`).
+//!   with moments that it is given (`scheduler.rs`).
 //! # Locking
-//! One lock, the ledger's, for the device and all queues; never held over a move of bytes, a
+//! One lock, the scheduler's, for the device and all queues; never held over a move of bytes, a
 //! sleep or a spin.
 
 #![expect(clippy::disallowed_types, reason = "the one clock of this crate")]
 
-mod ledger;
+mod scheduler;
 
 use std::{
     num::NonZeroU64,
@@ -41,10 +41,11 @@ use forerun_core::{
 };
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use ledger::{Bounds, LaneId, Ledger};
-pub use ledger::{Counts, Log, Record};
+use scheduler::{Bounds, DeviceScheduler};
+pub use scheduler::{Counts, Log, Record};
 
 use super::Through;
+use crate::scheduler::QueueId;
 use crate::store::{Done, Op, Queue, QueueKind, Store, StoreError, Wait};
 
 /// See the module. Its queues are closed when it goes.
@@ -62,7 +63,7 @@ impl Latency {
     #[must_use]
     pub fn new(inner: Arc<dyn Store>, device: Device) -> Self {
         let shared = Arc::new(Shared {
-            ledger: Mutex::new(Ledger::new(device, BOUNDS)),
+            scheduler: Mutex::new(DeviceScheduler::new(device, BOUNDS)),
             wake: Condvar::new(),
             due: AtomicU64::new(u64::MAX),
             begun: Instant::now(),
@@ -79,13 +80,13 @@ impl Latency {
     /// far as it fits the bound.
     #[must_use]
     pub fn log(&self) -> Log {
-        self.shared.ledger.lock().take_log()
+        self.shared.scheduler.lock().take_log()
     }
 
     /// What was asked of the device since it began.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        self.shared.ledger.lock().counts()
+        self.shared.scheduler.lock().counts()
     }
 
     /// The time of the device: what the log's moments are to be compared with.
@@ -101,14 +102,10 @@ impl Store for Latency {
     }
 
     fn queue(&self, kind: QueueKind) -> Arc<dyn Queue> {
-        let depth = match kind {
-            QueueKind::Caller => None,
-            QueueKind::Background { depth } => Some(depth),
-        };
         let changed = Arc::new(Condvar::new());
-        let id = self.shared.ledger.lock().open(depth, Arc::clone(&changed));
+        let id = self.shared.scheduler.lock().open(kind, Arc::clone(&changed));
         let through = Through::new(Arc::clone(&self.inner));
-        Arc::new(Lane { shared: Arc::clone(&self.shared), id, changed, through })
+        Arc::new(DeviceQueue { shared: Arc::clone(&self.shared), id, changed, through })
     }
 
     fn inner(&self) -> Option<&dyn Store> {
@@ -118,7 +115,7 @@ impl Store for Latency {
 
 impl Drop for Latency {
     fn drop(&mut self) {
-        self.shared.ledger.lock().end();
+        self.shared.scheduler.lock().end();
         self.shared.wake.notify_one();
         if let Some(thread) = self.thread.take() {
             thread.join().expect("the device's thread does not panic");
@@ -127,7 +124,7 @@ impl Drop for Latency {
 }
 
 struct Shared {
-    ledger: Mutex<Ledger>,
+    scheduler: Mutex<DeviceScheduler>,
     /// For the device's thread: there is something earlier to do, or nothing any more.
     wake: Condvar,
     /// The next completion, for the thread while it spins without the lock; at most the truth
@@ -143,13 +140,13 @@ impl Shared {
     }
 
     /// Hands `op` to the device, and wakes its thread if that brings the next moment forward.
-    fn submit(&self, lane: LaneId, op: Op) {
-        let mut ledger = self.ledger.lock();
+    fn submit(&self, id: QueueId, op: Op) {
+        let mut scheduler = self.scheduler.lock();
         let now = self.now();
-        ledger.submit(now, lane, op);
-        let due = ledger.next().map_or(u64::MAX, |due| due.0);
+        scheduler.submit(now, id, op);
+        let due = scheduler.next().map_or(u64::MAX, |due| due.0);
         let before = self.due.swap(due, Ordering::Relaxed);
-        drop(ledger);
+        drop(scheduler);
         if due < before {
             self.wake.notify_one();
         }
@@ -159,19 +156,19 @@ impl Shared {
     fn serve(&self) {
         // Without it the kernel may wake us 50 us late; where it refuses, we spin a little less.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        let mut ledger = self.ledger.lock();
-        while !ledger.is_ended() {
+        let mut scheduler = self.scheduler.lock();
+        while !scheduler.is_ended() {
             let now = self.now();
-            ledger.advance(now);
-            let next = ledger.next();
+            scheduler.advance(now);
+            let next = scheduler.next();
             self.due.store(next.map_or(u64::MAX, |due| due.0), Ordering::Relaxed);
             match next.map(|due| due.since(now).0) {
-                None => self.wake.wait(&mut ledger),
+                None => self.wake.wait(&mut scheduler),
                 Some(left) if left > SPIN_NS => {
                     let sleep = Duration::from_nanos(left - SPIN_NS);
-                    self.wake.wait_for(&mut ledger, sleep);
+                    self.wake.wait_for(&mut scheduler, sleep);
                 }
-                Some(_) => MutexGuard::unlocked(&mut ledger, || self.spin()),
+                Some(_) => MutexGuard::unlocked(&mut scheduler, || self.spin()),
             }
         }
     }
@@ -189,15 +186,15 @@ impl Shared {
 }
 
 /// One queue of the store.
-struct Lane {
+struct DeviceQueue {
     shared: Arc<Shared>,
-    id: LaneId,
-    /// For its reapers, with the ledger's lock.
+    id: QueueId,
+    /// For its reapers, with the scheduler's lock.
     changed: Arc<Condvar>,
     through: Through,
 }
 
-impl Queue for Lane {
+impl Queue for DeviceQueue {
     fn submit(&self, op: Op) {
         op.check();
         self.shared.submit(self.id, op);
@@ -205,38 +202,38 @@ impl Queue for Lane {
 
     fn reap(&self, wait: Wait, out: &mut Vec<Done>) {
         let mut due = Vec::new();
-        let mut ledger = self.shared.ledger.lock();
+        let mut scheduler = self.shared.scheduler.lock();
         loop {
             let cancelled_before = out.len();
-            ledger.take(self.id, &mut due, out);
+            scheduler.take(self.id, &mut due, out);
             if !due.is_empty() {
                 let count = due.len();
-                MutexGuard::unlocked(&mut ledger, || {
+                MutexGuard::unlocked(&mut scheduler, || {
                     out.extend(due.drain(..).map(|op| self.through.carry(op)));
                 });
-                ledger.carried(self.id, count);
+                scheduler.carried(self.id, count);
                 return;
             }
-            if out.len() > cancelled_before || wait == Wait::Never || ledger.is_quiet(self.id) {
+            if out.len() > cancelled_before || wait == Wait::Never || scheduler.is_idle(self.id) {
                 return;
             }
-            self.changed.wait(&mut ledger);
+            self.changed.wait(&mut scheduler);
         }
     }
 
     fn set_depth(&self, depth: u32) {
-        self.shared.ledger.lock().set_depth(self.id, depth);
+        self.shared.scheduler.lock().set_depth(self.id, depth);
     }
 
     fn close(&self) {
-        self.shared.ledger.lock().close(self.id);
+        self.shared.scheduler.lock().close(self.id);
         self.through.close();
     }
 }
 
-impl Drop for Lane {
+impl Drop for DeviceQueue {
     fn drop(&mut self) {
-        self.shared.ledger.lock().forget(self.id);
+        self.shared.scheduler.lock().forget(self.id);
     }
 }
 
@@ -262,8 +259,8 @@ mod tests {
         for _ in 0..10 {
             drop(store.queue(QueueKind::Background { depth: 1 }));
         }
-        assert_eq!(store.shared.ledger.lock().lane_count(), 1);
+        assert_eq!(store.shared.scheduler.lock().queue_count(), 1);
         drop(kept);
-        assert_eq!(store.shared.ledger.lock().lane_count(), 0);
+        assert_eq!(store.shared.scheduler.lock().queue_count(), 0);
     }
 }

@@ -2,33 +2,33 @@
 //! for what must block.
 //!
 //! ```text
-//!   submit --desk--> context -----> taker: done | the rest again | to a blocking thread
-//!              \---> jobs --------> blocking threads: done
-//!   whoever ends one has the desk begin the next
+//!   submit --scheduler--> context --> taker: done | the rest again | to a blocking thread
+//!                   \---> jobs -----> blocking threads: done
+//!   the thread that ends an operation starts what the scheduler has next
 //! ```
 //!
 //! # Invariants
+//! - What goes past the page cache costs 1 at the context, what must block nothing: both count
+//!   for the depth of their queue.
 //! - The taker waits at the context only while something is in flight there; so it ends when the
 //!   last queue and the last store are gone.
 //! - A blocking thread is started when a job waits and none is idle.
 //! # Locking
-//! One lock, the desk's, for all queues; held over no system call that reads, writes or waits.
+//! One lock, the scheduler's, for all queues; held over no system call that reads, writes or waits.
 
-use std::{sync::Arc, thread};
+use std::{collections::VecDeque, sync::Arc, thread};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
 
-use super::{
-    carry,
-    desk::{Desk, Job, LaneId},
-    is_direct,
-    sys::{Context, Landed},
-    transfer::{Step, Transfer},
-};
+use super::sys::{Answered, Context};
 use crate::{
     process::Home,
-    store::{Done, Op, Queue, Wait, file::Opened},
+    scheduler::{QueueId, Scheduled, Scheduler},
+    store::{
+        Done, ECANCELED, Op, Queue, QueueKind, Wait,
+        file::{Next, Opened, Route, Transfer},
+    },
 };
 
 /// The owner's end: ends the threads when it goes. No thread of its own holds it.
@@ -40,7 +40,7 @@ pub(super) struct Background {
 
 #[derive(Debug)]
 struct Shared {
-    context: Context,
+    context: Context<QueueId>,
     threads_max: u32,
     state: Mutex<State>,
     /// For the taker: something is in flight, or it is over.
@@ -52,7 +52,9 @@ struct Shared {
 
 #[derive(Debug)]
 struct State {
-    desk: Desk,
+    scheduler: Scheduler<Transfer>,
+    /// What started and waits for a blocking thread.
+    jobs: VecDeque<(Transfer, QueueId)>,
     /// What the kernel took less what was taken back. Below zero for a moment when the taker is
     /// faster than the submitter.
     in_kernel: i64,
@@ -61,13 +63,59 @@ struct State {
     ended: bool,
 }
 
+impl State {
+    /// Starts all that may start. Returns what is for the context; the rest becomes jobs.
+    fn start(&mut self) -> Vec<(Transfer, QueueId)> {
+        let is_direct = |transfer: &Transfer| transfer.route() == Route::Direct;
+        let mut batch = Vec::new();
+        while let Some((id, transfer)) = self.scheduler.next(|op| u32::from(is_direct(op))) {
+            if is_direct(&transfer) {
+                batch.push((transfer, id));
+            } else {
+                self.jobs.push_back((transfer, id));
+            }
+        }
+        batch
+    }
+
+    /// A transfer that is no longer at the context is to be carried out by a thread.
+    fn block(&mut self, transfer: Transfer, id: QueueId) {
+        if self.scheduler.is_closed(id) {
+            self.scheduler.complete(id, transfer.failed(ECANCELED));
+        } else {
+            self.jobs.push_back((transfer, id));
+        }
+    }
+
+    /// Cancels what waits, and what waits for a thread.
+    fn close(&mut self, id: QueueId) {
+        let (ours, others) = self.jobs.drain(..).partition(|(_, of)| *of == id);
+        self.jobs = others;
+        self.fail_jobs(ours, ECANCELED);
+        self.scheduler.close(id);
+    }
+
+    fn fail_jobs(&mut self, jobs: VecDeque<(Transfer, QueueId)>, errno: i32) {
+        for (transfer, id) in jobs {
+            self.scheduler.complete(id, transfer.failed(errno));
+        }
+    }
+}
+
 impl Background {
     /// A background of at most `events` operations in flight. None if the system has no context
     /// or no thread for it.
     pub(super) fn start(events: u32, threads_max: u32) -> Option<Self> {
         let context = Context::new(events).ok()?;
-        let desk = Desk::new(context.events());
-        let state = State { desk, in_kernel: 0, blocking: 0, idle: 0, ended: false };
+        let in_flight_max = u32::try_from(context.events()).expect("at most `events`");
+        let state = State {
+            scheduler: Scheduler::new(in_flight_max),
+            jobs: VecDeque::new(),
+            in_kernel: 0,
+            blocking: 0,
+            idle: 0,
+            ended: false,
+        };
         let shared = Arc::new(Shared {
             context,
             threads_max,
@@ -99,10 +147,10 @@ impl Drop for Background {
 }
 
 impl Shared {
-    /// Begins what may begin, and lets go of the desk.
+    /// Starts what may start, and releases the lock.
     fn go_on(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
-        let batch = state.desk.begin();
-        let jobs = state.desk.job_count();
+        let batch = state.start();
+        let jobs = state.jobs.len();
         let start = jobs > state.idle as usize && state.blocking < self.threads_max;
         state.blocking += u32::from(start);
         drop(state);
@@ -118,28 +166,27 @@ impl Shared {
     }
 
     /// Hands `batch` to the context, and what that refuses to the blocking threads.
-    fn fly(self: &Arc<Self>, batch: Vec<Transfer>) {
+    fn fly(self: &Arc<Self>, batch: Vec<(Transfer, QueueId)>) {
         let count = batch.len();
-        let refused = self.context.submit(batch);
-        let taken = count - refused.len();
+        let refused = self.context.submit(batch.into_iter());
         let mut state = self.state.lock();
-        state.in_kernel += i64::try_from(taken).expect("few");
+        state.in_kernel += i64::try_from(count - refused.len()).expect("few");
         if state.in_kernel > 0 {
             self.flying.notify_one();
         }
         if refused.is_empty() {
             return;
         }
-        state.desk.landed(refused.len());
-        for Transfer { op, lane, .. } in refused {
-            state.desk.block(lane, op);
+        for (transfer, id) in refused {
+            state.scheduler.freed(1);
+            state.block(transfer, id);
         }
         self.go_on(state);
     }
 
     /// The taker's life.
     fn take(self: &Arc<Self>) {
-        let mut landed = Vec::new();
+        let mut answered = Vec::new();
         loop {
             let mut state = self.state.lock();
             while state.in_kernel <= 0 {
@@ -149,32 +196,31 @@ impl Shared {
                 self.flying.wait(&mut state);
             }
             drop(state);
-            self.context.wait(&mut landed);
-            self.settle(&mut landed);
+            self.context.wait(1, None, &mut answered);
+            self.settle(&mut answered);
         }
     }
 
     /// Does what follows from what the kernel said.
-    fn settle(self: &Arc<Self>, landed: &mut Vec<Landed>) {
-        let count = landed.len();
-        let mut again = Vec::new();
-        let mut over = Vec::new();
-        for (transfer, result) in landed.drain(..) {
-            let lane = transfer.lane;
-            match transfer.answered(result) {
-                Step::Again(transfer) => again.push(transfer),
-                Step::Done(done) => over.push((lane, Ok(done))),
-                Step::Block(op) => over.push((lane, Err(op))),
+    fn settle(self: &Arc<Self>, answered: &mut Vec<Answered<QueueId>>) {
+        let count = answered.len();
+        let (mut done, mut again, mut blocked) = (Vec::new(), Vec::new(), Vec::new());
+        for Answered { mut transfer, owner, result } in answered.drain(..) {
+            match transfer.settle(result) {
+                Next::Done(result) => done.push((owner, transfer.done(result))),
+                Next::Again if transfer.route() == Route::Direct => again.push((transfer, owner)),
+                Next::Again => blocked.push((transfer, owner)),
             }
         }
         let mut state = self.state.lock();
         state.in_kernel -= i64::try_from(count).expect("few");
-        state.desk.landed(over.len());
-        for (lane, over) in over {
-            match over {
-                Ok(done) => state.desk.end(lane, done),
-                Err(op) => state.desk.block(lane, op),
-            }
+        for (id, done) in done {
+            state.scheduler.freed(1);
+            state.scheduler.complete(id, done);
+        }
+        for (transfer, id) in blocked {
+            state.scheduler.freed(1);
+            state.block(transfer, id);
         }
         self.go_on(state);
         if !again.is_empty() {
@@ -193,9 +239,10 @@ impl Shared {
         let mut state = self.state.lock();
         state.blocking -= 1;
         let mut batch = Vec::new();
-        while state.blocking == 0 && state.desk.job_count() > 0 {
-            state.desk.refuse_jobs(Errno::AGAIN.raw_os_error());
-            batch.extend(state.desk.begin());
+        while state.blocking == 0 && !state.jobs.is_empty() {
+            let jobs = std::mem::take(&mut state.jobs);
+            state.fail_jobs(jobs, Errno::AGAIN.raw_os_error());
+            batch.extend(state.start());
         }
         drop(state);
         if !batch.is_empty() {
@@ -207,11 +254,11 @@ impl Shared {
     fn block(self: &Arc<Self>) {
         let mut state = self.state.lock();
         loop {
-            if let Some(Job { op, opened, lane }) = state.desk.job() {
+            if let Some((transfer, id)) = state.jobs.pop_front() {
                 drop(state);
-                let done = carry(&opened, op);
+                let done = transfer.carry();
                 state = self.state.lock();
-                state.desk.end(lane, done);
+                state.scheduler.complete(id, done);
                 self.go_on(state);
                 state = self.state.lock();
             } else if state.ended {
@@ -225,68 +272,72 @@ impl Shared {
     }
 }
 
-/// One queue.
-pub(super) struct Lane {
+/// A queue of `file` on `background`.
+pub(super) fn queue(
     background: Arc<Background>,
-    opened: Arc<Opened>,
-    id: LaneId,
+    file: Arc<Opened>,
+    kind: QueueKind,
+) -> Arc<dyn Queue> {
+    let changed = Arc::new(Condvar::new());
+    let id = background.shared.state.lock().scheduler.open(kind, Arc::clone(&changed));
+    Arc::new(ContextQueue { background, file, id, changed })
+}
+
+/// One queue.
+struct ContextQueue {
+    background: Arc<Background>,
+    file: Arc<Opened>,
+    id: QueueId,
     changed: Arc<Condvar>,
 }
 
-impl Lane {
-    pub(super) fn new(background: Arc<Background>, opened: Arc<Opened>, depth: u32) -> Self {
-        let changed = Arc::new(Condvar::new());
-        let mut state = background.shared.state.lock();
-        let id = state.desk.open(Arc::clone(&opened), depth, Arc::clone(&changed));
-        drop(state);
-        Self { background, opened, id, changed }
-    }
-}
-
-impl Queue for Lane {
-    fn submit(&self, op: Op) {
-        op.check();
-        let direct = is_direct(&self.opened, &op);
+impl ContextQueue {
+    /// Changes the state, and starts what may start then.
+    fn change(&self, change: impl FnOnce(&mut State)) {
         let shared = &self.background.shared;
         let mut state = shared.state.lock();
         if self.background.home.is_left() {
-            state.desk.close(self.id); // Its threads are the parent's.
+            state.close(self.id); // What waits, and the threads, are the parent's.
         }
-        state.desk.submit(self.id, op, direct);
+        change(&mut state);
         shared.go_on(state);
+    }
+}
+
+impl Queue for ContextQueue {
+    fn submit(&self, op: Op) {
+        op.check();
+        let begun = Transfer::begin(op, &self.file);
+        self.change(|state| match begun {
+            Ok(transfer) => state.scheduler.submit(self.id, transfer),
+            Err(done) => state.scheduler.submit_done(self.id, done),
+        });
     }
 
     fn reap(&self, wait: Wait, out: &mut Vec<Done>) {
         let mut state = self.background.shared.state.lock();
-        while !state.desk.take(self.id, out) && wait == Wait::One {
+        while !state.scheduler.take(self.id, out)
+            && wait == Wait::One
+            && !state.scheduler.is_idle(self.id)
+        {
             self.changed.wait(&mut state);
         }
     }
 
     fn set_depth(&self, depth: u32) {
-        let shared = &self.background.shared;
-        let mut state = shared.state.lock();
-        if self.background.home.is_left() {
-            state.desk.close(self.id); // What waits is the parent's.
-        }
-        state.desk.set_depth(self.id, depth);
-        shared.go_on(state);
+        self.change(|state| state.scheduler.set_depth(self.id, depth));
     }
 
     fn close(&self) {
-        let shared = &self.background.shared;
-        let mut state = shared.state.lock();
-        state.desk.close(self.id);
-        // Its turn may have kept others from theirs.
-        shared.go_on(state);
+        self.change(|state| state.close(self.id));
     }
 }
 
-impl Drop for Lane {
+impl Drop for ContextQueue {
     fn drop(&mut self) {
-        let shared = &self.background.shared;
-        let mut state = shared.state.lock();
-        state.desk.forget(self.id);
-        shared.go_on(state);
+        self.change(|state| {
+            state.close(self.id);
+            state.scheduler.release(self.id);
+        });
     }
 }

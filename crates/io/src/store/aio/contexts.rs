@@ -10,11 +10,15 @@
 //! # Locking
 //! The pool's lock is held over no system call; the background's is held while it is started.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, convert::Infallible, sync::Arc};
 
 use parking_lot::Mutex;
 
-use super::{background::Background, sys::Context};
+use super::{background::Background, own::OwnContext};
+use crate::store::{
+    Done,
+    file::{Batches, Started, Transfer},
+};
 
 /// How many contexts there may be, and how large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +50,7 @@ pub struct Contexts {
 
 #[derive(Debug)]
 struct Pool {
-    idle: Vec<Context>,
+    idle: Vec<OwnContext>,
     made: u32,
     made_max: u32,
 }
@@ -72,7 +76,7 @@ impl Contexts {
     }
 
     /// A context of one's own, empty, to be given back so. None if all are lent.
-    pub(super) fn lend(&self) -> Option<Context> {
+    pub(super) fn lend(&self) -> Option<OwnContext> {
         let mut pool = self.pool.lock();
         if let Some(idle) = pool.idle.pop() {
             return Some(idle);
@@ -82,7 +86,7 @@ impl Contexts {
         }
         pool.made += 1;
         drop(pool);
-        let made = Context::new(self.bounds.lent_events).ok();
+        let made = OwnContext::new(self.bounds.lent_events).ok();
         if made.is_none() {
             let mut pool = self.pool.lock();
             pool.made -= 1;
@@ -92,7 +96,7 @@ impl Contexts {
     }
 
     /// Takes back what was lent.
-    pub(super) fn give_back(&self, context: Context) {
+    pub(super) fn give_back(&self, context: OwnContext) {
         self.pool.lock().idle.push(context);
     }
 
@@ -107,6 +111,42 @@ impl Contexts {
             State::Running(background) => Some(Arc::clone(background)),
             State::NotStarted | State::Refused => None,
         }
+    }
+}
+
+impl Batches for Contexts {
+    type Started = Infallible;
+
+    fn carry(self: &Arc<Self>, batch: VecDeque<Transfer>, out: &mut Vec<Done>) {
+        let Some(mut context) = self.lend() else {
+            out.extend(batch.into_iter().map(Transfer::carry));
+            return;
+        };
+        let mut batch = batch.into_iter();
+        while batch.len() > 0 {
+            context.send(batch.by_ref().take(context.events()).collect(), out);
+            context.finish(out);
+        }
+        self.give_back(context);
+    }
+
+    /// A context submits and waits in one go.
+    fn begin(self: &Arc<Self>, _: &mut VecDeque<Transfer>) -> Option<Infallible> {
+        None
+    }
+}
+
+impl Started for Infallible {
+    fn submit(&mut self) {
+        match *self {}
+    }
+
+    fn is_mine(&self) -> bool {
+        match *self {}
+    }
+
+    fn finish(self, _: &mut Vec<Done>) {
+        match self {}
     }
 }
 

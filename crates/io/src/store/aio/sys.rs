@@ -1,8 +1,8 @@
 //! Contexts of linux-aio, and the operations that the kernel has.
 //!
 //! ```text
-//!   slots:  [ - ][ transfer ][ transfer ][ - ]     a slot's number is the event's `data`
-//!                     ^ the kernel writes to its frames until its event was taken
+//!   in flight:  [ - ][ transfer ][ transfer ][ - ]     a ticket is the event's `data`
+//!                         ^ the kernel writes to its frames until its event was taken
 //! ```
 //!
 //! # Invariants
@@ -10,7 +10,7 @@
 //! - A context goes only once the kernel is done with all that it was given.
 //! - No more is in flight than the context was made for, so an event always has room.
 //! # Locking
-//! The slots' lock is held over no system call.
+//! The lock of what is in flight is held over no system call.
 //! # Sources
 //! Linux `include/uapi/linux/aio_abi.h`, for `Control` and `Event`; `fs/aio.c`, for `RingHead`.
 
@@ -18,37 +18,42 @@
 
 use std::{
     ffi::c_long,
-    os::fd::AsRawFd,
     ptr,
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
-use libc::{SYS_io_destroy, SYS_io_getevents, SYS_io_setup, SYS_io_submit, iovec, syscall};
+use libc::{SYS_io_destroy, SYS_io_getevents, SYS_io_setup, SYS_io_submit, syscall};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use super::transfer::Transfer;
-use crate::{process::Home, store::OpKind};
+use crate::{
+    process::Home,
+    store::{
+        OpKind,
+        file::{Call, Transfer},
+        in_flight::{InFlight, Ticket},
+    },
+};
 
-/// A context and what is in flight on it. Any thread may submit and wait.
+/// A context and what is in flight on it, each transfer with its owner. Any thread may submit and
+/// wait.
 #[derive(Debug)]
-pub(super) struct Context {
+pub(super) struct Context<O> {
     id: usize,
     home: Home,
-    slots: Mutex<Slots>,
+    in_flight: Mutex<InFlight<(Transfer, O)>>,
 }
 
-/// A transfer that the kernel is done with, and what it said: bytes or an errno.
-pub(super) type Landed = (Transfer, Result<usize, Errno>);
-
-#[derive(Debug)]
-struct Slots {
-    all: Vec<Option<Transfer>>,
-    free: Vec<usize>,
+/// A transfer whose call the kernel is done with.
+pub(super) struct Answered<O> {
+    pub(super) transfer: Transfer,
+    pub(super) owner: O,
+    /// The bytes that moved, or an errno.
+    pub(super) result: Result<usize, Errno>,
 }
 
-impl Context {
+impl<O> Context<O> {
     /// A context for `events` operations at once; for fewer, where the system has no more.
     ///
     /// # Errors
@@ -62,13 +67,8 @@ impl Context {
             let answer = check(unsafe { syscall(SYS_io_setup, c_long::from(events), &raw mut id) });
             match answer {
                 Ok(_) => {
-                    let all = (0..events).map(|_| None).collect();
-                    let free = (0..events as usize).rev().collect();
-                    return Ok(Self {
-                        id,
-                        home: Home::here(),
-                        slots: Mutex::new(Slots { all, free }),
-                    });
+                    let in_flight = Mutex::new(InFlight::new(events as usize));
+                    return Ok(Self { id, home: Home::here(), in_flight });
                 }
                 Err(Errno::AGAIN) if events > 1 => events /= 2,
                 Err(errno) => return Err(errno),
@@ -78,39 +78,41 @@ impl Context {
 
     /// How many operations it was made for.
     pub(super) fn events(&self) -> usize {
-        self.slots.lock().all.len()
+        self.in_flight.lock().capacity()
     }
 
-    /// Hands `batch` to the kernel. What it does not take is given back.
-    pub(super) fn submit(&self, batch: Vec<Transfer>) -> Vec<Transfer> {
-        let mut given_back = Vec::new();
-        let mut spans = Vec::with_capacity(batch.len());
+    /// Hands `batch` to the kernel; returns what it does not take.
+    pub(super) fn submit(
+        &self,
+        batch: impl ExactSizeIterator<Item = (Transfer, O)>,
+    ) -> Vec<(Transfer, O)> {
+        let mut refused = Vec::new();
         let mut controls = Vec::with_capacity(batch.len());
-        let mut slots = self.slots.lock();
-        for mut transfer in batch {
-            let (Some(offset), Some(slot)) = (transfer.offset(), slots.free.pop()) else {
-                given_back.push(transfer);
+        let mut in_flight = self.in_flight.lock();
+        for item in batch {
+            if in_flight.len() == in_flight.capacity() {
+                refused.push(item);
                 continue;
-            };
-            let vector = transfer.spans();
-            controls.push(Control::new(&transfer, slot, offset, &vector));
-            spans.push(vector);
-            slots.all[slot] = Some(transfer);
+            }
+            let (ticket, (transfer, _)) = in_flight.insert(item);
+            match Control::new(ticket, transfer) {
+                Ok(control) => controls.push(control),
+                Err(_) => refused.push(in_flight.take(ticket)),
+            }
         }
-        drop(slots);
-        self.submit_controls(&controls, &mut given_back);
-        drop(spans);
-        given_back
+        drop(in_flight);
+        self.submit_controls(&controls, &mut refused);
+        refused
     }
 
-    fn submit_controls(&self, controls: &[Control], given_back: &mut Vec<Transfer>) {
+    fn submit_controls(&self, controls: &[Control], refused: &mut Vec<(Transfer, O)>) {
         let mut left = controls;
         while !left.is_empty() {
             let pointers: Vec<_> = left.iter().map(ptr::from_ref).collect();
-            // SAFETY: `pointers` are as many as said, to controls that outlive the call, as do
-            // the vectors that they point to (`submit`): the kernel copies both. The memory that
-            // the vectors name is that of frames of transfers in `slots`, which owns them; nobody
-            // refers to it until `wait` has taken the event, after the kernel's last access.
+            // SAFETY: `pointers` are as many as said, to controls that outlive the call. What they
+            // point to, runs and frames, belongs to transfers in `in_flight`, which stay there
+            // until `wait` has taken their event: the kernel has copied the runs by then, and has
+            // touched the frames for the last time.
             let answer = check(unsafe {
                 syscall(SYS_io_submit, self.id, pointers.len(), pointers.as_ptr())
             });
@@ -118,22 +120,10 @@ impl Context {
             left = &left[taken..];
             if taken == 0 {
                 // The kernel refused the first: it never knew of it.
-                given_back.push(self.take(left[0].data));
+                refused.push(self.in_flight.lock().take(left[0].data));
                 left = &left[1..];
             }
         }
-    }
-
-    /// Waits until something is done and appends it to `out`. Something has to be in flight, or
-    /// this waits until it is.
-    pub(super) fn wait(&self, out: &mut Vec<Landed>) {
-        self.take_events(1, None, out);
-    }
-
-    /// Waits until `least` operations are done, for `time` at most or until a signal comes, and
-    /// appends what is done to `out`, up to [`EVENTS_A_CALL`].
-    pub(super) fn wait_for(&self, least: usize, time: Duration, out: &mut Vec<Landed>) {
-        self.take_events(least.min(EVENTS_A_CALL), Some(time), out);
     }
 
     /// Whether something is done, by a look at the memory that the kernel shares.
@@ -149,7 +139,11 @@ impl Context {
         head.load(Ordering::Relaxed) != tail.load(Ordering::Acquire)
     }
 
-    fn take_events(&self, least: usize, time: Option<Duration>, out: &mut Vec<Landed>) {
+    /// Waits until `least` operations are done, for `time` at most or until a signal comes, and
+    /// appends what is done to `out`, up to [`EVENTS_A_CALL`]. Without a time something has to be
+    /// in flight, or this waits until it is.
+    pub(super) fn wait(&self, least: usize, time: Option<Duration>, out: &mut Vec<Answered<O>>) {
+        let least = least.min(EVENTS_A_CALL);
         let mut events = [Event::default(); EVENTS_A_CALL];
         let time = time.map(|time| libc::timespec {
             tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
@@ -177,31 +171,24 @@ impl Context {
                 Err(errno) => panic!("a context of ours cannot be waited for: {errno}"),
             }
         };
+        let mut in_flight = self.in_flight.lock();
         out.extend(events[..count].iter().map(|event| {
             let result = usize::try_from(event.result).map_err(|_| errno_of(event.result));
-            (self.take(event.data), result)
+            let (transfer, owner) = in_flight.take(event.data);
+            Answered { transfer, owner, result }
         }));
-    }
-
-    /// Takes the transfer out of its slot: the kernel is done with it.
-    fn take(&self, slot: u64) -> Transfer {
-        let slot = usize::try_from(slot).expect("a slot's number");
-        let mut slots = self.slots.lock();
-        let transfer = slots.all[slot].take().expect("an event comes once, for a slot in use");
-        slots.free.push(slot);
-        transfer
     }
 }
 
-impl Drop for Context {
+impl<O> Drop for Context<O> {
     /// A child of the process does not have it.
     fn drop(&mut self) {
         if self.home.is_left() {
             return;
         }
         // SAFETY: the id is of a context that we made and nobody can use any more. The call comes
-        // back once all that is in flight is done; the slots, and with them the frames that the
-        // kernel writes to, are freed only after this.
+        // back once all that is in flight is done; `in_flight`, and with it the frames that the
+        // kernel writes to, is freed only after this.
         let answer = check(unsafe { syscall(SYS_io_destroy, self.id) });
         assert!(answer.is_ok(), "a context of ours cannot be ended: {answer:?}");
     }
@@ -235,22 +222,23 @@ struct Control {
 }
 
 impl Control {
-    /// For `transfer`, whose frames are in `vector`.
-    fn new(transfer: &Transfer, slot: usize, offset: i64, vector: &[iovec]) -> Self {
-        let direct = transfer.opened.direct.as_ref().expect("only such files have contexts");
-        Self {
-            data: slot as u64,
-            opcode: match transfer.op.kind {
-                OpKind::Read => IOCB_CMD_PREADV,
-                OpKind::Write => IOCB_CMD_PWRITEV,
-                OpKind::Sync => unreachable!("a sync moves no bytes: it is carried out blocking"),
-            },
-            fd: u32::try_from(direct.as_raw_fd()).expect("a file that is open has a number"),
-            vector: vector.as_ptr() as u64,
-            spans: vector.len() as u64,
+    /// For the next call of `transfer`, if there is one.
+    fn new(ticket: Ticket, transfer: &mut Transfer) -> Result<Self, Errno> {
+        let opcode = match transfer.kind() {
+            OpKind::Read => IOCB_CMD_PREADV,
+            OpKind::Write => IOCB_CMD_PWRITEV,
+            OpKind::Sync => unreachable!("a sync moves no bytes: it is carried out blocking"),
+        };
+        let Call { fd, offset, runs } = transfer.prepare()?;
+        Ok(Self {
+            data: ticket,
+            opcode,
+            fd: u32::try_from(fd).expect("a file that is open has a number"),
+            vector: runs.as_ptr() as u64,
+            spans: runs.len() as u64,
             offset,
             ..Self::default()
-        }
+        })
     }
 }
 

@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 use super::*;
 use crate::{
     frames::Frame,
-    store::{ECANCELED, Wait, pattern},
+    store::{Done, ECANCELED, Op, OpKind, Wait, pattern},
 };
 
 const KINDS: [QueueKind; 4] = [

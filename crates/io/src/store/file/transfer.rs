@@ -25,6 +25,7 @@
 #![expect(unsafe_code, reason = "pointers for the kernel, which threads hand on to each other")]
 
 use std::{
+    fmt,
     io::Error,
     ops::Range,
     os::fd::{AsRawFd, RawFd},
@@ -34,7 +35,10 @@ use std::{
 use rustix::io::Errno;
 
 use super::{Opened, Route};
-use crate::store::{Done, Op, OpKind};
+use crate::{
+    scheduler::Scheduled,
+    store::{Done, Op, OpKind},
+};
 
 /// See the module.
 pub(crate) struct Transfer {
@@ -163,11 +167,6 @@ impl Transfer {
         Done { op: self.op, result: result.map_err(Errno::raw_os_error) }
     }
 
-    /// Ends the operation as a closed queue does.
-    pub(crate) fn cancelled(self) -> Done {
-        self.op.cancelled()
-    }
-
     /// Where the rest begins.
     fn offset(&self) -> Result<i64, Errno> {
         let at = self.op.offset.checked_add(self.moved as u64);
@@ -229,6 +228,19 @@ impl Transfer {
             return Err(Errno::IO);
         }
         Ok(moved)
+    }
+}
+
+impl fmt::Debug for Transfer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { op, route, moved, .. } = self;
+        write!(f, "Transfer({op:?}, {route:?}, {moved} moved)")
+    }
+}
+
+impl Scheduled for Transfer {
+    fn failed(self, errno: i32) -> Done {
+        self.op.failed(errno)
     }
 }
 

@@ -12,6 +12,7 @@
 //! One lock, held over no system call; a ring is made and ended outside of it.
 
 use std::{
+    collections::VecDeque,
     ops::{Deref, DerefMut},
     sync::{Arc, Weak},
     thread,
@@ -23,7 +24,13 @@ use super::{
     ring::{Flavour, Ring},
     shared::Shared,
 };
-use crate::process::Home;
+use crate::{
+    process::Home,
+    store::{
+        Done,
+        file::{Batches, Started, Transfer},
+    },
+};
 
 /// See the module.
 pub(super) struct Pool {
@@ -166,6 +173,46 @@ impl Drop for Lent {
         if let Some(ring) = self.ring.take() {
             self.pool.give_back(ring);
         }
+    }
+}
+
+impl Batches for Pool {
+    type Started = Lent;
+
+    /// A single read by `preadv` is about a microsecond faster than by a ring: it takes fewer
+    /// steps through memory that a device's latency has left cold.
+    fn carry(self: &Arc<Self>, mut batch: VecDeque<Transfer>, out: &mut Vec<Done>) {
+        let ring = if batch.len() > 1 { self.lend() } else { None };
+        if let Some(mut ring) = ring {
+            let ring: &mut Ring = &mut ring;
+            while !batch.is_empty() && ring.is_sound() {
+                let count = batch.len().min(ring.room());
+                ring.begin(batch.drain(..count));
+                ring.finish(out);
+            }
+        }
+        out.extend(batch.into_iter().map(Transfer::carry));
+    }
+
+    fn begin(self: &Arc<Self>, waiting: &mut VecDeque<Transfer>) -> Option<Lent> {
+        let mut ring = self.lend()?;
+        let count = waiting.len().min(ring.room());
+        ring.begin(waiting.drain(..count));
+        Some(ring)
+    }
+}
+
+impl Started for Lent {
+    fn submit(&mut self) {
+        self.deref_mut().submit();
+    }
+
+    fn is_mine(&self) -> bool {
+        self.owner == thread::current().id()
+    }
+
+    fn finish(mut self, out: &mut Vec<Done>) {
+        self.deref_mut().finish(out);
     }
 }
 

@@ -35,15 +35,16 @@ use rustix::io::Errno;
 use super::{
     Refused,
     entry::{answer, entry},
-    lanes::{LaneId, Lanes},
     registered::{Region, Registered},
     ring::{GET_EVENTS, Ring, TRIES_MAX, errno_of},
 };
 use crate::{
     process::Home,
+    scheduler::{QueueId, Scheduler},
     store::{
-        ECANCELED, Op, Queue, Wait,
+        Done, ECANCELED, Op, Queue, QueueKind, Wait,
         file::{Next, Opened, Route, Transfer},
+        in_flight::{InFlight, Ticket},
     },
 };
 
@@ -52,14 +53,18 @@ pub(super) struct Shared {
     io: IoUring,
     submission: Mutex<()>,
     state: Mutex<State>,
-    changed: Condvar,
+    changed: Arc<Condvar>,
     registered: OnceLock<Registered>,
     cancels_max: usize,
     home: Home,
 }
 
 struct State {
-    lanes: Lanes,
+    scheduler: Scheduler<Transfer>,
+    /// The queue whose reapers take all that is done.
+    root: QueueId,
+    /// What the ring has, and the queues that it is of.
+    in_ring: InFlight<(QueueId, Transfer)>,
     /// A reaper is in the kernel, or on its way.
     led: bool,
     /// Reapers that sleep on `changed`.
@@ -73,16 +78,20 @@ struct State {
 }
 
 /// One queue of it.
-struct Lane {
+struct SharedQueue {
     shared: Arc<Shared>,
     file: Arc<Opened>,
-    id: LaneId,
+    id: QueueId,
 }
 
 /// A queue of `file` on `shared`.
-pub(super) fn lane(shared: &Arc<Shared>, file: Arc<Opened>, depth: u32) -> Arc<dyn Queue> {
-    let id = shared.lock().lanes.enter(depth);
-    Arc::new(Lane { shared: Arc::clone(shared), file, id })
+pub(super) fn queue(shared: &Arc<Shared>, file: Arc<Opened>, kind: QueueKind) -> Arc<dyn Queue> {
+    let id = {
+        let mut state = shared.lock();
+        let root = state.root;
+        state.scheduler.open_beside(kind, root)
+    };
+    Arc::new(SharedQueue { shared: Arc::clone(shared), file, id })
 }
 
 impl Shared {
@@ -98,13 +107,17 @@ impl Shared {
         if !needed.into_iter().all(|code| probe.is_supported(code)) {
             return Err(("io_uring read and write", Errno::OPNOTSUPP));
         }
-        let slots = io.params().sq_entries() as usize;
-        let room = io.params().cq_entries() as usize;
-        let cancels_max = room.saturating_sub(slots + 1).min(slots / 2);
-        assert!(slots + cancels_max < room, "completions have room");
-        let lanes = Lanes::new(slots);
+        let (entries, completions) = (io.params().sq_entries(), io.params().cq_entries());
+        let (slots, completions) = (entries as usize, completions as usize);
+        let cancels_max = completions.saturating_sub(slots + 1).min(slots / 2);
+        assert!(slots + cancels_max < completions, "completions have room");
+        let changed = Arc::new(Condvar::new());
+        let mut scheduler = Scheduler::new(entries);
+        let root = scheduler.open(QueueKind::Caller, Arc::clone(&changed));
         let state = State {
-            lanes,
+            scheduler,
+            root,
+            in_ring: InFlight::new(slots),
             led: false,
             sleepers: 0,
             waking: false,
@@ -116,7 +129,7 @@ impl Shared {
             io,
             submission: Mutex::new(()),
             state: Mutex::new(state),
-            changed: Condvar::new(),
+            changed,
             registered: OnceLock::new(),
             cancels_max,
             home: Home::here(),
@@ -177,19 +190,17 @@ impl Shared {
         state
     }
 
-    fn submit(&self, id: LaneId, op: Op, file: &Arc<Opened>) {
+    fn submit(&self, id: QueueId, op: Op, file: &Arc<Opened>) {
         let begun = Transfer::begin(op, file);
         let mut state = self.lock();
-        let before = state.lanes.open();
+        let before = state.scheduler.open_count(id);
         match begun {
-            Ok(transfer) => state.lanes.submit(id, transfer),
-            Err(done) => state.lanes.submit_done(id, done),
+            Ok(transfer) => state.scheduler.submit(id, transfer),
+            Err(done) => state.scheduler.submit_done(id, done),
         }
-        if let Some(errno) = state.broken {
-            state.lanes.fail_waiting(errno);
-        }
-        let done = state.lanes.open() == before;
-        let start = state.lanes.can_start();
+        state.fail_if_broken();
+        let done = state.scheduler.open_count(id) == before;
+        let start = state.scheduler.can_start();
         drop(state);
         if done {
             self.wake();
@@ -198,20 +209,21 @@ impl Shared {
         }
     }
 
-    fn set_depth(&self, id: LaneId, depth: u32) {
+    fn set_depth(&self, id: QueueId, depth: u32) {
         let mut state = self.lock();
-        state.lanes.set_depth(id, depth);
-        let start = state.lanes.can_start();
+        state.scheduler.set_depth(id, depth);
+        let start = state.scheduler.can_start();
         drop(state);
         if start {
             self.pump();
         }
     }
 
-    fn close(&self, id: LaneId) {
+    fn close(&self, id: QueueId) {
         let tickets = {
             let mut state = self.lock();
-            let mut tickets = state.lanes.close(id);
+            state.scheduler.close(id);
+            let mut tickets = state.in_ring.tickets(|(of, _)| *of == id);
             tickets.truncate(self.cancels_max - state.cancels);
             state.cancels += tickets.len();
             tickets
@@ -235,17 +247,18 @@ impl Shared {
             let registered = self.registered.get().unwrap_or(&none);
             let mut started = Vec::new();
             let mut failed = false;
-            let State { lanes, resting, broken, .. } = &mut *state;
+            let State { scheduler, in_ring, resting, broken, .. } = &mut *state;
             while broken.is_none()
-                && let Some((ticket, transfer)) = lanes.start()
+                && let Some((id, transfer)) = scheduler.next(|_| 1)
             {
                 if *resting > 0 && transfer.route() == Route::Buffered {
-                    let (transfer, id) = lanes.take(ticket);
-                    lanes.end(transfer.done(Err(Errno::AGAIN)), id);
+                    scheduler.freed(1);
+                    scheduler.complete(id, transfer.done(Err(Errno::AGAIN)));
                     *resting -= 1;
                     failed = true;
                     continue;
                 }
+                let (ticket, (_, transfer)) = in_ring.insert((id, transfer));
                 let mut call = entry(transfer, registered).user_data(ticket);
                 if transfer.route() == Route::Buffered {
                     // Or the bytes that the kernel holds are copied here and now.
@@ -297,15 +310,12 @@ impl Shared {
     }
 
     /// The system refuses the ring that it gave us: what it has not taken fails, like all later.
-    fn break_off(&self, _submitting: &MutexGuard<'_, ()>, started: &[u64], errno: Errno) {
+    fn break_off(&self, _submitting: &MutexGuard<'_, ()>, started: &[Ticket], errno: Errno) {
         let sent = started.len() - self.unsent().min(started.len());
         let mut state = self.lock();
         state.broken = Some(errno);
-        for ticket in &started[sent..] {
-            let (transfer, id) = state.lanes.take(*ticket);
-            state.lanes.end(transfer.done(Err(errno)), id);
-        }
-        state.lanes.fail_waiting(errno);
+        state.fail_in_ring(&started[sent..], errno);
+        state.fail_if_broken();
         self.changed.notify_all();
     }
 
@@ -354,7 +364,7 @@ impl Shared {
                 match entry.user_data() {
                     WOKEN => state.waking = false,
                     CANCELLED => state.cancels = state.cancels.saturating_sub(1),
-                    ticket => ended.push((state.lanes.take(ticket), entry.result())),
+                    ticket => ended.push((state.take(ticket), entry.result())),
                 }
             }
         }
@@ -362,7 +372,7 @@ impl Shared {
             return;
         }
         let settled: Vec<_> = MutexGuard::unlocked(state, || {
-            let settle = |((mut transfer, id), result): ((Transfer, LaneId), i32)| match transfer
+            let settle = |((id, mut transfer), result): ((QueueId, Transfer), i32)| match transfer
                 .settle(answer(result))
             {
                 Next::Done(result) => (Ok(transfer.done(result)), id),
@@ -373,18 +383,16 @@ impl Shared {
         for (settled, id) in settled {
             match settled {
                 Ok(done) => {
-                    if done.result == Err(ECANCELED) && !state.lanes.is_closed(id) {
+                    if done.result == Err(ECANCELED) && !state.scheduler.is_closed(id) {
                         state.resting = OPS_A_REST;
                     }
-                    state.lanes.end(done, id);
+                    state.scheduler.complete(id, done);
                 }
-                Err(transfer) => state.lanes.again(transfer, id),
+                Err(transfer) => state.scheduler.again(id, transfer),
             }
         }
-        if let Some(errno) = state.broken {
-            state.lanes.fail_waiting(errno);
-        }
-        if state.lanes.can_start() {
+        state.fail_if_broken();
+        if state.scheduler.can_start() {
             MutexGuard::unlocked(state, || self.pump());
         }
     }
@@ -424,8 +432,30 @@ impl State {
         let errno = Errno::CANCELED;
         self.broken = Some(errno);
         self.led = false;
-        self.lanes.fail_in_ring(errno);
-        self.lanes.fail_waiting(errno);
+        let tickets = self.in_ring.tickets(|_| true);
+        self.fail_in_ring(&tickets, errno);
+        self.fail_if_broken();
+    }
+
+    /// The kernel is done with what `ticket` names.
+    fn take(&mut self, ticket: Ticket) -> (QueueId, Transfer) {
+        self.scheduler.freed(1);
+        self.in_ring.take(ticket)
+    }
+
+    /// What these tickets name never comes back from the ring.
+    fn fail_in_ring(&mut self, tickets: &[Ticket], errno: Errno) {
+        for ticket in tickets {
+            let (id, transfer) = self.take(*ticket);
+            self.scheduler.complete(id, transfer.done(Err(errno)));
+        }
+    }
+
+    /// What waits for a broken ring fails.
+    fn fail_if_broken(&mut self) {
+        if let Some(errno) = self.broken {
+            self.scheduler.fail_waiting(errno.raw_os_error());
+        }
     }
 }
 
@@ -433,24 +463,29 @@ impl Queue for Shared {
     /// There is no file that it could be for: it is cancelled.
     fn submit(&self, op: Op) {
         op.check();
-        self.lock().lanes.refuse(op);
+        let mut state = self.lock();
+        let root = state.root;
+        state.scheduler.submit_done(root, op.cancelled());
+        drop(state);
         self.wake();
     }
 
-    fn reap(&self, wait: Wait, out: &mut Vec<crate::store::Done>) {
+    fn reap(&self, wait: Wait, out: &mut Vec<Done>) {
         let mut state = self.lock();
+        let root = state.root;
         loop {
             if !state.led {
                 self.collect(&mut state);
             }
-            if state.lanes.reap(out) || wait == Wait::Never || state.lanes.open() == 0 {
+            let any = state.scheduler.take(root, out);
+            if any || wait == Wait::Never || state.scheduler.open_count(root) == 0 {
                 // Another has to lead now, or there is nothing left to wait for.
                 if state.sleepers > 0 {
                     self.changed.notify_all();
                 }
                 return;
             }
-            if state.led || state.lanes.in_ring() == 0 {
+            if state.led || state.in_ring.len() == 0 {
                 state.sleepers += 1;
                 self.changed.wait(&mut state);
                 state.sleepers -= 1;
@@ -466,13 +501,13 @@ impl Queue for Shared {
     fn close(&self) {}
 }
 
-impl Queue for Lane {
+impl Queue for SharedQueue {
     fn submit(&self, op: Op) {
         op.check();
         self.shared.submit(self.id, op, &self.file);
     }
 
-    fn reap(&self, wait: Wait, out: &mut Vec<crate::store::Done>) {
+    fn reap(&self, wait: Wait, out: &mut Vec<Done>) {
         self.shared.reap(wait, out);
     }
 
@@ -489,10 +524,10 @@ impl Queue for Lane {
     }
 }
 
-impl Drop for Lane {
+impl Drop for SharedQueue {
     fn drop(&mut self) {
         self.shared.close(self.id);
-        self.shared.lock().lanes.leave(self.id);
+        self.shared.lock().scheduler.release(self.id);
     }
 }
 
@@ -502,12 +537,12 @@ impl Drop for Shared {
         if self.home.is_left() {
             return; // Nothing of it is ours.
         }
-        while self.state.get_mut().lanes.in_ring() > 0 {
+        while self.state.get_mut().in_ring.len() > 0 {
             self.sleep();
             // SAFETY: nobody else has this ring any more.
             for entry in unsafe { self.io.completion_shared() } {
                 if !matches!(entry.user_data(), WOKEN | CANCELLED) {
-                    drop(self.state.get_mut().lanes.take(entry.user_data()));
+                    drop(self.state.get_mut().in_ring.take(entry.user_data()));
                 }
             }
         }

@@ -1,0 +1,139 @@
+//! A context that one thread has for itself: lent from the pool for a batch, or behind a port.
+//!
+//! The kernel keeps completions in memory that it shares with the process, and counts them there
+//! when the device's interrupt comes: two words of that memory tell whether there are any, and a
+//! system call takes them.
+//!
+//! # Invariants
+//! - What the context cannot take is carried out blocking, with the same result.
+//! # Sources
+//! Linux `io_getevents(2)`, `fs/aio.c`: `struct aio_ring`.
+
+use std::{sync::Arc, time::Duration};
+
+use rustix::io::Errno;
+
+use super::sys::{Answered, Context};
+use crate::{
+    reaper::port::{Offers, Port},
+    store::{
+        Done, Op,
+        file::{Next, Opened, Route, Transfer},
+    },
+};
+
+/// A context and what its thread has in flight there.
+#[derive(Debug)]
+pub(super) struct OwnContext {
+    context: Context<()>,
+    in_flight: usize,
+}
+
+impl OwnContext {
+    /// A context for `events` operations at once; for fewer, where the system has no more.
+    ///
+    /// # Errors
+    /// The system has none at all.
+    pub(super) fn new(events: u32) -> Result<Self, Errno> {
+        Ok(Self { context: Context::new(events)?, in_flight: 0 })
+    }
+
+    /// Operations that it takes at once.
+    pub(super) fn events(&self) -> usize {
+        self.context.events()
+    }
+
+    /// Hands over what goes past the page cache, and carries out the rest meanwhile.
+    pub(super) fn send(&mut self, batch: Vec<Transfer>, out: &mut Vec<Done>) {
+        let direct = |transfer: &Transfer| transfer.route() == Route::Direct;
+        let (direct, mut blocking): (Vec<_>, Vec<_>) = batch.into_iter().partition(direct);
+        let count = direct.len();
+        let refused = self.context.submit(direct.into_iter().map(|transfer| (transfer, ())));
+        self.in_flight += count - refused.len();
+        blocking.extend(refused.into_iter().map(|(transfer, ())| transfer));
+        out.extend(blocking.into_iter().map(Transfer::carry));
+    }
+
+    /// Waits until `least` operations are done, for `time` at most, and takes what is; goes on
+    /// with what is not done whole.
+    fn take(&mut self, least: usize, time: Option<Duration>, out: &mut Vec<Done>) {
+        let mut answered = Vec::new();
+        self.context.wait(least, time, &mut answered);
+        self.in_flight -= answered.len();
+        let mut again = Vec::new();
+        for Answered { mut transfer, result, .. } in answered {
+            match transfer.settle(result) {
+                Next::Done(result) => out.push(transfer.done(result)),
+                Next::Again => again.push(transfer),
+            }
+        }
+        if !again.is_empty() {
+            self.send(again, out);
+        }
+    }
+
+    /// Waits for all that is in flight.
+    pub(super) fn finish(&mut self, out: &mut Vec<Done>) {
+        while self.in_flight > 0 {
+            self.take(self.in_flight, None, out);
+        }
+    }
+}
+
+/// A port of one thread to a file.
+pub(crate) struct AioPort {
+    own: OwnContext,
+    file: Arc<Opened>,
+}
+
+impl AioPort {
+    /// A port to `file`, for `room` operations at once; for fewer, where the system has no more.
+    ///
+    /// # Errors
+    /// The system has no context.
+    pub(crate) fn new(file: Arc<Opened>, room: u32) -> Result<Self, Errno> {
+        Ok(Self { own: OwnContext::new(room)?, file })
+    }
+}
+
+impl Port for AioPort {
+    fn name(&self) -> &'static str {
+        "linux-aio"
+    }
+
+    fn offers(&self) -> Offers {
+        Offers { look: true, timed: true }
+    }
+
+    fn room(&self) -> usize {
+        self.own.events()
+    }
+
+    fn submit(&mut self, group: Vec<Op>, out: &mut Vec<Done>) {
+        assert!(self.own.in_flight == 0 && group.len() <= self.room(), "more than it has room for");
+        let mut batch = Vec::with_capacity(group.len());
+        for op in group {
+            match Transfer::begin(op, &self.file) {
+                Ok(transfer) => batch.push(transfer),
+                Err(done) => out.push(done),
+            }
+        }
+        self.own.send(batch, out);
+    }
+
+    fn in_flight(&self) -> usize {
+        self.own.in_flight
+    }
+
+    fn look(&mut self, out: &mut Vec<Done>) {
+        if self.own.context.is_done() {
+            self.own.take(0, Some(Duration::ZERO), out);
+        }
+    }
+
+    fn wait(&mut self, time: Option<Duration>, out: &mut Vec<Done>) {
+        if self.own.in_flight > 0 {
+            self.own.take(self.own.in_flight, time, out);
+        }
+    }
+}
