@@ -75,7 +75,7 @@ impl Options {
 /// Measures everything and writes the records.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
     let engines = fio::engines()?;
-    let folder = target(root).join("bench");
+    let folder = crate::target(root).join("bench");
     let out = options.out.clone().unwrap_or_else(|| folder.join("engine"));
     for folder in [&folder, &out] {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
@@ -195,11 +195,6 @@ impl Bench<'_> {
     }
 }
 
-/// Where cargo puts what it builds.
-fn target(root: &Path) -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from)
-}
-
 /// The program to measure: the one that was named, or the release build, which knows its commit.
 fn release(root: &Path, named: Option<&Path>) -> Result<PathBuf> {
     if let Some(path) = named {
@@ -215,7 +210,7 @@ fn release(root: &Path, named: Option<&Path>) -> Result<PathBuf> {
         cargo.env("FORERUN_COMMIT", String::from_utf8_lossy(&commit.stdout).trim());
     }
     ensure!(cargo.status().context("cargo build")?.success(), "the release build failed");
-    Ok(target(root).join("release/forerun"))
+    Ok(crate::target(root).join("release/forerun"))
 }
 
 /// Where the records of a bench go unless a folder is named.

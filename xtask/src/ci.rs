@@ -27,11 +27,12 @@ use anyhow::{Context, Result, ensure};
 use crate::sanitize::{self, Outcome};
 use results::Results;
 
-/// Whether a skipped test fails the run.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Skips {
-    Allowed,
-    Fail,
+/// What becomes of tests that a machine cannot run.
+#[derive(Clone, Copy, clap::Args)]
+pub(crate) struct Skips {
+    /// Count a skipped test as failed
+    #[arg(long)]
+    no_skips: bool,
 }
 
 /// A step by name; false or an error ends the run.
@@ -67,23 +68,19 @@ pub(crate) fn run(root: &Path, skips: Skips) -> Result<bool> {
     steps(root, skips, STEPS)
 }
 
-/// Runs the tests of the Python package alone.
-pub(crate) fn python(root: &Path, skips: Skips) -> Result<bool> {
-    steps(root, skips, &[PYTHON])
-}
-
-/// Runs them beside everything that the package works with.
-pub(crate) fn python_full(root: &Path, skips: Skips) -> Result<bool> {
-    steps(root, skips, &[("python", |run| python::test(run, python::Packages::Full))])
+/// Runs the tests of the Python package alone; in full, beside everything that it works with.
+pub(crate) fn python(root: &Path, full: bool, skips: Skips) -> Result<bool> {
+    let in_full: Step = ("python", |run| python::test(run, python::Packages::Full));
+    steps(root, skips, &[if full { in_full } else { PYTHON }])
 }
 
 /// Builds the release wheel.
 pub(crate) fn wheel(root: &Path) -> Result<bool> {
-    steps(root, Skips::Fail, &[("wheel", python::wheel)])
+    steps(root, Skips { no_skips: true }, &[("wheel", python::wheel)])
 }
 
 fn steps(root: &Path, skips: Skips, steps: &[Step]) -> Result<bool> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+    let target = crate::target(root);
     std::fs::create_dir_all(&target).with_context(|| target.display().to_string())?;
     let skipped_file = std::path::absolute(target.join("skipped.txt"))?;
     std::fs::write(&skipped_file, "").with_context(|| skipped_file.display().to_string())?;
@@ -152,7 +149,7 @@ impl Run {
         for what in &self.results.skipped {
             println!("skipped: {what}");
         }
-        if skips == Skips::Fail && !self.results.skipped.is_empty() {
+        if skips.no_skips && !self.results.skipped.is_empty() {
             println!("--no-skips: what was skipped counts as failed");
             self.results.failed += u64::try_from(self.results.skipped.len())?;
             ok = false;

@@ -7,8 +7,10 @@
 
 mod bench;
 mod ci;
+mod flakes;
 mod mutants;
 mod range_server;
+mod same;
 mod sanitize;
 mod soak;
 mod tidy;
@@ -16,135 +18,101 @@ mod tidy;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str = "\
-usage: cargo xtask COMMAND
+use anyhow::{Result, bail};
+use clap::Parser;
 
-  tidy                                    the checks that rustc and clippy do not make
-  ci [--no-skips]                         everything that a change must pass
-  python [--full] [--no-skips]            the Python package; in full, beside all it works with
-  wheel                                   the release wheel, into target/wheels
-  mutants [--count N] [--seed N] [--jobs N]
-                                          a sample of small faults in core: do its tests notice?
-  soak [--minutes M] [--reads N] ...      the live engine at full speed, everything checked:
-                                          10 minutes and 100M reads unless said otherwise
-  sanitize [address|shim|valgrind]        io, engine and the shim under AddressSanitizer, io under
-                                          valgrind
-  bench engine [--quick] [--out DIR] [--file F] [--rounds N]
-                                          the engine beside fio and pread, side by side
-  bench streams [--quick|--full] [--out DIR] [--device D,...] [--pattern P,...]
-                [--readahead R]... [--ra KIB,...] [--folios large|small] [--seconds N]
-                [--rounds N] [--log] [--forerun PROGRAM]
-                                          the kernel's readahead beside ours, on emulated devices
-  bench programs [--out DIR] [--device D,...] [--program P,...] [--rounds N] [--size MIB]
-                 [--ra KIB] [--python PROGRAM] [--forerun PROGRAM]
-                                          programs alone and under `forerun run`, on those devices
-  bench virtual [--quick] [--out DIR] [--device D,...] [--row R,...] [--readahead R]...
-                [--seeds N,...] [--lengths PERCENT,...] [--all-limits] [--jobs N]
-                [--forerun PROGRAM]       readahead in virtual time, against its floors
-  bench lab [--out DIR] [--python PROGRAM] [--cachesim PROGRAM] [--traces DIR] [--rounds N]
-            [--only NAME,...] [--form FORM,...] [--forerun PROGRAM]
-                                          the lab's simulator beside libCacheSim: its library, if
-                                          Python has it, and its program, if one is named
-  range-server (--pattern SIZE | --dir DIR) [--port N] [--latency 30ms] [--rate 90M]
-               [--fault KIND[:EVERY]] [--stay]
-                                          a local HTTP server, slow and faulty if asked to; ends
-                                          with its standard input unless it is to stay
-";
+/// Repository chores: what a change must pass, and what tells whether it is a good one.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+enum Chore {
+    /// The checks that rustc and clippy do not make
+    Tidy,
+    /// Everything that a change must pass
+    Ci {
+        #[command(flatten)]
+        skips: ci::Skips,
+    },
+    /// The Python package
+    Python {
+        /// Beside everything that it works with
+        #[arg(long)]
+        full: bool,
+        #[command(flatten)]
+        skips: ci::Skips,
+    },
+    /// The release wheel, into target/wheels
+    Wheel,
+    /// A sample of small faults in core: do its tests notice?
+    Mutants(mutants::Args),
+    /// The live engine at full speed, everything checked: 10 minutes and 100M reads unless said
+    /// otherwise
+    #[command(disable_help_flag = true)]
+    Soak {
+        /// Options of `forerun soak`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<String>,
+    },
+    /// io, engine and the shim under the address sanitizer, io under valgrind
+    Sanitize {
+        /// Some of the tools [default: all]
+        tools: Vec<sanitize::Tool>,
+    },
+    /// Whether the working tree decides what an older commit decided
+    Same(same::Args),
+    /// How often tests fail beside busy loops
+    Flakes(flakes::Args),
+    /// A bench beside peers: engine, streams, programs, virtual or lab
+    #[command(disable_help_flag = true)]
+    Bench {
+        bench: String,
+        /// Options of the bench
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<String>,
+    },
+    /// A local HTTP server, slow and faulty if asked to
+    #[command(disable_help_flag = true)]
+    RangeServer {
+        /// Options of the server
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<String>,
+    },
+}
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let Some((command, rest)) = words.split_first() else {
-        eprint!("{USAGE}");
-        return ExitCode::from(2);
-    };
-    let done = match (command.as_str(), rest) {
-        ("tidy", []) => tidy::run(&root()),
-        ("ci", []) => ci::run(&root(), ci::Skips::Allowed),
-        ("ci", [flag]) if flag == "--no-skips" => ci::run(&root(), ci::Skips::Fail),
-        ("python", flags) if flags.iter().all(|f| f == "--full" || f == "--no-skips") => {
-            let has = |flag: &str| flags.iter().any(|f| f == flag);
-            let skips = if has("--no-skips") { ci::Skips::Fail } else { ci::Skips::Allowed };
-            let run = if has("--full") { ci::python_full } else { ci::python };
-            run(&root(), skips)
-        }
-        ("wheel", []) => ci::wheel(&root()),
-        ("sanitize", tools) if sanitize::knows(tools) => sanitize::run(&root(), tools),
-        ("mutants", options) => match mutants::Options::parse(options) {
-            Ok(options) => mutants::run(&root(), &options),
-            Err(error) => {
-                eprintln!("{error:#}\n{USAGE}");
-                return ExitCode::from(2);
-            }
-        },
-        ("soak", options) => soak::run(&root(), options),
-        ("bench", [what, options @ ..]) if what == "engine" => {
-            match bench::Options::parse(options) {
-                Ok(options) => bench::run(&root(), &options),
-                Err(error) => {
-                    eprintln!("{error:#}\n{USAGE}");
-                    return ExitCode::from(2);
-                }
-            }
-        }
-        ("bench", [what, options @ ..]) if what == "streams" => {
-            match bench::streams::Options::parse(options) {
-                Ok(options) => bench::streams::run(&root(), &options),
-                Err(error) => {
-                    eprintln!("{error:#}\n{USAGE}");
-                    return ExitCode::from(2);
-                }
-            }
-        }
-        ("bench", [what, options @ ..]) if what == "programs" => {
-            match bench::programs::Options::parse(options) {
-                Ok(options) => bench::programs::run(&root(), &options),
-                Err(error) => {
-                    eprintln!("{error:#}\n{USAGE}");
-                    return ExitCode::from(2);
-                }
-            }
-        }
-        ("bench", [what, options @ ..]) if what == "virtual" => {
-            match bench::floors::Options::parse(options) {
-                Ok(options) => bench::floors::run(&root(), &options),
-                Err(error) => {
-                    eprintln!("{error:#}\n{USAGE}");
-                    return ExitCode::from(2);
-                }
-            }
-        }
-        ("bench", [what, options @ ..]) if what == "lab" => {
-            match bench::lab::Options::parse(options) {
-                Ok(options) => bench::lab::run(&root(), &options),
-                Err(error) => {
-                    eprintln!("{error:#}\n{USAGE}");
-                    return ExitCode::from(2);
-                }
-            }
-        }
-        ("range-server", options) => match range_server::Options::parse(options) {
-            Ok(options) => range_server::run(options),
-            Err(error) => {
-                eprintln!("{error:#}\n{USAGE}");
-                return ExitCode::from(2);
-            }
-        },
-        ("help" | "--help" | "-h", _) => {
-            print!("{USAGE}");
-            return ExitCode::SUCCESS;
-        }
-        _ => {
-            eprint!("unknown: {}\n{USAGE}", words.join(" "));
-            return ExitCode::from(2);
+    let root = root();
+    let done = match Chore::parse() {
+        Chore::Tidy => tidy::run(&root),
+        Chore::Ci { skips } => ci::run(&root, skips),
+        Chore::Python { full, skips } => ci::python(&root, full, skips),
+        Chore::Wheel => ci::wheel(&root),
+        Chore::Mutants(args) => mutants::run(&root, &args),
+        Chore::Soak { options } => soak::run(&root, &options),
+        Chore::Sanitize { tools } => sanitize::run(&root, &tools),
+        Chore::Same(args) => same::run(&root, &args),
+        Chore::Flakes(args) => flakes::run(&root, &args),
+        Chore::Bench { bench, options } => run_bench(&root, &bench, &options),
+        Chore::RangeServer { options } => {
+            range_server::Options::parse(&options).and_then(range_server::run)
         }
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("xtask {command}: {error:#}");
+            eprintln!("cargo xtask: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+fn run_bench(root: &Path, bench: &str, options: &[String]) -> Result<bool> {
+    match bench {
+        "engine" => bench::run(root, &bench::Options::parse(options)?),
+        "streams" => bench::streams::run(root, &bench::streams::Options::parse(options)?),
+        "programs" => bench::programs::run(root, &bench::programs::Options::parse(options)?),
+        "virtual" => bench::floors::run(root, &bench::floors::Options::parse(options)?),
+        "lab" => bench::lab::run(root, &bench::lab::Options::parse(options)?),
+        _ => bail!("no bench {bench}; there are: engine streams programs virtual lab"),
     }
 }
 
@@ -157,4 +125,9 @@ fn root() -> PathBuf {
 /// The cargo that runs us, so that every step uses one toolchain.
 fn cargo() -> String {
     std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
+}
+
+/// Where cargo puts what it builds.
+fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from)
 }

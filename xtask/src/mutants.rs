@@ -13,46 +13,34 @@
 //! - A mutant that hangs is caught: its tests would not have passed. One that does not compile
 //!   counts neither way.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-/// What the command line chooses.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Options {
-    count: usize,
+/// What `mutants` takes.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// How many mutants are drawn
+    #[arg(long, value_name = "N", default_value = "300")]
+    count: NonZeroUsize,
+    /// The seed of the draw
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    jobs: usize,
-}
-
-impl Options {
-    /// Options from `--name value` pairs.
-    pub(crate) fn parse(words: &[String]) -> Result<Self> {
-        let mut options = Self { count: 300, seed: 1, jobs: 2 };
-        for pair in words.chunks(2) {
-            let [name, value] = pair else { bail!("{} needs a value", pair[0]) };
-            let wrong = || format!("{name} {value}: not a number");
-            match name.as_str() {
-                "--count" => options.count = value.parse().with_context(wrong)?,
-                "--seed" => options.seed = value.parse().with_context(wrong)?,
-                "--jobs" => options.jobs = value.parse().with_context(wrong)?,
-                _ => bail!("unknown: {name}"),
-            }
-        }
-        ensure!(options.count > 0 && options.jobs > 0, "--count and --jobs are at least 1");
-        Ok(options)
-    }
+    /// Mutants at once
+    #[arg(long, value_name = "N", default_value = "2")]
+    jobs: NonZeroUsize,
 }
 
 /// Makes and judges the sample; whether enough of it was caught.
-pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
+pub(crate) fn run(root: &Path, args: &Args) -> Result<bool> {
     let tool = Tool::find(root)?;
     let all = tool.list()?;
-    let sample = sample(&all, options.count, options.seed);
-    println!("{} of {} mutants of core, seed {}", sample.len(), all.len(), options.seed);
-    let tally = Tally::of(&tool.run(&sample, options.jobs)?, &sample)?;
+    let sample = sample(&all, args.count.get(), args.seed);
+    println!("{} of {} mutants of core, seed {}", sample.len(), all.len(), args.seed);
+    let tally = Tally::of(&tool.run(&sample, args.jobs)?, &sample)?;
     ensure!(
         tally.total() == sample.len(),
         "{} mutants were drawn, {} of them were made",
@@ -112,7 +100,7 @@ impl Tool {
     }
 
     /// Makes the mutants of these names; its account of what came of them.
-    fn run(&self, sample: &[&str], jobs: usize) -> Result<Value> {
+    fn run(&self, sample: &[&str], jobs: NonZeroUsize) -> Result<Value> {
         let config = self.folder.join("sample.toml");
         std::fs::write(&config, configuration(sample)).context("sample.toml")?;
         // A mutant may allocate without end: the limit makes it fail, not the machine.
@@ -308,22 +296,7 @@ const CAUGHT_PERCENT_MIN: usize = 90;
 
 #[cfg(test)]
 mod tests {
-    use super::{Options, Tally, configuration, sample, written_out};
-
-    fn words(line: &str) -> Vec<String> {
-        line.split_whitespace().map(str::to_owned).collect()
-    }
-
-    #[test]
-    fn options_have_defaults_and_refuse_nonsense() {
-        let parsed = |line| Options::parse(&words(line)).ok();
-        assert_eq!(parsed(""), Some(Options { count: 300, seed: 1, jobs: 2 }));
-        let all = Some(Options { count: 5, seed: 7, jobs: 1 });
-        assert_eq!(parsed("--count 5 --seed 7 --jobs 1"), all);
-        for nonsense in ["--count", "--count x", "--cuont 5", "--count 0", "--jobs 0"] {
-            assert_eq!(parsed(nonsense), None, "{nonsense}");
-        }
-    }
+    use super::{Tally, configuration, sample, written_out};
 
     #[test]
     fn a_sample_depends_on_its_seed_alone_and_keeps_the_order() {

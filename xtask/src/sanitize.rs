@@ -20,19 +20,30 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
+use clap::ValueEnum as _;
 
-/// Whether each of `names` is a tool.
-pub(crate) fn knows(names: &[String]) -> bool {
-    names.iter().all(|name| TOOLS.iter().any(|(tool, _)| tool == name))
+/// A tool that looks for faults of memory.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Tool {
+    Address,
+    Shim,
+    Valgrind,
 }
 
-/// Runs the tools of these names, or all; whether none found anything.
-pub(crate) fn run(root: &Path, names: &[String]) -> Result<bool> {
+/// Runs `tools`, or all where none is named; whether none found anything.
+pub(crate) fn run(root: &Path, tools: &[Tool]) -> Result<bool> {
     let (mut passed, mut failed) = (0, 0);
-    let is_chosen = |tool: &str| names.is_empty() || names.iter().any(|name| name == tool);
-    for (name, tool) in TOOLS.iter().filter(|(name, _)| is_chosen(name)) {
+    let tools = if tools.is_empty() { Tool::value_variants() } else { tools };
+    for tool in tools {
+        let value = tool.to_possible_value().expect("no tool is hidden");
+        let name = value.get_name();
         println!("\n== {name}");
-        match tool(root)? {
+        let outcome = match tool {
+            Tool::Address => address(root),
+            Tool::Shim => shim(root),
+            Tool::Valgrind => valgrind(root),
+        };
+        match outcome? {
             Outcome::LeftOut(what) => println!("left out: {what}"),
             Outcome::Clean => {
                 println!("-- {name}: ok");
@@ -54,11 +65,6 @@ pub(crate) enum Outcome {
     Found,
     LeftOut(&'static str),
 }
-
-/// Runs one over the repository at this path.
-type Tool = fn(&Path) -> Result<Outcome>;
-
-const TOOLS: &[(&str, Tool)] = &[("address", address), ("shim", shim), ("valgrind", valgrind)];
 
 /// The tests of io and engine with `AddressSanitizer` compiled in, which takes a nightly compiler.
 fn address(root: &Path) -> Result<Outcome> {

@@ -5,7 +5,7 @@
 //! status is ours.
 
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -17,8 +17,7 @@ pub(crate) fn run(root: &Path, options: &[String]) -> Result<bool> {
     if !built.context("cargo build")?.success() {
         return Ok(false);
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-    let program = target.join("release/forerun");
+    let program = crate::target(root).join("release/forerun");
     let error = Command::new(&program).arg("soak").args(options).exec();
     Err(error).with_context(|| program.display().to_string())
 }

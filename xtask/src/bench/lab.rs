@@ -26,7 +26,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::summary::{self, Row};
-use super::{options, place, read, release, target, told, write};
+use super::{options, place, read, release, told, write};
 use simulator::{Figures, LIBRARY, PROGRAM, Simulator, Timer};
 use taken::Taken;
 
@@ -90,7 +90,7 @@ impl Options {
 /// Measures everything and writes the record and the summary.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
     let out = options.out.clone().map_or_else(|| place(root, "lab"), Ok)?;
-    let folder = target(root).join("bench/lab");
+    let folder = crate::target(root).join("bench/lab");
     for folder in [&folder, &out] {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     }

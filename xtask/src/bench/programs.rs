@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 use super::bed::{self, Bed, Folios};
 use super::device::{self, DEVICES, Device};
 use super::summary::Spread;
-use super::{options, place, read, release, target, told};
+use super::{options, place, read, release, told};
 use cases::{PROGRAMS, Program};
 use costs::{COSTS, Cost};
 
@@ -90,7 +90,7 @@ fn names() -> Vec<&'static str> {
 /// Measures everything and writes the records and the tables.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
     let forerun = release(root, options.forerun.as_deref())?;
-    let target = target(root);
+    let target = crate::target(root);
     let out = options.out.clone().map_or_else(|| place(root, "programs"), Ok)?;
     let contents = target.join("bench/contents");
     for folder in [&contents, &out] {
@@ -137,7 +137,7 @@ fn on_devices(
         left_out(&lacking);
         return Ok(());
     }
-    let target = target(root);
+    let target = crate::target(root);
     let sources = root.join("lab/testbed");
     let mut script = Command::new("bash");
     script.arg(sources.join("contents.sh")).args([&sources.join("programs"), &contents]);

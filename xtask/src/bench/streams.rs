@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 use super::bed::{Bed, Folios};
 use super::device::{DEVICES, Device, VIRTUALLY};
 use super::summary::{Spread, commit, machine};
-use super::{place, read, release, target, told, write};
+use super::{place, read, release, told, write};
 use case::{FILE_MIB, PATTERNS, Pattern};
 pub(crate) use options::Options;
 use summary::Group;
@@ -40,7 +40,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
         return Ok(true);
     }
     let forerun = release(root, options.forerun.as_deref())?;
-    let target = target(root);
+    let target = crate::target(root);
     let folder = target.join("bench");
     let out = options.out.clone().map_or_else(|| place(root, "streams"), Ok)?;
     for folder in [&folder, &out] {
