@@ -79,8 +79,8 @@ pub trait Driver {
                 self.publish(page, frame, generation, marker);
             }
             Action::Retract { frame, gone } => return self.retract(frame, gone),
-            Action::Explain { handle, page, decision, fresh } => {
-                self.explain(handle, page, decision, fresh);
+            Action::Explain { handle, page, cause, window, fresh, stream } => {
+                self.explain(handle, page, Decision { cause, window, stream }, fresh);
             }
             Action::Fate { window, fates } => self.fate(window, fates),
         }

@@ -19,14 +19,28 @@
 //! - Every `Read`, `Write` and `Flush` is answered by one `Done` or one `Fail`, never both.
 //! - A `Fetch` is answered for each of its frames, in order, by `Arrived` or `Failed`; a `Write`
 //!   by `Written` or `WriteFailed`; a `Sync` by `Synced`; a `Fill` by `Filled`.
+//!
+//! # Journals
+//! The two tables below are the only definition of events and actions: the types, their encoding
+//! in a journal and the names under which a journal prints them come from here. The number behind
+//! a name is its tag in the record; the fields follow in the order of declaration, as
+//! [`codec`] writes their types.
+//!
+//! **Versions.** A journal carries [`codec::VERSION`]. A change of a tag, or of the order, the
+//! number or the types of the fields behind one, raises it: older journals are then refused. A
+//! new event or action at the end takes the next free tag and leaves the version: older journals
+//! read as they were written. The layout of the file around the records has a version of its own,
+//! `forerun_engine::journal::FORMAT`.
 
 use alloc::vec::Vec;
-use core::fmt;
 
-use crate::readahead::Decision;
+use crate::readahead::{Cause, StreamId, Window};
 use crate::units::{FileId, FrameId, HandleId, PageId, PageIndex, PartitionId, RequestId};
 
 pub mod codec;
+mod error;
+
+pub use error::Error;
 
 /// A use of a published page, noted by a reader without a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,177 +51,179 @@ pub struct Hit {
     pub generation: u32,
 }
 
-/// What happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event<'a> {
-    /// A handle was opened. The first handle of a file puts it into its partition.
-    Open {
-        /// The handle; its number is not in use.
-        handle: HandleId,
-        /// What it reads and writes.
-        file: FileId,
-        /// Where the file's pages are to live.
-        partition: PartitionId,
-        /// Pages in the file, the last one perhaps in part.
-        file_pages: u64,
-    },
-    /// A handle without requests was closed.
-    Close {
-        /// The handle.
-        handle: HandleId,
-    },
-    /// A reader wants pages `first..first + count`, cut to the file's end by the driver.
-    Read {
-        /// The reader's name for this read.
-        request: RequestId,
-        /// Who reads.
-        handle: HandleId,
-        /// The first page.
-        first: PageIndex,
-        /// Pages; at least 1.
-        count: u32,
-        /// The byte after this handle's previous read, if there was one.
-        previous_end: Option<u64>,
-        /// Whether the device has more to do than it should be given ahead of need.
-        congested: bool,
-    },
-    /// Uses of published pages since the last batch, in order.
-    Hits {
-        /// The uses.
-        hits: &'a [Hit],
-    },
-    /// A reader without a lock met a page that carries the marker.
-    Marker {
-        /// Who reads.
-        handle: HandleId,
-        /// What it found there.
-        hit: Hit,
-        /// Pages from there to the end of its request; at least 1.
-        count: u32,
-        /// As in `Read`.
-        previous_end: Option<u64>,
-        /// As in `Read`.
-        congested: bool,
-    },
-    /// Pages `first..first + count` will be needed, and nobody waits for them. Those absent, within
-    /// the file and within the bounds of readahead, are fetched as one window without a marker;
-    /// what a bound or the lack of frames refuses is counted as dropped.
-    Prefetch {
-        /// Through which handle; to its readahead this is no read.
-        handle: HandleId,
-        /// The first page.
-        first: PageIndex,
-        /// Pages; at least 1.
-        count: u32,
-    },
-    /// A writer has bytes for pages `first..first + count`.
-    Write {
-        /// The writer's name for this write.
-        request: RequestId,
-        /// Who writes.
-        handle: HandleId,
-        /// The first page.
-        first: PageIndex,
-        /// Pages; at least 1.
-        count: u32,
-        /// The first page is written in part, so its other bytes are needed.
-        head_partial: bool,
-        /// The last page is written in part.
-        tail_partial: bool,
-        /// Answer only when the bytes are durable (FUA).
-        durable: bool,
-    },
-    /// The bytes of a `Fill` are in the frame.
-    Filled {
-        /// The write that they are of.
-        request: RequestId,
-        /// The frame.
-        frame: FrameId,
-    },
-    /// Everything written so far is to become durable.
-    Flush {
-        /// The caller's name for this flush.
-        request: RequestId,
-        /// Through which handle.
-        handle: HandleId,
-    },
-    /// Whoever waits for `request` gave up.
-    Cancel {
-        /// The request; unknown ones are ignored.
-        request: RequestId,
-    },
-    /// Frames of a fetch hold their bytes now: `first` and those that follow it in the fetch.
-    Arrived {
-        /// The first of them.
-        first: FrameId,
-        /// How many.
-        count: u32,
-    },
-    /// Frames of a fetch got nothing.
-    Failed {
-        /// The first of them.
-        first: FrameId,
-        /// How many.
-        count: u32,
-        /// Why.
-        errno: i32,
-    },
-    /// Frames of a write are in the store, though perhaps not durable.
-    Written {
-        /// The first of them.
-        first: FrameId,
-        /// How many.
-        count: u32,
-    },
-    /// Frames of a write are not in the store.
-    WriteFailed {
-        /// The first of them.
-        first: FrameId,
-        /// How many.
-        count: u32,
-        /// Why.
-        errno: i32,
-    },
-    /// The store's sync of `file` ended.
-    Synced {
-        /// The file.
-        file: FileId,
-        /// 0, or why it failed.
-        errno: i32,
-    },
-    /// The file has `pages` pages now. Pages beyond are gone, written or not. No write of them may
-    /// be under way in the store, as it would bring them back.
-    Truncate {
-        /// The file.
-        file: FileId,
-        /// Its pages.
-        pages: u64,
-    },
-    /// Somebody else changed `first..first + count`: clean pages are stale.
-    Invalidate {
-        /// The file.
-        file: FileId,
-        /// The first page.
-        first: PageIndex,
-        /// Pages.
-        count: u64,
-    },
-    /// A `Retract` met a reader: the frame stays as it was.
-    Pinned {
-        /// The frame.
-        frame: FrameId,
-    },
-    /// Every `Retract` since the last `Settled` was carried out or reported as `Pinned`.
-    Settled,
-    /// A partition may hold `frames` frames from now on.
-    Resize {
-        /// The partition.
-        partition: PartitionId,
-        /// Its share.
-        frames: u32,
-    },
-    /// Time passed: see [`Cache::deadline`](crate::cache::Cache::deadline).
-    Tick,
+codec::records! { decoded
+    /// What happened.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Event<'a> {
+        /// A handle was opened. The first handle of a file puts it into its partition.
+        Open = 1 {
+            /// The handle; its number is not in use.
+            handle: HandleId,
+            /// What it reads and writes.
+            file: FileId,
+            /// Where the file's pages are to live.
+            partition: PartitionId,
+            /// Pages in the file, the last one perhaps in part.
+            file_pages: u64,
+        },
+        /// A handle without requests was closed.
+        Close = 2 {
+            /// The handle.
+            handle: HandleId,
+        },
+        /// A reader wants pages `first..first + count`, cut to the file's end by the driver.
+        Read = 3 {
+            /// The reader's name for this read.
+            request: RequestId,
+            /// Who reads.
+            handle: HandleId,
+            /// The first page.
+            first: PageIndex,
+            /// Pages; at least 1.
+            count: u32,
+            /// Whether the device has more to do than it should be given ahead of need.
+            congested: bool,
+            /// The byte after this handle's previous read, if there was one.
+            previous_end: Option<u64>,
+        },
+        /// Uses of published pages since the last batch, in order.
+        Hits = 4 {
+            /// The uses.
+            hits: &'a [Hit],
+        },
+        /// A reader without a lock met a page that carries the marker.
+        Marker = 5 {
+            /// Who reads.
+            handle: HandleId,
+            /// What it found there.
+            hit: Hit,
+            /// Pages from there to the end of its request; at least 1.
+            count: u32,
+            /// As in `Read`.
+            congested: bool,
+            /// As in `Read`.
+            previous_end: Option<u64>,
+        },
+        /// Pages `first..first + count` will be needed, and nobody waits for them. Those absent, within
+        /// the file and within the bounds of readahead, are fetched as one window without a marker;
+        /// what a bound or the lack of frames refuses is counted as dropped.
+        Prefetch = 21 {
+            /// Through which handle; to its readahead this is no read.
+            handle: HandleId,
+            /// The first page.
+            first: PageIndex,
+            /// Pages; at least 1.
+            count: u32,
+        },
+        /// A writer has bytes for pages `first..first + count`.
+        Write = 6 {
+            /// The writer's name for this write.
+            request: RequestId,
+            /// Who writes.
+            handle: HandleId,
+            /// The first page.
+            first: PageIndex,
+            /// Pages; at least 1.
+            count: u32,
+            /// The first page is written in part, so its other bytes are needed.
+            head_partial: bool,
+            /// The last page is written in part.
+            tail_partial: bool,
+            /// Answer only when the bytes are durable (FUA).
+            durable: bool,
+        },
+        /// The bytes of a `Fill` are in the frame.
+        Filled = 7 {
+            /// The write that they are of.
+            request: RequestId,
+            /// The frame.
+            frame: FrameId,
+        },
+        /// Everything written so far is to become durable.
+        Flush = 8 {
+            /// The caller's name for this flush.
+            request: RequestId,
+            /// Through which handle.
+            handle: HandleId,
+        },
+        /// Whoever waits for `request` gave up.
+        Cancel = 9 {
+            /// The request; unknown ones are ignored.
+            request: RequestId,
+        },
+        /// Frames of a fetch hold their bytes now: `first` and those that follow it in the fetch.
+        Arrived = 10 {
+            /// The first of them.
+            first: FrameId,
+            /// How many.
+            count: u32,
+        },
+        /// Frames of a fetch got nothing.
+        Failed = 11 {
+            /// The first of them.
+            first: FrameId,
+            /// How many.
+            count: u32,
+            /// Why.
+            errno: i32,
+        },
+        /// Frames of a write are in the store, though perhaps not durable.
+        Written = 12 {
+            /// The first of them.
+            first: FrameId,
+            /// How many.
+            count: u32,
+        },
+        /// Frames of a write are not in the store.
+        WriteFailed = 13 {
+            /// The first of them.
+            first: FrameId,
+            /// How many.
+            count: u32,
+            /// Why.
+            errno: i32,
+        },
+        /// The store's sync of `file` ended.
+        Synced = 14 {
+            /// The file.
+            file: FileId,
+            /// 0, or why it failed.
+            errno: i32,
+        },
+        /// The file has `pages` pages now. Pages beyond are gone, written or not. No write of them may
+        /// be under way in the store, as it would bring them back.
+        Truncate = 15 {
+            /// The file.
+            file: FileId,
+            /// Its pages.
+            pages: u64,
+        },
+        /// Somebody else changed `first..first + count`: clean pages are stale.
+        Invalidate = 16 {
+            /// The file.
+            file: FileId,
+            /// The first page.
+            first: PageIndex,
+            /// Pages.
+            count: u64,
+        },
+        /// A `Retract` met a reader: the frame stays as it was.
+        Pinned = 17 {
+            /// The frame.
+            frame: FrameId,
+        },
+        /// Every `Retract` since the last `Settled` was carried out or reported as `Pinned`.
+        Settled = 18,
+        /// A partition may hold `frames` frames from now on.
+        Resize = 19 {
+            /// The partition.
+            partition: PartitionId,
+            /// Its share.
+            frames: u32,
+        },
+        /// Time passed: see [`Cache::deadline`](crate::cache::Cache::deadline).
+        Tick = 20,
+    }
 }
 
 /// Whether somebody waits for a fetch.
@@ -219,103 +235,114 @@ pub enum FetchKind {
     Readahead,
 }
 
-/// What the driver has to do, in this order.
+/// Frames that stand in a row in [`Actions::frames`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Hand the bytes of `page` in `frame` to the reader.
-    Serve {
-        /// Whose.
-        request: RequestId,
-        /// Which page of its file.
-        page: PageIndex,
-        /// Where the bytes are.
-        frame: FrameId,
-    },
-    /// Copy the writer's bytes for `page` into `frame`, then send `Filled`.
-    Fill {
-        /// Whose.
-        request: RequestId,
-        /// Which page of its file.
-        page: PageIndex,
-        /// Where the bytes go.
-        frame: FrameId,
-        /// The frame holds nothing yet: what the writer does not cover becomes zero.
-        fresh: bool,
-    },
-    /// Read pages from the store into frames.
-    Fetch {
-        /// Whether somebody waits.
-        kind: FetchKind,
-        /// The first page.
-        page: PageId,
-        /// Pages.
-        count: u32,
-        /// Where their frames stand in [`Actions::frames`].
-        frames_at: u32,
-    },
-    /// Write pages from frames to the store.
-    Write {
-        /// The first page.
-        page: PageId,
-        /// Pages.
-        count: u32,
-        /// Where their frames stand in [`Actions::frames`].
-        frames_at: u32,
-    },
-    /// Make what was written to the file durable.
-    Sync {
-        /// The file.
-        file: FileId,
-    },
-    /// The request is complete.
-    Done {
-        /// Which.
-        request: RequestId,
-    },
-    /// The request failed. Pages that were served before belong to it no longer.
-    Fail {
-        /// Which.
-        request: RequestId,
-        /// Why.
-        error: Error,
-    },
-    /// `page` may be read in `frame` without a lock; a page published before gets a new marker.
-    Publish {
-        /// The page.
-        page: PageId,
-        /// Where it is.
-        frame: FrameId,
-        /// What a [`Hit`] has to carry.
-        generation: u32,
-        /// Its use triggers a readahead: the reader sends `Marker`.
-        marker: bool,
-    },
-    /// The frame's page may be read without a lock no longer. If a reader holds it: `Pinned`.
-    Retract {
-        /// The frame.
-        frame: FrameId,
-        /// The page left its file: it must not be found again even if a reader holds the frame.
-        /// Otherwise a page whose frame is held stays where it is.
-        gone: bool,
-    },
-    /// A readahead decision was carried out; only with `Settings::explain`.
-    Explain {
-        /// For whom.
-        handle: HandleId,
-        /// The page that triggered it.
-        page: PageIndex,
-        /// What was decided.
-        decision: Decision,
-        /// How many of its pages were neither resident nor in flight.
-        fresh: u32,
-    },
-    /// Pages that a window had read ahead met their fates; only with `Settings::explain`.
-    Fate {
-        /// The window: how many `Explain`s came before its own.
-        window: u32,
-        /// How many pages, by fate.
-        fates: Fates,
-    },
+pub struct FrameRun {
+    /// Where the first of them stands.
+    pub at: u32,
+    /// How many they are.
+    pub count: u32,
+}
+
+codec::records! {
+    /// What the driver has to do, in this order.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Action {
+        /// Hand the bytes of `page` in `frame` to the reader.
+        Serve = 1 {
+            /// Whose.
+            request: RequestId,
+            /// Which page of its file.
+            page: PageIndex,
+            /// Where the bytes are.
+            frame: FrameId,
+        },
+        /// Copy the writer's bytes for `page` into `frame`, then send `Filled`.
+        Fill = 2 {
+            /// Whose.
+            request: RequestId,
+            /// Which page of its file.
+            page: PageIndex,
+            /// Where the bytes go.
+            frame: FrameId,
+            /// The frame holds nothing yet: what the writer does not cover becomes zero.
+            fresh: bool,
+        },
+        /// Read pages from the store into frames.
+        Fetch = 3 or "Fetch ahead" {
+            /// Whether somebody waits.
+            kind: FetchKind,
+            /// The first page.
+            page: PageId,
+            /// Their frames.
+            frames: FrameRun,
+        },
+        /// Write pages from frames to the store.
+        Write = 5 {
+            /// The first page.
+            page: PageId,
+            /// Their frames.
+            frames: FrameRun,
+        },
+        /// Make what was written to the file durable.
+        Sync = 6 {
+            /// The file.
+            file: FileId,
+        },
+        /// The request is complete.
+        Done = 7 {
+            /// Which.
+            request: RequestId,
+        },
+        /// The request failed. Pages that were served before belong to it no longer.
+        Fail = 8 {
+            /// Which.
+            request: RequestId,
+            /// Why.
+            error: Error,
+        },
+        /// `page` may be read in `frame` without a lock; a page published before gets a new marker.
+        Publish = 9 {
+            /// The page.
+            page: PageId,
+            /// Where it is.
+            frame: FrameId,
+            /// What a [`Hit`] has to carry.
+            generation: u32,
+            /// Its use triggers a readahead: the reader sends `Marker`.
+            marker: bool,
+        },
+        /// The frame's page may be read without a lock no longer. If a reader holds it: `Pinned`.
+        Retract = 10 {
+            /// The frame.
+            frame: FrameId,
+            /// The page left its file: it must not be found again even if a reader holds the frame.
+            /// Otherwise a page whose frame is held stays where it is.
+            gone: bool,
+        },
+        /// A readahead decision was carried out; only with `Settings::explain`.
+        Explain = 11 {
+            /// For whom.
+            handle: HandleId,
+            /// The page that triggered it.
+            page: PageIndex,
+            /// What kind of readahead was decided.
+            cause: Cause,
+            /// Its pages.
+            window: Window,
+            /// How many of them were neither resident nor in flight.
+            fresh: u32,
+            /// Whose they are, where a policy names its streams.
+            stream: Option<StreamId>,
+        },
+        /// Pages that a window had read ahead met their fates; only with `Settings::explain`.
+        Fate = 12 {
+            /// The window: how many `Explain`s came before its own.
+            window: u32,
+            /// How many pages, by fate.
+            fates: Fates,
+        },
+    }
 }
 
 /// What became of pages that were read ahead: how many of each.
@@ -340,96 +367,6 @@ impl core::ops::AddAssign for Fates {
     }
 }
 
-/// Why a request failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Error {
-    /// The store failed to read. The page stays absent, so the next read tries again.
-    Store {
-        /// The page that could not be read.
-        page: PageId,
-        /// What the store said.
-        errno: i32,
-    },
-    /// Written bytes could not be made durable. They are kept, and written again later.
-    Writeback {
-        /// What the store said.
-        errno: i32,
-    },
-    /// The request reaches beyond the file's end, or the file shrank under it.
-    PastEnd {
-        /// The first page beyond.
-        page: PageIndex,
-        /// Pages in the file.
-        file_pages: u64,
-    },
-    /// The file changed under the request: its pages would be of two versions.
-    Changed {
-        /// The page that changed.
-        page: PageIndex,
-    },
-    /// Every frame of the partition was held, dirty or in flight until the wait limit passed.
-    NoFrames {
-        /// The partition's frames.
-        capacity: u32,
-    },
-    /// A table is full; fewer requests at once will do.
-    Busy {
-        /// The setting that bounds it.
-        bound: u32,
-    },
-    /// The request itself is larger than the cache can ever hold at once.
-    TooLarge {
-        /// Its pages.
-        pages: u32,
-        /// What it may have.
-        bound: u32,
-    },
-    /// The request was cancelled.
-    Cancelled,
-}
-
-impl Error {
-    /// The errno that front ends answer with: the only such table.
-    #[must_use]
-    pub fn errno(self) -> i32 {
-        match self {
-            Self::Store { errno, .. } | Self::Writeback { errno } => errno,
-            Self::PastEnd { .. } | Self::TooLarge { .. } => EINVAL,
-            Self::Changed { .. } => ESTALE,
-            Self::NoFrames { .. } | Self::Busy { .. } => EAGAIN,
-            Self::Cancelled => ECANCELED,
-        }
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::Store { page, errno } => {
-                write!(f, "the store failed at page {}: errno {errno}", page.index)
-            }
-            Self::Writeback { errno } => {
-                write!(f, "written bytes are not durable yet: errno {errno}; they are kept")
-            }
-            Self::PastEnd { page, file_pages } => {
-                write!(f, "page {page} is beyond the end of a file of {file_pages} pages")
-            }
-            Self::Changed { page } => write!(f, "the file changed at page {page}: read it again"),
-            Self::NoFrames { capacity } => {
-                write!(f, "no frame came free: all {capacity} are held, dirty or in flight")
-            }
-            Self::Busy { bound } => write!(f, "more than {bound} requests wait already"),
-            Self::TooLarge { pages, bound } => {
-                write!(f, "a request of {pages} pages; at most {bound} fit")
-            }
-            Self::Cancelled => write!(f, "cancelled"),
-        }
-    }
-}
-
-impl core::error::Error for Error {}
-
 /// What a call appended: actions, and the frames that fetches and writes name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Actions {
@@ -452,27 +389,20 @@ impl Actions {
         self.frames.clear();
     }
 
+    /// The frames from `at` to the end, which are not empty.
+    pub(crate) fn run_from(&self, at: usize) -> FrameRun {
+        assert!(at < self.frames.len(), "a run has a frame");
+        let number = |frames| u32::try_from(frames).expect("bounded by the frames");
+        FrameRun { at: number(at), count: number(self.frames.len() - at) }
+    }
+
     /// The frames of `action`: none unless it is a fetch or a write.
     #[must_use]
     pub fn frames_of(&self, action: Action) -> &[FrameId] {
-        if let Action::Fetch { count, frames_at, .. } | Action::Write { count, frames_at, .. } =
-            action
-        {
-            self.run(frames_at, count)
+        if let Action::Fetch { frames, .. } | Action::Write { frames, .. } = action {
+            &self.frames[frames.at as usize..][..frames.count as usize]
         } else {
             &[]
         }
     }
-
-    /// The frames of a fetch or a write.
-    #[must_use]
-    pub fn run(&self, frames_at: u32, count: u32) -> &[FrameId] {
-        let at = frames_at as usize;
-        &self.frames[at..at + count as usize]
-    }
 }
-
-const EAGAIN: i32 = 11;
-const EINVAL: i32 = 22;
-const ESTALE: i32 = 116;
-const ECANCELED: i32 = 125;

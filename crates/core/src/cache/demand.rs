@@ -197,7 +197,9 @@ impl Cache {
             let fresh = self.carry_out(file, decision, (index, asked_end), actions);
             if self.settings.explain {
                 let (handle, page) = (reader.handle, index);
-                actions.list.push(Action::Explain { handle, page, decision, fresh });
+                let Decision { cause, window, stream } = decision;
+                let explain = Action::Explain { handle, page, cause, window, fresh, stream };
+                actions.list.push(explain);
                 self.windows = self.windows.saturating_add(1);
             }
             next = self.readahead.submitted(&demand, decision, fresh);

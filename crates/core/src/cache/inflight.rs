@@ -284,7 +284,8 @@ impl Cache {
         if asked {
             self.stats.demand_fetches += 1;
         }
-        let frames_at = u32::try_from(frames_at).expect("bounded by the frames");
+        let frames = actions.run_from(frames_at);
+        assert_eq!(frames.count, count, "a fetch has its pages' frames");
         let page = PageId { file: run.file, index };
         let page_bytes = self.settings.page_bytes;
         let (offset, bytes) = (index * u64::from(page_bytes), count.saturating_mul(page_bytes));
@@ -292,7 +293,7 @@ impl Cache {
             let ticket = estimator.issued(self.now, run.file, offset, bytes);
             self.tickets.insert(last, ticket);
         }
-        actions.list.push(Action::Fetch { kind, page, count, frames_at });
+        actions.list.push(Action::Fetch { kind, page, frames });
         at
     }
 

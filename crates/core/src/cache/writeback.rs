@@ -292,7 +292,7 @@ impl Cache {
     /// Sends out one write of `first` and the writable pages just after it.
     fn write_run(&mut self, first: FrameId, actions: &mut Actions) -> u32 {
         let page = self.frames[first].page;
-        let frames_at = u32::try_from(actions.frames.len()).expect("bounded by the frames");
+        let frames_at = actions.frames.len();
         let (mut count, mut last) = (0, None::<FrameId>);
         while count < self.settings.request_pages_max {
             let id = PageId { index: page.index + u64::from(count), ..page };
@@ -313,7 +313,9 @@ impl Cache {
             count += 1;
         }
         self.stats.writes += 1;
-        actions.list.push(Action::Write { page, count, frames_at });
+        let frames = actions.run_from(frames_at);
+        assert_eq!(frames.count, count, "a write has its pages' frames");
+        actions.list.push(Action::Write { page, frames });
         count
     }
 

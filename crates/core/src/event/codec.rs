@@ -2,23 +2,26 @@
 //! integers, in the order of declaration.
 //!
 //! ```text
-//!   record:  tag (1 byte)  now (varint)  fields (varint each; flags as bits of one varint)
+//!   event:   tag (1 byte)  now (varint)  fields (varint each)
+//!   action:  tag (1 byte)                fields (varint each)  frames of a run (varint each)
 //!   varint:  7 bits a byte, least significant first, high bit: more follow
 //! ```
+//!
+//! The flags of a record share one varint, which stands where the first of them is declared.
 //!
 //! # Invariants
 //! - Decoding what was encoded gives the same event; a cut or foreign record is an error, never a
 //!   panic, and consumes no more than the input.
-//! - The tags are part of the format: [`VERSION`] changes when one of them, or the fields behind
-//!   it, does. A new tag does not change it: every older record still reads as it was written, and
-//!   a reader that does not know the tag says so ([`DecodeError::UnknownTag`]).
+//! - [`VERSION`] changes as `event.rs` says. A reader that does not know a tag says so
+//!   ([`DecodeError::UnknownTag`]).
 
 use alloc::vec::Vec;
 
-use super::{Action, Actions, Error, Event, Fates, FetchKind, Hit};
-use crate::units::{FileId, FrameId, HandleId, Nanos, PartitionId, RequestId};
+use super::{Action, Actions, Error, Event, Fates, FetchKind, FrameRun, Hit};
+use crate::readahead::{Cause, StreamId, Window};
+use crate::units::{FileId, FrameId, HandleId, Nanos, PageId, PartitionId, RequestId};
 
-/// The format's version.
+/// The version of the encoding: of all tags, and of the fields behind each.
 pub const VERSION: u8 = 2;
 
 /// Why a record could not be decoded.
@@ -45,64 +48,26 @@ impl core::fmt::Display for DecodeError {
 
 impl core::error::Error for DecodeError {}
 
+/// The numbers of a record, for a reader that prints it without decoding it.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// The byte that the record begins with.
+    pub tag: u8,
+    /// What the record is, under this tag and those that follow it.
+    pub names: &'static [&'static str],
+    /// Each field's name, and the names of its numbers; an empty one stands for the field's own.
+    /// A number named [`FRAMES`] has as many frames after the last field.
+    pub fields: &'static [(&'static str, &'static [&'static str])],
+}
+
+/// The name of the number of frames that follow a record.
+pub const FRAMES: &str = "count";
+
 /// Appends `event`, which happened at `now`, to `out`.
 pub fn encode(now: Nanos, event: &Event<'_>, out: &mut Vec<u8>) {
-    let mut put = |tag: u8, fields: &[u64]| {
-        out.push(tag);
-        varint(now.0, out);
-        for &field in fields {
-            varint(field, out);
-        }
-    };
-    let errno_bits = |errno: i32| u64::from(errno.cast_unsigned());
-    match *event {
-        Event::Open { handle, file, partition, file_pages } => {
-            put(1, &[handle.0.into(), file.0.into(), partition.0.into(), file_pages]);
-        }
-        Event::Close { handle } => put(2, &[handle.0.into()]),
-        Event::Read { request, handle, first, count, previous_end, congested } => {
-            let (flags, end) = reading(previous_end, congested);
-            put(3, &[request.0, handle.0.into(), first, count.into(), flags, end]);
-        }
-        Event::Hits { hits } => {
-            put(4, &[hits.len() as u64]);
-            for hit in hits {
-                varint(hit.frame.0.into(), out);
-                varint(hit.generation.into(), out);
-            }
-        }
-        Event::Marker { handle, hit, count, previous_end, congested } => {
-            let (flags, end) = reading(previous_end, congested);
-            let (frame, generation) = (hit.frame.0.into(), hit.generation.into());
-            put(5, &[handle.0.into(), frame, generation, count.into(), flags, end]);
-        }
-        Event::Write { request, handle, first, count, head_partial, tail_partial, durable } => {
-            let flags =
-                u64::from(head_partial) | u64::from(tail_partial) << 1 | u64::from(durable) << 2;
-            put(6, &[request.0, handle.0.into(), first, count.into(), flags]);
-        }
-        Event::Filled { request, frame } => put(7, &[request.0, frame.0.into()]),
-        Event::Flush { request, handle } => put(8, &[request.0, handle.0.into()]),
-        Event::Cancel { request } => put(9, &[request.0]),
-        Event::Arrived { first, count } => put(10, &[first.0.into(), count.into()]),
-        Event::Failed { first, count, errno } => {
-            put(11, &[first.0.into(), count.into(), errno_bits(errno)]);
-        }
-        Event::Written { first, count } => put(12, &[first.0.into(), count.into()]),
-        Event::WriteFailed { first, count, errno } => {
-            put(13, &[first.0.into(), count.into(), errno_bits(errno)]);
-        }
-        Event::Synced { file, errno } => put(14, &[file.0.into(), errno_bits(errno)]),
-        Event::Truncate { file, pages } => put(15, &[file.0.into(), pages]),
-        Event::Invalidate { file, first, count } => put(16, &[file.0.into(), first, count]),
-        Event::Pinned { frame } => put(17, &[frame.0.into()]),
-        Event::Settled => put(18, &[]),
-        Event::Resize { partition, frames } => put(19, &[partition.0.into(), frames.into()]),
-        Event::Tick => put(20, &[]),
-        Event::Prefetch { handle, first, count } => {
-            put(21, &[handle.0.into(), first, count.into()]);
-        }
-    }
+    let mut to = Record::new(event.tag(), &[], out);
+    now.0.put(&mut to);
+    event.put_fields(&mut to);
 }
 
 /// The event at the start of `input`, when it happened, and how many bytes it takes. The hits of
@@ -114,129 +79,341 @@ pub fn decode<'h>(
     input: &[u8],
     hits: &'h mut Vec<Hit>,
 ) -> Result<(Nanos, Event<'h>, usize), DecodeError> {
-    let mut from = Fields { input, at: 1 };
-    let &tag = input.first().ok_or(DecodeError::Cut)?;
-    let now = Nanos(from.u64()?);
-    let event = match tag {
-        1 => Event::Open {
-            handle: HandleId(from.u32()?),
-            file: FileId(from.u32()?),
-            partition: PartitionId(from.u32()?),
-            file_pages: from.u64()?,
-        },
-        2 => Event::Close { handle: HandleId(from.u32()?) },
-        3 => {
-            let (request, handle) = (RequestId(from.u64()?), HandleId(from.u32()?));
-            let (first, count) = (from.u64()?, from.u32()?);
-            let (previous_end, congested) = from.reading()?;
-            Event::Read { request, handle, first, count, previous_end, congested }
-        }
-        4 => {
-            let count = from.u64()?;
-            hits.clear();
-            for _ in 0..count {
-                hits.push(Hit { frame: from.frame()?, generation: from.u32()? });
-            }
-            Event::Hits { hits }
-        }
-        5 => {
-            let handle = HandleId(from.u32()?);
-            let hit = Hit { frame: from.frame()?, generation: from.u32()? };
-            let count = from.u32()?;
-            let (previous_end, congested) = from.reading()?;
-            Event::Marker { handle, hit, count, previous_end, congested }
-        }
-        6 => {
-            let (request, handle) = (RequestId(from.u64()?), HandleId(from.u32()?));
-            let (first, count, flags) = (from.u64()?, from.u32()?, from.flags(7)?);
-            let (head_partial, tail_partial) = (flags & 1 != 0, flags & 2 != 0);
-            let durable = flags & 4 != 0;
-            Event::Write { request, handle, first, count, head_partial, tail_partial, durable }
-        }
-        7 => Event::Filled { request: RequestId(from.u64()?), frame: from.frame()? },
-        8 => Event::Flush { request: RequestId(from.u64()?), handle: HandleId(from.u32()?) },
-        9 => Event::Cancel { request: RequestId(from.u64()?) },
-        10 => Event::Arrived { first: from.frame()?, count: from.u32()? },
-        11 => Event::Failed { first: from.frame()?, count: from.u32()?, errno: from.errno()? },
-        12 => Event::Written { first: from.frame()?, count: from.u32()? },
-        13 => Event::WriteFailed { first: from.frame()?, count: from.u32()?, errno: from.errno()? },
-        14 => Event::Synced { file: FileId(from.u32()?), errno: from.errno()? },
-        15 => Event::Truncate { file: FileId(from.u32()?), pages: from.u64()? },
-        16 => {
-            Event::Invalidate { file: FileId(from.u32()?), first: from.u64()?, count: from.u64()? }
-        }
-        17 => Event::Pinned { frame: from.frame()? },
-        18 => Event::Settled,
-        19 => Event::Resize { partition: PartitionId(from.u32()?), frames: from.u32()? },
-        20 => Event::Tick,
-        21 => {
-            let (handle, first) = (HandleId(from.u32()?), from.u64()?);
-            Event::Prefetch { handle, first, count: from.u32()? }
-        }
-        _ => return Err(DecodeError::UnknownTag(tag)),
-    };
-    Ok((now, event, from.at))
+    let (&tag, rest) = input.split_first().ok_or(DecodeError::Cut)?;
+    let mut from = Fields { rest, flags: None, hits: Some(hits) };
+    let now = Nanos(u64::take(&mut from)?);
+    let event = Event::take_fields(tag, &mut from)?;
+    if from.flags.is_some_and(|unknown| unknown != 0) {
+        return Err(DecodeError::OutOfRange);
+    }
+    let used = input.len() - from.rest.len();
+    assert!(used > 1, "a record has a tag and a time");
+    Ok((now, event, used))
 }
 
 /// Appends every action to `out`: what two runs are compared by.
 pub fn encode_actions(actions: &Actions, out: &mut Vec<u8>) {
     for action in &actions.list {
-        encode_action(action, actions, out);
+        action.put_fields(&mut Record::new(action.tag(), &actions.frames, out));
     }
 }
 
-fn encode_action(action: &Action, actions: &Actions, out: &mut Vec<u8>) {
-    let mut put = |tag: u8, fields: &[u64]| {
-        out.push(tag);
-        for &field in fields {
-            varint(field, out);
+/// The name of the actions with this tag, and their shape.
+#[must_use]
+pub fn action_shape(tag: u8) -> Option<(&'static str, &'static Shape)> {
+    Action::SHAPES.iter().find_map(|shape| {
+        let nth = tag.checked_sub(shape.tag)?;
+        Some((*shape.names.get(usize::from(nth))?, shape))
+    })
+}
+
+/// The tags of actions are dense, from 1.
+const _: () = {
+    let (mut at, mut tag) = (0, 1);
+    while at < Action::SHAPES.len() {
+        assert!(Action::SHAPES[at].tag as usize == tag);
+        tag += Action::SHAPES[at].names.len();
+        at += 1;
+    }
+};
+
+/// Appends `value` in 7 bits a byte.
+pub fn put_varint(mut value: u64, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push(value.to_le_bytes()[0] | 0x80);
+        value >>= 7;
+    }
+    out.push(value.to_le_bytes()[0]);
+}
+
+/// The number at the start of `input`, which is moved past it.
+///
+/// # Errors
+/// The input ends within the number, or the number does not fit 64 bits.
+pub fn take_varint(input: &mut &[u8]) -> Result<u64, DecodeError> {
+    let mut value = 0;
+    for (at, &byte) in input.iter().enumerate() {
+        let bits = u64::from(byte & 0x7f);
+        if at > 9 || at == 9 && bits > 1 {
+            return Err(DecodeError::OutOfRange);
+        }
+        value |= bits << (7 * at);
+        if byte & 0x80 == 0 {
+            *input = &input[at + 1..];
+            return Ok(value);
+        }
+    }
+    Err(DecodeError::Cut)
+}
+
+/// Declares an enum of records: each variant with its tag, each field with its type. `decoded`
+/// before it makes the records readable, too. `NAME = 3 or "OTHER"`: a field of the variant
+/// may raise the tag by one, and the record has the other name then.
+macro_rules! records {
+    (decoded $($table:tt)*) => {
+        $crate::event::codec::records! { $($table)* }
+        $crate::event::codec::records! { @decode $($table)* }
+    };
+    (@decode $(#[$meta:meta])* pub enum $name:ident<$life:lifetime> { $(
+        $(#[$doc:meta])*
+        $variant:ident = $tag:literal $({ $($(#[$field_doc:meta])* $field:ident: $type:ty,)* })?,
+    )* }) => {
+        impl<$life> $name<$life> {
+            fn take_fields(
+                tag: u8,
+                from: &mut $crate::event::codec::Fields<'_, $life>,
+            ) -> Result<Self, $crate::event::codec::DecodeError> {
+                Ok(match tag {
+                    $($tag => Self::$variant $({
+                        $($field: $crate::event::codec::Take::take(from)?,)*
+                    })?,)*
+                    _ => return Err($crate::event::codec::DecodeError::UnknownTag(tag)),
+                })
+            }
         }
     };
-    match *action {
-        Action::Serve { request, page, frame } => put(1, &[request.0, page, frame.0.into()]),
-        Action::Fill { request, page, frame, fresh } => {
-            put(2, &[request.0, page, frame.0.into(), fresh.into()]);
-        }
-        Action::Fetch { kind, page, count, frames_at } => {
-            let tag = if kind == FetchKind::Demand { 3 } else { 4 };
-            put(tag, &[page.file.0.into(), page.index, count.into()]);
-            for frame in actions.run(frames_at, count) {
-                varint(frame.0.into(), out);
+    ($(#[$meta:meta])* pub enum $name:ident $(<$life:lifetime>)? { $(
+        $(#[$doc:meta])*
+        $variant:ident = $tag:literal $(or $other:literal)?
+        $({ $($(#[$field_doc:meta])* $field:ident: $type:ty,)* })?,
+    )* }) => {
+        $(#[$meta])*
+        pub enum $name $(<$life>)? { $(
+            $(#[$doc])*
+            $variant $({ $($(#[$field_doc])* $field: $type,)* })?,
+        )* }
+
+        impl $(<$life>)? $name $(<$life>)? {
+            /// The numbers of each record, by its tag.
+            pub const SHAPES: &'static [$crate::event::codec::Shape] = &[$(
+                $crate::event::codec::Shape {
+                    tag: $tag,
+                    names: &[stringify!($variant) $(, $other)?],
+                    fields: &[$($((
+                        stringify!($field),
+                        <$type as $crate::event::codec::Put>::PARTS,
+                    ),)*)?],
+                },
+            )*];
+
+            fn tag(&self) -> u8 {
+                match self { $(Self::$variant { .. } => $tag,)* }
+            }
+
+            fn put_fields(&self, to: &mut $crate::event::codec::Record<'_>) {
+                match self { $(
+                    Self::$variant $({ $($field),* })? => {
+                        $($($crate::event::codec::Put::put($field, to);)*)?
+                    }
+                )* }
             }
         }
-        Action::Write { page, count, frames_at } => {
-            put(5, &[page.file.0.into(), page.index, count.into()]);
-            for frame in actions.run(frames_at, count) {
-                varint(frame.0.into(), out);
+    };
+}
+
+pub(crate) use records;
+
+/// A record that is written.
+pub(crate) struct Record<'o> {
+    tag_at: usize,
+    /// Where the flags stand, and how many there are.
+    flags: Option<(usize, u32)>,
+    /// What the runs of an action name.
+    frames: &'o [FrameId],
+    out: &'o mut Vec<u8>,
+}
+
+impl<'o> Record<'o> {
+    fn new(tag: u8, frames: &'o [FrameId], out: &'o mut Vec<u8>) -> Self {
+        let tag_at = out.len();
+        out.push(tag);
+        Self { tag_at, flags: None, frames, out }
+    }
+
+    fn flag(&mut self, set: bool) {
+        let (at, nth) = self.flags.unwrap_or_else(|| {
+            self.out.push(0);
+            (self.out.len() - 1, 0)
+        });
+        assert!(nth < 7, "the flags of a record are one byte");
+        self.out[at] |= u8::from(set) << nth;
+        self.flags = Some((at, nth + 1));
+    }
+}
+
+/// The fields of a record that is read.
+pub(crate) struct Fields<'i, 'h> {
+    rest: &'i [u8],
+    /// The flags that were not read yet.
+    flags: Option<u64>,
+    hits: Option<&'h mut Vec<Hit>>,
+}
+
+/// What a field writes.
+pub(crate) trait Put {
+    /// The names of its numbers; an empty one stands for the field's own.
+    const PARTS: &'static [&'static str] = &[""];
+
+    fn put(&self, to: &mut Record<'_>);
+}
+
+/// What a field reads.
+pub(crate) trait Take<'h>: Sized {
+    fn take(from: &mut Fields<'_, 'h>) -> Result<Self, DecodeError>;
+}
+
+macro_rules! numbers {
+    ($($type:ty: $put:expr, $take:expr;)*) => {$(
+        impl Put for $type {
+            fn put(&self, to: &mut Record<'_>) {
+                let wide: fn($type) -> u64 = $put;
+                put_varint(wide(*self), to.out);
             }
         }
-        Action::Sync { file } => put(6, &[file.0.into()]),
-        Action::Done { request } => put(7, &[request.0]),
-        Action::Fail { request, error } => {
-            let (kind, a, b) = error_fields(error);
-            put(8, &[request.0, kind, a, b]);
+
+        impl Take<'_> for $type {
+            fn take(from: &mut Fields<'_, '_>) -> Result<Self, DecodeError> {
+                let narrow: fn(u64) -> Option<$type> = $take;
+                narrow(take_varint(&mut from.rest)?).ok_or(DecodeError::OutOfRange)
+            }
         }
-        Action::Publish { page, frame, generation, marker } => {
-            let (file, frame) = (page.file.0.into(), frame.0.into());
-            put(9, &[file, page.index, frame, generation.into(), marker.into()]);
+    )*};
+}
+
+numbers! {
+    u64: |wide| wide, Some;
+    u32: u64::from, narrow;
+    i32: |errno| errno.cast_unsigned().into(), |wide| narrow(wide).map(u32::cast_signed);
+    RequestId: |id| id.0, |wide| Some(RequestId(wide));
+    HandleId: |id| id.0.into(), |wide| narrow(wide).map(HandleId);
+    FileId: |id| id.0.into(), |wide| narrow(wide).map(FileId);
+    PartitionId: |id| id.0.into(), |wide| narrow(wide).map(PartitionId);
+    FrameId: |id| id.0.into(), |wide| narrow(wide).map(FrameId);
+}
+
+fn narrow(wide: u64) -> Option<u32> {
+    u32::try_from(wide).ok()
+}
+
+impl Put for bool {
+    fn put(&self, to: &mut Record<'_>) {
+        to.flag(*self);
+    }
+}
+
+impl Take<'_> for bool {
+    fn take(from: &mut Fields<'_, '_>) -> Result<Self, DecodeError> {
+        let flags = match from.flags {
+            Some(flags) => flags,
+            None => take_varint(&mut from.rest)?,
+        };
+        from.flags = Some(flags >> 1);
+        Ok(flags & 1 != 0)
+    }
+}
+
+/// A flag, and the number or 0.
+impl Put for Option<u64> {
+    fn put(&self, to: &mut Record<'_>) {
+        to.flag(self.is_some());
+        self.unwrap_or(0).put(to);
+    }
+}
+
+impl Take<'_> for Option<u64> {
+    fn take(from: &mut Fields<'_, '_>) -> Result<Self, DecodeError> {
+        let known = bool::take(from)?;
+        let value = u64::take(from)?;
+        Ok(known.then_some(value))
+    }
+}
+
+/// 0, or one more than the name.
+impl Put for Option<StreamId> {
+    fn put(&self, to: &mut Record<'_>) {
+        self.map_or(0, |stream| u64::from(stream.0) + 1).put(to);
+    }
+}
+
+macro_rules! parts {
+    ($($type:ty: $($part:literal = $value:expr),*;)*) => {$(
+        impl Put for $type {
+            const PARTS: &'static [&'static str] = &[$($part),*];
+
+            fn put(&self, to: &mut Record<'_>) {
+                $({
+                    let value: fn(&$type) -> u64 = $value;
+                    value(self).put(to);
+                })*
+            }
         }
-        Action::Retract { frame, gone } => put(10, &[frame.0.into(), gone.into()]),
-        Action::Explain { handle, page, decision, fresh } => {
-            let window = decision.window;
-            let (size, tail) = (window.size.into(), window.async_size.into());
-            let cause = decision.cause as u64;
-            let stream = decision.stream.map_or(0, |stream| u64::from(stream.0) + 1);
-            let (handle, fresh) = (handle.0.into(), fresh.into());
-            put(11, &[handle, page, cause, window.start, size, tail, fresh, stream]);
-        }
-        Action::Fate { window, fates } => {
-            let Fates { used, late, wasted, failed } = fates;
-            put(12, &[window, used, late, wasted, failed].map(u64::from));
+    )*};
+}
+
+parts! {
+    Cause: "" = |cause| *cause as u64;
+    PageId: "file" = |page| page.file.0.into(), "page" = |page| page.index;
+    Hit: "frame" = |hit| hit.frame.0.into(), "generation" = |hit| hit.generation.into();
+    Window: "start" = |at| at.start, "size" = |at| at.size.into(),
+        "async_size" = |at| at.async_size.into();
+    Fates: "used" = |of| of.used.into(), "late" = |of| of.late.into(),
+        "wasted" = |of| of.wasted.into(), "failed" = |of| of.failed.into();
+    Error: "error" = |error| error_numbers(*error).0, "a" = |error| error_numbers(*error).1,
+        "b" = |error| error_numbers(*error).2;
+}
+
+impl Take<'_> for Hit {
+    fn take(from: &mut Fields<'_, '_>) -> Result<Self, DecodeError> {
+        Ok(Self { frame: FrameId::take(from)?, generation: u32::take(from)? })
+    }
+}
+
+/// How many there are, and each of them.
+impl Put for &[Hit] {
+    const PARTS: &'static [&'static str] = &["hits"];
+
+    fn put(&self, to: &mut Record<'_>) {
+        (self.len() as u64).put(to);
+        for hit in *self {
+            hit.put(to);
         }
     }
 }
 
-fn error_fields(error: Error) -> (u64, u64, u64) {
+impl<'h> Take<'h> for &'h [Hit] {
+    fn take(from: &mut Fields<'_, 'h>) -> Result<Self, DecodeError> {
+        let hits = from.hits.take().expect("a record has one batch");
+        hits.clear();
+        for _ in 0..u64::take(from)? {
+            hits.push(Hit::take(from)?);
+        }
+        Ok(hits)
+    }
+}
+
+/// How many there are; the frames themselves end the record.
+impl Put for FrameRun {
+    const PARTS: &'static [&'static str] = &[FRAMES];
+
+    fn put(&self, to: &mut Record<'_>) {
+        self.count.put(to);
+        let frames = to.frames;
+        for frame in &frames[self.at as usize..][..self.count as usize] {
+            frame.put(to);
+        }
+    }
+}
+
+/// Readahead has the next tag.
+impl Put for FetchKind {
+    const PARTS: &'static [&'static str] = &[];
+
+    fn put(&self, to: &mut Record<'_>) {
+        to.out[to.tag_at] += u8::from(*self == Self::Readahead);
+    }
+}
+
+fn error_numbers(error: Error) -> (u64, u64, u64) {
     match error {
         Error::Store { page, errno } => (1, page.index, u64::from(errno.cast_unsigned())),
         Error::Writeback { errno } => (2, u64::from(errno.cast_unsigned()), 0),
@@ -249,69 +426,9 @@ fn error_fields(error: Error) -> (u64, u64, u64) {
     }
 }
 
-/// Flags and position of a read: bit 0, congested; bit 1, there was a previous read.
-fn reading(previous_end: Option<u64>, congested: bool) -> (u64, u64) {
-    let known = u64::from(previous_end.is_some()) << 1;
-    (u64::from(congested) | known, previous_end.unwrap_or(0))
-}
-
-fn varint(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(value.to_le_bytes()[0] | 0x80);
-        value >>= 7;
-    }
-    out.push(value.to_le_bytes()[0]);
-}
-
-struct Fields<'a> {
-    input: &'a [u8],
-    at: usize,
-}
-
-impl Fields<'_> {
-    fn u64(&mut self) -> Result<u64, DecodeError> {
-        let (mut value, mut shift) = (0_u64, 0);
-        loop {
-            let &byte = self.input.get(self.at).ok_or(DecodeError::Cut)?;
-            self.at += 1;
-            let bits = u64::from(byte & 0x7f);
-            if shift > 63 || shift == 63 && bits > 1 {
-                return Err(DecodeError::OutOfRange);
-            }
-            value |= bits << shift;
-            if byte & 0x80 == 0 {
-                return Ok(value);
-            }
-            shift += 7;
-        }
-    }
-
-    fn u32(&mut self) -> Result<u32, DecodeError> {
-        u32::try_from(self.u64()?).map_err(|_| DecodeError::OutOfRange)
-    }
-
-    fn frame(&mut self) -> Result<FrameId, DecodeError> {
-        self.u32().map(FrameId)
-    }
-
-    fn errno(&mut self) -> Result<i32, DecodeError> {
-        self.u32().map(u32::cast_signed)
-    }
-
-    fn flags(&mut self, all: u64) -> Result<u64, DecodeError> {
-        let flags = self.u64()?;
-        if flags > all { Err(DecodeError::OutOfRange) } else { Ok(flags) }
-    }
-
-    fn reading(&mut self) -> Result<(Option<u64>, bool), DecodeError> {
-        let (flags, end) = (self.flags(3)?, self.u64()?);
-        Ok(((flags & 2 != 0).then_some(end), flags & 1 != 0))
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{DecodeError, decode, encode};
+    use super::{DecodeError, decode, encode, put_varint, take_varint};
     use crate::event::{Event, Hit};
     use crate::prng::Prng;
     use crate::units::{FileId, FrameId, HandleId, Nanos, PartitionId, RequestId};
@@ -400,6 +517,26 @@ mod tests {
                 assert_eq!(decode(&bytes[..cut], &mut hits), Err(DecodeError::Cut), "{event:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_number_survives_and_a_cut_or_long_one_is_an_error() {
+        for value in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX] {
+            let mut bytes = Vec::new();
+            put_varint(value, &mut bytes);
+            let mut input = bytes.as_slice();
+            assert_eq!((take_varint(&mut input), input.len()), (Ok(value), 0));
+            for cut in 0..bytes.len() {
+                assert_eq!(
+                    take_varint(&mut &bytes[..cut]),
+                    Err(DecodeError::Cut),
+                    "{value} cut at {cut}"
+                );
+            }
+        }
+        assert_eq!(take_varint(&mut [0xff; 12].as_slice()), Err(DecodeError::OutOfRange));
+        let above = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2];
+        assert_eq!(take_varint(&mut above.as_slice()), Err(DecodeError::OutOfRange));
     }
 
     #[test]

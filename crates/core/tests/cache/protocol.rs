@@ -4,7 +4,7 @@ use super::World;
 use forerun_core::cache::{Cache, PartitionSettings, Settings, SettingsError};
 use forerun_core::drive::{Driver, drive};
 use forerun_core::event::codec::{self, DecodeError};
-use forerun_core::event::{Action, Actions, Error, Event, Fates, FetchKind};
+use forerun_core::event::{Action, Actions, Error, Event, Fates, FetchKind, FrameRun};
 use forerun_core::readahead::{Cause, Decision, StreamId, Window};
 use forerun_core::units::{FileId, FrameId, HandleId, Nanos, PageId, RequestId};
 
@@ -100,9 +100,17 @@ fn actions_are_recorded_field_by_field() {
     let window = Window { start: 5, size: 6, async_size: 7 };
     let decision = Decision::new(Cause::Async, window);
     let named = Decision { stream: Some(StreamId(13)), ..decision };
-    let (count, frames_at, handle) = (2, 1, HandleId(3));
+    let (frames, handle) = (FrameRun { at: 1, count: 2 }, HandleId(3));
     let fail = |error| Action::Fail { request, error };
-    let fetch = |kind| Action::Fetch { kind, page: id, count, frames_at };
+    let fetch = |kind| Action::Fetch { kind, page: id, frames };
+    let explain = |Decision { cause, window, stream }| Action::Explain {
+        handle,
+        page,
+        cause,
+        window,
+        fresh: 8,
+        stream,
+    };
     let fates = Fates { used: 1, late: 2, wasted: 3, failed: 4 };
     let publish = Action::Publish { page: id, frame, generation: 8, marker: true };
     #[rustfmt::skip] // A table test: add a row, not a function.
@@ -112,7 +120,7 @@ fn actions_are_recorded_field_by_field() {
         (Action::Fill { request, page, frame, fresh: true },           &[2, 9, 172, 2, 4, 1]),
         (fetch(FetchKind::Demand),                                     &[3, 2, 172, 2, 2, 11, 12]),
         (fetch(FetchKind::Readahead),                                  &[4, 2, 172, 2, 2, 11, 12]),
-        (Action::Write { page: id, count, frames_at },                 &[5, 2, 172, 2, 2, 11, 12]),
+        (Action::Write { page: id, frames },                           &[5, 2, 172, 2, 2, 11, 12]),
         (Action::Sync { file: FileId(2) },                             &[6, 2]),
         (Action::Done { request },                                     &[7, 9]),
         (fail(Error::Store { page: id, errno: 5 }),                    &[8, 9, 1, 172, 2, 5]),
@@ -126,10 +134,8 @@ fn actions_are_recorded_field_by_field() {
         (publish,                                                      &[9, 2, 172, 2, 4, 8, 1]),
         (Action::Retract { frame, gone: true },                        &[10, 4, 1]),
         (Action::Retract { frame, gone: false },                       &[10, 4, 0]),
-        (Action::Explain { handle, page, decision, fresh: 8 },
-            &[11, 3, 172, 2, 2, 5, 6, 7, 8, 0]),
-        (Action::Explain { handle, page, decision: named, fresh: 8 },
-            &[11, 3, 172, 2, 2, 5, 6, 7, 8, 14]),
+        (explain(decision),                       &[11, 3, 172, 2, 2, 5, 6, 7, 8, 0]),
+        (explain(named),                          &[11, 3, 172, 2, 2, 5, 6, 7, 8, 14]),
         (Action::Fate { window: 300, fates },                          &[12, 172, 2, 1, 2, 3, 4]),
     ];
     let mut all = Actions::new();
@@ -156,7 +162,9 @@ impl Driver for Notes {
     fn carry_out(&mut self, action: Action, frames: &[FrameId]) -> bool {
         let named: Vec<u32> = frames.iter().map(|frame| frame.0).collect();
         match action {
-            Action::Fetch { count, .. } => self.0.push(format!("fetch {count} {named:?}")),
+            Action::Fetch { frames: FrameRun { count, .. }, .. } => {
+                self.0.push(format!("fetch {count} {named:?}"));
+            }
             Action::Retract { frame, .. } => {
                 self.0.push(format!("retract {}", frame.0));
                 return frame.0 != 0;

@@ -16,7 +16,7 @@ use forerun_core::cache::{Cache, Settings};
 use forerun_core::device::Kind;
 use forerun_core::device::estimate::Facts;
 use forerun_core::drive::{Driver, drive};
-use forerun_core::event::{Action, Actions, Event, FetchKind};
+use forerun_core::event::{Actions, Error, Event, FetchKind};
 use forerun_core::prng::Prng;
 use forerun_core::readahead::{
     self, Bounds, Cause, Decision, Demand, Excess, Fate, Probes, Readahead, StreamId, Trigger,
@@ -188,40 +188,34 @@ struct Outside {
 }
 
 impl Driver for Outside {
-    fn fetch(&mut self, _: FetchKind, _: PageId, _: &[FrameId]) {}
-
-    fn carry_out(&mut self, action: Action, frames: &[FrameId]) -> bool {
-        match action {
-            Action::Fetch { page, count, .. } => {
-                for index in page.index..page.index + u64::from(count) {
-                    let page = PageId { index, ..page };
-                    let absent = || self.published.values().all(|at| at.0 != page);
-                    assert!(self.big() || absent(), "{page:?} is there");
-                }
-                self.in_flight.push(frames.to_vec());
-                self.fetched += frames.len() as u64;
-            }
-            Action::Publish { page, frame, marker, .. } => {
-                self.published.insert(frame, (page, marker));
-            }
-            Action::Retract { frame, gone } => {
-                let loose = !self.held.contains(&frame);
-                if loose || gone {
-                    self.published.remove(&frame);
-                }
-                return loose;
-            }
-            Action::Done { request } | Action::Fail { request, .. } => {
-                self.waiting.remove(&request);
-            }
-            Action::Serve { .. }
-            | Action::Fill { .. }
-            | Action::Write { .. }
-            | Action::Sync { .. }
-            | Action::Explain { .. }
-            | Action::Fate { .. } => {}
+    fn fetch(&mut self, _: FetchKind, page: PageId, frames: &[FrameId]) {
+        for index in page.index..page.index + frames.len() as u64 {
+            let page = PageId { index, ..page };
+            let absent = || self.published.values().all(|at| at.0 != page);
+            assert!(self.big() || absent(), "{page:?} is there");
         }
-        true
+        self.in_flight.push(frames.to_vec());
+        self.fetched += frames.len() as u64;
+    }
+
+    fn publish(&mut self, page: PageId, frame: FrameId, _: u32, marker: bool) {
+        self.published.insert(frame, (page, marker));
+    }
+
+    fn retract(&mut self, frame: FrameId, gone: bool) -> bool {
+        let loose = !self.held.contains(&frame);
+        if loose || gone {
+            self.published.remove(&frame);
+        }
+        loose
+    }
+
+    fn done(&mut self, request: RequestId) {
+        self.waiting.remove(&request);
+    }
+
+    fn fail(&mut self, request: RequestId, _: Error) {
+        self.waiting.remove(&request);
     }
 }
 

@@ -14,7 +14,8 @@ use std::ops::Range;
 
 use forerun_core::cache::{Cache, Settings};
 use forerun_core::drive::{Driver, drive};
-use forerun_core::event::{Action, Actions, Event, FetchKind, Hit};
+use forerun_core::event::{Action, Actions, Event, FetchKind, FrameRun, Hit};
+use forerun_core::readahead::Decision;
 use forerun_core::units::{FileId, FrameId, HandleId, Nanos, PageId, PartitionId, RequestId};
 use forerun_core::windows::{Opened, WindowLog};
 
@@ -381,7 +382,7 @@ impl Outside {
                 assert_eq!(self.at[&id], frame, "{id:?} is elsewhere");
                 format!("fill {}:{page}{}", request.0, if fresh { " fresh" } else { "" })
             }
-            Action::Fetch { kind, page, count, .. } => {
+            Action::Fetch { kind, page, frames: FrameRun { count, .. } } => {
                 for (index, &frame) in (page.index..).zip(frames) {
                     self.take(PageId { index, ..page }, frame);
                     self.busy.insert(frame);
@@ -390,7 +391,7 @@ impl Outside {
                 let kind = if kind == FetchKind::Demand { "demand" } else { "ahead" };
                 format!("{kind} {}", span(page, count))
             }
-            Action::Write { page, count, .. } => {
+            Action::Write { page, frames: FrameRun { count, .. } } => {
                 for (index, frame) in (page.index..).zip(frames) {
                     assert_eq!(self.at[&PageId { index, ..page }], *frame);
                 }
@@ -418,9 +419,10 @@ impl Outside {
                 }
             }
             Action::Retract { .. } => unreachable!("carried out above"),
-            Action::Explain { handle, page, decision, fresh } => {
+            Action::Explain { handle, page, cause, window, fresh, stream } => {
+                let decision = Decision { cause, window, stream };
                 self.log.opened(self.now, handle, decision, fresh);
-                let (window, cause) = (decision.window, decision.cause.name());
+                let cause = cause.name();
                 let (start, end, tail) = (window.start, window.end(), window.async_size);
                 format!("{cause} {start}..{end}-{tail} for {}:{page} fresh {fresh}", handle.0)
             }

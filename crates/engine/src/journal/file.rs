@@ -323,8 +323,8 @@ impl Recorder for FileRecorder {
             self.actions.clear();
             codec::encode_actions(actions, &mut self.actions);
             self.group.clear();
-            format::put_varint(self.count.into(), &mut self.group);
-            format::put_varint(self.actions.len() as u64, &mut self.group);
+            codec::put_varint(self.count.into(), &mut self.group);
+            codec::put_varint(self.actions.len() as u64, &mut self.group);
             self.group.append(&mut self.events);
             self.group.extend_from_slice(&self.actions);
         }

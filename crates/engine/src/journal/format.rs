@@ -132,51 +132,9 @@ impl Head {
     }
 }
 
-/// Appends `value`, 7 bits a byte, the lowest first.
-pub(super) fn put_varint(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(value.to_le_bytes()[0] | 0x80);
-        value >>= 7;
-    }
-    out.push(value.to_le_bytes()[0]);
-}
-
-/// The number at the start of `input`, which is moved past it. `None` if there is none.
-pub(super) fn take_varint(input: &mut &[u8]) -> Option<u64> {
-    let mut value = 0;
-    for (at, &byte) in input.iter().enumerate().take(10) {
-        let bits = u64::from(byte & 0x7f);
-        if at == 9 && bits > 1 {
-            return None;
-        }
-        value |= bits << (7 * at);
-        if byte & 0x80 == 0 {
-            *input = &input[at + 1..];
-            return Some(value);
-        }
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_number_survives_and_a_cut_or_long_one_is_none() {
-        for value in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX] {
-            let mut bytes = Vec::new();
-            put_varint(value, &mut bytes);
-            let mut input = bytes.as_slice();
-            assert_eq!((take_varint(&mut input), input.len()), (Some(value), 0));
-            for cut in 0..bytes.len() {
-                assert_eq!(take_varint(&mut &bytes[..cut]), None, "{value} cut at {cut}");
-            }
-        }
-        assert_eq!(take_varint(&mut [0xff; 12].as_slice()), None);
-        let above = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2];
-        assert_eq!(take_varint(&mut above.as_slice()), None);
-    }
 
     #[test]
     fn a_head_that_was_changed_or_moved_is_none() {

@@ -25,7 +25,6 @@ use forerun_core::{
     units::Nanos,
 };
 
-use super::format::take_varint;
 use super::read::{Block, JournalError, Part, Reader};
 use super::show;
 
@@ -149,8 +148,8 @@ impl Replay {
         let malformed = |why: &str| JournalError::Malformed { at: block.at, why: why.to_owned() };
         let (mut input, mut left) = (block.payload.as_slice(), u64::from(block.events));
         while !input.is_empty() && self.run.difference.is_none() {
-            let sizes = (take_varint(&mut input), take_varint(&mut input));
-            let (Some(count), Some(bytes)) = sizes else {
+            let sizes = (codec::take_varint(&mut input), codec::take_varint(&mut input));
+            let (Ok(count), Ok(bytes)) = sizes else {
                 return Err(malformed("a group is cut off"));
             };
             left = left.checked_sub(count.max(1)).ok_or_else(|| malformed("too many events"))?;
@@ -277,28 +276,10 @@ struct Group<'b> {
 
 /// An event in words, not too many.
 fn shown(event: &Event<'_>) -> String {
-    match event {
-        Event::Hits { hits } => format!("a batch of {} hits", hits.len()),
-        Event::Open { .. }
-        | Event::Close { .. }
-        | Event::Read { .. }
-        | Event::Marker { .. }
-        | Event::Write { .. }
-        | Event::Filled { .. }
-        | Event::Flush { .. }
-        | Event::Cancel { .. }
-        | Event::Arrived { .. }
-        | Event::Failed { .. }
-        | Event::Written { .. }
-        | Event::WriteFailed { .. }
-        | Event::Synced { .. }
-        | Event::Truncate { .. }
-        | Event::Invalidate { .. }
-        | Event::Pinned { .. }
-        | Event::Settled
-        | Event::Resize { .. }
-        | Event::Prefetch { .. }
-        | Event::Tick => format!("{event:?}"),
+    if let Event::Hits { hits } = event {
+        format!("a batch of {} hits", hits.len())
+    } else {
+        format!("{event:?}")
     }
 }
 

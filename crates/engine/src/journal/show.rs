@@ -7,27 +7,32 @@
 //! # Invariants
 //! - Bytes that are no action are said to be none; nothing is assumed of them.
 
-use super::format::{checksum, take_varint};
+use forerun_core::event::codec::{self, take_varint};
+
+use super::format::checksum;
 
 /// The action at the start of `input`, which is moved past it.
 pub(super) fn action(input: &mut &[u8]) -> Option<String> {
-    let (&tag, mut rest) = input.split_first()?;
-    let Some((name, fields)) = (ACTIONS.get(usize::from(tag).checked_sub(1)?)).copied() else {
+    let (&tag, mut rest) = input.split_first().filter(|(tag, _)| **tag > 0)?;
+    let Some((name, shape)) = codec::action_shape(tag) else {
         *input = &[];
         return Some(format!("{tag}, which is no action"));
     };
     let mut words = vec![name.to_owned()];
     let mut count = 0;
-    for field in fields {
-        let value = take_varint(&mut rest)?;
-        words.push(format!("{field}={value}"));
-        if *field == "count" {
-            count = value;
+    for (field, parts) in shape.fields {
+        for part in *parts {
+            let value = take_varint(&mut rest).ok()?;
+            let name = if part.is_empty() { field } else { part };
+            words.push(format!("{name}={value}"));
+            if *name == codec::FRAMES {
+                count = value;
+            }
         }
     }
     let mut frames = Vec::new();
     for at in 0..count {
-        let frame = take_varint(&mut rest)?;
+        let frame = take_varint(&mut rest).ok()?;
         if at < FRAMES_SHOWN {
             frames.push(frame.to_string());
         }
@@ -61,29 +66,12 @@ pub(super) fn difference(mut recorded: &[u8], mut came: &[u8]) -> (u64, String, 
 /// Frames of a fetch that are named one by one.
 const FRAMES_SHOWN: u64 = 16;
 
-/// The actions by their tags, from 1: the order of `forerun_core::event::codec`. Who has a
-/// `count` has as many frames after its fields.
-const ACTIONS: [(&str, &[&str]); 12] = [
-    ("Serve", &["request", "page", "frame"]),
-    ("Fill", &["request", "page", "frame", "fresh"]),
-    ("Fetch", &["file", "page", "count"]),
-    ("Fetch ahead", &["file", "page", "count"]),
-    ("Write", &["file", "page", "count"]),
-    ("Sync", &["file"]),
-    ("Done", &["request"]),
-    ("Fail", &["request", "error", "a", "b"]),
-    ("Publish", &["file", "page", "frame", "generation", "marker"]),
-    ("Retract", &["frame", "gone"]),
-    ("Explain", &["handle", "page", "cause", "start", "size", "async_size", "fresh", "stream"]),
-    ("Fate", &["window", "used", "late", "wasted", "failed"]),
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use forerun_core::{
-        event::{Action, Actions, Error, Fates, FetchKind, codec},
-        readahead::{Cause, Decision, Window},
+        event::{Action, Actions, Error, Fates, FetchKind, FrameRun, codec},
+        readahead::{Cause, Window},
         units::{FileId, FrameId, HandleId, PageId, RequestId},
     };
 
@@ -92,10 +80,10 @@ mod tests {
         let (request, frame, file) = (RequestId(300), FrameId(7), FileId(2));
         let page = PageId { file, index: 9 };
         let window = Window { start: 10, size: 8, async_size: 4 };
-        let decision = Decision::new(Cause::Random, window);
         let error = Error::Store { page, errno: 5 };
         let (kind, ahead) = (FetchKind::Demand, FetchKind::Readahead);
-        let explain = Action::Explain { handle: HandleId(1), page: 9, decision, fresh: 3 };
+        let (handle, cause, stream) = (HandleId(1), Cause::Random, None);
+        let explain = Action::Explain { handle, page: 9, cause, window, fresh: 3, stream };
         let fates = Fates { used: 1, late: 2, wasted: 3, failed: 0 };
         let cause = Cause::Random as u64;
         let told = format!("Explain handle=1 page=9 cause={cause} start=10 size=8 async_size=4");
@@ -104,11 +92,11 @@ mod tests {
             (Action::Serve { request, page: 9, frame }, "Serve request=300 page=9 frame=7"),
             (Action::Fill { request, page: 9, frame, fresh: true },
                 "Fill request=300 page=9 frame=7 fresh=1"),
-            (Action::Fetch { kind, page, count: 2, frames_at: 0 },
+            (Action::Fetch { kind, page, frames: FrameRun { at: 0, count: 2 } },
                 "Fetch file=2 page=9 count=2 frames=0,1"),
-            (Action::Fetch { kind: ahead, page, count: 1, frames_at: 1 },
+            (Action::Fetch { kind: ahead, page, frames: FrameRun { at: 1, count: 1 } },
                 "Fetch ahead file=2 page=9 count=1 frames=1"),
-            (Action::Write { page, count: 2, frames_at: 1 },
+            (Action::Write { page, frames: FrameRun { at: 1, count: 2 } },
                 "Write file=2 page=9 count=2 frames=1,2"),
             (Action::Sync { file }, "Sync file=2"),
             (Action::Done { request }, "Done request=300"),

@@ -223,8 +223,10 @@ impl Run {
             return Err(format!("a prefetch counts as a read: {before:?}, then {after:?}"));
         }
         for action in &self.actions.list {
-            if let Action::Fetch { kind: FetchKind::Readahead, page, count, .. } = *action
-                && (page.file != file || page.index < first || page.index + u64::from(count) > end)
+            if let Action::Fetch { kind: FetchKind::Readahead, page, frames } = *action
+                && (page.file != file
+                    || page.index < first
+                    || page.index + u64::from(frames.count) > end)
             {
                 return Err(format!("{action:?} is not of the prefetch of {first}..{end}"));
             }
