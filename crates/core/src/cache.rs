@@ -5,10 +5,10 @@
 //!                    inflight.rs   fetches, who waits for them, what arrives
 //!                    hits.rs       batches of uses that readers noted without a lock
 //!                    partition.rs  frames: where from, who leaves
-//!                    taking_back.rs  room for a window at the cost of another's far end
+//!                    reclaim.rs    room for a window at the cost of another's far end
 //!                    writeback.rs  dirty pages, flush epochs, syncs
-//!                    vanish.rs     truncate, invalidate
-//!                    fates.rs      what became of each window, for reports
+//!                    invalidate.rs truncate, invalidate
+//!                    outcomes.rs      what became of each window, for reports
 //! ```
 //!
 //! # Invariants
@@ -26,22 +26,22 @@ use alloc::{boxed::Box, vec::Vec};
 use hashbrown::HashMap;
 
 use crate::device::estimate::{Estimate, Estimator, Ticket};
-use crate::event::{Action, Actions, Error, Event, Fates};
+use crate::event::{Action, Actions, Error, Event, PrefetchOutcomes};
 use crate::hash::FixedState;
 use crate::queue::Links;
 use crate::readahead::{self, Bounds, Probes, Readahead};
 use crate::units::{FileId, FrameId, HandleId, Nanos, PageId, PageIndex, RequestId};
 
 mod demand;
-mod fates;
 mod frames;
 mod hits;
 mod inflight;
+mod invalidate;
+mod outcomes;
 mod partition;
+mod reclaim;
 mod settings;
 mod stats;
-mod taking_back;
-mod vanish;
 mod writeback;
 
 use frames::{Frame, Frames, NIL, State};
@@ -97,8 +97,8 @@ pub struct Cache {
     tickets: HashMap<FrameId, Ticket, FixedState>,
     /// Windows that were explained; their numbers are those before.
     windows: u32,
-    /// Fates that nobody was told of yet, by window.
-    untold: Vec<(u32, Fates)>,
+    /// Outcomes that were not reported yet, by window.
+    unreported: Vec<(u32, PrefetchOutcomes)>,
     now: Nanos,
     events: u64,
     stats: Stats,
@@ -192,7 +192,7 @@ impl Cache {
             told: None,
             tickets: HashMap::with_hasher(FixedState),
             windows: 0,
-            untold: Vec::new(),
+            unreported: Vec::new(),
             now: Nanos(0),
             events: 0,
             stats: Stats::default(),
@@ -265,7 +265,7 @@ impl Cache {
         if self.retracting.is_empty() {
             self.issue(actions);
             if self.settings.explain {
-                self.tell_fates(actions);
+                self.report_outcomes(actions);
             }
         }
         debug_assert!(self.stats.balanced(), "{:?}", self.stats);

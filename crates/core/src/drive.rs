@@ -14,7 +14,7 @@
 //!   default; a write of bytes that the driver never accepted is a bug, and panics.
 
 use crate::cache::Cache;
-use crate::event::{Action, Actions, Error, Event, Fates, FetchKind};
+use crate::event::{Action, Actions, Error, Event, FetchKind, PrefetchOutcomes};
 use crate::readahead::Decision;
 use crate::units::{FileId, FrameId, HandleId, Nanos, PageId, PageIndex, RequestId};
 
@@ -43,8 +43,8 @@ pub trait Driver {
     /// [`Action::Explain`].
     fn explain(&mut self, _handle: HandleId, _page: PageIndex, _decision: Decision, _fresh: u32) {}
 
-    /// [`Action::Fate`].
-    fn fate(&mut self, _window: u32, _fates: Fates) {}
+    /// [`Action::Outcomes`].
+    fn outcomes(&mut self, _window: u32, _outcomes: PrefetchOutcomes) {}
 
     /// [`Action::Fill`].
     fn fill(&mut self, request: RequestId, page: PageIndex, _frame: FrameId, _fresh: bool) {
@@ -82,7 +82,7 @@ pub trait Driver {
             Action::Explain { handle, page, cause, window, fresh, stream } => {
                 self.explain(handle, page, Decision { cause, window, stream }, fresh);
             }
-            Action::Fate { window, fates } => self.fate(window, fates),
+            Action::Outcomes { window, outcomes } => self.outcomes(window, outcomes),
         }
         true
     }

@@ -104,9 +104,9 @@ codec::records! { decoded
             /// As in `Read`.
             previous_end: Option<u64>,
         },
-        /// Pages `first..first + count` will be needed, and nobody waits for them. Those absent, within
-        /// the file and within the bounds of readahead, are fetched as one window without a marker;
-        /// what a bound or the lack of frames refuses is counted as dropped.
+        /// Pages `first..first + count` will be needed; no request waits for them. The absent
+        /// ones, within the file and the bounds of readahead, are fetched as one window without a
+        /// marker; what a bound or the lack of frames refuses is counted as dropped.
         Prefetch = 21 {
             /// Through which handle; to its readahead this is no read.
             handle: HandleId,
@@ -190,8 +190,8 @@ codec::records! { decoded
             /// 0, or why it failed.
             errno: i32,
         },
-        /// The file has `pages` pages now. Pages beyond are gone, written or not. No write of them may
-        /// be under way in the store, as it would bring them back.
+        /// The file has `pages` pages now. Pages beyond are gone, written or not. No write of them
+        /// may be in flight, as it would bring them back.
         Truncate = 15 {
             /// The file.
             file: FileId,
@@ -335,19 +335,19 @@ codec::records! {
             /// Whose they are, where a policy names its streams.
             stream: Option<StreamId>,
         },
-        /// Pages that a window had read ahead met their fates; only with `Settings::explain`.
-        Fate = 12 {
+        /// Pages that a window had read ahead met their outcomes; only with `Settings::explain`.
+        Outcomes = 12 {
             /// The window: how many `Explain`s came before its own.
             window: u32,
-            /// How many pages, by fate.
-            fates: Fates,
+            /// How many pages, by outcome.
+            outcomes: PrefetchOutcomes,
         },
     }
 }
 
 /// What became of pages that were read ahead: how many of each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fates {
+pub struct PrefetchOutcomes {
     /// Resident when they were first asked for.
     pub used: u32,
     /// In flight when they were first asked for.
@@ -358,7 +358,7 @@ pub struct Fates {
     pub failed: u32,
 }
 
-impl core::ops::AddAssign for Fates {
+impl core::ops::AddAssign for PrefetchOutcomes {
     fn add_assign(&mut self, more: Self) {
         self.used += more.used;
         self.late += more.late;

@@ -118,7 +118,7 @@ pub struct StreamId(pub u32);
 
 /// What became of a page that a stream's window brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum StreamFeedback {
     /// Somebody asked for it, for the first time. `late`: while it was in flight.
     Used {
         /// Whether they had to wait.
@@ -134,7 +134,7 @@ pub enum Fate {
 
 /// The far end of what a stream has ahead: pages that it will need last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Excess {
+pub struct ReclaimRange {
     /// Whose windows brought them.
     pub stream: StreamId,
     /// The file.
@@ -147,7 +147,7 @@ pub struct Excess {
     pub backward: bool,
 }
 
-impl Excess {
+impl ReclaimRange {
     /// The page that is `nth` from the far end, also beyond the near one; `None` before the file.
     #[must_use]
     pub fn page(self, nth: u64) -> Option<PageIndex> {
@@ -283,7 +283,7 @@ pub trait Readahead {
     /// Pages that may go unread so that there is room for the window of `demand`. It is asked again
     /// with more room, a bounded number of times, and then decides. What leaves is told by
     /// [`Readahead::note`], the farthest page first; it may be less than what was named.
-    fn take_back(&mut self, demand: &Demand) -> Option<Excess> {
+    fn reclaim(&mut self, demand: &Demand) -> Option<ReclaimRange> {
         let _ = demand;
         None
     }
@@ -310,8 +310,8 @@ pub trait Readahead {
     }
 
     /// What became of `page`, which a window of `stream` brought.
-    fn note(&mut self, stream: StreamId, page: PageIndex, fate: Fate) {
-        let _ = (stream, page, fate);
+    fn note(&mut self, stream: StreamId, page: PageIndex, feedback: StreamFeedback) {
+        let _ = (stream, page, feedback);
     }
 }
 

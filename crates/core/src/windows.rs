@@ -1,7 +1,8 @@
 //! The log of readahead windows: why each was opened, how large it was, and what became of it.
 //!
 //! A driver gives it the [`Explain`](crate::event::Action::Explain) and
-//! [`Fate`](crate::event::Action::Fate) actions of a cache whose settings have `explain` on.
+//! [`Outcomes`](crate::event::Action::Outcomes) actions of a cache whose settings have `explain`
+//! on.
 //!
 //! ```text
 //!   opened at            last use
@@ -11,16 +12,16 @@
 //!
 //! # Invariants
 //! - The first `rows_max` windows are kept; those after them are counted.
-//! - `fates` and `unread` of a window add up to the pages of it that were read ahead.
+//! - `outcomes` and `unread` of a window add up to the pages of it that were read ahead.
 
 use alloc::vec::Vec;
 
 use crate::cache::Cache;
-use crate::event::Fates;
+use crate::event::PrefetchOutcomes;
 use crate::readahead::Decision;
 use crate::units::{HandleId, Nanos};
 
-/// A window and its fate.
+/// A window and what became of its pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
     /// When.
@@ -35,7 +36,7 @@ pub struct Opened {
     /// Its pages that were neither resident nor in flight.
     pub fresh: u32,
     /// What became of those that were read ahead.
-    pub fates: Fates,
+    pub outcomes: PrefetchOutcomes,
     /// Those that nobody has asked for.
     pub unread: u32,
 }
@@ -61,15 +62,15 @@ impl WindowLog {
             self.left_out += 1;
             return;
         }
-        let (fates, unread) = (Fates::default(), 0);
-        self.rows.push(Opened { at, last_use: at, handle, decision, fresh, fates, unread });
+        let (outcomes, unread) = (PrefetchOutcomes::default(), 0);
+        self.rows.push(Opened { at, last_use: at, handle, decision, fresh, outcomes, unread });
     }
 
-    /// Pages of `window` met their fates: a `Fate`.
-    pub fn met_fates(&mut self, now: Nanos, window: u32, fates: Fates) {
+    /// Pages of `window` had these outcomes.
+    pub fn count_outcomes(&mut self, now: Nanos, window: u32, outcomes: PrefetchOutcomes) {
         let Some(row) = self.rows.get_mut(window as usize) else { return };
-        row.fates += fates;
-        if fates.used + fates.late > 0 {
+        row.outcomes += outcomes;
+        if outcomes.used + outcomes.late > 0 {
             row.last_use = now;
         }
     }

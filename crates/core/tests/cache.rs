@@ -3,12 +3,14 @@
 //! [`World`] stands for whoever drives the cache. It carries actions out, keeps the index of
 //! published pages, and checks on the way what must always hold.
 
-#[path = "cache/fates.rs"]
-mod fates;
 #[path = "cache/flushes.rs"]
 mod flushes;
 #[path = "cache/frames.rs"]
 mod frames;
+#[path = "cache/invalidate.rs"]
+mod invalidate;
+#[path = "cache/outcomes.rs"]
+mod outcomes;
 #[path = "cache/prefetch.rs"]
 mod prefetch;
 #[path = "cache/protocol.rs"]
@@ -17,8 +19,6 @@ mod protocol;
 mod reads;
 #[path = "cache/streams.rs"]
 mod streams;
-#[path = "cache/vanish.rs"]
-mod vanish;
 #[path = "cache/world.rs"]
 mod world;
 #[path = "cache/writes.rs"]

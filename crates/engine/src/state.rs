@@ -28,7 +28,7 @@ use std::sync::Arc;
 use forerun_core::{
     cache::Cache,
     drive::{Driver, drive},
-    event::{Actions, Error, Event, Fates, FetchKind, Hit},
+    event::{Actions, Error, Event, FetchKind, Hit, PrefetchOutcomes},
     readahead::Decision,
     units::{FileId, FrameId, HandleId, Nanos, PageId, PageIndex, RequestId},
     windows::WindowLog,
@@ -347,8 +347,8 @@ impl Driver for Live {
         self.windows.opened(self.sent_at, handle, decision, fresh);
     }
 
-    fn fate(&mut self, window: u32, fates: Fates) {
-        self.windows.met_fates(self.sent_at, window, fates);
+    fn outcomes(&mut self, window: u32, outcomes: PrefetchOutcomes) {
+        self.windows.count_outcomes(self.sent_at, window, outcomes);
     }
 
     fn sent(&mut self, now: Nanos, event: &Event<'_>) {

@@ -116,7 +116,7 @@ pub struct Args {
     /// Write a record of the runs, for `forerun report`
     #[arg(short, long, requires = "device", value_name = "RUN.json")]
     output: Option<PathBuf>,
-    /// Keep in the record why each readahead window was opened, its size and its fate
+    /// Keep in the record why each readahead window was opened, its size and its outcome
     #[arg(long, requires = "output")]
     explain_readahead: bool,
     /// Draw hit ratios over cache sizes; --policy all has belady then

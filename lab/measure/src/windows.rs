@@ -18,7 +18,7 @@ use forerun_report::{Cause, Window};
 /// began.
 #[must_use]
 pub fn window(opened: &Opened, page_bytes: u32, base: u64, begun: Nanos) -> Window {
-    let Opened { at, last_use, handle, decision, fresh, fates, unread } = *opened;
+    let Opened { at, last_use, handle, decision, fresh, outcomes, unread } = *opened;
     let bytes = |pages: u32| u64::from(pages) * u64::from(page_bytes);
     let micros = |at: Nanos| at.0.saturating_sub(begun.0) / 1_000;
     Window {
@@ -31,10 +31,10 @@ pub fn window(opened: &Opened, page_bytes: u32, base: u64, begun: Nanos) -> Wind
         bytes: bytes(decision.window.size),
         tail_bytes: bytes(decision.window.async_size),
         fresh_bytes: bytes(fresh),
-        used_bytes: bytes(fates.used),
-        late_bytes: bytes(fates.late),
-        wasted_bytes: bytes(fates.wasted),
-        failed_bytes: bytes(fates.failed),
+        used_bytes: bytes(outcomes.used),
+        late_bytes: bytes(outcomes.late),
+        wasted_bytes: bytes(outcomes.wasted),
+        failed_bytes: bytes(outcomes.failed),
         unread_bytes: bytes(unread),
     }
 }
@@ -57,7 +57,7 @@ pub const WINDOWS_MAX: u32 = 20_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forerun_core::event::Fates;
+    use forerun_core::event::PrefetchOutcomes;
     use forerun_core::readahead::{Decision, StreamId};
     use forerun_core::units::HandleId;
 
@@ -86,7 +86,7 @@ mod tests {
             handle: HandleId(3),
             decision: Decision { cause: readahead::Cause::Async, window, stream },
             fresh: 6,
-            fates: Fates { used: 1, late: 2, wasted: 1, failed: 1 },
+            outcomes: PrefetchOutcomes { used: 1, late: 2, wasted: 1, failed: 1 },
             unread: 1,
         };
         let told = super::window(&opened, 512, 1 << 20, Nanos(6_000));

@@ -24,7 +24,7 @@ use std::collections::BinaryHeap;
 use forerun_core::cache::{Cache, Settings, SettingsError, Stats};
 use forerun_core::device::{Completion, Device, Request};
 use forerun_core::drive::{Driver, drive};
-use forerun_core::event::{Actions, Error, Event, Fates, FetchKind};
+use forerun_core::event::{Actions, Error, Event, FetchKind, PrefetchOutcomes};
 use forerun_core::readahead::{Decision, Readahead};
 use forerun_core::units::{
     FileId, FrameId, HandleId, Nanos, PageId, PageIndex, PartitionId, RequestId,
@@ -363,8 +363,8 @@ impl Driver for Host {
         self.windows.opened(self.now, handle, decision, fresh);
     }
 
-    fn fate(&mut self, window: u32, fates: Fates) {
-        self.windows.met_fates(self.now, window, fates);
+    fn outcomes(&mut self, window: u32, outcomes: PrefetchOutcomes) {
+        self.windows.count_outcomes(self.now, window, outcomes);
     }
 
     fn sent(&mut self, now: Nanos, _: &Event<'_>) {

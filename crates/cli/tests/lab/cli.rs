@@ -466,14 +466,14 @@ fn explained_windows_are_in_the_record_and_add_up_and_change_no_figure() {
             windows.iter().map(of).collect::<Vec<u64>>().iter().sum()
         };
         let ahead = &ahead["readahead"];
-        for (name, fates) in [
+        for (name, outcomes) in [
             ("used", &["used_bytes", "late_bytes"][..]),
             ("wasted", &["wasted_bytes"]),
             ("fetched", &["used_bytes", "late_bytes", "wasted_bytes", "unread_bytes"]),
         ] {
             assert_eq!(
                 ahead[name].as_u64().map(|pages| pages * 4_096),
-                Some(sum(fates)),
+                Some(sum(outcomes)),
                 "{ahead}"
             );
         }

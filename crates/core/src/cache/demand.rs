@@ -20,7 +20,7 @@ use super::inflight::{Node, Run, Walk};
 use super::{Cache, FileId, FrameId, HandleId, NIL, PageId, RequestId};
 use crate::device::estimate::{Estimate, Estimator};
 use crate::event::{Action, Actions, Error};
-use crate::readahead::{Decision, Demand, Fate, StreamId, Trigger};
+use crate::readahead::{Decision, Demand, StreamFeedback, StreamId, Trigger};
 use crate::units::PageIndex;
 
 /// Who reads, and what is known of them.
@@ -256,17 +256,17 @@ impl Cache {
         let PageId { file, index } = page;
         let at = |index| self.pages.get(&PageId { file, index }).copied();
         let Some(frame) = (start..=index).rev().find_map(at) else {
-            return self.readahead.note(stream, index, Fate::MarkerLost);
+            return self.readahead.note(stream, index, StreamFeedback::MarkerLost);
         };
         let row = &mut self.frames[frame];
         if row.page.index != index {
-            self.readahead.note(stream, row.page.index, Fate::Marked);
+            self.readahead.note(stream, row.page.index, StreamFeedback::Marked);
         }
         if row.marker && row.stream == Some(stream) {
             return;
         }
         if let Some(other) = row.stream.filter(|_| row.marker) {
-            self.readahead.note(other, row.page.index, Fate::MarkerLost);
+            self.readahead.note(other, row.page.index, StreamFeedback::MarkerLost);
         }
         row.marker = true;
         row.stream = Some(stream);

@@ -11,7 +11,7 @@
 use super::demand::Reader;
 use super::{Cache, FrameId, Partition};
 use crate::event::{Actions, Hit};
-use crate::readahead::Fate;
+use crate::readahead::StreamFeedback;
 
 /// Uses that a policy is told of at once: what the buffer of a partition holds.
 pub(super) const USES_MAX: usize = 64;
@@ -66,10 +66,10 @@ impl Cache {
             let row = &self.frames[frame];
             let (window, late) = (row.window, !row.resident());
             if let Some(stream) = row.stream {
-                self.readahead.note(stream, row.page.index, Fate::Used { late });
+                self.readahead.note(stream, row.page.index, StreamFeedback::Used { late });
             }
-            self.met_fate(window, |fates| {
-                *(if late { &mut fates.late } else { &mut fates.used }) += 1;
+            self.count_outcome(window, |outcomes| {
+                *(if late { &mut outcomes.late } else { &mut outcomes.used }) += 1;
             });
         }
     }

@@ -16,7 +16,7 @@
 
 use super::{Cache, FileId, Frame, FrameId, HandleId, NIL, PageId, RequestId, State};
 use crate::event::{Action, Actions, Error, FetchKind};
-use crate::readahead::Fate;
+use crate::readahead::StreamFeedback;
 use crate::units::{Nanos, PageIndex};
 
 /// A request that waits.
@@ -219,7 +219,7 @@ impl Cache {
             self.stats.ahead_dropped += 1;
         }
         if let Some(stream) = row.stream.filter(|_| row.marker) {
-            self.readahead.note(stream, row.page.index, Fate::MarkerLost);
+            self.readahead.note(stream, row.page.index, StreamFeedback::MarkerLost);
         }
         let (mut at, mut fresh) = (self.turn(row.waiters), row.fresh);
         while at != NIL {
@@ -329,7 +329,7 @@ impl Cache {
         self.pages.remove(&row.page);
         self.stats.ahead_unread -= 1;
         self.stats.ahead_wasted += 1;
-        self.met_fate(row.window, |fates| fates.wasted += 1);
+        self.count_outcome(row.window, |outcomes| outcomes.wasted += 1);
         self.release(frame);
     }
 
@@ -353,7 +353,7 @@ impl Cache {
                 if row.prefetched {
                     self.stats.ahead_unread -= 1;
                     self.stats.ahead_failed += 1;
-                    self.met_fate(row.window, |fates| fates.failed += 1);
+                    self.count_outcome(row.window, |outcomes| outcomes.failed += 1);
                 }
                 self.left_unused(&row);
                 self.fail_waiters(frame, Error::Store { page: row.page, errno }, actions);
@@ -366,10 +366,10 @@ impl Cache {
     pub(super) fn left_unused(&mut self, row: &Frame) {
         let Some(stream) = row.stream else { return };
         if row.prefetched {
-            self.readahead.note(stream, row.page.index, Fate::Wasted);
+            self.readahead.note(stream, row.page.index, StreamFeedback::Wasted);
         }
         if row.marker {
-            self.readahead.note(stream, row.page.index, Fate::MarkerLost);
+            self.readahead.note(stream, row.page.index, StreamFeedback::MarkerLost);
         }
     }
 

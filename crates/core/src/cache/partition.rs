@@ -19,7 +19,7 @@ use super::hits::USES_MAX;
 use super::{Cache, FileId, Frame, FrameId, NIL, PageId, PartitionSettings, SettingsError, State};
 use crate::event::{Action, Actions};
 use crate::eviction::AnyEviction;
-use crate::readahead::{self, StreamId};
+use crate::readahead::{StreamFeedback, StreamId};
 
 /// A share of the frames, and the policy that orders them.
 pub(super) struct Partition {
@@ -43,10 +43,10 @@ impl Partition {
 /// A retraction that the driver has not settled yet.
 pub(super) struct Retracting {
     frame: FrameId,
-    fate: Fate,
+    reason: RetractReason,
 }
 
-enum Fate {
+enum RetractReason {
     /// A victim, claimed for another page already.
     Reuse(Victim),
     /// A victim for the free pool.
@@ -102,13 +102,13 @@ impl Cache {
         let victims = core::mem::take(&mut self.victims);
         for (nth, &frame) in (0..).zip(&victims) {
             let victim = self.retract_victim(frame, actions);
-            let fate = if nth < short {
+            let reason = if nth < short {
                 taken.push(frame);
-                Fate::Reuse(victim)
+                RetractReason::Reuse(victim)
             } else {
-                Fate::Pool(victim)
+                RetractReason::Pool(victim)
             };
-            self.retracting.push(Retracting { frame, fate });
+            self.retracting.push(Retracting { frame, reason });
         }
         self.victims = victims;
         if (self.victims.len() as u64) < u64::from(short) {
@@ -135,8 +135,8 @@ impl Cache {
     pub(super) fn retract_unread(&mut self, frame: FrameId, actions: &mut Actions) {
         let partition = self.frames[frame].partition as usize;
         self.partitions[partition].policy.forget(frame);
-        let fate = Fate::Pool(self.retract_victim(frame, actions));
-        self.retracting.push(Retracting { frame, fate });
+        let reason = RetractReason::Pool(self.retract_victim(frame, actions));
+        self.retracting.push(Retracting { frame, reason });
     }
 
     fn retract_victim(&mut self, frame: FrameId, actions: &mut Actions) -> Victim {
@@ -148,7 +148,7 @@ impl Cache {
         if prefetched {
             self.stats.ahead_unread -= 1;
             self.stats.ahead_wasted += 1;
-            self.met_fate(row.window, |fates| fates.wasted += 1);
+            self.count_outcome(row.window, |outcomes| outcomes.wasted += 1);
         }
         self.stats.evicted += 1;
         self.pages.remove(&page);
@@ -162,8 +162,8 @@ impl Cache {
         let found = self.retracting.iter().position(|open| open.frame == frame);
         let open = self.retracting.swap_remove(found.expect("its retraction is open"));
         self.stats.pinned += 1;
-        match open.fate {
-            Fate::Reuse(victim) => {
+        match open.reason {
+            RetractReason::Reuse(victim) => {
                 let claimed = self.frames[frame];
                 self.restore(frame, victim, actions);
                 if let Some(other) = self.replacement(claimed.partition, actions) {
@@ -173,13 +173,13 @@ impl Cache {
                     self.unclaim(claimed, actions);
                 }
             }
-            Fate::Pool(victim) => self.restore(frame, victim, actions),
-            Fate::Drop => {
+            RetractReason::Pool(victim) => self.restore(frame, victim, actions),
+            RetractReason::Drop => {
                 self.frames[frame].state = State::Lingering;
                 self.frames[frame].pinned_round = self.round;
                 self.lingering.push(frame);
             }
-            Fate::Doomed => self.frames[frame].held = true,
+            RetractReason::Doomed => self.frames[frame].held = true,
         }
     }
 
@@ -188,10 +188,10 @@ impl Cache {
         let Partition { used, capacity, .. } = self.partitions[partition as usize];
         if used <= capacity {
             for open in &mut self.retracting {
-                if let Fate::Pool(victim) = open.fate
+                if let RetractReason::Pool(victim) = open.reason
                     && self.frames[open.frame].partition == partition
                 {
-                    open.fate = Fate::Reuse(victim);
+                    open.reason = RetractReason::Reuse(victim);
                     return Some(open.frame);
                 }
             }
@@ -229,7 +229,7 @@ impl Cache {
             self.stats.ahead_used += 1;
             self.used_after_all(window);
             if let Some(stream) = stream {
-                self.readahead.note(stream, old.index, readahead::Fate::Used { late: false });
+                self.readahead.note(stream, old.index, StreamFeedback::Used { late: false });
             }
         }
         self.partitions[partition as usize].policy.insert(frame, old, false);
@@ -251,15 +251,15 @@ impl Cache {
         let stays = self.frames[frame];
         let is_carried = stays.marker && stays.stream == row.stream;
         if let Some(stream) = row.stream.filter(|_| row.marker && !is_carried) {
-            self.readahead.note(stream, row.page.index, readahead::Fate::MarkerLost);
+            self.readahead.note(stream, row.page.index, StreamFeedback::MarkerLost);
         }
         self.frames[claim].state = State::Free;
         self.frames[claim].waiters = NIL;
         if let Some(open) = self.retracting.iter_mut().find(|open| open.frame == claim) {
-            let Fate::Reuse(victim) = open.fate else {
+            let RetractReason::Reuse(victim) = open.reason else {
                 unreachable!("a claimed frame is to be used again")
             };
-            open.fate = Fate::Pool(victim);
+            open.reason = RetractReason::Pool(victim);
         } else {
             self.drop_free(claim);
         }
@@ -271,18 +271,18 @@ impl Cache {
     pub(super) fn settled(&mut self) {
         let retracting = core::mem::take(&mut self.retracting);
         for open in &retracting {
-            match open.fate {
-                Fate::Reuse(victim) => {
+            match open.reason {
+                RetractReason::Reuse(victim) => {
                     self.victim_left(victim);
                     self.forget_idle_file(victim.page.file);
                 }
-                Fate::Pool(victim) => {
+                RetractReason::Pool(victim) => {
                     self.victim_left(victim);
                     self.drop_free(open.frame);
                     self.forget_idle_file(victim.page.file);
                 }
-                Fate::Drop => self.release(open.frame),
-                Fate::Doomed => {}
+                RetractReason::Drop => self.release(open.frame),
+                RetractReason::Doomed => {}
             }
         }
         self.retracting = retracting;
@@ -295,12 +295,12 @@ impl Cache {
         let Victim { page, prefetched, marker, stream, .. } = victim;
         let Some(stream) = stream else { return };
         if prefetched {
-            self.readahead.note(stream, page.index, readahead::Fate::Wasted);
+            self.readahead.note(stream, page.index, StreamFeedback::Wasted);
         }
         let again = self.pages.get(&page).map(|&frame| self.frames[frame]);
         let is_carried = again.is_some_and(|row| row.marker && row.stream == Some(stream));
         if marker && !is_carried {
-            self.readahead.note(stream, page.index, readahead::Fate::MarkerLost);
+            self.readahead.note(stream, page.index, StreamFeedback::MarkerLost);
         }
     }
 
@@ -325,8 +325,8 @@ impl Cache {
     pub(super) fn retract_dropped(&mut self, frame: FrameId, doomed: bool, actions: &mut Actions) {
         self.frames.retract(frame);
         actions.list.push(Action::Retract { frame, gone: true });
-        let fate = if doomed { Fate::Doomed } else { Fate::Drop };
-        self.retracting.push(Retracting { frame, fate });
+        let reason = if doomed { RetractReason::Doomed } else { RetractReason::Drop };
+        self.retracting.push(Retracting { frame, reason });
     }
 
     /// Asks again for frames that readers held when their pages left.
@@ -376,7 +376,7 @@ impl Cache {
                 continue;
             }
             let leaving = self.retracting.iter().filter(|open| {
-                matches!(open.fate, Fate::Pool(_) | Fate::Drop)
+                matches!(open.reason, RetractReason::Pool(_) | RetractReason::Drop)
                     && self.frames[open.frame].partition == partition
             });
             let leaving = u32::try_from(leaving.count()).expect("at most all frames");
@@ -387,8 +387,8 @@ impl Cache {
             self.evict(partition, surplus);
             let victims = core::mem::take(&mut self.victims);
             for &frame in &victims {
-                let fate = Fate::Pool(self.retract_victim(frame, actions));
-                self.retracting.push(Retracting { frame, fate });
+                let reason = RetractReason::Pool(self.retract_victim(frame, actions));
+                self.retracting.push(Retracting { frame, reason });
             }
             self.victims = victims;
         }

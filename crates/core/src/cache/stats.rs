@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - `demanded == hits + late_hits + misses`, at any time.
-//! - Every page read ahead has one fate: `ahead_fetched == ahead_used + ahead_wasted +
+//! - Every page read ahead has one outcome: `ahead_fetched == ahead_used + ahead_wasted +
 //!   ahead_failed + ahead_unread`, the last of which are resident or in flight.
 
 /// Counters since the cache was built; pages, unless said otherwise.

@@ -17,7 +17,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Action, Actions, Error, Event, Fates, FetchKind, FrameRun, Hit};
+use super::{Action, Actions, Error, Event, FetchKind, FrameRun, Hit, PrefetchOutcomes};
 use crate::readahead::{Cause, StreamId, Window};
 use crate::units::{FileId, FrameId, HandleId, Nanos, PageId, PartitionId, RequestId};
 
@@ -356,7 +356,7 @@ parts! {
     Hit: "frame" = |hit| hit.frame.0.into(), "generation" = |hit| hit.generation.into();
     Window: "start" = |at| at.start, "size" = |at| at.size.into(),
         "async_size" = |at| at.async_size.into();
-    Fates: "used" = |of| of.used.into(), "late" = |of| of.late.into(),
+    PrefetchOutcomes: "used" = |of| of.used.into(), "late" = |of| of.late.into(),
         "wasted" = |of| of.wasted.into(), "failed" = |of| of.failed.into();
     Error: "error" = |error| error_numbers(*error).0, "a" = |error| error_numbers(*error).1,
         "b" = |error| error_numbers(*error).2;

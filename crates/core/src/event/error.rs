@@ -1,4 +1,7 @@
 //! Why a request failed, and the errno that front ends answer with.
+//!
+//! # Invariants
+//! - [`Error::errno`] is the only table from errors to errnos.
 
 use core::fmt;
 

@@ -31,7 +31,8 @@
 use alloc::vec::Vec;
 
 use super::{
-    Cause, Decision, Demand, Fate, Named, Probes, Readahead, StreamId, Trigger, Window, window,
+    Cause, Decision, Demand, Named, Probes, Readahead, StreamFeedback, StreamId, Trigger, Window,
+    window,
 };
 use crate::params::Bytes;
 use crate::units::PageIndex;
@@ -115,14 +116,14 @@ impl Readahead for Amp {
         }
     }
 
-    fn note(&mut self, id: StreamId, page: PageIndex, fate: Fate) {
+    fn note(&mut self, id: StreamId, page: PageIndex, feedback: StreamFeedback) {
         let max = self.max;
         let Some(stream) = self.find(id) else { return };
-        match fate {
-            Fate::Used { late } => stream.used(page, late, max),
-            Fate::Wasted => stream.shrink(),
+        match feedback {
+            StreamFeedback::Used { late } => stream.used(page, late, max),
+            StreamFeedback::Wasted => stream.shrink(),
             // The reader's next miss goes on with the stream.
-            Fate::Marked | Fate::MarkerLost => {}
+            StreamFeedback::Marked | StreamFeedback::MarkerLost => {}
         }
     }
 }

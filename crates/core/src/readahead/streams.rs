@@ -54,8 +54,8 @@ use strides::{Recent, Runs, Stride};
 use super::handles::Handles;
 use super::window;
 use super::{
-    Bounds, Cause, Decision, Demand, Excess, Fate, Named, Probes, Readahead, StreamId, Trigger,
-    Window,
+    Bounds, Cause, Decision, Demand, Named, Probes, Readahead, ReclaimRange, StreamFeedback,
+    StreamId, Trigger, Window,
 };
 use crate::device::Kind;
 use crate::hash::FixedState;
@@ -214,11 +214,11 @@ impl Readahead for Streams {
         }
     }
 
-    fn take_back(&mut self, demand: &Demand) -> Option<Excess> {
+    fn reclaim(&mut self, demand: &Demand) -> Option<ReclaimRange> {
         let wanted = self.wanted(demand)?;
-        let excess = self.richest(wanted);
-        self.gives = excess.map(|excess| excess.stream);
-        excess
+        let range = self.richest(wanted);
+        self.gives = range.map(|range| range.stream);
+        range
     }
 
     fn decide(&mut self, demand: &Demand) -> Option<Decision> {
@@ -250,9 +250,9 @@ impl Readahead for Streams {
         self.next_piece(demand.file_pages)
     }
 
-    fn note(&mut self, id: StreamId, page: PageIndex, fate: Fate) {
-        match fate {
-            Fate::Used { .. } => {
+    fn note(&mut self, id: StreamId, page: PageIndex, feedback: StreamFeedback) {
+        match feedback {
+            StreamFeedback::Used { .. } => {
                 self.uses += 1;
                 self.streak.used(id);
                 if let Some(stream) = self.live.get_mut(id) {
@@ -261,18 +261,18 @@ impl Readahead for Streams {
                     stream.runs.touch(page, 1);
                 }
             }
-            Fate::Wasted => {
+            StreamFeedback::Wasted => {
                 self.pressure.wasted += u64::from(self.gives != Some(id) && self.would_use(id));
                 if let Some(stream) = self.live.get_mut(id) {
                     stream.lose(page);
                 }
             }
-            Fate::Marked => {
+            StreamFeedback::Marked => {
                 if let Some(stream) = self.live.get_mut(id) {
                     stream.marker = page;
                 }
             }
-            Fate::MarkerLost => {
+            StreamFeedback::MarkerLost => {
                 if self.live.get(id).is_some_and(|stream| stream.marker == page) {
                     self.live.remove(id);
                 }

@@ -33,7 +33,9 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 
 use super::handles::Handles;
-use super::{Cause, Decision, Demand, Fate, Named, Readahead, StreamId, Trigger, Window, window};
+use super::{
+    Cause, Decision, Demand, Named, Readahead, StreamFeedback, StreamId, Trigger, Window, window,
+};
 use crate::hash::FixedState;
 use crate::params::Bytes;
 use crate::units::{FileId, HandleId, Nanos, PageIndex};
@@ -166,14 +168,17 @@ impl Readahead for Zfs {
         (size > 0).then_some(Decision { cause: Cause::Ahead, window, stream: Some(id) })
     }
 
-    fn note(&mut self, id: StreamId, _: PageIndex, fate: Fate) {
-        match fate {
-            Fate::Used { late: true } => {
+    fn note(&mut self, id: StreamId, _: PageIndex, feedback: StreamFeedback) {
+        match feedback {
+            StreamFeedback::Used { late: true } => {
                 if let Some(stream) = self.stream(id) {
                     stream.late = true;
                 }
             }
-            Fate::Used { late: false } | Fate::Wasted | Fate::Marked | Fate::MarkerLost => {}
+            StreamFeedback::Used { late: false }
+            | StreamFeedback::Wasted
+            | StreamFeedback::Marked
+            | StreamFeedback::MarkerLost => {}
         }
     }
 }

@@ -4,7 +4,7 @@ use super::World;
 use forerun_core::cache::{Cache, PartitionSettings, Settings, SettingsError};
 use forerun_core::drive::{Driver, drive};
 use forerun_core::event::codec::{self, DecodeError};
-use forerun_core::event::{Action, Actions, Error, Event, Fates, FetchKind, FrameRun};
+use forerun_core::event::{Action, Actions, Error, Event, FetchKind, FrameRun, PrefetchOutcomes};
 use forerun_core::readahead::{Cause, Decision, StreamId, Window};
 use forerun_core::units::{FileId, FrameId, HandleId, Nanos, PageId, RequestId};
 
@@ -111,7 +111,7 @@ fn actions_are_recorded_field_by_field() {
         fresh: 8,
         stream,
     };
-    let fates = Fates { used: 1, late: 2, wasted: 3, failed: 4 };
+    let outcomes = PrefetchOutcomes { used: 1, late: 2, wasted: 3, failed: 4 };
     let publish = Action::Publish { page: id, frame, generation: 8, marker: true };
     #[rustfmt::skip] // A table test: add a row, not a function.
     let rows: [(Action, &[u8]); 22] = [
@@ -136,7 +136,7 @@ fn actions_are_recorded_field_by_field() {
         (Action::Retract { frame, gone: false },                       &[10, 4, 0]),
         (explain(decision),                       &[11, 3, 172, 2, 2, 5, 6, 7, 8, 0]),
         (explain(named),                          &[11, 3, 172, 2, 2, 5, 6, 7, 8, 14]),
-        (Action::Fate { window: 300, fates },                          &[12, 172, 2, 1, 2, 3, 4]),
+        (Action::Outcomes { window: 300, outcomes },                   &[12, 172, 2, 1, 2, 3, 4]),
     ];
     let mut all = Actions::new();
     let mut expected = Vec::new();

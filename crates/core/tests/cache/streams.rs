@@ -19,8 +19,8 @@ use forerun_core::drive::{Driver, drive};
 use forerun_core::event::{Actions, Error, Event, FetchKind};
 use forerun_core::prng::Prng;
 use forerun_core::readahead::{
-    self, Bounds, Cause, Decision, Demand, Excess, Fate, Probes, Readahead, StreamId, Trigger,
-    Window,
+    self, Bounds, Cause, Decision, Demand, Probes, Readahead, ReclaimRange, StreamFeedback,
+    StreamId, Trigger, Window,
 };
 use forerun_core::units::{
     FileId, FrameId, HandleId, Nanos, PageId, PageIndex, PartitionId, RequestId,
@@ -126,12 +126,12 @@ impl Readahead for Spy {
         self.0.lock().unwrap().policy.close(handle);
     }
 
-    fn take_back(&mut self, demand: &Demand) -> Option<Excess> {
+    fn reclaim(&mut self, demand: &Demand) -> Option<ReclaimRange> {
         let mut seen = self.0.lock().unwrap();
-        let excess = seen.policy.take_back(demand)?;
+        let range = seen.policy.reclaim(demand)?;
         seen.taken += 1;
-        assert!(excess.count > 0 && Some(excess.stream) != demand.stream, "{excess:?}");
-        Some(excess)
+        assert!(range.count > 0 && Some(range.stream) != demand.stream, "{range:?}");
+        Some(range)
     }
 
     fn decide(&mut self, demand: &Demand) -> Option<Decision> {
@@ -162,8 +162,8 @@ impl Readahead for Spy {
         Some(next)
     }
 
-    fn note(&mut self, stream: StreamId, page: PageIndex, fate: Fate) {
-        self.0.lock().unwrap().policy.note(stream, page, fate);
+    fn note(&mut self, stream: StreamId, page: PageIndex, feedback: StreamFeedback) {
+        self.0.lock().unwrap().policy.note(stream, page, feedback);
     }
 }
 

@@ -7,7 +7,7 @@
 //!
 //! Pages of the first file are numbers; those of another are `f1/7`. Publications show only where
 //! a marker is on them (`mark 3`) or was taken off (`unmark 3`); the others are checked silently.
-//! So are fates of windows: they never exceed what was counted.
+//! So are outcomes of windows: they never exceed what was counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -84,23 +84,23 @@ impl World {
     pub(crate) fn send(&mut self, event: Event<'_>) -> String {
         drive(&mut self.cache, self.now, event, &mut self.actions, &mut self.outside);
         assert!(self.cache.stats().balanced(), "{:?}", self.cache.stats());
-        self.check_fates();
+        self.check_outcomes();
         self.outside.seen.drain(..).collect::<Vec<_>>().join(", ")
     }
 
-    /// No window was told of a fate that was not counted.
-    fn check_fates(&self) {
+    /// No window was told of an outcome that was not counted.
+    fn check_outcomes(&self) {
         let stats = self.cache.stats();
-        let [used, wasted, failed, unread] = self.fates();
+        let [used, wasted, failed, unread] = self.outcomes();
         assert!(used <= stats.ahead_used && wasted <= stats.ahead_wasted, "{stats:?}");
         assert!(failed <= stats.ahead_failed && unread <= stats.ahead_unread, "{stats:?}");
     }
 
     /// Pages that windows read ahead: used, wasted, failed, unread.
-    pub(crate) fn fates(&self) -> [u64; 4] {
+    pub(crate) fn outcomes(&self) -> [u64; 4] {
         let mut sums = [0; 4];
-        for Opened { fates, unread, .. } in self.outside.log.rows(&self.cache) {
-            let row = [fates.used + fates.late, fates.wasted, fates.failed, unread];
+        for Opened { outcomes, unread, .. } in self.outside.log.rows(&self.cache) {
+            let row = [outcomes.used + outcomes.late, outcomes.wasted, outcomes.failed, unread];
             for (sum, count) in sums.iter_mut().zip(row) {
                 *sum += u64::from(count);
             }
@@ -426,8 +426,8 @@ impl Outside {
                 let (start, end, tail) = (window.start, window.end(), window.async_size);
                 format!("{cause} {start}..{end}-{tail} for {}:{page} fresh {fresh}", handle.0)
             }
-            Action::Fate { window, fates } => {
-                self.log.met_fates(self.now, window, fates);
+            Action::Outcomes { window, outcomes } => {
+                self.log.count_outcomes(self.now, window, outcomes);
                 String::new()
             }
         }

@@ -11,7 +11,7 @@ use std::vec::Vec;
 use forerun_core::device::Kind;
 use forerun_core::device::estimate::Facts;
 use forerun_core::readahead::{
-    self, Bounds, Decision, Demand, Excess, Fate, Made, StreamId, Trigger, Window,
+    self, Bounds, Decision, Demand, Made, ReclaimRange, StreamFeedback, StreamId, Trigger, Window,
 };
 use forerun_core::units::{HandleId, Nanos};
 
@@ -320,13 +320,13 @@ impl Policy {
     }
 
     fn loses(&mut self, window: &Placed) {
-        self.made.policy.note(window.stream, window.marker, Fate::MarkerLost);
+        self.made.policy.note(window.stream, window.marker, StreamFeedback::MarkerLost);
     }
 
     /// `fetched` pages were fetched, and `wasted` of `stream` left unread since the last time.
     fn fetches(&mut self, stream: StreamId, fetched: u32, wasted: u32) {
         for page in 0..wasted {
-            self.made.policy.note(stream, page.into(), Fate::Wasted);
+            self.made.policy.note(stream, page.into(), StreamFeedback::Wasted);
         }
         let window = Window { start: 0, size: fetched, async_size: 0 };
         let decision = Decision::new(readahead::Cause::Random, window);
@@ -440,7 +440,7 @@ fn pages_that_nobody_would_have_used_are_no_sign_of_windows_that_are_too_large()
     // The budget is used twice over while a stream has used one page of its 100.
     let stopped = policy.opens(arm(100)).stream;
     for page in 0..20 {
-        policy.made.policy.note(StreamId(u32::MAX), page, Fate::Used { late: false });
+        policy.made.policy.note(StreamId(u32::MAX), page, StreamFeedback::Used { late: false });
     }
     for stream in [stopped, StreamId(u32::MAX)] {
         policy.fetches(stream, 960, 960);
@@ -451,12 +451,12 @@ fn pages_that_nobody_would_have_used_are_no_sign_of_windows_that_are_too_large()
 }
 
 /// What a newcomer that wants `window` pages of `room` has taken back.
-fn taken(policy: &mut Policy, room: u32) -> Option<Excess> {
+fn taken(policy: &mut Policy, room: u32) -> Option<ReclaimRange> {
     let first = 1 << 30;
     let previous_end = Some(first * u64::from(PAGE_BYTES));
     let facts = arm(100);
     let demand = Demand { trigger: Trigger::Miss, facts, first, previous_end, ..marker() };
-    policy.made.policy.take_back(&Demand { ahead_room: room, ..demand })
+    policy.made.policy.reclaim(&Demand { ahead_room: room, ..demand })
 }
 
 #[test]
@@ -469,13 +469,13 @@ fn the_stream_whose_pages_last_longest_gives_what_lasts_longer() {
     let stream = slow.stream;
     for page in 0..98 {
         let user = if page < 50 { fast.stream } else { StreamId(u32::MAX) };
-        policy.made.policy.note(user, page, Fate::Used { late: false });
+        policy.made.policy.note(user, page, StreamFeedback::Used { late: false });
     }
     // A newcomer takes the least that a first window has.
     let (file, backward) = (marker().file, false);
     let some = |count: u32| {
         let first = 100 - u64::from(count);
-        Some(Excess { stream, file, first, count, backward })
+        Some(ReclaimRange { stream, file, first, count, backward })
     };
     assert_eq!(taken(&mut policy, 4), None, "there is room");
     assert_eq!(taken(&mut policy, 3), some(1), "no more than is missing");
@@ -484,11 +484,11 @@ fn the_stream_whose_pages_last_longest_gives_what_lasts_longer() {
     // 230 * 101 / 50 = 464 uses; the 99 of the slow one 99 * 102 / 1. So it keeps 4.
     let met = Demand { first: fast.marker, stream: Some(fast.stream), ..marker() };
     let met = Demand { facts: arm(100), ahead_room: 0, ..met };
-    assert_eq!(policy.made.policy.take_back(&met), some(95));
+    assert_eq!(policy.made.policy.reclaim(&met), some(95));
     for page in (5..100).rev() {
-        policy.made.policy.note(stream, page, Fate::Wasted);
+        policy.made.policy.note(stream, page, StreamFeedback::Wasted);
     }
-    let next = policy.made.policy.take_back(&met);
+    let next = policy.made.policy.reclaim(&met);
     assert_eq!(next, None, "its frontier came back");
 }
 
@@ -497,11 +497,11 @@ fn a_lone_read_takes_nothing_back() {
     let mut policy = Policy::new(Bounds { ahead_pages_max: 300, request_pages_max: 1 });
     policy.opens(arm(100));
     for page in 0..100 {
-        policy.made.policy.note(StreamId(u32::MAX), page, Fate::Used { late: false });
+        policy.made.policy.note(StreamId(u32::MAX), page, StreamFeedback::Used { late: false });
     }
     assert!(taken(&mut policy, 0).is_some());
     let lone = Demand { trigger: Trigger::Miss, facts: arm(100), first: 1 << 30, ..marker() };
-    assert_eq!(policy.made.policy.take_back(&Demand { ahead_room: 0, ..lone }), None);
+    assert_eq!(policy.made.policy.reclaim(&Demand { ahead_room: 0, ..lone }), None);
 }
 
 #[test]
@@ -613,9 +613,10 @@ fn a_reader_beyond_what_a_stride_lost_goes_on_from_there() {
         let (mut policy, Placed { stream, marker: first, .. }) = strided(demand);
         assert!(first > 3 * 309, "far behind the hole: {first}");
         // It goes back, so it has no stride any more.
-        let used = Fate::Used { late: false };
-        for (page, fate) in [(309, Fate::Wasted), (first, used), (first - 100, used)] {
-            policy.made.policy.note(stream, page, fate);
+        let used = StreamFeedback::Used { late: false };
+        for (page, feedback) in [(309, StreamFeedback::Wasted), (first, used), (first - 100, used)]
+        {
+            policy.made.policy.note(stream, page, feedback);
         }
         let met = Demand { ahead_room, first, stream: Some(stream), ..demand };
         let decision = policy.made.policy.decide(&met);

@@ -10,7 +10,9 @@ use std::vec::Vec;
 
 use forerun_core::device::Kind;
 use forerun_core::device::estimate::Facts;
-use forerun_core::readahead::{self, Bounds, Decision, Demand, Fate, Made, StreamId, Trigger};
+use forerun_core::readahead::{
+    self, Bounds, Decision, Demand, Made, StreamFeedback, StreamId, Trigger,
+};
 use forerun_core::units::{FileId, HandleId, Nanos, PageIndex};
 
 pub(crate) const PAGE_BYTES: u32 = 4096;
@@ -160,9 +162,11 @@ impl Walk {
         self.cached.remove(&page);
         let (unused, marked) = (self.unused.remove(&page), self.marked.remove(&page));
         let Some(stream) = self.streams.remove(&page) else { return };
-        for (happened, fate) in [(unused, Fate::Wasted), (marked, Fate::MarkerLost)] {
+        for (happened, feedback) in
+            [(unused, StreamFeedback::Wasted), (marked, StreamFeedback::MarkerLost)]
+        {
             if happened {
-                self.made.policy.note(stream, page, fate);
+                self.made.policy.note(stream, page, feedback);
             }
         }
     }
@@ -178,7 +182,7 @@ impl Walk {
             }
             let stream = self.streams.get(&page).copied();
             if let (true, Some(stream)) = (self.unused.remove(&page), stream) {
-                self.made.policy.note(stream, page, Fate::Used { late: read.late });
+                self.made.policy.note(stream, page, StreamFeedback::Used { late: read.late });
             }
             let heeded = !read.congested || self.made.policy.sees_congestion();
             if self.marked.remove(&page) && heeded {
@@ -272,16 +276,16 @@ impl Walk {
     fn place_marker(&mut self, marker: PageIndex, stream: StreamId, start: PageIndex) {
         let found = (start <= marker).then(|| self.cached.range(start..=marker).next_back());
         let Some(page) = found.flatten().copied() else {
-            return self.made.policy.note(stream, marker, Fate::MarkerLost);
+            return self.made.policy.note(stream, marker, StreamFeedback::MarkerLost);
         };
         if page != marker {
-            self.made.policy.note(stream, page, Fate::Marked);
+            self.made.policy.note(stream, page, StreamFeedback::Marked);
         }
         let before = self.streams.insert(page, stream);
         if !self.marked.insert(page)
             && let Some(other) = before.filter(|&other| other != stream)
         {
-            self.made.policy.note(other, page, Fate::MarkerLost);
+            self.made.policy.note(other, page, StreamFeedback::MarkerLost);
         }
     }
 }

@@ -70,7 +70,7 @@ const FRAMES_SHOWN: u64 = 16;
 mod tests {
     use super::*;
     use forerun_core::{
-        event::{Action, Actions, Error, Fates, FetchKind, FrameRun, codec},
+        event::{Action, Actions, Error, FetchKind, FrameRun, PrefetchOutcomes, codec},
         readahead::{Cause, Window},
         units::{FileId, FrameId, HandleId, PageId, RequestId},
     };
@@ -84,7 +84,7 @@ mod tests {
         let (kind, ahead) = (FetchKind::Demand, FetchKind::Readahead);
         let (handle, cause, stream) = (HandleId(1), Cause::Random, None);
         let explain = Action::Explain { handle, page: 9, cause, window, fresh: 3, stream };
-        let fates = Fates { used: 1, late: 2, wasted: 3, failed: 0 };
+        let outcomes = PrefetchOutcomes { used: 1, late: 2, wasted: 3, failed: 0 };
         let cause = Cause::Random as u64;
         let told = format!("Explain handle=1 page=9 cause={cause} start=10 size=8 async_size=4");
         #[rustfmt::skip]
@@ -105,8 +105,8 @@ mod tests {
                 "Publish file=2 page=9 frame=7 generation=3 marker=1"),
             (Action::Retract { frame, gone: false }, "Retract frame=7 gone=0"),
             (explain, told.as_str()),
-            (Action::Fate { window: 400, fates },
-                "Fate window=400 used=1 late=2 wasted=3 failed=0"),
+            (Action::Outcomes { window: 400, outcomes },
+                "Outcomes window=400 used=1 late=2 wasted=3 failed=0"),
         ];
         let frames: Vec<FrameId> = (0..40).map(FrameId).collect();
         let list = rows.iter().map(|row| row.0).collect();

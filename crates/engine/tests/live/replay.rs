@@ -32,15 +32,15 @@ fn replay(settings: &Settings, record: &Record) -> (Vec<u8>, u32) {
     (bytes, events)
 }
 
-/// Every page that was read ahead is one of a window's, with the fate that was counted.
+/// Every page that was read ahead is one of a window's, with the outcome that was counted.
 fn check_windows(cache: &Cache) {
     let windows = cache.windows();
     let core = cache.stats().core;
     let sum = |of: fn(&Opened) -> u32| windows.rows.iter().map(|row| u64::from(of(row))).sum();
     let counted: [u64; 4] = [
-        sum(|row| row.fates.used + row.fates.late),
-        sum(|row| row.fates.wasted),
-        sum(|row| row.fates.failed),
+        sum(|row| row.outcomes.used + row.outcomes.late),
+        sum(|row| row.outcomes.wasted),
+        sum(|row| row.outcomes.failed),
         sum(|row| row.unread),
     ];
     assert_eq!(counted, [core.ahead_used, core.ahead_wasted, core.ahead_failed, core.ahead_unread]);

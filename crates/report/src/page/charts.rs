@@ -172,11 +172,11 @@ pub(super) fn lanes(group: usize, policy: usize, run: &Run) -> Option<Chart> {
     let windows = run.windows.iter().take(WINDOWS_MAX).map(|w| {
         let cause = Cause::ALL.iter().position(|&cause| cause == w.cause).unwrap_or_default();
         let (times, place) = ([w.at_us, w.last_use_us.max(w.at_us)], [w.offset, w.bytes]);
-        let fates = [w.wasted_bytes, w.used_bytes, w.late_bytes, w.unread_bytes];
+        let outcomes = [w.wasted_bytes, w.used_bytes, w.late_bytes, w.unread_bytes];
         let sizes = [w.fresh_bytes, w.tail_bytes, w.failed_bytes, w.handle.into()];
         let stream = w.stream.map(u64::from);
         let numbers = times.into_iter().chain(place).chain([cause as u64]);
-        numbers.chain(fates).chain(sizes).chain(stream).collect()
+        numbers.chain(outcomes).chain(sizes).chain(stream).collect()
     });
     Some(Chart::Windows {
         id: lanes_id(group, run.streams, policy),

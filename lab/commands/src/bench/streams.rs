@@ -101,7 +101,7 @@ pub(crate) struct Args {
     /// Decides every random choice
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Keep in the record why each readahead window was opened, its size and its fate
+    /// Keep in the record why each readahead window was opened, its size and its outcome
     #[arg(long, requires = "output")]
     explain_readahead: bool,
     #[command(flatten)]

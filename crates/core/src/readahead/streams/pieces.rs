@@ -15,7 +15,7 @@
 
 use super::strides::{Runs, Stride, Way};
 use super::{
-    Cause, Decision, Demand, GROWTH, BANDWIDTH_DELAY_PRODUCTS, Stream, Streams, Trigger, Window,
+    BANDWIDTH_DELAY_PRODUCTS, Cause, Decision, Demand, GROWTH, Stream, Streams, Trigger, Window,
     pages_u32, window,
 };
 use crate::device::Kind;

@@ -19,7 +19,7 @@
 use super::pace::Part;
 use super::records::SAMPLE;
 use super::{Direction, OPENING_MIN, Stream, Streams, pages_u32, window};
-use crate::readahead::{Demand, Excess, StreamId, Trigger};
+use crate::readahead::{Demand, ReclaimRange, StreamId, Trigger};
 
 /// Whether memory is too small for the windows: pages of the last stretch that were fetched, and
 /// that left unread.
@@ -98,7 +98,7 @@ impl Streams {
 
     /// Of a few streams, the one that has most ahead in terms of time: what it has more than the
     /// one that wants.
-    pub(super) fn richest(&mut self, wanted: Wanted) -> Option<Excess> {
+    pub(super) fn richest(&mut self, wanted: Wanted) -> Option<ReclaimRange> {
         let mut sampled = [None; SAMPLE];
         for (slot, (id, stream)) in sampled.iter_mut().zip(self.live.sample()) {
             *slot = Some((id, *stream));
@@ -112,7 +112,7 @@ impl Streams {
         let count = pages_u32(ahead.checked_sub(kept)?).min(wanted.short);
         let backward = row.direction == Direction::Backward;
         let first = if backward { row.frontier } else { row.frontier - u64::from(count) };
-        (count > 0).then_some(Excess { stream, file: row.file, first, count, backward })
+        (count > 0).then_some(ReclaimRange { stream, file: row.file, first, count, backward })
     }
 }
 

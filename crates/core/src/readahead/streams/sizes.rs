@@ -18,7 +18,7 @@
 
 use super::pace::Part;
 use super::{
-    ARM_REACHES, ASSUMED_RATE, Direction, GROWTH, GROWTH_IN_DOUBT, BANDWIDTH_DELAY_PRODUCTS,
+    ARM_REACHES, ASSUMED_RATE, BANDWIDTH_DELAY_PRODUCTS, Direction, GROWTH, GROWTH_IN_DOUBT,
     IN_FLIGHT_TIME, LEAD_PART, OPENING_MIN, Stream, Streams, pages_u32,
 };
 use crate::device::Kind;

@@ -24,7 +24,7 @@ impl Cache {
         row.pages = pages;
         for frame in self.frames_of(file, pages, u64::MAX) {
             let page = self.frames[frame].page.index;
-            self.vanish(frame, Error::PastEnd { page, file_pages: pages }, actions);
+            self.drop_page(frame, Error::PastEnd { page, file_pages: pages }, actions);
         }
         self.progress(file, actions);
     }
@@ -39,7 +39,7 @@ impl Cache {
         for frame in self.frames_of(file, first, first.saturating_add(count)) {
             let row = &self.frames[frame];
             if matches!(row.state, State::Clean | State::InFlight) && row.fills == 0 {
-                self.vanish(frame, Error::Changed { page: row.page.index }, actions);
+                self.drop_page(frame, Error::Changed { page: row.page.index }, actions);
             }
         }
         self.fail_starved_reads(file, first..first.saturating_add(count), actions);
@@ -66,7 +66,7 @@ impl Cache {
         found.into_iter().map(|at| at.1).collect()
     }
 
-    fn vanish(&mut self, frame: FrameId, error: Error, actions: &mut Actions) {
+    fn drop_page(&mut self, frame: FrameId, error: Error, actions: &mut Actions) {
         let row = self.frames[frame];
         assert!(row.state != State::Claimed, "claims are issued before another event");
         assert!(row.state != State::Writing, "writes of pages that go are answered before");
@@ -76,7 +76,7 @@ impl Cache {
             self.frames[frame].prefetched = false;
             self.stats.ahead_unread -= 1;
             self.stats.ahead_wasted += 1;
-            self.met_fate(row.window, |fates| fates.wasted += 1);
+            self.count_outcome(row.window, |outcomes| outcomes.wasted += 1);
         }
         self.left_unused(&row);
         self.frames[frame].marker = false;

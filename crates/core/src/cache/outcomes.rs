@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   Explain, Explain, ...    windows 0, 1, ... in this order; a page read ahead keeps its number
-//!   used, wasted, failed --> told ---- no retraction open ---> Fate { window, fates }
+//!   used, wasted, failed --> told ---- no retraction open ---> StreamFeedback { window, outcomes }
 //! ```
 //!
 //! A victim that turns out to be held was used after all, so nothing is told before retractions
@@ -14,7 +14,7 @@
 //! - What is not told yet is bounded: an entry for each window that the last events touched.
 
 use super::{Cache, Frame, NIL};
-use crate::event::{Action, Actions, Fates};
+use crate::event::{Action, Actions, PrefetchOutcomes};
 
 impl Cache {
     /// The number of the window that is carried out now.
@@ -22,30 +22,33 @@ impl Cache {
         if self.settings.explain { self.windows } else { NIL }
     }
 
-    /// A page that was read ahead met its fate: `count` adds it, if its window has a number.
-    pub(super) fn met_fate(&mut self, window: u32, count: impl Fn(&mut Fates)) {
+    /// Counts what became of a page read ahead: `count` adds it, if its window has a number.
+    pub(super) fn count_outcome(&mut self, window: u32, count: impl Fn(&mut PrefetchOutcomes)) {
         if window == NIL {
             return;
         }
-        if self.untold.last().is_none_or(|last| last.0 != window) {
-            self.untold.push((window, Fates::default()));
+        if self.unreported.last().is_none_or(|last| last.0 != window) {
+            self.unreported.push((window, PrefetchOutcomes::default()));
         }
-        if let Some((_, fates)) = self.untold.last_mut() {
-            count(fates);
+        if let Some((_, outcomes)) = self.unreported.last_mut() {
+            count(outcomes);
         }
     }
 
     /// A page of `window` was taken for wasted, but a reader holds it.
     pub(super) fn used_after_all(&mut self, window: u32) {
-        let wasted = |told: &&mut (u32, Fates)| told.0 == window && told.1.wasted > 0;
-        if let Some((_, fates)) = self.untold.iter_mut().rev().find(wasted) {
-            fates.wasted -= 1;
-            fates.used += 1;
+        let wasted = |told: &&mut (u32, PrefetchOutcomes)| told.0 == window && told.1.wasted > 0;
+        if let Some((_, outcomes)) = self.unreported.iter_mut().rev().find(wasted) {
+            outcomes.wasted -= 1;
+            outcomes.used += 1;
         }
     }
 
-    pub(super) fn tell_fates(&mut self, actions: &mut Actions) {
-        let told = self.untold.drain(..).map(|(window, fates)| Action::Fate { window, fates });
+    pub(super) fn report_outcomes(&mut self, actions: &mut Actions) {
+        let told = self
+            .unreported
+            .drain(..)
+            .map(|(window, outcomes)| Action::Outcomes { window, outcomes });
         actions.list.extend(told);
     }
 

@@ -1,7 +1,7 @@
 //! What explained windows are told to have come to: each page that was read ahead, once.
 
 use super::World;
-use forerun_core::event::Fates;
+use forerun_core::event::PrefetchOutcomes;
 use forerun_core::prng::Prng;
 use forerun_core::units::Nanos;
 use forerun_core::windows::{Opened, WindowLog};
@@ -15,8 +15,8 @@ fn explained(frames: u32) -> World {
 
 /// The first window: its fresh pages; used, late, wasted, failed; unread.
 fn first(world: &World) -> (u32, [u32; 4], u32) {
-    let Opened { fresh, fates, unread, .. } = world.outside.log.rows(&world.cache)[0];
-    (fresh, [fates.used, fates.late, fates.wasted, fates.failed], unread)
+    let Opened { fresh, outcomes, unread, .. } = world.outside.log.rows(&world.cache)[0];
+    (fresh, [outcomes.used, outcomes.late, outcomes.wasted, outcomes.failed], unread)
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn each_page_of_a_window_has_its_fate() {
         world.arrive(0, 4);
     };
     #[rustfmt::skip] // A table test: add a row, not a function.
-    let rows: [(&str, Act, Act, [u32; 4], u32); 10] = [ // why, then, then; fates of three, unread
+    let rows: [(&str, Act, Act, [u32; 4], u32); 10] = [ // why, then, then; three outcomes, unread
         ("in flight, nobody asked",  |_| {},  |_| {},                            [0, 0, 0, 0], 3),
         ("asked for in flight",      |_| {},  |w| { w.read(2, 1, 2); },          [0, 2, 0, 0], 1),
         ("asked for again",          |_| {},  |w| { w.read(2, 1, 1); w.read(3, 1, 1); },
@@ -41,12 +41,12 @@ fn each_page_of_a_window_has_its_fate() {
         ("cut off",                  arrived, |w| { w.truncate(2); },            [0, 0, 2, 0], 1),
         ("the store failed",         |_| {},  |w| { w.fail(0, 4); },             [0, 0, 0, 3], 0),
     ];
-    for (why, before, act, fates, unread) in rows {
+    for (why, before, act, outcomes, unread) in rows {
         let mut world = explained(4);
         world.read(1, 0, 1);
         before(&mut world);
         act(&mut world);
-        assert_eq!(first(&world), (4, fates, unread), "{why}");
+        assert_eq!(first(&world), (4, outcomes, unread), "{why}");
     }
 }
 
@@ -71,11 +71,11 @@ fn without_explain_and_without_a_window_nothing_is_told() {
     let mut silent = World::new(8, FOUR);
     silent.read(1, 0, 2);
     assert!(silent.outside.log.rows(&silent.cache).is_empty());
-    assert_eq!((silent.fates(), silent.cache.unread().count()), ([0; 4], 0));
+    assert_eq!((silent.outcomes(), silent.cache.unread().count()), ([0; 4], 0));
     let mut world = explained(8);
     world.prefetch(0, 4);
     world.read(1, 1, 1);
-    assert_eq!((world.fates(), world.cache.stats().ahead_used), ([0; 4], 1));
+    assert_eq!((world.outcomes(), world.cache.stats().ahead_used), ([0; 4], 1));
 }
 
 #[test]
@@ -88,7 +88,8 @@ fn windows_are_numbered_in_the_order_of_their_opening_and_the_log_is_bounded() {
     world.read(4, 21, 1);
     world.read(5, 41, 1);
     let rows = world.outside.log.rows(&world.cache);
-    let late: Vec<_> = rows.iter().map(|row| (row.decision.window.start, row.fates.late)).collect();
+    let late: Vec<_> =
+        rows.iter().map(|row| (row.decision.window.start, row.outcomes.late)).collect();
     assert_eq!((late, world.outside.log.left_out()), (vec![(0, 0), (20, 1)], 1));
 }
 
@@ -117,7 +118,7 @@ fn what_windows_are_told_adds_up_to_what_was_counted() {
         let stats = *world.cache.stats();
         let counted =
             [stats.ahead_used, stats.ahead_wasted, stats.ahead_failed, stats.ahead_unread];
-        assert_eq!(world.fates(), counted, "{policy}, seed {seed}");
+        assert_eq!(world.outcomes(), counted, "{policy}, seed {seed}");
         // A jump of one page ends a stream of zfs.
         let none = ["off", "zfs"].contains(policy);
         assert!(none || stats.ahead_used > 0, "{policy}: nothing was read ahead");
@@ -126,7 +127,7 @@ fn what_windows_are_told_adds_up_to_what_was_counted() {
 
 #[test]
 fn fates_add_up() {
-    let mut sum = Fates { used: 1, late: 2, wasted: 3, failed: 4 };
-    sum += Fates { used: 10, late: 20, wasted: 30, failed: 40 };
-    assert_eq!(sum, Fates { used: 11, late: 22, wasted: 33, failed: 44 });
+    let mut sum = PrefetchOutcomes { used: 1, late: 2, wasted: 3, failed: 4 };
+    sum += PrefetchOutcomes { used: 10, late: 20, wasted: 30, failed: 40 };
+    assert_eq!(sum, PrefetchOutcomes { used: 11, late: 22, wasted: 33, failed: 44 });
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   read      marker          frontier          read    marker
 //!   ...|=========#==================|    -->    ...|=======#|- - - free - - -
-//!                            excess
+//!                            range
 //! ```
 //! The policy names the pages. What leaves is resident, unread and nobody waits for it; from the
 //! far end on, up to the first page of which that is not true. A marker that would go with them
@@ -18,15 +18,15 @@
 
 use super::{Cache, FrameId, NIL, PageId};
 use crate::event::Actions;
-use crate::readahead::{Demand, Excess, Fate, StreamId};
+use crate::readahead::{Demand, ReclaimRange, StreamFeedback, StreamId};
 
 impl Cache {
     /// Makes room for what the policy wants at `demand`, as far as it names pages that may go.
     pub(super) fn make_room(&mut self, demand: &mut Demand, actions: &mut Actions) {
         let mut in_vain = 0;
         for _ in 0..PASSES_MAX {
-            let Some(excess) = self.readahead.take_back(demand) else { return };
-            self.take_back(excess, actions);
+            let Some(range) = self.readahead.reclaim(demand) else { return };
+            self.reclaim(range, actions);
             let before = core::mem::replace(&mut demand.ahead_room, self.ahead_room());
             in_vain += u32::from(demand.ahead_room <= before);
             if in_vain == IN_VAIN_MAX {
@@ -35,16 +35,16 @@ impl Cache {
         }
     }
 
-    fn take_back(&mut self, excess: Excess, actions: &mut Actions) {
+    fn reclaim(&mut self, range: ReclaimRange, actions: &mut Actions) {
         let mut leaving = core::mem::take(&mut self.taken);
         leaving.clear();
         let mut stays = None;
-        for nth in 0..=u64::from(excess.count) {
-            let Some(index) = excess.page(nth) else { break };
-            let Some(&frame) = self.pages.get(&PageId { file: excess.file, index }) else {
+        for nth in 0..=u64::from(range.count) {
+            let Some(index) = range.page(nth) else { break };
+            let Some(&frame) = self.pages.get(&PageId { file: range.file, index }) else {
                 continue;
             };
-            if nth < u64::from(excess.count) && self.may_go(frame, excess.stream) {
+            if nth < u64::from(range.count) && self.may_go(frame, range.stream) {
                 leaving.push(frame);
             } else {
                 stays = Some(frame).filter(|&frame| self.frames[frame].prefetched);
@@ -55,8 +55,8 @@ impl Cache {
         if let Some((marked, stays)) = marked.zip(stays) {
             self.frames[marked].marker = false;
             let page = self.frames[stays].page;
-            self.readahead.note(excess.stream, page.index, Fate::Marked);
-            self.place_marker(page, excess.stream, page.index, actions);
+            self.readahead.note(range.stream, page.index, StreamFeedback::Marked);
+            self.place_marker(page, range.stream, page.index, actions);
         }
         for &frame in &leaving {
             self.retract_unread(frame, actions);
