@@ -15,7 +15,7 @@
 
 use forerun_core::device::{Kind, estimate::Estimate};
 
-use crate::{fetch::Fetch, settings::Settings};
+use crate::{file::Fetch, settings::Settings};
 
 /// Fetches that nobody has submitted yet.
 pub(crate) struct Ahead {

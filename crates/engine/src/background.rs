@@ -1,21 +1,22 @@
-//! Readahead under way, and the threads that reap it: one for each queue that gives back
+//! Readahead in flight, and the threads that reap it: one for each queue that gives back
 //! operations, which the files of one ring share.
 //!
 //! ```text
-//!   submit: in_flight += fetch --> file's queue --> submitted += 1 --> wakes the reaper
-//!   reaper: submitted > 0 --> reap --> submitted -= n, in_flight -= fetch --> Arrived, Failed
+//!   submit: in_flight += job --> file's queue --> submitted += 1 --> wakes the reaper
+//!   reaper: submitted > 0 --> reap --> submitted -= n, in_flight -= job --> Completions::take
 //! ```
 //!
-//! The reaper is started at the first fetch, so a file that is never read ahead costs no thread.
-//! Where the system refuses the thread, who submits reaps.
+//! A job is whatever its submitter wants back beside the completion: a fetch. The reaper thread
+//! starts at the first job, so a file that is never read ahead costs no thread. Where the system
+//! refuses the thread, the submitting thread reaps.
 //!
 //! # Invariants
-//! - `in_flight` holds every fetch from before its submission until it was reaped; the reaper
-//!   ends only when it is empty. `submitted` may be below 0 for a moment, when a fetch is reaped
+//! - `in_flight` holds every job from before its submission until it was reaped; the reaper
+//!   ends only when it is empty. `submitted` may be below 0 for a moment, when a job is reaped
 //!   before its submitter has counted it.
-//! - Once closed, and in the child of a `fork`, no fetch is taken; those under way end early, as
+//! - Once closed, and in the child of a `fork`, no job is taken; those in flight end early, as
 //!   the store can.
-//! - How many there can be is bounded by the frames: each fetch has its own.
+//! - The frames bound the jobs: each operation has its own.
 //! # Locking
 //! One lock for the list, one for a table, one for a thread's handle; none is held over a queue's
 //! calls, the start or the end of a thread, or another lock.
@@ -27,36 +28,38 @@ use std::{
 
 use forerun_io::{
     process::Home,
-    store::{Queue, Wait},
+    store::{Done, Op, Queue, Wait},
     sync::{Condvar, Mutex, thread},
 };
 
-use crate::{fetch::Fetch, shared::Shared};
-
-/// All reapers of a cache.
-#[derive(Default)]
-pub(crate) struct Backgrounds {
-    all: Mutex<Vec<Weak<Background>>>,
+/// Takes the completions of jobs, on the thread that reaped them.
+pub(crate) trait Completions<J>: Send + Sync + 'static {
+    /// `job` came back as `done`.
+    fn take(self: &Arc<Self>, job: J, done: Done);
 }
 
-/// See the module.
-pub(crate) struct Background {
+/// All reapers of a cache.
+pub(crate) struct Backgrounds<J> {
+    all: Mutex<Vec<Weak<Background<J>>>>,
+}
+
+/// One queue that gives back operations, and its reaper.
+pub(crate) struct Background<J> {
     reaped: Arc<dyn Queue>,
     /// Whether other files may come to it.
     shared: bool,
-    table: Mutex<Table>,
+    table: Mutex<Table<J>>,
     /// For the reaper: something was submitted, or there is no more to come.
     wake: Condvar,
     thread: Mutex<Option<thread::JoinHandle<()>>>,
     home: Home,
 }
 
-#[derive(Default)]
-struct Table {
-    /// By token, which is the number of the first frame.
-    in_flight: BTreeMap<u64, Fetch>,
+struct Table<J> {
+    /// By the token of the operation.
+    in_flight: BTreeMap<u64, J>,
     submitted: i64,
-    /// Somebody reaps.
+    /// Whether a thread reaps.
     reaping: bool,
     closed: bool,
 }
@@ -68,9 +71,21 @@ enum Until {
     Quiet,
 }
 
-impl Backgrounds {
+impl<J> Default for Backgrounds<J> {
+    fn default() -> Self {
+        Self { all: Mutex::default() }
+    }
+}
+
+impl<J> Default for Table<J> {
+    fn default() -> Self {
+        Self { in_flight: BTreeMap::new(), submitted: 0, reaping: false, closed: false }
+    }
+}
+
+impl<J> Backgrounds<J> {
     /// The reaper of what is submitted to `queue`.
-    pub(crate) fn of(&self, queue: &Arc<dyn Queue>) -> Arc<Background> {
+    pub(crate) fn of(&self, queue: &Arc<dyn Queue>) -> Arc<Background<J>> {
         let shared = queue.reaper();
         let mut all = self.all.lock();
         all.retain(|background| background.strong_count() > 0);
@@ -102,46 +117,44 @@ impl Backgrounds {
     }
 }
 
-impl Background {
-    /// Hands a fetch over; gives it back, untouched, when the background is closed.
-    pub(crate) fn submit(
+impl<J: Send + 'static> Background<J> {
+    /// Submits `op` of `job` to `queue`, one of those that this background reaps; gives both back,
+    /// untouched, once the background is closed.
+    pub(crate) fn submit<C: Completions<J>>(
         self: &Arc<Self>,
-        shared: &Arc<Shared>,
-        fetch: Fetch,
-    ) -> Result<(), Fetch> {
-        let token = u64::from(fetch.frames[0].0);
-        let op = fetch.op(token, shared.frames());
-        let file = Arc::clone(&fetch.file);
+        completions: &Arc<C>,
+        queue: &dyn Queue,
+        op: Op,
+        job: J,
+    ) -> Result<(), (Op, J)> {
         let mut table = self.table.lock();
         if table.closed || self.home.is_left() {
-            drop(table);
-            fetch.put_back(op, shared.frames());
-            return Err(fetch);
+            return Err((op, job));
         }
-        let before = table.in_flight.insert(token, fetch);
-        assert!(before.is_none(), "a frame is in one fetch");
+        let before = table.in_flight.insert(op.token, job);
+        assert!(before.is_none(), "a token is in flight once");
         let start = !std::mem::replace(&mut table.reaping, true);
         drop(table);
-        file.ahead.submit(op);
+        queue.submit(op);
         self.table.lock().submitted += 1;
         self.wake.notify_all();
         if start {
-            self.start(shared);
+            self.start(completions);
         }
         Ok(())
     }
 
-    fn start(self: &Arc<Self>, shared: &Arc<Shared>) {
-        let (me, for_thread) = (Arc::clone(self), Arc::clone(shared));
+    fn start<C: Completions<J>>(self: &Arc<Self>, completions: &Arc<C>) {
+        let (me, for_thread) = (Arc::clone(self), Arc::clone(completions));
         let body = move || me.reap(&for_thread, Until::Closed);
         match thread::Builder::new().name("forerun-ahead".into()).spawn(body) {
             Ok(thread) => *self.thread.lock() = Some(thread),
-            Err(_) => self.reap(shared, Until::Quiet),
+            Err(_) => self.reap(completions, Until::Quiet),
         }
     }
 
     /// Takes completions until there is no more to come.
-    fn reap(&self, shared: &Arc<Shared>, until: Until) {
+    fn reap<C: Completions<J>>(&self, completions: &Arc<C>, until: Until) {
         let mut out = Vec::new();
         loop {
             let mut table = self.table.lock();
@@ -159,17 +172,18 @@ impl Background {
             table.submitted -= i64::try_from(out.len()).expect("bounded by the frames");
             let mut ended = Vec::with_capacity(out.len());
             for done in out.drain(..) {
-                let fetch = table.in_flight.remove(&done.op.token);
-                ended.push((fetch.expect("it was submitted by that token"), done));
+                let job = table.in_flight.remove(&done.op.token);
+                ended.push((job.expect("it was submitted by that token"), done));
             }
             drop(table);
-            for (fetch, done) in ended {
-                let state = shared.report(None, &fetch, done);
-                shared.settle(state);
+            for (job, done) in ended {
+                completions.take(job, done);
             }
         }
     }
+}
 
+impl<J> Background<J> {
     /// The last handle of a file is gone, and its queue is closed. Waits for what was in flight
     /// where no other file shares the reaper.
     pub(crate) fn file_closed(&self, queue: &Arc<dyn Queue>) {
@@ -199,28 +213,20 @@ impl Background {
 }
 
 #[cfg(test)]
-mod tests {
-    use forerun_io::store::pattern::Pattern;
+impl<J: Send + 'static> Background<J> {
+    /// As where the system refuses every thread: says that one reaps already.
+    pub(crate) fn refuse_thread(&self) {
+        self.table.lock().reaping = true;
+    }
 
-    use super::*;
-    use crate::{Cache, Settings};
-
-    #[test]
-    fn where_no_thread_is_to_be_had_the_submitter_reaps_until_all_is_back() {
-        let settings = Settings { readahead: "fixed:size=64K".into(), ..Settings::default() };
-        let cache = Cache::new(Settings { request_bytes_max: 8 << 10, ..settings }).unwrap();
-        let file = cache.open_store(Arc::new(Pattern::new(1 << 20))).unwrap();
-        let background = &file.file.background;
-        background.table.lock().reaping = true;
-        let mut buf = [0; 10];
-        assert_eq!(file.read_at(0, &mut buf), Ok(10));
-        assert_eq!(background.table.lock().in_flight.len(), 7);
-        background.reap(file.shared(), Until::Quiet);
-        let table = background.table.lock();
+    /// Reaps on this thread until nothing is in flight; how much was.
+    pub(crate) fn reap_here<C: Completions<J>>(&self, completions: &Arc<C>) -> usize {
+        let before = self.table.lock().in_flight.len();
+        self.reap(completions, Until::Quiet);
+        let table = self.table.lock();
         assert!(table.in_flight.is_empty() && !table.reaping && table.submitted == 0);
         drop(table);
-        assert!(background.thread.lock().is_none());
-        assert_eq!(cache.stats().store_requests, 8);
-        assert_eq!(cache.stats().core.ahead_failed, 0);
+        assert!(self.thread.lock().is_none());
+        before
     }
 }

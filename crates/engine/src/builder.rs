@@ -24,6 +24,26 @@ pub struct Builder {
     recorder: Option<Box<dyn Recorder>>,
 }
 
+impl Cache {
+    /// What a cache is made of, step by step.
+    ///
+    /// ```
+    /// use forerun_engine::Cache;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let path = std::env::current_exe()?;
+    /// let cache = Cache::builder().memory(64 << 20).build()?;
+    /// let file = cache.open(path)?;
+    /// let mut start = [0; 4];
+    /// file.read_at(0, &mut start)?;
+    /// assert_eq!(&start, b"\x7fELF");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+}
+
 impl Builder {
     /// Memory for pages, in bytes.
     pub fn memory(mut self, bytes: u64) -> Self {

@@ -23,13 +23,13 @@ use forerun_io::{
 use crate::{
     ahead::Depths,
     background::Backgrounds,
-    builder::Builder,
     clock::Clock,
     error::OpenError,
-    file::{File, Standing, Stands},
+    file::{File, Stands},
     handle::Handle,
     hits::Notes,
     journal::Recorder,
+    owner::Owner,
     queues::Queues,
     settings::{Settings, SettingsError},
     shared::Shared,
@@ -57,32 +57,7 @@ pub struct Cache {
     owner: Arc<Owner>,
 }
 
-/// What clones and handles keep: the cache ends with it.
-pub(crate) struct Owner {
-    pub(crate) shared: Arc<Shared>,
-    files: Files,
-    watch: Watch,
-}
-
 impl Cache {
-    /// What a cache is made of, step by step.
-    ///
-    /// ```
-    /// use forerun_engine::Cache;
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let path = std::env::current_exe()?;
-    /// let cache = Cache::builder().memory(64 << 20).build()?;
-    /// let file = cache.open(path)?;
-    /// let mut start = [0; 4];
-    /// file.read_at(0, &mut start)?;
-    /// assert_eq!(&start, b"\x7fELF");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
     /// A cache with all frames free.
     ///
     /// # Errors
@@ -191,7 +166,7 @@ impl Cache {
         }
         let found_by = found_again.then_some(version);
         let id = match state.place(found_by)? {
-            Place::Open(file) => return open_handle(&self.owner, &mut state, &file, None),
+            Place::Open(file) => return Handle::open(&self.owner, &mut state, &file, None),
             Place::Free(id) => id,
         };
         let stands = Stands::default();
@@ -206,7 +181,7 @@ impl Cache {
             background,
             stands,
         });
-        let opened = open_handle(&self.owner, &mut state, &file, found_by);
+        let opened = Handle::open(&self.owner, &mut state, &file, found_by);
         shared.settle(state); // Before a file that was refused, and its store with it.
         opened
     }
@@ -306,50 +281,11 @@ impl Cache {
     }
 }
 
-impl Owner {
-    fn close(&self) {
-        let mut state = self.shared.state.lock();
-        state.closed = true;
-        let files = state.live.files.open_files(false);
-        drop(state);
-        for file in &files {
-            file.end(Standing::Closed);
-            file.close();
-        }
-        self.shared.backgrounds.close();
-        self.watch.end();
-    }
-}
-
-impl Drop for Owner {
-    fn drop(&mut self) {
-        self.close();
-    }
-}
-
-/// Opens a handle on `file`, which has its place but may be new; `version` if it is new and can be
-/// found by it.
-pub(crate) fn open_handle(
-    owner: &Arc<Owner>,
-    state: &mut State,
-    file: &Arc<File>,
-    version: Option<Version>,
-) -> Result<Handle, OpenError> {
-    if state.closed {
-        return Err(OpenError::Closed);
-    }
-    let id = state.free_handle()?;
-    state.live.files.open(file, version);
-    let (partition, file_pages) = (PartitionId(0), file.pages());
-    state.send(None, Event::Open { handle: id, file: file.id, partition, file_pages });
-    Ok(Handle::new(owner, file, id))
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
 
-    use forerun_io::store::threads::Threads;
+    use forerun_io::store::{pattern::Pattern, threads::Threads};
     use forerun_testkit::Scratch;
 
     use super::*;
@@ -368,5 +304,19 @@ mod tests {
         assert_eq!((late.file_bytes(), late.read_at(0, &mut buf), buf[199]), (200, Ok(200), 2));
         assert_eq!(newest.read_at(0, &mut buf), Ok(200));
         assert_eq!((cache.stats().store_requests, cache.stats().files_changed), (1, 0));
+    }
+
+    #[test]
+    fn where_no_thread_is_to_be_had_the_submitter_reaps_until_all_is_back() {
+        let settings = Settings { readahead: "fixed:size=64K".into(), ..Settings::default() };
+        let cache = Cache::new(Settings { request_bytes_max: 8 << 10, ..settings }).unwrap();
+        let file = cache.open_store(Arc::new(Pattern::new(1 << 20))).unwrap();
+        let background = &file.file.background;
+        background.refuse_thread();
+        let mut buf = [0; 10];
+        assert_eq!(file.read_at(0, &mut buf), Ok(10));
+        assert_eq!(background.reap_here(&cache.owner.shared), 7);
+        assert_eq!(cache.stats().store_requests, 8);
+        assert_eq!(cache.stats().core.ahead_failed, 0);
     }
 }

@@ -25,17 +25,18 @@ use std::{
 
 use forerun_core::{
     event::{Event, Hit},
-    units::{HandleId, PageId},
+    units::{HandleId, PageId, PartitionId},
 };
-use forerun_io::frames::Pin;
+use forerun_io::{frames::Pin, store::Version};
 
 use crate::{
-    cache::{Owner, open_handle},
     cancel::Cancel,
     error::{OpenError, ReadError},
     file::File,
+    owner::Owner,
     read::{NEVER_READ, Read, Take},
     shared::Shared,
+    state::State,
 };
 
 /// An open file. Any thread may read through it; each handle is a reader of its own to the
@@ -67,9 +68,23 @@ pub struct Pinned<'a> {
 }
 
 impl Handle {
-    pub(crate) fn new(owner: &Arc<Owner>, file: &Arc<File>, id: HandleId) -> Self {
+    /// Opens a handle on `file`, which has its place but may be new; `version` if it is new and
+    /// can be found by it.
+    pub(crate) fn open(
+        owner: &Arc<Owner>,
+        state: &mut State,
+        file: &Arc<File>,
+        version: Option<Version>,
+    ) -> Result<Self, OpenError> {
+        if state.closed {
+            return Err(OpenError::Closed);
+        }
+        let id = state.free_handle()?;
+        state.live.files.open(file, version);
+        let (partition, file_pages) = (PartitionId(0), file.pages());
+        state.send(None, Event::Open { handle: id, file: file.id, partition, file_pages });
         let previous_end = PreviousEnd(AtomicU64::new(NEVER_READ));
-        Self { owner: Arc::clone(owner), file: Arc::clone(file), id, position: 0, previous_end }
+        Ok(Self { owner: Arc::clone(owner), file: Arc::clone(file), id, position: 0, previous_end })
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -169,7 +184,7 @@ impl Handle {
     /// The cache is closed, or a bound of the settings is reached.
     pub fn again(&self) -> Result<Self, OpenError> {
         let mut state = self.shared().state.lock();
-        open_handle(&self.owner, &mut state, &self.file, None)
+        Self::open(&self.owner, &mut state, &self.file, None)
     }
 
     fn read_pieces(

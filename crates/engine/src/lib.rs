@@ -15,6 +15,21 @@
 //! Nothing is decided here: which pages, which frames, when to give up, all comes from the core
 //! as actions. This crate carries them out and reports what happened. Nothing is written yet.
 //!
+//! # Layers
+//! A file imports files of the lines above its own alone, or earlier ones of its line:
+//!
+//! ```text
+//!   settings error stats clock      values
+//!   queues background journal       queues of readers, reapers of readahead, recorders
+//!   file hits                       one file and its fetches; the hit buffer
+//!   files waiters ahead             tables: files, reads in flight, readahead to submit
+//!   state                           the lock: the core and these tables
+//!   shared                          the state, the index and the hit buffer, for every thread
+//!   read watch cancel               a read that took the lock, version checks, cancelling
+//!   owner handle cache builder      what programs hold
+//!   ranges                          byte ranges without frames; beside all of these
+//! ```
+//!
 //! # Invariants
 //! - A demand is fetched on a thread that waits for it; readahead never runs on a reader's thread
 //!   unless the system refuses every other thread.
@@ -33,7 +48,6 @@ mod cache;
 mod cancel;
 mod clock;
 mod error;
-mod fetch;
 mod file;
 mod files;
 mod handle;
@@ -41,6 +55,7 @@ mod hits;
 pub mod journal;
 #[cfg(feature = "shuttle")]
 pub mod model;
+mod owner;
 mod queues;
 pub mod ranges;
 mod read;

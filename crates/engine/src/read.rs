@@ -35,8 +35,7 @@ use forerun_io::{frames::Held, store::Wait, sync::MutexGuard};
 use crate::{
     cancel::Cancel,
     error::ReadError,
-    fetch::Fetch,
-    file::File,
+    file::{Fetch, File},
     queues::Lent,
     shared::Shared,
     state::State,

@@ -22,9 +22,9 @@ use forerun_io::{
 
 use crate::{
     ahead::Ahead,
-    background::Backgrounds,
+    background::{Backgrounds, Completions},
     clock::Clock,
-    fetch::Fetch,
+    file::Fetch,
     hits::{Full, Notes},
     settings::Settings,
     state::State,
@@ -42,7 +42,7 @@ pub(crate) struct Shared {
     pub(crate) sees_requests: bool,
     /// Frames that pages may take; changed under the state's lock.
     pub(crate) frames_now: AtomicU32,
-    pub(crate) backgrounds: Backgrounds,
+    pub(crate) backgrounds: Backgrounds<Fetch>,
     pub(crate) clock: Clock,
     pub(crate) settings: Settings,
 }
@@ -137,7 +137,10 @@ impl Shared {
             for fetch in fetches {
                 let file = Arc::clone(&fetch.file);
                 file.ahead.set_depth(depth);
-                if let Err(fetch) = file.background.submit(self, fetch) {
+                let op = fetch.op(u64::from(fetch.frames[0].0), self.frames());
+                let refused = file.background.submit(self, &*file.ahead, op, fetch);
+                if let Err((op, fetch)) = refused {
+                    fetch.put_back(op, self.frames());
                     later.append(&mut self.refused(&fetch).fetches);
                 }
             }
@@ -152,5 +155,12 @@ impl Shared {
         state.send(None, Event::Failed { first, count, errno: ECANCELED });
         state.ended(fetch);
         state.take_ahead()
+    }
+}
+
+impl Completions<Fetch> for Shared {
+    fn take(self: &Arc<Self>, fetch: Fetch, done: Done) {
+        let state = self.report(None, &fetch, done);
+        self.settle(state);
     }
 }

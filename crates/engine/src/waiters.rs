@@ -17,7 +17,7 @@ use forerun_core::{
 };
 use forerun_io::{frames::Held, sync::Condvar};
 
-use crate::{error::ReadError, fetch::Fetch};
+use crate::{error::ReadError, file::Fetch};
 
 /// A slot's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,41 @@
+//! What a cache's clones and handles keep together: the cache ends when the last of them goes.
+//!
+//! # Invariants
+//! - Once closed, no read begins, and no thread and no fetch of the cache is left.
+//! # Locking
+//! The state's lock, never over a call of a store or the end of a thread.
+
+use std::sync::Arc;
+
+use forerun_io::files::Files;
+
+use crate::{file::Standing, shared::Shared, watch::Watch};
+
+/// See the module.
+pub(crate) struct Owner {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) files: Files,
+    pub(crate) watch: Watch,
+}
+
+impl Owner {
+    /// Refuses new reads and ends all background work. Idempotent.
+    pub(crate) fn close(&self) {
+        let mut state = self.shared.state.lock();
+        state.closed = true;
+        let files = state.live.files.open_files(false);
+        drop(state);
+        for file in &files {
+            file.end(Standing::Closed);
+            file.close();
+        }
+        self.shared.backgrounds.close();
+        self.watch.end();
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
