@@ -27,7 +27,9 @@ mod cursor;
 mod issue;
 mod model;
 mod pending;
+pub mod ranges;
 mod runs;
+mod strides;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;

@@ -249,6 +249,12 @@ pub trait Readahead {
         false
     }
 
+    /// Whether a planner's detector of strides in bytes works beside it. Other policies have none:
+    /// they are there to be compared.
+    fn wants_byte_strides(&self) -> bool {
+        false
+    }
+
     /// Which facts it needs.
     fn probes(&self) -> Probes {
         Probes::default()

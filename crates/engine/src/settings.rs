@@ -102,13 +102,14 @@ impl Settings {
         }
         let (page_bytes, bytes) = (u64::from(self.page_bytes), self.cache_bytes);
         let frames = bytes / page_bytes;
-        let frames = u32::try_from(frames)
-            .ok()
-            .filter(|&frames| frames > 0 && frames < u32::MAX)
-            .ok_or(SettingsError::CacheBytes { bytes, page_bytes: self.page_bytes })?;
+        let frames =
+            u32::try_from(frames)
+                .ok()
+                .filter(|&frames| frames > 0 && frames < u32::MAX)
+                .ok_or(cache::SettingsError::CacheBytes { bytes, page_bytes: self.page_bytes })?;
         if self.request_bytes_max < self.page_bytes {
             let (bytes, page_bytes) = (self.request_bytes_max, self.page_bytes);
-            return Err(SettingsError::RequestBytes { bytes, page_bytes });
+            return Err(cache::SettingsError::RequestBytes { bytes, page_bytes }.into());
         }
         let mut core = cache::Settings::new(frames, &self.policy, &self.readahead);
         core.page_bytes = self.page_bytes;
@@ -144,29 +145,11 @@ impl Settings {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
-    /// The pages do not make at least one frame, or more than there are numbers for.
-    #[error(
-        "a cache of {bytes} bytes in pages of {page_bytes}: from 1 to 2^32 - 2 pages are needed"
-    )]
-    CacheBytes {
-        /// The cache.
-        bytes: u64,
-        /// The page.
-        page_bytes: u32,
-    },
     /// A page is read at once, and counted in few bits.
     #[error("a page of {bytes} bytes: at most {PAGE_BYTES_MAX}")]
     PageBytes {
         /// The page.
         bytes: u32,
-    },
-    /// A request must take at least a page.
-    #[error("requests of at most {bytes} bytes are less than a page of {page_bytes}")]
-    RequestBytes {
-        /// The largest request.
-        bytes: u32,
-        /// The page.
-        page_bytes: u32,
     },
     /// A bound is 0, a window does not fit, or a policy is unknown.
     #[error(transparent)]

@@ -5,7 +5,9 @@
 //! - Every read ends with its own bytes, or fails where a fetch of its bytes failed.
 
 use forerun_core::prng::Prng;
-use forerun_engine::ranges::{Begun, Ended, Job, JobId, Ranges, RangesSettings, ReadId};
+use forerun_engine::ranges::{
+    FetchId, RangeFetch, Ranges, RangesSettings, ReadEnd, ReadId, ReadStart,
+};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -37,7 +39,7 @@ impl Alone {
         Self { ranges: Ranges::new(settings, file).unwrap(), fetched: Vec::new() }
     }
 
-    fn fetch(&mut self, job: Job) {
+    fn fetch(&mut self, job: RangeFetch) {
         self.fetched.push((job.start, job.end));
         self.ranges.arrived(job.id, &bytes(job.start, job.end));
     }
@@ -46,8 +48,8 @@ impl Alone {
         let mut own = (0, 0);
         loop {
             match self.ranges.take(read) {
-                Some(Ended::Bytes(bytes)) => break bytes,
-                Some(Ended::Fetched) => {
+                Some(ReadEnd::Bytes(bytes)) => break bytes,
+                Some(ReadEnd::Fetched) => {
                     assert!(own.0 <= start && end <= own.1, "{own:?} for {start}..{end}");
                     break bytes(start, end);
                 }
@@ -63,13 +65,13 @@ impl Alone {
 
     fn read(&mut self, start: u64, end: u64) -> Vec<u8> {
         let got = match self.ranges.read(start, end) {
-            Begun::Ready => {
+            ReadStart::Ready => {
                 let mut out = vec![0; size(end - start)];
                 self.ranges.copy_ready(&mut out);
                 assert!(self.ranges.ready().is_none_or(|bytes| bytes == out));
                 out
             }
-            Begun::Waits(read) => self.wait(read, start, end),
+            ReadStart::Waits(read) => self.wait(read, start, end),
         };
         while let Some(job) = self.ranges.claim() {
             self.fetch(job);
@@ -164,13 +166,15 @@ fn chunks_of_columns_are_foreseen_though_their_steps_are_no_whole_pages() {
 fn what_a_fetch_must_give_is_given_or_the_read_fails() {
     for wrong in [0, 99, 101] {
         let mut ranges = Ranges::new(&small(), MIB).unwrap();
-        let Begun::Waits(read) = ranges.read(500_000, 500_100) else { panic!("it has no bytes") };
+        let ReadStart::Waits(read) = ranges.read(500_000, 500_100) else {
+            panic!("it has no bytes")
+        };
         let job = ranges.claim_for(read).unwrap();
         assert_eq!((job.start, job.end, job.demand), (500_000, 500_100, true));
         assert_eq!(ranges.take(read), None, "nothing came yet");
         ranges.arrived(job.id, &vec![7; wrong]);
         assert_eq!(ranges.woken(), [read], "{wrong} bytes");
-        assert_eq!(ranges.take(read), Some(Ended::Failed), "{wrong} bytes");
+        assert_eq!(ranges.take(read), Some(ReadEnd::Failed), "{wrong} bytes");
         assert_eq!(ranges.take(read), None, "it is told once");
         assert_eq!(ranges.stats().failures, 1);
     }
@@ -180,39 +184,39 @@ fn what_a_fetch_must_give_is_given_or_the_read_fails() {
 fn who_waits_for_failed_readahead_gets_a_try_of_its_own() {
     let settings = RangesSettings { memory_bytes: 16 * MIB, ..small() };
     let mut ranges = Ranges::new(&settings, 64 * MIB).unwrap();
-    let Begun::Waits(first) = ranges.read(0, 4096) else { panic!("it has no bytes") };
+    let ReadStart::Waits(first) = ranges.read(0, 4096) else { panic!("it has no bytes") };
     let job = ranges.claim_for(first).unwrap();
     ranges.arrived(job.id, &bytes(job.start, job.end));
     assert!(job.start == 0 && job.end >= 4096, "{job:?}");
-    assert_eq!(ranges.take(first), Some(Ended::Fetched));
+    assert_eq!(ranges.take(first), Some(ReadEnd::Fetched));
     let ahead = ranges.claim().expect("the first window is longer than a request");
     assert!(!ahead.demand, "{ahead:?}");
     let (start, end) = (ahead.start, ahead.start + 100);
-    let Begun::Waits(late) = ranges.read(start, end) else { panic!("it is under way") };
+    let ReadStart::Waits(late) = ranges.read(start, end) else { panic!("it is under way") };
     assert_eq!(ranges.claim_for(late).map(|job| job.start), None, "somebody fetches it");
     ranges.failed(ahead.id);
     assert_eq!(ranges.take(late), None, "its own try comes first");
     let own = ranges.claim_for(late).expect("a demand of its own");
     assert!(own.demand && own.start <= start && own.end >= end, "{own:?}");
     ranges.failed(own.id);
-    assert_eq!(ranges.take(late), Some(Ended::Failed));
+    assert_eq!(ranges.take(late), Some(ReadEnd::Failed));
 }
 
 #[test]
 fn who_shares_a_fetch_that_brings_too_little_reads_again() {
     let mut ranges = Ranges::new(&small(), MIB).unwrap();
-    let Begun::Waits(one) = ranges.read(400_000, 400_100) else { panic!("it has no bytes") };
-    let Begun::Waits(two) = ranges.read(400_050, 400_150) else { panic!("it has no bytes") };
+    let ReadStart::Waits(one) = ranges.read(400_000, 400_100) else { panic!("it has no bytes") };
+    let ReadStart::Waits(two) = ranges.read(400_050, 400_150) else { panic!("it has no bytes") };
     let job = ranges.claim().unwrap();
     ranges.arrived(job.id, &bytes(job.start, job.end));
-    assert_eq!(ranges.take(one), Some(Ended::Bytes(bytes(400_000, 400_100))));
-    assert_eq!(ranges.take(two), Some(Ended::Again));
-    let Begun::Waits(two) = ranges.again(400_050, 400_150) else { panic!("it lacks bytes") };
+    assert_eq!(ranges.take(one), Some(ReadEnd::Bytes(bytes(400_000, 400_100))));
+    assert_eq!(ranges.take(two), Some(ReadEnd::Again));
+    let ReadStart::Waits(two) = ranges.again(400_050, 400_150) else { panic!("it lacks bytes") };
     let job = ranges.claim_for(two).unwrap();
     let page = 400_050 / 8192 * 8192;
     assert_eq!((job.start, job.end), (page, page + 8192), "who came twice gets all of the page");
     ranges.arrived(job.id, &bytes(job.start, job.end));
-    assert_eq!(ranges.take(two), Some(Ended::Fetched));
+    assert_eq!(ranges.take(two), Some(ReadEnd::Fetched));
     let stats = ranges.stats();
     assert_eq!((stats.reads, stats.stalls, stats.bytes_wanted), (2, 2, 200), "it is one read");
 }
@@ -237,21 +241,21 @@ fn who_waits_for_room_fetches_what_holds_it() {
     // As many as have room, and one more; nobody claims what they want.
     while u64::from(ranges.waiting()) * 64 * KIB < MIB {
         let start = reads.len() as u64 * 8 * MIB;
-        let Begun::Waits(read) = ranges.read(start, start + each) else { panic!("it is new") };
+        let ReadStart::Waits(read) = ranges.read(start, start + each) else { panic!("it is new") };
         reads.push((read, start));
     }
     let start = 60 * MIB;
-    let Begun::Waits(last) = ranges.read(start, start + each) else { panic!("it is new") };
+    let ReadStart::Waits(last) = ranges.read(start, start + each) else { panic!("it is new") };
     for _ in 0..1_000 {
         if let Some(ended) = ranges.take(last) {
-            assert_eq!(ended, Ended::Bytes(bytes(start, start + each)));
+            assert_eq!(ended, ReadEnd::Bytes(bytes(start, start + each)));
             return;
         }
         let job = ranges.claim_for(last).expect("nobody else does");
         ranges.arrived(job.id, &bytes(job.start, job.end));
         for (read, start) in &reads {
             if let Some(ended) = ranges.take(*read) {
-                assert_eq!(ended, Ended::Bytes(bytes(*start, start + each)));
+                assert_eq!(ended, ReadEnd::Bytes(bytes(*start, start + each)));
             }
         }
     }
@@ -259,25 +263,25 @@ fn who_waits_for_room_fetches_what_holds_it() {
 }
 
 /// Reads that wait, what they are to get, and the last fetch that each claimed.
-type Open = Vec<(ReadId, u64, u64, Option<Job>)>;
+type Open = Vec<(ReadId, u64, u64, Option<RangeFetch>)>;
 
 /// What reads found that were woken; `good` are the fetches that gave what they should. Fetches
 /// that they claim are returned.
-fn settle(ranges: &mut Ranges, open: &mut Open, good: &[JobId], why: &str) -> Vec<Job> {
+fn settle(ranges: &mut Ranges, open: &mut Open, good: &[FetchId], why: &str) -> Vec<RangeFetch> {
     let mut claimed = Vec::new();
     for read in ranges.woken() {
         // One that is woken twice may have ended at the first time.
         let Some(at) = open.iter().position(|row| row.0 == read) else { continue };
         let (_, start, end, own) = open[at];
         match ranges.take(read) {
-            Some(Ended::Bytes(got)) => assert!(got == bytes(start, end), "{why}: {start}..{end}"),
-            Some(Ended::Fetched) => {
+            Some(ReadEnd::Bytes(got)) => assert!(got == bytes(start, end), "{why}: {start}..{end}"),
+            Some(ReadEnd::Fetched) => {
                 let own = own.expect("it claimed one");
                 assert!(own.start <= start && end <= own.end, "{why}: {own:?}, {start}..{end}");
                 assert!(good.contains(&own.id), "{why}: {own:?} gave nothing");
             }
-            Some(Ended::Failed) => assert!(why.contains("failing"), "{why}: {start}..{end}"),
-            Some(Ended::Again) => {}
+            Some(ReadEnd::Failed) => assert!(why.contains("failing"), "{why}: {start}..{end}"),
+            Some(ReadEnd::Again) => {}
             None => {
                 open[at].3 = ranges.claim_for(read).or(own);
                 claimed.extend(open[at].3.filter(|&job| Some(job) != own));
@@ -297,7 +301,7 @@ fn any_order_of_reads_and_arrivals_gives_the_right_bytes() {
         let mut ranges = Ranges::new(&small(), file).unwrap();
         let failing = seed % 3 == 0;
         let why = format!("seed {seed}{}", if failing { ", failing" } else { "" });
-        let (mut open, mut jobs, mut good) = (Open::new(), Vec::<Job>::new(), Vec::new());
+        let (mut open, mut jobs, mut good) = (Open::new(), Vec::<RangeFetch>::new(), Vec::new());
         let mut cursor = 0;
         for _ in 0..400 {
             match chance.below(8) {
@@ -308,13 +312,13 @@ fn any_order_of_reads_and_arrivals_gives_the_right_bytes() {
                     let end = start + 1 + chance.below(most);
                     cursor = end;
                     match ranges.read(start, end) {
-                        Begun::Ready => {
+                        ReadStart::Ready => {
                             let mut out = vec![0; size(end - start)];
                             ranges.copy_ready(&mut out);
                             assert!(ranges.ready().is_none_or(|bytes| bytes == out), "{why}");
                             assert!(out == bytes(start, end), "{why}: {start}..{end}");
                         }
-                        Begun::Waits(read) => {
+                        ReadStart::Waits(read) => {
                             let own = ranges.claim_for(read);
                             open.push((read, start, end, own));
                             jobs.extend(own);

@@ -15,7 +15,9 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use forerun_engine::ranges::{self, Begun, Ended, Job, JobId, RangesSettings, ReadId};
+use forerun_engine::ranges::{
+    self, FetchId, RangeFetch, RangesSettings, ReadEnd, ReadId, ReadStart,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict};
 
@@ -92,14 +94,14 @@ impl Ranges {
     /// The fetch `job` gave `data`; the reads that are to be woken.
     fn arrived(&self, job: u64, data: &[u8]) -> Vec<u64> {
         let mut inner = self.lock();
-        inner.arrived(JobId(job), data);
+        inner.arrived(FetchId(job), data);
         numbers(inner.woken())
     }
 
     /// The fetch `job` failed; the reads that are to be woken.
     fn failed(&self, job: u64) -> Vec<u64> {
         let mut inner = self.lock();
-        inner.failed(JobId(job));
+        inner.failed(FetchId(job));
         numbers(inner.woken())
     }
 
@@ -108,10 +110,10 @@ impl Ranges {
     fn take<'py>(&self, py: Python<'py>, read: u64) -> Option<Bound<'py, PyAny>> {
         let truth = |yes| PyBool::new(py, yes).to_owned().into_any();
         Some(match self.lock().take(ReadId(read))? {
-            Ended::Bytes(bytes) => PyBytes::new(py, &bytes).into_any(),
-            Ended::Fetched => PyBytes::new(py, &[]).into_any(),
-            Ended::Failed => truth(false),
-            Ended::Again => truth(true),
+            ReadEnd::Bytes(bytes) => PyBytes::new(py, &bytes).into_any(),
+            ReadEnd::Fetched => PyBytes::new(py, &[]).into_any(),
+            ReadEnd::Failed => truth(false),
+            ReadEnd::Again => truth(true),
         })
     }
 
@@ -152,10 +154,10 @@ impl Ranges {
         &self,
         py: Python<'py>,
         mut inner: MutexGuard<'_, ranges::Ranges>,
-        begun: Begun,
+        begun: ReadStart,
         bytes: u64,
     ) -> PyResult<Bound<'py, PyAny>> {
-        if let Begun::Waits(read) = begun {
+        if let ReadStart::Waits(read) = begun {
             return Ok(read.0.into_pyobject(py)?.into_any());
         }
         let bytes = match inner.ready() {
@@ -178,7 +180,7 @@ impl Ranges {
     }
 }
 
-fn claimed(job: Job) -> Claimed {
+fn claimed(job: RangeFetch) -> Claimed {
     (job.id.0, job.start, job.end)
 }
 

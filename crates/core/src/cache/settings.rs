@@ -128,6 +128,20 @@ pub enum SettingsError {
         /// The policy's largest window, in pages.
         window: u32,
     },
+    /// The pages do not make enough frames, or more than there are numbers for.
+    CacheBytes {
+        /// The cache.
+        bytes: u64,
+        /// The page.
+        page_bytes: u32,
+    },
+    /// A request takes less than a page.
+    RequestBytes {
+        /// The largest request.
+        bytes: u32,
+        /// The page.
+        page_bytes: u32,
+    },
     /// A policy's name or parameter.
     Policy(ParamError),
 }
@@ -153,6 +167,14 @@ impl fmt::Display for SettingsError {
                 "a cache of {frames} pages is smaller than one readahead window of {window} \
                  pages: give it more, or the policy a smaller max"
             ),
+            Self::CacheBytes { bytes, page_bytes } => write!(
+                f,
+                "a cache of {bytes} bytes in pages of {page_bytes}: from 1 to 2^32 - 2 pages are \
+                 needed"
+            ),
+            Self::RequestBytes { bytes, page_bytes } => {
+                write!(f, "requests of at most {bytes} bytes are less than a page of {page_bytes}")
+            }
             Self::Policy(error) => error.fmt(f),
         }
     }

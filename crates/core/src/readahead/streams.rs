@@ -174,6 +174,10 @@ impl Named for Streams {
 }
 
 impl Readahead for Streams {
+    fn wants_byte_strides(&self) -> bool {
+        true
+    }
+
     fn sees_device(&self) -> bool {
         true
     }
