@@ -5,7 +5,7 @@
 //!
 //! A test that needs what the machine lacks appends a line to the file named by
 //! `FORERUN_SKIPPED`, and passes; `--no-skips` then fails the run. A step that needs what lies
-//! outside the repository (reference data, the advisory database) is *left out*, by name.
+//! outside the repository (the advisory database) is *left out*, by name.
 //!
 //! # Invariants
 //! - The closing line is the last one printed, on success and on failure.
@@ -314,15 +314,7 @@ fn seeds(run: &mut Run) -> Result<bool> {
 
 /// The historic policies against decisions observed elsewhere.
 fn vectors(run: &mut Run) -> Result<bool> {
-    let folder = match std::env::var_os("FORERUN_REFERENCE") {
-        Some(folder) => PathBuf::from(folder),
-        None => run.root.join("../shared").join("reference"),
-    };
-    let file = folder.join("readahead-vectors.json");
-    if !file.is_file() {
-        let what = "vectors: no readahead-vectors.json; name its folder in FORERUN_REFERENCE";
-        return Ok(run.leave_out(what));
-    }
+    let file = run.root.join("lab/sim/tests/data/readahead-vectors.json");
     if !run.answers(run.forerun(), &["vectors", "--help"]) {
         return Ok(run.leave_out("vectors: this build has no `forerun vectors`"));
     }

@@ -49,12 +49,6 @@ fn starts(program: &str) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// The folder of reference vectors and figures, where there is one.
-#[must_use]
-pub fn reference_dir() -> Option<PathBuf> {
-    shared_dir("FORERUN_REFERENCE", "reference")
-}
-
 /// The folder of sample traces, where there is one.
 #[must_use]
 pub fn traces_dir() -> Option<PathBuf> {

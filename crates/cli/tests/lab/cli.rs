@@ -2,8 +2,6 @@
 //!
 //! # Invariants
 //! - Every refusal is one line on stderr that begins with `forerun: `, and the right status.
-use crate::support;
-
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -385,14 +383,10 @@ fn vectors_are_counted_and_failures_are_shown() {
 
 #[test]
 fn the_historic_policies_decide_as_their_kernels() {
-    let test = "the_historic_policies_decide_as_their_kernels";
-    let Some(folder) = support::reference_dir() else {
-        return support::skip(test, "no folder of reference vectors");
-    };
-    let file = folder.join("readahead-vectors.json");
-    let out = done(&["vectors", file.to_str().expect("text")]);
-    assert_eq!(out, "160 passed, 0 failed\n");
-    let one = done(&["vectors", file.to_str().expect("text"), "--policy", "linux-6"]);
+    let file =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../lab/sim/tests/data/readahead-vectors.json");
+    assert_eq!(done(&["vectors", file]), "160 passed, 0 failed\n");
+    let one = done(&["vectors", file, "--policy", "linux-6"]);
     assert_eq!(one, "40 passed, 0 failed\n");
 }
 

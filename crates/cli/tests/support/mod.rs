@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 // Each test program uses a part of these; here all of them are used.
 const _: fn(&str, &str) = skip;
 const _: fn(&str) -> Option<String> = browser;
-const _: [fn() -> Option<PathBuf>; 2] = [reference_dir, traces_dir];
+const _: fn() -> Option<PathBuf> = traces_dir;
 
 /// Says that `test` did not run, and why.
 pub(crate) fn skip(test: &str, why: &str) {
@@ -30,11 +30,6 @@ pub(crate) fn skip(test: &str, why: &str) {
             .and_then(|mut file| file.write_all(line.as_bytes()))
             .expect("FORERUN_SKIPPED names a file that can be appended to");
     }
-}
-
-/// The folder of reference vectors and figures, where there is one.
-pub(crate) fn reference_dir() -> Option<PathBuf> {
-    dir("FORERUN_REFERENCE", "reference")
 }
 
 /// The folder of sample traces, where there is one.
