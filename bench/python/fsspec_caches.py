@@ -2,7 +2,7 @@
 
     python bench/python/fsspec_caches.py [--quick] [--only NAME] [--out DIR]
 
-needs the wheel, aiohttp, and `cargo build --release -p xtask` for the server, which adds a latency
+needs the wheel, aiohttp, and `cargo build --release -p forerun-compare` for the server, which adds a latency
 to each request and a cap to each connection. Runs are interleaved, each row a median of rounds,
 with the fastest and the slowest. Writes ``summary.md`` and ``runs.json`` to DIR.
 """

@@ -2,7 +2,7 @@
 
     python bench/python/parquet_columns.py [--columns A,B] [--rounds N] [--only NAME] [--json FILE]
 
-needs the wheel, aiohttp, numpy, pyarrow, and `cargo build --release -p xtask` for the server, which
+needs the wheel, aiohttp, numpy, pyarrow, and `cargo build --release -p forerun-compare` for the server, which
 adds a latency to each request and a cap to each connection. pyarrow writes a file of random floats
 without compression, 20 columns in 8 row groups, and reads 4 columns, with and without `pre_buffer`.
 Rounds are interleaved; a row is a median, with the fastest and the slowest, and what was fetched in

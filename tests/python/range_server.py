@@ -1,10 +1,10 @@
-"""A local HTTP server of byte ranges, for tests and benches: `cargo xtask range-server` as a child.
+"""A local HTTP server of byte ranges, for tests and benches: `forerun-compare range-server` as a child.
 
     with RangeServer(pattern="1G", latency="30ms", rate="90M") as server:
         read(server.url + "/any/name")
         assert server.counts()["requests"] == 1
 
-The command is the one that the environment variable FORERUN_XTASK names, or the one built in this
+The command is the one that the environment variable FORERUN_COMPARE names, or the one built in this
 repository, a release first.
 """
 
@@ -33,15 +33,15 @@ def pattern(start: int, end: int) -> bytes:
 
 def program() -> Path:
     """The command that serves."""
-    named = os.environ.get("FORERUN_XTASK")
+    named = os.environ.get("FORERUN_COMPARE")
     if named:
         return Path(named)
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     for profile in ("release", "debug"):
-        built = target / profile / "xtask"
+        built = target / profile / "forerun-compare"
         if built.exists():
             return built
-    raise FileNotFoundError(f"no xtask in {target}: run `cargo build -p xtask`")
+    raise FileNotFoundError(f"no forerun-compare in {target}: run `cargo build -p forerun-compare`")
 
 
 class RangeServer:

@@ -5,20 +5,19 @@
 //! Exit codes: 0 done, 1 the chore found something, 2 bad usage.
 #![forbid(unsafe_code)]
 
-mod bench;
 mod ci;
 mod flakes;
 mod mutants;
-mod range_server;
 mod same;
 mod sanitize;
 mod soak;
 mod tidy;
 
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result};
 use clap::Parser;
 
 /// Repository chores: what a change must pass, and what tells whether it is a good one.
@@ -61,20 +60,12 @@ enum Chore {
     Same(same::Args),
     /// How often tests fail beside busy loops
     Flakes(flakes::Args),
-    /// A bench beside peers: engine, streams, programs, virtual or lab
+    /// A bench beside peers, by `forerun-compare`: engine, streams, programs, virtual or lab
     #[command(disable_help_flag = true)]
     Bench {
-        bench: String,
-        /// Options of the bench
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        options: Vec<String>,
-    },
-    /// A local HTTP server, slow and faulty if asked to
-    #[command(disable_help_flag = true)]
-    RangeServer {
-        /// Options of the server
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        options: Vec<String>,
+        /// The bench and its options
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, default_value = "--help")]
+        words: Vec<String>,
     },
 }
 
@@ -90,10 +81,7 @@ fn main() -> ExitCode {
         Chore::Sanitize { tools } => sanitize::run(&root, &tools),
         Chore::Same(args) => same::run(&root, &args),
         Chore::Flakes(args) => flakes::run(&root, &args),
-        Chore::Bench { bench, options } => run_bench(&root, &bench, &options),
-        Chore::RangeServer { options } => {
-            range_server::Options::parse(&options).and_then(range_server::run)
-        }
+        Chore::Bench { words } => bench(&root, &words),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -105,15 +93,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn run_bench(root: &Path, bench: &str, options: &[String]) -> Result<bool> {
-    match bench {
-        "engine" => bench::run(root, &bench::Options::parse(options)?),
-        "streams" => bench::streams::run(root, &bench::streams::Options::parse(options)?),
-        "programs" => bench::programs::run(root, &bench::programs::Options::parse(options)?),
-        "virtual" => bench::floors::run(root, &bench::floors::Options::parse(options)?),
-        "lab" => bench::lab::run(root, &bench::lab::Options::parse(options)?),
-        _ => bail!("no bench {bench}; there are: engine streams programs virtual lab"),
-    }
+/// Builds the benches, and becomes one of them.
+fn bench(root: &Path, words: &[String]) -> Result<bool> {
+    let mut cargo = Command::new(cargo());
+    cargo.args(["run", "--quiet", "--package", "forerun-compare", "--manifest-path"]);
+    Err(cargo.arg(root.join("Cargo.toml")).arg("--").args(words).exec()).context("cargo run")
 }
 
 /// The root of the repository: this package lies one folder below it.

@@ -200,7 +200,8 @@ impl Virtual<'_> {
             std::fs::remove_dir_all(&out).with_context(|| out.display().to_string())?;
         }
         let mut bench = Command::new(crate::cargo());
-        bench.args(["xtask", "bench", "virtual", "--jobs", &self.jobs.to_string(), "--forerun"]);
+        bench.args(["run", "--quiet", "--package", "forerun-compare", "virtual"]);
+        bench.args(["--jobs", &self.jobs.to_string(), "--forerun"]);
         bench.arg(&side.forerun).arg("--out").arg(&out).current_dir(self.root);
         if self.quick {
             bench.arg("--quick");

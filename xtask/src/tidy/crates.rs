@@ -90,6 +90,7 @@ const CRATES: &[Crate] = &[
     row("python",  PYTHON,              Foreign::Any,                  Unsafety::MacrosOnly),
     row("cli",     CLI,                 Foreign::Any,                  Unsafety::Forbidden),
     row("testkit", &[],                 Foreign::Any,                  Unsafety::Forbidden),
+    row("compare", &["core", "report"], Foreign::Any,                  Unsafety::Forbidden),
     row("xtask",   &[],                 Foreign::Any,                  Unsafety::Forbidden),
 ];
 

@@ -48,6 +48,7 @@ const MAY: &[&str] = &[
     "crates/cli/",
     "crates/console/src/machine.rs",
     "crates/steer/",
+    "lab/compare/",
     "xtask/",
 ];
 

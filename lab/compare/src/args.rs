@@ -1,0 +1,41 @@
+//! What the command lines of all benches share.
+//!
+//! # Invariants
+//! - A list has commas; where an item may have commas of its own, the flag is repeated.
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+/// Where records go, and what is measured.
+#[derive(Clone, clap::Args)]
+pub(crate) struct Places {
+    /// Where records and tables go [default: a folder below bench/runs]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// The program to measure [default: the release build]
+    #[arg(long, value_name = "PROGRAM")]
+    pub(crate) forerun: Option<PathBuf>,
+}
+
+/// A number of rounds from the command line, as most code wants it.
+pub(crate) fn rounds(count: NonZeroU32) -> usize {
+    usize::try_from(count.get()).expect("a count fits the memory")
+}
+
+/// Those of `all` whose name is in `names`; all of them where none is named.
+pub(crate) fn chosen<'a, T>(
+    all: &'a [T],
+    names: &[String],
+    name: impl Fn(&T) -> &str,
+) -> Vec<&'a T> {
+    let is_named = |one: &&T| names.is_empty() || names.iter().any(|it| it == name(one));
+    all.iter().filter(is_named).collect()
+}
+
+/// The arguments of a bench as `line` gives them; nothing where it is refused.
+#[cfg(test)]
+pub(crate) fn parsed<A: clap::Args>(line: &str) -> Option<A> {
+    let command = A::augment_args(clap::Command::new("bench").no_binary_name(true));
+    let matches = command.try_get_matches_from(line.split_whitespace()).ok()?;
+    A::from_arg_matches(&matches).ok()
+}

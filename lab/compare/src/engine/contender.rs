@@ -1,0 +1,146 @@
+//! Who is measured, and what a measurement comes to, read from what each prints.
+//!
+//! # Invariants
+//! - A figure that is missing is an error: nothing counts as 0 by accident.
+//! # Sources
+//! fio's JSON: `HOWTO`, "Output"; `bw_bytes` is bytes a second, `lat_ns` from submission to
+//! completion.
+
+use std::fmt;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+/// Who reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Contender {
+    Forerun,
+    /// fio by this engine.
+    Fio(&'static str),
+}
+
+impl Contender {
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Forerun => "forerun".to_owned(),
+            Self::Fio(engine) => format!("fio {engine}"),
+        }
+    }
+}
+
+/// One measurement.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Measurement {
+    pub(super) mb_per_second: f64,
+    pub(super) io_per_second: f64,
+    pub(super) mean_us: f64,
+    pub(super) p50_us: f64,
+    pub(super) p99_us: f64,
+    /// Bytes that the reader got.
+    pub(super) bytes: u64,
+    /// Requests to the device.
+    pub(super) requests: u64,
+    /// Bytes asked of the device.
+    pub(super) store_bytes: u64,
+    /// Pages that the engine held already.
+    pub(super) hit_ratio: f64,
+    /// The share of what was asked of the store that came from a device.
+    pub(super) cold_ratio: f64,
+}
+
+impl Measurement {
+    /// From `forerun bench file --json`.
+    pub(super) fn of_forerun(text: &str) -> Result<Self> {
+        let json: Value = serde_json::from_str(text).context("no JSON")?;
+        let run = json.pointer("/runs/0").context("no run")?;
+        let float = |name: &str| run[name].as_f64().with_context(|| format!("no {name}"));
+        let count = |name: &str| run[name].as_u64().with_context(|| format!("no {name}"));
+        let store_bytes = count("bytes_read")?;
+        Ok(Self {
+            mb_per_second: float("mb_per_second")?,
+            io_per_second: float("io_per_second")?,
+            mean_us: float("mean_us")?,
+            p50_us: float("p50_us")?,
+            p99_us: float("p99_us")?,
+            bytes: count("bytes_wanted")?,
+            requests: count("device_requests")?,
+            store_bytes,
+            hit_ratio: float("hit_ratio")?,
+            cold_ratio: float("device_bytes")? / float("bytes_read")?.max(1.0),
+        })
+    }
+
+    /// From fio's JSON, which notes may come before.
+    pub(super) fn of_fio(text: &str) -> Result<Self> {
+        let from = text.find('{').context("no JSON")?;
+        let json: Value = serde_json::from_str(&text[from..]).context("no JSON")?;
+        let read = json.pointer("/jobs/0/read").context("no job")?;
+        let float = |path: &str| {
+            let value = read.pointer(path).and_then(Value::as_f64);
+            value.with_context(|| format!("no {path}"))
+        };
+        let count = |path: &str| {
+            let value = read.pointer(path).and_then(Value::as_u64);
+            value.with_context(|| format!("no {path}"))
+        };
+        let bytes = count("/io_bytes")?;
+        Ok(Self {
+            mb_per_second: float("/bw_bytes")? / 1e6,
+            io_per_second: float("/iops")?,
+            mean_us: float("/lat_ns/mean")? / 1e3,
+            p50_us: float("/lat_ns/percentile/50.000000")? / 1e3,
+            p99_us: float("/lat_ns/percentile/99.000000")? / 1e3,
+            bytes,
+            requests: count("/total_ios")?,
+            store_bytes: bytes,
+            hit_ratio: 0.0,
+            cold_ratio: 1.0,
+        })
+    }
+}
+
+impl fmt::Display for Measurement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:.1} MB/s, {:.0} IO/s, mean {:.1} us, p50 {:.1}, p99 {:.1}",
+            self.mb_per_second, self.io_per_second, self.mean_us, self.p50_us, self.p99_us
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Measurement;
+
+    #[test]
+    fn figures_are_read_from_both_and_a_missing_one_is_told() {
+        let fio = r#"fio: a note
+            {"jobs": [{"read": {"io_bytes": 8192, "bw_bytes": 4000000, "iops": 976.5,
+            "total_ios": 2, "lat_ns": {"mean": 90000.0,
+            "percentile": {"50.000000": 80000, "99.000000": 200000}}}}]}"#;
+        let expected = Measurement {
+            mb_per_second: 4.0,
+            io_per_second: 976.5,
+            mean_us: 90.0,
+            p50_us: 80.0,
+            p99_us: 200.0,
+            bytes: 8_192,
+            requests: 2,
+            store_bytes: 8_192,
+            hit_ratio: 0.0,
+            cold_ratio: 1.0,
+        };
+        assert_eq!(Measurement::of_fio(fio).unwrap(), expected);
+        let forerun = r#"{"runs": [{"mb_per_second": 4.0, "io_per_second": 976.5, "mean_us": 90,
+            "p50_us": 80, "p99_us": 200, "bytes_wanted": 8192, "device_requests": 2,
+            "bytes_read": 8192, "device_bytes": 8192, "hit_ratio": 0}]}"#;
+        assert_eq!(Measurement::of_forerun(forerun).unwrap(), expected);
+        let error = Measurement::of_fio(&fio.replace("iops", "ops")).unwrap_err().to_string();
+        assert!(error.contains("/iops"), "{error}");
+        let error =
+            Measurement::of_forerun(&forerun.replace("p99_us", "x")).unwrap_err().to_string();
+        assert!(error.contains("p99_us"), "{error}");
+        assert!(Measurement::of_fio("nothing").is_err());
+    }
+}

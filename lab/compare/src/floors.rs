@@ -1,0 +1,365 @@
+//! `forerun-compare virtual`: readahead in virtual time against floors, the same on any machine.
+//!
+//! ```text
+//!   row x device x length x seed --> forerun sim --online-limit, a few at once
+//!        --> mean (worst): share of the plain limit, of the online limit; the floor; met or not
+//!        --> a record a device, summary.md
+//! ```
+//! The plain limit is what the device gives whoever reads it in order; the online limit what
+//! perfect readahead reaches on the very reads.
+//!
+//! # Invariants
+//! - Figures depend on the options alone: not on the machine, nor on how many runs go at once.
+//! - No row is left out of the summary; what misses its floor is bold.
+
+mod judge;
+mod row;
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{fs, thread};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::builder::PossibleValuesParser;
+use serde_json::{Value, json};
+
+use crate::args::{Places, chosen};
+use crate::device::{self, DEVICES, Device, VIRTUALLY};
+use crate::forerun::{output_of, place, read, release, write};
+use judge::{Mean, VirtualRun, judge, shares};
+use row::{Aim, ROWS, Row};
+
+/// What the command line chooses.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    places: Places,
+    /// One length and one seed of each row
+    #[arg(long)]
+    quick: bool,
+    /// Devices [default: all]
+    #[arg(long = "device", value_name = "D,...", value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(device::names()))]
+    devices: Vec<String>,
+    /// Rows [default: all]
+    #[arg(long = "row", value_name = "R,...", value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(row::names()))]
+    rows: Vec<String>,
+    /// Policies of ours; repeated, as a policy has commas of its own
+    #[arg(long = "readahead", value_name = "R", default_value = "streams")]
+    readaheads: Vec<String>,
+    /// Seeds of rows that draw [default: 1,2,3; 1 with --quick]
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    seeds: Vec<u64>,
+    /// Lengths, in per cent of the rows' own [default: 70,100,130; 100 with --quick]
+    #[arg(long, value_name = "PERCENT,...", value_delimiter = ',',
+        value_parser = clap::value_parser!(u32).range(1..))]
+    lengths: Vec<u32>,
+    /// Run perfect readahead on long rows too
+    #[arg(long)]
+    all_limits: bool,
+    /// Runs at once [default: one a processor]
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
+}
+
+impl Args {
+    fn seeds(&self) -> &[u64] {
+        match (self.seeds.is_empty(), self.quick) {
+            (false, _) => &self.seeds,
+            (true, true) => &SEEDS[..1],
+            (true, false) => &SEEDS,
+        }
+    }
+
+    fn lengths(&self) -> &[u32] {
+        match (self.lengths.is_empty(), self.quick) {
+            (false, _) => &self.lengths,
+            (true, true) => &[100],
+            (true, false) => &LENGTHS,
+        }
+    }
+
+    fn rows(&self) -> Vec<&'static Row> {
+        chosen(&ROWS, &self.rows, |row| row.name)
+    }
+
+    fn jobs(&self) -> usize {
+        self.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, usize::from)
+    }
+}
+
+/// Runs everything and writes the records and the summary.
+pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
+    let forerun = release(root, args.places.forerun.as_deref())?;
+    let out = args.places.out.clone().map_or_else(|| place(root, "virtual"), Ok)?;
+    fs::create_dir_all(&out).with_context(|| out.display().to_string())?;
+    let cases = cases(args);
+    let runs = all(&forerun, &out, args, &cases)?;
+    let mut first = Value::Null;
+    let mut lines = Vec::new();
+    for (at, device) in DEVICES.iter().enumerate() {
+        let own: Vec<(&Case<'_>, &Outcome)> =
+            cases.iter().zip(&runs).filter(|(case, _)| case.device == at).collect();
+        let Some((_, one)) = own.first() else { continue };
+        let record = record(&one.record, device, args, &own);
+        write(&out.join(format!("{}.json", device.name)), &record)?;
+        if first.is_null() {
+            first = record;
+        }
+    }
+    for row in args.rows() {
+        for (at, device) in DEVICES.iter().enumerate() {
+            let is_own = |(case, _): &(&Case<'_>, &Outcome)| {
+                case.device == at && std::ptr::eq(case.row, row)
+            };
+            let own: Vec<&Outcome> =
+                cases.iter().zip(&runs).filter(is_own).map(|it| it.1).collect();
+            if !own.is_empty() {
+                lines.extend(summary_lines(row, at, device, &args.readaheads, &own));
+            }
+        }
+    }
+    let text = summary(&first, args, &lines);
+    let path = out.join("summary.md");
+    fs::write(&path, &text).with_context(|| path.display().to_string())?;
+    println!("{text}\nrecords and summary: {}", out.display());
+    Ok(())
+}
+
+/// What is run at once: all policies on the same reads.
+struct Case<'a> {
+    row: &'a Row,
+    /// Its index.
+    device: usize,
+    per_cent: u32,
+    seed: u64,
+}
+
+/// What that came to.
+struct Outcome {
+    /// Of each policy: ours, then the rivals.
+    figures: Vec<VirtualRun>,
+    record: Value,
+}
+
+fn cases(args: &Args) -> Vec<Case<'static>> {
+    let mut cases = Vec::new();
+    for row in args.rows() {
+        for (device, one) in DEVICES.iter().enumerate() {
+            if !args.devices.is_empty() && !args.devices.iter().any(|name| name == one.name) {
+                continue;
+            }
+            for &per_cent in args.lengths() {
+                for &seed in row.seeds(args.seeds()) {
+                    cases.push(Case { row, device, per_cent, seed });
+                }
+            }
+        }
+    }
+    cases
+}
+
+/// Every case, a few at once, in the order of `cases`.
+fn all(forerun: &Path, out: &Path, args: &Args, cases: &[Case<'_>]) -> Result<Vec<Outcome>> {
+    let next = AtomicUsize::new(0);
+    let done: Mutex<Vec<Option<Result<Outcome>>>> =
+        Mutex::new(cases.iter().map(|_| None).collect());
+    let held = || done.lock().unwrap_or_else(PoisonError::into_inner);
+    thread::scope(|scope| {
+        for worker in 0..args.jobs() {
+            let scratch = out.join(format!("scratch-{worker}.json"));
+            let (next, held) = (&next, &held);
+            scope.spawn(move || {
+                while let Some((at, case)) = {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    cases.get(at).map(|case| (at, case))
+                } {
+                    let ran = case.run(forerun, &scratch, args);
+                    let is_broken = ran.is_err();
+                    held()[at] = Some(ran.with_context(|| case.name()));
+                    if is_broken {
+                        next.store(cases.len(), Ordering::Relaxed);
+                    }
+                    println!("{} of {}: {}", at + 1, cases.len(), case.name());
+                }
+            });
+        }
+    });
+    let done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    // Where one failed, those after it were not run: the failure comes first.
+    done.into_iter().map_while(|one| one).collect()
+}
+
+impl Case<'_> {
+    fn name(&self) -> String {
+        let (row, device) = (self.row.name, DEVICES[self.device].name);
+        format!("{row} on {device}, length {} %, seed {}", self.per_cent, self.seed)
+    }
+
+    fn run(&self, forerun: &Path, scratch: &Path, args: &Args) -> Result<Outcome> {
+        let rivals = self.row.aim.rivals().iter().map(|&name| name.to_owned());
+        let readaheads: Vec<String> = args.readaheads.iter().cloned().chain(rivals).collect();
+        let mut command = Command::new(forerun);
+        command.args(["sim", &self.row.workload(self.per_cent, self.seed)]).args(VIRTUALLY);
+        command.args(["--device", DEVICES[self.device].virtually, "--size", self.row.memory]);
+        command.args(["--readahead", &readaheads.join(","), "--json"]);
+        let has_limit = matches!(self.row.aim, Aim::Plain(_) | Aim::Online(_));
+        if has_limit && (args.all_limits || !self.row.is_long) {
+            command.arg("--online-limit");
+        }
+        let text = output_of(command.arg("-o").arg(scratch))?;
+        let json: Value = serde_json::from_str(&text).context("sim prints no JSON")?;
+        let runs = json["runs"].as_array().context("sim without runs")?;
+        let figures: Vec<VirtualRun> = runs.iter().map(VirtualRun::of).collect::<Result<_>>()?;
+        ensure!(figures.len() == readaheads.len(), "a run of each policy");
+        let record = read(scratch)?;
+        fs::remove_file(scratch).with_context(|| scratch.display().to_string())?;
+        Ok(Outcome { figures, record: self.marked(record) })
+    }
+
+    /// The record with what tells its runs apart, and without each request.
+    fn marked(&self, mut record: Value) -> Value {
+        for run in record["runs"].as_array_mut().into_iter().flatten() {
+            run["params"]["row"] = json!(self.row.name);
+            run["params"]["length"] = json!(format!("{} %", self.per_cent));
+            run["params"]["seed"] = json!(self.seed.to_string());
+            let fields = run.as_object_mut().expect("a run is an object");
+            fields.remove("requests");
+            fields.remove("requests_left_out");
+        }
+        record
+    }
+}
+
+/// All runs on `device` in one record.
+fn record(one: &Value, device: &Device, args: &Args, own: &[(&Case<'_>, &Outcome)]) -> Value {
+    let mut whole = one.clone();
+    let runs = own.iter().filter_map(|(_, done)| done.record["runs"].as_array());
+    whole["runs"] = runs.flatten().cloned().collect();
+    whole["device"] = json!(device.name);
+    whole["command"] = json!(std::env::args().collect::<Vec<String>>());
+    whole["settings"] = json!({
+        "readahead": args.readaheads.join(","),
+        "seeds": show(args.seeds()),
+        "lengths": show(args.lengths()),
+    });
+    whole
+}
+
+/// A line for each policy of ours.
+fn summary_lines(
+    row: &Row,
+    at: usize,
+    device: &Device,
+    readaheads: &[String],
+    done: &[&Outcome],
+) -> Vec<String> {
+    let of = |policy: usize| -> Vec<VirtualRun> {
+        done.iter().map(|done| done.figures[policy].clone()).collect()
+    };
+    let rivals = (readaheads.len()..).zip(row.aim.rivals());
+    let rivals: Vec<(&str, Vec<VirtualRun>)> =
+        rivals.map(|(policy, &name)| (name, of(policy))).collect();
+    let line = |(policy, readahead): (usize, &String)| {
+        let ours = of(policy);
+        let (plain, online) = shares(&ours, device.limit_mb_per_second);
+        let verdict = judge(row.aim, at, (plain, online), &ours, &rivals);
+        let rate = Mean::of(ours.iter().map(|run| run.mb_per_second));
+        let bytes = Mean::of(ours.iter().map(|run| run.bytes_read / run.bytes_wanted));
+        let is_met = match verdict.is_met {
+            Some(true) => "met",
+            Some(false) => "**missed**",
+            None => "",
+        };
+        format!(
+            "| {} | {} | {readahead} | {:.2} | {} | {} | {} | {} | {is_met} |",
+            row.name,
+            device.name,
+            rate.value,
+            plain.lowest(),
+            online.map_or_else(String::new, Mean::lowest),
+            bytes.highest(),
+            verdict.aim,
+        )
+    };
+    readaheads.iter().enumerate().map(line).collect()
+}
+
+fn summary(record: &Value, args: &Args, lines: &[String]) -> String {
+    let missed = lines.iter().filter(|line| line.contains("**missed**")).count();
+    let commit = record["commit"].as_str().unwrap_or("?");
+    let (lengths, seeds) = (show(args.lengths()), show(args.seeds()));
+    let lines = lines.join("\n");
+    format!(
+        "# Readahead in virtual time\n\n\
+         - commit {commit}; `forerun-compare virtual` repeats it on any machine\n\
+         - means over lengths {lengths} % and seeds {seeds}; in brackets the worst run\n\
+         - plain: of what the device gives whoever reads it in order; online: of what perfect \
+         readahead reaches\n\
+         - {missed} missed\n\n{HEADER}\n{lines}\n"
+    )
+}
+
+fn show<T: ToString>(items: &[T]) -> String {
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+}
+
+const HEADER: &str = "\
+| row | device | by | MB/s | plain | online | read / wanted | aim | |
+|---|---|---|---|---|---|---|---|---|";
+const SEEDS: [u64; 3] = [1, 2, 3];
+/// Of a row's own, in per cent: nothing is to fit one length by chance.
+const LENGTHS: [u32; 3] = [70, 100, 130];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::parsed;
+
+    #[test]
+    fn options_choose_cases_and_refuse_nonsense() {
+        let count = |line: &str| parsed::<Args>(line).map(|args| cases(&args).len());
+        #[rustfmt::skip]
+        let rows = [ // args                                      cases
+            ("",                                                     Some((20 * 3 - 2) * 3 * 4)),
+            ("--quick",                                              Some(20 * 4)),
+            ("--row parquet-8,turns-2 --device hdd",                 Some(3 + 3 * 3)),
+            ("--row turns-2 --device hdd --seeds 4,5 --lengths 50",  Some(2)),
+            ("--row turns-3",                                        None),
+            ("--device floppy",                                      None),
+            ("--lengths 0",                                          None),
+            ("--seeds x",                                            None),
+            ("--jobs 0",                                             None),
+        ];
+        for (line, expected) in rows {
+            assert_eq!(count(line), expected, "{line}");
+        }
+        let two = parsed::<Args>("--readahead linux-6:max=1M,x=2 --readahead off").unwrap();
+        assert_eq!(two.readaheads, ["linux-6:max=1M,x=2", "off"]);
+    }
+
+    #[test]
+    fn a_line_has_shares_and_a_miss_is_bold() {
+        let run = |mb_per_second: f64| {
+            json!({ "device": { "mb_per_second": mb_per_second,
+            "limit_mb_per_second": 100.0, "bytes_read": 3, "bytes_wanted": 2, "requests": 1,
+            "p50_us": 0.0, "p99_us": 0.0, "reads_late": 0, "late_max_us": 0.0 } })
+        };
+        let done = [90.0, 110.0].map(|rate| Outcome {
+            figures: vec![VirtualRun::of(&run(rate)).unwrap()],
+            record: Value::Null,
+        });
+        let done: Vec<&Outcome> = done.iter().collect();
+        let lines = summary_lines(&ROWS[0], 1, &DEVICES[1], &["streams".to_owned()], &done);
+        let text = "| stream-100M | hdd | streams | 100.00 | 0.500 (0.45) | 1.000 (0.90) | \
+                    1.500 (1.50) | plain >= 0.95 | **missed** |";
+        assert_eq!(lines, [text]);
+        let args = parsed("--quick").unwrap();
+        assert!(summary(&Value::Null, &args, &lines).contains("- 1 missed\n"));
+    }
+}

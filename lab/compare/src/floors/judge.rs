@@ -1,0 +1,223 @@
+//! What runs in virtual time came to, and whether it is what was aimed at.
+//!
+//! # Invariants
+//! - A mean is judged, at its bound too; the worst run is told beside it.
+//! - A figure that is missing is an error: nothing counts as 0 by accident.
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+
+use super::row::Aim;
+
+/// One run.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct VirtualRun {
+    pub(super) mb_per_second: f64,
+    /// What perfect readahead reaches, where that is known.
+    pub(super) online: Option<f64>,
+    pub(super) bytes_read: f64,
+    pub(super) bytes_wanted: f64,
+    pub(super) requests: f64,
+    pub(super) p50_us: f64,
+    pub(super) p99_us: f64,
+    pub(super) reads_late: f64,
+    pub(super) late_max_us: f64,
+}
+
+impl VirtualRun {
+    /// From a run of `forerun sim --json`.
+    pub(super) fn of(run: &Value) -> Result<Self> {
+        let device = &run["device"];
+        let float = |name: &str| device[name].as_f64().with_context(|| format!("no {name}"));
+        Ok(Self {
+            mb_per_second: float("mb_per_second")?,
+            online: device["limit_mb_per_second"].as_f64(),
+            bytes_read: float("bytes_read")?,
+            bytes_wanted: float("bytes_wanted")?,
+            requests: float("requests")?,
+            p50_us: float("p50_us")?,
+            p99_us: float("p99_us")?,
+            reads_late: float("reads_late")?,
+            late_max_us: float("late_max_us")?,
+        })
+    }
+}
+
+/// The mean of a figure over runs, and its ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Mean {
+    pub(super) value: f64,
+    pub(super) min: f64,
+    pub(super) max: f64,
+}
+
+impl Mean {
+    /// Of at least one run.
+    pub(super) fn of(figures: impl IntoIterator<Item = f64>) -> Self {
+        let (mut sum, mut count, mut min, mut max) = (0.0, 0.0, f64::INFINITY, f64::NEG_INFINITY);
+        for figure in figures {
+            (sum, count) = (sum + figure, count + 1.0);
+            (min, max) = (f64::min(min, figure), f64::max(max, figure));
+        }
+        assert!(count > 0.0, "a run at least");
+        Self { value: sum / count, min, max }
+    }
+
+    /// Of a figure of each of `ours` to that of the run of `theirs` beside it.
+    fn of_ratios(
+        ours: &[VirtualRun],
+        theirs: &[VirtualRun],
+        of: impl Fn(&VirtualRun) -> f64,
+    ) -> Self {
+        assert_eq!(ours.len(), theirs.len(), "a run each");
+        Self::of(ours.iter().zip(theirs).map(|(ours, theirs)| of(ours) / of(theirs)))
+    }
+
+    /// With the worst where less is worse.
+    pub(super) fn lowest(self) -> String {
+        format!("{:.3} ({:.2})", self.value, self.min)
+    }
+
+    /// With the worst where more is worse.
+    pub(super) fn highest(self) -> String {
+        format!("{:.3} ({:.2})", self.value, self.max)
+    }
+}
+
+/// What is said of a policy on a row and device.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Verdict {
+    /// What was asked for, or stands beside it.
+    pub(super) aim: String,
+    /// `None` where nothing was, or where it cannot be known.
+    pub(super) is_met: Option<bool>,
+}
+
+/// Shares of what is read in order on a device, and of what perfect readahead reaches.
+pub(super) fn shares(runs: &[VirtualRun], limit_mb_per_second: f64) -> (Mean, Option<Mean>) {
+    let plain = Mean::of(runs.iter().map(|run| run.mb_per_second / limit_mb_per_second));
+    let online = runs.iter().map(|run| Some(run.mb_per_second / run.online?));
+    (plain, online.collect::<Option<Vec<f64>>>().map(Mean::of))
+}
+
+/// Judges `ours` on the device with that index; `rivals` are those of the aim.
+pub(super) fn judge(
+    aim: Aim,
+    device: usize,
+    (plain, online): (Mean, Option<Mean>),
+    ours: &[VirtualRun],
+    rivals: &[(&str, Vec<VirtualRun>)],
+) -> Verdict {
+    match aim {
+        Aim::Plain(floors) => {
+            let floor = floors[device];
+            Verdict { aim: format!("plain >= {floor}"), is_met: Some(plain.value >= floor) }
+        }
+        Aim::Online(floors) => {
+            let floor = floors[device];
+            let is_met = online.map(|online| online.value >= floor);
+            let unknown = if is_met.is_none() { ", **which is not known**" } else { "" };
+            Verdict { aim: format!("online >= {floor}{unknown}"), is_met }
+        }
+        Aim::Beside => {
+            let rate =
+                |runs: &[VirtualRun]| Mean::of(runs.iter().map(|run| run.mb_per_second)).value;
+            let best = rivals.iter().max_by(|a, b| rate(&a.1).total_cmp(&rate(&b.1)));
+            let (name, best) = best.expect("Linux stands beside it");
+            let share = Mean::of_ratios(ours, best, |run| run.mb_per_second);
+            Verdict { aim: format!("{} of {name}", share.lowest()), is_met: None }
+        }
+        Aim::Pace(pace) => {
+            let share = Mean::of(ours.iter().map(|run| run.mb_per_second / pace));
+            let late = Mean::of(ours.iter().map(|run| run.reads_late));
+            let most = Mean::of(ours.iter().map(|run| run.late_max_us / 1e3));
+            let (share_told, late, most) = (share.lowest(), late.value, most.max);
+            let told = format!("{share_told} of the pace; {late:.0} reads late, by {most:.0} ms");
+            Verdict { aim: told, is_met: Some(share.value >= PACE_SHARE) }
+        }
+        Aim::Requests => {
+            let (name, theirs) = &rivals[0];
+            let share = Mean::of_ratios(ours, theirs, |run| run.requests);
+            let told = format!("requests {} of {name}'s", share.highest());
+            Verdict { aim: told, is_met: Some(share.value <= 1.0) }
+        }
+        Aim::Random => {
+            let (name, theirs) = &rivals[0];
+            let bytes = Mean::of(ours.iter().map(|run| run.bytes_read / run.bytes_wanted));
+            let p50 = Mean::of_ratios(ours, theirs, |run| run.p50_us);
+            let p99 = Mean::of_ratios(ours, theirs, |run| run.p99_us);
+            let is_met = bytes.value <= BYTES_MAX && p50.value.max(p99.value) <= WAIT_MAX;
+            let waits = format!("p50 {}, p99 {} of {name}", p50.highest(), p99.highest());
+            Verdict { aim: format!("bytes <= {BYTES_MAX}; {waits}"), is_met: Some(is_met) }
+        }
+    }
+}
+
+/// What of a pace must be kept: the last reads are answered a little after they are due.
+const PACE_SHARE: f64 = 0.99;
+/// Bytes that random reads may cost, to those wanted.
+const BYTES_MAX: f64 = 1.05;
+/// How much longer a random read may take than without readahead.
+const WAIT_MAX: f64 = 1.02;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn figures(mb_per_second: f64, online: Option<f64>) -> VirtualRun {
+        VirtualRun {
+            mb_per_second,
+            online,
+            bytes_read: 105.0,
+            bytes_wanted: 100.0,
+            requests: 10.0,
+            p50_us: 100.0,
+            p99_us: 200.0,
+            reads_late: 0.0,
+            late_max_us: 5_000.0,
+        }
+    }
+
+    #[test]
+    fn a_run_of_sim_has_all_figures_or_is_an_error() {
+        let run = json!({ "device": { "mb_per_second": 9.0, "limit_mb_per_second": 10.0,
+            "bytes_read": 105, "bytes_wanted": 100, "requests": 10, "p50_us": 100.0,
+            "p99_us": 200.0, "reads_late": 0, "late_max_us": 5000.0 } });
+        assert_eq!(VirtualRun::of(&run).unwrap(), figures(9.0, Some(10.0)));
+        let error = VirtualRun::of(&json!({ "device": { "mb_per_second": 9.0 } })).unwrap_err();
+        assert_eq!(error.to_string(), "no bytes_read");
+    }
+
+    #[test]
+    fn means_are_judged_at_their_bound_too() {
+        let ours = [figures(9.0, Some(10.0)), figures(10.0, Some(10.0))];
+        let slower = |by: f64| VirtualRun { p99_us: 200.0 / by, ..figures(9.5, None) };
+        let busier = |more| VirtualRun { requests: 10.0 + more, ..figures(20.0, None) };
+        let both = |one: VirtualRun| vec![one.clone(), one];
+        let beside = vec![("small", both(busier(0.0))), ("large", both(busier(1.0)))];
+        #[rustfmt::skip]
+        let rows = [ // aim                  rivals                               is met
+            (Aim::Plain([0.95; 4]),          vec![],                              Some(true)),
+            (Aim::Plain([0.96; 4]),          vec![],                              Some(false)),
+            (Aim::Online([0.95; 4]),         vec![],                              Some(true)),
+            (Aim::Online([0.96; 4]),         vec![],                              Some(false)),
+            (Aim::Beside,                    beside,                              None),
+            (Aim::Pace(9.5),                 vec![],                              Some(true)),
+            (Aim::Pace(9.7),                 vec![],                              Some(false)),
+            (Aim::Requests,                  vec![("a", both(busier(0.0)))],      Some(true)),
+            (Aim::Requests,                  vec![("a", both(busier(-1.0)))],     Some(false)),
+            (Aim::Random,                    vec![("off", both(slower(1.02)))],   Some(true)),
+            (Aim::Random,                    vec![("off", both(slower(1.03)))],   Some(false)),
+        ];
+        for (aim, rivals, is_met) in rows {
+            let verdict = judge(aim, 0, shares(&ours, 10.0), &ours, &rivals);
+            assert_eq!(verdict.is_met, is_met, "{aim:?}: {}", verdict.aim);
+        }
+        let unknown = [figures(9.0, None)];
+        let verdict = judge(Aim::Online([0.5; 4]), 0, shares(&unknown, 10.0), &unknown, &[]);
+        assert_eq!(verdict.is_met, None, "without a limit nothing is judged");
+        assert!(verdict.aim.contains("**which is not known**"), "{}", verdict.aim);
+    }
+}

@@ -1,0 +1,179 @@
+//! The workloads whose floors are checked in virtual time, and the floors: one table.
+//!
+//! ```text
+//!   name   what is read, scaled by the length, drawn by the seed   memory   what it should reach
+//! ```
+//!
+//! # Invariants
+//! - Floors stand in the order of [`DEVICES`](crate::device::DEVICES).
+
+/// What is read, and what it should reach.
+pub(super) struct Row {
+    pub(super) name: &'static str,
+    reads: Reads,
+    pub(super) memory: &'static str,
+    /// Whether so much is read that perfect readahead takes minutes to be run.
+    pub(super) is_long: bool,
+    pub(super) aim: Aim,
+}
+
+/// A workload of `forerun sim`.
+struct Reads {
+    /// All but what is scaled and the seed.
+    words: &'static str,
+    /// What is scaled: the key, its value at length 1, and what values are multiples of.
+    key: &'static str,
+    bytes: u64,
+    unit: u64,
+    /// Whether there is anything to draw.
+    seeded: bool,
+}
+
+/// What a policy should reach, device by device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Aim {
+    /// This share of what the device gives.
+    Plain([f64; 4]),
+    /// This share of what perfect readahead reaches.
+    Online([f64; 4]),
+    /// Nothing is asked; Linux at its best stands beside it.
+    Beside,
+    /// So many MB/s, which is the pace of all readers together.
+    Pace(f64),
+    /// No more requests than Linux.
+    Requests,
+    /// Few bytes in vain, and no read slower than without readahead.
+    Random,
+}
+
+impl Aim {
+    /// The policies that it is judged by.
+    pub(super) fn rivals(self) -> &'static [&'static str] {
+        match self {
+            Self::Plain(_) | Self::Online(_) | Self::Pace(_) => &[],
+            Self::Beside => &["linux-6:max=128K", "linux-6:max=1M", "linux-6:max=8M"],
+            Self::Requests => &["linux-6"],
+            Self::Random => &["off"],
+        }
+    }
+}
+
+impl Row {
+    /// As `forerun sim` takes it.
+    pub(super) fn workload(&self, per_cent: u32, seed: u64) -> String {
+        let Reads { words, key, bytes, unit, seeded } = self.reads;
+        let scaled = (bytes * u64::from(per_cent) / 100 / unit).max(1) * unit;
+        let seed = if seeded { format!(",seed={seed}") } else { String::new() };
+        format!("workload:{words},{key}={scaled}{seed}")
+    }
+
+    /// Those of `seeds` that make a difference.
+    pub(super) fn seeds<'a>(&self, seeds: &'a [u64]) -> &'a [u64] {
+        if self.reads.seeded { seeds } else { &seeds[..1] }
+    }
+}
+
+const MIB: u64 = 1 << 20;
+const PAGE: u64 = 4 << 10;
+
+const fn reads(words: &'static str, key: &'static str, bytes: u64, unit: u64) -> Reads {
+    Reads { words, key, bytes, unit, seeded: true }
+}
+
+const fn each(words: &'static str, mib: u64) -> Reads {
+    reads(words, "each", mib * MIB, PAGE)
+}
+
+const fn row(name: &'static str, reads: Reads, memory: &'static str, aim: Aim) -> Row {
+    Row { name, reads, memory, is_long: false, aim }
+}
+
+const fn long(row: Row) -> Row {
+    Row { is_long: true, ..row }
+}
+
+const STREAM: &str = "streams,n=1,layout=irregular,start=mid";
+const STREAMS_10: &str = "streams,n=10,layout=irregular,start=mid";
+const STREAMS_100: &str = "streams,n=100,layout=irregular,start=mid";
+const STREAMS_1000: &str = "streams,n=1000,layout=irregular,start=mid";
+const BACKWARD: &str = "backward,n=1,layout=irregular";
+const STRIDE_64K: &str = "stride,n=1,piece=64K,every=256K";
+const STRIDE_4K: &str = "stride,n=1,piece=4K,every=64K";
+const PARQUET: Reads = Reads {
+    words: "parquet,columns=8,groups=1,apart=32M",
+    key: "chunk",
+    bytes: MIB,
+    unit: PAGE,
+    seeded: false,
+};
+/// 20 seconds at length 1.
+const PACED: Reads = reads(
+    "streams,n=200,readers=200,rate=50000,handles=each,layout=irregular",
+    "each",
+    1_000_000,
+    1_000,
+);
+const PACE_MB_PER_SECOND: f64 = 10.0;
+const TURNS_2: &str = "streams,n=2,order=alternate,layout=irregular,start=mid";
+const TURNS_10: &str = "streams,n=10,order=alternate,layout=irregular,start=mid";
+
+const fn disturb(name: &'static str, words: &'static str) -> Row {
+    row(name, reads(words, "sequential", 100 * MIB, PAGE), "1G", Aim::Beside)
+}
+
+/// All of them.
+#[rustfmt::skip]
+pub(super) const ROWS: [Row; 20] = [ //                   t7k250 hdd  cloud object
+    row("stream-100M",       each(STREAM, 100),       "1G", Aim::Plain([0.97, 0.95, 0.97, 0.52])),
+    row("stream-1G",         each(STREAM, 1_000),     "1G", Aim::Plain([0.97, 0.95, 0.97, 0.90])),
+    row("streams-10-100M",   each(STREAMS_10, 100),   "1G", Aim::Plain([0.95, 0.86, 0.95, 0.60])),
+    long(row("streams-100-100M",
+                             each(STREAMS_100, 100),  "1G", Aim::Plain([0.95, 0.76, 0.95, 0.60]))),
+    long(row("streams-100-100M-4G",
+                             each(STREAMS_100, 100),  "4G", Aim::Plain([0.95, 0.84, 0.95, 0.62]))),
+    long(row("streams-1000-10M",
+                             each(STREAMS_1000, 10),  "4G", Aim::Plain([0.75, 0.55, 0.72, 0.18]))),
+    row("streams-10-10M",    each(STREAMS_10, 10),    "1G", Aim::Plain([0.82, 0.50, 0.80, 0.15])),
+    row("backward-100M",     each(BACKWARD, 100),     "1G", Aim::Plain([0.95, 0.87, 0.95, 0.50])),
+    row("backward-1G",       each(BACKWARD, 1_000),   "1G", Aim::Plain([0.95, 0.87, 0.95, 0.90])),
+    row("stride-64K-256K",   reads(STRIDE_64K, "each", 25 * MIB, 64 << 10),
+                                                      "1G", Aim::Online([0.9, 0.9, 0.9, 0.8])),
+    row("stride-4K-64K",     each(STRIDE_4K, 4),      "1G", Aim::Online([0.9, 0.9, 0.9, 0.8])),
+    row("parquet-8",         PARQUET,                 "1G", Aim::Online([0.9, 0.9, 0.9, 0.8])),
+    disturb("disturb-1",     "disturb,percent=1"),
+    disturb("disturb-4",     "disturb,percent=4"),
+    disturb("disturb-10",    "disturb,percent=10"),
+    row("paced-200-64M",     PACED,                  "64M", Aim::Pace(PACE_MB_PER_SECOND)),
+    row("paced-200-32M",     PACED,                  "32M", Aim::Pace(PACE_MB_PER_SECOND)),
+    row("turns-2",           each(TURNS_2, 100),      "1G", Aim::Requests),
+    row("turns-10",          each(TURNS_10, 100),     "1G", Aim::Requests),
+    row("random-4K",         reads("random,file=1G", "bytes", 32 * MIB, PAGE),
+                                                      "1G", Aim::Random),
+];
+
+/// The names of all.
+pub(super) fn names() -> Vec<&'static str> {
+    ROWS.iter().map(|row| row.name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_told_apart_and_what_is_read_scales() {
+        let names = names();
+        for (at, name) in names.iter().enumerate() {
+            assert!(!names[..at].contains(name) && !name.contains(','), "{name}");
+        }
+        let workload = |name: &str, per_cent| {
+            ROWS.iter().find(|row| row.name == name).expect(name).workload(per_cent, 7)
+        };
+        let text = "workload:stride,n=1,piece=64K,every=256K,each=18350080,seed=7";
+        assert_eq!(workload("stride-64K-256K", 70), text);
+        let text = "workload:parquet,columns=8,groups=1,apart=32M,chunk=1048576";
+        assert_eq!(workload("parquet-8", 100), text);
+        assert_eq!(ROWS[11].seeds(&[3, 4]), [3]);
+        assert_eq!(ROWS[0].seeds(&[3, 4]), [3, 4]);
+    }
+}

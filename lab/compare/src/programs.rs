@@ -1,0 +1,480 @@
+//! `forerun-compare programs`: unchanged programs on emulated devices, alone and under
+//! `forerun run`.
+//!
+//! ```text
+//!   device x program:   cached    nothing to wait for                  once
+//!                       alone     the kernel, read_ahead_kb 128        round by round,
+//!                       run       the same under `forerun run`         cold by unmounting
+//!        --> seconds, medians --> alone / run, run / max(device, cached), bytes --> summary.md
+//! ```
+//!
+//! Programs for which there is nothing to gain need no device: `costs`.
+//!
+//! # Invariants
+//! - A ratio is of figures of the same round; no figure is left out.
+//! - Of the device nothing is in memory; programs and their libraries are, as is `forerun`.
+//! - What a program prints, and how it ends, is the same under `run`: else the bench fails.
+
+mod cases;
+mod costs;
+
+use std::fs::{self, File};
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+#[expect(clippy::disallowed_types, reason = "programs are timed")]
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use clap::builder::PossibleValuesParser;
+use forerun_report::Summary;
+use forerun_report::quantity::float;
+use serde_json::{Value, json};
+
+use crate::args::{Places, chosen, rounds};
+use crate::bed::{self, Bed, Folios};
+use crate::device::{self, DEVICES, Device};
+use crate::forerun::{self, output_of, place, read, release, write};
+use cases::{PROGRAMS, Program};
+use costs::{COSTS, Cost};
+
+/// What the command line chooses.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    places: Places,
+    /// Devices [default: all]
+    #[arg(long = "device", value_name = "D,...", value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(device::names()))]
+    devices: Vec<String>,
+    /// Programs [default: all]
+    #[arg(long = "program", value_name = "P,...", value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(names()))]
+    programs: Vec<String>,
+    /// Rounds, in turns
+    #[arg(long, value_name = "N", default_value = "3")]
+    rounds: NonZeroU32,
+    /// The size of the files
+    #[arg(long = "size", value_name = "MIB", default_value = "128")]
+    mib: NonZeroU32,
+    /// The kernel's `read_ahead_kb`
+    #[arg(long = "ra", value_name = "KIB", default_value = "128")]
+    read_ahead_kib: NonZeroU32,
+    /// The Python of programs that need one
+    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
+    python: String,
+}
+
+impl Args {
+    fn programs(&self) -> Vec<&'static Program> {
+        chosen(&PROGRAMS, &self.programs, |program| program.name)
+    }
+}
+
+/// The names of all programs.
+fn names() -> Vec<&'static str> {
+    let costs = COSTS.iter().map(|cost| cost.name);
+    PROGRAMS.iter().map(|program| program.name).chain(costs).collect()
+}
+
+/// Measures everything and writes the records and the tables.
+pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
+    let forerun = release(root, args.places.forerun.as_deref())?;
+    let target = forerun::target(root);
+    let out = args.places.out.clone().map_or_else(|| place(root, "programs"), Ok)?;
+    let contents = target.join("bench/contents");
+    for folder in [&contents, &out] {
+        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    let costs: Vec<&Cost> = chosen(&COSTS, &args.programs, |cost| cost.name);
+    if !costs.is_empty() {
+        let runs = costs::measured(&costs, &forerun, &contents, args.mib.get())?;
+        write_costs(&forerun, &out, args.mib.get(), &runs)?;
+    }
+    if !args.programs().is_empty() {
+        on_devices(root, args, forerun, contents, &out)?;
+    }
+    println!("\nrecords and summaries: {}", out.display());
+    Ok(())
+}
+
+/// The record and the table of what `run` costs where there is nothing to gain.
+fn write_costs(forerun: &Path, out: &Path, mib: u32, runs: &[Value]) -> Result<()> {
+    let [version, machine] = machine(forerun)?;
+    let record = json!({ "forerun": version, "machine": machine, "file_mib": mib, "runs": runs });
+    write(&out.join("costs.json"), &record)?;
+    let rows: Vec<String> = runs.iter().map(costs::row).collect();
+    let table = format!("{}\n{}\n", costs::HEADER, rows.join("\n"));
+    println!("{table}");
+    let text = format!(
+        "# What `forerun run` costs where there is nothing to gain\n\n- {version}\n- {machine}\n\
+         - a file of {mib} MiB, in memory; medians (least to most) of turns\n\n{table}"
+    );
+    let path = out.join("costs.md");
+    fs::write(&path, text).with_context(|| path.display().to_string())
+}
+
+/// Programs on emulated devices.
+fn on_devices(
+    root: &Path,
+    args: &Args,
+    forerun: PathBuf,
+    contents: PathBuf,
+    out: &Path,
+) -> Result<()> {
+    let left_out = |lacking: &str| println!("left out: devices: this machine lacks {lacking}");
+    if let Some(lacking) = bed::lacking() {
+        left_out(&lacking);
+        return Ok(());
+    }
+    let target = forerun::target(root);
+    let sources = root.join("lab/testbed");
+    let mut script = Command::new("bash");
+    script.arg(sources.join("contents.sh")).args([&sources.join("programs"), &contents]);
+    output_of(script.args([&args.mib.to_string(), &args.python]))?;
+    let large = args.programs().iter().any(|it| it.memory_mib.is_some());
+    let data_mib = if large { LARGE_MIB } else { 1 };
+    let bed = Bed::up(root, &target, &forerun, data_mib, Some(&contents.join("files")))?;
+    let bed = match bed {
+        Ok(bed) => bed,
+        Err(lacking) => {
+            left_out(&lacking);
+            return Ok(());
+        }
+    };
+    let python = args.python.clone();
+    let tensors = sources.join("programs/tensors.py").display().to_string();
+    let mut bench = Bench { forerun, bed, args, contents, python, tensors };
+    let mut runs = Vec::new();
+    println!("{HEADER}");
+    for device in chosen(&DEVICES, &args.devices, |device| device.name) {
+        bench.profile(device)?;
+        for program in args.programs().into_iter().filter(|it| it.is_for(device.name)) {
+            for run in bench.program(device, program)? {
+                println!("{}", row(&run));
+                runs.push(run);
+            }
+            // After each, so that a bench that is stopped leaves what it has.
+            bench.write(out, &runs)?;
+        }
+    }
+    Ok(())
+}
+
+/// What was measured, and where.
+fn machine(forerun: &Path) -> Result<[String; 2]> {
+    let word = |program: &Path, words: &[&str]| {
+        output_of(Command::new(program).args(words)).map(|text| text.trim().to_owned())
+    };
+    let version = word(forerun, &["--version"])?;
+    let (count, system) = (word("nproc".as_ref(), &[])?, word("uname".as_ref(), &["-srm"])?);
+    Ok([version, format!("{count} processors, {system}")])
+}
+
+/// What all runs share.
+struct Bench<'a> {
+    forerun: PathBuf,
+    bed: Bed,
+    args: &'a Args,
+    contents: PathBuf,
+    python: String,
+    tensors: String,
+}
+
+/// One run of a program.
+struct ProgramRun {
+    seconds: f64,
+    bytes_read: u64,
+    printed: Vec<u8>,
+    status: Option<i32>,
+    /// What `forerun run` says of itself.
+    stats: Value,
+}
+
+impl Bench<'_> {
+    /// A program alone and in each way under `run`: an object for each of those.
+    fn program(&mut self, device: &Device, program: &Program) -> Result<Vec<Value>> {
+        let folder = self.bed.fresh(Folios::Large)?;
+        let words = self.words(program, &folder);
+        if let Some(lacking) = lacking(program, &words, &folder) {
+            println!("left out: {}: this machine lacks {lacking}", program.name);
+            return Ok(Vec::new());
+        }
+        let cached = self.cached(program, &words)?;
+        let ways = 1 + program.ways.len();
+        let mut taken: Vec<Vec<ProgramRun>> = (0..ways).map(|_| Vec::new()).collect();
+        for round in 0..rounds(self.args.rounds) {
+            for turn in 0..ways {
+                let way = (round + turn) % ways;
+                self.bed.fresh(Folios::Large)?;
+                self.bed.on(device, self.args.read_ahead_kib.get())?;
+                let flags = way.checked_sub(1).map(|way| program.ways[way]);
+                taken[way].push(self.once(program, &words, flags)?);
+            }
+        }
+        let wanted = float(size(&folder.join(program.reads))?) * program.share;
+        let limit = (wanted / (device.limit_mb_per_second * 1e6)).max(cached);
+        let (alone, ours) = taken.split_first().expect("it ran alone");
+        let rows = program.ways.iter().zip(ours).map(|(way, ours)| {
+            let same =
+                |(a, b): (&ProgramRun, &ProgramRun)| a.printed == b.printed && a.status == b.status;
+            ensure!(alone.iter().zip(ours).all(same), "{} ended otherwise under run", program.name);
+            let mut run = record(device, program, way, [alone, ours], [cached, limit, wanted]);
+            run["explained"] = self.explained(device, program, way, &words)?;
+            Ok(run)
+        });
+        rows.collect()
+    }
+
+    /// Measures what `device` can do, for `explain`.
+    fn profile(&mut self, device: &Device) -> Result<()> {
+        let folder = self.bed.fresh(Folios::Large)?;
+        self.bed.on(device, self.args.read_ahead_kib.get())?;
+        let _ = fs::remove_file(self.contents.join(PROFILE));
+        let mut command = Command::new(&self.forerun);
+        command.arg("profile").arg(folder.join("data.tar")).arg("--output");
+        output_of(command.arg(self.contents.join(PROFILE)))?;
+        Ok(())
+    }
+
+    /// What `forerun explain` says that there is to gain.
+    fn explained(
+        &mut self,
+        device: &Device,
+        program: &Program,
+        flags: &[&str],
+        words: &[String],
+    ) -> Result<Value> {
+        // It knows no limits.
+        if program.memory_mib.is_some() || flags.contains(&"--limit") {
+            return Ok(Value::Null);
+        }
+        self.bed.fresh(Folios::Large)?;
+        self.bed.on(device, self.args.read_ahead_kib.get())?;
+        let mut command = Command::new(&self.forerun);
+        command.args(["explain", "--json", "--profile"]).arg(self.contents.join(PROFILE));
+        command.args(flags).arg("--").args(words).stdin(Stdio::null()).stderr(Stdio::null());
+        let output = command.output().context("forerun explain")?;
+        let told: Value = serde_json::from_slice(&output.stdout).context("explain is no JSON")?;
+        Ok(told["prediction"].clone())
+    }
+
+    /// Seconds with all that it reads in memory; the second run, as the first brings it there.
+    fn cached(&self, program: &Program, words: &[String]) -> Result<f64> {
+        if program.memory_mib.is_some() {
+            return Ok(0.0);
+        }
+        let mut taken = Vec::new();
+        for _ in 0..3 {
+            taken.push(self.once(program, words, None)?.seconds);
+        }
+        Ok(taken[1].min(taken[2]))
+    }
+
+    #[expect(clippy::disallowed_types, reason = "programs are timed")]
+    fn once(
+        &self,
+        program: &Program,
+        words: &[String],
+        flags: Option<&[&str]>,
+    ) -> Result<ProgramRun> {
+        let stats = self.contents.join("stats.json");
+        let printed = self.contents.join("printed");
+        let mut command = Command::new("sh");
+        match program.memory_mib {
+            Some(mib) => {
+                let group = self.bed.memory(mib)?.context("no memory cgroups (v1) here")?;
+                command.args(["-c", "echo $$ >\"$0\" && exec \"$@\""]).arg(group);
+            }
+            None => {
+                command.args(["-c", "exec \"$@\"", "sh"]);
+            }
+        }
+        if let Some(flags) = flags {
+            command.arg(&self.forerun).arg("run").args(flags).arg("--stats-json").arg(&stats);
+            command.arg("--");
+        }
+        command.args(words).stdin(Stdio::null()).stdout(File::create(&printed)?);
+        let before = self.bed.bytes()?;
+        let begun = Instant::now();
+        let ended = command.status().context("sh")?;
+        let seconds = begun.elapsed().as_secs_f64();
+        let bytes_read = self.bed.bytes()? - before;
+        let stats = if flags.is_some() { read(&stats)? } else { Value::Null };
+        let printed = fs::read(&printed)?;
+        Ok(ProgramRun { seconds, bytes_read, printed, status: ended.code(), stats })
+    }
+
+    /// The command, with its folders put in.
+    fn words(&self, program: &Program, folder: &Path) -> Vec<String> {
+        let (files, bin) = (folder.display().to_string(), self.contents.join("bin"));
+        let bin = bin.display().to_string();
+        let tenth = u64::from(self.args.mib.get()) * (1 << 20) / 10;
+        let put = |word: &&str| {
+            word.replace("{files}", &files)
+                .replace("{bin}", &bin)
+                .replace("{python}", &self.python)
+                .replace("{tensors}", &self.tensors)
+                .replace("{tenth}", &tenth.to_string())
+        };
+        program.words.iter().map(put).collect()
+    }
+
+    /// The record and the table of all `runs` so far.
+    fn write(&self, out: &Path, runs: &[Value]) -> Result<()> {
+        let [version, machine] = machine(&self.forerun)?;
+        let [rounds, mib, read_ahead_kib] =
+            [self.args.rounds, self.args.mib, self.args.read_ahead_kib].map(NonZeroU32::get);
+        let record = json!({
+            "forerun": version, "machine": machine, "rounds": rounds, "file_mib": mib,
+            "read_ahead_kib": read_ahead_kib, "runs": runs,
+        });
+        write(&out.join("programs.json"), &record)?;
+        let rows: Vec<String> = runs.iter().map(row).collect();
+        let text = format!(
+            "# Programs on emulated devices, alone and under `forerun run`\n\n- {version}\n\
+             - {machine}\n\
+             - files of {mib} MiB, read_ahead_kb {read_ahead_kib}, {rounds} rounds in turns: \
+             medians (fastest to slowest)\n\n{HEADER}\n{}\n",
+            rows.join("\n")
+        );
+        let path = out.join("summary.md");
+        fs::write(&path, text).with_context(|| path.display().to_string())
+    }
+}
+
+/// What is not there of what a program needs.
+fn lacking(program: &Program, words: &[String], folder: &Path) -> Option<String> {
+    let found = Command::new("sh").args(["-c", "command -v \"$0\"", &words[0]]).output();
+    if !found.is_ok_and(|found| found.status.success()) {
+        return Some(words[0].clone());
+    }
+    let is_there = folder.join(program.reads).exists();
+    (!is_there).then(|| format!("what makes {}", program.reads))
+}
+
+/// Bytes of a file, or of the files of a folder.
+fn size(path: &Path) -> Result<u64> {
+    let data = fs::metadata(path).with_context(|| path.display().to_string())?;
+    if !data.is_dir() {
+        return Ok(data.len());
+    }
+    let mut sum = 0;
+    for entry in fs::read_dir(path)? {
+        sum += entry?.metadata()?.len();
+    }
+    Ok(sum)
+}
+
+fn record(
+    device: &Device,
+    program: &Program,
+    way: &[&str],
+    [alone, ours]: [&[ProgramRun]; 2],
+    [cached, limit, wanted]: [f64; 3],
+) -> Value {
+    let seconds = |taken: &[ProgramRun]| taken.iter().map(|it| it.seconds).collect::<Vec<f64>>();
+    let bytes =
+        |taken: &[ProgramRun]| taken.iter().map(|it| float(it.bytes_read)).collect::<Vec<f64>>();
+    let spread = |samples: &[f64]| json!(Summary::of(samples.iter().copied()));
+    let (theirs, mine) = (seconds(alone), seconds(ours));
+    let to_limit: Vec<f64> = mine.iter().map(|seconds| seconds / limit).collect();
+    let gain = Summary::of_ratios(&theirs, &mine);
+    let processor: Vec<f64> = ours
+        .iter()
+        .map(|it| it.stats["processor_seconds"].as_f64().unwrap_or(f64::NAN) / it.seconds)
+        .collect();
+    let lead = ours.iter().filter_map(|it| it.stats["lead_bytes_max"].as_u64()).max();
+    json!({
+        "device": device.name, "program": program.name, "flags": way.join(" "),
+        "wanted_bytes": wanted, "cached_seconds": cached, "limit_seconds": limit,
+        "alone_seconds": spread(&theirs), "run_seconds": spread(&mine),
+        "gain": gain,
+        "to_limit": spread(&to_limit),
+        "alone_bytes": spread(&bytes(alone)), "run_bytes": spread(&bytes(ours)),
+        "processor_share": spread(&processor), "lead_bytes_max": lead,
+        "status": ours[0].status,
+    })
+}
+
+fn row(run: &Value) -> String {
+    let float = |name: &str, part: &str| run[name][part].as_f64().unwrap_or(f64::NAN);
+    let spread = |name: &str| {
+        let [median, min, max] = ["median", "min", "max"].map(|part| float(name, part));
+        format!("{median:.2} ({min:.2} to {max:.2})")
+    };
+    let plain = |name: &str| run[name].as_f64().unwrap_or(f64::NAN);
+    let explained = &run["explained"];
+    let measured = float("alone_seconds", "median") - float("run_seconds", "median");
+    let gain = explained["gain_seconds"].as_f64();
+    let gain = gain.map_or_else(|| "-".to_owned(), |gain| format!("{gain:.2}, {measured:.2}"));
+    let flags = run["flags"].as_str().filter(|flags| !flags.is_empty());
+    format!(
+        "| {} | {}{} | {:.2} | {} | {} | {} | {:.2} | {:.3} | {:.3} | {:.1} % | {:.1} | {gain}{} |",
+        run["device"].as_str().unwrap_or("?"),
+        run["program"].as_str().unwrap_or("?"),
+        flags.map(|flags| format!(" `{flags}`")).unwrap_or_default(),
+        plain("limit_seconds"),
+        spread("alone_seconds"),
+        spread("run_seconds"),
+        spread("gain"),
+        float("to_limit", "median"),
+        float("alone_bytes", "median") / plain("wanted_bytes"),
+        float("run_bytes", "median") / plain("wanted_bytes"),
+        100.0 * float("processor_share", "median"),
+        plain("lead_bytes_max") / f64::from(1 << 20),
+        explained["reason"].as_str().map(|reason| format!(" ({reason})")).unwrap_or_default(),
+    )
+}
+
+const HEADER: &str = "\
+| device | program | limit s | alone s | run s | alone / run | run / limit | alone: read / wanted \
+| run: read / wanted | processor | lead MiB | gain s: explained, measured |
+|---|---|---|---|---|---|---|---|---|---|---|---|";
+/// What the device can do, as `forerun profile` measured it.
+const PROFILE: &str = "profile.toml";
+/// Of the file that a small cgroup reads.
+const LARGE_MIB: u32 = 2_048;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::parsed;
+
+    #[test]
+    fn options_name_devices_and_programs() {
+        let parsed = |line: &str| parsed::<Args>(line);
+        let all = parsed("").expect("defaults");
+        assert_eq!((all.devices.len(), all.programs().len()), (0, PROGRAMS.len()));
+        let some =
+            parsed("--device hdd,object --program gzip --rounds 5 --ra 1024").expect("known");
+        assert_eq!(parsed("--program start").expect("a cost").programs, ["start"]);
+        assert_eq!(
+            (some.devices.len(), some.programs, some.rounds.get()),
+            (2, vec!["gzip".into()], 5)
+        );
+        for nonsense in ["--device floppy", "--program vi", "--rounds 0", "--size x", "--quick"] {
+            assert!(parsed(nonsense).is_none(), "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn a_row_tells_the_gain_and_what_is_left_to_gain() {
+        let taken = |seconds: f64, bytes_read| ProgramRun {
+            seconds,
+            bytes_read,
+            printed: Vec::new(),
+            status: Some(0),
+            stats: json!({ "processor_seconds": 0.1, "lead_bytes_max": 3 << 20 }),
+        };
+        let (alone, ours) =
+            ([taken(4.0, 1_000), taken(6.0, 1_000)], [taken(2.0, 1_050), taken(2.0, 1_050)]);
+        let seconds_bytes = [1.0, 1.6, 1_000.0];
+        let mut run = record(&DEVICES[2], &PROGRAMS[0], &[], [&alone, &ours], seconds_bytes);
+        run["explained"] = json!({ "gain_seconds": 2.5, "reason": "waits" });
+        let text = "| cloud | gzip | 1.60 | 5.00 (4.00 to 6.00) | 2.00 (2.00 to 2.00) \
+                    | 2.50 (2.00 to 3.00) | 1.25 | 1.000 | 1.050 | 5.0 % | 3.0 \
+                    | 2.50, 3.00 (waits) |";
+        assert_eq!(row(&run), text);
+    }
+}
