@@ -2,25 +2,26 @@
 //!
 //! # Invariants
 //! - Every command has an example in its help.
-//! - What the parser refuses is told in one line, as every other bad usage is.
+//! - What the parser refuses is told in one line, as every other bad usage is; of a name that
+//!   nothing has the line tells the nearest one.
 
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
-use forerun_console::{failure, interrupt};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use forerun_console::{failure, interrupt, names};
 
 use crate::{explain, profile, report, run as program, warm};
 
 #[derive(Parser)]
 #[command(
     name = "forerun",
-    about = "A page cache with readahead in user space, and the lab it is built in",
+    about = "Has a program's files in memory before it reads them, and measures what that gains",
     version,
-    after_help = "Example:\n  forerun sim workload:streams,n=10 --device t7k250",
+    after_help = "Example:\n  forerun run --stats -- gzip -3k backup.tar",
     max_term_width = 100
 )]
 struct Cli {
@@ -41,25 +42,25 @@ enum Command {
 /// The commands that run no program of others: signals end them.
 #[derive(Subcommand)]
 enum Own {
-    /// Measure what a device can do: how long it takes, how much it delivers, how many at a time
-    Profile(profile::Args),
-    /// Draw recorded runs on one static page
-    Report(report::Args),
     /// Bring files into the kernel's page cache before they are wanted
     Warm(warm::Args),
+    /// Measure what a device can do: how long it takes, how much it delivers, how many at a time
+    Profile(profile::Args),
     #[cfg(feature = "lab")]
     #[command(flatten)]
     Lab(forerun_lab::Command),
+    /// Draw recorded runs on one static page
+    Report(report::Args),
 }
 
 impl Own {
     fn run(self) -> Result<()> {
         match self {
-            Self::Profile(args) => profile::run(&args),
-            Self::Report(args) => report::run(&args),
             Self::Warm(args) => warm::run(&args),
+            Self::Profile(args) => profile::run(&args),
             #[cfg(feature = "lab")]
             Self::Lab(command) => command.run(),
+            Self::Report(args) => report::run(&args),
         }
     }
 }
@@ -74,9 +75,11 @@ pub fn main() -> ExitCode {
 /// over the signals that end a process, and is therefore called once in it.
 #[must_use]
 pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
-    let parsed = match Cli::try_parse_from(words) {
+    let words: Vec<OsString> = words.into_iter().collect();
+    let parsed = definitions().try_get_matches_from(&words);
+    let parsed = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(parsed) => parsed,
-        Err(error) => return refused(&error),
+        Err(error) => return refused(&error, &words),
     };
     let result = match parsed.command {
         Command::Run(args) => program::run(&args),
@@ -88,8 +91,26 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
     result.unwrap_or_else(|error| failure::tell(&error))
 }
 
+/// The commands, with a help that groups them, the product first.
+fn definitions() -> clap::Command {
+    let command = Cli::command();
+    let mut groups = PRODUCT.map(|(title, _)| (title, String::new())).to_vec();
+    for one in command.get_subcommands().filter(|one| !one.is_hide_set()) {
+        let place = PRODUCT.iter().position(|(_, names)| names.contains(&one.get_name()));
+        let about = one.get_about().map(ToString::to_string).unwrap_or_default();
+        let line = format!("  {:NAME_WIDTH$}{about}\n", one.get_name());
+        groups[place.unwrap_or(LAB)].1.push_str(&line);
+    }
+    groups.retain(|(_, lines)| !lines.is_empty());
+    let groups: Vec<_> = groups.iter().map(|(title, lines)| format!("{title}:\n{lines}")).collect();
+    let groups = groups.join("\n");
+    command.help_template(format!(
+        "{{about}}\n\n{{usage-heading}} {{usage}}\n\n{groups}\nOptions:\n{{options}}{{after-help}}"
+    ))
+}
+
 /// Help and the version go where they were asked to; all else is bad usage, in one line.
-fn refused(error: &clap::Error) -> u8 {
+fn refused(error: &clap::Error, words: &[OsString]) -> u8 {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             let printed = error.print().context("cannot write to stdout");
@@ -105,17 +126,59 @@ fn refused(error: &clap::Error) -> u8 {
                 text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
             let what = what.join(" ");
             let what = what.strip_prefix("error: ").unwrap_or(&what);
-            let line = failure::plain(&format!("forerun: {what}: see --help"));
+            let hint = nearest(error, words).unwrap_or_else(|| ": see --help".to_owned());
+            let line = failure::plain(&format!("forerun: {what}{hint}"));
             let _ = writeln!(std::io::stderr(), "{line}");
             failure::USAGE
         }
     }
 }
 
+/// The name that comes nearest to the one that `error` refuses, and the help that lists them all.
+fn nearest(error: &clap::Error, words: &[OsString]) -> Option<String> {
+    let text = |kind| match error.get(kind)? {
+        ContextValue::String(text) => Some(text.as_str()),
+        _ => None,
+    };
+    let (mut command, mut lister) = (definitions(), "forerun".to_owned());
+    for word in words.iter().skip(1).filter_map(|word| word.to_str()) {
+        if let Some(below) = command.find_subcommand(word) {
+            lister = format!("{lister} {word}");
+            command = below.clone();
+        }
+    }
+    let lister = lister + " --help";
+    let (name, known): (_, Vec<String>) = match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            let seen = command.get_subcommands().filter(|one| !one.is_hide_set());
+            (text(ContextKind::InvalidSubcommand)?, seen.map(|one| one.get_name().into()).collect())
+        }
+        ErrorKind::UnknownArgument => {
+            let flags = command.get_arguments().filter_map(clap::Arg::get_long);
+            let flags = flags.chain(["help"]).map(|flag| format!("--{flag}"));
+            (text(ContextKind::InvalidArg).filter(|arg| arg.starts_with("--"))?, flags.collect())
+        }
+        ErrorKind::InvalidValue => match error.get(ContextKind::ValidValue)? {
+            ContextValue::Strings(values) => (text(ContextKind::InvalidValue)?, values.clone()),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    Some(names::hint(name, &known, &lister))
+}
+
+/// The groups of the help. What is in none is the lab's.
+const PRODUCT: [(&str, &[&str]); 3] = [
+    ("For programs that read slow storage", &["run", "explain", "warm", "profile"]),
+    ("The laboratory", &[]),
+    ("Results", &["report", "help"]),
+];
+const LAB: usize = 1;
+const NAME_WIDTH: usize = 16;
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_definitions_are_sound_and_every_command_has_an_example() {
@@ -126,5 +189,41 @@ mod tests {
         }
         Cli::command().debug_assert();
         walk(&Cli::command());
+    }
+
+    #[test]
+    fn help_has_the_product_first_and_each_command_once() {
+        let help = definitions().render_help().to_string();
+        let at = |word: &str| {
+            let line = format!("\n  {word} ");
+            assert_eq!(help.matches(&line).count(), 1, "{word}:\n{help}");
+            help.find(&line).expect("counted above")
+        };
+        let mut order = vec!["run", "explain", "warm", "profile"];
+        if cfg!(feature = "lab") {
+            order.extend(["vectors", "sim", "trace", "demo", "bench", "replay-journal"]);
+        }
+        order.push("report");
+        assert!(order.iter().map(|word| at(word)).is_sorted(), "{help}");
+        assert!(!help.contains("soak"), "{help}");
+    }
+
+    #[test]
+    fn unknown_names_are_answered_with_the_nearest_and_its_list() {
+        #[rustfmt::skip]
+        let rows = [ // arguments                nearest     where they are listed
+            ("rnu",                          "run",      "--help"),
+            ("warn x",                       "warm",     "--help"),
+            ("warm --bugdet 1",              "--budget", "warm --help"),
+            ("run --observe prok -- true",   "proc",     "run --help"),
+        ];
+        for (line, name, lister) in rows {
+            let words = ["forerun"].into_iter().chain(line.split(' '));
+            let words: Vec<OsString> = words.map(OsString::from).collect();
+            let error = definitions().try_get_matches_from(&words).expect_err(line);
+            let hint = nearest(&error, &words).expect(line);
+            let says = format!("; the nearest is `{name}`; `forerun {lister}` lists them");
+            assert_eq!(hint, says, "{line}");
+        }
     }
 }

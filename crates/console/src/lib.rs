@@ -13,6 +13,7 @@
 //! | [`interrupt`] | SIGINT: ends at once, or soon, never in the middle of a file |
 //! | [`machine`] | the time, the commit and the machine, for records |
 //! | [`specs`] | lists of `NAME:key=value,...`, as every command reads them |
+//! | [`names`] | the nearest known name of one that nothing has |
 //! | [`target`] | a device model or a file, to read from through a store |
 //! | [`reap_target`], [`reap_reads`] | the same through a reaper, and reads at random places |
 //! | [`noise`] | what else the machine did during a measurement |
@@ -30,6 +31,7 @@
 pub mod failure;
 pub mod interrupt;
 pub mod machine;
+pub mod names;
 pub mod noise;
 pub mod output;
 pub mod profile;

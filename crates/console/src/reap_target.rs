@@ -19,6 +19,7 @@ use forerun_steer::kernel::{self, Residency};
 use serde::Serialize;
 
 use crate::failure::usage;
+use crate::names;
 use crate::profile::place::Place;
 use crate::{machine, target};
 
@@ -45,7 +46,7 @@ impl ReapTarget {
     /// The model of this name.
     pub fn model(name: &str, seed: u64) -> Result<Self> {
         let device = channel_model(name);
-        let device = device.map_err(|error| usage(format!("--device: {error}")))?;
+        let device = device.map_err(|error| names::refused("--device", &error, LISTER))?;
         let mut server = DeviceServer::new(device, seed);
         let model = Model::new(Box::new(move |now, read| Served {
             at: server.serve(now, read.bytes as u64),
@@ -184,6 +185,8 @@ fn float(count: u64) -> f64 {
     count as f64
 }
 
+/// Names the models of this kind.
+const LISTER: &str = "forerun sim reap --help";
 /// Less would be read again and again, out of the drive's own memory.
 const BYTES_MIN: u64 = 16 << 20;
 /// A model has no end.

@@ -10,6 +10,7 @@ use forerun_core::device::Device;
 use forerun_core::{device, readahead};
 
 use crate::failure::usage;
+use crate::names;
 
 /// Bytes of a page.
 pub const PAGE_BYTES: u32 = 4096;
@@ -34,8 +35,9 @@ pub fn split(text: &str) -> Vec<String> {
 pub fn readaheads(text: &str) -> Result<Vec<String>> {
     let specs = split(text);
     for spec in &specs {
-        readahead::make(spec, PAGE_BYTES)
-            .map_err(|error| usage(format!("--readahead {spec}: {error}")))?;
+        readahead::make(spec, PAGE_BYTES).map_err(|error| {
+            names::refused(&format!("--readahead {spec}"), &error, names::POLICIES)
+        })?;
     }
     Ok(specs)
 }
@@ -43,7 +45,8 @@ pub fn readaheads(text: &str) -> Result<Vec<String>> {
 /// The device model `spec`, which must take a page in one request.
 pub fn device(spec: &str, seed: u64) -> Result<Device> {
     let made = device::make(spec, seed);
-    let device = made.map_err(|error| usage(format!("--device {spec}: {error}")))?;
+    let refused = |error| names::refused(&format!("--device {spec}"), &error, names::DEVICES);
+    let device = made.map_err(refused)?;
     if device.request_bytes_max() < u64::from(PAGE_BYTES) {
         return Err(usage(format!("--device {spec}: max= is less than a page of {PAGE_BYTES}")));
     }

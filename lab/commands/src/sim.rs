@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::ValueEnum;
 use forerun_console::failure::usage;
+use forerun_console::names;
 use forerun_console::{machine, output};
 use forerun_core::device;
 use forerun_core::params::{Param as _, Share};
@@ -212,7 +213,8 @@ impl Plan {
         if let Some(spec) = &device {
             specs::device(spec, 0)?;
         }
-        trace::check_format(&args.format).map_err(|error| usage(format!("--format: {error}")))?;
+        trace::check_format(&args.format)
+            .map_err(|error| names::refused("--format", &error, names::FORMATS))?;
         let default = device.is_some().then(|| DEFAULT_READAHEAD.to_owned());
         let readaheads = match args.readahead.clone().or(default) {
             Some(text) => specs::readaheads(&text)?,

@@ -5,8 +5,9 @@
 
 use anyhow::Result;
 use forerun_console::failure::usage;
+use forerun_console::names;
 use forerun_core::eviction;
-use forerun_core::params::{Bytes, Param, Share};
+use forerun_core::params::{Bytes, Param, ParamError, Share};
 use forerun_sim::oracle::belady;
 use forerun_sim::prefetch::Prefetch;
 use forerun_sim::replay;
@@ -33,7 +34,9 @@ pub(crate) fn policies(text: &str, future: bool) -> Result<Vec<String>> {
                  --device"
             )));
         }
-        replay::show(&spec).map_err(|error| usage(format!("--policy {spec}: {error}")))?;
+        replay::show(&spec).map_err(|error| {
+            names::refused(&format!("--policy {spec}"), &error, names::POLICIES)
+        })?;
         specs.push(spec);
     }
     Ok(specs)
@@ -43,9 +46,13 @@ pub(crate) fn policies(text: &str, future: bool) -> Result<Vec<String>> {
 pub(crate) fn prefetches(text: &str) -> Result<Vec<Option<Prefetch>>> {
     let make = |spec: &String| match spec.as_str() {
         NONE => Ok(None),
-        spec => Prefetch::make(spec)
-            .map(Some)
-            .map_err(|error| usage(format!("--prefetch {spec}: {error}; or {NONE}"))),
+        spec => Prefetch::make(spec).map(Some).map_err(|error| match &error {
+            ParamError::UnknownName { name, known } => {
+                let hint = names::hint(name, known, names::POLICIES);
+                usage(format!("--prefetch {spec}: {error}; or {NONE}{hint}"))
+            }
+            _ => usage(format!("--prefetch {spec}: {error}")),
+        }),
     };
     split(text).iter().map(make).collect()
 }

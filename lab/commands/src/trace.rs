@@ -7,7 +7,7 @@ mod convert;
 mod info;
 
 use anyhow::Result;
-use forerun_console::failure::usage;
+use forerun_console::names;
 use forerun_sim::trace::{self, AUTO};
 
 use crate::sim::source::{Reading, Source};
@@ -60,7 +60,8 @@ struct Input {
 impl Input {
     /// The trace, and how it is read.
     fn open(&self) -> Result<(Source, Reading)> {
-        trace::check_format(&self.format).map_err(|error| usage(format!("--format: {error}")))?;
+        trace::check_format(&self.format)
+            .map_err(|error| names::refused("--format", &error, names::FORMATS))?;
         let limit = self.limit.unwrap_or(u64::MAX);
         let reading = Reading { format: self.format.clone(), skip_bad: self.skip_bad, limit };
         let source = Source::new(&self.trace)?;

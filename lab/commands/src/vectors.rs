@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use forerun_console::failure::usage;
-use forerun_console::output;
+use forerun_console::{names, output};
+use forerun_core::readahead;
 use forerun_sim::vectors::{self, VectorError};
 use serde_json::json;
 
@@ -32,7 +33,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let name = args.file.display();
     let text = read(&args.file).with_context(|| format!("cannot read {name}"))?;
     let verdict = vectors::run(&text, args.policy.as_deref()).map_err(|error| match error {
-        VectorError::Policy(_) => usage(format!("--policy: {error}")),
+        VectorError::Policy(ref name) => {
+            let nearest = names::hint(name, readahead::NAMES, names::POLICIES);
+            usage(format!("--policy: {error}{nearest}"))
+        }
         other => anyhow::Error::from(other).context(format!("cannot run {name}")),
     })?;
     let (passed, failed) = (verdict.passed, verdict.failed);

@@ -558,3 +558,33 @@ fn watch(id: u32) -> std::sync::mpsc::Sender<()> {
     });
     sender
 }
+
+#[test]
+fn an_unknown_name_of_anything_is_answered_with_the_nearest_and_its_list() {
+    let folder = Folder::new("nearest");
+    let vectors = vectors(&folder, 4);
+    #[rustfmt::skip]
+    let rows: &[(&[&str], &str, &str)] = &[ // arguments, the nearest name, where they are listed
+        (&["simm"],                                         "sim",          "--help"),
+        (&["sim", QUICK, "--polisy", "lru"],                "--policy",     "sim --help"),
+        (&["sim", QUICK, "--host", "elevater"],             "elevator",     "sim --help"),
+        (&["sim", QUICK, "--policy", "lur"],                "lru",          "sim --list-policies"),
+        (&["sim", QUICK, "--readahead", "stream"],          "streams",      "sim --list-policies"),
+        (&["sim", QUICK, "--device", "t7k251"],             "t7k250",       "sim --list-devices"),
+        (&["sim", QUICK, "--device", "ssd", "--prefetch", "papper"],
+                                                            "paper",        "sim --list-policies"),
+        (&["sim", "workload:stream"],                       "streams",      "sim --list-workloads"),
+        (&["sim", QUICK, "--format", "lisp"],               "lis",          "sim --list-formats"),
+        (&["sim", "reap", "--device", "optain"],            "optane",       "sim reap --help"),
+        (&["trace", "convert", QUICK, "x", "--to", "keyz"], "keys",         "sim --list-formats"),
+        (&["vectors", &vectors, "--policy", "linux-2.6.23"], "linux-2.6.22", "sim --list-policies"),
+        (&["bench", "straems"],                             "streams",      "bench --help"),
+        (&["bench", "streams", "--device", "cluod"],        "cloud",        "sim --list-devices"),
+    ];
+    for (args, nearest, lister) in rows {
+        let Ended { status, err, .. } = run(args);
+        assert_eq!(status, Some(2), "{args:?}: {err}");
+        let says = format!("; the nearest is `{nearest}`; `forerun {lister}` lists them\n");
+        assert!(err.ends_with(&says) && err.lines().count() == 1, "{args:?}: {err}");
+    }
+}

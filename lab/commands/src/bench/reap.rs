@@ -25,6 +25,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use forerun_console::failure::{note, usage};
+use forerun_console::names;
 use forerun_console::noise::Noise;
 use forerun_console::reap_target::ReapTarget;
 use forerun_console::{interrupt, machine, output, reap_reads};
@@ -39,6 +40,8 @@ use crate::specs;
 
 use figures::{Ratios, Row};
 use hands::{Course, Load};
+
+const LISTER: &str = "forerun bench reap --help";
 
 /// What `bench reap` takes.
 #[derive(clap::Args)]
@@ -175,7 +178,7 @@ fn policies(args: &Args) -> Result<Vec<String>> {
         None => reap::NAMES.iter().map(|&name| name.to_owned()).collect(),
     };
     for policy in &policies {
-        reap::show(policy).map_err(|error| usage(format!("--policy: {error}")))?;
+        reap::show(policy).map_err(|error| names::refused("--policy", &error, LISTER))?;
     }
     Ok(policies)
 }

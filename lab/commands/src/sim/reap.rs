@@ -13,6 +13,7 @@
 
 use anyhow::Result;
 use forerun_console::failure::usage;
+use forerun_console::names;
 use forerun_console::output;
 use forerun_core::params::{Bytes, Param as _};
 use forerun_core::reap::{self, Op};
@@ -105,7 +106,7 @@ pub(super) fn run_all(args: &Args) -> Result<()> {
 }
 
 fn named<T>(made: Result<T, forerun_core::params::ParamError>, flag: &str) -> Result<T> {
-    made.map_err(|error| usage(format!("{flag}: {error}")))
+    made.map_err(|error| names::refused(flag, &error, LISTER))
 }
 
 fn sizes(list: &str) -> Result<Vec<u64>> {
@@ -115,6 +116,8 @@ fn sizes(list: &str) -> Result<Vec<u64>> {
     };
     list.split(',').map(one).collect()
 }
+
+const LISTER: &str = "forerun sim reap --help";
 
 /// The loads, each with the size of its I/Os, or 0.
 fn loads(args: &Args, sizes: &[u64]) -> Vec<(u64, Load)> {

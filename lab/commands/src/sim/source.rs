@@ -17,7 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, bail};
-use forerun_console::failure::{note, usage};
+use forerun_console::failure::note;
+use forerun_console::names;
 use forerun_core::params::Share;
 use forerun_core::units::Nanos;
 use forerun_sim::replay::{self, Full, Numbering};
@@ -120,7 +121,7 @@ impl Source {
             return Ok(Self::Stdin);
         }
         if text.starts_with(workload::PREFIX) {
-            workload::make(text).map_err(|error| usage(format!("{text}: {error}")))?;
+            workload::make(text).map_err(|error| names::refused(text, &error, names::WORKLOADS))?;
             return Ok(Self::Workload(text.to_owned()));
         }
         Ok(Self::File(text.into()))

@@ -23,7 +23,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use forerun_console::failure::usage;
+use forerun_console::names;
 use forerun_console::{machine, output};
 use forerun_core::eviction::two_q::{TwoQ, TwoQParams};
 use forerun_core::eviction::two_q_star::{TwoQStar, TwoQStarParams};
@@ -85,7 +85,8 @@ struct Counted {
 
 /// Runs every trace and shows the figures.
 pub(super) fn run(args: &Args) -> Result<()> {
-    check_format(&args.format).map_err(|error| usage(format!("--format: {error}")))?;
+    check_format(&args.format)
+        .map_err(|error| names::refused("--format", &error, names::FORMATS))?;
     let sources: Vec<Source> =
         args.traces.iter().map(|text| Source::new(text)).collect::<Result<_>>()?;
     let sizes = args.size.as_deref().map(specs::sizes).transpose()?;

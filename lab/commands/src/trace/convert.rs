@@ -13,7 +13,8 @@ use std::io::{self, BufWriter, Seek as _, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use forerun_console::failure::{note, usage};
+use forerun_console::failure::note;
+use forerun_console::names;
 use forerun_console::{interrupt, output};
 use forerun_report::NewFile;
 use forerun_sim::trace::write::{Writer, link_next_uses};
@@ -40,7 +41,7 @@ pub(crate) struct Args {
 
 /// Converts, and says on stderr how much.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    Writer::check(&args.to).map_err(|error| usage(format!("--to: {error}")))?;
+    Writer::check(&args.to).map_err(|error| names::refused("--to", &error, names::FORMATS))?;
     let is_stdout = args.output == Path::new("-");
     if !is_stdout {
         output::require_place(&args.output)?;

@@ -1,0 +1,107 @@
+//! Names that nothing has: the answer is the nearest known one, and the command that lists them.
+//!
+//! ```text
+//!   --policy lur  -->  no `lur`; there are: fifo lru ...; the nearest is `lru`;
+//!                      `forerun sim --list-policies` lists them
+//! ```
+
+use forerun_core::params::ParamError;
+
+use crate::failure::usage;
+
+/// Lists the policies of replacement, readahead and prefetching threads.
+pub const POLICIES: &str = "forerun sim --list-policies";
+/// Lists the device models.
+pub const DEVICES: &str = "forerun sim --list-devices";
+/// Lists the formats of traces.
+pub const FORMATS: &str = "forerun sim --list-formats";
+/// Lists the workloads.
+pub const WORKLOADS: &str = "forerun sim --list-workloads";
+
+/// The usage error of `what` (a flag and its value), whose name or parameter `error` refuses; the
+/// command `lister` lists the names.
+#[must_use]
+pub fn refused(what: &str, error: &ParamError, lister: &str) -> anyhow::Error {
+    let hint = match error {
+        ParamError::UnknownName { name, known } => hint(name, known, lister),
+        _ => String::new(),
+    };
+    usage(format!("{what}: {error}{hint}"))
+}
+
+/// What is added to an error about the unknown `name`.
+#[must_use]
+pub fn hint(name: &str, known: &[impl AsRef<str>], lister: &str) -> String {
+    let nearest = nearest(name, known).map(|nearest| format!("; the nearest is `{nearest}`"));
+    format!("{}; `{lister}` lists them", nearest.unwrap_or_default())
+}
+
+/// The one of `known` that the fewest edits of a letter turn `name` into: the first of several.
+/// None where there is none at all.
+#[must_use]
+pub fn nearest<'a>(name: &str, known: &'a [impl AsRef<str>]) -> Option<&'a str> {
+    known.iter().map(AsRef::as_ref).min_by_key(|one| edits(name, one))
+}
+
+/// Letters to insert, delete, change or swap with their neighbour until `from` is `to`
+/// (optimal string alignment), regardless of case. Of a long `from` the first letters count.
+fn edits(from: &str, to: &str) -> usize {
+    let letters = |text: &str| -> Vec<char> {
+        text.chars().take(LETTERS_MAX).map(|letter| letter.to_ascii_lowercase()).collect()
+    };
+    let (from, to) = (letters(from), letters(to));
+    let mut rows = vec![(0..=to.len()).collect::<Vec<usize>>()];
+    for (i, &a) in from.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, &b) in to.iter().enumerate() {
+            let changed = rows[i][j] + usize::from(a != b);
+            let mut least = changed.min(row[j] + 1).min(rows[i][j + 1] + 1);
+            if i > 0 && j > 0 && a == to[j - 1] && from[i - 1] == b {
+                least = least.min(rows[i - 1][j - 1] + 1);
+            }
+            row.push(least);
+        }
+        rows.push(row);
+    }
+    rows[from.len()][to.len()]
+}
+
+/// No name is longer.
+const LETTERS_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_takes_the_fewest_edits() {
+        #[rustfmt::skip]
+        let rows = [ // why           asked for  known                        nearest
+            ("two swapped",           "lur",     &["fifo", "lru", "lfu"][..], Some("lru")),
+            ("one too many",          "simm",    &["run", "sim", "bench"],    Some("sim")),
+            ("one missing",           "explan",  &["explain", "run"],         Some("explain")),
+            ("case does not count",   "T7K250",  &["hdd", "t7k250"],          Some("t7k250")),
+            ("the first of equals",   "x",       &["a", "b"],                 Some("a")),
+            ("nothing was asked for", "",        &["sieve", "arc"],           Some("arc")),
+            ("nothing is known",      "lru",     &[],                         None),
+        ];
+        for (why, name, known, expected) in rows {
+            assert_eq!(nearest(name, known), expected, "{why}");
+        }
+        assert_eq!(edits(&"x".repeat(1 << 20), "lru"), LETTERS_MAX, "a long name is cut");
+    }
+
+    #[test]
+    fn only_an_unknown_name_has_a_hint() {
+        let unknown = ParamError::UnknownName { name: "lur".into(), known: vec!["fifo", "lru"] };
+        let text = refused("--policy lur", &unknown, POLICIES).to_string();
+        assert_eq!(
+            text,
+            "--policy lur: no `lur`; there are: fifo lru; the nearest is `lru`; \
+             `forerun sim --list-policies` lists them"
+        );
+        let key = ParamError::UnknownKey { key: "x".into(), known: vec![] };
+        let text = refused("--policy lru:x=1", &key, POLICIES).to_string();
+        assert_eq!(text, "--policy lru:x=1: no parameter `x`; there are none");
+    }
+}
