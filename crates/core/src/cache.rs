@@ -268,7 +268,20 @@ impl Cache {
                 self.report_outcomes(actions);
             }
         }
-        debug_assert!(self.stats.balanced(), "{:?}", self.stats);
+        self.assert_consistent();
+    }
+
+    /// The relations between the tables that hold after each event.
+    fn assert_consistent(&self) {
+        assert!(self.stats.balanced(), "{:?}", self.stats);
+        let held = self.partitions.iter().map(|row| u64::from(row.used)).sum::<u64>();
+        let frames = self.free.len() as u64 + held;
+        assert!(frames == u64::from(self.settings.frames), "{held} held, of {frames} frames");
+        let dirty = u64::from(self.dirty_pages) + u64::from(self.promised);
+        let bound = self.settings.dirty_pages_max;
+        assert!(dirty <= u64::from(bound), "{dirty} pages are dirty or promised, of {bound}");
+        assert!(self.requests.len() <= self.rows.len(), "a request that waits has a row");
+        assert!(self.pages.len() as u64 <= held, "a page has a frame of its own");
     }
 
     /// Time passed: what was put off is tried again.
@@ -377,7 +390,9 @@ impl Cache {
         let row = self.handles.get_mut(handle.0 as usize).and_then(Option::take);
         let file = row.expect("an open handle is closed").file;
         self.readahead.close(handle);
-        self.file_mut(file).handles -= 1;
+        let row = self.file_mut(file);
+        assert!(row.handles > 0, "{file:?} counts its open handles");
+        row.handles -= 1;
         self.forget_idle_file(file);
     }
 

@@ -235,7 +235,11 @@ impl Device {
             done: served.done.nanos(),
             positioning: served.positioning.nanos(),
         };
-        self.due.insert((completion.done, waiting.number), completion);
+        let Completion { arrived, started, done, positioning, .. } = completion;
+        assert!(arrived <= started && started <= done, "{completion:?} runs backwards");
+        assert!(positioning <= done.since(arrived), "{completion:?} takes no time to position");
+        let other = self.due.insert((done, waiting.number), completion);
+        assert!(other.is_none(), "request {} is served twice", waiting.number);
     }
 }
 
@@ -244,6 +248,7 @@ pub const IN_FLIGHT_MAX: u32 = 65_536;
 
 /// No device takes more in one request.
 const REQUEST_BYTES_MAX: u64 = 1 << 30;
+const _: () = assert!(REQUEST_BYTES_MAX <= u32::MAX as u64, "estimates count in 32 bits");
 
 macro_rules! devices {
     ($($name:literal, $summary:literal => $params:expr;)+) => {

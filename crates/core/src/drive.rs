@@ -114,6 +114,7 @@ pub fn drive(
                 }
             }
         }
+        assert!(at == actions.list.len(), "every action is carried out");
         if !open {
             return;
         }

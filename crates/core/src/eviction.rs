@@ -183,7 +183,7 @@ pub fn show(spec: &str) -> Result<Vec<(&'static str, String)>, ParamError> {
 // Shared by policies; not policies themselves.
 pub mod ahead;
 mod ghosts;
-mod probation;
+pub mod probation;
 
 policies! {
     fifo::Fifo,

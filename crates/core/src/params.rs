@@ -222,6 +222,7 @@ fn digits<T: FromStr>(text: &str) -> Option<T> {
 
 /// The largest share, in wholes: its parts per million fit a `u32`.
 const WHOLE_MAX: u32 = 1_000;
+const _: () = assert!(WHOLE_MAX <= u32::MAX / 1_000_000, "a share is a u32 of millionths");
 
 impl Params for () {
     fn set(&mut self, key: &str, _: &str) -> Result<(), ParamError> {

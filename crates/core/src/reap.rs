@@ -46,6 +46,8 @@ pub const CLASS_BYTES: [u64; 6] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 1
 
 /// The most I/Os in flight in each bucket of depths; the last one takes what is more.
 const DEPTHS: [u32; 4] = [1, 4, 16, u32::MAX];
+const _: () = assert!(DEPTHS[DEPTHS.len() - 1] == u32::MAX, "each depth has a bucket");
+const _: () = assert!(KEYS <= u8::MAX as usize, "classes and depths are bytes");
 
 /// Kinds of I/O that are told apart.
 pub const KEYS: usize = 2 * CLASS_BYTES.len() * DEPTHS.len();
@@ -76,7 +78,9 @@ impl Key {
             Op::Read => 0,
             Op::Write => 1,
         };
-        (op * CLASS_BYTES.len() + usize::from(self.class)) * DEPTHS.len() + usize::from(self.depth)
+        let (class, depth) = (usize::from(self.class), usize::from(self.depth));
+        assert!(class < CLASS_BYTES.len() && depth < DEPTHS.len(), "{self:?} is no kind");
+        (op * CLASS_BYTES.len() + class) * DEPTHS.len() + depth
     }
 
     /// Each kind.

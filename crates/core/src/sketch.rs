@@ -53,6 +53,7 @@ impl Sketch {
         self.sample = sample.max(1);
         self.left = self.left.min(self.sample);
         let wanted = blocks(capacity);
+        assert!(wanted.is_power_of_two(), "the hash's low bits choose among {wanted} blocks");
         // A page's block of twice as many is the one that it had, or its copy in the upper half.
         while self.blocks.len() < wanted {
             self.blocks.extend_from_within(..);
@@ -143,6 +144,8 @@ const BLOCK_WORDS: usize = ROWS * ROW_WORDS;
 /// Words for each page of the capacity.
 const PAGE_WORDS: usize = 4;
 const COUNT_MAX: u64 = 15;
+const _: () = assert!(BLOCK_WORDS * size_of::<u64>() == 64, "a block is a cache line");
+const _: () = assert!(PAGE_WORDS <= BLOCK_WORDS && BLOCK_WORDS.is_multiple_of(PAGE_WORDS));
 /// The bits that a counter keeps when all of a word are shifted at once.
 const HALVED: u64 = 0x7777_7777_7777_7777;
 

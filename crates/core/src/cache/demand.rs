@@ -104,6 +104,7 @@ impl Cache {
         let row = self.frames[frame];
         if row.resident() {
             self.stats.hits += 1;
+            assert!(row.page == page, "{frame:?} holds {:?}, not {page:?}", row.page);
             let (request, page) = (walk.request, page.index);
             actions.list.push(Action::Serve { request, page, frame });
             self.used(frame);
@@ -328,6 +329,7 @@ impl Cache {
         let partition = self.file(file).partition;
         let wanted = u32::try_from(wanted).expect("a range of pages is a u32");
         self.reserve(partition, wanted, &mut taken, actions);
+        assert!(taken.len() <= wanted as usize, "{} frames for {wanted}", taken.len());
         // The first ones are free; victims may turn out to be held.
         taken.reverse();
         let unasked = taken.len().saturating_sub(asked_count);

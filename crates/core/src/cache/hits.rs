@@ -61,6 +61,7 @@ impl Cache {
     /// A page that was read ahead is asked for, resident or not.
     pub(super) fn claimed_by_reader(&mut self, frame: FrameId) {
         if self.frames.ask(frame) {
+            assert!(self.stats.ahead_unread > 0, "{frame:?} is one of the unread");
             self.stats.ahead_unread -= 1;
             self.stats.ahead_used += 1;
             let row = &self.frames[frame];

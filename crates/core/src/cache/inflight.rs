@@ -190,6 +190,8 @@ impl Cache {
     /// Promises `frame` to `page`.
     pub(super) fn claim(&mut self, page: PageId, frame: FrameId, prefetched: bool) {
         let old = self.frames[frame];
+        assert!(old.state == State::Free, "{frame:?} is promised in state {:?}", old.state);
+        assert!(!self.frames.published(frame), "{frame:?} has not been retracted");
         self.frames[frame] = Frame {
             page,
             state: State::Claimed,
@@ -235,6 +237,7 @@ impl Cache {
 
     /// Sends out fetches for all claimed pages. No retraction may be open.
     pub(super) fn issue(&mut self, actions: &mut Actions) {
+        assert!(self.retracting.is_empty(), "a frame may still be read");
         let runs = core::mem::take(&mut self.runs);
         for run in &runs {
             let mut index = run.first;
@@ -326,6 +329,7 @@ impl Cache {
     /// A page arrived that was only carried along, and nobody asked for it.
     fn put_back(&mut self, frame: FrameId) {
         let row = self.frames[frame];
+        assert!(row.prefetched && row.waiters == NIL, "{frame:?} holds a gap page");
         self.pages.remove(&row.page);
         self.stats.ahead_unread -= 1;
         self.stats.ahead_wasted += 1;
@@ -430,6 +434,7 @@ impl Cache {
 
     /// The frame has bytes: serves or fills for everyone who waits for them.
     pub(super) fn wake(&mut self, frame: FrameId, actions: &mut Actions) {
+        assert!(self.frames[frame].resident(), "{frame:?} has no bytes to serve");
         let page = self.frames[frame].page.index;
         let mut at = self.first_waiter(frame);
         while at != NIL {
@@ -457,6 +462,7 @@ impl Cache {
     /// One page less to wait for; the last one completes the request.
     pub(super) fn served(&mut self, row: u32, actions: &mut Actions) {
         let waiting = &mut self.rows[row as usize];
+        assert!(waiting.remaining > 0, "{:?} was served already", waiting.request);
         waiting.remaining -= 1;
         if waiting.remaining == 0 {
             let (request, handle, durable) = (waiting.request, waiting.handle, waiting.durable);
@@ -475,6 +481,7 @@ impl Cache {
     /// A node stops pointing to its row.
     fn leave(&mut self, row: u32) {
         let waiting = &mut self.rows[row as usize];
+        assert!(waiting.nodes > 0, "no node points to {:?}", waiting.request);
         waiting.nodes -= 1;
         if waiting.nodes == 0 && (waiting.failed || waiting.remaining == 0) {
             self.rows_free.push(row);

@@ -97,6 +97,7 @@ impl Cache {
     /// An operation on a doomed frame has ended; the frame comes free when none is left.
     pub(super) fn end_doomed(&mut self, frame: FrameId) {
         let row = self.frames[frame];
+        assert!(row.doomed, "{frame:?} holds a page: {row:?}");
         if row.fills > 0 {
             return;
         }

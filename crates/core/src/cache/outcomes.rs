@@ -27,6 +27,7 @@ impl Cache {
         if window == NIL {
             return;
         }
+        assert!(window <= self.windows, "window {window} was explained");
         if self.unreported.last().is_none_or(|last| last.0 != window) {
             self.unreported.push((window, PrefetchOutcomes::default()));
         }

@@ -100,6 +100,8 @@ impl Cache {
         }
         self.evict(partition, short.saturating_add(self.settings.reclaim_pages));
         let victims = core::mem::take(&mut self.victims);
+        let asked = short.saturating_add(self.settings.reclaim_pages) as usize;
+        assert!(victims.len() <= asked, "{} victims, {asked} asked for", victims.len());
         for (nth, &frame) in (0..).zip(&victims) {
             let victim = self.retract_victim(frame, actions);
             let reason = if nth < short {
@@ -133,7 +135,9 @@ impl Cache {
 
     /// A page that nobody asked for leaves, to make room for others.
     pub(super) fn retract_unread(&mut self, frame: FrameId, actions: &mut Actions) {
-        let partition = self.frames[frame].partition as usize;
+        let row = &self.frames[frame];
+        assert!(row.prefetched && row.evictable(self.round), "{frame:?} is in use: {row:?}");
+        let partition = row.partition as usize;
         self.partitions[partition].policy.forget(frame);
         let reason = RetractReason::Pool(self.retract_victim(frame, actions));
         self.retracting.push(Retracting { frame, reason });
@@ -210,7 +214,8 @@ impl Cache {
     /// Puts a victim back as it was; being pinned, it is in use.
     fn restore(&mut self, frame: FrameId, victim: Victim, actions: &mut Actions) {
         let Victim { page: old, prefetched, marker, window, stream } = victim;
-        let partition = self.frames[frame].partition;
+        let Frame { partition, state, .. } = self.frames[frame];
+        assert!(matches!(state, State::Free | State::Claimed), "{frame:?} is {state:?}");
         self.frames[frame] = Frame {
             page: old,
             state: State::Clean,
@@ -309,7 +314,9 @@ impl Cache {
         assert!(!self.frames.published(frame), "{frame:?} has not been retracted");
         let partition = self.frames[frame].partition;
         self.frames[frame] = Frame::EMPTY;
-        self.partitions[partition as usize].used -= 1;
+        let partition = &mut self.partitions[partition as usize];
+        assert!(partition.used > 0, "{frame:?} was taken from its partition");
+        partition.used -= 1;
         self.free.push(frame);
     }
 

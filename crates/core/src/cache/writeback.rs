@@ -187,6 +187,7 @@ impl Cache {
         let file = self.file_of(handle);
         let (old_pages, end) = (self.file(file).pages, first + u64::from(count));
         self.file_mut(file).pages = old_pages.max(end);
+        assert!(self.may_dirty(count), "{request:?} exceeds Settings::dirty_pages_max");
         self.promised += count;
         self.stats.written += u64::from(count);
         let mut walk = Walk::new(request, handle);
@@ -219,6 +220,7 @@ impl Cache {
 
     pub(super) fn filled(&mut self, request: RequestId, frame: FrameId, actions: &mut Actions) {
         assert!(self.frames[frame].fills > 0, "{frame:?} is not being filled");
+        assert!(self.promised > 0, "a page that is being filled is promised");
         self.frames[frame].fills -= 1;
         self.promised -= 1;
         if self.frames[frame].doomed {
@@ -341,6 +343,7 @@ impl Cache {
     fn end_write(&mut self, frame: FrameId, errno: Option<i32>) {
         let row = self.frames[frame];
         let writes = &mut self.files.get_mut(&row.page.file).expect("it has pages").writes;
+        assert!(row.epoch <= writes.epoch && row.sync <= writes.syncs_failed, "{row:?}");
         writes.remove(row.epoch);
         self.frames[frame].redirty = None;
         // A sync that failed meanwhile may have lost it: its flush waits for a second write.
@@ -420,6 +423,7 @@ impl Cache {
         let writes = &mut row.writes;
         assert!(writes.syncing, "{file:?} is not syncing");
         writes.syncing = false;
+        assert!(writes.syncs > 0 && writes.syncs_failed < writes.syncs, "syncs are counted");
         let sync = writes.syncs - 1;
         if errno != 0 {
             writes.failed(errno);
@@ -454,6 +458,7 @@ impl Cache {
     }
 
     fn end_flush(&mut self, file: FileId, flush: &FlushRow, actions: &mut Actions) {
+        assert!(self.flushing > 0, "{:?} waits", flush.request);
         self.flushing -= 1;
         let writes = &self.file(file).writes;
         let (errors, errno) = (writes.errors, writes.errno);

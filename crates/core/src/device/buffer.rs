@@ -112,6 +112,7 @@ impl Buffer {
 
     /// Looks for `offset..end` at `now`, to which the disk has read on.
     pub(super) fn find(&mut self, now: Fine, offset: u64, end: u64, platter: &Platter) -> Found {
+        assert!(offset < end, "a request has bytes");
         let Some(index) = self.segments.iter().position(|segment| segment.holds(offset)) else {
             return Found::Nothing;
         };
@@ -149,6 +150,7 @@ impl Buffer {
     pub(super) fn moved(&mut self, now: Fine, kept: Option<(u64, u64)>) {
         self.active = None;
         let Some((start, end)) = kept else { return };
+        assert!(start <= end && end - start <= self.segment_bytes, "a segment holds what is kept");
         let oldest = (0..self.segments.len()).min_by_key(|&index| self.segments[index].used);
         let index = oldest.expect("a buffer has segments");
         self.clock += 1;

@@ -79,6 +79,7 @@ impl DeviceServer {
     /// A device at rest.
     #[must_use]
     pub fn new(device: ChannelModel, seed: u64) -> Self {
+        assert!(device.channels > 0 && device.bytes_per_second > 0, "{device:?} serves nothing");
         let channels = vec![Nanos(0); device.channels as usize];
         Self { device, channels, pipe: Nanos(0), draws: Prng::new(seed) }
     }
@@ -99,6 +100,7 @@ impl DeviceServer {
         if rest > 0 {
             self.pipe = complete;
         }
+        assert!(complete >= submitted, "an I/O takes time");
         *free = complete;
         complete
     }

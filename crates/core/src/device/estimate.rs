@@ -212,6 +212,8 @@ impl Estimator {
     /// The request of `ticket` arrived at `now`, whole.
     pub fn arrived(&mut self, now: Nanos, ticket: Ticket) {
         assert!(self.in_flight > 0, "more arrivals than requests");
+        assert!(ticket.number < self.issued, "a ticket of another estimator");
+        assert!(ticket.issued <= now, "a request arrives before it was issued");
         self.in_flight -= 1;
         let latency = now.since(ticket.issued);
         if ticket.lone {
@@ -242,6 +244,9 @@ impl Estimator {
         let half = self.large.median().filter(is_mixed).map_or(0, |large| large / 2);
         let access = access.max(Nanos(half));
         let (depth, request_bytes) = self.depth(kind, rate, access);
+        assert!(rate > 0 && depth > 0, "a device delivers: {rate} bytes/s at depth {depth}");
+        let largest = self.request_bytes_max;
+        assert!((1..=largest).contains(&request_bytes), "{request_bytes} of {largest} bytes");
         Estimate {
             facts: Facts { kind, access, bytes_per_second: rate, depth, request_bytes },
             known: Known { kind: kind_is_known, access: access_is_known, rate: rate_is_known },
@@ -335,6 +340,7 @@ impl Estimator {
             return;
         }
         let (least, most) = span.rates();
+        assert!(least <= most, "between {least} and {most} bytes a second");
         let mean_bytes = span.bytes / span.count;
         let is_large = self.is_large(mean_bytes);
         if is_large && !self.least_is_large {
@@ -578,12 +584,14 @@ const RATES_MIN: usize = 2;
 const VOTES_MIN: i32 = 2;
 /// Older votes do not outweigh more than so many new ones.
 const VOTES_MAX: i32 = 8;
+const _: () = assert!(VOTES_MIN <= VOTES_MAX && LONE_MIN <= recent::ROOM);
 const VOTE_REQUESTS: u64 = 8;
 /// In quarters: more than an arm saves on large requests that follow each other.
 const CHAIN_GAIN_4: u128 = 24;
 /// When a span or a run has lasted long enough to be looked at.
 const SPAN_REQUESTS: u64 = 32;
 const SPAN_REQUESTS_MAX: u64 = 1_024;
+const _: () = assert!(VOTE_REQUESTS <= SPAN_REQUESTS && SPAN_REQUESTS <= SPAN_REQUESTS_MAX);
 const SPAN_BASES: u64 = 8;
 const RUN_REQUESTS: u64 = 16;
 /// No arm gets anywhere in less, on average.
@@ -593,6 +601,7 @@ const ARM_GAP_MIN: Nanos = Nanos::from_millis(1);
 /// Arms turn and seek for a time from here (the fastest, at 15,000 turns a minute) to here.
 const ARM_MIN: Nanos = Nanos::from_millis(3);
 const ARM_MAX: Nanos = Nanos::from_millis(30);
+const _: () = assert!(NO_ARM.0 <= ARM_MIN.0 && ARM_MIN.0 < ARM_MAX.0);
 /// No arm reads so much in a second.
 const ARM_RATE_MAX: u64 = 1_000_000_000;
 /// More in flight is never asked for.

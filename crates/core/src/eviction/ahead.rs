@@ -130,6 +130,7 @@ impl<P: OnDemand> Eviction for Ahead<P> {
         let left = |out: &Vec<FrameId>| u32::try_from(wanted - out.len()).expect("at most `count`");
         self.policy.evict(left(out), evictable, out);
         self.unread.take_from_tail(&mut self.links, left(out), evictable, out);
+        assert!(out.len() <= wanted, "{} frames, {wanted} wanted", out.len());
     }
 
     fn forget(&mut self, frame: FrameId) {
@@ -156,7 +157,9 @@ impl<P: OnDemand> Eviction for Ahead<P> {
 impl<P> Ahead<P> {
     /// Whether the page in `frame`, which is unread, is taken for a wrong guess.
     fn is_stale(&self, frame: u32) -> bool {
-        let age = self.arrivals - self.rows.get(frame).arrival;
+        let arrival = self.rows.get(frame).arrival;
+        assert!(0 < arrival && arrival <= self.arrivals, "an unread page has arrived");
+        let age = self.arrivals - arrival;
         age >= STALE_TURNS * u64::from(self.capacity)
     }
 
@@ -171,4 +174,4 @@ impl<P> Ahead<P> {
 }
 
 /// Turns of the cache after which an unread page is taken for a wrong guess.
-const STALE_TURNS: u64 = 4;
+pub(super) const STALE_TURNS: u64 = 4;

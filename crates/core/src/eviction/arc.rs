@@ -103,9 +103,7 @@ impl OnDemand for Adaptive {
         let mut taken = self.evict_t1(from_t1, evictable, out);
         let first = out.len();
         taken += self.t2.take_from_tail(&mut self.links, count - taken, evictable, out);
-        for frame in &out[first..] {
-            self.b2.remember(self.pages.get(frame.0));
-        }
+        self.b2.remember_all(&out[first..], &self.pages);
         self.evict_t1(count - taken, evictable, out);
     }
 
@@ -135,6 +133,7 @@ impl Adaptive {
     /// How many of T1 leave before one of T2 does.
     fn above_target(&self) -> u32 {
         let whole = u32::try_from(self.target / ONE).expect("at most the capacity");
+        assert!(whole <= self.capacity, "a target of {whole} pages of {}", self.capacity);
         // At the target exactly, T1 gives where the page to come was seen more often.
         let one_more = self.for_b2 && self.target.is_multiple_of(ONE) && self.t1.len() >= whole;
         self.t1.len().saturating_sub(whole) + u32::from(one_more)
@@ -148,9 +147,7 @@ impl Adaptive {
     ) -> u32 {
         let first = out.len();
         let taken = self.t1.take_from_tail(&mut self.links, count, evictable, out);
-        for frame in &out[first..] {
-            self.b1.remember(self.pages.get(frame.0));
-        }
+        self.b1.remember_all(&out[first..], &self.pages);
         taken
     }
 

@@ -24,7 +24,7 @@ use hashbrown::HashMap;
 
 use crate::hash::FixedState;
 use crate::queue::{Links, Queue, Table};
-use crate::units::PageId;
+use crate::units::{FrameId, PageId};
 
 /// The slot of each name.
 enum Slots {
@@ -130,9 +130,17 @@ impl Ghosts {
         let slot = self.spare.pop_back(&mut self.links).unwrap_or(self.order.len());
         *self.pages.at(slot) = page;
         self.order.push_front(&mut self.links, slot);
+        assert!(slot < self.order.len() + self.spare.len(), "slots are dense");
         let before = self.slots.insert(page, slot);
         assert!(before.is_none(), "{page:?} was resident in two frames");
         Some(slot)
+    }
+
+    /// Remembers what each of `frames`, which were just evicted, held.
+    pub(super) fn remember_all(&mut self, frames: &[FrameId], pages: &Table<PageId>) {
+        for frame in frames {
+            self.remember(pages.get(frame.0));
+        }
     }
 
     /// The slot of `page`, if it is remembered.
@@ -143,6 +151,7 @@ impl Ghosts {
     /// Forgets `page`, and gives the slot that it had if it was remembered.
     pub(super) fn take(&mut self, page: PageId) -> Option<u32> {
         let slot = self.slots.remove(page)?;
+        assert!(self.pages.get(slot) == page, "{page:?} has the slot of another name");
         self.order.remove(&mut self.links, slot);
         self.spare.push_front(&mut self.links, slot);
         Some(slot)

@@ -97,6 +97,8 @@ impl OnDemand for Frequencies {
             && taken < count
         {
             least = self.bucket_links.newer(bucket);
+            let more = |next| self.bucket(next).uses > self.bucket(bucket).uses;
+            assert!(least.is_none_or(more), "counts grow along the order");
             let frames = &mut self.buckets[bucket as usize].frames;
             taken += frames.take_from_tail(&mut self.links, count - taken, evictable, out);
             self.drop_if_empty(bucket);
@@ -127,7 +129,9 @@ impl Frequencies {
             self.buckets.push(Bucket::default());
             u32::try_from(self.buckets.len() - 1).expect("at most one more than frames")
         });
-        self.buckets[bucket as usize].uses = uses;
+        let spare = &mut self.buckets[bucket as usize];
+        assert!(spare.frames.is_empty() && uses > 0, "a spare bucket is empty");
+        spare.uses = uses;
         bucket
     }
 

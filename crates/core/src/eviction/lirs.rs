@@ -177,6 +177,7 @@ impl OnDemand for Recency {
     fn forget(&mut self, frame: FrameId) {
         let node = Node::Frame(frame.0).index();
         if self.rows.get(frame.0).is_lir {
+            assert!(self.lir_count > 0, "an L page is counted");
             self.lir_count -= 1;
         } else {
             self.hirs.remove(&mut self.hir_links, frame.0);
@@ -227,10 +228,12 @@ impl Recency {
             self.hirs.push_front(&mut self.hir_links, frame);
         }
         self.prune();
+        assert!(self.lir_count <= self.lir_max(), "{} pages are L", self.lir_count);
     }
 
     /// What left `frame` of Q is remembered where it is in S, if it is there.
     fn leave_name(&mut self, frame: FrameId) {
+        assert!(!self.rows.get(frame.0).is_lir, "{frame:?} left Q, which has no L");
         let node = Node::Frame(frame.0).index();
         if !self.stack_links.is_linked(node) {
             return;
@@ -259,6 +262,7 @@ impl Recency {
                 && self.rows.get(frame).is_lir
                 && evictable(FrameId(frame))
             {
+                assert!(self.lir_count > 0, "an L page is counted");
                 self.stack.remove(&mut self.stack_links, index);
                 self.lir_count -= 1;
                 out.push(FrameId(frame));

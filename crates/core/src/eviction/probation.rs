@@ -31,24 +31,32 @@
 //! Johnson and Shasha, 2Q (VLDB 1994), the full version; Meng et al. 2009, sections 3 and 4.
 
 use alloc::vec::Vec;
+use core::marker::PhantomData;
 
+use super::Eviction;
+use super::ahead::STALE_TURNS;
 use super::ghosts::Ghosts;
-use crate::params::Share;
+use crate::params::{Params, Share};
 use crate::queue::{Links, Queue, Table};
 use crate::units::{FrameId, PageId};
 
-/// What a use does to a page of A1in.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Renewal {
-    /// Nothing: uses that follow so soon are taken as one.
-    Keep,
-    /// Moves it to the head.
-    MoveToHead,
+/// What tells 2Q and 2Q* apart.
+pub trait Variant: Send + 'static {
+    /// See [`Eviction::NAME`].
+    const NAME: &'static str;
+    /// Whether a use moves a page of A1in to its head. If not, uses that follow so soon count as
+    /// one.
+    const RENEWS_A1IN: bool;
+    /// See [`Eviction::Params`].
+    type Params: Params;
+    /// The shares of A1in in the resident pages, before it is first to give, and of A1out in the
+    /// capacity.
+    fn shares(params: &Self::Params) -> (Share, Share);
 }
 
 /// The three queues.
-pub(super) struct Probation {
-    renewal: Renewal,
+pub struct Probation<V> {
+    variant: PhantomData<V>,
     kin: Share,
     kout: Share,
     links: Links,
@@ -79,12 +87,14 @@ enum Place {
     Am,
 }
 
-impl Probation {
-    /// Empty queues for `capacity` frames: A1in may hold `kin` of the resident pages before it is
-    /// first to give, A1out remembers `kout` of the capacity.
-    pub(super) fn new(capacity: u32, kin: Share, kout: Share, renewal: Renewal) -> Self {
+impl<V: Variant> Eviction for Probation<V> {
+    const NAME: &'static str = V::NAME;
+    type Params = V::Params;
+
+    fn new(capacity: u32, params: V::Params) -> Self {
+        let (kin, kout) = V::shares(&params);
         Self {
-            renewal,
+            variant: PhantomData,
             kin,
             kout,
             links: Links::new(capacity),
@@ -100,7 +110,7 @@ impl Probation {
         }
     }
 
-    pub(super) fn insert(&mut self, frame: FrameId, page: PageId, prefetched: bool) {
+    fn insert(&mut self, frame: FrameId, page: PageId, prefetched: bool) {
         let hot = self.a1out.take(page).is_some();
         self.a1out.trim();
         let place = match (hot, prefetched) {
@@ -118,22 +128,17 @@ impl Probation {
         *self.places.at(frame.0) = place;
     }
 
-    pub(super) fn renew(&mut self, frame: FrameId) {
+    fn renew(&mut self, frame: FrameId) {
         let place = self.places.get(frame.0);
         match place {
-            Place::A1in if self.renewal == Renewal::Keep => {}
+            Place::A1in if !V::RENEWS_A1IN => {}
             Place::A1in | Place::Am => self.queue(place).move_to_front(frame),
             Place::Unread => self.move_to(frame, Place::A1in),
             Place::UnreadHot => self.move_to(frame, Place::Am),
         }
     }
 
-    pub(super) fn evict(
-        &mut self,
-        count: u32,
-        evictable: &dyn Fn(FrameId) -> bool,
-        out: &mut Vec<FrameId>,
-    ) {
+    fn evict(&mut self, count: u32, evictable: &dyn Fn(FrameId) -> bool, out: &mut Vec<FrameId>) {
         let a1in = self.used.len() + self.unread.len();
         let resident = a1in + self.am.len();
         let limit = self.kin.of(resident.saturating_sub(count) + 1);
@@ -144,40 +149,48 @@ impl Probation {
             let taken = self.evict_am(count, evictable, out);
             self.evict_a1in(count - taken, evictable, out);
         }
+        let left = self.used.len() + self.unread.len() + self.am.len();
+        assert!(resident - left <= count, "{} of {count} left", resident - left);
     }
 
-    pub(super) fn forget(&mut self, frame: FrameId) {
+    fn forget(&mut self, frame: FrameId) {
         let place = self.places.get(frame.0);
         self.queue(place).remove(frame);
     }
 
-    pub(super) fn resize(&mut self, capacity: u32) {
+    fn resize(&mut self, capacity: u32) {
         self.capacity = capacity;
         self.a1out.resize(self.kout.of(capacity));
     }
 
-    /// Whether the page in `frame` is in Am.
-    pub(super) fn is_active(&self, frame: FrameId) -> bool {
-        matches!(self.places.get(frame.0), Place::Am)
-    }
-
-    /// Whether `page` is not resident, and its name is in A1out.
-    pub(super) fn remembers(&self, page: PageId) -> bool {
-        self.a1out.find(page).is_some()
-    }
-
-    pub(super) fn number_pages(&mut self) {
+    fn number_pages(&mut self) {
         self.a1out.number_pages();
     }
 
-    pub(super) fn bytes(frames: u32, pages: u32, kout: Share) -> u64 {
+    fn bytes(frames: u32, pages: u32, params: &V::Params) -> u64 {
         let row = Links::ROW_BYTES + Table::<PageId>::ROW_BYTES + Table::<Place>::ROW_BYTES;
         let arrived = Table::<u64>::ROW_BYTES;
+        let (_, kout) = V::shares(params);
         u64::from(frames) * (row + arrived) + Ghosts::bytes(kout.of(frames), pages)
+    }
+}
+
+impl<V> Probation<V> {
+    /// Whether the resident page in `frame` is in Am, else it is in A1in.
+    #[must_use]
+    pub fn is_active(&self, frame: FrameId) -> bool {
+        matches!(self.places.get(frame.0), Place::Am)
+    }
+
+    /// Whether the name of `page` is in A1out, which no resident page's is.
+    #[must_use]
+    pub fn remembers(&self, page: PageId) -> bool {
+        self.a1out.find(page).is_some()
     }
 
     /// The page in `frame` is used for the first time since it was read ahead.
     fn move_to(&mut self, frame: FrameId, place: Place) {
+        assert!(matches!(place, Place::A1in | Place::Am), "a used page is not unread");
         self.queue(Place::Unread).remove(frame);
         self.queue(place).push_front(frame);
         *self.places.at(frame.0) = place;
@@ -204,9 +217,7 @@ impl Probation {
         let mut taken = stale + self.used.take_from_tail(links, used, evictable, out);
         taken += self.unread.take_from_tail(links, count - taken, evictable, out);
         taken += self.used.take_from_tail(links, count - taken, evictable, out);
-        for frame in &out[first..] {
-            self.a1out.remember(self.pages.get(frame.0));
-        }
+        self.a1out.remember_all(&out[first..], &self.pages);
         taken
     }
 
@@ -257,5 +268,3 @@ impl Placed<'_> {
 
 /// One page in so many of A1in may have been used, and stay.
 const SPARED_PART: u32 = 16;
-/// Turns of the cache after which an unread page is taken for a wrong guess.
-const STALE_TURNS: u64 = 4;

@@ -163,6 +163,7 @@ impl SmallMain {
             hands.small = self.links.newer(frame);
             self.small.remove(&mut self.links, frame);
             let row = self.rows.at(frame);
+            assert!(!row.in_main && row.uses <= USES_MAX, "frame {frame} lies in S");
             if u32::from(row.uses) < enough {
                 let page = row.page;
                 self.ghosts.remember(page);
@@ -186,6 +187,7 @@ impl SmallMain {
             hands.main = self.links.newer(frame);
             self.main.remove(&mut self.links, frame);
             let row = self.rows.at(frame);
+            assert!(row.in_main && row.uses <= USES_MAX, "frame {frame} lies in M");
             if row.uses == 0 {
                 return Some(FrameId(frame));
             }

@@ -57,6 +57,8 @@ impl OnDemand for Sifter {
     }
 
     fn evict(&mut self, count: u32, evictable: &dyn Fn(FrameId) -> bool, out: &mut Vec<FrameId>) {
+        let stands = |hand| self.links.is_linked(hand);
+        assert!(self.hand.is_none_or(stands), "the hand stands at a frame of the queue");
         let (mut taken, mut steps) = (0, 2 * u64::from(self.queue.len()));
         while taken < count
             && steps > 0

@@ -10,17 +10,14 @@
 //! Johnson and Shasha, "2Q: A Low Overhead High Performance Buffer Management Replacement
 //! Algorithm" (VLDB 1994), the full version.
 
-use alloc::vec::Vec;
-
-use super::Eviction;
-use super::probation::{Probation, Renewal};
+use super::probation::{Probation, Variant};
 use crate::params::Share;
-use crate::units::{FrameId, PageId};
 
 /// See the module.
-pub struct TwoQ {
-    queues: Probation,
-}
+pub type TwoQ = Probation<Classic>;
+
+/// The rule of A1in.
+pub struct Classic;
 
 crate::params! {
     /// The shares of A1in and A1out.
@@ -34,54 +31,12 @@ crate::params! {
     }
 }
 
-impl Eviction for TwoQ {
+impl Variant for Classic {
     const NAME: &'static str = "2q";
+    const RENEWS_A1IN: bool = false;
     type Params = TwoQParams;
 
-    fn new(capacity: u32, params: TwoQParams) -> Self {
-        let TwoQParams { kin, kout } = params;
-        Self { queues: Probation::new(capacity, kin, kout, Renewal::Keep) }
-    }
-
-    fn insert(&mut self, frame: FrameId, page: PageId, prefetched: bool) {
-        self.queues.insert(frame, page, prefetched);
-    }
-
-    fn renew(&mut self, frame: FrameId) {
-        self.queues.renew(frame);
-    }
-
-    fn evict(&mut self, count: u32, evictable: &dyn Fn(FrameId) -> bool, out: &mut Vec<FrameId>) {
-        self.queues.evict(count, evictable, out);
-    }
-
-    fn forget(&mut self, frame: FrameId) {
-        self.queues.forget(frame);
-    }
-
-    fn resize(&mut self, capacity: u32) {
-        self.queues.resize(capacity);
-    }
-
-    fn number_pages(&mut self) {
-        self.queues.number_pages();
-    }
-
-    fn bytes(frames: u32, pages: u32, params: &TwoQParams) -> u64 {
-        Probation::bytes(frames, pages, params.kout)
-    }
-}
-
-impl TwoQ {
-    /// Whether the resident page in `frame` is in Am, else it is in A1in.
-    #[must_use]
-    pub fn is_active(&self, frame: FrameId) -> bool {
-        self.queues.is_active(frame)
-    }
-
-    /// Whether the name of `page` is in A1out.
-    #[must_use]
-    pub fn remembers(&self, page: PageId) -> bool {
-        self.queues.remembers(page)
+    fn shares(params: &TwoQParams) -> (Share, Share) {
+        (params.kin, params.kout)
     }
 }

@@ -10,17 +10,14 @@
 //! Meng et al., the article on 2Q* and FlexiCache (2009), sections 3 (the algorithm) and 4
 //! (batches and readahead).
 
-use alloc::vec::Vec;
-
-use super::Eviction;
-use super::probation::{Probation, Renewal};
+use super::probation::{Probation, Variant};
 use crate::params::Share;
-use crate::units::{FrameId, PageId};
 
 /// See the module.
-pub struct TwoQStar {
-    queues: Probation,
-}
+pub type TwoQStar = Probation<Star>;
+
+/// The rule of A1in.
+pub struct Star;
 
 crate::params! {
     /// The shares of A1in and A1out.
@@ -34,54 +31,12 @@ crate::params! {
     }
 }
 
-impl Eviction for TwoQStar {
+impl Variant for Star {
     const NAME: &'static str = "2q-star";
+    const RENEWS_A1IN: bool = true;
     type Params = TwoQStarParams;
 
-    fn new(capacity: u32, params: TwoQStarParams) -> Self {
-        let TwoQStarParams { kin, kout } = params;
-        Self { queues: Probation::new(capacity, kin, kout, Renewal::MoveToHead) }
-    }
-
-    fn insert(&mut self, frame: FrameId, page: PageId, prefetched: bool) {
-        self.queues.insert(frame, page, prefetched);
-    }
-
-    fn renew(&mut self, frame: FrameId) {
-        self.queues.renew(frame);
-    }
-
-    fn evict(&mut self, count: u32, evictable: &dyn Fn(FrameId) -> bool, out: &mut Vec<FrameId>) {
-        self.queues.evict(count, evictable, out);
-    }
-
-    fn forget(&mut self, frame: FrameId) {
-        self.queues.forget(frame);
-    }
-
-    fn resize(&mut self, capacity: u32) {
-        self.queues.resize(capacity);
-    }
-
-    fn number_pages(&mut self) {
-        self.queues.number_pages();
-    }
-
-    fn bytes(frames: u32, pages: u32, params: &TwoQStarParams) -> u64 {
-        Probation::bytes(frames, pages, params.kout)
-    }
-}
-
-impl TwoQStar {
-    /// Whether the resident page in `frame` is in Am, else it is in A1in.
-    #[must_use]
-    pub fn is_active(&self, frame: FrameId) -> bool {
-        self.queues.is_active(frame)
-    }
-
-    /// Whether the name of `page` is in A1out.
-    #[must_use]
-    pub fn remembers(&self, page: PageId) -> bool {
-        self.queues.remembers(page)
+    fn shares(params: &TwoQStarParams) -> (Share, Share) {
+        (params.kin, params.kout)
     }
 }

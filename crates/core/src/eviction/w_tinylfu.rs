@@ -179,6 +179,8 @@ impl WindowMain {
             let oldest = self.protected.pop_back(&mut self.links).expect("it is not empty");
             self.put_on_probation(oldest);
         }
+        let kept = self.window.len() <= self.window_max();
+        assert!(kept && self.protected.len() <= self.protected_max(), "each has its share");
     }
 
     fn put_on_probation(&mut self, frame: u32) {
@@ -230,6 +232,7 @@ impl WindowMain {
     }
 
     fn remove(&mut self, frame: u32, place: Place) {
+        assert!(self.rows.get(frame).place == place, "frame {frame} lies in another queue");
         let queue = match place {
             Place::Window => &mut self.window,
             Place::Probation => &mut self.probation,

@@ -269,6 +269,7 @@ impl Cell {
         if chosen != self.tried {
             self.ways[usize::from(self.tried)].put_off();
         }
+        assert!(usize::from(chosen) < Way::ALL.len(), "way {chosen} is none");
         self.in_use = chosen;
         self.tried = chosen;
         self.chosen_latency = self.ways[usize::from(chosen)].latency;
@@ -367,6 +368,7 @@ const TRIAL: u16 = 32;
 /// I/Os between two trials, and the most such periods in a pause of one way.
 const PERIOD: u16 = 240;
 const PAUSES_MAX: u8 = 63;
+const _: () = assert!(PAUSES_MAX < u8::MAX / 2 && TRUSTED <= REMEMBERED);
 /// Sleeps in which the time to sleep is found, by steps of a 16th of the latency; then of a 64th.
 const FINDING: u8 = 64;
 const STEP_FINDING: u64 = 16;

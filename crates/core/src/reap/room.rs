@@ -70,6 +70,7 @@ const LEVEL_MAX: i64 = 20_000_000;
 const CLOSED_FOR: Nanos = Nanos::from_millis(10);
 /// The longest.
 const CLOSED_FOR_MAX: Nanos = Nanos::from_millis(1_000);
+const _: () = assert!(CLOSED_FOR.0 <= CLOSED_FOR_MAX.0 && LEVEL_MAX > 0);
 
 #[cfg(test)]
 mod tests {

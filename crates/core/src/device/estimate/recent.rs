@@ -64,7 +64,7 @@ impl Recent {
     }
 }
 
-const ROOM: usize = 32;
+pub(super) const ROOM: usize = 32;
 
 #[cfg(test)]
 mod tests {
