@@ -1,15 +1,15 @@
-//! `forerun explain`: what a program reads, where it waits, and what reading ahead would gain.
+//! `forerun explain`: what a program reads, where it waits, and what prefetching would gain.
 //!
 //! ```text
-//!   program --steer::explain--> what it did --predict (profile or run)--> Explanation
-//!                                                        text on stderr | JSON | a page
+//!   program --steer::explain--> ProgramSummary --predict (profile or run)--> Explanation
+//!                                                           text on stderr | JSON | a page
 //! ```
 //! # Invariants
 //! - The exit status is the program's, as of `run`.
 //! - stdout is the program's. With `--json` it holds one object, and the program writes to stderr.
-//! - What is asked for wrongly is refused before the program is started.
+//! - Bad usage is refused before the program is started.
 
-mod words;
+mod text;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -25,13 +25,14 @@ use forerun_console::{machine, output};
 use forerun_core::units::Nanos;
 use forerun_report::quantity::{float, ratio, seconds};
 use forerun_report::{ExplainedFile, ExplainedStream, Explanation, Forecast, ReadMoment, page};
+use forerun_steer::SessionError;
 use forerun_steer::explain::{
-    self, Basis, Explained, FileTold, Pattern, Prediction, Start, StreamTold,
+    self, FileSummary, InitialResidency, Pattern, Prediction, ProgramSummary, StreamSummary,
+    WaitBasis,
 };
-use forerun_steer::run::RunError;
 use rustix::fs::{major, minor};
 
-use crate::run::How;
+use crate::run::ObserveFlag;
 
 /// The flags.
 #[derive(clap::Args)]
@@ -41,13 +42,13 @@ pub(crate) struct Args {
     /// One JSON object on stdout; what the program writes there goes to stderr
     #[arg(long)]
     json: bool,
-    /// A page with what was read when
+    /// A page that shows what was read when
     #[arg(short, long, value_name = "PAGE.html")]
     output: Option<PathBuf>,
-    /// Where it is seen what the program reads: proc, or preload, a shim that it loads
+    /// How the program's reads are observed: by /proc, or also by a shim that it loads
     #[arg(long, value_name = "HOW", default_value = "auto")]
-    observe: How,
-    /// What the device can do, from a file of `forerun profile`
+    observe: ObserveFlag,
+    /// The device's profile, from a file of `forerun profile`
     /// [default: ~/.config/forerun/devices.toml, if it is there]
     #[arg(long, value_name = "FILE.toml")]
     profile: Option<PathBuf>,
@@ -56,9 +57,9 @@ pub(crate) struct Args {
     words: Vec<OsString>,
 }
 
-/// Runs the program, tells what it did, and gives its exit status.
+/// Runs the program, reports what it did, and returns its exit status.
 pub(crate) fn run(args: &Args) -> Result<u8> {
-    let observe = args.observe.observe()?;
+    let kind = args.observe.kind()?;
     if let Some(path) = &args.output {
         output::require_place(path)?;
     }
@@ -66,93 +67,93 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         given::require(path)?;
     }
     let errors = args.json.then(|| io::stderr().as_fd().try_clone_to_owned()).transpose()?;
-    let told = match explain::explain(&observe, &args.words, errors) {
-        Ok(told) => told,
-        Err(RunError::Start(error)) => {
+    let summary = match explain::explain(&kind, &args.words, errors) {
+        Ok(summary) => summary,
+        Err(SessionError::Start(error)) => {
             note(&error.to_string());
             return Ok(error.status());
         }
         Err(error) => return Err(error.into()),
     };
-    let profile = args.limit(&told).unwrap_or_else(|error| {
+    let profile = args.limit(&summary).unwrap_or_else(|error| {
         note(&format!("{error:#}"));
         None
     });
-    let explanation = args.explanation(&told, &explain::predict(&told, profile));
-    // The program's own status says how it went; this is only about it.
-    if let Err(error) = args.tell(&explanation) {
+    let explanation = args.explanation(&summary, &explain::predict(&summary, profile));
+    // The exit status is the program's, whatever becomes of the report.
+    if let Err(error) = args.report(&explanation) {
         note(&format!("{error:#}"));
     }
-    Ok(told.status)
+    Ok(summary.status)
 }
 
 impl Args {
-    /// What the device delivers, in bytes a second, on which those files lie that were waited for
-    /// most.
-    fn limit(&self, told: &Explained) -> Result<Option<u64>> {
-        let mut waits: BTreeMap<u64, (Nanos, u64, &FileTold)> = BTreeMap::new();
-        for file in &told.files {
+    /// The profiled rate, in bytes a second, of the device with the files that the program waited
+    /// for most.
+    fn limit(&self, summary: &ProgramSummary) -> Result<Option<u64>> {
+        let mut waits: BTreeMap<u64, (Nanos, u64, &FileSummary)> = BTreeMap::new();
+        for file in &summary.files {
             let of = waits.entry(file.device).or_insert((Nanos(0), 0, file));
             (of.0, of.1) = (of.0 + file.waited, of.1 + file.bytes_read);
         }
         let most = waits.into_values().max_by_key(|&(waited, bytes, _)| (waited, bytes));
         let Some((_, _, file)) = most else { return Ok(None) };
-        // It may be gone by now, and its profile with it.
+        // The file may be gone by now.
         let Ok(place) = Place::of(&file.path) else { return Ok(None) };
         let facts = given::known(self.profile.as_deref(), &place)?;
         Ok(facts.map(|facts| facts.bytes_per_second))
     }
 
-    fn tell(&self, told: &Explanation) -> Result<()> {
+    fn report(&self, explanation: &Explanation) -> Result<()> {
         if let Some(path) = &self.output {
-            let html = page::explained(told, &machine::machine(), machine::date());
+            let html = page::explained(explanation, &machine::machine(), machine::date());
             output::file(path, html.as_bytes())?;
         }
         if self.json {
-            return output::json(told).context("cannot tell what was found");
+            return output::json(explanation).context("cannot write the explanation");
         }
-        for line in words::lines(told) {
+        for line in text::lines(explanation) {
             note(&line);
         }
         Ok(())
     }
 
-    fn explanation(&self, told: &Explained, prediction: &Prediction) -> Explanation {
-        let observed = match self.observe {
-            How::Auto | How::Proc => "proc",
-            How::Preload => "preload",
+    fn explanation(&self, summary: &ProgramSummary, prediction: &Prediction) -> Explanation {
+        let observer = match self.observe {
+            ObserveFlag::Auto | ObserveFlag::Proc => "proc",
+            ObserveFlag::Preload => "preload",
         };
         let text = |word: &OsString| word.to_string_lossy().into_owned();
         Explanation {
             command: self.words.iter().map(text).collect(),
-            status: told.status,
-            seconds: seconds(told.ran),
-            processor_seconds: seconds(told.processor),
-            storage_seconds: seconds(told.waited),
-            storage_basis: match told.basis {
-                Basis::DelayAccounting => "the kernel's delay accounting".to_owned(),
-                Basis::SampledState => {
-                    format!("sampled: the state of its threads (D) at {} looks", told.looks)
+            status: summary.status,
+            seconds: seconds(summary.ran),
+            processor_seconds: seconds(summary.processor),
+            storage_seconds: seconds(summary.waited),
+            storage_basis: match summary.basis {
+                WaitBasis::DelayAccounting => "the kernel's delay accounting".to_owned(),
+                WaitBasis::SampledState => {
+                    format!("sampled: the state of its threads (D) at {} polls", summary.polls)
                 }
             },
-            queue_seconds: told.queued.map(seconds),
-            bytes_read: told.bytes_read,
-            device_bytes: told.device_bytes,
-            observed: observed.to_owned(),
-            processes: told.processes,
-            processes_skipped: told.processes_skipped,
-            records_lost: told.records_lost,
-            looks: told.looks,
-            looking_seconds: seconds(told.looking),
-            prediction: forecast(told, prediction),
-            files: told.files.iter().map(file).collect(),
-            files_left_out: told.files_left_out,
+            queue_seconds: summary.queued.map(seconds),
+            bytes_read: summary.bytes_read,
+            device_bytes: summary.device_bytes,
+            observer: observer.to_owned(),
+            processes: summary.processes,
+            processes_skipped: summary.processes_skipped,
+            records_lost: summary.records_lost,
+            polls: summary.polls,
+            polling_seconds: seconds(summary.polling),
+            prediction: forecast(summary, prediction),
+            files: summary.files.iter().map(file).collect(),
+            files_left_out: summary.files_left_out,
         }
     }
 }
 
-fn forecast(told: &Explained, prediction: &Prediction) -> Forecast {
-    let (gain, ran) = (seconds(prediction.gain), seconds(told.ran));
+fn forecast(summary: &ProgramSummary, prediction: &Prediction) -> Forecast {
+    let (gain, ran) = (seconds(prediction.gain), seconds(summary.ran));
     Forecast {
         verdict: match prediction.why.gains() {
             Some(true) => "gain",
@@ -160,7 +161,7 @@ fn forecast(told: &Explained, prediction: &Prediction) -> Forecast {
             None => "unknown",
         },
         reason: prediction.why.name(),
-        why: words::why(told, prediction),
+        why: text::why(summary, prediction),
         seconds: seconds(prediction.run),
         gain_seconds: gain,
         gain_share: gain / ran.max(f64::MIN_POSITIVE),
@@ -170,48 +171,50 @@ fn forecast(told: &Explained, prediction: &Prediction) -> Forecast {
     }
 }
 
-fn file(told: &FileTold) -> ExplainedFile {
+fn file(summary: &FileSummary) -> ExplainedFile {
     let micros = |time: Nanos| time.0 / 1000;
-    let moments = told.moments.iter().map(|moment| ReadMoment {
-        from_us: micros(moment.from),
-        to_us: micros(moment.to),
-        offset: moment.offset,
-        bytes: moment.bytes,
-        waited: moment.waited,
+    let moments = summary.samples.iter().map(|sample| ReadMoment {
+        from_us: micros(sample.from),
+        to_us: micros(sample.to),
+        offset: sample.offset,
+        bytes: sample.bytes,
+        waited: sample.waited,
     });
     ExplainedFile {
-        path: told.path.to_string_lossy().into_owned(),
-        device: format!("{}:{}", major(told.device), minor(told.device)),
-        bytes: told.bytes,
-        bytes_read: told.bytes_read,
-        pattern: told.pattern().name(),
-        mapped: told.is_mapped,
-        sequential_share: ratio(told.bytes_of(Pattern::Sequential), told.bytes_read),
-        storage_seconds: seconds(told.waited),
-        start: told.start.map_or("unknown", warmth),
-        start_share: told.start.map(|start| ratio(start.pages, start.pages_all)),
-        start_basis: told.start.map(|start| if start.is_before { "before" } else { "opening" }),
-        streams: told.streams.iter().map(stream).collect(),
-        streams_left_out: told.streams_left_out,
+        path: summary.path.to_string_lossy().into_owned(),
+        device: format!("{}:{}", major(summary.device), minor(summary.device)),
+        bytes: summary.bytes,
+        bytes_read: summary.bytes_read,
+        pattern: summary.pattern().name(),
+        mapped: summary.is_mapped,
+        sequential_share: ratio(summary.bytes_of(Pattern::Sequential), summary.bytes_read),
+        storage_seconds: seconds(summary.waited),
+        start: summary.residency.map_or("unknown", warmth),
+        start_share: summary.residency.map(|start| ratio(start.pages, start.pages_all)),
+        start_basis: summary
+            .residency
+            .map(|start| if start.is_before { "before" } else { "opening" }),
+        streams: summary.streams.iter().map(stream).collect(),
+        streams_left_out: summary.streams_left_out,
         moments: moments.collect(),
-        moments_left_out: told.moments_left_out,
+        moments_left_out: summary.samples_left_out,
     }
 }
 
-fn stream(told: &StreamTold) -> ExplainedStream {
+fn stream(summary: &StreamSummary) -> ExplainedStream {
     ExplainedStream {
-        pattern: told.pattern.name(),
-        bytes: told.bytes,
-        offset: told.range.start,
-        end: told.range.end,
-        from_seconds: seconds(told.from),
-        to_seconds: seconds(told.to),
-        storage_seconds: seconds(told.waited),
+        pattern: summary.pattern.name(),
+        bytes: summary.bytes,
+        offset: summary.range.start,
+        end: summary.range.end,
+        from_seconds: seconds(summary.from),
+        to_seconds: seconds(summary.to),
+        storage_seconds: seconds(summary.waited),
     }
 }
 
-/// How much of a file was in memory, in a word.
-fn warmth(start: Start) -> &'static str {
+/// The residency of a file, as a word.
+fn warmth(start: InitialResidency) -> &'static str {
     let twentieth = start.pages_all / 20;
     match start.pages {
         pages if pages <= twentieth => "cold",
@@ -229,7 +232,10 @@ mod tests {
         for (pages, expected) in
             [(0, "cold"), (5, "cold"), (6, "part"), (94, "part"), (95, "warm"), (100, "warm")]
         {
-            assert_eq!(warmth(Start { pages, pages_all: 100, is_before: true }), expected);
+            assert_eq!(
+                warmth(InitialResidency { pages, pages_all: 100, is_before: true }),
+                expected
+            );
         }
     }
 }

@@ -32,18 +32,18 @@ pub struct Explanation {
     pub bytes_read: u64,
     /// Bytes that came from devices.
     pub device_bytes: u64,
-    /// How its reads were seen: `proc` or `preload`.
-    pub observed: String,
+    /// The observers: `proc` or `preload`.
+    pub observer: String,
     /// Processes that were followed.
     pub processes: u64,
     /// Of these, those that could not be looked into.
     pub processes_skipped: u64,
     /// What the shim told and did not come through.
     pub records_lost: u64,
-    /// Looks at where it was.
-    pub looks: u64,
-    /// Processor time of looking.
-    pub looking_seconds: f64,
+    /// Polls of the observers.
+    pub polls: u64,
+    /// Processor time of polling.
+    pub polling_seconds: f64,
     /// What reading ahead would gain.
     pub prediction: Forecast,
     /// Its files, those first that it waited for most.

@@ -1,9 +1,9 @@
-//! Real time, for those who watch: nanoseconds since the start, and what watching costs.
+//! Real time: nanoseconds since the start of a session, and processor time.
 //!
 //! # Invariants
-//! - It never runs backwards, as the core asks for.
+//! - Time never goes back, as the core requires.
 //! # Sources
-//! Linux `include/linux/posix-timers_types.h`: how a process's number is made a clock's.
+//! Linux `include/linux/posix-timers_types.h`: the clock number of a process.
 
 #![expect(unsafe_code, reason = "another process's clock has no safe wrapper")]
 
@@ -12,39 +12,39 @@ use std::mem::MaybeUninit;
 use forerun_core::units::Nanos;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// See the module.
+/// A monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
-    begun: u64,
+    started: u64,
 }
 
 impl Clock {
-    /// A clock that begins now.
+    /// A clock that starts now.
     pub(crate) fn start() -> Self {
-        Self { begun: nanos(clock_gettime(ClockId::Monotonic)) }
+        Self { started: nanos(clock_gettime(ClockId::Monotonic)) }
     }
 
-    /// The time since it began.
+    /// The time since its start.
     pub(crate) fn now(self) -> Nanos {
-        Nanos(nanos(clock_gettime(ClockId::Monotonic)).saturating_sub(self.begun))
+        Nanos(nanos(clock_gettime(ClockId::Monotonic)).saturating_sub(self.started))
     }
 }
 
-/// Processor time that this thread has taken.
+/// Processor time that this thread has used.
 pub(crate) fn thread_time() -> Nanos {
     Nanos(nanos(clock_gettime(ClockId::ThreadCPUTime)))
 }
 
-/// Processor time that all threads of this process have taken.
+/// Processor time that all threads of this process have used.
 pub(crate) fn process_time() -> Nanos {
     Nanos(nanos(clock_gettime(ClockId::ProcessCPUTime)))
 }
 
-/// Processor time that all threads of the process `pid` have taken.
+/// Processor time that all threads of the process `pid` have used.
 pub(crate) fn time_of(pid: i32) -> Option<Nanos> {
     let clock = (!pid << 3) | CLOCK_SCHED;
     let mut time = MaybeUninit::<libc::timespec>::uninit();
-    // SAFETY: a call that succeeded has written the time to the place that it was given.
+    // SAFETY: a call that succeeds has written the time to its argument.
     let time = unsafe {
         if libc::clock_gettime(clock, time.as_mut_ptr()) != 0 {
             return None;
@@ -54,7 +54,7 @@ pub(crate) fn time_of(pid: i32) -> Option<Nanos> {
     Some(Nanos(nanos(Timespec { tv_sec: time.tv_sec, tv_nsec: time.tv_nsec })))
 }
 
-/// A process's time, of all its threads, as its scheduler counts it.
+/// The time of all threads of a process, as the scheduler counts it.
 const CLOCK_SCHED: i32 = 2;
 
 fn nanos(time: Timespec) -> u64 {

@@ -1,45 +1,41 @@
-//! Steers the kernel's page cache: it is asked for bytes before a program wants them.
+//! Steers the kernel's page cache: files are prefetched into it before a program reads them.
+//!
+//! ```text
+//!   run    explain       commands: a program with a prefetcher, or with a recorder
+//!    |  \  /  |
+//!    |  session          a program from its start to its end, polled
+//!    |  /     \
+//!  prefetch   observe    drives core::planner | watches the program from outside
+//!      \       /
+//!      kernel  memory  clock     warm: whole files, on kernel and memory alone
+//! ```
+//! A module imports from layers below it, and nothing imports in a circle.
 //!
 //! | module | what |
 //! |---|---|
-//! | `kernel` | asks for a range, and sees what of it is there |
-//! | `memory` | how many bytes may be ahead |
-//! | `session`, `program`, `signals` | runs a program: the loop, its start and end, its signals |
-//! | `run` | reads ahead of it |
-//! | `explain`, `usage` | what it reads, where it waits, what reading ahead would gain |
-//! | `watch`, `files`, `maps` | processes, where they are in open files, in mapped ones |
-//! | `readers` | what these tell, and who listens |
-//! | `proc`, `pagemap` | what `/proc` says of a process and of its memory |
-//! | `prefetch` | drives the core's planner: files, residency, worker threads |
+//! | `run`, `explain`, `warm` | the commands |
+//! | `session` | starts a program, forwards signals, polls until its end |
+//! | `observe` | processes, open files, mappings, system calls by the shim; poll budget |
+//! | `prefetch` | files, residency and worker threads of the planner |
+//! | `kernel` | prefetches a range, and tells what of it is cached |
+//! | `memory` | how many bytes may be prefetched |
 //! | `clock` | real time |
-//! | `shim`, `told` | what a program tells that runs with the shim of `crates/preload` |
-//! | `warm` | whole files, within a budget |
 //!
 //! # Invariants
-//! - No byte of a file is written, and no page is evicted: what is cached was asked for, or stays.
+//! - No byte of a file is written, and no page is evicted.
 //! - The kernel is believed only where it tells the truth ([`kernel::Residency`]).
 
 #![deny(unsafe_code)]
 
 mod clock;
 pub mod explain;
-mod files;
 pub mod kernel;
-mod maps;
 pub mod memory;
-mod pagemap;
+mod observe;
 mod prefetch;
-mod proc;
-mod program;
-mod readers;
 pub mod run;
 mod session;
-#[expect(unsafe_code, reason = "memory that is shared with the programs that run")]
-pub mod shim;
-mod signals;
-mod told;
-mod usage;
-mod watch;
-
-pub use program::StartError;
 pub mod warm;
+
+pub use observe::{ObserverKind, shim};
+pub use session::{SessionError, StartError};

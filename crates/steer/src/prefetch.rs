@@ -24,7 +24,7 @@ use forerun_core::units::Nanos;
 use rustix::fs::Stat;
 
 use crate::kernel::{self, Residency};
-use crate::readers::{CursorId, Readers};
+use crate::observe::access::{AccessSink, CursorId};
 use files::Files;
 use workers::{Job, Workers};
 
@@ -130,7 +130,7 @@ impl Prefetcher {
     }
 }
 
-impl Readers for Prefetcher {
+impl AccessSink for Prefetcher {
     fn process(&mut self, _pid: i32, processor: Option<Nanos>) {
         self.processor = processor;
     }
@@ -147,12 +147,12 @@ impl Readers for Prefetcher {
         self.planner.open(&opened.file, position)
     }
 
-    fn again(&mut self, cursor: CursorId, position: u64) -> Option<CursorId> {
+    fn open_again(&mut self, cursor: CursorId, position: u64) -> Option<CursorId> {
         self.planner.open_again(cursor, position)
     }
 
     /// A mapping is read ahead of as any other reader.
-    fn maps(&mut self, _cursor: CursorId) {}
+    fn mapped(&mut self, _cursor: CursorId) {}
 
     fn file(&self, cursor: CursorId) -> Option<&File> {
         Some(&self.files.source(self.planner.file(cursor)?)?.file)
@@ -174,7 +174,7 @@ impl Readers for Prefetcher {
     }
 
     /// Nothing goes on from it.
-    fn once(&mut self, _now: Nanos, _cursor: CursorId, range: &Range<u64>) {
+    fn read_once(&mut self, _now: Nanos, _cursor: CursorId, range: &Range<u64>) {
         self.planner.read_once(range);
     }
 

@@ -384,7 +384,7 @@ fn record(
         .iter()
         .map(|it| it.stats["processor_seconds"].as_f64().unwrap_or(f64::NAN) / it.seconds)
         .collect();
-    let lead = ours.iter().filter_map(|it| it.stats["lead_bytes_max"].as_u64()).max();
+    let lead = ours.iter().filter_map(|it| it.stats["distance_bytes_max"].as_u64()).max();
     json!({
         "device": device.name, "program": program.name, "flags": way.join(" "),
         "wanted_bytes": wanted, "cached_seconds": cached, "limit_seconds": limit,
@@ -392,7 +392,7 @@ fn record(
         "gain": gain,
         "to_limit": spread(&to_limit),
         "alone_bytes": spread(&bytes(alone)), "run_bytes": spread(&bytes(ours)),
-        "processor_share": spread(&processor), "lead_bytes_max": lead,
+        "processor_share": spread(&processor), "distance_bytes_max": lead,
         "status": ours[0].status,
     })
 }
@@ -422,7 +422,7 @@ fn row(run: &Value) -> String {
         float("alone_bytes", "median") / plain("wanted_bytes"),
         float("run_bytes", "median") / plain("wanted_bytes"),
         100.0 * float("processor_share", "median"),
-        plain("lead_bytes_max") / f64::from(1 << 20),
+        plain("distance_bytes_max") / f64::from(1 << 20),
         explained["reason"].as_str().map(|reason| format!(" ({reason})")).unwrap_or_default(),
     )
 }
@@ -465,7 +465,7 @@ mod tests {
             bytes_read,
             printed: Vec::new(),
             status: Some(0),
-            stats: json!({ "processor_seconds": 0.1, "lead_bytes_max": 3 << 20 }),
+            stats: json!({ "processor_seconds": 0.1, "distance_bytes_max": 3 << 20 }),
         };
         let (alone, ours) =
             ([taken(4.0, 1_000), taken(6.0, 1_000)], [taken(2.0, 1_050), taken(2.0, 1_050)]);

@@ -271,7 +271,7 @@ for line in sys.stdin:
     assert_eq!(reader.end(), Some(0));
     let told: Value = serde_json::from_str(&output.join().unwrap()).unwrap();
     let file = file(&told, &data.path);
-    assert_eq!((&told["observed"], &file["pattern"]), (&"preload".into(), &"backward".into()));
+    assert_eq!((&told["observer"], &file["pattern"]), (&"preload".into(), &"backward".into()));
     let streams = file["streams"].as_array().unwrap();
     assert!(streams.iter().any(|stream| stream["pattern"] == "stride"), "{told}");
     assert_eq!(file["bytes_read"], 32 * (65536 + 4096), "{told}");

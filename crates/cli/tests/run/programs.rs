@@ -186,7 +186,7 @@ fn statistics_are_told_on_stderr_when_asked_for() {
     let output = run("--stats").args(["sh", "-c", "echo out; exit 3"]).output().unwrap();
     assert_eq!((output.status.code(), &output.stdout[..]), (Some(3), &b"out\n"[..]));
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(errors.contains("asked for 0 in 0 calls"), "{errors}");
+    assert!(errors.contains("requested 0 in 0 calls"), "{errors}");
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn a_sequential_reader_is_led_within_the_limit() {
     assert_eq!(reader.end(), Some(0));
     let stats = stats(&record);
     assert!(stats["bytes_asked"].as_u64().unwrap() > 0, "{stats}");
-    assert!(stats["lead_bytes_max"].as_u64().unwrap() <= MOST, "{stats}");
+    assert!(stats["distance_bytes_max"].as_u64().unwrap() <= MOST, "{stats}");
 }
 
 #[test]

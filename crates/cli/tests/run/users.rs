@@ -56,7 +56,7 @@ fn a_user_who_may_only_read_is_led_within_the_limit() {
         assert_eq!(reader.end(), Some(0), "{why}");
         let stats = stats(&record);
         assert!(stats["bytes_asked"].as_u64() > Some(0), "{why}: {stats}");
-        assert!(stats["lead_bytes_max"].as_u64() <= Some(MOST), "{why}: {stats}");
+        assert!(stats["distance_bytes_max"].as_u64() <= Some(MOST), "{why}: {stats}");
     }
 }
 

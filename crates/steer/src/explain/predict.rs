@@ -1,69 +1,68 @@
-//! What reading ahead would gain: a model of times.
+//! What prefetching would gain: a model of times.
 //!
 //! ```text
 //!   without   |-- computes --|== waits ==|-- computes --|== waits ==|~ other waits ~|
 //!   with      |-- computes --|-- computes --|~ other waits ~|  + OVERHEAD     but never less than
-//!             |-- before --|-- bytes from the device / what it delivers a second --|-- after --|
-//!                the first read of what is not in memory                         the last read
+//!             |-- before --|--- bytes from the device / its bytes a second ---|-- after --|
+//!                the first read of what is not in memory               the last read
 //! ```
-//! Of the waits for storage, those go that came before reads whose place was known. It is the
-//! optimum, which a real run comes near to where the device can serve several requests at a time.
+//! Of the waits for storage, those before predictable reads disappear. That is the optimum, which a
+//! real run approaches where the device serves several requests at a time.
 //!
 //! # Invariants
-//! - No gain is promised that the device's limit does not allow. Where the limit is only known from
-//!   the run itself, which may not have asked for all that the device can do, the gain has a bound
-//!   below, by that limit, and one above, without any.
+//! - No gain is predicted beyond the device's limit. Where the limit is only known from the run
+//!   itself, which may not have used all that the device can do, the gain has a lower bound, with
+//!   that limit, and an upper bound, without any.
 //! # Sources
 //! Fukayama, Sugita, Hiruta, Yamana, "Disk Access Speed up Using Prefetching Thread": the time of
 //! a program is the sum of computing and I/O without overlap, and the greater of both with it.
 
 use forerun_core::units::Nanos;
 
-use super::Explained;
+use super::summary::ProgramSummary;
 
-/// What a device delivers at most.
+/// The rate of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limit {
+pub struct DeviceLimit {
     /// Bytes a second.
     pub bytes_per_second: u64,
-    /// It was measured by itself; else it is the best of the run, and the device can do that at
-    /// least.
+    /// Whether it comes from a device profile; else it is the best rate of the run, a lower bound.
     pub is_profile: bool,
 }
 
-/// What would be.
+/// A prediction of the same run with prefetching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prediction {
-    /// How long the program would run.
+    /// The run time.
     pub run: Nanos,
-    /// So much less than it did.
+    /// The run time that is saved.
     pub gain: Nanos,
     /// The same if the device had no limit.
     pub gain_max: Nanos,
-    /// What is known of the device.
-    pub limit: Option<Limit>,
-    /// The reason.
+    /// The device's rate, where known.
+    pub limit: Option<DeviceLimit>,
+    /// The reason for a gain or for none.
     pub why: Why,
 }
 
 /// Why there is something to gain, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// It was not seen to read a file that is worth it.
+    /// No access to a file of 256 KiB or more was observed.
     ReadsNothing,
-    /// What it read was in memory.
+    /// All that was read was in memory.
     InMemory,
-    /// It hardly waits for storage.
+    /// The program hardly waits for storage.
     Computes,
-    /// It waits for what nobody knows before.
+    /// The program waits for reads that cannot be predicted.
     Unpredictable,
-    /// The waits are too short to be worth it.
+    /// The waits are about as long as the cost of prefetching.
     TooShort,
-    /// The device gives what it can.
+    /// The device is at its limit.
     DeviceBusy,
-    /// It waits for reads that are known before, and the device can do more.
+    /// The program waits for predictable reads, and the device can do more.
     Waits,
-    /// The same, but it is not known whether the device can do more.
+    /// The same, but whether the device can do more is not known.
     Unknown,
 }
 
@@ -83,7 +82,7 @@ impl Why {
         }
     }
 
-    /// Whether there is something to gain; none where that is not known.
+    /// Whether there is a gain; `None` where that is not known.
     #[must_use]
     pub fn gains(self) -> Option<bool> {
         match self {
@@ -99,64 +98,66 @@ impl Why {
     }
 }
 
-/// What `forerun run` would gain for a program that did what `told` says. `profile`: bytes a second
-/// that its device delivers, where that was measured.
+/// What `forerun run` would gain for the program of `summary`. `profile` is the rate of its device
+/// in bytes a second, where that was measured.
 #[must_use]
-pub fn predict(told: &Explained, profile: Option<u64>) -> Prediction {
-    let streams = told.files.iter().flat_map(|file| &file.streams);
+pub fn predict(summary: &ProgramSummary, profile: Option<u64>) -> Prediction {
+    let streams = summary.files.iter().flat_map(|file| &file.streams);
     let known = streams.filter(|stream| stream.pattern.is_predictable());
-    let limit = match (profile, told.rate) {
-        (Some(bytes_per_second), _) => Some(Limit { bytes_per_second, is_profile: true }),
-        (None, Some(bytes_per_second)) => Some(Limit { bytes_per_second, is_profile: false }),
+    let limit = match (profile, summary.rate) {
+        (Some(bytes_per_second), _) => Some(DeviceLimit { bytes_per_second, is_profile: true }),
+        (None, Some(bytes_per_second)) => Some(DeviceLimit { bytes_per_second, is_profile: false }),
         (None, None) => None,
     };
-    decide(&Facts {
-        ran: told.ran,
-        waited: told.waited,
-        before: told.read_from,
-        after: told.ran.since(told.read_until),
-        known: Nanos(known.map(|stream| stream.waited.0).sum()).min(told.waited),
-        device_bytes: told.device_bytes,
-        bytes_read: told.bytes_read,
+    decide(&RunTimes {
+        ran: summary.ran,
+        waited: summary.waited,
+        before: summary.read_from,
+        after: summary.ran.since(summary.read_until),
+        known: Nanos(known.map(|stream| stream.waited.0).sum()).min(summary.waited),
+        device_bytes: summary.device_bytes,
+        bytes_read: summary.bytes_read,
         limit: limit.filter(|limit| limit.bytes_per_second > 0),
     })
 }
 
-/// What decides.
+/// The times and bytes of a run, as far as they decide.
 #[derive(Clone, Copy, Debug)]
-struct Facts {
+struct RunTimes {
     ran: Nanos,
     waited: Nanos,
-    /// Of that, before reads whose place was known.
+    /// Of that, before predictable reads.
     known: Nanos,
     /// From its start to its first read, and from its last read to its end.
     before: Nanos,
     after: Nanos,
     device_bytes: u64,
     bytes_read: u64,
-    limit: Option<Limit>,
+    limit: Option<DeviceLimit>,
 }
 
-fn decide(facts: &Facts) -> Prediction {
-    let Facts { ran, limit, .. } = *facts;
+fn decide(times: &RunTimes) -> Prediction {
+    let RunTimes { ran, limit, .. } = *times;
+    assert!(times.known <= times.waited, "waits before predictable reads are a part of all");
     let overhead = OVERHEAD + Nanos(ran.0 / OVERHEAD_ONE_IN);
-    let fastest = (ran.since(facts.known) + overhead).min(ran);
+    let fastest = (ran.since(times.known) + overhead).min(ran);
     let run = match limit {
         Some(limit) => {
-            let reading = limit.time(facts.device_bytes);
-            fastest.max(facts.before + reading + facts.after).min(ran)
+            let reading = limit.time(times.device_bytes);
+            fastest.max(times.before + reading + times.after).min(ran)
         }
         None => ran,
     };
     let worth = Nanos(ran.0 / WORTH_ONE_IN).max(WORTH_MIN);
     let (gain, gain_max) = (ran.since(run), ran.since(fastest));
-    let why = if facts.bytes_read == 0 {
+    assert!(run <= ran && fastest <= ran, "a prediction is no slower than the run");
+    let why = if times.bytes_read == 0 {
         Why::ReadsNothing
-    } else if facts.device_bytes < facts.bytes_read / IN_MEMORY_ONE_IN {
+    } else if times.device_bytes < times.bytes_read / IN_MEMORY_ONE_IN {
         Why::InMemory
-    } else if facts.waited < worth {
+    } else if times.waited < worth {
         Why::Computes
-    } else if facts.known < worth {
+    } else if times.known < worth {
         Why::Unpredictable
     } else if gain_max < worth {
         Why::TooShort
@@ -179,21 +180,21 @@ fn decide(facts: &Facts) -> Prediction {
     }
 }
 
-impl Limit {
-    /// How long so many bytes take.
+impl DeviceLimit {
+    /// The time that so many bytes take.
     fn time(self, bytes: u64) -> Nanos {
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second.max(1));
         Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 }
 
-/// What `run` itself costs: to start, and one part in so many of the time.
+/// The cost of `run` itself: to start, and one part in so many of the time.
 const OVERHEAD: Nanos = Nanos::from_millis(3);
 const OVERHEAD_ONE_IN: u64 = 100;
-/// Less than one part in so many, or than so much, is nothing.
+/// A shorter part of the run time, or a shorter time, counts as no gain.
 const WORTH_ONE_IN: u64 = 50;
 const WORTH_MIN: Nanos = Nanos::from_millis(10);
-/// Where less than one byte in so many came from a device, all was in memory.
+/// If less than one byte in so many came from a device, all counts as in memory.
 const IN_MEMORY_ONE_IN: u64 = 100;
 
 #[cfg(test)]
@@ -202,8 +203,10 @@ mod tests {
 
     #[test]
     fn the_gain_is_what_was_waited_for_as_far_as_the_device_goes() {
-        let profile = |mb: u64| Some(Limit { bytes_per_second: mb * 1_000_000, is_profile: true });
-        let seen = |mb: u64| Some(Limit { bytes_per_second: mb * 1_000_000, is_profile: false });
+        let profile =
+            |mb: u64| Some(DeviceLimit { bytes_per_second: mb * 1_000_000, is_profile: true });
+        let seen =
+            |mb: u64| Some(DeviceLimit { bytes_per_second: mb * 1_000_000, is_profile: false });
         // 100 MB are read.
         #[rustfmt::skip]
         let rows = [ // why, [ran, waited, of that known], MB, limit, run, most, the reason
@@ -222,7 +225,7 @@ mod tests {
         for (reason, times, mb, limit, run, gain_max, why) in rows {
             let [ran, waited, known] = times;
             let millis = Nanos::from_millis;
-            let told = decide(&Facts {
+            let prediction = decide(&RunTimes {
                 ran: millis(ran),
                 waited: millis(waited),
                 known: millis(known),
@@ -235,14 +238,14 @@ mod tests {
             let gain = millis(ran).since(millis(run));
             let expected =
                 Prediction { run: millis(run), gain, gain_max: millis(gain_max), limit, why };
-            assert_eq!(told, expected, "{reason}");
+            assert_eq!(prediction, expected, "{reason}");
         }
     }
 
     #[test]
     fn what_is_computed_before_the_first_read_and_after_the_last_comes_on_top() {
         let millis = Nanos::from_millis;
-        let limit = Some(Limit { bytes_per_second: 100_000_000, is_profile: true });
+        let limit = Some(DeviceLimit { bytes_per_second: 100_000_000, is_profile: true });
         for [before, after, run] in [
             [0, 0, 1_023],
             [0, 100, 1_100],
@@ -252,7 +255,7 @@ mod tests {
             [0, 1_000, 2_000],
             [1_000, 1_000, 2_000],
         ] {
-            let told = decide(&Facts {
+            let prediction = decide(&RunTimes {
                 ran: millis(2_000),
                 waited: millis(1_000),
                 known: millis(1_000),
@@ -262,7 +265,7 @@ mod tests {
                 bytes_read: 100_000_000,
                 limit,
             });
-            assert_eq!(told.run, millis(run), "{before}, {after}");
+            assert_eq!(prediction.run, millis(run), "{before}, {after}");
         }
     }
 
@@ -271,8 +274,8 @@ mod tests {
         let (ran, waited) = (Nanos::from_millis(900), Nanos::from_millis(800));
         let (known, before, after, limit) = (waited, Nanos(0), Nanos(0), None);
         let (device_bytes, bytes_read) = (9, 0);
-        let told =
-            decide(&Facts { ran, waited, known, before, after, device_bytes, bytes_read, limit });
-        assert_eq!((told.why, told.gain_max), (Why::ReadsNothing, Nanos(0)));
+        let times = RunTimes { ran, waited, known, before, after, device_bytes, bytes_read, limit };
+        let prediction = decide(&times);
+        assert_eq!((prediction.why, prediction.gain_max), (Why::ReadsNothing, Nanos(0)));
     }
 }

@@ -1,15 +1,15 @@
-//! How fast bytes came, at best: what the device can do at least.
+//! The best rate at which bytes came: a lower bound of what the device can do.
 //!
 //! ```text
-//!   bytes   from the device  ...../-----     as the kernel counts them when they are asked for
-//!           read             ..../------     as they were seen to be used
+//!   bytes   from the device  ...../-----     as the kernel counts them when it requests them
+//!           read             ..../------     as accesses were observed
 //!                            |<- a quarter of a second ->|     the lesser of both grew by so much
 //! ```
 //! Readahead is counted before it comes, and what was in memory is read without the device, so a
 //! burst on one side alone says nothing.
 //!
 //! # Invariants
-//! - Counts never fall, whoever ends; at most [`SAMPLES_MAX`] of them are kept.
+//! - Counts never fall, also where a process ends; at most [`SAMPLES_MAX`] of them are kept.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -17,13 +17,12 @@ use std::fs::File;
 
 use forerun_core::units::Nanos;
 
-use crate::files::{file, text};
-use crate::proc;
-use crate::watch::Tree;
+use crate::observe::processes::ProcessTree;
+use crate::observe::procfs::{self, text};
 
-/// See the module.
+/// Measures the best rate.
 #[derive(Debug, Default)]
-pub(super) struct Rate {
+pub(super) struct RateMeter {
     counters: BTreeMap<i32, File>,
     samples: VecDeque<Sample>,
     best: Option<u64>,
@@ -36,9 +35,9 @@ struct Sample {
     bytes_read: u64,
 }
 
-impl Rate {
-    /// Looks how much came by now; so much was read.
-    pub(super) fn look(&mut self, now: Nanos, tree: &Tree, bytes_read: u64) {
+impl RateMeter {
+    /// Samples how many bytes came by now, when so many were read.
+    pub(super) fn poll(&mut self, now: Nanos, tree: &ProcessTree, bytes_read: u64) {
         if self.samples.back().is_some_and(|last| now.since(last.at) < EVERY) {
             return;
         }
@@ -48,11 +47,11 @@ impl Rate {
             let io = match self.counters.entry(pid) {
                 Entry::Occupied(entry) => entry.into_mut(),
                 Entry::Vacant(entry) => {
-                    let Some(io) = file(folder, "io") else { continue };
+                    let Some(io) = procfs::open_in(folder, "io") else { continue };
                     entry.insert(io)
                 }
             };
-            device_bytes += text(io, proc::device_bytes).unwrap_or(0);
+            device_bytes += procfs::read(io, text::device_bytes).unwrap_or(0);
         }
         self.add(Sample { at: now, device_bytes, bytes_read });
     }
@@ -63,7 +62,7 @@ impl Rate {
     }
 
     fn add(&mut self, mut sample: Sample) {
-        // What a child read is its parent's once it was waited for, and nobody's before.
+        // What an ended child has read is counted again once its parent has waited for it.
         let before = self.samples.back().map_or(0, |last| last.device_bytes);
         sample.device_bytes = sample.device_bytes.max(before);
         while self.samples.len() == SAMPLES_MAX
@@ -75,12 +74,14 @@ impl Rate {
             && sample.at.since(first.at) >= OVER
         {
             let passed = sample.at.since(first.at);
+            assert!(passed > Nanos(0) && first.device_bytes <= sample.device_bytes);
             let came = sample.device_bytes - first.device_bytes;
             let bytes = came.min(sample.bytes_read - first.bytes_read);
             let rate = u128::from(bytes) * 1_000_000_000 / u128::from(passed.0);
             self.best = self.best.max(u64::try_from(rate).ok().filter(|&rate| rate > 0));
         }
         self.samples.push_back(sample);
+        assert!(self.samples.len() <= SAMPLES_MAX, "more samples than are allowed");
     }
 }
 
@@ -104,7 +105,7 @@ mod tests {
             ("asked for, and read later",       (90, 10),     (0, 50),      Some(34)),
         ];
         for (why, first, second, best) in rows {
-            let mut rate = Rate::default();
+            let mut rate = RateMeter::default();
             let (mut device_bytes, mut bytes_read) = (0, 0);
             for at in (0..1000).step_by(10) {
                 rate.add(Sample { at: Nanos::from_millis(at), device_bytes, bytes_read });
@@ -118,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_child_that_ends_is_not_counted_twice() {
-        let mut rate = Rate::default();
+        let mut rate = RateMeter::default();
         for (at, device_bytes) in [(0, 0), (100, 1000), (200, 0), (300, 1000), (600, 1000)] {
             let at = Nanos::from_millis(at);
             rate.add(Sample { at, device_bytes, bytes_read: at.0 });

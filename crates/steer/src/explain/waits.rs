@@ -1,21 +1,22 @@
-//! How long a program waits for storage.
+//! The time that storage blocks a program.
 //!
 //! ```text
-//!   delay accounting   the kernel adds up the waits of each thread for devices; exact, where
+//!   delay accounting   the kernel sums the time that devices block each thread; exact where
 //!                      sysctl kernel.task_delayacct is 1 and the program has one thread
-//!   state              what each thread does is looked at; the time since the look before counts
-//!                      as waited for storage where one waits (D) and none runs (R)
+//!   sampled state      the state of each thread at each poll; the time since the poll before is
+//!                      blocked by storage where a thread is blocked (D) and none runs (R)
 //! ```
-//! The time that a lone thread did not run is known better than what it did then: looks only divide
-//! it, into waits and sleep.
+//! The time that a lone thread did not run is known better than its states: samples only divide it
+//! into waits and sleep.
 //!
-//! D is any wait that cannot be interrupted: above all pages that are read, but also locks of file
-//! systems and a parent in `vfork`. What is shorter than a look is found by chance, as often as it
-//! is long.
+//! D is any wait that cannot be interrupted: above all for pages that are read, but also for locks
+//! of file systems and of a parent in `vfork`. A wait shorter than the poll interval is sampled by
+//! chance, in proportion to its length.
 //!
 //! # Invariants
-//! - At most [`TASKS_MAX`] threads of a process are looked at, and [`TASKS_ALL_MAX`] in all.
-//! - No look counts more than [`STEP_MAX`]: whoever was stopped in between did not wait.
+//! - At most [`THREADS_MAX`] threads of a process are sampled, and [`THREADS_ALL_MAX`] in all.
+//! - No sample counts for more than [`PAUSE_MAX`]: a program that was stopped meanwhile did not
+//!   wait.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -23,64 +24,55 @@ use std::fs::{self, File};
 use std::os::fd::BorrowedFd;
 
 use forerun_core::units::Nanos;
-use rustix::fs::{Dir, Mode, OFlags, openat};
 use rustix::param::clock_ticks_per_second;
 
-use super::notes::Notes;
-use crate::files::{file, text};
-use crate::proc::{self, State};
-use crate::watch::Tree;
+use super::summary::{WaitBasis, share};
+use crate::observe::poll::PAUSE_MAX;
+use crate::observe::processes::ProcessTree;
+use crate::observe::procfs::{self, text, text::ThreadState};
 
-/// How it was found how long a program waited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Basis {
-    /// By the kernel's accounting of delays.
-    DelayAccounting,
-    /// By looking at the state of its threads.
-    SampledState,
-}
-
-/// See the module.
+/// Samples the state of all threads.
 #[derive(Debug)]
-pub(super) struct Waits {
-    accounts: bool,
+pub(super) struct WaitSampler {
+    has_delay_accounting: bool,
     /// By process and thread.
-    tasks: BTreeMap<(i32, i32), Task>,
-    /// By process: its `schedstat`, and what that told last.
+    threads: BTreeMap<(i32, i32), Thread>,
+    /// By process: its `schedstat`, and the time queued at the last poll.
     queues: BTreeMap<i32, (File, u64)>,
     queued: Option<u64>,
-    looked_at: Nanos,
+    polled_at: Nanos,
+    /// The time of samples in which storage blocked the program.
     sampled: Nanos,
-    /// So long, as looks found it, all of it slept.
+    /// The time of samples in which all of it slept.
     slept: Nanos,
-    /// Threads that were seen at all.
+    /// Threads that were sampled at all.
     seen: u64,
     delay_ticks: u64,
 }
 
 #[derive(Debug)]
-struct Task {
+struct Thread {
     stat: File,
     delay_ticks: u64,
-    is_there: bool,
+    is_alive: bool,
 }
 
-/// What the threads of a process do.
+/// The states of several threads together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Doing {
-    some_wait: bool,
+struct States {
+    some_blocked: bool,
     some_run: bool,
 }
 
-impl Waits {
+impl WaitSampler {
     pub(super) fn new() -> Self {
-        let told = fs::read_to_string("/proc/sys/kernel/task_delayacct").unwrap_or_default();
+        let setting = fs::read_to_string("/proc/sys/kernel/task_delayacct").unwrap_or_default();
         Self {
-            accounts: told.trim() == "1",
-            tasks: BTreeMap::new(),
+            has_delay_accounting: setting.trim() == "1",
+            threads: BTreeMap::new(),
             queues: BTreeMap::new(),
             queued: None,
-            looked_at: Nanos(0),
+            polled_at: Nanos(0),
             sampled: Nanos(0),
             slept: Nanos(0),
             seen: 0,
@@ -88,108 +80,118 @@ impl Waits {
         }
     }
 
-    /// Looks at all processes, and tells `notes` which waited. Whether any does.
-    pub(super) fn look(&mut self, now: Nanos, tree: &Tree, notes: &mut Notes) -> bool {
-        let passed = now.since(self.looked_at).min(STEP_MAX);
-        self.looked_at = now;
-        for task in self.tasks.values_mut() {
-            task.is_there = false;
+    /// Samples all processes, and calls `waited` with each that storage blocks. Whether it blocks
+    /// any thread.
+    pub(super) fn poll(
+        &mut self,
+        now: Nanos,
+        tree: &ProcessTree,
+        mut waited: impl FnMut(i32, Nanos),
+    ) -> bool {
+        assert!(self.polled_at <= now, "time does not go back");
+        let passed = now.since(self.polled_at).min(PAUSE_MAX);
+        self.polled_at = now;
+        for thread in self.threads.values_mut() {
+            thread.is_alive = false;
         }
-        let mut all = Doing::default();
+        let mut all = States::default();
         for (pid, folder) in tree.folders() {
-            let doing = self.process(pid, folder);
-            if doing.waits() {
-                notes.waited(pid, passed);
+            let states = self.process(pid, folder);
+            if states.are_blocked() {
+                waited(pid, passed);
             }
-            all = all.and(doing);
-            self.look_at_queue(pid, folder);
+            all = all.and(states);
+            self.poll_queue(pid, folder);
         }
-        self.tasks.retain(|_, task| task.is_there);
+        self.threads.retain(|_, thread| thread.is_alive);
         self.queues.retain(|&pid, _| tree.has(pid));
-        if all.waits() {
+        if all.are_blocked() {
             self.sampled += passed;
         } else if !all.some_run {
             self.slept += passed;
         }
-        all.some_wait
+        assert!(self.sampled.0 + self.slept.0 <= now.0, "each sample counts once");
+        all.some_blocked
     }
 
-    /// How long storage was waited for, by a program that for `idle` neither ran nor wanted to, if
+    /// The time that storage blocked the program, which for `idle` neither ran nor was runnable if
     /// it has one thread.
     pub(super) fn waited(&self, idle: Nanos) -> Nanos {
         match self.basis() {
-            Basis::DelayAccounting => {
-                Nanos(self.delay_ticks * 1_000_000_000 / clock_ticks_per_second().max(1))
+            WaitBasis::DelayAccounting => {
+                let nanos = self.delay_ticks.saturating_mul(1_000_000_000);
+                Nanos(nanos / clock_ticks_per_second().max(1))
             }
-            Basis::SampledState if self.seen == 1 => {
+            WaitBasis::SampledState if self.seen == 1 => {
                 share(idle, self.sampled, self.sampled + self.slept)
             }
-            Basis::SampledState => self.sampled,
+            WaitBasis::SampledState => self.sampled,
         }
     }
 
-    /// How much of that the looks found: what was told reader by reader.
+    /// The part of that which samples found.
     pub(super) fn sampled(&self) -> Nanos {
         self.sampled
     }
 
-    /// How that is known. Waits of several threads may be at the same time.
-    pub(super) fn basis(&self) -> Basis {
-        if self.accounts && self.seen == 1 { Basis::DelayAccounting } else { Basis::SampledState }
+    /// How the time is measured. Waits of several threads may overlap.
+    pub(super) fn basis(&self) -> WaitBasis {
+        if self.has_delay_accounting && self.seen == 1 {
+            WaitBasis::DelayAccounting
+        } else {
+            WaitBasis::SampledState
+        }
     }
 
-    /// How long the main threads waited for a processor.
+    /// The time that the main threads waited for a processor.
     pub(super) fn queued(&self) -> Option<Nanos> {
         self.queued.map(Nanos)
     }
 
-    fn process(&mut self, pid: i32, folder: BorrowedFd<'_>) -> Doing {
-        let Some(first) = self.task(pid, pid, folder) else { return Doing::default() };
-        let mut doing = Doing::of(first);
+    fn process(&mut self, pid: i32, folder: BorrowedFd<'_>) -> States {
+        let Some(first) = self.thread(pid, pid, folder) else { return States::default() };
+        let mut states = States::of(first);
         if first.threads <= 1 {
-            return doing;
+            return states;
         }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let tasks = openat(folder, "task", flags, Mode::empty());
-        let Some(tasks) = tasks.ok().and_then(|tasks| Dir::new(tasks).ok()) else { return doing };
-        let tasks = tasks.flatten().take(TASKS_MAX + 2);
-        for tid in tasks.filter_map(|task| task.file_name().to_str().ok()?.parse().ok()) {
+        for tid in procfs::threads(folder, THREADS_MAX) {
             if tid != pid
-                && let Some(state) = self.task(pid, tid, folder)
+                && let Some(state) = self.thread(pid, tid, folder)
             {
-                doing = doing.and(Doing::of(state));
+                states = states.and(States::of(state));
             }
         }
-        doing
+        states
     }
 
-    fn task(&mut self, pid: i32, tid: i32, folder: BorrowedFd<'_>) -> Option<State> {
-        let is_full = self.tasks.len() >= TASKS_ALL_MAX;
-        let task = match self.tasks.entry((pid, tid)) {
+    fn thread(&mut self, pid: i32, tid: i32, folder: BorrowedFd<'_>) -> Option<ThreadState> {
+        let is_full = self.threads.len() >= THREADS_ALL_MAX;
+        let thread = match self.threads.entry((pid, tid)) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(_) if is_full => return None,
             Entry::Vacant(entry) => {
-                let stat = file(folder, &format!("task/{tid}/stat"))?;
+                let stat = procfs::open_in(folder, &format!("task/{tid}/stat"))?;
                 self.seen += 1;
-                entry.insert(Task { stat, delay_ticks: 0, is_there: true })
+                entry.insert(Thread { stat, delay_ticks: 0, is_alive: true })
             }
         };
-        let state = text(&task.stat, proc::state)?;
-        task.is_there = true;
-        self.delay_ticks += state.delay_ticks.saturating_sub(task.delay_ticks);
-        task.delay_ticks = state.delay_ticks.max(task.delay_ticks);
+        let state = procfs::read(&thread.stat, text::state)?;
+        thread.is_alive = true;
+        self.delay_ticks += state.delay_ticks.saturating_sub(thread.delay_ticks);
+        thread.delay_ticks = state.delay_ticks.max(thread.delay_ticks);
+        assert!(self.threads.len() <= THREADS_ALL_MAX, "more threads than are allowed");
         Some(state)
     }
 
-    fn look_at_queue(&mut self, pid: i32, folder: BorrowedFd<'_>) {
-        let (told, before) = match self.queues.entry(pid) {
+    fn poll_queue(&mut self, pid: i32, folder: BorrowedFd<'_>) {
+        let (schedstat, before) = match self.queues.entry(pid) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
-                let Some(told) = file(folder, "schedstat") else { return };
-                entry.insert((told, 0))
+                let Some(schedstat) = procfs::open_in(folder, "schedstat") else { return };
+                entry.insert((schedstat, 0))
             }
         };
-        if let Some(now) = text(told, proc::queued) {
+        if let Some(now) = procfs::read(schedstat, text::queued) {
             let more = now.saturating_sub(*before);
             *before = now;
             self.queued = Some(self.queued.unwrap_or(0) + more);
@@ -197,34 +199,28 @@ impl Waits {
     }
 }
 
-impl Doing {
-    fn of(state: State) -> Self {
-        Self { some_wait: state.letter == b'D', some_run: state.letter == b'R' }
+impl States {
+    fn of(state: ThreadState) -> Self {
+        Self { some_blocked: state.letter == b'D', some_run: state.letter == b'R' }
     }
 
     fn and(self, other: Self) -> Self {
         Self {
-            some_wait: self.some_wait | other.some_wait,
+            some_blocked: self.some_blocked | other.some_blocked,
             some_run: self.some_run | other.some_run,
         }
     }
 
-    /// Whether storage holds all of it up.
-    fn waits(self) -> bool {
-        self.some_wait && !self.some_run
+    /// Whether storage blocks all of them.
+    fn are_blocked(self) -> bool {
+        self.some_blocked && !self.some_run
     }
 }
 
-/// What falls to `one` of the `whole`, of which in truth there is `all`; nothing of nothing.
-pub(super) fn share(all: Nanos, one: Nanos, whole: Nanos) -> Nanos {
-    let share = u128::from(all.0) * u128::from(one.0) / u128::from(whole.0.max(1));
-    Nanos(u64::try_from(share).unwrap_or(u64::MAX))
-}
-
-const TASKS_MAX: usize = 64;
-const TASKS_ALL_MAX: usize = 1024;
-/// The longest pause between looks.
-const STEP_MAX: Nanos = Nanos::from_millis(100);
+/// Threads of a process that are sampled.
+const THREADS_MAX: usize = 64;
+/// Threads of all processes that are sampled.
+const THREADS_ALL_MAX: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -234,10 +230,10 @@ mod tests {
     fn the_time_that_a_lone_thread_did_not_run_is_divided() {
         #[rustfmt::skip]
         let rows = [ // idle, waited, waited or slept, of that waited
-            (100, 30, 40, 75, "as looks found it"),
+            (100, 30, 40, 75, "as samples found it"),
             (100, 30, 30, 100, "all of it"),
             (100,  0, 30, 0, "nothing of it"),
-            (100,  0,  0, 0, "no look found it idle"),
+            (100,  0,  0, 0, "no sample found it idle"),
             (u64::MAX, 1, 1, u64::MAX, "the largest numbers"),
         ];
         for (idle, waited, all, is, why) in rows {
@@ -246,16 +242,16 @@ mod tests {
     }
 
     #[test]
-    fn storage_holds_a_program_up_where_one_thread_waits_and_none_runs() {
+    fn storage_blocks_a_program_where_one_thread_waits_and_none_runs() {
         #[rustfmt::skip]
         let rows = [
             ("D", true), ("S", false), ("R", false), ("DS", true), ("DR", false), ("RD", false),
             ("DD", true), ("SS", false), ("", false),
         ];
         for (letters, waits) in rows {
-            let states = letters.bytes().map(|letter| State { letter, threads: 1, delay_ticks: 0 });
-            let all = states.map(Doing::of).fold(Doing::default(), Doing::and);
-            assert_eq!(all.waits(), waits, "{letters}");
+            let state = |letter| ThreadState { letter, threads: 1, delay_ticks: 0 };
+            let all = letters.bytes().map(state).map(States::of);
+            assert_eq!(all.fold(States::default(), States::and).are_blocked(), waits, "{letters}");
         }
     }
 }

@@ -81,13 +81,13 @@ pub(crate) fn run_after<A: AsRef<OsStr>>(
     program: impl AsRef<OsStr>,
     arguments: &[A],
 ) -> Told {
-    let (mut ring, lent) = Ring::create().unwrap();
+    let (mut ring, far_end) = Ring::create().unwrap();
     let before = before();
     let preloaded = preloaded.or(before.as_deref());
     // `timeout` runs without the shim: it is `env` that sets the variables.
     let mut command = Command::new("timeout");
     command.arg("60").arg("env");
-    for (name, value) in lent.variables(library(), preloaded) {
+    for (name, value) in far_end.variables(library(), preloaded) {
         let mut word = name;
         word.push("=");
         word.push(value);

@@ -1,11 +1,11 @@
-//! Where the shim's library lies.
+//! The path of the shim's library.
 //!
-//! It is a file of its own, since the loader takes nothing else: `make install` puts it into `lib`
-//! next to the `bin` of the command, and a build leaves both in the same folder.
+//! The library is a file of its own, since the loader takes nothing else: `make install` puts it
+//! into `lib` next to the `bin` of the command, and a build leaves both in the same folder.
 //!
 //! # Invariants
-//! - The path that is found can be said in `LD_PRELOAD`, which splits its value at colons and
-//!   blanks and knows no way to quote them.
+//! - `LD_PRELOAD` can hold the path: it splits its value at colons and blanks, and cannot quote
+//!   them.
 
 use std::{
     io,
@@ -16,7 +16,7 @@ use std::{
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoLibrary {
-    /// It is in none of the places where it is looked for.
+    /// The library is in none of the folders that are searched.
     #[error(
         "no {NAME} in {places}: install it there (make install), or set FORERUN_PRELOAD to its path"
     )]
@@ -24,15 +24,15 @@ pub enum NoLibrary {
         /// The folders, separated by commas.
         places: String,
     },
-    /// The path that was asked for leads to no file.
+    /// The chosen path leads to no file.
     #[error("FORERUN_PRELOAD: {path}: {source}")]
     Chosen {
         /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// It is there, and the loader cannot be told so.
+    /// The library is there, and `LD_PRELOAD` cannot hold its path.
     #[error(
         "LD_PRELOAD cannot name {path}, which has a blank or a colon in it: copy the file to \
          another folder and set FORERUN_PRELOAD to its path"
@@ -47,7 +47,7 @@ pub enum NoLibrary {
 /// `lib` beside its folder.
 ///
 /// # Errors
-/// There is none, or none that the loader can be told of; see [`NoLibrary`].
+/// There is none, or none that `LD_PRELOAD` can name; see [`NoLibrary`].
 pub fn find(chosen: Option<&Path>, binary: &Path) -> Result<PathBuf, NoLibrary> {
     let path = match chosen {
         Some(path) => is_file(path)

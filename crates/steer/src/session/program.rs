@@ -1,14 +1,14 @@
 //! The program: started as a shell would, left alone, waited for.
 //!
-//! It is a child of this process, in the same process group, with the same terminal, standard
-//! input, output and error, unless its output is asked for elsewhere. Nothing is done before it
-//! runs but to block signals ([`Signals`]).
+//! The program is a child of this process, in the same process group, with the same terminal,
+//! standard input, output and error, unless its output is redirected. Before it runs only signals
+//! are blocked ([`Signals`]).
 //!
 //! # Invariants
-//! - Its process is not reaped before [`Program::ended`] tells, so its number stays its own until
+//! - The program's process is reaped by [`Program::ended`] alone, so its number stays its own until
 //!   then.
-//! - Once it runs, this process holds neither its input nor its output: whoever reads the other
-//!   end of a pipe sees the end when the program closes it.
+//! - Once the program runs, this process holds neither its input nor its output: the reader of a
+//!   pipe sees the end when the program closes it.
 
 use std::ffi::OsString;
 use std::io;
@@ -18,7 +18,7 @@ use std::process::{Child, Command};
 
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
-use crate::signals::Signals;
+use super::signals::Signals;
 
 /// Why the program did not start.
 #[derive(Debug, thiserror::Error)]
@@ -27,25 +27,25 @@ pub enum StartError {
     /// There is no such program.
     #[error("cannot run {name}: {source}")]
     NotFound {
-        /// What was asked for.
+        /// The program's name.
         name: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// It is there and cannot be executed.
+    /// The program is there and cannot be executed.
     #[error("cannot run {name}: {source}")]
     NotExecutable {
-        /// What was asked for.
+        /// The program's name.
         name: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The system has no room for another process.
     #[error("cannot start {name}: {source}")]
     System {
-        /// What was asked for.
+        /// The program's name.
         name: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -71,16 +71,16 @@ impl StartError {
     }
 }
 
-/// A program that runs.
+/// A program that was started.
 pub(crate) struct Program {
     child: Child,
-    /// None where the system has no such descriptors: then nothing is watched.
+    /// `None` where the system has no such descriptors: then nothing is watched.
     pidfd: Option<OwnedFd>,
 }
 
 impl Program {
     /// Starts `words`: a program, found as a shell finds it, and its arguments. `variables` are
-    /// added to its environment; its output goes to `output`, or to that of this process.
+    /// added to its environment; its output goes to `output`, else to that of this process.
     pub(crate) fn start(
         words: &[OsString],
         variables: &[(OsString, OsString)],
@@ -96,30 +96,30 @@ impl Program {
             command.stdout(output);
         }
         let child = command.spawn().map_err(|error| StartError::new(name, error))?;
-        // What was moved to the command holds the other output until it goes.
+        // The command holds the redirected output until it goes.
         drop(command);
-        let_go_of_pipes(keeps_output);
+        release_pipes(keeps_output);
         let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
         Ok(Self { child, pidfd })
     }
 
-    /// Its number.
+    /// Its process number.
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
 
-    /// Hands a signal on.
+    /// Forwards a signal.
     pub(crate) fn send(&self, signal: Signal) {
-        // It may have ended meanwhile, and a program of another user takes none.
+        // The program may have ended meanwhile, or be of another user.
         let _ = kill_process(self.pid(), signal);
     }
 
-    /// What becomes readable at its end.
+    /// The descriptor that becomes readable at its end.
     pub(crate) fn end(&self) -> Option<BorrowedFd<'_>> {
         self.pidfd.as_ref().map(|pidfd| pidfd.as_fd())
     }
 
-    /// Its exit status as a shell tells it, if it has ended.
+    /// Its exit status as a shell reports it, if it has ended.
     pub(crate) fn ended(&mut self) -> io::Result<Option<u8>> {
         Ok(self.child.try_wait()?.map(|status| {
             let signal = status.signal().map(|signal| 128 + signal);
@@ -129,12 +129,12 @@ impl Program {
     }
 }
 
-/// Input and output are the program's alone, but for an output that it does not have.
-fn let_go_of_pipes(keeps_output: bool) {
+/// Leaves input and output to the program alone, but for an output that it does not have.
+fn release_pipes(keeps_output: bool) {
     let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") else {
         return;
     };
-    // Where that fails, they are closed with this process.
+    // Where that fails they are closed with this process.
     let _ = rustix::stdio::dup2_stdin(&null);
     if !keeps_output {
         let _ = rustix::stdio::dup2_stdout(&null);

@@ -1,16 +1,15 @@
-//! What the kernel tells of processes, as text: parsing alone.
+//! Parsers for what the kernel writes about processes.
 //!
 //! ```text
-//!   PID/stat            its parent, its page faults; its state, its threads, how long it waited
-//!                       for devices
-//!   PID/schedstat       how long it ran, and how long it could have and did not
-//!   PID/statm           pages: all, of files present
-//!   PID/io              bytes that it read, by any call; those that came from devices
-//!   PID/fdinfo/FD       position, flags, inode
-//!   PID/maps            mappings
+//!   PID/stat        parent, page faults, state, threads, time blocked on devices
+//!   PID/schedstat   time that the thread was runnable and had no processor
+//!   PID/statm       pages: all that are mapped, pages of files that are present
+//!   PID/io          bytes read by any call; bytes that came from devices
+//!   PID/fdinfo/FD   position, flags, inode
+//!   PID/maps        mappings
 //! ```
 //! # Invariants
-//! - Any text is taken: what is not as it should be gives `None`, and the thing is left alone.
+//! - Every text is accepted: one that is not as expected gives `None`.
 //! # Sources
 //! Linux `Documentation/filesystems/proc.rst`; proc(5).
 
@@ -18,28 +17,27 @@ use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
 
-/// The parent of a process: the fourth field of `stat`. The second is a name in parentheses, which
-/// may hold anything.
+/// The parent of a process: the fourth field of `stat`. The second is a name in parentheses, of any
+/// characters.
 pub(crate) fn parent(stat: &str) -> Option<i32> {
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// Page faults that a process has had: the fields 10 and 12 of `stat`, those without a device and
-/// those with.
+/// The page faults of a process: the fields 10 and 12 of `stat`, without a device and with one.
 pub(crate) fn faults(stat: &str) -> Option<u64> {
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(7).step_by(2);
     let mut count = || fields.next()?.parse::<u64>().ok();
-    Some(count()? + count()?)
+    count()?.checked_add(count()?)
 }
 
-/// Pages of a process: all that it has mapped, and those of files that are present.
+/// Pages of a process: all that are mapped, and pages of files that are present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sizes {
     pub(crate) mapped: u64,
     pub(crate) present: u64,
 }
 
-/// The sizes that `statm` tells.
+/// The sizes in `statm`.
 pub(crate) fn sizes(statm: &str) -> Option<Sizes> {
     let mut fields = statm.split_ascii_whitespace().map(str::parse);
     let mapped = fields.next()?.ok()?;
@@ -47,7 +45,7 @@ pub(crate) fn sizes(statm: &str) -> Option<Sizes> {
     Some(Sizes { mapped, present })
 }
 
-/// Bytes that a process read by any call: `rchar` of `io`.
+/// Bytes that a process read by any system call: `rchar` of `io`.
 pub(crate) fn bytes_read(io: &str) -> Option<u64> {
     field(io, "rchar")?.parse().ok()
 }
@@ -57,42 +55,43 @@ pub(crate) fn device_bytes(io: &str) -> Option<u64> {
     field(io, "read_bytes")?.parse().ok()
 }
 
-/// What a thread does.
+/// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct State {
-    /// As `ps` shows it: R runs or could, D waits and cannot be interrupted.
+pub(crate) struct ThreadState {
+    /// As `ps` shows it: R is runnable, D is blocked and cannot be interrupted.
     pub(crate) letter: u8,
     /// Threads of its process.
     pub(crate) threads: u64,
-    /// Ticks that it waited for devices, where delays are accounted.
+    /// Ticks for which devices blocked the thread, where delays are accounted.
     pub(crate) delay_ticks: u64,
 }
 
-/// The state that `stat` tells: the fields 3, 20 and 42.
-pub(crate) fn state(stat: &str) -> Option<State> {
+/// The state in `stat`: the fields 3, 20 and 42.
+pub(crate) fn state(stat: &str) -> Option<ThreadState> {
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     let letter = *fields.next()?.as_bytes().first()?;
     let threads = fields.nth(16)?.parse().ok()?;
     let delay_ticks = fields.nth(21)?.parse().ok()?;
-    Some(State { letter, threads, delay_ticks })
+    Some(ThreadState { letter, threads, delay_ticks })
 }
 
-/// Nanoseconds that a thread could have run and had no processor: the second field of `schedstat`.
+/// Nanoseconds for which a thread was runnable and had no processor: the second field of
+/// `schedstat`.
 pub(crate) fn queued(schedstat: &str) -> Option<u64> {
     schedstat.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// What a process's descriptor stands for.
+/// An open descriptor of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Descriptor {
     pub(crate) position: u64,
-    /// As `open(2)` takes them.
+    /// Those of `open(2)`.
     pub(crate) flags: u32,
-    /// Told since Linux 5.14.
+    /// Present since Linux 5.14.
     pub(crate) inode: Option<u64>,
 }
 
-/// The descriptor that `fdinfo` tells of.
+/// The descriptor that `fdinfo` describes.
 pub(crate) fn descriptor(fdinfo: &str) -> Option<Descriptor> {
     let position = field(fdinfo, "pos")?.parse().ok()?;
     let flags = u32::from_str_radix(field(fdinfo, "flags")?, 8).ok()?;
@@ -104,7 +103,7 @@ pub(crate) fn descriptor(fdinfo: &str) -> Option<Descriptor> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mapping<'a> {
     pub(crate) addresses: Range<u64>,
-    /// Where in the file it begins.
+    /// The place in the file where it begins.
     pub(crate) offset: u64,
     pub(crate) inode: u64,
     pub(crate) path: &'a OsStr,
@@ -112,7 +111,7 @@ pub(crate) struct Mapping<'a> {
     pub(crate) readable: bool,
 }
 
-/// The mapping of one line of `maps`, if it is of a file. Its name may be any bytes.
+/// The mapping of one line of `maps`, if it is of a file. The file's name may be any bytes.
 pub(crate) fn mapping(line: &[u8]) -> Option<Mapping<'_>> {
     let (head, path) = line.split_at(line.iter().position(|&byte| byte == b'/')?);
     let mut words = str::from_utf8(head).ok()?.strip_suffix(' ')?.split_ascii_whitespace();
@@ -124,7 +123,9 @@ pub(crate) fn mapping(line: &[u8]) -> Option<Mapping<'_>> {
     let _device = words.next()?;
     let inode = words.next()?.parse().ok()?;
     let path = OsStr::from_bytes(path);
-    let is_file = words.next().is_none() && inode != 0 && addresses.start < addresses.end;
+    let bytes = addresses.end.checked_sub(addresses.start).filter(|&bytes| bytes > 0)?;
+    offset.checked_add(bytes)?;
+    let is_file = words.next().is_none() && inode != 0;
     let executable = permissions.get(2) == Some(&b'x');
     let readable = permissions.first() == Some(&b'r');
     is_file.then_some(Mapping { addresses, offset, inode, path, executable, readable })
@@ -171,7 +172,7 @@ mod tests {
     fn a_state_is_read_whatever_the_name() {
         let fields: Vec<String> = (4..=52).map(|field| field.to_string()).collect();
         let stat = format!("7 (a) b) D {}", fields.join(" "));
-        let expected = State { letter: b'D', threads: 20, delay_ticks: 42 };
+        let expected = ThreadState { letter: b'D', threads: 20, delay_ticks: 42 };
         assert_eq!(state(&stat), Some(expected));
         assert_eq!(faults(&stat), Some(10 + 12));
         for text in ["", "7 (a) R", "7 (a) R 1 2 3", "7 a R 1"] {
@@ -215,6 +216,7 @@ mod tests {
             "7f00-7f80 rw-p 00000000 00:00 0                          [heap]",
             "7f00-7f80 rw-p 00000000 00:00 7          [anon:a /b]",
             "7f80-7f00 r--p 0 fe:00 131 /x",
+            "7f00-7f80 r--p fffffffffffffff0 fe:00 131 /x",
             "7f00 r--p 0 fe:00 131 /x",
             "7f00-7f80 r--p",
             "",

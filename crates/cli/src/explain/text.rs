@@ -1,47 +1,42 @@
-//! What was found, in words: the lines on stderr, the sentence that says what could be gained.
+//! An explanation as text: the lines on stderr, the sentence that says what `run` would gain.
 //!
 //! # Invariants
-//! - A figure that was inferred says from what.
-//! - "nothing to gain" is said where that is so, and nowhere else.
+//! - An inferred figure says from what.
+//! - Only a program without any gain has "nothing to gain".
 
 use forerun_console::output;
 use forerun_report::quantity::{bytes_as_option, seconds};
 use forerun_report::{ExplainedFile, Explanation};
-use forerun_steer::explain::{Explained, Prediction, Why};
+use forerun_steer::explain::{Prediction, ProgramSummary, Why};
 
-/// The lines for people.
-pub(super) fn lines(told: &Explanation) -> Vec<String> {
-    let queue = told
+use crate::run::not_observed;
+
+/// The lines on stderr.
+pub(super) fn lines(explanation: &Explanation) -> Vec<String> {
+    let queue = explanation
         .queue_seconds
         .map_or_else(String::new, |queue| format!(", {queue:.3} s for a processor"));
     let mut lines = vec![
         format!(
             "{:.3} s: {:.3} s computing, {:.3} s waiting for storage{queue}",
-            told.seconds, told.processor_seconds, told.storage_seconds
+            explanation.seconds, explanation.processor_seconds, explanation.storage_seconds
         ),
-        format!("waiting for storage is {}", told.storage_basis),
+        format!("waiting for storage is {}", explanation.storage_basis),
         format!(
-            "seen to read {}; {} came from devices; {} processes",
-            bytes_as_option(told.bytes_read),
-            bytes_as_option(told.device_bytes),
-            told.processes
+            "observed to read {}; {} came from devices; {} processes",
+            bytes_as_option(explanation.bytes_read),
+            bytes_as_option(explanation.device_bytes),
+            explanation.processes
         ),
     ];
-    if told.processes_skipped > 0 {
-        let skipped = told.processes_skipped;
-        lines.push(format!(
-            "{skipped} processes could not be looked into: other user, setuid or not dumpable"
-        ));
-    }
-    if told.records_lost > 0 {
-        lines.push(format!("{} reads that the shim told of were lost", told.records_lost));
-    }
-    lines.extend(table(&told.files));
-    let more = (told.files.len() as u64).saturating_sub(FILES_MAX as u64) + told.files_left_out;
+    lines.extend(not_observed(explanation.processes_skipped, explanation.records_lost));
+    lines.extend(table(&explanation.files));
+    let more = (explanation.files.len() as u64).saturating_sub(FILES_MAX as u64)
+        + explanation.files_left_out;
     if more > 0 {
         lines.push(format!("and {more} more files"));
     }
-    lines.push(told.prediction.why.clone());
+    lines.push(explanation.prediction.why.clone());
     lines
 }
 
@@ -67,9 +62,9 @@ fn row(file: &ExplainedFile) -> Vec<String> {
     ]
 }
 
-/// What could be gained, and why.
-pub(super) fn why(told: &Explained, prediction: &Prediction) -> String {
-    let (ran, waited) = (seconds(told.ran), seconds(told.waited));
+/// What `run` would gain, and why.
+pub(super) fn why(summary: &ProgramSummary, prediction: &Prediction) -> String {
+    let (ran, waited) = (seconds(summary.ran), seconds(summary.waited));
     let (run, most) = (seconds(prediction.run), seconds(prediction.gain_max));
     let share = 100.0 * seconds(prediction.gain) / ran.max(f64::MIN_POSITIVE);
     let limit = prediction.limit.map_or_else(String::new, |limit| {
@@ -83,21 +78,21 @@ pub(super) fn why(told: &Explained, prediction: &Prediction) -> String {
     });
     match prediction.why {
         Why::ReadsNothing => {
-            "nothing to gain: it was not seen to read a file of 256 KiB or more".to_owned()
+            "nothing to gain: it was not observed to read a file of 256 KiB or more".to_owned()
         }
         Why::InMemory => "nothing to gain: what it read was in memory".to_owned(),
         Why::Computes => {
             format!("nothing to gain: it waited for storage for {waited:.3} s of {ran:.3} s")
         }
-        Why::Unpredictable => format!(
-            "nothing to gain: it waited {waited:.3} s, for reads whose place nobody knows before"
-        ),
+        Why::Unpredictable => {
+            format!("nothing to gain: it waited {waited:.3} s, for reads that cannot be predicted")
+        }
         Why::TooShort => {
             format!("nothing to gain: {waited:.3} s of waiting are about what `run` itself costs")
         }
         Why::DeviceBusy => format!(
             "nothing to gain: {limit}, and {} take it as long as the program ran",
-            bytes_as_option(told.device_bytes)
+            bytes_as_option(summary.device_bytes)
         ),
         Why::Waits => {
             let bound = if prediction.gain_max > prediction.gain {
@@ -107,7 +102,7 @@ pub(super) fn why(told: &Explained, prediction: &Prediction) -> String {
             };
             format!(
                 "`forerun run` would take about {run:.3} s instead of {ran:.3} s, {share:.0} % less\
-                 {bound}: it waits for reads that are known before, and {limit}"
+                 {bound}: it waits for predictable reads, and {limit}"
             )
         }
         Why::Unknown => {
@@ -124,5 +119,5 @@ pub(super) fn why(told: &Explained, prediction: &Prediction) -> String {
     }
 }
 
-/// Files that are told in words; JSON and the page have more.
+/// Files in the text; JSON and the page have more.
 const FILES_MAX: usize = 20;

@@ -1,13 +1,13 @@
-//! Signals that would end this process, as messages: they are for the program.
+//! Signals that would end this process, as messages: they are meant for the program.
 //!
 //! ```text
 //!   INT, QUIT              dropped: the terminal sent them to the program as well
-//!   TERM, HUP, USR1, USR2  handed on
+//!   TERM, HUP, USR1, USR2  forwarded
 //!   all others             as ever: a stop stops both, as both are in one process group
 //! ```
 //! # Invariants
-//! - The signals are blocked from before the program's start to the end, so none is lost and none
-//!   ends this process while the program runs on. The program gets the mask that was there before.
+//! - The signals are blocked from before the program's start to its end, so none is lost and none
+//!   ends this process while the program runs on. The program gets the mask of before.
 
 #![expect(unsafe_code, reason = "signal masks and signalfd have no safe wrapper")]
 
@@ -20,7 +20,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-/// The signals as messages.
+/// The blocked signals, as messages.
 pub(crate) struct Signals {
     messages: File,
     before: libc::sigset_t,
@@ -28,14 +28,14 @@ pub(crate) struct Signals {
 
 impl Signals {
     /// Blocks the signals for this thread and all that it starts.
-    pub(crate) fn take() -> io::Result<Self> {
+    pub(crate) fn block() -> io::Result<Self> {
         let mut set = MaybeUninit::uninit();
         let mut before = MaybeUninit::uninit();
         // SAFETY: `sigemptyset` initialises the set that it is given, `sigaddset` and
         // `pthread_sigmask` get initialised ones, and the last writes the old mask to `before`.
         let (failed, before) = unsafe {
             libc::sigemptyset(set.as_mut_ptr());
-            for signal in DROPPED.iter().chain(HANDED_ON) {
+            for signal in DROPPED.iter().chain(FORWARDED) {
                 libc::sigaddset(set.as_mut_ptr(), signal.as_raw());
             }
             libc::sigemptyset(before.as_mut_ptr());
@@ -51,16 +51,16 @@ impl Signals {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor is new and nobody else has it.
+        // SAFETY: the descriptor is new, and this is its only owner.
         let messages = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self { messages: messages.into(), before })
     }
 
-    /// Has `command` start with the mask that was there before.
+    /// Makes `command` start with the mask of before.
     pub(crate) fn restore_in(&self, command: &mut Command) {
         let before = self.before;
         let restore = move || {
-            // SAFETY: the mask is initialised, and no old one is asked for.
+            // SAFETY: the mask is initialised, and the old one is not written.
             let failed = unsafe {
                 libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut())
             };
@@ -71,7 +71,7 @@ impl Signals {
         unsafe { command.pre_exec(restore) };
     }
 
-    /// The next signal that is to be handed on, if one came.
+    /// The next signal to forward, if one came.
     pub(crate) fn next(&mut self) -> Option<Signal> {
         let mut message = [0; size_of::<libc::signalfd_siginfo>()];
         loop {
@@ -81,7 +81,7 @@ impl Signals {
             // The number is its first field.
             let number = u32::from_ne_bytes([message[0], message[1], message[2], message[3]]);
             let came = |signal: &&Signal| u32::try_from(signal.as_raw()) == Ok(number);
-            if let Some(&signal) = HANDED_ON.iter().find(came) {
+            if let Some(&signal) = FORWARDED.iter().find(came) {
                 return Some(signal);
             }
         }
@@ -95,4 +95,4 @@ impl AsFd for Signals {
 }
 
 const DROPPED: &[Signal] = &[Signal::INT, Signal::QUIT];
-const HANDED_ON: &[Signal] = &[Signal::TERM, Signal::HUP, Signal::USR1, Signal::USR2];
+const FORWARDED: &[Signal] = &[Signal::TERM, Signal::HUP, Signal::USR1, Signal::USR2];

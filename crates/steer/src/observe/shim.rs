@@ -1,19 +1,20 @@
-//! What the shim tells, for programs that run with it: the reader's side of the ring.
+//! The ring that the shim in a program writes to: the reader's side.
 //!
 //! ```text
-//!   Ring::create -> Ring  drained by us           memory that only the program's side can write
-//!              `--> Lent  left to the program     its descriptor, and the variables that name it
+//!   Ring::create -> Ring        drained here       memory that only the program's side writes
+//!              `--> RingWriter  for the program    its descriptor, the variables that name it
 //! ```
 //!
-//! The program, its children, or whatever else they hand the descriptor to may write there as they
-//! like. So a record is a hint: whoever acts on one opens the file by itself and compares.
+//! The program, its children, or any other process that has the descriptor may write any bytes
+//! there. So a record is a hint: an observer that acts on one opens the file by itself and
+//! compares.
 //!
 //! # Invariants
-//! - The memory has a fixed size, sealed: nobody can cut it away under the reader, who maps it
+//! - The memory has a fixed size, sealed: it cannot be cut away under the reader, which maps it
 //!   read-only.
-//! - One call of [`Ring::drain`] looks at no more than a ring's worth of slots.
+//! - One call of [`Ring::drain`] visits at most as many slots as the ring has.
 //! - Each record is delivered or counted as lost, in the order of their numbers. One that is still
-//!   being written is waited for until the next call, and given up then.
+//!   being written is waited for until the next call, and lost then.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -36,23 +37,23 @@ pub use layout::{Kind, Record, SLOTS};
 use layout::{Look, Ring as Shared};
 pub use library::{NoLibrary, find as library};
 
-#[path = "../../preload/src/ring.rs"]
+#[path = "../../../preload/src/ring.rs"]
 pub mod layout;
 mod library;
 
-/// The reader. See the module.
+/// The reader's side of the ring.
 pub struct Ring {
     map: NonNull<Shared>,
-    /// The next record to look at.
+    /// The number of the next record.
     next: u64,
-    /// Records below this number had been begun at the last look.
+    /// Records below this number had been begun at the last call.
     begun: u64,
     lost: u64,
 }
 
-/// The program's side: to be kept until the program runs.
+/// The program's side of the ring, kept until the program runs.
 #[derive(Debug)]
-pub struct Lent {
+pub struct RingWriter {
     fd: OwnedFd,
 }
 
@@ -60,11 +61,11 @@ pub struct Lent {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// A ring without a record, and what the program is given of it.
+    /// A ring without a record, and its other side for a program.
     ///
     /// # Errors
     /// The system has no descriptor or no memory for it.
-    pub fn create() -> Result<(Self, Lent), Errno> {
+    pub fn create() -> Result<(Self, RingWriter), Errno> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = rustix::fs::memfd_create("forerun-ring", flags)?;
         rustix::fs::ftruncate(&fd, size_of::<Shared>() as u64)?;
@@ -73,19 +74,19 @@ impl Ring {
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(&fd, seals)?;
         let (bytes, read) = (size_of::<Shared>(), ProtFlags::READ);
-        // SAFETY: a new mapping where the kernel likes; it changes no memory that anybody has.
+        // SAFETY: a new mapping at a place that the kernel chooses; it changes no memory in use.
         let map =
             unsafe { rustix::mm::mmap(ptr::null_mut(), bytes, read, MapFlags::SHARED, &fd, 0)? };
         let map = NonNull::new(map.cast()).expect("the kernel maps nothing at null");
         let ring = Self { map, next: 0, begun: 0, lost: 0 };
         // Out of the way of the numbers that shells and scripts choose for themselves.
         let copied = |least| rustix::io::fcntl_dupfd_cloexec(&fd, least);
-        let lent = copied(LENT_MIN).or_else(|_| copied(0))?;
-        rustix::io::fcntl_setfd(&lent, FdFlags::empty())?;
-        Ok((ring, Lent { fd: lent }))
+        let fd = copied(WRITER_FD_MIN).or_else(|_| copied(0))?;
+        rustix::io::fcntl_setfd(&fd, FdFlags::empty())?;
+        Ok((ring, RingWriter { fd }))
     }
 
-    /// Hands over the records that came since the last call.
+    /// Delivers the records that came since the last call.
     pub fn drain(&mut self, mut each: impl FnMut(Record)) {
         let head = self.shared().head();
         let behind = head.wrapping_sub(self.next);
@@ -103,6 +104,7 @@ impl Ring {
             }
             self.next = self.next.wrapping_add(1);
         }
+        assert!(head.wrapping_sub(self.next) <= SLOTS as u64, "at most a ring is left");
         self.begun = head;
     }
 
@@ -117,8 +119,8 @@ impl Ring {
     }
 
     fn shared(&self) -> &Shared {
-        // SAFETY: mapped by `create` for as long as `self` is, in its full size, which is sealed.
-        // All of it is atomic words, for which any value will do, whoever writes it and when.
+        // SAFETY: `create` maps it for the life of `self`, in its full size, which is sealed. All
+        // of it is atomic words, for which any value is valid, from any writer at any time.
         unsafe { self.map.as_ref() }
     }
 }
@@ -126,7 +128,7 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         // SAFETY: the mapping of `create`; references to it borrow `self`, and are gone.
-        // Where the call fails the mapping stays until the process ends, which harms nobody.
+        // Where the call fails the mapping stays until the process ends.
         let _ = unsafe { rustix::mm::munmap(self.map.as_ptr().cast(), size_of::<Shared>()) };
     }
 }
@@ -138,10 +140,10 @@ impl fmt::Debug for Ring {
     }
 }
 
-impl Lent {
-    /// The variables that a program needs to load the shim and find the ring. `library` is
-    /// [`library()`]'s, and `preloaded` is what is in `LD_PRELOAD` already, which stays in front:
-    /// a sanitizer insists on it.
+impl RingWriter {
+    /// The variables that make a program load the shim and find the ring. `library` is that of
+    /// [`library()`], and `preloaded` the value of `LD_PRELOAD` before, which stays in front: a
+    /// sanitizer requires it.
     #[must_use]
     pub fn variables(
         &self,
@@ -158,9 +160,9 @@ impl Lent {
     }
 }
 
-/// The least number of the lent descriptor, unless fewer are allowed. Shells number their own from
-/// 10 on.
-const LENT_MIN: i32 = 200;
+/// The least number of the program's descriptor, unless fewer are allowed. Shells number their own
+/// from 10 on.
+const WRITER_FD_MIN: i32 = 200;
 
 #[cfg(test)]
 mod tests;

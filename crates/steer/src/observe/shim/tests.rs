@@ -20,11 +20,11 @@ struct Writer(NonNull<Shared>);
 unsafe impl Sync for Writer {}
 
 impl Writer {
-    fn new(lent: &Lent) -> Self {
+    fn new(far_end: &RingWriter) -> Self {
         let (bytes, access) = (size_of::<Shared>(), ProtFlags::READ | ProtFlags::WRITE);
         // SAFETY: a new mapping, of the size that the ring is sealed at.
         let map = unsafe {
-            rustix::mm::mmap(ptr::null_mut(), bytes, access, MapFlags::SHARED, &lent.fd, 0)
+            rustix::mm::mmap(ptr::null_mut(), bytes, access, MapFlags::SHARED, &far_end.fd, 0)
         };
         Self(NonNull::new(map.unwrap().cast()).unwrap())
     }
@@ -54,10 +54,10 @@ fn record(number: u64) -> Record {
     Record { kind, pid, fd: pid - 1, dev, ino, offset: number, length: number * 3 }
 }
 
-fn ring() -> (Ring, Lent, Writer) {
-    let (ring, lent) = Ring::create().unwrap();
-    let writer = Writer::new(&lent);
-    (ring, lent, writer)
+fn ring() -> (Ring, RingWriter, Writer) {
+    let (ring, far_end) = Ring::create().unwrap();
+    let writer = Writer::new(&far_end);
+    (ring, far_end, writer)
 }
 
 fn drained(ring: &mut Ring) -> Vec<u64> {
@@ -77,13 +77,13 @@ fn count(numbers: &[u64], times: &mut BTreeMap<u64, u64>) {
 }
 
 /// Puts `word` at `offset` of the memory, past all manners.
-fn poke(lent: &Lent, offset: usize, word: u64) {
-    rustix::io::pwrite(&lent.fd, &word.to_ne_bytes(), offset as u64).unwrap();
+fn poke(far_end: &RingWriter, offset: usize, word: u64) {
+    rustix::io::pwrite(&far_end.fd, &word.to_ne_bytes(), offset as u64).unwrap();
 }
 
 #[test]
 fn records_come_once_and_in_order() {
-    let (mut ring, _lent, writer) = ring();
+    let (mut ring, _far_end, writer) = ring();
     assert_eq!(drained(&mut ring), []);
     (0..10).for_each(|number| writer.push(number));
     assert_eq!(drained(&mut ring), (0..10).collect::<Vec<_>>());
@@ -95,7 +95,7 @@ fn records_come_once_and_in_order() {
 
 #[test]
 fn what_a_full_ring_loses_is_the_oldest_and_is_counted() {
-    let (mut ring, _lent, writer) = ring();
+    let (mut ring, _far_end, writer) = ring();
     let slots = SLOTS as u64;
     for (round, (pushed, lost)) in
         [(slots, 0), (slots + 1, 1), (3 * slots + 7, 2 * slots + 8)].into_iter().enumerate()
@@ -110,7 +110,7 @@ fn what_a_full_ring_loses_is_the_oldest_and_is_counted() {
 #[test]
 fn threads_that_write_at_once_tear_no_record() {
     const EACH: u64 = 60_000;
-    let (mut ring, _lent, writer) = ring();
+    let (mut ring, _far_end, writer) = ring();
     let (left, mut got) = (AtomicUsize::new(4), BTreeMap::<u64, u64>::new());
     thread::scope(|scope| {
         for thread in 0..4 {
@@ -134,11 +134,11 @@ fn threads_that_write_at_once_tear_no_record() {
 
 #[test]
 fn a_writer_that_died_costs_its_record_and_its_slot() {
-    let (mut ring, lent, writer) = ring();
+    let (mut ring, far_end, writer) = ring();
     writer.push(0);
     // As a writer leaves it that took number 1 and its slot, and was killed.
-    poke(&lent, HEAD_AT, 2);
-    poke(&lent, turn_at(1), 3);
+    poke(&far_end, HEAD_AT, 2);
+    poke(&far_end, turn_at(1), 3);
     writer.push(2);
     assert_eq!(drained(&mut ring), [0], "what is being written is waited for");
     assert_eq!(drained(&mut ring), [2], "until the next look");
@@ -152,12 +152,12 @@ fn a_writer_that_died_costs_its_record_and_its_slot() {
 
 #[test]
 fn a_late_writer_leaves_newer_records_alone() {
-    let (mut ring, lent, writer) = ring();
+    let (mut ring, far_end, writer) = ring();
     (0..SLOTS as u64 + 5).for_each(|number| writer.push(number));
     // Its number was taken a lap ago.
-    poke(&lent, HEAD_AT, 3);
+    poke(&far_end, HEAD_AT, 3);
     writer.push(77);
-    poke(&lent, HEAD_AT, SLOTS as u64 + 5);
+    poke(&far_end, HEAD_AT, SLOTS as u64 + 5);
     assert_eq!(drained(&mut ring), (5..SLOTS as u64 + 5).collect::<Vec<_>>());
 }
 
@@ -175,9 +175,9 @@ fn words_that_are_no_record_count_as_lost() {
         ("an end beyond all numbers", 5, u64::MAX),
     ];
     for (index, (why, word, value)) in rows.iter().enumerate() {
-        let (mut ring, lent, writer) = ring();
+        let (mut ring, far_end, writer) = ring();
         writer.push(1);
-        poke(&lent, turn_at(0) + 8 + 8 * word, *value);
+        poke(&far_end, turn_at(0) + 8 + 8 * word, *value);
         assert_eq!(drained(&mut ring), [], "{index}: {why}");
         assert_eq!(ring.lost(), 1, "{index}: {why}");
     }
@@ -186,15 +186,15 @@ fn words_that_are_no_record_count_as_lost() {
 #[test]
 fn a_head_that_leaps_is_followed_at_once() {
     for head in [1, 2, SLOTS as u64, 1 << 40, 1 << 63, u64::MAX] {
-        let (mut ring, lent, writer) = ring();
-        poke(&lent, HEAD_AT, head);
+        let (mut ring, far_end, writer) = ring();
+        poke(&far_end, HEAD_AT, head);
         // The first look waits for what is said to be there, the second gives it up.
         assert_eq!([drained(&mut ring), drained(&mut ring)].concat(), [], "{head}");
         assert_eq!(ring.lost(), head, "{head}");
         writer.push(9);
         assert_eq!(drained(&mut ring), [9], "{head}");
         // And back.
-        poke(&lent, HEAD_AT, 0);
+        poke(&far_end, HEAD_AT, 0);
         assert_eq!([drained(&mut ring), drained(&mut ring)].concat(), [], "{head}");
     }
 }
@@ -202,7 +202,7 @@ fn a_head_that_leaps_is_followed_at_once() {
 #[test]
 fn a_ring_full_of_noise_ends_each_look_and_gives_sound_records_alone() {
     let mut prng = Prng::new(6);
-    let (mut ring, lent, writer) = ring();
+    let (mut ring, far_end, writer) = ring();
     let words = size_of::<Shared>() / 8;
     for round in 0..200 {
         for _ in 0..prng.below(2000) {
@@ -213,10 +213,10 @@ fn a_ring_full_of_noise_ends_each_look_and_gives_sound_records_alone() {
                 2 => u64::MAX - prng.below(8),
                 _ => ring.next.wrapping_mul(2).wrapping_add(prng.below(2 * SLOTS as u64)),
             };
-            poke(&lent, 8 * word, value);
+            poke(&far_end, 8 * word, value);
         }
         if prng.chance(50) {
-            poke(&lent, HEAD_AT, prng.draw() >> prng.below(64));
+            poke(&far_end, HEAD_AT, prng.draw() >> prng.below(64));
         }
         (0..prng.below(100)).for_each(|number| writer.push(number));
         let (mut records, lost) = (0, ring.lost());
@@ -233,9 +233,9 @@ fn a_ring_full_of_noise_ends_each_look_and_gives_sound_records_alone() {
 
 #[test]
 fn nobody_can_cut_the_memory_away() {
-    let (mut ring, lent, writer) = ring();
+    let (mut ring, far_end, writer) = ring();
     for bytes in [0, 4096, size_of::<Shared>() as u64 * 2] {
-        assert_eq!(rustix::fs::ftruncate(&lent.fd, bytes), Err(Errno::PERM));
+        assert_eq!(rustix::fs::ftruncate(&far_end.fd, bytes), Err(Errno::PERM));
     }
     writer.push(3);
     assert_eq!(drained(&mut ring), [3]);
@@ -243,7 +243,7 @@ fn nobody_can_cut_the_memory_away() {
 
 #[test]
 fn the_program_keeps_what_it_preloads_already() {
-    let (_ring, lent) = Ring::create().unwrap();
+    let (_ring, far_end) = Ring::create().unwrap();
     let library = Path::new("/lib/shim.so");
     #[rustfmt::skip]
     let rows = [ // why, LD_PRELOAD before, after
@@ -252,10 +252,10 @@ fn the_program_keeps_what_it_preloads_already() {
         ("a sanitizer stays first", Some("libasan.so.8"), "libasan.so.8:/lib/shim.so"),
     ];
     for (why, before, after) in rows {
-        let [(name, list), (ring, number)] = lent.variables(library, before.map(OsStr::new));
+        let [(name, list), (ring, number)] = far_end.variables(library, before.map(OsStr::new));
         assert_eq!((name.to_str(), list.to_str()), (Some("LD_PRELOAD"), Some(after)), "{why}");
         assert_eq!(ring.to_str(), Some("FORERUN_RING"));
-        assert_eq!(number.to_str(), Some(lent.fd.as_raw_fd().to_string().as_str()));
+        assert_eq!(number.to_str(), Some(far_end.fd.as_raw_fd().to_string().as_str()));
     }
 }
 

@@ -1,52 +1,53 @@
-//! How the reads of one file go on from each other.
+//! How the accesses of one file continue from each other.
 //!
 //! ```text
-//!   sequential   |--1--|--2--|   |--3--|        where one ended, or at most NEAR beyond
-//!   backward     |--3--|--2--|--1--|            one ends where the one before began
+//!   sequential   |--1--|--2--|   |--3--|        begins where one ended, or at most NEAR beyond
+//!   backward     |--3--|--2--|--1--|            ends where the one before began
 //!   stride       |-1-|      |-2-|      |-3-|    the same step as before
-//!   random       what is left: reads that nothing goes on from
+//!   random       accesses that nothing continues
 //! ```
 //! # Invariants
-//! - Every byte that was read is in one stream; reads that stand alone are one stream together.
-//! - At most [`TAILS_MAX`] streams go on at a time, the one longest left gives way; at most
-//!   [`STREAMS_MAX`] are told, those beyond by their bytes, with the last of them.
+//! - Every byte that was read is in one stream; random accesses are one stream together.
+//! - At most [`OPEN_MAX`] streams are open at a time, the one that was used longest ago is closed
+//!   for a new one; at most [`STREAMS_MAX`] are kept, the bytes of others count for the last of
+//!   these.
 
 use std::ops::Range;
 
 use forerun_core::units::Nanos;
 
-use super::{Pattern, StreamTold};
+use super::summary::{Pattern, StreamSummary};
 
 /// The streams of a file.
 #[derive(Debug, Default)]
-pub(super) struct Patterns {
-    tails: Vec<Tail>,
-    ended: Vec<StreamTold>,
+pub(super) struct Streams {
+    open: Vec<OpenStream>,
+    closed: Vec<StreamSummary>,
     left_out: u64,
-    /// Reads that stand alone.
-    lone: Option<StreamTold>,
-    /// Where the last read began.
+    /// Random accesses.
+    lone: Option<StreamSummary>,
+    /// The start of the last access.
     last: Option<u64>,
     reads: u64,
 }
 
-/// A stream that may go on.
+/// A stream that may continue.
 #[derive(Debug)]
-struct Tail {
-    told: StreamTold,
+struct OpenStream {
+    summary: StreamSummary,
     last: Range<u64>,
-    /// From the start of the last read but one to that of the last.
+    /// From the start of the last access but one to that of the last.
     step: Option<i128>,
-    /// Reads, and bytes of those that went on so; the first goes with the others.
+    /// Accesses, and bytes of those that continued in each way; the first goes with the others.
     reads: u64,
     forward: u64,
     backward: u64,
     strided: u64,
-    /// Which read was its last.
+    /// The number of its last access.
     used: u64,
 }
 
-/// How a read goes on from a stream.
+/// How an access continues a stream.
 #[derive(Clone, Copy)]
 enum Relation {
     Forward,
@@ -54,59 +55,66 @@ enum Relation {
     Strided,
 }
 
-impl Patterns {
-    /// `range` was read, after a wait of `waited`.
+impl Streams {
+    /// Adds an access to `range`, after a wait of `waited`.
     pub(super) fn read(&mut self, now: Nanos, range: &Range<u64>, waited: Nanos) {
         self.reads += 1;
-        let found = self.tails.iter().enumerate().filter_map(|(at, tail)| {
-            let (rank, relation) = tail.relation(range)?;
+        assert!(range.start <= range.end, "an access has its start before its end");
+        let found = self.open.iter().enumerate().filter_map(|(at, stream)| {
+            let (rank, relation) = stream.relation(range)?;
             Some((rank, at, relation))
         });
         if let Some((_, at, relation)) = found.min_by_key(|&(rank, at, _)| (rank, at)) {
-            self.tails[at].go_on(now, range, waited, relation, self.reads);
+            self.open[at].add(now, range, waited, relation, self.reads);
         } else {
-            if self.tails.len() == TAILS_MAX {
-                let oldest = (0..TAILS_MAX).min_by_key(|&at| self.tails[at].used);
-                let oldest = self.tails.swap_remove(oldest.expect("there are some"));
-                self.end_one(oldest);
+            if self.open.len() == OPEN_MAX {
+                let oldest = (0..OPEN_MAX).min_by_key(|&at| self.open[at].used);
+                let oldest = self.open.swap_remove(oldest.expect("there are some"));
+                self.close(oldest);
             }
             let step = self.last.map(|last| i128::from(range.start) - i128::from(last));
-            self.tails.push(Tail::new(now, range, waited, step, self.reads));
+            self.open.push(OpenStream::new(now, range, waited, step, self.reads));
+            assert!(self.open.len() <= OPEN_MAX, "more open streams than are allowed");
         }
         self.last = Some(range.start);
     }
 
-    /// All streams, as they began, and how many more there were.
-    pub(super) fn end(mut self) -> (Vec<StreamTold>, u64) {
-        for tail in std::mem::take(&mut self.tails) {
-            self.end_one(tail);
+    /// All streams in the order of their beginnings, and how many more there were.
+    pub(super) fn end(mut self) -> (Vec<StreamSummary>, u64) {
+        for stream in std::mem::take(&mut self.open) {
+            self.close(stream);
         }
-        self.ended.extend(self.lone);
-        self.ended.sort_by_key(|stream| (stream.from, stream.range.start));
-        (self.ended, self.left_out)
+        self.closed.extend(self.lone);
+        self.closed.sort_by_key(|stream| (stream.from, stream.range.start));
+        assert!(self.closed.len() <= STREAMS_MAX + 1, "more streams than are allowed");
+        (self.closed, self.left_out)
     }
 
-    fn end_one(&mut self, tail: Tail) {
-        let told = tail.told();
-        if told.pattern == Pattern::Random {
-            join(&mut self.lone, told);
-        } else if self.ended.len() < STREAMS_MAX {
-            self.ended.push(told);
+    fn close(&mut self, stream: OpenStream) {
+        let summary = stream.summary();
+        if summary.pattern == Pattern::Random {
+            match &mut self.lone {
+                Some(lone) => lone.join(&summary),
+                None => self.lone = Some(summary),
+            }
+        } else if self.closed.len() < STREAMS_MAX {
+            self.closed.push(summary);
         } else {
             self.left_out += 1;
-            let same = self.ended.iter_mut().rev().find(|other| other.pattern == told.pattern);
+            let mut others = self.closed.iter_mut().rev();
+            let same = others.find(|other| other.pattern == summary.pattern);
             if let Some(last) = same.or(self.lone.as_mut()) {
-                last.add(&told);
+                last.join(&summary);
             } else {
-                self.lone = Some(told);
+                self.lone = Some(summary);
             }
         }
     }
 }
 
-impl Tail {
+impl OpenStream {
     fn new(now: Nanos, range: &Range<u64>, waited: Nanos, step: Option<i128>, used: u64) -> Self {
-        let told = StreamTold {
+        let summary = StreamSummary {
             pattern: Pattern::Random,
             bytes: range.end - range.start,
             range: range.clone(),
@@ -115,10 +123,10 @@ impl Tail {
             waited,
         };
         let (reads, forward, backward, strided) = (1, 0, 0, 0);
-        Self { told, last: range.clone(), step, reads, forward, backward, strided, used }
+        Self { summary, last: range.clone(), step, reads, forward, backward, strided, used }
     }
 
-    /// How `range` goes on from here, the nearest relation having the lowest rank.
+    /// How `range` continues from here; the closest relation has the lowest rank.
     fn relation(&self, range: &Range<u64>) -> Option<(u8, Relation)> {
         let step = i128::from(range.start) - i128::from(self.last.start);
         if range.start == self.last.end {
@@ -134,7 +142,8 @@ impl Tail {
         (gap <= NEAR_BYTES).then_some((3, Relation::Forward))
     }
 
-    fn go_on(
+    /// Adds an access to `range`, which continues it.
+    fn add(
         &mut self,
         now: Nanos,
         range: &Range<u64>,
@@ -150,48 +159,32 @@ impl Tail {
         }
         self.step = Some(i128::from(range.start) - i128::from(self.last.start));
         (self.reads, self.last, self.used) = (self.reads + 1, range.clone(), used);
-        let (pattern, from) = (self.told.pattern, now);
-        let more = StreamTold { pattern, bytes, range: range.clone(), from, to: now, waited };
-        self.told.add(&more);
+        let (pattern, from) = (self.summary.pattern, now);
+        let more = StreamSummary { pattern, bytes, range: range.clone(), from, to: now, waited };
+        self.summary.join(&more);
+        let continued = self.forward + self.backward + self.strided;
+        assert!(continued <= self.summary.bytes, "an access continues in one way");
     }
 
-    fn told(self) -> StreamTold {
+    fn summary(self) -> StreamSummary {
         let most = self.forward.max(self.backward).max(self.strided);
         let pattern = match self.reads {
-            // What was seen as one was many reads where it is long.
-            1 if self.told.bytes < LONG_BYTES => Pattern::Random,
+            // A long access between two polls was several reads.
+            1 if self.summary.bytes < LONG_BYTES => Pattern::Random,
             1 => Pattern::Sequential,
             _ if most == self.forward => Pattern::Sequential,
             _ if most == self.strided => Pattern::Strided,
             _ => Pattern::Backward,
         };
-        StreamTold { pattern, ..self.told }
+        StreamSummary { pattern, ..self.summary }
     }
 }
 
-impl StreamTold {
-    /// Takes in what `other` has read.
-    fn add(&mut self, other: &Self) {
-        self.bytes += other.bytes;
-        self.range.start = self.range.start.min(other.range.start);
-        self.range.end = self.range.end.max(other.range.end);
-        (self.from, self.to) = (self.from.min(other.from), self.to.max(other.to));
-        self.waited += other.waited;
-    }
-}
-
-fn join(all: &mut Option<StreamTold>, one: StreamTold) {
-    match all {
-        Some(all) => all.add(&one),
-        None => *all = Some(one),
-    }
-}
-
-const TAILS_MAX: usize = 32;
+const OPEN_MAX: usize = 32;
 const STREAMS_MAX: usize = 64;
-/// A reader that leaves out so little goes on in order: the kernel reads such gaps with the rest.
+/// A reader that skips so little is sequential: the kernel reads such gaps with the rest.
 const NEAR_BYTES: u64 = 64 << 10;
-/// The longest read that programs usually make.
+/// The longest usual read.
 const LONG_BYTES: u64 = 128 << 10;
 
 #[cfg(test)]
@@ -207,8 +200,8 @@ mod tests {
     }
 
     /// The bytes of each pattern, in KiB, and the number of streams.
-    fn told(all: impl IntoIterator<Item = Range<u64>>) -> ([u64; 4], usize) {
-        let mut patterns = Patterns::default();
+    fn streams_of(all: impl IntoIterator<Item = Range<u64>>) -> ([u64; 4], usize) {
+        let mut patterns = Streams::default();
         for (at, range) in all.into_iter().enumerate() {
             patterns.read(Nanos(at as u64), &range, Nanos(1));
         }
@@ -227,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_what_goes_on() {
+    fn a_stream_is_what_continues() {
         let apart = [9000, 17, 30_000, 441, 22_222, 150];
         let random: Vec<_> = apart.into_iter().flat_map(|at| reads(at * 4, 0, 4, 1)).collect();
         let gaps = in_turn(reads(0, 12, 4, 9), reads(8, 12, 4, 9));
@@ -240,20 +233,20 @@ mod tests {
             ("in steps, but the first",   reads(0, 256, 4, 100),       ([0, 0, 396, 4], 2)),
             ("in short steps",            reads(0, 32, 4, 100),        ([0, 0, 400, 0], 1)),
             ("steps back, but the first", reads(90_000, -256, 4, 100), ([0, 0, 396, 4], 2)),
-            ("one look at many reads",    reads(0, 0, 512, 1),         ([512, 0, 0, 0], 1)),
+            ("one poll of many reads",    reads(0, 0, 512, 1),         ([512, 0, 0, 0], 1)),
             ("one small read",            reads(0, 0, 4, 1),           ([0, 0, 0, 4], 1)),
             ("two in turn",               both,                        ([400, 0, 0, 0], 2)),
-            ("none goes on",              random,                      ([0, 0, 0, 24], 1)),
+            ("none continues",             random,                      ([0, 0, 0, 24], 1)),
             ("the same again and again",  reads(8, 0, 4, 10),          ([0, 0, 0, 40], 1)),
         ];
         for (why, reads, expected) in rows {
-            assert_eq!(told(reads), expected, "{why}");
+            assert_eq!(streams_of(reads), expected, "{why}");
         }
     }
 
     #[test]
     fn no_byte_is_lost_where_streams_are_many() {
-        let mut patterns = Patterns::default();
+        let mut patterns = Streams::default();
         let mut bytes = 0;
         for stream in 0..500_u64 {
             for range in reads(stream * 10_000, 8, 8, 3) {

@@ -1,8 +1,8 @@
-//! What the children of this process have used, as the kernel counts it at their end.
+//! The resources that children of this process have used, as the kernel counts them at their end.
 //!
 //! # Invariants
-//! - Counts never fall; what a child used is counted when it was waited for, with what its own
-//!   children used that it waited for.
+//! - Counts never fall. A child counts from the moment it was waited for, with those of its own
+//!   children that it waited for.
 //! # Sources
 //! getrusage(2); Linux `include/linux/task_io_accounting_ops.h`: `ru_inblock` is bytes, by 512.
 
@@ -12,17 +12,17 @@ use std::mem::MaybeUninit;
 
 use forerun_core::units::Nanos;
 
-/// See the module.
+/// Resources that were used.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usage {
-    /// Processor time, of the programs and of the kernel on their behalf.
+    /// Processor time, in user mode and in the kernel.
     pub(crate) processor: Nanos,
     /// Bytes that were read from devices.
     pub(crate) device_bytes: u64,
 }
 
 impl Usage {
-    /// What all children have used that were waited for.
+    /// The use of all children that were waited for.
     pub(crate) fn of_children() -> Self {
         let mut usage = MaybeUninit::<libc::rusage>::uninit();
         // SAFETY: a call that succeeded has written all of the structure that it was given.
@@ -42,7 +42,7 @@ impl Usage {
         }
     }
 
-    /// What was used since `before`.
+    /// The use since `before`.
     pub(crate) fn since(self, before: Self) -> Self {
         Self {
             processor: self.processor.since(before.processor),

@@ -1,0 +1,369 @@
+//! The access recorder: what observers report of readers, recorded by file.
+//!
+//! # Invariants
+//! - At most [`FILES_MAX`] files, [`CURSORS_MAX`] readers at a time and [`SAMPLES_MAX`] access
+//!   samples of a file; where samples become too many they are joined, and what is left over is
+//!   counted.
+//! - A wait counts once: for the file that the process that waited is next observed to read.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::ops::Range;
+use std::os::fd::AsRawFd as _;
+use std::path::PathBuf;
+
+use forerun_core::units::Nanos;
+use rustix::fs::Stat;
+
+use super::residency::{self, Residencies};
+use super::streams::Streams;
+use super::summary::{AccessSample, FileSummary, InitialResidency, share};
+use crate::observe::access::{AccessSink, CursorId};
+
+/// The accesses of a program, by file.
+#[derive(Debug)]
+pub(super) struct AccessRecorder {
+    /// What was in memory before the program's start.
+    residencies: Residencies,
+    files: Vec<FileRecord>,
+    /// By device and inode, the place in `files`.
+    by_inode: BTreeMap<(u64, u64), usize>,
+    cursors: Vec<Option<OpenCursor>>,
+    /// The process of the reports.
+    process: i32,
+    /// How long processes waited since they were last observed to read.
+    waits: BTreeMap<i32, Nanos>,
+    /// When the poll before this one was, and when this one is.
+    polled: (Nanos, Nanos),
+    /// When the first read began of a file that was not all in memory.
+    began: Option<Nanos>,
+    bytes_read: u64,
+    files_left_out: u64,
+}
+
+/// A reader.
+#[derive(Clone, Copy, Debug)]
+struct OpenCursor {
+    file: usize,
+    /// Its last access sample, of the file's.
+    sample: Option<usize>,
+}
+
+/// A file.
+#[derive(Debug)]
+struct FileRecord {
+    path: PathBuf,
+    device: u64,
+    bytes: u64,
+    /// While it has readers.
+    file: Option<File>,
+    readers: usize,
+    bytes_read: u64,
+    is_mapped: bool,
+    waited: Nanos,
+    residency: Option<InitialResidency>,
+    streams: Streams,
+    samples: Vec<AccessSample>,
+    samples_left_out: u64,
+    /// Samples so close together are joined.
+    grain: Nanos,
+    /// Joining samples frees hardly any room.
+    is_full: bool,
+}
+
+impl AccessRecorder {
+    pub(super) fn new(residencies: Residencies) -> Self {
+        Self {
+            residencies,
+            files: Vec::new(),
+            by_inode: BTreeMap::new(),
+            cursors: Vec::new(),
+            process: 0,
+            waits: BTreeMap::new(),
+            polled: (Nanos(0), Nanos(0)),
+            began: None,
+            bytes_read: 0,
+            files_left_out: 0,
+        }
+    }
+
+    /// Storage blocked the process `pid` for `time`.
+    pub(super) fn waited(&mut self, pid: i32, time: Nanos) {
+        if self.waits.len() < PROCESSES_MAX || self.waits.contains_key(&pid) {
+            *self.waits.entry(pid).or_default() += time;
+        }
+    }
+
+    /// Bytes of all accesses.
+    pub(super) fn bytes_read(&self) -> u64 {
+        self.bytes_read
+    }
+
+    /// When the first read began of a file that was not all in memory, and when the last access was
+    /// observed.
+    pub(super) fn reading(&self) -> [Nanos; 2] {
+        [self.began.unwrap_or(self.polled.1), self.polled.1]
+    }
+
+    /// Files that were too many.
+    pub(super) fn files_left_out(&self) -> u64 {
+        self.files_left_out
+    }
+
+    /// All files: first by the time that the program waited for them, then by the bytes read. The
+    /// waits that were sampled sum up to `sampled`, and are scaled to `waited`, the measured time.
+    pub(super) fn end(self, waited: Nanos, sampled: Nanos) -> Vec<FileSummary> {
+        let files = self.files.into_iter().map(FileRecord::end);
+        let mut files: Vec<FileSummary> = files.filter(|file| file.bytes_read > 0).collect();
+        for file in &mut files {
+            let streams = file.streams.iter_mut().map(|stream| &mut stream.waited);
+            for time in streams.chain([&mut file.waited]) {
+                *time = share(waited, *time, sampled);
+            }
+        }
+        files.sort_by(|a, b| {
+            (b.waited, b.bytes_read, &a.path).cmp(&(a.waited, a.bytes_read, &b.path))
+        });
+        files
+    }
+
+    fn add(&mut self, file: usize) -> Option<CursorId> {
+        let free = self.cursors.iter().position(Option::is_none);
+        let at = free.unwrap_or(self.cursors.len());
+        if at >= CURSORS_MAX {
+            return None;
+        }
+        if free.is_none() {
+            self.cursors.push(None);
+        }
+        self.cursors[at] = Some(OpenCursor { file, sample: None });
+        self.files[file].readers += 1;
+        Some(CursorId(u32::try_from(at).expect("below CURSORS_MAX")))
+    }
+
+    fn cursor(&self, cursor: CursorId) -> Option<&OpenCursor> {
+        self.cursors.get(cursor.0 as usize)?.as_ref()
+    }
+
+    /// The place of the record of a file; a new one where there is none.
+    fn record(&mut self, file: File, stat: &Stat) -> Option<usize> {
+        let inode = (stat.st_dev, stat.st_ino);
+        let bytes = u64::try_from(stat.st_size).ok()?;
+        let at = match self.by_inode.get(&inode) {
+            Some(&at) => at,
+            None if self.files.len() >= FILES_MAX => {
+                self.files_left_out += 1;
+                return None;
+            }
+            None => {
+                let before = self.residencies.get(&inode).copied();
+                let first = before.or_else(|| residency::of(&file, stat, false));
+                self.files.push(FileRecord::new(&file, stat.st_dev, bytes, first));
+                self.by_inode.insert(inode, self.files.len() - 1);
+                self.files.len() - 1
+            }
+        };
+        assert!(self.by_inode.len() == self.files.len(), "each file has one record");
+        let row = &mut self.files[at];
+        assert!(row.file.is_some() == (row.readers > 0), "a file is open for its readers");
+        row.bytes = row.bytes.max(bytes);
+        row.file.get_or_insert(file);
+        Some(at)
+    }
+}
+
+impl AccessSink for AccessRecorder {
+    fn process(&mut self, pid: i32, _processor: Option<Nanos>) {
+        self.process = pid;
+    }
+
+    fn open(&mut self, _now: Nanos, file: File, stat: &Stat, _position: u64) -> Option<CursorId> {
+        let at = self.record(file, stat)?;
+        let cursor = self.add(at);
+        self.files[at].release();
+        cursor
+    }
+
+    fn open_again(&mut self, cursor: CursorId, _position: u64) -> Option<CursorId> {
+        self.add(self.cursor(cursor)?.file)
+    }
+
+    fn mapped(&mut self, cursor: CursorId) {
+        if let Some(&OpenCursor { file, .. }) = self.cursor(cursor) {
+            self.files[file].is_mapped = true;
+        }
+    }
+
+    fn file(&self, cursor: CursorId) -> Option<&File> {
+        self.files[self.cursor(cursor)?.file].file.as_ref()
+    }
+
+    fn seek(&mut self, _now: Nanos, _cursor: CursorId, _position: u64) {}
+
+    fn read(&mut self, now: Nanos, cursor: CursorId, range: &Range<u64>, _follows: bool) {
+        if now > self.polled.1 {
+            self.polled = (self.polled.1, now);
+        }
+        let Some(Some(cursor)) = self.cursors.get_mut(cursor.0 as usize) else { return };
+        assert!(!range.is_empty(), "an access has bytes");
+        let record = &mut self.files[cursor.file];
+        let waited = self.waits.remove(&self.process).unwrap_or_default();
+        if record.residency.is_none_or(|first| first.pages < first.pages_all) {
+            // It is observed when it is over.
+            self.began.get_or_insert(now.since(waited));
+        }
+        self.bytes_read += range.end - range.start;
+        cursor.sample = record.read(now, self.polled.0, range, waited, cursor.sample);
+        if record.samples.len() == SAMPLES_MAX && !record.is_full {
+            record.join_samples(now);
+            // The places of samples have changed.
+            self.cursors.iter_mut().flatten().for_each(|cursor| cursor.sample = None);
+        }
+    }
+
+    fn close(&mut self, _now: Nanos, cursor: CursorId) {
+        let gone = self.cursors.get_mut(cursor.0 as usize).and_then(Option::take);
+        let Some(OpenCursor { file, .. }) = gone else { return };
+        let record = &mut self.files[file];
+        assert!(record.readers > 0, "a cursor is a reader of its file");
+        record.readers -= 1;
+        record.release();
+    }
+}
+
+impl FileRecord {
+    fn new(file: &File, device: u64, bytes: u64, residency: Option<InitialResidency>) -> Self {
+        let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+        Self {
+            path: std::fs::read_link(link).unwrap_or_default(),
+            device,
+            bytes,
+            file: None,
+            readers: 0,
+            bytes_read: 0,
+            is_mapped: false,
+            waited: Nanos(0),
+            residency,
+            streams: Streams::default(),
+            samples: Vec::new(),
+            samples_left_out: 0,
+            grain: Nanos(0),
+            is_full: false,
+        }
+    }
+
+    /// Closes the file where it has no reader.
+    fn release(&mut self) {
+        if self.readers == 0 {
+            self.file = None;
+        }
+    }
+
+    /// Records an access to `range` between the polls at `from` and `now`, after a wait of
+    /// `waited`, by a reader with the sample `last`. The place of its sample.
+    fn read(
+        &mut self,
+        now: Nanos,
+        from: Nanos,
+        range: &Range<u64>,
+        waited: Nanos,
+        last: Option<usize>,
+    ) -> Option<usize> {
+        let bytes = range.end - range.start;
+        self.bytes_read += bytes;
+        self.waited += waited;
+        self.streams.read(now, range, waited);
+        let (offset, waited) = (range.start, waited > Nanos(0));
+        let sample = AccessSample { from, to: now, offset, bytes, waited };
+        if let Some(at) = last
+            && self.samples[at].join(&sample, self.grain)
+        {
+            return last;
+        }
+        if self.samples.len() >= SAMPLES_MAX {
+            self.samples_left_out += 1;
+            return None;
+        }
+        self.samples.push(sample);
+        assert!(self.samples.len() <= SAMPLES_MAX, "more samples than are allowed");
+        Some(self.samples.len() - 1)
+    }
+
+    /// Makes room: from now on samples are longer.
+    fn join_samples(&mut self, now: Nanos) {
+        self.grain = Nanos(self.grain.0 * 2).max(Nanos(now.0 / GRAINS));
+        let mut joined: Vec<AccessSample> = Vec::new();
+        for sample in std::mem::take(&mut self.samples) {
+            let recent = joined.iter_mut().rev().take(RECENT);
+            let mut before = recent.filter(|before| before.offset + before.bytes == sample.offset);
+            if !before.next().is_some_and(|before| before.join(&sample, self.grain)) {
+                joined.push(sample);
+            }
+        }
+        self.is_full = joined.len() > SAMPLES_MAX / 4 * 3;
+        self.samples = joined;
+    }
+
+    fn end(self) -> FileSummary {
+        let (streams, streams_left_out) = self.streams.end();
+        FileSummary {
+            path: self.path,
+            device: self.device,
+            bytes: self.bytes,
+            bytes_read: self.bytes_read,
+            is_mapped: self.is_mapped,
+            waited: self.waited,
+            residency: self.residency,
+            streams,
+            streams_left_out,
+            samples: self.samples,
+            samples_left_out: self.samples_left_out,
+        }
+    }
+}
+
+const FILES_MAX: usize = 256;
+/// Readers of all files.
+const CURSORS_MAX: usize = 1024;
+const PROCESSES_MAX: usize = 256;
+const SAMPLES_MAX: usize = 2048;
+/// The samples of one sequential reader at most, where samples are too many.
+const GRAINS: u64 = 256;
+/// Of so many samples back one may continue.
+const RECENT: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::fstat;
+
+    #[test]
+    fn all_accesses_and_waits_are_counted_in_bounded_room() {
+        let file = File::open(std::env::current_exe().unwrap()).unwrap();
+        let stat = fstat(&file).unwrap();
+        let mut recorder = AccessRecorder::new(Residencies::new());
+        let cursor = recorder.open(Nanos(0), file, &stat, 0).unwrap();
+        recorder.process(7, None);
+        let times = 3 * SAMPLES_MAX as u64;
+        for at in 0..times {
+            let now = Nanos::from_millis(at + 1);
+            if at % 3 == 0 {
+                recorder.waited(7, Nanos(5));
+                recorder.waited(8, Nanos(1));
+            }
+            // Two readers in turn, the second of them here and there.
+            recorder.read(now, cursor, &(at * 4096..at * 4096 + 4096), true);
+            let apart = at * at * 8192 % 999_999_999;
+            recorder.read(now, cursor, &(apart..apart + 100), false);
+        }
+        recorder.close(Nanos(0), cursor);
+        assert!(recorder.file(cursor).is_none());
+        let bytes = recorder.bytes_read();
+        let files = recorder.end(Nanos(1), Nanos(1));
+        let [file] = &files[..] else { panic!("{files:?}") };
+        assert_eq!((file.bytes_read, bytes), (times * 4196, times * 4196));
+        assert_eq!(file.waited, Nanos(times.div_ceil(3) * 5), "of its own process alone");
+        assert!(file.samples.len() <= SAMPLES_MAX && file.samples_left_out > 0);
+        assert!(file.samples.iter().all(|sample| sample.from <= sample.to && sample.bytes > 0));
+    }
+}

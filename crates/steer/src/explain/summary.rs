@@ -1,0 +1,211 @@
+//! What `explain` finds out about a program: plain values, in bounded tables.
+//!
+//! # Invariants
+//! - What is left out of a table is counted beside it.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use forerun_core::units::Nanos;
+
+/// What a program did.
+#[derive(Clone, Debug)]
+pub struct ProgramSummary {
+    /// The exit status, as a shell reports it.
+    pub status: u8,
+    /// The run time.
+    pub ran: Nanos,
+    /// Processor time of the program and of the children that it waited for.
+    pub processor: Nanos,
+    /// The time in which storage blocked some of its threads and none ran.
+    pub waited: Nanos,
+    /// How that was measured.
+    pub basis: WaitBasis,
+    /// The time in which its main threads were runnable and had no processor, where the kernel
+    /// tells.
+    pub queued: Option<Nanos>,
+    /// Bytes that came from devices on its behalf, as the kernel counts them.
+    pub device_bytes: u64,
+    /// Bytes of all accesses that were observed.
+    pub bytes_read: u64,
+    /// When the first read began of a file that was not all in memory, and when the last one ended.
+    pub read_from: Nanos,
+    /// See `read_from`.
+    pub read_until: Nanos,
+    /// The best rate of a quarter of a second, in bytes a second.
+    pub rate: Option<u64>,
+    /// Processes that were followed, and of these, those that could not be looked into.
+    pub processes: u64,
+    /// See `processes`.
+    pub processes_skipped: u64,
+    /// Records of the shim that were lost.
+    pub records_lost: u64,
+    /// Polls of the observers.
+    pub polls: u64,
+    /// Processor time of polling.
+    pub polling: Nanos,
+    /// Its files: first by the time that the program waited for them, then by the bytes read.
+    pub files: Vec<FileSummary>,
+    /// Files that are not in the table.
+    pub files_left_out: u64,
+}
+
+/// How the time that a program waited was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitBasis {
+    /// By the kernel's delay accounting.
+    DelayAccounting,
+    /// By sampling the state of its threads.
+    SampledState,
+}
+
+/// A file that the program read.
+#[derive(Clone, Debug)]
+pub struct FileSummary {
+    /// Its name at the first access.
+    pub path: PathBuf,
+    /// The device that it lies on (`st_dev`).
+    pub device: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// Bytes of all accesses that were observed.
+    pub bytes_read: u64,
+    /// Whether it was read by page faults.
+    pub is_mapped: bool,
+    /// The time that the program waited for storage before it went on here.
+    pub waited: Nanos,
+    /// How much of it was in memory at first, where the kernel tells.
+    pub residency: Option<InitialResidency>,
+    /// Its streams, in the order of their beginnings.
+    pub streams: Vec<StreamSummary>,
+    /// Streams that are not in the table.
+    pub streams_left_out: u64,
+    /// Its accesses over time.
+    pub samples: Vec<AccessSample>,
+    /// Accesses that are not in the table.
+    pub samples_left_out: u64,
+}
+
+/// How much of a file was in memory at first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InitialResidency {
+    /// Pages in memory.
+    pub pages: u64,
+    /// Pages of the file.
+    pub pages_all: u64,
+    /// Whether that was before the program's start, as for its arguments and its input; else it was
+    /// at the poll after its opening, when some may have been read.
+    pub is_before: bool,
+}
+
+/// Accesses that continue from each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamSummary {
+    /// How they continue.
+    pub pattern: Pattern,
+    /// Bytes of all accesses.
+    pub bytes: u64,
+    /// From the lowest byte to the highest.
+    pub range: Range<u64>,
+    /// When the first access was observed, and the last.
+    pub from: Nanos,
+    /// See `from`.
+    pub to: Nanos,
+    /// The time that the program waited for storage before it went on here.
+    pub waited: Nanos,
+}
+
+/// How accesses continue from each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pattern {
+    /// Each begins where another has ended, or a little beyond.
+    Sequential,
+    /// Each ends where the one before began.
+    Backward,
+    /// All are equally far apart.
+    Strided,
+    /// They do not continue.
+    #[default]
+    Random,
+}
+
+/// An access, or several joined ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccessSample {
+    /// At the poll before, none of it was read.
+    pub from: Nanos,
+    /// At this one all of it was.
+    pub to: Nanos,
+    /// Its first byte.
+    pub offset: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// Whether the program waited for storage meanwhile.
+    pub waited: bool,
+}
+
+impl Pattern {
+    /// Its name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sequential => "sequential",
+            Self::Backward => "backward",
+            Self::Strided => "stride",
+            Self::Random => "random",
+        }
+    }
+
+    /// Whether the next access can be known before it comes.
+    #[must_use]
+    pub fn is_predictable(self) -> bool {
+        self != Self::Random
+    }
+}
+
+impl FileSummary {
+    /// The pattern of most of its bytes.
+    #[must_use]
+    pub fn pattern(&self) -> Pattern {
+        let mut all = [Pattern::Sequential, Pattern::Backward, Pattern::Strided, Pattern::Random];
+        all.sort_by_key(|&pattern| std::cmp::Reverse(self.bytes_of(pattern)));
+        all[0]
+    }
+
+    /// Bytes of its streams of `pattern`.
+    #[must_use]
+    pub fn bytes_of(&self, pattern: Pattern) -> u64 {
+        let same = self.streams.iter().filter(|stream| stream.pattern == pattern);
+        same.map(|stream| stream.bytes).sum()
+    }
+}
+
+impl StreamSummary {
+    /// Adds the accesses of `other`.
+    pub(super) fn join(&mut self, other: &Self) {
+        self.bytes += other.bytes;
+        self.range.start = self.range.start.min(other.range.start);
+        self.range.end = self.range.end.max(other.range.end);
+        (self.from, self.to) = (self.from.min(other.from), self.to.max(other.to));
+        self.waited += other.waited;
+        assert!(self.from <= self.to && self.range.start <= self.range.end);
+    }
+}
+
+impl AccessSample {
+    /// Continues with `next`, if both are one within `grain`. Whether it did.
+    pub(super) fn join(&mut self, next: &Self, grain: Nanos) -> bool {
+        let continues = self.offset + self.bytes == next.offset && self.waited == next.waited;
+        let joins = continues && next.to.since(self.from) <= grain;
+        if joins {
+            (self.to, self.bytes) = (next.to, self.bytes + next.bytes);
+        }
+        joins
+    }
+}
+
+/// The part of `total` that corresponds to `one` of `whole`; nothing of nothing.
+pub(super) fn share(total: Nanos, one: Nanos, whole: Nanos) -> Nanos {
+    let share = u128::from(total.0) * u128::from(one.0) / u128::from(whole.0.max(1));
+    Nanos(u64::try_from(share).unwrap_or(u64::MAX))
+}

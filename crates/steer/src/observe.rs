@@ -1,0 +1,125 @@
+//! The observers of an unchanged program: where its readers are, from outside.
+//!
+//! ```text
+//!   processes --> open_files   positions of descriptors                    \
+//!             --> mappings     pages that became present                    >-> access::AccessSink
+//!   calls                      reads that the shim in the program records  /
+//! ```
+//! | module | what |
+//! |---|---|
+//! | `access` | what observers report, and the trait that receives it |
+//! | `processes` | the program's processes |
+//! | `open_files`, `mappings`, `calls` | the observers |
+//! | `cursors` | stream cursors of one file |
+//! | `poll` | poll interval and poll budget |
+//! | `procfs`, `pagemap` | what `/proc` says of a process and of its memory |
+//! | `shim` | the ring that the shim writes to |
+//!
+//! # Invariants
+//! - Where no process has run since the last poll, none has read, and none is polled.
+//! - Discovery of new files and processes uses one part in [`DISCOVERY_ONE_IN`] of a processor, and
+//!   the pause after it has a bound.
+
+pub(crate) mod access;
+mod calls;
+mod cursors;
+mod mappings;
+mod open_files;
+mod pagemap;
+pub(crate) mod poll;
+pub(crate) mod processes;
+pub(crate) mod procfs;
+#[expect(unsafe_code, reason = "memory that is shared with the programs that run")]
+pub mod shim;
+
+use std::path::PathBuf;
+
+use forerun_core::units::Nanos;
+
+use crate::clock::{self, Clock};
+use access::AccessSink;
+use calls::CallObserver;
+use poll::{PollBudget, SCAN_PAUSE_MAX};
+use processes::ProcessTree;
+use shim::Ring;
+
+/// The observers that a program is watched with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ObserverKind {
+    /// Those of open files and mappings, by `/proc`.
+    #[default]
+    Proc,
+    /// Besides these, that of system calls, by the shim at this path, which the program loads.
+    Preload(PathBuf),
+}
+
+/// The observers of one program.
+pub(crate) struct Observers {
+    pub(crate) clock: Clock,
+    pub(crate) tree: ProcessTree,
+    calls: Option<CallObserver>,
+    polls: u64,
+    /// When new files and processes are looked for again, and whether there can be any.
+    discover_at: Nanos,
+    is_stale: bool,
+    budget: PollBudget,
+}
+
+impl Observers {
+    /// Observers of the processes in `tree`, and of the calls that come through `ring`.
+    pub(crate) fn new(tree: ProcessTree, ring: Option<Ring>) -> Self {
+        Self {
+            clock: Clock::start(),
+            tree,
+            calls: ring.map(CallObserver::new),
+            polls: 0,
+            discover_at: Nanos(0),
+            is_stale: true,
+            budget: PollBudget::full(),
+        }
+    }
+
+    /// Polls everything that may have changed, and reports to `sink`. Whether anything was read.
+    pub(crate) fn poll(&mut self, now: Nanos, some_ended: bool, sink: &mut dyn AccessSink) -> bool {
+        self.polls += 1;
+        let has_run = self.tree.has_run();
+        self.is_stale |= has_run || some_ended;
+        let discovers = self.is_stale && now >= self.discover_at;
+        if discovers {
+            let began = clock::thread_time();
+            self.is_stale = self.tree.discover(now, sink);
+            let cost = clock::thread_time().since(began);
+            let pause = self.budget.pause(now, DISCOVERY_PAUSES, cost, DISCOVERY_ONE_IN);
+            self.discover_at = now + pause;
+        }
+        let mut moved = false;
+        if has_run || some_ended {
+            moved = self.poll_calls(now, sink);
+        }
+        if some_ended || discovers {
+            self.tree.reap(now, sink);
+        }
+        if has_run || discovers {
+            moved |= self.tree.poll(now, sink);
+        }
+        moved
+    }
+
+    /// Polls the shim's records alone. Whether anything was read.
+    pub(crate) fn poll_calls(&mut self, now: Nanos, sink: &mut dyn AccessSink) -> bool {
+        self.calls.as_mut().is_some_and(|calls| calls.poll(now, &mut self.tree, sink))
+    }
+
+    /// Polls so far.
+    pub(crate) fn polls(&self) -> u64 {
+        self.polls
+    }
+
+    /// Records of the shim that were lost.
+    pub(crate) fn records_lost(&self) -> u64 {
+        self.calls.as_ref().map_or(0, CallObserver::lost)
+    }
+}
+
+const DISCOVERY_PAUSES: (Nanos, Nanos) = (Nanos::from_millis(5), SCAN_PAUSE_MAX);
+const DISCOVERY_ONE_IN: u64 = 50;

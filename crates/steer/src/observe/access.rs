@@ -1,0 +1,93 @@
+//! Accesses: what observers report of the readers in a program, and the trait that receives it.
+//!
+//! ```text
+//!   open_files, mappings, calls --open, seek, read, close--> prefetch      prefetches for them
+//!                                                       \--> explain       records them
+//! ```
+//! # Invariants
+//! - A cursor id stands for one reader from `open` or `open_again` to `close`.
+//! - The sink holds the descriptor of a file from its first reader's `open` to its last reader's
+//!   `close`, and no longer.
+
+use std::fs::File;
+use std::ops::Range;
+
+pub(crate) use forerun_core::planner::CursorId;
+use forerun_core::units::Nanos;
+use rustix::fs::Stat;
+
+/// Receives the accesses of readers.
+pub(crate) trait AccessSink {
+    /// The reports that follow are of the process `pid`, which has used so much processor time.
+    fn process(&mut self, pid: i32, processor: Option<Nanos>);
+
+    /// A program reads `file`, a descriptor of our own, from `position` on. `None` where the reader
+    /// is not followed: there are too many, or memory is too small for one more.
+    fn open(&mut self, now: Nanos, file: File, stat: &Stat, position: u64) -> Option<CursorId>;
+
+    /// One more reader of the file of `cursor`, at `position`.
+    fn open_again(&mut self, cursor: CursorId, position: u64) -> Option<CursorId>;
+
+    /// The reader of `cursor` has the file mapped.
+    fn mapped(&mut self, cursor: CursorId);
+
+    /// The file of `cursor`.
+    fn file(&self, cursor: CursorId) -> Option<&File>;
+
+    /// The reader of `cursor` is at `position` and did not read up to there.
+    fn seek(&mut self, now: Nanos, cursor: CursorId, position: u64);
+
+    /// The reader of `cursor` has read `range`; `follows` if that begins where it stood before.
+    fn read(&mut self, now: Nanos, cursor: CursorId, range: &Range<u64>, follows: bool);
+
+    /// A reader of the file of `cursor` has read `range`, once, and does not go on.
+    fn read_once(&mut self, now: Nanos, cursor: CursorId, range: &Range<u64>) {
+        if let Some(cursor) = self.open_again(cursor, range.start) {
+            self.read(now, cursor, range, false);
+            self.close(now, cursor);
+        }
+    }
+
+    /// The reader of `cursor` is gone.
+    fn close(&mut self, now: Nanos, cursor: CursorId);
+}
+
+#[cfg(test)]
+pub(crate) mod recording {
+    //! A sink for tests: it follows every reader and records what is reported.
+
+    use super::*;
+
+    /// The reports so far.
+    #[derive(Default)]
+    pub(crate) struct RecordingSink {
+        pub(crate) cursors: u32,
+        pub(crate) reads: Vec<(u32, Range<u64>, bool)>,
+        pub(crate) closed: Vec<CursorId>,
+    }
+
+    impl AccessSink for RecordingSink {
+        fn process(&mut self, _pid: i32, _processor: Option<Nanos>) {}
+        fn open(&mut self, _: Nanos, _: File, _: &Stat, _: u64) -> Option<CursorId> {
+            None
+        }
+        fn open_again(&mut self, _cursor: CursorId, _position: u64) -> Option<CursorId> {
+            self.cursors += 1;
+            Some(CursorId(self.cursors))
+        }
+        fn mapped(&mut self, _cursor: CursorId) {}
+        fn file(&self, _cursor: CursorId) -> Option<&File> {
+            None
+        }
+        fn seek(&mut self, _now: Nanos, _cursor: CursorId, _position: u64) {}
+        fn read(&mut self, _now: Nanos, cursor: CursorId, range: &Range<u64>, follows: bool) {
+            self.reads.push((cursor.0, range.clone(), follows));
+        }
+        fn read_once(&mut self, _now: Nanos, cursor: CursorId, range: &Range<u64>) {
+            self.reads.push((cursor.0, range.clone(), false));
+        }
+        fn close(&mut self, _now: Nanos, cursor: CursorId) {
+            self.closed.push(cursor);
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! The observer of system calls: what programs report by the shim, each read with its place, also
+//! reads that move no position.
+//!
+//! ```text
+//!   ring: (pid, fd) read 0..4K, 4K..8K, 8K..12K    -->  one access 0..12K of one cursor
+//! ```
+//! # Invariants
+//! - A record is a hint: it counts only for a process that is followed, the file is opened by that
+//!   process's descriptor, and must be the one that the record names. Other records are dropped.
+//! - At most [`DESCRIPTORS_MAX`] descriptors; they and their cursors go with the process.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use forerun_core::units::Nanos;
+
+use super::access::{AccessSink, CursorId};
+use super::cursors::{Cursor, Cursors};
+use super::open_files::{Inode, follow};
+use super::processes::ProcessTree;
+use super::shim::{Kind, Record, Ring};
+
+/// What programs reported, by process and descriptor.
+#[derive(Debug)]
+pub(crate) struct CallObserver {
+    ring: Ring,
+    descriptors: BTreeMap<(i32, i32), Descriptor>,
+    /// Records of the last poll; kept for their memory.
+    records: Vec<Record>,
+}
+
+/// A descriptor, with one reader or several, each in its place.
+#[derive(Debug)]
+struct Descriptor {
+    inode: Inode,
+    /// Holds the file as long as the descriptor stands for it; `None` where it cannot be followed.
+    first: Option<CursorId>,
+    cursors: Cursors<Unreported>,
+    /// Reads so far.
+    reads: u64,
+}
+
+/// The reads of one reader since the last poll.
+#[derive(Debug, Default)]
+struct Unreported {
+    /// `None` before its first report.
+    cursor: Option<CursorId>,
+    /// Forward reads are joined, backward ones in short pieces.
+    reads: Vec<Range<u64>>,
+    /// The end of what was reported last.
+    reported: u64,
+}
+
+impl CallObserver {
+    pub(crate) fn new(ring: Ring) -> Self {
+        Self { ring, descriptors: BTreeMap::new(), records: Vec::new() }
+    }
+
+    /// Records that were lost.
+    pub(crate) fn lost(&self) -> u64 {
+        self.ring.lost()
+    }
+
+    /// Reports the records that came. Whether any was of a read.
+    pub(crate) fn poll(
+        &mut self,
+        now: Nanos,
+        tree: &mut ProcessTree,
+        sink: &mut dyn AccessSink,
+    ) -> bool {
+        let mut records = std::mem::take(&mut self.records);
+        self.ring.drain(|record| records.push(record));
+        let mut moved = false;
+        for record in &records {
+            moved |= self.take(record, now, tree, sink).is_some();
+        }
+        records.clear();
+        self.records = records;
+        assert!(self.descriptors.len() <= DESCRIPTORS_MAX, "more descriptors than are allowed");
+        self.descriptors.retain(|&(pid, _), descriptor| {
+            let stays = tree.has(pid);
+            if !stays || descriptor.has_news() {
+                sink.process(pid, tree.processor(pid));
+                descriptor.report(now, sink);
+            }
+            if !stays {
+                descriptor.close(now, sink);
+            }
+            stays
+        });
+        moved
+    }
+
+    fn take(
+        &mut self,
+        record: &Record,
+        now: Nanos,
+        tree: &mut ProcessTree,
+        sink: &mut dyn AccessSink,
+    ) -> Option<()> {
+        let (pid, fd) = (record.pid.try_into().ok()?, record.fd.try_into().ok()?);
+        if !tree.has(pid) {
+            return None;
+        }
+        let inode = (record.dev, record.ino);
+        let known = self.descriptors.get(&(pid, fd));
+        if record.kind == Kind::Close || known.is_some_and(|known| known.inode != inode) {
+            self.close(pid, fd, now, tree, sink);
+        }
+        match record.kind {
+            // A mapping is followed by its pages.
+            Kind::Open | Kind::Map | Kind::Close => return None,
+            Kind::Read => {}
+        }
+        let range = record.offset..record.offset.checked_add(record.length)?;
+        if range.is_empty() || record.length > READ_BYTES_MAX || i64::try_from(range.end).is_err() {
+            return None;
+        }
+        if !self.descriptors.contains_key(&(pid, fd)) {
+            if self.descriptors.len() >= DESCRIPTORS_MAX {
+                return None;
+            }
+            let process = tree.hand_over(pid, fd, now, sink)?;
+            let first = follow(process, fd, inode, now, sink);
+            self.descriptors.insert((pid, fd), Descriptor::new(inode, first));
+        }
+        self.descriptors.get_mut(&(pid, fd))?.read(&range, now, sink)
+    }
+
+    fn close(
+        &mut self,
+        pid: i32,
+        fd: i32,
+        now: Nanos,
+        tree: &ProcessTree,
+        sink: &mut dyn AccessSink,
+    ) {
+        let Some(mut descriptor) = self.descriptors.remove(&(pid, fd)) else { return };
+        sink.process(pid, tree.processor(pid));
+        descriptor.report(now, sink);
+        descriptor.close(now, sink);
+    }
+}
+
+impl Descriptor {
+    fn new(inode: Inode, first: Option<CursorId>) -> Self {
+        Self { inode, first, cursors: Cursors::new(), reads: 0 }
+    }
+
+    /// Takes in a read: a cursor continues there, or a new one begins.
+    fn read(&mut self, range: &Range<u64>, now: Nanos, sink: &mut dyn AccessSink) -> Option<()> {
+        assert!(!range.is_empty(), "a read has bytes");
+        let first = self.first?;
+        self.reads += 1;
+        let used = self.reads;
+        if let Some((cursor, _)) = self.cursors.continued_by(range) {
+            (cursor.start, cursor.end, cursor.used) = (range.start, range.end, used);
+            cursor.state.add(range);
+            return Some(());
+        }
+        let mut state = Unreported::default();
+        state.add(range);
+        let cursor = Cursor { start: range.start, end: range.end, used, state };
+        if let Some(gone) = self.cursors.add(cursor) {
+            gone.state.give_way(first, now, sink);
+        }
+        Some(())
+    }
+
+    fn has_news(&self) -> bool {
+        self.cursors.iter().any(|cursor| !cursor.state.reads.is_empty())
+    }
+
+    /// Reports what was read since the last report.
+    fn report(&mut self, now: Nanos, sink: &mut dyn AccessSink) {
+        let Some(first) = self.first else { return };
+        self.cursors.iter_mut().for_each(|cursor| cursor.state.report(first, now, sink));
+        assert!(!self.has_news(), "all is reported");
+    }
+
+    fn close(&self, now: Nanos, sink: &mut dyn AccessSink) {
+        let cursors = self.cursors.iter().filter_map(|cursor| cursor.state.cursor);
+        for cursor in cursors.chain(self.first) {
+            sink.close(now, cursor);
+        }
+    }
+}
+
+impl Unreported {
+    fn add(&mut self, range: &Range<u64>) {
+        match self.reads.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            Some(last) if last.start == range.end && last.end - range.start <= BACKWARD_BYTES => {
+                last.start = range.start;
+            }
+            Some(_) | None => self.reads.push(range.clone()),
+        }
+    }
+
+    fn report(&mut self, first: CursorId, now: Nanos, sink: &mut dyn AccessSink) {
+        let Some(from) = self.reads.first().map(|read| read.start) else { return };
+        self.cursor = self.cursor.or_else(|| sink.open_again(first, from));
+        for read in self.reads.drain(..) {
+            let Some(cursor) = self.cursor else { continue };
+            // A new reader begins at a file's first byte.
+            sink.read(now, cursor, &read, read.start == self.reported);
+            self.reported = read.end;
+        }
+    }
+
+    /// Reports what is left before the cursor goes. A cursor that began since the last poll does
+    /// not go on: a program that reads at random is not followed from place to place.
+    fn give_way(mut self, first: CursorId, now: Nanos, sink: &mut dyn AccessSink) {
+        if let Some(cursor) = self.cursor {
+            self.report(first, now, sink);
+            sink.close(now, cursor);
+        } else {
+            self.reads.iter().for_each(|read| sink.read_once(now, first, read));
+        }
+    }
+}
+
+/// Backward reads are reported in pieces of so much, as the shim records forward ones.
+const BACKWARD_BYTES: u64 = 64 << 10;
+/// No system call reads more.
+const READ_BYTES_MAX: u64 = 1 << 31;
+/// Descriptors that were reported; a word in the ring may name any.
+const DESCRIPTORS_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::super::access::recording::RecordingSink;
+    use super::super::cursors::COUNT_MAX;
+    use super::*;
+
+    fn descriptor() -> Descriptor {
+        Descriptor::new((0, 0), Some(CursorId(0)))
+    }
+
+    #[test]
+    fn all_reads_are_reported() {
+        type Rows<'a> = (&'a str, &'a [Range<u64>], &'a [(u32, Range<u64>, bool)]);
+        #[rustfmt::skip]
+        let rows: [Rows<'_>; 5] = [
+            ("in order",     &[0..10, 10..20], &[(1, 0..20, true)]),
+            ("backward",     &[20..30, 10..20], &[(1, 10..30, false)]),
+            ("in pieces",    &[98_304..163_841, 65_536..98_304],
+                             &[(1, 98_304..163_841, false), (1, 65_536..98_304, false)]),
+            ("back over it", &[10..20, 20..30, 10..20], &[(1, 10..30, false), (1, 10..20, false)]),
+            ("two that meet", &[50..60, 30..40, 40..50, 60..70, 50..60, 70..80],
+                             &[(1, 50..80, false), (2, 30..60, false)]),
+        ];
+        for (why, reads, reported) in rows {
+            let (mut sink, mut descriptor) = (RecordingSink::default(), descriptor());
+            for range in reads {
+                descriptor.read(range, Nanos(0), &mut sink);
+            }
+            descriptor.report(Nanos(0), &mut sink);
+            assert_eq!(sink.reads, reported, "{why}");
+        }
+    }
+
+    #[test]
+    fn random_reads_are_not_followed_from_place_to_place() {
+        let (mut sink, mut descriptor) = (RecordingSink::default(), descriptor());
+        let place = |at: u64| at * 100..at * 100 + 10;
+        for at in 1..=100 {
+            descriptor.read(&place(at), Nanos(0), &mut sink);
+        }
+        descriptor.report(Nanos(0), &mut sink);
+        let mut reported: Vec<_> = sink.reads.iter().map(|(_, range, _)| range.clone()).collect();
+        reported.sort_by_key(|range| range.start);
+        assert_eq!(reported, (1..=100).map(place).collect::<Vec<_>>());
+        let once = sink.reads.iter().filter(|(cursor, ..)| *cursor == 0).count();
+        assert_eq!((once, sink.cursors), (100 - COUNT_MAX, 16));
+    }
+}

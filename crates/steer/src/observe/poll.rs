@@ -1,0 +1,150 @@
+//! The poll interval and the poll budget: how long to wait until the next poll.
+//!
+//! ```text
+//!   interval    short while polls find accesses, doubled up to a bound while they find none
+//!   budget      one part in so many of a processor; what is not used is saved, up to a bound
+//!   pause       the interval, or longer until the budget has paid for the last poll
+//! ```
+//! Savings let one expensive poll, such as the first of bytes that are not cached, be followed by a
+//! short pause, just when the program comes to the end of what was prefetched.
+//!
+//! # Invariants
+//! - A pause is never longer than its bound; cost that the longest pause does not pay is forgiven.
+//! - At most [`SAVED_MAX`] is saved.
+
+use forerun_core::units::Nanos;
+
+/// Processor time that polls may use, and what of it is left.
+#[derive(Debug)]
+pub(crate) struct PollBudget {
+    /// Nanoseconds that are saved; below 0, overdrawn.
+    saved: i64,
+    at: Nanos,
+}
+
+impl PollBudget {
+    /// A budget with all that can be saved.
+    pub(crate) fn full() -> Self {
+        Self { saved: SAVED_MAX, at: Nanos(0) }
+    }
+
+    /// The pause after a poll at `now` that used `cost`, where polls may use one part in `one_in`
+    /// of a processor: `bounds` are the shortest pause and the longest.
+    pub(crate) fn pause(
+        &mut self,
+        now: Nanos,
+        bounds: (Nanos, Nanos),
+        cost: Nanos,
+        one_in: u64,
+    ) -> Nanos {
+        let (shortest, longest) = bounds;
+        assert!(shortest <= longest && one_in > 0, "bounds are in order, and there is a budget");
+        assert!(self.at <= now, "time does not go back");
+        let earned = signed(now.since(self.at).0 / one_in);
+        self.at = now;
+        let saved = self.saved.saturating_add(earned).min(SAVED_MAX);
+        self.saved = saved.saturating_sub(signed(cost.0)).max(-signed(longest.0 / one_in));
+        let overdrawn = self.saved.min(0).unsigned_abs();
+        let pause = shortest.max(Nanos(overdrawn * one_in));
+        assert!(pause <= longest, "a pause has a bound");
+        pause
+    }
+}
+
+/// The poll interval of the program that is watched, with its budget.
+#[derive(Debug)]
+pub(crate) struct PollTimer {
+    interval: Nanos,
+    budget: PollBudget,
+}
+
+/// What the poll interval becomes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Interval {
+    Of(Nanos),
+    /// Twice what it was, at most so much.
+    DoubledUpTo(Nanos),
+}
+
+impl PollTimer {
+    pub(crate) fn new() -> Self {
+        Self { interval: INTERVAL_MIN, budget: PollBudget::full() }
+    }
+
+    /// The pause after a poll at `now` that used `cost`, where polls may use one part in `one_in`
+    /// of a processor.
+    pub(crate) fn pause(
+        &mut self,
+        now: Nanos,
+        interval: Interval,
+        cost: Nanos,
+        one_in: u64,
+    ) -> Nanos {
+        self.interval = match interval {
+            Interval::Of(interval) => interval,
+            Interval::DoubledUpTo(longest) => Nanos(self.interval.0 * 2).min(longest),
+        };
+        assert!((INTERVAL_MIN..=PAUSE_MAX).contains(&self.interval), "{:?}", self.interval);
+        self.budget.pause(now, (self.interval, PAUSE_MAX), cost, one_in)
+    }
+}
+
+fn signed(nanos: u64) -> i64 {
+    i64::try_from(nanos).unwrap_or(i64::MAX)
+}
+
+/// The interval while a program reads what is not cached.
+pub(crate) const INTERVAL_MIN: Nanos = Nanos::from_millis(1);
+/// The longest pause between polls of where readers are.
+pub(crate) const PAUSE_MAX: Nanos = Nanos::from_millis(100);
+/// The longest pause after a scan of all that a process has, however expensive the scan was: what
+/// begins meanwhile is seen that late.
+pub(crate) const SCAN_PAUSE_MAX: Nanos = Nanos::from_millis(2_000);
+/// Nanoseconds of a processor that are saved at most.
+const SAVED_MAX: i64 = 10_000_000;
+
+const _: () = assert!(INTERVAL_MIN.0 <= PAUSE_MAX.0 && PAUSE_MAX.0 <= SCAN_PAUSE_MAX.0);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn polls_use_their_part_of_a_processor_and_what_was_saved() {
+        let millis = Nanos::from_millis;
+        let mut budget = PollBudget::full();
+        #[rustfmt::skip]
+        let rows = [ // at ms, cost ms, pause ms
+            (0,     9,   1, "saved"),
+            (1,     1,   1, "a little is left"),
+            (2,     1,  8, "overdrawn by .8 ms"),
+            (10,    1,  10, "that is paid, nothing is saved"),
+            (1_000, 9,   1, "saved again, no more than at first"),
+            (1_001, 99, 100, "never longer"),
+            (1_101, 0,   1, "and what that did not pay is forgiven"),
+        ];
+        for (at, cost, pause, why) in rows {
+            let is = budget.pause(millis(at), (millis(1), millis(100)), millis(cost), 10);
+            assert_eq!(is, millis(pause), "{why}");
+        }
+    }
+
+    #[test]
+    fn the_pause_after_an_expensive_scan_ends() {
+        let mut budget = PollBudget::full();
+        for cost in [Nanos::from_millis(600_000), Nanos(u64::MAX)] {
+            let pause = budget.pause(Nanos(0), (INTERVAL_MIN, SCAN_PAUSE_MAX), cost, 50);
+            assert_eq!(pause, SCAN_PAUSE_MAX);
+        }
+    }
+
+    #[test]
+    fn the_interval_doubles_while_nothing_is_read() {
+        let mut timer = PollTimer::new();
+        let four = Nanos::from_millis(4);
+        let mut next = |interval| timer.pause(Nanos(0), interval, Nanos(0), 10).0 / 1_000_000;
+        assert_eq!([(); 3].map(|()| next(Interval::DoubledUpTo(four))), [2, 4, 4]);
+        assert_eq!(next(Interval::Of(INTERVAL_MIN)), 1);
+        assert_eq!(next(Interval::DoubledUpTo(four)), 2);
+    }
+}

@@ -1,0 +1,236 @@
+//! The processes of the program: itself, its children, theirs.
+//!
+//! ```text
+//!   pid --> pidfd --> /proc/PID, kept open --> its parent is in the tree --> pidfd: still alive?
+//! ```
+//! A folder of `/proc` that is open is of one process: once that is gone, reads through the folder
+//! fail, whichever process has the number then. So a number is resolved once, and a process that
+//! got the number of another meanwhile has another parent or is found dead.
+//!
+//! # Invariants
+//! - Only descendants are followed, found while their parent is; at most [`PROCESSES_MAX`].
+//! - A process that this one has no permission to look into (set-uid, not dumpable, of another
+//!   user) is counted as skipped.
+//! # Sources
+//! `pidfd_open(2)`, proc(5).
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use forerun_core::units::Nanos;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+
+use super::access::AccessSink;
+use super::mappings::Mappings;
+use super::open_files::OpenFiles;
+use super::procfs;
+use crate::clock::time_of;
+
+/// The processes that are followed.
+#[derive(Debug)]
+pub(crate) struct ProcessTree {
+    processes: BTreeMap<i32, Process>,
+    /// Whether the kernel lists a thread's children (`CONFIG_PROC_CHILDREN`).
+    lists_children: bool,
+    seen: u64,
+    skipped: u64,
+}
+
+#[derive(Debug)]
+struct Process {
+    pidfd: OwnedFd,
+    /// `/proc/PID`.
+    folder: OwnedFd,
+    files: OpenFiles,
+    mappings: Mappings,
+    is_permitted: bool,
+    /// Processor time used until the last poll, where the kernel tells.
+    processor: Option<Nanos>,
+}
+
+impl ProcessTree {
+    /// The tree below `program`, a child of this process.
+    pub(crate) fn new(program: Pid) -> Self {
+        let lists_children = Path::new("/proc/thread-self/children").exists();
+        let mut tree = Self { processes: BTreeMap::new(), lists_children, seen: 0, skipped: 0 };
+        tree.add(program.as_raw_nonzero().get(), getpid().as_raw_nonzero().get());
+        tree
+    }
+
+    /// Processes that were followed so far.
+    pub(crate) fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    /// How often one of them could not be looked into any more.
+    pub(crate) fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    /// The descriptors that become readable when a process ends.
+    pub(crate) fn ends(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.processes.values().map(|process| process.pidfd.as_fd())
+    }
+
+    /// Reports where the processes are in their files. Whether any moved.
+    pub(crate) fn poll(&mut self, now: Nanos, sink: &mut dyn AccessSink) -> bool {
+        let mut moved = false;
+        for (&pid, process) in &mut self.processes {
+            sink.process(pid, process.processor);
+            moved |= process.files.poll(process.folder.as_fd(), now, sink);
+            moved |= process.mappings.poll(process.folder.as_fd(), now, sink);
+        }
+        moved
+    }
+
+    /// Forgets all processes.
+    pub(crate) fn clear(&mut self) {
+        self.processes.clear();
+    }
+
+    /// Forgets the processes that have ended.
+    pub(crate) fn reap(&mut self, now: Nanos, sink: &mut dyn AccessSink) {
+        self.processes.retain(|_, process| {
+            let is_alive = !has_ended(&process.pidfd);
+            if !is_alive {
+                process.files.close(now, sink);
+                process.mappings.close(now, sink);
+            }
+            is_alive
+        });
+    }
+
+    /// Whether any process may have run since the last call, or has a pending scan. Updates the
+    /// processor time of each.
+    pub(crate) fn has_run(&mut self) -> bool {
+        let mut has_run = false;
+        for (&pid, process) in &mut self.processes {
+            let before = std::mem::replace(&mut process.processor, time_of(pid));
+            has_run |= process.processor.is_none() || process.processor != before;
+            has_run |= process.mappings.has_pending_scan();
+        }
+        has_run
+    }
+
+    /// Finds new children, descriptors and mappings. Whether there may be more: a process that was
+    /// just found has not been looked into.
+    pub(crate) fn discover(&mut self, now: Nanos, sink: &mut dyn AccessSink) -> bool {
+        let mut children = if self.lists_children { Vec::new() } else { self.by_parent() };
+        for (&pid, process) in &mut self.processes {
+            process.children(|child| children.push((child, pid)));
+            let was_permitted = process.is_permitted;
+            process.discover(now, sink);
+            self.skipped += u64::from(was_permitted && !process.is_permitted);
+        }
+        let seen = self.seen;
+        for (child, parent) in children {
+            if !self.processes.contains_key(&child) && self.processes.len() < PROCESSES_MAX {
+                self.add(child, parent);
+            }
+        }
+        assert!(self.processes.len() <= PROCESSES_MAX, "more processes than are allowed");
+        self.seen > seen
+    }
+
+    /// The folder in `/proc` of the process `pid`, whose accesses by `descriptor` another observer
+    /// sees: the position of that is no longer followed.
+    pub(crate) fn hand_over(
+        &mut self,
+        pid: i32,
+        descriptor: i32,
+        now: Nanos,
+        sink: &mut dyn AccessSink,
+    ) -> Option<BorrowedFd<'_>> {
+        let process = self.processes.get_mut(&pid)?;
+        let folder = process.folder.as_fd();
+        if !process.files.leave(descriptor, now, sink) {
+            process.files.discover(folder).ok()?;
+            process.files.leave(descriptor, now, sink);
+        }
+        Some(folder)
+    }
+
+    /// Processor time that the process `pid` had used at the last poll.
+    pub(crate) fn processor(&self, pid: i32) -> Option<Nanos> {
+        self.processes.get(&pid)?.processor
+    }
+
+    /// The processes and their folders in `/proc`.
+    pub(crate) fn folders(&self) -> impl Iterator<Item = (i32, BorrowedFd<'_>)> {
+        self.processes.iter().map(|(&pid, process)| (pid, process.folder.as_fd()))
+    }
+
+    /// Whether the process `pid` is followed.
+    pub(crate) fn has(&self, pid: i32) -> bool {
+        self.processes.contains_key(&pid)
+    }
+
+    /// Children and their parents, found among all processes of the machine.
+    fn by_parent(&self) -> Vec<(i32, i32)> {
+        let Ok(all) = std::fs::read_dir("/proc") else { return Vec::new() };
+        let pids = all.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let with_parent = pids.filter_map(|pid: i32| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            Some((pid, procfs::text::parent(&stat)?))
+        });
+        with_parent.filter(|(_, parent)| self.processes.contains_key(parent)).collect()
+    }
+
+    fn add(&mut self, pid: i32, parent: i32) {
+        if let Some(process) = Process::open(pid, parent) {
+            self.seen += 1;
+            let before = self.processes.insert(pid, process);
+            assert!(before.is_none(), "process {pid} is followed twice");
+        }
+    }
+}
+
+impl Process {
+    fn open(pid: i32, parent: i32) -> Option<Self> {
+        let pidfd = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = open(format!("/proc/{pid}"), flags, Mode::empty()).ok()?;
+        let (files, mappings) = (OpenFiles::default(), Mappings::default());
+        let process = Self { pidfd, folder, files, mappings, is_permitted: true, processor: None };
+        let stat = procfs::open_in(process.folder.as_fd(), "stat")?;
+        let is_child = procfs::read(&stat, procfs::text::parent) == Some(parent);
+        (is_child && !has_ended(&process.pidfd)).then_some(process)
+    }
+
+    /// Finds what it has newly opened and mapped.
+    fn discover(&mut self, now: Nanos, sink: &mut dyn AccessSink) {
+        let folder = self.folder.as_fd();
+        let found = self.files.discover(folder);
+        // A process that has just ended cannot be looked into either, and is reaped.
+        self.is_permitted = !matches!(found, Err(Errno::ACCESS | Errno::PERM));
+        if found.is_ok() {
+            // Where that cannot be read there is nothing to follow.
+            let _ = self.mappings.discover(folder, now, sink);
+        }
+    }
+
+    /// Names the children of its threads.
+    fn children(&self, mut child: impl FnMut(i32)) {
+        let folder = self.folder.as_fd();
+        for thread in procfs::threads(folder, THREADS_MAX) {
+            let list = procfs::open_in(folder, &format!("task/{thread}/children"));
+            let list = list.and_then(|file| std::io::read_to_string(file).ok());
+            let pids = list.iter().flat_map(|list| list.split_ascii_whitespace());
+            pids.filter_map(|pid| pid.parse().ok()).for_each(&mut child);
+        }
+    }
+}
+
+fn has_ended(pidfd: &OwnedFd) -> bool {
+    let mut ends = [PollFd::new(pidfd, PollFlags::IN)];
+    poll(&mut ends, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|count| count > 0)
+}
+
+/// Processes that are followed at a time.
+const PROCESSES_MAX: usize = 256;
+/// Threads of a process whose children are looked for.
+const THREADS_MAX: usize = 64;
