@@ -266,7 +266,7 @@ def test_readers_fetch_for_themselves_while_all_threads_are_busy(
 # Errors.
 
 
-def test_an_error_reaches_the_reader_that_needed_the_bytes_and_nobody_else() -> None:
+def test_an_error_reaches_the_reader_that_needed_the_bytes_and_no_other() -> None:
     bad = [range(4 * MIB, 5 * MIB)]
 
     def hook(start: int, end: int) -> None:
@@ -342,7 +342,7 @@ def test_an_interrupt_of_one_reader_is_not_that_of_another() -> None:
 
 
 @pytest.mark.parametrize("kind", [Refused, Stop])
-def test_failed_readahead_hurts_nobody(kind: type[BaseException]) -> None:
+def test_failed_readahead_hurts_no_reader(kind: type[BaseException]) -> None:
     def hook(start: int, end: int) -> None:
         if ahead():
             raise kind

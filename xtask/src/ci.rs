@@ -143,6 +143,8 @@ impl Run {
         for (name, time) in times {
             println!("{:>8.1} s  {name}", time.as_secs_f64());
         }
+        let total: Duration = times.iter().map(|(_, time)| *time).sum();
+        println!("{:>8.1} s  in all", total.as_secs_f64());
         for what in &self.left_out {
             println!("left out: {what}");
         }

@@ -20,7 +20,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context as _, Result};
 use clap::Parser;
 
-/// Repository chores: what a change must pass, and what tells whether it is a good one.
+/// Repository chores: what a change must pass, and how good it is
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Chore {
@@ -106,7 +106,7 @@ fn root() -> PathBuf {
     package.parent().expect("the package lies in a folder of the repository").to_path_buf()
 }
 
-/// The cargo that runs us, so that every step uses one toolchain.
+/// The cargo that runs this program, so that every step uses one toolchain.
 fn cargo() -> String {
     std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
 }

@@ -116,7 +116,7 @@ impl Tool {
             .args(["--minimum-test-timeout", "60", "--timeout-multiplier", "5"])
             .args(["--build-timeout", "300"])
             .args(["--", "--lib", "--tests"])
-            // Debug information is most of the linker's work, and nobody debugs a mutant.
+            // Debug information is most of the linker's work, and a mutant is not debugged.
             .env("CARGO_PROFILE_TEST_DEBUG", "0")
             .env("CARGO_PROFILE_DEV_DEBUG", "0")
             .env_remove("CARGO_TARGET_DIR")

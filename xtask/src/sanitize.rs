@@ -173,7 +173,7 @@ fn leave_out(cargo: &mut Command, tests: &[(&str, &str)]) {
 const ADDRESS_OPTIONS: &str =
     "detect_leaks=1:detect_stack_use_after_return=1:allocator_may_return_null=1";
 
-/// The same for programs that are not ours: what they leave unfreed is their own affair.
+/// The same for programs of other authors, which may leave memory unfreed.
 const SHIM_OPTIONS: &str = "detect_leaks=0:detect_stack_use_after_return=1";
 
 /// Cargo puts it before each test program.

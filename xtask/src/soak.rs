@@ -1,8 +1,8 @@
 //! `cargo xtask soak`: builds the commands for release and becomes `forerun soak`.
 //!
 //! The soak itself is a hidden command, as only the commands may read the clock and listen for
-//! signals. This process is replaced by it, so that a signal meets nobody in between and its exit
-//! status is ours.
+//! signals. It replaces this process, so that a signal meets no process in between and its exit
+//! status is that of the chore.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;

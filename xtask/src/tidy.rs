@@ -5,7 +5,7 @@
 //! To add a check: write `tidy/NAME.rs` with its table test, and add it to `CHECKS`.
 //!
 //! # Invariants
-//! - Only files that git would commit are read; generated and ignored ones are not ours to judge.
+//! - Only files that git would commit are read; generated and ignored ones are not judged.
 //! - Contents of string literals are never judged, except for width and ASCII.
 
 mod attributes;
@@ -21,6 +21,7 @@ mod source;
 mod std_types;
 mod text;
 mod unsafety;
+mod words;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -49,15 +50,18 @@ const CHECKS: &[fn(&File) -> Vec<Finding>] = &[
 pub(crate) fn run(root: &Path) -> Result<bool> {
     let paths = committed(root)?;
     let (mut findings, mut long, mut read) = (Vec::new(), Vec::new(), 0);
+    let mut words = Vec::new();
     for path in &paths {
         // Binary files are data, and a tracked file may just have been deleted.
         let Ok(text) = std::fs::read_to_string(root.join(path)) else { continue };
         read += 1;
         let file = File::new(path, &text);
+        words.extend(words::check(&file));
         findings.extend(CHECKS.iter().flat_map(|check| check(&file)));
         findings.extend(links::check(&file, &|target| exists(root, &paths, target)));
         long.extend(size::report(&file));
     }
+    findings.extend(words::beyond_allowance(words));
     findings.extend(edges::check_workspace(root)?);
     findings.sort();
     for note in &long {

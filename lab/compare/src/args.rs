@@ -17,12 +17,12 @@ pub(crate) struct Places {
     pub(crate) forerun: Option<PathBuf>,
 }
 
-/// A number of rounds from the command line, as most code wants it.
+/// A number of rounds, as loops count.
 pub(crate) fn rounds(count: NonZeroU32) -> usize {
     usize::try_from(count.get()).expect("a count fits the memory")
 }
 
-/// Those of `all` whose name is in `names`; all of them where none is named.
+/// The items of `all` whose name is in `names`; all of them where none is named.
 pub(crate) fn chosen<'a, T>(
     all: &'a [T],
     names: &[String],

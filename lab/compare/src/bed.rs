@@ -1,13 +1,13 @@
 //! The emulated device under a real file system, for as long as a [`Bed`] lives.
 //!
 //! ```text
-//!   compare -- stdin --> bed.sh: tmpfs, slowdisk, loop        stdin ends: all of it is taken down
+//!   compare -- stdin --> bed.sh: tmpfs, slowdisk, loop        stdin ends: unmounted, detached
 //!     |  mounts ext4, sets the queue and the model
 //! ```
 //!
 //! # Invariants
 //! - The script has a process group of its own, so a signal from the terminal does not meet it; it
-//!   sees that we have gone, by a signal or otherwise, by the end of its input.
+//!   ends with its input, so also when the bench is killed.
 //! - Before each run caches are dropped and the model is at rest.
 
 use std::fs;
@@ -22,7 +22,7 @@ use anyhow::{Context as _, Result, ensure};
 use crate::device::Device;
 use crate::forerun::output_of;
 
-/// See the module.
+/// An emulated device, mounted while this lives.
 pub(crate) struct Bed {
     script: Child,
     folder: PathBuf,
@@ -55,7 +55,7 @@ impl Folios {
     }
 }
 
-/// What this machine lacks, if anything.
+/// What this machine lacks for an emulated device, if anything.
 pub(crate) fn lacking() -> Option<String> {
     let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
     if !is_root {
@@ -109,7 +109,7 @@ impl Bed {
         Ok(Ok(bed))
     }
 
-    /// The file, mounted so.
+    /// The path of the large file, mounted with `folios`.
     pub(crate) fn file(&mut self, folios: Folios) -> Result<PathBuf> {
         let ext = self.folder.join("ext");
         if self.mounted != Some(folios) {
@@ -124,7 +124,7 @@ impl Bed {
         Ok(ext.join("data"))
     }
 
-    /// The folder of all files, mounted anew: nothing of them is in memory.
+    /// The path of the folder of all files, mounted anew: nothing of them is in memory.
     pub(crate) fn fresh(&mut self, folios: Folios) -> Result<PathBuf> {
         let ext = self.folder.join("ext");
         if self.mounted.take().is_some() {
@@ -134,14 +134,14 @@ impl Bed {
         Ok(ext)
     }
 
-    /// The next run is on `device`, and nothing is in memory, of no file.
+    /// Sets `device` for the next run, and drops all caches of the machine.
     pub(crate) fn cold(&self, device: &Device, read_ahead_kib: u32) -> Result<()> {
         output_of(&mut Command::new("sync"))?;
         put(Path::new("/proc/sys/vm/drop_caches"), "3")?;
         self.on(device, read_ahead_kib)
     }
 
-    /// The next run is on `device`.
+    /// Sets `device` for the next run.
     pub(crate) fn on(&self, device: &Device, read_ahead_kib: u32) -> Result<()> {
         self.queue(
             "max_sectors_kb",
@@ -151,7 +151,7 @@ impl Bed {
         self.model(device.name)
     }
 
-    /// Bytes that the device was asked for since its model was set.
+    /// Bytes read from the device since its model was set.
     pub(crate) fn bytes(&self) -> Result<u64> {
         let path = self.folder.join("mnt/ctl");
         // slowdisk answers the first read, which has to be long enough.
@@ -194,7 +194,7 @@ impl Bed {
 impl Drop for Bed {
     fn drop(&mut self) {
         drop(self.script.stdin.take());
-        // It has told why, if it failed.
+        // The script has printed why, if it failed.
         let _ = self.script.wait();
     }
 }

@@ -10,19 +10,19 @@
 
 /// An emulated device.
 pub(crate) struct Device {
-    /// As slowdisk and forerun call it.
+    /// The name in slowdisk and forerun.
     pub(crate) name: &'static str,
-    /// What it gives a reader that knows everything, whatever is read in order: the plain limit.
+    /// The plain limit: what a reader that knows everything gets of data in order.
     pub(crate) limit_mb_per_second: f64,
     /// The largest request that its queue takes.
     pub(crate) request_kib: u32,
-    /// Requests at once that it gains from.
+    /// The queue depth from which more brings nothing.
     pub(crate) depth: u32,
-    /// As the simulator takes it.
+    /// The spec for the simulator.
     pub(crate) virtually: &'static str,
 }
 
-/// All of them.
+/// Every emulated device.
 #[rustfmt::skip]
 pub(crate) const DEVICES: [Device; 4] = [
     Device { name: "t7k250", limit_mb_per_second: 28.5,  request_kib: 512,   depth: 1,
@@ -35,12 +35,12 @@ pub(crate) const DEVICES: [Device; 4] = [
              virtually: "object" },
 ];
 
-/// The names of all.
+/// The names of every device.
 pub(crate) fn names() -> Vec<&'static str> {
     DEVICES.iter().map(|device| device.name).collect()
 }
 
-/// How both benches run the simulator: the engine's replacement policy, what a page costs it, and
-/// demands before readahead.
+/// The options of the simulator in both benches: the engine's replacement policy, the cost of a
+/// page, and demands before readahead.
 pub(crate) const VIRTUALLY: [&str; 6] =
     ["--policy", "2q-star", "--page-cost", "800ns", "--host", "demand-first"];

@@ -77,12 +77,12 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// What all jobs share.
+/// The state of one bench.
 struct Bench<'a> {
     forerun: PathBuf,
     out: PathBuf,
     args: &'a Args,
-    /// fio's, as it lists them.
+    /// The engines that fio lists.
     engines: Vec<String>,
 }
 
@@ -182,7 +182,7 @@ impl Bench<'_> {
     }
 }
 
-/// The device and the file system that hold `file`, where the system tells.
+/// The device and the file system that hold `file`, where `findmnt` knows them.
 fn file_system(file: &Path) -> String {
     let mut command = Command::new("findmnt");
     let output = command.args(["-no", "SOURCE,FSTYPE", "-T"]).arg(file).output();

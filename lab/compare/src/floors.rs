@@ -5,7 +5,7 @@
 //!        --> mean (worst): share of the plain limit, of the online limit; the floor; met or not
 //!        --> a record a device, summary.md
 //! ```
-//! The plain limit is what the device gives whoever reads it in order; the online limit what
+//! The plain limit is what the device gives a reader in order; the online limit what
 //! perfect readahead reaches on the very reads.
 //!
 //! # Invariants
@@ -49,7 +49,7 @@ pub(crate) struct Args {
     #[arg(long = "row", value_name = "R,...", value_delimiter = ',',
         value_parser = PossibleValuesParser::new(row::names()))]
     rows: Vec<String>,
-    /// Policies of ours; repeated, as a policy has commas of its own
+    /// Readahead policies; repeated, as a policy has commas of its own
     #[arg(long = "readahead", value_name = "R", default_value = "streams")]
     readaheads: Vec<String>,
     /// Seeds of rows that draw [default: 1,2,3; 1 with --quick]
@@ -131,18 +131,18 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// What is run at once: all policies on the same reads.
+/// One run of the simulator: all policies on the same reads.
 struct Case<'a> {
     row: &'a Row,
-    /// Its index.
+    /// The index in `DEVICES`.
     device: usize,
     per_cent: u32,
     seed: u64,
 }
 
-/// What that came to.
+/// The result of a case.
 struct Outcome {
-    /// Of each policy: ours, then the rivals.
+    /// A run a policy: those that are judged, then the rivals.
     figures: Vec<VirtualRun>,
     record: Value,
 }
@@ -191,7 +191,7 @@ fn all(forerun: &Path, out: &Path, args: &Args, cases: &[Case<'_>]) -> Result<Ve
         }
     });
     let done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-    // Where one failed, those after it were not run: the failure comes first.
+    // Cases after a failed one did not run: the failure comes first.
     done.into_iter().map_while(|one| one).collect()
 }
 
@@ -222,7 +222,7 @@ impl Case<'_> {
         Ok(Outcome { figures, record: self.marked(record) })
     }
 
-    /// The record with what tells its runs apart, and without each request.
+    /// The record with the row, length and seed of its runs, without single requests.
     fn marked(&self, mut record: Value) -> Value {
         for run in record["runs"].as_array_mut().into_iter().flatten() {
             run["params"]["row"] = json!(self.row.name);
@@ -251,7 +251,7 @@ fn record(one: &Value, device: &Device, args: &Args, own: &[(&Case<'_>, &Outcome
     whole
 }
 
-/// A line for each policy of ours.
+/// A line for each policy that is judged.
 fn summary_lines(
     row: &Row,
     at: usize,
@@ -313,7 +313,7 @@ const HEADER: &str = "\
 | row | device | by | MB/s | plain | online | read / wanted | aim | |
 |---|---|---|---|---|---|---|---|---|";
 const SEEDS: [u64; 3] = [1, 2, 3];
-/// Of a row's own, in per cent: nothing is to fit one length by chance.
+/// Lengths in per cent of a row's own, so that nothing fits one length by chance.
 const LENGTHS: [u32; 3] = [70, 100, 130];
 
 #[cfg(test)]

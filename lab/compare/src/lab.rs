@@ -6,12 +6,12 @@
 //!   round 2   Python   cachesim   forerun                (cachesim: oracleGeneral alone)
 //!             ratio of each round -> median, spread -> summary.md, lab.json
 //! ```
-//! Ours is the time of the whole command, as is that of `cachesim`, libCacheSim's own program; of
-//! its library it is that of the library alone, which a Python program calls natively.
+//! forerun and `cachesim`, libCacheSim's own program, are timed as whole commands; the library is
+//! timed alone, called natively by a Python program.
 //!
 //! # Invariants
-//! - Nothing is installed or built: who is not there is left out, which is said.
-//! - Who counts other misses or accesses is not compared: see `rounds`.
+//! - Nothing is installed or built: a peer that is missing is left out, by name.
+//! - A peer with other misses or accesses is not compared: see `rounds`.
 //! - A ratio is of figures of the same round. Targets are judged in the summary alone.
 
 mod rounds;
@@ -111,7 +111,7 @@ struct Trace {
     source: String,
 }
 
-/// What all do.
+/// One replay for every simulator.
 struct Job {
     title: String,
     form: &'static str,
@@ -120,21 +120,21 @@ struct Job {
     cells: Vec<(&'static str, u64)>,
     policies: String,
     sizes: String,
-    /// How many times as fast we are to be.
+    /// The target: forerun is so many times as fast.
     rate: f64,
 }
 
 struct Bench<'a> {
     forerun: PathBuf,
     timer: Timer,
-    /// Ours first.
+    /// forerun first.
     simulators: Vec<Simulator>,
     args: &'a Args,
     folder: PathBuf,
     rounds: Vec<Rounds>,
 }
 
-/// Those that are there, ours first.
+/// The simulators of this machine, forerun first.
 fn simulators(args: &Args, forerun: &Path, timer: &Timer) -> Result<Vec<Simulator>> {
     let mut simulators = vec![Simulator::Forerun(forerun.to_path_buf())];
     match timer.library() {
@@ -153,7 +153,7 @@ fn simulators(args: &Args, forerun: &Path, timer: &Timer) -> Result<Vec<Simulato
 }
 
 impl Bench<'_> {
-    /// The mail workload, which anybody has, and the recorded traces that are there.
+    /// The mail workload, which needs no file, and the recorded traces of this machine.
     fn traces(&self, root: &Path) -> Vec<Trace> {
         let named = self.args.traces.clone();
         let named = named.or_else(|| std::env::var_os("FORERUN_TRACES").map(PathBuf::from));
@@ -214,7 +214,7 @@ impl Bench<'_> {
         let simulators: Vec<_> = self.simulators.iter().filter(|one| one.takes(&job)).collect();
         let mut rounds: Vec<_> = simulators.iter().map(|one| (one.name(), Vec::new())).collect();
         for round in 0..args::rounds(self.args.rounds) {
-            // Who goes first changes with the round.
+            // Another one goes first in each round.
             for turn in 0..simulators.len() {
                 let at = (round + turn) % simulators.len();
                 let figures = simulators[at].replay(&job, &self.timer)?;
@@ -277,14 +277,14 @@ impl Bench<'_> {
 
 const POLICIES: [&str; 5] = ["lru", "arc", "2q", "lirs", "s3-fifo"];
 const FORMS: [&str; 2] = ["keys", "oracleGeneral"];
-/// Who stands beside us, and what of it is measured.
+/// The peers, and what of each is measured.
 const PEERS: [(&str, &str); 2] = [
     (LIBRARY, "`process_trace` and the opening of the trace; memory without the interpreter's"),
     (PROGRAM, "its program, the whole command, on oracleGeneral"),
 ];
 /// Sizes of the sweep.
 const SHARES: [&str; 6] = ["1%", "2%", "5%", "10%", "20%", "40%"];
-/// Two and a half million requests that anybody can make.
+/// Two and a half million requests, without a file.
 const MAIL: &str = "workload:mail,model=m1";
 /// Recorded traces, the smallest last: the sweep is made on it.
 const RECORDED: [(&str, &str); 2] =

@@ -38,7 +38,7 @@ use clap::Parser;
 enum Command {
     /// The engine beside fio and pread, side by side
     Engine(engine::Args),
-    /// The kernel's readahead beside ours, on emulated devices
+    /// The kernel's readahead beside forerun's, on emulated devices
     Streams(streams::Args),
     /// Programs alone and under `forerun run`, on those devices
     Programs(programs::Args),

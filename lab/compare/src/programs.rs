@@ -12,7 +12,7 @@
 //!
 //! # Invariants
 //! - A ratio is of figures of the same round; no figure is left out.
-//! - Of the device nothing is in memory; programs and their libraries are, as is `forerun`.
+//! - Nothing of the device is cached; programs, their libraries and `forerun` are.
 //! - What a program prints, and how it ends, is the same under `run`: else the bench fails.
 
 mod cases;
@@ -171,7 +171,7 @@ fn machine(forerun: &Path) -> Result<[String; 2]> {
     Ok([version, format!("{count} processors, {system}")])
 }
 
-/// What all runs share.
+/// The state of one bench.
 struct Bench<'a> {
     forerun: PathBuf,
     bed: Bed,
@@ -187,7 +187,7 @@ struct ProgramRun {
     bytes_read: u64,
     printed: Vec<u8>,
     status: Option<i32>,
-    /// What `forerun run` says of itself.
+    /// The statistics of `forerun run`.
     stats: Value,
 }
 
@@ -245,7 +245,7 @@ impl Bench<'_> {
         flags: &[&str],
         words: &[String],
     ) -> Result<Value> {
-        // It knows no limits.
+        // explain takes no limits.
         if program.memory_mib.is_some() || flags.contains(&"--limit") {
             return Ok(Value::Null);
         }
@@ -343,7 +343,7 @@ impl Bench<'_> {
     }
 }
 
-/// What is not there of what a program needs.
+/// What a program needs and this machine lacks.
 fn lacking(program: &Program, words: &[String], folder: &Path) -> Option<String> {
     let found = Command::new("sh").args(["-c", "command -v \"$0\"", &words[0]]).output();
     if !found.is_ok_and(|found| found.status.success()) {
@@ -433,7 +433,7 @@ const HEADER: &str = "\
 |---|---|---|---|---|---|---|---|---|---|---|---|";
 /// What the device can do, as `forerun profile` measured it.
 const PROFILE: &str = "profile.toml";
-/// Of the file that a small cgroup reads.
+/// The size of the file that a small cgroup reads.
 const LARGE_MIB: u32 = 2_048;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! `forerun-compare range-server`: a local HTTP/1.1 server of byte ranges, for tests and benches.
 //!
 //! It serves a pattern that a reader can compute for itself, or a folder; as slow as a remote
-//! store if asked to, and as wrong as some of them are. Paths under `/-/` tell what it has served
-//! and change how it serves:
+//! store on request, and as faulty as some of them. Paths under `/-/` return what was served and
+//! change how it is served:
 //!
 //! ```text
 //!   /-/counts         requests, bytes, connections, in_flight_max, sizes: of GETs, as JSON
@@ -96,7 +96,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         let (server, open) = (Arc::clone(&server), Arc::clone(&open));
         thread::Builder::new()
             .spawn(move || {
-                // A client may leave at any time, and nobody else wants to know.
+                // A client may leave at any time; that is no error of the server.
                 let _ = server.serve(&stream);
                 drop(open);
             })

@@ -1,4 +1,4 @@
-//! `forerun-compare streams`: the kernel's readahead beside ours, on the same emulated device.
+//! `forerun-compare streams`: the kernel's readahead beside forerun's, on one emulated device.
 //!
 //! ```text
 //!   device x pattern:   kernel     each folio size and read_ahead_kb   pread, buffered   round by
@@ -38,7 +38,7 @@ use summary::Group;
 /// What the command line chooses. Patterns, folios and the kernel's sizes are all of them unless
 /// some are named, as none of the kernel's settings is the best one everywhere. A shorter run is
 /// cut while much is read ahead, which does not count as delivered: 40 seconds are enough for
-/// whatever keeps a device busy.
+/// any pattern that keeps a device busy.
 ///
 /// ```text
 ///               devices      forerun's policies      seconds   rounds   reads       takes
@@ -87,7 +87,7 @@ pub(crate) struct Args {
 
 impl Args {
     fn devices(&self) -> Vec<&'static Device> {
-        // Of the two kinds that there are, positional and parallel, one each.
+        // One of each kind, positional and parallel.
         let own = if self.full { Vec::new() } else { ["hdd", "cloud"].map(str::to_owned).into() };
         let named = if self.devices.is_empty() { &own } else { &self.devices };
         chosen(&DEVICES, named, |device| device.name)
@@ -174,10 +174,10 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// What all runs share.
+/// The state of one bench.
 struct Bench<'a> {
     forerun: PathBuf,
-    /// The record of a run, for a moment.
+    /// Where a run leaves its record.
     scratch: PathBuf,
     args: &'a Args,
     bed: Bed,
@@ -444,7 +444,7 @@ fn rated(mut record: Value, device: &Device, pattern: &Pattern, name: &str) -> V
     run["device"] = json!(device.name);
     run["emulated"] = json!(true);
     run["workload"] = json!(pattern.name);
-    // The name tells what differs, the settings what does not.
+    // What differs is in the name, the rest in the settings.
     run["params"] = json!({});
     let fields = run.as_object_mut().expect("a run is an object");
     fields.remove("drive_cache");

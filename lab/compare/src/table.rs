@@ -10,13 +10,13 @@ use anyhow::{Context, Result, ensure};
 use forerun_report::{Summary, Target, Verdict};
 use serde_json::Value;
 
-/// One figure of ours against a peer's.
+/// One figure of forerun beside a peer's.
 pub(crate) struct Row {
     pub(crate) what: String,
     pub(crate) peer: String,
     pub(crate) ours: Summary,
     pub(crate) theirs: Summary,
-    /// Ours to theirs, round by round.
+    /// forerun's to the peer's, round by round.
     pub(crate) ratio: Summary,
     pub(crate) target: Option<Target>,
     pub(crate) note: String,
@@ -85,7 +85,7 @@ pub(crate) fn machine(record: &Value) -> String {
     format!("{}, {} cores, {}", word("cpu"), machine["cores"], word("kernel"))
 }
 
-/// The whole summary, as Markdown. `record` tells the machine.
+/// The whole summary, as Markdown, for the machine of `record`.
 pub(crate) fn text(
     record: &Value,
     file: &Path,

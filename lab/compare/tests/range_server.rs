@@ -201,7 +201,7 @@ fn gets_are_counted_by_size_and_connection() {
 
 #[test]
 fn requests_at_one_time_are_in_flight_together() {
-    // No connection holds so much: a body that nobody reads does not end.
+    // No connection buffers so much: a body that is not read does not end.
     let server = Server::start(&["--pattern", "1G"]);
     let mut clients: Vec<Client> = (0..4).map(|_| server.connect()).collect();
     let head = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n";

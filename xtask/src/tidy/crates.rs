@@ -1,4 +1,4 @@
-//! Who may know whom: one row a crate, as ARCHITECTURE.md draws it.
+//! Which crate may import which: one row a crate, as ARCHITECTURE.md draws it.
 //!
 //! The rows are the fence between the parts. A crate is split off by what it may know, not by
 //! its size, so a new edge is a change of design: it takes a decision record and a row here.
@@ -30,7 +30,7 @@ pub(crate) enum Foreign {
 pub(crate) enum Unsafety {
     /// The compiler forbids it: `#![forbid(unsafe_code)]`.
     Forbidden,
-    /// Macros of others may expand to it; nobody writes it.
+    /// Macros of other crates may expand to it; no file writes it.
     MacrosOnly,
     /// Every block says why it is sound.
     Explained,

@@ -1,8 +1,7 @@
 //! A file as the checks see it: its lines, and for Rust each line taken apart.
 //!
-//! A small scanner tells code from comments and literals, so that a rule about code is not
-//! triggered by prose or by a test's snippet. It knows nested block comments, raw strings, byte
-//! strings, character literals and lifetimes; it does not parse.
+//! The compiler's own lexer tells code from comments and literals, so that a rule about code is
+//! not triggered by prose or by a test's snippet. Nothing is parsed.
 //!
 //! ```text
 //!   let a = "x // y"; // why
@@ -13,6 +12,8 @@
 //! # Invariants
 //! - A line's `code` has the text's columns: what is blanked becomes spaces.
 //! - Every line of the text is there once, in order.
+
+use ra_ap_rustc_lexer::{FrontmatterAllowed, LiteralKind, TokenKind, tokenize};
 
 /// A file: its path relative to the root, its text, and its Rust lines if it is Rust.
 pub(crate) struct File<'a> {
@@ -37,7 +38,7 @@ impl<'a> File<'a> {
     pub(crate) fn new(path: &'a str, text: &'a str) -> Self {
         let mut file = Self { path, text, lines: Vec::new() };
         if file.is_rust() {
-            file.lines = Scanner::scan(text);
+            file.lines = lines(text);
             mark_tests(&mut file.lines);
             if file.is_test() {
                 file.lines.iter_mut().for_each(|line| line.in_test = true);
@@ -93,167 +94,47 @@ pub(crate) fn has_word(code: &str, word: &str) -> bool {
     })
 }
 
-enum State {
-    Code,
-    LineComment,
-    BlockComment { depth: u32 },
-    Literal,
-    RawLiteral { hashes: usize },
-}
-
-struct Scanner {
-    chars: Vec<char>,
-    at: usize,
-    state: State,
-    lines: Vec<Line>,
-    line: Line,
-}
-
-impl Scanner {
-    fn scan(text: &str) -> Vec<Line> {
-        let mut scanner = Self {
-            chars: text.chars().collect(),
-            at: 0,
-            state: State::Code,
-            lines: Vec::new(),
-            line: Line::default(),
+/// The lines of `text`, taken apart by the compiler's lexer.
+fn lines(text: &str) -> Vec<Line> {
+    let mut lines = vec![Line::default()];
+    let mut at = 0;
+    for token in tokenize(text, FrontmatterAllowed::No) {
+        let source = &text[at..at + token.len as usize];
+        at += source.len();
+        let is_comment =
+            matches!(token.kind, TokenKind::LineComment { .. } | TokenKind::BlockComment { .. });
+        let blanked = match token.kind {
+            TokenKind::Literal {
+                kind: LiteralKind::Int { .. } | LiteralKind::Float { .. },
+                ..
+            } => 0..0,
+            TokenKind::Literal { .. } => quoted(source),
+            _ => 0..0,
         };
-        while scanner.at < scanner.chars.len() {
-            scanner.step();
-        }
-        if !text.is_empty() && !text.ends_with('\n') {
-            scanner.lines.push(scanner.line);
-        }
-        scanner.lines
-    }
-
-    /// Takes the next character or two.
-    fn step(&mut self) {
-        if self.peek(0) == Some('\n') {
-            if matches!(self.state, State::LineComment) {
-                self.state = State::Code;
+        for (offset, c) in source.char_indices() {
+            let line = lines.last_mut().expect("there is one from the start");
+            if c == '\n' {
+                lines.push(Line::default());
+                continue;
             }
-            self.lines.push(std::mem::take(&mut self.line));
-            self.at += 1;
-            return;
-        }
-        match self.state {
-            State::Code => self.step_code(),
-            State::LineComment => self.take_comment(1),
-            State::BlockComment { depth } => self.step_block(depth),
-            State::Literal => self.step_literal(),
-            State::RawLiteral { hashes } => {
-                if self.peek(0) == Some('"') && self.hashes_from(1) >= hashes {
-                    self.take_code(1 + hashes);
-                    self.state = State::Code;
-                } else {
-                    self.blank(1);
-                }
+            if is_comment {
+                line.comment.push(c);
             }
+            line.code.push(if is_comment || blanked.contains(&offset) { ' ' } else { c });
         }
     }
-
-    fn step_code(&mut self) {
-        match (self.peek(0), self.peek(1)) {
-            (Some('/'), Some('/')) => {
-                self.state = State::LineComment;
-                self.take_comment(2);
-            }
-            (Some('/'), Some('*')) => {
-                self.state = State::BlockComment { depth: 1 };
-                self.take_comment(2);
-            }
-            (Some('"'), _) => {
-                self.state = State::Literal;
-                self.take_code(1);
-            }
-            (Some('r'), Some('"' | '#')) if self.opens_raw() => {
-                let hashes = self.hashes_from(1);
-                self.state = State::RawLiteral { hashes };
-                self.take_code(2 + hashes);
-            }
-            (Some('\''), Some('\\')) => {
-                let close = (self.at + 3..self.chars.len()).find(|&at| self.chars[at] == '\'');
-                self.take_quoted(close);
-            }
-            (Some('\''), Some(_)) if self.peek(2) == Some('\'') => {
-                self.take_quoted(Some(self.at + 2));
-            }
-            _ => self.take_code(1),
-        }
+    if text.is_empty() || text.ends_with('\n') {
+        lines.pop();
     }
+    lines
+}
 
-    fn step_block(&mut self, depth: u32) {
-        match (self.peek(0), self.peek(1)) {
-            (Some('*'), Some('/')) => {
-                self.take_comment(2);
-                self.state = match depth {
-                    1 => State::Code,
-                    deeper => State::BlockComment { depth: deeper - 1 },
-                };
-            }
-            (Some('/'), Some('*')) => {
-                self.take_comment(2);
-                self.state = State::BlockComment { depth: depth + 1 };
-            }
-            _ => self.take_comment(1),
-        }
-    }
-
-    fn step_literal(&mut self) {
-        match (self.peek(0), self.peek(1)) {
-            (Some('\\'), Some('\n')) => self.blank(1),
-            (Some('\\'), _) => self.blank(2),
-            (Some('"'), _) => {
-                self.take_code(1);
-                self.state = State::Code;
-            }
-            _ => self.blank(1),
-        }
-    }
-
-    fn peek(&self, ahead: usize) -> Option<char> {
-        self.chars.get(self.at + ahead).copied()
-    }
-
-    fn hashes_from(&self, ahead: usize) -> usize {
-        self.chars[self.at + ahead..].iter().take_while(|&&c| c == '#').count()
-    }
-
-    /// Whether the `r` here begins a raw string and not, say, `for"` or `r#type`.
-    fn opens_raw(&self) -> bool {
-        let before = |back: usize| self.at.checked_sub(back).map(|at| self.chars[at]);
-        let inside = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
-        let prefix = matches!(before(1), Some('b' | 'c')) && !inside(before(2));
-        (prefix || !inside(before(1))) && self.peek(1 + self.hashes_from(1)) == Some('"')
-    }
-
-    /// Takes a character literal that ends at `close`; an unclosed one is a lifetime's quote.
-    fn take_quoted(&mut self, close: Option<usize>) {
-        let Some(close) = close else { return self.take_code(1) };
-        self.take_code(1);
-        self.blank(close - self.at);
-        self.take_code(1);
-    }
-
-    fn take_code(&mut self, count: usize) {
-        let end = (self.at + count).min(self.chars.len());
-        self.line.code.extend(&self.chars[self.at..end]);
-        self.at = end;
-    }
-
-    fn take_comment(&mut self, count: usize) {
-        let end = (self.at + count).min(self.chars.len());
-        self.line.comment.extend(&self.chars[self.at..end]);
-        self.line.code.extend((self.at..end).map(|_| ' '));
-        self.at = end;
-    }
-
-    fn blank(&mut self, count: usize) {
-        let end = (self.at + count).min(self.chars.len());
-        self.line.code.extend((self.at..end).map(|_| ' '));
-        self.at = end;
-    }
+/// What stands between the quotes of a literal.
+fn quoted(literal: &str) -> std::ops::Range<usize> {
+    let is_quote = |c| c == '"' || c == '\'';
+    let start = literal.find(is_quote).map_or(literal.len(), |at| at + 1);
+    let quote = &literal[start.saturating_sub(1)..start];
+    start..literal.rfind(quote).unwrap_or(start).max(start)
 }
 
 /// Marks the lines of modules that are compiled for tests only.

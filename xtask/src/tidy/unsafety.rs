@@ -1,7 +1,7 @@
 //! `unsafe` only where the table of crates has it, and never without a reason.
 //!
 //! Crates without `unsafe` say so to the compiler. In the others each block has a `// SAFETY:`
-//! comment with the invariant and who keeps it, right above the statement or on its line.
+//! comment with the invariant and what keeps it, right above the statement or on its line.
 //! Clippy asks for the comment too; this check still holds where a lint is expected away.
 
 use super::crates::{self, Unsafety};
@@ -39,7 +39,7 @@ pub(crate) fn forbidden(file: &File) -> Vec<Finding> {
     found
 }
 
-/// Blocks and impls whose soundness nobody has explained.
+/// Blocks and impls without an explanation of their soundness.
 pub(crate) fn explained(file: &File) -> Vec<Finding> {
     let mut found = Vec::new();
     for (number, line) in file.numbered() {

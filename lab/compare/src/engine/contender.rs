@@ -1,4 +1,4 @@
-//! Who is measured, and what a measurement comes to, read from what each prints.
+//! The contenders, forerun and fio, and their measurements, read from their output.
 //!
 //! # Invariants
 //! - A figure that is missing is an error: nothing counts as 0 by accident.
@@ -11,7 +11,7 @@ use std::fmt;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-/// Who reads.
+/// The program that reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Contender {
     Forerun,
@@ -40,16 +40,16 @@ pub(super) struct Measurement {
     pub(super) bytes: u64,
     /// Requests to the device.
     pub(super) requests: u64,
-    /// Bytes asked of the device.
+    /// Bytes requested from the device.
     pub(super) store_bytes: u64,
-    /// Pages that the engine held already.
+    /// The share of pages that the engine had cached.
     pub(super) hit_ratio: f64,
-    /// The share of what was asked of the store that came from a device.
+    /// The share of the requested bytes that came from a device, not from memory.
     pub(super) cold_ratio: f64,
 }
 
 impl Measurement {
-    /// From `forerun bench file --json`.
+    /// The measurement that `forerun bench file --json` printed.
     pub(super) fn of_forerun(text: &str) -> Result<Self> {
         let json: Value = serde_json::from_str(text).context("no JSON")?;
         let run = json.pointer("/runs/0").context("no run")?;
@@ -70,7 +70,7 @@ impl Measurement {
         })
     }
 
-    /// From fio's JSON, which notes may come before.
+    /// The measurement in fio's output: JSON, after any notes.
     pub(super) fn of_fio(text: &str) -> Result<Self> {
         let from = text.find('{').context("no JSON")?;
         let json: Value = serde_json::from_str(&text[from..]).context("no JSON")?;
@@ -114,7 +114,7 @@ mod tests {
     use super::Measurement;
 
     #[test]
-    fn figures_are_read_from_both_and_a_missing_one_is_told() {
+    fn figures_are_read_from_both_and_a_missing_one_is_an_error() {
         let fio = r#"fio: a note
             {"jobs": [{"read": {"io_bytes": 8192, "bw_bytes": 4000000, "iops": 976.5,
             "total_ios": 2, "lat_ns": {"mean": 90000.0,

@@ -1,4 +1,4 @@
-//! How fio is asked for the same reads.
+//! fio's command line for the same reads.
 //!
 //! # Invariants
 //! - It never writes, and reads past the page cache, of which it drops the file's pages first.
@@ -57,7 +57,7 @@ pub(super) fn words(
         Order::Random => {
             add("--rw=randread".to_owned());
             add("--time_based".to_owned());
-            // As ours: a page may be drawn twice.
+            // A page may be drawn twice, as by forerun.
             add("--norandommap".to_owned());
             add(format!("--randseed={}", round + 1));
         }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::contender::{Contender, Measurement};
 use crate::table::Row;
 
-/// See the module.
+/// One comparison: reads, peers and targets.
 pub(super) struct Job {
     pub(super) name: &'static str,
     pub(super) title: &'static str,
@@ -67,7 +67,7 @@ impl Figure {
     }
 }
 
-/// All of them.
+/// Every comparison.
 pub(super) const JOBS: [Job; 3] = [
     Job {
         name: "sequential",
@@ -109,7 +109,7 @@ pub(super) const JOBS: [Job; 3] = [
 ];
 
 impl Job {
-    /// We, and fio by each of the engines in `listed`.
+    /// forerun, and fio by each of the engines in `listed`.
     pub(super) fn contenders(&self, listed: &[String]) -> Vec<Contender> {
         let mut contenders = vec![Contender::Forerun];
         for engine in self.engines {
@@ -143,7 +143,7 @@ impl Job {
         words.chain(["--json".to_owned()]).collect()
     }
 
-    /// Each figure against each peer. `taken` has the rounds of each contender, ours first.
+    /// Each figure against each peer. `taken` has the rounds of each contender, forerun first.
     pub(super) fn rows(&self, contenders: &[Contender], taken: &[Vec<Measurement>]) -> Vec<Row> {
         let share =
             |of: fn(&Measurement) -> f64| taken[0].iter().map(of).sum::<f64>() / float(taken);
@@ -165,7 +165,7 @@ impl Job {
         rows
     }
 
-    /// Turns the record of our last round into that of all rounds of all contenders.
+    /// Turns the record of the last round of forerun into one of all rounds of all contenders.
     pub(super) fn record(
         &self,
         record: &mut Value,

@@ -1,7 +1,7 @@
-//! What runs in virtual time came to, and whether it is what was aimed at.
+//! Runs in virtual time, judged by the aims of their rows.
 //!
 //! # Invariants
-//! - A mean is judged, at its bound too; the worst run is told beside it.
+//! - A mean is judged, at its bound too; the worst run stands beside it.
 //! - A figure that is missing is an error: nothing counts as 0 by accident.
 
 use anyhow::{Context as _, Result};
@@ -25,7 +25,7 @@ pub(super) struct VirtualRun {
 }
 
 impl VirtualRun {
-    /// From a run of `forerun sim --json`.
+    /// The run that `forerun sim --json` printed.
     pub(super) fn of(run: &Value) -> Result<Self> {
         let device = &run["device"];
         let float = |name: &str| device[name].as_f64().with_context(|| format!("no {name}"));
@@ -52,7 +52,7 @@ pub(super) struct Mean {
 }
 
 impl Mean {
-    /// Of at least one run.
+    /// The mean of at least one run.
     pub(super) fn of(figures: impl IntoIterator<Item = f64>) -> Self {
         let (mut sum, mut count, mut min, mut max) = (0.0, 0.0, f64::INFINITY, f64::NEG_INFINITY);
         for figure in figures {
@@ -63,7 +63,7 @@ impl Mean {
         Self { value: sum / count, min, max }
     }
 
-    /// Of a figure of each of `ours` to that of the run of `theirs` beside it.
+    /// The mean ratio of a figure of each run of `ours` to the run of `theirs` beside it.
     fn of_ratios(
         ours: &[VirtualRun],
         theirs: &[VirtualRun],
@@ -73,23 +73,23 @@ impl Mean {
         Self::of(ours.iter().zip(theirs).map(|(ours, theirs)| of(ours) / of(theirs)))
     }
 
-    /// With the worst where less is worse.
+    /// The mean and the lowest run.
     pub(super) fn lowest(self) -> String {
         format!("{:.3} ({:.2})", self.value, self.min)
     }
 
-    /// With the worst where more is worse.
+    /// The mean and the highest run.
     pub(super) fn highest(self) -> String {
         format!("{:.3} ({:.2})", self.value, self.max)
     }
 }
 
-/// What is said of a policy on a row and device.
+/// The judgement of a policy on a row and device.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Verdict {
-    /// What was asked for, or stands beside it.
+    /// The aim, or what stands beside the figure.
     pub(super) aim: String,
-    /// `None` where nothing was, or where it cannot be known.
+    /// `None` without an aim, or where it cannot be judged.
     pub(super) is_met: Option<bool>,
 }
 
@@ -153,11 +153,11 @@ pub(super) fn judge(
     }
 }
 
-/// What of a pace must be kept: the last reads are answered a little after they are due.
+/// The share of a pace to keep: the last reads complete a little after they are due.
 const PACE_SHARE: f64 = 0.99;
-/// Bytes that random reads may cost, to those wanted.
+/// Bytes read to bytes wanted, at most, for random reads.
 const BYTES_MAX: f64 = 1.05;
-/// How much longer a random read may take than without readahead.
+/// The latency of a random read to its latency without readahead, at most.
 const WAIT_MAX: f64 = 1.02;
 
 #[cfg(test)]

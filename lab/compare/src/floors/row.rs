@@ -36,18 +36,18 @@ pub(super) enum Aim {
     Plain([f64; 4]),
     /// This share of what perfect readahead reaches.
     Online([f64; 4]),
-    /// Nothing is asked; Linux at its best stands beside it.
+    /// No bound; the best of Linux stands beside the figure.
     Beside,
     /// So many MB/s, which is the pace of all readers together.
     Pace(f64),
     /// No more requests than Linux.
     Requests,
-    /// Few bytes in vain, and no read slower than without readahead.
+    /// Few wasted bytes, and no read slower than without readahead.
     Random,
 }
 
 impl Aim {
-    /// The policies that it is judged by.
+    /// The rivals of the aim.
     pub(super) fn rivals(self) -> &'static [&'static str] {
         match self {
             Self::Plain(_) | Self::Online(_) | Self::Pace(_) => &[],
@@ -59,7 +59,7 @@ impl Aim {
 }
 
 impl Row {
-    /// As `forerun sim` takes it.
+    /// The workload as `forerun sim` takes it.
     pub(super) fn workload(&self, per_cent: u32, seed: u64) -> String {
         let Reads { words, key, bytes, unit, seeded } = self.reads;
         let scaled = (bytes * u64::from(per_cent) / 100 / unit).max(1) * unit;
@@ -121,7 +121,7 @@ const fn disturb(name: &'static str, words: &'static str) -> Row {
     row(name, reads(words, "sequential", 100 * MIB, PAGE), "1G", Aim::Beside)
 }
 
-/// All of them.
+/// Every row.
 #[rustfmt::skip]
 pub(super) const ROWS: [Row; 20] = [ //                   t7k250 hdd  cloud object
     row("stream-100M",       each(STREAM, 100),       "1G", Aim::Plain([0.97, 0.95, 0.97, 0.52])),
@@ -151,7 +151,7 @@ pub(super) const ROWS: [Row; 20] = [ //                   t7k250 hdd  cloud obje
                                                       "1G", Aim::Random),
 ];
 
-/// The names of all.
+/// The names of all rows.
 pub(super) fn names() -> Vec<&'static str> {
     ROWS.iter().map(|row| row.name).collect()
 }

@@ -3,7 +3,7 @@
 //!
 //! # Invariants
 //! - All must agree on the misses to .2 points, or nothing is compared; to 5 for LIRS, whose rules
-//!   are others in libCacheSim; and on the accesses, where they are told.
+//!   are others in libCacheSim; and on the accesses, where a peer prints them.
 //! - A ratio is of figures of the same round.
 
 use anyhow::{Context, Result, ensure};
@@ -18,7 +18,7 @@ use crate::table::Row;
 pub(super) struct Rounds {
     pub(super) job: Job,
     accesses: f64,
-    /// Of each that was measured, ours first.
+    /// The rounds of each simulator, forerun first.
     pub(super) sides: Vec<(&'static str, Vec<Replay>)>,
 }
 
@@ -110,7 +110,7 @@ fn whole(count: f64) -> u64 {
 
 /// All count misses alike but for details of ARC, LIRS and S3-FIFO.
 const APART: f64 = 0.002;
-/// Their LIRS is not that of the paper's authors, which ours follows.
+/// The LIRS of libCacheSim differs from that of the paper's authors, which forerun follows.
 const LIRS_APART: f64 = 0.05;
 const PAGE_BYTES: f64 = 4096.0;
 
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn who_counts_otherwise_is_not_compared() {
+    fn other_counts_are_not_compared() {
         let told = |policy, miss_ratio, accesses| {
             let other = Replay { miss_ratios: vec![miss_ratio], accesses, ..figures(1.0, 1.0) };
             let rounds = vec![("forerun", vec![figures(1.0, 1.0)]), (PROGRAM, vec![other])];
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_tells_the_medians() {
+    fn a_run_has_the_medians() {
         let taken = taken("lru");
         let run = taken.run(LIBRARY, &taken.sides[1].1);
         assert_eq!(run["params"]["seconds"], "2.0000");

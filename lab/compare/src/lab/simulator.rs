@@ -1,12 +1,12 @@
-//! Who replays a trace, and what a replay comes to, read from what each prints.
+//! The simulators that replay a trace, and their replays, read from their output.
 //!
 //! ```text
 //!   forerun                 forerun sim FILE ... --json            the whole command
 //!   libCacheSim, Python     its `process_trace`, called natively   opening the trace, replaying
 //!   libCacheSim, cachesim   cachesim FILE oracleGeneral ...        the whole command
 //! ```
-//! Peak memory is what the kernel tells of the process; of the Python library's, what the
-//! interpreter takes with the library loaded is left out. A trace that is mapped counts in it.
+//! Peak memory is that of the process; for the Python library, less what the interpreter takes
+//! with the library loaded. A trace that is mapped counts in it.
 //! `cachesim` prints four digits of a miss ratio: its misses are known to one in ten thousand.
 //!
 //! # Invariants
@@ -25,7 +25,7 @@ use serde_json::Value;
 use super::Job;
 use crate::forerun::output_of;
 
-/// See the module.
+/// A simulator, and how it is run.
 #[derive(Debug, PartialEq)]
 pub(super) enum Simulator {
     Forerun(PathBuf),
@@ -45,7 +45,7 @@ impl Simulator {
         }
     }
 
-    /// Their program is measured on their own format.
+    /// Whether the simulator takes `job`: cachesim only reads its own format.
     pub(super) fn takes(&self, job: &Job) -> bool {
         match self {
             Self::Forerun(_) | Self::Library { .. } => true,
@@ -117,7 +117,7 @@ pub(super) struct Replay {
     pub(super) peak_bytes: f64,
     /// A cell each.
     pub(super) miss_ratios: Vec<f64>,
-    /// Of all cells, where it is told.
+    /// The accesses of all cells, where the simulator prints them.
     pub(super) accesses: Option<f64>,
 }
 
@@ -127,7 +127,7 @@ impl fmt::Display for Replay {
     }
 }
 
-/// Runs commands with time and memory: a Python program does, which the kernel tells both.
+/// Runs commands and measures their time and memory, by a Python program.
 pub(super) struct Timer {
     pub(super) python: String,
     pub(super) script: PathBuf,
@@ -141,7 +141,7 @@ pub(super) struct Timed {
 }
 
 impl Timer {
-    /// The library loaded, which does nothing.
+    /// The library, loaded and idle.
     pub(super) fn library(&self) -> Result<Simulator> {
         let start_bytes = self.timed(&self.script("start"))?.peak_bytes;
         Ok(Simulator::Library { start_bytes })
@@ -163,7 +163,7 @@ impl Timer {
     }
 }
 
-/// A figure of each run in the JSON that we and `lab.py` print.
+/// A figure of each run in the JSON of forerun and `lab.py`.
 fn of_runs(output: &str, name: &str) -> Result<Vec<f64>> {
     let json: Value = serde_json::from_str(output).context("no JSON")?;
     let runs = json["runs"].as_array().context("no runs")?;

@@ -8,15 +8,15 @@
 //! # Invariants
 //! - A program prints the same each time: what it prints is compared.
 
-/// See the module.
+/// A program, and what it reads.
 pub(super) struct Program {
     pub(super) name: &'static str,
     pub(super) words: &'static [&'static str],
     /// The file or the folder below `{files}`.
     pub(super) reads: &'static str,
-    /// The part of it that is wanted.
+    /// The share of it that the program reads.
     pub(super) share: f64,
-    /// Of its cgroup.
+    /// The memory of its cgroup.
     pub(super) memory_mib: Option<u32>,
     /// Flags of `forerun run`, one after the other.
     pub(super) ways: &'static [&'static [&'static str]],
@@ -34,7 +34,7 @@ impl Program {
     }
 }
 
-/// As the paper on the prefetching thread has them, in larger steps.
+/// The limits of the paper on prefetching threads, in larger steps.
 const LIMITS: &[&[&str]] = &[
     &["--limit", "4K"],
     &["--limit", "64K"],
@@ -55,7 +55,7 @@ for at in reversed(range(0, os.fstat(file).st_size, 65536)):
     crc = zlib.crc32(os.pread(file, 65536, at), crc)
 print(crc)";
 
-/// All of them.
+/// Every program.
 pub(super) const PROGRAMS: [Program; 17] = [
     Program::new("gzip", "data.tar", &["gzip", "-3", "-c", "{files}/data.tar"]),
     Program {

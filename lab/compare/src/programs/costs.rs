@@ -7,7 +7,7 @@
 //! ```
 //!
 //! # Invariants
-//! - Turns alternate, and so does who begins; the difference is of the two runs of a turn.
+//! - Turns alternate, and so does the side that begins; a difference is of one turn.
 //! - A program ends well and prints the same under `run`: else the bench fails.
 
 use std::fs::{self, File};
@@ -23,21 +23,21 @@ use serde_json::{Value, json};
 
 use crate::forerun::read;
 
-/// See the module.
+/// A program that has nothing to gain.
 pub(super) struct Cost {
     pub(super) name: &'static str,
     /// `{file}` is a file that is in memory.
     words: &'static [&'static str],
     turns: u32,
-    /// Whether it is also asked what forerun took: to write that down is work at the end.
-    is_told: bool,
+    /// Whether forerun also writes its statistics, which is work at the end.
+    has_stats: bool,
 }
 
-/// All of them.
+/// Every such program.
 pub(super) const COSTS: [Cost; 3] = [
-    Cost { name: "start", words: &["/bin/true"], turns: 200, is_told: false },
-    Cost { name: "warm", words: &["md5sum", "{file}"], turns: 11, is_told: true },
-    Cost { name: "computes", words: &["awk", COUNTS], turns: 11, is_told: true },
+    Cost { name: "start", words: &["/bin/true"], turns: 200, has_stats: false },
+    Cost { name: "warm", words: &["md5sum", "{file}"], turns: 11, has_stats: true },
+    Cost { name: "computes", words: &["awk", COUNTS], turns: 11, has_stats: true },
 ];
 
 const COUNTS: &str = "BEGIN { for (i = 0; i < 40000000; i++) sum += i; print sum }";
@@ -64,7 +64,7 @@ pub(super) fn measured(
     runs
 }
 
-/// What all runs share.
+/// The state of one bench.
 struct Bench<'a> {
     forerun: &'a Path,
     file: &'a Path,
@@ -86,7 +86,7 @@ impl Bench<'_> {
             if turn > 0 {
                 alone.push(plain.0);
                 ours.push(run.0);
-                shares.extend(cost.is_told.then(|| self.share(run.0)).transpose()?);
+                shares.extend(cost.has_stats.then(|| self.share(run.0)).transpose()?);
             }
         }
         Ok(record(cost.name, &alone, &ours, &shares))
@@ -101,7 +101,7 @@ impl Bench<'_> {
         let mut command = Command::new(if is_run { self.forerun } else { Path::new(&words[0]) });
         if is_run {
             command.arg("run");
-            if cost.is_told {
+            if cost.has_stats {
                 command.arg("--stats-json").arg(&self.stats);
             }
             command.arg("--").arg(&words[0]);
@@ -114,7 +114,7 @@ impl Bench<'_> {
         Ok((seconds, output.stdout))
     }
 
-    /// What part of a processor the last run's forerun took, of `seconds`.
+    /// The share of a processor that forerun took in the last run of `seconds`.
     fn share(&self, seconds: f64) -> Result<f64> {
         let told = read(&self.stats)?["processor_seconds"].as_f64();
         Ok(told.context("forerun told no processor time")? / seconds)
@@ -173,14 +173,15 @@ mod tests {
     fn programs_run_alone_and_under_another_in_turns() {
         let folder = std::env::temp_dir().join(format!("forerun-costs-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
-        // In the place of forerun: it runs what follows `run --`. It is written by another process,
-        // as a descriptor of ours could be in a child of another test while it is to be executed.
+        // In the place of forerun: it runs what follows `run --`. Another process writes it, as a
+        // child of another test could inherit a descriptor of this one, and keep the file busy.
         let other = folder.join("other");
         let script = r#"echo '#!/bin/sh
 shift 2; exec "$@"' >"$0" && chmod +x "$0""#;
         let written = Command::new("sh").args(["-c", script]).arg(&other).status().unwrap();
         assert!(written.success());
-        let same = Cost { name: "same", words: &["wc", "-c", "{file}"], turns: 4, is_told: false };
+        let same =
+            Cost { name: "same", words: &["wc", "-c", "{file}"], turns: 4, has_stats: false };
         let runs = measured(&[&same], &other, &folder, 1).unwrap();
         assert_eq!(
             (runs[0]["turns"].as_u64(), &runs[0]["processor_share"]),

@@ -226,7 +226,7 @@ fn encoded(source: &Source, span: &Range<u64>) -> io::Result<Source> {
     let bytes = usize::try_from(span.end - span.start).map_err(io::Error::other)?;
     let mut plain = vec![0; bytes];
     source.fill(span.start, &mut plain)?;
-    // Stored, not compressed: the fault is the encoding, and what is asked for is soon there.
+    // Stored, not compressed: the fault is the encoding, and the answer is quick.
     let mut file = GzEncoder::new(Vec::new(), Compression::none());
     file.write_all(&plain)?;
     Ok(Source::memory(file.finish()?))

@@ -64,7 +64,7 @@ fn parse(head: &[u8]) -> Option<Request> {
         match field.name.to_ascii_lowercase().as_str() {
             "range" => request.range = Some(value.to_owned()),
             "content-length" => request.body_bytes = whole(value).ok()?,
-            // No client of ours sends a body in chunks.
+            // No client in the tests sends a body in chunks.
             "transfer-encoding" => return None,
             "connection" if value.eq_ignore_ascii_case("close") => request.keep_alive = false,
             "connection" if value.eq_ignore_ascii_case("keep-alive") => request.keep_alive = true,

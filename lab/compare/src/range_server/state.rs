@@ -5,8 +5,8 @@
 //! ```
 //!
 //! # Invariants
-//! - Whoever has read an answer finds it counted, and no longer in flight: a client that asks one
-//!   thing at a time never sees an `in_flight_max` of 2.
+//! - An answer that a client has read is counted and no longer in flight: a client with one request
+//!   at a time never sees an `in_flight_max` of 2.
 //! - Requests under `/-/` are not counted.
 //! # Locking
 //! One lock, never held over a wait or a send.
@@ -30,18 +30,18 @@ pub(crate) struct State {
     turns: u64,
     counts: Counts,
     in_flight: u64,
-    /// Of resets; tells a connection whether it has been counted since the last.
+    /// The number of resets; a connection is counted once in each epoch.
     epoch: u64,
 }
 
-/// Of GETs since the last reset.
+/// The counts of GETs since the last reset.
 #[derive(Default)]
 struct Counts {
     requests: u64,
     bytes: u64,
     connections: u64,
     in_flight_max: u64,
-    /// Of the last bodies.
+    /// The sizes of the last bodies.
     sizes: VecDeque<u64>,
 }
 
@@ -81,7 +81,7 @@ impl Shared {
         (Turn { latency: state.latency, rate: state.rate, fault }, InFlight(self))
     }
 
-    /// A HEAD has arrived. It is faulty if it tells no length, and then always.
+    /// A HEAD has arrived. The only fault of a HEAD is a missing length, on every turn.
     pub(super) fn head(&self) -> Turn {
         let state = self.lock();
         let fault = state.faults.fault().filter(|fault| *fault == Fault::NoLength);

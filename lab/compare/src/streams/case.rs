@@ -78,7 +78,7 @@ pub(super) const PATTERNS: [Pattern; 17] = [
     Pattern { beside: &["off"], ..row("random-4K", Size::Random(8 * MIB), "") },
 ];
 
-/// The names of all.
+/// The names of all patterns.
 pub(super) fn names() -> Vec<&'static str> {
     PATTERNS.iter().map(|pattern| pattern.name).collect()
 }

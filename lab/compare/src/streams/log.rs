@@ -4,8 +4,8 @@
 //!   arrived  started  done  R|W  offset  bytes  pid  depth  positioning
 //!   1200.0   1210.5   9800.2  R  4096    131072 ...                       times in us
 //! ```
-//! It has what the device was asked, whoever asked: the kernel's readahead or the engine. It does
-//! not know whether a reader waited.
+//! The log has every request to the device, of the kernel's readahead and of the engine alike. It
+//! does not say whether a reader waited.
 //!
 //! # Invariants
 //! - Times are since the first request; requests are in order of arrival.

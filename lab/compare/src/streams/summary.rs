@@ -1,4 +1,4 @@
-//! What the kernel and forerun came to, side by side: a line a device and pattern.
+//! The kernel and forerun side by side: a line a device and pattern.
 //!
 //! ```text
 //!   kernel, each setting --> the best one --+
@@ -128,7 +128,7 @@ fn float(run: &Value, name: &str) -> f64 {
 }
 
 const KERNEL: &str = "kernel ";
-/// Of the kernel's best, what ours is to reach.
+/// The share of the kernel's best that forerun must reach.
 const SHARE: f64 = 0.97;
 const HEADER: &str = "\
 | device | pattern | kernel's best | MB/s | forerun | ratio | requests a 100 MB | read / wanted \
