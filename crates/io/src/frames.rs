@@ -27,6 +27,7 @@
 mod arena;
 mod label;
 mod lazy;
+mod mapping;
 mod slots;
 mod spare;
 

@@ -31,10 +31,13 @@ use crate::{
 /// How a store carries out one operation, blocking.
 pub(crate) trait Carry: Send + Sync + 'static {
     /// What is settled when the operation is submitted, in that order, whoever carries it out.
-    type Plan: Send;
+    type Plan: Send + Default;
 
     /// Settles what is to be done about `op`. Called once for each, before it waits.
-    fn plan(&self, op: &Op) -> Self::Plan;
+    fn plan(&self, op: &Op) -> Self::Plan {
+        let _ = op;
+        Self::Plan::default()
+    }
 
     /// Carries `op` out, on whichever thread calls.
     fn carry(&self, op: Op, plan: Self::Plan) -> Done;
@@ -228,7 +231,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::store::{ECANCELED, OpKind};
+    use crate::store::ECANCELED;
 
     /// Says when an operation begins and ends it when it is told to.
     struct Gate {
@@ -281,13 +284,9 @@ mod tests {
         Rig { go, begun, queue: open(gate, kind) }
     }
 
-    fn sync(token: u64) -> Op {
-        Op { token, kind: OpKind::Sync, offset: 0, bytes: 0, frames: Vec::new() }
-    }
-
     impl Rig {
         fn submit(&self, token: u64) {
-            self.queue.submit(sync(token));
+            self.queue.submit(Op::sync(token));
         }
 
         /// The next `count` operations to begin.
@@ -341,15 +340,15 @@ mod tests {
             assert_eq!(begun.recv_timeout(Duration::from_secs(20)), Ok(token));
         };
         let carrying = || queue.shared.state.lock().scheduler.in_flight();
-        queue.submit(sync(0));
+        queue.submit(Op::sync(0));
         begins(0);
-        queue.submit(sync(1));
+        queue.submit(Op::sync(1));
         assert_eq!(carrying(), 1);
         queue.set_depth(2);
-        queue.submit(sync(2));
+        queue.submit(Op::sync(2));
         begins(1);
         queue.set_depth(1);
-        queue.submit(sync(3));
+        queue.submit(Op::sync(3));
         for (next, left) in [(None, 1), (Some(2), 1), (Some(3), 1), (None, 0)] {
             go.send(()).expect("the gate listens");
             let mut out = Vec::new();
@@ -367,8 +366,6 @@ mod tests {
         impl Carry for Who {
             type Plan = ();
 
-            fn plan(&self, _: &Op) {}
-
             fn carry(&self, op: Op, (): ()) -> Done {
                 self.0.lock().push(thread::current().id());
                 Done { op, result: Ok(0) }
@@ -378,7 +375,7 @@ mod tests {
         let who = Arc::new(Mutex::new(Vec::new()));
         let queue = open(Who(Arc::clone(&who)), QueueKind::Background { depth: 8 });
         for token in 0..50 {
-            queue.submit(sync(token));
+            queue.submit(Op::sync(token));
             let mut out = Vec::new();
             queue.reap(Wait::One, &mut out);
             assert_eq!(out.len(), 1);
@@ -487,7 +484,7 @@ mod tests {
             let mut state = queue.shared.state.lock();
             state.threads = threads;
             let id = state.id;
-            state.scheduler.submit(id, (sync(1), 1));
+            state.scheduler.submit(id, (Op::sync(1), 1));
             drop(state);
             queue.shared.thread_refused();
             let mut out = Vec::new();

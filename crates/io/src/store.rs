@@ -214,6 +214,14 @@ impl Op {
     }
 }
 
+#[cfg(test)]
+impl Op {
+    /// A sync, which has neither bytes nor frames.
+    pub(crate) fn sync(token: u64) -> Self {
+        Self { token, kind: OpKind::Sync, offset: 0, bytes: 0, frames: Vec::new() }
+    }
+}
+
 /// An operation that came back.
 #[derive(Debug)]
 pub struct Done {

@@ -86,17 +86,13 @@ impl Through {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{ECANCELED, OpKind, memory::Memory};
-
-    fn sync() -> Op {
-        Op { token: 1, kind: OpKind::Sync, offset: 0, bytes: 0, frames: Vec::new() }
-    }
+    use crate::store::{ECANCELED, memory::Memory};
 
     #[test]
     fn one_operation_after_another_needs_one_inner_queue() {
         let through = Through::new(Arc::new(Memory::new(Vec::new(), 0)));
         for _ in 0..10 {
-            assert_eq!(through.carry(sync()).result, Ok(0));
+            assert_eq!(through.carry(Op::sync(1)).result, Ok(0));
         }
         assert_eq!(through.lanes.lock().all.len(), 1);
     }
@@ -105,9 +101,9 @@ mod tests {
     fn once_closed_old_and_new_inner_queues_cancel() {
         for before in [0, 1] {
             let through = Through::new(Arc::new(Memory::new(Vec::new(), 0)));
-            (0..before).for_each(|_| assert_eq!(through.carry(sync()).result, Ok(0)));
+            (0..before).for_each(|_| assert_eq!(through.carry(Op::sync(1)).result, Ok(0)));
             through.close();
-            assert_eq!(through.carry(sync()).result, Err(ECANCELED), "{before}");
+            assert_eq!(through.carry(Op::sync(1)).result, Err(ECANCELED), "{before}");
         }
     }
 }

@@ -24,27 +24,25 @@ use std::{
 use forerun_core::units::FrameId;
 use rustix::{
     io::Errno,
-    mm::{self, Advice, MapFlags, ProtFlags},
+    mm::{self, Advice},
 };
 
-use super::{NoMemory, label::Label, slots::Slots};
+use super::{
+    NoMemory,
+    label::Label,
+    mapping::{HUGE_BYTES, Mapping},
+    slots::Slots,
+};
 
 /// See the module.
 pub(crate) struct Arena {
-    base: NonNull<u8>,
-    mapped: usize,
+    mapping: Mapping,
     used: usize,
     page_bytes: usize,
     labels: Box<[Label]>,
     slots: Slots,
     serial: u64,
 }
-
-// SAFETY: the mapping belongs to the arena and to no thread. The bytes in it are reached by
-// `bytes` alone, whose callers say why nobody else writes to them.
-unsafe impl Send for Arena {}
-// SAFETY: as for `Send`; everything else in it is atomic or never changes.
-unsafe impl Sync for Arena {}
 
 impl Arena {
     pub(crate) fn new(count: u32, page_bytes: usize) -> Result<Self, NoMemory> {
@@ -55,10 +53,9 @@ impl Arena {
         labels.try_reserve_exact(count as usize).map_err(|_| refused)?;
         labels.extend((0..count).map(|_| Label::new()));
         let (labels, slots) = (labels.into_boxed_slice(), Slots::new());
-        let base = map(mapped, page_bytes.max(HUGE_BYTES)).ok_or(refused)?;
+        let mapping = Mapping::new(mapped, page_bytes.max(HUGE_BYTES)).ok_or(refused)?;
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-        // From here on the mapping goes with the arena.
-        let arena = Self { base, mapped, used, page_bytes, labels, slots, serial };
+        let arena = Self { mapping, used, page_bytes, labels, slots, serial };
         arena.populate().map_err(|_| refused)?;
         Ok(arena)
     }
@@ -93,32 +90,30 @@ impl Arena {
         let at = id.0 as usize;
         assert!(at < self.labels.len(), "{id:?} of {} frames", self.labels.len());
         // SAFETY: a frame of the arena begins within its mapping: `new` made it long enough.
-        unsafe { self.base.add(at * self.page_bytes) }
+        unsafe { self.mapping.base().add(at * self.page_bytes) }
     }
 
     /// Where the frames are, and how many bytes they take.
     pub(crate) fn region(&self) -> (NonNull<u8>, usize) {
-        (self.base, self.used)
+        (self.mapping.base(), self.used)
     }
 
     /// How many bytes of it the system says are in huge pages.
     pub(crate) fn huge_bytes(&self) -> u64 {
-        let from = self.base.addr().get();
+        let from = self.mapping.base().addr().get();
         let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
-        huge_bytes(&smaps, from..from + self.mapped)
+        huge_bytes(&smaps, from..from + self.mapping.bytes())
     }
 
     /// Has the system give all memory that it promised.
     fn populate(&self) -> Result<(), Errno> {
-        let base = self.base.as_ptr().cast();
         let bytes = if self.used >= HUGE_BYTES {
-            // SAFETY: the mapping is ours, and the advice changes no byte of it. Where it is
-            // not taken, pages are small.
-            let _ = unsafe { mm::madvise(base, self.mapped, Advice::LinuxHugepage) };
-            self.mapped
+            self.mapping.advise_huge();
+            self.mapping.bytes()
         } else {
             self.used.next_multiple_of(SMALL_BYTES)
         };
+        let base = self.mapping.base().as_ptr().cast();
         // SAFETY: the mapping is ours and longer than `bytes`; populating changes none of them.
         match unsafe { mm::madvise(base, bytes, Advice::LinuxPopulateWrite) } {
             Ok(()) => Ok(()),
@@ -135,16 +130,8 @@ impl Arena {
         for at in (0..bytes).step_by(SMALL_BYTES) {
             // SAFETY: within the mapping, which nobody but `new` knows of yet. What is written is
             // what a new mapping holds.
-            unsafe { ptr::write_volatile(self.base.as_ptr().add(at), 0) };
+            unsafe { ptr::write_volatile(self.mapping.base().as_ptr().add(at), 0) };
         }
-    }
-}
-
-impl Drop for Arena {
-    fn drop(&mut self) {
-        // SAFETY: made by `map` with this length. Whoever refers to bytes of it keeps the arena.
-        let gone = unsafe { mm::munmap(self.base.as_ptr().cast(), self.mapped) };
-        assert!(gone.is_ok(), "a mapping of our own can be given back: {gone:?}");
     }
 }
 
@@ -154,28 +141,6 @@ impl fmt::Debug for Arena {
         let mut arena = f.debug_struct("Arena");
         arena.field("count", &count).field("page_bytes", &page_bytes).finish_non_exhaustive()
     }
-}
-
-/// Maps `bytes` of zeros at a multiple of `align`; both are multiples of the system's pages. More
-/// is mapped, and what lies before and behind is given back.
-pub(super) fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
-    let all = bytes.checked_add(align)?;
-    let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-    // SAFETY: a new mapping, where the system likes: it touches nothing that is there.
-    let start = unsafe { mm::mmap_anonymous(ptr::null_mut(), all, protection, flags) }.ok()?;
-    let start = start.cast::<u8>();
-    let before = start.addr().next_multiple_of(align) - start.addr();
-    let behind = all - before - bytes;
-    // SAFETY: `before + bytes + behind` is what was mapped just now.
-    let (base, end) = unsafe { (start.add(before), start.add(before + bytes)) };
-    for (from, bytes) in [(start, before), (end, behind)] {
-        if bytes > 0 {
-            // SAFETY: within the mapping, outside of what is kept, and known to nobody.
-            let gone = unsafe { mm::munmap(from.cast(), bytes) };
-            assert!(gone.is_ok(), "a part of our own mapping can be given back: {gone:?}");
-        }
-    }
-    NonNull::new(base)
 }
 
 /// Huge pages of the mappings that reach into `region`, by the text of `/proc/self/smaps`.
@@ -200,8 +165,6 @@ fn address_range(line: &str) -> Option<Range<usize>> {
     Some(usize::from_str_radix(from, 16).ok()?..usize::from_str_radix(to, 16).ok()?)
 }
 
-/// The huge pages of `x86_64`, and of others with pages of 4 KiB.
-pub(super) const HUGE_BYTES: usize = 2 << 20;
 /// No system has smaller pages.
 const SMALL_BYTES: usize = 4 << 10;
 
@@ -243,7 +206,8 @@ AnonHugePages:      4096 kB
         let arena = Arena::new(4, 4096).unwrap();
         arena.touch(4 * 4096);
         // SAFETY: nobody else knows of this arena.
-        let bytes = unsafe { std::slice::from_raw_parts(arena.base.as_ptr(), arena.used) };
+        let bytes =
+            unsafe { std::slice::from_raw_parts(arena.mapping.base().as_ptr(), arena.used) };
         assert!(bytes.iter().all(|&byte| byte == 0));
     }
 
@@ -255,7 +219,7 @@ AnonHugePages:      4096 kB
                 assert_eq!(arena.bytes(id).addr().get() % page_bytes, 0);
             }
             assert_eq!(arena.region().0.addr().get() % (2 << 20), 0);
-            assert!(arena.region().1 <= arena.mapped);
+            assert!(arena.region().1 <= arena.mapping.bytes());
         }
     }
 }

@@ -14,25 +14,18 @@ use std::{
     slice,
 };
 
-use rustix::mm::{self, Advice};
-
 use super::{
     NoMemory,
-    arena::{HUGE_BYTES, map},
+    mapping::{HUGE_BYTES, Mapping},
     spare::spare,
 };
 
 /// Bytes that take memory as they are touched.
 pub struct Lazy {
-    base: NonNull<u8>,
+    /// None once it went to the next owner.
+    mapping: Option<Mapping>,
     bytes: usize,
-    mapped: usize,
 }
-
-// SAFETY: the mapping belongs to this value, as a vector's memory does to it.
-unsafe impl Send for Lazy {}
-// SAFETY: as for `Send`; who shares it may only read.
-unsafe impl Sync for Lazy {}
 
 impl Lazy {
     /// `bytes` of memory, with whatever is in it.
@@ -42,14 +35,16 @@ impl Lazy {
     pub fn new(bytes: usize) -> Result<Self, NoMemory> {
         let refused = NoMemory { count: 1, page_bytes: bytes };
         let mapped = bytes.max(1).checked_next_multiple_of(HUGE_BYTES).ok_or(refused)?;
-        if let Some(base) = spare().take(mapped) {
-            return Ok(Self { base, bytes, mapped });
-        }
-        let base = map(mapped, HUGE_BYTES).ok_or(refused)?;
-        // SAFETY: the mapping is ours, and the advice changes no byte of it. Where it is not
-        // taken, pages are small.
-        let _ = unsafe { mm::madvise(base.as_ptr().cast(), mapped, Advice::LinuxHugepage) };
-        Ok(Self { base, bytes, mapped })
+        let spare = spare().take(mapped);
+        let mapping = spare
+            .map_or_else(|| Mapping::new(mapped, HUGE_BYTES).inspect(Mapping::advise_huge), Some);
+        let mapping = mapping.ok_or(refused)?;
+        assert!(bytes <= mapping.bytes(), "a mapping holds what was asked for");
+        Ok(Self { mapping: Some(mapping), bytes })
+    }
+
+    fn base(&self) -> NonNull<u8> {
+        self.mapping.as_ref().expect("there until it is dropped").base()
     }
 }
 
@@ -57,22 +52,22 @@ impl Deref for Lazy {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `bytes` of the mapping are ours, always initialized, and shared as `self` is.
-        unsafe { slice::from_raw_parts(self.base.as_ptr(), self.bytes) }
+        // SAFETY: the first `bytes` of the mapping are initialised (`mapping.rs`), this value's
+        // alone, and shared as `self` is.
+        unsafe { slice::from_raw_parts(self.base().as_ptr(), self.bytes) }
     }
 }
 
 impl DerefMut for Lazy {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and nobody else has them while `self` is borrowed.
-        unsafe { slice::from_raw_parts_mut(self.base.as_ptr(), self.bytes) }
+        // SAFETY: as above, and nothing else refers to them while `self` is borrowed.
+        unsafe { slice::from_raw_parts_mut(self.base().as_ptr(), self.bytes) }
     }
 }
 
 impl Drop for Lazy {
     fn drop(&mut self) {
-        // SAFETY: of `map` or of an earlier owner, with this length; slices of it borrow `self`.
-        unsafe { spare().give(self.base, self.mapped) };
+        self.mapping.take().into_iter().for_each(|mapping| spare().give(mapping));
     }
 }
 

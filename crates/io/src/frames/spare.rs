@@ -15,26 +15,15 @@
 //! # Locking
 //! One lock for the process, held while pieces are unmapped and never with another.
 
-use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::mm;
+use super::mapping::{HUGE_BYTES, Mapping};
 
-use super::arena::HUGE_BYTES;
-
-/// Pieces of memory, of whole huge pages each.
+/// Pieces of memory, of whole huge pages each, in the order of their addresses.
 pub(super) struct Spare {
-    pieces: Vec<Piece>,
+    pieces: Vec<Mapping>,
     bytes_max: usize,
 }
-
-struct Piece {
-    base: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: a piece is a mapping that nobody refers to; it belongs to no thread.
-unsafe impl Send for Piece {}
 
 impl Spare {
     const fn new(bytes_max: usize) -> Self {
@@ -42,34 +31,29 @@ impl Spare {
     }
 
     fn bytes(&self) -> usize {
-        self.pieces.iter().map(|piece| piece.bytes).sum()
+        self.pieces.iter().map(Mapping::bytes).sum()
     }
 
     /// `bytes` of memory; the caller owns them now.
-    pub(super) fn take(&mut self, bytes: usize) -> Option<NonNull<u8>> {
-        let fits = self.pieces.iter_mut().filter(|piece| piece.bytes >= bytes);
-        let piece = fits.min_by_key(|piece| piece.bytes)?;
-        let base = piece.base;
-        // SAFETY: the piece is at least as long.
-        piece.base = unsafe { base.add(bytes) };
-        piece.bytes -= bytes;
-        self.pieces.retain(|piece| piece.bytes > 0);
-        Some(base)
+    pub(super) fn take(&mut self, bytes: usize) -> Option<Mapping> {
+        let fits = self.pieces.iter_mut().filter(|piece| piece.bytes() >= bytes);
+        let taken = fits.min_by_key(|piece| piece.bytes())?.split_off_front(bytes);
+        self.pieces.retain(|piece| piece.bytes() > 0);
+        Some(taken)
     }
 
     /// Keeps what fits.
-    ///
-    /// # Safety
-    /// `bytes` from `base` on are a mapping, or several, that the caller owns and nobody refers to.
-    pub(super) unsafe fn give(&mut self, base: NonNull<u8>, bytes: usize) {
-        let given = Piece { base, bytes };
-        let at = self.pieces.partition_point(|piece| piece.base < base);
+    pub(super) fn give(&mut self, given: Mapping) {
+        assert!(given.bytes().is_multiple_of(HUGE_BYTES), "pieces are of whole huge pages");
+        let at = self.pieces.partition_point(|piece| piece.base() < given.base());
         self.pieces.insert(at, given);
-        self.pieces.dedup_by(|next, piece| {
-            let joins = piece.base.addr().get() + piece.bytes == next.base.addr().get();
-            piece.bytes += if joins { next.bytes } else { 0 };
-            joins
-        });
+        for piece in std::mem::take(&mut self.pieces) {
+            let joined = match self.pieces.last_mut() {
+                Some(last) => last.join(piece),
+                None => Err(piece),
+            };
+            self.pieces.extend(joined.err());
+        }
         self.shrink();
     }
 
@@ -81,19 +65,14 @@ impl Spare {
 
     /// Gives back to the system what is more than the bound.
     fn shrink(&mut self) {
-        let mut excess = self.bytes().saturating_sub(self.bytes_max);
-        while excess > 0
-            && let Some(piece) = self.pieces.last_mut()
-        {
-            let gone = excess.min(piece.bytes);
-            piece.bytes -= gone;
-            excess -= gone;
-            // SAFETY: `gone` bytes behind those that stay were of the piece, and nobody refers to
-            // a piece.
-            let unmapped = unsafe { mm::munmap(piece.base.as_ptr().add(piece.bytes).cast(), gone) };
-            assert!(unmapped.is_ok(), "a mapping of our own can be given back: {unmapped:?}");
-            self.pieces.retain(|piece| piece.bytes > 0);
+        while self.bytes() > self.bytes_max {
+            let excess = self.bytes() - self.bytes_max;
+            let Some(mut last) = self.pieces.pop() else { return };
+            let kept = last.bytes().saturating_sub(excess);
+            drop(last.split_off(kept));
+            self.pieces.extend((kept > 0).then_some(last));
         }
+        assert!(self.bytes() <= self.bytes_max, "no more is kept than the bound");
     }
 }
 
@@ -113,37 +92,36 @@ const BYTES_MAX: usize = 256 << 20;
 
 #[cfg(test)]
 mod tests {
-    use super::super::arena::{HUGE_BYTES as HUGE, map};
-    use super::*;
-
-    fn given(spare: &mut Spare, base: NonNull<u8>, huge_pages: usize) {
-        // SAFETY: the tests map what they give, and forget it.
-        unsafe { spare.give(base, huge_pages * HUGE) };
-    }
+    use super::{super::mapping::HUGE_BYTES as HUGE, *};
 
     fn sizes(spare: &Spare) -> Vec<usize> {
-        spare.pieces.iter().map(|piece| piece.bytes / HUGE).collect()
+        spare.pieces.iter().map(|piece| piece.bytes() / HUGE).collect()
     }
 
     #[test]
     fn the_smallest_that_is_large_enough_is_cut_and_neighbours_join() {
         let mut spare = Spare::new(8 * HUGE);
-        assert_eq!(spare.take(HUGE), None, "nothing is there");
-        let base = map(5 * HUGE, HUGE).unwrap();
-        // SAFETY: within what was mapped.
-        let at = |count: usize| unsafe { base.add(count * HUGE) };
-        given(&mut spare, at(3), 2);
-        given(&mut spare, at(0), 1);
+        assert!(spare.take(HUGE).is_none(), "nothing is there");
+        let mut all = Mapping::new(5 * HUGE, HUGE).unwrap();
+        let base = all.base();
+        let at = |count: usize| Some(base.addr().get() + count * HUGE);
+        let address = |mapping: &Mapping| mapping.base().addr().get();
+        let mut parts = [1, 2, 2].map(|count| Some(all.split_off_front(count * HUGE)));
+        spare.give(parts[2].take().unwrap());
+        spare.give(parts[0].take().unwrap());
         assert_eq!(sizes(&spare), [1, 2]);
-        assert_eq!(spare.take(HUGE), Some(at(0)));
-        assert_eq!(spare.take(HUGE), Some(at(3)), "cut");
-        assert_eq!(spare.take(2 * HUGE), None, "too large");
-        for (from, count) in [(0, 1), (1, 2), (3, 1)] {
-            given(&mut spare, at(from), count);
+        let first = spare.take(HUGE);
+        assert_eq!(first.as_ref().map(address), at(0));
+        let cut = spare.take(HUGE);
+        assert_eq!(cut.as_ref().map(address), at(3), "cut");
+        assert!(spare.take(2 * HUGE).is_none(), "too large");
+        for part in [first, parts[1].take(), cut] {
+            spare.give(part.unwrap());
         }
         assert_eq!(sizes(&spare), [5], "all in one");
-        assert_eq!(spare.take(5 * HUGE), Some(base));
-        given(&mut spare, base, 5);
+        let whole = spare.take(5 * HUGE);
+        assert_eq!(whole.as_ref().map(address), at(0));
+        spare.give(whole.unwrap());
         spare.bound(HUGE - 1);
         assert_eq!(sizes(&spare), []);
     }
@@ -152,7 +130,7 @@ mod tests {
     fn no_more_is_kept_than_may_be() {
         let mut spare = Spare::new(3 * HUGE);
         for _ in 0..3 {
-            given(&mut spare, map(2 * HUGE, HUGE).unwrap(), 2);
+            spare.give(Mapping::new(2 * HUGE, HUGE).unwrap());
             assert!(spare.bytes() <= 3 * HUGE);
         }
         assert_eq!(spare.bytes(), 3 * HUGE);

@@ -4,7 +4,6 @@
 use std::{cell::RefCell, collections::VecDeque};
 
 use super::*;
-use crate::store::OpKind;
 
 const AHEAD: QueueKind = QueueKind::Background { depth: 4 };
 const EIO: i32 = 5;
@@ -15,15 +14,11 @@ struct Costs(u64, u32);
 
 impl Scheduled for Costs {
     fn failed(self, errno: i32) -> Done {
-        sync(self.0).failed(errno)
+        Op::sync(self.0).failed(errno)
     }
 }
 
 type Tested = Scheduler<Costs>;
-
-fn sync(token: u64) -> Op {
-    Op { token, kind: OpKind::Sync, offset: 0, bytes: 0, frames: Vec::new() }
-}
 
 fn ahead(depth: u32) -> QueueKind {
     QueueKind::Background { depth }
@@ -50,7 +45,7 @@ fn taken(scheduler: &mut Tested, id: QueueId) -> Vec<(u64, Result<usize, i32>)> 
 /// The device is done with an operation of `id` that costs 1.
 fn land(scheduler: &mut Tested, id: QueueId, token: u64) {
     scheduler.freed(1);
-    scheduler.complete(id, Done { op: sync(token), result: Ok(0) });
+    scheduler.complete(id, Done { op: Op::sync(token), result: Ok(0) });
 }
 
 #[test]
@@ -107,7 +102,7 @@ fn a_queue_has_no_more_in_flight_than_its_depth_whatever_it_costs() {
     assert_eq!(starts(&mut scheduler), [0, 1]);
     land(&mut scheduler, queues[0], 1);
     assert_eq!(starts(&mut scheduler), [2]);
-    scheduler.complete(queues[0], Done { op: sync(0), result: Ok(0) });
+    scheduler.complete(queues[0], Done { op: Op::sync(0), result: Ok(0) });
     assert_eq!(starts(&mut scheduler), [3]);
     assert_eq!((scheduler.in_flight(), scheduler.in_flight_of(queues[0])), (1, 2));
 }

@@ -92,8 +92,6 @@ impl Store for Memory {
 impl Carry for Memory {
     type Plan = ();
 
-    fn plan(&self, _: &Op) {}
-
     fn carry(&self, mut op: Op, (): ()) -> Done {
         let result = match op.kind {
             OpKind::Read => Ok(self.read(&mut op)),

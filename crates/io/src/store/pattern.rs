@@ -84,8 +84,6 @@ impl Store for Pattern {
 impl Carry for Pattern {
     type Plan = ();
 
-    fn plan(&self, _: &Op) {}
-
     fn carry(&self, mut op: Op, (): ()) -> Done {
         let result = match op.kind {
             OpKind::Read => Ok(self.read(&mut op)),

@@ -65,8 +65,6 @@ impl Store for Threads {
 impl Carry for Threads {
     type Plan = ();
 
-    fn plan(&self, _: &Op) {}
-
     fn carry(&self, op: Op, (): ()) -> Done {
         Transfer::carry_out(op, &self.0)
     }

@@ -169,6 +169,7 @@ impl Switch {
 }
 
 /// What befalls one operation.
+#[derive(Default)]
 struct Settled {
     fail: Option<i32>,
     delay: Option<Duration>,

@@ -130,8 +130,6 @@ struct Lane {
 impl Carry for Lane {
     type Plan = ();
 
-    fn plan(&self, _: &Op) {}
-
     fn carry(&self, op: Op, (): ()) -> Done {
         let done = self.through.carry(op);
         let Op { kind, offset, bytes, .. } = done.op;

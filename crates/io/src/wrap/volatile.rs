@@ -206,6 +206,7 @@ impl State {
 }
 
 /// What is settled when an operation is submitted.
+#[derive(Default)]
 struct Plan {
     epoch: u64,
     /// The last write that a sync covers.

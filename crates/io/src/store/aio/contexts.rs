@@ -131,7 +131,7 @@ impl Batches for Contexts {
     }
 
     /// A context submits and waits in one go.
-    fn begin(self: &Arc<Self>, _: &mut VecDeque<Transfer>) -> Option<Infallible> {
+    fn begin(self: &Arc<Self>, _: &mut dyn Iterator<Item = Transfer>) -> Option<Infallible> {
         None
     }
 }

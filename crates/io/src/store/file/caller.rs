@@ -13,14 +13,14 @@
 //! # Locking
 //! One lock a queue, held over no operation.
 
-use std::{collections::VecDeque, mem, sync::Arc};
+use std::{collections::VecDeque, iter, sync::Arc};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::{Opened, Transfer};
 use crate::{
-    scheduler::Scheduled,
-    store::{Done, ECANCELED, Op, Queue, Wait},
+    scheduler::{QueueId, Scheduler},
+    store::{Done, Op, Queue, QueueKind, Wait},
 };
 
 /// What carries out the batches of readers.
@@ -31,8 +31,11 @@ pub(crate) trait Batches: Send + Sync + 'static {
     /// Carries `batch` out on this thread.
     fn carry(self: &Arc<Self>, batch: VecDeque<Transfer>, out: &mut Vec<Done>);
 
-    /// Takes some of `waiting` to be started, if it can.
-    fn begin(self: &Arc<Self>, waiting: &mut VecDeque<Transfer>) -> Option<Self::Started>;
+    /// Takes as many of `waiting` as it can start together, if any.
+    fn begin(
+        self: &Arc<Self>,
+        waiting: &mut dyn Iterator<Item = Transfer>,
+    ) -> Option<Self::Started>;
 }
 
 /// A batch in flight. The thread that began it submits and finishes it.
@@ -52,33 +55,46 @@ pub(crate) struct CallerQueue<B: Batches> {
     file: Arc<Opened>,
     batches: Arc<B>,
     state: Mutex<State<B::Started>>,
-    changed: Condvar,
+    changed: Arc<Condvar>,
 }
 
 struct State<S> {
-    waiting: VecDeque<Transfer>,
-    done: Vec<Done>,
+    scheduler: Scheduler<Transfer>,
+    /// The only queue of the scheduler.
+    id: QueueId,
     started: Option<S>,
-    /// Reapers that carry something out.
-    carrying: u32,
-    closed: bool,
 }
 
 impl<B: Batches> CallerQueue<B> {
     /// An empty queue.
     pub(crate) fn new(file: Arc<Opened>, batches: Arc<B>) -> Self {
-        let (waiting, done) = (VecDeque::new(), Vec::new());
-        let state = State { waiting, done, started: None, carrying: 0, closed: false };
-        Self { file, batches, state: Mutex::new(state), changed: Condvar::new() }
+        let changed = Arc::new(Condvar::new());
+        let mut scheduler = Scheduler::new(u32::MAX);
+        let id = scheduler.open(QueueKind::Caller, Arc::clone(&changed));
+        let state = Mutex::new(State { scheduler, id, started: None });
+        Self { file, batches, state, changed }
+    }
+}
+
+impl<S> State<S> {
+    /// What waits, to be carried out.
+    fn waiting(&mut self) -> impl Iterator<Item = Transfer> {
+        iter::from_fn(|| self.scheduler.next(|_| 1)).map(|(_, transfer)| transfer)
     }
 
-    /// Has `act` carry something out without the lock.
-    fn carry(&self, state: &mut MutexGuard<'_, State<B::Started>>, act: impl FnOnce()) {
-        state.carrying += 1;
-        MutexGuard::unlocked(state, act);
-        state.carrying -= 1;
-        if state.carrying == 0 {
-            self.changed.notify_all();
+    /// Has `act` carry operations out without the lock, and append them to `out`.
+    fn carry(
+        mut state: MutexGuard<'_, Self>,
+        out: &mut Vec<Done>,
+        act: impl FnOnce(&mut Vec<Done>),
+    ) {
+        let before = out.len();
+        MutexGuard::unlocked(&mut state, || act(out));
+        assert!(out.len() > before, "a batch gives back what it has");
+        let id = state.id;
+        for _ in before..out.len() {
+            state.scheduler.freed(1);
+            state.scheduler.retire(id);
         }
     }
 }
@@ -88,11 +104,10 @@ impl<B: Batches> Queue for CallerQueue<B> {
         op.check();
         let begun = Transfer::begin(op, &self.file);
         let mut state = self.state.lock();
+        let id = state.id;
         match begun {
-            Ok(transfer) if state.closed => state.done.push(transfer.failed(ECANCELED)),
-            Err(done) if state.closed => state.done.push(done.op.cancelled()),
-            Ok(transfer) => state.waiting.push_back(transfer),
-            Err(done) => state.done.push(done),
+            Ok(transfer) => state.scheduler.submit(id, transfer),
+            Err(done) => state.scheduler.submit_done(id, done),
         }
         drop(state);
         self.changed.notify_one();
@@ -100,19 +115,19 @@ impl<B: Batches> Queue for CallerQueue<B> {
 
     fn reap(&self, wait: Wait, out: &mut Vec<Done>) {
         let mut state = self.state.lock();
+        let id = state.id;
         loop {
-            if !state.done.is_empty() {
-                out.append(&mut state.done);
+            if state.scheduler.take(id, out) {
                 return;
             }
             if let Some(started) = state.started.take_if(|started| started.is_mine()) {
-                return self.carry(&mut state, || started.finish(out));
+                return State::carry(state, out, |out| started.finish(out));
             }
-            if !state.waiting.is_empty() {
-                let batch = mem::take(&mut state.waiting);
-                return self.carry(&mut state, || self.batches.carry(batch, out));
+            let batch: VecDeque<_> = state.waiting().collect();
+            if !batch.is_empty() {
+                return State::carry(state, out, |out| self.batches.carry(batch, out));
             }
-            if wait == Wait::Never || (state.carrying == 0 && state.started.is_none()) {
+            if wait == Wait::Never || state.scheduler.is_idle(id) {
                 return;
             }
             self.changed.wait(&mut state);
@@ -121,20 +136,20 @@ impl<B: Batches> Queue for CallerQueue<B> {
 
     fn start(&self) {
         let mut state = self.state.lock();
-        if state.started.is_some() || state.waiting.is_empty() {
+        let id = state.id;
+        if state.started.is_some() || state.scheduler.waiting_count(id) == 0 {
             return;
         }
-        let Some(mut started) = self.batches.begin(&mut state.waiting) else { return };
+        let begun = self.batches.begin(&mut state.waiting());
+        let Some(mut started) = begun else { return };
         MutexGuard::unlocked(&mut state, || started.submit());
+        assert!(state.started.is_none(), "the thread that starts a batch reaps it first");
         state.started = Some(started);
     }
 
     fn close(&self) {
         let mut state = self.state.lock();
-        state.closed = true;
-        let waiting = mem::take(&mut state.waiting);
-        state.done.extend(waiting.into_iter().map(|transfer| transfer.failed(ECANCELED)));
-        drop(state);
-        self.changed.notify_all();
+        let id = state.id;
+        state.scheduler.close(id);
     }
 }

@@ -194,10 +194,10 @@ impl Batches for Pool {
         out.extend(batch.into_iter().map(Transfer::carry));
     }
 
-    fn begin(self: &Arc<Self>, waiting: &mut VecDeque<Transfer>) -> Option<Lent> {
+    fn begin(self: &Arc<Self>, waiting: &mut dyn Iterator<Item = Transfer>) -> Option<Lent> {
         let mut ring = self.lend()?;
-        let count = waiting.len().min(ring.room());
-        ring.begin(waiting.drain(..count));
+        let room = ring.room();
+        ring.begin(waiting.take(room));
         Some(ring)
     }
 }

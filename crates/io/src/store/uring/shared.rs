@@ -67,8 +67,6 @@ struct State {
     in_ring: InFlight<(QueueId, Transfer)>,
     /// A reaper is in the kernel, or on its way.
     led: bool,
-    /// Reapers that sleep on `changed`.
-    sleepers: u32,
     /// An operation that wakes the leader is under way.
     waking: bool,
     cancels: usize,
@@ -119,7 +117,6 @@ impl Shared {
             root,
             in_ring: InFlight::new(slots),
             led: false,
-            sleepers: 0,
             waking: false,
             cancels: 0,
             broken: None,
@@ -270,8 +267,8 @@ impl Shared {
                 pushed.expect("the queue was empty and has an entry for each slot");
                 started.push(ticket);
             }
-            if state.sleepers > 0 && !started.is_empty() {
-                self.changed.notify_one();
+            if !started.is_empty() {
+                self.changed.notify_one(); // A reaper that found the ring empty may lead now.
             }
             drop(state);
             if !started.is_empty()
@@ -339,9 +336,7 @@ impl Shared {
     fn wake(&self) {
         {
             let mut state = self.lock();
-            if state.sleepers > 0 {
-                self.changed.notify_all();
-            }
+            self.changed.notify_all();
             if !state.led || state.waking || state.broken.is_some() {
                 return;
             }
@@ -480,15 +475,11 @@ impl Queue for Shared {
             let any = state.scheduler.take(root, out);
             if any || wait == Wait::Never || state.scheduler.open_count(root) == 0 {
                 // Another has to lead now, or there is nothing left to wait for.
-                if state.sleepers > 0 {
-                    self.changed.notify_all();
-                }
+                self.changed.notify_all();
                 return;
             }
             if state.led || state.in_ring.len() == 0 {
-                state.sleepers += 1;
                 self.changed.wait(&mut state);
-                state.sleepers -= 1;
                 continue;
             }
             state.led = true;
