@@ -9,8 +9,8 @@ use forerun_core::prng::Prng;
 use forerun_core::reap::{CLASS_BYTES, Calibration, Latency};
 use forerun_core::units::Nanos;
 use forerun_io::frames::Frame;
-use forerun_io::reaper::{Group, Purpose, Reaped, Reaper, ReaperSettings};
-use forerun_io::store::{Done, Op, OpKind};
+use forerun_io::reaper::{Group, Purpose, ReapOutcome, Reaper, ReaperSettings};
+use forerun_io::store::{Completion, Op, OpKind};
 
 use crate::reap_target::ReapTarget;
 
@@ -19,7 +19,7 @@ pub struct Reads<'a> {
     target: &'a ReapTarget,
     prng: Prng,
     frames: Vec<Frame>,
-    done: Vec<Done>,
+    done: Vec<Completion>,
 }
 
 impl<'a> Reads<'a> {
@@ -33,7 +33,7 @@ impl<'a> Reads<'a> {
     ///
     /// # Errors
     /// A read failed or came short, or there is no memory.
-    pub fn group(&mut self, reaper: &mut Reaper, sizes: &[u64], count: u32) -> Result<Reaped> {
+    pub fn group(&mut self, reaper: &mut Reaper, sizes: &[u64], count: u32) -> Result<ReapOutcome> {
         let mut reads = Vec::with_capacity(count as usize);
         for token in 0..u64::from(count) {
             reads.push(self.read(token, sizes)?);

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow, bail};
 use forerun_core::device::{DeviceServer, channel_model};
 use forerun_io::files::{Backend, Files, FilesSettings};
-use forerun_io::reaper::model::{Lateness, Model, Served};
+use forerun_io::reaper::model::{Lateness, Model, ModelCompletion};
 use forerun_io::reaper::{Port, Reaper, ReaperSettings};
 use forerun_io::store::file::Access;
 use forerun_steer::kernel::{self, Residency};
@@ -48,7 +48,7 @@ impl ReapTarget {
         let device = channel_model(name);
         let device = device.map_err(|error| names::refused("--device", &error, LISTER))?;
         let mut server = DeviceServer::new(device, seed);
-        let model = Model::new(Box::new(move |now, read| Served {
+        let model = Model::new(Box::new(move |now, read| ModelCompletion {
             at: server.serve(now, read.bytes as u64),
             fails: None,
         }));
@@ -89,8 +89,8 @@ impl ReapTarget {
             }
             Source::File { path, files, unpolled: Some(_), .. } => (files.port(path, room)?, None),
         };
-        if port.room() < room as usize {
-            let (name, least) = (port.name(), port.room());
+        if port.capacity() < room as usize {
+            let (name, least) = (port.name(), port.capacity());
             return Err(usage(format!("--group: {name} takes {least} reads at once here")));
         }
         let reaper = Reaper::new(port, settings).map_err(|error| anyhow!("{error}"))?;

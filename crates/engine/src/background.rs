@@ -27,15 +27,15 @@ use std::{
 };
 
 use forerun_io::{
-    process::Home,
-    store::{Done, Op, Queue, Wait},
+    process::OwnerProcess,
+    store::{Completion, Op, Queue, Wait},
     sync::{Condvar, Mutex, thread},
 };
 
 /// Takes the completions of jobs, on the thread that reaped them.
 pub(crate) trait Completions<J>: Send + Sync + 'static {
     /// `job` came back as `done`.
-    fn take(self: &Arc<Self>, job: J, done: Done);
+    fn take(self: &Arc<Self>, job: J, done: Completion);
 }
 
 /// All reapers of a cache.
@@ -52,7 +52,7 @@ pub(crate) struct Background<J> {
     /// For the reaper: something was submitted, or there is no more to come.
     wake: Condvar,
     thread: Mutex<Option<thread::JoinHandle<()>>>,
-    home: Home,
+    home: OwnerProcess,
 }
 
 struct Table<J> {
@@ -102,7 +102,7 @@ impl<J> Backgrounds<J> {
             table: Mutex::default(),
             wake: Condvar::new(),
             thread: Mutex::default(),
-            home: Home::here(),
+            home: OwnerProcess::current(),
         });
         all.push(Arc::downgrade(&background));
         background
@@ -128,7 +128,7 @@ impl<J: Send + 'static> Background<J> {
         job: J,
     ) -> Result<(), (Op, J)> {
         let mut table = self.table.lock();
-        if table.closed || self.home.is_left() {
+        if table.closed || self.home.is_forked() {
             return Err((op, job));
         }
         let before = table.in_flight.insert(op.token, job);
@@ -195,7 +195,7 @@ impl<J> Background<J> {
 
     /// Takes no more, and ends the thread once nothing is in flight. Idempotent.
     fn close(&self) {
-        if self.home.is_left() {
+        if self.home.is_forked() {
             return; // The thread is the parent's.
         }
         self.table.lock().closed = true;

@@ -13,7 +13,7 @@ use std::{path::Path, sync::Arc};
 
 use forerun_core::{cache, event::Event, units::PartitionId};
 use forerun_io::{
-    files::{Chosen, Files},
+    files::{ChosenBackend, Files},
     frames::Frames,
     index::Index,
     store::{QueueKind, Store, Version, file::Access},
@@ -253,7 +253,7 @@ impl Cache {
 
     /// By which interface of the system files are read, and why not by a better one.
     #[must_use]
-    pub fn chosen(&self) -> Chosen {
+    pub fn chosen(&self) -> ChosenBackend {
         self.owner.files.chosen()
     }
 

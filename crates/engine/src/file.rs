@@ -37,7 +37,7 @@ use std::sync::Arc;
 use forerun_core::units::{FileId, FrameId, PageIndex};
 use forerun_io::{
     frames::Frames,
-    store::{Done, Op, OpKind, Queue, Store, Version},
+    store::{Completion, Op, OpKind, Queue, Store, Version},
     sync::{AtomicU8, Ordering},
 };
 
@@ -157,7 +157,7 @@ impl Fetch {
     /// Takes the frames out and makes the store's operation of them.
     pub(crate) fn op(&self, token: u64, frames: &Frames) -> Op {
         let (offset, bytes) = (self.offset(), self.bytes());
-        let frames = self.frames.iter().map(|&frame| frames.take(frame)).collect();
+        let frames = self.frames.iter().map(|&frame| frames.check_out(frame)).collect();
         Op { token, kind: OpKind::Read, offset, bytes, frames }
     }
 
@@ -179,12 +179,12 @@ impl Fetch {
         assert_eq!(op.frames.len(), self.frames.len(), "an operation keeps its frames");
         for (&id, frame) in self.frames.iter().zip(op.frames) {
             assert_eq!(frame.id(), Some(id), "an operation keeps the order of its frames");
-            frames.put(frame);
+            frames.check_in(frame);
         }
     }
 
     /// What came, after a look at the file's version.
-    pub(crate) fn outcome(&self, done: &Done) -> Outcome {
+    pub(crate) fn outcome(&self, done: &Completion) -> Outcome {
         let moved = self.moved(done);
         let bytes = moved.unwrap_or(0) as u64;
         let failed = |errno, standing| Outcome { whole: 0, errno, bytes, standing };
@@ -206,7 +206,7 @@ impl Fetch {
     }
 
     /// The bytes that moved, or an errno in earnest.
-    fn moved(&self, done: &Done) -> Result<usize, i32> {
+    fn moved(&self, done: &Completion) -> Result<usize, i32> {
         match done.result {
             Ok(moved) if moved <= self.bytes() => Ok(moved),
             Ok(_) => Err(EIO),

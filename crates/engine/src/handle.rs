@@ -144,7 +144,7 @@ impl Handle {
             return Ok(Pinned { pin: Some(found.pin), within, shared });
         }
         let mut kept = None;
-        self.read(offset, 1, None, &mut |_, held| kept = Some(shared.frames().held(held)))?;
+        self.read(offset, 1, None, &mut |_, held| kept = Some(shared.frames().resume(held)))?;
         assert!(kept.is_some(), "a read of a page gives it");
         Ok(Pinned { pin: kept, within, shared })
     }
@@ -207,7 +207,7 @@ impl Handle {
             let room = &mut buf[done..done + piece];
             let frames = self.shared().frames();
             self.read(from, piece, cancel, &mut |page, held| {
-                copy(&frames.held(held), page * page_bytes, from, room);
+                copy(&frames.resume(held), page * page_bytes, from, room);
             })?;
             done += piece;
             done += self.copy_hits(offset + done as u64, &mut buf[done..bytes], false);

@@ -30,7 +30,7 @@ use forerun_core::{
     event::{Error, Event},
     units::{HandleId, Nanos, PageIndex},
 };
-use forerun_io::{frames::Held, store::Wait, sync::MutexGuard};
+use forerun_io::{frames::OwnedPin, store::Wait, sync::MutexGuard};
 
 use crate::{
     cancel::Cancel,
@@ -55,7 +55,7 @@ pub(crate) struct Read<'a> {
 }
 
 /// What a reader is given for a page: the page, and its frame until it is let go of.
-pub(crate) type Take<'a> = &'a mut dyn FnMut(PageIndex, Held);
+pub(crate) type Take<'a> = &'a mut dyn FnMut(PageIndex, OwnedPin);
 
 /// Fetches of a reader under way, and the queue that has them.
 struct Trip<'a> {
@@ -179,7 +179,7 @@ impl<'a> Read<'a> {
     fn submit(
         &self,
         fetches: Vec<Fetch>,
-        served: &mut dyn Iterator<Item = (PageIndex, Held)>,
+        served: &mut dyn Iterator<Item = (PageIndex, OwnedPin)>,
         take: Take<'_>,
     ) -> Trip<'_> {
         let lent = self.file.queues.try_lend().unwrap_or_else(|| {

@@ -16,7 +16,7 @@ use forerun_core::event::{Event, Hit};
 use forerun_io::{
     frames::Frames,
     index::Index,
-    store::{Done, ECANCELED},
+    store::{Completion, ECANCELED},
     sync::{AtomicBool, AtomicU32, Mutex, MutexGuard, Ordering},
 };
 
@@ -100,7 +100,7 @@ impl Shared {
         &self,
         me: Option<SlotId>,
         fetch: &Fetch,
-        done: Done,
+        done: Completion,
     ) -> MutexGuard<'_, State> {
         let outcome = fetch.outcome(&done);
         fetch.put_back(done.op, self.frames());
@@ -159,7 +159,7 @@ impl Shared {
 }
 
 impl Completions<Fetch> for Shared {
-    fn take(self: &Arc<Self>, fetch: Fetch, done: Done) {
+    fn take(self: &Arc<Self>, fetch: Fetch, done: Completion) {
         let state = self.report(None, &fetch, done);
         self.settle(state);
     }

@@ -316,7 +316,7 @@ impl Live {
 
 impl Driver for Live {
     fn serve(&mut self, request: RequestId, page: PageIndex, frame: FrameId) {
-        let held = self.index.frames().hold(frame);
+        let held = self.index.frames().pin_owned(frame);
         self.slots.wake(request).served.push((page, held));
     }
 

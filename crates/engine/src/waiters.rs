@@ -15,7 +15,7 @@ use forerun_core::{
     event::Error,
     units::{FileId, PageIndex, RequestId},
 };
-use forerun_io::{frames::Held, sync::Condvar};
+use forerun_io::{frames::OwnedPin, sync::Condvar};
 
 use crate::{error::ReadError, file::Fetch};
 
@@ -37,7 +37,7 @@ pub(crate) struct Slot {
     pub(crate) request: RequestId,
     pub(crate) asked: Asked,
     /// Pages that were served, held for the reader.
-    pub(crate) served: Vec<(PageIndex, Held)>,
+    pub(crate) served: Vec<(PageIndex, OwnedPin)>,
     /// To be carried out by this reader.
     pub(crate) fetches: Vec<Fetch>,
     pub(crate) answer: Option<Result<(), Error>>,

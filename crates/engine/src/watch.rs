@@ -9,7 +9,7 @@
 use std::{sync::Arc, time::Duration};
 
 use forerun_io::{
-    process::Home,
+    process::OwnerProcess,
     sync::{
         Condvar, Mutex,
         thread::{Builder, JoinHandle},
@@ -23,7 +23,7 @@ use crate::{file::Standing, shared::Shared};
 pub(crate) struct Watch {
     stop: Arc<Stop>,
     /// With the process that it runs in.
-    thread: Mutex<Option<(JoinHandle<()>, Home)>>,
+    thread: Mutex<Option<(JoinHandle<()>, OwnerProcess)>>,
 }
 
 #[derive(Default)]
@@ -46,8 +46,11 @@ impl Watch {
                 compare_all(&shared);
             }
         };
-        *thread =
-            Builder::new().name("forerun-watch".into()).spawn(body).ok().zip(Some(Home::here()));
+        *thread = Builder::new()
+            .name("forerun-watch".into())
+            .spawn(body)
+            .ok()
+            .zip(Some(OwnerProcess::current()));
     }
 
     /// Ends the thread. Idempotent.
@@ -55,7 +58,7 @@ impl Watch {
         *self.stop.stopped.lock() = true;
         self.stop.told.notify_all();
         if let Some((thread, home)) = self.thread.lock().take()
-            && !home.is_left()
+            && !home.is_forked()
         {
             thread.join().expect("it asks stores for their versions, and they do not panic");
         }

@@ -14,7 +14,7 @@
 //! # Invariants
 //! - No time passes in a model: a sleeper that nobody wakes is a deadlock, which fails it.
 //! - The models see one order of all operations; what relaxed orders would allow beyond that is
-//!   argued in io's `frames/label.rs`, not checked here.
+//!   argued in io's `frames/header.rs`, not checked here.
 //! # Sources
 //! Burckhardt et al., A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs, 2010.
 
@@ -35,7 +35,7 @@ use forerun_engine::{
     model::{Notes, Tallies},
 };
 use forerun_io::{
-    store::{Done, Op, Queue, QueueKind, Stamp, Store, StoreError, Version, Wait, pattern},
+    store::{Completion, Op, Queue, QueueKind, Stamp, Store, StoreError, Version, Wait, pattern},
     sync::{AtomicBool, AtomicU64 as SharedU64, Mutex, Ordering, thread},
 };
 use shuttle::{
@@ -128,7 +128,7 @@ impl Queue for Lane {
         self.waiting.lock().ops.push_back(op);
     }
 
-    fn reap(&self, _: Wait, out: &mut Vec<Done>) {
+    fn reap(&self, _: Wait, out: &mut Vec<Completion>) {
         let mut waiting = self.waiting.lock();
         let (next, closed) = (waiting.ops.pop_front(), waiting.closed);
         drop(waiting);
@@ -141,9 +141,9 @@ impl Queue for Lane {
 }
 
 impl Steps {
-    fn carry(&self, mut op: Op) -> Done {
+    fn carry(&self, mut op: Op) -> Completion {
         if op.offset / PAGE >= self.fails_from {
-            return Done { op, result: Err(EIO) };
+            return Completion { op, result: Err(EIO) };
         }
         let mut at = op.offset;
         for piece in op.pieces_mut() {
@@ -155,7 +155,7 @@ impl Steps {
         }
         step();
         let moved = op.bytes;
-        Done { op, result: Ok(moved) }
+        Completion { op, result: Ok(moved) }
     }
 }
 

@@ -20,7 +20,7 @@ use crate::{
     reaper::port::{Port, QueuePort},
     store::{
         Store, StoreError,
-        aio::{self, Aio, AioPort, Bounds, Contexts},
+        aio::{self, Aio, AioPort, ContextBounds, Contexts},
         file::{Access, Opened},
         threads::Threads,
         uring::{Region, RingPort, Uring},
@@ -85,7 +85,7 @@ pub enum BackendError {
 
 /// Which interface was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chosen {
+pub struct ChosenBackend {
     /// `io_uring`, `linux-aio` or `threads`.
     pub backend: &'static str,
     /// Why nothing better: what the system refused.
@@ -94,7 +94,7 @@ pub struct Chosen {
     pub registered_bytes: u64,
 }
 
-impl fmt::Display for Chosen {
+impl fmt::Display for ChosenBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.backend)?;
         if self.registered_bytes > 0 {
@@ -136,10 +136,10 @@ impl Files {
         }
         let uring = || Uring::new(rings_max, ring_entries).map(Engine::Uring).map_err(said);
         let aio = || {
-            let bounds = Bounds {
-                lent_max: rings_max,
+            let bounds = ContextBounds {
+                reader_contexts_max: rings_max,
                 background_events: ring_entries,
-                ..Bounds::default()
+                ..ContextBounds::default()
             };
             aio::available().map_err(|errno| said(("io_setup", errno)))?;
             Ok(Engine::Aio(Contexts::new(bounds)))
@@ -230,13 +230,13 @@ impl Files {
 
     /// What is in use.
     #[must_use]
-    pub fn chosen(&self) -> Chosen {
+    pub fn chosen(&self) -> ChosenBackend {
         let (backend, registered_bytes) = match &self.0.engine {
             Engine::Uring(rings) => (URING, rings.registered_bytes()),
             Engine::Aio(_) => (AIO, 0),
             Engine::Threads => (THREADS, 0),
         };
-        Chosen { backend, why: self.0.why.clone(), registered_bytes }
+        ChosenBackend { backend, why: self.0.why.clone(), registered_bytes }
     }
 }
 

@@ -8,7 +8,7 @@
 //!   FrameId  0      1      2      3
 //!          [page] [page] [ -- ] [page]        2 is out, inside an operation
 //!            |                    |
-//!           Pin                 Held          read; kept for later
+//!           Pin                 OwnedPin          read; kept for later
 //! ```
 //!
 //! What is published, [`crate::index`] finds and pins without a lock: a pin that was found is noted
@@ -19,16 +19,16 @@
 //! - All memory is taken, and touched, in [`Frames::new`]; nothing is allocated later.
 //! - A frame that is out is one [`Frame`], and comes back under its own number. One that is
 //!   dropped instead stays out for good.
-//! - As many pins as were taken and not given back; a [`Held`] that is dropped is never given
+//! - As many pins as were taken and not given back; a [`OwnedPin`] that is dropped is never given
 //!   back.
 //! # Locking
-//! None: `frames/label.rs` says in which order things are seen.
+//! None: `frames/header.rs` says in which order things are seen.
 
 mod arena;
-mod label;
+mod hazard;
+mod header;
 mod lazy;
 mod mapping;
-mod slots;
 mod spare;
 
 use std::{
@@ -45,9 +45,9 @@ use forerun_core::units::{FrameId, PageId};
 use rustix::io::Errno;
 
 use arena::Arena;
-pub(crate) use label::{Pinned, Published, Retracted};
-pub use lazy::Lazy;
-use slots::Slot;
+use hazard::HazardPointer;
+pub(crate) use header::{Publication, PublishOutcome, RetractOutcome};
+pub use lazy::LazyMemory;
 pub use spare::spare_bytes_max;
 
 /// Memory for one page, and whoever has it has it alone: a frame of a [`Frames`] that is out, or
@@ -202,8 +202,8 @@ impl Frames {
     /// It is out already, or published, or pinned; or its page was retracted while it was held, and
     /// nobody has asked since whether it still is.
     #[must_use]
-    pub fn take(&self, id: FrameId) -> Frame {
-        self.arena.label(id).take(id);
+    pub fn check_out(&self, id: FrameId) -> Frame {
+        self.arena.header(id).check_out(id);
         let origin = Origin::Arena(Arc::clone(&self.arena), id);
         Frame { start: self.arena.bytes(id), bytes: self.arena.page_bytes(), origin }
     }
@@ -212,14 +212,14 @@ impl Frames {
     ///
     /// # Panics
     /// It is none of these frames.
-    pub fn put(&self, frame: Frame) {
+    pub fn check_in(&self, frame: Frame) {
         let Origin::Arena(arena, id) = &frame.origin else {
             panic!("a frame of no cache: {frame:?}");
         };
         assert!(Arc::ptr_eq(arena, &self.arena), "a frame of another cache: {frame:?}");
         let id = *id;
         drop(frame); // Nobody can write through it any more when the frame is in.
-        self.arena.label(id).put(id);
+        self.arena.header(id).check_in(id);
     }
 
     /// Pins a frame that is in, published or not, to look at it now.
@@ -228,16 +228,16 @@ impl Frames {
     /// It is out.
     #[must_use]
     pub fn pin(&self, id: FrameId) -> Pin<'_> {
-        self.held(self.hold(id))
+        self.resume(self.pin_owned(id))
     }
 
     /// Pins a frame that is in, published or not, to look at it later.
     ///
     /// # Panics
     /// It is out.
-    pub fn hold(&self, id: FrameId) -> Held {
-        self.arena.label(id).hold(id);
-        Held { serial: self.arena.serial(), frame: id }
+    pub fn pin_owned(&self, id: FrameId) -> OwnedPin {
+        self.arena.header(id).pin(id);
+        OwnedPin { serial: self.arena.serial(), frame: id }
     }
 
     /// Goes on with a pin that was kept.
@@ -246,10 +246,10 @@ impl Frames {
     /// It is of other frames.
     #[must_use]
     #[expect(clippy::needless_pass_by_value, reason = "nobody can go on with a pin twice")]
-    pub fn held(&self, held: Held) -> Pin<'_> {
-        let Held { serial, frame } = held;
+    pub fn resume(&self, held: OwnedPin) -> Pin<'_> {
+        let OwnedPin { serial, frame } = held;
         assert_eq!(serial, self.arena.serial(), "{frame:?} is held in another cache");
-        Pin { arena: &self.arena, frame, slot: None }
+        Pin { arena: &self.arena, frame, hazard: None }
     }
 
     /// Whether anybody has it pinned, or is about to find out that he has not. Who gave a pin back
@@ -258,7 +258,7 @@ impl Frames {
     #[must_use]
     pub fn pinned(&self, id: FrameId) -> bool {
         // In this order, as pins move: from a slot to the count.
-        self.arena.slots().any(id) || self.arena.label(id).pinned()
+        self.arena.hazards().any(id) || self.arena.header(id).is_pinned()
     }
 
     /// Where the frames lie, in the order of their numbers, and how many bytes they take: what
@@ -284,18 +284,18 @@ impl Frames {
     /// Pins a frame if `page` is published in it. Who does not find it may have named the frame for
     /// a moment, which a retraction takes for a pin: that counts as letting go.
     #[inline]
-    pub(crate) fn find(&self, page: PageId, frame: FrameId) -> Option<(Pin<'_>, Pinned)> {
-        let (arena, label) = (&*self.arena, self.arena.label(frame));
+    pub(crate) fn find(&self, page: PageId, frame: FrameId) -> Option<(Pin<'_>, Publication)> {
+        let (arena, header) = (&*self.arena, self.arena.header(frame));
         expect_read(arena.bytes(frame));
-        let seen = label.look(page)?;
-        let Some(slot) = arena.slots().name(frame) else {
-            let pinned = label.pin(page)?;
-            return Some((Pin { arena, frame, slot: None }, pinned));
+        let seen = header.peek(page)?;
+        let Some(hazard) = arena.hazards().set(frame) else {
+            let publication = header.pin_page(page)?;
+            return Some((Pin { arena, frame, hazard: None }, publication));
         };
         // A pin from here on if it is still published; else it is dropped unread.
-        let pin = Pin { arena, frame, slot: Some(slot) };
-        let pinned = label.look(page)?;
-        (pinned.generation == seen.generation).then_some((pin, pinned))
+        let pin = Pin { arena, frame, hazard: Some(hazard) };
+        let publication = header.peek(page)?;
+        (publication.generation == seen.generation).then_some((pin, publication))
     }
 
     /// Lets `page` be found in a frame, or changes its marker.
@@ -305,26 +305,26 @@ impl Frames {
         frame: FrameId,
         generation: u32,
         marker: bool,
-    ) -> Published {
-        self.arena.label(frame).publish(page, generation, marker)
+    ) -> PublishOutcome {
+        self.arena.header(frame).publish(page, generation, marker)
     }
 
-    /// Lets what is published in a frame be found no longer, if nobody holds it or it is `gone`.
-    pub(crate) fn retract(&self, frame: FrameId, gone: bool) -> Retracted {
-        self.arena.label(frame).retract(gone, || self.arena.slots().any(frame))
+    /// Lets what is published in a frame be found no longer, if it is unpinned or `gone`.
+    pub(crate) fn retract(&self, frame: FrameId, gone: bool) -> RetractOutcome {
+        self.arena.header(frame).retract(gone, || self.arena.hazards().any(frame))
     }
 }
 
-/// A pin that was kept: its frame stays in, with its bytes, until [`Frames::held`] makes a [`Pin`]
-/// of it again. One that is dropped keeps its frame for ever.
+/// A pin that was kept: its frame stays in, with its bytes, until [`Frames::resume`] makes a
+/// [`Pin`] of it again. One that is dropped keeps its frame for ever.
 #[must_use = "a pin that is not given back keeps its frame for ever"]
 #[derive(Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct OwnedPin {
     serial: u64,
     frame: FrameId,
 }
 
-impl Held {
+impl OwnedPin {
     /// The frame.
     #[must_use]
     pub fn frame(&self) -> FrameId {
@@ -337,7 +337,7 @@ pub struct Pin<'a> {
     arena: &'a Arena,
     frame: FrameId,
     /// The slot that names the frame for this pin; else the pin is counted.
-    slot: Option<&'a Slot>,
+    hazard: Option<&'a HazardPointer>,
 }
 
 impl Pin<'_> {
@@ -351,12 +351,12 @@ impl Pin<'_> {
     ///
     /// # Panics
     /// More pins are kept than can be counted.
-    pub fn keep(self) -> Held {
-        if let Some(slot) = self.slot {
-            self.arena.label(self.frame).hold(self.frame);
-            slot.clear(self.frame); // Only now: it is held at any time.
+    pub fn into_owned(self) -> OwnedPin {
+        if let Some(hazard) = self.hazard {
+            self.arena.header(self.frame).pin(self.frame);
+            hazard.clear(self.frame); // Only now: it is held at any time.
         }
-        let held = Held { serial: self.arena.serial(), frame: self.frame };
+        let held = OwnedPin { serial: self.arena.serial(), frame: self.frame };
         mem::forget(self); // The pin is in `held` now.
         held
     }
@@ -379,9 +379,9 @@ impl Deref for Pin<'_> {
 impl Drop for Pin<'_> {
     #[inline]
     fn drop(&mut self) {
-        match self.slot {
-            Some(slot) => slot.clear(self.frame),
-            None => self.arena.label(self.frame).unpin(),
+        match self.hazard {
+            Some(hazard) => hazard.clear(self.frame),
+            None => self.arena.header(self.frame).unpin(),
         }
     }
 }
@@ -419,19 +419,19 @@ mod tests {
             frames.publish(page, FrameId(at), 0, false);
         }
         let find = |at: u32| frames.find(pages[at as usize], FrameId(at)).unwrap().0;
-        let counted = |at| frames.arena.label(FrameId(at)).pinned();
+        let counted = |at| frames.arena.header(FrameId(at)).is_pinned();
         let first = find(0);
-        assert!(first.slot.is_some() && !counted(0));
+        assert!(first.hazard.is_some() && !counted(0));
         let (again, other) = (find(0), find(1));
-        assert!(again.slot.is_none() && other.slot.is_none());
+        assert!(again.hazard.is_none() && other.hazard.is_none());
         assert!(counted(0) && counted(1));
         drop((again, other));
         assert!(!counted(0) && !counted(1) && frames.pinned(FrameId(0)));
-        let held = first.keep();
-        assert!(counted(0) && !frames.arena.slots().any(FrameId(0)), "kept ones are counted");
-        assert!(find(1).slot.is_some(), "the slot is free for the next");
-        drop(frames.held(held));
+        let held = first.into_owned();
+        assert!(counted(0) && !frames.arena.hazards().any(FrameId(0)), "kept ones are counted");
+        assert!(find(1).hazard.is_some(), "the slot is free for the next");
+        drop(frames.resume(held));
         assert!(!frames.pinned(FrameId(0)) && !frames.pinned(FrameId(1)));
-        assert!(frames.find(pages[1], FrameId(0)).is_none() && find(0).slot.is_some());
+        assert!(frames.find(pages[1], FrameId(0)).is_none() && find(0).hazard.is_some());
     }
 }

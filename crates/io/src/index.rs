@@ -31,7 +31,7 @@ use forerun_core::{
     units::{FrameId, PageId},
 };
 
-use crate::frames::{Frames, Pin, Published};
+use crate::frames::{Frames, Pin, PublishOutcome};
 use buckets::Buckets;
 
 /// See the module.
@@ -42,7 +42,7 @@ pub struct Index {
 
 /// A page that was found.
 #[derive(Debug)]
-pub struct Found<'a> {
+pub struct PinnedPage<'a> {
     /// Its bytes.
     pub pin: Pin<'a>,
     /// What the core is told of its use.
@@ -69,11 +69,11 @@ impl Index {
     /// call. A page that is just being published or retracted may be missed.
     #[must_use]
     #[inline]
-    pub fn find(&self, page: PageId) -> Option<Found<'_>> {
+    pub fn find(&self, page: PageId) -> Option<PinnedPage<'_>> {
         self.buckets.find(hash(page), |frame| {
-            let (pin, pinned) = self.frames.find(page, frame)?;
-            let hit = Hit { frame, generation: pinned.generation };
-            Some(Found { pin, hit, marker: pinned.marker })
+            let (pin, publication) = self.frames.find(page, frame)?;
+            let hit = Hit { frame, generation: publication.generation };
+            Some(PinnedPage { pin, hit, marker: publication.marker })
         })
     }
 
@@ -93,8 +93,8 @@ impl Publisher {
     /// published in another frame.
     pub fn publish(&mut self, page: PageId, frame: FrameId, generation: u32, marker: bool) {
         match self.index.frames.publish(page, frame, generation, marker) {
-            Published::Before => {}
-            Published::Anew => {
+            PublishOutcome::Marker => {}
+            PublishOutcome::New => {
                 assert!(self.index.find(page).is_none(), "{page:?} is published in two frames");
                 self.index.buckets.insert(hash(page), frame);
             }
@@ -110,7 +110,7 @@ impl Publisher {
         if let Some(page) = retracted.page {
             self.index.buckets.remove(hash(page), frame);
         }
-        retracted.loose
+        retracted.unpinned
     }
 }
 

@@ -4,7 +4,7 @@
 //! them back, so nobody can look at a page while a device, a thread or the kernel writes to it.
 //!
 //! ```text
-//!   Frames --take--> Op --submit--> Queue of a Store ... --reap--> Done --put--> Frames
+//!   Frames --take--> Op --submit--> Queue of a Store ... --reap--> Completion --put--> Frames
 //!                                     |
 //!                       wrap: stores around a store
 //!   Index --find--> Pin: the bytes of a page in its frame

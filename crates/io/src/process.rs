@@ -21,18 +21,18 @@ use std::process;
 
 /// The process that something was made in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Home(u32);
+pub struct OwnerProcess(u32);
 
-impl Home {
+impl OwnerProcess {
     /// This process.
     #[must_use]
-    pub fn here() -> Self {
+    pub fn current() -> Self {
         Self(process::id())
     }
 
     /// Whether this is another process by now, a child of it.
     #[must_use]
-    pub fn is_left(self) -> bool {
+    pub fn is_forked(self) -> bool {
         process::id() != self.0
     }
 }

@@ -23,9 +23,9 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
 
 use crate::{
-    process::Home,
+    process::OwnerProcess,
     scheduler::{QueueId, Scheduled, Scheduler},
-    store::{Done, Op, Queue, QueueKind, Wait},
+    store::{Completion, Op, Queue, QueueKind, Wait},
 };
 
 /// How a store carries out one operation, blocking.
@@ -40,7 +40,7 @@ pub(crate) trait Carry: Send + Sync + 'static {
     }
 
     /// Carries `op` out, on whichever thread calls.
-    fn carry(&self, op: Op, plan: Self::Plan) -> Done;
+    fn carry(&self, op: Op, plan: Self::Plan) -> Completion;
 
     /// The queue was closed: what is being carried out should end soon.
     fn interrupt(&self) {}
@@ -54,7 +54,7 @@ pub(crate) fn open<C: Carry>(carry: C, kind: QueueKind) -> Arc<dyn Queue> {
 /// The owner's end: ends the threads when it goes.
 struct Carried<C: Carry> {
     shared: Arc<Shared<C>>,
-    home: Home,
+    home: OwnerProcess,
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
 }
 
@@ -78,7 +78,7 @@ struct State<P> {
 }
 
 impl<P> Scheduled for (Op, P) {
-    fn failed(self, errno: i32) -> Done {
+    fn failed(self, errno: i32) -> Completion {
         self.0.failed(errno)
     }
 }
@@ -96,7 +96,7 @@ impl<C: Carry> Queue for Carried<C> {
         let plan = self.shared.carry.plan(&op);
         let mut state = self.shared.state.lock();
         let id = state.id;
-        if self.shared.background && self.home.is_left() {
+        if self.shared.background && self.home.is_forked() {
             state.scheduler.submit_done(id, op.cancelled()); // The threads are the parent's.
             return;
         }
@@ -114,7 +114,7 @@ impl<C: Carry> Queue for Carried<C> {
         }
     }
 
-    fn reap(&self, wait: Wait, out: &mut Vec<Done>) {
+    fn reap(&self, wait: Wait, out: &mut Vec<Completion>) {
         let mut state = self.shared.state.lock();
         let id = state.id;
         loop {
@@ -164,7 +164,7 @@ impl<C: Carry> Carried<C> {
             work: Condvar::new(),
             changed,
         });
-        Self { shared, home: Home::here(), threads: Mutex::default() }
+        Self { shared, home: OwnerProcess::current(), threads: Mutex::default() }
     }
 
     /// Starts a thread that is counted already.
@@ -212,7 +212,7 @@ impl<C: Carry> Shared<C> {
 
 impl<C: Carry> Drop for Carried<C> {
     fn drop(&mut self) {
-        if self.home.is_left() {
+        if self.home.is_forked() {
             return; // The threads are the parent's.
         }
         self.close();
@@ -249,11 +249,11 @@ mod tests {
             *plans
         }
 
-        fn carry(&self, op: Op, plan: u64) -> Done {
+        fn carry(&self, op: Op, plan: u64) -> Completion {
             // A test that failed has dropped its ends: go on, so that the queue can be dropped.
             let _ = self.begun.lock().send(op.token);
             let _ = self.go.lock().recv();
-            Done { op, result: Ok(usize::try_from(plan).expect("few")) }
+            Completion { op, result: Ok(usize::try_from(plan).expect("few")) }
         }
     }
 
@@ -366,9 +366,9 @@ mod tests {
         impl Carry for Who {
             type Plan = ();
 
-            fn carry(&self, op: Op, (): ()) -> Done {
+            fn carry(&self, op: Op, (): ()) -> Completion {
                 self.0.lock().push(thread::current().id());
-                Done { op, result: Ok(0) }
+                Completion { op, result: Ok(0) }
             }
         }
 

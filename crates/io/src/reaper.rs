@@ -17,7 +17,7 @@
 //! - A group is demand or readahead, never both: its largest member sets how long all are waited
 //!   for. Readahead blocks, and no policy learns from it.
 //! - A plan that the port cannot carry out becomes an interrupt, is counted, and is said
-//!   ([`Reaper::fallen`]).
+//!   ([`Reaper::fallback`]).
 //! - Every wait ends with the interrupt at the latest; without one, in the kernel's polling.
 //! # Sources
 //! Liao et al. 2022; Linux `io_uring_enter(2)`: `IORING_ENTER_EXT_ARG`, `IORING_SQ_TASKRUN`.
@@ -44,11 +44,11 @@ use self::{
 };
 pub use self::{
     contention::involuntary_switches,
-    counts::Counts,
+    counts::ReapCounts,
     port::Port,
-    sleeper::{Sleeper, Slept},
+    sleeper::{SleepCost, Sleeper},
 };
-use crate::store::{Done, Op, OpKind};
+use crate::store::{Completion, Op, OpKind};
 
 /// Who waits for a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl Group {
 
 /// What a group took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reaped {
+pub struct ReapOutcome {
     /// From the submission of the first member to the reaping of the last one.
     pub real: Nanos,
     /// Processor time of this thread in between.
@@ -126,7 +126,7 @@ pub struct Reaper {
     name: String,
     room: Room,
     watch: Watch,
-    counts: Counts,
+    counts: ReapCounts,
     /// What the port has not, of what the policy wanted.
     missed: Option<&'static str>,
     _precise: Precise,
@@ -149,7 +149,7 @@ impl Reaper {
             name: settings.policy.clone(),
             room: Room::new(settings.spin_share, now),
             watch: Watch::new(now),
-            counts: Counts::default(),
+            counts: ReapCounts::default(),
             missed: None,
             _precise: Precise::new(),
             _bound: PhantomData,
@@ -167,14 +167,14 @@ impl Reaper {
     /// Operations that a group may have.
     #[must_use]
     pub fn group_max(&self) -> usize {
-        self.polled.iter().map(|port| port.room()).fold(self.port.room(), usize::min)
+        self.polled.iter().map(|port| port.capacity()).fold(self.port.capacity(), usize::min)
     }
 
     /// Submits `group` and appends all of it to `out`, done.
     ///
     /// # Panics
     /// It has more members than [`Reaper::group_max`].
-    pub fn reap(&mut self, group: Group, out: &mut Vec<Done>) -> Reaped {
+    pub fn reap(&mut self, group: Group, out: &mut Vec<Completion>) -> ReapOutcome {
         let (count, before) = (group.reads.len(), out.len());
         let (begun, begun_cpu) = (now(), thread_cpu());
         let key = key(&group.reads);
@@ -192,11 +192,11 @@ impl Reaper {
             }
         };
         let cpu = thread_cpu().since(begun_cpu);
-        let reaped = Reaped { real: now().since(begun), cpu, way, late };
+        let reaped = ReapOutcome { real: now().since(begun), cpu, way, late };
         assert!(out.len() == before + count, "each operation comes back once");
         self.count(group.purpose, &reaped, &out[before..]);
         if group.purpose == Purpose::Demand {
-            let Reaped { real, cpu, way, late } = reaped;
+            let ReapOutcome { real, cpu, way, late } = reaped;
             self.policy.learn(key, &Outcome { way, real, late, cpu: Some(cpu) });
         }
         reaped
@@ -204,7 +204,7 @@ impl Reaper {
 
     /// What was done so far.
     #[must_use]
-    pub fn counts(&self) -> &Counts {
+    pub fn counts(&self) -> &ReapCounts {
         &self.counts
     }
 
@@ -217,7 +217,7 @@ impl Reaper {
     /// That the policy waits by interrupt where it would do otherwise, and why, if it has come to
     /// that.
     #[must_use]
-    pub fn fallen(&self) -> Option<String> {
+    pub fn fallback(&self) -> Option<String> {
         let (missed, name, port) = (self.missed?, &self.name, self.port.name());
         Some(format!("{name} waits by interrupt on {port}, which has no {missed}"))
     }
@@ -234,7 +234,7 @@ impl Reaper {
         self.counts.no_room += u64::from(!room);
         let plan = self.policy.plan(key, now, room);
         if self.polled.is_none()
-            && let Some(missed) = missing(plan, self.port.offers())
+            && let Some(missed) = missing(plan, self.port.features())
         {
             self.missed = Some(missed);
             self.counts.unsupported += 1;
@@ -243,7 +243,7 @@ impl Reaper {
         plan
     }
 
-    fn count(&mut self, purpose: Purpose, reaped: &Reaped, done: &[Done]) {
+    fn count(&mut self, purpose: Purpose, reaped: &ReapOutcome, done: &[Completion]) {
         let counts = &mut self.counts;
         counts.groups[reaped.way.index()] += 1;
         counts.operations += done.len() as u64;
@@ -274,8 +274,8 @@ fn carry_out(
     plan: Plan,
     port: &mut dyn Port,
     room: &mut Room,
-    counts: &mut Counts,
-    out: &mut Vec<Done>,
+    counts: &mut ReapCounts,
+    out: &mut Vec<Completion>,
 ) -> (Way, bool) {
     let mut late = false;
     let (way, budget) = match plan {
@@ -283,7 +283,7 @@ fn carry_out(
         Plan::Spin { budget } => (Way::Spin, Some(budget)),
         Plan::SleepSpin { until, roused, budget } => {
             if sleep(until, roused, port, counts, out) {
-                port.look(out);
+                port.poll(out);
                 late = port.in_flight() == 0;
             }
             (Way::SleepSpin, Some(budget))
@@ -309,8 +309,8 @@ fn sleep(
     until: Nanos,
     roused: bool,
     port: &mut dyn Port,
-    counts: &mut Counts,
-    out: &mut Vec<Done>,
+    counts: &mut ReapCounts,
+    out: &mut Vec<Completion>,
 ) -> bool {
     let begun = now();
     if until <= begun {
@@ -338,12 +338,12 @@ fn spin(
     budget: Nanos,
     port: &mut dyn Port,
     room: &mut Room,
-    counts: &mut Counts,
-    out: &mut Vec<Done>,
+    counts: &mut ReapCounts,
+    out: &mut Vec<Completion>,
 ) {
     let begun = now();
     let spun = loop {
-        port.look(out);
+        port.poll(out);
         let spun = now().since(begun);
         if port.in_flight() == 0 {
             break spun;

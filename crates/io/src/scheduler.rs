@@ -39,17 +39,17 @@ use std::{collections::VecDeque, mem, sync::Arc};
 
 use parking_lot::Condvar;
 
-use crate::store::{Done, ECANCELED, Op, QueueKind};
+use crate::store::{Completion, ECANCELED, Op, QueueKind};
 
 /// An operation as a driver hands it to its device.
 pub(crate) trait Scheduled {
     /// Ends the operation, which is not at the device, with `errno`.
-    fn failed(self, errno: i32) -> Done;
+    fn failed(self, errno: i32) -> Completion;
 }
 
 impl Scheduled for Op {
-    fn failed(self, errno: i32) -> Done {
-        Done { op: self, result: Err(errno) }
+    fn failed(self, errno: i32) -> Completion {
+        Completion { op: self, result: Err(errno) }
     }
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct QueueId(usize);
 
 /// See the module. `T` is an operation, `D` what a reaper takes.
 #[derive(Debug)]
-pub(crate) struct Scheduler<T, D = Done> {
+pub(crate) struct Scheduler<T, D = Completion> {
     queues: Vec<Submissions<T, D>>,
     vacant: Vec<QueueId>,
     /// The queues that may start something, demand before readahead.
@@ -92,7 +92,7 @@ struct Completions<D> {
     changed: Arc<Condvar>,
 }
 
-impl<T: Scheduled, D: From<Done>> Scheduler<T, D> {
+impl<T: Scheduled, D: From<Completion>> Scheduler<T, D> {
     /// No queues, for a device that takes operations of `in_flight_max` costs at once.
     pub(crate) fn new(in_flight_max: u32) -> Self {
         assert!(in_flight_max > 0, "a device for nothing");
@@ -167,7 +167,7 @@ impl<T: Scheduled, D: From<Done>> Scheduler<T, D> {
     }
 
     /// Takes an operation in that is done; on a closed queue it is cancelled.
-    pub(crate) fn submit_done(&mut self, id: QueueId, done: Done) {
+    pub(crate) fn submit_done(&mut self, id: QueueId, done: Completion) {
         let is_closed = self.queues[id.0].is_closed;
         self.deliver(id, if is_closed { done.op.cancelled() } else { done }.into());
     }

@@ -102,7 +102,7 @@ pub trait Queue: Send + Sync {
 
     /// Appends operations that are done to `out`. On a queue of [`QueueKind::Caller`] a call
     /// carries out one operation that waits, whichever `wait` says.
-    fn reap(&self, wait: Wait, out: &mut Vec<Done>);
+    fn reap(&self, wait: Wait, out: &mut Vec<Completion>);
 
     /// Ends the queue: what waits is cancelled ([`ECANCELED`]), what is under way ends with its
     /// result or cancelled, reapers wake, threads end. All of it can still be reaped.
@@ -203,8 +203,8 @@ impl Op {
 
     /// The operation as a closed queue gives it back.
     #[must_use]
-    pub fn cancelled(self) -> Done {
-        Done { op: self, result: Err(ECANCELED) }
+    pub fn cancelled(self) -> Completion {
+        Completion { op: self, result: Err(ECANCELED) }
     }
 
     /// Every queue's first word on a submission.
@@ -224,7 +224,7 @@ impl Op {
 
 /// An operation that came back.
 #[derive(Debug)]
-pub struct Done {
+pub struct Completion {
     /// The operation, its frames included.
     pub op: Op,
     /// The bytes moved, or an errno.

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::store::{Done, Op, Queue, QueueKind, Store, Wait};
+use crate::store::{Completion, Op, Queue, QueueKind, Store, Wait};
 
 /// Carries single operations out at `store`, as many at once as threads ask for.
 struct Through {
@@ -45,7 +45,7 @@ impl Through {
     }
 
     /// Carries `op` out on this thread.
-    fn carry(&self, op: Op) -> Done {
+    fn carry(&self, op: Op) -> Completion {
         let lane = self.lane();
         let mut out = Vec::with_capacity(1);
         lane.submit(op);

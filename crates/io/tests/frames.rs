@@ -16,10 +16,10 @@ fn frames_begin_zeroed_and_keep_what_is_written() {
     for id in (0..3).map(FrameId) {
         assert_eq!(frames.pin(id)[..], [0; 256]);
     }
-    let mut middle = frames.take(FrameId(1));
+    let mut middle = frames.check_out(FrameId(1));
     assert_eq!((middle.id(), middle.len()), (Some(FrameId(1)), 256));
     middle.fill(7);
-    frames.put(middle);
+    frames.check_in(middle);
     assert_eq!(frames.pin(FrameId(0))[..], [0; 256]);
     assert_eq!(frames.pin(FrameId(1))[..], [7; 256]);
     assert_eq!(frames.pin(FrameId(2))[..], [0; 256]);
@@ -28,10 +28,10 @@ fn frames_begin_zeroed_and_keep_what_is_written() {
 #[test]
 fn frames_come_back_in_any_order_each_under_its_own_number() {
     let frames = Frames::new(2, 64).unwrap();
-    let (mut first, second) = (frames.take(FrameId(0)), frames.take(FrameId(1)));
+    let (mut first, second) = (frames.check_out(FrameId(0)), frames.check_out(FrameId(1)));
     first[3] = 9;
-    frames.put(second);
-    frames.put(first);
+    frames.check_in(second);
+    frames.check_in(first);
     assert_eq!(frames.pin(FrameId(0))[3], 9);
     assert_eq!(frames.pin(FrameId(1))[3], 0);
 }
@@ -40,35 +40,35 @@ fn frames_come_back_in_any_order_each_under_its_own_number() {
 fn a_frame_that_is_out_cannot_be_had_nor_looked_at() {
     let frames = Frames::new(1, 64).unwrap();
     let (id, none) = (FrameId(0), FrameId(1));
-    let frame = frames.take(id);
-    assert!(panics(|| drop(frames.take(id))), "taken twice");
+    let frame = frames.check_out(id);
+    assert!(panics(|| drop(frames.check_out(id))), "taken twice");
     assert!(panics(|| drop(frames.pin(id))), "looked at");
-    assert!(panics(|| drop(frames.take(none))), "not there");
+    assert!(panics(|| drop(frames.check_out(none))), "not there");
     assert!(panics(|| drop(frames.pin(none))), "not there");
-    frames.put(frame);
+    frames.check_in(frame);
     assert_eq!(frames.pin(id).len(), 64);
 }
 
 #[test]
 fn only_frames_of_a_cache_come_back_to_it() {
     let (frames, others) = (Frames::new(1, 64).unwrap(), Frames::new(1, 64).unwrap());
-    let other = others.take(FrameId(0));
-    assert!(panics(|| frames.put(other)), "of another");
-    assert!(panics(|| frames.put(Frame::new(64).unwrap())), "of none");
+    let other = others.check_out(FrameId(0));
+    assert!(panics(|| frames.check_in(other)), "of another");
+    assert!(panics(|| frames.check_in(Frame::new(64).unwrap())), "of none");
     assert!(!panics(|| drop(frames.pin(FrameId(0)))));
 }
 
 #[test]
 fn a_frame_that_is_dropped_stays_out() {
     let frames = Frames::new(1, 64).unwrap();
-    drop(frames.take(FrameId(0)));
-    assert!(panics(|| drop(frames.take(FrameId(0)))));
+    drop(frames.check_out(FrameId(0)));
+    assert!(panics(|| drop(frames.check_out(FrameId(0)))));
 }
 
 #[test]
 fn a_frame_outlives_its_cache() {
     let frames = Frames::new(2, 4096).unwrap();
-    let mut frame = frames.take(FrameId(1));
+    let mut frame = frames.check_out(FrameId(1));
     drop(frames);
     frame.fill(5);
     assert_eq!(frame[..], [5; 4096]);
@@ -83,25 +83,25 @@ fn many_look_at_a_frame_at_once_and_it_leaves_after_the_last() {
     assert_eq!((first.frame(), first.len(), second.len()), (id, 64, 64));
     drop(first);
     assert!(frames.pinned(id));
-    assert!(panics(|| drop(frames.take(id))), "one is left");
+    assert!(panics(|| drop(frames.check_out(id))), "one is left");
     drop(second);
     assert!(!frames.pinned(id));
-    frames.put(frames.take(id));
+    frames.check_in(frames.check_out(id));
 }
 
 #[test]
 fn a_pin_that_is_kept_holds_its_frame_until_somebody_goes_on_with_it() {
     let (frames, others) = (Frames::new(2, 64).unwrap(), Frames::new(2, 64).unwrap());
     let id = FrameId(1);
-    let held = frames.pin(id).keep();
+    let held = frames.pin(id).into_owned();
     assert_eq!(held.frame(), id);
     assert!(frames.pinned(id) && !frames.pinned(FrameId(0)));
-    assert!(panics(|| drop(frames.take(id))));
-    let again = frames.held(held).keep();
-    drop(frames.held(again));
+    assert!(panics(|| drop(frames.check_out(id))));
+    let again = frames.resume(held).into_owned();
+    drop(frames.resume(again));
     assert!(!frames.pinned(id));
-    let foreign = frames.hold(id);
-    assert!(panics(|| drop(others.held(foreign))), "of another cache");
+    let foreign = frames.pin_owned(id);
+    assert!(panics(|| drop(others.resume(foreign))), "of another cache");
     assert!(frames.pinned(id) && !others.pinned(id));
 }
 

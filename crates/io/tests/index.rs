@@ -16,7 +16,7 @@ use forerun_core::{
 };
 use forerun_io::{
     frames::{Frames, Pin},
-    index::{Found, Index, Publisher},
+    index::{Index, PinnedPage, Publisher},
 };
 
 const PAGE_BYTES: usize = 64;
@@ -75,7 +75,7 @@ fn a_page_that_is_held_stays_unless_it_is_gone() {
     let (index, mut publisher) = index(1);
     let (frame, wanted) = (FrameId(0), page(1, 7));
     publisher.publish(wanted, frame, 1, true);
-    let held = index.find(wanted).unwrap().pin.keep();
+    let held = index.find(wanted).unwrap().pin.into_owned();
     assert!(!publisher.retract(frame, false));
     assert_eq!(found(&index, wanted), Some((0, 1, true)), "it stays as it was");
     assert!(!publisher.retract(frame, true));
@@ -83,17 +83,17 @@ fn a_page_that_is_held_stays_unless_it_is_gone() {
     for gone in [true, false] {
         assert!(!publisher.retract(frame, gone), "it lingers");
     }
-    drop(index.frames().held(held));
-    assert!(panics(|| drop(index.frames().take(frame))), "nobody has asked since");
+    drop(index.frames().resume(held));
+    assert!(panics(|| drop(index.frames().check_out(frame))), "nobody has asked since");
     for gone in [true, false, true] {
         assert!(publisher.retract(frame, gone));
     }
-    index.frames().put(index.frames().take(frame));
+    index.frames().check_in(index.frames().check_out(frame));
 }
 
 #[test]
 fn a_frame_that_is_held_does_not_leave_however_it_is_held() {
-    type Hold = for<'a> fn(&'a Index, Found<'a>) -> Vec<Pin<'a>>;
+    type Hold = for<'a> fn(&'a Index, PinnedPage<'a>) -> Vec<Pin<'a>>;
     // The first pin of a thread lies in its slot, others are counted.
     let rows: [(&str, Hold); 5] = [
         ("one", |_, found| vec![found.pin]),
@@ -107,7 +107,7 @@ fn a_frame_that_is_held_does_not_leave_however_it_is_held() {
             drop(pin(index));
             vec![found.pin]
         }),
-        ("one that was kept", |index, found| vec![index.frames().held(found.pin.keep())]),
+        ("one that was kept", |index, found| vec![index.frames().resume(found.pin.into_owned())]),
     ];
     for (why, hold) in rows {
         let (index, mut publisher) = index(2);
@@ -120,13 +120,13 @@ fn a_frame_that_is_held_does_not_leave_however_it_is_held() {
         assert!(index.frames().pinned(FrameId(0)) && !index.frames().pinned(FrameId(1)), "{why}");
         assert!(!publisher.retract(FrameId(0), true), "{why}");
         assert_eq!(found(&index, WANTED), None, "{why}");
-        assert!(panics(|| drop(index.frames().take(FrameId(0)))), "{why}");
+        assert!(panics(|| drop(index.frames().check_out(FrameId(0)))), "{why}");
         let anew = panics(|| publisher.publish(page(1, 9), FrameId(0), 2, false));
         assert!(anew, "{why}: what readers hold stays of that page");
         drop(pins);
         assert!(!index.frames().pinned(FrameId(0)), "{why}");
         assert!(publisher.retract(FrameId(0), true), "{why}");
-        index.frames().put(index.frames().take(FrameId(0)));
+        index.frames().check_in(index.frames().check_out(FrameId(0)));
         publisher.publish(page(1, 9), FrameId(0), 2, false);
     }
 }
@@ -154,11 +154,11 @@ fn a_pin_may_be_let_go_of_by_another_thread() {
 fn a_frame_of_no_page_may_be_asked_about() {
     let (index, mut publisher) = index(1);
     assert!(publisher.retract(FrameId(0), false));
-    let held = index.frames().hold(FrameId(0));
+    let held = index.frames().pin_owned(FrameId(0));
     assert!(!publisher.retract(FrameId(0), true) && !publisher.retract(FrameId(0), false));
     publisher.publish(page(1, 1), FrameId(0), 0, false);
     assert!(!publisher.retract(FrameId(0), false), "held from before");
-    drop(index.frames().held(held));
+    drop(index.frames().resume(held));
     assert!(publisher.retract(FrameId(0), false));
 }
 
@@ -166,9 +166,9 @@ fn a_frame_of_no_page_may_be_asked_about() {
 fn what_is_published_does_not_leave() {
     let (index, mut publisher) = index(1);
     publisher.publish(page(1, 1), FrameId(0), 0, false);
-    assert!(panics(|| drop(index.frames().take(FrameId(0)))));
+    assert!(panics(|| drop(index.frames().check_out(FrameId(0)))));
     assert!(publisher.retract(FrameId(0), false));
-    index.frames().put(index.frames().take(FrameId(0)));
+    index.frames().check_in(index.frames().check_out(FrameId(0)));
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn a_publication_that_contradicts_another_is_a_bug() {
     ];
     for (why, publish) in rows {
         let (index, mut publisher) = index(3);
-        let _out = index.frames().take(FrameId(2));
+        let _out = index.frames().check_out(FrameId(2));
         publisher.publish(page(1, 1), FrameId(0), 0, false);
         assert!(panics(|| publish(&mut publisher)), "{why}");
     }
@@ -235,9 +235,9 @@ fn readers_on_many_threads_see_the_bytes_that_they_asked_for() {
             if publisher.retract(frame, false) {
                 of_frame[frame.0 as usize] = None;
                 let next = page(1, prng.below(PAGES));
-                let mut out = index.frames().take(frame);
+                let mut out = index.frames().check_out(frame);
                 out.copy_from_slice(&bytes(next));
-                index.frames().put(out);
+                index.frames().check_in(out);
                 if !of_frame.contains(&Some(next)) {
                     of_frame[frame.0 as usize] = Some(next);
                     publisher.publish(next, frame, generation, false);

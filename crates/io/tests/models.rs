@@ -11,7 +11,7 @@
 //!
 //! # Invariants
 //! - The models see one order of all operations; what relaxed orders would allow beyond that is
-//!   argued in `frames/label.rs`, not checked here.
+//!   argued in `frames/header.rs`, not checked here.
 //! # Sources
 //! Burckhardt et al., A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs, 2010.
 
@@ -22,7 +22,7 @@ use std::sync::{
 
 use forerun_core::units::{FileId, FrameId, PageId};
 use forerun_io::{
-    frames::{Frames, Held, Pin},
+    frames::{Frames, OwnedPin, Pin},
     index::{Index, Publisher},
 };
 use shuttle::{sync::mpsc, thread};
@@ -51,17 +51,17 @@ fn index(count: u32) -> (Arc<Index>, Publisher) {
 
 /// Fills a frame that is loose with the bytes of `page`, in two steps.
 fn fill(index: &Index, frame: FrameId, page: PageId) {
-    let mut out = index.frames().take(frame);
+    let mut out = index.frames().check_out(frame);
     let (head, tail) = out.split_at_mut(PAGE_BYTES / 2);
     head.fill(byte(page));
     thread::yield_now();
     tail.fill(byte(page));
-    index.frames().put(out);
+    index.frames().check_in(out);
 }
 
 /// The same pin, counted in any case.
 fn moved<'a>(index: &'a Index, pin: Pin<'a>) -> Pin<'a> {
-    index.frames().held(pin.keep())
+    index.frames().resume(pin.into_owned())
 }
 
 fn holds(bytes: &[u8], page: PageId) {
@@ -132,7 +132,7 @@ fn a_frame_that_is_loose_is_held_by_nobody() {
                 unpublished |= loose || gone;
                 assert_eq!(index.find(page(0)).is_none(), unpublished, "found or not");
                 if loose {
-                    index.frames().put(index.frames().take(FRAME));
+                    index.frames().check_in(index.frames().check_out(FRAME));
                 }
             }
             for reader in readers {
@@ -149,15 +149,15 @@ fn a_pin_that_is_kept_holds_its_bytes_through_other_hands() {
         let (index, mut publisher) = index(1);
         fill(&index, FRAME, page(0));
         // As for one who is served a page before it is published.
-        let served = index.frames().hold(FRAME);
+        let served = index.frames().pin_owned(FRAME);
         publisher.publish(page(0), FRAME, 0, false);
-        let (sender, receiver) = mpsc::channel::<Held>();
+        let (sender, receiver) = mpsc::channel::<OwnedPin>();
         let second = sender.clone();
         let finder = {
             let index = Arc::clone(&index);
             thread::spawn(move || {
                 if let Some(found) = index.find(page(0)) {
-                    sender.send(found.pin.keep()).unwrap();
+                    sender.send(found.pin.into_owned()).unwrap();
                 }
             })
         };
@@ -165,7 +165,7 @@ fn a_pin_that_is_kept_holds_its_bytes_through_other_hands() {
             let index = Arc::clone(&index);
             thread::spawn(move || {
                 while let Ok(held) = receiver.recv() {
-                    let pin = index.frames().held(held);
+                    let pin = index.frames().resume(held);
                     holds(&pin, page(0));
                     thread::yield_now();
                     holds(&pin, page(0));

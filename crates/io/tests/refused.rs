@@ -80,7 +80,7 @@ fn reap(files: &Files) -> (&'static str, Option<String>) {
         assert_eq!(done.result, Ok(4096));
         assert_eq!(pattern::verify(done.op.offset, &done.op.frames[0]), Ok(()));
     }
-    (reaper.port(), reaper.fallen())
+    (reaper.port(), reaper.fallback())
 }
 
 #[test]

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forerun_console::machine;
 use forerun_core::units::Nanos;
-use forerun_io::store::{Done, Op, OpKind, Queue, QueueKind, Store, StoreError, Wait};
+use forerun_io::store::{Completion, Op, OpKind, Queue, QueueKind, Store, StoreError, Wait};
 use forerun_report::{DeviceRequest, RequestKind};
 
 /// See the module.
@@ -145,7 +145,7 @@ impl Queue for Metered {
         self.inner.submit(op);
     }
 
-    fn reap(&self, wait: Wait, out: &mut Vec<Done>) {
+    fn reap(&self, wait: Wait, out: &mut Vec<Completion>) {
         let before = out.len();
         self.inner.reap(wait, out);
         let now = machine::now();
@@ -189,7 +189,7 @@ mod tests {
         let ahead = meter.queue(QueueKind::Background { depth: 2 });
         let order = [(&demand, 0, 0), (&ahead, 1, 4096), (&demand, 0, 8192), (&ahead, 3, 16384)];
         for (frame, (queue, token, offset)) in (0..).zip(order) {
-            let frames = vec![frames.take(FrameId(frame))];
+            let frames = vec![frames.check_out(FrameId(frame))];
             queue.submit(Op { token, kind: OpKind::Read, offset, bytes: 4000, frames });
             let mut out = Vec::new();
             queue.reap(Wait::One, &mut out);

@@ -25,7 +25,7 @@ use forerun_core::params::{Bytes, Param as _};
 use forerun_core::reap::{self, CLASS_BYTES};
 use forerun_core::units::Nanos;
 use forerun_io::files::Backend;
-use forerun_io::reaper::{Reaped, Reaper, ReaperSettings, Sleeper, involuntary_switches};
+use forerun_io::reaper::{ReapOutcome, Reaper, ReaperSettings, Sleeper, involuntary_switches};
 use forerun_report::quantity::thousandths;
 
 use crate::failure::note;
@@ -307,7 +307,8 @@ impl<'a> Ways<'a> {
         for reaper in [&mut interrupt, &mut polling] {
             reads.group(reaper, &CLASS_BYTES[CLASS_BYTES.len() - 1..], 1)?;
         }
-        let unpolled = polling.fallen().map(|fallen| format!("polling is not measured: {fallen}"));
+        let unpolled =
+            polling.fallback().map(|fallen| format!("polling is not measured: {fallen}"));
         let polling = unpolled.is_none().then_some(polling);
         Ok(Self { target, reads, polling, interrupt, unpolled })
     }
@@ -347,7 +348,7 @@ struct Samples {
 }
 
 impl Samples {
-    fn add(&mut self, reaped: &Reaped) {
+    fn add(&mut self, reaped: &ReapOutcome) {
         self.real.push(reaped.real.0);
         self.cpu.push(reaped.cpu.0);
     }

@@ -16,7 +16,7 @@ use forerun_core::device::estimate::{Estimator, Ticket};
 use forerun_core::prng::Prng;
 use forerun_core::units::{FileId, Nanos};
 use forerun_io::frames::Frame;
-use forerun_io::store::{Done, Op, OpKind, Queue, QueueKind, Store, Wait};
+use forerun_io::store::{Completion, Op, OpKind, Queue, QueueKind, Store, Wait};
 
 use crate::machine;
 
@@ -166,7 +166,7 @@ impl Ground {
         run.queue.submit(Op { token, kind: OpKind::Read, offset, bytes, frames });
     }
 
-    fn arrive(&self, run: &mut Run<'_>, now: Nanos, done: &Done) -> Result<()> {
+    fn arrive(&self, run: &mut Run<'_>, now: Nanos, done: &Completion) -> Result<()> {
         let (ticket, since) = run.tickets[index(done.op.token)].take().expect("it was submitted");
         match done.result {
             Ok(moved) if moved == done.op.bytes => {

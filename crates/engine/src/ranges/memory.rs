@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 
 use forerun_core::planner::ranges::{Extent, FetchId, FetchRow, RangeAction, page_of};
 use forerun_core::units::{FrameId, Nanos, PageIndex, RequestId};
-use forerun_io::frames::{Lazy, NoMemory};
+use forerun_io::frames::{LazyMemory, NoMemory};
 
 use super::tails::Tails;
 use super::{PAGE_BYTES, ReadEnd, ReadId};
 
 pub(super) struct Memory {
-    frames: Lazy,
+    frames: LazyMemory,
     file_bytes: u64,
     pub(super) reads: BTreeMap<ReadId, WaitingRead>,
     /// The last read that began; while it is handled, what it was served and how it ended.
@@ -52,7 +52,7 @@ enum Answer {
 impl Memory {
     pub(super) fn new(frames: u32, file_bytes: u64) -> Result<Self, NoMemory> {
         Ok(Self {
-            frames: Lazy::new(frames as usize * PAGE_BYTES as usize)?,
+            frames: LazyMemory::new(frames as usize * PAGE_BYTES as usize)?,
             file_bytes,
             reads: BTreeMap::new(),
             current: None,

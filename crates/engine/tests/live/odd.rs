@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use forerun_engine::{Cache, ReadError};
-use forerun_io::store::{Done, Op, Queue, QueueKind, Store, StoreError, Wait, pattern::Pattern};
+use forerun_io::store::{
+    Completion, Op, Queue, QueueKind, Store, StoreError, Wait, pattern::Pattern,
+};
 use forerun_testkit::within;
 
 use crate::rig::{PAGE, fixed, read, settings};
 
 /// What a store says of a read that went well.
-type Twist = fn(&mut Done);
+type Twist = fn(&mut Completion);
 
 /// A pattern whose every answer is twisted.
 struct Odd {
@@ -37,7 +39,7 @@ impl Queue for Lane {
         self.inner.submit(op);
     }
 
-    fn reap(&self, wait: Wait, out: &mut Vec<Done>) {
+    fn reap(&self, wait: Wait, out: &mut Vec<Completion>) {
         self.inner.reap(wait, out);
         out.iter_mut().for_each(self.twist);
     }

@@ -4,7 +4,9 @@ use std::{collections::VecDeque, path::PathBuf, sync::Arc};
 
 use forerun_core::{prng::Prng, readahead};
 use forerun_engine::{Cache, Handle, ReadError, Settings};
-use forerun_io::store::{Done, ECANCELED, Op, Queue, QueueKind, Store, StoreError, Wait, pattern};
+use forerun_io::store::{
+    Completion, ECANCELED, Op, Queue, QueueKind, Store, StoreError, Wait, pattern,
+};
 use forerun_testkit::Scratch;
 use parking_lot::{Condvar, Mutex};
 
@@ -164,13 +166,13 @@ impl Queue for Lane {
         self.gate.changed.notify_all();
     }
 
-    fn reap(&self, wait: Wait, out: &mut Vec<Done>) {
+    fn reap(&self, wait: Wait, out: &mut Vec<Completion>) {
         let mut inside = self.gate.inside.lock();
         loop {
             let (open, fails) = (inside.open[usize::from(self.background)], inside.fails);
             let Waiting { ops, closed } = &mut inside.queues[self.at];
             if *closed {
-                out.extend(ops.drain(..).map(|op| Done { op, result: Err(ECANCELED) }));
+                out.extend(ops.drain(..).map(|op| Completion { op, result: Err(ECANCELED) }));
             } else if open {
                 let fails = fails.filter(|_| self.background);
                 out.extend(ops.pop_front().map(|op| carry(op, fails)));
@@ -188,9 +190,9 @@ impl Queue for Lane {
     }
 }
 
-fn carry(mut op: Op, fails: Option<i32>) -> Done {
+fn carry(mut op: Op, fails: Option<i32>) -> Completion {
     if let Some(errno) = fails {
-        return Done { op, result: Err(errno) };
+        return Completion { op, result: Err(errno) };
     }
     let (mut at, bytes) = (op.offset, op.bytes);
     for piece in op.pieces_mut() {
@@ -198,5 +200,5 @@ fn carry(mut op: Op, fails: Option<i32>) -> Done {
         at += piece.len() as u64;
     }
     op.zero_past(bytes);
-    Done { op, result: Ok(bytes) }
+    Completion { op, result: Ok(bytes) }
 }

@@ -12,7 +12,7 @@
 //! # Invariants
 //! - All memory is there, and touched, before [`Arena::new`] returns; it goes with the arena.
 //! - The bytes of a frame are reached through the one who took it, or read through a pin; the
-//!   labels and slots, which see to that, lie here too.
+//!   headers and slots, which see to that, lie here too.
 
 use std::{
     fmt,
@@ -29,9 +29,9 @@ use rustix::{
 
 use super::{
     NoMemory,
-    label::Label,
+    hazard::HazardPointers,
+    header::FrameHeader,
     mapping::{HUGE_BYTES, Mapping},
-    slots::Slots,
 };
 
 /// See the module.
@@ -39,8 +39,8 @@ pub(crate) struct Arena {
     mapping: Mapping,
     used: usize,
     page_bytes: usize,
-    labels: Box<[Label]>,
-    slots: Slots,
+    headers: Box<[FrameHeader]>,
+    hazards: HazardPointers,
     serial: u64,
 }
 
@@ -49,19 +49,19 @@ impl Arena {
         let refused = NoMemory { count, page_bytes };
         let used = (count as usize).checked_mul(page_bytes).ok_or(refused)?;
         let mapped = used.max(1).checked_next_multiple_of(HUGE_BYTES).ok_or(refused)?;
-        let mut labels = Vec::new();
-        labels.try_reserve_exact(count as usize).map_err(|_| refused)?;
-        labels.extend((0..count).map(|_| Label::new()));
-        let (labels, slots) = (labels.into_boxed_slice(), Slots::new());
+        let mut headers = Vec::new();
+        headers.try_reserve_exact(count as usize).map_err(|_| refused)?;
+        headers.extend((0..count).map(|_| FrameHeader::new()));
+        let (headers, hazards) = (headers.into_boxed_slice(), HazardPointers::new());
         let mapping = Mapping::new(mapped, page_bytes.max(HUGE_BYTES)).ok_or(refused)?;
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-        let arena = Self { mapping, used, page_bytes, labels, slots, serial };
+        let arena = Self { mapping, used, page_bytes, headers, hazards, serial };
         arena.populate().map_err(|_| refused)?;
         Ok(arena)
     }
 
     pub(crate) fn count(&self) -> u32 {
-        u32::try_from(self.labels.len()).expect("as many as `new` was asked for")
+        u32::try_from(self.headers.len()).expect("as many as `new` was asked for")
     }
 
     #[inline]
@@ -75,20 +75,20 @@ impl Arena {
     }
 
     #[inline]
-    pub(crate) fn label(&self, id: FrameId) -> &Label {
-        &self.labels[id.0 as usize]
+    pub(crate) fn header(&self, id: FrameId) -> &FrameHeader {
+        &self.headers[id.0 as usize]
     }
 
     #[inline]
-    pub(crate) fn slots(&self) -> &Slots {
-        &self.slots
+    pub(crate) fn hazards(&self) -> &HazardPointers {
+        &self.hazards
     }
 
     /// Where the bytes of a frame are: `page_bytes` of them, at a multiple of that.
     #[inline]
     pub(crate) fn bytes(&self, id: FrameId) -> NonNull<u8> {
         let at = id.0 as usize;
-        assert!(at < self.labels.len(), "{id:?} of {} frames", self.labels.len());
+        assert!(at < self.headers.len(), "{id:?} of {} frames", self.headers.len());
         // SAFETY: a frame of the arena begins within its mapping: `new` made it long enough.
         unsafe { self.mapping.base().add(at * self.page_bytes) }
     }

@@ -21,13 +21,13 @@ use super::{
 };
 
 /// Bytes that take memory as they are touched.
-pub struct Lazy {
+pub struct LazyMemory {
     /// None once it went to the next owner.
     mapping: Option<Mapping>,
     bytes: usize,
 }
 
-impl Lazy {
+impl LazyMemory {
     /// `bytes` of memory, with whatever is in it.
     ///
     /// # Errors
@@ -48,7 +48,7 @@ impl Lazy {
     }
 }
 
-impl Deref for Lazy {
+impl Deref for LazyMemory {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -58,22 +58,22 @@ impl Deref for Lazy {
     }
 }
 
-impl DerefMut for Lazy {
+impl DerefMut for LazyMemory {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and nothing else refers to them while `self` is borrowed.
         unsafe { slice::from_raw_parts_mut(self.base().as_ptr(), self.bytes) }
     }
 }
 
-impl Drop for Lazy {
+impl Drop for LazyMemory {
     fn drop(&mut self) {
         self.mapping.take().into_iter().for_each(|mapping| spare().give(mapping));
     }
 }
 
-impl fmt::Debug for Lazy {
+impl fmt::Debug for LazyMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lazy").field("bytes", &self.bytes).finish_non_exhaustive()
+        f.debug_struct("LazyMemory").field("bytes", &self.bytes).finish_non_exhaustive()
     }
 }
 
@@ -84,16 +84,17 @@ mod tests {
     #[test]
     fn it_keeps_what_is_written_and_is_nobody_elses() {
         for bytes in [0, 1, 4096, (2 << 20) + 1] {
-            let (mut one, mut other) = (Lazy::new(bytes).unwrap(), Lazy::new(bytes).unwrap());
+            let (mut one, mut other) =
+                (LazyMemory::new(bytes).unwrap(), LazyMemory::new(bytes).unwrap());
             assert_eq!((one.len(), other.len()), (bytes, bytes));
             one.fill(7);
             other.fill(8);
             assert!(one.iter().all(|&byte| byte == 7), "{bytes}");
             drop(other);
-            let mut next = Lazy::new(bytes).unwrap();
+            let mut next = LazyMemory::new(bytes).unwrap();
             next.fill(9);
             assert!(one.iter().all(|&byte| byte == 7), "{bytes}");
         }
-        assert!(Lazy::new(usize::MAX).is_err(), "there is no room for it");
+        assert!(LazyMemory::new(usize::MAX).is_err(), "there is no room for it");
     }
 }

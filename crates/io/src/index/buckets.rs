@@ -1,19 +1,19 @@
 //! The table of the index: from the hash of a page to the frames that it may be in.
 //!
 //! ```text
-//!   bucket, a cache line:  [ e0 | e1 | e2 | e3 | e4 | e5 | e6 | passed ]
+//!   bucket, a cache line:  [ e0 | e1 | e2 | e3 | e4 | e5 | e6 | overflow ]
 //!   entry:                 tag (32 bits) | frame + 1 (32 bits)      0: none
 //!
-//!   home(hash) --> bucket --full, passed += 1--> next bucket --> ...
+//!   home(hash) --> bucket --full, overflow += 1--> next bucket --> ...
 //! ```
 //!
 //! An entry lies in the first bucket from its home on that had room when it came. Each bucket
-//! counts the entries that passed it; a finder goes on only where something did.
+//! counts the entries that overflow it; a finder goes on only where something did.
 //!
 //! # Invariants
 //! - Entries never move, and there is room for twice as many as there are frames: an insertion
 //!   always ends, and most end at home.
-//! - `passed` of a bucket is the number of entries whose way from their home to where they are
+//! - `overflow` of a bucket is the number of entries whose way from their home to where they are
 //!   leads past it.
 //! # Locking
 //! None. One thread at a time inserts and removes; any number find meanwhile. A finder may miss an
@@ -30,7 +30,7 @@ pub(super) struct Buckets(Box<[Bucket]>);
 #[repr(align(64))]
 struct Bucket {
     entries: [AtomicU64; BUCKET_ENTRIES],
-    passed: AtomicU64,
+    overflow: AtomicU64,
 }
 
 impl Buckets {
@@ -44,18 +44,18 @@ impl Buckets {
     /// The first answer that `look` has for a frame with this hash.
     #[inline]
     pub(super) fn find<T>(&self, hash: u64, look: impl Fn(FrameId) -> Option<T>) -> Option<T> {
-        for bucket in self.way(hash) {
-            let mut alike = bucket.alike(tag(hash));
-            while alike != 0 {
-                let entry = &bucket.entries[alike.trailing_zeros() as usize];
-                alike &= alike - 1;
+        for bucket in self.probe(hash) {
+            let mut matches = bucket.matching(tag(hash));
+            while matches != 0 {
+                let entry = &bucket.entries[matches.trailing_zeros() as usize];
+                matches &= matches - 1;
                 if let Some(frame) = frame_of(entry.load(Ordering::Acquire))
                     && let Some(answer) = look(frame)
                 {
                     return Some(answer);
                 }
             }
-            if bucket.passed.load(Ordering::Acquire) == 0 {
+            if bucket.overflow.load(Ordering::Acquire) == 0 {
                 return None;
             }
         }
@@ -65,12 +65,12 @@ impl Buckets {
     /// `frame` has this hash from now on.
     pub(super) fn insert(&self, hash: u64, frame: FrameId) {
         let fresh = tag(hash) << TAG_SHIFT | (u64::from(frame.0) + 1);
-        for bucket in self.way(hash) {
+        for bucket in self.probe(hash) {
             if let Some(entry) = bucket.entry(0) {
                 entry.store(fresh, Ordering::Release);
                 return;
             }
-            bucket.pass(1);
+            bucket.overflow_by(1);
         }
         unreachable!("{frame:?} is one of more frames than the table was made for");
     }
@@ -78,19 +78,19 @@ impl Buckets {
     /// `frame`, which was inserted with this hash, has it no longer.
     pub(super) fn remove(&self, hash: u64, frame: FrameId) {
         let old = tag(hash) << TAG_SHIFT | (u64::from(frame.0) + 1);
-        for bucket in self.way(hash) {
+        for bucket in self.probe(hash) {
             if let Some(entry) = bucket.entry(old) {
                 entry.store(0, Ordering::Release);
                 return;
             }
-            bucket.pass(-1);
+            bucket.overflow_by(-1);
         }
         unreachable!("{frame:?} was not inserted");
     }
 
     /// All buckets, from the home of a hash on.
     #[inline]
-    fn way(&self, hash: u64) -> impl Iterator<Item = &Bucket> {
+    fn probe(&self, hash: u64) -> impl Iterator<Item = &Bucket> {
         let count = self.0.len();
         let home = ((hash & u64::from(u32::MAX)) * count as u64) >> 32;
         let home = usize::try_from(home).expect("below the number of buckets");
@@ -100,13 +100,13 @@ impl Buckets {
 
 impl Bucket {
     fn new() -> Self {
-        Self { entries: std::array::from_fn(|_| AtomicU64::new(0)), passed: AtomicU64::new(0) }
+        Self { entries: std::array::from_fn(|_| AtomicU64::new(0)), overflow: AtomicU64::new(0) }
     }
 
     /// Which entries have this tag, a bit each. All are compared, since where among them a page
     /// stands cannot be predicted.
     #[inline]
-    fn alike(&self, tag: u64) -> u32 {
+    fn matching(&self, tag: u64) -> u32 {
         let bits =
             self.entries.iter().enumerate().map(|(at, entry)| {
                 u32::from(entry.load(Ordering::Acquire) >> TAG_SHIFT == tag) << at
@@ -119,9 +119,9 @@ impl Bucket {
         self.entries.iter().find(|entry| entry.load(Ordering::Relaxed) == value)
     }
 
-    fn pass(&self, by: i64) {
-        let passed = self.passed.load(Ordering::Relaxed).checked_add_signed(by);
-        self.passed.store(passed.expect("as many leave as came"), Ordering::Release);
+    fn overflow_by(&self, by: i64) {
+        let overflow = self.overflow.load(Ordering::Relaxed).checked_add_signed(by);
+        self.overflow.store(overflow.expect("as many leave as came"), Ordering::Release);
     }
 }
 
@@ -165,8 +165,8 @@ mod tests {
         seen
     }
 
-    fn passed(buckets: &Buckets) -> Vec<u64> {
-        buckets.0.iter().map(|bucket| bucket.passed.load(Ordering::Relaxed)).collect()
+    fn overflow(buckets: &Buckets) -> Vec<u64> {
+        buckets.0.iter().map(|bucket| bucket.overflow.load(Ordering::Relaxed)).collect()
     }
 
     #[test]
@@ -176,18 +176,18 @@ mod tests {
         for frame in 0..12 {
             buckets.insert(last, FrameId(frame));
         }
-        assert_eq!(passed(&buckets), [0, 0, 0, 5]);
+        assert_eq!(overflow(&buckets), [0, 0, 0, 5]);
         assert_eq!(all(&buckets, last), (0..12).collect::<Vec<_>>());
         assert_eq!(all(&buckets, 1 << 32 | last), [], "at home there too, of another tag");
         assert_eq!(all(&buckets, 0), [7, 8, 9, 10, 11], "at home where they are, of their tag");
         buckets.remove(last, FrameId(0));
-        assert_eq!((passed(&buckets), all(&buckets, last).len()), (vec![0, 0, 0, 5], 11));
+        assert_eq!((overflow(&buckets), all(&buckets, last).len()), (vec![0, 0, 0, 5], 11));
         buckets.insert(last, FrameId(0));
-        assert_eq!(passed(&buckets), [0, 0, 0, 5], "where there was room");
+        assert_eq!(overflow(&buckets), [0, 0, 0, 5], "where there was room");
         for frame in 0..12 {
             buckets.remove(last, FrameId(frame));
         }
-        assert_eq!((passed(&buckets), all(&buckets, last)), (vec![0; 4], vec![]));
+        assert_eq!((overflow(&buckets), all(&buckets, last)), (vec![0; 4], vec![]));
     }
 
     #[test]
@@ -209,7 +209,7 @@ mod tests {
 
     /// Hashes by how they collide, from a number that differs.
     const HASHES: [(&str, Hash); 5] = [
-        ("all alike", |_| 7 << 32 | 0x4000_0000),
+        ("all matches", |_| 7 << 32 | 0x4000_0000),
         ("one home", |number| number << 32),
         ("one tag", |number| number << 28),
         ("two homes, three tags", |number| (number % 3) << 32 | (number % 2) << 31),
@@ -243,7 +243,7 @@ mod tests {
                 for (frame, old) in twin {
                     buckets.remove(old, FrameId(frame));
                 }
-                assert_eq!(passed(&buckets), vec![0; buckets.0.len()], "{why}");
+                assert_eq!(overflow(&buckets), vec![0; buckets.0.len()], "{why}");
             }
         }
     }

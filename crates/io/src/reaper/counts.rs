@@ -8,7 +8,7 @@ use std::array;
 
 use forerun_core::{reap::Way, units::Nanos};
 
-/// Declares [`Counts`], whose fields are sums of events and of times, with its arithmetic.
+/// Declares [`ReapCounts`], whose fields are sums of events and of times, with its arithmetic.
 macro_rules! counts {
     (
         events { $($(#[$about:meta])* $event:ident,)* }
@@ -16,14 +16,14 @@ macro_rules! counts {
     ) => {
         /// See the module.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Counts {
+        pub struct ReapCounts {
             /// Groups by how they were waited for, by [`Way::index`].
             pub groups: [u64; 3],
             $($(#[$about])* pub $event: u64,)*
             $($(#[$what])* pub $time: Nanos,)*
         }
 
-        impl Counts {
+        impl ReapCounts {
             /// What was counted since `earlier`.
             #[must_use]
             pub fn since(&self, earlier: &Self) -> Self {
@@ -72,7 +72,7 @@ counts! {
         slept,
         /// Time blocked until an interrupt.
         blocked,
-        /// How late the timer was in all, over [`Counts::timer_ended`] sleeps.
+        /// How late the timer was in all, over [`ReapCounts::timer_ended`] sleeps.
         overshot,
         /// Processor time of this thread in submitting and waiting.
         cpu,
@@ -81,7 +81,7 @@ counts! {
     }
 }
 
-impl Counts {
+impl ReapCounts {
     /// Groups in all.
     #[must_use]
     pub fn all(&self) -> u64 {
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn what_was_added_is_what_came_since() {
-        let part = Counts {
+        let part = ReapCounts {
             groups: [1, 2, 3],
             operations: 4,
             failed: 5,
@@ -130,6 +130,6 @@ mod tests {
         assert_eq!(twice.since(&part), part);
         assert_eq!((part.all(), part.by(Way::SleepSpin)), (6, 3));
         assert_eq!(twice.overshoot_mean(), Nanos(1));
-        assert_eq!(Counts::default().overshoot_mean(), Nanos(0));
+        assert_eq!(ReapCounts::default().overshoot_mean(), Nanos(0));
     }
 }

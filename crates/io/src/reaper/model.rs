@@ -35,16 +35,16 @@ use rustix::thread::futex;
 
 use super::{
     clock::{now, timespec},
-    port::{Offers, Port},
+    port::{Port, PortFeatures},
 };
-use crate::store::{Done, Op};
+use crate::store::{Completion, Op};
 
 /// When a read that is submitted at a moment is complete, and what comes of it.
-pub type Serve = Box<dyn FnMut(Nanos, &Op) -> Served + Send>;
+pub type ModelService = Box<dyn FnMut(Nanos, &Op) -> ModelCompletion + Send>;
 
 /// What a device does with a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Served {
+pub struct ModelCompletion {
     /// The moment of its completion.
     pub at: Nanos,
     /// The errno that it fails with.
@@ -80,7 +80,7 @@ struct Device {
 }
 
 struct State {
-    serve: Serve,
+    serve: ModelService,
     /// The earliest is the greatest.
     flying: BinaryHeap<Flying>,
     lateness: Lateness,
@@ -112,7 +112,7 @@ impl Model {
     /// # Panics
     /// The system has no thread for the device.
     #[must_use]
-    pub fn new(serve: Serve) -> Self {
+    pub fn new(serve: ModelService) -> Self {
         let state = State { serve, flying: BinaryHeap::new(), lateness: Lateness::default() };
         let device = Arc::new(Device {
             state: Mutex::new(state),
@@ -246,20 +246,20 @@ impl Port for ModelPort {
         "model"
     }
 
-    fn offers(&self) -> Offers {
-        Offers { look: true, timed: true }
+    fn features(&self) -> PortFeatures {
+        PortFeatures { poll: true, timed: true }
     }
 
-    fn room(&self) -> usize {
+    fn capacity(&self) -> usize {
         self.slots.len()
     }
 
-    fn submit(&mut self, group: Vec<Op>, _: &mut Vec<Done>) {
+    fn submit(&mut self, group: Vec<Op>, _: &mut Vec<Completion>) {
         assert!(self.in_flight == 0 && group.len() <= self.slots.len(), "more than it takes");
         self.in_flight = u32::try_from(group.len()).expect("at most the room");
         let mut state = self.device.state.lock();
         for (slot, op) in group.into_iter().enumerate() {
-            let Served { at, fails } = (state.serve)(now(), &op);
+            let ModelCompletion { at, fails } = (state.serve)(now(), &op);
             state.flying.push(Flying { at, fails, slot, side: Arc::clone(&self.side) });
             self.slots[slot] = Some(op);
         }
@@ -274,20 +274,20 @@ impl Port for ModelPort {
         self.in_flight as usize
     }
 
-    fn look(&mut self, out: &mut Vec<Done>) {
+    fn poll(&mut self, out: &mut Vec<Completion>) {
         if self.side.done.load(Ordering::Acquire) == self.taken {
             return;
         }
         for (slot, fails) in self.side.landed.lock().drain(..) {
             let op = self.slots[slot].take().expect("it lands once");
             let result = fails.map_or(Ok(op.bytes), Err);
-            out.push(Done { op, result });
+            out.push(Completion { op, result });
             self.taken = self.taken.wrapping_add(1);
             self.in_flight -= 1;
         }
     }
 
-    fn wait(&mut self, time: Option<Duration>, out: &mut Vec<Done>) {
+    fn wait(&mut self, time: Option<Duration>, out: &mut Vec<Completion>) {
         let until =
             time.map(|time| now() + Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 2)));
         let wanted = self.taken.wrapping_add(self.in_flight);
@@ -308,7 +308,7 @@ impl Port for ModelPort {
             );
         }
         self.side.armed.store(false, Ordering::SeqCst);
-        self.look(out);
+        self.poll(out);
     }
 }
 

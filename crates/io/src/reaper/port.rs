@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A *queue* is that of any store, threads and `preadv` among them. A policy that wants what its
-//! port has not waits by interrupt instead ([`Port::offers`], [`missing`]).
+//! port has not waits by interrupt instead ([`Port::features`], [`missing`]).
 //!
 //! # Invariants
 //! - What was submitted comes back exactly once, from whichever call, as long as somebody looks or
@@ -20,7 +20,7 @@ use std::{sync::Arc, time::Duration};
 
 use forerun_core::reap::Plan;
 
-use crate::store::{Done, Op, Queue, QueueKind, Store, Wait};
+use crate::store::{Completion, Op, Queue, QueueKind, Store, Wait};
 
 /// See the module.
 pub trait Port {
@@ -28,45 +28,45 @@ pub trait Port {
     fn name(&self) -> &'static str;
 
     /// How one may wait on it.
-    fn offers(&self) -> Offers;
+    fn features(&self) -> PortFeatures;
 
     /// Operations that it takes at once.
-    fn room(&self) -> usize;
+    fn capacity(&self) -> usize;
 
     /// Hands a group over. What needs no waiting may be appended to `out` at once.
     ///
     /// # Panics
     /// It is more than there is [room](Self::room) for, or something is in flight.
-    fn submit(&mut self, group: Vec<Op>, out: &mut Vec<Done>);
+    fn submit(&mut self, group: Vec<Op>, out: &mut Vec<Completion>);
 
     /// Operations that were submitted and did not come back.
     fn in_flight(&self) -> usize;
 
     /// Takes what is complete, without waiting.
-    fn look(&mut self, out: &mut Vec<Done>);
+    fn poll(&mut self, out: &mut Vec<Completion>);
 
     /// Blocks until all is complete, for `time` at most, and takes what is; it may come back early.
-    fn wait(&mut self, time: Option<Duration>, out: &mut Vec<Done>);
+    fn wait(&mut self, time: Option<Duration>, out: &mut Vec<Completion>);
 }
 
 /// How one may wait on a port, beside blocking until all is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Offers {
+pub struct PortFeatures {
     /// Completions can be seen without a system call.
-    pub look: bool,
+    pub poll: bool,
     /// Blocking may end at a time that is given.
     pub timed: bool,
 }
 
-/// What `plan` needs and a port with these `offers` has not.
+/// What `plan` needs and a port with these `features` has not.
 #[must_use]
-pub fn missing(plan: Plan, offers: Offers) -> Option<&'static str> {
-    let look = (!offers.look).then_some("completions that can be seen without a system call");
+pub fn missing(plan: Plan, features: PortFeatures) -> Option<&'static str> {
+    let look = (!features.poll).then_some("completions that can be seen without a system call");
     match plan {
         Plan::Interrupt => None,
         Plan::Spin { .. } | Plan::SleepSpin { roused: false, .. } => look,
         Plan::SleepSpin { roused: true, .. } => {
-            look.or((!offers.timed).then_some("wait that ends at a time"))
+            look.or((!features.timed).then_some("wait that ends at a time"))
         }
     }
 }
@@ -99,7 +99,7 @@ impl QueuePort {
         Self { name, queue, room: room as usize, in_flight: 0 }
     }
 
-    fn reap(&mut self, wait: Wait, out: &mut Vec<Done>) {
+    fn reap(&mut self, wait: Wait, out: &mut Vec<Completion>) {
         let before = out.len();
         self.queue.reap(wait, out);
         self.in_flight -= out.len() - before;
@@ -111,15 +111,15 @@ impl Port for QueuePort {
         self.name
     }
 
-    fn offers(&self) -> Offers {
-        Offers { look: false, timed: false }
+    fn features(&self) -> PortFeatures {
+        PortFeatures { poll: false, timed: false }
     }
 
-    fn room(&self) -> usize {
+    fn capacity(&self) -> usize {
         self.room
     }
 
-    fn submit(&mut self, group: Vec<Op>, _: &mut Vec<Done>) {
+    fn submit(&mut self, group: Vec<Op>, _: &mut Vec<Completion>) {
         assert!(self.in_flight == 0 && group.len() <= self.room, "more than there is room for");
         self.in_flight = group.len();
         for op in group {
@@ -131,11 +131,11 @@ impl Port for QueuePort {
         self.in_flight
     }
 
-    fn look(&mut self, out: &mut Vec<Done>) {
+    fn poll(&mut self, out: &mut Vec<Completion>) {
         self.reap(Wait::Never, out);
     }
 
-    fn wait(&mut self, _: Option<Duration>, out: &mut Vec<Done>) {
+    fn wait(&mut self, _: Option<Duration>, out: &mut Vec<Completion>) {
         while self.in_flight > 0 {
             self.reap(Wait::One, out);
         }
@@ -171,7 +171,7 @@ mod tests {
             (sleep(true),                     false,  true,   false),
         ];
         for (plan, look, timed, expected) in rows {
-            let found = missing(plan, Offers { look, timed });
+            let found = missing(plan, PortFeatures { poll: look, timed });
             assert_eq!(found.is_none(), expected, "{plan:?}, {look}, {timed}: {found:?}");
         }
     }

@@ -25,7 +25,7 @@ pub struct Sleeper {
 
 /// What a sleep took beyond what was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slept {
+pub struct SleepCost {
     /// From its moment to the thread's going on.
     pub over: Nanos,
     /// Processor time of this thread.
@@ -41,7 +41,7 @@ impl Sleeper {
 
     /// Sleeps for `time`.
     #[must_use]
-    pub fn sleep(&self, time: Nanos) -> Slept {
+    pub fn sleep(&self, time: Nanos) -> SleepCost {
         let begun_cpu = thread_cpu();
         let until = now() + time;
         let mut at = now();
@@ -49,7 +49,7 @@ impl Sleeper {
             sleep_until(until);
             at = now();
         }
-        Slept { over: at.since(until), cpu: thread_cpu().since(begun_cpu) }
+        SleepCost { over: at.since(until), cpu: thread_cpu().since(begun_cpu) }
     }
 }
 

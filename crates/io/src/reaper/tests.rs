@@ -7,8 +7,8 @@
 use forerun_core::reap::Latency;
 
 use super::{
-    model::{Model, Served},
-    port::{Offers, QueuePort},
+    model::{Model, ModelCompletion},
+    port::{PortFeatures, QueuePort},
     *,
 };
 use crate::{
@@ -76,7 +76,7 @@ fn what_completes_out_of_order_fails_or_stalls_comes_back_once() {
         ("some stall",        |token| Nanos(if token % 50 == 0 { 5_000_000 } else { 20_000 })),
     ];
     for (device, time) in devices {
-        let model = Model::new(Box::new(move |now, op| Served {
+        let model = Model::new(Box::new(move |now, op| ModelCompletion {
             at: now + time(op.token),
             fails: eio(op.token),
         }));
@@ -84,7 +84,7 @@ fn what_completes_out_of_order_fails_or_stalls_comes_back_once() {
             for count in [1, 4, 64] {
                 let mut reaper = Reaper::new(model.port(64), &settings(policy)).unwrap();
                 reap_all(&mut reaper, 12, count, eio);
-                assert_eq!(reaper.fallen(), None, "{device}, {policy}");
+                assert_eq!(reaper.fallback(), None, "{device}, {policy}");
             }
         }
         assert!(model.lateness().reads > 0, "{device}");
@@ -109,14 +109,14 @@ struct Script {
     looks: u32,
     /// Whether a wait that is timed ends by completion; else it comes back with nothing at once.
     rouses: bool,
-    offers: Offers,
+    features: PortFeatures,
 }
 
-const ALL: Offers = Offers { look: true, timed: true };
+const ALL: PortFeatures = PortFeatures { poll: true, timed: true };
 
 impl Script {
-    fn land(&mut self, out: &mut Vec<Done>) {
-        out.extend(self.flying.drain(..).map(|op| Done { result: Ok(op.bytes), op }));
+    fn land(&mut self, out: &mut Vec<Completion>) {
+        out.extend(self.flying.drain(..).map(|op| Completion { result: Ok(op.bytes), op }));
     }
 }
 
@@ -125,15 +125,15 @@ impl Port for Script {
         "script"
     }
 
-    fn offers(&self) -> Offers {
-        self.offers
+    fn features(&self) -> PortFeatures {
+        self.features
     }
 
-    fn room(&self) -> usize {
+    fn capacity(&self) -> usize {
         64
     }
 
-    fn submit(&mut self, group: Vec<Op>, _: &mut Vec<Done>) {
+    fn submit(&mut self, group: Vec<Op>, _: &mut Vec<Completion>) {
         self.flying = group;
     }
 
@@ -141,14 +141,14 @@ impl Port for Script {
         self.flying.len()
     }
 
-    fn look(&mut self, out: &mut Vec<Done>) {
+    fn poll(&mut self, out: &mut Vec<Completion>) {
         match self.looks {
             0 => self.land(out),
             _ => self.looks -= 1,
         }
     }
 
-    fn wait(&mut self, time: Option<Duration>, out: &mut Vec<Done>) {
+    fn wait(&mut self, time: Option<Duration>, out: &mut Vec<Completion>) {
         if time.is_none() || self.rouses {
             self.land(out);
         }
@@ -183,7 +183,7 @@ fn a_plan_is_carried_out_and_counted() {
         ("there is no time to sleep",  past,      0, true,  Way::SleepSpin, false, false),
     ];
     for (why, plan, looks, rouses, way, late, ended) in rows {
-        let port = Script { flying: Vec::new(), looks, rouses, offers: ALL };
+        let port = Script { flying: Vec::new(), looks, rouses, features: ALL };
         let mut reaper = Reaper::new(Box::new(port), &settings("interrupt")).unwrap();
         reaper.policy = Box::new(Fixed(plan));
         let mut out = Vec::new();
@@ -204,10 +204,10 @@ fn a_plan_is_carried_out_and_counted() {
 #[test]
 fn what_is_looked_for_goes_where_it_is_polled() {
     // Who looks at the one with interrupts never sees anything.
-    let interrupts = || Script { flying: Vec::new(), looks: u32::MAX, rouses: true, offers: ALL };
-    let blind = Offers { look: true, timed: false };
+    let interrupts = || Script { flying: Vec::new(), looks: u32::MAX, rouses: true, features: ALL };
+    let blind = PortFeatures { poll: true, timed: false };
     for (policy, way) in [("interrupt", Way::Interrupt), ("spin", Way::Spin), ("nio", Way::Spin)] {
-        let polled = Script { flying: Vec::new(), looks: 3, rouses: true, offers: blind };
+        let polled = Script { flying: Vec::new(), looks: 3, rouses: true, features: blind };
         let reaper = Reaper::new(Box::new(interrupts()), &settings(policy)).unwrap();
         let mut reaper = reaper.with_polled(Some(Box::new(polled)));
         reaper.watch = Watch::blind();
@@ -215,14 +215,14 @@ fn what_is_looked_for_goes_where_it_is_polled() {
         let seen: Vec<Way> = (0..2).map(|_| reaper.reap(group(0..2), &mut out).way).collect();
         assert_eq!(out.len(), 4, "{policy}");
         assert!(seen.contains(&way), "{policy}: {seen:?}");
-        assert_eq!((reaper.counts().unsupported, reaper.fallen()), (0, None), "{policy}");
+        assert_eq!((reaper.counts().unsupported, reaper.fallback()), (0, None), "{policy}");
     }
 }
 
 #[test]
 fn time_without_a_timed_wait_is_no_sleep_that_is_roused() {
-    let offers = Offers { look: true, timed: false };
-    let port = Script { flying: Vec::new(), looks: 0, rouses: true, offers };
+    let features = PortFeatures { poll: true, timed: false };
+    let port = Script { flying: Vec::new(), looks: 0, rouses: true, features };
     let mut reaper = Reaper::new(Box::new(port), &settings("interrupt")).unwrap();
     reaper.policy = Box::new(Fixed(|now| Plan::SleepSpin {
         until: now + Nanos(1),
@@ -232,7 +232,7 @@ fn time_without_a_timed_wait_is_no_sleep_that_is_roused() {
     let mut out = Vec::new();
     assert_eq!(reaper.reap(group(0..1), &mut out).way, Way::Interrupt);
     assert_eq!(reaper.counts().unsupported, 1);
-    let said = reaper.fallen().expect("it says so");
+    let said = reaper.fallback().expect("it says so");
     assert_eq!(
         said,
         "interrupt waits by interrupt on script, which has no wait that ends at a time"
@@ -250,7 +250,8 @@ fn readahead_blocks_and_teaches_nothing() {
             panic!("nobody tells it")
         }
     }
-    let model = Model::new(Box::new(|now, _| Served { at: now + Nanos(1_000), fails: None }));
+    let model =
+        Model::new(Box::new(|now, _| ModelCompletion { at: now + Nanos(1_000), fails: None }));
     let mut reaper = Reaper::new(model.port(4), &settings("spin")).unwrap();
     reaper.policy = Box::new(Deaf);
     let mut out = Vec::new();
@@ -261,7 +262,8 @@ fn readahead_blocks_and_teaches_nothing() {
 
 #[test]
 fn without_room_there_is_no_spinning_and_it_comes_back() {
-    let model = Model::new(Box::new(|now, _| Served { at: now + Nanos(20_000), fails: None }));
+    let model =
+        Model::new(Box::new(|now, _| ModelCompletion { at: now + Nanos(20_000), fails: None }));
     let mut reaper = Reaper::new(model.port(1), &settings("nio")).unwrap();
     reaper.watch = Watch::blind();
     reaper.room.disturbed(now());
@@ -291,7 +293,7 @@ fn what_a_port_has_not_is_an_interrupt_and_is_said() {
             reaper.watch = Watch::blind();
             reap_all(&mut reaper, 5, count, |_| None);
             assert_eq!(reaper.counts().groups, [5, 0, 0], "{policy}");
-            let said = reaper.fallen().unwrap_or_default();
+            let said = reaper.fallback().unwrap_or_default();
             assert_eq!(said.contains("waits by interrupt on"), falls, "{policy}: {said}");
         }
     }
@@ -357,7 +359,7 @@ fn a_file_of_another_length_ends_where_it_ends() {
 
 #[test]
 fn what_is_no_policy_is_an_error() {
-    let model = Model::new(Box::new(|now, _| Served { at: now, fails: None }));
+    let model = Model::new(Box::new(|now, _| ModelCompletion { at: now, fails: None }));
     for policy in ["never", "nio:quantil=0.1"] {
         assert!(Reaper::new(model.port(1), &settings(policy)).is_err(), "{policy}");
     }

@@ -13,7 +13,7 @@ const EIO: i32 = 5;
 struct Costs(u64, u32);
 
 impl Scheduled for Costs {
-    fn failed(self, errno: i32) -> Done {
+    fn failed(self, errno: i32) -> Completion {
         Op::sync(self.0).failed(errno)
     }
 }
@@ -45,7 +45,7 @@ fn taken(scheduler: &mut Tested, id: QueueId) -> Vec<(u64, Result<usize, i32>)> 
 /// The device is done with an operation of `id` that costs 1.
 fn land(scheduler: &mut Tested, id: QueueId, token: u64) {
     scheduler.freed(1);
-    scheduler.complete(id, Done { op: Op::sync(token), result: Ok(0) });
+    scheduler.complete(id, Completion { op: Op::sync(token), result: Ok(0) });
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_queue_has_no_more_in_flight_than_its_depth_whatever_it_costs() {
     assert_eq!(starts(&mut scheduler), [0, 1]);
     land(&mut scheduler, queues[0], 1);
     assert_eq!(starts(&mut scheduler), [2]);
-    scheduler.complete(queues[0], Done { op: Op::sync(0), result: Ok(0) });
+    scheduler.complete(queues[0], Completion { op: Op::sync(0), result: Ok(0) });
     assert_eq!(starts(&mut scheduler), [3]);
     assert_eq!((scheduler.in_flight(), scheduler.in_flight_of(queues[0])), (1, 2));
 }

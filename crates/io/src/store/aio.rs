@@ -33,7 +33,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use rustix::io::Errno;
 
-pub use self::contexts::{Bounds, Contexts};
+pub use self::contexts::{ContextBounds, Contexts};
 pub(crate) use self::own::AioPort;
 pub use super::file::Access;
 use super::{

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use rustix::io::Errno;
 
-use super::{Done, Op, OpKind, Queue, QueueKind, Store, StoreError};
+use super::{Completion, Op, OpKind, Queue, QueueKind, Store, StoreError};
 use crate::queue::{Carry, open};
 
 /// See the module.
@@ -92,13 +92,13 @@ impl Store for Memory {
 impl Carry for Memory {
     type Plan = ();
 
-    fn carry(&self, mut op: Op, (): ()) -> Done {
+    fn carry(&self, mut op: Op, (): ()) -> Completion {
         let result = match op.kind {
             OpKind::Read => Ok(self.read(&mut op)),
             OpKind::Write => self.write(&op),
             OpKind::Sync => Ok(0),
         };
-        Done { op, result }
+        Completion { op, result }
     }
 }
 

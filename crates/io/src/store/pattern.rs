@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::{Done, Op, OpKind, Queue, QueueKind, Store, StoreError};
+use super::{Completion, Op, OpKind, Queue, QueueKind, Store, StoreError};
 use crate::queue::{Carry, open};
 
 /// `bytes` of the pattern, to read only: writes fail with `EROFS`.
@@ -84,13 +84,13 @@ impl Store for Pattern {
 impl Carry for Pattern {
     type Plan = ();
 
-    fn carry(&self, mut op: Op, (): ()) -> Done {
+    fn carry(&self, mut op: Op, (): ()) -> Completion {
         let result = match op.kind {
             OpKind::Read => Ok(self.read(&mut op)),
             OpKind::Write => Err(Errno::ROFS.raw_os_error()),
             OpKind::Sync => Ok(0),
         };
-        Done { op, result }
+        Completion { op, result }
     }
 }
 

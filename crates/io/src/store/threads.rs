@@ -11,7 +11,7 @@ use std::{path::PathBuf, sync::Arc};
 
 pub use super::file::Access;
 use super::{
-    Done, Op, Queue, QueueKind, Store, StoreError, Version,
+    Completion, Op, Queue, QueueKind, Store, StoreError, Version,
     file::{Opened, Transfer},
 };
 use crate::queue::{Carry, open};
@@ -65,7 +65,7 @@ impl Store for Threads {
 impl Carry for Threads {
     type Plan = ();
 
-    fn carry(&self, op: Op, (): ()) -> Done {
+    fn carry(&self, op: Op, (): ()) -> Completion {
         Transfer::carry_out(op, &self.0)
     }
 }

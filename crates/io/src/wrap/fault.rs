@@ -25,7 +25,7 @@ use parking_lot::{Condvar, Mutex};
 use super::Through;
 use crate::{
     queue::{Carry, open},
-    store::{Done, Op, OpKind, Queue, QueueKind, Store, StoreError},
+    store::{Completion, Op, OpKind, Queue, QueueKind, Store, StoreError},
 };
 
 /// See the module.
@@ -67,7 +67,7 @@ pub enum When {
 
 /// What was settled since the store was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct FaultCounts {
     /// Reads submitted.
     pub reads: u64,
     /// Writes submitted.
@@ -87,7 +87,7 @@ impl Fault {
     #[must_use]
     pub fn new(inner: Arc<dyn Store>, faults: Faults, seed: u64) -> Self {
         let prng = Prng::new(seed);
-        let switch = Switch { faults, prng, since_set: [0; 3], counts: Counts::default() };
+        let switch = Switch { faults, prng, since_set: [0; 3], counts: FaultCounts::default() };
         Self { inner, switch: Arc::new(Mutex::new(switch)) }
     }
 
@@ -101,7 +101,7 @@ impl Fault {
 
     /// What was settled so far.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> FaultCounts {
         self.switch.lock().counts
     }
 }
@@ -132,7 +132,7 @@ struct Switch {
     prng: Prng,
     /// Operations since the rules were set: reads, writes, syncs.
     since_set: [u64; 3],
-    counts: Counts,
+    counts: FaultCounts,
 }
 
 impl Switch {
@@ -200,12 +200,12 @@ impl Carry for Lane {
         self.switch.lock().settle(op)
     }
 
-    fn carry(&self, mut op: Op, settled: Settled) -> Done {
+    fn carry(&self, mut op: Op, settled: Settled) -> Completion {
         if settled.delay.is_some_and(|time| self.sleep(time)) {
             return op.cancelled();
         }
         if let Some(errno) = settled.fail {
-            return Done { op, result: Err(errno) };
+            return Completion { op, result: Err(errno) };
         }
         let asked = op.bytes;
         op.bytes = settled.bytes;

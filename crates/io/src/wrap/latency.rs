@@ -42,11 +42,11 @@ use forerun_core::{
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use scheduler::{Bounds, DeviceScheduler};
-pub use scheduler::{Counts, Log, Record};
+pub use scheduler::{DeviceCounts, DeviceLog, DeviceRecord};
 
 use super::Through;
 use crate::scheduler::QueueId;
-use crate::store::{Done, Op, Queue, QueueKind, Store, StoreError, Wait};
+use crate::store::{Completion, Op, Queue, QueueKind, Store, StoreError, Wait};
 
 /// See the module. Its queues are closed when it goes.
 pub struct Latency {
@@ -79,13 +79,13 @@ impl Latency {
     /// Takes the log: every request that the device completed since the log was last taken, as
     /// far as it fits the bound.
     #[must_use]
-    pub fn log(&self) -> Log {
+    pub fn log(&self) -> DeviceLog {
         self.shared.scheduler.lock().take_log()
     }
 
     /// What was asked of the device since it began.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> DeviceCounts {
         self.shared.scheduler.lock().counts()
     }
 
@@ -200,7 +200,7 @@ impl Queue for DeviceQueue {
         self.shared.submit(self.id, op);
     }
 
-    fn reap(&self, wait: Wait, out: &mut Vec<Done>) {
+    fn reap(&self, wait: Wait, out: &mut Vec<Completion>) {
         let mut due = Vec::new();
         let mut scheduler = self.shared.scheduler.lock();
         loop {

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use super::Through;
 use crate::{
     queue::{Carry, open},
-    store::{Done, Op, OpKind, Queue, QueueKind, Store, StoreError},
+    store::{Completion, Op, OpKind, Queue, QueueKind, Store, StoreError},
 };
 
 /// See the module. Clones share the store and the log.
@@ -33,7 +33,7 @@ pub struct Record {
 
 /// One operation that reached the inner store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct OpRecord {
     /// What it did.
     pub kind: OpKind,
     /// Where it began.
@@ -46,14 +46,14 @@ pub struct Entry {
 
 /// What was logged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Log {
+pub struct OpLog {
     /// In the order of completion.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<OpRecord>,
     /// Operations that completed when the log was full.
     pub dropped: u64,
 }
 
-impl Log {
+impl OpLog {
     /// How many entries of `kind` there are.
     #[must_use]
     pub fn count(&self, kind: OpKind) -> usize {
@@ -78,13 +78,13 @@ impl Record {
 
     /// A copy of what was logged since the log was last taken.
     #[must_use]
-    pub fn log(&self) -> Log {
+    pub fn log(&self) -> OpLog {
         self.book.log.lock().clone()
     }
 
     /// Takes the log: it begins anew, for all clones.
     #[must_use]
-    pub fn take(&self) -> Log {
+    pub fn take(&self) -> OpLog {
         std::mem::take(&mut *self.book.log.lock())
     }
 }
@@ -107,11 +107,11 @@ impl Store for Record {
 /// The log and its bound.
 struct Book {
     entries_max: usize,
-    log: Mutex<Log>,
+    log: Mutex<OpLog>,
 }
 
 impl Book {
-    fn note(&self, entry: Entry) {
+    fn note(&self, entry: OpRecord) {
         let mut log = self.log.lock();
         if log.entries.len() < self.entries_max {
             log.entries.push(entry);
@@ -130,10 +130,10 @@ struct Lane {
 impl Carry for Lane {
     type Plan = ();
 
-    fn carry(&self, op: Op, (): ()) -> Done {
+    fn carry(&self, op: Op, (): ()) -> Completion {
         let done = self.through.carry(op);
         let Op { kind, offset, bytes, .. } = done.op;
-        self.book.note(Entry { kind, offset, bytes, result: done.result });
+        self.book.note(OpRecord { kind, offset, bytes, result: done.result });
         done
     }
 

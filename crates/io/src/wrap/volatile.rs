@@ -38,7 +38,7 @@ use super::Through;
 use crate::{
     frames::Frame,
     queue::{Carry, open},
-    store::{Done, Op, OpKind, Queue, QueueKind, Store, StoreError},
+    store::{Completion, Op, OpKind, Queue, QueueKind, Store, StoreError},
 };
 
 /// See the module. Clones are the same store.
@@ -221,7 +221,7 @@ struct Lane {
 
 impl Lane {
     /// The inner store's bytes under those that wait.
-    fn read(&self, op: Op) -> Done {
+    fn read(&self, op: Op) -> Completion {
         let from = op.offset;
         let until = from.saturating_add(op.bytes as u64);
         // Before the inner store is read: what a sync takes there meanwhile is then in both.
@@ -246,19 +246,19 @@ impl Lane {
     }
 
     /// Takes the writes up to `plan.covered` to the inner store and syncs that.
-    fn sync(&self, op: Op, plan: &Plan) -> Done {
+    fn sync(&self, op: Op, plan: &Plan) -> Completion {
         let moving = self.shared.moving.lock();
         let covered: Vec<_> = {
             let state = self.shared.state.lock();
             if state.epoch != plan.epoch {
-                return Done { op, result: Err(EIO) };
+                return Completion { op, result: Err(EIO) };
             }
             let ours = |write: &&Waiting| write.number <= plan.covered;
             state.waiting.iter().take_while(ours).cloned().collect()
         };
         for write in covered {
             if let Err(errno) = store(&self.through, write.offset, &write.data) {
-                return Done { op, result: Err(errno) };
+                return Completion { op, result: Err(errno) };
             }
         }
         let done = self.through.carry(op);
@@ -278,7 +278,7 @@ impl Carry for Lane {
         Plan { epoch: state.epoch, covered: state.taken }
     }
 
-    fn carry(&self, op: Op, plan: Plan) -> Done {
+    fn carry(&self, op: Op, plan: Plan) -> Completion {
         let mut done = match op.kind {
             OpKind::Read => self.read(op),
             OpKind::Write => {
@@ -286,7 +286,7 @@ impl Carry for Lane {
                 let alive = state.epoch == plan.epoch;
                 let result = if alive { state.push(&op) } else { Err(EIO) };
                 drop(state);
-                return Done { op, result };
+                return Completion { op, result };
             }
             OpKind::Sync => self.sync(op, &plan),
         };

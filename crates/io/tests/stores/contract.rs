@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, sync::Arc, thread};
 use forerun_core::{device, prng::Prng};
 use forerun_io::{
     store::{
-        Done, ECANCELED, OpKind, QueueKind, Store, Wait,
-        aio::{Aio, Bounds, Contexts},
+        Completion, ECANCELED, OpKind, QueueKind, Store, Wait,
+        aio::{Aio, ContextBounds, Contexts},
         memory::Memory,
         pattern::{self, Pattern},
         threads::{Access, Threads},
@@ -46,7 +46,7 @@ fn subjects(bytes: usize) -> Vec<Subject> {
         Some(Subject { name: files.chosen().backend, store, writable: true, _file: Some(file) })
     };
     let beside = Scratch::holding(&contents);
-    let shared = Contexts::new(Bounds::default());
+    let shared = Contexts::new(ContextBounds::default());
     let on_aio = Aio::open(&shared, &beside.0, Access::ReadWrite).unwrap();
     let optane = || device::make("optane", 1).unwrap();
     let late = Rule { cut: Some(When::Every(u64::MAX)), ..Rule::default() };
@@ -261,7 +261,7 @@ fn one_queue_serves_many_threads_and_each_operation_comes_back_once() {
             let name = subject.name;
             let all = within(move || {
                 let reap = |first: u64| {
-                    let mut out: Vec<Done> = Vec::new();
+                    let mut out: Vec<Completion> = Vec::new();
                     for token in first..first + EACH {
                         queue.submit(op(OpKind::Read, token, token * 64, 64));
                         queue.reap(Wait::One, &mut out);

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use forerun_io::{
     store::{ECANCELED, Op, OpKind, QueueKind, Store, memory::Memory, pattern},
-    wrap::fault::{Counts, Fault, Faults, Rule, When},
+    wrap::fault::{Fault, FaultCounts, Faults, Rule, When},
 };
 
 use crate::rig::{KINDS, drain, held, op, reaping, within, write};
@@ -60,7 +60,7 @@ fn every_nth_of_a_kind_fails_and_the_others_do_not() {
         let syncs = results(&store, kind, 2, |token| op(OpKind::Sync, token, 0, 0));
         assert_eq!(syncs, [Err(EIO); 2], "{kind:?}");
         let expected =
-            Counts { reads: 10, writes: 5, syncs: 2, failed: 3 + 2 + 2, delayed: 0, cut: 0 };
+            FaultCounts { reads: 10, writes: 5, syncs: 2, failed: 3 + 2 + 2, delayed: 0, cut: 0 };
         assert_eq!(store.counts(), expected, "{kind:?}");
     }
 }
@@ -139,7 +139,7 @@ fn rules_change_for_what_is_submitted_later_and_count_anew() {
     assert_eq!(results(&store, QueueKind::Caller, 3, read), [Ok(64), Err(ENOSPC), Ok(64)]);
     store.set(Faults::default());
     assert_eq!(results(&store, QueueKind::Caller, 3, read), [Ok(64); 3]);
-    assert_eq!(store.counts(), Counts { reads: 13, failed: 2, ..Counts::default() });
+    assert_eq!(store.counts(), FaultCounts { reads: 13, failed: 2, ..FaultCounts::default() });
 }
 
 #[test]
@@ -160,7 +160,10 @@ fn what_fails_is_not_cut_as_well() {
     let (store, _) = store(Faults { reads, ..Faults::default() }, 1);
     let results = results(&store, QueueKind::Caller, 4, |token| op(OpKind::Read, token, 0, 64));
     assert_eq!(results.iter().filter(|result| **result == Err(EIO)).count(), 2);
-    assert_eq!(store.counts(), Counts { reads: 4, failed: 2, cut: 2, ..Counts::default() });
+    assert_eq!(
+        store.counts(),
+        FaultCounts { reads: 4, failed: 2, cut: 2, ..FaultCounts::default() }
+    );
 }
 
 #[test]
@@ -170,7 +173,10 @@ fn a_failed_operation_may_come_late_too() {
     let (store, _) = store(Faults { reads, ..Faults::default() }, 1);
     let read = |token| op(OpKind::Read, token, 0, 64);
     assert_eq!(results(&store, QueueKind::Caller, 1, read), [Err(EIO)]);
-    assert_eq!(store.counts(), Counts { reads: 1, failed: 1, delayed: 1, ..Counts::default() });
+    assert_eq!(
+        store.counts(),
+        FaultCounts { reads: 1, failed: 1, delayed: 1, ..FaultCounts::default() }
+    );
 }
 
 #[test]

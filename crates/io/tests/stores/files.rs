@@ -17,7 +17,7 @@ use forerun_io::{
     files::{Backend, BackendError, Files, FilesSettings, RING_ENTRIES_MAX},
     frames::{Frame, Frames},
     store::{
-        Done, ECANCELED, Op, OpKind, Queue, QueueKind, Store, Wait,
+        Completion, ECANCELED, Op, OpKind, Queue, QueueKind, Store, Wait,
         pattern::{self, Pattern},
         threads::Access,
     },
@@ -71,7 +71,7 @@ fn page() -> Frame {
     }
 }
 
-fn check(name: &str, done: &Done, file_bytes: u64) {
+fn check(name: &str, done: &Completion, file_bytes: u64) {
     let op = &done.op;
     let there = usize::try_from(file_bytes.saturating_sub(op.offset)).unwrap().min(op.bytes);
     assert_eq!(done.result, Ok(there), "{name}: {} at {}", op.bytes, op.offset);
@@ -334,7 +334,7 @@ fn a_reaper_that_sleeps_wakes_when_a_queue_is_closed_or_more_is_submitted() {
         let reaping = {
             let reaper = Arc::clone(&reaper);
             thread::spawn(move || {
-                let mut out: Vec<Done> = Vec::new();
+                let mut out: Vec<Completion> = Vec::new();
                 while out.len() < 6 {
                     reaper.reap(Wait::One, &mut out);
                     thread::yield_now();
@@ -454,7 +454,7 @@ fn frames_that_the_kernel_keeps_pinned_are_read_into_and_outlive_their_table() {
                 // Every other operation has its frames out of order.
                 let turn = if first % 200 == 0 { 0 } else { 30 };
                 let mut pages: Vec<_> =
-                    (first..first + 100).map(|id| frames.take(FrameId(id))).collect();
+                    (first..first + 100).map(|id| frames.check_out(FrameId(id))).collect();
                 pages.rotate_left(turn);
                 let (token, offset) = (u64::from(first), u64::from(first) * 4096);
                 let bytes = 100 * PAGE;
@@ -465,7 +465,7 @@ fn frames_that_the_kernel_keeps_pinned_are_read_into_and_outlive_their_table() {
                 done.op.kind = OpKind::Write;
                 let done = one(&store, kind, done.op);
                 assert_eq!(done.result, Ok(100 * PAGE), "{name}");
-                done.op.frames.into_iter().for_each(|frame| frames.put(frame));
+                done.op.frames.into_iter().for_each(|frame| frames.check_in(frame));
             }
         }
         drop(frames);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use forerun_core::{device, units::Nanos};
 use forerun_io::{
     store::{ECANCELED, OpKind, QueueKind, Store, Wait, pattern::Pattern},
-    wrap::latency::{Counts, Latency},
+    wrap::latency::{DeviceCounts, Latency},
 };
 
 use crate::rig::{KINDS, drain, op, reaping, within};
@@ -59,7 +59,7 @@ fn requests_are_counted_and_the_log_is_taken_once() {
     queue.submit(op(OpKind::Write, 5, 0, 100));
     queue.submit(op(OpKind::Sync, 6, 0, 0));
     assert_eq!(drain(&queue).len(), 7);
-    let counts = Counts { reads: 5, read_bytes: 5 * 512, writes: 1, write_bytes: 100 };
+    let counts = DeviceCounts { reads: 5, read_bytes: 5 * 512, writes: 1, write_bytes: 100 };
     assert_eq!(store.counts(), counts);
     let log = store.log();
     assert_eq!((log.records.len(), log.dropped), (6, 0));

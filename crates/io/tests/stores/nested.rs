@@ -7,7 +7,7 @@ use std::{
 
 use forerun_core::device;
 use forerun_io::{
-    store::{Done, ECANCELED, Op, OpKind, Queue, QueueKind, Store, StoreError, Wait},
+    store::{Completion, ECANCELED, Op, OpKind, Queue, QueueKind, Store, StoreError, Wait},
     wrap::{
         fault::{Fault, Faults},
         latency::Latency,
@@ -43,7 +43,7 @@ impl Queue for StuckQueue {
         self.state.lock().unwrap().0.push(op);
     }
 
-    fn reap(&self, _: Wait, out: &mut Vec<Done>) {
+    fn reap(&self, _: Wait, out: &mut Vec<Completion>) {
         self.waits.send(()).unwrap();
         let state = self.state.lock().unwrap();
         let mut state = self.closed.wait_while(state, |state| !state.1).unwrap();

@@ -6,7 +6,7 @@ use forerun_io::{
     store::{ECANCELED, OpKind, QueueKind, Store, memory::Memory},
     wrap::{
         fault::{Fault, Faults, Rule, When},
-        record::{Entry, Log, Record},
+        record::{OpLog, OpRecord, Record},
     },
 };
 
@@ -14,8 +14,8 @@ use crate::rig::{KINDS, drain, op, write};
 
 const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
 
-fn entry(kind: OpKind, offset: u64, bytes: usize, result: Result<usize, i32>) -> Entry {
-    Entry { kind, offset, bytes, result }
+fn entry(kind: OpKind, offset: u64, bytes: usize, result: Result<usize, i32>) -> OpRecord {
+    OpRecord { kind, offset, bytes, result }
 }
 
 fn memory() -> Arc<dyn Store> {
@@ -36,9 +36,9 @@ fn what_reached_the_store_is_logged_with_what_came_of_it() {
     ] {
         queue.submit(next);
     }
-    assert_eq!(record.log(), Log::default(), "nothing was carried out yet");
+    assert_eq!(record.log(), OpLog::default(), "nothing was carried out yet");
     drain(&queue);
-    let expected = Log {
+    let expected = OpLog {
         entries: vec![
             entry(OpKind::Read, 900, 200, Ok(100)),
             entry(OpKind::Write, 10, 20, Ok(20)),
@@ -63,9 +63,9 @@ fn a_full_log_counts_what_it_drops_until_it_is_taken() {
         assert_eq!((log.entries.len(), log.dropped), (5, 7), "{kind:?}");
         queue.submit(op(OpKind::Read, 1, 64, 64));
         drain(&queue);
-        let again = Log { entries: vec![entry(OpKind::Read, 64, 64, Ok(64))], dropped: 0 };
+        let again = OpLog { entries: vec![entry(OpKind::Read, 64, 64, Ok(64))], dropped: 0 };
         assert_eq!(record.take(), again, "{kind:?}");
-        assert_eq!(record.take(), Log::default(), "{kind:?}");
+        assert_eq!(record.take(), OpLog::default(), "{kind:?}");
     }
 }
 
@@ -76,5 +76,5 @@ fn what_never_reached_the_store_is_not_logged() {
     queue.submit(op(OpKind::Read, 1, 0, 64));
     queue.close();
     assert_eq!(drain(&queue)[0].result, Err(ECANCELED));
-    assert_eq!(record.log(), Log::default());
+    assert_eq!(record.log(), OpLog::default());
 }

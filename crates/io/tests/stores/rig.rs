@@ -15,7 +15,7 @@ use std::{
 
 use forerun_io::{
     frames::Frame,
-    store::{Done, Op, OpKind, Queue, QueueKind, Store, Wait},
+    store::{Completion, Op, OpKind, Queue, QueueKind, Store, Wait},
 };
 
 /// The pages of these tests: small, so that an operation spans several.
@@ -50,7 +50,7 @@ pub(crate) fn within<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'stati
 }
 
 /// A thread that waits for one operation of `queue`, and gives what it got.
-pub(crate) fn reaping(queue: &Arc<dyn Queue>) -> thread::JoinHandle<Vec<Done>> {
+pub(crate) fn reaping(queue: &Arc<dyn Queue>) -> thread::JoinHandle<Vec<Completion>> {
     let queue = Arc::clone(queue);
     thread::spawn(move || {
         let mut out = Vec::new();
@@ -82,12 +82,12 @@ pub(crate) fn write(token: u64, offset: u64, data: &[u8]) -> Op {
 }
 
 /// All that the frames hold, one after the other.
-pub(crate) fn held(done: &Done) -> Vec<u8> {
+pub(crate) fn held(done: &Completion) -> Vec<u8> {
     done.op.frames.iter().flat_map(|frame| frame.iter().copied()).collect()
 }
 
 /// Submits one operation on a queue of its own and reaps it.
-pub(crate) fn one(store: &Arc<dyn Store>, kind: QueueKind, op: Op) -> Done {
+pub(crate) fn one(store: &Arc<dyn Store>, kind: QueueKind, op: Op) -> Completion {
     let queue = store.queue(kind);
     queue.submit(op);
     let mut done = drain(&queue);
@@ -96,7 +96,7 @@ pub(crate) fn one(store: &Arc<dyn Store>, kind: QueueKind, op: Op) -> Done {
 }
 
 /// Reaps until nothing is in flight.
-pub(crate) fn drain(queue: &Arc<dyn Queue>) -> Vec<Done> {
+pub(crate) fn drain(queue: &Arc<dyn Queue>) -> Vec<Completion> {
     let queue = Arc::clone(queue);
     within(move || {
         let mut out = Vec::new();

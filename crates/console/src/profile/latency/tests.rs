@@ -6,7 +6,7 @@
 
 use std::fs;
 
-use forerun_io::reaper::model::{Model, Served};
+use forerun_io::reaper::model::{Model, ModelCompletion};
 
 use super::*;
 
@@ -14,7 +14,7 @@ const TIME: Nanos = Nanos::from_millis(120);
 
 /// A device that takes `time` for each read, and fails each with `fails`.
 fn device(time: Nanos, fails: Option<i32>) -> ReapTarget {
-    let serve = move |now, _: &_| Served { at: now + time, fails };
+    let serve = move |now, _: &_| ModelCompletion { at: now + time, fails };
     ReapTarget::of_model("made", Model::new(Box::new(serve)))
 }
 

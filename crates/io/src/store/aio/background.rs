@@ -23,10 +23,10 @@ use rustix::io::Errno;
 
 use super::sys::{Answered, Context};
 use crate::{
-    process::Home,
+    process::OwnerProcess,
     scheduler::{QueueId, Scheduled, Scheduler},
     store::{
-        Done, ECANCELED, Op, Queue, QueueKind, Wait,
+        Completion, ECANCELED, Op, Queue, QueueKind, Wait,
         file::{Next, Opened, Route, Transfer},
     },
 };
@@ -35,7 +35,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Background {
     shared: Arc<Shared>,
-    home: Home,
+    home: OwnerProcess,
 }
 
 #[derive(Debug)]
@@ -127,13 +127,13 @@ impl Background {
         let served = Arc::clone(&shared);
         let taker = thread::Builder::new().name("forerun-aio".into()).spawn(move || served.take());
         shared.threads.lock().push(taker.ok()?);
-        Some(Self { shared, home: Home::here() })
+        Some(Self { shared, home: OwnerProcess::current() })
     }
 }
 
 impl Drop for Background {
     fn drop(&mut self) {
-        if self.home.is_left() {
+        if self.home.is_forked() {
             return; // The threads are the parent's.
         }
         self.shared.state.lock().ended = true;
@@ -296,7 +296,7 @@ impl ContextQueue {
     fn change(&self, change: impl FnOnce(&mut State)) {
         let shared = &self.background.shared;
         let mut state = shared.state.lock();
-        if self.background.home.is_left() {
+        if self.background.home.is_forked() {
             state.close(self.id); // What waits, and the threads, are the parent's.
         }
         change(&mut state);
@@ -314,7 +314,7 @@ impl Queue for ContextQueue {
         });
     }
 
-    fn reap(&self, wait: Wait, out: &mut Vec<Done>) {
+    fn reap(&self, wait: Wait, out: &mut Vec<Completion>) {
         let mut state = self.background.shared.state.lock();
         while !state.scheduler.take(self.id, out)
             && wait == Wait::One

@@ -5,7 +5,7 @@
 //! is none, readers carry their operations out blocking.
 //!
 //! # Invariants
-//! - At most `lent_max` contexts are made for readers; one comes back empty.
+//! - At most `reader_contexts_max` contexts are made for readers; one comes back empty.
 //! - Once the system refused a context, no other is asked for, so that a miss never pays for it.
 //! # Locking
 //! The pool's lock is held over no system call; the background's is held while it is started.
@@ -16,34 +16,34 @@ use parking_lot::Mutex;
 
 use super::{background::Background, own::OwnContext};
 use crate::store::{
-    Done,
+    Completion,
     file::{Batches, Started, Transfer},
 };
 
 /// How many contexts there may be, and how large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct ContextBounds {
     /// Contexts for readers.
-    pub lent_max: u32,
+    pub reader_contexts_max: u32,
     /// Operations at once on each of those.
-    pub lent_events: u32,
+    pub reader_events: u32,
     /// Operations at once in the background, all files together.
     pub background_events: u32,
     /// Threads for what must block in the background, all files together.
     pub threads_max: u32,
 }
 
-impl Default for Bounds {
+impl Default for ContextBounds {
     /// A tenth of what Linux grants to all programs together by default.
     fn default() -> Self {
-        Self { lent_max: 64, lent_events: 32, background_events: 256, threads_max: 8 }
+        Self { reader_contexts_max: 64, reader_events: 32, background_events: 256, threads_max: 8 }
     }
 }
 
 /// See the module.
 #[derive(Debug)]
 pub struct Contexts {
-    bounds: Bounds,
+    bounds: ContextBounds,
     pool: Mutex<Pool>,
     background: Mutex<State>,
 }
@@ -66,11 +66,11 @@ enum State {
 impl Contexts {
     /// None yet: they are made when they are needed.
     #[must_use]
-    pub fn new(bounds: Bounds) -> Arc<Self> {
-        let Bounds { lent_events, background_events, threads_max, .. } = bounds;
-        assert!(lent_events > 0 && background_events > 0, "contexts for nothing");
+    pub fn new(bounds: ContextBounds) -> Arc<Self> {
+        let ContextBounds { reader_events, background_events, threads_max, .. } = bounds;
+        assert!(reader_events > 0 && background_events > 0, "contexts for nothing");
         assert!(threads_max > 0, "nobody for what must block");
-        let pool = Pool { idle: Vec::new(), made: 0, made_max: bounds.lent_max };
+        let pool = Pool { idle: Vec::new(), made: 0, made_max: bounds.reader_contexts_max };
         let background = Mutex::new(State::NotStarted);
         Arc::new(Self { bounds, pool: Mutex::new(pool), background })
     }
@@ -86,7 +86,7 @@ impl Contexts {
         }
         pool.made += 1;
         drop(pool);
-        let made = OwnContext::new(self.bounds.lent_events).ok();
+        let made = OwnContext::new(self.bounds.reader_events).ok();
         if made.is_none() {
             let mut pool = self.pool.lock();
             pool.made -= 1;
@@ -117,7 +117,7 @@ impl Contexts {
 impl Batches for Contexts {
     type Started = Infallible;
 
-    fn carry(self: &Arc<Self>, batch: VecDeque<Transfer>, out: &mut Vec<Done>) {
+    fn carry(self: &Arc<Self>, batch: VecDeque<Transfer>, out: &mut Vec<Completion>) {
         let Some(mut context) = self.lend() else {
             out.extend(batch.into_iter().map(Transfer::carry));
             return;
@@ -145,7 +145,7 @@ impl Started for Infallible {
         match *self {}
     }
 
-    fn finish(self, _: &mut Vec<Done>) {
+    fn finish(self, _: &mut Vec<Completion>) {
         match self {}
     }
 }
@@ -159,7 +159,8 @@ mod tests {
         if !available_or_skip("no_more_contexts_are_lent_than_there_may_be") {
             return;
         }
-        let contexts = Contexts::new(Bounds { lent_max: 2, ..Bounds::default() });
+        let contexts =
+            Contexts::new(ContextBounds { reader_contexts_max: 2, ..ContextBounds::default() });
         let (first, second) = (contexts.lend().unwrap(), contexts.lend().unwrap());
         assert!(contexts.lend().is_none());
         contexts.give_back(first);

@@ -15,9 +15,9 @@ use rustix::io::Errno;
 
 use super::sys::{Answered, Context};
 use crate::{
-    reaper::port::{Offers, Port},
+    reaper::port::{Port, PortFeatures},
     store::{
-        Done, Op,
+        Completion, Op,
         file::{Next, Opened, Route, Transfer},
     },
 };
@@ -44,7 +44,7 @@ impl OwnContext {
     }
 
     /// Hands over what goes past the page cache, and carries out the rest meanwhile.
-    pub(super) fn send(&mut self, batch: Vec<Transfer>, out: &mut Vec<Done>) {
+    pub(super) fn send(&mut self, batch: Vec<Transfer>, out: &mut Vec<Completion>) {
         let direct = |transfer: &Transfer| transfer.route() == Route::Direct;
         let (direct, mut blocking): (Vec<_>, Vec<_>) = batch.into_iter().partition(direct);
         let count = direct.len();
@@ -56,7 +56,7 @@ impl OwnContext {
 
     /// Waits until `least` operations are done, for `time` at most, and takes what is; goes on
     /// with what is not done whole.
-    fn take(&mut self, least: usize, time: Option<Duration>, out: &mut Vec<Done>) {
+    fn take(&mut self, least: usize, time: Option<Duration>, out: &mut Vec<Completion>) {
         let mut answered = Vec::new();
         self.context.wait(least, time, &mut answered);
         self.in_flight -= answered.len();
@@ -73,7 +73,7 @@ impl OwnContext {
     }
 
     /// Waits for all that is in flight.
-    pub(super) fn finish(&mut self, out: &mut Vec<Done>) {
+    pub(super) fn finish(&mut self, out: &mut Vec<Completion>) {
         while self.in_flight > 0 {
             self.take(self.in_flight, None, out);
         }
@@ -101,16 +101,19 @@ impl Port for AioPort {
         "linux-aio"
     }
 
-    fn offers(&self) -> Offers {
-        Offers { look: true, timed: true }
+    fn features(&self) -> PortFeatures {
+        PortFeatures { poll: true, timed: true }
     }
 
-    fn room(&self) -> usize {
+    fn capacity(&self) -> usize {
         self.own.events()
     }
 
-    fn submit(&mut self, group: Vec<Op>, out: &mut Vec<Done>) {
-        assert!(self.own.in_flight == 0 && group.len() <= self.room(), "more than it has room for");
+    fn submit(&mut self, group: Vec<Op>, out: &mut Vec<Completion>) {
+        assert!(
+            self.own.in_flight == 0 && group.len() <= self.capacity(),
+            "more than it has room for"
+        );
         let mut batch = Vec::with_capacity(group.len());
         for op in group {
             match Transfer::begin(op, &self.file) {
@@ -125,13 +128,13 @@ impl Port for AioPort {
         self.own.in_flight
     }
 
-    fn look(&mut self, out: &mut Vec<Done>) {
+    fn poll(&mut self, out: &mut Vec<Completion>) {
         if self.own.context.is_done() {
             self.own.take(0, Some(Duration::ZERO), out);
         }
     }
 
-    fn wait(&mut self, time: Option<Duration>, out: &mut Vec<Done>) {
+    fn wait(&mut self, time: Option<Duration>, out: &mut Vec<Completion>) {
         if self.own.in_flight > 0 {
             self.own.take(self.own.in_flight, time, out);
         }

@@ -28,7 +28,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use crate::{
-    process::Home,
+    process::OwnerProcess,
     store::{
         OpKind,
         file::{Call, Transfer},
@@ -41,7 +41,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Context<O> {
     id: usize,
-    home: Home,
+    home: OwnerProcess,
     in_flight: Mutex<InFlight<(Transfer, O)>>,
 }
 
@@ -68,7 +68,7 @@ impl<O> Context<O> {
             match answer {
                 Ok(_) => {
                     let in_flight = Mutex::new(InFlight::new(events as usize));
-                    return Ok(Self { id, home: Home::here(), in_flight });
+                    return Ok(Self { id, home: OwnerProcess::current(), in_flight });
                 }
                 Err(Errno::AGAIN) if events > 1 => events /= 2,
                 Err(errno) => return Err(errno),
@@ -128,7 +128,7 @@ impl<O> Context<O> {
 
     /// Whether something is done, by a look at the memory that the kernel shares.
     pub(super) fn is_done(&self) -> bool {
-        if self.home.is_left() {
+        if self.home.is_forked() {
             return false;
         }
         let ring = ptr::with_exposed_provenance::<RingHead>(self.id);
@@ -183,7 +183,7 @@ impl<O> Context<O> {
 impl<O> Drop for Context<O> {
     /// A child of the process does not have it.
     fn drop(&mut self) {
-        if self.home.is_left() {
+        if self.home.is_forked() {
             return;
         }
         // SAFETY: the id is of a context that we made and nobody can use any more. The call comes

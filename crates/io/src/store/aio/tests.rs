@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 use super::*;
 use crate::{
     frames::Frame,
-    store::{Done, ECANCELED, Op, OpKind, Wait, pattern},
+    store::{Completion, ECANCELED, Op, OpKind, Wait, pattern},
 };
 
 const KINDS: [QueueKind; 4] = [
@@ -23,7 +23,12 @@ const KINDS: [QueueKind; 4] = [
 ];
 
 /// Contexts so small that operations have to wait for each other.
-const SMALL: Bounds = Bounds { lent_max: 2, lent_events: 3, background_events: 3, threads_max: 2 };
+const SMALL: ContextBounds = ContextBounds {
+    reader_contexts_max: 2,
+    reader_events: 3,
+    background_events: 3,
+    threads_max: 2,
+};
 
 /// Whether linux-aio is there; else says that `test` was skipped.
 pub(super) fn available_or_skip(test: &str) -> bool {
@@ -92,7 +97,7 @@ fn aligned() -> Frame {
     }
 }
 
-fn held(done: &Done) -> Vec<u8> {
+fn held(done: &Completion) -> Vec<u8> {
     done.op.frames.iter().flat_map(|frame| frame.iter().copied()).collect()
 }
 
@@ -103,7 +108,7 @@ fn within<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
     receiver.recv_timeout(Duration::from_secs(60)).expect("it hangs or panicked")
 }
 
-fn drain(queue: &Arc<dyn Queue>) -> Vec<Done> {
+fn drain(queue: &Arc<dyn Queue>) -> Vec<Completion> {
     let queue = Arc::clone(queue);
     within(move || {
         let mut out = Vec::new();
@@ -195,7 +200,7 @@ fn every_operation_comes_back_once_to_its_own_queue_from_many_threads() {
         return;
     }
     let (first, second) = (Scratch::holding(8_000), Scratch::holding(8_000));
-    for bounds in [SMALL, Bounds::default()] {
+    for bounds in [SMALL, ContextBounds::default()] {
         for kind in KINDS {
             let contexts = Contexts::new(bounds);
             let stores = [first.open(&contexts), second.open(&contexts)];

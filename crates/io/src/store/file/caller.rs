@@ -20,7 +20,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::{Opened, Transfer};
 use crate::{
     scheduler::{QueueId, Scheduler},
-    store::{Done, Op, Queue, QueueKind, Wait},
+    store::{Completion, Op, Queue, QueueKind, Wait},
 };
 
 /// What carries out the batches of readers.
@@ -29,7 +29,7 @@ pub(crate) trait Batches: Send + Sync + 'static {
     type Started: Started;
 
     /// Carries `batch` out on this thread.
-    fn carry(self: &Arc<Self>, batch: VecDeque<Transfer>, out: &mut Vec<Done>);
+    fn carry(self: &Arc<Self>, batch: VecDeque<Transfer>, out: &mut Vec<Completion>);
 
     /// Takes as many of `waiting` as it can start together, if any.
     fn begin(
@@ -47,7 +47,7 @@ pub(crate) trait Started: Send {
     fn is_mine(&self) -> bool;
 
     /// Waits for all of it.
-    fn finish(self, out: &mut Vec<Done>);
+    fn finish(self, out: &mut Vec<Completion>);
 }
 
 /// See the module.
@@ -85,8 +85,8 @@ impl<S> State<S> {
     /// Has `act` carry operations out without the lock, and append them to `out`.
     fn carry(
         mut state: MutexGuard<'_, Self>,
-        out: &mut Vec<Done>,
-        act: impl FnOnce(&mut Vec<Done>),
+        out: &mut Vec<Completion>,
+        act: impl FnOnce(&mut Vec<Completion>),
     ) {
         let before = out.len();
         MutexGuard::unlocked(&mut state, || act(out));
@@ -113,7 +113,7 @@ impl<B: Batches> Queue for CallerQueue<B> {
         self.changed.notify_one();
     }
 
-    fn reap(&self, wait: Wait, out: &mut Vec<Done>) {
+    fn reap(&self, wait: Wait, out: &mut Vec<Completion>) {
         let mut state = self.state.lock();
         let id = state.id;
         loop {

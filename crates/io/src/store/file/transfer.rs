@@ -37,7 +37,7 @@ use rustix::io::Errno;
 use super::{Opened, Route};
 use crate::{
     scheduler::Scheduled,
-    store::{Done, Op, OpKind},
+    store::{Completion, Op, OpKind},
 };
 
 /// See the module.
@@ -75,7 +75,7 @@ pub(crate) enum Next {
 
 impl Transfer {
     /// A transfer of `op`, with its route; or its end, where the kernel has nothing to do.
-    pub(crate) fn begin(op: Op, file: &Arc<Opened>) -> Result<Self, Done> {
+    pub(crate) fn begin(op: Op, file: &Arc<Opened>) -> Result<Self, Completion> {
         let (bytes, kind) = (op.bytes, op.kind);
         let route = file.route(&op);
         let (file, runs) = (Arc::clone(file), Vec::new());
@@ -93,7 +93,7 @@ impl Transfer {
     }
 
     /// Carries `op` out on this thread, blocking.
-    pub(crate) fn carry_out(op: Op, file: &Arc<Opened>) -> Done {
+    pub(crate) fn carry_out(op: Op, file: &Arc<Opened>) -> Completion {
         Self::begin(op, file).map_or_else(|done| done, Self::carry)
     }
 
@@ -125,7 +125,7 @@ impl Transfer {
     }
 
     /// Goes on on this thread, blocking; no call of it is in flight.
-    pub(crate) fn carry(mut self) -> Done {
+    pub(crate) fn carry(mut self) -> Completion {
         loop {
             let result = match self.op.kind {
                 OpKind::Read | OpKind::Write => self.call(),
@@ -160,11 +160,11 @@ impl Transfer {
     }
 
     /// Ends the operation with `result`.
-    pub(crate) fn done(mut self, result: Result<usize, Errno>) -> Done {
+    pub(crate) fn done(mut self, result: Result<usize, Errno>) -> Completion {
         if let (OpKind::Read, Ok(moved)) = (self.op.kind, result) {
             self.op.zero_past(moved);
         }
-        Done { op: self.op, result: result.map_err(Errno::raw_os_error) }
+        Completion { op: self.op, result: result.map_err(Errno::raw_os_error) }
     }
 
     /// Where the rest begins.
@@ -239,7 +239,7 @@ impl fmt::Debug for Transfer {
 }
 
 impl Scheduled for Transfer {
-    fn failed(self, errno: i32) -> Done {
+    fn failed(self, errno: i32) -> Completion {
         self.op.failed(errno)
     }
 }

@@ -25,9 +25,9 @@ use super::{
     shared::Shared,
 };
 use crate::{
-    process::Home,
+    process::OwnerProcess,
     store::{
-        Done,
+        Completion,
         file::{Batches, Started, Transfer},
     },
 };
@@ -36,7 +36,7 @@ use crate::{
 pub(super) struct Pool {
     rings_max: u32,
     entries: u32,
-    home: Home,
+    home: OwnerProcess,
     state: Mutex<State>,
 }
 
@@ -69,12 +69,12 @@ impl Pool {
             refused: false,
             pinned: Weak::new(),
         };
-        Self { rings_max, entries, home: Home::here(), state: Mutex::new(state) }
+        Self { rings_max, entries, home: OwnerProcess::current(), state: Mutex::new(state) }
     }
 
     /// A ring for this thread, as long as the guard lives; none for a child of the process.
     pub(super) fn lend(self: &Arc<Self>) -> Option<Lent> {
-        if self.home.is_left() {
+        if self.home.is_forked() {
             return None;
         }
         let (choice, lends, pinned) = {
@@ -181,7 +181,7 @@ impl Batches for Pool {
 
     /// A single read by `preadv` is about a microsecond faster than by a ring: it takes fewer
     /// steps through memory that a device's latency has left cold.
-    fn carry(self: &Arc<Self>, mut batch: VecDeque<Transfer>, out: &mut Vec<Done>) {
+    fn carry(self: &Arc<Self>, mut batch: VecDeque<Transfer>, out: &mut Vec<Completion>) {
         let ring = if batch.len() > 1 { self.lend() } else { None };
         if let Some(mut ring) = ring {
             let ring: &mut Ring = &mut ring;
@@ -211,7 +211,7 @@ impl Started for Lent {
         self.owner == thread::current().id()
     }
 
-    fn finish(mut self, out: &mut Vec<Done>) {
+    fn finish(mut self, out: &mut Vec<Completion>) {
         self.deref_mut().finish(out);
     }
 }

@@ -25,9 +25,9 @@ use rustix::{
 
 use super::ring::{Flavour, Ring};
 use crate::{
-    reaper::port::{Offers, Port},
+    reaper::port::{Port, PortFeatures},
     store::{
-        Done, Op,
+        Completion, Op,
         file::{Opened, Route, Transfer},
     },
 };
@@ -86,15 +86,15 @@ impl Port for RingPort {
         if self.is_polled { "io_uring, polled" } else { "io_uring" }
     }
 
-    fn offers(&self) -> Offers {
-        Offers { look: true, timed: !self.is_polled && self.ring.is_timed() }
+    fn features(&self) -> PortFeatures {
+        PortFeatures { poll: true, timed: !self.is_polled && self.ring.is_timed() }
     }
 
-    fn room(&self) -> usize {
+    fn capacity(&self) -> usize {
         self.ring.room()
     }
 
-    fn submit(&mut self, group: Vec<Op>, out: &mut Vec<Done>) {
+    fn submit(&mut self, group: Vec<Op>, out: &mut Vec<Completion>) {
         assert!(self.ring.in_flight() == 0, "a group is reaped before the next one");
         let mut batch = Vec::with_capacity(group.len());
         for op in group {
@@ -114,11 +114,11 @@ impl Port for RingPort {
         self.ring.in_flight()
     }
 
-    fn look(&mut self, out: &mut Vec<Done>) {
+    fn poll(&mut self, out: &mut Vec<Completion>) {
         self.ring.look(out);
     }
 
-    fn wait(&mut self, time: Option<Duration>, out: &mut Vec<Done>) {
+    fn wait(&mut self, time: Option<Duration>, out: &mut Vec<Completion>) {
         match time {
             Some(time) => self.ring.wait_for(time, out),
             None => self.ring.finish(out),

@@ -37,9 +37,9 @@ use super::{
 };
 use crate::{
     frames::Frame,
-    process::Home,
+    process::OwnerProcess,
     store::{
-        Done,
+        Completion,
         file::{Next, Route, Transfer},
         in_flight::{InFlight, Ticket},
     },
@@ -71,7 +71,7 @@ pub(super) struct Ring {
     registered: Registered,
     /// It was tried to copy another ring's pinned memory.
     pub(super) copied: bool,
-    home: Home,
+    home: OwnerProcess,
     pub(super) owner: ThreadId,
     /// When it was lent last, in lends.
     pub(super) lent: u64,
@@ -133,7 +133,7 @@ impl Ring {
             flavour,
             registered: Registered::default(),
             copied: false,
-            home: Home::here(),
+            home: OwnerProcess::current(),
             owner: thread::current().id(),
             lent: 0,
         };
@@ -176,7 +176,7 @@ impl Ring {
     }
 
     /// Takes the completions that are there.
-    pub(super) fn look(&mut self, out: &mut Vec<Done>) {
+    pub(super) fn look(&mut self, out: &mut Vec<Completion>) {
         let is_called = {
             let submission = self.io.submission();
             submission.taskrun() || submission.cq_overflow() || !submission.is_empty()
@@ -189,7 +189,7 @@ impl Ring {
     }
 
     /// Waits in the kernel until all that was begun is complete, for `time` at most.
-    pub(super) fn wait_for(&mut self, time: Duration, out: &mut Vec<Done>) {
+    pub(super) fn wait_for(&mut self, time: Duration, out: &mut Vec<Completion>) {
         let time = types::Timespec::from(time);
         let args = types::SubmitArgs::new().timespec(&time);
         // That the time is over, or a signal came, the caller's clock says as well.
@@ -198,7 +198,7 @@ impl Ring {
     }
 
     /// Waits for all that was begun.
-    pub(super) fn finish(&mut self, out: &mut Vec<Done>) {
+    pub(super) fn finish(&mut self, out: &mut Vec<Completion>) {
         while self.in_flight() > 0 {
             if self.enter().is_err() {
                 self.take_back(out);
@@ -207,7 +207,7 @@ impl Ring {
         }
     }
 
-    fn take_completions(&mut self, out: &mut Vec<Done>) {
+    fn take_completions(&mut self, out: &mut Vec<Completion>) {
         while let Some((ticket, result)) = self.next_completion() {
             let mut transfer = self.transfers.take(ticket);
             if result == -Errno::CANCELED.raw_os_error() {
@@ -267,7 +267,7 @@ impl Ring {
     }
 
     /// The system refuses the ring that it gave us: what it has not taken is done without.
-    fn take_back(&mut self, out: &mut Vec<Done>) {
+    fn take_back(&mut self, out: &mut Vec<Completion>) {
         if self.broken {
             thread::yield_now();
             return;
@@ -333,7 +333,7 @@ impl Drop for Ring {
     /// Only a panic leaves something in it: it must not free what the kernel writes to. In a child
     /// of its process that is the parent's memory, and the ring is not to be touched.
     fn drop(&mut self) {
-        if self.in_flight() == 0 || self.home.is_left() {
+        if self.in_flight() == 0 || self.home.is_forked() {
             return;
         }
         let unsent = if self.broken { 0 } else { self.io.submission().len() };

@@ -39,10 +39,10 @@ use super::{
     ring::{GET_EVENTS, Ring, TRIES_MAX, errno_of},
 };
 use crate::{
-    process::Home,
+    process::OwnerProcess,
     scheduler::{QueueId, Scheduler},
     store::{
-        Done, ECANCELED, Op, Queue, QueueKind, Wait,
+        Completion, ECANCELED, Op, Queue, QueueKind, Wait,
         file::{Next, Opened, Route, Transfer},
         in_flight::{InFlight, Ticket},
     },
@@ -56,7 +56,7 @@ pub(super) struct Shared {
     changed: Arc<Condvar>,
     registered: OnceLock<Registered>,
     cancels_max: usize,
-    home: Home,
+    home: OwnerProcess,
 }
 
 struct State {
@@ -129,7 +129,7 @@ impl Shared {
             changed,
             registered: OnceLock::new(),
             cancels_max,
-            home: Home::here(),
+            home: OwnerProcess::current(),
         };
         shared.try_out().map_err(|errno| ("io_uring_enter", errno))?;
         Ok(shared)
@@ -181,7 +181,7 @@ impl Shared {
     /// is all that is in it.
     fn lock(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
-        if self.home.is_left() {
+        if self.home.is_forked() {
             state.abandon();
         }
         state
@@ -348,7 +348,7 @@ impl Shared {
 
     /// Works off the completions there are. Called by whoever leads or when nobody does.
     fn collect(&self, state: &mut MutexGuard<'_, State>) {
-        if self.home.is_left() {
+        if self.home.is_forked() {
             return;
         }
         let mut ended = Vec::new();
@@ -465,7 +465,7 @@ impl Queue for Shared {
         self.wake();
     }
 
-    fn reap(&self, wait: Wait, out: &mut Vec<Done>) {
+    fn reap(&self, wait: Wait, out: &mut Vec<Completion>) {
         let mut state = self.lock();
         let root = state.root;
         loop {
@@ -498,7 +498,7 @@ impl Queue for SharedQueue {
         self.shared.submit(self.id, op, &self.file);
     }
 
-    fn reap(&self, wait: Wait, out: &mut Vec<Done>) {
+    fn reap(&self, wait: Wait, out: &mut Vec<Completion>) {
         self.shared.reap(wait, out);
     }
 
@@ -525,7 +525,7 @@ impl Drop for SharedQueue {
 impl Drop for Shared {
     /// What is in the ring still writes to memory that its slots own.
     fn drop(&mut self) {
-        if self.home.is_left() {
+        if self.home.is_forked() {
             return; // Nothing of it is ours.
         }
         while self.state.get_mut().in_ring.len() > 0 {

@@ -19,7 +19,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use forerun_core::{
-    device::{Completion, Device, Request},
+    device::{Completion as DeviceCompletion, Device, Request},
     units::Nanos,
 };
 use parking_lot::Condvar;
@@ -27,12 +27,12 @@ use rustix::io::Errno;
 
 use crate::{
     scheduler::{QueueId, Scheduler},
-    store::{Done, Op, OpKind, QueueKind},
+    store::{Completion, Op, OpKind, QueueKind},
 };
 
 /// A request that the device completed. Moments are in the device's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct DeviceRecord {
     /// The token of the operation that it is a part of.
     pub token: u64,
     /// Whether it wrote.
@@ -55,16 +55,16 @@ pub struct Record {
 
 /// Requests in the order of their completion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Log {
+pub struct DeviceLog {
     /// The first that fit the bound.
-    pub records: Vec<Record>,
+    pub records: Vec<DeviceRecord>,
     /// How many came after those.
     pub dropped: u64,
 }
 
 /// What was asked of the device since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct DeviceCounts {
     /// Requests to read.
     pub reads: u64,
     /// Their bytes.
@@ -75,7 +75,7 @@ pub struct Counts {
     pub write_bytes: u64,
 }
 
-impl Counts {
+impl DeviceCounts {
     fn add(&mut self, write: bool, bytes: u64) {
         let (requests, moved) = if write {
             (&mut self.writes, &mut self.write_bytes)
@@ -96,8 +96,8 @@ pub(super) struct DeviceScheduler {
     /// The operation that a request is a part of, by the request's number; the numbers rise.
     requests: BTreeMap<u64, u64>,
     numbers: u64,
-    counts: Counts,
-    log: Log,
+    counts: DeviceCounts,
+    log: DeviceLog,
     bounds: Bounds,
     ended: bool,
 }
@@ -116,11 +116,11 @@ enum Release {
     /// An operation to carry out: its time is over.
     Due(Op),
     /// An operation that ended without the device.
-    Ended(Done),
+    Ended(Completion),
 }
 
-impl From<Done> for Release {
-    fn from(done: Done) -> Self {
+impl From<Completion> for Release {
+    fn from(done: Completion) -> Self {
         Self::Ended(done)
     }
 }
@@ -143,8 +143,8 @@ impl DeviceScheduler {
             ops: BTreeMap::new(),
             requests: BTreeMap::new(),
             numbers: 0,
-            counts: Counts::default(),
-            log: Log::default(),
+            counts: DeviceCounts::default(),
+            log: DeviceLog::default(),
             bounds,
             ended: false,
         }
@@ -168,7 +168,7 @@ impl DeviceScheduler {
     pub(super) fn submit(&mut self, now: Nanos, id: QueueId, op: Op) {
         self.advance(now);
         if let Some(errno) = self.refusal(&op) {
-            self.scheduler.submit_done(id, Done { op, result: Err(errno) });
+            self.scheduler.submit_done(id, Completion { op, result: Err(errno) });
         } else if self.scheduler.is_closed(id) || (op.bytes > 0 && op.kind != OpKind::Sync) {
             self.scheduler.submit(id, op);
             self.start(now);
@@ -190,7 +190,7 @@ impl DeviceScheduler {
     }
 
     /// Moves what is due to `due`, to be carried out, and what ended otherwise to `out`.
-    pub(super) fn take(&mut self, id: QueueId, due: &mut Vec<Op>, out: &mut Vec<Done>) {
+    pub(super) fn take(&mut self, id: QueueId, due: &mut Vec<Op>, out: &mut Vec<Completion>) {
         let mut ready = Vec::new();
         self.scheduler.take(id, &mut ready);
         for release in ready {
@@ -247,11 +247,11 @@ impl DeviceScheduler {
         self.scheduler.ids().len()
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> DeviceCounts {
         self.counts
     }
 
-    pub(super) fn take_log(&mut self) -> Log {
+    pub(super) fn take_log(&mut self) -> DeviceLog {
         std::mem::take(&mut self.log)
     }
 
@@ -299,7 +299,7 @@ impl DeviceScheduler {
     }
 
     /// One request is done: perhaps its operation is due, and others may start.
-    fn release(&mut self, now: Nanos, completion: Completion) {
+    fn release(&mut self, now: Nanos, completion: DeviceCompletion) {
         let number = self.requests.remove(&completion.request.id).expect("it was submitted");
         let at_device = self.ops.get_mut(&number).expect("it has parts that are not done");
         let token = at_device.token;
@@ -316,15 +316,15 @@ impl DeviceScheduler {
         self.start(now);
     }
 
-    fn record(&mut self, now: Nanos, token: u64, completion: Completion) {
+    fn record(&mut self, now: Nanos, token: u64, completion: DeviceCompletion) {
         assert!(completion.done <= now, "released before its time");
         if self.log.records.len() == self.bounds.log_records_max {
             self.log.dropped += 1;
             return;
         }
-        let Completion { request, arrived, started, done, positioning } = completion;
+        let DeviceCompletion { request, arrived, started, done, positioning } = completion;
         let Request { write, offset, bytes, .. } = request;
-        let record = Record {
+        let record = DeviceRecord {
             token,
             write,
             offset,
@@ -512,7 +512,7 @@ mod tests {
             ];
             assert_eq!(runs, expected, "{spec}");
             let counts =
-                Counts { reads: 3, read_bytes: 2 * max + 100, writes: 1, write_bytes: max };
+                DeviceCounts { reads: 3, read_bytes: 2 * max + 100, writes: 1, write_bytes: max };
             assert_eq!(scheduler.counts(), counts, "{spec}");
         }
     }

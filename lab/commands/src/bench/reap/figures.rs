@@ -9,7 +9,7 @@ use forerun_console::output;
 use forerun_core::params::{Bytes, Param as _};
 use forerun_core::reap::Way;
 use forerun_core::units::Nanos;
-use forerun_io::reaper::Counts;
+use forerun_io::reaper::ReapCounts;
 use forerun_measure::samples::Summary;
 use forerun_report::{Run, Waits};
 use serde::Serialize;
@@ -78,7 +78,7 @@ pub(super) fn rows(load: &Load, policies: &[String], cells: Vec<Cell>) -> Vec<Ro
 }
 
 fn row(load: &Load, policy: &str, cell: Cell) -> Row {
-    let mut counts = Counts::default();
+    let mut counts = ReapCounts::default();
     let (mut waking, mut wall) = (Nanos(0), Nanos(0));
     for slice in &cell.slices {
         counts.add(&slice.counts);
@@ -344,12 +344,12 @@ mod tests {
     fn cell(policy: usize, latencies: &[u64], cpu: u64) -> Cell {
         let slice = |&micros: &u64| Slice {
             latencies: vec![micros * 1_000; 10],
-            counts: Counts {
+            counts: ReapCounts {
                 groups: [10, 0, 0],
                 operations: 10,
                 cpu: Nanos(cpu * 10_000),
                 late: 1,
-                ..Counts::default()
+                ..ReapCounts::default()
             },
             waking: Nanos(10_000),
             wall: Nanos(micros * 20_000),

@@ -19,7 +19,7 @@ use forerun_console::machine;
 use forerun_console::reap_reads::Reads;
 use forerun_console::reap_target::ReapTarget;
 use forerun_core::units::Nanos;
-use forerun_io::reaper::{Counts, Reaper, ReaperSettings};
+use forerun_io::reaper::{ReapCounts, Reaper, ReaperSettings};
 use indicatif::ProgressBar;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -75,7 +75,7 @@ impl Cell {
         all.counts.add(&slice.counts);
         all.wall += slice.wall;
         all.waking += slice.waking;
-        self.fallen = self.fallen.take().or_else(|| reaper.fallen());
+        self.fallen = self.fallen.take().or_else(|| reaper.fallback());
     }
 }
 
@@ -84,7 +84,7 @@ impl Cell {
 pub(super) struct Slice {
     /// Of each group, in ns.
     pub(super) latencies: Vec<u64>,
-    pub(super) counts: Counts,
+    pub(super) counts: ReapCounts,
     /// How long it took, summed over threads.
     pub(super) wall: Nanos,
     /// What a model's thread spent on wake-ups.
@@ -241,7 +241,7 @@ const GROUPS_MAX: usize = 1 << 20;
 const LATENCIES_FIRST: usize = 1 << 14;
 #[cfg(test)]
 mod tests {
-    use forerun_io::reaper::model::{Model, Served};
+    use forerun_io::reaper::model::{Model, ModelCompletion};
 
     use super::*;
 
@@ -250,7 +250,7 @@ mod tests {
         let mut served = 0;
         let model = Model::new(Box::new(move |now, _| {
             served += 1;
-            Served { at: now, fails: (served == 100).then_some(5) }
+            ModelCompletion { at: now, fails: (served == 100).then_some(5) }
         }));
         let target = ReapTarget::of_model("broken", model);
         let policy = |name: &str| ReaperSettings { policy: name.to_owned(), ..Default::default() };
