@@ -22,7 +22,7 @@ use forerun_console::profile::latency::Half;
 use forerun_console::profile::place::Place;
 use forerun_console::target::Target;
 use forerun_console::{output, specs};
-use forerun_core::device::estimate::{Estimate, Estimator, Facts, Known};
+use forerun_core::device::estimate::{DeviceProfile, Estimate, Estimator, Known};
 use forerun_core::params::{Bytes, Param};
 use forerun_core::units::Nanos;
 use forerun_io::files::Backend;
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let request_bytes_max = target.request_bytes_max() / PAGE_BYTES * PAGE_BYTES;
     let mut estimator = Estimator::new(request_bytes_max);
     let figures = measure(&target, args, &classes(request_bytes_max), &mut estimator)?;
-    let Estimate { facts, known } = estimator.estimate();
+    let Estimate { profile: facts, known } = estimator.estimate();
     let time = args.time.min(LATENCY_TIME_MAX);
     let (device, path) = (args.device.as_deref(), args.path.as_deref());
     let half = Half::measure(device, path, place.is_direct, time, args.seed);
@@ -144,8 +144,13 @@ fn classes(request_bytes_max: u32) -> Vec<Class> {
 }
 
 /// The facts and the figures, for people.
-fn table(facts: Facts, known: Known, before: Option<Facts>, figures: &[Figures]) -> String {
-    let row = |what: &str, value: fn(Facts) -> String, is_known: bool, unit: &str| {
+fn table(
+    facts: DeviceProfile,
+    known: Known,
+    before: Option<DeviceProfile>,
+    figures: &[Figures],
+) -> String {
+    let row = |what: &str, value: fn(DeviceProfile) -> String, is_known: bool, unit: &str| {
         let basis = if is_known { "measured" } else { "assumed" };
         let before = before.map_or_else(|| "-".to_owned(), value);
         [what, &value(facts), unit, basis, &before].map(str::to_owned).to_vec()

@@ -10,13 +10,13 @@ pub mod measure;
 pub mod place;
 pub mod store;
 
-use forerun_core::device::Kind;
+use forerun_core::device::DeviceKind;
 
 /// A kind in files and tables.
 #[must_use]
-pub fn kind(kind: Kind) -> &'static str {
+pub fn kind(kind: DeviceKind) -> &'static str {
     match kind {
-        Kind::Positional => "positional",
-        Kind::Parallel => "parallel",
+        DeviceKind::SeekBound => "positional",
+        DeviceKind::Parallel => "parallel",
     }
 }

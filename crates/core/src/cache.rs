@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   handle(event) -> demand.rs     reads walk their pages: hit, late hit, miss, marker; prefetch
-//!                    inflight.rs   fetches, who waits for them, what arrives
+//!                    inflight.rs   fetches, the requests that wait for them, arrivals
 //!                    hits.rs       batches of uses that readers noted without a lock
-//!                    partition.rs  frames: where from, who leaves
-//!                    reclaim.rs    room for a window at the cost of another's far end
+//!                    partition.rs  frames: free ones, victims, retractions
+//!                    reclaim.rs    the far end of one stream's pages, for another's window
 //!                    writeback.rs  dirty pages, flush epochs, syncs
 //!                    invalidate.rs truncate, invalidate
 //!                    outcomes.rs      what became of each window, for reports
@@ -14,7 +14,7 @@
 //! # Invariants
 //! - A page has at most one frame, and a frame at most one page; one fetch a page.
 //! - Between events that are not `Pinned` or `Settled`, no frame is claimed.
-//! - Frames held by a partition never exceed its share, but for a shrink under way.
+//! - Frames held by a partition never exceed its share, except while it shrinks.
 //! - The statistics balance at any time ([`Stats::balanced`]).
 //! # Sources
 //! Wu, Xi, Xu 2010 (triggers on pages, not requests); Meng et al. 2009 (partitions, prefetched
@@ -77,7 +77,7 @@ pub struct Cache {
     write_links: Links,
     throttled: VecDeque<Throttled>,
     dirty_pages: u32,
-    /// Pages of writes under way that are not filled yet: they will be dirty.
+    /// Pages of writes that began and are not filled yet: they will be dirty.
     promised: u32,
     /// Flushes that wait, those of durable writes too.
     flushing: u32,
@@ -91,9 +91,9 @@ pub struct Cache {
     taken: Vec<FrameId>,
     /// Where the policy looks at the device: what was learnt.
     estimator: Option<Estimator>,
-    /// What the policy was told last.
+    /// The estimate that the readahead policy got last.
     told: Option<Estimate>,
-    /// Of fetches under way that the estimator sees, by their last frame.
+    /// Fetches in flight that the estimator follows, by their last frame.
     tickets: HashMap<FrameId, Ticket, FixedState>,
     /// Windows that were explained; their numbers are those before.
     windows: u32,
@@ -106,7 +106,7 @@ pub struct Cache {
 
 struct Handle {
     file: FileId,
-    /// Failures of the file's write-back that this handle was told of.
+    /// Failures of the file's writeback that were reported on this handle.
     errors_seen: u64,
 }
 
@@ -290,7 +290,7 @@ impl Cache {
         self.release_holds(actions);
     }
 
-    /// When `Tick` is due at the latest, if somebody waits for a frame.
+    /// When `Tick` is due at the latest, if a request waits for a frame.
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
         let wait_max = self.settings.wait_max.0;
@@ -309,8 +309,8 @@ impl Cache {
         &self.settings
     }
 
-    /// What the device can do, as it was given or as the readahead policy was told last; `None` as
-    /// long as nobody has looked.
+    /// What the device can do, from the settings or as the readahead policy got it last; `None`
+    /// before the first decision.
     #[must_use]
     pub fn device(&self) -> Option<Estimate> {
         self.settings.device.map(Estimate::given).or(self.told)

@@ -1,13 +1,13 @@
 //! What a device costs: models that say when a request would be done.
 //!
-//! A device is told of requests as they arrive and answers with completions at their time. It
-//! has no clock and waits for nothing: in virtual time it is the device, in real time a store
-//! can be put behind it.
+//! A model takes requests as they arrive and answers with completions at their time. It has no
+//! clock and waits for nothing: in virtual time it is the device, in real time a store can be put
+//! behind it.
 //!
 //! ```text
 //!   submit(now, request) --> waiting --> in service --> due at next() --> complete(now)
 //! ```
-//! *Positional* devices have one arm: what a request costs depends on where the last one ended,
+//! *Seek-bound* devices have one arm: what a request costs depends on where the last one ended,
 //! and latency grows with depth. *Parallel* ones serve many requests at a time: latency is the
 //! same at any depth until something is used up.
 //!
@@ -48,7 +48,7 @@ pub use values::{Rate, Switch};
 /// A read or write of consecutive bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The caller's number for it; the device does not look at it.
+    /// The caller's number for it; the device ignores it.
     pub id: u64,
     /// Its first byte.
     pub offset: u64,
@@ -76,9 +76,9 @@ pub struct Completion {
 
 /// How latency and depth go together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum DeviceKind {
     /// One actuator: latency grows with depth.
-    Positional,
+    SeekBound,
     /// Latency is flat with depth.
     Parallel,
 }
@@ -91,7 +91,7 @@ pub struct Device {
     model: Model,
     request_bytes_max: u64,
     capacity_bytes: u64,
-    /// The latest moment that it was told of.
+    /// The time of the last call.
     now: Nanos,
     /// Requests that no completion is known for yet, in order of arrival.
     waiting: Vec<Waiting>,
@@ -182,10 +182,10 @@ impl Device {
 
     /// How latency and depth go together.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> DeviceKind {
         match self.model {
-            Model::Disk(_) => Kind::Positional,
-            Model::Parallel(_) => Kind::Parallel,
+            Model::Disk(_) => DeviceKind::SeekBound,
+            Model::Parallel(_) => DeviceKind::Parallel,
         }
     }
 
@@ -202,7 +202,7 @@ impl Device {
     }
 
     /// Everything that happens up to `now`: each time that the arm becomes free, the next
-    /// request is chosen among those that have arrived by then, however late we are told.
+    /// request is chosen among those that have arrived by then, however late the call is.
     fn advance(&mut self, now: Nanos) {
         assert!(now >= self.now, "time runs backwards: from {:?} to {now:?}", self.now);
         self.now = now;
@@ -214,7 +214,7 @@ impl Device {
         }
     }
 
-    /// The arm is free at `free`, and someone waits.
+    /// The arm is free at `free`, and a request waits.
     fn dispatch(&mut self, free: Nanos) {
         let Model::Disk(disk) = &mut self.model else {
             unreachable!("requests wait for a disk only");

@@ -15,7 +15,7 @@
 //!
 //! # Invariants
 //! - After a call that appended a `Retract`, the next events are `Pinned` for each frame that a
-//!   reader holds, and then `Settled`. The cache asserts it.
+//!   reader has pinned, and then `Settled`. The cache asserts it.
 //! - Every `Read`, `Write` and `Flush` is answered by one `Done` or one `Fail`, never both.
 //! - A `Fetch` is answered for each of its frames, in order, by `Arrived` or `Failed`; a `Write`
 //!   by `Written` or `WriteFailed`; a `Sync` by `Synced`; a `Fill` by `Filled`.
@@ -42,7 +42,7 @@ mod error;
 
 pub use error::Error;
 
-/// A use of a published page, noted by a reader without a lock.
+/// A use of a published page, recorded by a reader without a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit {
     /// The frame it found.
@@ -75,7 +75,7 @@ codec::records! { decoded
         Read = 3 {
             /// The reader's name for this read.
             request: RequestId,
-            /// Who reads.
+            /// The reading handle.
             handle: HandleId,
             /// The first page.
             first: PageIndex,
@@ -93,7 +93,7 @@ codec::records! { decoded
         },
         /// A reader without a lock met a page that carries the marker.
         Marker = 5 {
-            /// Who reads.
+            /// The reading handle.
             handle: HandleId,
             /// What it found there.
             hit: Hit,
@@ -119,7 +119,7 @@ codec::records! { decoded
         Write = 6 {
             /// The writer's name for this write.
             request: RequestId,
-            /// Who writes.
+            /// The writing handle.
             handle: HandleId,
             /// The first page.
             first: PageIndex,
@@ -146,7 +146,7 @@ codec::records! { decoded
             /// Through which handle.
             handle: HandleId,
         },
-        /// Whoever waits for `request` gave up.
+        /// The caller of `request` gave up waiting.
         Cancel = 9 {
             /// The request; unknown ones are ignored.
             request: RequestId,
@@ -198,7 +198,7 @@ codec::records! { decoded
             /// Its pages.
             pages: u64,
         },
-        /// Somebody else changed `first..first + count`: clean pages are stale.
+        /// Another program changed `first..first + count`: clean pages are stale.
         Invalidate = 16 {
             /// The file.
             file: FileId,
@@ -226,12 +226,12 @@ codec::records! { decoded
     }
 }
 
-/// Whether somebody waits for a fetch.
+/// Whether a request waits for a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchKind {
-    /// It holds pages that a request asked for.
+    /// It holds pages that a request demands.
     Demand,
-    /// Nobody has asked for any of it yet.
+    /// None of it was demanded yet.
     Readahead,
 }
 
@@ -240,7 +240,7 @@ pub enum FetchKind {
 pub struct FrameRun {
     /// Where the first of them stands.
     pub at: u32,
-    /// How many they are.
+    /// How many there are.
     pub count: u32,
 }
 
@@ -250,18 +250,18 @@ codec::records! {
     pub enum Action {
         /// Hand the bytes of `page` in `frame` to the reader.
         Serve = 1 {
-            /// Whose.
+            /// Its request.
             request: RequestId,
-            /// Which page of its file.
+            /// The page of its file.
             page: PageIndex,
             /// Where the bytes are.
             frame: FrameId,
         },
         /// Copy the writer's bytes for `page` into `frame`, then send `Filled`.
         Fill = 2 {
-            /// Whose.
+            /// Its request.
             request: RequestId,
-            /// Which page of its file.
+            /// The page of its file.
             page: PageIndex,
             /// Where the bytes go.
             frame: FrameId,
@@ -270,7 +270,7 @@ codec::records! {
         },
         /// Read pages from the store into frames.
         Fetch = 3 or "Fetch ahead" {
-            /// Whether somebody waits.
+            /// Whether a request waits.
             kind: FetchKind,
             /// The first page.
             page: PageId,
@@ -291,12 +291,12 @@ codec::records! {
         },
         /// The request is complete.
         Done = 7 {
-            /// Which.
+            /// The request.
             request: RequestId,
         },
         /// The request failed. Pages that were served before belong to it no longer.
         Fail = 8 {
-            /// Which.
+            /// The request.
             request: RequestId,
             /// Why.
             error: Error,
@@ -312,7 +312,7 @@ codec::records! {
             /// Its use triggers a readahead: the reader sends `Marker`.
             marker: bool,
         },
-        /// The frame's page may be read without a lock no longer. If a reader holds it: `Pinned`.
+        /// The frame's page may be read without a lock no longer. If it is pinned: `Pinned`.
         Retract = 10 {
             /// The frame.
             frame: FrameId,
@@ -322,7 +322,7 @@ codec::records! {
         },
         /// A readahead decision was carried out; only with `Settings::explain`.
         Explain = 11 {
-            /// For whom.
+            /// The handle that reads.
             handle: HandleId,
             /// The page that triggered it.
             page: PageIndex,
@@ -332,7 +332,7 @@ codec::records! {
             window: Window,
             /// How many of them were neither resident nor in flight.
             fresh: u32,
-            /// Whose they are, where a policy names its streams.
+            /// The stream, where the policy names its streams.
             stream: Option<StreamId>,
         },
         /// Pages that a window had read ahead met their outcomes; only with `Settings::explain`.
@@ -348,11 +348,11 @@ codec::records! {
 /// What became of pages that were read ahead: how many of each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PrefetchOutcomes {
-    /// Resident when they were first asked for.
+    /// Resident at their first use.
     pub used: u32,
-    /// In flight when they were first asked for.
+    /// In flight at their first use.
     pub late: u32,
-    /// Gone before anybody asked for them.
+    /// Gone before their first use.
     pub wasted: u32,
     /// Not to be had from the store.
     pub failed: u32,

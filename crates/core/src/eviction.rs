@@ -4,11 +4,11 @@
 //! (Meng et al. 2009): insertion, renewal, eviction of a count.
 //!
 //! ```text
-//!   page is asked for, and not resident -> missed(page)     before room is made for it
+//!   page is asked for, and not resident -> missed(page)     before a frame is freed for it
 //!   page arrives  -> insert(frame, page, prefetched)   frame was unknown to the policy
 //!   page is used  -> renew(frame), or renew_all(frames): the same of each in turn
 //!   frames needed -> evict(count, evictable, out)      named frames have left the policy
-//!   page vanishes -> forget(frame)                     truncate, invalidate: no ghost
+//!   page is dropped -> forget(frame)                   truncate, invalidate: no ghost
 //! ```
 //!
 //! To add a policy: write `eviction/NAME.rs`, and add its line to `policies!` below. The
@@ -37,10 +37,10 @@ pub trait Eviction: Sized + Send + 'static {
     type Params: Params;
     /// A policy for `capacity` frames, all empty. Frame numbers are global: they may exceed it.
     fn new(capacity: u32, params: Self::Params) -> Self;
-    /// `page` was asked for and is not resident. Room for it may be made next; when it arrives,
-    /// `insert` follows. Nothing is lost but precision where this is not told.
+    /// `page` was demanded and is not resident. An eviction for it may come next; when it arrives,
+    /// `insert` follows. Without this call a policy loses precision only.
     fn missed(&mut self, _page: PageId) {}
-    /// `page` became resident in `frame`, which was empty; `prefetched` if nobody asked for it yet.
+    /// `page` became resident in `frame`, which was empty; `prefetched` if it was not demanded yet.
     fn insert(&mut self, frame: FrameId, page: PageId, prefetched: bool);
     /// The page in `frame` was used.
     fn renew(&mut self, frame: FrameId);
@@ -59,7 +59,7 @@ pub trait Eviction: Sized + Send + 'static {
     /// The partition grew or shrank. Frames above the new capacity stay until evicted.
     fn resize(&mut self, capacity: u32);
     /// All pages will be of file 0, and numbered densely from 0: their names can be found by
-    /// number. Changes no choice. Told before the first page, by who replays a trace.
+    /// number. Changes no choice. A replay of a trace calls it before the first page.
     fn number_pages(&mut self) {}
     /// Bytes that its tables take at most, for `frames` that were ever used and the names of
     /// `pages` that are numbered.

@@ -15,7 +15,7 @@
 //!   `usize`.
 //! # Sources
 //! The folded product is that of wyhash (Wang Yi 2019). It resists clumsy keys, not an adversary:
-//! who picks pages so that they collide slows down a cache that is his own.
+//! a program that picks colliding pages slows down its own cache.
 
 use core::hash::{BuildHasher, Hasher};
 

@@ -72,7 +72,7 @@ pub struct Facts {
     /// Bytes a second that the program consumes while it need not wait; 0: not known.
     pub rate: u64,
     /// What the device can do, where that is known.
-    pub device: Option<estimate::Facts>,
+    pub device: Option<estimate::DeviceProfile>,
     /// Whether the program has met bytes that were not there since the last question.
     pub late: bool,
     /// How many times later than the fastest one requests come just now, as they wait for those

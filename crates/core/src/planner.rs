@@ -37,7 +37,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::cache::{self, Cache, SettingsError, Stats};
-use crate::device::estimate::Facts;
+use crate::device::estimate::DeviceProfile;
 use crate::event::Event;
 use crate::pace::Rule;
 use crate::units::{FileId, HandleId, Nanos, PartitionId, RequestId};
@@ -165,7 +165,7 @@ pub struct PlannerStats {
 pub struct Planner {
     settings: PlannerSettings,
     /// What the readahead policy knows of the devices.
-    facts: Facts,
+    facts: DeviceProfile,
     /// Built with the first access that is not cached: most programs have none.
     model: Option<Model>,
     /// Pages of the largest read that the core sees at once.

@@ -27,7 +27,7 @@
 
 use alloc::{boxed::Box, string::String, vec::Vec};
 
-use crate::device::estimate::Facts;
+use crate::device::estimate::DeviceProfile;
 use crate::params::{self, ParamError, Params};
 use crate::units::{FileId, HandleId, Nanos, PageIndex};
 
@@ -105,7 +105,7 @@ pub struct Demand {
     /// Pages that may still be read ahead before some are used.
     pub ahead_room: u32,
     /// What the device can do, as far as it was measured.
-    pub facts: Facts,
+    pub device: DeviceProfile,
     /// Whether it was seen how much the device delivers; if not, it may be more.
     pub rate_known: bool,
     /// The time.
@@ -244,7 +244,7 @@ pub trait Readahead {
         false
     }
 
-    /// Whether it looks at [`Demand::facts`]; for other policies nothing is learnt.
+    /// Whether it looks at [`Demand::device`]; for other policies nothing is learnt.
     fn sees_device(&self) -> bool {
         false
     }

@@ -11,8 +11,8 @@
 //!   late         submit |....asleep............|done|..|-- wake --| reaped
 //! ```
 //!
-//! A policy is asked with a [`Key`] how to wait and is told what came of it: a pure function and
-//! its state, the same in virtual time and on a ring. I/Os that must all complete are a *group*:
+//! A policy plans a wait by its [`Key`] and learns from the outcome: a pure function and its state,
+//! the same in virtual time and on a ring. I/Os that must all complete are a *group*:
 //! one plan, the class of its largest member, reaped whole. What depends on a group is submitted
 //! after it was reaped, as a group of its own.
 //!
@@ -20,7 +20,7 @@
 //!
 //! # Invariants
 //! - Planning and learning take constant time; the state of a key has one writer.
-//! - Each plan ends: who spins longer than its budget waits for the interrupt.
+//! - Each plan ends: a thread that spins longer than its budget waits for the interrupt.
 //! # Sources
 //! Liao et al. 2022 (NIO); Linux block layer, hybrid polling, 4.10 to 6.3.
 
@@ -29,8 +29,8 @@ use alloc::{boxed::Box, string::String, vec::Vec};
 use crate::params::{self, ParamError, Params};
 use crate::units::Nanos;
 
-mod room;
-pub use room::Room;
+mod spin_budget;
+pub use spin_budget::SpinBudget;
 
 /// What an I/O does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,7 +166,7 @@ impl Way {
 /// What came of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// How it was waited, which is not the plan's way if there was no room to spin.
+    /// How the thread waited: not the plan's way if it might not spin.
     pub way: Way,
     /// From the submission of the first member to the reaping of the last one.
     pub real: Nanos,
@@ -213,9 +213,9 @@ pub trait Reap: Sized {
     type Params: Params;
     /// A policy that has seen nothing but a calibration.
     fn new(params: Self::Params, calibration: &Calibration) -> Self;
-    /// How to wait for a group that is submitted at `now`. `room`: nobody else wants the
-    /// processor, and there is time left that may be spent on spinning.
-    fn plan(&self, key: Key, now: Nanos, room: bool) -> Plan;
+    /// How to wait for a group that is submitted at `now`. `may_spin`: the processor is not
+    /// contended, and the [`SpinBudget`] is not spent.
+    fn plan(&self, key: Key, now: Nanos, may_spin: bool) -> Plan;
     /// What came of a plan for this kind of group.
     fn learn(&mut self, key: Key, outcome: &Outcome);
 }
@@ -223,14 +223,14 @@ pub trait Reap: Sized {
 /// A policy of any name: what a ring holds.
 pub trait AnyReap: Send {
     /// See [`Reap::plan`].
-    fn plan(&self, key: Key, now: Nanos, room: bool) -> Plan;
+    fn plan(&self, key: Key, now: Nanos, may_spin: bool) -> Plan;
     /// See [`Reap::learn`].
     fn learn(&mut self, key: Key, outcome: &Outcome);
 }
 
 impl<R: Reap + Send> AnyReap for R {
-    fn plan(&self, key: Key, now: Nanos, room: bool) -> Plan {
-        Reap::plan(self, key, now, room)
+    fn plan(&self, key: Key, now: Nanos, may_spin: bool) -> Plan {
+        Reap::plan(self, key, now, may_spin)
     }
 
     fn learn(&mut self, key: Key, outcome: &Outcome) {

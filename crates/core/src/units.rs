@@ -27,7 +27,7 @@ pub struct PageId {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FrameId(pub u32);
 
-/// A read, write or flush that somebody waits for. The driver picks the number.
+/// A read, write or flush that a caller waits for. The driver picks the number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 

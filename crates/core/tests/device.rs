@@ -8,7 +8,7 @@
     reason = "the restatement is in floats on purpose; its numbers are far below 2^52"
 )]
 
-use forerun_core::device::{self, Completion, Device, Kind, Request};
+use forerun_core::device::{self, Completion, Device, DeviceKind, Request};
 use forerun_core::params::ParamError;
 use forerun_core::prng::Prng;
 use forerun_core::units::Nanos;
@@ -349,17 +349,17 @@ fn what_a_device_does_does_not_depend_on_when_it_is_asked() {
 #[test]
 fn a_disk_serves_one_request_at_a_time_and_a_parallel_device_many() {
     for (spec, kind) in [
-        ("t7k250", Kind::Positional),
-        ("hdd", Kind::Positional),
-        ("cloud", Kind::Parallel),
-        ("object", Kind::Parallel),
-        ("ssd", Kind::Parallel),
-        ("optane", Kind::Parallel),
+        ("t7k250", DeviceKind::SeekBound),
+        ("hdd", DeviceKind::SeekBound),
+        ("cloud", DeviceKind::Parallel),
+        ("object", DeviceKind::Parallel),
+        ("ssd", DeviceKind::Parallel),
+        ("optane", DeviceKind::Parallel),
     ] {
         assert_eq!(make(spec).kind(), kind);
         let done = random_reads(spec, 4, 100, 4_096, GB);
         let overlap = done.windows(2).any(|pair| pair[1].started.0 + 1 < pair[0].done.0);
-        assert_eq!(overlap, kind == Kind::Parallel, "{spec}");
+        assert_eq!(overlap, kind == DeviceKind::Parallel, "{spec}");
     }
 }
 

@@ -10,8 +10,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use forerun_core::device::estimate::{Estimator, Facts, Known, Ticket};
-use forerun_core::device::{self, Device, Kind, Request};
+use forerun_core::device::estimate::{DeviceProfile, Estimator, Known, Ticket};
+use forerun_core::device::{self, Device, DeviceKind, Request};
 use forerun_core::prng::Prng;
 use forerun_core::units::{FileId, Nanos};
 
@@ -189,7 +189,7 @@ fn mixed(rig: &mut Rig) {
 }
 
 /// The mean latency of lone random reads, and the rate in order with 64 requests waiting.
-fn truth(spec: &str) -> (Kind, u64, u64) {
+fn truth(spec: &str) -> (DeviceKind, u64, u64) {
     let mut rig = Rig::new(spec, 99);
     let begun = rig.now;
     for _ in 0..2_000 {
@@ -224,8 +224,8 @@ fn letter(letter: char, is_known: bool, is_near: bool) -> char {
 }
 
 /// How `read` leaves the estimator: kind, access, rate.
-fn shown(rig: &Rig, truth: (Kind, u64, u64)) -> [char; 3] {
-    let (facts, known) = (rig.estimator.facts(), rig.estimator.known());
+fn shown(rig: &Rig, truth: (DeviceKind, u64, u64)) -> [char; 3] {
+    let (facts, known) = (rig.estimator.profile(), rig.estimator.known());
     let (kind, access, rate) = truth;
     [
         letter('k', known.kind, facts.kind == kind),
@@ -273,7 +273,7 @@ fn each_way_to_read_shows_its_facts_and_claims_no_other() {
                 let mut rig = Rig::new(spec, seed);
                 read(&mut rig);
                 let shown = shown(&rig, truth);
-                let facts = rig.estimator.facts();
+                let facts = rig.estimator.profile();
                 let good =
                     expected.chars().zip(shown).all(|(expected, shown)| holds(expected, shown));
                 assert!(
@@ -310,7 +310,7 @@ fn what_few_requests_in_flight_deliver_is_not_taken_for_all_there_is() {
                 }
                 rig.drain();
             }
-            let (facts, known) = (rig.estimator.facts(), rig.estimator.known());
+            let (facts, known) = (rig.estimator.profile(), rig.estimator.known());
             assert!(!known.rate, "{depth}, {seed}: {facts:?}");
         }
     }
@@ -322,7 +322,7 @@ fn depth_and_size_of_requests_reach_the_rate_and_ask_for_little_more() {
         let (_, _, most) = truth(spec);
         let mut rig = Rig::new(spec, 1);
         mixed(&mut rig);
-        let Facts { depth, request_bytes, .. } = rig.estimator.facts();
+        let DeviceProfile { depth, request_bytes, .. } = rig.estimator.profile();
         let rate = |depth: u64| {
             let mut rig = Rig::new(spec, 7);
             let bytes = u64::from(request_bytes);
@@ -349,7 +349,11 @@ fn arrivals_told_of_late_and_together_mislead_nobody() {
             rig.batch = 8;
             mixed(&mut rig);
             let shown = shown(&rig, truth);
-            assert!(!shown.contains(&'!'), "{spec}, {seed}: {shown:?} {:?}", rig.estimator.facts());
+            assert!(
+                !shown.contains(&'!'),
+                "{spec}, {seed}: {shown:?} {:?}",
+                rig.estimator.profile()
+            );
         }
     }
 }
@@ -379,7 +383,7 @@ fn some_reads_from_memory_do_not_hide_the_device() {
             }
         }
         let shown = shown(&rig, truth);
-        assert_eq!(shown, ['K', 'A', 'R'], "{spec}: {:?}", rig.estimator.facts());
+        assert_eq!(shown, ['K', 'A', 'R'], "{spec}: {:?}", rig.estimator.profile());
     }
 }
 
@@ -403,7 +407,7 @@ fn a_device_that_changes_is_followed() {
 #[test]
 fn nothing_is_known_before_anything_came_and_failures_are_no_evidence() {
     let mut estimator = Estimator::new(1 << 20);
-    let assumed = estimator.facts();
+    let assumed = estimator.profile();
     let nothing = Known { kind: false, access: false, rate: false };
     assert_eq!(estimator.known(), nothing);
     assert!(assumed.access > Nanos(0) && assumed.bytes_per_second > 0 && assumed.depth > 0);
@@ -415,12 +419,12 @@ fn nothing_is_known_before_anything_came_and_failures_are_no_evidence() {
             estimator.failed(ticket);
         }
     }
-    assert_eq!((estimator.facts(), estimator.known()), (assumed, nothing));
+    assert_eq!((estimator.profile(), estimator.known()), (assumed, nothing));
     // What came at once with a failure may have been waiting for it.
     let tickets = [0, 1].map(|part| estimator.issued(Nanos(0), FileId(9), part << 20, 1 << 20));
     estimator.failed(tickets[0]);
     estimator.arrived(Nanos::from_millis(50), tickets[1]);
-    assert_eq!((estimator.facts(), estimator.known()), (assumed, nothing));
+    assert_eq!((estimator.profile(), estimator.known()), (assumed, nothing));
 }
 
 #[test]
@@ -435,7 +439,7 @@ fn no_time_and_no_end_of_it_break_anything() {
             for ticket in tickets {
                 estimator.arrived(now, ticket);
             }
-            let facts = estimator.facts();
+            let facts = estimator.profile();
             assert!(facts.depth > 0 && facts.request_bytes > 0, "{facts:?}");
         }
     }

@@ -13,7 +13,7 @@
 //! # Invariants
 //! - A depth is at least 1, and never above [`Settings::background_depth_max`].
 
-use forerun_core::device::{Kind, estimate::Estimate};
+use forerun_core::device::{DeviceKind, estimate::Estimate};
 
 use crate::{file::Fetch, settings::Settings};
 
@@ -40,12 +40,8 @@ impl Depths {
     /// The depth for a device of which so much is known.
     pub(crate) fn of(self, device: Option<Estimate>) -> u32 {
         let wanted = match device {
-            Some(Estimate { facts, known }) if facts.kind == Kind::Parallel => {
-                if known.rate {
-                    facts.depth.saturating_mul(2)
-                } else {
-                    self.most
-                }
+            Some(Estimate { profile, known }) if profile.kind == DeviceKind::Parallel => {
+                if known.rate { profile.depth.saturating_mul(2) } else { self.most }
             }
             Some(_) | None => self.least,
         };
@@ -56,7 +52,7 @@ impl Depths {
 #[cfg(test)]
 mod tests {
     use forerun_core::{
-        device::estimate::{Facts, Known},
+        device::estimate::{DeviceProfile, Known},
         units::Nanos,
     };
 
@@ -64,12 +60,12 @@ mod tests {
 
     #[test]
     fn a_device_of_many_paths_gets_twice_its_depth_and_an_arm_the_least() {
-        use Kind::{Parallel, Positional};
+        use DeviceKind::{Parallel, SeekBound};
         #[rustfmt::skip]
         let rows = [ // why                device                            least, most, expected
             ("nobody looks",               None,                             8, 64, 8),
-            ("an arm",                     Some((Positional, 1, true)),      8, 64, 8),
-            ("an arm, whatever it seems",  Some((Positional, 40, false)),    8, 64, 8),
+            ("an arm",                     Some((SeekBound, 1, true)),      8, 64, 8),
+            ("an arm, whatever it seems",  Some((SeekBound, 40, false)),    8, 64, 8),
             ("few paths",                  Some((Parallel, 2, true)),        8, 64, 8),
             ("many paths",                 Some((Parallel, 20, true)),       8, 64, 40),
             ("many, not seen busy",        Some((Parallel, 2, false)),       8, 64, 64),
@@ -85,7 +81,7 @@ mod tests {
                 ..Settings::default()
             });
             let estimate = device.map(|(kind, depth, rate)| Estimate {
-                facts: Facts {
+                profile: DeviceProfile {
                     kind,
                     access: Nanos::from_millis(1),
                     bytes_per_second: 1,

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use forerun_core::device::estimate::Facts;
+use forerun_core::device::estimate::DeviceProfile;
 use forerun_io::files::Backend;
 
 use crate::{
@@ -76,7 +76,7 @@ impl Builder {
     }
 
     /// What the device can do, as it was measured before. It is learnt from reads, if not set.
-    pub fn device(mut self, facts: Facts) -> Self {
+    pub fn device(mut self, facts: DeviceProfile) -> Self {
         self.settings.device = Some(facts);
         self
     }

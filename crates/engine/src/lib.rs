@@ -66,7 +66,7 @@ mod stats;
 mod waiters;
 mod watch;
 
-pub use forerun_core::device::{Kind, estimate::Facts};
+pub use forerun_core::device::{DeviceKind, estimate::DeviceProfile};
 pub use forerun_core::units::Nanos;
 pub use forerun_core::windows::Opened;
 pub use forerun_io::files::{Backend, ChosenBackend, FilesSettings};

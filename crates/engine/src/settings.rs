@@ -7,7 +7,7 @@
 //! - What the core is built from follows from these values alone ([`Settings::core`]), so a
 //!   journal and its settings are enough to run it again.
 
-use forerun_core::{cache, device::estimate::Facts, units::Nanos};
+use forerun_core::{cache, device::estimate::DeviceProfile, units::Nanos};
 use forerun_io::{
     files::{BackendError, FilesSettings},
     frames::NoMemory,
@@ -57,7 +57,7 @@ pub struct Settings {
     pub windows_max: u32,
     /// What the device can do, where it was measured before; else it is learnt as requests are
     /// made. It holds for all files of the cache.
-    pub device: Option<Facts>,
+    pub device: Option<DeviceProfile>,
     /// How files that are opened by a path are read.
     pub files: FilesSettings,
 }

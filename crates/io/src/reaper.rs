@@ -8,7 +8,7 @@
 //! ```
 //!
 //! One reaper is one thread's, with a [`Port`] of its own: a ring, a context of linux-aio, a queue,
-//! or a [model]. Spinning is limited by a [`Room`]: a share of the time, and none while
+//! or a [model]. Spinning is limited by a [`SpinBudget`]: a share of the time, and none while
 //! others want the processor (`contention.rs`). Where the block layer polls, what is looked for
 //! goes to a second port without interrupts ([`Reaper::with_polled`]).
 //!
@@ -33,7 +33,7 @@ use std::{marker::PhantomData, rc::Rc, time::Duration};
 
 use forerun_core::{
     params::{ParamError, Share},
-    reap::{self, AnyReap, Calibration, Key, Op as Does, Outcome, Plan, Room, Way},
+    reap::{self, AnyReap, Calibration, Key, Op as Does, Outcome, Plan, SpinBudget, Way},
     units::Nanos,
 };
 
@@ -124,7 +124,7 @@ pub struct Reaper {
     polled: Option<Box<dyn Port>>,
     policy: Box<dyn AnyReap>,
     name: String,
-    room: Room,
+    room: SpinBudget,
     watch: Watch,
     counts: ReapCounts,
     /// What the port has not, of what the policy wanted.
@@ -147,7 +147,7 @@ impl Reaper {
             polled: None,
             policy,
             name: settings.policy.clone(),
-            room: Room::new(settings.spin_share, now),
+            room: SpinBudget::new(settings.spin_share, now),
             watch: Watch::new(now),
             counts: ReapCounts::default(),
             missed: None,
@@ -273,7 +273,7 @@ fn unroused(plan: Plan) -> Plan {
 fn carry_out(
     plan: Plan,
     port: &mut dyn Port,
-    room: &mut Room,
+    room: &mut SpinBudget,
     counts: &mut ReapCounts,
     out: &mut Vec<Completion>,
 ) -> (Way, bool) {
@@ -337,7 +337,7 @@ fn sleep(
 fn spin(
     budget: Nanos,
     port: &mut dyn Port,
-    room: &mut Room,
+    room: &mut SpinBudget,
     counts: &mut ReapCounts,
     out: &mut Vec<Completion>,
 ) {

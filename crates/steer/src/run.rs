@@ -10,7 +10,7 @@
 use std::ffi::OsString;
 
 use forerun_core::cache::{self, SettingsError};
-use forerun_core::device::Kind;
+use forerun_core::device::DeviceKind;
 use forerun_core::pace::Rule;
 use forerun_core::params::ParamError;
 use forerun_core::planner::{PlannerSettings, PlannerStats, device::DeviceEstimate};
@@ -192,7 +192,7 @@ impl Runner {
 
 /// The estimate of a device before it is measured.
 const DEVICE: DeviceEstimate = DeviceEstimate {
-    kind: Kind::Parallel,
+    kind: DeviceKind::Parallel,
     latency: Nanos::from_millis(10),
     bytes_per_second: u64::MAX,
     depth: 32,

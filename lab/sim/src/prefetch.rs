@@ -129,7 +129,7 @@ impl Prefetcher {
         end: u64,
         page_bytes: u64,
         free: u64,
-        device: Option<estimate::Facts>,
+        device: Option<estimate::DeviceProfile>,
     ) -> Self {
         let Prefetch { rule, chunk, nap } = setup;
         let waits = matches!(rule, Rule::Paper(_));

@@ -12,7 +12,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use forerun_core::device::estimate::Facts;
+use forerun_core::device::estimate::DeviceProfile;
 
 use super::place::Place;
 use super::store::{Found, Profiles};
@@ -39,7 +39,7 @@ impl Given {
     ///
     /// # Errors
     /// The file that was named has none of this device as it is now, or is no such file.
-    pub fn facts(&self, target: &Target) -> Result<Option<Facts>> {
+    pub fn facts(&self, target: &Target) -> Result<Option<DeviceProfile>> {
         let Some(path) = &self.profile else { return Ok(None) };
         let place = target.place()?;
         if path.as_os_str() != AUTO {
@@ -65,7 +65,7 @@ impl Given {
 ///
 /// # Errors
 /// A file holds something else.
-pub fn known(path: Option<&Path>, place: &Place) -> Result<Option<Facts>> {
+pub fn known(path: Option<&Path>, place: &Place) -> Result<Option<DeviceProfile>> {
     let Some(path) = path.map(Path::to_owned).or_else(usual_place) else { return Ok(None) };
     Ok(match Profiles::load(&path)?.find(place)? {
         Found::Here(facts, assumed) => assumed.is_empty().then_some(facts),
@@ -88,7 +88,7 @@ pub fn require(path: &Path) -> Result<()> {
 }
 
 /// The facts of `place`, or why there are none.
-fn facts_in(path: &Path, place: &Place) -> Result<Result<Facts, String>> {
+fn facts_in(path: &Path, place: &Place) -> Result<Result<DeviceProfile, String>> {
     let (name, key) = (path.display(), place.key());
     let again = format!("measure with `forerun profile ... -o {name}`");
     if !path.exists() {

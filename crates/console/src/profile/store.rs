@@ -27,8 +27,8 @@ use std::io::{self, Read as _};
 use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use forerun_core::device::Kind;
-use forerun_core::device::estimate::{Facts, Known};
+use forerun_core::device::DeviceKind;
+use forerun_core::device::estimate::{DeviceProfile, Known};
 use forerun_core::units::Nanos;
 use forerun_report::quantity::float;
 use indicatif::BinaryBytes;
@@ -69,7 +69,7 @@ pub struct Profile {
 /// What a file has for a place.
 pub enum Found {
     /// Its facts, and the names of those without evidence.
-    Here(Facts, Vec<String>),
+    Here(DeviceProfile, Vec<String>),
     /// That of this device under another kernel.
     OtherKernel(String),
     /// No profile of this device.
@@ -174,7 +174,7 @@ impl Profiles {
     /// # Errors
     /// They cannot be.
     #[must_use]
-    pub fn facts(&self, place: &Place) -> Option<Result<Facts>> {
+    pub fn facts(&self, place: &Place) -> Option<Result<DeviceProfile>> {
         let key = place.key();
         let profile = self.0.get(&key)?;
         Some(profile.facts().with_context(|| format!("the profile of {key}")))
@@ -185,7 +185,7 @@ impl Profile {
     /// What was measured at `place`.
     pub fn new(
         place: &Place,
-        facts: Facts,
+        facts: DeviceProfile,
         known: Known,
         figures: &[Figures],
         latencies: Option<&Latencies>,
@@ -218,8 +218,8 @@ impl Profile {
     ///
     /// # Errors
     /// There can be no such device.
-    fn facts(&self) -> Result<Facts> {
-        let kinds = [Kind::Positional, Kind::Parallel];
+    fn facts(&self) -> Result<DeviceProfile> {
+        let kinds = [DeviceKind::SeekBound, DeviceKind::Parallel];
         let Some(kind) = kinds.into_iter().find(|&kind| super::kind(kind) == self.kind) else {
             bail!("kind = \"{}\": expected positional or parallel", self.kind);
         };
@@ -231,7 +231,7 @@ impl Profile {
             bail!("depth and request_bytes: expected numbers from 1");
         }
         let (depth, request_bytes) = (self.depth, self.request_bytes);
-        Ok(Facts { kind, access: Nanos(access), bytes_per_second, depth, request_bytes })
+        Ok(DeviceProfile { kind, access: Nanos(access), bytes_per_second, depth, request_bytes })
     }
 }
 
@@ -273,8 +273,8 @@ mod tests {
     use super::super::measure::{Class, Order};
     use super::*;
 
-    const FACTS: Facts = Facts {
-        kind: Kind::Parallel,
+    const FACTS: DeviceProfile = DeviceProfile {
+        kind: DeviceKind::Parallel,
         access: Nanos(45_000_123),
         bytes_per_second: 562_345_678,
         depth: 32,
@@ -299,7 +299,12 @@ mod tests {
         let mut profiles = Profiles::default();
         profiles.insert(&place(), profile());
         let other = Place { device: "8:0".into(), ..Place::default() };
-        let disk = Facts { kind: Kind::Positional, access: Nanos(1), bytes_per_second: 1, ..FACTS };
+        let disk = DeviceProfile {
+            kind: DeviceKind::SeekBound,
+            access: Nanos(1),
+            bytes_per_second: 1,
+            ..FACTS
+        };
         let known = Known { kind: true, access: true, rate: true };
         profiles.insert(&other, Profile::new(&other, disk, known, &[], None));
         let text = profiles.text().expect("it can be written");

@@ -8,13 +8,13 @@
 //! ```
 //!
 //! A marker is cleared as it fires, so it fires once. It fires when it is *touched*, before
-//! anybody waits for its page: a reader that is about to wait has its next window under way.
+//! a reader waits for its page: the next window is in flight by then.
 //!
 //! A prefetch is a window too, but one that no policy decided: it has no marker and no reader.
 //!
 //! # Invariants
-//! - A page that this very request brought in counts as a miss, not as a late hit.
-//! - Pages that the request asks for get frames before pages that nobody asked for.
+//! - A page that this very request fetches counts as a miss, not as a late hit.
+//! - Demanded pages get frames before pages that are read ahead.
 
 use super::inflight::{Node, Run, Walk};
 use super::{Cache, FileId, FrameId, HandleId, NIL, PageId, RequestId};
@@ -23,7 +23,7 @@ use crate::event::{Action, Actions, Error};
 use crate::readahead::{Decision, Demand, StreamFeedback, StreamId, Trigger};
 use crate::units::PageIndex;
 
-/// Who reads, and what is known of them.
+/// The reading handle, and its request.
 pub(super) struct Reader {
     pub(super) handle: HandleId,
     /// Pages of the request, or from the marker to its end.
@@ -32,7 +32,7 @@ pub(super) struct Reader {
     pub(super) congested: bool,
 }
 
-/// By what pages are brought.
+/// The fetch origin of pages: a demand, a readahead window, or a prefetch call.
 #[derive(Clone, Copy)]
 struct Brought {
     /// The page that gets the marker.
@@ -146,8 +146,8 @@ impl Cache {
         self.readahead(Trigger::Marker, page.file, at, reader, actions);
     }
 
-    /// Asks the policy about the page at `index` and carries out what it says. `asked_end` bounds
-    /// what somebody waits for: 0 where nobody does.
+    /// Asks the policy about the page at `index` and carries out what it says. `asked_end` is the
+    /// end of the demanded pages: 0 where no request waits.
     fn readahead(
         &mut self,
         trigger: Trigger,
@@ -171,7 +171,7 @@ impl Cache {
         let stream = neighbour.and_then(|index| self.pages.get(&PageId { file, index }));
         let stream = stream.and_then(|&frame| self.frames[frame].stream);
         let next = PageId { file, index: index.saturating_add(u64::from(count)) };
-        let Estimate { facts, known } = self.estimate();
+        let Estimate { profile, known } = self.estimate();
         let mut demand = Demand {
             handle: reader.handle,
             file,
@@ -188,7 +188,7 @@ impl Cache {
             follows_cached: trigger == Trigger::Miss && self.pages.contains_key(&next),
             in_flight: u32::try_from(self.tickets.len()).unwrap_or(u32::MAX),
             ahead_room: self.ahead_room(),
-            facts,
+            device: profile,
             rate_known: known.rate,
             now: self.now,
         };
@@ -207,10 +207,10 @@ impl Cache {
         }
     }
 
-    /// What the policy is told of the device. It is worked out for who looks alone.
+    /// What the device can do. It is estimated only for policies that use it.
     fn estimate(&mut self) -> Estimate {
-        if let Some(facts) = self.settings.device {
-            return Estimate::given(facts);
+        if let Some(profile) = self.settings.device {
+            return Estimate::given(profile);
         }
         self.told = self.estimator.as_ref().map(Estimator::estimate);
         self.told.unwrap_or(Estimate::ASSUMED)
@@ -246,7 +246,7 @@ impl Cache {
     }
 
     /// Sees to it that a stream that goes on is met: its marker is on `page`, or on a page before
-    /// it in the window that is there; else the policy is told that there is none.
+    /// it in the window that is there; else the policy hears that its marker is lost.
     pub(super) fn place_marker(
         &mut self,
         page: PageId,
@@ -276,8 +276,8 @@ impl Cache {
         }
     }
 
-    /// Pages will be needed and nobody waits: a window that no policy decided. It looks at no more
-    /// pages than the cache can hold, however long the range is.
+    /// Fetches a window that no policy decided, for a prefetch call. The walk visits no more pages
+    /// than the cache can hold, however long the range is.
     pub(super) fn prefetch(
         &mut self,
         handle: HandleId,
@@ -310,8 +310,8 @@ impl Cache {
         self.absent = absent;
     }
 
-    /// Claims frames for the `absent` pages of `run`: for those that somebody asked for first, for
-    /// the others within the bounds of readahead.
+    /// Claims frames for the `absent` pages of `run`: for the demanded ones first, for the others
+    /// within the bounds of readahead.
     fn claim_absent(
         &mut self,
         run: Run,
@@ -356,13 +356,13 @@ impl Cache {
         self.taken = taken;
     }
 
-    /// Pages that may still be read ahead before somebody uses some.
+    /// Pages that may still be read ahead before one of those that are is used.
     pub(super) fn ahead_room(&self) -> u32 {
         let unread = u32::try_from(self.stats.ahead_unread).unwrap_or(u32::MAX);
         self.settings.ahead_pages_max.saturating_sub(unread)
     }
 
-    /// Fetches one page that no window brought. It may stay absent: then there is no frame.
+    /// Fetches one page that is in no window. It stays absent if there is no frame.
     pub(super) fn fetch_alone(&mut self, page: PageId, fresh: bool, actions: &mut Actions) {
         let mut taken = core::mem::take(&mut self.taken);
         taken.clear();

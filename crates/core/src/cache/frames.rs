@@ -56,7 +56,7 @@ pub(super) struct Frame {
     pub(super) state: State,
     /// Writers that copy into it just now.
     pub(super) fills: u32,
-    /// The first of those who wait for its bytes.
+    /// The first waiter for its bytes.
     pub(super) waiters: u32,
     /// The next frame of the same fetch or write.
     pub(super) next: u32,
@@ -70,17 +70,17 @@ pub(super) struct Frame {
     pub(super) partition: u32,
     /// Its page triggers a readahead when it is used.
     pub(super) marker: bool,
-    /// The stream whose window brought its page.
+    /// The stream whose window fetched its page.
     pub(super) stream: Option<StreamId>,
-    /// The number of the window that brought its page, where windows are explained; else `NIL`.
+    /// The number of the window that fetched its page, where windows are explained; else `NIL`.
     pub(super) window: u32,
-    /// Nobody has asked for its page yet.
+    /// Its page was read ahead, and no request has demanded it yet.
     pub(super) prefetched: bool,
-    /// Nobody had asked for its page when it was claimed.
+    /// Its page was not demanded when it was claimed.
     pub(super) ahead: bool,
-    /// Its page is only carried along by the window that brings it.
+    /// Its page is a gap page: fetched only to bridge a gap.
     pub(super) carried: bool,
-    /// Its page left while an operation was under way.
+    /// Its page left while an operation was in flight.
     pub(super) doomed: bool,
     /// Dirtied again while being written: the epoch of the newer bytes.
     pub(super) redirty: Option<u64>,
@@ -142,7 +142,7 @@ struct Label {
     generation: u32,
     /// The partition of the page that readers without a lock may find; `NIL` without one.
     partition: u32,
-    /// Published, and nobody has asked for its page yet.
+    /// Published, and its page was read ahead and not demanded yet.
     unread: bool,
 }
 
@@ -155,7 +155,7 @@ impl Label {
 pub(super) struct Found {
     /// The partition of its page.
     pub(super) partition: u32,
-    /// Nobody had asked for its page before.
+    /// Its page was read ahead, and this is its first use.
     pub(super) unread: bool,
 }
 
@@ -210,7 +210,7 @@ impl Frames {
         current.then_some(Found { partition, unread })
     }
 
-    /// Somebody asked for the page in `frame`. Returns whether nobody had before.
+    /// Records a use of the page in `frame`. Returns whether it is the first of a prefetched page.
     pub(super) fn ask(&mut self, frame: FrameId) -> bool {
         self.label_mut(frame).unread = false;
         core::mem::take(&mut self[frame].prefetched)

@@ -1,11 +1,11 @@
-//! Hits that readers noted without a lock, and markers that they met.
+//! Hits that readers recorded without a lock, and markers that they met.
 //!
 //! A reader that finds a page in the published index notes the frame and its generation. The
 //! notes enter here in batches, so the policy sees the same uses, only later: the simulator sends
 //! the same batches. A note whose frame was reused meanwhile has an older generation and is
 //! skipped.
 //!
-//! A policy is told of many uses at once, in their order, so that the cache lines which they touch
+//! A policy gets many uses at once, in their order, so that the cache lines which they touch
 //! are fetched side by side. Partitions know nothing of each other: each gets its own.
 
 use super::demand::Reader;
@@ -13,7 +13,7 @@ use super::{Cache, FrameId, Partition};
 use crate::event::{Actions, Hit};
 use crate::readahead::StreamFeedback;
 
-/// Uses that a policy is told of at once: what the buffer of a partition holds.
+/// Uses that a policy gets at once: what the buffer of a partition holds.
 pub(super) const USES_MAX: usize = 64;
 
 impl Cache {
@@ -49,7 +49,7 @@ impl Cache {
         }
     }
 
-    /// Somebody asked for the page in `frame`.
+    /// Records a use of the page in `frame`.
     pub(super) fn used(&mut self, frame: FrameId) {
         self.claimed_by_reader(frame);
         let row = &self.frames[frame];
@@ -58,7 +58,7 @@ impl Cache {
         }
     }
 
-    /// A page that was read ahead is asked for, resident or not.
+    /// Records the first use of a prefetched page, resident or in flight.
     pub(super) fn claimed_by_reader(&mut self, frame: FrameId) {
         if self.frames.ask(frame) {
             assert!(self.stats.ahead_unread > 0, "{frame:?} is one of the unread");

@@ -6,13 +6,13 @@
 //! ```
 //!
 //! A window is claimed page by page and fetched in runs, cut to the device's largest request.
-//! A run that holds a page somebody asked for is a demand, the others are readahead.
+//! A run that holds a demanded page is a demand, the others are readahead.
 //!
 //! # Invariants
-//! - One fetch a page: whoever asks for a page in flight joins its waiters.
+//! - One fetch a page: a request for a page in flight joins its waiters.
 //! - A row is answered once, by `Done` or `Fail`; it is reused when no node points to it.
-//! - A failed readahead is dropped and counted. A page of it that somebody still waits for, or of
-//!   a longer demand, is fetched once more by itself before anyone is told of an error.
+//! - A failed readahead is dropped and counted. A page of it that a request waits for, or of a
+//!   longer demand, is fetched once more by itself before the request fails.
 
 use super::{Cache, FileId, Frame, FrameId, HandleId, NIL, PageId, RequestId, State};
 use crate::event::{Action, Actions, Error, FetchKind};
@@ -67,7 +67,7 @@ pub(super) struct Run {
     pub(super) file: FileId,
     pub(super) first: PageIndex,
     pub(super) end: PageIndex,
-    /// The pages that somebody waits for.
+    /// The demanded pages.
     pub(super) asked: (PageIndex, PageIndex),
 }
 
@@ -230,7 +230,7 @@ impl Cache {
             let since = *self.rows[waiting as usize].starved.get_or_insert(self.now);
             let starved = Starved { row: waiting, page: row.page, node, fresh, since };
             self.starve_again(starved, actions);
-            fresh = false; // Only who claimed the frame writes all of it.
+            fresh = false; // Only the write that claimed the frame writes all of it.
             at = next;
         }
     }
@@ -326,7 +326,7 @@ impl Cache {
         self.wake(frame, actions);
     }
 
-    /// A page arrived that was only carried along, and nobody asked for it.
+    /// Discards a gap page that arrived and was not demanded.
     fn put_back(&mut self, frame: FrameId) {
         let row = self.frames[frame];
         assert!(row.prefetched && row.waiters == NIL, "{frame:?} holds a gap page");
@@ -366,7 +366,7 @@ impl Cache {
         }
     }
 
-    /// A page leaves, as its row tells it: tells the policy what it lost.
+    /// Reports to the readahead policy what a leaving page takes along: bytes unread, a marker.
     pub(super) fn left_unused(&mut self, row: &Frame) {
         let Some(stream) = row.stream else { return };
         if row.prefetched {
@@ -432,7 +432,7 @@ impl Cache {
         turned
     }
 
-    /// The frame has bytes: serves or fills for everyone who waits for them.
+    /// The frame has bytes: serves its readers, and has its writers fill it.
     pub(super) fn wake(&mut self, frame: FrameId, actions: &mut Actions) {
         assert!(self.frames[frame].resident(), "{frame:?} has no bytes to serve");
         let page = self.frames[frame].page.index;
@@ -524,7 +524,7 @@ impl Cache {
         }
     }
 
-    /// Tries again to find frames for those who wait for one, oldest first.
+    /// Tries again to find frames for the requests that wait for one, oldest first.
     pub(super) fn feed_starved(&mut self, actions: &mut Actions) {
         for _ in 0..self.starved.len() {
             let starved = self.starved.pop_front().expect("counted");

@@ -8,9 +8,9 @@
 //!
 //! # Invariants
 //! - After the call no reader finds the page: it is out of the table, and retracted.
-//! - Who waited for it gets one error; a fetch of the page's new bytes may start at once, into
-//!   another frame.
-//! - Invalidate spares bytes that a writer of ours was told are kept.
+//! - Each request that waited for it gets one error; a fetch of the page's new bytes may start at
+//!   once, into another frame.
+//! - Invalidate spares bytes whose write was answered.
 
 use alloc::vec::Vec;
 

@@ -3,15 +3,15 @@
 //!
 //! ```text
 //!   Explain, Explain, ...    windows 0, 1, ... in this order; a page read ahead keeps its number
-//!   used, wasted, failed --> told ---- no retraction open ---> StreamFeedback { window, outcomes }
+//!   used, wasted, failed --> unreported -- no retraction open --> Outcomes { window, outcomes }
 //! ```
 //!
-//! A victim that turns out to be held was used after all, so nothing is told before retractions
-//! are settled.
+//! A victim that turns out to be pinned was used after all, so nothing is reported before
+//! retractions are settled.
 //!
 //! # Invariants
-//! - Every page that a window read ahead is told of once, or is still unread.
-//! - What is not told yet is bounded: an entry for each window that the last events touched.
+//! - Every page that a window read ahead is reported once, or is still unread.
+//! - Unreported outcomes are bounded: an entry for each window that the last events touched.
 
 use super::{Cache, Frame, NIL};
 use crate::event::{Action, Actions, PrefetchOutcomes};
@@ -53,8 +53,8 @@ impl Cache {
         actions.list.extend(told);
     }
 
-    /// The windows of pages that were read ahead and that nobody has asked for yet: a number for
-    /// each such page, in the order of the frames.
+    /// The windows of prefetched pages that were not demanded yet: a number for each such page, in
+    /// the order of the frames.
     pub fn unread(&self) -> impl Iterator<Item = u32> {
         let unread = |row: &Frame| row.prefetched && row.window != NIL;
         self.frames.iter().filter(move |at| unread(at.1)).map(|at| at.1.window)

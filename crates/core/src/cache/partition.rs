@@ -1,4 +1,4 @@
-//! Frames: where they come from, and who leaves.
+//! Frames: where they come from, and which pages leave.
 //!
 //! ```text
 //!   reserve: free frames within the partition's share, then victims of its policy
@@ -8,8 +8,8 @@
 //!
 //! # Invariants
 //! - A frame is given to another page only after its retraction was settled.
-//! - A frame that was found pinned is not named again before the next event that is no answer to a
-//!   retraction.
+//! - A frame that was found pinned is no victim again before the next event that is no answer to
+//!   a retraction.
 //! # Sources
 //! Meng et al. 2009 (FlexiCache): partitions, eviction apart from the miss, shares that change.
 
@@ -51,7 +51,7 @@ enum RetractReason {
     Reuse(Victim),
     /// A victim for the free pool.
     Pool(Victim),
-    /// Its page is gone; nothing else is under way.
+    /// Its page is gone; no operation on the frame is in flight.
     Drop,
     /// Its page is gone; an operation on the frame has yet to end.
     Doomed,
@@ -61,13 +61,13 @@ enum RetractReason {
 #[derive(Clone, Copy)]
 struct Victim {
     page: PageId,
-    /// Nobody had used it.
+    /// It was read ahead and not used.
     prefetched: bool,
     /// Its use would have triggered a readahead.
     marker: bool,
-    /// The window that brought it.
+    /// The window that fetched it.
     window: u32,
-    /// The stream that brought it.
+    /// The stream that fetched it.
     stream: Option<StreamId>,
 }
 
@@ -133,7 +133,7 @@ impl Cache {
         partitions[partition as usize].policy.evict(count, &evictable, victims);
     }
 
-    /// A page that nobody asked for leaves, to make room for others.
+    /// Evicts a page that was read ahead and not used, for another window.
     pub(super) fn retract_unread(&mut self, frame: FrameId, actions: &mut Actions) {
         let row = &self.frames[frame];
         assert!(row.prefetched && row.evictable(self.round), "{frame:?} is in use: {row:?}");
@@ -161,7 +161,7 @@ impl Cache {
         Victim { page, prefetched, marker, window, stream }
     }
 
-    /// A victim is held by a reader: it stays, and another takes its place.
+    /// A victim is pinned by a reader: it stays, and another takes its place.
     pub(super) fn pinned(&mut self, frame: FrameId, actions: &mut Actions) {
         let found = self.retracting.iter().position(|open| open.frame == frame);
         let open = self.retracting.swap_remove(found.expect("its retraction is open"));
@@ -187,7 +187,7 @@ impl Cache {
         }
     }
 
-    /// A frame in place of one that is held: one on its way to the pool, else a further victim.
+    /// A frame in place of one that is pinned: one on its way to the pool, else a further victim.
     fn replacement(&mut self, partition: u32, actions: &mut Actions) -> Option<FrameId> {
         let Partition { used, capacity, .. } = self.partitions[partition as usize];
         if used <= capacity {
@@ -243,8 +243,8 @@ impl Cache {
         }
     }
 
-    /// The page was asked for again before its retraction failed, so it has a claim besides: who
-    /// waits for that is served from `frame` at once.
+    /// The page was demanded again before its retraction failed, so it has a claim besides: the
+    /// waiters for that are served from `frame` at once.
     fn merge(&mut self, claim: FrameId, frame: FrameId, actions: &mut Actions) {
         let row = self.frames[claim];
         assert_eq!(row.state, State::Claimed, "nothing else happens before Settled");
@@ -294,8 +294,8 @@ impl Cache {
         self.retracting.clear();
     }
 
-    /// Nobody held the page: only now the policy is told what it lost. The page may be on its way
-    /// again, with the marker.
+    /// The page was not pinned: only now the readahead policy hears what it lost. The page may be
+    /// in flight again, with the marker.
     fn victim_left(&mut self, victim: Victim) {
         let Victim { page, prefetched, marker, stream, .. } = victim;
         let Some(stream) = stream else { return };

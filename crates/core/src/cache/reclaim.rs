@@ -1,11 +1,11 @@
-//! Taking back: a window gets room, and the far end of what another stream has ahead leaves.
+//! Reclaim: a window gets frames, and the far end of what another stream has ahead leaves.
 //!
 //! ```text
 //!   read      marker          frontier          read    marker
 //!   ...|=========#==================|    -->    ...|=======#|- - - free - - -
 //!                            range
 //! ```
-//! The policy names the pages. What leaves is resident, unread and nobody waits for it; from the
+//! The policy names the pages. What leaves is resident, unread and without a waiter; from the
 //! far end on, up to the first page of which that is not true. A marker that would go with them
 //! moves to the last page that stays.
 //!
@@ -21,7 +21,7 @@ use crate::event::Actions;
 use crate::readahead::{Demand, ReclaimRange, StreamFeedback, StreamId};
 
 impl Cache {
-    /// Makes room for what the policy wants at `demand`, as far as it names pages that may go.
+    /// Reclaims pages for what the policy wants at `demand`, as far as it names some that may go.
     pub(super) fn make_room(&mut self, demand: &mut Demand, actions: &mut Actions) {
         let mut in_vain = 0;
         for _ in 0..PASSES_MAX {

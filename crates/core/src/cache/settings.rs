@@ -6,7 +6,7 @@
 use alloc::{string::String, vec, vec::Vec};
 use core::fmt;
 
-use crate::device::estimate::Facts;
+use crate::device::estimate::DeviceProfile;
 use crate::params::ParamError;
 use crate::units::Nanos;
 
@@ -27,7 +27,7 @@ pub struct Settings {
     pub ahead_pages_max: u32,
     /// Frames that an eviction frees beyond what it needs, so that the next miss finds some.
     pub reclaim_pages: u32,
-    /// Pages that wait for somebody's bytes, over all requests.
+    /// Pages that requests wait for, over all requests.
     pub waiters_max: u32,
     /// Handles open at once.
     pub handles_max: u32,
@@ -40,7 +40,7 @@ pub struct Settings {
     /// Whether readahead decisions are reported as actions.
     pub explain: bool,
     /// What the device can do, where that is known; else it is learnt as requests are made.
-    pub device: Option<Facts>,
+    pub device: Option<DeviceProfile>,
 }
 
 /// One partition's share and policy.
@@ -116,9 +116,9 @@ pub enum SettingsError {
     Zero(&'static str),
     /// The partitions want more frames than there are.
     Shares {
-        /// What they want together.
+        /// The sum of their shares.
         shares: u64,
-        /// What there is.
+        /// Frames of the cache.
         frames: u32,
     },
     /// A partition is smaller than one readahead window.

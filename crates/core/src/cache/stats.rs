@@ -8,27 +8,27 @@
 /// Counters since the cache was built; pages, unless said otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Asked for by reads.
+    /// Demanded by reads.
     pub demanded: u64,
     /// Resident at arrival.
     pub hits: u64,
     /// In flight at arrival.
     pub late_hits: u64,
-    /// Neither.
+    /// Neither resident nor in flight at arrival.
     pub misses: u64,
-    /// Noted without a lock, but of an older generation; counted in nothing else.
+    /// Recorded without a lock, but of an older generation; counted in nothing else.
     pub stale_hits: u64,
-    /// Fetched because a request asked for them; a second try counts again.
+    /// Fetched because a request demanded them; a second try counts again.
     pub demand_fetched: u64,
-    /// Fetched before anyone asked.
+    /// Read ahead: fetched before a demand.
     pub ahead_fetched: u64,
-    /// Read ahead, then asked for.
+    /// Read ahead, then demanded.
     pub ahead_used: u64,
     /// Read ahead, then gone unused.
     pub ahead_wasted: u64,
     /// Read ahead, but the store failed.
     pub ahead_failed: u64,
-    /// Read ahead and not asked for yet, resident or in flight.
+    /// Read ahead and not demanded yet, resident or in flight.
     pub ahead_unread: u64,
     /// Readahead that a bound or the lack of frames kept from being fetched.
     pub ahead_dropped: u64,
@@ -36,11 +36,11 @@ pub struct Stats {
     pub markers_deferred: u64,
     /// Fetches, in requests to the store.
     pub fetches: u64,
-    /// Of these, those that somebody waited for.
+    /// Of these, those that a request waited for.
     pub demand_fetches: u64,
-    /// Left to make room.
+    /// Evicted for other pages.
     pub evicted: u64,
-    /// Victims that a reader held.
+    /// Victims that a reader had pinned.
     pub pinned: u64,
     /// Dropped because the file changed or shrank.
     pub invalidated: u64,

@@ -11,14 +11,14 @@
 //! page of it or an older one is unwritten, then until a sync that began after that has ended.
 //!
 //! # Invariants
-//! - Dirty, writing and unsynced pages, and those promised to writes under way, never exceed
+//! - Dirty, writing and unsynced pages, and those promised to writes that began, never exceed
 //!   `Settings::dirty_pages_max`; their frames are not evictable.
 //! - Bytes stay until a sync succeeded: a failed write or sync makes its pages dirty again, and
 //!   they are written again before the next sync. A second sync alone is never trusted.
-//! - A failure is told once to every handle of the file, at its next flush.
+//! - A failure is reported once on every handle of the file, at its next flush.
 //! # Sources
 //! The failed-sync rule: what Linux does to pages after a failed `fsync` (marks them clean) loses
-//! data; the `PostgreSQL` developers found out in 2018.
+//! data; the `PostgreSQL` developers reported it in 2018.
 
 use alloc::{collections::VecDeque, vec::Vec};
 
@@ -38,7 +38,7 @@ pub(super) struct FileWrites {
     dirty: Queue,
     unsynced: Queue,
     flushes: Vec<FlushRow>,
-    /// Syncs sent so far, and whether the last one is under way.
+    /// Syncs sent so far, and whether the last one is in flight.
     syncs: u64,
     syncing: bool,
     /// Syncs that failed so far.
@@ -168,7 +168,7 @@ impl Cache {
         }
     }
 
-    /// Whether every file with unwritten bytes is held after a failure, with nothing under way.
+    /// Whether every file with unwritten bytes is held back after a failure, none in flight.
     fn nothing_will_drain(&self) -> bool {
         self.promised == 0
             && self.dirty_files.iter().all(|file| {
@@ -386,7 +386,7 @@ impl Cache {
         self.progress(file, actions);
     }
 
-    /// Sends the file's next sync, if somebody waits for one or the cache needs clean pages.
+    /// Sends the file's next sync, if a flush waits for one or the cache needs clean pages.
     pub(super) fn progress(&mut self, file: FileId, actions: &mut Actions) {
         let pressed = self.pressed();
         if !self.files.contains_key(&file) {

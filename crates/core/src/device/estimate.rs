@@ -1,7 +1,7 @@
 //! What a device can do, learnt from the requests that are made anyway.
 //!
-//! No request is made to measure. Each one tells when it was issued and when it arrived, and that
-//! is looked at in three ways:
+//! No request is made to measure. Each has a time of issue and of arrival, which are evaluated in
+//! three ways:
 //!
 //! ```text
 //!   lone   issued while nothing was in flight: latency = access + transfer
@@ -28,16 +28,16 @@
 
 mod recent;
 
-use super::Kind;
+use super::DeviceKind;
 use crate::units::{FileId, Nanos};
 
 use recent::Recent;
 
 /// What a device can do, as far as readahead has to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct DeviceProfile {
     /// How latency and depth go together.
-    pub kind: Kind,
+    pub kind: DeviceKind,
     /// The time of a lone request beyond its transfer.
     pub access: Nanos,
     /// The most that it delivers, over all requests in flight.
@@ -48,14 +48,14 @@ pub struct Facts {
     pub request_bytes: u32,
 }
 
-/// Which facts rest on evidence; the others are assumed, or what was seen so far.
+/// Which fields of a profile rest on evidence; the others are assumed, or from what was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// [`Facts::kind`].
+    /// [`DeviceProfile::kind`].
     pub kind: bool,
-    /// [`Facts::access`].
+    /// [`DeviceProfile::access`].
     pub access: bool,
-    /// [`Facts::bytes_per_second`], and with it the depth and the size of requests.
+    /// [`DeviceProfile::bytes_per_second`], and with it the depth and the size of requests.
     pub rate: bool,
 }
 
@@ -63,16 +63,16 @@ pub struct Known {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate {
     /// Always an answer.
-    pub facts: Facts,
+    pub profile: DeviceProfile,
     /// Which of it rests on evidence.
     pub known: Known,
 }
 
 impl Estimate {
-    /// What a device is taken for while nobody looks.
+    /// What a device is taken for while nothing is learnt.
     pub(crate) const ASSUMED: Self = Self {
-        facts: Facts {
-            kind: Kind::Positional,
+        profile: DeviceProfile {
+            kind: DeviceKind::SeekBound,
             access: ASSUMED_ACCESS,
             bytes_per_second: ASSUMED_RATE,
             depth: 1,
@@ -81,13 +81,13 @@ impl Estimate {
         known: Known { kind: false, access: false, rate: false },
     };
 
-    /// `facts` that were measured before.
-    pub(crate) const fn given(facts: Facts) -> Self {
-        Self { facts, known: Known { kind: true, access: true, rate: true } }
+    /// A `profile` that was measured before.
+    pub(crate) const fn given(profile: DeviceProfile) -> Self {
+        Self { profile, known: Known { kind: true, access: true, rate: true } }
     }
 }
 
-/// A request under way. Its owner gives it back once, when the request arrives or fails.
+/// A request in flight. Its owner gives it back once, when the request arrives or fails.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket {
     number: u64,
@@ -248,24 +248,24 @@ impl Estimator {
         let largest = self.request_bytes_max;
         assert!((1..=largest).contains(&request_bytes), "{request_bytes} of {largest} bytes");
         Estimate {
-            facts: Facts { kind, access, bytes_per_second: rate, depth, request_bytes },
+            profile: DeviceProfile { kind, access, bytes_per_second: rate, depth, request_bytes },
             known: Known { kind: kind_is_known, access: access_is_known, rate: rate_is_known },
         }
     }
 
-    /// The facts alone.
+    /// The profile without its evidence.
     #[must_use]
-    pub fn facts(&self) -> Facts {
-        self.estimate().facts
+    pub fn profile(&self) -> DeviceProfile {
+        self.estimate().profile
     }
 
-    /// Which of the facts rest on evidence.
+    /// Which fields of the profile rest on evidence.
     #[must_use]
     pub fn known(&self) -> Known {
         self.estimate().known
     }
 
-    /// Whether all facts rest on evidence.
+    /// Whether all fields rest on evidence.
     #[must_use]
     pub fn confident(&self) -> bool {
         let known = self.known();
@@ -405,28 +405,30 @@ impl Estimator {
     }
 
     /// The kind, and whether it was seen.
-    fn kind(&self) -> (Kind, bool) {
+    fn kind(&self) -> (DeviceKind, bool) {
         let many = self.small.len().max(self.large.len()) >= LONE_MIN;
         // Rates are above those of arms whichever the kind.
         let fast = self.least() > ARM_RATE_MAX;
         let arm_min = if many { ARM_MIN } else { NO_ARM };
-        match self.access(Kind::Positional) {
-            _ if fast => (Kind::Parallel, true),
-            Some((access, true)) if access < NO_ARM => (Kind::Parallel, true),
-            _ if self.votes >= VOTES_MIN => (Kind::Parallel, true),
-            _ if self.votes <= -VOTES_MIN => (Kind::Positional, true),
-            Some((access, _)) if !(arm_min..=ARM_MAX).contains(&access) => (Kind::Parallel, false),
-            Some(_) | None => (Kind::Positional, false),
+        match self.access(DeviceKind::SeekBound) {
+            _ if fast => (DeviceKind::Parallel, true),
+            Some((access, true)) if access < NO_ARM => (DeviceKind::Parallel, true),
+            _ if self.votes >= VOTES_MIN => (DeviceKind::Parallel, true),
+            _ if self.votes <= -VOTES_MIN => (DeviceKind::SeekBound, true),
+            Some((access, _)) if !(arm_min..=ARM_MAX).contains(&access) => {
+                (DeviceKind::Parallel, false)
+            }
+            Some(_) | None => (DeviceKind::SeekBound, false),
         }
     }
 
     /// The rate of a device of this kind, and whether it is what the device can do rather than
     /// what it was asked for. Lone requests in order show that of an arm alone.
-    fn rate(&self, kind: Kind, kind_is_known: bool) -> (u64, bool) {
+    fn rate(&self, kind: DeviceKind, kind_is_known: bool) -> (u64, bool) {
         let (rates, is_known) = match kind {
-            Kind::Positional if self.run_rates.len() >= RATES_MIN => (&self.run_rates, true),
-            Kind::Positional => (&self.chain_rates, kind_is_known),
-            Kind::Parallel => (&self.span_rates, true),
+            DeviceKind::SeekBound if self.run_rates.len() >= RATES_MIN => (&self.run_rates, true),
+            DeviceKind::SeekBound => (&self.chain_rates, kind_is_known),
+            DeviceKind::Parallel => (&self.span_rates, true),
         };
         let seen = rates.high().unwrap_or(0).max(self.least());
         let is_known = is_known && rates.len() >= RATES_MIN;
@@ -440,7 +442,7 @@ impl Estimator {
     /// The time of a lone request that follows nothing, beyond its transfer, and whether it was
     /// seen. That of large requests can be told from their transfer if it is not small beside it;
     /// what varies from one to the next is no transfer in any case.
-    fn access(&self, kind: Kind) -> Option<(Nanos, bool)> {
+    fn access(&self, kind: DeviceKind) -> Option<(Nanos, bool)> {
         if let Some(small) = self.small.median() {
             let many = self.small.len() >= LONE_MIN;
             // Where an arm happened to be says little of where it will be.
@@ -458,11 +460,11 @@ impl Estimator {
     }
 
     /// Depth, and the size of requests, that keep the device busy.
-    fn depth(&self, kind: Kind, rate: u64, access: Nanos) -> (u32, u32) {
+    fn depth(&self, kind: DeviceKind, rate: u64, access: Nanos) -> (u32, u32) {
         let max = self.request_bytes_max;
         match kind {
-            Kind::Positional => (1, max),
-            Kind::Parallel => {
+            DeviceKind::SeekBound => (1, max),
+            DeviceKind::Parallel => {
                 let own = match (self.large.median(), self.large_bytes.median()) {
                     (Some(large), Some(bytes)) if self.is_large(bytes) => {
                         // The rest of the largest request takes as long as this one's.

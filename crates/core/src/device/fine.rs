@@ -3,7 +3,7 @@
 //! A turn of a 7200 rpm platter is 8,333,333.33.. ns and a byte at 52 MB/s is 19.23 ns: kept in
 //! whole nanoseconds, a device that streams would fall behind by up to one at each command, and
 //! a head that is late by a moment loses a whole turn. So a model counts in 2^-32 ns and only
-//! what it tells the outside is in [`Nanos`], rounded up: nothing is told before it is true.
+//! what leaves the model is in [`Nanos`], rounded up: no completion comes before its time.
 //!
 //! # Invariants
 //! - Every rounding inside is downwards, by less than 2^-32 ns.

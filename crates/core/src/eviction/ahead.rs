@@ -3,7 +3,7 @@
 //! ```text
 //!   read ahead -> unread (by arrival) --first use--> the policy: missed, then inserted
 //!                    |
-//!                    +-- nobody came for it --> leaves
+//!                    +-- not used ------------> leaves
 //!   asked for  ----------------------------------> the policy
 //! ```
 //!

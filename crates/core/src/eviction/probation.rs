@@ -8,12 +8,12 @@
 //!
 //! Two policies share them and differ in one thing: whether a use moves a page within A1in.
 //!
-//! **Readahead.** A page that nobody asked for yet always enters A1in. If its name was in A1out it
+//! **Readahead.** A page that is read ahead always enters A1in. If its name was in A1out it
 //! is *hot*, and moves to Am at its first use; were it put there at once, wrong guesses would push
 //! active pages out. FlexiCache's flag for pages read ahead needs no bit: only such a page can be
 //! hot in A1in.
 //!
-//! Pages of A1in that nobody asked for yet lie in a queue of their own. Those that were used give
+//! Pages of A1in that were not demanded yet lie in a queue of their own. Those that were used give
 //! way first: a page that a stream has passed will hardly come again, one that it comes to is read
 //! twice if it leaves. But a sixteenth of A1in is left to those just used, and an unread page that
 //! stayed while four times as many pages arrived as there are frames is taken for a wrong guess.
@@ -40,7 +40,7 @@ use crate::params::{Params, Share};
 use crate::queue::{Links, Queue, Table};
 use crate::units::{FrameId, PageId};
 
-/// What tells 2Q and 2Q* apart.
+/// The difference between 2Q and 2Q*.
 pub trait Variant: Send + 'static {
     /// See [`Eviction::NAME`].
     const NAME: &'static str;
@@ -62,7 +62,7 @@ pub struct Probation<V> {
     links: Links,
     /// Pages of A1in that were used.
     used: Queue,
-    /// Pages of A1in that nobody asked for yet, by their arrival.
+    /// Pages of A1in that were not demanded yet, by their arrival.
     unread: Queue,
     am: Queue,
     a1out: Ghosts,

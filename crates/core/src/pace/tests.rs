@@ -6,7 +6,7 @@
 //! Figure 2 of Fukayama, Sugita, Hiruta, Yamana, with its braces where its text puts them.
 
 use super::*;
-use crate::device::Kind;
+use crate::device::DeviceKind;
 use crate::prng::Prng;
 
 const K: u64 = 1 << 10;
@@ -20,9 +20,9 @@ fn at(main: u64, ahead: u64) -> Facts {
     Facts { main, ahead, end, chunk, free, rate: 0, device: None, late, slowdown }
 }
 
-fn disk(access: Nanos, bytes_per_second: u64) -> estimate::Facts {
-    let (kind, depth, request_bytes) = (Kind::Positional, 1, 1 << 20);
-    estimate::Facts { kind, access, bytes_per_second, depth, request_bytes }
+fn disk(access: Nanos, bytes_per_second: u64) -> estimate::DeviceProfile {
+    let (kind, depth, request_bytes) = (DeviceKind::SeekBound, 1, 1 << 20);
+    estimate::DeviceProfile { kind, access, bytes_per_second, depth, request_bytes }
 }
 
 fn ours(burst: u64, limit: u64) -> Pace {

@@ -4,7 +4,7 @@
 //! - The bytes in flight that a policy derives from its facts are the planner's target, whatever
 //!   the latency.
 
-use crate::device::{Kind, estimate::Facts};
+use crate::device::{DeviceKind, estimate::DeviceProfile};
 use crate::readahead::streams::BANDWIDTH_DELAY_PRODUCTS;
 use crate::units::Nanos;
 
@@ -12,7 +12,7 @@ use crate::units::Nanos;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceEstimate {
     /// How latency and depth go together.
-    pub kind: Kind,
+    pub kind: DeviceKind,
     /// The usual time to the first byte; above 0.
     pub latency: Nanos,
     /// The most that the device delivers, in bytes a second; `u64::MAX`: not measured.
@@ -25,12 +25,12 @@ impl DeviceEstimate {
     /// The facts for a readahead policy that is to keep `in_flight_bytes` in flight, in requests
     /// of at most twice `request_bytes`: the rate follows from both and the latency, and is no
     /// higher than the measured one.
-    pub(super) fn facts(&self, in_flight_bytes: u64, request_bytes: u32) -> Facts {
+    pub(super) fn facts(&self, in_flight_bytes: u64, request_bytes: u32) -> DeviceProfile {
         assert!(self.latency.0 > 0, "a device answers after a time");
         assert!(self.depth > 0 && request_bytes > 0, "{self:?}: requests of {request_bytes}");
         let accesses_per_second = SECOND / self.latency.0;
         let rate = in_flight_bytes.saturating_mul(accesses_per_second) / BANDWIDTH_DELAY_PRODUCTS;
-        Facts {
+        DeviceProfile {
             kind: self.kind,
             access: self.latency,
             bytes_per_second: rate.min(self.bytes_per_second),

@@ -16,7 +16,7 @@ use super::{
     AHEAD_ONE_IN, CursorId, FILES_MAX, InFlight, PAGE_BYTES, Planner, PrefetchId, PrefetchRequest,
     RequestState,
 };
-use crate::device::estimate::Facts;
+use crate::device::estimate::DeviceProfile;
 use crate::pace::{self, Step};
 use crate::planner::device::LatencyTracker;
 use crate::planner::runs::PageRun;
@@ -74,7 +74,7 @@ impl Planner {
             free: self.memory_bytes,
             rate: row.rate.bytes_per_second,
             // The shortest latency has the transfer in it.
-            device: latency.map(|latency| Facts {
+            device: latency.map(|latency| DeviceProfile {
                 access: latency.min,
                 bytes_per_second: u64::MAX,
                 ..self.facts

@@ -27,7 +27,7 @@ use super::device::DeviceEstimate;
 use super::model::StreamCount;
 use super::strides::StrideDetector;
 use crate::cache::{self, Cache, SettingsError};
-use crate::device::Kind;
+use crate::device::DeviceKind;
 use crate::drive::{Driver, drive};
 use crate::event::{Actions, Error, Event, FetchKind};
 use crate::readahead::{self, Decision};
@@ -425,7 +425,7 @@ impl RangesSettings {
         // The store is not measured: what is seen of it depends on other clients, and on what the
         // fetcher and its language take. Each connection has a request in flight.
         let device = DeviceEstimate {
-            kind: Kind::Parallel,
+            kind: DeviceKind::Parallel,
             latency: LATENCY,
             bytes_per_second: u64::MAX,
             depth: self.connections,

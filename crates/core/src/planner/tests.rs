@@ -4,7 +4,7 @@ use alloc::format;
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::device::Kind;
+use crate::device::DeviceKind;
 use crate::units::FrameId;
 
 const LIMIT: u64 = 2 << 20;
@@ -22,7 +22,7 @@ struct PageCache {
 impl PageCache {
     fn new(limit_bytes: u64, budget_bytes: u64) -> Self {
         let pace = Rule::make(&format!("ours:burst=16M,limit={limit_bytes}")).unwrap();
-        let (kind, latency) = (Kind::Parallel, Nanos::from_millis(10));
+        let (kind, latency) = (DeviceKind::Parallel, Nanos::from_millis(10));
         let device = DeviceEstimate { kind, latency, bytes_per_second: u64::MAX, depth: 32 };
         let readahead = "streams:first=1M".into();
         let settings = PlannerSettings { pace, budget_bytes, readahead, device };

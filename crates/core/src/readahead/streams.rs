@@ -57,7 +57,7 @@ use super::{
     Bounds, Cause, Decision, Demand, Named, Probes, Readahead, ReclaimRange, StreamFeedback,
     StreamId, Trigger, Window,
 };
-use crate::device::Kind;
+use crate::device::DeviceKind;
 use crate::hash::FixedState;
 use crate::params::Bytes;
 use crate::units::{FileId, HandleId, Nanos, PageIndex};
@@ -315,7 +315,7 @@ impl Streams {
         }
         let size = self.next_size(demand, &stream);
         let left = stream.frontier.abs_diff(demand.first);
-        let busy = demand.congested && demand.facts.kind == Kind::Parallel;
+        let busy = demand.congested && demand.device.kind == DeviceKind::Parallel;
         let least = self.bounds.request_pages_max.min(size / 4).max(1);
         let can_wait = left > 2 * u64::from(least);
         let window = if (busy || demand.ahead_room < size) && can_wait {

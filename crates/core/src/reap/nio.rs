@@ -21,7 +21,7 @@
 //!
 //! # Invariants
 //! - A kind's state is one cache line.
-//! - Without room to spin each plan is an interrupt.
+//! - Where the thread may not spin each plan is an interrupt.
 //! # Sources
 //! Liao et al. 2022 for the idea; the update by sign instead of by size is that of quantile
 //! tracking (stochastic approximation, Robbins and Monro 1951), and DPAS (FAST 2026) has it for
@@ -108,12 +108,12 @@ impl Reap for Nio {
         nio
     }
 
-    fn plan(&self, key: Key, now: Nanos, room: bool) -> Plan {
+    fn plan(&self, key: Key, now: Nanos, may_spin: bool) -> Plan {
         let cell = &self.cells[key.index()];
         let spin = &cell.ways[SPIN];
         let budget = if spin.seen == 0 { FIRST_BUDGET } else { u64::from(spin.latency) * BUDGET };
         let budget = Nanos(budget);
-        match if room { cell.way() } else { Way::Interrupt } {
+        match if may_spin { cell.way() } else { Way::Interrupt } {
             Way::Interrupt => Plan::Interrupt,
             Way::Spin => Plan::Spin { budget },
             Way::SleepSpin => {
@@ -126,7 +126,7 @@ impl Reap for Nio {
     fn learn(&mut self, key: Key, outcome: &Outcome) {
         let cell = &mut self.cells[key.index()];
         let planned = cell.way();
-        // A wait without room met a busy processor: it says nothing of an idle one.
+        // A wait that might not spin met a contended processor: it says nothing of an idle one.
         if outcome.way != planned {
             return;
         }

@@ -1,5 +1,5 @@
-//! Every wait spins until the end, whoever else wants the processor: polling as it is measured
-//! against, not as it should be used.
+//! Every wait spins until the end, contended processor or not: polling as it is measured against,
+//! not as it should be used.
 //!
 //! # Invariants
 //! - It never blocks.

@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use forerun_core::cache::{Cache, Settings};
-use forerun_core::device::Kind;
-use forerun_core::device::estimate::Facts;
+use forerun_core::device::DeviceKind;
+use forerun_core::device::estimate::DeviceProfile;
 use forerun_core::drive::{Driver, drive};
 use forerun_core::event::{Actions, Error, Event, FetchKind};
 use forerun_core::prng::Prng;
@@ -227,10 +227,10 @@ impl Outside {
 }
 
 /// A device that delivers `reach` pages in the time of one access.
-fn facts(kind: Kind, reach: u64) -> Facts {
+fn facts(kind: DeviceKind, reach: u64) -> DeviceProfile {
     let bytes_per_second = reach * 4_096 * 1_000;
     let access = Nanos::from_millis(1);
-    Facts { kind, access, bytes_per_second, depth: 32, request_bytes: 16 * 4_096 }
+    DeviceProfile { kind, access, bytes_per_second, depth: 32, request_bytes: 16 * 4_096 }
 }
 
 impl Rig {
@@ -313,11 +313,11 @@ fn sequences(reads: usize, length: u32) -> impl Iterator<Item = Vec<usize>> {
 fn run_all(reads: &[(u32, u64, u32, bool)], length: u32) {
     let mut windows = 0;
     for (kind, frames, ahead_pages_max) in [
-        (Kind::Positional, 12, 5),
-        (Kind::Positional, 3, 2),
-        (Kind::Parallel, 12, 5),
-        (Kind::Parallel, 4, 4),
-        (Kind::Parallel, 3, 1),
+        (DeviceKind::SeekBound, 12, 5),
+        (DeviceKind::SeekBound, 3, 2),
+        (DeviceKind::Parallel, 12, 5),
+        (DeviceKind::Parallel, 4, 4),
+        (DeviceKind::Parallel, 3, 1),
     ] {
         let mut settings = Settings::new(frames, "lru", "off");
         settings.ahead_pages_max = ahead_pages_max;
@@ -471,7 +471,7 @@ fn whatever_happens(largest: u64) {
         settings.ahead_pages_max = 1 + u32::try_from(prng.below(frames.into())).unwrap();
         settings.request_pages_max = 1 << prng.below(6);
         settings.reclaim_pages = u32::try_from(prng.below(3)).unwrap();
-        let kind = if prng.chance(50) { Kind::Positional } else { Kind::Parallel };
+        let kind = if prng.chance(50) { DeviceKind::SeekBound } else { DeviceKind::Parallel };
         settings.device = prng.chance(80).then(|| facts(kind, 1 << prng.below(8)));
         let mut rig = Rig::new(settings);
         let mut load = Workload {
@@ -497,7 +497,7 @@ fn whatever_happens(largest: u64) {
 fn a_stream_outlives_the_eviction_of_its_marker_if_a_reader_holds_the_page() {
     for held in [true, false] {
         let mut settings = Settings::new(16, "lru", "off");
-        settings.device = Some(facts(Kind::Positional, 4));
+        settings.device = Some(facts(DeviceKind::SeekBound, 4));
         let mut rig = Rig::new(settings);
         rig.open(0, 0, 100);
         rig.read(0, 0, 1, false, None);
@@ -555,7 +555,7 @@ fn ten_thousand_streams(policy: &str) {
     const STREAMS: u64 = 10_000;
     const ROUNDS: u64 = 12;
     let mut settings = Settings::new(1 << 17, policy, "off");
-    settings.device = Some(facts(Kind::Positional, 256));
+    settings.device = Some(facts(DeviceKind::SeekBound, 256));
     let mut rig = Rig::new(settings);
     let far = 1 << 20;
     let mut ends = [None; 8];
@@ -583,7 +583,7 @@ fn ten_thousand_streams(policy: &str) {
 }
 
 /// Pages fetched and pages wanted where `reads` pages of `file_pages` are read at random.
-fn at_random(seed: u64, file_pages: u64, reads: u64, device: Option<Facts>) -> (u64, u64) {
+fn at_random(seed: u64, file_pages: u64, reads: u64, device: Option<DeviceProfile>) -> (u64, u64) {
     let mut settings = Settings::new(1 << 16, "lru", "off");
     settings.device = device;
     let mut rig = Rig::new(settings);
@@ -600,7 +600,7 @@ fn at_random(seed: u64, file_pages: u64, reads: u64, device: Option<Facts>) -> (
 }
 
 /// Pages fetched for each thousand that are wanted, over eight seeds.
-fn at_random_for(device: Option<Facts>, file_pages: u64, reads: u64) -> u64 {
+fn at_random_for(device: Option<DeviceProfile>, file_pages: u64, reads: u64) -> u64 {
     let runs = (0..8).map(|seed| at_random(seed, file_pages, reads, device));
     let (fetched, wanted) = runs.fold((0, 0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
     fetched * 1_000 / wanted
@@ -609,7 +609,7 @@ fn at_random_for(device: Option<Facts>, file_pages: u64, reads: u64) -> u64 {
 #[test]
 fn reads_at_random_fetch_hardly_more_than_they_want() {
     for file_pages in [1_000, 3_000, 10_000, 30_000, 100_000, 1 << 20, 1 << 24] {
-        for (kind, reach) in [(Kind::Positional, 256), (Kind::Parallel, 25)] {
+        for (kind, reach) in [(DeviceKind::SeekBound, 256), (DeviceKind::Parallel, 25)] {
             for reads in [4_000, 20_000] {
                 let per_mille = at_random_for(Some(facts(kind, reach)), file_pages, reads);
                 let why = format!("{kind:?}, {file_pages} pages, {reads} reads");

@@ -8,8 +8,8 @@
 
 use std::vec::Vec;
 
-use forerun_core::device::Kind;
-use forerun_core::device::estimate::Facts;
+use forerun_core::device::DeviceKind;
+use forerun_core::device::estimate::DeviceProfile;
 use forerun_core::readahead::{
     self, Bounds, Decision, Demand, Made, ReclaimRange, StreamFeedback, StreamId, Trigger, Window,
 };
@@ -19,32 +19,33 @@ use crate::tables::{Expected, demand, pages};
 use crate::walk::{Op, PAGE_BYTES, Surroundings, Walk};
 
 /// A device that delivers `reach` pages in the time of one access.
-fn facts(kind: Kind, reach: u64) -> Facts {
+fn facts(kind: DeviceKind, reach: u64) -> DeviceProfile {
     let bytes_per_second = reach * u64::from(PAGE_BYTES) * 1_000;
     let access = Nanos::from_millis(1);
-    Facts { kind, access, bytes_per_second, depth: 32, request_bytes: 16 * PAGE_BYTES }
+    DeviceProfile { kind, access, bytes_per_second, depth: 32, request_bytes: 16 * PAGE_BYTES }
 }
 
-fn arm(reach: u64) -> Facts {
-    facts(Kind::Positional, reach)
+fn arm(reach: u64) -> DeviceProfile {
+    facts(DeviceKind::SeekBound, reach)
 }
 
-fn many(reach: u64) -> Facts {
-    let Facts { bytes_per_second, depth, request_bytes, .. } = facts(Kind::Parallel, reach);
+fn many(reach: u64) -> DeviceProfile {
+    let DeviceProfile { bytes_per_second, depth, request_bytes, .. } =
+        facts(DeviceKind::Parallel, reach);
     let (access, bytes_per_second) = (Nanos::from_millis(2), bytes_per_second / 2);
-    Facts { kind: Kind::Parallel, access, bytes_per_second, depth, request_bytes }
+    DeviceProfile { kind: DeviceKind::Parallel, access, bytes_per_second, depth, request_bytes }
 }
 
 /// Many at a time, a page in the time of an access, and `pages` in six milliseconds.
-fn quick(pages: u64) -> Facts {
+fn quick(pages: u64) -> DeviceProfile {
     let bytes_per_second = pages * u64::from(PAGE_BYTES) * 1_000 / 6;
-    Facts { access: Nanos(6_000_000 / pages), bytes_per_second, ..many(1) }
+    DeviceProfile { access: Nanos(6_000_000 / pages), bytes_per_second, ..many(1) }
 }
 
 const AMPLE: Bounds = Bounds { ahead_pages_max: 1 << 16, request_pages_max: 16 };
 const FAR: u64 = 10_000;
 
-fn walk(facts: Facts, file_pages: u64, ops: &[Op]) -> Vec<Expected> {
+fn walk(facts: DeviceProfile, file_pages: u64, ops: &[Op]) -> Vec<Expected> {
     let mut walk = Walk::on(Surroundings { facts, bounds: AMPLE }, "streams", file_pages);
     walk.steps(ops);
     let rows = walk.rows.iter();
@@ -52,7 +53,7 @@ fn walk(facts: Facts, file_pages: u64, ops: &[Op]) -> Vec<Expected> {
 }
 
 /// Why, the device, pages of the file, what is read, what is decided.
-type Case<'a> = (&'a str, Facts, u64, Vec<Op>, &'a [Expected]);
+type Case<'a> = (&'a str, DeviceProfile, u64, Vec<Op>, &'a [Expected]);
 
 fn check(rows: &[Case<'_>]) {
     for (why, facts, file_pages, ops, expected) in rows {
@@ -162,7 +163,7 @@ fn what_the_device_delivers_is_found_out_by_asking_for_more() {
     for (why, rate_known, ahead_room, size) in rows {
         let mut policy = Policy::new(AMPLE);
         let mut window = policy.opens(arm(10));
-        let ample = Demand { facts: arm(10), ..marker() };
+        let ample = Demand { device: arm(10), ..marker() };
         for _ in 0..2 {
             window = policy.meets(&window, ample);
         }
@@ -177,7 +178,7 @@ fn a_parallel_device_alone_is_asked_for_more_than_it_was_seen_to_deliver() {
     for (why, facts, times) in [("an arm", arm(100), 1), ("many at a time", many(100), 2)] {
         let mut policy = Policy::new(AMPLE);
         let mut window = policy.opens(facts);
-        let ample = Demand { facts, ..marker() };
+        let ample = Demand { device: facts, ..marker() };
         for _ in 0..3 {
             window = policy.meets(&window, ample);
         }
@@ -302,12 +303,12 @@ impl Policy {
     }
 
     /// The window of a stream that begins at a file's head.
-    fn opens(&mut self, facts: Facts) -> Placed {
+    fn opens(&mut self, facts: DeviceProfile) -> Placed {
         self.opens_in(facts, u32::MAX)
     }
 
-    fn opens_in(&mut self, facts: Facts, ahead_room: u32) -> Placed {
-        let miss = Demand { trigger: Trigger::Miss, facts, ahead_room, ..marker() };
+    fn opens_in(&mut self, facts: DeviceProfile, ahead_room: u32) -> Placed {
+        let miss = Demand { trigger: Trigger::Miss, device: facts, ahead_room, ..marker() };
         let decision = self.made.policy.decide(&miss).expect("a window");
         self.placed(decision)
     }
@@ -354,26 +355,26 @@ fn first_windows_are_four_fifths_of_an_equal_share_of_memory() {
     let mut policy = Policy::new(bounds);
     let (one, other) = (policy.opens(arm(100_000)), policy.opens(arm(100_000)));
     policy.loses(&one);
-    let next = Demand { facts: arm(100_000), ahead_room: u32::MAX, ..marker() };
+    let next = Demand { device: arm(100_000), ahead_room: u32::MAX, ..marker() };
     assert_eq!(policy.meets(&other, next).size, 768);
 }
 
 /// Why, the device, the room, whether it is busy, and windows with their markers.
-type Step<'a> = (&'a str, Facts, u32, bool, &'a [(u64, u32, u64)]);
+type Step<'a> = (&'a str, DeviceProfile, u32, bool, &'a [(u64, u32, u64)]);
 
 #[test]
 fn without_room_or_on_a_busy_parallel_device_the_marker_moves_on() {
     // A second window 96..864 with its marker at 672.
-    let begun = |facts: Facts| {
+    let begun = |facts: DeviceProfile| {
         let mut policy = Policy::new(AMPLE);
         let first = policy.opens(facts);
-        let ample = Demand { facts, ahead_room: u32::MAX, ..marker() };
+        let ample = Demand { device: facts, ahead_room: u32::MAX, ..marker() };
         let second = policy.meets(&first, ample);
         (policy, second)
     };
-    let steps = |facts: Facts, ahead_room, congested, count| {
+    let steps = |facts: DeviceProfile, ahead_room, congested, count| {
         let (mut policy, mut window) = begun(facts);
-        let demand = Demand { facts, ahead_room, congested, ..marker() };
+        let demand = Demand { device: facts, ahead_room, congested, ..marker() };
         let mut seen = Vec::new();
         for _ in 0..count {
             window = policy.meets(&window, demand);
@@ -455,7 +456,7 @@ fn taken(policy: &mut Policy, room: u32) -> Option<ReclaimRange> {
     let first = 1 << 30;
     let previous_end = Some(first * u64::from(PAGE_BYTES));
     let facts = arm(100);
-    let demand = Demand { trigger: Trigger::Miss, facts, first, previous_end, ..marker() };
+    let demand = Demand { trigger: Trigger::Miss, device: facts, first, previous_end, ..marker() };
     policy.made.policy.reclaim(&Demand { ahead_room: room, ..demand })
 }
 
@@ -483,7 +484,7 @@ fn the_stream_whose_pages_last_longest_gives_what_lasts_longer() {
     // The fast one has 50 pages ahead and wants 300 * 76 / 101 * 4 / 5 = 180 more. They last
     // 230 * 101 / 50 = 464 uses; the 99 of the slow one 99 * 102 / 1. So it keeps 4.
     let met = Demand { first: fast.marker, stream: Some(fast.stream), ..marker() };
-    let met = Demand { facts: arm(100), ahead_room: 0, ..met };
+    let met = Demand { device: arm(100), ahead_room: 0, ..met };
     assert_eq!(policy.made.policy.reclaim(&met), some(95));
     for page in (5..100).rev() {
         policy.made.policy.note(stream, page, StreamFeedback::Wasted);
@@ -500,7 +501,7 @@ fn a_lone_read_takes_nothing_back() {
         policy.made.policy.note(StreamId(u32::MAX), page, StreamFeedback::Used { late: false });
     }
     assert!(taken(&mut policy, 0).is_some());
-    let lone = Demand { trigger: Trigger::Miss, facts: arm(100), first: 1 << 30, ..marker() };
+    let lone = Demand { trigger: Trigger::Miss, device: arm(100), first: 1 << 30, ..marker() };
     assert_eq!(policy.made.policy.reclaim(&Demand { ahead_room: 0, ..lone }), None);
 }
 
@@ -517,24 +518,25 @@ fn no_window_is_larger_than_what_is_set_or_than_the_room() {
     ];
     for (why, spec, count, ahead_room, cause, size) in rows {
         let mut policy = Policy::named(spec, AMPLE);
-        let miss = Demand { trigger: Trigger::Miss, facts: arm(10), count, ahead_room, ..marker() };
+        let miss =
+            Demand { trigger: Trigger::Miss, device: arm(10), count, ahead_room, ..marker() };
         let decision = policy.made.policy.decide(&miss).expect("a miss is answered");
         assert_eq!((decision.cause.name(), decision.window.size), (cause, size), "{why}");
     }
     let mut policy = Policy::new(AMPLE);
     let window = policy.opens(arm(10));
     let first = window.marker;
-    let full = Demand { facts: arm(10), first, stream: Some(window.stream), ..marker() };
+    let full = Demand { device: arm(10), first, stream: Some(window.stream), ..marker() };
     assert_eq!(policy.made.policy.decide(&Demand { ahead_room: 0, ..full }), None, "no room");
 }
 
 #[test]
 fn a_stream_whose_file_was_cut_ends_with_it() {
-    for kind in [Kind::Positional, Kind::Parallel] {
+    for kind in [DeviceKind::SeekBound, DeviceKind::Parallel] {
         let mut policy = Policy::new(AMPLE);
         let facts = facts(kind, 100);
         let first = policy.opens(facts);
-        let ample = Demand { facts, ahead_room: u32::MAX, ..marker() };
+        let ample = Demand { device: facts, ahead_room: u32::MAX, ..marker() };
         let second = policy.meets(&first, ample);
         let stream = Some(second.stream);
         let file_pages = second.marker + 1;
@@ -551,14 +553,14 @@ fn a_marker_that_cannot_move_on_is_not_put_beyond_what_was_read() {
     let bounds = Bounds { ahead_pages_max: 6, request_pages_max: 4 };
     let mut policy = Policy::new(bounds);
     let back = Demand { trigger: Trigger::Miss, first: 2, follows_cached: true, ..marker() };
-    let back = Demand { facts: many(100), ahead_room: 6, ..back };
+    let back = Demand { device: many(100), ahead_room: 6, ..back };
     let decision = policy.made.policy.decide(&back).expect("a miss is answered");
     assert_eq!(decision.window, Window { start: 0, size: 3, async_size: 2 });
     let met = Demand { trigger: Trigger::Marker, first: 1, stream: decision.stream, ..back };
     assert_eq!(policy.made.policy.decide(&Demand { congested: true, ..met }), None);
     // Forward, with a page left.
     let window = policy.opens_in(many(100), 6);
-    let met = Demand { facts: many(100), ahead_room: 6, congested: true, ..marker() };
+    let met = Demand { device: many(100), ahead_room: 6, congested: true, ..marker() };
     let next = policy.meets(&window, met);
     assert_eq!((window.start + u64::from(window.size), next.size), (next.start, 3));
 }
@@ -575,7 +577,7 @@ fn what_was_known_of_a_file_is_forgotten_with_its_last_handle() {
     // A walk has four handles on its file; each is opened again at once, so the row stays.
     assert_eq!(closed(4), (12, "sync", 500_000, 500_000, 10, 9));
     let mut policy = Policy::new(AMPLE);
-    let miss = Demand { trigger: Trigger::Miss, facts: arm(10), ..marker() };
+    let miss = Demand { trigger: Trigger::Miss, device: arm(10), ..marker() };
     for _ in 0..4 {
         policy.opens(arm(10));
     }
@@ -608,7 +610,7 @@ fn strided(demand: Demand) -> (Policy, Placed) {
 
 #[test]
 fn a_reader_beyond_what_a_stride_lost_goes_on_from_there() {
-    let demand = Demand { facts: many(100), ahead_room: AMPLE.ahead_pages_max, ..marker() };
+    let demand = Demand { device: many(100), ahead_room: AMPLE.ahead_pages_max, ..marker() };
     for ahead_room in [0, 1, AMPLE.ahead_pages_max] {
         let (mut policy, Placed { stream, marker: first, .. }) = strided(demand);
         assert!(first > 3 * 309, "far behind the hole: {first}");

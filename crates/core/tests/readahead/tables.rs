@@ -52,7 +52,7 @@ pub(crate) fn demand(trigger: Trigger, first: u64, count: u32) -> Demand {
         follows_cached: false,
         in_flight: 0,
         ahead_room: AHEAD_PAGES_MAX,
-        facts: FACTS,
+        device: FACTS,
         rate_known: true,
         now: Nanos(0),
     }

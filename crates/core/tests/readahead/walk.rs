@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
 
-use forerun_core::device::Kind;
-use forerun_core::device::estimate::Facts;
+use forerun_core::device::DeviceKind;
+use forerun_core::device::estimate::DeviceProfile;
 use forerun_core::readahead::{
     self, Bounds, Decision, Demand, Made, StreamFeedback, StreamId, Trigger,
 };
@@ -66,7 +66,7 @@ pub(crate) struct Walk {
 /// What a policy is told of the device, and how much it may ask for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Surroundings {
-    pub(crate) facts: Facts,
+    pub(crate) facts: DeviceProfile,
     pub(crate) bounds: Bounds,
 }
 
@@ -82,8 +82,8 @@ struct Read {
 }
 
 /// What is known of a device here: nothing that any table depends on.
-pub(crate) const FACTS: Facts = Facts {
-    kind: Kind::Positional,
+pub(crate) const FACTS: DeviceProfile = DeviceProfile {
+    kind: DeviceKind::SeekBound,
     access: Nanos::from_millis(10),
     bytes_per_second: 100 << 20,
     depth: 1,
@@ -225,7 +225,7 @@ impl Walk {
             follows_cached: trigger == Trigger::Miss && self.cached.contains(&read.end),
             in_flight: 0,
             ahead_room: self.device.bounds.ahead_pages_max.saturating_sub(unused),
-            facts: self.device.facts,
+            device: self.device.facts,
             rate_known: true,
             now: self.now,
         };

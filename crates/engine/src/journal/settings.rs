@@ -13,7 +13,7 @@
 
 use forerun_core::{
     cache::{PartitionSettings, Settings},
-    device::{Kind, estimate::Facts},
+    device::{DeviceKind, estimate::DeviceProfile},
     event::codec,
     units::Nanos,
 };
@@ -109,20 +109,20 @@ impl<'t> Lines<'t> {
         value.parse().map_err(|_| format!("{key}={}", value.escape_debug()))
     }
 
-    fn facts(&mut self) -> Result<Option<Facts>, String> {
+    fn facts(&mut self) -> Result<Option<DeviceProfile>, String> {
         let text = self.one("device")?;
         let facts = || {
             let mut words = text.split(' ');
             let kind = match words.next()? {
-                POSITIONAL => Kind::Positional,
-                PARALLEL => Kind::Parallel,
+                POSITIONAL => DeviceKind::SeekBound,
+                PARALLEL => DeviceKind::Parallel,
                 _ => return None,
             };
             let mut number = || words.next()?.parse::<u64>().ok();
             let (access, bytes_per_second) = (Nanos(number()?), number()?);
             let mut small = || u32::try_from(number()?).ok();
             let (depth, request_bytes) = (small()?, small()?);
-            let facts = Facts { kind, access, bytes_per_second, depth, request_bytes };
+            let facts = DeviceProfile { kind, access, bytes_per_second, depth, request_bytes };
             words.next().is_none().then_some(facts)
         };
         if text == LEARNT {
@@ -144,11 +144,11 @@ impl<'t> Lines<'t> {
 }
 
 /// Kind, access time in ns, bytes a second, depth, bytes of a request.
-fn facts_text(facts: &Facts) -> String {
-    let Facts { kind, access, bytes_per_second, depth, request_bytes } = facts;
+fn facts_text(facts: &DeviceProfile) -> String {
+    let DeviceProfile { kind, access, bytes_per_second, depth, request_bytes } = facts;
     let kind = match kind {
-        Kind::Positional => POSITIONAL,
-        Kind::Parallel => PARALLEL,
+        DeviceKind::SeekBound => POSITIONAL,
+        DeviceKind::Parallel => PARALLEL,
     };
     format!("{kind} {} {bytes_per_second} {depth} {request_bytes}", access.0)
 }

@@ -11,7 +11,7 @@ use std::sync::{
 };
 
 use forerun_core::prng::Prng;
-use forerun_engine::{Cache, Facts, Handle, Kind, Nanos, Settings, Stats};
+use forerun_engine::{Cache, DeviceKind, DeviceProfile, Handle, Nanos, Settings, Stats};
 use forerun_io::store::pattern::Pattern;
 use forerun_testkit::{Scratch, on_threads, until, within};
 
@@ -29,9 +29,9 @@ fn roomy() -> Settings {
     let access = Nanos::from_millis(8);
     let bytes_per_second = 16 * PAGE * 125;
     let request_bytes = 8 * PAGE_BYTES;
-    let kind = Kind::Positional;
+    let kind = DeviceKind::SeekBound;
     Settings {
-        device: Some(Facts { kind, access, bytes_per_second, depth: 1, request_bytes }),
+        device: Some(DeviceProfile { kind, access, bytes_per_second, depth: 1, request_bytes }),
         ..settings(8_192, &Settings::default().readahead)
     }
 }

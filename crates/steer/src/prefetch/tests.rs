@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
-use forerun_core::device::Kind;
+use forerun_core::device::DeviceKind;
 use forerun_core::pace::Rule;
 use forerun_core::planner::{REQUEST_BYTES_MAX, device::DeviceEstimate};
 use forerun_core::prng::Prng;
@@ -48,7 +48,7 @@ impl Drop for Place {
 fn prefetcher_of(limit_bytes: u64, budget_bytes: u64) -> Prefetcher {
     let pace = Rule::make(&format!("ours:burst=16M,limit={limit_bytes}")).unwrap();
     let readahead = "streams:first=1M".into();
-    let (kind, latency) = (Kind::Parallel, Nanos::from_millis(10));
+    let (kind, latency) = (DeviceKind::Parallel, Nanos::from_millis(10));
     let device = DeviceEstimate { kind, latency, bytes_per_second: u64::MAX, depth: 32 };
     let settings = PlannerSettings { pace, budget_bytes, readahead, device };
     let mut prefetcher = Prefetcher::new(settings).unwrap();

@@ -18,7 +18,7 @@ use super::{
     BANDWIDTH_DELAY_PRODUCTS, Cause, Decision, Demand, GROWTH, Stream, Streams, Trigger, Window,
     pages_u32, window,
 };
-use crate::device::Kind;
+use crate::device::DeviceKind;
 use crate::readahead::StreamId;
 use crate::units::{FileId, PageIndex};
 
@@ -105,7 +105,7 @@ impl Streams {
         let end = demand.first + u64::from(demand.count);
         let from = if waits { demand.first } else { stride.piece_from(stream.frontier) };
         let first = stride.piece_at(from);
-        let way = stride.way(demand.facts, self.pages_per_second(demand));
+        let way = stride.way(demand.device, self.pages_per_second(demand));
         let Some(ahead) = self.pieces_ahead(demand, &stream, stride, way) else {
             return if waits { None } else { self.later(demand, id, stream, stride) };
         };
@@ -230,9 +230,9 @@ impl Streams {
         // Between short batches a device is idle: an arm may lose a turn each time.
         let least = u64::from(self.bounds.request_pages_max);
         let pieces = (reach / self.count()).max(least).div_ceil(stride.piece);
-        match demand.facts.kind {
-            Kind::Positional => pieces.min(ARM_PIECES),
-            Kind::Parallel => pieces.min(PARALLEL_PIECES.div_ceil(self.count())),
+        match demand.device.kind {
+            DeviceKind::SeekBound => pieces.min(ARM_PIECES),
+            DeviceKind::Parallel => pieces.min(PARALLEL_PIECES.div_ceil(self.count())),
         }
         .max(2)
     }

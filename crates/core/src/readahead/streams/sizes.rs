@@ -21,7 +21,7 @@ use super::{
     ARM_REACHES, ASSUMED_RATE, BANDWIDTH_DELAY_PRODUCTS, Direction, GROWTH, GROWTH_IN_DOUBT,
     IN_FLIGHT_TIME, LEAD_PART, OPENING_MIN, Stream, Streams, pages_u32,
 };
-use crate::device::Kind;
+use crate::device::DeviceKind;
 use crate::readahead::Demand;
 
 impl Streams {
@@ -29,11 +29,12 @@ impl Streams {
     pub(super) fn next_size(&self, demand: &Demand, stream: &Stream) -> u32 {
         let device = self.device_window(demand);
         // Its first pages are needed first and come last: an arm does less in one go.
-        let slow = stream.direction == Direction::Backward && demand.facts.kind == Kind::Positional;
+        let slow =
+            stream.direction == Direction::Backward && demand.device.kind == DeviceKind::SeekBound;
         let device = if slow { device / 2 } else { device };
         // What a parallel device delivers is seen only by asking for more.
         let free = demand.ahead_room > self.bounds.ahead_pages_max / 2;
-        let doubles = free && !demand.rate_known && demand.facts.kind == Kind::Parallel;
+        let doubles = free && !demand.rate_known && demand.device.kind == DeviceKind::Parallel;
         let explored = if doubles { stream.size.saturating_mul(2) } else { 0 };
         let growth = if demand.rate_known { GROWTH } else { GROWTH_IN_DOUBT };
         let size = stream.size.saturating_mul(growth).min(device.max(explored));
@@ -44,9 +45,9 @@ impl Streams {
     /// Pages of a window that the device serves at nearly its full rate.
     pub(super) fn device_window(&self, demand: &Demand) -> u32 {
         let (reach, request) = (self.reach(demand), self.request_pages(demand));
-        let pages = match demand.facts.kind {
-            Kind::Positional => reach.saturating_mul(ARM_REACHES),
-            Kind::Parallel => self.in_flight_share(demand).max(2 * request),
+        let pages = match demand.device.kind {
+            DeviceKind::SeekBound => reach.saturating_mul(ARM_REACHES),
+            DeviceKind::Parallel => self.in_flight_share(demand).max(2 * request),
         };
         pages_u32(pages).max(self.bounds.request_pages_max).min(self.window_max)
     }
@@ -54,9 +55,9 @@ impl Streams {
     /// Pages of a stream's first window.
     pub(super) fn opening(&self, demand: &Demand) -> u32 {
         let reach = self.reach(demand);
-        let pages = match demand.facts.kind {
-            Kind::Positional => reach,
-            Kind::Parallel => (reach / self.count()).max(self.request_pages(demand)),
+        let pages = match demand.device.kind {
+            DeviceKind::SeekBound => reach,
+            DeviceKind::Parallel => (reach / self.count()).max(self.request_pages(demand)),
         };
         let most = self.device_window(demand).min(self.opening_max).max(OPENING_MIN);
         pages_u32(pages).clamp(OPENING_MIN, most)
@@ -65,22 +66,22 @@ impl Streams {
     /// Pages from the marker to the end of a window of `size`.
     pub(super) fn lead(&self, demand: &Demand, size: u32) -> u32 {
         let part = u64::from(size) / LEAD_PART;
-        let pages = match demand.facts.kind {
-            Kind::Positional => part,
-            Kind::Parallel => part.max(self.in_flight_share(demand)),
+        let pages = match demand.device.kind {
+            DeviceKind::SeekBound => part,
+            DeviceKind::Parallel => part.max(self.in_flight_share(demand)),
         };
         pages_u32(pages).clamp(1, size)
     }
 
     /// Each stream's part of what is to be in flight at a parallel device.
     pub(super) fn in_flight_share(&self, demand: &Demand) -> u64 {
-        let access = demand.facts.access.0.saturating_mul(BANDWIDTH_DELAY_PRODUCTS);
+        let access = demand.device.access.0.saturating_mul(BANDWIDTH_DELAY_PRODUCTS);
         self.delivered(demand, access.max(IN_FLIGHT_TIME.0)) / self.count()
     }
 
     /// Pages that the device delivers in the time of one access.
     pub(super) fn reach(&self, demand: &Demand) -> u64 {
-        self.delivered(demand, demand.facts.access.0)
+        self.delivered(demand, demand.device.access.0)
     }
 
     /// Pages that the device delivers in `nanos`; at least one.
@@ -94,7 +95,7 @@ impl Streams {
     }
 
     pub(super) fn request_pages(&self, demand: &Demand) -> u64 {
-        u64::from(demand.facts.request_bytes / self.page_bytes).max(1)
+        u64::from(demand.device.request_bytes / self.page_bytes).max(1)
     }
 
     /// Streams there are, and the one that is asked for.
@@ -107,9 +108,9 @@ impl Streams {
     pub(super) fn share(&self, demand: &Demand, pace: Part) -> u32 {
         let budget = u64::from(self.bounds.ahead_pages_max);
         let part = budget.saturating_mul(pace.own + 1) / (pace.total + self.count());
-        let window = match demand.facts.kind {
-            Kind::Positional => part * LEAD_PART / (LEAD_PART + 1),
-            Kind::Parallel => part / 2,
+        let window = match demand.device.kind {
+            DeviceKind::SeekBound => part * LEAD_PART / (LEAD_PART + 1),
+            DeviceKind::Parallel => part / 2,
         };
         pages_u32(window >> self.pressure.halvings).max(1)
     }
@@ -123,6 +124,6 @@ impl Streams {
 
 /// Bytes a second. What was seen so far is as little as was asked for.
 fn rate(demand: &Demand) -> u64 {
-    let rate = demand.facts.bytes_per_second;
+    let rate = demand.device.bytes_per_second;
     if demand.rate_known { rate } else { rate.max(ASSUMED_RATE) }
 }

@@ -27,8 +27,8 @@
 
 use alloc::vec::Vec;
 
-use crate::device::Kind;
-use crate::device::estimate::Facts;
+use crate::device::DeviceKind;
+use crate::device::estimate::DeviceProfile;
 use crate::readahead::StreamId;
 use crate::units::PageIndex;
 
@@ -149,15 +149,15 @@ impl Stride {
     }
 
     /// The cheaper way on a device of `facts`, whose rate is `pages_per_second` at least.
-    pub(super) fn way(&self, facts: Facts, pages_per_second: u64) -> Way {
+    pub(super) fn way(&self, facts: DeviceProfile, pages_per_second: u64) -> Way {
         let nanos = |pages: u64| {
             let nanos = u128::from(pages) * 1_000_000_000 / u128::from(pages_per_second.max(1));
             u64::try_from(nanos).unwrap_or(u64::MAX)
         };
         let (through, piece, access) = (nanos(self.step), nanos(self.piece), facts.access.0);
         let pieces = match facts.kind {
-            Kind::Positional => piece.saturating_add(access),
-            Kind::Parallel => piece.max(access / u64::from(facts.depth.max(QUEUED))),
+            DeviceKind::SeekBound => piece.saturating_add(access),
+            DeviceKind::Parallel => piece.max(access / u64::from(facts.depth.max(QUEUED))),
         };
         if pieces < through { Way::Pieces } else { Way::Through }
     }

@@ -1,5 +1,5 @@
-//! Whether there is room to spin: nobody else wants the processor, and what may be spent on
-//! spinning is not spent.
+//! Whether a thread may spin: the processor is not contended, and the share of time that may be
+//! spent on spinning is not used up.
 //!
 //! ```text
 //!   level  most |\      /-----------    refills by `share` of the time that passes
@@ -18,7 +18,7 @@ use crate::units::Nanos;
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub struct Room {
+pub struct SpinBudget {
     share: Share,
     /// Below zero: spun in advance.
     level: i64,
@@ -27,7 +27,7 @@ pub struct Room {
     closed_for: Nanos,
 }
 
-impl Room {
+impl SpinBudget {
     /// Room for `share` of one processor.
     #[must_use]
     pub fn new(share: Share, now: Nanos) -> Self {
@@ -54,8 +54,8 @@ impl Room {
         self.level = self.level.saturating_sub(spun);
     }
 
-    /// Somebody else wanted the processor: it was taken from a thread that spun, or more threads
-    /// spin than there are processors to spare.
+    /// The processor is contended: it was taken from a thread that spun, or more threads spin than
+    /// there are idle processors.
     pub fn disturbed(&mut self, now: Nanos) {
         let calm = now >= self.closed_until + self.closed_for;
         let doubled = Nanos((self.closed_for.0 * 2).clamp(CLOSED_FOR.0, CLOSED_FOR_MAX.0));
@@ -79,13 +79,13 @@ mod tests {
     #[test]
     fn what_is_spun_is_a_share_of_the_time() {
         for percent in [10, 25, 50] {
-            let mut room = Room::new(Share::percent(percent), Nanos(0));
+            let mut budget = SpinBudget::new(Share::percent(percent), Nanos(0));
             let (mut now, mut spun) = (Nanos(0), 0);
             let most = u64::try_from(LEVEL_MAX).unwrap() + 10_000;
             for _ in 0..1_000_000 {
                 now += Nanos(10_000);
-                if room.open(now) {
-                    room.spent(Nanos(10_000));
+                if budget.open(now) {
+                    budget.spent(Nanos(10_000));
                     spun += 10_000;
                 }
             }
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn a_disturbance_closes_and_each_further_one_for_longer() {
         let ms = Nanos::from_millis;
-        let mut room = Room::new(Share::percent(100), Nanos(0));
+        let mut budget = SpinBudget::new(Share::percent(100), Nanos(0));
         #[rustfmt::skip]
         let rows = [ // disturbed at   open again at
             (ms(100),   ms(110)),
@@ -106,21 +106,21 @@ mod tests {
             (ms(400),   ms(410)), // It was calm for longer than it had been closed.
         ];
         for (at, again) in rows {
-            assert!(room.open(at), "{at:?}");
-            room.disturbed(at);
-            assert!(!room.open(at) && !room.open(Nanos(again.0 - 1)), "{at:?}");
-            assert!(room.open(again), "{at:?}");
+            assert!(budget.open(at), "{at:?}");
+            budget.disturbed(at);
+            assert!(!budget.open(at) && !budget.open(Nanos(again.0 - 1)), "{at:?}");
+            assert!(budget.open(again), "{at:?}");
         }
     }
 
     #[test]
     fn closed_time_has_a_bound() {
-        let mut room = Room::new(Share::percent(100), Nanos(0));
+        let mut budget = SpinBudget::new(Share::percent(100), Nanos(0));
         let mut now = Nanos(0);
         for _ in 0..100 {
-            room.disturbed(now);
-            assert!(room.open(now + CLOSED_FOR_MAX));
-            now = room.closed_until;
+            budget.disturbed(now);
+            assert!(budget.open(now + CLOSED_FOR_MAX));
+            now = budget.closed_until;
         }
     }
 }
