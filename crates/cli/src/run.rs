@@ -11,9 +11,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use forerun_console::failure::{note, usage};
-use forerun_console::machine::seconds;
 use forerun_console::{output, specs};
 use forerun_core::params::{Bytes, Param as _};
+use forerun_report::quantity::seconds;
 use forerun_steer::run::{self, Ended, RunError, Settings, Stats};
 use forerun_steer::{ObserverKind, SessionError, shim};
 use serde::{Serialize, Serializer};

@@ -24,13 +24,6 @@ pub fn now() -> Nanos {
     Nanos(u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Seconds of a time, for people.
-#[expect(clippy::cast_precision_loss, reason = "a figure for people")]
-#[must_use]
-pub fn seconds(time: Nanos) -> f64 {
-    time.0 as f64 / 1e9
-}
-
 /// Seconds since 1970, UTC.
 #[expect(clippy::disallowed_types, reason = "the date of a record")]
 #[must_use]

@@ -12,6 +12,8 @@
 use std::fs;
 
 use forerun_core::units::Nanos;
+use forerun_report::quantity;
+use forerun_report::quantity::float;
 use serde::Serialize;
 
 use crate::machine;
@@ -55,7 +57,7 @@ impl Noise {
     #[must_use]
     pub fn since(mut self, before: &Self, load: &'static str, quiet: bool) -> Self {
         self.load = load;
-        let passed = machine::seconds(self.at.since(before.at));
+        let passed = quantity::seconds(self.at.since(before.at));
         self.steal_share = self.ticks.zip(before.ticks).and_then(|(now, before)| {
             let (all, stolen) = (now.0.checked_sub(before.0)?, now.1.checked_sub(before.1)?);
             (all > 0).then(|| float(stolen) / float(all))
@@ -136,11 +138,6 @@ fn ticks(stat: &str) -> Option<(u64, u64)> {
 fn waited(pressure: &str) -> Option<u64> {
     let line = pressure.lines().find(|line| line.starts_with("some "))?;
     line.rsplit_once("total=")?.1.trim().parse().ok()
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a figure for people")]
-fn float(count: u64) -> f64 {
-    count as f64
 }
 
 /// From here on what else ran is more than what is measured: a hundredth of the time stolen, a

@@ -15,13 +15,15 @@ use forerun_io::files::{Backend, Files, FilesSettings};
 use forerun_io::reaper::model::{Lateness, Model, ModelCompletion};
 use forerun_io::reaper::{Port, Reaper, ReaperSettings};
 use forerun_io::store::file::Access;
+use forerun_report::quantity;
+use forerun_report::quantity::float;
 use forerun_steer::kernel::{self, Residency};
 use serde::Serialize;
 
 use crate::failure::usage;
 use crate::names;
 use crate::profile::place::Place;
-use crate::{machine, target};
+use crate::target;
 
 /// See the module.
 pub struct ReapTarget(Source);
@@ -150,7 +152,7 @@ impl ReapTarget {
     #[must_use]
     pub fn lateness(&self) -> Option<Truth> {
         let Lateness { reads, late, wakes, waking } = self.model_lateness()?;
-        let mean = |sum, count: u64| machine::seconds(sum) * 1e6 / float(count.max(1));
+        let mean = |sum, count: u64| quantity::seconds(sum) * 1e6 / float(count.max(1));
         Some(Truth { reads, late_us: mean(late, reads), wakes, wake_us: mean(waking, wakes) })
     }
 }
@@ -178,11 +180,6 @@ impl Truth {
              of {wake_us:.1} us on its own thread, counted with cpu us/IO"
         )
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a figure for people")]
-fn float(count: u64) -> f64 {
-    count as f64
 }
 
 /// Names the models of this kind.

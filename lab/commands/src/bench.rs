@@ -17,7 +17,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use forerun_console::failure::usage;
-use forerun_core::params::Param;
 use forerun_core::readahead;
 use forerun_core::units::Nanos;
 use forerun_engine::Settings;
@@ -117,11 +116,6 @@ fn check(settings: &Settings) -> Result<()> {
         )));
     }
     Ok(())
-}
-
-/// A value in its own form, for the command line.
-fn parse<P: Param>(text: &str) -> Result<P, String> {
-    P::parse(text).ok_or_else(|| format!("expected {}", P::FORM))
 }
 
 /// A time in seconds, for the command line.

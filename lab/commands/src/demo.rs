@@ -30,6 +30,7 @@ use forerun_engine::journal::JournalFile;
 use forerun_measure::journal::Journal;
 use forerun_measure::live::Live;
 use forerun_measure::{cache, record};
+use forerun_report::quantity;
 use forerun_report::{Run, RunRecord, page, table};
 use serde::Serialize;
 
@@ -108,7 +109,7 @@ fn live_part(
     let policies = [LEGACY, DEMAND, best()];
     let count = STREAMS.len() * policies.len();
     let mut budget = Budget::new(machine::now(), seconds, count as u64);
-    let run_max = machine::seconds(budget.run_max);
+    let run_max = quantity::seconds(budget.run_max);
     let progress = output::progress(count as u64, "runs in real time");
     tell(&table::header())?;
     for streams in STREAMS {

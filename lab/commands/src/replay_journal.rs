@@ -11,9 +11,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 use forerun_console::failure::{note, plain};
-use forerun_console::{machine, output};
+use forerun_console::output;
 use forerun_core::units::Nanos;
 use forerun_engine::journal::{Difference, Replayed, Run, replay};
+use forerun_report::quantity;
 use serde::Serialize;
 
 /// What `replay-journal` takes.
@@ -115,7 +116,7 @@ fn told_run(run: &Run) -> ToldRun<'_> {
         page_bytes: settings.page_bytes,
         events: run.events,
         actions: run.actions,
-        seconds: machine::seconds(span(run)),
+        seconds: quantity::seconds(span(run)),
         demanded: stats.demanded,
         hits: stats.hits,
         late_hits: stats.late_hits,
@@ -149,7 +150,7 @@ fn text(replayed: &Replayed) -> String {
         let (policies, pages) = (policies.join(" + "), settings.frames);
         lines.push(format!("run {number}: {}, {policies}, {pages} pages", settings.readahead));
         let (events, actions) = (run.events, run.actions);
-        let seconds = machine::seconds(span(run));
+        let seconds = quantity::seconds(span(run));
         lines.push(format!("  {events} events, {actions} actions in {seconds:.3} s"));
         lines.push(format!(
             "  {} pages demanded: {} hits, {} late hits, {} misses",
@@ -159,7 +160,7 @@ fn text(replayed: &Replayed) -> String {
             lines.push("  byte-equal".to_owned());
             continue;
         };
-        let seconds = machine::seconds(differs.now);
+        let seconds = quantity::seconds(differs.now);
         lines.push(format!(
             "  differs at event {}, {seconds:.9} s: {}",
             differs.event, differs.what

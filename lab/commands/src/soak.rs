@@ -28,9 +28,11 @@ use forerun_engine::journal::JournalFile;
 use forerun_engine::{Cache, Handle, Settings};
 use forerun_measure::journal;
 use forerun_measure::journal::Journal;
+use forerun_report::quantity;
+use forerun_report::quantity::mebibytes;
 
 use ground::Ground;
-use health::{Figures, mib};
+use health::Figures;
 use worker::{Counts, Worker};
 
 mod ground;
@@ -200,11 +202,11 @@ impl<'a> Watch<'a> {
     }
 
     fn print(&mut self, now: Nanos, reads: u64) -> Result<()> {
-        let seconds = machine::seconds(now.since(self.begun));
+        let seconds = quantity::seconds(now.since(self.begun));
         let rate = rate(reads - self.printed.1, now.since(self.printed.0));
         self.printed = (now, reads);
         let Figures { rss_bytes, fds, threads } = Figures::take()?;
-        let (errors, rss) = (self.sum(|counts| &counts.errors), mib(rss_bytes));
+        let (errors, rss) = (self.sum(|counts| &counts.errors), mebibytes(rss_bytes));
         output::print(&format!(
             "{seconds:>6.0} s  {reads:>11} reads  {rate:>8}/s  rss {rss:.1} MiB  fds {fds}  \
              threads {threads}  errors {errors}\n"
@@ -229,14 +231,14 @@ impl<'a> Watch<'a> {
             sum(|counts| &counts.resized),
         ];
         let rss = health::rss(&self.samples).map_or(String::new(), |(early, late)| {
-            format!(", rss {:.1} MiB, then {:.1} MiB", mib(early), mib(late))
+            format!(", rss {early:.1} MiB, then {late:.1} MiB")
         });
         format!(
             "{reads} reads and {} bytes verified in {:.1} s, {}/s; {} reads failed as they should; \
              {opened} handles opened, {prefetched} prefetches, {pinned} pins, {resized} \
              resizes{rss}",
             sum(|counts| &counts.bytes),
-            machine::seconds(time),
+            quantity::seconds(time),
             rate(reads, time),
             sum(|counts| &counts.errors),
         )

@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use forerun_console::failure::note;
 use forerun_console::output;
-use forerun_core::params::{Bytes, Param as _};
+use forerun_core::params::Bytes;
 use forerun_engine::journal::{Bounds, JournalFile, Summary};
 use forerun_engine::{Cache, Settings, SettingsError};
+use forerun_report::quantity::read;
 
 /// The flags.
 #[derive(clap::Args)]
@@ -22,7 +23,7 @@ pub struct Journal {
     journal: Option<PathBuf>,
     /// The journal ends when it would be larger
     #[arg(long, value_name = "SIZE", requires = "journal", default_value = "1G",
-          value_parser = bytes)]
+          value_parser = read::<Bytes>)]
     journal_max: Bytes,
 }
 
@@ -71,8 +72,4 @@ fn told(summary: &Summary) -> String {
         None if *dropped > 0 => format!("{text}; {dropped} events of a run that broke off"),
         None => text,
     }
-}
-
-fn bytes(text: &str) -> Result<Bytes, String> {
-    Bytes::parse(text).ok_or_else(|| format!("expected {}", Bytes::FORM))
 }

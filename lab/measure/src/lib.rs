@@ -11,7 +11,6 @@
 //! | [`kernel`] | the same reads through the kernel's page cache |
 //! | [`pattern_file`] | files of the pattern: made, and known again |
 //! | [`start`] | threads that begin at the same moment |
-//! | [`samples`] | median, least and most of samples |
 //! | [`record`] | run records, and the limit that runs are measured against |
 //! | [`windows`] | readahead windows as records tell them |
 //! | [`journal`] | `--journal` of the commands that run live |
@@ -31,7 +30,6 @@ mod meter;
 pub mod pattern;
 pub mod pattern_file;
 pub mod record;
-pub mod samples;
 pub mod start;
 pub mod verify;
 pub mod windows;

@@ -15,6 +15,7 @@ use forerun_core::device::Device;
 use forerun_core::params::{Bytes, Param as _};
 use forerun_core::readahead;
 use forerun_core::units::Nanos;
+use forerun_report::quantity;
 use forerun_report::{Run, RunRecord};
 use forerun_sim::driver::{self, Setup, rate};
 use forerun_sim::host::Order;
@@ -74,7 +75,7 @@ pub fn run(
     measured: Measured,
 ) -> Run {
     let mb_per_second = rate(measured.bytes_wanted, measured.elapsed);
-    let micros = |time: Nanos| machine::seconds(time) * 1e6;
+    let micros = |time: Nanos| quantity::seconds(time) * 1e6;
     let kept = measured.requests.len() as u64;
     Run {
         readahead: name,
@@ -85,7 +86,7 @@ pub fn run(
         streams,
         workload: shortened(reads),
         mb_per_second,
-        delay_seconds: machine::seconds(measured.stats.waited),
+        delay_seconds: quantity::seconds(measured.stats.waited),
         device_requests: measured.device_requests,
         mean_request_bytes: measured.bytes_read / measured.device_requests.max(1),
         bytes_read: measured.bytes_read,

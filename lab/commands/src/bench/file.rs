@@ -13,7 +13,6 @@
 
 mod counters;
 mod reads;
-mod times;
 
 use std::path::PathBuf;
 
@@ -22,23 +21,24 @@ use clap::ValueEnum;
 use forerun_console::failure::{note, usage};
 use forerun_console::profile::given::Given;
 use forerun_console::target::Target;
-use forerun_console::{interrupt, machine, output};
+use forerun_console::{interrupt, output};
 use forerun_core::params::{Bytes, Param as _};
 use forerun_core::units::Nanos;
 use forerun_engine::journal::JournalFile;
 use forerun_engine::{Settings, Stats};
 use forerun_measure::journal;
-use forerun_report::{Run, RunRecord};
+use forerun_report::quantity;
+use forerun_report::quantity::read;
+use forerun_report::quantity::{float, micros, ratio};
+use forerun_report::{Latencies, Run, RunRecord};
 use forerun_sim::driver::rate;
 use serde::Serialize;
 
-use super::parse;
 use crate::specs;
 use forerun_measure::cache::{failed, opened_cold, refused};
 use forerun_measure::{pattern_file, record};
 
 use reads::{Against, Order, Plan};
-use times::Times;
 
 /// What `bench file` takes.
 #[derive(clap::Args)]
@@ -50,13 +50,13 @@ pub(crate) struct Args {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Make FILE first: so many bytes of which each can be checked
-    #[arg(long, value_name = "SIZE", value_parser = parse::<Bytes>)]
+    #[arg(long, value_name = "SIZE", value_parser = read::<Bytes>)]
     make: Option<Bytes>,
     /// The order of the reads
     #[arg(long, value_enum, default_value = "seq")]
     pattern: Pattern,
     /// Bytes of a read [default: 1M, or 4K at random]
-    #[arg(long, value_name = "SIZE", value_parser = parse::<Bytes>)]
+    #[arg(long, value_name = "SIZE", value_parser = read::<Bytes>)]
     size: Option<Bytes>,
     /// Threads that read at once
     #[arg(long, value_name = "N", default_value_t = 1,
@@ -66,7 +66,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "S", default_value = "10", value_parser = super::seconds)]
     seconds: Nanos,
     /// Memory for pages
-    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse::<Bytes>)]
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = read::<Bytes>)]
     cache: Bytes,
     /// The readahead policy, NAME[:key=value,...] [default: streams]
     #[arg(long, value_name = "NAME")]
@@ -150,7 +150,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
 struct Measured {
     elapsed: Nanos,
     bytes: u64,
-    times: Times,
+    times: Latencies,
     stats: Stats,
     /// What the kernel counted as read from devices.
     device_bytes: u64,
@@ -164,7 +164,7 @@ impl Measured {
     }
 
     fn io_per_second(&self) -> f64 {
-        self.times.count_float() / machine::seconds(self.elapsed).max(f64::MIN_POSITIVE)
+        float(self.times.count()) / quantity::seconds(self.elapsed).max(f64::MIN_POSITIVE)
     }
 
     /// Pages that were there when they were asked for.
@@ -210,12 +210,16 @@ fn measured(
     }
     file.require_unchanged()?;
     let bytes = ran.lanes.iter().map(|lane| lane.bytes).sum();
-    let times = Times::new(ran.lanes.into_iter().flat_map(|lane| lane.times).collect());
+    let mut times = Latencies::default();
+    ran.lanes
+        .iter()
+        .flat_map(|lane| &lane.times)
+        .for_each(|&time| times.record(Nanos(time.into())));
     Ok(Measured { elapsed: ran.elapsed, bytes, times, stats, device_bytes, io })
 }
 
 fn table(args: &Args, size: Bytes, measured: &Measured) -> String {
-    let micros = |nanos: u32| format!("{:.1}", f64::from(nanos) / 1e3);
+    let micros = |time: Nanos| format!("{:.1}", micros(time));
     let header = [
         "pattern", "size", "threads", "MB/s", "IO/s", "mean us", "p50", "p90", "p99", "max",
         "hits %", "late %", "requests", "cold %",
@@ -227,7 +231,7 @@ fn table(args: &Args, size: Bytes, measured: &Measured) -> String {
         args.threads.to_string(),
         format!("{:.1}", measured.mb_per_second()),
         format!("{:.0}", measured.io_per_second()),
-        format!("{:.1}", times.mean() / 1e3),
+        format!("{:.1}", times.mean_ns() / 1e3),
         micros(times.quantile(500)),
         micros(times.quantile(900)),
         micros(times.quantile(990)),
@@ -252,7 +256,7 @@ struct Figures {
     pattern: &'static str,
     size: u64,
     threads: u32,
-    reads: usize,
+    reads: u64,
     seconds: f64,
     mb_per_second: f64,
     io_per_second: f64,
@@ -273,16 +277,16 @@ struct Figures {
 impl Figures {
     fn new(args: &Args, size: Bytes, measured: &Measured) -> Self {
         let times = &measured.times;
-        let micros = |per_mille| f64::from(times.quantile(per_mille)) / 1e3;
+        let micros = |per_mille| micros(times.quantile(per_mille));
         Self {
             pattern: args.pattern.name(),
             size: size.0,
             threads: args.threads,
             reads: times.count(),
-            seconds: machine::seconds(measured.elapsed),
+            seconds: quantity::seconds(measured.elapsed),
             mb_per_second: measured.mb_per_second(),
             io_per_second: measured.io_per_second(),
-            mean_us: times.mean() / 1e3,
+            mean_us: times.mean_ns() / 1e3,
             p50_us: micros(500),
             p90_us: micros(900),
             p99_us: micros(990),
@@ -301,7 +305,7 @@ impl Figures {
 fn recorded(args: &Args, size: Bytes, engine: &Settings, measured: &Measured) -> Result<RunRecord> {
     let device = args.file.display().to_string();
     let mut settings = record::settings(engine);
-    settings.push(("seconds", machine::seconds(args.seconds).to_string()));
+    settings.push(("seconds", quantity::seconds(args.seconds).to_string()));
     settings.push(("io", measured.io.clone()));
     let (readahead, params) = record::policy(&engine.readahead)?;
     let (times, stats) = (&measured.times, &measured.stats);
@@ -314,22 +318,16 @@ fn recorded(args: &Args, size: Bytes, engine: &Settings, measured: &Measured) ->
         streams: args.threads,
         workload: format!("file,pattern={pattern},size={},threads={}", size.show(), args.threads),
         mb_per_second,
-        delay_seconds: machine::seconds(stats.waited),
+        delay_seconds: quantity::seconds(stats.waited),
         device_requests: stats.store_requests,
         mean_request_bytes: stats.store_bytes / stats.store_requests.max(1),
         bytes_read: stats.store_bytes,
         bytes_wanted: measured.bytes,
-        p50_us: f64::from(times.quantile(500)) / 1e3,
-        p99_us: f64::from(times.quantile(990)) / 1e3,
+        p50_us: micros(times.quantile(500)),
+        p99_us: micros(times.quantile(990)),
         ..Run::default()
     };
     Ok(RunRecord { runs: vec![run], ..record::empty(device, args.seed, &settings) })
-}
-
-/// A share; of nothing, none.
-#[expect(clippy::cast_precision_loss, reason = "a figure for people")]
-fn ratio(part: u64, whole: u64) -> f64 {
-    part as f64 / whole.max(1) as f64
 }
 
 /// Each thread has a buffer of its own, and the engine's bound on reads at once is above this.

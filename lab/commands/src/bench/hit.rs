@@ -23,17 +23,17 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use forerun_console::failure::usage;
 use forerun_console::target::Target;
-use forerun_console::{interrupt, machine, output};
+use forerun_console::{interrupt, output};
 use forerun_core::params::{Bytes, Param as _};
 use forerun_core::units::Nanos;
 use forerun_engine::{Cache, Handle, Settings};
 use forerun_measure::cache::refused;
 use forerun_measure::journal;
-use forerun_measure::samples::Summary;
-use forerun_report::{Run, RunRecord, Spread};
+use forerun_report::quantity;
+use forerun_report::quantity::read;
+use forerun_report::{Run, RunRecord, Spread, Summary};
 use serde::Serialize;
 
-use super::parse;
 use forerun_measure::{pattern_file, record};
 
 use race::{Course, PAGE_BYTES, Sample, WAYS, Way};
@@ -49,7 +49,7 @@ pub(crate) struct Args {
           value_parser = clap::value_parser!(u32).range(1..=THREADS_MAX))]
     threads: Vec<u32>,
     /// Bytes that are read, in whole pages
-    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse::<Bytes>)]
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = read::<Bytes>)]
     size: Bytes,
     /// Read this file's first bytes [default: a file in the temporary folder]
     #[arg(long, value_name = "F")]
@@ -166,6 +166,9 @@ struct Raced {
     cpu: Summary,
     /// To `pread` of the same round.
     ratio: Summary,
+    /// Nanoseconds a hit, and ratios, in the order in which they were taken.
+    samples_ns: Vec<f64>,
+    ratios: Vec<f64>,
 }
 
 /// All rounds, and what they came to.
@@ -193,12 +196,16 @@ fn race(args: &Args, course: &Course, handle: &Handle, path: &Path) -> Result<Ve
         let pread = &samples[Way::Pread as usize];
         for (way, own) in WAYS.into_iter().zip(samples) {
             let ratios = own.iter().zip(pread).map(|(own, pread)| own.wall_ns / pread.wall_ns);
+            let ratios: Vec<f64> = ratios.collect();
+            let samples_ns: Vec<f64> = own.iter().map(|sample| sample.wall_ns).collect();
             raced.push(Raced {
                 way,
                 threads,
-                wall: Summary::of(own.iter().map(|sample| sample.wall_ns)),
+                wall: Summary::of(samples_ns.iter().copied()),
                 cpu: Summary::of(own.iter().map(|sample| sample.cpu_ns)),
-                ratio: Summary::of(ratios),
+                ratio: Summary::of(ratios.iter().copied()),
+                samples_ns,
+                ratios,
             });
         }
     }
@@ -211,8 +218,8 @@ fn table(runs: &[Raced]) -> String {
     let row = |raced: &Raced| {
         let (wall, ratio) = (&raced.wall, &raced.ratio);
         let target = raced.way.ratio_max().map_or("-".to_owned(), |max| {
-            let met = if ratio.median <= max { "met" } else { "missed" };
-            format!("<= {max:.1} {met}")
+            let bound = forerun_report::Target::AtMost(max);
+            format!("{bound:.1} {}", bound.judge(ratio.median))
         });
         vec![
             raced.way.name().to_owned(),
@@ -267,8 +274,8 @@ impl<'a> Figures<'a> {
             ratio_min: ratio.min,
             ratio_max: ratio.max,
             ratio_target: raced.way.ratio_max(),
-            samples_ns: &wall.samples,
-            ratios: &ratio.samples,
+            samples_ns: &raced.samples_ns,
+            ratios: &raced.ratios,
         }
     }
 }
@@ -277,12 +284,14 @@ impl<'a> Figures<'a> {
 fn recorded(args: &Args, name: &str, engine: &Settings, bytes: u64, raced: &[Raced]) -> RunRecord {
     let mut settings = record::settings(engine);
     settings.push(("size", Bytes(bytes).show()));
-    settings.push(("seconds", machine::seconds(args.seconds).to_string()));
+    settings.push(("seconds", quantity::seconds(args.seconds).to_string()));
     let empty = record::empty(name.to_owned(), args.seed, &settings);
     let mut samples = empty.settings.clone();
     for raced in raced {
         let key = format!("samples_ns.{}.{}", raced.way.name(), raced.threads);
-        samples.insert(key, raced.wall.listed());
+        let listed: Vec<String> =
+            raced.samples_ns.iter().map(|sample| format!("{sample:.2}")).collect();
+        samples.insert(key, listed.join(","));
     }
     let runs = raced.iter().map(|raced| {
         // A pin gives the whole page, whatever is then looked at.

@@ -28,12 +28,14 @@ use forerun_console::failure::{note, usage};
 use forerun_console::names;
 use forerun_console::noise::Noise;
 use forerun_console::reap_target::ReapTarget;
-use forerun_console::{interrupt, machine, output, reap_reads};
+use forerun_console::{interrupt, output, reap_reads};
 use forerun_core::params::{Bytes, Param as _, Share};
 use forerun_core::reap;
 use forerun_core::units::Nanos;
 use forerun_io::reaper::ReaperSettings;
 use forerun_measure::record;
+use forerun_report::quantity;
+use forerun_report::quantity::read;
 
 use super::Io;
 use crate::specs;
@@ -72,7 +74,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value = "auto")]
     io: Io,
     /// The share of one processor that may be spun, for policies that ask
-    #[arg(long, value_name = "SHARE", default_value = "1", value_parser = super::parse::<Share>)]
+    #[arg(long, value_name = "SHARE", default_value = "1", value_parser = read::<Share>)]
     spin: Share,
     /// Seconds that all measurements take together
     #[arg(long, value_name = "S", default_value = "30", value_parser = super::seconds)]
@@ -223,7 +225,7 @@ fn told(target: &ReapTarget, noises: &[Noise], verdicts: &[String], course: &Cou
 
 fn discarded(course: &Course<'_>) -> String {
     let rounds = course.rounds;
-    let millis = machine::seconds(course.each) * 1e3;
+    let millis = quantity::seconds(course.each) * 1e3;
     format!(
         "discarded: the first of {rounds} rounds of {millis:.0} ms each; of the others, in trimmed \
          means, the slowest hundredth"
@@ -241,7 +243,7 @@ fn recorded(
     let mut settings = vec![
         ("io", target.io().to_owned()),
         ("spin", args.spin.show()),
-        ("seconds", machine::seconds(args.seconds).to_string()),
+        ("seconds", quantity::seconds(args.seconds).to_string()),
         ("discarded", discarded(course)),
     ];
     let noise: Vec<String> = noises.iter().map(Noise::told).collect();

@@ -21,6 +21,7 @@ use forerun_measure::kernel::Kernel;
 use forerun_measure::live::Live;
 use forerun_measure::windows::WINDOWS_MAX;
 use forerun_measure::{cache, record};
+use forerun_report::quantity::read;
 use forerun_report::{Run, RunRecord, table};
 use serde::Serialize;
 
@@ -49,13 +50,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     streams: Option<u32>,
     /// Bytes of a read
-    #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = parse::<Bytes>)]
+    #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = read::<Bytes>)]
     request: Bytes,
     /// Bytes of each stream [default: 10M; on a smaller file, what fits]
-    #[arg(long, value_name = "SIZE", value_parser = parse::<Bytes>)]
+    #[arg(long, value_name = "SIZE", value_parser = read::<Bytes>)]
     each: Option<Bytes>,
     /// Bytes a second that each stream is read at [default: as fast as they come]
-    #[arg(long, value_name = "BYTES", value_parser = parse::<Rate>)]
+    #[arg(long, value_name = "BYTES", value_parser = read::<Rate>)]
     rate: Option<Rate>,
     /// random, round-robin, sequential, backward, stride:A/B, disturb:PERCENT, parquet:COLUMNS or
     /// uniform:SIZE
@@ -84,7 +85,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME,...")]
     readahead: Option<String>,
     /// The largest request to the store [default: as the device model takes them, at most 1M]
-    #[arg(long, value_name = "SIZE", value_parser = parse::<Bytes>)]
+    #[arg(long, value_name = "SIZE", value_parser = read::<Bytes>)]
     request_max: Option<Bytes>,
     /// Readahead requests of a file under way at once [default: 8, up to 64 as far as the device is
     /// seen to use them; 1 on a model of a disk without a queue]
@@ -93,7 +94,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     profile: Given,
     /// Memory for pages
-    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse::<Bytes>)]
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = read::<Bytes>)]
     cache: Bytes,
     /// How a file is read
     #[arg(long, value_enum, default_value = "auto", conflicts_with = "device")]
@@ -311,10 +312,6 @@ impl<'a> Figures<'a> {
             p99_us: run.p99_us,
         }
     }
-}
-
-fn parse<P: Param>(text: &str) -> Result<P, String> {
-    P::parse(text).ok_or_else(|| format!("expected {}", P::FORM))
 }
 
 /// The name of the kernel's readahead in tables and records.

@@ -14,6 +14,7 @@ use forerun_core::params::Share;
 use forerun_core::units::Nanos;
 use forerun_core::{params, readahead};
 use forerun_measure::windows;
+use forerun_report::quantity;
 use forerun_report::{DeviceRequest, RequestKind, Run, RunRecord, Window};
 use forerun_sim::driver::{Logged, LoggedWindow, Outcome};
 use forerun_sim::prefetch::Prefetch;
@@ -124,7 +125,7 @@ impl Figures {
             accesses: 0,
             misses: 0,
             hit_ratio: 0.0,
-            seconds: machine::seconds(took),
+            seconds: quantity::seconds(took),
             accesses_per_second: 0.0,
             sample: None,
             readahead: None,
@@ -177,12 +178,12 @@ impl Figures {
         self.prefetch = case.prefetch.map(thread);
         self.device = device.map(|device| Virtual {
             name: device.name(),
-            seconds: machine::seconds(outcome.elapsed),
+            seconds: quantity::seconds(outcome.elapsed),
             requests: outcome.requests,
             mean_request_bytes: outcome.mean_request_bytes(),
             mb_per_second: outcome.mb_per_second(),
-            delay_seconds: machine::seconds(outcome.delay_first),
-            delay_total_seconds: machine::seconds(outcome.delay),
+            delay_seconds: quantity::seconds(outcome.delay_first),
+            delay_total_seconds: quantity::seconds(outcome.delay),
             bytes_read: outcome.bytes_read,
             bytes_wanted: outcome.bytes_wanted,
             p50_us: micros(outcome.waits.percentile(50)),
@@ -382,14 +383,15 @@ pub(crate) fn measured(outcome: &Outcome) -> Run {
     Run {
         emulated: true,
         mb_per_second: outcome.mb_per_second(),
-        delay_seconds: machine::seconds(outcome.delay_first),
+        delay_seconds: quantity::seconds(outcome.delay_first),
         device_requests: outcome.requests,
         mean_request_bytes: outcome.mean_request_bytes(),
         bytes_read: outcome.bytes_read,
         bytes_wanted: outcome.bytes_wanted,
         p50_us: micros(outcome.waits.percentile(50)),
         p99_us: micros(outcome.waits.percentile(99)),
-        late_max_seconds: (outcome.late_max > Nanos(0)).then(|| machine::seconds(outcome.late_max)),
+        late_max_seconds: (outcome.late_max > Nanos(0))
+            .then(|| quantity::seconds(outcome.late_max)),
         requests_left_out: outcome.requests.saturating_sub(requests.len() as u64),
         requests,
         windows: outcome.windows.iter().map(explained).collect(),
@@ -399,7 +401,7 @@ pub(crate) fn measured(outcome: &Outcome) -> Run {
 }
 
 fn micros(time: Nanos) -> f64 {
-    machine::seconds(time) * 1e6
+    quantity::seconds(time) * 1e6
 }
 
 fn ratio(reached: f64, limit: Option<f64>) -> Option<f64> {

@@ -30,6 +30,7 @@ use forerun_core::device;
 use forerun_core::params::{Bytes, Param as _};
 use forerun_core::units::Nanos;
 use forerun_measure::record;
+use forerun_report::quantity;
 use forerun_report::{Run, RunRecord};
 use forerun_sim::driver::{self, Outcome, Setup};
 use forerun_sim::host::Order;
@@ -97,7 +98,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
         Ok(interrupt::unbroken(|| record.write(path))?)
     });
     let shown = if args.json {
-        let nap_ms = machine::seconds(args.nap) * 1e3;
+        let nap_ms = quantity::seconds(args.nap) * 1e3;
         let runs = rows.iter().flat_map(|row| row.told(args.scale)).collect();
         output::json(&Told { scale: args.scale, nap_ms, runs })
     } else {
@@ -161,7 +162,7 @@ impl Row {
     /// By what part more the program alone takes than with the thread, in hundredths.
     fn gain(&self, rule: usize, limit: usize) -> f64 {
         let [alone, fast] = [&self.alone, &self.fast[rule][limit]].map(|it| it.elapsed);
-        (machine::seconds(alone) / machine::seconds(fast) - 1.0) * 100.0
+        (quantity::seconds(alone) / quantity::seconds(fast) - 1.0) * 100.0
     }
 
     /// The gain at the best limit.
@@ -185,7 +186,7 @@ impl Row {
             kernel: self.kernel.name,
             prefetch,
             limit_bytes,
-            seconds: machine::seconds(outcome.elapsed) * f64::from(scale),
+            seconds: quantity::seconds(outcome.elapsed) * f64::from(scale),
         })
     }
 }
@@ -271,7 +272,7 @@ fn table_3(rows: &[&Row], scale: u32) -> String {
             let [alone, fast] = file.seconds();
             cells.extend([format!("{alone:.2}"), percent((alone / fast - 1.0) * 100.0)]);
             for row in own {
-                let alone = machine::seconds(row.alone.elapsed) * f64::from(scale);
+                let alone = quantity::seconds(row.alone.elapsed) * f64::from(scale);
                 cells.push(format!("{alone:.2}"));
                 cells.extend((0..RULES.len()).map(|rule| percent(row.gain_max(rule))));
             }

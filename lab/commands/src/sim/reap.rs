@@ -17,6 +17,9 @@ use forerun_console::names;
 use forerun_console::output;
 use forerun_core::params::{Bytes, Param as _};
 use forerun_core::reap::{self, Op};
+use forerun_core::units::Nanos;
+use forerun_report::Distribution;
+use forerun_report::quantity::{float, micros, seconds};
 use forerun_sim::reap::{Load, Phase, Ran, calibrate, run};
 use serde::Serialize;
 
@@ -138,37 +141,25 @@ fn loads(args: &Args, sizes: &[u64]) -> Vec<(u64, Load)> {
     sizes.iter().map(|&size| (size, load(vec![size]))).collect()
 }
 
-#[expect(clippy::cast_precision_loss, reason = "counts of I/Os and nanoseconds, far below 2^53")]
 fn row(policy: &str, size: u64, phase: usize, shape: &Phase, ran: &Ran) -> Row {
-    let mut latencies: Vec<f64> =
-        ran.reaped.iter().map(|reaped| micros(reaped.latency.0)).collect();
-    latencies.sort_by(f64::total_cmp);
-    let count = latencies.len() as f64;
-    let mean = latencies.iter().sum::<f64>() / count;
-    let kept = &latencies[..latencies.len() - latencies.len() / 100];
-    let variance = latencies.iter().map(|one| (one - mean).powi(2)).sum::<f64>() / count;
+    let latencies = Distribution::of(ran.reaped.iter().map(|reaped| micros(reaped.latency)));
+    let count = float(ran.reaped.len() as u64);
     let cpu: u64 = ran.reaped.iter().map(|reaped| reaped.cpu.0).sum();
     let late = ran.reaped.iter().filter(|reaped| reaped.late).count();
-    let at = |percent: usize| latencies[(latencies.len() - 1) * percent / 100];
     Row {
         policy: policy.to_owned(),
         size,
         group: shape.group,
         phase: phase + 1,
-        mean_us: mean,
-        trimmed_mean_us: kept.iter().sum::<f64>() / kept.len() as f64,
-        p50_us: at(50),
-        p99_us: at(99),
-        stdev_us: variance.sqrt(),
-        cpu_us_per_io: micros(cpu) / count / f64::from(shape.group),
-        late_share: late as f64 / count,
-        seconds: ran.elapsed.0 as f64 / 1e9,
+        mean_us: latencies.mean(),
+        trimmed_mean_us: latencies.trimmed_mean(),
+        p50_us: latencies.at(500),
+        p99_us: latencies.at(990),
+        stdev_us: latencies.stdev(),
+        cpu_us_per_io: micros(Nanos(cpu)) / count / f64::from(shape.group),
+        late_share: float(late as u64) / count,
+        seconds: seconds(ran.elapsed),
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "nanoseconds, far below 2^53")]
-fn micros(nanos: u64) -> f64 {
-    nanos as f64 / 1e3
 }
 
 fn shown(rows: &[Row], phases: bool) -> String {

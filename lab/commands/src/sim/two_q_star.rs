@@ -29,6 +29,7 @@ use forerun_core::eviction::two_q::{TwoQ, TwoQParams};
 use forerun_core::eviction::two_q_star::{TwoQStar, TwoQStarParams};
 use forerun_core::params::Share;
 use forerun_report::curves::{Section, Sheet};
+use forerun_report::quantity;
 use forerun_sim::queues::{self, Found as Queues};
 use forerun_sim::replay::{self, Cell, Numbering, ReplayError, replay};
 use forerun_sim::trace::survey::{Found, Settings, Survey};
@@ -169,7 +170,7 @@ fn count(source: &Source, reading: &Reading, sizes: &[Size]) -> Result<Counted> 
         ),
         ReplayError::Sample { .. } => unreachable!("it is no sample"),
     })?;
-    let ratio = |accesses: u64, misses: u64| figures::ratio(accesses - misses, accesses);
+    let ratio = |accesses: u64, misses: u64| quantity::ratio(accesses - misses, accesses);
     let ratios: Vec<f64> = counts.iter().map(|it| ratio(it.accesses, it.misses)).collect();
     let others = ratios.chunks(pages.len()).map(<[f64]>::to_vec).collect();
     let queues = queues(&pages, &numbers);

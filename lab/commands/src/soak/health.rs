@@ -16,6 +16,8 @@
 use std::fs;
 
 use anyhow::{Context as _, Result};
+use forerun_report::Summary;
+use forerun_report::quantity::float;
 
 /// One sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,9 +43,8 @@ impl Figures {
 pub(super) fn grown(samples: &[Figures]) -> Vec<String> {
     let mut grown = Vec::new();
     if let Some((early, late)) = rss(samples).filter(|_| samples.len() >= RSS_SAMPLES_MIN)
-        && late > early + early / 50 + RSS_SLACK_BYTES
+        && late > early + early / 50.0 + RSS_SLACK_MIB
     {
-        let (early, late) = (mib(early), mib(late));
         grown.push(format!("memory grew from {early:.1} MiB to {late:.1} MiB"));
     }
     if samples.len() < COUNT_SAMPLES_MIN {
@@ -51,10 +52,9 @@ pub(super) fn grown(samples: &[Figures]) -> Vec<String> {
     }
     let (second, last) = quarters(samples);
     let mut judge = |what: &str, of: &dyn Fn(&Figures) -> u64| {
-        let most = second.iter().map(of).max().unwrap_or(0);
-        let late = median(last, of);
+        let (most, late) = (summary(second, of).max, summary(last, of).median.ceil());
         if late > most {
-            grown.push(format!("{what} grew from {most} at most to {late} at most times"));
+            grown.push(format!("{what} grew from {most:.0} at most to {late:.0} at most times"));
         }
     };
     judge("descriptors", &|figures| figures.fds);
@@ -62,17 +62,11 @@ pub(super) fn grown(samples: &[Figures]) -> Vec<String> {
     grown
 }
 
-/// Memory in the second and in the last quarter, where there are any samples in them.
-pub(super) fn rss(samples: &[Figures]) -> Option<(u64, u64)> {
+/// MiB of memory in the second and in the last quarter, where there are any samples in them.
+pub(super) fn rss(samples: &[Figures]) -> Option<(f64, f64)> {
     let (second, last) = quarters(samples);
-    let of = |figures: &Figures| figures.rss_bytes;
-    (!second.is_empty()).then(|| (median(second, of), median(last, of)))
-}
-
-/// Bytes as MiB, for people.
-#[expect(clippy::cast_precision_loss, reason = "a figure for people")]
-pub(super) fn mib(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
+    let median = |quarter| summary(quarter, |figures| figures.rss_bytes).median / MIB;
+    (!second.is_empty()).then(|| (median(second), median(last)))
 }
 
 /// The second quarter and the last.
@@ -81,11 +75,8 @@ fn quarters(samples: &[Figures]) -> (&[Figures], &[Figures]) {
     (&samples[quarter..2 * quarter], &samples[samples.len() - quarter..])
 }
 
-/// The upper of the two where there is no middle one.
-fn median(samples: &[Figures], of: impl Fn(&Figures) -> u64) -> u64 {
-    let mut values: Vec<u64> = samples.iter().map(of).collect();
-    values.sort_unstable();
-    values[values.len() / 2]
+fn summary(samples: &[Figures], of: impl Fn(&Figures) -> u64) -> Summary {
+    Summary::of(samples.iter().map(|figures| float(of(figures))))
 }
 
 /// The number after `name` at the start of a line.
@@ -94,11 +85,12 @@ fn field(text: &str, name: &str) -> Option<u64> {
     rest.split_whitespace().next()?.parse().ok()
 }
 
+const MIB: f64 = (1 << 20) as f64;
 /// Two a quarter.
 const RSS_SAMPLES_MIN: usize = 8;
 /// Twelve a quarter: that a median passes the most of another dozen by chance is one in a hundred.
 const COUNT_SAMPLES_MIN: usize = 48;
-const RSS_SLACK_BYTES: u64 = 8 << 20;
+const RSS_SLACK_MIB: f64 = 8.0;
 
 #[cfg(test)]
 mod tests {

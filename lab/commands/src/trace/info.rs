@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 use anyhow::{Context as _, Result};
 use forerun_console::output;
 use forerun_core::params::Share;
+use forerun_report::quantity::bytes_in_tenths;
 use forerun_sim::trace::survey::{Found, Settings, Survey};
 use forerun_sim::trace::{Addresses, Facts};
 use serde::Serialize;
@@ -221,7 +222,8 @@ impl Info {
         row("requests", self.requests.to_string());
         row("accesses", format!("{} of 4 KiB pages", self.accesses));
         let about = if self.sample < 1.0 { "about " } else { "" };
-        let footprint = self.footprint_bytes.map_or_else(String::new, |b| format!(", {}", size(b)));
+        let footprint =
+            self.footprint_bytes.map_or_else(String::new, |b| format!(", {}", bytes_in_tenths(b)));
         row("distinct pages", format!("{about}{}{footprint}", self.unique));
         if let Some(devices) = self.devices {
             row("devices", devices.to_string());
@@ -229,7 +231,7 @@ impl Info {
         row("reads", self.read_share.map_or("not told".into(), percent));
         row("time", self.seconds.map_or("not told".into(), |s| format!("{s:.3} s")));
         if let Some(sizes) = &self.request_bytes {
-            let (min, max) = (size(sizes.min), size(sizes.max));
+            let (min, max) = (bytes_in_tenths(sizes.min), bytes_in_tenths(sizes.max));
             row("request size", format!("mean {:.0} bytes, {min} to {max}", sizes.mean));
         }
         row(
@@ -290,42 +292,4 @@ fn classes(classes: &[Class]) -> String {
         row
     });
     output::table(&["from-to", "count", "share", ""], &padded.collect::<Vec<_>>(), 0)
-}
-
-/// A size for people, to the nearest tenth of a unit; 1024.0 of one are 1.0 of the next.
-fn size(bytes: u64) -> String {
-    if bytes < 1 << 10 {
-        return format!("{bytes} bytes");
-    }
-    let tenths = |shift: u32| (u128::from(bytes) * 10 + (1 << (shift - 1))) >> shift;
-    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB")];
-    let unit = units.into_iter().find(|&(shift, _)| tenths(shift - 10) >= 10_240);
-    let (shift, unit) = unit.unwrap_or((10, "KiB"));
-    format!("{}.{} {unit}", tenths(shift) / 10, tenths(shift) % 10)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_size_is_rounded_to_the_nearest_tenth() {
-        const MIB: u64 = 1 << 20;
-        #[rustfmt::skip]
-        let rows = [ // why             bytes               shown
-            ("none",                    0,                  "0 bytes"),
-            ("below a unit",            1_023,              "1023 bytes"),
-            ("a unit",                  1_024,              "1.0 KiB"),
-            ("2.17",                    2_222 * MIB,        "2.2 GiB"),
-            ("2.12",                    2_170 * MIB,        "2.1 GiB"),
-            ("1.0508",                  1_076,              "1.1 KiB"),
-            ("1.0498",                  1_075,              "1.0 KiB"),
-            ("no 1024 of a unit",       MIB - 1,            "1.0 MiB"),
-            ("the most of a unit",      MIB - 52,           "1023.9 KiB"),
-            ("the largest",             u64::MAX,           "16777216.0 TiB"),
-        ];
-        for (why, bytes, shown) in rows {
-            assert_eq!(size(bytes), shown, "{why}");
-        }
-    }
 }

@@ -19,6 +19,8 @@ use forerun_core::prng::Prng;
 use forerun_core::units::Nanos;
 use forerun_engine::Handle;
 use forerun_measure::start::Start;
+use forerun_report::quantity;
+use forerun_report::quantity::float;
 use rustix::time::{ClockId, clock_gettime};
 
 /// How bytes that are in memory come to a reader.
@@ -96,8 +98,8 @@ impl Course {
         let (mut wall, mut cpu, mut hits) = (0.0, 0.0, 0.0);
         for lap in ended {
             let lap = lap?;
-            wall += machine::seconds(lap.wall) * 1e9;
-            cpu += machine::seconds(lap.cpu) * 1e9;
+            wall += quantity::seconds(lap.wall) * 1e9;
+            cpu += quantity::seconds(lap.cpu) * 1e9;
             hits += float(lap.hits);
         }
         Ok(Sample { wall_ns: wall / hits, cpu_ns: cpu / hits })
@@ -219,11 +221,6 @@ fn thread_cpu() -> Nanos {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let part = |value: i64| u64::try_from(value).expect("processor time is not negative");
     Nanos(part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec))
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a figure for people")]
-fn float(count: u64) -> f64 {
-    count as f64
 }
 
 /// What a hit is of.

@@ -10,8 +10,8 @@ use forerun_core::params::{Bytes, Param as _};
 use forerun_core::reap::Way;
 use forerun_core::units::Nanos;
 use forerun_io::reaper::ReapCounts;
-use forerun_measure::samples::Summary;
-use forerun_report::{Run, Waits};
+use forerun_report::quantity::{float, micros};
+use forerun_report::{Distribution, Run, Summary, Target, Waits, mean};
 use serde::Serialize;
 
 use super::hands::{Cell, Load, Slice};
@@ -87,28 +87,25 @@ fn row(load: &Load, policy: &str, cell: Cell) -> Row {
     }
     let rounds: Vec<Round> = cell.slices.iter().map(Round::of).collect();
     let all = cell.slices.into_iter().flat_map(|slice| slice.latencies);
-    let latencies = sorted(all.collect());
+    let latencies = distribution(all);
     let operations = counts.operations.max(1);
-    let per_io = |time: Nanos| micros(time.0) / float(operations);
-    let at = |permille: usize| latencies[(latencies.len() - 1) * permille / 1_000];
-    let mean = mean(&latencies);
-    let variance = latencies.iter().map(|one| (one - mean).powi(2)).sum::<f64>();
+    let per_io = |time: Nanos| micros(time) / float(operations);
     let spread = Summary::of(rounds.iter().map(|round| round.trimmed));
     Row {
         policy: policy.to_owned(),
         size: if let [size] = load.shapes[cell.shape][..] { size } else { 0 },
         group: load.group,
-        mean_us: mean,
-        trimmed_mean_us: self::mean(trimmed(&latencies)),
-        p50_us: at(500),
-        p99_us: at(990),
-        stdev_us: (variance / float(latencies.len() as u64)).sqrt(),
+        mean_us: latencies.mean(),
+        trimmed_mean_us: latencies.trimmed_mean(),
+        p50_us: latencies.at(500),
+        p99_us: latencies.at(990),
+        stdev_us: latencies.stdev(),
         cpu_us_per_io: per_io(counts.cpu + waking),
         late_share: float(counts.late) / float(counts.all().max(1)),
         load: load.name,
         threads: load.threads,
         groups: counts.all(),
-        wall_us_per_group: micros(wall.0) / float(counts.all().max(1)),
+        wall_us_per_group: micros(wall) / float(counts.all().max(1)),
         spread_us: [spread.min, spread.max],
         counters: Counters {
             reaped_interrupt: counts.by(Way::Interrupt),
@@ -119,24 +116,27 @@ fn row(load: &Load, policy: &str, cell: Cell) -> Row {
             no_room: counts.no_room,
             disturbed: counts.disturbed,
             budget_ended: counts.budget_ended,
-            overshoot_mean_us: micros(counts.overshoot_mean().0),
+            overshoot_mean_us: micros(counts.overshoot_mean()),
             spin_us_per_io: per_io(counts.spun),
             sleep_us_per_io: per_io(counts.slept),
             blocked_us_per_io: per_io(counts.blocked),
         },
         fallen: cell.fallen,
         rounds,
-        quantiles_us: Waits::PERMILLES.iter().map(|&permille| at(permille.into())).collect(),
+        quantiles_us: Waits::PERMILLES
+            .iter()
+            .map(|&permille| latencies.at(permille.into()))
+            .collect(),
     }
 }
 
 impl Round {
     fn of(slice: &Slice) -> Self {
-        let latencies = sorted(slice.latencies.clone());
-        let cpu = micros((slice.counts.cpu + slice.waking).0);
+        let latencies = distribution(slice.latencies.iter().copied());
+        let cpu = micros(slice.counts.cpu + slice.waking);
         let operations = float(slice.counts.operations.max(1));
-        let wall = micros(slice.wall.0) / float(slice.counts.all().max(1));
-        Self { trimmed: mean(trimmed(&latencies)), cpu: cpu / operations, wall }
+        let wall = micros(slice.wall) / float(slice.counts.all().max(1));
+        Self { trimmed: latencies.trimmed_mean(), cpu: cpu / operations, wall }
     }
 }
 
@@ -240,12 +240,9 @@ pub(super) fn verdicts(rows: &[Row], noises: &[Noise]) -> Vec<String> {
             let found: Option<Vec<f64>> = own.iter().map(|one| figure(one)).collect();
             let Some(found) = found else { continue };
             let mean = mean(&found);
-            let verdict = match (is_noisy, mean <= *most) {
-                (true, _) => "no verdict, the run is noisy",
-                (false, true) => "met",
-                (false, false) => "missed",
-            };
-            told.push(format!("nio, {load}: {what} {mean:.3}, aimed at <= {most:.2}: {verdict}"));
+            let bound = Target::AtMost(*most);
+            let verdict = bound.judge(mean).unless_noisy(is_noisy);
+            told.push(format!("nio, {load}: {what} {mean:.3}, aimed at {bound:.2}: {verdict}"));
         }
     }
     told
@@ -255,7 +252,7 @@ pub(super) fn verdicts(rows: &[Row], noises: &[Noise]) -> Vec<String> {
 pub(super) fn unsteady(cells: &[Cell]) -> Vec<f64> {
     let ratio = |cell: &Cell| {
         let rounds = Summary::of(cell.slices.iter().map(|slice| Round::of(slice).trimmed));
-        rounds.max / rounds.min
+        rounds.spread()
     };
     let shapes = cells.iter().map(|cell| cell.shape).max().map_or(0, |last| last + 1);
     let steadiest =
@@ -312,28 +309,9 @@ pub(super) fn table(rows: &[Row]) -> String {
     output::table(&header, &rows.iter().map(cells).collect::<Vec<_>>(), 2)
 }
 
-/// In microseconds, the shortest first.
-fn sorted(mut nanos: Vec<u64>) -> Vec<f64> {
-    nanos.sort_unstable();
-    nanos.into_iter().map(micros).collect()
-}
-
-/// Without the slowest hundredth.
-fn trimmed(sorted: &[f64]) -> &[f64] {
-    &sorted[..sorted.len() - sorted.len() / 100]
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / float(values.len() as u64)
-}
-
-fn micros(nanos: u64) -> f64 {
-    float(nanos) / 1e3
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts of I/Os and nanoseconds, far below 2^53")]
-fn float(count: u64) -> f64 {
-    count as f64
+/// Latencies in microseconds.
+fn distribution(nanos: impl IntoIterator<Item = u64>) -> Distribution {
+    Distribution::of(nanos.into_iter().map(|nanos| micros(Nanos(nanos))))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use forerun_console::output;
 use forerun_report::curves::{Chart, Claim, Section, Series, Sheet, Unit, X, Y};
-use forerun_report::quantity::count;
+use forerun_report::quantity::{count, ratio};
 use forerun_sim::queues::Found as Queues;
 use forerun_sim::trace::survey::Found;
 
@@ -55,11 +55,6 @@ pub(super) fn text(sheet: &Sheet) -> String {
         format!("{}: {}\n{table}", section.title, section.facts)
     };
     sheet.sections.iter().map(told).collect::<Vec<String>>().join("\n")
-}
-
-#[expect(clippy::cast_precision_loss, reason = "figures for people")]
-pub(super) fn ratio(part: u64, whole: u64) -> f64 {
-    part as f64 / whole.max(1) as f64
 }
 
 fn uses(found: &Found) -> Chart {
