@@ -3,13 +3,14 @@
 //!
 //! The process is copied, so this is a test program of its own with one test.
 
-use std::{io::Write, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use forerun_io::{
     files::{Backend, Files, FilesSettings},
     frames::Frame,
     store::{Op, OpKind, Queue, QueueKind, Store, Wait, file::Access, pattern},
 };
+use forerun_testkit::ScratchFile;
 
 const BYTES: usize = 100_001;
 const OPS: u64 = 25;
@@ -84,10 +85,9 @@ fn in_child(child: impl FnOnce() -> i32) -> Option<i32> {
 
 #[test]
 fn a_child_reads_for_itself_and_leaves_the_rings_of_its_parent_alone() {
-    let path = std::env::temp_dir().join(format!("forerun-forked-{}", std::process::id()));
     let mut contents = vec![0; BYTES];
     pattern::fill(0, &mut contents);
-    std::fs::File::create(&path).unwrap().write_all(&contents).unwrap();
+    let path = ScratchFile::holding("forked", contents);
     let children: [(&str, Child); 3] = [
         ("leaves what it submitted", |_, background| {
             submit_all(&**background);
@@ -129,5 +129,4 @@ fn a_child_reads_for_itself_and_leaves_the_rings_of_its_parent_alone() {
         submit_all(&**background);
         assert_eq!(reap_all(background), OPS, "{backend:?}");
     }
-    std::fs::remove_file(&path).unwrap();
 }

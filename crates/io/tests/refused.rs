@@ -3,7 +3,7 @@
 //! The refusal holds for the whole process and cannot be taken back, so this is a test program of
 //! its own with one test.
 
-use std::{io::Write, sync::Arc};
+use std::sync::Arc;
 
 use forerun_io::{
     files::{Backend, BackendError, Files, FilesSettings},
@@ -11,6 +11,7 @@ use forerun_io::{
     reaper::{Group, Purpose, Reaper, ReaperSettings},
     store::{Op, OpKind, QueueKind, Wait, file::Access, pattern},
 };
+use forerun_testkit::ScratchFile;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 
 /// Has the system answer `EPERM` to these calls from now on.
@@ -29,12 +30,10 @@ fn settings(backend: Backend) -> FilesSettings {
 
 /// Reads a file of an odd length, by a reader and in the background.
 fn read_all(files: &Files) {
-    let path = std::env::temp_dir().join(format!("forerun-refused-{}", std::process::id()));
     let mut contents = vec![0; 100_001];
     pattern::fill(0, &mut contents);
-    std::fs::File::create(&path).unwrap().write_all(&contents).unwrap();
+    let path = ScratchFile::holding("refused", contents);
     let store = files.open(&path, Access::Read).unwrap();
-    std::fs::remove_file(&path).unwrap();
     for kind in [QueueKind::Caller, QueueKind::Background { depth: 4 }] {
         let queue = store.queue(kind);
         for token in 0..25 {
@@ -57,12 +56,10 @@ fn read_all(files: &Files) {
 
 /// Reaps groups from a file by the policy that spins: on which port, and what it says.
 fn reap(files: &Files) -> (&'static str, Option<String>) {
-    let path = std::env::temp_dir().join(format!("forerun-refused-reap-{}", std::process::id()));
     let mut contents = vec![0; 16 * 4096];
     pattern::fill(0, &mut contents);
-    std::fs::File::create(&path).unwrap().write_all(&contents).unwrap();
+    let path = ScratchFile::holding("refused-reap", contents);
     let port = files.port(&path, 4).unwrap();
-    std::fs::remove_file(&path).unwrap();
     let settings = ReaperSettings { policy: "spin".to_owned(), ..ReaperSettings::default() };
     let mut reaper = Reaper::new(port, &settings).unwrap();
     let mut out = Vec::new();

@@ -5,7 +5,7 @@
 //!
 //! | need | here |
 //! |---|---|
-//! | a folder or file that is gone at the end | [`Scratch`] |
+//! | a folder or file that is gone at the end | [`Scratch`], [`ScratchFile`] |
 //! | a program, device or data that a machine may lack | [`skip`], [`installed`], [`shared_dir`] |
 //! | a state that another thread or process brings about | [`until`], [`within`] |
 //! | the command under test, a C program | [`forerun`], [`compile_c`] |
@@ -23,6 +23,6 @@ mod skip;
 mod wait;
 
 pub use programs::{compile_c, forerun, forerun_path, target_dir};
-pub use scratch::{Scratch, drop_from_cache, until_tick};
+pub use scratch::{Scratch, ScratchFile, drop_from_cache, until_tick};
 pub use skip::{first_installed, installed, shared_dir, skip, traces_dir};
 pub use wait::{on_threads, until, within};

@@ -4,6 +4,7 @@
 //! - No two folders have one path: neither in a process nor in two that run at the same time.
 
 use std::{
+    ffi::OsStr,
     fs::{self, File},
     ops::Deref,
     os::unix::fs::MetadataExt as _,
@@ -14,6 +15,31 @@ use std::{
 use rustix::fs::{Advice, fadvise};
 
 use crate::until;
+
+/// Has a type used as its path.
+macro_rules! path {
+    ($($type:ident: $path:tt),*) => {$(
+        impl Deref for $type {
+            type Target = Path;
+
+            fn deref(&self) -> &Path {
+                &self.$path
+            }
+        }
+
+        impl AsRef<Path> for $type {
+            fn as_ref(&self) -> &Path {
+                self
+            }
+        }
+
+        impl AsRef<OsStr> for $type {
+            fn as_ref(&self) -> &OsStr {
+                self.as_os_str()
+            }
+        }
+    )*};
+}
 
 /// A folder of one test: empty at first, its own in every run, removed with all that is in it.
 ///
@@ -62,23 +88,44 @@ impl Scratch {
     }
 }
 
-impl Deref for Scratch {
-    type Target = Path;
-
-    fn deref(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl AsRef<Path> for Scratch {
-    fn as_ref(&self) -> &Path {
-        &self.0
-    }
-}
+path! { Scratch: 0, ScratchFile: path }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The path of one file in a folder of its own, removed with that folder.
+#[derive(Debug)]
+pub struct ScratchFile {
+    path: PathBuf,
+    _folder: Scratch,
+}
+
+impl ScratchFile {
+    /// A path among the temporary files that nothing is at.
+    #[must_use]
+    pub fn new(test: &str) -> Self {
+        Self::within(&std::env::temp_dir(), test)
+    }
+
+    /// A path below `parent` that nothing is at.
+    #[must_use]
+    pub fn within(parent: &Path, test: &str) -> Self {
+        let folder = Scratch::within(parent, test);
+        Self { path: folder.join("data"), _folder: folder }
+    }
+
+    /// A temporary file that holds `contents`.
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    #[must_use]
+    pub fn holding(test: &str, contents: impl AsRef<[u8]>) -> Self {
+        let file = Self::new(test);
+        fs::write(&file, contents).expect("the folder takes a file");
+        file
     }
 }
 

@@ -5,6 +5,7 @@
 //! - Each read comes back once, with its own result, whatever the policy and the port.
 
 use forerun_core::reap::Latency;
+use forerun_testkit::ScratchFile;
 
 use super::{
     model::{Model, ModelCompletion},
@@ -299,29 +300,16 @@ fn what_a_port_has_not_is_an_interrupt_and_is_said() {
     }
 }
 
-/// A file of the pattern with its path, removed at the end.
-struct Ground(std::path::PathBuf);
-
-impl Ground {
-    fn new(test: &str, bytes: usize) -> Self {
-        let name = format!("forerun-reaper-{}-{test}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let mut contents = vec![0; bytes];
-        pattern::fill(0, &mut contents);
-        std::fs::write(&path, contents).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Ground {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
+/// A file of the pattern.
+fn pattern_file(bytes: usize) -> ScratchFile {
+    let mut contents = vec![0; bytes];
+    pattern::fill(0, &mut contents);
+    ScratchFile::holding("reaper", contents)
 }
 
 #[test]
 fn files_are_read_by_every_policy_on_every_interface() {
-    let ground = Ground::new("files", 256 << 12);
+    let file = pattern_file(256 << 12);
     for backend in [Backend::Uring, Backend::Aio, Backend::Threads] {
         let Ok(files) = Files::new(FilesSettings { backend, ..FilesSettings::default() }) else {
             println!("skipped: {backend:?} does not work here");
@@ -329,7 +317,7 @@ fn files_are_read_by_every_policy_on_every_interface() {
         };
         for policy in reap::NAMES {
             for count in [1, 4, 64_u64] {
-                let port = files.port(&ground.0, 64).unwrap();
+                let port = files.port(&file, 64).unwrap();
                 let mut reaper = Reaper::new(port, &settings(policy)).unwrap();
                 let mut out = Vec::new();
                 for first in (0..256).step_by(64) {
@@ -347,9 +335,9 @@ fn files_are_read_by_every_policy_on_every_interface() {
 
 #[test]
 fn a_file_of_another_length_ends_where_it_ends() {
-    let ground = Ground::new("end", 5_000);
+    let file = pattern_file(5_000);
     let files = Files::new(FilesSettings::default()).unwrap();
-    let mut reaper = Reaper::new(files.port(&ground.0, 4).unwrap(), &settings("spin")).unwrap();
+    let mut reaper = Reaper::new(files.port(&file, 4).unwrap(), &settings("spin")).unwrap();
     let mut out = Vec::new();
     reaper.reap(group(0..4), &mut out);
     out.sort_by_key(|done| done.op.token);

@@ -18,10 +18,11 @@ use forerun_io::{
         volatile::Volatile,
     },
 };
+use forerun_testkit::{ScratchFile, within};
 
 use crate::{
     files::{BACKENDS, files},
-    rig::{KINDS, PAGE_BYTES, Scratch, drain, held, one, op, within, write},
+    rig::{KINDS, PAGE_BYTES, drain, held, one, op, write},
 };
 
 /// A store under test and what keeps it.
@@ -29,7 +30,7 @@ struct Subject {
     name: &'static str,
     store: Arc<dyn Store>,
     writable: bool,
-    _file: Option<Scratch>,
+    _file: Option<ScratchFile>,
 }
 
 /// Every store and wrapper, each holding the first `bytes` of the pattern.
@@ -37,17 +38,17 @@ fn subjects(bytes: usize) -> Vec<Subject> {
     let mut contents = vec![0; bytes];
     pattern::fill(0, &mut contents);
     let memory = || Arc::new(Memory::new(contents.clone(), 1 << 20)) as Arc<dyn Store>;
-    let file = Scratch::holding(&contents);
-    let threads = Threads::open(&file.0, Access::ReadWrite).unwrap();
+    let file = ScratchFile::holding("contract", &contents);
+    let threads = Threads::open(&file, Access::ReadWrite).unwrap();
     let on = |backend| {
-        let file = Scratch::holding(&contents);
+        let file = ScratchFile::holding("contract", &contents);
         let files = files(backend, true)?;
-        let store = files.open(&file.0, Access::ReadWrite).unwrap();
+        let store = files.open(&file, Access::ReadWrite).unwrap();
         Some(Subject { name: files.chosen().backend, store, writable: true, _file: Some(file) })
     };
-    let beside = Scratch::holding(&contents);
+    let beside = ScratchFile::holding("contract", &contents);
     let shared = Contexts::new(ContextBounds::default());
-    let on_aio = Aio::open(&shared, &beside.0, Access::ReadWrite).unwrap();
+    let on_aio = Aio::open(&shared, &beside, Access::ReadWrite).unwrap();
     let optane = || device::make("optane", 1).unwrap();
     let late = Rule { cut: Some(When::Every(u64::MAX)), ..Rule::default() };
     let never = Faults { reads: late.clone(), writes: late.clone(), syncs: late };

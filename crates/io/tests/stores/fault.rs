@@ -6,8 +6,9 @@ use forerun_io::{
     store::{ECANCELED, Op, OpKind, QueueKind, Store, memory::Memory, pattern},
     wrap::fault::{Fault, FaultCounts, Faults, Rule, When},
 };
+use forerun_testkit::within;
 
-use crate::rig::{KINDS, drain, held, op, reaping, within, write};
+use crate::rig::{KINDS, drain, held, op, reaping, write};
 
 const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
 const ENOSPC: i32 = rustix::io::Errno::NOSPC.raw_os_error();

@@ -22,8 +22,9 @@ use forerun_io::{
         threads::Access,
     },
 };
+use forerun_testkit::{ScratchFile, skip, within};
 
-use crate::rig::{KINDS, Scratch, drain, held, one, skip, within};
+use crate::rig::{KINDS, drain, held, one};
 
 /// Each interface by name.
 pub(crate) const BACKENDS: [Backend; 3] = [Backend::Uring, Backend::Aio, Backend::Threads];
@@ -81,11 +82,11 @@ fn check(name: &str, done: &Completion, file_bytes: u64) {
 }
 
 /// The first `bytes` of the pattern in `folder`.
-fn pattern_file(folder: &Path, bytes: u64) -> Scratch {
-    let scratch = Scratch::in_folder(folder);
+fn pattern_file(folder: &Path, bytes: u64) -> ScratchFile {
+    let scratch = ScratchFile::within(folder, "files");
     let mut contents = vec![0; usize::try_from(bytes).unwrap()];
     pattern::fill(0, &mut contents);
-    let mut file = std::fs::File::create(&scratch.0).unwrap();
+    let mut file = std::fs::File::create(&scratch).unwrap();
     file.write_all(&contents).unwrap();
     file.sync_all().unwrap();
     scratch
@@ -119,11 +120,11 @@ fn files_of_any_length_are_read_whole_in_pieces_and_past_their_end() {
         for (name, files) in each() {
             for cold in [true, false] {
                 if cold {
-                    forget(&file.0);
+                    forget(&file);
                 } else {
-                    std::fs::read(&file.0).unwrap();
+                    std::fs::read(&file).unwrap();
                 }
-                let store = files.open(&file.0, Access::Read).unwrap();
+                let store = files.open(&file, Access::Read).unwrap();
                 let name = format!("{name}, {bytes} in {}, cold {cold}", folder.display());
                 assert_eq!(store.bytes(), Ok(bytes), "{name}");
                 for kind in KINDS {
@@ -147,13 +148,13 @@ fn files_of_any_length_are_read_whole_in_pieces_and_past_their_end() {
 #[test]
 fn holes_are_zeros() {
     for folder in folders() {
-        let file = Scratch::in_folder(&folder);
-        let mut out = std::fs::File::create(&file.0).unwrap();
+        let file = ScratchFile::within(&folder, "files");
+        let mut out = std::fs::File::create(&file).unwrap();
         out.seek(SeekFrom::Start(1 << 20)).unwrap();
         out.write_all(&[7; 5_000]).unwrap();
         out.sync_all().unwrap();
         for (name, files) in each() {
-            let store = files.open(&file.0, Access::Read).unwrap();
+            let store = files.open(&file, Access::Read).unwrap();
             for kind in KINDS {
                 let done = one(&store, kind, read(1, (1 << 20) - 8192, 8192 + 5_000));
                 assert_eq!(done.result, Ok(8192 + 5_000), "{name}");
@@ -169,9 +170,9 @@ fn holes_are_zeros() {
 fn a_file_that_shrinks_or_grows_is_as_long_as_it_is_at_the_read() {
     for (name, files) in each() {
         let file = pattern_file(&std::env::temp_dir(), 40_000);
-        let store = files.open(&file.0, Access::Read).unwrap();
+        let store = files.open(&file, Access::Read).unwrap();
         for bytes in [40_000, 9_000, 4_096, 0, 20_000] {
-            let other = OpenOptions::new().write(true).open(&file.0).unwrap();
+            let other = OpenOptions::new().write(true).open(&file).unwrap();
             other.set_len(bytes).unwrap();
             let mut contents = vec![0; usize::try_from(bytes).unwrap()];
             pattern::fill(0, &mut contents);
@@ -188,8 +189,8 @@ fn a_file_that_shrinks_or_grows_is_as_long_as_it_is_at_the_read() {
 fn what_is_written_is_there_whichever_way_it_went() {
     for (name, files) in each() {
         let file = pattern_file(&std::env::temp_dir(), 100_000);
-        let store = files.open(&file.0, Access::ReadWrite).unwrap();
-        let mut model = std::fs::read(&file.0).unwrap();
+        let store = files.open(&file, Access::ReadWrite).unwrap();
+        let mut model = std::fs::read(&file).unwrap();
         let mut prng = Prng::new(3);
         for kind in KINDS {
             for step in 0..40 {
@@ -214,7 +215,7 @@ fn what_is_written_is_there_whichever_way_it_went() {
                 }
             }
         }
-        assert!(std::fs::read(&file.0).unwrap() == model, "{name}");
+        assert!(std::fs::read(&file).unwrap() == model, "{name}");
     }
 }
 
@@ -223,8 +224,8 @@ fn more_operations_than_a_ring_takes_all_come_back() {
     const OPS: u64 = 200;
     let file = pattern_file(&std::env::temp_dir(), OPS * 4096 - 7);
     for (name, files) in each() {
-        forget(&file.0);
-        let store = files.open(&file.0, Access::Read).unwrap();
+        forget(&file);
+        let store = files.open(&file, Access::Read).unwrap();
         for kind in [QueueKind::Caller, QueueKind::Background { depth: 64 }] {
             let queue = store.queue(kind);
             (0..OPS).for_each(|token| queue.submit(read(token, token * 4096, PAGE)));
@@ -245,8 +246,8 @@ fn a_large_operation_over_scattered_and_adjacent_frames_is_carried_out_whole() {
     let bytes = FRAMES * PAGE - 1;
     let file = pattern_file(&std::env::temp_dir(), bytes as u64);
     for (name, files) in each() {
-        forget(&file.0);
-        let store = files.open(&file.0, Access::Read).unwrap();
+        forget(&file);
+        let store = files.open(&file, Access::Read).unwrap();
         for kind in [QueueKind::Caller, QueueKind::Background { depth: 2 }] {
             let mut op = read(1, 0, bytes);
             op.frames.rotate_left(FRAMES / 3);
@@ -260,8 +261,8 @@ fn readers_on_many_threads_and_the_background_share_files() {
     const BYTES: u64 = 2_000_000;
     let file = pattern_file(&std::env::temp_dir(), BYTES);
     for (name, files) in each() {
-        forget(&file.0);
-        let store = files.open(&file.0, Access::Read).unwrap();
+        forget(&file);
+        let store = files.open(&file, Access::Read).unwrap();
         let background = store.queue(QueueKind::Background { depth: 4 });
         let read_some = |seed: u64| {
             let mut prng = Prng::new(seed);
@@ -296,9 +297,9 @@ fn one_reaper_gets_what_several_queues_carry_out_and_closing_one_leaves_the_othe
     let Some(files) = files(Backend::Uring, true) else { return };
     let file = pattern_file(&std::env::temp_dir(), 400_000);
     for _ in 0..20 {
-        forget(&file.0);
-        let store = files.open(&file.0, Access::Read).unwrap();
-        let other = files.open(&file.0, Access::Read).unwrap();
+        forget(&file);
+        let store = files.open(&file, Access::Read).unwrap();
+        let other = files.open(&file, Access::Read).unwrap();
         let kind = QueueKind::Background { depth: 3 };
         let (kept, closed) = (store.queue(kind), other.queue(kind));
         let reaper = kept.reaper().expect("rings are shared");
@@ -327,8 +328,8 @@ fn a_reaper_that_sleeps_wakes_when_a_queue_is_closed_or_more_is_submitted() {
     let Some(files) = files(Backend::Uring, true) else { return };
     let file = pattern_file(&std::env::temp_dir(), 4_000_000);
     for round in 0..100 {
-        forget(&file.0);
-        let store = files.open(&file.0, Access::Read).unwrap();
+        forget(&file);
+        let store = files.open(&file, Access::Read).unwrap();
         let queue = store.queue(QueueKind::Background { depth: 1 });
         let reaper = queue.reaper().expect("rings are shared");
         let reaping = {
@@ -354,8 +355,8 @@ fn a_reaper_that_sleeps_wakes_when_a_queue_is_closed_or_more_is_submitted() {
 fn a_thread_that_goes_leaves_what_it_submitted_to_the_reaper() {
     let file = pattern_file(&std::env::temp_dir(), 1_000_000);
     for (name, files) in each() {
-        forget(&file.0);
-        let store = files.open(&file.0, Access::Read).unwrap();
+        forget(&file);
+        let store = files.open(&file, Access::Read).unwrap();
         let queue = store.queue(QueueKind::Background { depth: 16 });
         let submitter = Arc::clone(&queue);
         let submit = move || (0..30).for_each(|n| submitter.submit(read(n, n * 32_768, 8 * PAGE)));
@@ -373,8 +374,8 @@ fn rings_go_while_something_is_in_them() {
     let file = pattern_file(&std::env::temp_dir(), 4_000_000);
     for _ in 0..20 {
         let Some(files) = files(Backend::Uring, true) else { return };
-        forget(&file.0);
-        let store = files.open(&file.0, Access::Read).unwrap();
+        forget(&file);
+        let store = files.open(&file, Access::Read).unwrap();
         let queue = store.queue(QueueKind::Background { depth: 8 });
         (0..8).for_each(|token| queue.submit(read(token, (token * 400_000) & !4095, 64 * PAGE)));
         drop((files, store));
@@ -387,7 +388,7 @@ fn without_rings_for_readers_they_read_all_the_same() {
     let settings = FilesSettings { rings_max: 0, ..FilesSettings::default() };
     let files = Files::new(settings).unwrap();
     let file = pattern_file(&std::env::temp_dir(), 50_000);
-    let store = files.open(&file.0, Access::Read).unwrap();
+    let store = files.open(&file, Access::Read).unwrap();
     check("no rings", &one(&store, QueueKind::Caller, read(1, 4096, 50_000)), 50_000);
 }
 
@@ -424,7 +425,7 @@ fn what_cannot_be_opened_is_the_same_error_on_every_interface() {
 fn a_wrong_offset_is_an_error_and_never_the_files_position() {
     let file = pattern_file(&std::env::temp_dir(), 10_000);
     for (name, files) in each() {
-        let store = files.open(&file.0, Access::Read).unwrap();
+        let store = files.open(&file, Access::Read).unwrap();
         for offset in [u64::MAX, u64::MAX - 4095, 1 << 63] {
             for kind in KINDS {
                 let done = one(&store, kind, read(1, offset, PAGE));
@@ -446,9 +447,9 @@ fn frames_that_the_kernel_keeps_pinned_are_read_into_and_outlive_their_table() {
         files.register(&frames);
         let bytes = files.chosen().registered_bytes;
         assert!(bytes <= u64::from(PAGES) * 4096, "{name}: {bytes}");
-        let store = files.open(&file.0, Access::ReadWrite).unwrap();
+        let store = files.open(&file, Access::ReadWrite).unwrap();
         for kind in KINDS {
-            forget(&file.0);
+            forget(&file);
             let queue = store.queue(kind);
             for first in (0..PAGES).step_by(100) {
                 // Every other operation has its frames out of order.
@@ -479,7 +480,7 @@ fn the_pattern_in_a_file_is_the_pattern() {
     let file = pattern_file(&std::env::temp_dir(), 20_000);
     let formula: Arc<dyn Store> = Arc::new(Pattern::new(20_000));
     for (name, files) in each() {
-        let store = files.open(&file.0, Access::Read).unwrap();
+        let store = files.open(&file, Access::Read).unwrap();
         let queue: Arc<dyn Queue> = store.queue(QueueKind::Caller);
         queue.submit(read(1, 0, 20_000));
         let expected = one(&formula, QueueKind::Caller, read(1, 0, 20_000));

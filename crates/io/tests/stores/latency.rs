@@ -7,8 +7,9 @@ use forerun_io::{
     store::{ECANCELED, OpKind, QueueKind, Store, Wait, pattern::Pattern},
     wrap::latency::{DeviceCounts, Latency},
 };
+use forerun_testkit::within;
 
-use crate::rig::{KINDS, drain, op, reaping, within};
+use crate::rig::{KINDS, drain, op, reaping};
 
 /// A gigabyte of the pattern behind a device.
 fn latency(spec: &str) -> Arc<Latency> {

@@ -15,8 +15,9 @@ use forerun_io::{
         volatile::Volatile,
     },
 };
+use forerun_testkit::within;
 
-use crate::rig::{KINDS, op, reaping, within};
+use crate::rig::{KINDS, op, reaping};
 
 /// A store whose operations never end by themselves. Says when somebody waits for one.
 struct Stuck(mpsc::Sender<()>);

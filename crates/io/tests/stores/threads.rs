@@ -9,12 +9,13 @@ use forerun_io::{
         threads::{Access, Threads},
     },
 };
+use forerun_testkit::{ScratchFile, within};
 use rustix::{
     fs::{CWD, Mode, mkfifoat},
     io::Errno,
 };
 
-use crate::rig::{Scratch, held, one, op, within, write};
+use crate::rig::{held, one, op, write};
 
 fn open_error(path: &Path, access: Access) -> StoreError {
     let path = path.to_path_buf();
@@ -23,14 +24,15 @@ fn open_error(path: &Path, access: Access) -> StoreError {
 
 #[test]
 fn what_is_no_file_is_refused_with_what_it_is() {
-    let (folder, fifo, socket) = (Scratch::new(), Scratch::new(), Scratch::new());
-    std::fs::create_dir(&folder.0).unwrap();
-    mkfifoat(CWD, &fifo.0, Mode::RUSR | Mode::WUSR).unwrap();
-    let _listener = UnixListener::bind(&socket.0).unwrap();
+    let (folder, fifo, socket) =
+        (ScratchFile::new("threads"), ScratchFile::new("threads"), ScratchFile::new("threads"));
+    std::fs::create_dir(&folder).unwrap();
+    mkfifoat(CWD, &*fifo, Mode::RUSR | Mode::WUSR).unwrap();
+    let _listener = UnixListener::bind(&socket).unwrap();
     let rows = [
-        (folder.0.as_path(), "a directory", Errno::ISDIR),
-        (fifo.0.as_path(), "a FIFO", Errno::SPIPE),
-        (socket.0.as_path(), "a socket", Errno::SPIPE),
+        (&*folder, "a directory", Errno::ISDIR),
+        (&*fifo, "a FIFO", Errno::SPIPE),
+        (&*socket, "a socket", Errno::SPIPE),
         (Path::new("/dev/null"), "a character device", Errno::SPIPE),
     ];
     for (path, kind, errno) in rows {
@@ -47,9 +49,9 @@ fn what_is_no_file_is_refused_with_what_it_is() {
 
 #[test]
 fn what_the_system_refuses_is_said_with_its_reason() {
-    let file = Scratch::holding(b"x");
+    let file = ScratchFile::holding("threads", b"x");
     let running = std::env::current_exe().unwrap();
-    let below_a_file = file.0.join("below");
+    let below_a_file = file.join("below");
     let nul = Path::new("a\0b");
     #[rustfmt::skip]
     let rows = [
@@ -68,36 +70,36 @@ fn what_the_system_refuses_is_said_with_its_reason() {
 
 #[test]
 fn a_file_opened_to_read_is_not_written_to() {
-    let file = Scratch::holding(b"before");
-    let store: Arc<dyn Store> = Arc::new(Threads::open(&file.0, Access::Read).unwrap());
+    let file = ScratchFile::holding("threads", b"before");
+    let store: Arc<dyn Store> = Arc::new(Threads::open(&file, Access::Read).unwrap());
     let done = one(&store, QueueKind::Caller, write(1, 0, b"after!"));
     assert_eq!(done.result, Err(Errno::BADF.raw_os_error()));
-    assert_eq!(std::fs::read(&file.0).unwrap(), b"before");
+    assert_eq!(std::fs::read(&file).unwrap(), b"before");
 }
 
 #[test]
 fn length_and_version_follow_what_others_do_to_the_file() {
-    let file = Scratch::holding(b"12345678");
-    let store = Threads::open(&file.0, Access::Read).unwrap();
+    let file = ScratchFile::holding("threads", b"12345678");
+    let store = Threads::open(&file, Access::Read).unwrap();
     let before = store.version().unwrap();
     assert_eq!((store.bytes(), before.bytes), (Ok(8), 8));
     assert_ne!(before.inode, 0);
     assert!(before.modified.seconds > 0 && before.changed.seconds > 0);
     assert_eq!(store.version(), Ok(before), "nobody changed it");
-    std::fs::OpenOptions::new().write(true).open(&file.0).unwrap().set_len(3).unwrap();
+    std::fs::OpenOptions::new().write(true).open(&file).unwrap().set_len(3).unwrap();
     let after = store.version().unwrap();
     assert_eq!((store.bytes(), after.bytes), (Ok(3), 3));
     assert_eq!((after.device, after.inode), (before.device, before.inode));
-    let replaced = Scratch::holding(b"123");
-    let other = Threads::open(&replaced.0, Access::Read).unwrap().version().unwrap();
+    let replaced = ScratchFile::holding("threads", b"123");
+    let other = Threads::open(&replaced, Access::Read).unwrap().version().unwrap();
     assert_ne!(other.inode, after.inode);
 }
 
 #[test]
 fn a_transfer_of_more_buffers_than_a_call_takes_is_taken_up_again() {
     const FRAMES: usize = 2_500;
-    let file = Scratch::holding(&[]);
-    let store: Arc<dyn Store> = Arc::new(Threads::open(&file.0, Access::ReadWrite).unwrap());
+    let file = ScratchFile::holding("threads", []);
+    let store: Arc<dyn Store> = Arc::new(Threads::open(&file, Access::ReadWrite).unwrap());
     let frames = || (0..FRAMES).map(|_| Frame::new(16).unwrap()).collect::<Vec<_>>();
     let bytes = FRAMES * 16 - 5;
     let mut write = Op { token: 1, kind: OpKind::Write, offset: 3, bytes, frames: frames() };
@@ -118,8 +120,8 @@ fn a_transfer_of_more_buffers_than_a_call_takes_is_taken_up_again() {
 
 #[test]
 fn an_offset_that_no_file_has_is_an_error() {
-    let file = Scratch::holding(b"x");
-    let store: Arc<dyn Store> = Arc::new(Threads::open(&file.0, Access::ReadWrite).unwrap());
+    let file = ScratchFile::holding("threads", b"x");
+    let store: Arc<dyn Store> = Arc::new(Threads::open(&file, Access::ReadWrite).unwrap());
     for kind in [OpKind::Read, OpKind::Write] {
         for offset in [u64::MAX, 1 << 63] {
             let done = one(&store, QueueKind::Caller, op(kind, 1, offset, 64));
@@ -131,8 +133,8 @@ fn an_offset_that_no_file_has_is_an_error() {
 #[test]
 fn bytes_beyond_four_gigabytes_are_where_they_were_written() {
     const AT: u64 = (1 << 32) + 100;
-    let file = Scratch::holding(b"x");
-    let store: Arc<dyn Store> = Arc::new(Threads::open(&file.0, Access::ReadWrite).unwrap());
+    let file = ScratchFile::holding("threads", b"x");
+    let store: Arc<dyn Store> = Arc::new(Threads::open(&file, Access::ReadWrite).unwrap());
     assert_eq!(one(&store, QueueKind::Caller, write(1, AT, b"far away")).result, Ok(8));
     assert_eq!(store.bytes(), Ok(AT + 8));
     for (offset, moved, expected) in [(AT, 8, *b"far away"), (AT + 4, 4, *b"away\0\0\0\0")] {

@@ -3,10 +3,10 @@
 //! The kernel carries an operation on an ordinary descriptor out in its submission, without any
 //! rule on alignment. So most tests put the ordinary one in the direct one's place.
 
-use std::{collections::BTreeSet, fs::OpenOptions, io::Write, os::unix::fs::OpenOptionsExt};
-use std::{path::PathBuf, sync::mpsc, thread, time::Duration};
+use std::{collections::BTreeSet, fs::OpenOptions, os::unix::fs::OpenOptionsExt, thread};
 
 use forerun_core::prng::Prng;
+use forerun_testkit::{ScratchFile, within};
 use rustix::fs::OFlags;
 
 use super::*;
@@ -33,41 +33,25 @@ const SMALL: ContextBounds = ContextBounds {
 /// Whether linux-aio is there; else says that `test` was skipped.
 pub(super) fn available_or_skip(test: &str) -> bool {
     let Err(errno) = available() else { return true };
-    let line = format!("SKIPPED {test}: no linux-aio: {errno}\n");
-    let _ = std::io::stderr().write_all(line.as_bytes());
-    if let Some(path) = std::env::var_os("FORERUN_SKIPPED") {
-        let file = OpenOptions::new().create(true).append(true).open(path);
-        file.and_then(|mut file| file.write_all(line.as_bytes())).expect("FORERUN_SKIPPED");
-    }
+    forerun_testkit::skip(test, &format!("no linux-aio: {errno}"));
     false
 }
 
 /// A file of the pattern's first bytes, gone when this goes.
-struct Scratch(PathBuf);
+struct PatternFile(ScratchFile);
 
-impl Scratch {
+impl PatternFile {
     fn holding(bytes: usize) -> Self {
-        static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let name = format!("forerun-aio-{}-{count}", std::process::id());
-        let path = std::env::temp_dir().join(name);
         let mut contents = vec![0; bytes];
         pattern::fill(0, &mut contents);
-        std::fs::write(&path, contents).unwrap();
-        Self(path)
+        Self(ScratchFile::holding("aio", contents))
     }
 
     /// The file, its ordinary descriptor in the direct one's place.
     fn open(&self, contexts: &Arc<Contexts>) -> Aio {
-        let mut opened = Opened::open(self.0.clone(), Access::ReadWrite).unwrap();
+        let mut opened = Opened::open(self.0.to_path_buf(), Access::ReadWrite).unwrap();
         opened.direct = Some(opened.buffered.try_clone().unwrap());
         Aio::over(contexts, Arc::new(opened))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
     }
 }
 
@@ -99,13 +83,6 @@ fn aligned() -> Frame {
 
 fn held(done: &Completion) -> Vec<u8> {
     done.op.frames.iter().flat_map(|frame| frame.iter().copied()).collect()
-}
-
-/// What `body` returns, or a failed test when it hangs.
-fn within<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
-    let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || sender.send(body()));
-    receiver.recv_timeout(Duration::from_secs(60)).expect("it hangs or panicked")
 }
 
 fn drain(queue: &Arc<dyn Queue>) -> Vec<Completion> {
@@ -140,7 +117,7 @@ fn a_read_gives_the_bytes_there_and_zeros_past_them() {
         ("at the end",                         1_000,    64,     0),
         ("far past the end",               1_000_000,    64,     0),
     ];
-    let file = Scratch::holding(1_000);
+    let file = PatternFile::holding(1_000);
     let store = file.open(&Contexts::new(SMALL));
     for kind in KINDS {
         let queue = store.queue(kind);
@@ -161,7 +138,7 @@ fn random_reads_and_writes_agree_with_a_vector() {
         return;
     }
     for kind in KINDS {
-        let file = Scratch::holding(700);
+        let file = PatternFile::holding(700);
         let store = file.open(&Contexts::new(SMALL));
         let mut model = vec![0; 700];
         pattern::fill(0, &mut model);
@@ -199,7 +176,7 @@ fn every_operation_comes_back_once_to_its_own_queue_from_many_threads() {
     if !available_or_skip("every_operation_comes_back_once_to_its_own_queue_from_many_threads") {
         return;
     }
-    let (first, second) = (Scratch::holding(8_000), Scratch::holding(8_000));
+    let (first, second) = (PatternFile::holding(8_000), PatternFile::holding(8_000));
     for bounds in [SMALL, ContextBounds::default()] {
         for kind in KINDS {
             let contexts = Contexts::new(bounds);
@@ -240,7 +217,7 @@ fn a_closed_queue_gives_back_what_it_holds_and_leaves_others_alone() {
     if !available_or_skip("a_closed_queue_gives_back_what_it_holds_and_leaves_others_alone") {
         return;
     }
-    let file = Scratch::holding(8_000);
+    let file = PatternFile::holding(8_000);
     for kind in KINDS {
         let store = file.open(&Contexts::new(SMALL));
         let (closed, other) = (store.queue(kind), store.queue(kind));
@@ -267,7 +244,7 @@ fn queues_dropped_with_operations_under_way_leave_nothing_behind() {
     if !available_or_skip("queues_dropped_with_operations_under_way_leave_nothing_behind") {
         return;
     }
-    let file = Scratch::holding(8_000);
+    let file = PatternFile::holding(8_000);
     for kind in KINDS {
         let contexts = Contexts::new(SMALL);
         let store = file.open(&contexts);
@@ -289,9 +266,9 @@ fn what_the_kernel_refuses_is_carried_out_blocking() {
     if !available_or_skip("what_the_kernel_refuses_is_carried_out_blocking") {
         return;
     }
-    let file = Scratch::holding(1_000);
+    let file = PatternFile::holding(1_000);
     let contexts = Contexts::new(SMALL);
-    let mut opened = Opened::open(file.0.clone(), Access::ReadWrite).unwrap();
+    let mut opened = Opened::open(file.0.to_path_buf(), Access::ReadWrite).unwrap();
     // Not open to read: linux-aio says EBADF where the ordinary descriptor reads.
     opened.direct = Some(OpenOptions::new().write(true).open(&file.0).unwrap());
     let store = Aio::over(&contexts, Arc::new(opened));
@@ -313,10 +290,10 @@ fn a_file_read_past_the_page_cache_has_the_same_bytes() {
     if !available_or_skip("a_file_read_past_the_page_cache_has_the_same_bytes") {
         return;
     }
-    let file = Scratch::holding(BYTES);
+    let file = PatternFile::holding(BYTES);
     let flags = i32::try_from(OFlags::DIRECT.bits()).unwrap();
     let direct = OpenOptions::new().read(true).custom_flags(flags).open(&file.0);
-    let mut opened = Opened::open(file.0.clone(), Access::ReadWrite).unwrap();
+    let mut opened = Opened::open(file.0.to_path_buf(), Access::ReadWrite).unwrap();
     // Where the file system has no such thing this is one more test of the ordinary descriptor.
     opened.direct = Some(direct.unwrap_or_else(|_| opened.buffered.try_clone().unwrap()));
     let store = Aio::over(&Contexts::new(SMALL), Arc::new(opened));

@@ -102,6 +102,8 @@ const OPS_A_SAMPLE: u32 = 1024;
 
 #[cfg(test)]
 mod tests {
+    use forerun_testkit::ScratchFile;
+
     use super::*;
 
     #[test]
@@ -113,10 +115,7 @@ mod tests {
 
     #[test]
     fn a_file_that_was_just_read_is_held_where_the_kernel_says_so() {
-        let path = std::env::temp_dir().join(format!("forerun-held-{}", std::process::id()));
-        std::fs::write(&path, [7; 10_000]).unwrap();
-        let file = File::open(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
+        let file = File::open(ScratchFile::holding("held", [7; 10_000])).unwrap();
         if cached_pages(&file, 0, 1).is_none() {
             return; // An older kernel: nothing is held, which every other test runs with.
         }
