@@ -9,14 +9,15 @@ use std::process::Command;
 
 use forerun_steer::kernel::{self, Probe, Residency};
 
-use support::{Scratch, skip};
+use forerun_testkit::{ScratchFile, skip};
+use support::cold;
 
 const COLD: &str = "pages cannot be dropped from the cache here";
 
 #[test]
 fn what_is_asked_for_arrives_and_nothing_else() {
     const TEST: &str = "what_is_asked_for_arrives_and_nothing_else";
-    let Some((_scratch, file)) = Scratch::cold("asked", (6 << 20) + 123) else {
+    let Some((_scratch, file)) = cold("asked", (6 << 20) + 123) else {
         return skip(TEST, COLD);
     };
     let len = file.metadata().unwrap().len();
@@ -39,7 +40,7 @@ fn what_is_asked_for_arrives_and_nothing_else() {
 #[test]
 fn a_probe_behind_cached_pages_fetches_one_page_at_most() {
     const TEST: &str = "a_probe_behind_cached_pages_fetches_one_page_at_most";
-    let Some((_scratch, file)) = Scratch::cold("probe", 32 << 20) else { return skip(TEST, COLD) };
+    let Some((_scratch, file)) = cold("probe", 32 << 20) else { return skip(TEST, COLD) };
     let (all, asked) = (0..32 << 20, 0..4 << 20);
     kernel::prefetch(&file, &asked, 128 << 10).unwrap();
     file.read_exact_at(&mut [0], asked.end - 1).unwrap();
@@ -55,7 +56,7 @@ fn a_probe_behind_cached_pages_fetches_one_page_at_most() {
 #[test]
 fn a_range_within_pages_is_told_to_the_byte() {
     const TEST: &str = "a_range_within_pages_is_told_to_the_byte";
-    let Some((_scratch, file)) = Scratch::cold("bytes", 100_000) else { return skip(TEST, COLD) };
+    let Some((_scratch, file)) = cold("bytes", 100_000) else { return skip(TEST, COLD) };
     file.read_exact_at(&mut [0], 40_960).unwrap();
     let absent = kernel::absent(&file, &(100..90_001)).unwrap();
     assert_eq!(absent, Some(vec![100..40_960, 45_056..90_001]));
@@ -66,7 +67,7 @@ fn a_range_within_pages_is_told_to_the_byte() {
 
 #[test]
 fn beyond_its_end_a_file_has_no_pages() {
-    let Some((_scratch, file)) = Scratch::cold("end", 5000) else {
+    let Some((_scratch, file)) = cold("end", 5000) else {
         return skip("beyond_its_end_a_file_has_no_pages", COLD);
     };
     let beyond = 1 << 20..2 << 20;
@@ -103,12 +104,10 @@ fn a_file_of_another_is_unknown_never_resident() {
             Ok(_) | Err(_) => skip(TEST, "no file that is another's"),
         };
     }
-    let path = std::env::temp_dir().join(format!("forerun-theirs-{}", std::process::id()));
-    fs::write(&path, vec![7; 1 << 20]).unwrap();
-    let scratch = Scratch(path);
+    let file = ScratchFile::holding("theirs", vec![7; 1 << 20]);
     let ended = Command::new("/proc/self/exe")
         .args(["--exact", TEST, "--nocapture"])
-        .env(THEIRS, &scratch.0)
+        .env(THEIRS, &file)
         .current_dir("/")
         .uid(NOBODY)
         .gid(NOBODY)

@@ -9,42 +9,25 @@ use std::path::{Path, PathBuf};
 use forerun_steer::kernel;
 use forerun_steer::memory::Memory;
 use forerun_steer::warm::{Left, Listing, Report};
+use forerun_testkit::{Scratch, drop_from_cache, skip};
 use rustix::fs::{Advice, fadvise};
 
-use support::{Scratch, skip};
+use support::cold;
 
 const COLD: &str = "pages cannot be dropped from the cache here";
 const MIB: u64 = 1 << 20;
 
 /// A folder with cold files of so many bytes; none where pages cannot be dropped.
-fn folder(test: &str, files: &[(&str, u64)]) -> Option<(Folder, Vec<PathBuf>)> {
-    drop(Scratch::cold(&format!("{test}-probe"), 4096)?);
-    let folder = Folder(Path::new(env!("CARGO_TARGET_TMPDIR")).join(test));
-    let _ = fs::remove_dir_all(&folder.0);
+fn folder(test: &str, files: &[(&str, u64)]) -> Option<(Scratch, Vec<PathBuf>)> {
+    drop(cold(&format!("{test}-probe"), 4096)?);
+    let scratch = Scratch::on_disk(test);
     let mut paths = Vec::new();
     for (name, bytes) in files {
-        let path = folder.0.join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, vec![7; usize::try_from(*bytes).unwrap()]).unwrap();
-        cool(&path);
+        let path = scratch.file(name, vec![7; usize::try_from(*bytes).unwrap()]);
+        drop_from_cache(&File::open(&path).unwrap());
         paths.push(path);
     }
-    Some((folder, paths))
-}
-
-/// A folder of a test, removed at the end.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn cool(path: &Path) {
-    let file = File::open(path).unwrap();
-    file.sync_all().unwrap();
-    fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+    Some((scratch, paths))
 }
 
 /// What of it is not in memory.
@@ -74,7 +57,7 @@ fn files_are_in_memory_afterwards_and_once_is_enough() {
         return skip("files_are_in_memory_afterwards_and_once_is_enough", COLD);
     };
     let all: u64 = files.iter().map(|(_, bytes)| bytes).sum();
-    let listing = Listing::of(&[&folder.0]);
+    let listing = Listing::of(&[&folder]);
     assert_eq!(listing.bytes_missing(), all);
     let mut last = None;
     let report = listing.fetch(u64::MAX, &Memory::here(), &mut |progress| last = Some(progress));
@@ -109,11 +92,11 @@ fn what_does_not_fit_is_left_as_it_was() {
     let Some((folder, paths)) = folder("fit", &files) else {
         return skip("what_does_not_fit_is_left_as_it_was", COLD);
     };
-    let report = fetch(Listing::of(&[&folder.0]), 4 * MIB);
+    let report = fetch(Listing::of(&[&folder]), 4 * MIB);
     assert_eq!(left(&report), ["large: does not fit the budget"]);
     assert_eq!((report.bytes_fetched, report.left[0].bytes), (4 * MIB, 6 * MIB));
     assert_eq!(paths.iter().map(|path| missing(path)).collect::<Vec<_>>(), [6 * MIB, 0, 0]);
-    let none = fetch(Listing::of(&[&folder.0]), 0);
+    let none = fetch(Listing::of(&[&folder]), 0);
     assert_eq!((left(&none), none.bytes_before), (left(&report), 4 * MIB));
 }
 
@@ -123,13 +106,13 @@ fn a_file_that_changed_meanwhile_is_named_and_the_rest_is_done() {
     let Some((folder, paths)) = folder("changed", &files) else {
         return skip("a_file_that_changed_meanwhile_is_named_and_the_rest_is_done", COLD);
     };
-    let listing = Listing::of(&[&folder.0]);
+    let listing = Listing::of(&[&folder]);
     let [cut, gone, grown, kept, other, pipe] = &paths[..] else { panic!("six files") };
     File::options().write(true).open(cut).unwrap().set_len(MIB / 2).unwrap();
     fs::remove_file(gone).unwrap();
     File::options().write(true).open(grown).unwrap().set_len(MIB * 2).unwrap();
-    fs::write(folder.0.join("new"), vec![8; 1 << 20]).unwrap();
-    fs::rename(folder.0.join("new"), other).unwrap();
+    fs::write(folder.join("new"), vec![8; 1 << 20]).unwrap();
+    fs::rename(folder.join("new"), other).unwrap();
     fs::remove_file(pipe).unwrap();
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     rustix::fs::mknodat(rustix::fs::CWD, pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
@@ -150,16 +133,16 @@ fn a_file_is_found_once_and_nothing_else_is_opened() {
     let Some((folder, paths)) = folder("found", &[("a", MIB), ("in/b", MIB)]) else {
         return skip("a_file_is_found_once_and_nothing_else_is_opened", COLD);
     };
-    let within = |name: &str| folder.0.join(name);
+    let within = |name: &str| folder.join(name);
     fs::hard_link(&paths[0], within("in/hard")).unwrap();
-    symlink(&folder.0, within("in/loop")).unwrap();
+    symlink(&folder, within("in/loop")).unwrap();
     symlink("../a", within("in/soft")).unwrap();
     symlink("nowhere", within("in/dangling")).unwrap();
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     let pipe = within("pipe");
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
 
-    let named = [within("in/soft"), folder.0.clone(), within("in/loop"), within("in")];
+    let named = [within("in/soft"), folder.to_path_buf(), within("in/loop"), within("in")];
     let report = fetch(Listing::of(&named), u64::MAX);
     assert_eq!((report.files, report.bytes_fetched), (2, 2 * MIB));
     assert_eq!(left(&report), [""; 0]);
@@ -183,7 +166,7 @@ fn holes_are_not_wanted() {
     let file = File::options().write(true).open(&paths[0]).unwrap();
     file.set_len(1 << 40).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &[1; 5000], 1 << 39).unwrap();
-    cool(&paths[0]);
+    drop_from_cache(&File::open(&paths[0]).unwrap());
     let hole = rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(0)).unwrap();
     if hole != MIB {
         return skip(TEST, "the file system does not tell where holes are");

@@ -75,6 +75,16 @@ impl Scratch {
         Self(path)
     }
 
+    /// A temporary folder with these files, each a name and what it holds.
+    #[must_use]
+    pub fn of(test: &str, files: &[(&str, &str)]) -> Self {
+        let scratch = Self::new(test);
+        for (name, text) in files {
+            scratch.file(name, text);
+        }
+        scratch
+    }
+
     /// A file of this folder that holds `contents`; its path.
     ///
     /// # Panics

@@ -31,7 +31,7 @@ pub fn until(mut holds: impl FnMut() -> bool) {
 pub fn within<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver) = mpsc::channel();
     let thread = thread::spawn(move || sender.send(body()));
-    match receiver.recv_timeout(deadline()) {
+    match receiver.recv_timeout(Duration::from_secs(seconds_max())) {
         Ok(result) => result,
         Err(RecvTimeoutError::Timeout) => panic!("it hangs: FORERUN_TEST_SECONDS_MAX passed"),
         Err(RecvTimeoutError::Disconnected) => {
@@ -50,10 +50,14 @@ pub fn on_threads(count: u64, body: impl Fn(u64) + Sync) {
     });
 }
 
-fn deadline() -> Duration {
+/// The runner's deadline for one test, in seconds.
+///
+/// # Panics
+/// When `FORERUN_TEST_SECONDS_MAX` is no number.
+#[must_use]
+pub fn seconds_max() -> u64 {
     let set = std::env::var("FORERUN_TEST_SECONDS_MAX").ok();
-    let seconds = set.map(|text| text.parse().expect("FORERUN_TEST_SECONDS_MAX is a number"));
-    Duration::from_secs(seconds.unwrap_or(SECONDS_MAX))
+    set.map_or(SECONDS_MAX, |text| text.parse().expect("FORERUN_TEST_SECONDS_MAX is a number"))
 }
 
 /// The deadline of a runner that sets none.

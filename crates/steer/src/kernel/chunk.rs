@@ -55,50 +55,32 @@ const CHUNK_BYTES_MAX: u64 = 64 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forerun_testkit::Scratch;
     use rustix::fs::makedev;
-    use std::path::PathBuf;
-
-    /// A folder that stands for `/sys`, removed at the end.
-    struct Sys(PathBuf);
-
-    impl Sys {
-        fn new(files: &[(&str, &str)]) -> Self {
-            let root = std::env::temp_dir().join(format!("forerun-sys-{}", std::process::id()));
-            for (name, text) in files {
-                let path = root.join(name);
-                fs::create_dir_all(path.parent().unwrap()).unwrap();
-                fs::write(path, text).unwrap();
-            }
-            Self(root)
-        }
-    }
-
-    impl Drop for Sys {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
 
     #[test]
     fn a_chunk_is_the_larger_of_window_and_request() {
-        let sys = Sys::new(&[
-            ("dev/block/8:0/queue/read_ahead_kb", "128\n"),
-            ("dev/block/8:0/queue/max_sectors_kb", "512\n"),
-            ("dev/block/8:16/queue/read_ahead_kb", "8192\n"),
-            ("dev/block/8:16/queue/max_sectors_kb", "1280\n"),
-            ("devices/sda/queue/read_ahead_kb", "4096\n"),
-            ("devices/sda/queue/max_sectors_kb", "256\n"),
-            ("devices/sda/sda1/partition", "1\n"),
-            ("dev/block/9:0/queue/read_ahead_kb", "0\n"),
-            ("dev/block/9:0/queue/max_sectors_kb", "?\n"),
-            ("dev/block/9:1/queue/read_ahead_kb", "99999999999999999999\n"),
-            ("dev/block/9:1/queue/max_sectors_kb", "18446744073709551615\n"),
-            ("dev/block/9:2/queue/read_ahead_kb", "9999999999\n"),
-            ("class/bdi/0:40/read_ahead_kb", "1024\n"),
-            ("class/bdi/0:41/read_ahead_kb", "16\n"),
-        ]);
-        let link = sys.0.join("dev/block/8:1");
-        std::os::unix::fs::symlink(sys.0.join("devices/sda/sda1"), link).unwrap();
+        let sys = Scratch::of(
+            "sys",
+            &[
+                ("dev/block/8:0/queue/read_ahead_kb", "128\n"),
+                ("dev/block/8:0/queue/max_sectors_kb", "512\n"),
+                ("dev/block/8:16/queue/read_ahead_kb", "8192\n"),
+                ("dev/block/8:16/queue/max_sectors_kb", "1280\n"),
+                ("devices/sda/queue/read_ahead_kb", "4096\n"),
+                ("devices/sda/queue/max_sectors_kb", "256\n"),
+                ("devices/sda/sda1/partition", "1\n"),
+                ("dev/block/9:0/queue/read_ahead_kb", "0\n"),
+                ("dev/block/9:0/queue/max_sectors_kb", "?\n"),
+                ("dev/block/9:1/queue/read_ahead_kb", "99999999999999999999\n"),
+                ("dev/block/9:1/queue/max_sectors_kb", "18446744073709551615\n"),
+                ("dev/block/9:2/queue/read_ahead_kb", "9999999999\n"),
+                ("class/bdi/0:40/read_ahead_kb", "1024\n"),
+                ("class/bdi/0:41/read_ahead_kb", "16\n"),
+            ],
+        );
+        let link = sys.join("dev/block/8:1");
+        std::os::unix::fs::symlink(sys.join("devices/sda/sda1"), link).unwrap();
         #[rustfmt::skip]
         let rows = [ // why                              device    KiB
             ("the request is larger",                    (8, 0),   512),
@@ -112,7 +94,7 @@ mod tests {
             ("nothing is told",                          (0, 99),  128),
         ];
         for (why, (major, minor), expected) in rows {
-            assert_eq!(below(&sys.0, makedev(major, minor)) / 1024, expected, "{why}");
+            assert_eq!(below(&sys, makedev(major, minor)) / 1024, expected, "{why}");
         }
     }
 

@@ -4,29 +4,9 @@
 //! - Each row of a table has a folder of its own, so that rows cannot help each other.
 //! - Nothing depends on the memory of this machine, but for the test that says so.
 
+use forerun_testkit::Scratch;
+
 use super::*;
-
-/// A folder that stands for `/`, removed at the end.
-struct Root(PathBuf);
-
-impl Root {
-    fn new(test: &str, files: &[(&str, &str)]) -> Self {
-        let name = format!("forerun-memory-{}-{test}", std::process::id());
-        let fake = Self(std::env::temp_dir().join(name));
-        for (name, text) in files {
-            let path = fake.0.join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        fake
-    }
-}
-
-impl Drop for Root {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 type Files = &'static [(&'static str, &'static str)];
 
@@ -76,12 +56,12 @@ fn the_least_of_machine_and_groups_is_free() {
                                       ("cg/memory.usage_in_bytes", "100\n")],     400,   top),
         ("version 1, no limit", ONE, &[(LIMIT, "9223372036854771712\n"), USAGE],  whole, None),
     ];
-    for (at, (why, place, groups, free, group)) in rows.iter().enumerate() {
+    for (why, place, groups, free, group) in rows {
         let files = [&[MACHINE], *place, *groups].concat();
-        let fake = Root::new(&format!("free-{at}"), &files);
-        let room = Memory::below(&fake.0).room();
+        let fake = Scratch::of("free", &files);
+        let room = Memory::below(&fake).room();
         assert_eq!(room.free_bytes, Some(*free), "{why}");
-        let bound = group.map_or(Bound::Machine, |group| Bound::Group(fake.0.join(group)));
+        let bound = group.map_or(Bound::Machine, |group| Bound::Group(fake.join(group)));
         assert_eq!(room.bound, bound, "{why}");
         assert_eq!(room.pressure, 0, "{why}");
     }
@@ -91,12 +71,12 @@ fn the_least_of_machine_and_groups_is_free() {
 fn the_worse_pressure_counts() {
     let own = ("cg/a/b/memory.pressure", "some avg10=3.00 avg60=0.00 avg300=0.00 total=1\n");
     let all = ("proc/pressure/memory", "some avg10=2.00 avg60=0.00 avg300=0.00 total=1\n");
-    let fake = Root::new("pressure", &[TWO, &[MACHINE, own, all]].concat());
-    assert_eq!(Memory::below(&fake.0).room().pressure, 300);
-    fs::write(fake.0.join(own.0), "some avg10=1.00 \n").unwrap();
-    assert_eq!(Memory::below(&fake.0).room().pressure, 200);
-    fs::remove_file(fake.0.join(all.0)).unwrap();
-    assert_eq!(Memory::below(&fake.0).room().pressure, 100);
+    let fake = Scratch::of("pressure", &[TWO, &[MACHINE, own, all]].concat());
+    assert_eq!(Memory::below(&fake).room().pressure, 300);
+    fs::write(fake.join(own.0), "some avg10=1.00 \n").unwrap();
+    assert_eq!(Memory::below(&fake).room().pressure, 200);
+    fs::remove_file(fake.join(all.0)).unwrap();
+    assert_eq!(Memory::below(&fake).room().pressure, 100);
 }
 
 #[test]
@@ -121,8 +101,8 @@ fn what_may_be_used_falls_with_pressure() {
 
 #[test]
 fn a_machine_that_tells_nothing_is_no_error() {
-    let fake = Root::new("nothing", &[("proc/meminfo", "\u{0}\n"), ("proc/self/cgroup", "::\n")]);
-    let room = Memory::below(&fake.0).room();
+    let fake = Scratch::of("nothing", &[("proc/meminfo", "\u{0}\n"), ("proc/self/cgroup", "::\n")]);
+    let room = Memory::below(&fake).room();
     assert_eq!(room, Room { free_bytes: None, bound: Bound::Machine, pressure: 0 });
 }
 

@@ -1,13 +1,12 @@
 //! The prefetcher on files of its own, without programs: what is requested, and that all ends.
 
-use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
-use std::path::PathBuf;
 
 use forerun_core::device::DeviceKind;
 use forerun_core::pace::Rule;
 use forerun_core::planner::{REQUEST_BYTES_MAX, device::DeviceEstimate};
 use forerun_core::prng::Prng;
+use forerun_testkit::Scratch;
 use rustix::fs::{Advice, fadvise, fstat, fsync};
 
 use super::*;
@@ -15,33 +14,25 @@ use super::*;
 const LIMIT: u64 = 2 << 20;
 const BYTES: u64 = 16 << 20;
 
-/// A file that is deleted with it.
-struct Place(PathBuf);
+/// A file on a disk.
+struct Place(Scratch);
 
 impl Place {
     fn new(name: &str) -> Self {
-        let name = format!("forerun-prefetch-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let mut file = File::create(&path).unwrap();
-        file.write_all(&vec![7; usize::try_from(BYTES).unwrap()]).unwrap();
-        fsync(&file).unwrap();
-        Self(path)
+        let place = Self(Scratch::on_disk(name));
+        place.0.file("data", vec![7; usize::try_from(BYTES).unwrap()]);
+        fsync(place.open().0).unwrap();
+        place
     }
 
     fn open(&self) -> (File, Stat) {
-        let file = File::open(&self.0).unwrap();
+        let file = File::open(self.0.join("data")).unwrap();
         let stat = fstat(&file).unwrap();
         (file, stat)
     }
 
     fn forget(&self) {
         fadvise(&self.open().0, 0, None, Advice::DontNeed).unwrap();
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
     }
 }
 
@@ -170,7 +161,12 @@ fn whatever_readers_do_all_is_settled() {
                 }
                 (3, Some(_)) => {
                     let bytes = BYTES - random.below(BYTES / 2);
-                    File::options().write(true).open(&place.0).unwrap().set_len(bytes).unwrap();
+                    File::options()
+                        .write(true)
+                        .open(place.0.join("data"))
+                        .unwrap()
+                        .set_len(bytes)
+                        .unwrap();
                 }
                 (4, Some((cursor, at))) => {
                     let start = at.saturating_sub(random.below(300_000));

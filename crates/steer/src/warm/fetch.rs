@@ -284,14 +284,13 @@ const LOOK_BYTES: u64 = 16 << 20;
 mod tests {
     use super::super::Listing;
     use super::*;
+    use forerun_testkit::{Scratch, skip};
     use rustix::fs::{FallocateFlags, fallocate};
-    use std::io::Write as _;
 
     #[test]
     fn it_stops_when_memory_becomes_short() {
-        let root = std::env::temp_dir().join(format!("forerun-short-{}", std::process::id()));
-        fs::create_dir_all(root.join("proc")).unwrap();
-        fs::write(root.join("proc/meminfo"), "MemAvailable: 1 kB\n").unwrap();
+        let root = Scratch::new("short");
+        root.file("proc/meminfo", "MemAvailable: 1 kB\n");
         let memory = Memory::below(&root);
         // More than is in flight and counted when memory is looked at first. Blocks that were
         // never written are missing in memory, and cost the device nothing.
@@ -306,17 +305,8 @@ mod tests {
             let [left] = &report.left[..] else { panic!("{:?}", report.left) };
             assert!(matches!(left.why, Why::NoMemory), "{left:?}");
         } else {
-            skip("it_stops_when_memory_becomes_short: no blocks without bytes in the temp folder");
-        }
-        fs::remove_dir_all(&root).unwrap();
-    }
-
-    fn skip(why: &str) {
-        let line = format!("SKIPPED {why}\n");
-        let _ = std::io::stderr().write_all(line.as_bytes());
-        if let Some(path) = std::env::var_os("FORERUN_SKIPPED") {
-            let file = fs::OpenOptions::new().create(true).append(true).open(path);
-            file.and_then(|mut file| file.write_all(line.as_bytes())).expect("FORERUN_SKIPPED");
+            let test = "it_stops_when_memory_becomes_short";
+            skip(test, "no blocks without bytes in the temp folder");
         }
     }
 }

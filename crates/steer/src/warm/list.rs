@@ -128,10 +128,9 @@ mod tests {
 
     #[test]
     fn a_listing_is_bounded_and_says_so() {
-        let root = std::env::temp_dir().join(format!("forerun-list-{}", std::process::id()));
-        fs::create_dir_all(root.join("inner")).unwrap();
+        let root = forerun_testkit::Scratch::new("list");
         for name in ["a", "b", "inner/c"] {
-            fs::write(root.join(name), name).unwrap();
+            root.file(name, name);
         }
         #[rustfmt::skip]
         let rows = [ // entries at most  files          is cut
@@ -147,6 +146,5 @@ mod tests {
         }
         let missing = list(&[root.join("x"), root.join("y"), root.join("z")], 2);
         assert_eq!((missing.left.len(), missing.is_cut), (2, true));
-        fs::remove_dir_all(&root).unwrap();
     }
 }

@@ -15,7 +15,9 @@ use std::{
 
 use forerun_steer::shim::Kind;
 
-use crate::rig::{PAGE, Scratch, Told, before, cases, library, pages, run, run_after, skip};
+use forerun_testkit::{Scratch, skip};
+
+use crate::rig::{PAGE, Told, before, cases, library, numbered, pages, run, run_after};
 
 const FORTIFIED: &[&str] = &["-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2"];
 
@@ -24,9 +26,9 @@ const PAGES: u64 = 256;
 
 /// `cases`, and its file.
 fn scene(test: &str, flags: &[&str]) -> Option<(Scratch, PathBuf, PathBuf)> {
-    let scratch = Scratch::new(test);
+    let scratch = Scratch::on_disk(test);
     let program = cases(test, &scratch, flags)?;
-    let file = scratch.file(PAGES, 0);
+    let file = numbered(&scratch, PAGES, 0);
     Some((scratch, program, file))
 }
 
@@ -155,7 +157,7 @@ fn a_set_uid_program_runs_without_the_shim() {
 #[test]
 fn nothing_is_told_to_what_is_no_ring() {
     let Some((scratch, program, file)) = scene("no-ring", &[]) else { return };
-    let other = scratch.path("other");
+    let other = scratch.join("other");
     fs::write(&other, vec![9; 1 << 21]).unwrap();
     let mut preload = before().unwrap_or_default();
     if !preload.is_empty() {

@@ -3,16 +3,18 @@
 //! # Invariants
 //! - What is compared is the set of bytes: in which pieces a program reads is its own affair.
 
-use std::{fs, ops::Range, path::Path, process::Command};
+use std::{fs, ops::Range, path::Path};
 
-use crate::rig::{PAGE, Scratch, pages, run, skip};
+use forerun_testkit::{Scratch, installed};
+
+use crate::rig::{PAGE, numbered, pages, run};
 use forerun_steer::shim::Kind;
 
 #[test]
 fn what_programs_read_is_told_to_the_byte() {
     const TEST: &str = "what_programs_read_is_told_to_the_byte";
-    let scratch = Scratch::new("programs");
-    let file = scratch.file(200, 123);
+    let scratch = Scratch::on_disk("programs");
+    let file = numbered(&scratch, 200, 123);
     let all = 0..fs::metadata(&file).unwrap().len();
     let name = file.to_str().unwrap();
     let (source, quiet) = (format!("if={name}"), "status=none");
@@ -33,8 +35,7 @@ fn what_programs_read_is_told_to_the_byte() {
     ];
     for (program, arguments, expected) in rows {
         let what = format!("{program} {}", arguments[0]);
-        if Command::new(program).arg("--version").output().is_err() {
-            skip(TEST, &format!("no {program}"));
+        if !installed(TEST, program) {
             continue;
         }
         let told = run(program, arguments);
@@ -49,11 +50,11 @@ fn what_programs_read_is_told_to_the_byte() {
 #[test]
 fn a_mapping_is_told_as_a_whole() {
     const TEST: &str = "a_mapping_is_told_as_a_whole";
-    if Command::new("python3").arg("--version").output().is_err() {
-        return skip(TEST, "no python3");
+    if !installed(TEST, "python3") {
+        return;
     }
-    let scratch = Scratch::new("mapping");
-    let file = scratch.file(64, 0);
+    let scratch = Scratch::on_disk("mapping");
+    let file = numbered(&scratch, 64, 0);
     let script = "import mmap, os, sys; f = os.open(sys.argv[1], os.O_RDONLY)\n\
         m = mmap.mmap(f, 40960, prot=mmap.PROT_READ, offset=16384); assert m[0] == 4";
     let told = run("python3", &["-c".as_ref(), script.as_ref(), file.as_os_str()]);
@@ -65,8 +66,8 @@ fn a_mapping_is_told_as_a_whole() {
 #[test]
 fn of_a_program_that_reads_by_streams_the_opening_is_told() {
     const TEST: &str = "of_a_program_that_reads_by_streams_the_opening_is_told";
-    let scratch = Scratch::new("md5sum");
-    let file = scratch.file(64, 0);
+    let scratch = Scratch::on_disk("md5sum");
+    let file = numbered(&scratch, 64, 0);
     let told = run("md5sum", &[&file]);
     told.is_well(TEST);
     assert_eq!(told.kinds(&file), [Kind::Open, Kind::Close]);
@@ -84,8 +85,8 @@ fn pipes_and_devices_are_not_told() {
 
 #[test]
 fn a_program_that_is_started_by_another_is_told_of() {
-    let scratch = Scratch::new("shell");
-    let file = scratch.file(32, 0);
+    let scratch = Scratch::on_disk("shell");
+    let file = numbered(&scratch, 32, 0);
     let script = "exec 3<\"$1\"; cat <&3; (cat \"$1\"); cat \"$1\" | cat";
     let told = run("sh", &["-c".as_ref(), script.as_ref(), "sh".as_ref(), file.as_os_str()]);
     told.is_well("shell");

@@ -1,65 +1,30 @@
 //! Runs programs with the shim, and collects what they tell.
 //!
 //! # Invariants
-//! - A program that does not end is killed after a minute, by `timeout`.
-//! - Files are removed at the end of their test.
+//! - A program that does not end is killed at the runner's deadline, by `timeout`.
 
 use std::{
     collections::BTreeSet,
     env,
     ffi::{OsStr, OsString},
-    fs::{self, OpenOptions},
-    io::Write as _,
+    fs,
     ops::Range,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
-    process::{self, Command, Output, Stdio},
+    process::{Command, Output, Stdio},
     sync::OnceLock,
 };
 
 use forerun_steer::shim::{self, Kind, Record, Ring};
+use forerun_testkit::{Scratch, compile_c, seconds_max};
 
-/// Bytes of a page of [`Scratch`].
+/// Bytes of a page.
 pub(crate) const PAGE: u64 = 4096;
 
-/// Says that `test` did not run, and why.
-pub(crate) fn skip(test: &str, why: &str) {
-    let line = format!("SKIPPED {test}: {why}\n");
-    let _ = std::io::stderr().write_all(line.as_bytes());
-    if let Some(path) = env::var_os("FORERUN_SKIPPED") {
-        let file = OpenOptions::new().create(true).append(true).open(path);
-        file.and_then(|mut file| file.write_all(line.as_bytes())).expect("it can be appended to");
-    }
-}
-
-/// A folder of a test, removed at the end.
-pub(crate) struct Scratch(PathBuf);
-
-impl Scratch {
-    pub(crate) fn new(test: &str) -> Self {
-        let name = format!("shim-{test}-{}", process::id());
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    /// A file of `pages` pages and `more` bytes; each byte is its page's number modulo 251.
-    pub(crate) fn file(&self, pages: u64, more: u64) -> PathBuf {
-        let path = self.path("file");
-        let byte = |at: u64| u8::try_from(at / PAGE % 251).unwrap();
-        fs::write(&path, (0..pages * PAGE + more).map(byte).collect::<Vec<_>>()).unwrap();
-        path
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// A file of `pages` pages and `more` bytes; each byte is its page's number modulo 251.
+pub(crate) fn numbered(scratch: &Scratch, pages: u64, more: u64) -> PathBuf {
+    let byte = |at: u64| u8::try_from(at / PAGE % 251).unwrap();
+    scratch.file("file", (0..pages * PAGE + more).map(byte).collect::<Vec<_>>())
 }
 
 /// What a program printed, and what it told.
@@ -86,7 +51,7 @@ pub(crate) fn run_after<A: AsRef<OsStr>>(
     let preloaded = preloaded.or(before.as_deref());
     // `timeout` runs without the shim: it is `env` that sets the variables.
     let mut command = Command::new("timeout");
-    command.arg("60").arg("env");
+    command.arg(seconds_max().to_string()).arg("env");
     for (name, value) in far_end.variables(library(), preloaded) {
         let mut word = name;
         word.push("=");
@@ -171,20 +136,6 @@ pub(crate) fn before() -> Option<OsString> {
 /// `cases.c`, compiled with `flags`; None where there is no compiler, or it does not know them.
 pub(crate) fn cases(test: &str, scratch: &Scratch, flags: &[&str]) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shim/cases.c");
-    let program = scratch.path("cases");
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O2", "-pthread"]).args(flags).arg("-o").arg(&program).arg(source);
-    match compiler.output() {
-        Ok(output) if output.status.success() => Some(program),
-        Ok(output) if output.stderr.is_empty() => panic!("cc says nothing"),
-        Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            skip(test, &format!("cc {}: {}", flags.join(" "), said.lines().next().unwrap_or("")));
-            None
-        }
-        Err(error) => {
-            skip(test, &format!("cc: {error}"));
-            None
-        }
-    }
+    let program = scratch.join("cases");
+    compile_c(test, &source, flags, &program).map(|()| program)
 }

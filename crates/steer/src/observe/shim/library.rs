@@ -87,9 +87,8 @@ mod tests {
 
     #[test]
     fn the_library_is_found_beside_the_binary_in_lib_or_where_it_is_said_to_be() {
-        let root = std::env::temp_dir().join(format!("forerun-library-{}", std::process::id()));
-        fs::create_dir_all(&root).unwrap();
-        let root = root.canonicalize().unwrap();
+        let scratch = forerun_testkit::Scratch::new("library");
+        let root = scratch.canonicalize().unwrap();
         for folder in ["near", "usr/bin", "usr/lib", "else where", "none", "folder/x.so"] {
             fs::create_dir_all(root.join(folder)).unwrap();
         }
@@ -117,6 +116,5 @@ mod tests {
                 (found, _) => panic!("{why}: {found:?}"),
             }
         }
-        fs::remove_dir_all(&root).unwrap();
     }
 }
