@@ -26,7 +26,7 @@
 
 use alloc::{string::String, vec::Vec};
 
-use crate::params::{self, ParamError, Params};
+use crate::params::{ParamError, Params, by_name};
 use crate::units::{FrameId, PageId};
 
 /// Chooses the pages that leave.
@@ -86,13 +86,10 @@ macro_rules! policies {
         /// # Errors
         /// The name or a parameter is unknown, or a value does not parse.
         pub fn dispatch<W: WithEviction>(spec: &str, code: W) -> Result<W::Output, ParamError> {
-            let (name, pairs) = params::split(spec);
-            $(if name == <$module::$policy as Eviction>::NAME {
-                let mut params = <$module::$policy as Eviction>::Params::default();
-                params::apply(&mut params, pairs)?;
-                return Ok(code.with::<$module::$policy>(params));
-            })+
-            Err(ParamError::UnknownName { name: name.into(), known: NAMES.to_vec() })
+            by_name! { spec, NAMES, params:
+                $(<$module::$policy as Eviction>::NAME, <$module::$policy as Eviction>::Params
+                    => code.with::<$module::$policy>(params);)+
+            }
         }
 
         /// One of the listed policies, chosen at run time: what a partition holds.
@@ -113,13 +110,10 @@ macro_rules! policies {
             /// # Errors
             /// As [`dispatch`].
             pub fn make(spec: &str, capacity: u32) -> Result<Self, ParamError> {
-                let (name, pairs) = params::split(spec);
-                $(if name == <$module::$policy as Eviction>::NAME {
-                    let mut params = <$module::$policy as Eviction>::Params::default();
-                    params::apply(&mut params, pairs)?;
-                    return Ok(Self::$policy(<$module::$policy>::new(capacity, params)));
-                })+
-                Err(ParamError::UnknownName { name: name.into(), known: NAMES.to_vec() })
+                by_name! { spec, NAMES, params:
+                    $(<$module::$policy as Eviction>::NAME, <$module::$policy as Eviction>::Params
+                        => Self::$policy(<$module::$policy>::new(capacity, params));)+
+                }
             }
 
             /// See [`Eviction::missed`].

@@ -234,6 +234,25 @@ impl Params for () {
     }
 }
 
+/// Returns the arm of the name that `$spec` (`NAME:key=value,..`) begins with, as `Ok`, or a
+/// [`ParamError`]: `$params` holds its parameters there.
+macro_rules! by_name {
+    ($spec:expr, $names:expr, $params:ident: $($name:expr, $type:ty => $then:expr;)+) => {
+        let (name, pairs) = $crate::params::split($spec);
+        $(if name == $name {
+            let mut $params = <$type>::default();
+            $crate::params::apply(&mut $params, pairs)?;
+            return Ok($then);
+        })+
+        return Err($crate::params::ParamError::UnknownName {
+            name: name.into(),
+            known: $names.to_vec(),
+        });
+    };
+}
+
+pub(crate) use by_name;
+
 /// Declares a [`Params`] struct: each field with its doc (what it is, where its default is from),
 /// its type (a [`Param`]) and its default.
 #[macro_export]

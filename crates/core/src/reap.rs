@@ -26,7 +26,7 @@
 
 use alloc::{boxed::Box, string::String, vec::Vec};
 
-use crate::params::{self, ParamError, Params};
+use crate::params::{ParamError, Params, by_name};
 use crate::units::Nanos;
 
 mod spin_budget;
@@ -250,13 +250,10 @@ macro_rules! reapers {
         /// # Errors
         /// The name or a parameter is unknown, or a value does not parse.
         pub fn make(spec: &str, known: &Calibration) -> Result<Box<dyn AnyReap>, ParamError> {
-            let (name, pairs) = params::split(spec);
-            $(if name == <$module::$policy as Reap>::NAME {
-                let mut params = <$module::$policy as Reap>::Params::default();
-                params::apply(&mut params, pairs)?;
-                return Ok(Box::new(<$module::$policy as Reap>::new(params, known)));
-            })+
-            Err(ParamError::UnknownName { name: name.into(), known: NAMES.to_vec() })
+            by_name! { spec, NAMES, params:
+                $(<$module::$policy as Reap>::NAME, <$module::$policy as Reap>::Params
+                    => Box::new(<$module::$policy as Reap>::new(params, known));)+
+            }
         }
 
         /// The parameters of the policy that `spec` describes, as they are in force.
@@ -264,13 +261,10 @@ macro_rules! reapers {
         /// # Errors
         /// As [`make`].
         pub fn show(spec: &str) -> Result<Vec<(&'static str, String)>, ParamError> {
-            let (name, pairs) = params::split(spec);
-            $(if name == <$module::$policy as Reap>::NAME {
-                let mut params = <$module::$policy as Reap>::Params::default();
-                params::apply(&mut params, pairs)?;
-                return Ok(params.show());
-            })+
-            Err(ParamError::UnknownName { name: name.into(), known: NAMES.to_vec() })
+            by_name! { spec, NAMES, params:
+                $(<$module::$policy as Reap>::NAME, <$module::$policy as Reap>::Params
+                    => params.show();)+
+            }
         }
     };
 }

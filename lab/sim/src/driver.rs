@@ -98,7 +98,7 @@ pub struct LoggedWindow {
 }
 
 /// What a run came to.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// From the first read to the end of the last.
     pub elapsed: Nanos,
@@ -246,22 +246,7 @@ pub fn run(setup: Setup, workload: &mut Workload) -> Result<Outcome, RunError> {
         page_cost: setup.page_cost,
         page_bytes,
         waiting: Vec::new(),
-        outcome: Outcome {
-            elapsed: Nanos(0),
-            bytes_wanted: 0,
-            bytes_read: 0,
-            requests: 0,
-            delay: Nanos(0),
-            delay_first: Nanos(0),
-            reads_late: 0,
-            late_max: Nanos(0),
-            late_until: Nanos(0),
-            waits: Waits::default(),
-            stats: Stats::default(),
-            log: Vec::new(),
-            windows: Vec::new(),
-            windows_left_out: 0,
-        },
+        outcome: Outcome::default(),
     };
     clockwork.run(&mut host, &mut workload.readers)?;
     let mut outcome = clockwork.outcome;

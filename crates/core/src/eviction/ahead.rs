@@ -25,39 +25,11 @@
 use alloc::vec::Vec;
 
 use super::Eviction;
-use crate::params::Params;
 use crate::queue::{Links, Queue, Table};
 use crate::units::{FrameId, PageId};
 
-/// A policy as its paper has it: every page that it is given was asked for.
-///
-/// The calls are those of [`Eviction`].
-pub trait OnDemand: Sized + Send + 'static {
-    /// See [`Eviction::NAME`].
-    const NAME: &'static str;
-    /// See [`Eviction::Params`].
-    type Params: Params;
-    /// See [`Eviction::new`].
-    fn new(capacity: u32, params: Self::Params) -> Self;
-    /// See [`Eviction::missed`].
-    fn missed(&mut self, _page: PageId) {}
-    /// `page` was asked for and became resident in `frame`, which was empty.
-    fn insert(&mut self, frame: FrameId, page: PageId);
-    /// See [`Eviction::renew`].
-    fn renew(&mut self, frame: FrameId);
-    /// See [`Eviction::evict`].
-    fn evict(&mut self, count: u32, evictable: &dyn Fn(FrameId) -> bool, out: &mut Vec<FrameId>);
-    /// See [`Eviction::forget`].
-    fn forget(&mut self, frame: FrameId);
-    /// See [`Eviction::resize`].
-    fn resize(&mut self, capacity: u32);
-    /// See [`Eviction::number_pages`].
-    fn number_pages(&mut self) {}
-    /// See [`Eviction::bytes`].
-    fn bytes(frames: u32, pages: u32, params: &Self::Params) -> u64;
-}
-
-/// A policy, and the pages read ahead that are not its own yet.
+/// A policy as its paper has it, for which every page was demanded, and the pages read ahead that
+/// are not its own yet.
 pub struct Ahead<P> {
     policy: P,
     capacity: u32,
@@ -76,7 +48,7 @@ struct Row {
     arrival: u64,
 }
 
-impl<P: OnDemand> Eviction for Ahead<P> {
+impl<P: Eviction> Eviction for Ahead<P> {
     const NAME: &'static str = P::NAME;
     type Params = P::Params;
 
@@ -101,7 +73,7 @@ impl<P: OnDemand> Eviction for Ahead<P> {
             self.unread.push_front(&mut self.links, frame.0);
             *self.rows.at(frame.0) = Row { page, arrival: self.arrivals };
         } else {
-            self.policy.insert(frame, page);
+            self.policy.insert(frame, page, false);
         }
     }
 
@@ -109,7 +81,7 @@ impl<P: OnDemand> Eviction for Ahead<P> {
         if self.take_unread(frame) {
             let page = self.rows.get(frame.0).page;
             self.policy.missed(page);
-            self.policy.insert(frame, page);
+            self.policy.insert(frame, page, false);
         } else {
             self.policy.renew(frame);
         }

@@ -21,7 +21,8 @@
 
 use alloc::vec::Vec;
 
-use super::ahead::{Ahead, OnDemand};
+use super::Eviction;
+use super::ahead::Ahead;
 use super::ghosts::Ghosts;
 use crate::queue::{Links, Queue, Table};
 use crate::units::{FrameId, PageId};
@@ -48,7 +49,7 @@ pub struct Adaptive {
     for_b2: bool,
 }
 
-impl OnDemand for Adaptive {
+impl Eviction for Adaptive {
     const NAME: &'static str = "arc";
     type Params = ();
 
@@ -79,7 +80,7 @@ impl OnDemand for Adaptive {
         }
     }
 
-    fn insert(&mut self, frame: FrameId, page: PageId) {
+    fn insert(&mut self, frame: FrameId, page: PageId, _: bool) {
         let in_t2 = self.b1.take(page).or_else(|| self.b2.take(page)).is_some();
         let queue = if in_t2 { &mut self.t2 } else { &mut self.t1 };
         queue.push_front(&mut self.links, frame.0);

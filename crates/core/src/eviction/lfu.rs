@@ -21,7 +21,8 @@
 
 use alloc::vec::Vec;
 
-use super::ahead::{Ahead, OnDemand};
+use super::Eviction;
+use super::ahead::Ahead;
 use crate::queue::{Links, Queue, Table};
 use crate::units::{FrameId, PageId};
 
@@ -48,7 +49,7 @@ struct Bucket {
     frames: Queue,
 }
 
-impl OnDemand for Frequencies {
+impl Eviction for Frequencies {
     const NAME: &'static str = "lfu";
     type Params = ();
 
@@ -63,7 +64,7 @@ impl OnDemand for Frequencies {
         }
     }
 
-    fn insert(&mut self, frame: FrameId, _: PageId) {
+    fn insert(&mut self, frame: FrameId, _: PageId, _: bool) {
         let least = self.order.tail().filter(|&bucket| self.bucket(bucket).uses == 1);
         let bucket = least.unwrap_or_else(|| {
             let bucket = self.spare_bucket(1);

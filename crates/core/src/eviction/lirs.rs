@@ -24,7 +24,8 @@
 
 use alloc::vec::Vec;
 
-use super::ahead::{Ahead, OnDemand};
+use super::Eviction;
+use super::ahead::Ahead;
 use super::ghosts::Ghosts;
 use crate::params::Share;
 use crate::queue::{Links, Queue, Table};
@@ -100,7 +101,7 @@ impl Node {
     }
 }
 
-impl OnDemand for Recency {
+impl Eviction for Recency {
     const NAME: &'static str = "lirs";
     type Params = LirsParams;
 
@@ -121,7 +122,7 @@ impl OnDemand for Recency {
         }
     }
 
-    fn insert(&mut self, frame: FrameId, page: PageId) {
+    fn insert(&mut self, frame: FrameId, page: PageId, _: bool) {
         self.last = Some(frame);
         let slot = self.ghosts.take(page);
         if let Some(slot) = slot {

@@ -24,7 +24,8 @@
 
 use alloc::vec::Vec;
 
-use super::ahead::{Ahead, OnDemand};
+use super::Eviction;
+use super::ahead::Ahead;
 use super::ghosts::Ghosts;
 use crate::params::Share;
 use crate::queue::{Links, Queue, Table};
@@ -74,7 +75,7 @@ struct Hands {
     main: Option<u32>,
 }
 
-impl OnDemand for SmallMain {
+impl Eviction for SmallMain {
     const NAME: &'static str = "s3-fifo";
     type Params = S3FifoParams;
 
@@ -92,7 +93,7 @@ impl OnDemand for SmallMain {
         }
     }
 
-    fn insert(&mut self, frame: FrameId, page: PageId) {
+    fn insert(&mut self, frame: FrameId, page: PageId, _: bool) {
         let known = self.ghosts.take(page).is_some();
         self.ghosts.trim();
         let passed_on = self.filling && self.small.len() >= self.small_max();

@@ -18,7 +18,8 @@
 
 use alloc::vec::Vec;
 
-use super::ahead::{Ahead, OnDemand};
+use super::Eviction;
+use super::ahead::Ahead;
 use crate::queue::{Links, Queue, Table};
 use crate::units::{FrameId, PageId};
 
@@ -34,7 +35,7 @@ pub struct Sifter {
     hand: Option<u32>,
 }
 
-impl OnDemand for Sifter {
+impl Eviction for Sifter {
     const NAME: &'static str = "sieve";
     type Params = ();
 
@@ -47,7 +48,7 @@ impl OnDemand for Sifter {
         }
     }
 
-    fn insert(&mut self, frame: FrameId, _: PageId) {
+    fn insert(&mut self, frame: FrameId, _: PageId, _: bool) {
         self.queue.push_front(&mut self.links, frame.0);
         *self.visited.at(frame.0) = false;
     }

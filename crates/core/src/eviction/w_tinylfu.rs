@@ -22,7 +22,8 @@
 
 use alloc::vec::Vec;
 
-use super::ahead::{Ahead, OnDemand};
+use super::Eviction;
+use super::ahead::Ahead;
 use crate::params::Share;
 use crate::queue::{Links, Queue, Table};
 use crate::sketch::Sketch;
@@ -85,7 +86,7 @@ struct Hands {
     protected: Option<u32>,
 }
 
-impl OnDemand for WindowMain {
+impl Eviction for WindowMain {
     const NAME: &'static str = "w-tinylfu";
     type Params = WTinyLfuParams;
 
@@ -107,7 +108,7 @@ impl OnDemand for WindowMain {
         self.sketch.record(page);
     }
 
-    fn insert(&mut self, frame: FrameId, page: PageId) {
+    fn insert(&mut self, frame: FrameId, page: PageId, _: bool) {
         self.window.push_front(&mut self.links, frame.0);
         *self.rows.at(frame.0) = Row { page, place: Place::Window };
         self.balance();
