@@ -75,8 +75,13 @@ pub trait WithEviction {
 }
 
 macro_rules! policies {
-    ($($module:ident::$policy:ident),+ $(,)?) => {
+    ($($module:ident::$policy:ident $(as $default:ident)?),+ $(,)?) => {
         $(pub mod $module;)+
+
+        $($(
+            /// The policy of drivers that are given none.
+            pub const $default: &str = <$module::$policy as Eviction>::NAME;
+        )?)+
 
         /// Every policy's name, in the order of reports.
         pub const NAMES: &[&str] = &[$(<$module::$policy as Eviction>::NAME),+];
@@ -187,7 +192,7 @@ policies! {
     arc::Arc,
     lirs::Lirs,
     two_q::TwoQ,
-    two_q_star::TwoQStar,
+    two_q_star::TwoQStar as DEFAULT,
     s3_fifo::S3Fifo,
     sieve::Sieve,
     w_tinylfu::WTinyLfu,

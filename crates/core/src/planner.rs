@@ -39,6 +39,7 @@ use core::ops::Range;
 use crate::cache::{self, Cache, SettingsError, Stats};
 use crate::device::estimate::DeviceProfile;
 use crate::event::Event;
+use crate::eviction;
 use crate::pace::Rule;
 use crate::units::{FileId, HandleId, Nanos, PartitionId, RequestId};
 use cursor::{Direction, StreamCursor};
@@ -524,7 +525,7 @@ impl PlannerSettings {
         let ahead = budget.clamp(FRAMES_MIN, FRAMES_MAX);
         // Used pages have room beside those that are not used yet.
         let frames = ahead + ahead / 4;
-        let mut core = cache::Settings::new(frames, "2q-star", &self.readahead);
+        let mut core = cache::Settings::new(frames, eviction::DEFAULT, &self.readahead);
         core.page_bytes = u32::try_from(PAGE_BYTES).expect("a page");
         core.request_pages_max = u32::try_from(REQUEST_BYTES_MAX / PAGE_BYTES).expect("a request");
         core.ahead_pages_max = ahead;

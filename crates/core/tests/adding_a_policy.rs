@@ -134,6 +134,7 @@ fn listed(list: &'static str, call: &str) -> impl Iterator<Item = Policy> {
     let entries: Vec<String> =
         lines.split(',').map(|line| line.trim().to_string()).filter(|l| !l.is_empty()).collect();
     entries.into_iter().map(move |entry| {
+        let entry = entry.trim_end_matches(" as DEFAULT");
         let (module, kind) = entry.split_once("::").expect("a line is `module::Type`");
         let file = core_src().join(list).join(format!("{module}.rs"));
         let own = fs::read_to_string(&file).expect("a listed module has a file");

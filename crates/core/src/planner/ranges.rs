@@ -30,6 +30,7 @@ use crate::cache::{self, Cache, SettingsError};
 use crate::device::DeviceKind;
 use crate::drive::{Driver, drive};
 use crate::event::{Actions, Error, Event, FetchKind};
+use crate::eviction;
 use crate::readahead::{self, Decision};
 use crate::units::{FileId, FrameId, HandleId, Nanos, PageId, PageIndex, PartitionId, RequestId};
 use extents::Extents;
@@ -56,7 +57,7 @@ impl Default for RangesSettings {
             request_bytes_max: 9 << 18,
             connections: 16,
             readahead: "streams:first=1M".into(),
-            policy: "2q-star".into(),
+            policy: eviction::DEFAULT.into(),
         }
     }
 }
