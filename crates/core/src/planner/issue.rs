@@ -14,7 +14,7 @@ use core::ops::Range;
 
 use super::{
     AHEAD_ONE_IN, CursorId, FILES_MAX, InFlight, PAGE_BYTES, Planner, PrefetchId, PrefetchRequest,
-    RequestState,
+    RequestState, pages,
 };
 use crate::device::estimate::DeviceProfile;
 use crate::pace::{self, Step};
@@ -44,15 +44,8 @@ impl Planner {
 
     /// The next request for `cursor`, if its pace and the budget allow one.
     fn issue_for(&mut self, now: Nanos, cursor: CursorId) -> Option<PrefetchRequest> {
-        let file_end = loop {
-            let row = self.cursors[cursor.index()].as_ref()?;
-            let bytes = self.files[&row.file].bytes;
-            let first = row.pending.front()?.first;
-            if first * PAGE_BYTES < bytes {
-                break bytes;
-            }
-            self.drop_pending(now, cursor, &(first..u64::MAX));
-        };
+        let file_end = self.files[&self.file(cursor)?].bytes;
+        self.drop_pending(now, cursor, &(pages(file_end)..u64::MAX));
         let ahead_bytes = self.ahead_bytes();
         let row = self.cursors[cursor.index()].as_mut()?;
         let file = row.file;
@@ -92,7 +85,8 @@ impl Planner {
         let run = row.take_nearest(count, goes_back)?;
         let pages = run.pages();
         let distance = if goes_back {
-            row.position - pages.start * PAGE_BYTES
+            // There is nothing to read between the end of the file and a position beyond it.
+            row.position.min(file_end) - pages.start * PAGE_BYTES
         } else {
             (pages.end * PAGE_BYTES).saturating_sub(row.position)
         };

@@ -1,0 +1,349 @@
+//! The planners under any input: the same calls give the same requests, each of which is answered
+//! once, within the budget and the distance.
+//!
+//! # Invariants
+//! - The driver here is a page cache of numbers: no kernel, no time but the test's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use forerun_core::cache::SettingsError;
+use forerun_core::device::Kind;
+use forerun_core::pace::Rule;
+use forerun_core::planner::device::DeviceEstimate;
+use forerun_core::planner::ranges::{RangeAction, RangePlanner, RangesSettings};
+use forerun_core::planner::{
+    Access, CURSORS_MAX, CursorId, PAGE_BYTES, PlannedFile, Planner, PlannerSettings, PrefetchId,
+    PrefetchRequest, RequestState,
+};
+use forerun_core::prng::Prng;
+use forerun_core::units::{FileId, Nanos, RequestId};
+
+const MIB: u64 = 1 << 20;
+const FILE_BYTES: u64 = 24 * MIB;
+
+fn settings(limit: u64, budget_bytes: u64, readahead: &str) -> PlannerSettings {
+    let pace = Rule::make(&format!("ours:burst=16M,limit={limit}")).unwrap();
+    let (kind, latency) = (Kind::Parallel, Nanos::from_millis(10));
+    let device = DeviceEstimate { kind, latency, bytes_per_second: u64::MAX, depth: 32 };
+    PlannerSettings { pace, budget_bytes, readahead: readahead.into(), device }
+}
+
+/// A driver whose page cache loses some requests, and has others after a while.
+struct Run {
+    chance: Prng,
+    planner: Planner,
+    cached: BTreeSet<(FileId, u64)>,
+    cursors: Vec<(CursorId, u64)>,
+    sizes: BTreeMap<FileId, u64>,
+    answered: BTreeSet<PrefetchId>,
+    limit: u64,
+    budget: u64,
+    /// All that was requested, in order.
+    requests: Vec<PrefetchRequest>,
+}
+
+impl Run {
+    fn new(seed: u64) -> Self {
+        let mut chance = Prng::new(seed);
+        let limit = 1 << (16 + chance.below(9));
+        let budget = (4 * MIB) << chance.below(5);
+        let planner = Planner::new(settings(limit, budget, "streams:first=1M")).unwrap();
+        let (cached, answered) = (BTreeSet::new(), BTreeSet::new());
+        let (cursors, sizes, requests) = (Vec::new(), BTreeMap::new(), Vec::new());
+        Self { chance, planner, cached, cursors, sizes, answered, limit, budget, requests }
+    }
+
+    fn request_bytes(file: FileId) -> u64 {
+        (128 << 10) << (file.0 % 4)
+    }
+
+    fn is_cached(&self, file: FileId, range: &Range<u64>) -> bool {
+        let mut pages = range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES);
+        pages.all(|page| self.cached.contains(&(file, page)))
+    }
+
+    fn bring(&mut self, file: FileId, range: &Range<u64>) {
+        let pages = range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES);
+        self.cached.extend(pages.map(|page| (file, page)));
+    }
+
+    fn open(&mut self) {
+        let file = FileId(u32::try_from(self.chance.below(3)).unwrap());
+        let bytes = *self.sizes.entry(file).or_insert(FILE_BYTES);
+        let position = self.chance.below(3) * self.chance.below(bytes);
+        let (device, request_bytes) = (u64::from(file.0 / 2), Self::request_bytes(file));
+        let file = PlannedFile { file, device, bytes, request_bytes };
+        if self.cursors.len() < 40 {
+            let cursor = self.planner.open(&file, position).expect("there is room");
+            self.cursors.push((cursor, position));
+        }
+    }
+
+    fn read(&mut self, now: Nanos, which: usize, range: Range<u64>) {
+        let (cursor, at) = self.cursors[which];
+        let follows = range.start == at;
+        self.cursors[which].1 = if range.end <= at { range.start } else { range.end };
+        let processor = (self.chance.below(2) == 0).then_some(now);
+        let access = Access { cursor, range: range.clone(), follows, processor };
+        let file = self.planner.file(cursor).unwrap();
+        let is_cached =
+            self.planner.probe(&access).is_some_and(|probe| self.is_cached(file, &probe));
+        self.planner.read(now, &access, is_cached);
+        self.bring(file, &range);
+    }
+
+    fn advance(&mut self, now: Nanos) {
+        let mut nth = 0;
+        while let Some(request) = self.planner.in_flight(nth) {
+            let (id, file, range) = (request.id, request.file, request.range());
+            let has_arrived = self.chance.below(3) == 0;
+            let state = if has_arrived { RequestState::Arrived } else { RequestState::Absent };
+            if self.planner.complete(now, id, state) {
+                assert!(self.answered.insert(id), "{id:?} is answered twice");
+                self.bring(file, &range);
+            } else {
+                nth += 1;
+            }
+        }
+        let room = usize::try_from(self.chance.below(20)).unwrap();
+        let mut requests = Vec::new();
+        self.planner.issue(now, room, &mut requests);
+        assert!(requests.len() <= room);
+        for request in &requests {
+            let PrefetchRequest { id, file, ref range, cursor } = *request;
+            assert!(!range.is_empty() && range.start.is_multiple_of(PAGE_BYTES), "{request:?}");
+            assert_eq!(self.planner.file(cursor), Some(file), "a request has a reader");
+            assert!(range.start < self.sizes[&file], "{request:?} begins past the end");
+            if self.is_cached(file, range) {
+                assert!(self.planner.complete(now, id, RequestState::Cached));
+                assert!(self.answered.insert(id), "{id:?} is answered twice");
+            } else {
+                self.planner.submitted(id, self.chance.below(2) == 0);
+            }
+        }
+        self.requests.append(&mut requests);
+        self.check();
+    }
+
+    fn check(&self) {
+        let stats = self.planner.stats();
+        let ahead = self.planner.ahead_bytes();
+        assert!(ahead <= self.budget, "{ahead} ahead, budget {}", self.budget);
+        let farthest = self.limit + MIB + PAGE_BYTES;
+        assert!(stats.distance_bytes_max <= farthest, "{stats:?}, limit {}", self.limit);
+        assert!(self.planner.core_stats().balanced());
+        let in_flight: Vec<_> = (0..).map_while(|nth| self.planner.in_flight(nth)).collect();
+        for (at, one) in in_flight.iter().enumerate() {
+            for other in &in_flight[..at] {
+                let (own, its) = (one.range(), other.range());
+                let apart = own.end <= its.start || its.end <= own.start;
+                assert!(one.file != other.file || apart, "{one:?} and {other:?} overlap");
+            }
+        }
+    }
+
+    fn step(&mut self, now: Nanos) {
+        let readers = self.cursors.len();
+        let which = usize::try_from(self.chance.below(readers.max(1) as u64)).unwrap();
+        match self.chance.below(14) {
+            0 => self.open(),
+            _ if readers == 0 => self.open(),
+            1 => {
+                let (cursor, _) = self.cursors.swap_remove(which);
+                self.planner.close(now, cursor);
+            }
+            2 => {
+                let to = self.chance.below(FILE_BYTES + 9_999);
+                self.planner.seek(now, self.cursors[which].0, to);
+                self.cursors[which].1 = to;
+            }
+            3 => {
+                let file = self.planner.file(self.cursors[which].0).unwrap();
+                let bytes = FILE_BYTES - self.chance.below(FILE_BYTES / 2);
+                self.sizes.insert(file, bytes);
+                self.planner.resize(now, file, bytes);
+            }
+            4 => {
+                let (cursor, at) = self.cursors[which];
+                if readers < 40 {
+                    let cursor = self.planner.open_again(cursor, at).expect("there is room");
+                    self.cursors.push((cursor, at));
+                }
+            }
+            5 => {
+                let at = self.cursors[which].1;
+                let start = at.saturating_sub(self.chance.below(300_000));
+                self.read(now, which, start..at);
+            }
+            6 => {
+                let start = self.chance.below(FILE_BYTES);
+                let end = start + self.chance_bytes();
+                self.read(now, which, start..end);
+            }
+            7 => self.planner.set_memory(MIB << (4 + now.0 % 8)),
+            _ => {
+                let at = self.cursors[which].1;
+                let end = at + self.chance_bytes();
+                self.read(now, which, at..end);
+            }
+        }
+    }
+
+    fn chance_bytes(&mut self) -> u64 {
+        self.chance.below(300_000)
+    }
+}
+
+fn run(seed: u64) -> Vec<PrefetchRequest> {
+    let mut run = Run::new(seed);
+    let mut now = Nanos(0);
+    for _ in 0..400 {
+        now += Nanos::from_micros(run.chance.below(5_000));
+        run.step(now);
+        run.advance(now);
+    }
+    // What does not come is lost after a while.
+    now += Nanos::from_millis(20_000);
+    run.advance(now);
+    for (cursor, _) in std::mem::take(&mut run.cursors) {
+        run.planner.close(now, cursor);
+    }
+    assert!(!run.planner.is_busy(), "seed {seed}: {:?}", run.planner.stats());
+    assert!(run.planner.core_stats().balanced());
+    run.requests
+}
+
+#[test]
+fn whatever_readers_do_requests_are_bounded_answered_once_and_the_same_twice() {
+    let mut requests = 0;
+    for seed in 0..120 {
+        let first = run(seed);
+        assert_eq!(first, run(seed), "seed {seed}");
+        requests += first.len();
+    }
+    assert!(requests > 1_000, "{requests} requests");
+}
+
+#[test]
+fn a_reader_in_order_is_led_up_to_the_limit() {
+    for (limit, step) in [(2 * MIB, 64 << 10), (8 * MIB, 100_000), (256 << 10, 4096)] {
+        let mut run = Run::new(1);
+        run.limit = limit;
+        run.budget = 64 * MIB;
+        run.planner = Planner::new(settings(limit, run.budget, "streams:first=1M")).unwrap();
+        run.planner.set_memory(1 << 30);
+        run.sizes.insert(FileId(0), FILE_BYTES);
+        let request_bytes = Run::request_bytes(FileId(0));
+        let file = PlannedFile { file: FileId(0), device: 0, bytes: FILE_BYTES, request_bytes };
+        run.cursors.push((run.planner.open(&file, 0).unwrap(), 0));
+        let mut now = Nanos(0);
+        for at in (0..FILE_BYTES).step_by(usize::try_from(step).unwrap()) {
+            now += Nanos::from_millis(1);
+            run.read(now, 0, at..at + step);
+            run.advance(now);
+        }
+        let stats = run.planner.stats();
+        assert!(stats.bytes_requested >= FILE_BYTES / 2, "{limit}: {stats:?}");
+        assert!(stats.bytes_requested <= FILE_BYTES, "{limit}: {stats:?}");
+        assert!(stats.distance_bytes_max >= limit / 2, "{limit}: {stats:?}");
+        assert_eq!(run.planner.close(now, run.cursors[0].0), Some(FileId(0)));
+        assert!(!run.planner.is_busy());
+    }
+}
+
+#[test]
+fn a_cached_file_is_left_alone_and_builds_no_core() {
+    let mut planner = Planner::new(settings(8 * MIB, 64 * MIB, "streams")).unwrap();
+    let file = PlannedFile { file: FileId(3), device: 0, bytes: FILE_BYTES, request_bytes: MIB };
+    let cursor = planner.open(&file, 0).unwrap();
+    let mut probes = 0;
+    for at in (0..FILE_BYTES).step_by(64 << 10) {
+        let range = at..at + (64 << 10);
+        let access = Access { cursor, range, follows: true, processor: None };
+        probes += u32::from(planner.probe(&access).is_some());
+        assert!(!planner.read(Nanos(at), &access, true), "all is cached");
+    }
+    let mut requests = Vec::new();
+    planner.issue(Nanos(FILE_BYTES), 10, &mut requests);
+    assert_eq!((requests, planner.core_stats().demanded), (Vec::new(), 0));
+    assert!(probes <= 2, "{probes} probes of a cached file");
+}
+
+#[test]
+fn readers_beyond_the_bound_are_refused() {
+    let mut planner = Planner::new(settings(8 * MIB, 64 * MIB, "streams")).unwrap();
+    let file = PlannedFile { file: FileId(3), device: 0, bytes: MIB, request_bytes: MIB };
+    for _ in 0..CURSORS_MAX {
+        assert!(planner.has_room() && planner.open(&file, 0).is_some());
+    }
+    assert!(!planner.has_room() && planner.open(&file, 0).is_none());
+    assert_eq!(planner.close(Nanos(0), CursorId(17)), None, "the file has readers still");
+    assert_eq!(planner.open(&file, 0), Some(CursorId(17)), "a number is used again");
+}
+
+#[test]
+fn settings_that_cannot_work_are_refused() {
+    let refused = |budget, readahead| Planner::new(settings(MIB, budget, readahead)).err();
+    assert!(matches!(refused(64 * MIB, "none"), Some(SettingsError::Policy(_))));
+    assert!(matches!(refused(0, "linux-6:max=64M"), Some(SettingsError::Window { .. })));
+    assert_eq!(refused(0, "streams"), None, "a small budget has a small core");
+}
+
+/// The fetches of `reads`, each made at once but for some that fail.
+fn fetches(file_bytes: u64, seed: u64) -> Vec<(u64, u64, bool)> {
+    let settings =
+        RangesSettings { memory_bytes: MIB, request_bytes_max: 64 << 10, ..Default::default() };
+    let mut planner = RangePlanner::new(&settings, file_bytes).unwrap();
+    let mut chance = Prng::new(seed);
+    let (mut made, mut open) = (Vec::new(), BTreeSet::new());
+    let mut at = 0;
+    for request in 1..300 {
+        let start =
+            if chance.below(3) > 0 && at < file_bytes { at } else { chance.below(file_bytes) };
+        let most = planner.read_bytes_max().min(file_bytes - start).min(40_000);
+        at = start + 1 + chance.below(most);
+        let now = Nanos(request);
+        planner.access(now, start, at);
+        planner.prepare(now, start, at);
+        planner.read(now, RequestId(request), false);
+        open.insert(RequestId(request));
+        loop {
+            for action in planner.actions().collect::<Vec<_>>() {
+                match action {
+                    RangeAction::Done(request) | RangeAction::Fail(request) => {
+                        assert!(open.remove(&request), "{request:?} ends twice");
+                    }
+                    RangeAction::Serve { .. }
+                    | RangeAction::Fetch { .. }
+                    | RangeAction::FetchFailed(_) => {}
+                }
+            }
+            let Some(fetch) = planner.queue_mut().claim() else { break };
+            assert!(fetch.start < fetch.end && fetch.end <= file_bytes, "{fetch:?}");
+            made.push((fetch.start, fetch.end, fetch.demand));
+            if chance.below(20) == 0 {
+                planner.failed(now, fetch.id);
+            } else {
+                let row = planner.arrived(now, fetch.id, fetch.end - fetch.start);
+                assert!(row.is_some_and(|row| !row.frames.is_empty()));
+            }
+            assert!(planner.arrived(now, fetch.id, 1).is_none(), "a fetch ends once");
+        }
+        assert!(open.is_empty(), "{open:?} wait in vain");
+        let ahead = planner.stats().core.ahead_unread;
+        assert!(ahead < u64::from(planner.frames()), "{ahead} of {} pages", planner.frames());
+    }
+    assert!(planner.stats().core.balanced());
+    made
+}
+
+#[test]
+fn byte_ranges_are_fetched_once_each_within_the_frames_and_the_same_twice() {
+    for seed in 0..60 {
+        let file_bytes = 1 + Prng::new(seed).below(3 * MIB);
+        let made = fetches(file_bytes, seed);
+        assert_eq!(made, fetches(file_bytes, seed), "seed {seed}");
+        assert!(!made.is_empty());
+    }
+}
