@@ -18,7 +18,6 @@ pub mod drive;
 pub mod event;
 pub mod eviction;
 pub mod hash;
-pub mod pace;
 pub mod params;
 pub mod planner;
 pub mod prng;

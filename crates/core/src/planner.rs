@@ -26,6 +26,7 @@ pub mod device;
 mod cursor;
 mod issue;
 mod model;
+pub mod pace;
 mod pending;
 pub mod ranges;
 mod runs;
@@ -37,21 +38,20 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::cache::{self, Cache, SettingsError, Stats};
-use crate::device::estimate::DeviceProfile;
 use crate::event::Event;
 use crate::eviction;
-use crate::pace::Rule;
 use crate::units::{FileId, HandleId, Nanos, PartitionId, RequestId};
 use cursor::{Direction, StreamCursor};
 use device::{DeviceEstimate, LatencyTracker};
 use model::Model;
+use pace::PaceRule;
 use runs::PageRun;
 
 /// The values that a planner is built from.
 #[derive(Clone, Debug)]
 pub struct PlannerSettings {
     /// How far one reader may be led.
-    pub pace: Rule,
+    pub pace: PaceRule,
     /// Bytes that may be ahead of all readers together.
     pub budget_bytes: u64,
     /// The readahead policy, as `NAME:key=value,...`.
@@ -165,8 +165,6 @@ pub struct PlannerStats {
 /// See the module.
 pub struct Planner {
     settings: PlannerSettings,
-    /// What the readahead policy knows of the devices.
-    facts: DeviceProfile,
     /// Built with the first access that is not cached: most programs have none.
     model: Option<Model>,
     /// Pages of the largest read that the core sees at once.
@@ -199,10 +197,8 @@ impl Planner {
     pub fn new(settings: PlannerSettings) -> Result<Self, SettingsError> {
         let core = settings.core(settings.budget_bytes);
         Cache::check(&core)?;
-        let facts = core.device.expect("the planner gives one");
         Ok(Self {
             settings,
-            facts,
             model: None,
             read_pages_max: 0,
             files: BTreeMap::new(),
@@ -537,7 +533,7 @@ impl PlannerSettings {
         // when, the pace decides.
         let window = (self.pace.bounds().limit.0 / 2).max(PAGE_BYTES);
         let request = u32::try_from(REQUEST_BYTES_MAX / 2).expect("a request");
-        core.device = Some(self.device.facts(window, request));
+        core.device = Some(self.device.profile(window, request));
         core
     }
 }

@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use forerun_core::cache::SettingsError;
-use forerun_core::device::Kind;
-use forerun_core::pace::Rule;
+use forerun_core::device::DeviceKind;
 use forerun_core::planner::device::DeviceEstimate;
+use forerun_core::planner::pace::PaceRule;
 use forerun_core::planner::ranges::{RangeAction, RangePlanner, RangesSettings};
 use forerun_core::planner::{
     Access, CURSORS_MAX, CursorId, PAGE_BYTES, PlannedFile, Planner, PlannerSettings, PrefetchId,
@@ -23,8 +23,8 @@ const MIB: u64 = 1 << 20;
 const FILE_BYTES: u64 = 24 * MIB;
 
 fn settings(limit: u64, budget_bytes: u64, readahead: &str) -> PlannerSettings {
-    let pace = Rule::make(&format!("ours:burst=16M,limit={limit}")).unwrap();
-    let (kind, latency) = (Kind::Parallel, Nanos::from_millis(10));
+    let pace = PaceRule::make(&format!("adaptive:burst=16M,limit={limit}")).unwrap();
+    let (kind, latency) = (DeviceKind::Parallel, Nanos::from_millis(10));
     let device = DeviceEstimate { kind, latency, bytes_per_second: u64::MAX, depth: 32 };
     PlannerSettings { pace, budget_bytes, readahead: readahead.into(), device }
 }

@@ -11,8 +11,8 @@ use std::ffi::OsString;
 
 use forerun_core::cache::{self, SettingsError};
 use forerun_core::device::DeviceKind;
-use forerun_core::pace::Rule;
 use forerun_core::params::ParamError;
+use forerun_core::planner::pace::PaceRule;
 use forerun_core::planner::{PlannerSettings, PlannerStats, device::DeviceEstimate};
 use forerun_core::units::Nanos;
 
@@ -113,8 +113,8 @@ pub fn run(settings: &Settings, words: &[OsString]) -> Result<Ended, RunError> {
 impl Settings {
     fn planner(&self) -> Result<PlannerSettings, RunError> {
         let Self { limit_bytes, burst_bytes, budget_bytes, ref readahead, observe: _ } = *self;
-        let spec = format!("ours:burst={burst_bytes},limit={limit_bytes}");
-        let pace = Rule::make(&spec).map_err(RunError::Pace)?;
+        let spec = format!("adaptive:burst={burst_bytes},limit={limit_bytes}");
+        let pace = PaceRule::make(&spec).map_err(RunError::Pace)?;
         let readahead = readahead.clone();
         Ok(PlannerSettings { pace, budget_bytes, readahead, device: DEVICE })
     }

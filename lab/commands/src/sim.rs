@@ -49,7 +49,8 @@ use crate::specs::Size;
     after_help = "Examples:\n  \
         forerun sim workload:streams,n=10 --device t7k250 --readahead linux-2.6.22,linux-2.6.24\n  \
         forerun sim workload:streams,n=10 --device t7k250 -o run.json --explain-readahead\n  \
-        forerun sim workload:compute,file=1G --device hdd --readahead off --prefetch none,ours\n  \
+        forerun sim workload:compute,file=1G --device hdd --readahead off \
+          --prefetch none,adaptive\n  \
         forerun sim OLTP.lis.zst --policy lru,2q:kin=0.1,kout=1 --size 1000,10%\n  \
         forerun sim hm_0.csv.gz --policy all --size 64M,1G --json\n  \
         forerun sim OLTP.lis.zst --policy all --plot OLTP.html"
@@ -77,7 +78,7 @@ pub struct Args {
     /// Readahead policies, NAME[:key=value,...] [default with a device: streams]
     #[arg(long, value_name = "NAME,...")]
     readahead: Option<String>,
-    /// A thread that reads a program's file ahead of it: none, paper or ours, then
+    /// A thread that reads a program's file ahead of it: none, paper or adaptive, then
     /// :burst=SIZE,limit=SIZE,chunk=SIZE,nap=TIME
     #[arg(long, requires = "device", value_name = "NAME,...", default_value = specs::NONE)]
     prefetch: String,

@@ -134,10 +134,10 @@ mod tests {
 
     #[test]
     fn prefetching_threads_are_checked_and_none_is_none() {
-        let made = prefetches("none,paper:limit=4K,nap=4ms,ours").unwrap();
+        let made = prefetches("none,paper:limit=4K,nap=4ms,adaptive").unwrap();
         let names: Vec<_> = made.iter().map(|one| one.as_ref().map(Prefetch::name)).collect();
-        assert_eq!(names, [None, Some("paper"), Some("ours")]);
-        for text in ["", "all", "none:limit=4K", "paper:limit=x", "ours,"] {
+        assert_eq!(names, [None, Some("paper"), Some("adaptive")]);
+        for text in ["", "all", "none:limit=4K", "paper:limit=x", "adaptive,"] {
             assert!(prefetches(text).is_err(), "{text}");
         }
     }

@@ -3,11 +3,11 @@
 //! ```text
 //!   program       read   computes ........   read   computes ........
 //!   paper's       read   read   read   nap   nap    read   read        each read is waited for
-//!   ours          ask ask ask          nap          ask                nothing is waited for
+//!   adaptive      fetch fetch fetch    nap          fetch              nothing is waited for
 //! ```
 //! The thread has a processor of its own. The paper's is a second reader of the file, which the
-//! kernel reads ahead for as for any other; ours asks for pages and has as many of them in flight
-//! as the distance allows. Told to wait, either looks again after a nap.
+//! kernel reads ahead for as for any other; the adaptive one prefetches pages and has as many of
+//! them in flight as the distance allows. Where it has to wait, either decides again after a nap.
 //!
 //! # Invariants
 //! - It ends with its program, however far it is.
@@ -17,8 +17,9 @@
 //! some 60 us today to a tick or two (1, 4 or 10 ms each) before 2.6.21.
 
 use forerun_core::device::estimate;
-use forerun_core::pace::{Bounds, Facts, Pace, Rule, Step};
 use forerun_core::params::{self, Bytes, Param, ParamError, Params};
+use forerun_core::planner::device::DeviceEstimate;
+use forerun_core::planner::pace::{Pace, PaceBounds, PaceInput, PaceRule, PaceStep};
 use forerun_core::units::{Nanos, PageIndex};
 
 use crate::trace::Op;
@@ -27,10 +28,10 @@ use crate::workload::{Access, Stream, Workload};
 forerun_core::params! {
     /// What may be set.
     struct Given {
-        /// As in [`Bounds`].
-        burst: Bytes = Bounds::default().burst,
-        /// As in [`Bounds`].
-        limit: Bytes = Bounds::default().limit,
+        /// As in [`PaceBounds`].
+        burst: Bytes = PaceBounds::default().burst,
+        /// As in [`PaceBounds`].
+        limit: Bytes = PaceBounds::default().limit,
         /// Bytes of a read: Linux's largest window unless told otherwise. The paper does not say.
         chunk: Bytes = Bytes(128 << 10),
         /// The time from one look at the distance to the next while it is too large: a tick.
@@ -41,13 +42,13 @@ forerun_core::params! {
 /// Which thread there is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prefetch {
-    rule: Rule,
+    rule: PaceRule,
     chunk: u64,
     nap: Nanos,
 }
 
 impl Prefetch {
-    /// The thread that `spec` (`paper` or `ours`, then `:key=value,...`) describes.
+    /// The thread that `spec` (`paper` or `adaptive`, then `:key=value,...`) describes.
     ///
     /// # Errors
     /// The name or a parameter is unknown, or a value does not parse or is out of its bounds.
@@ -65,7 +66,7 @@ impl Prefetch {
         if !(NAP_MIN..=NAP_MAX).contains(&nap) {
             return bad("nap", nap.show(), "a duration from 1us to 1s");
         }
-        Ok(Self { rule: Rule::new(name, Bounds { burst, limit })?, chunk: chunk.0, nap })
+        Ok(Self { rule: PaceRule::new(name, PaceBounds { burst, limit })?, chunk: chunk.0, nap })
     }
 
     /// The rule's name.
@@ -77,7 +78,7 @@ impl Prefetch {
     /// Its parameters as they are in force.
     #[must_use]
     pub fn params(&self) -> Vec<(&'static str, String)> {
-        let Bounds { burst, limit } = self.rule.bounds().clone();
+        let PaceBounds { burst, limit } = self.rule.bounds().clone();
         Given { burst, limit, chunk: Bytes(self.chunk), nap: self.nap }.show()
     }
 
@@ -99,7 +100,7 @@ pub(crate) struct Prefetcher {
     handle: u32,
     page_bytes: u64,
     /// What the rule is told; positions grow as program and thread read.
-    facts: Facts,
+    input: PaceInput,
     /// The time that the program did not wait.
     busy: Nanos,
 }
@@ -132,11 +133,20 @@ impl Prefetcher {
         device: Option<estimate::DeviceProfile>,
     ) -> Self {
         let Prefetch { rule, chunk, nap } = setup;
-        let waits = matches!(rule, Rule::Paper(_));
-        let (late, slowdown) = (false, 0);
-        let facts = Facts { main: 0, ahead: 0, end, chunk, free, rate: 0, device, late, slowdown };
+        let waits = matches!(rule, PaceRule::Paper(_));
+        let input = PaceInput {
+            position: 0,
+            ahead: 0,
+            end,
+            request_bytes: chunk,
+            free_bytes: free,
+            bytes_per_second: 0,
+            device: device.map(DeviceEstimate::from),
+            is_late: false,
+            slowdown: 0,
+        };
         let pace = Pace::new(rule);
-        Self { pace, waits, nap, handle, page_bytes, facts, busy: Nanos(0) }
+        Self { pace, waits, nap, handle, page_bytes, input, busy: Nanos(0) }
     }
 
     pub(crate) fn handle(&self) -> u32 {
@@ -147,21 +157,21 @@ impl Prefetcher {
     /// that for a time.
     pub(crate) fn program_read(&mut self, main: u64, late: bool, busy: Nanos) {
         self.busy += busy;
-        self.facts.main = main;
-        self.facts.late |= late;
+        self.input.position = main;
+        self.input.is_late |= late;
         let rate = u128::from(main) * 1_000_000_000 / u128::from(self.busy.0.max(1));
-        self.facts.rate = u64::try_from(rate).unwrap_or(u64::MAX);
+        self.input.bytes_per_second = u64::try_from(rate).unwrap_or(u64::MAX);
     }
 
     pub(crate) fn next(&mut self) -> Next {
-        let step = self.pace.decide(&self.facts);
-        self.facts.late = false;
+        let step = self.pace.decide(&self.input);
+        self.input.is_late = false;
         let (from, bytes) = match step {
-            Step::Read { from, bytes } => (from, bytes),
-            Step::Wait { .. } => return Next::Nap(self.nap),
-            Step::Done => return Next::End,
+            PaceStep::Read { from, bytes } => (from, bytes),
+            PaceStep::Wait { .. } => return Next::Nap(self.nap),
+            PaceStep::Done => return Next::End,
         };
-        self.facts.ahead = from + bytes;
+        self.input.ahead = from + bytes;
         if self.waits {
             let bytes = u32::try_from(bytes).expect("a chunk is at most 1 GiB");
             let (now, think) = (Nanos(0), Nanos(0));
@@ -194,12 +204,12 @@ mod tests {
         #[rustfmt::skip]
         let rows = [
             ("paper",                Ok("paper:burst=16M,limit=64M,chunk=128K,nap=1ms")),
-            ("ours:limit=4K,nap=2s", Err("`nap=2s`: expected a duration from 1us to 1s")),
-            ("ours:limit=4K",        Ok("ours:burst=16M,limit=4K,chunk=128K,nap=1ms")),
-            ("ours:chunk=0",         Err("`chunk=0`: expected a size from 1 to 1G")),
-            ("ours:burst=0",         Err("`burst=0`: expected at least one byte")),
-            ("theirs",               Err("no `theirs`; there are: paper ours")),
-            ("ours:lead=1",  Err("no parameter `lead`; there are: burst limit chunk nap")),
+            ("adaptive:limit=4K,nap=2s", Err("`nap=2s`: expected a duration from 1us to 1s")),
+            ("adaptive:limit=4K",        Ok("adaptive:burst=16M,limit=4K,chunk=128K,nap=1ms")),
+            ("adaptive:chunk=0",         Err("`chunk=0`: expected a size from 1 to 1G")),
+            ("adaptive:burst=0",         Err("`burst=0`: expected at least one byte")),
+            ("theirs",               Err("no `theirs`; there are: paper adaptive")),
+            ("adaptive:lead=1",  Err("no parameter `lead`; there are: burst limit chunk nap")),
         ];
         for (text, expected) in rows {
             let expected = expected.map(str::to_owned).map_err(str::to_owned);

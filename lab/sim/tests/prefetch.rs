@@ -50,7 +50,7 @@ fn with_a_thread_a_program_takes_the_longer_of_reading_and_computing() {
         let reads = format!("compute,file=64M,rate={rate}");
         let alone = seconds(&outcome(&reads, WAITS, "none"));
         assert!(without.contains(&(alone / longer)), "{why} alone: {alone} s");
-        for thread in ["paper", "ours"] {
+        for thread in ["paper", "adaptive"] {
             let with = outcome(&reads, WAITS, thread);
             let found = seconds(&with);
             assert!((longer..1.04 * longer).contains(&found), "{why}, {thread}: {found} s");
@@ -64,7 +64,7 @@ fn where_the_kernel_overlaps_there_is_next_to_nothing_to_gain_or_lose() {
     for rate in ["40M", "160M"] {
         let reads = format!("compute,file=64M,rate={rate}");
         let alone = seconds(&outcome(&reads, OVERLAPS, "none"));
-        for thread in ["paper", "ours", "ours:limit=4K"] {
+        for thread in ["paper", "adaptive", "adaptive:limit=4K"] {
             let found = seconds(&outcome(&reads, OVERLAPS, thread));
             assert!((0.98 * alone..1.02 * alone).contains(&found), "{thread}: {found} {alone}");
         }
@@ -78,12 +78,13 @@ fn a_lead_beyond_the_memory_reads_twice_and_ours_stays_within() {
         let mut program = workload::make(reads).unwrap();
         run(setup(WAITS, 32, thread), &mut program).unwrap()
     };
-    let (alone, paper, ours) = (with("none"), with("paper:limit=512M"), with("ours:limit=512M"));
+    let (alone, paper, adaptive) =
+        (with("none"), with("paper:limit=512M"), with("adaptive:limit=512M"));
     assert_eq!(alone.bytes_read, 256 << 20);
     assert!(paper.bytes_read * 10 >= alone.bytes_read * 19, "{} bytes", paper.bytes_read);
-    assert_eq!(ours.bytes_read, 256 << 20, "each byte once");
-    assert!(seconds(&ours) < 0.9 * seconds(&alone));
-    assert!(seconds(&ours) < 0.9 * seconds(&paper));
+    assert_eq!(adaptive.bytes_read, 256 << 20, "each byte once");
+    assert!(seconds(&adaptive) < 0.9 * seconds(&alone));
+    assert!(seconds(&adaptive) < 0.9 * seconds(&paper));
 }
 
 #[test]
@@ -109,7 +110,7 @@ fn limits_below_what_is_used_in_a_nap_gain_too_little() {
 
 #[test]
 fn a_thread_ends_with_its_program() {
-    for thread in ["paper:limit=1M,burst=1M", "ours:limit=1M"] {
+    for thread in ["paper:limit=1M,burst=1M", "adaptive:limit=1M"] {
         let Workload { mut readers, .. } = workload::make("compute,file=1G,rate=46M").unwrap();
         let mut program = workload::make("compute,file=1G,rate=46M").unwrap();
         let first = readers.remove(0).take(10);
@@ -122,7 +123,7 @@ fn a_thread_ends_with_its_program() {
 
 #[test]
 fn a_run_is_the_same_request_by_request() {
-    for thread in ["paper:limit=1M,nap=4ms", "ours:limit=1M"] {
+    for thread in ["paper:limit=1M,nap=4ms", "adaptive:limit=1M"] {
         let [one, two] = [(); 2].map(|()| outcome("compute,file=16M,rate=46M", WAITS, thread));
         assert_eq!((one.elapsed, one.delay, one.stats), (two.elapsed, two.delay, two.stats));
         assert_eq!(one.log, two.log);
@@ -144,7 +145,7 @@ fn windows_of_the_threads_own_readahead_are_told() {
 #[test]
 fn only_a_program_that_reads_a_whole_file_in_order_has_a_thread() {
     for reads in ["streams,n=2,each=1M", "random,file=1M"] {
-        let refused = run(setup(WAITS, 64, "ours"), &mut workload::make(reads).unwrap());
+        let refused = run(setup(WAITS, 64, "adaptive"), &mut workload::make(reads).unwrap());
         assert!(matches!(refused, Err(RunError::Prefetch)), "{reads}");
     }
 }

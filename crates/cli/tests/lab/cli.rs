@@ -239,7 +239,7 @@ fn tables_are_aligned() {
 #[test]
 fn lists_name_what_there_is() {
     for (list, names) in [
-        ("--list-policies", &["lru", "2q", "2q-star", "linux-2.6.22", "linux-6", "ours"][..]),
+        ("--list-policies", &["lru", "2q", "2q-star", "linux-2.6.22", "linux-6", "adaptive"][..]),
         ("--list-formats", &["keys", "lis"]),
         ("--list-workloads", &["streams", "disturb", "thrash", "compute"]),
         ("--list-devices", &["t7k250", "hdd", "cloud", "object", "ssd", "optane"]),

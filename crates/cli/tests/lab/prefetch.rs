@@ -25,26 +25,26 @@ fn runs(words: &str) -> Vec<Value> {
 #[test]
 fn each_thread_is_a_case_and_is_told() {
     let words = "workload:compute,file=16M,rate=46M --device t7k250:cache=on --readahead off \
-                 --prefetch none,paper:limit=1M,ours --size 64M";
+                 --prefetch none,paper:limit=1M,adaptive --size 64M";
     let runs = runs(&format!("{words} --json"));
     let names: Vec<_> = runs.iter().map(|run| run["prefetch"]["name"].as_str()).collect();
-    assert_eq!(names, [None, Some("paper"), Some("ours")]);
+    assert_eq!(names, [None, Some("paper"), Some("adaptive")]);
     assert_eq!(runs[1]["prefetch"]["params"]["limit"], "1M");
     let seconds = |run: usize| runs[run]["device"]["seconds"].as_f64().expect("a figure");
     assert!(seconds(0) > 1.25 * seconds(1) && seconds(0) > 1.25 * seconds(2));
     let table = stdout(words);
     assert!(table.contains("  prefetch ") && table.contains("  seconds "), "{table}");
-    assert!(table.contains("ours:burst=16M,chunk=128K,limit=64M,nap=1ms"), "{table}");
+    assert!(table.contains("adaptive:burst=16M,chunk=128K,limit=64M,nap=1ms"), "{table}");
 }
 
 #[test]
 fn what_no_thread_can_read_ahead_for_is_refused_with_the_reason() {
     #[rustfmt::skip]
     let rows = [
-        ("workload:streams,n=2,each=1M --device ssd --prefetch ours", "needs one reader"),
-        ("workload:compute --device ssd --prefetch theirs", "there are: paper ours; or none"),
-        ("workload:compute --device ssd --prefetch ours:nap=0s", "from 1us to 1s"),
-        ("workload:compute --prefetch ours",                     "--device"),
+        ("workload:streams,n=2,each=1M --device ssd --prefetch adaptive", "needs one reader"),
+        ("workload:compute --device ssd --prefetch theirs", "there are: paper adaptive; or none"),
+        ("workload:compute --device ssd --prefetch adaptive:nap=0s", "from 1us to 1s"),
+        ("workload:compute --prefetch adaptive",                     "--device"),
         ("prefetch --nap 2s",                                    "from 1us to 1s"),
         ("prefetch --limit 4K,0",                                "at least a byte"),
         ("prefetch --scale 0",                                   "1..=1024"),

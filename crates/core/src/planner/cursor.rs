@@ -16,8 +16,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::PAGE_BYTES;
+use super::pace::{Pace, PaceRule};
 use super::runs::{PageRun, SplitRun};
-use crate::pace::{Pace, Rule};
 use crate::units::{FileId, Nanos, PageIndex};
 
 /// Where a reader goes.
@@ -76,7 +76,7 @@ impl ConsumptionRate {
 }
 
 impl StreamCursor {
-    pub(super) fn new(file: FileId, position: u64, rule: Rule) -> Self {
+    pub(super) fn new(file: FileId, position: u64, rule: PaceRule) -> Self {
         Self {
             file,
             is_open: false,

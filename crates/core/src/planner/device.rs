@@ -1,7 +1,7 @@
 //! What a driver knows of a device, and what the planner makes of it.
 //!
 //! # Invariants
-//! - The bytes in flight that a policy derives from its facts are the planner's target, whatever
+//! - The bytes in flight that a policy derives from the profile are the planner's target, whatever
 //!   the latency.
 
 use crate::device::{DeviceKind, estimate::DeviceProfile};
@@ -21,11 +21,19 @@ pub struct DeviceEstimate {
     pub depth: u32,
 }
 
+impl From<DeviceProfile> for DeviceEstimate {
+    fn from(profile: DeviceProfile) -> Self {
+        let DeviceProfile { kind, access: latency, bytes_per_second, depth, request_bytes: _ } =
+            profile;
+        Self { kind, latency, bytes_per_second, depth }
+    }
+}
+
 impl DeviceEstimate {
-    /// The facts for a readahead policy that is to keep `in_flight_bytes` in flight, in requests
+    /// The profile for a readahead policy that is to keep `in_flight_bytes` in flight, in requests
     /// of at most twice `request_bytes`: the rate follows from both and the latency, and is no
     /// higher than the measured one.
-    pub(super) fn facts(&self, in_flight_bytes: u64, request_bytes: u32) -> DeviceProfile {
+    pub(super) fn profile(&self, in_flight_bytes: u64, request_bytes: u32) -> DeviceProfile {
         assert!(self.latency.0 > 0, "a device answers after a time");
         assert!(self.depth > 0 && request_bytes > 0, "{self:?}: requests of {request_bytes}");
         let accesses_per_second = SECOND / self.latency.0;

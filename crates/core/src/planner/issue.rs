@@ -12,14 +12,13 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use super::device::{DeviceEstimate, LatencyTracker};
+use super::pace::{PaceInput, PaceStep};
+use super::runs::PageRun;
 use super::{
     AHEAD_ONE_IN, CursorId, FILES_MAX, InFlight, PAGE_BYTES, Planner, PrefetchId, PrefetchRequest,
     RequestState, pages,
 };
-use crate::device::estimate::DeviceProfile;
-use crate::pace::{self, Step};
-use crate::planner::device::LatencyTracker;
-use crate::planner::runs::PageRun;
 use crate::units::Nanos;
 
 impl Planner {
@@ -53,29 +52,29 @@ impl Planner {
         // The pace sees a stream that goes backward in a mirror.
         let goes_back = end * PAGE_BYTES <= row.position;
         let mirrored = |at: u64| file_end.saturating_sub(at);
-        let (main, ahead) = if goes_back {
+        let (position, ahead) = if goes_back {
             (mirrored(row.position), mirrored(end * PAGE_BYTES))
         } else {
             (row.position, start * PAGE_BYTES)
         };
         let latency = self.latencies.get(&self.files[&file].device);
-        let step = row.pace.decide(&pace::Facts {
-            main,
+        let step = row.pace.decide(&PaceInput {
+            position,
             ahead,
             end: file_end,
-            chunk: self.files[&file].request_bytes,
-            free: self.memory_bytes,
-            rate: row.rate.bytes_per_second,
+            request_bytes: self.files[&file].request_bytes,
+            free_bytes: self.memory_bytes,
+            bytes_per_second: row.rate.bytes_per_second,
             // The shortest latency has the transfer in it.
-            device: latency.map(|latency| DeviceProfile {
-                access: latency.min,
+            device: latency.map(|latency| DeviceEstimate {
+                latency: latency.min,
                 bytes_per_second: u64::MAX,
-                ..self.facts
+                ..self.settings.device
             }),
-            late: core::mem::take(&mut row.is_late),
+            is_late: core::mem::take(&mut row.is_late),
             slowdown: latency.map_or(0, LatencyTracker::slowdown),
         });
-        let Step::Read { bytes, .. } = step else { return None };
+        let PaceStep::Read { bytes, .. } = step else { return None };
         let count = bytes.div_ceil(PAGE_BYTES).min(end - start);
         let bytes = count * PAGE_BYTES;
         let budget = self.settings.budget_bytes.min(self.memory_bytes / AHEAD_ONE_IN);

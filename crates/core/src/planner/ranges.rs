@@ -432,7 +432,7 @@ impl RangesSettings {
             depth: self.connections,
         };
         let in_flight = u64::from(self.connections) * u64::from(self.request_bytes_max);
-        core.device = Some(device.facts(in_flight, self.request_bytes_max / 2));
+        core.device = Some(device.profile(in_flight, self.request_bytes_max / 2));
         // A reader that waits for a frame waits for fetches that will end.
         core.wait_max = Nanos(u64::MAX);
         Ok(core)

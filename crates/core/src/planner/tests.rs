@@ -21,7 +21,7 @@ struct PageCache {
 
 impl PageCache {
     fn new(limit_bytes: u64, budget_bytes: u64) -> Self {
-        let pace = Rule::make(&format!("ours:burst=16M,limit={limit_bytes}")).unwrap();
+        let pace = PaceRule::make(&format!("adaptive:burst=16M,limit={limit_bytes}")).unwrap();
         let (kind, latency) = (DeviceKind::Parallel, Nanos::from_millis(10));
         let device = DeviceEstimate { kind, latency, bytes_per_second: u64::MAX, depth: 32 };
         let readahead = "streams:first=1M".into();

@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt as _;
 
 use forerun_core::device::DeviceKind;
-use forerun_core::pace::Rule;
+use forerun_core::planner::pace::PaceRule;
 use forerun_core::planner::{REQUEST_BYTES_MAX, device::DeviceEstimate};
 use forerun_core::prng::Prng;
 use forerun_testkit::Scratch;
@@ -37,7 +37,7 @@ impl Place {
 }
 
 fn prefetcher_of(limit_bytes: u64, budget_bytes: u64) -> Prefetcher {
-    let pace = Rule::make(&format!("ours:burst=16M,limit={limit_bytes}")).unwrap();
+    let pace = PaceRule::make(&format!("adaptive:burst=16M,limit={limit_bytes}")).unwrap();
     let readahead = "streams:first=1M".into();
     let (kind, latency) = (DeviceKind::Parallel, Nanos::from_millis(10));
     let device = DeviceEstimate { kind, latency, bytes_per_second: u64::MAX, depth: 32 };

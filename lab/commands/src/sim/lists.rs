@@ -5,7 +5,7 @@
 
 use anyhow::{Result, anyhow};
 use forerun_console::output;
-use forerun_core::{device, eviction, pace, readahead};
+use forerun_core::{device, eviction, planner::pace, readahead};
 use forerun_sim::oracle::belady;
 use forerun_sim::prefetch::Prefetch;
 use forerun_sim::{trace, workload};

@@ -5,7 +5,7 @@
 //!
 //!   printed   the paper's loop as it is printed: 16 MB between two looks at the distance
 //!   looks     the same loop, which looks after as many bytes as the limit, at most 16 MB
-//!   ours      forerun's rule
+//!   adaptive  forerun's rule
 //! ```
 //! The printed loop reads a burst of 16 MB whatever the limit is, so limits below 16 MB cannot make
 //! the difference that the paper's figures show; `looks` is the least change with which they do.

@@ -152,7 +152,7 @@ pub(super) const RULES: [Rule; 3] = [
         name: "looks",
         bounds: |limit| format!("paper:burst={},chunk={READ_BYTES}", limit.min(BURST_BYTES)),
     },
-    Rule { name: "ours", bounds: |_| format!("ours:burst={BURST_BYTES}") },
+    Rule { name: "adaptive", bounds: |_| format!("adaptive:burst={BURST_BYTES}") },
 ];
 
 /// `ss_distance`.
