@@ -1,11 +1,11 @@
-//! Files on the kernel's best interface that works here, and the word for which one that is.
+//! Opens files on the kernel's best interface that works here, and says which one that is.
 //!
 //! ```text
 //!   Auto:  io_uring, tried --refused--> linux-aio, tried --refused--> threads
 //! ```
 //!
-//! All files that are opened by one [`Files`] share what the interface needs: readers' rings from
-//! one bounded pool, one ring for the background.
+//! All files that one [`Files`] opens share what the interface needs: readers' rings from one
+//! bounded pool, one ring for the background.
 //!
 //! # Invariants
 //! - What was chosen is said, and why nothing better was: [`Files::chosen`].
@@ -21,7 +21,7 @@ use crate::{
     store::{
         Store, StoreError,
         aio::{self, Aio, AioPort, ContextBounds, Contexts},
-        file::{Access, Opened},
+        file::{Access, OpenFile},
         threads::Threads,
         uring::{Region, RingPort, Uring},
     },
@@ -107,18 +107,18 @@ impl fmt::Display for ChosenBackend {
     }
 }
 
-/// Opens files. Clones share all.
+/// An opener of files on one interface. Clones share it.
 #[derive(Clone)]
 pub struct Files(Arc<Shared>);
 
 struct Shared {
-    engine: Engine,
+    interface: Interface,
     why: Option<String>,
     settings: FilesSettings,
 }
 
 /// The interface in use.
-enum Engine {
+enum Interface {
     Uring(Uring),
     Aio(Arc<Contexts>),
     Threads,
@@ -134,23 +134,23 @@ impl Files {
         if !(1..=RING_ENTRIES_MAX).contains(&ring_entries) {
             return Err(BackendError::RingEntries { entries: ring_entries });
         }
-        let uring = || Uring::new(rings_max, ring_entries).map(Engine::Uring).map_err(said);
+        let uring = || Uring::new(rings_max, ring_entries).map(Interface::Uring).map_err(refusal);
         let aio = || {
             let bounds = ContextBounds {
                 reader_contexts_max: rings_max,
                 background_events: ring_entries,
                 ..ContextBounds::default()
             };
-            aio::available().map_err(|errno| said(("io_setup", errno)))?;
-            Ok(Engine::Aio(Contexts::new(bounds)))
+            aio::available().map_err(|errno| refusal(("io_setup", errno)))?;
+            Ok(Interface::Aio(Contexts::new(bounds)))
         };
-        let (engine, why) = match backend {
+        let (interface, why) = match backend {
             Backend::Auto => best(uring, aio),
             Backend::Uring => (by_name(URING, uring())?, None),
             Backend::Aio => (by_name(AIO, aio())?, None),
-            Backend::Threads => (Engine::Threads, None),
+            Backend::Threads => (Interface::Threads, None),
         };
-        Ok(Self(Arc::new(Shared { engine, why, settings })))
+        Ok(Self(Arc::new(Shared { interface, why, settings })))
     }
 
     /// Opens the file or block device at `path`, which must be there.
@@ -163,36 +163,36 @@ impl Files {
         access: Access,
     ) -> Result<Arc<dyn Store>, StoreError> {
         let file = self.opened(path.into(), access)?;
-        Ok(match &self.0.engine {
-            Engine::Uring(rings) => Arc::new(rings.file(file)),
-            Engine::Aio(contexts) => Arc::new(Aio::over(contexts, file)),
-            Engine::Threads => Arc::new(Threads::over(file)),
+        Ok(match &self.0.interface {
+            Interface::Uring(rings) => Arc::new(rings.file(file)),
+            Interface::Aio(contexts) => Arc::new(Aio::over(contexts, file)),
+            Interface::Threads => Arc::new(Threads::over(file)),
         })
     }
 
-    /// A port of this thread to the file at `path`, for groups of `room` reads; where the system
+    /// A port of this thread to the file at `path`, for groups of `depth` reads; where the system
     /// makes no ring and no context for it, on threads.
     ///
     /// # Errors
     /// As [`Files::open`].
     ///
     /// # Panics
-    /// `room` is 0.
-    pub fn port(&self, path: impl Into<PathBuf>, room: u32) -> Result<Box<dyn Port>, StoreError> {
+    /// `depth` is 0.
+    pub fn port(&self, path: impl Into<PathBuf>, depth: u32) -> Result<Box<dyn Port>, StoreError> {
         let file = self.opened(path.into(), Access::Read)?;
         let ring = || -> Option<Box<dyn Port>> {
-            Some(Box::new(RingPort::new(Arc::clone(&file), room).ok()?))
+            Some(Box::new(RingPort::new(Arc::clone(&file), depth).ok()?))
         };
         let context = || -> Option<Box<dyn Port>> {
             file.direct.as_ref()?;
-            Some(Box::new(AioPort::new(Arc::clone(&file), room).ok()?))
+            Some(Box::new(AioPort::new(Arc::clone(&file), depth).ok()?))
         };
-        let tried = match &self.0.engine {
-            Engine::Uring(_) => ring().or_else(context),
-            Engine::Aio(_) => context(),
-            Engine::Threads => None,
+        let tried = match &self.0.interface {
+            Interface::Uring(_) => ring().or_else(context),
+            Interface::Aio(_) => context(),
+            Interface::Threads => None,
         };
-        Ok(tried.unwrap_or_else(|| Box::new(QueuePort::new(THREADS, &Threads::over(file), room))))
+        Ok(tried.unwrap_or_else(|| Box::new(QueuePort::new(THREADS, &Threads::over(file), depth))))
     }
 
     /// As [`Files::port`], without interrupts, where the device is polled.
@@ -202,39 +202,39 @@ impl Files {
     pub fn polled_port(
         &self,
         path: impl Into<PathBuf>,
-        room: u32,
+        depth: u32,
     ) -> Result<Result<Box<dyn Port>, String>, StoreError> {
         let file = self.opened(path.into(), Access::Read)?;
-        Ok(match &self.0.engine {
-            Engine::Uring(_) => RingPort::polled(file, room).map(|port| Box::new(port) as _),
-            Engine::Aio(_) | Engine::Threads => Err("it takes io_uring".to_owned()),
+        Ok(match &self.0.interface {
+            Interface::Uring(_) => RingPort::polled(file, depth).map(|port| Box::new(port) as _),
+            Interface::Aio(_) | Interface::Threads => Err("it takes io_uring".to_owned()),
         })
     }
 
-    fn opened(&self, path: PathBuf, access: Access) -> Result<Arc<Opened>, StoreError> {
-        let open = if self.0.settings.direct { Opened::open_direct } else { Opened::open };
+    fn opened(&self, path: PathBuf, access: Access) -> Result<Arc<OpenFile>, StoreError> {
+        let open = if self.0.settings.direct { OpenFile::open_direct } else { OpenFile::open };
         open(path, access).map(Arc::new)
     }
 
-    /// Has the kernel keep `frames` pinned, as far as it lets us: reads into them cost less.
-    /// Without that they work as well. Only the first frames are kept so.
+    /// Has the kernel keep `frames` pinned, as far as it allows: reads into them cost less.
+    /// Without that they work as well. Only the frames of the first call are kept so.
     pub fn register(&self, frames: &Frames) {
-        match &self.0.engine {
-            Engine::Uring(rings) => {
+        match &self.0.interface {
+            Interface::Uring(rings) => {
                 let (base, bytes) = frames.region();
                 rings.register(Region::new(base.expose_provenance(), bytes, frames.keep()));
             }
-            Engine::Aio(_) | Engine::Threads => {}
+            Interface::Aio(_) | Interface::Threads => {}
         }
     }
 
     /// What is in use.
     #[must_use]
     pub fn chosen(&self) -> ChosenBackend {
-        let (backend, registered_bytes) = match &self.0.engine {
-            Engine::Uring(rings) => (URING, rings.registered_bytes()),
-            Engine::Aio(_) => (AIO, 0),
-            Engine::Threads => (THREADS, 0),
+        let (backend, registered_bytes) = match &self.0.interface {
+            Interface::Uring(rings) => (URING, rings.registered_bytes()),
+            Interface::Aio(_) => (AIO, 0),
+            Interface::Threads => (THREADS, 0),
         };
         ChosenBackend { backend, why: self.0.why.clone(), registered_bytes }
     }
@@ -248,25 +248,28 @@ impl fmt::Debug for Files {
 
 /// The best interface that works, and what was refused on the way.
 fn best(
-    uring: impl FnOnce() -> Result<Engine, String>,
-    aio: impl FnOnce() -> Result<Engine, String>,
-) -> (Engine, Option<String>) {
+    uring: impl FnOnce() -> Result<Interface, String>,
+    aio: impl FnOnce() -> Result<Interface, String>,
+) -> (Interface, Option<String>) {
     let why = match uring() {
-        Ok(engine) => return (engine, None),
+        Ok(interface) => return (interface, None),
         Err(why) => why,
     };
     match aio() {
-        Ok(engine) => (engine, Some(why)),
-        Err(later) => (Engine::Threads, Some(format!("{why}; {later}"))),
+        Ok(interface) => (interface, Some(why)),
+        Err(later) => (Interface::Threads, Some(format!("{why}; {later}"))),
     }
 }
 
-fn by_name(backend: &'static str, tried: Result<Engine, String>) -> Result<Engine, BackendError> {
+fn by_name(
+    backend: &'static str,
+    tried: Result<Interface, String>,
+) -> Result<Interface, BackendError> {
     tried.map_err(|why| BackendError::Refused { backend, why })
 }
 
-/// What the system refused, as a program prints it.
-fn said((what, errno): (&'static str, Errno)) -> String {
+/// What the system refused, in words.
+fn refusal((what, errno): (&'static str, Errno)) -> String {
     let text = std::io::Error::from(errno).to_string();
     let reason = text.split(" (os error").next().unwrap_or_default();
     format!("{what}: {reason}")

@@ -1,26 +1,26 @@
-//! Frames: the memory that pages lie in, by number, and who may touch it.
+//! Frames: the memory that pages lie in, by number, and what may touch it.
 //!
-//! A frame is in, where it is only read and only through a [`Pin`], or out: owned by the operation
-//! that fills it or writes it back. Nothing can refer to a frame that is out, so a page that the
-//! kernel is writing to is never read; and none leaves while it is pinned.
+//! A frame is cached, where it is only read and only through a [`Pin`], or checked out: owned by
+//! the operation that fills it or writes it back. Nothing refers to a frame that is checked out, so
+//! a page that the kernel writes to is never read; and no frame is checked out while it is pinned.
 //!
 //! ```text
 //!   FrameId  0      1      2      3
-//!          [page] [page] [ -- ] [page]        2 is out, inside an operation
+//!          [page] [page] [ -- ] [page]        2 is checked out, inside an operation
 //!            |                    |
-//!           Pin                 OwnedPin          read; kept for later
+//!           Pin                OwnedPin       read now; kept for later
 //! ```
 //!
-//! What is published, [`crate::index`] finds and pins without a lock: a pin that was found is noted
-//! in a slot of its thread, and costs no line that other threads write. Pins by number, of threads
-//! that have one already, and those that are kept are counted in the frame's label.
+//! [`crate::index`] finds and pins published pages without a lock: such a pin lies in the hazard
+//! pointer of its thread, and writes no cache line that other threads write. Pins by number,
+//! further pins of one thread and owned pins are counted in the header of the frame.
 //!
 //! # Invariants
 //! - All memory is taken, and touched, in [`Frames::new`]; nothing is allocated later.
-//! - A frame that is out is one [`Frame`], and comes back under its own number. One that is
-//!   dropped instead stays out for good.
-//! - As many pins as were taken and not given back; a [`OwnedPin`] that is dropped is never given
-//!   back.
+//! - A frame that is checked out is one [`Frame`], and is checked in under its own number. One that
+//!   is dropped instead stays checked out for good.
+//! - Pins taken less pins released are the pins there are; an [`OwnedPin`] that is dropped is never
+//!   released.
 //! # Locking
 //! None: `frames/header.rs` says in which order things are seen.
 
@@ -50,15 +50,15 @@ pub(crate) use header::{Publication, PublishOutcome, RetractOutcome};
 pub use lazy::LazyMemory;
 pub use spare::spare_bytes_max;
 
-/// Memory for one page, and whoever has it has it alone: a frame of a [`Frames`] that is out, or
-/// one outside of any.
+/// The memory of one page, owned alone: a frame of a [`Frames`] that is checked out, or one
+/// outside of any.
 pub struct Frame {
     start: NonNull<u8>,
     bytes: usize,
     origin: Origin,
 }
 
-/// Whose memory it is.
+/// What the memory is a part of.
 enum Origin {
     Alone(Layout),
     Arena(Arc<Arena>, FrameId),
@@ -101,7 +101,7 @@ impl Deref for Frame {
 
     fn deref(&self) -> &[u8] {
         // SAFETY: `bytes` initialised bytes at `start` are this frame's alone: its own allocation,
-        // or a frame that its label says is out, which nothing else reads or writes.
+        // or a frame whose header says checked out, which nothing else reads or writes.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
     }
 }
@@ -116,9 +116,9 @@ impl DerefMut for Frame {
 impl Drop for Frame {
     fn drop(&mut self) {
         match &self.origin {
-            // SAFETY: allocated by `new` with this layout, and nobody else has it.
+            // SAFETY: allocated by `new` with this layout, and owned by this frame alone.
             Origin::Alone(layout) => unsafe { alloc::dealloc(self.start.as_ptr(), *layout) },
-            Origin::Arena(..) => {} // Out for good.
+            Origin::Arena(..) => {} // Checked out for good.
         }
     }
 }
@@ -130,7 +130,7 @@ impl fmt::Debug for Frame {
     }
 }
 
-/// The frames cannot be had. Fewer or smaller ones may do.
+/// The system has no memory for the frames. Fewer or smaller ones may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no memory for {count} frames of {page_bytes} bytes")]
 pub struct NoMemory {
@@ -156,7 +156,7 @@ pub struct Frames {
 
 impl Frames {
     /// Whether the system would promise the memory of `count` frames at once; none is kept. It
-    /// refuses more than the machine has, where it is not told to promise anything.
+    /// refuses more than the machine has, unless it is set to promise anything.
     ///
     /// # Errors
     /// It would not.
@@ -169,8 +169,8 @@ impl Frames {
         Ok(())
     }
 
-    /// `count` zeroed frames, numbered from 0, all in. The system may promise more memory than it
-    /// has and say so only when it is touched, which happens here.
+    /// `count` zeroed frames, numbered from 0, all cached. The system may promise more memory than
+    /// it has and refuse only when the memory is touched, which happens here.
     ///
     /// # Errors
     /// The memory cannot be had; none is kept then.
@@ -183,7 +183,7 @@ impl Frames {
         Ok(Self { arena: Arc::new(Arena::new(count, page_bytes)?) })
     }
 
-    /// How many there are, in or out.
+    /// How many there are, cached or checked out.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.arena.count()
@@ -195,12 +195,12 @@ impl Frames {
         self.arena.page_bytes()
     }
 
-    /// Takes a frame out. Its memory stays for as long as the frame does, whatever becomes of
-    /// `self`.
+    /// Checks a frame out. Its memory stays for as long as the frame does, also after `self` is
+    /// dropped.
     ///
     /// # Panics
-    /// It is out already, or published, or pinned; or its page was retracted while it was held, and
-    /// nobody has asked since whether it still is.
+    /// It is checked out already, or published, or pinned; or its page was retracted while it was
+    /// pinned, and no retraction has found it unpinned since.
     #[must_use]
     pub fn check_out(&self, id: FrameId) -> Frame {
         self.arena.header(id).check_out(id);
@@ -208,7 +208,7 @@ impl Frames {
         Frame { start: self.arena.bytes(id), bytes: self.arena.page_bytes(), origin }
     }
 
-    /// Puts a frame back in.
+    /// Checks a frame in.
     ///
     /// # Panics
     /// It is none of these frames.
@@ -218,52 +218,52 @@ impl Frames {
         };
         assert!(Arc::ptr_eq(arena, &self.arena), "a frame of another cache: {frame:?}");
         let id = *id;
-        drop(frame); // Nobody can write through it any more when the frame is in.
+        drop(frame); // Nothing can write through it any more when the frame is cached.
         self.arena.header(id).check_in(id);
     }
 
-    /// Pins a frame that is in, published or not, to look at it now.
+    /// Pins a cached frame, published or not, to read it now.
     ///
     /// # Panics
-    /// It is out.
+    /// It is checked out.
     #[must_use]
     pub fn pin(&self, id: FrameId) -> Pin<'_> {
         self.resume(self.pin_owned(id))
     }
 
-    /// Pins a frame that is in, published or not, to look at it later.
+    /// Pins a cached frame, published or not, to read it later.
     ///
     /// # Panics
-    /// It is out.
+    /// It is checked out.
     pub fn pin_owned(&self, id: FrameId) -> OwnedPin {
         self.arena.header(id).pin(id);
         OwnedPin { serial: self.arena.serial(), frame: id }
     }
 
-    /// Goes on with a pin that was kept.
+    /// The pin of an owned one.
     ///
     /// # Panics
     /// It is of other frames.
     #[must_use]
-    #[expect(clippy::needless_pass_by_value, reason = "nobody can go on with a pin twice")]
-    pub fn resume(&self, held: OwnedPin) -> Pin<'_> {
-        let OwnedPin { serial, frame } = held;
-        assert_eq!(serial, self.arena.serial(), "{frame:?} is held in another cache");
+    #[expect(clippy::needless_pass_by_value, reason = "a pin is resumed once")]
+    pub fn resume(&self, pin: OwnedPin) -> Pin<'_> {
+        let OwnedPin { serial, frame } = pin;
+        assert_eq!(serial, self.arena.serial(), "{frame:?} is pinned in another cache");
         Pin { arena: &self.arena, frame, hazard: None }
     }
 
-    /// Whether anybody has it pinned, or is about to find out that he has not. Who gave a pin back
-    /// before and now finds a flag not yet raised can be sure that who raises it sees no pin of
-    /// his.
+    /// Whether the frame is pinned, or its hazard pointer is set by a finder that backs out in a
+    /// moment. A thread that released its pin and then finds a flag not yet raised can be sure that
+    /// the thread that raises it does not see that pin.
     #[must_use]
     pub fn pinned(&self, id: FrameId) -> bool {
-        // In this order, as pins move: from a slot to the count.
+        // In this order, as pins move: from a hazard pointer to the count.
         self.arena.hazards().any(id) || self.arena.header(id).is_pinned()
     }
 
     /// Where the frames lie, in the order of their numbers, and how many bytes they take: what
-    /// may be registered with the system. Reading or writing there is unsafe for anybody who has
-    /// not the frame.
+    /// may be registered with the system. Only the owner of a frame that is checked out may read
+    /// or write there.
     #[must_use]
     pub fn region(&self) -> (*const u8, usize) {
         let (base, bytes) = self.arena.region();
@@ -281,8 +281,9 @@ impl Frames {
         self.arena.huge_bytes()
     }
 
-    /// Pins a frame if `page` is published in it. Who does not find it may have named the frame for
-    /// a moment, which a retraction takes for a pin: that counts as letting go.
+    /// Pins a frame if `page` is published in it. A caller that does not find the page may have set
+    /// its hazard pointer for a moment, which a retraction takes for a pin: it then counts as a
+    /// release.
     #[inline]
     pub(crate) fn find(&self, page: PageId, frame: FrameId) -> Option<(Pin<'_>, Publication)> {
         let (arena, header) = (&*self.arena, self.arena.header(frame));
@@ -315,9 +316,9 @@ impl Frames {
     }
 }
 
-/// A pin that was kept: its frame stays in, with its bytes, until [`Frames::resume`] makes a
-/// [`Pin`] of it again. One that is dropped keeps its frame for ever.
-#[must_use = "a pin that is not given back keeps its frame for ever"]
+/// A pin without a borrow: its frame stays cached, with its bytes, until [`Frames::resume`] makes
+/// a [`Pin`] of it again. One that is dropped pins its frame for ever.
+#[must_use = "a pin that is not released keeps its frame for ever"]
 #[derive(Debug, PartialEq, Eq)]
 pub struct OwnedPin {
     serial: u64,
@@ -332,11 +333,11 @@ impl OwnedPin {
     }
 }
 
-/// The bytes of a frame that is in, which stay as they are until the pin is given back.
+/// The bytes of a cached frame, which stay as they are until the pin is released.
 pub struct Pin<'a> {
     arena: &'a Arena,
     frame: FrameId,
-    /// The slot that names the frame for this pin; else the pin is counted.
+    /// The hazard pointer that names the frame for this pin; else the pin is counted.
     hazard: Option<&'a HazardPointer>,
 }
 
@@ -347,14 +348,14 @@ impl Pin<'_> {
         self.frame
     }
 
-    /// Keeps the pin beyond the borrow of its frames.
+    /// The pin beyond the borrow of its frames.
     ///
     /// # Panics
     /// More pins are kept than can be counted.
     pub fn into_owned(self) -> OwnedPin {
         if let Some(hazard) = self.hazard {
             self.arena.header(self.frame).pin(self.frame);
-            hazard.clear(self.frame); // Only now: it is held at any time.
+            hazard.clear(self.frame); // Only now: it is pinned at any time.
         }
         let held = OwnedPin { serial: self.arena.serial(), frame: self.frame };
         mem::forget(self); // The pin is in `held` now.
@@ -368,10 +369,10 @@ impl Deref for Pin<'_> {
     #[inline]
     fn deref(&self) -> &[u8] {
         let start = self.arena.bytes(self.frame);
-        // SAFETY: the bytes are within the arena, which is borrowed. The label counts this pin, or
-        // says for as long as it is in its slot that the frame is published or leaving; so it lets
-        // nobody take the frame, and only who has taken it writes to it. Who wrote before has put
-        // it in, which happens before a pin.
+        // SAFETY: the bytes are within the arena, which is borrowed. The header counts this pin, or
+        // says for as long as a hazard pointer names the frame that it is published or retracting:
+        // so the frame cannot be checked out, and only its owner then writes to it. The owner
+        // before has checked it in, which happens before a pin.
         unsafe { slice::from_raw_parts(start.as_ptr(), self.arena.page_bytes()) }
     }
 }
@@ -412,7 +413,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_pin_of_a_thread_lies_in_its_slot_and_others_are_counted() {
+    fn the_first_pin_of_a_thread_is_its_hazard_pointer_and_others_are_counted() {
         let frames = Frames::new(2, 64).unwrap();
         let pages = [0, 1].map(|index| PageId { file: FileId(1), index });
         for (at, page) in (0..).zip(pages) {
@@ -429,7 +430,7 @@ mod tests {
         assert!(!counted(0) && !counted(1) && frames.pinned(FrameId(0)));
         let held = first.into_owned();
         assert!(counted(0) && !frames.arena.hazards().any(FrameId(0)), "kept ones are counted");
-        assert!(find(1).hazard.is_some(), "the slot is free for the next");
+        assert!(find(1).hazard.is_some(), "the hazard pointer is free for the next");
         drop(frames.resume(held));
         assert!(!frames.pinned(FrameId(0)) && !frames.pinned(FrameId(1)));
         assert!(frames.find(pages[1], FrameId(0)).is_none() && find(0).hazard.is_some());

@@ -1,12 +1,12 @@
 //! The index of published pages: all that a hit touches.
 //!
 //! ```text
-//!   page --hash--> buckets --frame--> label: published, and of that page? pin --> bytes
+//!   page --hash--> buckets --frame--> header: published, and of that page? pin --> bytes
 //! ```
 //!
-//! Readers find and pin without a lock. What can be found is said by one writer, the [`Publisher`],
-//! who has the core's word for it. A reader that misses a page which is just being published asks
-//! the core; nothing is lost but a little time.
+//! Readers find and pin without a lock. One writer, the [`Publisher`], publishes and retracts pages
+//! as the core says. A reader that misses a page which is just being published asks the core;
+//! nothing is lost but a little time.
 //!
 //! All that a hit runs through is inlined into its caller: what a call hands back through memory is
 //! read there before it has left the processor's store buffer, which the atomic operations of a
@@ -14,7 +14,7 @@
 //!
 //! # Invariants
 //! - A page is found only while it is published, and its bytes are of that page for as long as
-//!   the pin lives: the label of the frame is asked with the pin in hand.
+//!   the pin lives: the header of the frame is loaded again once the pin is taken.
 //! - A page is published in one frame at most, and in the table exactly while it is published.
 //! - The table is bounded by the frames, and made with the index.
 //! # Locking
@@ -40,18 +40,18 @@ pub struct Index {
     buckets: Buckets,
 }
 
-/// A page that was found.
+/// A page that was found, pinned.
 #[derive(Debug)]
 pub struct PinnedPage<'a> {
     /// Its bytes.
     pub pin: Pin<'a>,
-    /// What the core is told of its use.
+    /// What the core learns of its use.
     pub hit: Hit,
     /// Its use triggers a readahead.
     pub marker: bool,
 }
 
-/// Says what an index finds; there is one of it.
+/// The one writer of an index.
 pub struct Publisher {
     index: Arc<Index>,
 }
@@ -85,11 +85,11 @@ impl Index {
 }
 
 impl Publisher {
-    /// Lets `page` be found in `frame`, which is in and holds its bytes. A page that is published
+    /// Publishes `page` in `frame`, which is cached and holds its bytes. A page that is published
     /// there already gets a new marker.
     ///
     /// # Panics
-    /// The frame is out, or another page or generation is published in it, or the page is
+    /// The frame is checked out, or another page or generation is published in it, or the page is
     /// published in another frame.
     pub fn publish(&mut self, page: PageId, frame: FrameId, generation: u32, marker: bool) {
         match self.index.frames.publish(page, frame, generation, marker) {
@@ -101,10 +101,10 @@ impl Publisher {
         }
     }
 
-    /// Lets the page in `frame` be found no longer, and says whether nobody holds the frame: then
-    /// it may be taken. If somebody does, a page that is not `gone` stays published. A frame in
-    /// which nothing is published may be asked about, too.
-    #[must_use = "a frame that is held cannot be taken"]
+    /// Retracts the page in `frame`; returns whether the frame has no pin: then it may be checked
+    /// out. If it is pinned, a page that is not `gone` stays published. A frame without a published
+    /// page may be asked about, too.
+    #[must_use = "a frame that is pinned cannot be checked out"]
     pub fn retract(&mut self, frame: FrameId, gone: bool) -> bool {
         let retracted = self.index.frames.retract(frame, gone);
         if let Some(page) = retracted.page {

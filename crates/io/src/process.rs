@@ -1,25 +1,25 @@
-//! Which process made something: the child of a `fork` has its memory, and nothing else of it.
+//! Which process made a value: the child of a `fork` has its memory, and nothing else of it.
 //!
 //! ```text
 //!   parent:  threads   ring in the kernel   memory
-//!   child:      -      the parent's         a copy; but that which a ring shares with the kernel
-//!                                           is the parent's
+//!   child:      -      the parent's         a copy; but the memory that a ring shares with the
+//!                                           kernel is the parent's
 //! ```
 //!
-//! A child that went on with a ring of its parent's would put its own operations into it, and take
-//! the answers to the parent's out. One that waited for a thread would wait for ever.
+//! A child that used a ring of its parent would put its own operations into it, and take the
+//! answers to the parent's out. A child that waited for a thread of its parent would wait for ever.
 //!
 //! # Invariants
 //! - What is made in one process is used in that one: in a child, queues and rings that were
-//!   inherited begin nothing, and going they wait for nothing.
-//! - Locks are not covered: one that another thread had at the time of the `fork` stays locked in
-//!   the child.
+//!   inherited begin nothing, and dropping them waits for nothing.
+//! - Locks are not covered: a lock that another thread held at the time of the `fork` stays locked
+//!   in the child.
 //! # Sources
 //! Linux `fork(2)`; `io_uring_setup(2)`: its memory is mapped shared.
 
 use std::process;
 
-/// The process that something was made in.
+/// The process that made a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnerProcess(u32);
 

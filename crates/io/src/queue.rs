@@ -1,8 +1,8 @@
-//! A queue over operations that block: carried out by whoever reaps, or by a few threads.
+//! A queue over operations that block: the reaper carries them out, or a few threads do.
 //!
 //! ```text
-//!   submit -> waiting -> carried out by the reaper ------------------> reaped
-//!                    \-> carried out by one of `depth` threads -> done -> reaped
+//!   submit -> scheduler -> carried out by the reaper ------------------> reaped
+//!                      \-> carried out by one of `depth` threads -> ready -> reaped
 //! ```
 //!
 //! A thread is started when an operation waits and none is idle, so a deep queue that is used
@@ -10,9 +10,9 @@
 //! it refuses the first, what waits fails with `EAGAIN`.
 //!
 //! # Invariants
-//! - No operation begins while `depth` are carried out, where there are threads, and they begin in
-//!   the order of submission.
-//! - A reaper sleeps only while something is in flight: whoever ends the last operation wakes all.
+//! - As of `scheduler.rs`, whose only queue this is: at most `depth` operations are carried out by
+//!   threads, in the order of submission.
+//! - A reaper sleeps only while something is in flight: the end of the last operation wakes all.
 //! - Once closed, nothing waits and no thread begins another operation.
 //! # Locking
 //! One lock a queue, held over no operation. `Carry::plan` and `Carry::interrupt` run outside it.
@@ -30,16 +30,16 @@ use crate::{
 
 /// How a store carries out one operation, blocking.
 pub(crate) trait Carry: Send + Sync + 'static {
-    /// What is settled when the operation is submitted, in that order, whoever carries it out.
+    /// What is decided about an operation when it is submitted, in the order of submission.
     type Plan: Send + Default;
 
-    /// Settles what is to be done about `op`. Called once for each, before it waits.
+    /// Decides what is to be done about `op`. Called once for each, before it waits.
     fn plan(&self, op: &Op) -> Self::Plan {
         let _ = op;
         Self::Plan::default()
     }
 
-    /// Carries `op` out, on whichever thread calls.
+    /// Carries `op` out on the calling thread.
     fn carry(&self, op: Op, plan: Self::Plan) -> Completion;
 
     /// The queue was closed: what is being carried out should end soon.
@@ -48,11 +48,11 @@ pub(crate) trait Carry: Send + Sync + 'static {
 
 /// A queue of `kind` over `carry`.
 pub(crate) fn open<C: Carry>(carry: C, kind: QueueKind) -> Arc<dyn Queue> {
-    Arc::new(Carried::new(carry, kind))
+    Arc::new(WorkerQueue::new(carry, kind))
 }
 
-/// The owner's end: ends the threads when it goes.
-struct Carried<C: Carry> {
+/// The queue as its owner has it: it ends the threads when it is dropped.
+struct WorkerQueue<C: Carry> {
     shared: Arc<Shared<C>>,
     home: OwnerProcess,
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
@@ -90,7 +90,7 @@ impl<P> State<P> {
     }
 }
 
-impl<C: Carry> Queue for Carried<C> {
+impl<C: Carry> Queue for WorkerQueue<C> {
     fn submit(&self, op: Op) {
         op.check();
         let plan = self.shared.carry.plan(&op);
@@ -152,7 +152,7 @@ impl<C: Carry> Queue for Carried<C> {
     }
 }
 
-impl<C: Carry> Carried<C> {
+impl<C: Carry> WorkerQueue<C> {
     fn new(carry: C, kind: QueueKind) -> Self {
         let changed = Arc::new(Condvar::new());
         let mut scheduler = Scheduler::new(u32::MAX);
@@ -167,7 +167,7 @@ impl<C: Carry> Carried<C> {
         Self { shared, home: OwnerProcess::current(), threads: Mutex::default() }
     }
 
-    /// Starts a thread that is counted already.
+    /// Starts a thread, which is counted already.
     fn start_thread(&self) {
         let shared = Arc::clone(&self.shared);
         let started =
@@ -181,7 +181,7 @@ impl<C: Carry> Carried<C> {
 }
 
 impl<C: Carry> Shared<C> {
-    /// A thread's life.
+    /// Carries operations out until the queue is closed: the body of a thread.
     fn serve(&self) {
         let mut state = self.state.lock();
         loop {
@@ -200,7 +200,7 @@ impl<C: Carry> Shared<C> {
         }
     }
 
-    /// The system has no thread for us.
+    /// The system refused a thread.
     fn thread_refused(&self) {
         let mut state = self.state.lock();
         state.threads -= 1;
@@ -210,7 +210,7 @@ impl<C: Carry> Shared<C> {
     }
 }
 
-impl<C: Carry> Drop for Carried<C> {
+impl<C: Carry> Drop for WorkerQueue<C> {
     fn drop(&mut self) {
         if self.home.is_forked() {
             return; // The threads are the parent's.
@@ -233,7 +233,7 @@ mod tests {
     use super::*;
     use crate::store::ECANCELED;
 
-    /// Says when an operation begins and ends it when it is told to.
+    /// Reports each operation that begins, and ends it on a signal of the test.
     struct Gate {
         begun: Mutex<Sender<u64>>,
         go: Mutex<Receiver<()>>,
@@ -335,7 +335,7 @@ mod tests {
     #[test]
     fn a_depth_that_changes_holds_from_the_next_submission_on() {
         let Gated { gate, begun, go } = gated();
-        let queue = Carried::new(gate, QueueKind::Background { depth: 1 });
+        let queue = WorkerQueue::new(gate, QueueKind::Background { depth: 1 });
         let begins = |token: u64| {
             assert_eq!(begun.recv_timeout(Duration::from_secs(20)), Ok(token));
         };
@@ -353,14 +353,14 @@ mod tests {
             go.send(()).expect("the gate listens");
             let mut out = Vec::new();
             queue.reap(Wait::One, &mut out);
-            assert_eq!((out.len(), carrying()), (1, left), "whoever ends one begins the next");
+            assert_eq!((out.len(), carrying()), (1, left), "the end of one begins the next");
             next.into_iter().for_each(begins);
         }
     }
 
     #[test]
     fn a_thread_that_is_idle_is_used_again() {
-        /// Notes who carries out.
+        /// Records the threads that carry out.
         struct Who(Arc<Mutex<Vec<thread::ThreadId>>>);
 
         impl Carry for Who {
@@ -480,7 +480,7 @@ mod tests {
     fn a_refused_thread_fails_what_waits_only_if_there_is_no_other() {
         for (threads, expected) in [(2, None), (1, Some(Err(Errno::AGAIN.raw_os_error())))] {
             let Gated { gate, .. } = gated();
-            let queue = Carried::new(gate, QueueKind::Background { depth: 4 });
+            let queue = WorkerQueue::new(gate, QueueKind::Background { depth: 4 });
             let mut state = queue.shared.state.lock();
             state.threads = threads;
             let id = state.id;

@@ -2,21 +2,21 @@
 //!
 //! ```text
 //!   group --plan--> submit --> interrupt: block in the kernel
-//!           ^                  spin:      look at the completion ring, no system call
-//!           |                  sleep:     block until a moment or the completion; then look
+//!           ^                  spin:      poll the completion ring, no system call
+//!           |                  sleep:     block until a moment or the completion; then poll
 //!         learn <-------------- outcome: time, processor time, late or not
 //! ```
 //!
 //! One reaper is one thread's, with a [`Port`] of its own: a ring, a context of linux-aio, a queue,
-//! or a [model]. Spinning is limited by a [`SpinBudget`]: a share of the time, and none while
-//! others want the processor (`contention.rs`). Where the block layer polls, what is looked for
-//! goes to a second port without interrupts ([`Reaper::with_polled`]).
+//! or a [model]. Spinning is limited to a [`SpinBudget`], a share of the time, and stops while
+//! other threads want the processor (`contention.rs`). Where the block layer polls, groups that are
+//! polled for go to a second port without interrupts ([`Reaper::with_polled`]).
 //!
 //! # Invariants
 //! - Each operation comes back once, with its own result, whichever way the group was waited for.
 //! - A group is demand or readahead, never both: its largest member sets how long all are waited
 //!   for. Readahead blocks, and no policy learns from it.
-//! - A plan that the port cannot carry out becomes an interrupt, is counted, and is said
+//! - A plan that the port cannot carry out becomes an interrupt, is counted, and is reported
 //!   ([`Reaper::fallback`]).
 //! - Every wait ends with the interrupt at the latest; without one, in the kernel's polling.
 //! # Sources
@@ -39,7 +39,7 @@ use forerun_core::{
 
 use self::{
     clock::{Precise, now, sleep_until, thread_cpu},
-    contention::Watch,
+    contention::ContentionMonitor,
     port::missing,
 };
 pub use self::{
@@ -50,12 +50,12 @@ pub use self::{
 };
 use crate::store::{Completion, Op, OpKind};
 
-/// Who waits for a group.
+/// What a group of reads is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// A reader.
+    /// A reader waits for it.
     Demand,
-    /// Nobody yet.
+    /// No reader waits for it yet.
     Readahead,
 }
 
@@ -82,7 +82,7 @@ impl Group {
     }
 }
 
-/// What a group took.
+/// What the wait for a group took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReapOutcome {
     /// From the submission of the first member to the reaping of the last one.
@@ -95,7 +95,7 @@ pub struct ReapOutcome {
     pub late: bool,
 }
 
-/// How a reaper works.
+/// The settings of a reaper.
 #[derive(Clone, Debug)]
 pub struct ReaperSettings {
     /// The policy, `NAME[:key=value,..]`.
@@ -107,7 +107,7 @@ pub struct ReaperSettings {
 }
 
 impl Default for ReaperSettings {
-    /// Ours, with a quarter of a processor to spin.
+    /// `nio`, with a quarter of a processor to spin.
     fn default() -> Self {
         Self {
             policy: "nio".to_owned(),
@@ -120,14 +120,14 @@ impl Default for ReaperSettings {
 /// See the module.
 pub struct Reaper {
     port: Box<dyn Port>,
-    /// Without interrupts: for what is looked for.
+    /// A port without interrupts, for groups that are polled for.
     polled: Option<Box<dyn Port>>,
     policy: Box<dyn AnyReap>,
     name: String,
-    room: SpinBudget,
-    watch: Watch,
+    budget: SpinBudget,
+    contention: ContentionMonitor,
     counts: ReapCounts,
-    /// What the port has not, of what the policy wanted.
+    /// What the policy wanted and the port has not.
     missed: Option<&'static str>,
     _precise: Precise,
     /// Usage and timer slack are those of this thread.
@@ -147,8 +147,8 @@ impl Reaper {
             polled: None,
             policy,
             name: settings.policy.clone(),
-            room: SpinBudget::new(settings.spin_share, now),
-            watch: Watch::new(now),
+            budget: SpinBudget::new(settings.spin_share, now),
+            contention: ContentionMonitor::new(now),
             counts: ReapCounts::default(),
             missed: None,
             _precise: Precise::new(),
@@ -156,8 +156,8 @@ impl Reaper {
         })
     }
 
-    /// With a port beside it that has no interrupts: what is planned to be looked for goes there,
-    /// and its sleeps are the timer's alone.
+    /// Adds a port without interrupts: groups that are polled for go there, and their sleeps are
+    /// ended by the timer alone.
     #[must_use]
     pub fn with_polled(mut self, polled: Option<Box<dyn Port>>) -> Self {
         self.polled = polled;
@@ -179,16 +179,16 @@ impl Reaper {
         let (begun, begun_cpu) = (now(), thread_cpu());
         let key = key(&group.reads);
         let plan = self.plan(group.purpose, key, begun);
-        let looks = plan != Plan::Interrupt;
+        let polls = plan != Plan::Interrupt;
         let (way, late) = match &mut self.polled {
-            Some(polled) if looks => {
+            Some(polled) if polls => {
                 polled.submit(group.reads, out);
                 let plan = unroused(plan);
-                carry_out(plan, &mut **polled, &mut self.room, &mut self.counts, out)
+                carry_out(plan, &mut **polled, &mut self.budget, &mut self.counts, out)
             }
             Some(_) | None => {
                 self.port.submit(group.reads, out);
-                carry_out(plan, &mut *self.port, &mut self.room, &mut self.counts, out)
+                carry_out(plan, &mut *self.port, &mut self.budget, &mut self.counts, out)
             }
         };
         let cpu = thread_cpu().since(begun_cpu);
@@ -202,7 +202,7 @@ impl Reaper {
         reaped
     }
 
-    /// What was done so far.
+    /// What the reaper did so far.
     #[must_use]
     pub fn counts(&self) -> &ReapCounts {
         &self.counts
@@ -214,8 +214,7 @@ impl Reaper {
         self.port.name()
     }
 
-    /// That the policy waits by interrupt where it would do otherwise, and why, if it has come to
-    /// that.
+    /// Why the policy waits by interrupt where it would do otherwise, if it has come to that.
     #[must_use]
     pub fn fallback(&self) -> Option<String> {
         let (missed, name, port) = (self.missed?, &self.name, self.port.name());
@@ -226,12 +225,12 @@ impl Reaper {
         if purpose == Purpose::Readahead {
             return Plan::Interrupt;
         }
-        if self.watch.is_disturbed(now) {
-            self.counts.disturbed += 1;
-            self.room.disturbed(now);
+        if self.contention.is_contended(now) {
+            self.counts.contended += 1;
+            self.budget.disturbed(now);
         }
-        let room = self.room.open(now);
-        self.counts.no_room += u64::from(!room);
+        let room = self.budget.open(now);
+        self.counts.spin_refused += u64::from(!room);
         let plan = self.policy.plan(key, now, room);
         if self.polled.is_none()
             && let Some(missed) = missing(plan, self.port.features())
@@ -269,7 +268,7 @@ fn unroused(plan: Plan) -> Plan {
     }
 }
 
-/// Waits until all on `port` is done: how, and whether a sleeper was late.
+/// Waits until all on `port` is done; returns how, and whether a sleeper was late.
 fn carry_out(
     plan: Plan,
     port: &mut dyn Port,
@@ -304,7 +303,7 @@ fn carry_out(
     (way, late)
 }
 
-/// Sleeps until a moment, or until all is done where that may rouse. No, when it is past already.
+/// Sleeps until a moment, or until all is done where that may rouse; whether it slept at all.
 fn sleep(
     until: Nanos,
     roused: bool,
@@ -333,7 +332,7 @@ fn sleep(
     true
 }
 
-/// Looks until all is done, for `budget` at most.
+/// Polls until all is done, for `budget` at most.
 fn spin(
     budget: Nanos,
     port: &mut dyn Port,

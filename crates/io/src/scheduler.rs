@@ -117,7 +117,7 @@ impl<T: Scheduled, D: From<Completion>> Scheduler<T, D> {
             QueueKind::Caller => (DEMAND, u32::MAX),
             QueueKind::Background { depth } => (READAHEAD, depth),
         };
-        assert!(depth > 0, "a queue that nobody serves");
+        assert!(depth > 0, "a queue of depth 0 starts nothing");
         let queue = Submissions {
             class,
             depth,
@@ -139,7 +139,7 @@ impl<T: Scheduled, D: From<Completion>> Scheduler<T, D> {
 
     /// A queue of readahead has at most `depth` in flight, as soon as no more are.
     pub(crate) fn set_depth(&mut self, id: QueueId, depth: u32) {
-        assert!(depth > 0, "a queue that nobody serves");
+        assert!(depth > 0, "a queue of depth 0 starts nothing");
         if self.queues[id.0].class == READAHEAD {
             self.queues[id.0].depth = depth;
             self.list(id);

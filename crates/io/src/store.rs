@@ -1,7 +1,7 @@
 //! What a store is: the operations it takes, how they are handed over and how they come back.
 //!
 //! A [`Store`] holds bytes. A [`Queue`] of it takes operations and gives each back once, done. An
-//! [`Op`] owns its frames while it is under way:
+//! [`Op`] owns its frames while it is in flight:
 //!
 //! ```text
 //!   offset          offset + bytes
@@ -40,7 +40,7 @@ pub const ECANCELED: i32 = Errno::CANCELED.raw_os_error();
 /// What holds the bytes: a file, a device, memory, a formula.
 ///
 /// A store and its queues answer with errors and never panic: a panic takes the operation's frames
-/// along, and whoever else waits for them waits for ever.
+/// along, and every reader that waits for them waits for ever.
 pub trait Store: Send + Sync {
     /// Its length now.
     ///
@@ -48,7 +48,7 @@ pub trait Store: Send + Sync {
     /// The system would not say.
     fn bytes(&self) -> Result<u64, StoreError>;
 
-    /// A queue of its own for whoever asks. It outlives the store.
+    /// A new queue of its own. It outlives the store.
     fn queue(&self, kind: QueueKind) -> Arc<dyn Queue>;
 
     /// The store that this one is around, if it is: its versions are this one's.
@@ -56,7 +56,7 @@ pub trait Store: Send + Sync {
         None
     }
 
-    /// What changes when somebody replaces the bytes. Constant unless the store knows better.
+    /// The version of the bytes, which changes with them. Constant unless the store knows better.
     ///
     /// # Errors
     /// The system would not say.
@@ -70,8 +70,8 @@ pub trait Store: Send + Sync {
         self.inner().is_none_or(Store::version_tells_all)
     }
 
-    /// As [`Store::version`], for whoever will take bytes as those of that version: no write that
-    /// the version tells of is still under way.
+    /// As [`Store::version`], for a caller that takes bytes as those of that version: no write that
+    /// the version tells of is still in progress.
     ///
     /// # Errors
     /// The system would not say.
@@ -80,14 +80,15 @@ pub trait Store: Send + Sync {
     }
 }
 
-/// By whom operations are carried out.
+/// What carries operations out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueKind {
-    /// By whoever reaps, on their thread: no hand-over, and no progress unless somebody reaps.
+    /// The thread that reaps: no hand-over, and no progress unless a thread reaps. Readers' demand.
     Caller,
-    /// By other threads. More operations than `depth` wait in the order of submission.
+    /// Other threads, or the kernel. More operations than `depth` wait in the order of submission,
+    /// and behind demand at a device that both share. Readahead.
     Background {
-        /// How many are under way at once, at most; at least 1.
+        /// Operations in flight at most; at least 1.
         depth: u32,
     },
 }
@@ -104,21 +105,21 @@ pub trait Queue: Send + Sync {
     /// carries out one operation that waits, whichever `wait` says.
     fn reap(&self, wait: Wait, out: &mut Vec<Completion>);
 
-    /// Ends the queue: what waits is cancelled ([`ECANCELED`]), what is under way ends with its
+    /// Ends the queue: what waits is cancelled ([`ECANCELED`]), what is in flight ends with its
     /// result or cancelled, reapers wake, threads end. All of it can still be reaped.
     fn close(&self);
 
-    /// From the next submission on, `depth` operations are under way at once, at most, where
-    /// others carry out ([`QueueKind::Background`]). What is under way beyond that stays so.
+    /// From the next submission on, `depth` operations are in flight at once, at most, where others
+    /// carry out ([`QueueKind::Background`]). What is in flight beyond that stays so.
     ///
     /// # Panics
     /// `depth` is 0.
     fn set_depth(&self, depth: u32) {
-        assert!(depth > 0, "a queue that nobody serves");
+        assert!(depth > 0, "a queue of depth 0 starts nothing");
     }
 
     /// Hands what was submitted to the system now, where only the next [`Queue::reap`] would: for
-    /// a submitter that has other things to do before. Who starts also reaps, on the same thread.
+    /// a submitter that has other work to do before. The thread that starts also reaps.
     fn start(&self) {}
 
     /// The queue whose `reap` gives back this one's operations, where several share one; `reap`
@@ -148,7 +149,7 @@ pub enum OpKind {
     Sync,
 }
 
-/// An operation and the frames it owns while it is under way.
+/// An operation and the frames it owns while it is in flight.
 #[derive(Debug)]
 pub struct Op {
     /// The caller's name for it.
@@ -164,9 +165,9 @@ pub struct Op {
 }
 
 impl Op {
-    /// What all frames hold.
+    /// Bytes that the frames hold.
     #[must_use]
-    pub fn room(&self) -> usize {
+    pub fn capacity_bytes(&self) -> usize {
         self.frames.iter().map(|frame| frame.len()).sum()
     }
 
@@ -207,10 +208,10 @@ impl Op {
         Completion { op: self, result: Err(ECANCELED) }
     }
 
-    /// Every queue's first word on a submission.
+    /// Asserts what every queue requires of a submission.
     pub(crate) fn check(&self) {
-        let room = self.room();
-        assert!(self.bytes <= room, "{} bytes do not fit {room} of frames", self.bytes);
+        let capacity = self.capacity_bytes();
+        assert!(self.bytes <= capacity, "{} bytes do not fit {capacity} of frames", self.bytes);
     }
 }
 
@@ -231,7 +232,7 @@ pub struct Completion {
     pub result: Result<usize, i32>,
 }
 
-/// Tells two contents of one name apart: if it is the same, so are the bytes, as far as the
+/// The version of a file's contents: two contents of one version are the same, as far as the
 /// system's clocks tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Version {
@@ -256,7 +257,7 @@ pub struct Stamp {
     pub nanos: i64,
 }
 
-/// Why a store cannot be had or asked.
+/// Why a store cannot be opened or described.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {

@@ -8,7 +8,7 @@
 //! - The feature is for the models alone: under it nothing here works outside of a model.
 //! - What is atomic, but decides nothing between threads (a serial number), need not come from
 //!   here; nor do the locks of stores, which models bring their own of.
-//! - In a model no time passes: a wait with a limit ends when it is told to, and not before. What
+//! - In a model no time passes: a wait with a limit ends when it is notified, and not before. What
 //!   relies on its limit is found as a deadlock.
 
 #[cfg(not(feature = "shuttle"))]

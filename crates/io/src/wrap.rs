@@ -1,4 +1,4 @@
-//! Stores around a store: what a device does to the reader, without the device.
+//! Stores around a store: they add what a device does to a reader, without the device.
 //!
 //! A wrapper is a [`Store`] itself, so wrappers nest in any order and no
 //! store has a test mode of its own.
@@ -24,61 +24,61 @@ use parking_lot::Mutex;
 
 use crate::store::{Completion, Op, Queue, QueueKind, Store, Wait};
 
-/// Carries single operations out at `store`, as many at once as threads ask for.
-struct Through {
+/// A way to `store` that carries out single operations, one on each thread that calls.
+struct InnerStore {
     store: Arc<dyn Store>,
-    lanes: Mutex<Lanes>,
+    queues: Mutex<InnerQueues>,
 }
 
-/// The inner queues, each with at most one operation. There are as many as operations were ever
-/// carried out at the same time.
+/// The queues of the inner store, each with at most one operation in flight. There are as many as
+/// operations were ever carried out at the same time.
 #[derive(Default)]
-struct Lanes {
+struct InnerQueues {
     all: Vec<Arc<dyn Queue>>,
     idle: Vec<Arc<dyn Queue>>,
     closed: bool,
 }
 
-impl Through {
+impl InnerStore {
     fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, lanes: Mutex::default() }
+        Self { store, queues: Mutex::default() }
     }
 
     /// Carries `op` out on this thread.
     fn carry(&self, op: Op) -> Completion {
-        let lane = self.lane();
+        let queue = self.queue();
         let mut out = Vec::with_capacity(1);
-        lane.submit(op);
-        lane.reap(Wait::One, &mut out);
+        queue.submit(op);
+        queue.reap(Wait::One, &mut out);
         let done = out.pop().expect("a queue gives back what it was given");
-        assert!(out.is_empty(), "a lane carries one operation");
-        self.lanes.lock().idle.push(lane);
+        assert!(out.is_empty(), "an inner queue carries one operation");
+        self.queues.lock().idle.push(queue);
         done
     }
 
-    fn lane(&self) -> Arc<dyn Queue> {
-        if let Some(idle) = self.lanes.lock().idle.pop() {
+    fn queue(&self) -> Arc<dyn Queue> {
+        if let Some(idle) = self.queues.lock().idle.pop() {
             return idle;
         }
-        let lane = self.store.queue(QueueKind::Caller);
-        let mut lanes = self.lanes.lock();
-        if lanes.closed {
-            lane.close();
+        let queue = self.store.queue(QueueKind::Caller);
+        let mut queues = self.queues.lock();
+        if queues.closed {
+            queue.close();
         }
-        lanes.all.push(Arc::clone(&lane));
-        lane
+        queues.all.push(Arc::clone(&queue));
+        queue
     }
 
     /// Ends what is being carried out as soon as the inner store can; later operations are
     /// cancelled.
     fn close(&self) {
-        let lanes = {
-            let mut lanes = self.lanes.lock();
-            lanes.closed = true;
-            lanes.all.clone()
+        let queues = {
+            let mut queues = self.queues.lock();
+            queues.closed = true;
+            queues.all.clone()
         };
-        for lane in lanes {
-            lane.close();
+        for queue in queues {
+            queue.close();
         }
     }
 }
@@ -90,20 +90,20 @@ mod tests {
 
     #[test]
     fn one_operation_after_another_needs_one_inner_queue() {
-        let through = Through::new(Arc::new(Memory::new(Vec::new(), 0)));
+        let inner = InnerStore::new(Arc::new(Memory::new(Vec::new(), 0)));
         for _ in 0..10 {
-            assert_eq!(through.carry(Op::sync(1)).result, Ok(0));
+            assert_eq!(inner.carry(Op::sync(1)).result, Ok(0));
         }
-        assert_eq!(through.lanes.lock().all.len(), 1);
+        assert_eq!(inner.queues.lock().all.len(), 1);
     }
 
     #[test]
     fn once_closed_old_and_new_inner_queues_cancel() {
         for before in [0, 1] {
-            let through = Through::new(Arc::new(Memory::new(Vec::new(), 0)));
-            (0..before).for_each(|_| assert_eq!(through.carry(Op::sync(1)).result, Ok(0)));
-            through.close();
-            assert_eq!(through.carry(Op::sync(1)).result, Err(ECANCELED), "{before}");
+            let inner = InnerStore::new(Arc::new(Memory::new(Vec::new(), 0)));
+            (0..before).for_each(|_| assert_eq!(inner.carry(Op::sync(1)).result, Ok(0)));
+            inner.close();
+            assert_eq!(inner.carry(Op::sync(1)).result, Err(ECANCELED), "{before}");
         }
     }
 }

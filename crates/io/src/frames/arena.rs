@@ -11,8 +11,8 @@
 //!
 //! # Invariants
 //! - All memory is there, and touched, before [`Arena::new`] returns; it goes with the arena.
-//! - The bytes of a frame are reached through the one who took it, or read through a pin; the
-//!   headers and slots, which see to that, lie here too.
+//! - The bytes of a frame are reached through its [`Frame`](super::Frame) while it is checked out,
+//!   or read through a pin; the headers and hazard pointers, which see to that, lie here too.
 
 use std::{
     fmt,
@@ -128,8 +128,8 @@ impl Arena {
 
     fn touch(&self, bytes: usize) {
         for at in (0..bytes).step_by(SMALL_BYTES) {
-            // SAFETY: within the mapping, which nobody but `new` knows of yet. What is written is
-            // what a new mapping holds.
+            // SAFETY: within the mapping, which only `new` knows of yet. What is written is what a
+            // new mapping holds.
             unsafe { ptr::write_volatile(self.mapping.base().as_ptr().add(at), 0) };
         }
     }
@@ -205,7 +205,7 @@ AnonHugePages:      4096 kB
     fn memory_that_is_touched_by_hand_is_zero_and_writable() {
         let arena = Arena::new(4, 4096).unwrap();
         arena.touch(4 * 4096);
-        // SAFETY: nobody else knows of this arena.
+        // SAFETY: only this test refers to the arena.
         let bytes =
             unsafe { std::slice::from_raw_parts(arena.mapping.base().as_ptr(), arena.used) };
         assert!(bytes.iter().all(|&byte| byte == 0));

@@ -1,4 +1,4 @@
-//! The header of one frame, for all threads: who may touch the frame, and which page lies in it.
+//! The header of one frame, for all threads: what may touch the frame, and which page lies in it.
 //!
 //! ```text
 //!   word     63..32       31        30         29            28        27..0

@@ -5,7 +5,7 @@
 //!
 //! # Invariants
 //! - It holds what its owner wrote, and elsewhere zeros or what an earlier owner left.
-//! - It goes with its owner, to the next one or to the system: `frames/spare.rs`.
+//! - When it is dropped, the memory goes to the next owner or to the system: `frames/spare.rs`.
 
 use std::{
     fmt,
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_keeps_what_is_written_and_is_nobody_elses() {
+    fn it_keeps_what_is_written_and_shares_no_byte() {
         for bytes in [0, 1, 4096, (2 << 20) + 1] {
             let (mut one, mut other) =
                 (LazyMemory::new(bytes).unwrap(), LazyMemory::new(bytes).unwrap());

@@ -1,4 +1,4 @@
-//! A mapping: memory of whole huge pages that has one owner, who gives it back.
+//! A mapping: memory of whole huge pages with one owner, which unmaps it when it is dropped.
 //!
 //! # Invariants
 //! - A mapping covers what no other mapping of the process covers, and goes with its value.

@@ -1,4 +1,4 @@
-//! Memory of caches that are gone, kept for the next one.
+//! Spare memory: of caches that were dropped, kept for the next one.
 //!
 //! ```text
 //!   given   |=======A=======|      |==B==|
@@ -13,7 +13,7 @@
 //!   system.
 //! - What is taken holds whatever its last owner left.
 //! # Locking
-//! One lock for the process, held while pieces are unmapped and never with another.
+//! One lock for the process, held while pieces are unmapped, and never with another.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

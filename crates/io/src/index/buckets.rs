@@ -7,17 +7,17 @@
 //!   home(hash) --> bucket --full, overflow += 1--> next bucket --> ...
 //! ```
 //!
-//! An entry lies in the first bucket from its home on that had room when it came. Each bucket
-//! counts the entries that overflow it; a finder goes on only where something did.
+//! An entry lies in the first bucket from its home on that had room when it was inserted.
+//! counts the entries that overflowed it; a finder goes on only where there is any.
 //!
 //! # Invariants
 //! - Entries never move, and there is room for twice as many as there are frames: an insertion
 //!   always ends, and most end at home.
-//! - `overflow` of a bucket is the number of entries whose way from their home to where they are
-//!   leads past it.
+//! - `overflow` of a bucket is the number of entries that were probed there on their way from
+//!   their home to where they lie.
 //! # Locking
 //! None. One thread at a time inserts and removes; any number find meanwhile. A finder may miss an
-//! entry that comes or goes just now, and what it finds may have changed: it looks into the frame.
+//! entry that comes or goes just now, and what it finds may have changed: it checks the frame.
 
 use forerun_core::units::FrameId;
 
@@ -41,7 +41,7 @@ impl Buckets {
         Self((0..count).map(|_| Bucket::new()).collect())
     }
 
-    /// The first answer that `look` has for a frame with this hash.
+    /// The first answer of `look` for a frame with this hash.
     #[inline]
     pub(super) fn find<T>(&self, hash: u64, look: impl Fn(FrameId) -> Option<T>) -> Option<T> {
         for bucket in self.probe(hash) {
@@ -62,7 +62,7 @@ impl Buckets {
         None
     }
 
-    /// `frame` has this hash from now on.
+    /// Inserts `frame`, which has this hash from now on.
     pub(super) fn insert(&self, hash: u64, frame: FrameId) {
         let fresh = tag(hash) << TAG_SHIFT | (u64::from(frame.0) + 1);
         for bucket in self.probe(hash) {
@@ -75,7 +75,7 @@ impl Buckets {
         unreachable!("{frame:?} is one of more frames than the table was made for");
     }
 
-    /// `frame`, which was inserted with this hash, has it no longer.
+    /// Removes `frame`, which was inserted with this hash.
     pub(super) fn remove(&self, hash: u64, frame: FrameId) {
         let old = tag(hash) << TAG_SHIFT | (u64::from(frame.0) + 1);
         for bucket in self.probe(hash) {
@@ -152,7 +152,7 @@ mod tests {
 
     use super::*;
 
-    /// The frames that a finder who is never content looks into.
+    /// All frames that a finder tries which accepts none.
     fn all(buckets: &Buckets, hash: u64) -> Vec<u32> {
         let seen = RefCell::new(Vec::new());
         let none: Option<()> = buckets.find(hash, |frame| {

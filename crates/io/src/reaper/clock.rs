@@ -36,7 +36,7 @@ pub(super) fn thread_cpu() -> Nanos {
 pub(super) fn sleep_until(moment: Nanos) {
     let left = moment.since(now());
     if left > Nanos(0) {
-        // The caller looks at the clock again.
+        // The caller reads the clock again.
         let _ = clock_nanosleep_relative(SleepClock::Monotonic, &timespec(left));
     }
 }
@@ -47,7 +47,7 @@ pub(super) fn timespec(time: Nanos) -> Timespec {
     Timespec { tv_sec: part(time.0 / SECOND), tv_nsec: part(time.0 % SECOND) }
 }
 
-/// The kernel's timer slack of this thread, 1 ns as long as this lives.
+/// Sets the kernel's timer slack of this thread to 1 ns for as long as it lives.
 pub(super) struct Precise {
     before: Option<NonZeroU64>,
 }

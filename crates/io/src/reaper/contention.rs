@@ -1,20 +1,20 @@
-//! Whether somebody else wants the processor, by two witnesses of the kernel.
+//! Whether other threads want the processor, by two sources of the kernel.
 //!
 //! ```text
-//!   ru_nivcsw                    how often this thread was put aside; every 1 ms
+//!   ru_nivcsw                    how often this thread was preempted; every 1 ms
 //!   /proc/thread-self/schedstat  how long it waited for a processor then; only when that grew
 //!   /proc/pressure/cpu           how long any task did: where the kernel keeps no schedstat
 //! ```
 //!
-//! A thread that spins is put aside now and then for a kernel thread's few microseconds: contention
-//! is a fifth of the time spent waiting. The pressure of the machine is the weaker witness: it has
-//! tasks of the idle class, which nobody minds, and was seen to miss threads that the kernel
-//! switches on their way out of a system call. Without both, being put aside twice within 20 ms
-//! stands for it.
+//! A thread that spins is preempted now and then for a kernel thread's few microseconds: contention
+//! is a fifth of the time spent waiting. The pressure of the machine is the weaker source: it
+//! counts tasks of the idle class, which harm no one, and was seen to miss threads that the kernel
+//! switches on their way out of a system call. Without both, two preemptions within 20 ms stand for
+//! it.
 //!
 //! # Invariants
-//! - A look costs one system call a millisecond at most, and one read of a file when it finds
-//!   something.
+//! - A check costs one system call a millisecond at most, and one read of a file when the thread
+//!   was preempted.
 //! # Sources
 //! Linux `getrusage(2)`; `Documentation/scheduler/sched-stats.rst`, `accounting/psi.rst`.
 
@@ -26,29 +26,29 @@ use forerun_core::{params::Share, units::Nanos};
 
 /// See the module. For the thread that made it.
 #[derive(Debug)]
-pub(super) struct Watch {
-    witness: Option<Witness>,
-    /// When it looked last, and what it saw.
-    looked: Nanos,
+pub(super) struct ContentionMonitor {
+    source: Option<DelaySource>,
+    /// When it checked last, and the preemptions by then.
+    checked: Nanos,
     switches: u64,
-    /// The same of the witness: when, and its sum.
+    /// When it read the source last, and the sum there.
     read: Nanos,
     waited: Nanos,
-    /// When the thread was last found put aside.
-    put_aside: Option<Nanos>,
+    /// When the thread was last found preempted.
+    preempted: Option<Nanos>,
 }
 
-/// A file that tells for how long processors were waited for.
+/// A file with the time that was spent waiting for a processor.
 #[derive(Debug)]
-enum Witness {
+enum DelaySource {
     /// By this thread.
     Own(File),
     /// By any task.
     Any(File),
 }
 
-impl Witness {
-    /// The better one that the kernel keeps.
+impl DelaySource {
+    /// The better source that the kernel keeps.
     fn new() -> Option<Self> {
         let own = File::open("/proc/thread-self/schedstat").ok().map(Self::Own);
         let any = || File::open("/proc/pressure/cpu").ok().map(Self::Any);
@@ -67,41 +67,41 @@ impl Witness {
     }
 }
 
-impl Watch {
+impl ContentionMonitor {
     /// For this thread.
     pub(super) fn new(now: Nanos) -> Self {
-        let witness = Witness::new();
-        let waited = witness.as_ref().and_then(Witness::waited).unwrap_or_default();
+        let source = DelaySource::new();
+        let waited = source.as_ref().and_then(DelaySource::waited).unwrap_or_default();
         let switches = involuntary_switches();
-        Self { witness, looked: now, switches, read: now, waited, put_aside: None }
+        Self { source, checked: now, switches, read: now, waited, preempted: None }
     }
 
-    /// One that sees nothing.
+    /// A monitor that never checks.
     #[cfg(test)]
     pub(super) fn blind() -> Self {
-        Self { looked: Nanos(u64::MAX), ..Self::new(Nanos(0)) }
+        Self { checked: Nanos(u64::MAX), ..Self::new(Nanos(0)) }
     }
 
-    /// Whether the processor was wanted by others since the last look; no, when that was just now.
-    pub(super) fn is_disturbed(&mut self, now: Nanos) -> bool {
-        if now.since(self.looked) < LOOKS_EVERY {
+    /// Whether other threads wanted the processor since the last check; no, if that was just now.
+    pub(super) fn is_contended(&mut self, now: Nanos) -> bool {
+        if now.since(self.checked) < CHECKS_EVERY {
             return false;
         }
-        self.looked = now;
+        self.checked = now;
         let switches = involuntary_switches();
         if std::mem::replace(&mut self.switches, switches) == switches {
             return false;
         }
-        let again = self.put_aside.replace(now).is_some_and(|before| now.since(before) <= AGAIN);
-        let Some(sum) = self.witness.as_ref().and_then(Witness::waited) else { return again };
+        let again = self.preempted.replace(now).is_some_and(|before| now.since(before) <= AGAIN);
+        let Some(sum) = self.source.as_ref().and_then(DelaySource::waited) else { return again };
         let waited = sum.since(std::mem::replace(&mut self.waited, sum));
         let passed = now.since(std::mem::replace(&mut self.read, now));
-        is_contended(waited, passed)
+        is_fifth(waited, passed)
     }
 }
 
-/// Whether so much of the time that passed was spent waiting for a processor that others want it.
-fn is_contended(waited: Nanos, passed: Nanos) -> bool {
+/// Whether at least a fifth of the time that passed was spent waiting for a processor.
+fn is_fifth(waited: Nanos, passed: Nanos) -> bool {
     u128::from(waited.0) * 1_000_000 >= u128::from(passed.0) * u128::from(CONTENDED.ppm)
 }
 
@@ -117,7 +117,7 @@ fn pressure(text: &str) -> Option<Nanos> {
     total.checked_mul(1_000).map(Nanos)
 }
 
-/// How often this thread was put aside while it wanted to run.
+/// How often this thread was preempted while it wanted to run.
 #[must_use]
 pub fn involuntary_switches() -> u64 {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
@@ -129,11 +129,11 @@ pub fn involuntary_switches() -> u64 {
     u64::try_from(usage.ru_nivcsw).unwrap_or(0)
 }
 
-/// A look costs less than a thousandth of this.
-const LOOKS_EVERY: Nanos = Nanos::from_millis(1);
+/// A check costs less than a thousandth of this.
+const CHECKS_EVERY: Nanos = Nanos::from_millis(1);
 /// A few time slices.
 const AGAIN: Nanos = Nanos::from_millis(20);
-/// The share of the time that is spent waiting, from which on others want the processor.
+/// The share of time spent waiting from which on the processor is contended.
 const CONTENDED: Share = Share::percent(20);
 
 #[cfg(test)]
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn witnesses_are_read() {
+    fn sources_are_read() {
         let text = "some avg10=60.26 avg60=45.05 avg300=41.36 total=17729494459\n\
                     full avg10=0.00 avg60=0.00 avg300=0.00 total=7\n";
         assert_eq!(pressure(text), Some(Nanos(17_729_494_459_000)));
@@ -153,9 +153,9 @@ mod tests {
             assert_eq!(own_delay(text), None, "{text}");
         }
         // The time that this thread waited only grows.
-        if let Some(witness) = Witness::new() {
-            let before = witness.waited().expect("it was read before");
-            assert!(witness.waited() >= Some(before));
+        if let Some(source) = DelaySource::new() {
+            let before = source.waited().expect("it was read before");
+            assert!(source.waited() >= Some(before));
         }
     }
 
@@ -170,29 +170,29 @@ mod tests {
             (u64::MAX,    u64::MAX,              true),
         ];
         for (waited, passed, expected) in rows {
-            let found = is_contended(Nanos(waited), Nanos(passed));
+            let found = is_fifth(Nanos(waited), Nanos(passed));
             assert_eq!(found, expected, "{waited} of {passed}");
         }
     }
 
     #[test]
-    fn looks_are_no_closer_than_a_millisecond() {
-        let mut watch = Watch::new(Nanos(0));
+    fn checks_are_no_closer_than_a_millisecond() {
+        let mut watch = ContentionMonitor::new(Nanos(0));
         // As if it had been put aside in between.
         watch.switches = u64::MAX;
-        assert!(!watch.is_disturbed(Nanos(999_999)), "it does not look");
-        assert_eq!((watch.looked, watch.switches), (Nanos(0), u64::MAX));
-        watch.is_disturbed(LOOKS_EVERY);
-        assert_eq!(watch.looked, LOOKS_EVERY);
+        assert!(!watch.is_contended(Nanos(999_999)), "it does not check");
+        assert_eq!((watch.checked, watch.switches), (Nanos(0), u64::MAX));
+        watch.is_contended(CHECKS_EVERY);
+        assert_eq!(watch.checked, CHECKS_EVERY);
         assert_ne!(watch.switches, u64::MAX);
     }
 
     #[test]
-    fn without_a_witness_a_second_time_stands_for_it() {
-        let mut watch = Watch { witness: None, ..Watch::new(Nanos(0)) };
+    fn without_a_source_a_second_time_stands_for_it() {
+        let mut watch = ContentionMonitor { source: None, ..ContentionMonitor::new(Nanos(0)) };
         let mut put_aside_at = |millis| {
             watch.switches = u64::MAX;
-            watch.is_disturbed(Nanos::from_millis(millis))
+            watch.is_contended(Nanos::from_millis(millis))
         };
         #[rustfmt::skip]
         let rows = [(10, false), (30, true), (51, false), (60, true)];

@@ -1,5 +1,5 @@
-//! What a reaper did, in numbers that only grow: groups by the way they were waited for, what went
-//! wrong about a wait, and where the time of waits went.
+//! Counts of a reaper, which only grow: groups by the way they were waited for, what went wrong
+//! about a wait, and where the time of waits went.
 //!
 //! # Invariants
 //! - Each group is counted under one way of waiting; times are sums.
@@ -54,12 +54,12 @@ counts! {
         readahead,
         /// Sleepers that woke when all was complete.
         late,
-        /// Groups whose plan needs what the port has not: waited for by interrupt.
+        /// Groups that were waited for by interrupt as the port lacks what their plan needs.
         unsupported,
-        /// Groups that found no room to spin.
-        no_room,
-        /// Times that somebody else was seen to want the processor.
-        disturbed,
+        /// Groups that found no budget to spin, or the processor contended.
+        spin_refused,
+        /// Times that the processor was found contended.
+        contended,
         /// Spinning that ended at its budget, in a wait for the interrupt.
         budget_ended,
         /// Sleeps that the timer ended.
@@ -114,8 +114,8 @@ mod tests {
             readahead: 6,
             late: 7,
             unsupported: 8,
-            no_room: 9,
-            disturbed: 10,
+            spin_refused: 9,
+            contended: 10,
             budget_ended: 11,
             spun: Nanos(12),
             slept: Nanos(13),

@@ -1,23 +1,23 @@
 //! A device of which only the time is real: for reaping without fast hardware.
 //!
 //! ```text
-//!   port     submit -> due = served(now, bytes)     look: done?          wait: futex
+//!   port     submit -> due = service(now, bytes)    poll: done?          wait: futex
 //!                            |                        ^                    ^ only when it is armed
 //!   device   thread: spin until due ---------> done += 1 ------------> wake
 //! ```
 //!
 //! The device's thread completes each read at a moment that was settled when it was submitted, and
-//! spins up to it: a thread that slept would add its own late wake-ups to the latency. A
-//! completion is a word in memory that is counted up; who blocks is woken by the device's thread,
-//! as by an interrupt's handler. What that costs the device's thread is [told](Lateness), and so is
-//! how late it was: under contention it waits for a processor like all others.
+//! spins up to it: a thread that slept would add its own wake-up latency. A completion is a word in
+//! memory that is counted up; the device's thread wakes a port that blocks, as an interrupt's
+//! handler does. [`Lateness`] has what that costs the device's thread, and how late the thread was:
+//! under contention it waits for a processor like all others.
 //!
 //! # Invariants
 //! - A read completes at its moment or later, never earlier, and once.
 //! - No byte is moved: frames come back as they were.
 //! - While nothing is in flight for a while, the thread sleeps.
 //! # Locking
-//! The device's lock, then one port's; neither is held while somebody sleeps or spins.
+//! The device's lock, then one port's; neither is held over a sleep or a spin.
 
 use std::{
     collections::BinaryHeap,
@@ -39,10 +39,10 @@ use super::{
 };
 use crate::store::{Completion, Op};
 
-/// When a read that is submitted at a moment is complete, and what comes of it.
+/// The service of a device: when a read that is submitted at a moment completes, and its result.
 pub type ModelService = Box<dyn FnMut(Nanos, &Op) -> ModelCompletion + Send>;
 
-/// What a device does with a read.
+/// When and how a read completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelCompletion {
     /// The moment of its completion.
@@ -51,7 +51,7 @@ pub struct ModelCompletion {
     pub fails: Option<i32>,
 }
 
-/// How true the model was to its times.
+/// How late the model completed its reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lateness {
     /// Reads that were completed.
@@ -64,7 +64,7 @@ pub struct Lateness {
     pub waking: Nanos,
 }
 
-/// See the module. Its thread ends when it goes.
+/// See the module. Its thread ends when it is dropped.
 pub struct Model {
     device: Arc<Device>,
     thread: Option<thread::JoinHandle<()>>,
@@ -82,28 +82,28 @@ struct Device {
 struct State {
     serve: ModelService,
     /// The earliest is the greatest.
-    flying: BinaryHeap<Flying>,
+    in_flight: BinaryHeap<PendingRead>,
     lateness: Lateness,
 }
 
 /// A read in flight.
-struct Flying {
+struct PendingRead {
     at: Nanos,
     fails: Option<i32>,
     slot: usize,
-    side: Arc<Side>,
+    port: Arc<PortState>,
 }
 
 /// What a port shares with the device.
 #[derive(Default)]
-struct Side {
+struct PortState {
     /// Completions so far; what a sleeper waits on.
     done: AtomicU32,
-    /// Somebody sleeps until `done` is `wanted`.
+    /// The port sleeps until `done` is `wanted`.
     armed: AtomicBool,
     wanted: AtomicU32,
-    /// Completions that nobody took: slots and errnos.
-    landed: Mutex<Vec<(usize, Option<i32>)>>,
+    /// Completions that the port has not taken: slots and errnos.
+    completed: Mutex<Vec<(usize, Option<i32>)>>,
 }
 
 impl Model {
@@ -113,29 +113,29 @@ impl Model {
     /// The system has no thread for the device.
     #[must_use]
     pub fn new(serve: ModelService) -> Self {
-        let state = State { serve, flying: BinaryHeap::new(), lateness: Lateness::default() };
+        let state = State { serve, in_flight: BinaryHeap::new(), lateness: Lateness::default() };
         let device = Arc::new(Device {
             state: Mutex::new(state),
             due: AtomicU64::new(u64::MAX),
             asleep: AtomicBool::new(false),
             ended: AtomicBool::new(false),
         });
-        let served = Arc::clone(&device);
+        let device_side = Arc::clone(&device);
         let thread = thread::Builder::new().name("forerun-model".into());
-        let thread = thread.spawn(move || served.run()).expect("a thread for the device");
+        let thread = thread.spawn(move || device_side.run()).expect("a thread for the device");
         Self { device, thread: Some(thread) }
     }
 
-    /// A port to it, for groups of `room` reads. It outlives the model only without reads.
+    /// A port to it, for groups of `depth` reads. It outlives the model only without reads.
     #[must_use]
-    pub fn port(&self, room: u32) -> Box<dyn Port> {
+    pub fn port(&self, depth: u32) -> Box<dyn Port> {
         let thread = self.thread.as_ref().expect("it runs").thread().clone();
         let mut slots = Vec::new();
-        slots.resize_with(room as usize, || None);
+        slots.resize_with(depth as usize, || None);
         Box::new(ModelPort {
             device: Arc::clone(&self.device),
             thread,
-            side: Arc::default(),
+            port: Arc::default(),
             slots,
             taken: 0,
             in_flight: 0,
@@ -171,7 +171,7 @@ impl Device {
                 idle_since = at;
             } else if due == u64::MAX && at.since(idle_since) > SLEEPS_AFTER {
                 self.asleep.store(true, Ordering::SeqCst);
-                // Who submits stores the moment first and looks whether we sleep then.
+                // A submitter stores the moment first, then loads `asleep`.
                 if self.due.load(Ordering::SeqCst) == u64::MAX && !self.ended.load(Ordering::SeqCst)
                 {
                     thread::park();
@@ -188,14 +188,16 @@ impl Device {
     fn complete(&self, at: Nanos) {
         let mut wakes = Vec::new();
         let mut state = self.state.lock();
-        while let Some(first) = state.flying.peek()
+        while let Some(first) = state.in_flight.peek()
             && first.at <= at
         {
-            let Some(Flying { at: due, fails, slot, side }) = state.flying.pop() else { break };
+            let Some(PendingRead { at: due, fails, slot, port }) = state.in_flight.pop() else {
+                break;
+            };
             state.lateness.reads += 1;
             state.lateness.late += now().since(due);
-            if side.land(slot, fails) {
-                wakes.push(side);
+            if port.complete(slot, fails) {
+                wakes.push(port);
             }
         }
         self.due.store(state.next(), Ordering::SeqCst);
@@ -204,9 +206,9 @@ impl Device {
         }
         drop(state);
         let begun = now();
-        for side in &wakes {
-            // Nobody sleeps there any more, at the worst.
-            let _ = futex::wake(&side.done, futex::Flags::PRIVATE, 1);
+        for port in &wakes {
+            // At the worst, no thread sleeps there any more.
+            let _ = futex::wake(&port.done, futex::Flags::PRIVATE, 1);
         }
         let waking = now().since(begun);
         let lateness = &mut self.state.lock().lateness;
@@ -217,16 +219,16 @@ impl Device {
 
 impl State {
     fn next(&self) -> u64 {
-        self.flying.peek().map_or(u64::MAX, |first| first.at.0)
+        self.in_flight.peek().map_or(u64::MAX, |first| first.at.0)
     }
 }
 
-impl Side {
-    /// A read has come; whether somebody is to be woken.
-    fn land(&self, slot: usize, fails: Option<i32>) -> bool {
-        self.landed.lock().push((slot, fails));
+impl PortState {
+    /// Adds a completion; whether the port is to be woken.
+    fn complete(&self, slot: usize, fails: Option<i32>) -> bool {
+        self.completed.lock().push((slot, fails));
         let done = self.done.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
-        // Who sleeps arms first and looks at the count then.
+        // A port that sleeps arms first, then loads the count.
         self.armed.load(Ordering::SeqCst) && done == self.wanted.load(Ordering::SeqCst)
     }
 }
@@ -234,7 +236,7 @@ impl Side {
 struct ModelPort {
     device: Arc<Device>,
     thread: thread::Thread,
-    side: Arc<Side>,
+    port: Arc<PortState>,
     slots: Vec<Option<Op>>,
     /// Completions that were taken, as the device counts.
     taken: u32,
@@ -256,11 +258,11 @@ impl Port for ModelPort {
 
     fn submit(&mut self, group: Vec<Op>, _: &mut Vec<Completion>) {
         assert!(self.in_flight == 0 && group.len() <= self.slots.len(), "more than it takes");
-        self.in_flight = u32::try_from(group.len()).expect("at most the room");
+        self.in_flight = u32::try_from(group.len()).expect("at most the capacity");
         let mut state = self.device.state.lock();
         for (slot, op) in group.into_iter().enumerate() {
             let ModelCompletion { at, fails } = (state.serve)(now(), &op);
-            state.flying.push(Flying { at, fails, slot, side: Arc::clone(&self.side) });
+            state.in_flight.push(PendingRead { at, fails, slot, port: Arc::clone(&self.port) });
             self.slots[slot] = Some(op);
         }
         self.device.due.store(state.next(), Ordering::SeqCst);
@@ -275,11 +277,11 @@ impl Port for ModelPort {
     }
 
     fn poll(&mut self, out: &mut Vec<Completion>) {
-        if self.side.done.load(Ordering::Acquire) == self.taken {
+        if self.port.done.load(Ordering::Acquire) == self.taken {
             return;
         }
-        for (slot, fails) in self.side.landed.lock().drain(..) {
-            let op = self.slots[slot].take().expect("it lands once");
+        for (slot, fails) in self.port.completed.lock().drain(..) {
+            let op = self.slots[slot].take().expect("a read completes once");
             let result = fails.map_or(Ok(op.bytes), Err);
             out.push(Completion { op, result });
             self.taken = self.taken.wrapping_add(1);
@@ -291,47 +293,47 @@ impl Port for ModelPort {
         let until =
             time.map(|time| now() + Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 2)));
         let wanted = self.taken.wrapping_add(self.in_flight);
-        self.side.wanted.store(wanted, Ordering::SeqCst);
-        self.side.armed.store(true, Ordering::SeqCst);
+        self.port.wanted.store(wanted, Ordering::SeqCst);
+        self.port.armed.store(true, Ordering::SeqCst);
         loop {
-            let done = self.side.done.load(Ordering::SeqCst);
+            let done = self.port.done.load(Ordering::SeqCst);
             let left = until.map(|until| until.since(now()));
             if done == wanted || left == Some(Nanos(0)) {
                 break;
             }
-            // Whatever ends it, the loop looks again.
+            // Whatever ends it, the loop checks again.
             let _ = futex::wait(
-                &self.side.done,
+                &self.port.done,
                 futex::Flags::PRIVATE,
                 done,
                 left.map(timespec).as_ref(),
             );
         }
-        self.side.armed.store(false, Ordering::SeqCst);
+        self.port.armed.store(false, Ordering::SeqCst);
         self.poll(out);
     }
 }
 
 // The earliest moment is the greatest, for a heap that gives the greatest first.
-impl Ord for Flying {
+impl Ord for PendingRead {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (other.at, other.slot).cmp(&(self.at, self.slot))
     }
 }
 
-impl PartialOrd for Flying {
+impl PartialOrd for PendingRead {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Flying {
+impl PartialEq for PendingRead {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Flying {}
+impl Eq for PendingRead {}
 
 /// Longer than a reader takes between two reads.
 const SLEEPS_AFTER: Nanos = Nanos::from_millis(2);

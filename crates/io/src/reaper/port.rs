@@ -1,20 +1,20 @@
-//! What a reaper waits on: groups of operations go out, completions come in.
+//! Ports: what a reaper waits on. Groups of operations go out, completions come in.
 //!
 //! ```text
-//!   port        look without a system call   sleep that a completion ends   timer alone   blocks
+//!   port        poll without a system call   sleep that a completion ends   timer alone   blocks
 //!   io_uring    yes                          yes, from Linux 5.11 on        yes           yes
 //!   linux-aio   yes                          yes                            yes           yes
 //!   queue       -                            -                              -             yes
 //!   model       yes                          yes                            yes           yes
 //! ```
 //!
-//! A *queue* is that of any store, threads and `preadv` among them. A policy that wants what its
-//! port has not waits by interrupt instead ([`Port::features`], [`missing`]).
+//! A *queue* is that of any store, threads and `preadv` among them. A policy that needs what its
+//! port lacks waits by interrupt instead ([`Port::features`], [`missing`]).
 //!
 //! # Invariants
-//! - What was submitted comes back exactly once, from whichever call, as long as somebody looks or
-//!   waits; a port that goes waits for what the kernel may still write to.
-//! - A port is used by the thread that has it.
+//! - What was submitted comes back exactly once, from whichever call, as long as its thread polls
+//!   or waits; a port that is dropped waits for what the kernel may still write to.
+//! - A port is used by one thread.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,7 +27,7 @@ pub trait Port {
     /// Its name in reports.
     fn name(&self) -> &'static str;
 
-    /// How one may wait on it.
+    /// The ways to wait on it.
     fn features(&self) -> PortFeatures;
 
     /// Operations that it takes at once.
@@ -36,23 +36,23 @@ pub trait Port {
     /// Hands a group over. What needs no waiting may be appended to `out` at once.
     ///
     /// # Panics
-    /// It is more than there is [room](Self::room) for, or something is in flight.
+    /// It is more than its [capacity](Self::capacity), or something is in flight.
     fn submit(&mut self, group: Vec<Op>, out: &mut Vec<Completion>);
 
     /// Operations that were submitted and did not come back.
     fn in_flight(&self) -> usize;
 
-    /// Takes what is complete, without waiting.
+    /// Polls: takes what is complete, without waiting.
     fn poll(&mut self, out: &mut Vec<Completion>);
 
     /// Blocks until all is complete, for `time` at most, and takes what is; it may come back early.
     fn wait(&mut self, time: Option<Duration>, out: &mut Vec<Completion>);
 }
 
-/// How one may wait on a port, beside blocking until all is complete.
+/// The ways to wait on a port, beside blocking until all is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortFeatures {
-    /// Completions can be seen without a system call.
+    /// Completions can be polled for without a system call.
     pub poll: bool,
     /// Blocking may end at a time that is given.
     pub timed: bool,
@@ -75,28 +75,28 @@ pub fn missing(plan: Plan, features: PortFeatures) -> Option<&'static str> {
 pub struct QueuePort {
     name: &'static str,
     queue: Arc<dyn Queue>,
-    room: usize,
+    depth: usize,
     in_flight: usize,
 }
 
 impl QueuePort {
-    /// A port of `store`, which reports call `name`, for `room` operations at once. A lone one is
+    /// A port of `store`, which reports call `name`, for `depth` operations at once. A lone one is
     /// carried out by the thread that waits for it.
     ///
     /// # Panics
-    /// `room` is 0.
+    /// `depth` is 0.
     #[must_use]
-    pub fn new(name: &'static str, store: &dyn Store, room: u32) -> Self {
-        assert!(room > 0, "a port for nothing");
+    pub fn new(name: &'static str, store: &dyn Store, depth: u32) -> Self {
+        assert!(depth > 0, "a port for nothing");
         let mut queue = store.queue(QueueKind::Caller);
-        if room > 1 {
-            let background = store.queue(QueueKind::Background { depth: room });
-            // One that shares its reaper would give us the operations of others.
+        if depth > 1 {
+            let background = store.queue(QueueKind::Background { depth });
+            // A queue that shares its reaper would give back the operations of other queues.
             if background.reaper().is_none() {
                 queue = background;
             }
         }
-        Self { name, queue, room: room as usize, in_flight: 0 }
+        Self { name, queue, depth: depth as usize, in_flight: 0 }
     }
 
     fn reap(&mut self, wait: Wait, out: &mut Vec<Completion>) {
@@ -116,11 +116,11 @@ impl Port for QueuePort {
     }
 
     fn capacity(&self) -> usize {
-        self.room
+        self.depth
     }
 
     fn submit(&mut self, group: Vec<Op>, _: &mut Vec<Completion>) {
-        assert!(self.in_flight == 0 && group.len() <= self.room, "more than there is room for");
+        assert!(self.in_flight == 0 && group.len() <= self.depth, "more than its capacity");
         self.in_flight = group.len();
         for op in group {
             self.queue.submit(op);

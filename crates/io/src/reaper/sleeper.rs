@@ -1,5 +1,5 @@
-//! Sleeps by the timer alone, with nothing in flight: how late one wakes on this machine, and what
-//! of the processor it takes.
+//! Sleeps by the timer alone, with nothing in flight: their wake-up latency on this machine, and
+//! what they take of the processor.
 //!
 //! ```text
 //!   sleep |..........asked..........|~~~over~~~| awake
@@ -23,10 +23,10 @@ pub struct Sleeper {
     _bound: PhantomData<Rc<()>>,
 }
 
-/// What a sleep took beyond what was asked for.
+/// The cost of one sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SleepCost {
-    /// From its moment to the thread's going on.
+    /// Timer overshoot: from its moment to when the thread runs again.
     pub over: Nanos,
     /// Processor time of this thread.
     pub cpu: Nanos,

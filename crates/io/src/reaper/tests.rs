@@ -106,7 +106,7 @@ impl AnyReap for Fixed {
 /// A port whose reads are complete at a certain call: time plays no part.
 struct Script {
     flying: Vec<Op>,
-    /// Looks until then.
+    /// Polls until then.
     looks: u32,
     /// Whether a wait that is timed ends by completion; else it comes back with nothing at once.
     rouses: bool,
@@ -204,14 +204,14 @@ fn a_plan_is_carried_out_and_counted() {
 
 #[test]
 fn what_is_looked_for_goes_where_it_is_polled() {
-    // Who looks at the one with interrupts never sees anything.
+    // The port with interrupts completes nothing for a poll.
     let interrupts = || Script { flying: Vec::new(), looks: u32::MAX, rouses: true, features: ALL };
     let blind = PortFeatures { poll: true, timed: false };
     for (policy, way) in [("interrupt", Way::Interrupt), ("spin", Way::Spin), ("nio", Way::Spin)] {
         let polled = Script { flying: Vec::new(), looks: 3, rouses: true, features: blind };
         let reaper = Reaper::new(Box::new(interrupts()), &settings(policy)).unwrap();
         let mut reaper = reaper.with_polled(Some(Box::new(polled)));
-        reaper.watch = Watch::blind();
+        reaper.contention = ContentionMonitor::blind();
         let mut out = Vec::new();
         let seen: Vec<Way> = (0..2).map(|_| reaper.reap(group(0..2), &mut out).way).collect();
         assert_eq!(out.len(), 4, "{policy}");
@@ -266,11 +266,11 @@ fn without_room_there_is_no_spinning_and_it_comes_back() {
     let model =
         Model::new(Box::new(|now, _| ModelCompletion { at: now + Nanos(20_000), fails: None }));
     let mut reaper = Reaper::new(model.port(1), &settings("nio")).unwrap();
-    reaper.watch = Watch::blind();
-    reaper.room.disturbed(now());
+    reaper.contention = ContentionMonitor::blind();
+    reaper.budget.disturbed(now());
     let mut out = Vec::new();
     assert_eq!(reaper.reap(group(0..1), &mut out).way, Way::Interrupt);
-    assert!(reaper.counts().no_room > 0);
+    assert!(reaper.counts().spin_refused > 0);
     let mut spun = false;
     for token in 1..100_000 {
         spun |= reaper.reap(group(token..token + 1), &mut out).way != Way::Interrupt;
@@ -291,7 +291,7 @@ fn what_a_port_has_not_is_an_interrupt_and_is_said() {
         for count in [1, 4, 64] {
             let port = Box::new(QueuePort::new("queue", &store, 64));
             let mut reaper = Reaper::new(port, &settings(policy)).unwrap();
-            reaper.watch = Watch::blind();
+            reaper.contention = ContentionMonitor::blind();
             reap_all(&mut reaper, 5, count, |_| None);
             assert_eq!(reaper.counts().groups, [5, 0, 0], "{policy}");
             let said = reaper.fallback().unwrap_or_default();

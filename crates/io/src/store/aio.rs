@@ -1,21 +1,21 @@
 //! A file by its path over linux-aio: past the page cache where `io_uring` is refused.
 //!
 //! Containers often forbid `io_uring` and leave the older interface, which has several reads of one
-//! thread under way at once, as long as they go past the kernel's page cache. Those that cannot
+//! thread in flight at once, as long as they go past the kernel's page cache. Those that cannot
 //! are carried out blocking, as linux-aio would block in the submission of them as well.
 //!
 //! ```text
-//!   Caller:      submit -> waiting -> reap: a context is lent, all that waits goes in together,
-//!                                           its end is awaited on the reaper's thread
-//!   Background:  submit -> waiting -> one context for all files -> a thread takes what is done
-//!                             \-----> what must block: a few threads
+//!   Caller:      submit -> waiting -> reap: a context is checked out, all that waits goes in
+//!                                           together, the reaper's thread waits for its end
+//!   Background:  submit -> scheduler -> one context for all files -> a thread takes completions
+//!                                \----> what must block: a few threads
 //! ```
 //!
 //! A file that cannot be read past the page cache has the queues of `queue.rs`, as if linux-aio
-//! were not there; so has every file when the system has no context left for us.
+//! were not there; so has every file when the system has no context left.
 //!
-//! There is no `io_cancel`: no file and no block device of Linux lets itself be cancelled, it
-//! answers `EINVAL` for all of them. What is under way when a queue is closed ends by itself.
+//! There is no `io_cancel`: no file and no block device of Linux can be cancelled, it answers
+//! `EINVAL` for all of them. What is in flight when a queue is closed ends by itself.
 //!
 //! # Invariants
 //! - As of `file.rs` and of `queue.rs`.
@@ -38,11 +38,11 @@ pub(crate) use self::own::AioPort;
 pub use super::file::Access;
 use super::{
     Queue, QueueKind, Store, StoreError,
-    file::{CallerQueue, Opened},
+    file::{CallerQueue, OpenFile},
     threads::Threads,
 };
 
-/// Whether the system has linux-aio for us, now.
+/// Whether the system has linux-aio for this process, now.
 ///
 /// # Errors
 /// It has not; `EAGAIN` if only as others use all of `/proc/sys/fs/aio-max-nr`.
@@ -68,11 +68,11 @@ impl Aio {
         path: impl Into<PathBuf>,
         access: Access,
     ) -> Result<Self, StoreError> {
-        Ok(Self::over(contexts, Arc::new(Opened::open(path.into(), access)?)))
+        Ok(Self::over(contexts, Arc::new(OpenFile::open(path.into(), access)?)))
     }
 
     /// A store over a file that is open already.
-    pub(crate) fn over(contexts: &Arc<Contexts>, opened: Arc<Opened>) -> Self {
+    pub(crate) fn over(contexts: &Arc<Contexts>, opened: Arc<OpenFile>) -> Self {
         Self { file: Threads::over(opened), contexts: Arc::clone(contexts) }
     }
 }

@@ -1,11 +1,11 @@
 //! A file that is open: what is common to every store over the kernel's file interfaces.
 //!
 //! It is open twice where that works: through the kernel's page cache, and past it (`O_DIRECT`).
-//! Which way an operation goes is settled when it is submitted:
+//! The route of an operation is decided when it is submitted:
 //!
 //! ```text
-//!   route(op):  Direct    the device reads into the frames: all is aligned, nothing is held
-//!               Buffered  through the kernel's page cache: it holds all of the pages already,
+//!   route(op):  Direct    the device reads into the frames: all is aligned, nothing is cached
+//!               Buffered  through the kernel's page cache: it has all of the pages already,
 //!                         or something is not aligned, or the file cannot be read past it
 //! ```
 //!
@@ -23,8 +23,8 @@
 //! Linux `preadv(2)`: at most 1024 buffers a call; `fdatasync(2)`, `posix_fadvise(2)`.
 
 mod align;
+mod cached;
 mod caller;
-mod held;
 mod transfer;
 
 use std::{
@@ -42,7 +42,7 @@ use rustix::{
 
 pub(crate) use self::caller::{Batches, CallerQueue, Started};
 pub(crate) use self::transfer::{Call, Next, Transfer};
-use self::{align::Align, held::Held};
+use self::{align::Align, cached::CachedSample};
 use super::{Op, OpKind, Stamp, StoreError, Version};
 
 /// What may be done to a file.
@@ -65,7 +65,7 @@ pub(crate) enum Route {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenFile {
     pub(crate) buffered: File,
     /// The same file past the page cache, where that works.
     pub(crate) direct: Option<File>,
@@ -73,11 +73,11 @@ pub(crate) struct Opened {
     align: Align,
     /// The kernel refused a direct operation that was aligned.
     direct_refused: AtomicBool,
-    held: Held,
+    cached: CachedSample,
     path: PathBuf,
 }
 
-impl Opened {
+impl OpenFile {
     /// Opens the file or block device at `path`, which must be there, to go through the kernel's
     /// page cache.
     ///
@@ -105,26 +105,26 @@ impl Opened {
             direct: None,
             align: Align::NONE,
             direct_refused: AtomicBool::new(false),
-            held: Held::new(),
+            cached: CachedSample::new(),
             path,
         })
     }
 
-    /// As [`Opened::open`], to go past the page cache where the file system can.
+    /// As [`OpenFile::open`], to go past the page cache where the file system can.
     ///
     /// # Errors
-    /// As of [`Opened::open`].
+    /// As of [`OpenFile::open`].
     pub(crate) fn open_direct(path: PathBuf, access: Access) -> Result<Self, StoreError> {
         let mut opened = Self::open(path, access)?;
         let Ok(direct) = open_as(&opened.path, access, OFlags::DIRECT | OFlags::NONBLOCK) else {
             return Ok(opened);
         };
-        // Somebody may have put another file there in between.
+        // Another program may have put another file there in between.
         let same = opened.same_as(&direct) && fcntl_setfl(&direct, OFlags::DIRECT).is_ok();
         if let Some(align) = same.then(|| Align::of(&direct)).flatten() {
             opened.align = align;
             opened.direct = Some(direct);
-            opened.held.sample(&opened.buffered, opened.bytes().unwrap_or(0));
+            opened.cached.sample(&opened.buffered, opened.bytes().unwrap_or(0));
         }
         Ok(opened)
     }
@@ -147,7 +147,7 @@ impl Opened {
         })
     }
 
-    /// What it is now, once no write that this tells of is under way. Linux changes the times at
+    /// What it is now, once no write that this tells of is in progress. Linux changes the times at
     /// the start of a write and moves the bytes afterwards, both under the inode's lock, which
     /// ext4, tmpfs and others take to look for data too.
     pub(crate) fn settled_version(&self) -> Result<Version, StoreError> {
@@ -164,7 +164,7 @@ impl Opened {
             return Route::Buffered;
         }
         match op.kind {
-            OpKind::Read if self.holds(op) => Route::Buffered,
+            OpKind::Read if self.is_cached(op) => Route::Buffered,
             OpKind::Read | OpKind::Write => Route::Direct,
             OpKind::Sync => Route::Buffered,
         }
@@ -184,7 +184,7 @@ impl Opened {
         }
     }
 
-    /// Sends all that comes through the page cache: the kernel refused what was aligned.
+    /// Routes all that comes through the page cache: the kernel refused what was aligned.
     pub(crate) fn refuse_direct(&self) {
         self.direct_refused.store(true, Ordering::Relaxed);
     }
@@ -194,12 +194,12 @@ impl Opened {
         retry_on_intr(|| fdatasync(&self.buffered))
     }
 
-    /// Whether the kernel's page cache holds all that `op` reads.
-    fn holds(&self, op: &Op) -> bool {
-        if self.held.is_due() {
-            self.held.sample(&self.buffered, self.bytes().unwrap_or(0));
+    /// Whether the kernel's page cache has all that `op` reads.
+    fn is_cached(&self, op: &Op) -> bool {
+        if self.cached.is_due() {
+            self.cached.sample(&self.buffered, self.bytes().unwrap_or(0));
         }
-        self.held.all_of(&self.buffered, op.offset, op.bytes)
+        self.cached.all_of(&self.buffered, op.offset, op.bytes)
     }
 
     fn same_as(&self, other: &File) -> bool {
@@ -209,7 +209,7 @@ impl Opened {
         (ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino())
     }
 
-    /// Each fetch asks: this call is the shortest.
+    /// Asks the system: each fetch does, and this call is the shortest.
     fn stat(&self) -> Result<Stat, StoreError> {
         fstat(&self.buffered).map_err(|errno| self.failed("stat", &errno.into()))
     }
@@ -233,7 +233,7 @@ impl Opened {
     }
 }
 
-/// Opens with `flags`. Without `NONBLOCK` a FIFO would keep us until somebody writes to it.
+/// Opens with `flags`. Without `NONBLOCK` the open of a FIFO would wait for a writer.
 fn open_as(path: &Path, access: Access, flags: OFlags) -> Result<File, Error> {
     let flags = i32::try_from(flags.bits()).expect("flags are small");
     let write = access == Access::ReadWrite;
@@ -260,7 +260,7 @@ fn require_offsets(kind: FileType, path: &Path) -> Result<(), StoreError> {
     Err(StoreError::NotAFile { path: path.into(), what, errno: errno.raw_os_error() })
 }
 
-/// The errno that the system gave; `EINVAL` where the standard library never asked it.
+/// The errno of the system; `EINVAL` where the standard library never asked it.
 fn errno_of(error: &Error) -> i32 {
     error.raw_os_error().unwrap_or(Errno::INVAL.raw_os_error())
 }
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn a_file_is_not_left_in_the_mode_that_it_was_opened_in() {
         let running = std::env::current_exe().unwrap();
-        let opened = Opened::open_direct(running, Access::Read).unwrap();
+        let opened = OpenFile::open_direct(running, Access::Read).unwrap();
         for file in [Some(&opened.buffered), opened.direct.as_ref()].into_iter().flatten() {
             let flags = rustix::fs::fcntl_getfl(file).unwrap();
             assert!(!flags.contains(OFlags::NONBLOCK));
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn a_direct_read_that_is_refused_is_done_buffered_and_the_last_of_its_kind() {
         let running = std::env::current_exe().unwrap();
-        let mut opened = Opened::open(running.clone(), Access::Read).unwrap();
+        let mut opened = OpenFile::open(running.clone(), Access::Read).unwrap();
         // With this alignment every operation seems to fit; the kernel has its own mind.
         opened.direct = open_as(&running, Access::Read, OFlags::DIRECT).ok();
         if opened.direct.is_none() {
@@ -308,13 +308,13 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_holds_is_read_buffered() {
+    fn what_the_kernel_has_cached_is_read_buffered() {
         let running = std::env::current_exe().unwrap();
         std::fs::read(&running).unwrap();
-        let opened = Opened::open_direct(running.clone(), Access::Read).unwrap();
-        let held = opened.held.all_of(&opened.buffered, 0, 4096);
+        let opened = OpenFile::open_direct(running.clone(), Access::Read).unwrap();
+        let cached = opened.cached.all_of(&opened.buffered, 0, 4096);
         if opened.direct.is_some() {
-            let expected = if held { Route::Buffered } else { Route::Direct };
+            let expected = if cached { Route::Buffered } else { Route::Direct };
             assert_eq!(opened.route(&first_page()), expected);
         }
         let mut write = first_page();
@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn a_file_system_without_direct_reads_is_read_buffered() {
-        let opened = Opened::open_direct("/proc/self/status".into(), Access::Read).unwrap();
+        let opened = OpenFile::open_direct("/proc/self/status".into(), Access::Read).unwrap();
         assert!(opened.direct.is_none());
     }
 }

@@ -12,13 +12,13 @@ use std::{path::PathBuf, sync::Arc};
 pub use super::file::Access;
 use super::{
     Completion, Op, Queue, QueueKind, Store, StoreError, Version,
-    file::{Opened, Transfer},
+    file::{OpenFile, Transfer},
 };
 use crate::queue::{Carry, open};
 
 /// A file that is open.
 #[derive(Clone, Debug)]
-pub struct Threads(Arc<Opened>);
+pub struct Threads(Arc<OpenFile>);
 
 impl Threads {
     /// Opens the file or block device at `path`, which must be there.
@@ -26,16 +26,16 @@ impl Threads {
     /// # Errors
     /// It is missing, may not be opened so, or is neither.
     pub fn open(path: impl Into<PathBuf>, access: Access) -> Result<Self, StoreError> {
-        Ok(Self(Arc::new(Opened::open(path.into(), access)?)))
+        Ok(Self(Arc::new(OpenFile::open(path.into(), access)?)))
     }
 
     /// A file that is open already.
-    pub(crate) fn over(file: Arc<Opened>) -> Self {
+    pub(crate) fn over(file: Arc<OpenFile>) -> Self {
         Self(file)
     }
 
     /// The file.
-    pub(crate) fn opened(&self) -> &Arc<Opened> {
+    pub(crate) fn opened(&self) -> &Arc<OpenFile> {
         &self.0
     }
 }

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   reader A --one read------> preadv
-//!   reader B --several-------> ring of B \ a bounded pool; a ring goes back empty
+//!   reader B --several-------> ring of B \ a bounded pool; a ring is checked in empty
 //!   reader C --several-------> ring of C /
 //!   reader D --no ring left--> preadv, one after the other
 //!
-//!   file 1 --submit--> lane --\
-//!   file 2 --submit--> lane ----> one ring --> one reaper for all files
-//!   file 3 --submit--> lane --/
+//!   file 1 --submit--> queue --\
+//!   file 2 --submit--> queue ----> scheduler --> one ring --> one reaper for all files
+//!   file 3 --submit--> queue --/
 //! ```
 //!
 //! What a reader submits is carried out by one system call, on the reader's thread: a single
@@ -16,7 +16,7 @@
 //!
 //! # Invariants
 //! - Memory that the kernel may write to is owned by a [`Transfer`](super::file::Transfer) until
-//!   the kernel has said that it is done; a ring that goes waits for what is in it.
+//!   the kernel has said that it is done; dropping a ring waits for what is in it.
 //! - No ring is given more than its completion queue takes.
 //! # Sources
 //! Linux `io_uring_setup(2)`, `io_uring_enter(2)`.
@@ -36,7 +36,7 @@ use self::{pool::Pool, shared::Shared};
 pub(crate) use self::{port::RingPort, registered::Region};
 use super::{
     Queue, QueueKind, Store, StoreError,
-    file::{CallerQueue, Opened},
+    file::{CallerQueue, OpenFile},
     threads::Threads,
 };
 
@@ -47,8 +47,8 @@ pub(crate) struct Uring {
     shared: Arc<Shared>,
 }
 
-/// What the system refused, in the words of its manual.
-pub(crate) type Refused = (&'static str, Errno);
+/// A refusal of the system: the call, by its name in the manual, and the errno.
+pub(crate) type Refusal = (&'static str, Errno);
 
 impl Uring {
     /// Rings of `entries` operations, at most `rings_max` of them for readers. One of each kind
@@ -56,16 +56,16 @@ impl Uring {
     ///
     /// # Errors
     /// The system refuses rings, or what they need to read and write files.
-    pub(crate) fn new(rings_max: u32, entries: u32) -> Result<Self, Refused> {
+    pub(crate) fn new(rings_max: u32, entries: u32) -> Result<Self, Refusal> {
         let shared = Arc::new(Shared::new(entries)?);
         let pool = Arc::new(Pool::new(rings_max, entries));
         if rings_max > 0 {
-            pool.lend().ok_or(("io_uring_setup", Errno::NOMEM))?;
+            pool.check_out().ok_or(("io_uring_setup", Errno::NOMEM))?;
         }
         Ok(Self { pool, shared })
     }
 
-    /// Lets the kernel keep `region` pinned, as much of it as it will: reads into it cost less.
+    /// Has the kernel keep `region` pinned, as much of it as it allows: reads into it cost less.
     pub(crate) fn register(&self, region: Region) {
         self.shared.register(region);
         self.pool.copy_from(&self.shared);
@@ -77,12 +77,12 @@ impl Uring {
     }
 
     /// A store of `file`.
-    pub(crate) fn file(&self, file: Arc<Opened>) -> UringFile {
+    pub(crate) fn file(&self, file: Arc<OpenFile>) -> UringFile {
         UringFile { rings: self.clone(), file: Threads::over(file) }
     }
 }
 
-/// A file on the rings of others.
+/// A file on rings that files share.
 pub(crate) struct UringFile {
     rings: Uring,
     file: Threads,

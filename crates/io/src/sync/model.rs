@@ -1,7 +1,7 @@
 //! The checker's locks and conditions, called as those of `parking_lot` are.
 //!
 //! # Invariants
-//! - A guard holds its lock but while its condition is waited for, when nobody can reach it.
+//! - A guard holds its lock but while its condition is waited for, when it cannot be reached.
 //! - A lock whose holder panicked can be taken: the panic itself fails the model.
 
 use std::{
@@ -24,7 +24,7 @@ pub struct MutexGuard<'a, T>(Option<sync::MutexGuard<'a, T>>);
 pub struct Condvar(sync::Condvar);
 
 impl<T> Mutex<T> {
-    /// A lock that nobody has.
+    /// A lock that is free.
     pub fn new(value: T) -> Self {
         Self(sync::Mutex::new(value))
     }
@@ -34,7 +34,7 @@ impl<T> Mutex<T> {
         MutexGuard(Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    /// Takes the lock if nobody has it.
+    /// Takes the lock if it is free.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.0.try_lock() {
             Ok(guard) => Some(MutexGuard(Some(guard))),
@@ -59,13 +59,13 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 }
 
 impl Condvar {
-    /// A condition that nobody waits for.
+    /// A condition without waiters.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Lets go of the lock until told to go on.
+    /// Releases the lock until notified.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         let held = guard.0.take().expect(HELD);
         guard.0 = Some(self.0.wait(held).unwrap_or_else(PoisonError::into_inner));
@@ -80,12 +80,12 @@ impl Condvar {
         result
     }
 
-    /// Tells one who waits to go on.
+    /// Wakes one waiter.
     pub fn notify_one(&self) {
         self.0.notify_one();
     }
 
-    /// Tells all who wait to go on.
+    /// Wakes all waiters.
     pub fn notify_all(&self) {
         self.0.notify_all();
     }

@@ -16,7 +16,7 @@
 
 use std::thread;
 
-/// See the module. Who keeps atomics in them aligns `T` to lines of its own.
+/// See the module. A `T` of atomics is aligned to cache lines of its own.
 #[derive(Debug)]
 pub struct Stripes<T>(Box<[T]>);
 
@@ -40,7 +40,7 @@ impl<T> Stripes<T> {
         Self((0..count).map(|_| make()).collect())
     }
 
-    /// That of this thread.
+    /// This thread's stripe.
     #[must_use]
     #[inline]
     pub fn mine(&self) -> &T {
@@ -55,7 +55,7 @@ impl<T> Stripes<T> {
     }
 }
 
-/// Counts threads as they first come here.
+/// The number of this thread: threads are numbered as they first call this.
 #[cfg(not(feature = "shuttle"))]
 #[inline]
 fn thread_number() -> usize {

@@ -1,12 +1,12 @@
 //! A store that fails, stalls and falls short on purpose, countably.
 //!
 //! Each kind of operation has a [`Rule`]: which of them fail and with which errno, which come
-//! late, which move fewer bytes than were asked for. What befalls an operation is settled when it
+//! late, which move fewer bytes than were asked for. The faults of an operation are drawn when it
 //! is submitted, so one submitter and one seed give the same faults in every run, however many
 //! threads carry the operations out.
 //!
 //! ```text
-//!   submit: settle -> wait in the queue -> delay -> fail | carry out, perhaps cut -> done
+//!   submit: draw -> wait in the queue -> delay -> fail | carry out, perhaps cut -> completion
 //! ```
 //!
 //! # Invariants
@@ -15,14 +15,14 @@
 //!   than it says.
 //! - Closing a queue ends its delays.
 //! # Locking
-//! The switch's lock is held while a fault is settled, over nothing else.
+//! The lock of the rules is held while faults are drawn, over nothing else.
 
 use std::{sync::Arc, time::Duration};
 
 use forerun_core::prng::Prng;
 use parking_lot::{Condvar, Mutex};
 
-use super::Through;
+use super::InnerStore;
 use crate::{
     queue::{Carry, open},
     store::{Completion, Op, OpKind, Queue, QueueKind, Store, StoreError},
@@ -31,10 +31,10 @@ use crate::{
 /// See the module.
 pub struct Fault {
     inner: Arc<dyn Store>,
-    switch: Arc<Mutex<Switch>>,
+    state: Arc<Mutex<FaultState>>,
 }
 
-/// What goes wrong, by kind of operation. Nothing, by default.
+/// The rules of a store, by kind of operation. Nothing goes wrong by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// For reads.
@@ -45,7 +45,7 @@ pub struct Faults {
     pub syncs: Rule,
 }
 
-/// What goes wrong with one kind of operation.
+/// The faults of one kind of operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
     /// Which fail, and with which errno.
@@ -65,7 +65,7 @@ pub enum When {
     Chance(u32),
 }
 
-/// What was settled since the store was made.
+/// The faults that were drawn since the store was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultCounts {
     /// Reads submitted.
@@ -87,22 +87,22 @@ impl Fault {
     #[must_use]
     pub fn new(inner: Arc<dyn Store>, faults: Faults, seed: u64) -> Self {
         let prng = Prng::new(seed);
-        let switch = Switch { faults, prng, since_set: [0; 3], counts: FaultCounts::default() };
-        Self { inner, switch: Arc::new(Mutex::new(switch)) }
+        let state = FaultState { faults, prng, since_set: [0; 3], counts: FaultCounts::default() };
+        Self { inner, state: Arc::new(Mutex::new(state)) }
     }
 
     /// Changes the rules for what is submitted from now on, and counts anew for
     /// [`When::Every`].
     pub fn set(&self, faults: Faults) {
-        let mut switch = self.switch.lock();
-        switch.faults = faults;
-        switch.since_set = [0; 3];
+        let mut state = self.state.lock();
+        state.faults = faults;
+        state.since_set = [0; 3];
     }
 
-    /// What was settled so far.
+    /// The faults that were drawn so far.
     #[must_use]
     pub fn counts(&self) -> FaultCounts {
-        self.switch.lock().counts
+        self.state.lock().counts
     }
 }
 
@@ -112,13 +112,13 @@ impl Store for Fault {
     }
 
     fn queue(&self, kind: QueueKind) -> Arc<dyn Queue> {
-        let lane = Lane {
-            switch: Arc::clone(&self.switch),
-            through: Through::new(Arc::clone(&self.inner)),
+        let queue = FaultQueue {
+            state: Arc::clone(&self.state),
+            store: InnerStore::new(Arc::clone(&self.inner)),
             closed: Mutex::new(false),
             closing: Condvar::new(),
         };
-        open(lane, kind)
+        open(queue, kind)
     }
 
     fn inner(&self) -> Option<&dyn Store> {
@@ -126,8 +126,8 @@ impl Store for Fault {
     }
 }
 
-/// The rules and where they stand.
-struct Switch {
+/// The rules, and what was drawn by them.
+struct FaultState {
     faults: Faults,
     prng: Prng,
     /// Operations since the rules were set: reads, writes, syncs.
@@ -135,8 +135,8 @@ struct Switch {
     counts: FaultCounts,
 }
 
-impl Switch {
-    fn settle(&mut self, op: &Op) -> Settled {
+impl FaultState {
+    fn draw(&mut self, op: &Op) -> FaultPlan {
         let (kind, rule, count) = match op.kind {
             OpKind::Read => (0, self.faults.reads.clone(), &mut self.counts.reads),
             OpKind::Write => (1, self.faults.writes.clone(), &mut self.counts.writes),
@@ -145,18 +145,18 @@ impl Switch {
         *count += 1;
         self.since_set[kind] += 1;
         let nth = self.since_set[kind];
-        let fail = rule.fail.filter(|(when, _)| self.falls(*when, nth)).map(|(_, errno)| errno);
-        let delay = rule.delay.filter(|(when, _)| self.falls(*when, nth)).map(|(_, time)| time);
-        let cut = rule.cut.is_some_and(|when| self.falls(when, nth));
+        let fail = rule.fail.filter(|(when, _)| self.befalls(*when, nth)).map(|(_, errno)| errno);
+        let delay = rule.delay.filter(|(when, _)| self.befalls(*when, nth)).map(|(_, time)| time);
+        let cut = rule.cut.is_some_and(|when| self.befalls(when, nth));
         let cut = cut && op.bytes > 0 && fail.is_none();
         let bytes = if cut { self.below(op.bytes) } else { op.bytes };
         self.counts.failed += u64::from(fail.is_some());
         self.counts.delayed += u64::from(delay.is_some());
         self.counts.cut += u64::from(cut);
-        Settled { fail, delay, bytes }
+        FaultPlan { fail, delay, bytes }
     }
 
-    fn falls(&mut self, when: When, nth: u64) -> bool {
+    fn befalls(&mut self, when: When, nth: u64) -> bool {
         match when {
             When::Every(n) => nth.is_multiple_of(n),
             When::Chance(in_a_million) => self.prng.below(1_000_000) < u64::from(in_a_million),
@@ -168,24 +168,24 @@ impl Switch {
     }
 }
 
-/// What befalls one operation.
+/// The faults of one operation.
 #[derive(Default)]
-struct Settled {
+struct FaultPlan {
     fail: Option<i32>,
     delay: Option<Duration>,
     bytes: usize,
 }
 
-/// One queue's way to the inner store.
-struct Lane {
-    switch: Arc<Mutex<Switch>>,
-    through: Through,
+/// How one queue carries operations out.
+struct FaultQueue {
+    state: Arc<Mutex<FaultState>>,
+    store: InnerStore,
     closed: Mutex<bool>,
     closing: Condvar,
 }
 
-impl Lane {
-    /// Waits for `time` or until the queue is closed; tells whether it was closed.
+impl FaultQueue {
+    /// Waits for `time` or until the queue is closed; returns whether it was closed.
     fn sleep(&self, time: Duration) -> bool {
         let mut closed = self.closed.lock();
         self.closing.wait_while_for(&mut closed, |closed| !*closed, time);
@@ -193,23 +193,23 @@ impl Lane {
     }
 }
 
-impl Carry for Lane {
-    type Plan = Settled;
+impl Carry for FaultQueue {
+    type Plan = FaultPlan;
 
-    fn plan(&self, op: &Op) -> Settled {
-        self.switch.lock().settle(op)
+    fn plan(&self, op: &Op) -> FaultPlan {
+        self.state.lock().draw(op)
     }
 
-    fn carry(&self, mut op: Op, settled: Settled) -> Completion {
-        if settled.delay.is_some_and(|time| self.sleep(time)) {
+    fn carry(&self, mut op: Op, plan: FaultPlan) -> Completion {
+        if plan.delay.is_some_and(|time| self.sleep(time)) {
             return op.cancelled();
         }
-        if let Some(errno) = settled.fail {
+        if let Some(errno) = plan.fail {
             return Completion { op, result: Err(errno) };
         }
         let asked = op.bytes;
-        op.bytes = settled.bytes;
-        let mut done = self.through.carry(op);
+        op.bytes = plan.bytes;
+        let mut done = self.store.carry(op);
         done.op.bytes = asked;
         done
     }
@@ -217,6 +217,6 @@ impl Carry for Lane {
     fn interrupt(&self) {
         *self.closed.lock() = true;
         self.closing.notify_all();
-        self.through.close();
+        self.store.close();
     }
 }

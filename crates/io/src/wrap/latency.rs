@@ -15,13 +15,13 @@
 //! - An operation past the device's end fails with `ENXIO`, whatever the inner store holds there.
 //! - Syncs and operations of no bytes are due at once: the models know no flush.
 //! - A write is in the inner store when it comes back, not earlier.
-//! - This file is the only one of the crate that reads a clock. The rest of the wrapper computes
-//!   with moments that it is given (`scheduler.rs`).
+//! - This file and `reaper/clock.rs` alone read a clock. The rest of the wrapper computes with
+//!   moments that are its arguments (`latency/scheduler.rs`).
 //! # Locking
 //! One lock, the scheduler's, for the device and all queues; never held over a move of bytes, a
 //! sleep or a spin.
 
-#![expect(clippy::disallowed_types, reason = "the one clock of this crate")]
+#![expect(clippy::disallowed_types, reason = "the clock of this wrapper")]
 
 mod scheduler;
 
@@ -44,7 +44,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use scheduler::{Bounds, DeviceScheduler};
 pub use scheduler::{DeviceCounts, DeviceLog, DeviceRecord};
 
-use super::Through;
+use super::InnerStore;
 use crate::scheduler::QueueId;
 use crate::store::{Completion, Op, Queue, QueueKind, Store, StoreError, Wait};
 
@@ -83,7 +83,7 @@ impl Latency {
         self.shared.scheduler.lock().take_log()
     }
 
-    /// What was asked of the device since it began.
+    /// The requests that the device got since it began.
     #[must_use]
     pub fn counts(&self) -> DeviceCounts {
         self.shared.scheduler.lock().counts()
@@ -104,8 +104,8 @@ impl Store for Latency {
     fn queue(&self, kind: QueueKind) -> Arc<dyn Queue> {
         let changed = Arc::new(Condvar::new());
         let id = self.shared.scheduler.lock().open(kind, Arc::clone(&changed));
-        let through = Through::new(Arc::clone(&self.inner));
-        Arc::new(DeviceQueue { shared: Arc::clone(&self.shared), id, changed, through })
+        let store = InnerStore::new(Arc::clone(&self.inner));
+        Arc::new(DeviceQueue { shared: Arc::clone(&self.shared), id, changed, store })
     }
 
     fn inner(&self) -> Option<&dyn Store> {
@@ -127,8 +127,8 @@ struct Shared {
     scheduler: Mutex<DeviceScheduler>,
     /// For the device's thread: there is something earlier to do, or nothing any more.
     wake: Condvar,
-    /// The next completion, for the thread while it spins without the lock; at most the truth
-    /// for a moment, as the thread looks again under the lock.
+    /// The next completion, for the thread while it spins without the lock; a hint, which the
+    /// thread checks under the lock.
     due: AtomicU64,
     begun: Instant,
 }
@@ -154,7 +154,7 @@ impl Shared {
 
     /// The device's thread.
     fn serve(&self) {
-        // Without it the kernel may wake us 50 us late; where it refuses, we spin a little less.
+        // Without it the kernel may wake the thread 50 us late, and the thread spins a little less.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let mut scheduler = self.scheduler.lock();
         while !scheduler.is_ended() {
@@ -191,7 +191,7 @@ struct DeviceQueue {
     id: QueueId,
     /// For its reapers, with the scheduler's lock.
     changed: Arc<Condvar>,
-    through: Through,
+    store: InnerStore,
 }
 
 impl Queue for DeviceQueue {
@@ -209,7 +209,7 @@ impl Queue for DeviceQueue {
             if !due.is_empty() {
                 let count = due.len();
                 MutexGuard::unlocked(&mut scheduler, || {
-                    out.extend(due.drain(..).map(|op| self.through.carry(op)));
+                    out.extend(due.drain(..).map(|op| self.store.carry(op)));
                 });
                 scheduler.carried(self.id, count);
                 return;
@@ -227,7 +227,7 @@ impl Queue for DeviceQueue {
 
     fn close(&self) {
         self.shared.scheduler.lock().close(self.id);
-        self.through.close();
+        self.store.close();
     }
 }
 

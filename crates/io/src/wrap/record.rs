@@ -1,15 +1,15 @@
-//! A store that remembers what was done to it.
+//! A store that logs what was done to it.
 //!
-//! Every operation that reaches the inner store is logged when it comes back from there, with
-//! what came of it. The log has a bound: what exceeds it is counted, and its first entries stay.
+//! Every operation that reaches the inner store is logged when it completes there, with its
+//! result. The log has a bound: what exceeds it is counted, and the first records stay.
 //!
 //! ```text
-//!   submit -> wait in the queue -> inner store -> logged -> done
+//!   submit -> wait in the queue -> inner store -> logged -> completion
 //! ```
 //!
 //! # Invariants
-//! - Entries are in the order of completion, which is the order of submission only where one
-//!   operation is under way at a time.
+//! - Records are in the order of completion, which is the order of submission only where one
+//!   operation is in flight at a time.
 //! - An operation that a closed queue cancels before it began is not in the log.
 //! # Locking
 //! The log's lock is held over nothing else.
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::Through;
+use super::InnerStore;
 use crate::{
     queue::{Carry, open},
     store::{Completion, Op, OpKind, Queue, QueueKind, Store, StoreError},
@@ -28,10 +28,10 @@ use crate::{
 #[derive(Clone)]
 pub struct Record {
     inner: Arc<dyn Store>,
-    book: Arc<Book>,
+    log: Arc<SharedLog>,
 }
 
-/// One operation that reached the inner store.
+/// The record of one operation that reached the inner store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpRecord {
     /// What it did.
@@ -44,7 +44,7 @@ pub struct OpRecord {
     pub result: Result<usize, i32>,
 }
 
-/// What was logged.
+/// The operations that were logged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpLog {
     /// In the order of completion.
@@ -54,13 +54,13 @@ pub struct OpLog {
 }
 
 impl OpLog {
-    /// How many entries of `kind` there are.
+    /// Records of `kind`.
     #[must_use]
     pub fn count(&self, kind: OpKind) -> usize {
         self.entries.iter().filter(|entry| entry.kind == kind).count()
     }
 
-    /// The bytes that entries of `kind` moved.
+    /// Bytes that operations of `kind` moved.
     #[must_use]
     pub fn bytes_moved(&self, kind: OpKind) -> u64 {
         let ours = self.entries.iter().filter(|entry| entry.kind == kind);
@@ -69,23 +69,23 @@ impl OpLog {
 }
 
 impl Record {
-    /// `inner` with a log of at most `entries_max` operations.
+    /// `inner` with a log of at most `records_max` operations.
     #[must_use]
-    pub fn new(inner: Arc<dyn Store>, entries_max: usize) -> Self {
-        let book = Book { entries_max, log: Mutex::default() };
-        Self { inner, book: Arc::new(book) }
+    pub fn new(inner: Arc<dyn Store>, records_max: usize) -> Self {
+        let log = SharedLog { records_max, log: Mutex::default() };
+        Self { inner, log: Arc::new(log) }
     }
 
     /// A copy of what was logged since the log was last taken.
     #[must_use]
     pub fn log(&self) -> OpLog {
-        self.book.log.lock().clone()
+        self.log.log.lock().clone()
     }
 
     /// Takes the log: it begins anew, for all clones.
     #[must_use]
     pub fn take(&self) -> OpLog {
-        std::mem::take(&mut *self.book.log.lock())
+        std::mem::take(&mut *self.log.log.lock())
     }
 }
 
@@ -95,8 +95,8 @@ impl Store for Record {
     }
 
     fn queue(&self, kind: QueueKind) -> Arc<dyn Queue> {
-        let through = Through::new(Arc::clone(&self.inner));
-        open(Lane { book: Arc::clone(&self.book), through }, kind)
+        let store = InnerStore::new(Arc::clone(&self.inner));
+        open(LoggedQueue { log: Arc::clone(&self.log), store }, kind)
     }
 
     fn inner(&self) -> Option<&dyn Store> {
@@ -105,15 +105,15 @@ impl Store for Record {
 }
 
 /// The log and its bound.
-struct Book {
-    entries_max: usize,
+struct SharedLog {
+    records_max: usize,
     log: Mutex<OpLog>,
 }
 
-impl Book {
-    fn note(&self, entry: OpRecord) {
+impl SharedLog {
+    fn push(&self, entry: OpRecord) {
         let mut log = self.log.lock();
-        if log.entries.len() < self.entries_max {
+        if log.entries.len() < self.records_max {
             log.entries.push(entry);
         } else {
             log.dropped += 1;
@@ -121,23 +121,23 @@ impl Book {
     }
 }
 
-/// One queue's way to the inner store.
-struct Lane {
-    book: Arc<Book>,
-    through: Through,
+/// How one queue carries operations out.
+struct LoggedQueue {
+    log: Arc<SharedLog>,
+    store: InnerStore,
 }
 
-impl Carry for Lane {
+impl Carry for LoggedQueue {
     type Plan = ();
 
     fn carry(&self, op: Op, (): ()) -> Completion {
-        let done = self.through.carry(op);
+        let done = self.store.carry(op);
         let Op { kind, offset, bytes, .. } = done.op;
-        self.book.note(OpRecord { kind, offset, bytes, result: done.result });
+        self.log.push(OpRecord { kind, offset, bytes, result: done.result });
         done
     }
 
     fn interrupt(&self) {
-        self.through.close();
+        self.store.close();
     }
 }

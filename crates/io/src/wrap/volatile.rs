@@ -34,7 +34,7 @@ use forerun_core::prng::Prng;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use super::Through;
+use super::InnerStore;
 use crate::{
     frames::Frame,
     queue::{Carry, open},
@@ -67,16 +67,16 @@ pub struct Crash {
 }
 
 impl Volatile {
-    /// `inner`, and room for `bytes_max` bytes of writes that wait.
+    /// `inner`, with at most `bytes_max` bytes of writes that wait.
     #[must_use]
     pub fn new(inner: Arc<dyn Store>, bytes_max: usize) -> Self {
-        let through = Through::new(Arc::clone(&inner));
+        let through = InnerStore::new(Arc::clone(&inner));
         let state = Mutex::new(State { bytes_max, ..State::default() });
         Self { shared: Arc::new(Shared { inner, moving: Mutex::new(through), state }) }
     }
 
     /// The power fails and comes back: what was not synced is forgotten, save what `keep` says.
-    /// Waits for syncs that are under way.
+    /// Waits for syncs that are in flight.
     #[expect(clippy::must_use_candidate, reason = "it is called for what it does")]
     pub fn crash(&self, keep: Keep) -> Crash {
         let through = self.shared.moving.lock();
@@ -100,12 +100,12 @@ impl Volatile {
                 crash.kept += u64::from(!kept.is_empty());
             }
         }
-        // What was submitted meanwhile may have seen some of it: that was before the end, too.
+        // An operation that was submitted meanwhile may have read some of it: it fails, too.
         self.shared.state.lock().epoch += 1;
         crash
     }
 
-    /// Bytes of the room that writes take up which wait for a sync.
+    /// Memory that writes take up while they wait for a sync, in bytes.
     #[must_use]
     pub fn waiting_bytes(&self) -> usize {
         self.shared.state.lock().bytes
@@ -119,8 +119,8 @@ impl Store for Volatile {
     }
 
     fn queue(&self, kind: QueueKind) -> Arc<dyn Queue> {
-        let through = Through::new(Arc::clone(&self.shared.inner));
-        open(Lane { shared: Arc::clone(&self.shared), through }, kind)
+        let store = InnerStore::new(Arc::clone(&self.shared.inner));
+        open(VolatileQueue { shared: Arc::clone(&self.shared), store }, kind)
     }
 
     fn inner(&self) -> Option<&dyn Store> {
@@ -130,8 +130,8 @@ impl Store for Volatile {
 
 struct Shared {
     inner: Arc<dyn Store>,
-    /// The crash's own way to the inner store; the lock is that of all who move writes there.
-    moving: Mutex<Through>,
+    /// The crash's own way to the inner store; every sync and crash moves writes under this lock.
+    moving: Mutex<InnerStore>,
     state: Mutex<State>,
 }
 
@@ -139,7 +139,7 @@ struct Shared {
 struct State {
     /// Writes that wait, oldest first.
     waiting: VecDeque<Waiting>,
-    /// The room that they take up.
+    /// The memory that they take up.
     bytes: usize,
     bytes_max: usize,
     /// Writes that were ever taken.
@@ -162,7 +162,7 @@ impl Waiting {
         self.offset + self.data.len() as u64
     }
 
-    fn room(&self) -> usize {
+    fn held_bytes(&self) -> usize {
         self.data.len() + ENTRY_BYTES
     }
 }
@@ -181,14 +181,14 @@ impl State {
         if op.offset.checked_add(op.bytes as u64).is_none_or(|end| end > i64::MAX as u64) {
             return Err(Errno::INVAL.raw_os_error());
         }
-        let room = op.bytes.saturating_add(ENTRY_BYTES);
-        if room > self.bytes_max - self.bytes {
+        let held = op.bytes.saturating_add(ENTRY_BYTES);
+        if held > self.bytes_max - self.bytes {
             return Err(Errno::NOSPC.raw_os_error());
         }
         let mut data = Vec::with_capacity(op.bytes);
         op.pieces().for_each(|piece| data.extend_from_slice(piece));
         self.taken += 1;
-        self.bytes += room;
+        self.bytes += held;
         let (number, offset) = (self.taken, op.offset);
         self.waiting.push_back(Waiting { number, offset, data: data.into() });
         Ok(op.bytes)
@@ -199,13 +199,13 @@ impl State {
         while let Some(first) = self.waiting.front()
             && first.number <= number
         {
-            self.bytes -= first.room();
+            self.bytes -= first.held_bytes();
             self.waiting.pop_front();
         }
     }
 }
 
-/// What is settled when an operation is submitted.
+/// What is decided about an operation when it is submitted.
 #[derive(Default)]
 struct Plan {
     epoch: u64,
@@ -213,13 +213,13 @@ struct Plan {
     covered: u64,
 }
 
-/// One queue's way to the inner store.
-struct Lane {
+/// How one queue carries operations out.
+struct VolatileQueue {
     shared: Arc<Shared>,
-    through: Through,
+    store: InnerStore,
 }
 
-impl Lane {
+impl VolatileQueue {
     /// The inner store's bytes under those that wait.
     fn read(&self, op: Op) -> Completion {
         let from = op.offset;
@@ -231,7 +231,7 @@ impl Lane {
             let over: Vec<_> = state.waiting.iter().filter(meets).cloned().collect();
             (over, state.end())
         };
-        let mut done = self.through.carry(op);
+        let mut done = self.store.carry(op);
         let Ok(inner) = done.result else { return done };
         let cut = inner < done.op.bytes
             && self.shared.inner.bytes().is_ok_and(|bytes| from + (inner as u64) < bytes);
@@ -257,11 +257,11 @@ impl Lane {
             state.waiting.iter().take_while(ours).cloned().collect()
         };
         for write in covered {
-            if let Err(errno) = store(&self.through, write.offset, &write.data) {
+            if let Err(errno) = store(&self.store, write.offset, &write.data) {
                 return Completion { op, result: Err(errno) };
             }
         }
-        let done = self.through.carry(op);
+        let done = self.store.carry(op);
         if done.result.is_ok() {
             self.shared.state.lock().settle(plan.covered);
         }
@@ -270,7 +270,7 @@ impl Lane {
     }
 }
 
-impl Carry for Lane {
+impl Carry for VolatileQueue {
     type Plan = Plan;
 
     fn plan(&self, _: &Op) -> Plan {
@@ -297,7 +297,7 @@ impl Carry for Lane {
     }
 
     fn interrupt(&self) {
-        self.through.close();
+        self.store.close();
     }
 }
 
@@ -316,7 +316,7 @@ fn lay_over(op: &mut Op, write: &Waiting) {
 }
 
 /// Writes `data` at `offset` of the inner store, all of it.
-fn store(through: &Through, offset: u64, data: &[u8]) -> Result<(), i32> {
+fn store(through: &InnerStore, offset: u64, data: &[u8]) -> Result<(), i32> {
     let (mut offset, mut data) = (offset, data);
     while !data.is_empty() {
         let mut frames = Vec::with_capacity(data.len().div_ceil(FRAME_BYTES));
@@ -365,7 +365,7 @@ const EIO: i32 = Errno::IO.raw_os_error();
 /// What a disk writes at once or not at all.
 const SECTOR_BYTES: u64 = 512;
 
-/// The room that a write takes up besides its bytes, so that small ones are bounded too.
+/// The memory that a write takes up besides its bytes, so that small ones are bounded too.
 const ENTRY_BYTES: usize = 64;
 
 /// The size of the frames that writes go to the inner store in.

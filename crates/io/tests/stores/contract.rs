@@ -311,7 +311,7 @@ fn a_closed_queue_gives_back_what_it_holds_and_cancels_the_rest() {
             assert_eq!(tokens, (0..9).collect(), "{name}");
             for done in &done {
                 assert!(matches!(done.result, Ok(64) | Err(ECANCELED)), "{name}");
-                assert_eq!(done.op.room(), 64, "{name}");
+                assert_eq!(done.op.capacity_bytes(), 64, "{name}");
             }
             let last = done.iter().find(|done| done.op.token == 8).unwrap();
             assert_eq!(last.result, Err(ECANCELED), "{name}");

@@ -21,17 +21,17 @@ use std::{collections::VecDeque, sync::Arc, thread};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
 
-use super::sys::{Answered, Context};
+use super::sys::{Answer, Context};
 use crate::{
     process::OwnerProcess,
     scheduler::{QueueId, Scheduled, Scheduler},
     store::{
         Completion, ECANCELED, Op, Queue, QueueKind, Wait,
-        file::{Next, Opened, Route, Transfer},
+        file::{Next, OpenFile, Route, Transfer},
     },
 };
 
-/// The owner's end: ends the threads when it goes. No thread of its own holds it.
+/// The background as its owners have it: it ends the threads when the last one drops it.
 #[derive(Debug)]
 pub(super) struct Background {
     shared: Arc<Shared>,
@@ -44,7 +44,7 @@ struct Shared {
     threads_max: u32,
     state: Mutex<State>,
     /// For the taker: something is in flight, or it is over.
-    flying: Condvar,
+    submitted: Condvar,
     /// For the blocking threads: a job waits, or it is over.
     jobs: Condvar,
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
@@ -55,7 +55,7 @@ struct State {
     scheduler: Scheduler<Transfer>,
     /// What started and waits for a blocking thread.
     jobs: VecDeque<(Transfer, QueueId)>,
-    /// What the kernel took less what was taken back. Below zero for a moment when the taker is
+    /// What the kernel took less what the taker took. Below zero for a moment when the taker is
     /// faster than the submitter.
     in_kernel: i64,
     blocking: u32,
@@ -120,7 +120,7 @@ impl Background {
             context,
             threads_max,
             state: Mutex::new(state),
-            flying: Condvar::new(),
+            submitted: Condvar::new(),
             jobs: Condvar::new(),
             threads: Mutex::default(),
         });
@@ -137,7 +137,7 @@ impl Drop for Background {
             return; // The threads are the parent's.
         }
         self.shared.state.lock().ended = true;
-        self.shared.flying.notify_all();
+        self.shared.submitted.notify_all();
         self.shared.jobs.notify_all();
         let threads = std::mem::take(&mut *self.shared.threads.lock());
         for thread in threads {
@@ -161,18 +161,18 @@ impl Shared {
             self.start_blocking();
         }
         if !batch.is_empty() {
-            self.fly(batch);
+            self.hand_over(batch);
         }
     }
 
     /// Hands `batch` to the context, and what that refuses to the blocking threads.
-    fn fly(self: &Arc<Self>, batch: Vec<(Transfer, QueueId)>) {
+    fn hand_over(self: &Arc<Self>, batch: Vec<(Transfer, QueueId)>) {
         let count = batch.len();
         let refused = self.context.submit(batch.into_iter());
         let mut state = self.state.lock();
         state.in_kernel += i64::try_from(count - refused.len()).expect("few");
         if state.in_kernel > 0 {
-            self.flying.notify_one();
+            self.submitted.notify_one();
         }
         if refused.is_empty() {
             return;
@@ -184,28 +184,28 @@ impl Shared {
         self.go_on(state);
     }
 
-    /// The taker's life.
+    /// Takes completions until the background ends: the body of the taker's thread.
     fn take(self: &Arc<Self>) {
-        let mut answered = Vec::new();
+        let mut answers = Vec::new();
         loop {
             let mut state = self.state.lock();
             while state.in_kernel <= 0 {
                 if state.ended {
                     return;
                 }
-                self.flying.wait(&mut state);
+                self.submitted.wait(&mut state);
             }
             drop(state);
-            self.context.wait(1, None, &mut answered);
-            self.settle(&mut answered);
+            self.context.wait(1, None, &mut answers);
+            self.settle(&mut answers);
         }
     }
 
-    /// Does what follows from what the kernel said.
-    fn settle(self: &Arc<Self>, answered: &mut Vec<Answered<QueueId>>) {
-        let count = answered.len();
+    /// Settles the answers of the kernel.
+    fn settle(self: &Arc<Self>, answers: &mut Vec<Answer<QueueId>>) {
+        let count = answers.len();
         let (mut done, mut again, mut blocked) = (Vec::new(), Vec::new(), Vec::new());
-        for Answered { mut transfer, owner, result } in answered.drain(..) {
+        for Answer { mut transfer, owner, result } in answers.drain(..) {
             match transfer.settle(result) {
                 Next::Done(result) => done.push((owner, transfer.done(result))),
                 Next::Again if transfer.route() == Route::Direct => again.push((transfer, owner)),
@@ -224,11 +224,11 @@ impl Shared {
         }
         self.go_on(state);
         if !again.is_empty() {
-            self.fly(again);
+            self.hand_over(again);
         }
     }
 
-    /// Starts a thread that is counted already.
+    /// Starts a thread, which is counted already.
     fn start_blocking(self: &Arc<Self>) {
         let shared = Arc::clone(self);
         let thread = thread::Builder::new().name("forerun-io".into()).spawn(move || shared.block());
@@ -246,11 +246,11 @@ impl Shared {
         }
         drop(state);
         if !batch.is_empty() {
-            self.fly(batch);
+            self.hand_over(batch);
         }
     }
 
-    /// A blocking thread's life.
+    /// Carries jobs out until the background ends: the body of a blocking thread.
     fn block(self: &Arc<Self>) {
         let mut state = self.state.lock();
         loop {
@@ -275,7 +275,7 @@ impl Shared {
 /// A queue of `file` on `background`.
 pub(super) fn queue(
     background: Arc<Background>,
-    file: Arc<Opened>,
+    file: Arc<OpenFile>,
     kind: QueueKind,
 ) -> Arc<dyn Queue> {
     let changed = Arc::new(Condvar::new());
@@ -286,7 +286,7 @@ pub(super) fn queue(
 /// One queue.
 struct ContextQueue {
     background: Arc<Background>,
-    file: Arc<Opened>,
+    file: Arc<OpenFile>,
     id: QueueId,
     changed: Arc<Condvar>,
 }

@@ -1,11 +1,11 @@
-//! The contexts that files share: a few to lend to readers, one for the background.
+//! The contexts that files share: a few that readers check out, one for the background.
 //!
 //! The system counts the operations that all contexts of all programs are made for, against
 //! `/proc/sys/fs/aio-max-nr`. Where that is used up, a context is made for fewer, and where there
 //! is none, readers carry their operations out blocking.
 //!
 //! # Invariants
-//! - At most `reader_contexts_max` contexts are made for readers; one comes back empty.
+//! - At most `reader_contexts_max` contexts are made for readers; one is checked in empty.
 //! - Once the system refused a context, no other is asked for, so that a miss never pays for it.
 //! # Locking
 //! The pool's lock is held over no system call; the background's is held while it is started.
@@ -20,7 +20,7 @@ use crate::store::{
     file::{Batches, Started, Transfer},
 };
 
-/// How many contexts there may be, and how large.
+/// The bounds of contexts: how many there may be, and how large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextBounds {
     /// Contexts for readers.
@@ -69,14 +69,14 @@ impl Contexts {
     pub fn new(bounds: ContextBounds) -> Arc<Self> {
         let ContextBounds { reader_events, background_events, threads_max, .. } = bounds;
         assert!(reader_events > 0 && background_events > 0, "contexts for nothing");
-        assert!(threads_max > 0, "nobody for what must block");
+        assert!(threads_max > 0, "no thread for what must block");
         let pool = Pool { idle: Vec::new(), made: 0, made_max: bounds.reader_contexts_max };
         let background = Mutex::new(State::NotStarted);
         Arc::new(Self { bounds, pool: Mutex::new(pool), background })
     }
 
-    /// A context of one's own, empty, to be given back so. None if all are lent.
-    pub(super) fn lend(&self) -> Option<OwnContext> {
+    /// Checks an empty context out, to be checked in so. None if all are checked out.
+    pub(super) fn check_out(&self) -> Option<OwnContext> {
         let mut pool = self.pool.lock();
         if let Some(idle) = pool.idle.pop() {
             return Some(idle);
@@ -95,8 +95,8 @@ impl Contexts {
         made
     }
 
-    /// Takes back what was lent.
-    pub(super) fn give_back(&self, context: OwnContext) {
+    /// Checks a context in.
+    pub(super) fn check_in(&self, context: OwnContext) {
         self.pool.lock().idle.push(context);
     }
 
@@ -118,7 +118,7 @@ impl Batches for Contexts {
     type Started = Infallible;
 
     fn carry(self: &Arc<Self>, batch: VecDeque<Transfer>, out: &mut Vec<Completion>) {
-        let Some(mut context) = self.lend() else {
+        let Some(mut context) = self.check_out() else {
             out.extend(batch.into_iter().map(Transfer::carry));
             return;
         };
@@ -127,7 +127,7 @@ impl Batches for Contexts {
             context.send(batch.by_ref().take(context.events()).collect(), out);
             context.finish(out);
         }
-        self.give_back(context);
+        self.check_in(context);
     }
 
     /// A context submits and waits in one go.
@@ -155,19 +155,19 @@ mod tests {
     use super::{super::tests::available_or_skip, *};
 
     #[test]
-    fn no_more_contexts_are_lent_than_there_may_be() {
-        if !available_or_skip("no_more_contexts_are_lent_than_there_may_be") {
+    fn no_more_contexts_are_checked_out_than_there_may_be() {
+        if !available_or_skip("no_more_contexts_are_checked_out_than_there_may_be") {
             return;
         }
         let contexts =
             Contexts::new(ContextBounds { reader_contexts_max: 2, ..ContextBounds::default() });
-        let (first, second) = (contexts.lend().unwrap(), contexts.lend().unwrap());
-        assert!(contexts.lend().is_none());
-        contexts.give_back(first);
-        let again = contexts.lend().unwrap();
-        assert!(contexts.lend().is_none());
-        contexts.give_back(again);
-        contexts.give_back(second);
+        let (first, second) = (contexts.check_out().unwrap(), contexts.check_out().unwrap());
+        assert!(contexts.check_out().is_none());
+        contexts.check_in(first);
+        let again = contexts.check_out().unwrap();
+        assert!(contexts.check_out().is_none());
+        contexts.check_in(again);
+        contexts.check_in(second);
         assert_eq!(contexts.pool.lock().idle.len(), 2);
     }
 }

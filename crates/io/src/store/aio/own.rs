@@ -1,4 +1,4 @@
-//! A context that one thread has for itself: lent from the pool for a batch, or behind a port.
+//! A context that one thread has for itself: checked out for a batch, or behind a port.
 //!
 //! The kernel keeps completions in memory that it shares with the process, and counts them there
 //! when the device's interrupt comes: two words of that memory tell whether there are any, and a
@@ -13,12 +13,12 @@ use std::{sync::Arc, time::Duration};
 
 use rustix::io::Errno;
 
-use super::sys::{Answered, Context};
+use super::sys::{Answer, Context};
 use crate::{
     reaper::port::{Port, PortFeatures},
     store::{
         Completion, Op,
-        file::{Next, Opened, Route, Transfer},
+        file::{Next, OpenFile, Route, Transfer},
     },
 };
 
@@ -57,11 +57,11 @@ impl OwnContext {
     /// Waits until `least` operations are done, for `time` at most, and takes what is; goes on
     /// with what is not done whole.
     fn take(&mut self, least: usize, time: Option<Duration>, out: &mut Vec<Completion>) {
-        let mut answered = Vec::new();
-        self.context.wait(least, time, &mut answered);
-        self.in_flight -= answered.len();
+        let mut answers = Vec::new();
+        self.context.wait(least, time, &mut answers);
+        self.in_flight -= answers.len();
         let mut again = Vec::new();
-        for Answered { mut transfer, result, .. } in answered {
+        for Answer { mut transfer, result, .. } in answers {
             match transfer.settle(result) {
                 Next::Done(result) => out.push(transfer.done(result)),
                 Next::Again => again.push(transfer),
@@ -83,16 +83,16 @@ impl OwnContext {
 /// A port of one thread to a file.
 pub(crate) struct AioPort {
     own: OwnContext,
-    file: Arc<Opened>,
+    file: Arc<OpenFile>,
 }
 
 impl AioPort {
-    /// A port to `file`, for `room` operations at once; for fewer, where the system has no more.
+    /// A port to `file`, for `depth` operations at once; for fewer, where the system has no more.
     ///
     /// # Errors
     /// The system has no context.
-    pub(crate) fn new(file: Arc<Opened>, room: u32) -> Result<Self, Errno> {
-        Ok(Self { own: OwnContext::new(room)?, file })
+    pub(crate) fn new(file: Arc<OpenFile>, depth: u32) -> Result<Self, Errno> {
+        Ok(Self { own: OwnContext::new(depth)?, file })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Contexts of linux-aio, and the operations that the kernel has.
+//! Contexts of linux-aio, and the operations that they have in flight.
 //!
 //! ```text
 //!   in flight:  [ - ][ transfer ][ transfer ][ - ]     a ticket is the event's `data`
@@ -14,7 +14,7 @@
 //! # Sources
 //! Linux `include/uapi/linux/aio_abi.h`, for `Control` and `Event`; `fs/aio.c`, for `RingHead`.
 
-#![expect(unsafe_code, reason = "linux-aio is system calls that nobody wraps")]
+#![expect(unsafe_code, reason = "linux-aio is system calls that no library wraps")]
 
 use std::{
     ffi::c_long,
@@ -46,7 +46,7 @@ pub(super) struct Context<O> {
 }
 
 /// A transfer whose call the kernel is done with.
-pub(super) struct Answered<O> {
+pub(super) struct Answer<O> {
     pub(super) transfer: Transfer,
     pub(super) owner: O,
     /// The bytes that moved, or an errno.
@@ -126,7 +126,7 @@ impl<O> Context<O> {
         }
     }
 
-    /// Whether something is done, by a look at the memory that the kernel shares.
+    /// Polls the memory that the kernel shares: whether something is done.
     pub(super) fn is_done(&self) -> bool {
         if self.home.is_forked() {
             return false;
@@ -142,7 +142,7 @@ impl<O> Context<O> {
     /// Waits until `least` operations are done, for `time` at most or until a signal comes, and
     /// appends what is done to `out`, up to [`EVENTS_A_CALL`]. Without a time something has to be
     /// in flight, or this waits until it is.
-    pub(super) fn wait(&self, least: usize, time: Option<Duration>, out: &mut Vec<Answered<O>>) {
+    pub(super) fn wait(&self, least: usize, time: Option<Duration>, out: &mut Vec<Answer<O>>) {
         let least = least.min(EVENTS_A_CALL);
         let mut events = [Event::default(); EVENTS_A_CALL];
         let time = time.map(|time| libc::timespec {
@@ -168,14 +168,14 @@ impl<O> Context<O> {
                 Ok(count) => break count,
                 Err(Errno::INTR) if time.is_some() => return,
                 Err(Errno::INTR) => {}
-                Err(errno) => panic!("a context of ours cannot be waited for: {errno}"),
+                Err(errno) => panic!("a context that is alive can be waited for: {errno}"),
             }
         };
         let mut in_flight = self.in_flight.lock();
         out.extend(events[..count].iter().map(|event| {
             let result = usize::try_from(event.result).map_err(|_| errno_of(event.result));
             let (transfer, owner) = in_flight.take(event.data);
-            Answered { transfer, owner, result }
+            Answer { transfer, owner, result }
         }));
     }
 }
@@ -186,11 +186,11 @@ impl<O> Drop for Context<O> {
         if self.home.is_forked() {
             return;
         }
-        // SAFETY: the id is of a context that we made and nobody can use any more. The call comes
-        // back once all that is in flight is done; `in_flight`, and with it the frames that the
-        // kernel writes to, is freed only after this.
+        // SAFETY: the id is of a context that `new` made and that is dropped now. The call returns
+        // once all that is in flight is done; `in_flight`, and with it the frames that the kernel
+        // writes to, is freed only after this.
         let answer = check(unsafe { syscall(SYS_io_destroy, self.id) });
-        assert!(answer.is_ok(), "a context of ours cannot be ended: {answer:?}");
+        assert!(answer.is_ok(), "a context ends once: {answer:?}");
     }
 }
 

@@ -49,7 +49,7 @@ impl PatternFile {
 
     /// The file, its ordinary descriptor in the direct one's place.
     fn open(&self, contexts: &Arc<Contexts>) -> Aio {
-        let mut opened = Opened::open(self.0.to_path_buf(), Access::ReadWrite).unwrap();
+        let mut opened = OpenFile::open(self.0.to_path_buf(), Access::ReadWrite).unwrap();
         opened.direct = Some(opened.buffered.try_clone().unwrap());
         Aio::over(contexts, Arc::new(opened))
     }
@@ -268,7 +268,7 @@ fn what_the_kernel_refuses_is_carried_out_blocking() {
     }
     let file = PatternFile::holding(1_000);
     let contexts = Contexts::new(SMALL);
-    let mut opened = Opened::open(file.0.to_path_buf(), Access::ReadWrite).unwrap();
+    let mut opened = OpenFile::open(file.0.to_path_buf(), Access::ReadWrite).unwrap();
     // Not open to read: linux-aio says EBADF where the ordinary descriptor reads.
     opened.direct = Some(OpenOptions::new().write(true).open(&file.0).unwrap());
     let store = Aio::over(&contexts, Arc::new(opened));
@@ -293,7 +293,7 @@ fn a_file_read_past_the_page_cache_has_the_same_bytes() {
     let file = PatternFile::holding(BYTES);
     let flags = i32::try_from(OFlags::DIRECT.bits()).unwrap();
     let direct = OpenOptions::new().read(true).custom_flags(flags).open(&file.0);
-    let mut opened = Opened::open(file.0.to_path_buf(), Access::ReadWrite).unwrap();
+    let mut opened = OpenFile::open(file.0.to_path_buf(), Access::ReadWrite).unwrap();
     // Where the file system has no such thing this is one more test of the ordinary descriptor.
     opened.direct = Some(direct.unwrap_or_else(|_| opened.buffered.try_clone().unwrap()));
     let store = Aio::over(&Contexts::new(SMALL), Arc::new(opened));

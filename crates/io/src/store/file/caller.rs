@@ -17,7 +17,7 @@ use std::{collections::VecDeque, iter, sync::Arc};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::{Opened, Transfer};
+use super::{OpenFile, Transfer};
 use crate::{
     scheduler::{QueueId, Scheduler},
     store::{Completion, Op, Queue, QueueKind, Wait},
@@ -52,7 +52,7 @@ pub(crate) trait Started: Send {
 
 /// See the module.
 pub(crate) struct CallerQueue<B: Batches> {
-    file: Arc<Opened>,
+    file: Arc<OpenFile>,
     batches: Arc<B>,
     state: Mutex<State<B::Started>>,
     changed: Arc<Condvar>,
@@ -67,7 +67,7 @@ struct State<S> {
 
 impl<B: Batches> CallerQueue<B> {
     /// An empty queue.
-    pub(crate) fn new(file: Arc<Opened>, batches: Arc<B>) -> Self {
+    pub(crate) fn new(file: Arc<OpenFile>, batches: Arc<B>) -> Self {
         let changed = Arc::new(Condvar::new());
         let mut scheduler = Scheduler::new(u32::MAX);
         let id = scheduler.open(QueueKind::Caller, Arc::clone(&changed));

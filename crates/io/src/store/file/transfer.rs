@@ -34,7 +34,7 @@ use std::{
 
 use rustix::io::Errno;
 
-use super::{Opened, Route};
+use super::{OpenFile, Route};
 use crate::{
     scheduler::Scheduled,
     store::{Completion, Op, OpKind},
@@ -43,7 +43,7 @@ use crate::{
 /// See the module.
 pub(crate) struct Transfer {
     op: Op,
-    file: Arc<Opened>,
+    file: Arc<OpenFile>,
     route: Route,
     moved: usize,
     tries: u32,
@@ -75,7 +75,7 @@ pub(crate) enum Next {
 
 impl Transfer {
     /// A transfer of `op`, with its route; or its end, where the kernel has nothing to do.
-    pub(crate) fn begin(op: Op, file: &Arc<Opened>) -> Result<Self, Completion> {
+    pub(crate) fn begin(op: Op, file: &Arc<OpenFile>) -> Result<Self, Completion> {
         let (bytes, kind) = (op.bytes, op.kind);
         let route = file.route(&op);
         let (file, runs) = (Arc::clone(file), Vec::new());
@@ -93,7 +93,7 @@ impl Transfer {
     }
 
     /// Carries `op` out on this thread, blocking.
-    pub(crate) fn carry_out(op: Op, file: &Arc<Opened>) -> Completion {
+    pub(crate) fn carry_out(op: Op, file: &Arc<OpenFile>) -> Completion {
         Self::begin(op, file).map_or_else(|done| done, Self::carry)
     }
 
@@ -316,7 +316,7 @@ mod tests {
     fn transfer(kind: OpKind, count: usize, bytes: usize) -> Transfer {
         let frames = (0..count).map(|_| Frame::new(64).unwrap()).collect();
         let running = std::env::current_exe().unwrap();
-        let file = Arc::new(Opened::open(running, Access::Read).unwrap());
+        let file = Arc::new(OpenFile::open(running, Access::Read).unwrap());
         let op = Op { token: 0, kind, offset: 0, bytes, frames };
         Transfer::begin(op, &file).expect("there is something to move")
     }

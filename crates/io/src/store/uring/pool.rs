@@ -1,12 +1,12 @@
-//! The readers' rings: a bounded number, each lent to the thread that it was made by.
+//! The readers' rings: a bounded number, each leased to the thread that made it.
 //!
 //! ```text
-//!   lend:  this thread's idle ring, else a new one, else the place of an idle ring that
-//!          nobody asked for in a long time, else none (the reader does without)
+//!   check out:  this thread's idle ring, else a new one, else the place of an idle ring that was
+//!               not leased in a long time, else none (the reader does without)
 //! ```
 //!
 //! # Invariants
-//! - There are at most `rings_max` rings, lent ones included.
+//! - There are at most `rings_max` rings, leased ones included.
 //! - A ring in the pool is empty and sound.
 //! # Locking
 //! One lock, held over no system call; a ring is made and ended outside of it.
@@ -44,17 +44,17 @@ struct State {
     idle: Vec<Ring>,
     /// Rings there are, or are being made.
     rings: u32,
-    lends: u64,
+    leases: u64,
     flavour: Flavour,
-    /// The system makes no more rings for us.
+    /// The system refuses further rings.
     refused: bool,
-    /// The ring whose pinned memory others copy.
+    /// The ring whose pinned memory the rings of the pool copy.
     pinned: Weak<Shared>,
 }
 
-/// What [`Pool::lend`] settles under the lock.
+/// The ring that [`Pool::check_out`] gives, decided under the lock.
 enum Choice {
-    Ours(Ring),
+    Idle(Ring),
     New(Flavour, Option<Ring>),
 }
 
@@ -64,7 +64,7 @@ impl Pool {
         let state = State {
             idle: Vec::new(),
             rings: 0,
-            lends: 0,
+            leases: 0,
             flavour: Flavour::Deferred,
             refused: false,
             pinned: Weak::new(),
@@ -73,29 +73,29 @@ impl Pool {
     }
 
     /// A ring for this thread, as long as the guard lives; none for a child of the process.
-    pub(super) fn lend(self: &Arc<Self>) -> Option<Lent> {
+    pub(super) fn check_out(self: &Arc<Self>) -> Option<Lease> {
         if self.home.is_forked() {
             return None;
         }
-        let (choice, lends, pinned) = {
+        let (choice, leases, pinned) = {
             let mut state = self.state.lock();
-            state.lends += 1;
-            (state.choose(self.rings_max)?, state.lends, state.pinned.clone())
+            state.leases += 1;
+            (state.choose(self.rings_max)?, state.leases, state.pinned.clone())
         };
         let mut ring = match choice {
-            Choice::Ours(ring) => ring,
+            Choice::Idle(ring) => ring,
             Choice::New(flavour, old) => {
                 drop(old);
                 self.make(flavour)?
             }
         };
-        ring.lent = lends;
+        ring.last_lease = leases;
         if !ring.copied
             && let Some(shared) = pinned.upgrade()
         {
-            shared.lend_registered(&mut ring);
+            shared.share_registered(&mut ring);
         }
-        Some(Lent { pool: Arc::clone(self), ring: Some(ring) })
+        Some(Lease { pool: Arc::clone(self), ring: Some(ring) })
     }
 
     /// From now on rings copy the pinned memory of `shared`.
@@ -115,7 +115,7 @@ impl Pool {
         made.ok()
     }
 
-    fn give_back(&self, ring: Ring) {
+    fn check_in(&self, ring: Ring) {
         let mut state = self.state.lock();
         if ring.is_sound() {
             state.idle.push(ring);
@@ -133,7 +133,7 @@ impl State {
         let me = thread::current().id();
         let bound = self.flavour == Flavour::Deferred;
         if let Some(at) = self.idle.iter().rposition(|ring| ring.owner == me || !bound) {
-            return Some(Choice::Ours(self.idle.swap_remove(at)));
+            return Some(Choice::Idle(self.idle.swap_remove(at)));
         }
         if self.refused {
             return None;
@@ -142,51 +142,51 @@ impl State {
             self.rings += 1;
             return Some(Choice::New(self.flavour, None));
         }
-        let long_ago = self.lends.saturating_sub(LENDS_IDLE);
-        let at = self.idle.iter().position(|ring| ring.lent < long_ago)?;
+        let long_ago = self.leases.saturating_sub(LEASES_IDLE);
+        let at = self.idle.iter().position(|ring| ring.last_lease < long_ago)?;
         Some(Choice::New(self.flavour, Some(self.idle.swap_remove(at))))
     }
 }
 
-/// A ring on loan.
-pub(super) struct Lent {
+/// A lease of a ring.
+pub(super) struct Lease {
     pool: Arc<Pool>,
     ring: Option<Ring>,
 }
 
-impl Deref for Lent {
+impl Deref for Lease {
     type Target = Ring;
 
     fn deref(&self) -> &Ring {
-        self.ring.as_ref().expect("it goes back when the guard does")
+        self.ring.as_ref().expect("a lease has its ring until it is dropped")
     }
 }
 
-impl DerefMut for Lent {
+impl DerefMut for Lease {
     fn deref_mut(&mut self) -> &mut Ring {
-        self.ring.as_mut().expect("it goes back when the guard does")
+        self.ring.as_mut().expect("a lease has its ring until it is dropped")
     }
 }
 
-impl Drop for Lent {
+impl Drop for Lease {
     fn drop(&mut self) {
         if let Some(ring) = self.ring.take() {
-            self.pool.give_back(ring);
+            self.pool.check_in(ring);
         }
     }
 }
 
 impl Batches for Pool {
-    type Started = Lent;
+    type Started = Lease;
 
     /// A single read by `preadv` is about a microsecond faster than by a ring: it takes fewer
     /// steps through memory that a device's latency has left cold.
     fn carry(self: &Arc<Self>, mut batch: VecDeque<Transfer>, out: &mut Vec<Completion>) {
-        let ring = if batch.len() > 1 { self.lend() } else { None };
+        let ring = if batch.len() > 1 { self.check_out() } else { None };
         if let Some(mut ring) = ring {
             let ring: &mut Ring = &mut ring;
             while !batch.is_empty() && ring.is_sound() {
-                let count = batch.len().min(ring.room());
+                let count = batch.len().min(ring.capacity());
                 ring.begin(batch.drain(..count));
                 ring.finish(out);
             }
@@ -194,15 +194,15 @@ impl Batches for Pool {
         out.extend(batch.into_iter().map(Transfer::carry));
     }
 
-    fn begin(self: &Arc<Self>, waiting: &mut dyn Iterator<Item = Transfer>) -> Option<Lent> {
-        let mut ring = self.lend()?;
-        let room = ring.room();
-        ring.begin(waiting.take(room));
+    fn begin(self: &Arc<Self>, waiting: &mut dyn Iterator<Item = Transfer>) -> Option<Lease> {
+        let mut ring = self.check_out()?;
+        let capacity = ring.capacity();
+        ring.begin(waiting.take(capacity));
         Some(ring)
     }
 }
 
-impl Started for Lent {
+impl Started for Lease {
     fn submit(&mut self) {
         self.deref_mut().submit();
     }
@@ -216,9 +216,9 @@ impl Started for Lent {
     }
 }
 
-/// Lends after which a ring that was in none of them may go: making a ring costs more than
+/// Leases after which a ring that was in none of them may go: making a ring costs more than
 /// several reads without one.
-const LENDS_IDLE: u64 = 1024;
+const LEASES_IDLE: u64 = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -227,24 +227,24 @@ mod tests {
     #[test]
     fn a_thread_gets_its_ring_again_and_the_bound_holds() {
         let pool = Arc::new(Pool::new(1, 4));
-        let Some(first) = pool.lend() else { return }; // No rings here: other tests say so.
-        assert!(pool.lend().is_none(), "the only ring is out");
+        let Some(first) = pool.check_out() else { return }; // No rings here: other tests say so.
+        assert!(pool.check_out().is_none(), "the only ring is checked out");
         drop(first);
-        assert!(pool.lend().is_some());
+        assert!(pool.check_out().is_some());
         let state = pool.state.lock();
         assert_eq!((state.rings, state.idle.len()), (1, 1));
     }
 
     #[test]
-    fn another_threads_ring_gives_its_place_up_once_it_lay_idle_long() {
+    fn another_threads_ring_gives_its_place_up_once_it_was_idle_long() {
         let pool = Arc::new(Pool::new(1, 4));
-        if pool.lend().is_none() || pool.state.lock().flavour != Flavour::Deferred {
+        if pool.check_out().is_none() || pool.state.lock().flavour != Flavour::Deferred {
             return; // No rings here, or rings of any thread.
         }
         thread::scope(|scope| {
             let other = scope.spawn(|| {
-                let none = (0..LENDS_IDLE).take_while(|_| pool.lend().is_none()).count();
-                (none, pool.lend().is_some())
+                let none = (0..LEASES_IDLE).take_while(|_| pool.check_out().is_none()).count();
+                (none, pool.check_out().is_some())
             });
             let (none, got) = other.join().unwrap();
             assert!(got && none > 0, "{none}");

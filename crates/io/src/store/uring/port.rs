@@ -1,11 +1,11 @@
 //! A ring that one thread has for itself, to wait on as it likes.
 //!
 //! ```text
-//!   submit:  group --> flights --one enter--> ring --look, wait--> done
-//!                 \--> nothing for a ring to do ---------------> done at once
+//!   submit:  group --> transfers --one enter--> ring --poll, wait--> completions
+//!                 \--> nothing for a ring to do -----------------> completions at once
 //! ```
 //!
-//! A *polled* ring is one of `IORING_SETUP_IOPOLL`: its device is asked by whoever enters, and
+//! A *polled* ring is one of `IORING_SETUP_IOPOLL`: the thread that enters polls its device, which
 //! raises no interrupt. It is made where the block layer says that the device's queues are polled
 //! and a read has shown it, as neither tells the whole truth alone.
 //!
@@ -28,24 +28,24 @@ use crate::{
     reaper::port::{Port, PortFeatures},
     store::{
         Completion, Op,
-        file::{Opened, Route, Transfer},
+        file::{OpenFile, Route, Transfer},
     },
 };
 
 /// See the module.
 pub(crate) struct RingPort {
     ring: Ring,
-    file: Arc<Opened>,
+    file: Arc<OpenFile>,
     is_polled: bool,
 }
 
 impl RingPort {
-    /// A port of this thread to `file`, for `room` operations at once or somewhat more.
+    /// A port of this thread to `file`, for `depth` operations at once or somewhat more.
     ///
     /// # Errors
     /// The system makes no ring.
-    pub(crate) fn new(file: Arc<Opened>, room: u32) -> Result<Self, Errno> {
-        let ring = Ring::newest(room, &mut Flavour::newest())?;
+    pub(crate) fn new(file: Arc<OpenFile>, depth: u32) -> Result<Self, Errno> {
+        let ring = Ring::newest(depth, &mut Flavour::newest())?;
         Ok(Self { ring, file, is_polled: false })
     }
 
@@ -53,7 +53,7 @@ impl RingPort {
     ///
     /// # Errors
     /// Why not, in words.
-    pub(crate) fn polled(file: Arc<Opened>, room: u32) -> Result<Self, String> {
+    pub(crate) fn polled(file: Arc<OpenFile>, depth: u32) -> Result<Self, String> {
         let Some(direct) = &file.direct else {
             return Err("the file cannot be read past the page cache".to_owned());
         };
@@ -63,7 +63,7 @@ impl RingPort {
         if !is_polled(number) {
             return Err("the device's queue/io_poll is not 1".to_owned());
         }
-        let tried = Ring::newest(room, &mut Flavour::Polled).and_then(|mut ring| {
+        let tried = Ring::newest(depth, &mut Flavour::Polled).and_then(|mut ring| {
             ring.try_read(direct)?;
             Ok(ring)
         });
@@ -91,7 +91,7 @@ impl Port for RingPort {
     }
 
     fn capacity(&self) -> usize {
-        self.ring.room()
+        self.ring.capacity()
     }
 
     fn submit(&mut self, group: Vec<Op>, out: &mut Vec<Completion>) {
@@ -115,7 +115,7 @@ impl Port for RingPort {
     }
 
     fn poll(&mut self, out: &mut Vec<Completion>) {
-        self.ring.look(out);
+        self.ring.poll(out);
     }
 
     fn wait(&mut self, time: Option<Duration>, out: &mut Vec<Completion>) {

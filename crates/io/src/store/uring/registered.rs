@@ -1,4 +1,4 @@
-//! Memory that the kernel keeps pinned for a ring, so that reads into it need not pin it.
+//! Registered memory: the kernel keeps it pinned for a ring, so that reads into it need not pin it.
 //!
 //! ```text
 //!   region    |-----------------------------------------|
@@ -10,7 +10,7 @@
 
 use std::{any::Any, sync::Arc};
 
-/// Memory that stays where it is as long as this lives.
+/// A region of memory that stays where it is as long as this value lives.
 #[derive(Clone)]
 pub(crate) struct Region {
     /// Where it begins.
@@ -27,7 +27,7 @@ impl Region {
     }
 }
 
-/// What one ring has of a region.
+/// The part of a region that is registered with one ring.
 #[derive(Clone, Default)]
 pub(super) struct Registered {
     region: Option<Region>,

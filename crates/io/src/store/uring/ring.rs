@@ -1,21 +1,21 @@
 //! A reader's ring: takes operations, waits for all of them, and is empty again.
 //!
 //! ```text
-//!   carry:  flights --> entries --enter--> completions --> done
-//!              ^                                |
-//!              \------- taken up again ---------/
+//!   transfers --> entries --enter--> completions --> settled: done
+//!      ^                                  |
+//!      \------- the next call -----------/
 //! ```
 //!
-//! A thread that has a ring for itself (`port.rs`) may look at its completions instead of waiting
-//! in the kernel, or wait there for a time. Looking makes no system call, unless the kernel has set
-//! a flag in the ring's memory: then the thread is to enter and work its completions off.
+//! A thread that has a ring for itself (`port.rs`) may poll its completions instead of waiting in
+//! the kernel, or wait there for a time. Polling makes no system call, unless the kernel has set a
+//! flag in the ring's memory: then the thread is to enter and work its completions off.
 //!
 //! Where the kernel has no thread for an operation, it cancels it: that is then carried out here,
 //! and the ring is not used again.
 //!
 //! # Invariants
-//! - A flight stays in its slot until the kernel is done with its entry; a ring that goes waits.
-//! - A ring that was bound to a thread by the kernel is used by that thread only.
+//! - A transfer stays in its slot until the kernel is done with its entry; dropping a ring waits.
+//! - A ring that the kernel bound to a thread is used by that thread only.
 
 #![expect(unsafe_code, reason = "entries point to memory, which the slots own")]
 
@@ -45,7 +45,7 @@ use crate::{
     },
 };
 
-/// How a ring reports completions to its thread: the newest way that the kernel has.
+/// The way that a ring reports completions to its thread: the newest that the kernel has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flavour {
     /// Completions are worked off when the thread asks (6.1). Bound to one thread.
@@ -54,7 +54,7 @@ pub(super) enum Flavour {
     Cooperative,
     /// The thread is interrupted.
     Plain,
-    /// Whoever enters asks the device, which does not interrupt.
+    /// The thread that enters polls the device, which does not interrupt.
     Polled,
 }
 
@@ -69,12 +69,12 @@ pub(super) struct Ring {
     workerless: bool,
     flavour: Flavour,
     registered: Registered,
-    /// It was tried to copy another ring's pinned memory.
+    /// The ring has tried to copy another ring's pinned memory.
     pub(super) copied: bool,
     home: OwnerProcess,
     pub(super) owner: ThreadId,
-    /// When it was lent last, in lends.
-    pub(super) lent: u64,
+    /// The number of its last lease.
+    pub(super) last_lease: u64,
 }
 
 impl Flavour {
@@ -135,7 +135,7 @@ impl Ring {
             copied: false,
             home: OwnerProcess::current(),
             owner: thread::current().id(),
-            lent: 0,
+            last_lease: 0,
         };
         // An operation that does nothing, all the way through.
         // SAFETY: it points to nothing.
@@ -144,7 +144,7 @@ impl Ring {
     }
 
     /// Operations that it takes at once.
-    pub(super) fn room(&self) -> usize {
+    pub(super) fn capacity(&self) -> usize {
         self.transfers.capacity()
     }
 
@@ -175,14 +175,14 @@ impl Ring {
         self.io.params().is_feature_ext_arg()
     }
 
-    /// Takes the completions that are there.
-    pub(super) fn look(&mut self, out: &mut Vec<Completion>) {
+    /// Polls: takes the completions that are there.
+    pub(super) fn poll(&mut self, out: &mut Vec<Completion>) {
         let is_called = {
             let submission = self.io.submission();
             submission.taskrun() || submission.cq_overflow() || !submission.is_empty()
         };
         if is_called || self.flavour == Flavour::Polled {
-            // It works off what the flags call for. What it refuses `finish` deals with.
+            // The kernel works off what the flags call for. `finish` deals with what it refuses.
             let _ = self.io.submit();
         }
         self.take_completions(out);
@@ -192,7 +192,7 @@ impl Ring {
     pub(super) fn wait_for(&mut self, time: Duration, out: &mut Vec<Completion>) {
         let time = types::Timespec::from(time);
         let args = types::SubmitArgs::new().timespec(&time);
-        // That the time is over, or a signal came, the caller's clock says as well.
+        // Whether the time is over, or a signal came, the caller's clock tells.
         let _ = self.io.submitter().submit_with_args(self.in_flight(), &args);
         self.take_completions(out);
     }
@@ -211,7 +211,7 @@ impl Ring {
         while let Some((ticket, result)) = self.next_completion() {
             let mut transfer = self.transfers.take(ticket);
             if result == -Errno::CANCELED.raw_os_error() {
-                // Nobody else cancels what is in a reader's ring.
+                // Only the kernel cancels what is in a reader's ring.
                 self.workerless = true;
                 out.push(transfer.carry());
                 continue;
@@ -266,7 +266,7 @@ impl Ring {
         Err(Errno::AGAIN)
     }
 
-    /// The system refuses the ring that it gave us: what it has not taken is done without.
+    /// The system refuses a ring that it made: what it has not taken is carried out blocking.
     fn take_back(&mut self, out: &mut Vec<Completion>) {
         if self.broken {
             thread::yield_now();
@@ -289,8 +289,8 @@ impl Ring {
         let mut page = Frame::new(PAGE_BYTES).map_err(|_| Errno::NOMEM)?;
         let fd = types::Fd(file.as_raw_fd());
         let entry = opcode::Read::new(fd, page.as_mut_ptr(), 4096).offset(0).build();
-        // SAFETY: `page` and `file` outlive the call, which comes back once the kernel is done; a
-        // wait that fails ends the process's use of the page by leaking it.
+        // SAFETY: `page` and `file` outlive the call, which returns once the kernel is done with
+        // them; after a wait that failed (`broken`) the page is leaked, so that it lives for ever.
         let tried = unsafe { self.try_out(&entry) };
         if self.broken {
             mem::forget(page);
@@ -361,5 +361,5 @@ pub(super) const GET_EVENTS: u32 = 1;
 /// What is read to try a ring out.
 const PAGE_BYTES: usize = 4096;
 
-/// How often the system may put us off before the ring is given up.
+/// How often the system may put a ring off before the ring is given up.
 pub(super) const TRIES_MAX: u32 = 10_000;

@@ -1,22 +1,24 @@
-//! The background's ring: one for all files, any thread submits, whoever reaps sleeps in it.
+//! The background's ring: one for all files. Any thread submits, and a thread that reaps sleeps in
+//! it.
 //!
 //! ```text
-//!   submit --> lane --\                    /--> the leader among the reapers, in the kernel
-//!   submit --> lane ---> pump --> ring ----
-//!   close ---> cancel -/                   \--> marks: woken, cancelled
+//!   submit --> queue --\                         /--> the leader among the reapers, in the kernel
+//!   submit --> queue ---> scheduler --> ring ----
+//!   close ---> cancel -------------------/       \--> marks: woken, cancelled
 //! ```
 //!
-//! The first reaper who finds nothing done leads: it sleeps in the kernel, and only it looks at
-//! completions meanwhile. The others sleep on `changed`. What is done without the kernel (a closed
-//! queue) wakes the leader by an operation that does nothing.
+//! The first reaper that finds nothing ready leads: it sleeps in the kernel, and only it takes
+//! completions meanwhile. The others sleep on `changed`. What completes without the kernel (on a
+//! closed queue) wakes the leader by an operation that does nothing.
 //!
 //! # Invariants
 //! - Operations, cancellations and the one that wakes are together no more than the completion
 //!   queue takes.
-//! - The submission queue is empty whenever `submission` is free, but in a broken ring, which is
-//!   never told to submit again.
+//! - The submission queue is empty whenever `submission` is free, but in a broken ring, to which
+//!   nothing is submitted again.
 //! - A child of the process never touches the ring (`process.rs`): for it the ring is broken.
-//! - The ring goes only when nothing is in it.
+//! - The ring is dropped only when nothing is in it.
+//! - What is in the ring is what the scheduler has in flight.
 //! # Locking
 //! `submission`, then `state`. System calls are made under `submission` alone, or under neither.
 
@@ -33,7 +35,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
 
 use super::{
-    Refused,
+    Refusal,
     entry::{answer, entry},
     registered::{Region, Registered},
     ring::{GET_EVENTS, Ring, TRIES_MAX, errno_of},
@@ -43,7 +45,7 @@ use crate::{
     scheduler::{QueueId, Scheduler},
     store::{
         Completion, ECANCELED, Op, Queue, QueueKind, Wait,
-        file::{Next, Opened, Route, Transfer},
+        file::{Next, OpenFile, Route, Transfer},
         in_flight::{InFlight, Ticket},
     },
 };
@@ -67,23 +69,23 @@ struct State {
     in_ring: InFlight<(QueueId, Transfer)>,
     /// A reaper is in the kernel, or on its way.
     led: bool,
-    /// An operation that wakes the leader is under way.
+    /// An operation that wakes the leader is in flight.
     waking: bool,
     cancels: usize,
     broken: Option<Errno>,
-    /// Operations through the page cache that fail yet, as the kernel had no thread for one.
+    /// Operations through the page cache that still fail, as the kernel had no thread for one.
     resting: u32,
 }
 
 /// One queue of it.
 struct SharedQueue {
     shared: Arc<Shared>,
-    file: Arc<Opened>,
+    file: Arc<OpenFile>,
     id: QueueId,
 }
 
 /// A queue of `file` on `shared`.
-pub(super) fn queue(shared: &Arc<Shared>, file: Arc<Opened>, kind: QueueKind) -> Arc<dyn Queue> {
+pub(super) fn queue(shared: &Arc<Shared>, file: Arc<OpenFile>, kind: QueueKind) -> Arc<dyn Queue> {
     let id = {
         let mut state = shared.lock();
         let root = state.root;
@@ -94,7 +96,7 @@ pub(super) fn queue(shared: &Arc<Shared>, file: Arc<Opened>, kind: QueueKind) ->
 
 impl Shared {
     /// A ring of `entries` operations, tried once.
-    pub(super) fn new(entries: u32) -> Result<Self, Refused> {
+    pub(super) fn new(entries: u32) -> Result<Self, Refusal> {
         let refused = |what| move |error: std::io::Error| (what, errno_of(&error));
         let mut builder = IoUring::builder();
         builder.setup_clamp().setup_cqsize(4 * entries);
@@ -135,7 +137,7 @@ impl Shared {
         Ok(shared)
     }
 
-    /// Pins as much of `region` as the system allows; of a second region nothing.
+    /// Registers as much of `region` as the system allows; of a second region nothing.
     pub(super) fn register(&self, region: Region) {
         let _submitting = self.submission.lock();
         if self.registered.get().is_some() || region.bytes == 0 {
@@ -151,8 +153,8 @@ impl Shared {
                 })
                 .collect();
             // SAFETY: the region stays mapped as long as its keeper lives, which stays in
-            // `registered` until the ring has gone; frames in it are only read into by
-            // operations that own them.
+            // `registered` until the ring is dropped; only operations that own frames in it have
+            // the kernel write there.
             let pinned = unsafe { self.io.submitter().register_buffers(&chunks) };
             if pinned.is_ok() {
                 let mut part = region;
@@ -171,14 +173,14 @@ impl Shared {
     }
 
     /// Lets `ring` have the same memory pinned.
-    pub(super) fn lend_registered(&self, ring: &mut Ring) {
+    pub(super) fn share_registered(&self, ring: &mut Ring) {
         if let Some(registered) = self.registered.get() {
             ring.copy_registered(self.io.as_raw_fd(), registered);
         }
     }
 
-    /// The lock. In a child of its process the ring is given up first: it is the parent's, and so
-    /// is all that is in it.
+    /// Takes the lock. In a child of its process the ring is given up first: it is the parent's,
+    /// and so is all that is in it.
     fn lock(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
         if self.home.is_forked() {
@@ -187,7 +189,7 @@ impl Shared {
         state
     }
 
-    fn submit(&self, id: QueueId, op: Op, file: &Arc<Opened>) {
+    fn submit(&self, id: QueueId, op: Op, file: &Arc<OpenFile>) {
         let begun = Transfer::begin(op, file);
         let mut state = self.lock();
         let before = state.scheduler.open_count(id);
@@ -261,8 +263,8 @@ impl Shared {
                     // Or the bytes that the kernel holds are copied here and now.
                     call = call.flags(squeue::Flags::ASYNC);
                 }
-                // SAFETY: `submission` is held, so nobody else pushes. What the entry points to
-                // is the transfer's, which stays in its slot until its completion was seen.
+                // SAFETY: this thread holds `submission`, so no other pushes. What the entry points
+                // to is the transfer's, which stays in `in_ring` until its completion was taken.
                 let pushed = unsafe { self.io.submission_shared().push(&call) };
                 pushed.expect("the queue was empty and has an entry for each slot");
                 started.push(ticket);
@@ -302,11 +304,11 @@ impl Shared {
 
     /// Entries that the kernel has not taken. Called with `submission` held.
     fn unsent(&self) -> usize {
-        // SAFETY: `submission` is held by the caller, so nobody else has the queue.
+        // SAFETY: the caller holds `submission`, so no other thread has the queue.
         unsafe { self.io.submission_shared() }.len()
     }
 
-    /// The system refuses the ring that it gave us: what it has not taken fails, like all later.
+    /// The system refuses a ring that it made: what it has not taken fails, like all later.
     fn break_off(&self, _submitting: &MutexGuard<'_, ()>, started: &[Ticket], errno: Errno) {
         let sent = started.len() - self.unsent().min(started.len());
         let mut state = self.lock();
@@ -320,7 +322,8 @@ impl Shared {
     fn push_bare(&self, submitting: &MutexGuard<'_, ()>, entry: &squeue::Entry) {
         let mut state = self.lock();
         if state.broken.is_none() {
-            // SAFETY: `submission` is held, so nobody else pushes; the entry has no pointers.
+            // SAFETY: this thread holds `submission`, so no other pushes; the entry has no
+            // pointers.
             let pushed = unsafe { self.io.submission_shared().push(entry) };
             pushed.expect("the queue is empty whenever it is free");
             drop(state);
@@ -332,7 +335,7 @@ impl Shared {
         }
     }
 
-    /// Something is done that no completion tells of.
+    /// Wakes the reapers: something is ready without a completion of the ring.
     fn wake(&self) {
         {
             let mut state = self.lock();
@@ -346,14 +349,14 @@ impl Shared {
         self.push_bare(&submitting, &opcode::Nop::new().build().user_data(WOKEN));
     }
 
-    /// Works off the completions there are. Called by whoever leads or when nobody does.
+    /// Takes the completions there are. Called by the leader, or when there is none.
     fn collect(&self, state: &mut MutexGuard<'_, State>) {
         if self.home.is_forked() {
             return;
         }
         let mut ended = Vec::new();
         {
-            // SAFETY: `state` is locked, and its holder is the only one to look at completions.
+            // SAFETY: this thread holds `state`, and only its holder takes completions.
             let completions = unsafe { self.io.completion_shared() };
             for entry in completions {
                 match entry.user_data() {
@@ -398,7 +401,7 @@ impl Shared {
         let entered =
             unsafe { self.io.submitter().enter::<libc::sigset_t>(0, 1, GET_EVENTS, None) };
         if entered.is_err() {
-            thread::yield_now(); // A signal; or a broken ring, which is looked at again and again.
+            thread::yield_now(); // A signal; or a broken ring, which is tried again and again.
         }
     }
 
@@ -406,12 +409,12 @@ impl Shared {
     fn try_out(&self) -> Result<(), Errno> {
         let submitting = self.submission.lock();
         let entry = opcode::Nop::new().build().user_data(WOKEN);
-        // SAFETY: `submission` is held, so nobody else pushes; the entry has no pointers.
+        // SAFETY: this thread holds `submission`, so no other pushes; the entry has no pointers.
         let pushed = unsafe { self.io.submission_shared().push(&entry) };
         pushed.expect("a new ring is empty");
         self.enter_all(&submitting)?;
         loop {
-            // SAFETY: nobody else has this ring yet.
+            // SAFETY: only this thread has the ring yet.
             match unsafe { self.io.completion_shared() }.next().map(|entry| entry.result()) {
                 Some(0) => return Ok(()),
                 Some(result) => return Err(Errno::from_raw_os_error(-result)),
@@ -422,7 +425,7 @@ impl Shared {
 }
 
 impl State {
-    /// Ends all that was under way, and begins nothing again.
+    /// Ends all that was in flight, and begins nothing again.
     fn abandon(&mut self) {
         let errno = Errno::CANCELED;
         self.broken = Some(errno);
@@ -455,7 +458,7 @@ impl State {
 }
 
 impl Queue for Shared {
-    /// There is no file that it could be for: it is cancelled.
+    /// Cancels `op`: there is no file that it could be for.
     fn submit(&self, op: Op) {
         op.check();
         let mut state = self.lock();
@@ -488,7 +491,7 @@ impl Queue for Shared {
         }
     }
 
-    /// Its queues are closed one by one; it ends when they all have gone.
+    /// Does nothing: its queues are closed one by one, and it is dropped after all of them.
     fn close(&self) {}
 }
 
@@ -523,14 +526,14 @@ impl Drop for SharedQueue {
 }
 
 impl Drop for Shared {
-    /// What is in the ring still writes to memory that its slots own.
+    /// Waits: what is in the ring still writes to memory that `in_ring` owns.
     fn drop(&mut self) {
         if self.home.is_forked() {
             return; // Nothing of it is ours.
         }
         while self.state.get_mut().in_ring.len() > 0 {
             self.sleep();
-            // SAFETY: nobody else has this ring any more.
+            // SAFETY: only this thread has the ring any more.
             for entry in unsafe { self.io.completion_shared() } {
                 if !matches!(entry.user_data(), WOKEN | CANCELLED) {
                     drop(self.state.get_mut().in_ring.take(entry.user_data()));

@@ -49,7 +49,7 @@ pub struct DeviceRecord {
     pub done: Nanos,
     /// Of the time it took, what went into positioning.
     pub positioning: Nanos,
-    /// When we said so: not before `done`.
+    /// When its operation was released for it: not before `done`.
     pub released: Nanos,
 }
 
@@ -62,7 +62,7 @@ pub struct DeviceLog {
     pub dropped: u64,
 }
 
-/// What was asked of the device since it began.
+/// The requests that the device got since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounts {
     /// Requests to read.
@@ -102,7 +102,7 @@ pub(super) struct DeviceScheduler {
     ended: bool,
 }
 
-/// What may be kept.
+/// The bounds of a modelled device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     /// Requests at the device.

@@ -1,21 +1,21 @@
-//! What the kernel holds of a file already, so that it is copied and not read again.
+//! What the kernel's page cache has of a file already, so that it is copied and not read again.
 //!
 //! ```text
-//!   file   |....####....|............|....####....|       a few places are looked at
+//!   file   |....####....|............|....####....|       a few places are sampled
 //!           ^            ^            ^            ^      when it is opened, then now and then
-//!   an operation on a file of which anything was seen asks for its own range
+//!   an operation on a file of which any page was cached asks for its own range
 //! ```
 //!
-//! A sample may miss what is held; the device reads it then, and the bytes are the same.
+//! A sample may miss what is cached; the device reads it then, and the bytes are the same.
 //!
 //! # Invariants
-//! - A look costs the same for any length: at most [`PLACES`] calls over [`PLACE_BYTES`] each.
-//! - A file of which nothing was seen costs its operations no system call, but for one sample in
+//! - A sample costs the same for any length: at most [`PLACES`] calls over [`PLACE_BYTES`] each.
+//! - A file of which nothing was cached costs its operations no system call, but for one sample in
 //!   [`OPS_A_SAMPLE`] of them.
 //! # Sources
-//! Linux `cachestat(2)` (6.5); without it nothing is held.
+//! Linux `cachestat(2)` (6.5); without it nothing counts as cached.
 
-#![expect(unsafe_code, reason = "a system call that nobody wraps")]
+#![expect(unsafe_code, reason = "a system call that no library wraps")]
 
 use std::{
     fs::File,
@@ -23,26 +23,26 @@ use std::{
     sync::atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
-/// What was seen of one file.
+/// A sample of the kernel's page cache, for one file.
 #[derive(Debug)]
-pub(super) struct Held {
-    /// The last sample met pages.
+pub(super) struct CachedSample {
+    /// The last sample met cached pages.
     seen: AtomicBool,
     /// Operations since the file was opened.
     ops: AtomicU32,
 }
 
-impl Held {
+impl CachedSample {
     pub(super) fn new() -> Self {
         Self { seen: AtomicBool::new(false), ops: AtomicU32::new(1) }
     }
 
-    /// Counts an operation; whether it is time to look again.
+    /// Counts an operation; whether a sample is due.
     pub(super) fn is_due(&self) -> bool {
         self.ops.fetch_add(1, Ordering::Relaxed).is_multiple_of(OPS_A_SAMPLE)
     }
 
-    /// Looks at a few places of `file`, which is `bytes` long.
+    /// Samples a few places of `file`, which is `bytes` long.
     pub(super) fn sample(&self, file: &File, bytes: u64) {
         let step = (bytes / PLACES).max(PLACE_BYTES);
         let places = (0..PLACES).map(|place| place * step).take_while(|at| *at < bytes);
@@ -60,7 +60,7 @@ impl Held {
         self.seen.store(any, Ordering::Relaxed);
     }
 
-    /// Whether all pages of the range are held.
+    /// Whether all pages of the range are cached.
     pub(super) fn all_of(&self, file: &File, offset: u64, bytes: usize) -> bool {
         if !self.seen.load(Ordering::Relaxed) {
             return false;
@@ -72,7 +72,7 @@ impl Held {
     }
 }
 
-/// Pages of `file` from `offset` on that the kernel holds; none if it does not say.
+/// Pages of `file` from `offset` on that the kernel has cached; none if it does not say.
 fn cached_pages(file: &File, offset: u64, bytes: u64) -> Option<u64> {
     /// The kernel's `struct cachestat_range`.
     #[repr(C)]
@@ -93,11 +93,11 @@ fn cached_pages(file: &File, offset: u64, bytes: u64) -> Option<u64> {
 
 /// The call's number, the same on every architecture.
 const CACHESTAT: libc::c_long = 451;
-/// Places that a sample looks at.
+/// Places of a sample.
 const PLACES: u64 = 16;
-/// What it looks at of each.
+/// Bytes of each place.
 const PLACE_BYTES: u64 = 64 << 10;
-/// How often it is taken again.
+/// Operations between two samples.
 const OPS_A_SAMPLE: u32 = 1024;
 
 #[cfg(test)]
@@ -108,8 +108,8 @@ mod tests {
 
     #[test]
     fn a_sample_is_due_now_and_then() {
-        let held = Held::new();
-        let due = (0..3 * OPS_A_SAMPLE).filter(|_| held.is_due()).count();
+        let sample = CachedSample::new();
+        let due = (0..3 * OPS_A_SAMPLE).filter(|_| sample.is_due()).count();
         assert_eq!(due, 3);
     }
 
@@ -119,13 +119,13 @@ mod tests {
         if cached_pages(&file, 0, 1).is_none() {
             return; // An older kernel: nothing is held, which every other test runs with.
         }
-        let held = Held::new();
-        assert!(!held.all_of(&file, 0, 4096), "not looked at yet");
-        held.sample(&file, 10_000);
-        assert!(held.all_of(&file, 0, 10_000));
-        assert!(held.all_of(&file, 4_000, 200));
-        assert!(!held.all_of(&file, 8_192, 40_000), "there is no such page");
-        held.sample(&file, 0);
-        assert!(!held.all_of(&file, 0, 4096), "nothing was seen");
+        let sample = CachedSample::new();
+        assert!(!sample.all_of(&file, 0, 4096), "not looked at yet");
+        sample.sample(&file, 10_000);
+        assert!(sample.all_of(&file, 0, 10_000));
+        assert!(sample.all_of(&file, 4_000, 200));
+        assert!(!sample.all_of(&file, 8_192, 40_000), "there is no such page");
+        sample.sample(&file, 0);
+        assert!(!sample.all_of(&file, 0, 4096), "nothing was seen");
     }
 }
