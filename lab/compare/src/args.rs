@@ -6,6 +6,8 @@
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
+use anyhow::Result;
+
 /// Where records go, and what is measured.
 #[derive(Clone, clap::Args)]
 pub(crate) struct Places {
@@ -20,6 +22,22 @@ pub(crate) struct Places {
 /// A number of rounds, as loops count.
 pub(crate) fn rounds(count: NonZeroU32) -> usize {
     usize::try_from(count.get()).expect("a count fits the memory")
+}
+
+/// The samples of `count` contenders: every round runs each of them, another one first.
+pub(crate) fn in_turns<T>(
+    rounds: usize,
+    count: usize,
+    mut run: impl FnMut(usize, usize) -> Result<T>,
+) -> Result<Vec<Vec<T>>> {
+    let mut samples: Vec<Vec<T>> = (0..count).map(|_| Vec::new()).collect();
+    for round in 0..rounds {
+        for turn in 0..count {
+            let at = (round + turn) % count;
+            samples[at].push(run(round, at)?);
+        }
+    }
+    Ok(samples)
 }
 
 /// The items of `all` whose name is in `names`; all of them where none is named.

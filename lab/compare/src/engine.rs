@@ -20,7 +20,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
-use crate::args::{Places, rounds};
+use crate::args::{Places, in_turns, rounds};
 use crate::forerun::{self, output_of, read, release, write};
 use crate::table::{self, Row};
 use contender::{Contender, Measurement};
@@ -105,20 +105,11 @@ impl Bench<'_> {
     fn job(&self, job: &Job, file: &Path, rows: &mut Vec<Row>) -> Result<PathBuf> {
         let path = self.out.join(format!("{}.json", job.name));
         let contenders = job.contenders(&self.engines);
-        let mut taken: Vec<Vec<Measurement>> = vec![Vec::new(); contenders.len()];
-        let rounds = rounds(self.args.rounds);
-        for round in 0..rounds {
-            for turn in 0..contenders.len() {
-                let at = (round + turn) % contenders.len();
-                let measurement = self.measured(&contenders[at], job, file, round, &path)?;
-                println!(
-                    "round {} of {rounds}: {}: {measurement}",
-                    round + 1,
-                    contenders[at].name()
-                );
-                taken[at].push(measurement);
-            }
-        }
+        let taken = in_turns(rounds(self.args.rounds), contenders.len(), |round, at| {
+            let measurement = self.measured(&contenders[at], job, file, round, &path)?;
+            println!("round {}: {}: {measurement}", round + 1, contenders[at].name());
+            Ok(measurement)
+        })?;
         rows.extend(job.rows(&contenders, &taken));
         let mut record = read(&path)?;
         job.record(&mut record, &contenders, &taken);

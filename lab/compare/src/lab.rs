@@ -212,16 +212,13 @@ impl Bench<'_> {
     fn measure(&mut self, job: Job) -> Result<()> {
         println!("\n== {}", job.title);
         let simulators: Vec<_> = self.simulators.iter().filter(|one| one.takes(&job)).collect();
-        let mut rounds: Vec<_> = simulators.iter().map(|one| (one.name(), Vec::new())).collect();
-        for round in 0..args::rounds(self.args.rounds) {
-            // Another one goes first in each round.
-            for turn in 0..simulators.len() {
-                let at = (round + turn) % simulators.len();
-                let figures = simulators[at].replay(&job, &self.timer)?;
-                println!("round {}: {}: {figures}", round + 1, rounds[at].0);
-                rounds[at].1.push(figures);
-            }
-        }
+        let samples =
+            args::in_turns(args::rounds(self.args.rounds), simulators.len(), |round, at| {
+                let replay = simulators[at].replay(&job, &self.timer)?;
+                println!("round {}: {}: {replay}", round + 1, simulators[at].name());
+                Ok(replay)
+            })?;
+        let rounds = simulators.iter().map(|one| one.name()).zip(samples).collect();
         self.rounds.push(Rounds::new(job, rounds)?);
         Ok(())
     }

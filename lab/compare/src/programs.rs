@@ -31,7 +31,7 @@ use forerun_report::Summary;
 use forerun_report::quantity::float;
 use serde_json::{Value, json};
 
-use crate::args::{Places, chosen, rounds};
+use crate::args::{Places, chosen, in_turns, rounds};
 use crate::bed::{self, Bed, Folios};
 use crate::device::{self, DEVICES, Device};
 use crate::forerun::{self, output_of, place, read, release, write};
@@ -202,16 +202,11 @@ impl Bench<'_> {
         }
         let cached = self.cached(program, &words)?;
         let ways = 1 + program.ways.len();
-        let mut taken: Vec<Vec<ProgramRun>> = (0..ways).map(|_| Vec::new()).collect();
-        for round in 0..rounds(self.args.rounds) {
-            for turn in 0..ways {
-                let way = (round + turn) % ways;
-                self.bed.fresh(Folios::Large)?;
-                self.bed.on(device, self.args.read_ahead_kib.get())?;
-                let flags = way.checked_sub(1).map(|way| program.ways[way]);
-                taken[way].push(self.once(program, &words, flags)?);
-            }
-        }
+        let taken = in_turns(rounds(self.args.rounds), ways, |_, way| {
+            self.bed.fresh(Folios::Large)?;
+            self.bed.on(device, self.args.read_ahead_kib.get())?;
+            self.once(program, &words, way.checked_sub(1).map(|way| program.ways[way]))
+        })?;
         let wanted = float(size(&folder.join(program.reads))?) * program.share;
         let limit = (wanted / (device.limit_mb_per_second * 1e6)).max(cached);
         let (alone, ours) = taken.split_first().expect("it ran alone");

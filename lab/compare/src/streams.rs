@@ -27,7 +27,7 @@ use clap::builder::PossibleValuesParser;
 use forerun_report::Summary;
 use serde_json::{Value, json};
 
-use crate::args::{Places, chosen, rounds};
+use crate::args::{Places, chosen, in_turns, rounds};
 use crate::bed::{self, Bed, Folios};
 use crate::device::{self, DEVICES, Device, VIRTUALLY};
 use crate::forerun::{self, output_of, place, read, release, write};
@@ -276,17 +276,13 @@ impl Bench<'_> {
     /// Every contender's record of `pattern`, its run the median of all rounds.
     fn pattern(&mut self, device: &Device, pattern: &Pattern) -> Result<Vec<Value>> {
         let contenders = self.contenders(pattern);
-        let mut taken: Vec<Vec<Value>> = contenders.iter().map(|_| Vec::new()).collect();
-        for round in 0..self.args.rounds() {
-            for turn in 0..contenders.len() {
-                let at = (round + turn) % contenders.len();
-                taken[at].extend(self.measured(&contenders[at], device, pattern)?);
-            }
-        }
+        let samples = in_turns(self.args.rounds(), contenders.len(), |_, at| {
+            self.measured(&contenders[at], device, pattern)
+        })?;
         let mut records = Vec::new();
         let mut workload = None;
-        for (contender, taken) in contenders.iter().zip(taken) {
-            let Some(record) = middle(taken) else {
+        for (contender, records_of) in contenders.iter().zip(samples) {
+            let Some(record) = middle(records_of.into_iter().flatten().collect()) else {
                 let name = contender.name();
                 println!("left out: {name} of {}: no memory cgroups (v1) here", pattern.name);
                 continue;
