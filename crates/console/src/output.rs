@@ -19,6 +19,7 @@ use rustix::fs::{Access, access};
 use serde::Serialize;
 
 use crate::failure::{plain, usage};
+
 use crate::interrupt;
 
 /// Writes `text` to stdout.
@@ -125,6 +126,16 @@ pub fn table(header: &[&str], rows: &[Vec<String>], left: usize) -> String {
         cells.collect::<Vec<String>>().join("  ").trim_end().to_owned() + "\n"
     };
     lines().map(aligned).collect()
+}
+
+/// A column of a table: its title, and what it shows of a row.
+pub type Column<T> = (&'static str, fn(&T) -> String);
+
+/// `rows` in `columns`, as [`table`].
+pub fn columns<T>(rows: &[T], columns: &[Column<T>], left: usize) -> String {
+    let header: Vec<&str> = columns.iter().map(|(title, _)| *title).collect();
+    let cells = |row: &T| columns.iter().map(|(_, cell)| cell(row)).collect();
+    table(&header, &rows.iter().map(cells).collect::<Vec<_>>(), left)
 }
 
 /// Progress over `count` things on stderr; nothing where that is no terminal.

@@ -25,7 +25,7 @@ use forerun_measure::journal::Journal;
 
 use crate::specs::PAGE_BYTES;
 
-pub(crate) use streams::Figures;
+pub(crate) use streams::figures;
 
 /// What `bench` takes.
 #[derive(clap::Args)]

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use forerun_console::failure::usage;
 use forerun_console::target::Target;
-use forerun_console::{machine, output};
+use forerun_console::{machine, object, output};
 use forerun_core::params::{Bytes, Param as _};
 use forerun_core::readahead;
 use forerun_engine::Settings;
@@ -36,7 +36,7 @@ use serde::Serialize;
 
 use budget::Budget;
 
-use crate::bench::Figures;
+use crate::bench::figures;
 
 /// What `demo` takes.
 #[derive(clap::Args)]
@@ -58,18 +58,10 @@ pub struct Args {
 
 /// A run as `--json` prints it.
 #[derive(Serialize)]
-struct Told<'a> {
+struct Timed<T> {
     time: &'static str,
     #[serde(flatten)]
-    figures: Figures<'a>,
-}
-
-/// What `--json` prints.
-#[derive(Serialize)]
-struct Demo<'a> {
-    runs: Vec<Told<'a>>,
-    verified_bytes: u64,
-    page: String,
+    figures: T,
 }
 
 /// Runs the demo.
@@ -88,10 +80,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if !args.json {
         return output::print(&format!("\nThe page with all charts: {page}\n"));
     }
-    let told = |time| move |run| Told { time, figures: Figures::new(run) };
-    let runs = live.runs.iter().map(told("real"));
-    let runs = runs.chain(paper.runs.iter().map(told("virtual"))).collect();
-    output::json(&Demo { runs, verified_bytes: verified, page })
+    let timed = |time| move |run| Timed { time, figures: figures(run) };
+    let runs = live.runs.iter().map(timed("real"));
+    let runs: Vec<_> = runs.chain(paper.runs.iter().map(timed("virtual"))).collect();
+    output::json(&object! { runs: runs, verified_bytes: verified, page: page })
 }
 
 /// Every number of streams with every policy in real time; a row as each ends.

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `vectors`, `sim`, `trace`, `demo`, `soak` | a command each |
 //! | `bench`, `replay_journal` | commands on real devices and live runs |
+//! | `parallel` | the same work for many things, on all processors |
 //! | `specs` | policies, prefetching threads, sizes of caches: what these commands read alike |
 //!
 //! To add a command: write its module with an `Args` struct and a `run`, and its line in
@@ -16,6 +17,7 @@
 
 mod bench;
 mod demo;
+mod parallel;
 mod replay_journal;
 mod sim;
 mod soak;

@@ -11,9 +11,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 use forerun_console::failure::{note, plain};
-use forerun_console::output;
+use forerun_console::{object, output};
 use forerun_core::units::Nanos;
-use forerun_engine::journal::{Difference, Replayed, Run, replay};
+use forerun_engine::journal::{Replayed, Run, replay};
 use forerun_report::quantity;
 use serde::Serialize;
 
@@ -29,43 +29,6 @@ pub struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-}
-
-/// What `--json` prints.
-#[derive(Serialize)]
-struct Told<'a> {
-    byte_equal: bool,
-    cut_bytes: u64,
-    runs: Vec<ToldRun<'a>>,
-}
-
-/// A run, as `--json` prints it.
-#[derive(Serialize)]
-struct ToldRun<'a> {
-    byte_equal: bool,
-    readahead: &'a str,
-    policies: Vec<&'a str>,
-    cache_pages: u32,
-    page_bytes: u32,
-    events: u64,
-    actions: u64,
-    seconds: f64,
-    demanded: u64,
-    hits: u64,
-    late_hits: u64,
-    misses: u64,
-    difference: Option<ToldDifference<'a>>,
-}
-
-/// A difference, as `--json` prints it.
-#[derive(Serialize)]
-struct ToldDifference<'a> {
-    event: u64,
-    at_ns: u64,
-    what: &'a str,
-    action: u64,
-    recorded: &'a str,
-    came: &'a str,
 }
 
 /// Replays a journal and says what came of it.
@@ -101,17 +64,17 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn told(replayed: &Replayed) -> Told<'_> {
-    let runs = replayed.runs.iter().map(told_run).collect();
-    Told { byte_equal: replayed.byte_equal(), cut_bytes: replayed.cut_bytes, runs }
+fn told(replayed: &Replayed) -> impl Serialize {
+    let runs: Vec<_> = replayed.runs.iter().map(told_run).collect();
+    object! { byte_equal: replayed.byte_equal(), cut_bytes: replayed.cut_bytes, runs: runs }
 }
 
-fn told_run(run: &Run) -> ToldRun<'_> {
+fn told_run(run: &Run) -> impl Serialize {
     let (settings, stats) = (&run.settings, &run.stats);
-    ToldRun {
+    object! {
         byte_equal: run.difference.is_none(),
         readahead: &settings.readahead,
-        policies: settings.partitions.iter().map(|row| row.policy.as_str()).collect(),
+        policies: policies(run),
         cache_pages: settings.frames,
         page_bytes: settings.page_bytes,
         events: run.events,
@@ -121,19 +84,19 @@ fn told_run(run: &Run) -> ToldRun<'_> {
         hits: stats.hits,
         late_hits: stats.late_hits,
         misses: stats.misses,
-        difference: run.difference.as_ref().map(told_difference),
+        difference: run.difference.as_ref().map(|difference| object! {
+            event: difference.event,
+            at_ns: difference.now.0,
+            what: &difference.what,
+            action: difference.action,
+            recorded: &difference.recorded,
+            came: &difference.came,
+        }),
     }
 }
 
-fn told_difference(difference: &Difference) -> ToldDifference<'_> {
-    ToldDifference {
-        event: difference.event,
-        at_ns: difference.now.0,
-        what: &difference.what,
-        action: difference.action,
-        recorded: &difference.recorded,
-        came: &difference.came,
-    }
+fn policies(run: &Run) -> Vec<&str> {
+    run.settings.partitions.iter().map(|partition| partition.policy.as_str()).collect()
 }
 
 fn span(run: &Run) -> Nanos {
@@ -145,9 +108,7 @@ fn text(replayed: &Replayed) -> String {
     let mut lines = Vec::new();
     for (number, run) in (1..).zip(&replayed.runs) {
         let (settings, stats) = (&run.settings, &run.stats);
-        let policies: Vec<&str> =
-            settings.partitions.iter().map(|row| row.policy.as_str()).collect();
-        let (policies, pages) = (policies.join(" + "), settings.frames);
+        let (policies, pages) = (policies(run).join(" + "), settings.frames);
         lines.push(format!("run {number}: {}, {policies}, {pages} pages", settings.readahead));
         let (events, actions) = (run.events, run.actions);
         let seconds = quantity::seconds(span(run));

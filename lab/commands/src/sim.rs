@@ -24,7 +24,6 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::ValueEnum;
 use forerun_console::failure::usage;
-use forerun_console::names;
 use forerun_console::{machine, output};
 use forerun_core::device;
 use forerun_core::params::{Param as _, Share};
@@ -32,7 +31,6 @@ use forerun_core::units::Nanos;
 use forerun_measure::windows::WINDOWS_MAX;
 use forerun_sim::host::Order;
 use forerun_sim::prefetch::Prefetch;
-use forerun_sim::trace;
 
 use figures::Figures;
 use plot::Plot;
@@ -62,12 +60,8 @@ pub struct Args {
     /// A file (zstd, gzip, xz are seen by content), `-` for stdin, or workload:NAME[,key=value...]
     #[arg(required_unless_present = "list", value_name = "TRACE")]
     traces: Vec<String>,
-    /// The traces' format: auto, or one of --list-formats such as lis:unit=512
-    #[arg(long, default_value = trace::AUTO)]
-    format: String,
-    /// Pass over so many broken records of each trace
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    skip_bad: u64,
+    #[command(flatten)]
+    reading: Reading,
     /// Replacement policies, NAME[:key=value,...], or all; belady is the bound of them
     #[arg(long, value_name = "NAME,...", default_value = DEFAULT_POLICY)]
     policy: String,
@@ -102,9 +96,6 @@ pub struct Args {
     /// Compute what perfect readahead would reach, where a workload's streams are known
     #[arg(long, requires = "device")]
     online_limit: bool,
-    /// Stop after so many accesses of each trace
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    limit: Option<u64>,
     /// Caches that are computed at the same time [default: all processors; no effect on results]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -214,8 +205,7 @@ impl Plan {
         if let Some(spec) = &device {
             specs::device(spec, 0)?;
         }
-        trace::check_format(&args.format)
-            .map_err(|error| names::refused("--format", &error, names::FORMATS))?;
+        args.reading.check()?;
         let default = device.is_some().then(|| DEFAULT_READAHEAD.to_owned());
         let readaheads = match args.readahead.clone().or(default) {
             Some(text) => specs::readaheads(&text)?,
@@ -234,11 +224,7 @@ impl Plan {
         let threads = args.threads.map_or_else(machine::cores, usize::from);
         let plan = Self {
             sources: args.traces.iter().map(|text| Source::new(text)).collect::<Result<_>>()?,
-            reading: Reading {
-                format: args.format.clone(),
-                skip_bad: args.skip_bad,
-                limit: args.limit.unwrap_or(u64::MAX),
-            },
+            reading: args.reading.clone(),
             policies,
             sizes: specs::sizes(args.size.as_deref().unwrap_or(size))?,
             readaheads,

@@ -7,10 +7,9 @@ mod convert;
 mod info;
 
 use anyhow::Result;
-use forerun_console::names;
-use forerun_sim::trace::{self, AUTO};
 
 use crate::sim::source::{Reading, Source};
+
 use crate::specs;
 
 /// What `trace` takes.
@@ -43,15 +42,8 @@ struct Input {
     /// A file (zstd, gzip, xz are seen by content), `-` for stdin, or workload:NAME[,key=value...]
     #[arg(value_name = "TRACE")]
     trace: String,
-    /// Its format: auto, or one of `sim --list-formats` such as lis:unit=512
-    #[arg(long, default_value = AUTO)]
-    format: String,
-    /// Pass over so many broken records
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    skip_bad: u64,
-    /// Stop after so many pages
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    limit: Option<u64>,
+    #[command(flatten)]
+    reading: Reading,
     /// Memory for what is known of each distinct page
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = specs::memory)]
     memory: u64,
@@ -60,12 +52,9 @@ struct Input {
 impl Input {
     /// The trace, and how it is read.
     fn open(&self) -> Result<(Source, Reading)> {
-        trace::check_format(&self.format)
-            .map_err(|error| names::refused("--format", &error, names::FORMATS))?;
-        let limit = self.limit.unwrap_or(u64::MAX);
-        let reading = Reading { format: self.format.clone(), skip_bad: self.skip_bad, limit };
+        self.reading.check()?;
         let source = Source::new(&self.trace)?;
-        source.tell_guess(&reading)?;
-        Ok((source, reading))
+        source.tell_guess(&self.reading)?;
+        Ok((source, self.reading.clone()))
     }
 }

@@ -10,7 +10,7 @@
 //! | [`live`], `crew`, `meter`, [`verify`] | one run through the engine, every byte checked |
 //! | [`kernel`] | the same reads through the kernel's page cache |
 //! | [`pattern_file`] | files of the pattern: made, and known again |
-//! | [`start`] | threads that begin at the same moment |
+//! | [`steps`] | threads that begin, or take each step, at the same moment |
 //! | [`record`] | run records, and the limit that runs are measured against |
 //! | [`windows`] | readahead windows as records tell them |
 //! | [`journal`] | `--journal` of the commands that run live |
@@ -30,6 +30,6 @@ mod meter;
 pub mod pattern;
 pub mod pattern_file;
 pub mod record;
-pub mod start;
+pub mod steps;
 pub mod verify;
 pub mod windows;

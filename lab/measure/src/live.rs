@@ -30,9 +30,10 @@ use crate::meter::{Meter, Notes};
 use crate::verify::{self, Against};
 use forerun_console::target::{Checked, Target};
 
+use crate::{journal, windows};
+
 use crate::crew::Crew;
 use crate::pattern::made;
-use crate::{journal, windows};
 
 /// What is run.
 pub struct Live<'a> {

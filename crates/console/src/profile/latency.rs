@@ -28,11 +28,12 @@ use forerun_io::files::Backend;
 use forerun_io::reaper::{ReapOutcome, Reaper, ReaperSettings, Sleeper, involuntary_switches};
 use forerun_report::quantity::thousandths;
 
+use crate::reap_reads::{Reads, trimmed};
+use crate::{machine, output, specs};
+
 use crate::failure::note;
 use crate::noise::Noise;
-use crate::reap_reads::{Reads, trimmed};
 use crate::reap_target::ReapTarget;
-use crate::{machine, output, specs};
 
 /// What came of it.
 pub enum Half {

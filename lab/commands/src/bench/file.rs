@@ -21,7 +21,7 @@ use clap::ValueEnum;
 use forerun_console::failure::{note, usage};
 use forerun_console::profile::given::Given;
 use forerun_console::target::Target;
-use forerun_console::{interrupt, output};
+use forerun_console::{interrupt, object, output};
 use forerun_core::params::{Bytes, Param as _};
 use forerun_core::units::Nanos;
 use forerun_engine::journal::JournalFile;
@@ -32,13 +32,14 @@ use forerun_report::quantity::read;
 use forerun_report::quantity::{float, micros, ratio};
 use forerun_report::{Latencies, Run, RunRecord};
 use forerun_sim::driver::rate;
-use serde::Serialize;
 
-use crate::specs;
 use forerun_measure::cache::{failed, opened_cold, refused};
 use forerun_measure::{pattern_file, record};
 
 use reads::{Against, Order, Plan};
+
+use crate::specs;
+use serde::Serialize;
 
 /// What `bench file` takes.
 #[derive(clap::Args)]
@@ -134,7 +135,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
         .journal
         .keep(|journal| measured(args, &target, (settings.clone(), journal), size))?;
     if args.results.json {
-        output::json(&Runs { runs: [Figures::new(args, size, &measured)] })?;
+        output::json(&object! { runs: [figures(args, size, &measured)] })?;
     } else {
         output::print(&table(args, size, &measured))?;
     }
@@ -245,60 +246,30 @@ fn table(args: &Args, size: Bytes, measured: &Measured) -> String {
     output::table(&header, &[row], 1)
 }
 
-/// All runs, as `--json` prints them: one.
-#[derive(Serialize)]
-struct Runs {
-    runs: [Figures; 1],
-}
-
-#[derive(Serialize)]
-struct Figures {
-    pattern: &'static str,
-    size: u64,
-    threads: u32,
-    reads: u64,
-    seconds: f64,
-    mb_per_second: f64,
-    io_per_second: f64,
-    mean_us: f64,
-    p50_us: f64,
-    p90_us: f64,
-    p99_us: f64,
-    p999_us: f64,
-    max_us: f64,
-    hit_ratio: f64,
-    late_ratio: f64,
-    bytes_wanted: u64,
-    bytes_read: u64,
-    device_requests: u64,
-    device_bytes: u64,
-}
-
-impl Figures {
-    fn new(args: &Args, size: Bytes, measured: &Measured) -> Self {
-        let times = &measured.times;
-        let micros = |per_mille| micros(times.quantile(per_mille));
-        Self {
-            pattern: args.pattern.name(),
-            size: size.0,
-            threads: args.threads,
-            reads: times.count(),
-            seconds: quantity::seconds(measured.elapsed),
-            mb_per_second: measured.mb_per_second(),
-            io_per_second: measured.io_per_second(),
-            mean_us: times.mean_ns() / 1e3,
-            p50_us: micros(500),
-            p90_us: micros(900),
-            p99_us: micros(990),
-            p999_us: micros(999),
-            max_us: micros(1_000),
-            hit_ratio: measured.hit_ratio(),
-            late_ratio: measured.late_ratio(),
-            bytes_wanted: measured.bytes,
-            bytes_read: measured.stats.store_bytes,
-            device_requests: measured.stats.store_requests,
-            device_bytes: measured.device_bytes,
-        }
+/// The run, as `--json` prints it.
+fn figures(args: &Args, size: Bytes, measured: &Measured) -> impl Serialize {
+    let times = &measured.times;
+    let micros = |per_mille| micros(times.quantile(per_mille));
+    object! {
+        pattern: args.pattern.name(),
+        size: size.0,
+        threads: args.threads,
+        reads: times.count(),
+        seconds: quantity::seconds(measured.elapsed),
+        mb_per_second: measured.mb_per_second(),
+        io_per_second: measured.io_per_second(),
+        mean_us: times.mean_ns() / 1e3,
+        p50_us: micros(500),
+        p90_us: micros(900),
+        p99_us: micros(990),
+        p999_us: micros(999),
+        max_us: micros(1_000),
+        hit_ratio: measured.hit_ratio(),
+        late_ratio: measured.late_ratio(),
+        bytes_wanted: measured.bytes,
+        bytes_read: measured.stats.store_bytes,
+        device_requests: measured.stats.store_requests,
+        device_bytes: measured.device_bytes,
     }
 }
 

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use forerun_console::failure::usage;
 use forerun_console::target::Target;
-use forerun_console::{interrupt, output};
+use forerun_console::{interrupt, object, output};
 use forerun_core::params::{Bytes, Param as _};
 use forerun_core::units::Nanos;
 use forerun_engine::{Cache, Handle, Settings};
@@ -79,7 +79,8 @@ pub(super) fn run(args: &Args) -> Result<()> {
         measured(args, &cache, &opened).with_context(|| opened.name.clone())
     })?;
     if args.results.json {
-        output::json(&Runs { runs: runs.iter().map(Figures::new).collect() })?;
+        let runs: Vec<_> = runs.iter().map(figures).collect();
+        output::json(&object! { runs: runs })?;
     } else {
         output::print(&table(&runs))?;
     }
@@ -217,66 +218,37 @@ fn table(runs: &[Raced]) -> String {
         ["path", "threads", "ns/hit", "min", "max", "cpu ns", "to pread", "min", "max", "target"];
     let row = |raced: &Raced| {
         let (wall, ratio) = (&raced.wall, &raced.ratio);
-        let target = raced.way.ratio_max().map_or("-".to_owned(), |max| {
-            let bound = forerun_report::Target::AtMost(max);
-            format!("{bound:.1} {}", bound.judge(ratio.median))
-        });
-        vec![
-            raced.way.name().to_owned(),
-            raced.threads.to_string(),
-            format!("{:.1}", wall.median),
-            format!("{:.1}", wall.min),
-            format!("{:.1}", wall.max),
-            format!("{:.1}", raced.cpu.median),
-            format!("{:.3}", ratio.median),
-            format!("{:.3}", ratio.min),
-            format!("{:.3}", ratio.max),
-            target,
-        ]
+        let target = raced
+            .way
+            .ratio_max()
+            .map(forerun_report::Target::AtMost)
+            .map_or("-".to_owned(), |bound| format!("{bound:.1} {}", bound.judge(ratio.median)));
+        let mut cells = vec![raced.way.name().to_owned(), raced.threads.to_string()];
+        let nanos = [wall.median, wall.min, wall.max, raced.cpu.median];
+        cells.extend(nanos.map(|nanos| format!("{nanos:.1}")));
+        cells.extend([ratio.median, ratio.min, ratio.max].map(|ratio| format!("{ratio:.3}")));
+        cells.push(target);
+        cells
     };
     output::table(&header, &runs.iter().map(row).collect::<Vec<_>>(), 1)
 }
 
-/// All runs, as `--json` prints them.
-#[derive(Serialize)]
-struct Runs<'a> {
-    runs: Vec<Figures<'a>>,
-}
-
-/// One way with so many threads. What is not known is null.
-#[derive(Serialize)]
-struct Figures<'a> {
-    path: &'static str,
-    threads: u32,
-    ns_per_hit: f64,
-    min_ns: f64,
-    max_ns: f64,
-    cpu_ns_per_hit: f64,
-    ratio_to_pread: f64,
-    ratio_min: f64,
-    ratio_max: f64,
-    ratio_target: Option<f64>,
-    samples_ns: &'a [f64],
-    ratios: &'a [f64],
-}
-
-impl<'a> Figures<'a> {
-    fn new(raced: &'a Raced) -> Self {
-        let (wall, ratio) = (&raced.wall, &raced.ratio);
-        Self {
-            path: raced.way.name(),
-            threads: raced.threads,
-            ns_per_hit: wall.median,
-            min_ns: wall.min,
-            max_ns: wall.max,
-            cpu_ns_per_hit: raced.cpu.median,
-            ratio_to_pread: ratio.median,
-            ratio_min: ratio.min,
-            ratio_max: ratio.max,
-            ratio_target: raced.way.ratio_max(),
-            samples_ns: &raced.samples_ns,
-            ratios: &raced.ratios,
-        }
+/// One way with so many threads, as `--json` prints it. What is not known is null.
+fn figures(raced: &Raced) -> impl Serialize {
+    let (wall, ratio) = (&raced.wall, &raced.ratio);
+    object! {
+        path: raced.way.name(),
+        threads: raced.threads,
+        ns_per_hit: wall.median,
+        min_ns: wall.min,
+        max_ns: wall.max,
+        cpu_ns_per_hit: raced.cpu.median,
+        ratio_to_pread: ratio.median,
+        ratio_min: ratio.min,
+        ratio_max: ratio.max,
+        ratio_target: raced.way.ratio_max(),
+        samples_ns: &raced.samples_ns,
+        ratios: &raced.ratios,
     }
 }
 

@@ -19,7 +19,6 @@
 
 mod figures;
 mod hands;
-mod steps;
 
 use std::path::PathBuf;
 

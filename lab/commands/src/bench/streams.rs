@@ -11,7 +11,7 @@ use anyhow::Result;
 use forerun_console::failure::usage;
 use forerun_console::profile::given::Given;
 use forerun_console::target::Target;
-use forerun_console::{interrupt, output};
+use forerun_console::{interrupt, object, output};
 use forerun_core::device::Rate;
 use forerun_core::params::{Bytes, Param};
 use forerun_core::units::Nanos;
@@ -262,8 +262,8 @@ pub(super) fn run(args: &Args) -> Result<()> {
     let tell = |run: &Run| if args.results.json { Ok(()) } else { output::print(&table::row(run)) };
     let runs = args.results.journal.keep(|journal| plan.run(journal, tell))?;
     if args.results.json {
-        let runs = runs.iter().map(Figures::new).collect();
-        output::json(&Runs { runs })?;
+        let runs: Vec<_> = runs.iter().map(figures).collect();
+        output::json(&object! { runs: runs })?;
     }
     let Some(path) = &args.results.output else { return Ok(()) };
     let mut settings = record::settings(&plan.settings);
@@ -272,45 +272,21 @@ pub(super) fn run(args: &Args) -> Result<()> {
     Ok(interrupt::unbroken(|| RunRecord { runs, ..empty }.write(path))?)
 }
 
-/// All runs, as `--json` prints them.
-#[derive(Serialize)]
-struct Runs<'a> {
-    runs: Vec<Figures<'a>>,
-}
-
-/// One run. What is not known is null.
-#[derive(Serialize)]
-pub(crate) struct Figures<'a> {
-    readahead: &'a str,
-    streams: u32,
-    mb_per_second: f64,
-    delay_seconds: f64,
-    device_requests: u64,
-    mean_request_bytes: u64,
-    bytes_read: u64,
-    bytes_wanted: u64,
-    limit_mb_per_second: Option<f64>,
-    ratio_to_limit: Option<f64>,
-    p50_us: f64,
-    p99_us: f64,
-}
-
-impl<'a> Figures<'a> {
-    pub(crate) fn new(run: &'a Run) -> Self {
-        Self {
-            readahead: &run.readahead,
-            streams: run.streams,
-            mb_per_second: run.mb_per_second,
-            delay_seconds: run.delay_seconds,
-            device_requests: run.device_requests,
-            mean_request_bytes: run.mean_request_bytes,
-            bytes_read: run.bytes_read,
-            bytes_wanted: run.bytes_wanted,
-            limit_mb_per_second: run.limit_mb_per_second,
-            ratio_to_limit: run.ratio_to_limit,
-            p50_us: run.p50_us,
-            p99_us: run.p99_us,
-        }
+/// One run, as `--json` prints it. What is not known is null.
+pub(crate) fn figures(run: &Run) -> impl Serialize {
+    object! {
+        readahead: &run.readahead,
+        streams: run.streams,
+        mb_per_second: run.mb_per_second,
+        delay_seconds: run.delay_seconds,
+        device_requests: run.device_requests,
+        mean_request_bytes: run.mean_request_bytes,
+        bytes_read: run.bytes_read,
+        bytes_wanted: run.bytes_wanted,
+        limit_mb_per_second: run.limit_mb_per_second,
+        ratio_to_limit: run.ratio_to_limit,
+        p50_us: run.p50_us,
+        p99_us: run.p99_us,
     }
 }
 

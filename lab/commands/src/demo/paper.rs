@@ -7,8 +7,6 @@
 //! Wu, Xi, Xu, "File Prefetching Algorithm for Concurrent Streams" (2010), sections 4.2 and 4.3:
 //! Linux 2.6.22 against 2.6.24, windows up to 1 MB, 2 GB of memory, the drive's cache off.
 
-use std::thread;
-
 use anyhow::{Result, anyhow};
 use forerun_core::cache::Settings;
 use forerun_core::params::{Bytes, Param as _};
@@ -19,6 +17,7 @@ use forerun_sim::driver::{self, Outcome, Setup};
 use forerun_sim::host::Order;
 
 use super::{DEMAND, LEGACY, model};
+use crate::parallel;
 use crate::sim::figures::measured;
 use crate::specs::PAGE_BYTES;
 
@@ -39,18 +38,7 @@ pub(super) fn record() -> Result<RunRecord> {
         ("time", "virtual".to_owned()),
     ];
     let mut record = record::empty(model()?.name(), SEED, &settings);
-    // Two halves of like weight: every other experiment.
-    let halves = thread::scope(|scope| {
-        let half = |first: usize| {
-            let cases = &cases;
-            scope.spawn(move || cases.iter().skip(first).step_by(2).map(runs).collect::<Vec<_>>())
-        };
-        let halves = [half(0), half(1)];
-        halves.map(|half| half.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    });
-    let [even, odd] = halves.map(Vec::into_iter);
-    let mut odd = odd;
-    for runs in even.flat_map(|runs| [Some(runs), odd.next()]).flatten() {
+    for runs in parallel::map(&cases, runs) {
         record.runs.extend(runs?);
     }
     Ok(record)

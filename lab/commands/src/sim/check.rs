@@ -4,16 +4,15 @@
 //! - What is printed does not depend on the number of threads: differences come by seed.
 
 use std::panic;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
 
 use anyhow::{Result, bail};
 use forerun_console::failure::{note, usage};
 use forerun_console::{machine, output};
 use forerun_sim::check::{self, Difference, Outcome};
-use indicatif::ProgressBar;
 use serde_json::json;
+
+use crate::parallel;
 
 /// What `sim check` takes.
 #[derive(clap::Args)]
@@ -82,30 +81,12 @@ struct Found {
 }
 
 fn all(first: u64, end: u64) -> Found {
-    let found = Mutex::new(Found::default());
-    let next = AtomicU64::new(first);
     let progress = output::progress(end - first, "seeds");
     // A broken assertion is a difference, told with its seed; the hook would tell it twice more.
     let hook = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));
-    thread::scope(|scope| {
-        for _ in 0..machine::cores() {
-            scope.spawn(|| work(&next, end, &found, &progress));
-        }
-    });
-    panic::set_hook(hook);
-    progress.finish_and_clear();
-    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    found.differences.sort_by_key(|difference| difference.seed);
-    found
-}
-
-fn work(next: &AtomicU64, end: u64, found: &Mutex<Found>, progress: &ProgressBar) {
-    loop {
-        let seed = next.fetch_add(1, Ordering::Relaxed);
-        if seed >= end {
-            return;
-        }
+    let found = Mutex::new(Found::default());
+    parallel::for_each(first..end, |seed| {
         let result = check::check(seed);
         let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
         match result {
@@ -113,7 +94,12 @@ fn work(next: &AtomicU64, end: u64, found: &Mutex<Found>, progress: &ProgressBar
             Err(difference) => found.differences.push(difference),
         }
         progress.inc(1);
-    }
+    });
+    panic::set_hook(hook);
+    progress.finish_and_clear();
+    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    found.differences.sort_by_key(|difference| difference.seed);
+    found
 }
 
 /// Below 2^64, so that each thread may count on by one.

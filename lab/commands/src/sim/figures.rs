@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
-use forerun_console::{interrupt, machine, output};
+use forerun_console::output::Column;
+use forerun_console::{interrupt, output};
 use forerun_core::device::Device;
 use forerun_core::event::FetchKind;
 use forerun_core::params::Share;
 use forerun_core::units::Nanos;
 use forerun_core::{params, readahead};
-use forerun_measure::windows;
+use forerun_measure::{record, windows};
 use forerun_report::quantity;
 use forerun_report::{DeviceRequest, RequestKind, Run, RunRecord, Window};
 use forerun_sim::driver::{Logged, LoggedWindow, Outcome};
@@ -215,99 +216,59 @@ impl Figures {
         (names.join(" + "), specs.join(" + "))
     }
 
-    fn cells(&self, columns: Columns) -> Vec<String> {
-        let Columns { sampled, readahead, prefetch, device, limit } = columns;
-        let mut cells = vec![self.trace.clone(), spec(&self.policy, &self.params)];
-        if let Some(ahead) = self.readahead.as_ref().filter(|_| readahead) {
-            cells.push(spec(ahead.name, &ahead.params));
-        }
-        if prefetch {
-            let thread = self.prefetch.as_ref().map(|it| spec(it.name, &it.params));
-            cells.push(thread.unwrap_or_else(|| specs::NONE.to_owned()));
-        }
-        cells.extend([
-            self.cache_pages.to_string(),
-            self.accesses.to_string(),
-            self.misses.to_string(),
-            format!("{:.2} %", self.hit_ratio * 100.0),
-        ]);
-        if let Some(sample) = self.sample.as_ref().filter(|_| sampled) {
-            let error = sample.hit_ratio_error.map(|error| format!("{:.2} %", error * 100.0));
-            cells.push(error.unwrap_or_default());
-        }
-        if let Some(ahead) = self.readahead.as_ref().filter(|_| readahead) {
-            cells.extend([ahead.fetched, ahead.used, ahead.wasted].map(|n| n.to_string()));
-        }
-        match self.device.as_ref().filter(|_| device) {
-            Some(device) => {
-                if prefetch {
-                    cells.push(format!("{:.3}", device.seconds));
-                }
-                cells.extend([
-                    format!("{:.2}", device.mb_per_second),
-                    device.requests.to_string(),
-                    format!("{} K", device.mean_request_bytes >> 10),
-                    format!("{:.3}", device.delay_seconds),
-                ]);
-                if limit {
-                    let shown = |value: f64| format!("{value:.2}");
-                    cells.push(device.limit_mb_per_second.map_or_else(String::new, shown));
-                }
-            }
-            None => cells.push(format!("{:.1}", self.accesses_per_second / 1e6)),
-        }
-        cells
+    fn device(&self, figure: fn(&Virtual) -> String) -> String {
+        self.device.as_ref().map(figure).unwrap_or_default()
     }
-}
 
-/// Which columns there are beside those of every run.
-#[derive(Clone, Copy)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a column of its own")]
-struct Columns {
-    sampled: bool,
-    readahead: bool,
-    prefetch: bool,
-    device: bool,
-    limit: bool,
+    fn ahead(&self, pages: fn(&Ahead) -> u64) -> String {
+        self.readahead.as_ref().map(|ahead| pages(ahead).to_string()).unwrap_or_default()
+    }
 }
 
 /// The runs in columns. All of them are of one kind.
 pub(super) fn table(figures: &[Figures]) -> String {
-    let sampled = figures.iter().any(|run| run.sample.is_some());
-    let readahead = figures.iter().any(|run| run.readahead.is_some());
-    let prefetch = figures.iter().any(|run| run.prefetch.is_some());
-    let device = figures.iter().any(|run| run.device.is_some());
-    let known = |run: &Figures| run.device.as_ref().is_some_and(|it| it.ratio_to_limit.is_some());
-    let limit = figures.iter().any(known);
-    let mut header = vec!["trace", "policy"];
-    if readahead {
-        header.push("readahead");
-    }
-    if prefetch {
-        header.push("prefetch");
-    }
-    let left = header.len();
-    header.extend(["pages", "accesses", "misses", "hit ratio"]);
-    if sampled {
-        header.push("std error");
-    }
-    if readahead {
-        header.extend(["ahead", "used", "wasted"]);
-    }
-    if device && prefetch {
-        header.push("seconds");
-    }
-    if device {
-        header.extend(["MB/s", "requests", "mean", "delay s"]);
-    } else {
-        header.push("M/s");
-    }
-    if limit {
-        header.push("limit");
-    }
-    let columns = Columns { sampled, readahead, prefetch, device, limit };
-    let rows: Vec<Vec<String>> = figures.iter().map(|run| run.cells(columns)).collect();
-    output::table(&header, &rows, left)
+    let has = |part: fn(&Figures) -> bool| figures.iter().any(part);
+    let (sampled, ahead) = (has(|run| run.sample.is_some()), has(|run| run.readahead.is_some()));
+    let (thread, device) = (has(|run| run.prefetch.is_some()), has(|run| run.device.is_some()));
+    let limit = has(|run| run.device.as_ref().is_some_and(|it| it.ratio_to_limit.is_some()));
+    #[rustfmt::skip]
+    let all: [(bool, Column<Figures>); 19] = [
+        (true,             ("trace",     |run| run.trace.clone())),
+        (true,             ("policy",    |run| spec(&run.policy, &run.params))),
+        (ahead,            ("readahead", |run| {
+            run.readahead.as_ref().map(|it| spec(it.name, &it.params)).unwrap_or_default()
+        })),
+        (thread,           ("prefetch",  |run| {
+            run.prefetch.as_ref().map_or(specs::NONE.into(), |it| spec(it.name, &it.params))
+        })),
+        (true,             ("pages",     |run| run.cache_pages.to_string())),
+        (true,             ("accesses",  |run| run.accesses.to_string())),
+        (true,             ("misses",    |run| run.misses.to_string())),
+        (true,             ("hit ratio", |run| percent(run.hit_ratio))),
+        (sampled,          ("std error", |run| {
+            run.sample.as_ref().and_then(|it| it.hit_ratio_error).map(percent).unwrap_or_default()
+        })),
+        (ahead,            ("ahead",     |run| run.ahead(|ahead| ahead.fetched))),
+        (ahead,            ("used",      |run| run.ahead(|ahead| ahead.used))),
+        (ahead,            ("wasted",    |run| run.ahead(|ahead| ahead.wasted))),
+        (device && thread, ("seconds",   |run| run.device(|it| format!("{:.3}", it.seconds)))),
+        (device,           ("MB/s",      |run| {
+            run.device(|it| format!("{:.2}", it.mb_per_second))
+        })),
+        (device,           ("requests",  |run| run.device(|it| it.requests.to_string()))),
+        (device,           ("mean",      |run| {
+            run.device(|it| format!("{} K", it.mean_request_bytes >> 10))
+        })),
+        (device,           ("delay s",   |run| {
+            run.device(|it| format!("{:.3}", it.delay_seconds))
+        })),
+        (!device,          ("M/s",       |run| format!("{:.1}", run.accesses_per_second / 1e6))),
+        (limit,            ("limit",     |run| run.device(|it| {
+            it.limit_mb_per_second.map(|limit| format!("{limit:.2}")).unwrap_or_default()
+        }))),
+    ];
+    let columns: Vec<_> = all.into_iter().filter(|(shown, _)| *shown).map(|it| it.1).collect();
+    output::columns(figures, &columns, 2 + usize::from(ahead) + usize::from(thread))
 }
 
 /// A record in the making.
@@ -316,23 +277,13 @@ pub(super) struct Record(RunRecord);
 impl Record {
     /// A record of this machine, without runs.
     pub(super) fn new(plan: &Plan) -> Self {
-        let setting = |key: &str, value: String| (key.to_owned(), value);
-        let mut settings = BTreeMap::from([
-            setting("page", PAGE_BYTES.to_string()),
-            setting("policy", plan.policies.join(" ")),
-            setting("readahead", plan.readaheads.join(" ")),
-        ]);
-        settings.extend(plan.depth.map(|depth| setting("depth", depth.to_string())));
-        Self(RunRecord {
-            commit: machine::COMMIT.to_owned(),
-            machine: machine::machine(),
-            date: machine::date(),
-            command: machine::command(),
-            device: plan.device.clone().unwrap_or_default(),
-            settings,
-            repeats: 1,
-            ..RunRecord::default()
-        })
+        let mut settings = vec![
+            ("page", PAGE_BYTES.to_string()),
+            ("policy", plan.policies.join(" ")),
+            ("readahead", plan.readaheads.join(" ")),
+        ];
+        settings.extend(plan.depth.map(|depth| ("depth", depth.to_string())));
+        Self(record::empty(plan.device.clone().unwrap_or_default(), 0, &settings))
     }
 
     /// Adds a run; one without a device is none that a record could hold.
@@ -400,8 +351,13 @@ pub(crate) fn measured(outcome: &Outcome) -> Run {
     }
 }
 
+/// As records have had it from the start: by way of seconds.
 fn micros(time: Nanos) -> f64 {
     quantity::seconds(time) * 1e6
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2} %", share * 100.0)
 }
 
 fn ratio(reached: f64, limit: Option<f64>) -> Option<f64> {

@@ -17,14 +17,10 @@
 
 mod paper;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
 
 use anyhow::{Result, anyhow};
-use forerun_console::{interrupt, machine, output};
+use forerun_console::{interrupt, object, output};
 use forerun_core::cache::Settings;
 use forerun_core::device;
 use forerun_core::params::{Bytes, Param as _};
@@ -39,8 +35,8 @@ use forerun_sim::workload;
 use serde::Serialize;
 
 use super::figures::measured;
-use crate::specs;
 use crate::specs::PAGE_BYTES;
+use crate::{parallel, specs};
 
 use paper::{FILES, File, KERNELS, Kernel, MACHINES, Machine, RULES, Rule};
 
@@ -99,22 +95,15 @@ pub(super) fn run(args: &Args) -> Result<()> {
     });
     let shown = if args.json {
         let nap_ms = quantity::seconds(args.nap) * 1e3;
-        let runs = rows.iter().flat_map(|row| row.told(args.scale)).collect();
-        output::json(&Told { scale: args.scale, nap_ms, runs })
+        let runs: Vec<_> = rows.iter().flat_map(|row| row.told(args.scale)).collect();
+        output::json(&object! { scale: args.scale, nap_ms: nap_ms, runs: runs })
     } else {
         output::print(&tables(&rows, args.scale))
     };
     written.and(shown)
 }
 
-/// What `--json` prints.
-#[derive(Serialize)]
-struct Told {
-    scale: u32,
-    nap_ms: f64,
-    runs: Vec<ToldRun>,
-}
-
+/// A run, as `--json` prints it.
 #[derive(Serialize)]
 struct ToldRun {
     machine: &'static str,
@@ -220,26 +209,13 @@ fn all(args: &Args) -> Result<Vec<Row>> {
     let files = |(machine, kernel)| (0..FILES).map(move |number| (machine, kernel, number));
     let rows: Vec<_> = MACHINES.iter().flat_map(kernels).flat_map(files).collect();
     let progress = output::progress(rows.len() as u64, "files");
-    let next = AtomicUsize::new(0);
-    let take = || {
-        let at = next.fetch_add(1, Ordering::Relaxed);
-        rows.get(at).map(|row| (at, row))
-    };
-    let done: Mutex<BTreeMap<usize, Result<Row>>> = Mutex::default();
-    let work = || {
-        while let Some((at, &(machine, kernel, number))) = take() {
-            let row = Row::run(machine, kernel, number, args);
-            done.lock().unwrap_or_else(PoisonError::into_inner).insert(at, row);
-            progress.inc(1);
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 0..machine::cores() {
-            scope.spawn(work);
-        }
+    let done = parallel::map(&rows, |&(machine, kernel, number)| {
+        let row = Row::run(machine, kernel, number, args);
+        progress.inc(1);
+        row
     });
     progress.finish_and_clear();
-    done.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
+    done.into_iter().collect()
 }
 
 fn tables(rows: &[Row], scale: u32) -> String {

@@ -13,8 +13,7 @@
 
 use anyhow::Result;
 use forerun_console::failure::usage;
-use forerun_console::names;
-use forerun_console::output;
+use forerun_console::{names, output};
 use forerun_core::params::{Bytes, Param as _};
 use forerun_core::reap::{self, Op};
 use forerun_core::units::Nanos;

@@ -22,7 +22,9 @@ use forerun_console::names;
 use forerun_core::params::Share;
 use forerun_core::units::Nanos;
 use forerun_sim::replay::{self, Full, Numbering};
-use forerun_sim::trace::{Addresses, BATCH_REQUESTS, Facts, Request, Trace, TraceError};
+use forerun_sim::trace::{
+    self, AUTO, Addresses, BATCH_REQUESTS, Facts, Request, Trace, TraceError,
+};
 use forerun_sim::workload::{self, Access, Reader, Workload};
 use indicatif::ProgressBar;
 
@@ -39,13 +41,30 @@ pub(crate) enum Source {
 }
 
 /// How traces are read.
+#[derive(Clone, clap::Args)]
 pub(crate) struct Reading {
-    /// Their format.
+    /// The traces' format: auto, or one of `sim --list-formats` such as lis:unit=512
+    #[arg(long, default_value = AUTO)]
     pub(crate) format: String,
-    /// Broken records that are passed over.
+    /// Pass over so many broken records of each trace
+    #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) skip_bad: u64,
-    /// Accesses of each.
-    pub(crate) limit: u64,
+    /// Stop after so many accesses of each trace
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+}
+
+impl Reading {
+    /// Refuses a format that there is not.
+    pub(crate) fn check(&self) -> Result<()> {
+        trace::check_format(&self.format)
+            .map_err(|error| names::refused("--format", &error, names::FORMATS))
+    }
+
+    /// Accesses of each trace.
+    fn accesses_max(&self) -> u64 {
+        self.limit.unwrap_or(u64::MAX)
+    }
 }
 
 /// Pages, one after the other, some at a time.
@@ -161,7 +180,7 @@ impl Source {
 
     /// The same; `bar` is told how much of a file was read.
     fn requests_told(&self, reading: &Reading, bar: &ProgressBar) -> Result<Requests> {
-        let left = reading.limit;
+        let left = reading.accesses_max();
         if let Self::Workload(text) = self {
             let made = Box::new(requests_in_time(made(text)));
             return Ok(Requests { from: Origin::Workload(made), left });
@@ -209,7 +228,7 @@ impl Source {
     pub(crate) fn workload(&self, reading: &Reading, end: u64) -> Result<Timed> {
         let broken = Arc::new(Mutex::new(None));
         if let Self::Workload(text) = self {
-            let workload = limited(made(text), reading.limit);
+            let workload = limited(made(text), reading.accesses_max());
             return Ok(Timed { workload, broken });
         }
         let page = u64::from(PAGE_BYTES);
@@ -254,7 +273,7 @@ impl Source {
             streams: Vec::new(),
             bytes_wanted: 0,
         };
-        Ok(Timed { workload: limited(workload, reading.limit), broken })
+        Ok(Timed { workload: limited(workload, reading.accesses_max()), broken })
     }
 
     fn open(&self, reading: &Reading, bar: &ProgressBar) -> Result<Trace> {
@@ -440,7 +459,7 @@ mod tests {
     use super::*;
 
     fn reading(limit: u64) -> Reading {
-        Reading { format: "auto".into(), skip_bad: 0, limit }
+        Reading { format: AUTO.into(), skip_bad: 0, limit: Some(limit) }
     }
 
     fn keys(text: &str, limit: u64) -> Vec<u64> {

@@ -18,12 +18,8 @@ mod figures;
 
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use forerun_console::names;
 use forerun_console::{machine, output};
 use forerun_core::eviction::two_q::{TwoQ, TwoQParams};
 use forerun_core::eviction::two_q_star::{TwoQStar, TwoQStarParams};
@@ -33,14 +29,13 @@ use forerun_report::quantity;
 use forerun_sim::queues::{self, Found as Queues};
 use forerun_sim::replay::{self, Cell, Numbering, ReplayError, replay};
 use forerun_sim::trace::survey::{Found, Settings, Survey};
-use forerun_sim::trace::{AUTO, check_format};
 use indicatif::BinaryBytes;
 
 use super::memory;
 use super::plot::Plot;
 use super::source::{Reading, Source};
-use crate::specs;
 use crate::specs::{PAGE_BYTES, Size};
+use crate::{parallel, specs};
 
 /// What `sim figures` takes.
 #[derive(clap::Args)]
@@ -52,19 +47,12 @@ pub(super) struct Args {
     #[arg(value_name = "TRACE", default_values = ["workload:mail,model=m1",
         "workload:mail,model=m2", "workload:mail,model=m3"])]
     traces: Vec<String>,
-    /// The traces' format: auto, or one of `sim --list-formats` such as lis:unit=512
-    #[arg(long, default_value = AUTO)]
-    format: String,
-    /// Pass over so many broken records of each trace
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    skip_bad: u64,
+    #[command(flatten)]
+    reading: Reading,
     /// Cache sizes [default: the paper's, 32M to 2G; for traces other than workload:mail 12 shares
     /// of their pages]
     #[arg(long, value_name = "SIZE,...")]
     size: Option<String>,
-    /// Stop after so many accesses of each trace
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    limit: Option<u64>,
     /// Draw the figures on one page, or as one picture
     #[arg(short, long, value_name = "FILE.html|.svg")]
     output: Option<PathBuf>,
@@ -86,19 +74,13 @@ struct Counted {
 
 /// Runs every trace and shows the figures.
 pub(super) fn run(args: &Args) -> Result<()> {
-    check_format(&args.format)
-        .map_err(|error| names::refused("--format", &error, names::FORMATS))?;
+    args.reading.check()?;
     let sources: Vec<Source> =
         args.traces.iter().map(|text| Source::new(text)).collect::<Result<_>>()?;
     let sizes = args.size.as_deref().map(specs::sizes).transpose()?;
     let plot = args.output.as_deref().map(|path| Plot::new("-o", path)).transpose()?;
     let written: Vec<&Path> = plot.iter().map(Plot::path).collect();
     super::require_places(&written, &sources)?;
-    let reading = Reading {
-        format: args.format.clone(),
-        skip_bad: args.skip_bad,
-        limit: args.limit.unwrap_or(u64::MAX),
-    };
     let mut sections = Vec::new();
     for source in &sources {
         let name = source.name();
@@ -107,7 +89,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
             None if name.starts_with(MAIL) => specs::sizes(PAPER_SIZES)?,
             None => specs::sizes(super::plot::SIZES)?,
         };
-        let counted = count(source, &reading, &sizes).with_context(|| name.clone())?;
+        let counted = count(source, &args.reading, &sizes).with_context(|| name.clone())?;
         sections.push(section(&name, &counted));
     }
     let sheet = Sheet {
@@ -201,25 +183,13 @@ fn read(source: &Source, reading: &Reading) -> Result<(Found, Vec<u32>)> {
 
 /// Where accesses fall with each size, for 2Q and 2Q*; a size at a time on every processor.
 fn queues(pages: &[u32], numbers: &[u32]) -> Vec<[Queues; 2]> {
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(vec![[Queues::default(); 2]; pages.len()]);
     let (kin, kout) = (Share::percent(10), Share::percent(100));
-    let work = || {
-        while let Some(at) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&n| n < pages.len())
-        {
-            let found = [
-                queues::count::<TwoQ>(pages[at], TwoQParams { kin, kout }, numbers),
-                queues::count::<TwoQStar>(pages[at], TwoQStarParams { kin, kout }, numbers),
-            ];
-            done.lock().unwrap_or_else(PoisonError::into_inner)[at] = found;
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 0..machine::cores() {
-            scope.spawn(work);
-        }
-    });
-    done.into_inner().unwrap_or_else(PoisonError::into_inner)
+    parallel::map(pages, |&pages| {
+        [
+            queues::count::<TwoQ>(pages, TwoQParams { kin, kout }, numbers),
+            queues::count::<TwoQStar>(pages, TwoQStarParams { kin, kout }, numbers),
+        ]
+    })
 }
 
 /// Beside 2Q and 2Q*.

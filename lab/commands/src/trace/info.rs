@@ -9,7 +9,7 @@
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result};
-use forerun_console::output;
+use forerun_console::output::{self, Column};
 use forerun_core::params::Share;
 use forerun_report::quantity::bytes_in_tenths;
 use forerun_sim::trace::survey::{Found, Settings, Survey};
@@ -250,27 +250,20 @@ impl Info {
             text += &classes(&sizes.histogram);
         }
         text += "\npages by how often they are used\n";
-        let uses: Vec<Vec<String>> = self.reuse.uses.iter().map(Uses::cells).collect();
-        text += &output::table(&["uses", "share"], &uses, 0);
+        let uses: [Column<Uses>; 2] = [
+            ("uses", |it| format!("{}{}", it.times, if it.or_more { "+" } else { "" })),
+            ("share", |it| format!("{:.2} %", it.share * 100.0)),
+        ];
+        text += &output::columns(&self.reuse.uses, &uses, 0);
         text += "\ngaps by use, in accesses since the page's last one\n";
-        let gaps: Vec<Vec<String>> = self.reuse.gap_by_use.iter().map(Gap::cells).collect();
-        text += &output::table(&["use", "gaps", "mean"], &gaps, 0);
+        let gaps: [Column<Gap>; 3] = [
+            ("use", |it| format!("{}{}", it.number, if it.or_later { "+" } else { "" })),
+            ("gaps", |it| it.gaps.to_string()),
+            ("mean", |it| format!("{:.0}", it.mean)),
+        ];
+        text += &output::columns(&self.reuse.gap_by_use, &gaps, 0);
         text += "\naccesses by their gap\n";
         text + &classes(&self.reuse.gaps)
-    }
-}
-
-impl Uses {
-    fn cells(&self) -> Vec<String> {
-        let more = if self.or_more { "+" } else { "" };
-        vec![format!("{}{more}", self.times), format!("{:.2} %", self.share * 100.0)]
-    }
-}
-
-impl Gap {
-    fn cells(&self) -> Vec<String> {
-        let more = if self.or_later { "+" } else { "" };
-        vec![format!("{}{more}", self.number), self.gaps.to_string(), format!("{:.0}", self.mean)]
     }
 }
 

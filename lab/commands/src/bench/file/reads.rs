@@ -21,7 +21,7 @@ use forerun_core::prng::Prng;
 use forerun_core::units::Nanos;
 use forerun_engine::Handle;
 use forerun_io::store::pattern;
-use forerun_measure::start::Start;
+use forerun_measure::steps::Steps;
 
 /// What is read, and how.
 pub(super) struct Plan {
@@ -79,9 +79,9 @@ impl Plan {
             (0..self.threads).map(|_| handle.again()).collect::<Result<_, _>>()?;
         let lanes = (0..self.threads).zip(&handles).map(|(thread, handle)| {
             let stop = &stop;
-            move |start: &Start| self.lane(thread, handle, start, stop)
+            move |start: &Steps| self.lane(thread, handle, start, stop)
         });
-        let lanes = Start::run(lanes)?.into_iter().collect::<Result<Vec<Lane>>>()?;
+        let lanes = Steps::start_together(lanes)?.into_iter().collect::<Result<Vec<Lane>>>()?;
         let begun = lanes.iter().map(|lane| lane.begun).min().expect("a thread at least");
         let ended = lanes.iter().map(|lane| lane.ended).max().expect("a thread at least");
         Ok(Ran { elapsed: ended.since(begun), lanes })
@@ -102,10 +102,10 @@ impl Plan {
         Ok(())
     }
 
-    fn lane(&self, thread: u32, handle: &Handle, start: &Start, stop: &AtomicBool) -> Result<Lane> {
+    fn lane(&self, thread: u32, handle: &Handle, start: &Steps, stop: &AtomicBool) -> Result<Lane> {
         let mut room = vec![0; self.size];
         let mut lane = Lane { times: Vec::with_capacity(TIMES_ROOM), ..Lane::default() };
-        if !start.arrive() {
+        if !start.next() {
             return Ok(lane);
         }
         let begun = machine::now();

@@ -18,7 +18,7 @@ use forerun_console::machine;
 use forerun_core::prng::Prng;
 use forerun_core::units::Nanos;
 use forerun_engine::Handle;
-use forerun_measure::start::Start;
+use forerun_measure::steps::Steps;
 use forerun_report::quantity;
 use forerun_report::quantity::float;
 use rustix::time::{ClockId, clock_gettime};
@@ -93,8 +93,8 @@ impl Course {
             lanes.push(Lane { file, handle: handle.again()?, pages: self.pages(thread) });
         }
         let laps =
-            lanes.iter().map(|lane| move |start: &Start| lane.run(way, start, each, &self.words));
-        let ended = Start::run(laps)?;
+            lanes.iter().map(|lane| move |start: &Steps| lane.run(way, start, each, &self.words));
+        let ended = Steps::start_together(laps)?;
         let (mut wall, mut cpu, mut hits) = (0.0, 0.0, 0.0);
         for lap in ended {
             let lap = lap?;
@@ -129,7 +129,7 @@ struct Lap {
 }
 
 impl Lane {
-    fn run(&self, way: Way, start: &Start, each: Nanos, words: &[u64]) -> Result<Lap> {
+    fn run(&self, way: Way, start: &Steps, each: Nanos, words: &[u64]) -> Result<Lap> {
         let mut room = page();
         match way {
             Way::Pread => self.lap(start, each, words, |offset| {
@@ -148,7 +148,7 @@ impl Lane {
 
     fn lap(
         &self,
-        start: &Start,
+        start: &Steps,
         each: Nanos,
         words: &[u64],
         mut hit: impl FnMut(u64) -> Result<u64>,
@@ -162,7 +162,7 @@ impl Lane {
         };
         // Before the start, so that the others do not wait for one that failed.
         let warm = batch(&self.pages[..BATCH]);
-        let goes = start.arrive();
+        let goes = start.next();
         warm?;
         if !goes {
             return Ok(Lap { hits: 0, wall: Nanos(0), cpu: Nanos(0) });

@@ -250,35 +250,17 @@ pub(super) fn verdicts(rows: &[Row], noises: &[Noise]) -> Vec<String> {
 
 /// How far the rounds of the steadiest policy are apart, at each shape: highest to lowest.
 pub(super) fn unsteady(cells: &[Cell]) -> Vec<f64> {
-    let ratio = |cell: &Cell| {
-        let rounds = Summary::of(cell.slices.iter().map(|slice| Round::of(slice).trimmed));
-        rounds.spread()
+    let spread = |cell: &Cell| {
+        Summary::of(cell.slices.iter().map(|slice| Round::of(slice).trimmed)).spread()
     };
     let shapes = cells.iter().map(|cell| cell.shape).max().map_or(0, |last| last + 1);
     let steadiest =
-        |shape| cells.iter().filter(|cell| cell.shape == shape).map(ratio).min_by(f64::total_cmp);
+        |shape| cells.iter().filter(|cell| cell.shape == shape).map(spread).min_by(f64::total_cmp);
     (0..shapes).filter_map(steadiest).collect()
 }
 
 /// The figures, for people.
 pub(super) fn table(rows: &[Row]) -> String {
-    let header = [
-        "policy",
-        "load",
-        "reads",
-        "mean us",
-        "trimmed",
-        "spread",
-        "p50",
-        "p99",
-        "stdev",
-        "wall us",
-        "cpu us/IO",
-        "late %",
-        "to irq",
-        "to spin",
-        "cpu to spin",
-    ];
     let ratio = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.3}"));
     let cells = |row: &Row| {
         let reads = match (row.size, row.group) {
@@ -286,33 +268,29 @@ pub(super) fn table(rows: &[Row]) -> String {
             (size, 1) => Bytes(size).show(),
             (size, group) => format!("{} x{group}", Bytes(size).show()),
         };
-        let [low, high] = row.spread_us;
-        let ratios = Ratios::of(row, rows);
-        vec![
-            row.policy.clone(),
-            format!("{} x{}", row.load, row.threads),
-            reads,
-            format!("{:.2}", row.mean_us),
-            format!("{:.2}", row.trimmed_mean_us),
-            format!("{low:.1}..{high:.1}"),
-            format!("{:.2}", row.p50_us),
-            format!("{:.2}", row.p99_us),
-            format!("{:.2}", row.stdev_us),
-            format!("{:.2}", row.wall_us_per_group),
-            format!("{:.2}", row.cpu_us_per_io),
-            format!("{:.1}", row.late_share * 100.0),
-            ratio(ratios.to_interrupt),
-            ratio(ratios.to_spin),
-            ratio(ratios.cpu_to_spin),
-        ]
+        let ([low, high], ratios) = (row.spread_us, Ratios::of(row, rows));
+        let mut cells = vec![row.policy.clone(), format!("{} x{}", row.load, row.threads), reads];
+        cells.extend([row.mean_us, row.trimmed_mean_us].map(|micros| format!("{micros:.2}")));
+        cells.push(format!("{low:.1}..{high:.1}"));
+        let times = [row.p50_us, row.p99_us, row.stdev_us, row.wall_us_per_group];
+        cells.extend(times.map(|micros| format!("{micros:.2}")));
+        cells.push(format!("{:.2}", row.cpu_us_per_io));
+        cells.push(format!("{:.1}", row.late_share * 100.0));
+        cells.extend([ratios.to_interrupt, ratios.to_spin, ratios.cpu_to_spin].map(ratio));
+        cells
     };
-    output::table(&header, &rows.iter().map(cells).collect::<Vec<_>>(), 2)
+    output::table(&HEADER, &rows.iter().map(cells).collect::<Vec<_>>(), 2)
 }
 
 /// Latencies in microseconds.
 fn distribution(nanos: impl IntoIterator<Item = u64>) -> Distribution {
     Distribution::of(nanos.into_iter().map(|nanos| micros(Nanos(nanos))))
 }
+#[rustfmt::skip]
+const HEADER: [&str; 15] = [
+    "policy", "load", "reads", "mean us", "trimmed", "spread", "p50", "p99", "stdev", "wall us",
+    "cpu us/IO", "late %", "to irq", "to spin", "cpu to spin",
+];
 
 #[cfg(test)]
 mod tests {

@@ -20,10 +20,9 @@ use forerun_console::reap_reads::Reads;
 use forerun_console::reap_target::ReapTarget;
 use forerun_core::units::Nanos;
 use forerun_io::reaper::{ReapCounts, Reaper, ReaperSettings};
+use forerun_measure::steps::Steps;
 use indicatif::ProgressBar;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-
-use super::steps::Steps;
 
 /// What runs at the same time.
 pub(super) struct Load {

@@ -11,13 +11,15 @@
 //! - The first failure is kept, and a panic is one; whoever waits, or comes to wait, is told.
 
 use std::any::Any;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context as _, Result, anyhow};
 
 /// See the module.
-pub(super) struct Steps {
+pub struct Steps {
     threads: u32,
     state: Mutex<State>,
     changed: Condvar,
@@ -34,12 +36,34 @@ struct State {
 
 impl Steps {
     /// For so many threads.
-    pub(super) fn new(threads: u32) -> Self {
+    #[must_use]
+    pub fn new(threads: u32) -> Self {
         Self { threads, state: Mutex::default(), changed: Condvar::new() }
     }
 
+    /// Runs `bodies`, each in a thread of its own, and gives what they came to, in their order.
+    /// Each body takes [`next`](Steps::next) once, which is where all begin.
+    ///
+    /// # Errors
+    /// The system has no thread to spare: then no body goes on from its start.
+    pub fn start_together<T: Send, B: FnOnce(&Self) -> T + Send>(
+        bodies: impl ExactSizeIterator<Item = B>,
+    ) -> Result<Vec<T>> {
+        let steps = &Self::new(u32::try_from(bodies.len()).expect("bounded by the command line"));
+        thread::scope(|scope| {
+            let spawn = |body: B| thread::Builder::new().spawn_scoped(scope, move || body(steps));
+            let running: io::Result<Vec<_>> = bodies.map(spawn).collect();
+            let running = running.inspect_err(|_| steps.fail(anyhow!("no thread")));
+            let running = running.context("cannot start a thread: give fewer --threads")?;
+            let join = |body: thread::ScopedJoinHandle<'_, T>| {
+                body.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            Ok(running.into_iter().map(join).collect())
+        })
+    }
+
     /// Waits for all others. No, when one of them has failed.
-    pub(super) fn next(&self) -> bool {
+    pub fn next(&self) -> bool {
         let mut state = self.lock();
         let step = state.begun;
         state.waiting += 1;
@@ -55,7 +79,7 @@ impl Steps {
     }
 
     /// Does the work of one thread; if it fails or panics, all end.
-    pub(super) fn carry_out(&self, work: impl FnOnce() -> Result<()>) {
+    pub fn carry_out(&self, work: impl FnOnce() -> Result<()>) {
         // What a panic leaves half done is of a measurement that is given up.
         match catch_unwind(AssertUnwindSafe(work)) {
             Ok(Ok(())) => {}
@@ -65,7 +89,7 @@ impl Steps {
     }
 
     /// All end.
-    pub(super) fn fail(&self, error: anyhow::Error) {
+    pub fn fail(&self, error: anyhow::Error) {
         self.lock().failed.get_or_insert(error);
         self.changed.notify_all();
     }
@@ -74,7 +98,7 @@ impl Steps {
     ///
     /// # Errors
     /// The first failure.
-    pub(super) fn ended(self) -> Result<()> {
+    pub fn ended(self) -> Result<()> {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         state.failed.map_or(Ok(()), Err)
     }
@@ -93,7 +117,6 @@ fn said(panic: &(dyn Any + Send)) -> &str {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
-    use std::thread;
 
     use anyhow::bail;
 
@@ -164,5 +187,26 @@ mod tests {
         });
         let error = steps.ended().expect_err("one is missing").to_string();
         assert_eq!(error, "no thread");
+    }
+
+    #[test]
+    fn nobody_goes_before_the_last_has_come() {
+        let came = AtomicU32::new(0);
+        let body = |start: &Steps| {
+            came.fetch_add(1, Ordering::SeqCst);
+            (start.next(), came.load(Ordering::SeqCst))
+        };
+        assert_eq!(Steps::start_together([body; 5].into_iter()).unwrap(), [(true, 5); 5]);
+    }
+
+    #[test]
+    fn who_waits_for_a_start_that_is_called_off_does_not_go() {
+        let start = Steps::new(3);
+        let went = thread::scope(|scope| {
+            let waits = [(); 2].map(|()| scope.spawn(|| start.next()));
+            start.fail(anyhow!("no thread"));
+            waits.map(|thread| thread.join().unwrap())
+        });
+        assert_eq!(went, [false; 2]);
     }
 }
