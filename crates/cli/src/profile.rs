@@ -22,7 +22,7 @@ use forerun_console::profile::latency::Half;
 use forerun_console::profile::place::Place;
 use forerun_console::target::Target;
 use forerun_console::{output, specs};
-use forerun_core::device::estimate::{DeviceProfile, Estimate, Estimator, Known};
+use forerun_core::device::estimate::{DeviceProfile, Estimate, Estimator, Evidence};
 use forerun_core::params::{Bytes, Param};
 use forerun_core::units::Nanos;
 use forerun_io::files::Backend;
@@ -146,7 +146,7 @@ fn classes(request_bytes_max: u32) -> Vec<Class> {
 /// The facts and the figures, for people.
 fn table(
     facts: DeviceProfile,
-    known: Known,
+    known: Evidence,
     before: Option<DeviceProfile>,
     figures: &[Figures],
 ) -> String {

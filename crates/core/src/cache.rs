@@ -19,7 +19,7 @@
 //! # Sources
 //! Wu, Xi, Xu 2010 (triggers on pages, not requests); Meng et al. 2009 (partitions, prefetched
 //! pages); Linux `mm/filemap.c` for the walk. We differ: a request is walked to its end at once,
-//! where Linux waits for each page before it looks at the next.
+//! where Linux waits for each page before it looks up the next.
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::{boxed::Box, vec::Vec};
@@ -45,11 +45,11 @@ mod stats;
 mod writeback;
 
 use frames::{Frame, Frames, NIL, State};
-use inflight::{Row, Run, Starved, Waiter};
-use partition::{Partition, Retracting};
+use inflight::{Row, Run, StarvedPage, Waiter};
+use partition::{OpenRetraction, Partition};
 pub use settings::{PartitionSettings, Settings, SettingsError};
 pub use stats::Stats;
-use writeback::{FileWrites, Throttled};
+use writeback::{FileWrites, ThrottledWrite};
 
 /// The decisions of one cache.
 pub struct Cache {
@@ -70,12 +70,12 @@ pub struct Cache {
     waiters_free: Vec<u32>,
     /// Runs of claimed pages, fetched as soon as no retraction is open.
     runs: Vec<Run>,
-    retracting: Vec<Retracting>,
+    retracting: Vec<OpenRetraction>,
     lingering: Vec<FrameId>,
-    starved: VecDeque<Starved>,
+    starved: VecDeque<StarvedPage>,
     /// Dirty and unsynced frames, in their files' queues.
     write_links: Links,
-    throttled: VecDeque<Throttled>,
+    throttled: VecDeque<ThrottledWrite>,
     dirty_pages: u32,
     /// Pages of writes that began and are not filled yet: they will be dirty.
     promised: u32,
@@ -89,10 +89,10 @@ pub struct Cache {
     victims: Vec<FrameId>,
     absent: Vec<PageIndex>,
     taken: Vec<FrameId>,
-    /// Where the policy looks at the device: what was learnt.
+    /// What is learnt of the device, for a policy that uses it.
     estimator: Option<Estimator>,
     /// The estimate that the readahead policy got last.
-    told: Option<Estimate>,
+    reported: Option<Estimate>,
     /// Fetches in flight that the estimator follows, by their last frame.
     tickets: HashMap<FrameId, Ticket, FixedState>,
     /// Windows that were explained; their numbers are those before.
@@ -189,7 +189,7 @@ impl Cache {
             absent: Vec::new(),
             taken: Vec::new(),
             estimator,
-            told: None,
+            reported: None,
             tickets: HashMap::with_hasher(FixedState),
             windows: 0,
             unreported: Vec::new(),
@@ -231,7 +231,7 @@ impl Cache {
             }
             Event::Write { request, handle, first, count, head_partial, tail_partial, durable } => {
                 let partial = (head_partial, tail_partial);
-                let write = Throttled { request, handle, first, count, partial, durable };
+                let write = ThrottledWrite { request, handle, first, count, partial, durable };
                 self.write(write, actions);
             }
             Event::Filled { request, frame } => self.filled(request, frame, actions),
@@ -313,7 +313,7 @@ impl Cache {
     /// before the first decision.
     #[must_use]
     pub fn device(&self) -> Option<Estimate> {
-        self.settings.device.map(Estimate::given).or(self.told)
+        self.settings.device.map(Estimate::given).or(self.reported)
     }
 
     /// Whether the readahead policy has to see every read: see [`Readahead::sees_requests`].

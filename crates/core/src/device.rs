@@ -16,7 +16,7 @@
 //! # Invariants
 //! - Time never runs backwards, and completions come in the order of their times; those of the
 //!   same time in the order of submission.
-//! - What a device does depends on its requests and their times, not on when it is asked.
+//! - What a device does depends on its requests and their times, not on the time of the calls.
 //! - Same parameters, seed, requests and times: same completions.
 //! # Sources
 //! Each model's file names its own.
@@ -36,7 +36,7 @@ use alloc::{collections::BTreeMap, string::String, vec::Vec};
 use crate::params::{self, ParamError, Params};
 use crate::units::Nanos;
 
-use disk::{Disk, Served};
+use disk::{Disk, Service};
 use parallel::Parallel;
 
 pub use channels::{CHANNEL_MODELS, ChannelModel, DeviceServer, channel_model};
@@ -61,7 +61,7 @@ pub struct Request {
 /// A request that is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// What was asked for.
+    /// The request.
     pub request: Request,
     /// When it was submitted.
     pub arrived: Nanos,
@@ -227,7 +227,7 @@ impl Device {
         self.complete_later(waiting, &served);
     }
 
-    fn complete_later(&mut self, waiting: Waiting, served: &Served) {
+    fn complete_later(&mut self, waiting: Waiting, served: &Service) {
         let completion = Completion {
             request: waiting.request,
             arrived: waiting.arrived,

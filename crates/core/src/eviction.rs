@@ -4,7 +4,7 @@
 //! (Meng et al. 2009): insertion, renewal, eviction of a count.
 //!
 //! ```text
-//!   page is asked for, and not resident -> missed(page)     before a frame is freed for it
+//!   page is demanded, and not resident -> missed(page)     before a frame is freed for it
 //!   page arrives  -> insert(frame, page, prefetched)   frame was unknown to the policy
 //!   page is used  -> renew(frame), or renew_all(frames): the same of each in turn
 //!   frames needed -> evict(count, evictable, out)      named frames have left the policy

@@ -40,14 +40,14 @@ pub trait Param: Sized {
 pub enum ParamError {
     /// There is no policy, model or workload of this name.
     UnknownName {
-        /// What was asked for.
+        /// The name that was given.
         name: String,
         /// What there is, in order.
         known: Vec<&'static str>,
     },
     /// There is no parameter of this name.
     UnknownKey {
-        /// What was asked for.
+        /// The name that was given.
         key: String,
         /// What there is, in order.
         known: Vec<&'static str>,

@@ -383,3 +383,7 @@ readaheads! {
     amp::Amp,
     streams::Streams,
 }
+
+/// Bandwidth-delay products in flight, over all streams of a parallel device: one, as much again
+/// for what is late, and as long as not all is known of the device the double.
+pub(crate) const BANDWIDTH_DELAY_PRODUCTS: u64 = 4;

@@ -49,7 +49,7 @@ const DEPTHS: [u32; 4] = [1, 4, 16, u32::MAX];
 const _: () = assert!(DEPTHS[DEPTHS.len() - 1] == u32::MAX, "each depth has a bucket");
 const _: () = assert!(KEYS <= u8::MAX as usize, "classes and depths are bytes");
 
-/// Kinds of I/O that are told apart.
+/// The number of kinds of I/O.
 pub const KEYS: usize = 2 * CLASS_BYTES.len() * DEPTHS.len();
 
 /// A kind of I/O: what it does, the class of its size, how many are in flight with it.

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use forerun_core::device::estimate::{DeviceProfile, Estimator, Known, Ticket};
+use forerun_core::device::estimate::{DeviceProfile, Estimator, Evidence, Ticket};
 use forerun_core::device::{self, Device, DeviceKind, Request};
 use forerun_core::prng::Prng;
 use forerun_core::units::{FileId, Nanos};
@@ -408,7 +408,7 @@ fn a_device_that_changes_is_followed() {
 fn nothing_is_known_before_anything_came_and_failures_are_no_evidence() {
     let mut estimator = Estimator::new(1 << 20);
     let assumed = estimator.profile();
-    let nothing = Known { kind: false, access: false, rate: false };
+    let nothing = Evidence { kind: false, access: false, rate: false };
     assert_eq!(estimator.known(), nothing);
     assert!(assumed.access > Nanos(0) && assumed.bytes_per_second > 0 && assumed.depth > 0);
     for round in 0..100 {

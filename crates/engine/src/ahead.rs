@@ -52,7 +52,7 @@ impl Depths {
 #[cfg(test)]
 mod tests {
     use forerun_core::{
-        device::estimate::{DeviceProfile, Known},
+        device::estimate::{DeviceProfile, Evidence},
         units::Nanos,
     };
 
@@ -88,7 +88,7 @@ mod tests {
                     depth,
                     request_bytes: 1 << 20,
                 },
-                known: Known { kind: true, access: true, rate },
+                known: Evidence { kind: true, access: true, rate },
             });
             assert_eq!(depths.of(estimate), expected, "{why}");
         }

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   Serve    the frame holds what the shadow file says, and no other operation has the frame
-//!   Fetch    nobody holds the frame; the page is in no other fetch
+//!   Fetch    no reader has the frame pinned; the page is in no other fetch
 //!   Done     once a request; a flush: all that was acknowledged before it is durable
 //!   always   the statistics balance, every bound holds
 //!   the end  every request was answered, the store equals the shadow, no frame is lost

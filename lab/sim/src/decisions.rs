@@ -168,7 +168,7 @@ impl Replay {
         &self.seen.decided
     }
 
-    /// The pages that windows brought and nobody dropped, in order.
+    /// The pages that windows fetched and that were not dropped, in order.
     pub(crate) fn cached(&self) -> impl Iterator<Item = PageIndex> + '_ {
         self.seen.cached.iter().copied()
     }
@@ -198,7 +198,7 @@ pub(crate) fn ranges(pages: impl Iterator<Item = PageIndex>) -> Vec<(PageIndex, 
 #[derive(Default)]
 struct Seen {
     file_pages: u64,
-    /// The read that is under way.
+    /// The current read.
     read: u32,
     decided: Vec<Decided>,
     cached: BTreeSet<PageIndex>,

@@ -50,7 +50,7 @@ pub struct Setup {
     pub depth: u32,
     /// Which of those goes next.
     pub order: Order,
-    /// Requests under way from which on markers do not trigger: Linux's 7/8 of 128.
+    /// Requests in flight from which on markers do not trigger: Linux's 7/8 of 128.
     pub congested: u32,
     /// Time to hand one resident page to a reader.
     pub page_cost: Nanos,
@@ -84,7 +84,7 @@ impl Setup {
 pub struct Logged {
     /// When, where and how long.
     pub completion: Completion,
-    /// Whether somebody waited for it.
+    /// Whether a request waited for it.
     pub kind: FetchKind,
 }
 
@@ -168,7 +168,7 @@ pub enum RunError {
         /// What the core said.
         error: Error,
     },
-    /// A prefetching thread has nobody to read ahead for.
+    /// A prefetching thread has no program to read ahead for.
     #[error("a prefetching thread needs one reader that reads one file from its head to its end")]
     Prefetch,
     /// The files of the workload do not fit the device.
@@ -291,7 +291,7 @@ struct Fetch {
     count: u32,
 }
 
-/// Things under way, by small numbers that are used again.
+/// Operations in flight, by small numbers that are used again.
 struct Slots<T> {
     slots: Vec<Option<T>>,
     free: Vec<u32>,
@@ -358,7 +358,7 @@ impl Driver for Host {
 }
 
 impl Host {
-    /// Requests that wait or are under way.
+    /// Requests that wait or are in flight.
     fn load(&self) -> usize {
         self.queue.len() + self.sent.len()
     }

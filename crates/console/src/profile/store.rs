@@ -28,7 +28,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use forerun_core::device::DeviceKind;
-use forerun_core::device::estimate::{DeviceProfile, Known};
+use forerun_core::device::estimate::{DeviceProfile, Evidence};
 use forerun_core::units::Nanos;
 use forerun_report::quantity::float;
 use indicatif::BinaryBytes;
@@ -186,7 +186,7 @@ impl Profile {
     pub fn new(
         place: &Place,
         facts: DeviceProfile,
-        known: Known,
+        known: Evidence,
         figures: &[Figures],
         latencies: Option<&Latencies>,
     ) -> Self {
@@ -290,7 +290,7 @@ mod tests {
         let (latency_mean, latency_stdev) = (Nanos(1_500), Nanos(1));
         let figures =
             Figures { class, requests: 3, bytes_per_second: 7, latency_mean, latency_stdev };
-        let known = Known { kind: true, access: false, rate: true };
+        let known = Evidence { kind: true, access: false, rate: true };
         Profile::new(&place(), FACTS, known, &[figures], None)
     }
 
@@ -305,7 +305,7 @@ mod tests {
             bytes_per_second: 1,
             ..FACTS
         };
-        let known = Known { kind: true, access: true, rate: true };
+        let known = Evidence { kind: true, access: true, rate: true };
         profiles.insert(&other, Profile::new(&other, disk, known, &[], None));
         let text = profiles.text().expect("it can be written");
         let read = Profiles::parse(&text).expect("it can be read");
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn latencies_are_read_back_stay_without_new_ones_and_may_be_missing() {
-        let known = Known { kind: true, access: true, rate: true };
+        let known = Evidence { kind: true, access: true, rate: true };
         let new =
             |latencies: Option<&Latencies>| Profile::new(&place(), FACTS, known, &[], latencies);
         let (old, young) = (latencies(50_000), latencies(39_999));

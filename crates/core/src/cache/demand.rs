@@ -1,4 +1,4 @@
-//! Reads: the walk over the pages that a request asks for.
+//! Reads: the page walk of a request.
 //!
 //! ```text
 //!   for each page:  resident, no marker   Serve                        hit
@@ -34,7 +34,7 @@ pub(super) struct Reader {
 
 /// The fetch origin of pages: a demand, a readahead window, or a prefetch call.
 #[derive(Clone, Copy)]
-struct Brought {
+struct FetchOrigin {
     /// The page that gets the marker.
     marker: Option<PageIndex>,
     /// What a policy decided, if one did.
@@ -115,7 +115,7 @@ impl Cache {
             }
             self.stats.misses += u64::from(own && met.is_some());
             self.stats.late_hits += u64::from(!own);
-            self.claimed_by_reader(frame);
+            self.first_use(frame);
             self.wait(frame, walk, Node::Read);
         }
         if row.marker {
@@ -129,7 +129,7 @@ impl Cache {
         page: PageId,
         frame: FrameId,
         reader: &Reader,
-        asked_end: PageIndex,
+        demanded_end: PageIndex,
         actions: &mut Actions,
     ) {
         self.frames[frame].marker = false;
@@ -142,22 +142,22 @@ impl Cache {
                 return;
             }
         }
-        let at = (page.index, page.index, asked_end);
+        let at = (page.index, page.index, demanded_end);
         self.readahead(Trigger::Marker, page.file, at, reader, actions);
     }
 
-    /// Asks the policy about the page at `index` and carries out what it says. `asked_end` is the
-    /// end of the demanded pages: 0 where no request waits.
+    /// Asks the policy about the page at `index` and carries out what it says. `demanded_end` is
+    /// the end of the demanded pages: 0 where no request waits.
     fn readahead(
         &mut self,
         trigger: Trigger,
         file: FileId,
-        (first, index, asked_end): (PageIndex, PageIndex, PageIndex),
+        (first, index, demanded_end): (PageIndex, PageIndex, PageIndex),
         reader: &Reader,
         actions: &mut Actions,
     ) {
-        let left = asked_end.saturating_sub(index).max(1);
-        let count = if asked_end == 0 { reader.count } else { u32::try_from(left).unwrap_or(1) };
+        let left = demanded_end.saturating_sub(index).max(1);
+        let count = if demanded_end == 0 { reader.count } else { u32::try_from(left).unwrap_or(1) };
         let (cached_before, cached_after) = match trigger {
             Trigger::Request => (0, 0),
             Trigger::Miss => (self.cached_before(file, index), 0),
@@ -195,7 +195,7 @@ impl Cache {
         self.make_room(&mut demand, actions);
         let mut next = self.readahead.decide(&demand);
         while let Some(decision) = next {
-            let fresh = self.carry_out(file, decision, (index, asked_end), actions);
+            let fresh = self.carry_out(file, decision, (index, demanded_end), actions);
             if self.settings.explain {
                 let (handle, page) = (reader.handle, index);
                 let Decision { cause, window, stream } = decision;
@@ -212,8 +212,8 @@ impl Cache {
         if let Some(profile) = self.settings.device {
             return Estimate::given(profile);
         }
-        self.told = self.estimator.as_ref().map(Estimator::estimate);
-        self.told.unwrap_or(Estimate::ASSUMED)
+        self.reported = self.estimator.as_ref().map(Estimator::estimate);
+        self.reported.unwrap_or(Estimate::ASSUMED)
     }
 
     /// Claims frames for the pages of a window that are absent. Returns how many were absent.
@@ -221,7 +221,7 @@ impl Cache {
         &mut self,
         file: FileId,
         decision: Decision,
-        asked: (PageIndex, PageIndex),
+        demanded: (PageIndex, PageIndex),
         actions: &mut Actions,
     ) -> u32 {
         let window = decision.window;
@@ -235,9 +235,9 @@ impl Cache {
         );
         let fresh = u32::try_from(absent.len()).expect("a window's size is a u32");
         let marker = self.readahead.marker(decision, file_pages);
-        let run = Run { file, first: window.start, end, asked };
-        let brought = Brought { marker, decision: Some(decision), window: self.window() };
-        self.claim_absent(run, &absent, brought, actions);
+        let run = Run { file, first: window.start, end, demanded };
+        let origin = FetchOrigin { marker, decision: Some(decision), window: self.window() };
+        self.claim_absent(run, &absent, origin, actions);
         self.absent = absent;
         if let (Some(index), Some(stream)) = (marker, decision.stream) {
             self.place_marker(PageId { file, index }, stream, window.start, actions);
@@ -303,9 +303,9 @@ impl Cache {
             self.stats.ahead_dropped += end - at - held;
         }
         if !absent.is_empty() {
-            let run = Run { file, first, end: at, asked: (first, first) };
-            let brought = Brought { marker: None, decision: None, window: NIL };
-            self.claim_absent(run, &absent, brought, actions);
+            let run = Run { file, first, end: at, demanded: (first, first) };
+            let origin = FetchOrigin { marker: None, decision: None, window: NIL };
+            self.claim_absent(run, &absent, origin, actions);
         }
         self.absent = absent;
     }
@@ -316,14 +316,14 @@ impl Cache {
         &mut self,
         run: Run,
         absent: &[PageIndex],
-        brought: Brought,
+        origin: FetchOrigin,
         actions: &mut Actions,
     ) {
-        let Run { file, asked, .. } = run;
-        let is_asked = |index: PageIndex| asked.0 <= index && index < asked.1;
-        let asked_count = absent.iter().filter(|&&index| is_asked(index)).count();
-        let unasked_max = self.ahead_room() as usize;
-        let wanted = asked_count + (absent.len() - asked_count).min(unasked_max);
+        let Run { file, demanded, .. } = run;
+        let is_demanded = |index: PageIndex| demanded.0 <= index && index < demanded.1;
+        let demanded_count = absent.iter().filter(|&&index| is_demanded(index)).count();
+        let ahead_max = self.ahead_room() as usize;
+        let wanted = demanded_count + (absent.len() - demanded_count).min(ahead_max);
         let mut taken = core::mem::take(&mut self.taken);
         taken.clear();
         let partition = self.file(file).partition;
@@ -332,24 +332,24 @@ impl Cache {
         assert!(taken.len() <= wanted as usize, "{} frames for {wanted}", taken.len());
         // The first ones are free; victims may turn out to be held.
         taken.reverse();
-        let unasked = taken.len().saturating_sub(asked_count);
-        self.stats.ahead_dropped += (absent.len() - asked_count - unasked) as u64;
-        let (mut asked_left, mut unasked_left) = (asked_count.min(taken.len()), unasked);
+        let ahead = taken.len().saturating_sub(demanded_count);
+        self.stats.ahead_dropped += (absent.len() - demanded_count - ahead) as u64;
+        let (mut demanded_left, mut ahead_left) = (demanded_count.min(taken.len()), ahead);
         for &index in absent {
-            let left = if is_asked(index) { &mut asked_left } else { &mut unasked_left };
+            let left = if is_demanded(index) { &mut demanded_left } else { &mut ahead_left };
             if *left == 0 {
                 continue;
             }
             *left -= 1;
             let frame = taken.pop().expect("as many as were counted");
-            self.claim(PageId { file, index }, frame, !is_asked(index));
-            let carried = |decision| self.readahead.carried(decision, index);
-            let carried = brought.decision.is_some_and(carried);
+            self.claim(PageId { file, index }, frame, !is_demanded(index));
+            let is_gap = |decision| self.readahead.carried(decision, index);
+            let is_gap = origin.decision.is_some_and(is_gap);
             let row = &mut self.frames[frame];
-            row.marker = brought.marker == Some(index);
-            row.carried = carried && !row.marker;
-            row.stream = brought.decision.and_then(|decision| decision.stream);
-            row.window = brought.window;
+            row.marker = origin.marker == Some(index);
+            row.gap = is_gap && !row.marker;
+            row.stream = origin.decision.and_then(|decision| decision.stream);
+            row.window = origin.window;
         }
         assert!(taken.is_empty(), "every frame taken has a page");
         self.runs.push(run);
@@ -371,7 +371,7 @@ impl Cache {
             self.claim(page, frame, false);
             self.frames[frame].fresh = fresh;
             let (first, end) = (page.index, page.index + 1);
-            self.runs.push(Run { file: page.file, first, end, asked: (first, end) });
+            self.runs.push(Run { file: page.file, first, end, demanded: (first, end) });
         }
         self.taken = taken;
     }

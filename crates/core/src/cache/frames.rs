@@ -10,13 +10,13 @@
 //! was never read. A *doomed* frame belongs to no page any more (truncate, invalidate) and comes
 //! free when the operation on it ends; a *lingering* one waits for its last reader.
 //!
-//! What happens most is a hit, and of a frame it reads the label alone: the long row is touched
+//! What happens most is a hit, and of a frame it reads the header alone: the long row is touched
 //! only by the first use of a page that was read ahead.
 //!
 //! # Invariants
-//! - A published frame is resident, and its label names its row's partition. So it is retracted
+//! - A published frame is resident, and its header names its row's partition. So it is retracted
 //!   before its page leaves.
-//! - A label says *unread* if its frame is published and its row's page is `prefetched`.
+//! - A header says *unread* if its frame is published and its row's page is `prefetched`.
 
 use alloc::vec::Vec;
 
@@ -45,7 +45,7 @@ pub(super) enum State {
     Writing,
     /// In the store, but not known to be durable: the bytes are kept for a second try.
     Unsynced,
-    /// No page, but a reader still holds it.
+    /// No page, but a reader has it pinned still.
     Lingering,
 }
 
@@ -79,7 +79,7 @@ pub(super) struct Frame {
     /// Its page was not demanded when it was claimed.
     pub(super) ahead: bool,
     /// Its page is a gap page: fetched only to bridge a gap.
-    pub(super) carried: bool,
+    pub(super) gap: bool,
     /// Its page left while an operation was in flight.
     pub(super) doomed: bool,
     /// Dirtied again while being written: the epoch of the newer bytes.
@@ -110,7 +110,7 @@ impl Frame {
         window: NIL,
         prefetched: false,
         ahead: false,
-        carried: false,
+        gap: false,
         doomed: false,
         redirty: None,
         last_try: false,
@@ -137,7 +137,7 @@ impl Frame {
 
 /// What a hit has to know of a frame. Apart from the long row, as several share a cache line.
 #[derive(Clone, Copy)]
-struct Label {
+struct FrameHeader {
     /// Counts publications; a hit with another generation is stale.
     generation: u32,
     /// The partition of the page that readers without a lock may find; `NIL` without one.
@@ -146,13 +146,13 @@ struct Label {
     unread: bool,
 }
 
-impl Label {
+impl FrameHeader {
     const EMPTY: Self = Self { generation: 0, partition: NIL, unread: false };
 }
 
 /// What a current hit found.
 #[derive(Clone, Copy)]
-pub(super) struct Found {
+pub(super) struct CurrentHit {
     /// The partition of its page.
     pub(super) partition: u32,
     /// Its page was read ahead, and this is its first use.
@@ -162,25 +162,25 @@ pub(super) struct Found {
 /// All frames, by number.
 pub(super) struct Frames {
     table: Vec<Frame>,
-    labels: Vec<Label>,
+    headers: Vec<FrameHeader>,
 }
 
 impl Frames {
     pub(super) fn new(count: u32) -> Self {
         Self {
             table: alloc::vec![Frame::EMPTY; count as usize],
-            labels: alloc::vec![Label::EMPTY; count as usize],
+            headers: alloc::vec![FrameHeader::EMPTY; count as usize],
         }
     }
 
     /// Lets readers without a lock find the page in `frame`. Returns its generation.
     pub(super) fn publish(&mut self, frame: FrameId) -> u32 {
         if !self.published(frame) {
-            let label = self.label_mut(frame);
-            label.generation = label.generation.wrapping_add(1);
+            let header = self.header_mut(frame);
+            header.generation = header.generation.wrapping_add(1);
         }
         self.republish(frame);
-        self.label_mut(frame).generation
+        self.header_mut(frame).generation
     }
 
     /// As [`Frames::publish`], but hits noted before count still: the page never left.
@@ -188,36 +188,36 @@ impl Frames {
         let row = &self[frame];
         assert!(row.resident(), "{frame:?} is published in state {:?}", row.state);
         let (partition, unread) = (row.partition, row.prefetched);
-        let label = self.label_mut(frame);
-        label.partition = partition;
-        label.unread = unread;
+        let header = self.header_mut(frame);
+        header.partition = partition;
+        header.unread = unread;
     }
 
     /// Readers without a lock find the page in `frame` no longer.
     pub(super) fn retract(&mut self, frame: FrameId) {
-        self.label_mut(frame).partition = NIL;
+        self.header_mut(frame).partition = NIL;
     }
 
     /// Whether readers without a lock may find the page in `frame`.
     pub(super) fn published(&self, frame: FrameId) -> bool {
-        self.labels[frame.0 as usize].partition != NIL
+        self.headers[frame.0 as usize].partition != NIL
     }
 
     /// What `hit` found, unless it is stale.
-    pub(super) fn found(&self, hit: Hit) -> Option<Found> {
-        let Label { generation, partition, unread } = self.labels[hit.frame.0 as usize];
+    pub(super) fn found(&self, hit: Hit) -> Option<CurrentHit> {
+        let FrameHeader { generation, partition, unread } = self.headers[hit.frame.0 as usize];
         let current = generation == hit.generation && partition != NIL;
-        current.then_some(Found { partition, unread })
+        current.then_some(CurrentHit { partition, unread })
     }
 
     /// Records a use of the page in `frame`. Returns whether it is the first of a prefetched page.
-    pub(super) fn ask(&mut self, frame: FrameId) -> bool {
-        self.label_mut(frame).unread = false;
+    pub(super) fn first_use(&mut self, frame: FrameId) -> bool {
+        self.header_mut(frame).unread = false;
         core::mem::take(&mut self[frame].prefetched)
     }
 
-    fn label_mut(&mut self, frame: FrameId) -> &mut Label {
-        &mut self.labels[frame.0 as usize]
+    fn header_mut(&mut self, frame: FrameId) -> &mut FrameHeader {
+        &mut self.headers[frame.0 as usize]
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (FrameId, &Frame)> {

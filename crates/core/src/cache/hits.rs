@@ -26,7 +26,7 @@ impl Cache {
                     continue;
                 };
                 if found.unread {
-                    self.claimed_by_reader(hit.frame);
+                    self.first_use(hit.frame);
                 }
                 self.partitions[found.partition as usize].uses.push(hit.frame);
             }
@@ -51,7 +51,7 @@ impl Cache {
 
     /// Records a use of the page in `frame`.
     pub(super) fn used(&mut self, frame: FrameId) {
-        self.claimed_by_reader(frame);
+        self.first_use(frame);
         let row = &self.frames[frame];
         if row.resident() {
             self.partitions[row.partition as usize].policy.renew(frame);
@@ -59,8 +59,8 @@ impl Cache {
     }
 
     /// Records the first use of a prefetched page, resident or in flight.
-    pub(super) fn claimed_by_reader(&mut self, frame: FrameId) {
-        if self.frames.ask(frame) {
+    pub(super) fn first_use(&mut self, frame: FrameId) {
+        if self.frames.first_use(frame) {
             assert!(self.stats.ahead_unread > 0, "{frame:?} is one of the unread");
             self.stats.ahead_unread -= 1;
             self.stats.ahead_used += 1;

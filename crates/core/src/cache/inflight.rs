@@ -52,7 +52,7 @@ pub(super) struct Waiter {
 
 /// A page for which no frame was to be had.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Starved {
+pub(super) struct StarvedPage {
     row: u32,
     page: PageId,
     node: Node,
@@ -68,7 +68,7 @@ pub(super) struct Run {
     pub(super) first: PageIndex,
     pub(super) end: PageIndex,
     /// The demanded pages.
-    pub(super) asked: (PageIndex, PageIndex),
+    pub(super) demanded: (PageIndex, PageIndex),
 }
 
 /// A request on its way over its pages; it has a row from its first wait on.
@@ -150,11 +150,11 @@ impl Cache {
         self.rows[row as usize].remaining += 1;
         self.rows[row as usize].nodes += 1;
         let since = *self.rows[row as usize].starved.get_or_insert(self.now);
-        self.starved.push_back(Starved { row, page, node, fresh, since });
+        self.starved.push_back(StarvedPage { row, page, node, fresh, since });
     }
 
     /// Has a page wait for a frame in its place among the others, unless it did for too long.
-    fn starve_again(&mut self, starved: Starved, actions: &mut Actions) {
+    fn starve_again(&mut self, starved: StarvedPage, actions: &mut Actions) {
         if self.now.since(starved.since) >= self.settings.wait_max {
             return self.give_up(starved, actions);
         }
@@ -170,7 +170,7 @@ impl Cache {
         actions: &mut Actions,
     ) {
         for at in 0..self.starved.len() {
-            let Starved { row, page, node, .. } = self.starved[at];
+            let StarvedPage { row, page, node, .. } = self.starved[at];
             if node == Node::Read && page.file == file && pages.contains(&page.index) {
                 self.fail_row(row, Error::Changed { page: page.index }, actions);
             }
@@ -178,8 +178,8 @@ impl Cache {
     }
 
     /// No frame came free in time.
-    fn give_up(&mut self, starved: Starved, actions: &mut Actions) {
-        let Starved { row, page, node, .. } = starved;
+    fn give_up(&mut self, starved: StarvedPage, actions: &mut Actions) {
+        let StarvedPage { row, page, node, .. } = starved;
         self.promised -= u32::from(node == Node::Fill);
         let partition = self.file(page.file).partition as usize;
         let capacity = self.partitions[partition].capacity;
@@ -228,7 +228,7 @@ impl Cache {
             let Waiter { row: waiting, next, node } = self.waiters[at as usize];
             self.waiters_free.push(at);
             let since = *self.rows[waiting as usize].starved.get_or_insert(self.now);
-            let starved = Starved { row: waiting, page: row.page, node, fresh, since };
+            let starved = StarvedPage { row: waiting, page: row.page, node, fresh, since };
             self.starve_again(starved, actions);
             fresh = false; // Only the write that claimed the frame writes all of it.
             at = next;
@@ -278,13 +278,13 @@ impl Cache {
             at += 1;
         }
         let Some(last) = last else { return index + 1 };
-        let asked = index < run.asked.1 && run.asked.0 < at;
-        let kind = if asked { FetchKind::Demand } else { FetchKind::Readahead };
+        let demanded = index < run.demanded.1 && run.demanded.0 < at;
+        let kind = if demanded { FetchKind::Demand } else { FetchKind::Readahead };
         let count = u32::try_from(at - index).expect("at most request_pages_max");
         self.frames[last].next = NIL;
-        self.frames[last].last_try = asked && count == 1;
+        self.frames[last].last_try = demanded && count == 1;
         self.stats.fetches += 1;
-        if asked {
+        if demanded {
             self.stats.demand_fetches += 1;
         }
         let frames = actions.run_from(frames_at);
@@ -317,8 +317,8 @@ impl Cache {
             return self.end_doomed(frame);
         }
         let row = self.frames[frame];
-        if row.carried && row.prefetched && row.waiters == NIL && !row.marker {
-            return self.put_back(frame);
+        if row.gap && row.prefetched && row.waiters == NIL && !row.marker {
+            return self.discard(frame);
         }
         let policy = &mut self.partitions[row.partition as usize].policy;
         policy.insert(frame, row.page, row.prefetched);
@@ -327,7 +327,7 @@ impl Cache {
     }
 
     /// Discards a gap page that arrived and was not demanded.
-    fn put_back(&mut self, frame: FrameId) {
+    fn discard(&mut self, frame: FrameId) {
         let row = self.frames[frame];
         assert!(row.prefetched && row.waiters == NIL, "{frame:?} holds a gap page");
         self.pages.remove(&row.page);
@@ -351,7 +351,7 @@ impl Cache {
             } else if !row.last_try && self.awaited(row.waiters) {
                 let (file, first, end) = (row.page.file, row.page.index, row.page.index + 1);
                 self.frames[frame].state = State::Claimed;
-                self.runs.push(Run { file, first, end, asked: (first, end) });
+                self.runs.push(Run { file, first, end, demanded: (first, end) });
             } else {
                 self.pages.remove(&row.page);
                 if row.prefetched {
@@ -528,7 +528,7 @@ impl Cache {
     pub(super) fn feed_starved(&mut self, actions: &mut Actions) {
         for _ in 0..self.starved.len() {
             let starved = self.starved.pop_front().expect("counted");
-            let Starved { row, page, node, fresh, since } = starved;
+            let StarvedPage { row, page, node, fresh, since } = starved;
             let fill = node == Node::Fill;
             if self.rows[row as usize].failed {
                 self.promised -= u32::from(fill);
@@ -547,7 +547,7 @@ impl Cache {
                 self.fetch_alone(page, fresh, actions);
             }
             if let Some(&frame) = self.pages.get(&page) {
-                self.claimed_by_reader(frame);
+                self.first_use(frame);
                 self.join(frame, row, node);
                 if self.frames[frame].resident() {
                     self.wake(frame, actions);

@@ -38,7 +38,8 @@ impl Cache {
 
     /// A page of `window` was taken for wasted, but a reader holds it.
     pub(super) fn used_after_all(&mut self, window: u32) {
-        let wasted = |told: &&mut (u32, PrefetchOutcomes)| told.0 == window && told.1.wasted > 0;
+        let wasted =
+            |reported: &&mut (u32, PrefetchOutcomes)| reported.0 == window && reported.1.wasted > 0;
         if let Some((_, outcomes)) = self.unreported.iter_mut().rev().find(wasted) {
             outcomes.wasted -= 1;
             outcomes.used += 1;
@@ -46,11 +47,11 @@ impl Cache {
     }
 
     pub(super) fn report_outcomes(&mut self, actions: &mut Actions) {
-        let told = self
+        let reported = self
             .unreported
             .drain(..)
             .map(|(window, outcomes)| Action::Outcomes { window, outcomes });
-        actions.list.extend(told);
+        actions.list.extend(reported);
     }
 
     /// The windows of prefetched pages that were not demanded yet: a number for each such page, in

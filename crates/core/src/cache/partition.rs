@@ -41,7 +41,7 @@ impl Partition {
 }
 
 /// A retraction that the driver has not settled yet.
-pub(super) struct Retracting {
+pub(super) struct OpenRetraction {
     frame: FrameId,
     reason: RetractReason,
 }
@@ -110,7 +110,7 @@ impl Cache {
             } else {
                 RetractReason::Pool(victim)
             };
-            self.retracting.push(Retracting { frame, reason });
+            self.retracting.push(OpenRetraction { frame, reason });
         }
         self.victims = victims;
         if (self.victims.len() as u64) < u64::from(short) {
@@ -119,7 +119,7 @@ impl Cache {
         }
     }
 
-    /// Tells the policy that `page` was asked for and is not resident.
+    /// Tells the policy that `page` was demanded and is not resident.
     pub(super) fn missed(&mut self, page: PageId) {
         let partition = self.file(page.file).partition as usize;
         self.partitions[partition].policy.missed(page);
@@ -140,7 +140,7 @@ impl Cache {
         let partition = row.partition as usize;
         self.partitions[partition].policy.forget(frame);
         let reason = RetractReason::Pool(self.retract_victim(frame, actions));
-        self.retracting.push(Retracting { frame, reason });
+        self.retracting.push(OpenRetraction { frame, reason });
     }
 
     fn retract_victim(&mut self, frame: FrameId, actions: &mut Actions) -> Victim {
@@ -333,7 +333,7 @@ impl Cache {
         self.frames.retract(frame);
         actions.list.push(Action::Retract { frame, gone: true });
         let reason = if doomed { RetractReason::Doomed } else { RetractReason::Drop };
-        self.retracting.push(Retracting { frame, reason });
+        self.retracting.push(OpenRetraction { frame, reason });
     }
 
     /// Asks again for frames that readers held when their pages left.
@@ -395,7 +395,7 @@ impl Cache {
             let victims = core::mem::take(&mut self.victims);
             for &frame in &victims {
                 let reason = RetractReason::Pool(self.retract_victim(frame, actions));
-                self.retracting.push(Retracting { frame, reason });
+                self.retracting.push(OpenRetraction { frame, reason });
             }
             self.victims = victims;
         }

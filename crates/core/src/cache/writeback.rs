@@ -62,7 +62,7 @@ struct FlushRow {
 
 /// A write that has not begun.
 #[derive(Clone, Copy)]
-pub(super) struct Throttled {
+pub(super) struct ThrottledWrite {
     pub(super) request: RequestId,
     pub(super) handle: HandleId,
     pub(super) first: PageIndex,
@@ -118,7 +118,7 @@ impl FileWrites {
 }
 
 impl Cache {
-    pub(super) fn write(&mut self, write: Throttled, actions: &mut Actions) {
+    pub(super) fn write(&mut self, write: ThrottledWrite, actions: &mut Actions) {
         assert!(write.count > 0, "{:?} writes nothing", write.request);
         let file = self.file_of(write.handle);
         let capacity = self.partitions[self.file(file).partition as usize].capacity;
@@ -182,8 +182,8 @@ impl Cache {
         self.file(file).writes.unwritten.iter().map(|open| open.1).sum()
     }
 
-    fn begin_write(&mut self, write: Throttled, actions: &mut Actions) {
-        let Throttled { request, handle, first, count, partial, durable } = write;
+    fn begin_write(&mut self, write: ThrottledWrite, actions: &mut Actions) {
+        let ThrottledWrite { request, handle, first, count, partial, durable } = write;
         let file = self.file_of(handle);
         let (old_pages, end) = (self.file(file).pages, first + u64::from(count));
         self.file_mut(file).pages = old_pages.max(end);
@@ -210,7 +210,7 @@ impl Cache {
                     actions.list.push(Action::Fill { request, page, frame, fresh: false });
                 }
                 Some(frame) => {
-                    self.claimed_by_reader(frame);
+                    self.first_use(frame);
                     self.wait(frame, &mut walk, Node::Fill);
                 }
                 None => self.starve(page, &mut walk, Node::Fill, fresh),
@@ -464,8 +464,8 @@ impl Cache {
         let (errors, errno) = (writes.errors, writes.errno);
         let handle = self.handles[flush.handle.0 as usize].as_mut();
         let handle = handle.expect("a handle with requests stays open");
-        let told = core::mem::replace(&mut handle.errors_seen, errors) == errors;
-        if told && !flush.failed {
+        let reported = core::mem::replace(&mut handle.errors_seen, errors) == errors;
+        if reported && !flush.failed {
             actions.list.push(Action::Done { request: flush.request });
         } else {
             self.fail(flush.request, Error::Writeback { errno }, actions);

@@ -38,7 +38,7 @@ pub(super) struct Buffer {
 
 /// What a search for a request found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum BufferHit {
     /// All of it is in the buffer.
     Whole,
     /// Its start is in the active segment; its rest passes under the head meanwhile.
@@ -111,10 +111,16 @@ impl Buffer {
     }
 
     /// Looks for `offset..end` at `now`, to which the disk has read on.
-    pub(super) fn find(&mut self, now: Fine, offset: u64, end: u64, platter: &Platter) -> Found {
+    pub(super) fn find(
+        &mut self,
+        now: Fine,
+        offset: u64,
+        end: u64,
+        platter: &Platter,
+    ) -> BufferHit {
         assert!(offset < end, "a request has bytes");
         let Some(index) = self.segments.iter().position(|segment| segment.holds(offset)) else {
-            return Found::Nothing;
+            return BufferHit::Nothing;
         };
         self.clock += 1;
         let segment = &mut self.segments[index];
@@ -128,10 +134,10 @@ impl Buffer {
                 }
                 self.limit = limit;
             }
-            return Found::Whole;
+            return BufferHit::Whole;
         }
         if !active {
-            return Found::Start(held);
+            return BufferHit::Start(held);
         }
         let from = if held < self.limit {
             // Not `now`: the head is somewhere within the next byte, and began it at `media`.
@@ -142,7 +148,7 @@ impl Buffer {
         segment.end = end;
         self.media = from + Fine::of_bytes(end - held, self.rate);
         self.limit = limit;
-        Found::Under { from, done: self.media }
+        BufferHit::Under { from, done: self.media }
     }
 
     /// The head had to go elsewhere: `kept` is what it read there, if that stays in the buffer.

@@ -20,7 +20,7 @@ use crate::params;
 use crate::params::{Bytes, ParamError};
 use crate::units::Nanos;
 
-use super::buffer::{Buffer, Found};
+use super::buffer::{Buffer, BufferHit};
 use super::fine::Fine;
 use super::platter::Platter;
 use super::values::{Rate, Switch, check};
@@ -61,7 +61,7 @@ params! {
 }
 
 /// When a request was served.
-pub(super) struct Served {
+pub(super) struct Service {
     /// The device took it up.
     pub(super) started: Fine,
     /// Its last byte was there.
@@ -201,7 +201,7 @@ impl Disk {
     }
 
     /// Serves `request`, which arrived at `arrived`, then or when the arm is free.
-    pub(super) fn serve(&mut self, arrived: Nanos, request: &Request) -> Served {
+    pub(super) fn serve(&mut self, arrived: Nanos, request: &Request) -> Service {
         let arrived = Fine::from(arrived);
         let started = arrived.max(self.free);
         let now = if self.hides_command {
@@ -211,7 +211,7 @@ impl Disk {
         };
         let (positioning, done) = self.transfer(now, request);
         self.free = done;
-        Served { started, done, positioning }
+        Service { started, done, positioning }
     }
 
     /// Positioning time and end of `request`, whose command has been understood at `now`.
@@ -222,16 +222,16 @@ impl Disk {
             self.head = buffer.read_on(now).unwrap_or(self.head);
             if !request.write {
                 match buffer.find(now, from, end, &self.platter) {
-                    Found::Whole => {
+                    BufferHit::Whole => {
                         let done = now + Fine::of_bytes(request.bytes, self.link);
                         return (Fine::default(), done);
                     }
-                    Found::Under { from, done } => {
+                    BufferHit::Under { from, done } => {
                         self.head = end;
                         return (from.since(now), done);
                     }
-                    Found::Start(held) => from = held,
-                    Found::Nothing => {}
+                    BufferHit::Start(held) => from = held,
+                    BufferHit::Nothing => {}
                 }
             }
         }

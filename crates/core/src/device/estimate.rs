@@ -50,7 +50,7 @@ pub struct DeviceProfile {
 
 /// Which fields of a profile rest on evidence; the others are assumed, or from what was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct Evidence {
     /// [`DeviceProfile::kind`].
     pub kind: bool,
     /// [`DeviceProfile::access`].
@@ -65,7 +65,7 @@ pub struct Estimate {
     /// Always an answer.
     pub profile: DeviceProfile,
     /// Which of it rests on evidence.
-    pub known: Known,
+    pub known: Evidence,
 }
 
 impl Estimate {
@@ -78,12 +78,12 @@ impl Estimate {
             depth: 1,
             request_bytes: SMALL_BYTES,
         },
-        known: Known { kind: false, access: false, rate: false },
+        known: Evidence { kind: false, access: false, rate: false },
     };
 
     /// A `profile` that was measured before.
     pub(crate) const fn given(profile: DeviceProfile) -> Self {
-        Self { profile, known: Known { kind: true, access: true, rate: true } }
+        Self { profile, known: Evidence { kind: true, access: true, rate: true } }
     }
 }
 
@@ -249,7 +249,7 @@ impl Estimator {
         assert!((1..=largest).contains(&request_bytes), "{request_bytes} of {largest} bytes");
         Estimate {
             profile: DeviceProfile { kind, access, bytes_per_second: rate, depth, request_bytes },
-            known: Known { kind: kind_is_known, access: access_is_known, rate: rate_is_known },
+            known: Evidence { kind: kind_is_known, access: access_is_known, rate: rate_is_known },
         }
     }
 
@@ -261,7 +261,7 @@ impl Estimator {
 
     /// Which fields of the profile rest on evidence.
     #[must_use]
-    pub fn known(&self) -> Known {
+    pub fn known(&self) -> Evidence {
         self.estimate().known
     }
 
@@ -423,7 +423,7 @@ impl Estimator {
     }
 
     /// The rate of a device of this kind, and whether it is what the device can do rather than
-    /// what it was asked for. Lone requests in order show that of an arm alone.
+    /// what it was given to do. Lone requests in order show that of an arm alone.
     fn rate(&self, kind: DeviceKind, kind_is_known: bool) -> (u64, bool) {
         let (rates, is_known) = match kind {
             DeviceKind::SeekBound if self.run_rates.len() >= RATES_MIN => (&self.run_rates, true),
@@ -440,8 +440,8 @@ impl Estimator {
     }
 
     /// The time of a lone request that follows nothing, beyond its transfer, and whether it was
-    /// seen. That of large requests can be told from their transfer if it is not small beside it;
-    /// what varies from one to the next is no transfer in any case.
+    /// seen. That of large requests is known apart from their transfer if it is not small beside
+    /// it; what varies from one to the next is no transfer in any case.
     fn access(&self, kind: DeviceKind) -> Option<(Nanos, bool)> {
         if let Some(small) = self.small.median() {
             let many = self.small.len() >= LONE_MIN;
@@ -590,7 +590,7 @@ const _: () = assert!(VOTES_MIN <= VOTES_MAX && LONE_MIN <= recent::ROOM);
 const VOTE_REQUESTS: u64 = 8;
 /// In quarters: more than an arm saves on large requests that follow each other.
 const CHAIN_GAIN_4: u128 = 24;
-/// When a span or a run has lasted long enough to be looked at.
+/// When a span or a run has lasted long enough to be evaluated.
 const SPAN_REQUESTS: u64 = 32;
 const SPAN_REQUESTS_MAX: u64 = 1_024;
 const _: () = assert!(VOTE_REQUESTS <= SPAN_REQUESTS && SPAN_REQUESTS <= SPAN_REQUESTS_MAX);
@@ -606,5 +606,5 @@ const ARM_MAX: Nanos = Nanos::from_millis(30);
 const _: () = assert!(NO_ARM.0 <= ARM_MIN.0 && ARM_MIN.0 < ARM_MAX.0);
 /// No arm reads so much in a second.
 const ARM_RATE_MAX: u64 = 1_000_000_000;
-/// More in flight is never asked for.
+/// More in flight is never wanted.
 const DEPTH_MAX: u64 = 256;

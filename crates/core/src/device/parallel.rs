@@ -25,7 +25,7 @@ use crate::params::{Bytes, ParamError};
 use crate::prng::Prng;
 use crate::units::Nanos;
 
-use super::disk::{RATE_FORM, RATE_MAX, Served, TIME_FORM, TIME_MAX};
+use super::disk::{RATE_FORM, RATE_MAX, Service, TIME_FORM, TIME_MAX};
 use super::fine::{FRACTION_BITS, Fine, SECOND_NS};
 use super::values::{Rate, check};
 use super::{Build, Model, REQUEST_BYTES_MAX, Request};
@@ -181,7 +181,7 @@ impl Parallel {
     }
 
     /// Serves `request`, which arrives at `now`.
-    pub(super) fn serve(&mut self, now: Nanos, request: &Request) -> Served {
+    pub(super) fn serve(&mut self, now: Nanos, request: &Request) -> Service {
         let span = self.latency_max.since(self.latency_min).0;
         let latency = Fine::from(self.latency_min + Nanos(self.prng.below(span + 1)));
         let connection =
@@ -193,7 +193,7 @@ impl Parallel {
             Some(pipe) => pipe.pass(started, request.bytes, transfer) + latency,
         };
         *connection = done;
-        Served { started, done, positioning: latency }
+        Service { started, done, positioning: latency }
     }
 }
 

@@ -4,7 +4,7 @@
 //!   read ahead -> unread (by arrival) --first use--> the policy: missed, then inserted
 //!                    |
 //!                    +-- not used ------------> leaves
-//!   asked for  ----------------------------------> the policy
+//!   demanded   ----------------------------------> the policy
 //! ```
 //!
 //! The first use of a page that was read ahead is, for the policy, what its miss would have been.

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A page read ahead arrives at the head like any other, and its first use is a use like any
-//! other: the policy has no place where a guess would wait apart from what was asked for.
+//! other: the policy has no place where a guess would wait apart from what was demanded.
 //!
 //! # Sources
 //! Folklore; first measured by Belady (IBM Systems Journal 1966).

@@ -236,23 +236,23 @@ impl<V> Probation<V> {
         self.am.take_from_tail(&mut self.links, count, evictable, out)
     }
 
-    fn queue(&mut self, place: Place) -> Placed<'_> {
+    fn queue(&mut self, place: Place) -> PlacedQueue<'_> {
         let queue = match place {
             Place::A1in => &mut self.used,
             Place::Unread | Place::UnreadHot => &mut self.unread,
             Place::Am => &mut self.am,
         };
-        Placed { queue, links: &mut self.links }
+        PlacedQueue { queue, links: &mut self.links }
     }
 }
 
 /// The queue of a place, with the links it lies on.
-struct Placed<'a> {
+struct PlacedQueue<'a> {
     queue: &'a mut Queue,
     links: &'a mut Links,
 }
 
-impl Placed<'_> {
+impl PlacedQueue<'_> {
     fn push_front(self, frame: FrameId) {
         self.queue.push_front(self.links, frame.0);
     }

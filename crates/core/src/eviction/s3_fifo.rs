@@ -55,7 +55,7 @@ crate::params! {
         /// Names in G, as a share of the capacity. As many as M has frames: Yang et al. 2023,
         /// section 4.1.
         ghost: Share = Share::percent(90),
-        /// Uses in S, after the one that brought a page, that take it to M, three at most. More
+        /// Uses in S, after the one that fetched a page, that take it to M, three at most. More
         /// than one: Yang et al. 2023, algorithm 1.
         uses: u32 = 2,
     }
@@ -206,5 +206,5 @@ impl SmallMain {
     }
 }
 
-/// Uses that are told apart: two bits.
+/// Uses that are counted: two bits.
 const USES_MAX: u8 = 3;

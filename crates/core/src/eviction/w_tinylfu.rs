@@ -1,7 +1,7 @@
 //! W-TinyLFU: a small window for what is new, and a main part that asks how popular it is.
 //!
 //! ```text
-//!   asked for -> window (LRU, a hundredth) --overflow--> is it used more than main's victim?
+//!   demanded  -> window (LRU, a hundredth) --overflow--> is it used more than main's victim?
 //!                                                           yes: it enters, the victim leaves
 //!   main: probation --used--> protected, four fifths          no: it leaves
 //!             ^----- overflow ----/

@@ -5,7 +5,7 @@
 //!   the latency.
 
 use crate::device::{DeviceKind, estimate::DeviceProfile};
-use crate::readahead::streams::BANDWIDTH_DELAY_PRODUCTS;
+use crate::readahead::BANDWIDTH_DELAY_PRODUCTS;
 use crate::units::Nanos;
 
 /// What a driver knows of the device or the store behind its files.

@@ -578,9 +578,6 @@ const OPENING_MIN: u32 = 4;
 const ASSUMED_RATE: u64 = 100_000_000;
 /// An arm spends one part in 16 of its time on positioning.
 const ARM_REACHES: u64 = 15;
-/// Over all streams of a parallel device: one in flight, as much again for what is late, and as
-/// long as not all is known of the device the double.
-pub(crate) const BANDWIDTH_DELAY_PRODUCTS: u64 = 4;
 /// And at least what is delivered meanwhile: a large request takes longer than an access, and a
 /// reader takes a while to wake.
 const IN_FLIGHT_TIME: Nanos = Nanos::from_millis(6);

@@ -8,14 +8,14 @@
 //!
 //! Where memory or the file is full, or a write fails, the journal ends at the last whole event
 //! that fits: it is of use up to there, and what follows is counted. The run goes on as it would.
-//! After a kill the file lacks what the last tenth of a second brought. Nothing is synced.
+//! After a kill the file lacks the last tenth of a second. Nothing is synced.
 //!
 //! # Invariants
 //! - A recorder never waits for the file; it takes memory within the bound, which is set aside at
 //!   the start.
 //! - Once a journal has ended, nothing is appended: no event is missing before the last one.
 //! # Locking
-//! One lock, taken under the state's by recorders. Nobody holds it over a write.
+//! One lock, taken under the state's by recorders. No thread holds it over a write.
 
 use std::{
     fs::File,
@@ -80,7 +80,7 @@ pub enum End {
     Write(String),
 }
 
-/// What became of a journal.
+/// The end of a journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Runs in the file.
@@ -195,7 +195,7 @@ impl JournalFile {
         Box::new(FileRecorder::new(Arc::clone(&self.shared), run))
     }
 
-    /// Writes what is left, and says what became of it. Events that come later are not counted.
+    /// Writes what is left, and returns how the journal ended. Later events are not counted.
     #[must_use]
     pub fn finish(mut self) -> Summary {
         self.stop();

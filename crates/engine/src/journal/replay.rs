@@ -8,7 +8,7 @@
 //!
 //! # Invariants
 //! - Each action is compared as soon as it comes, so what the core does after a difference is not
-//!   told in its place.
+//!   reported in its place.
 //! - Whatever a journal holds, it is refused and nothing else: the memory of its core is bounded,
 //!   numbers that the core takes for granted are checked, and a core that panics is an error.
 
@@ -28,7 +28,7 @@ use forerun_core::{
 use super::read::{Block, JournalError, Part, Reader};
 use super::show;
 
-/// What became of a journal.
+/// The result of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replayed {
     /// Its runs, in order.
@@ -45,7 +45,7 @@ impl Replayed {
     }
 }
 
-/// What became of one run.
+/// The result of replaying one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     /// What its core was built from.
@@ -81,11 +81,11 @@ pub struct Difference {
     pub came: String,
 }
 
-/// Replays all runs of a journal; `told` hears how many of its bytes were read.
+/// Replays all runs of a journal; `progress` gets the number of its bytes that were read.
 ///
 /// # Errors
 /// The journal cannot be read or used. Actions that differ are none.
-pub fn replay(input: impl Read, mut told: impl FnMut(u64)) -> Result<Replayed, JournalError> {
+pub fn replay(input: impl Read, mut progress: impl FnMut(u64)) -> Result<Replayed, JournalError> {
     let mut reader = Reader::new(input);
     let (mut runs, mut last) = (Vec::new(), None::<Replay>);
     loop {
@@ -103,11 +103,11 @@ pub fn replay(input: impl Read, mut told: impl FnMut(u64)) -> Result<Replayed, J
                 return Ok(Replayed { runs, cut_bytes });
             }
         }
-        told(reader.at());
+        progress(reader.at());
     }
 }
 
-/// One run under way.
+/// A run that is being replayed.
 struct Replay {
     core: Cache,
     /// Handles opened so far: numbers are dense, so none is larger.

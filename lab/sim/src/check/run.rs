@@ -200,7 +200,7 @@ impl Run {
         Ok(())
     }
 
-    /// Asks for pages that nobody waits for, and counts what became of them.
+    /// Prefetches pages, and counts those fetched and dropped.
     fn prefetch(&mut self) -> Result<(), String> {
         let Some((handle, file)) = self.pick_handle() else { return self.open_or_close() };
         let (first, handle) = (self.draw(64), HandleId(handle));
@@ -399,7 +399,7 @@ impl Run {
         self.send(Event::Truncate { file, pages })
     }
 
-    /// Somebody else writes pages that nobody here is writing.
+    /// Another program writes pages that no writer here is writing.
     fn change_outside(&mut self) -> Result<(), String> {
         let file = FileId(self.count(2));
         let (first, count) = (self.draw(60), 1 + self.draw(6));
@@ -457,7 +457,7 @@ impl Run {
         self.send(Event::Open { handle: id, file, partition, file_pages })
     }
 
-    /// No more faults, nothing new: everything under way has to end.
+    /// No more faults, nothing new: every operation in flight has to end.
     fn rest(&mut self) -> Result<(), String> {
         self.faults = false;
         for _ in 0..20_000 {

@@ -45,7 +45,7 @@ impl Store {
         }
     }
 
-    /// Somebody else changes the page, durably.
+    /// Another program changes the page, durably.
     pub(super) fn change(&mut self, page: PageId, content: Content) {
         self.written.insert(page, content);
         self.durable.insert(page, content);
@@ -92,7 +92,7 @@ pub(super) enum Asked {
     },
 }
 
-/// A write under way.
+/// A write in flight.
 #[derive(Clone, Debug)]
 pub(super) struct Writing {
     pub(super) file: FileId,

@@ -20,7 +20,7 @@ pub(super) struct World {
     pub(super) frames: Vec<FrameView>,
     pub(super) index: BTreeMap<PageId, FrameId>,
     pub(super) operations: Vec<Operation>,
-    /// Copies that writers have under way.
+    /// Copies that writers have begun.
     pub(super) fills: Vec<Fill>,
     /// Frames that readers hold.
     pub(super) held: Vec<FrameId>,
@@ -28,7 +28,7 @@ pub(super) struct World {
     pub(super) asked: BTreeMap<RequestId, Asked>,
     /// What a reader has to see: updated as a writer's bytes are copied.
     pub(super) shadow: BTreeMap<PageId, Content>,
-    /// What writers were told is done.
+    /// What was answered as done to writers.
     pub(super) acknowledged: BTreeMap<PageId, Content>,
     pub(super) pages: [u64; 2],
     pub(super) values: u64,
@@ -109,7 +109,7 @@ impl World {
         (least, most)
     }
 
-    /// A frame that is to get new bytes must be nobody's.
+    /// A frame that is to get new bytes must be unused.
     fn take(&mut self, frame: FrameId, what: &str) {
         let view = *self.frame(frame);
         if view.pins > 0 || view.busy || view.published.is_some() {

@@ -14,12 +14,9 @@
 //! - A batch has one marker, in one of its windows.
 
 use super::strides::{Runs, Stride, Way};
-use super::{
-    BANDWIDTH_DELAY_PRODUCTS, Cause, Decision, Demand, GROWTH, Stream, Streams, Trigger, Window,
-    pages_u32, window,
-};
+use super::{Cause, Decision, Demand, GROWTH, Stream, Streams, Trigger, Window, pages_u32, window};
 use crate::device::DeviceKind;
-use crate::readahead::StreamId;
+use crate::readahead::{BANDWIDTH_DELAY_PRODUCTS, StreamId};
 use crate::units::{FileId, PageIndex};
 
 /// Pieces that are still to be asked for.

@@ -18,11 +18,11 @@
 
 use super::pace::Part;
 use super::{
-    ARM_REACHES, ASSUMED_RATE, BANDWIDTH_DELAY_PRODUCTS, Direction, GROWTH, GROWTH_IN_DOUBT,
-    IN_FLIGHT_TIME, LEAD_PART, OPENING_MIN, Stream, Streams, pages_u32,
+    ARM_REACHES, ASSUMED_RATE, Direction, GROWTH, GROWTH_IN_DOUBT, IN_FLIGHT_TIME, LEAD_PART,
+    OPENING_MIN, Stream, Streams, pages_u32,
 };
 use crate::device::DeviceKind;
-use crate::readahead::Demand;
+use crate::readahead::{BANDWIDTH_DELAY_PRODUCTS, Demand};
 
 impl Streams {
     /// Pages of the window after the last one.
