@@ -11,14 +11,14 @@ from forerun.errors import OptionError
 
 
 class Holder(Protocol):
-    """Who holds memory and can let go of it."""
+    """A holder of memory that can release it."""
 
     def let_go(self) -> None:
         """Drops what is held; it comes back as it is needed."""
 
 
 class Grant:
-    """Bytes that are held as long as this lives: nobody has to give them back."""
+    """Bytes that are held as long as this lives; they are released with it."""
 
     __slots__ = ("__weakref__", "holder", "size")
 
@@ -30,7 +30,7 @@ class Grant:
 class Memory:
     """A bound in bytes, shared equally where there is not enough for all.
 
-    A holder that finds no room has those that hold most let go of theirs. What nobody holds may be
+    A holder that finds no room has those that hold most release theirs. Memory without a holder may be
     kept for the next one, up to `SPARE`.
     """
 

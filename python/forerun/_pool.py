@@ -14,7 +14,7 @@ class Pool:
     """At most ``most`` daemon threads, begun as they are needed; idle ones end after a while.
 
     A signal's handler may raise between any two steps of `submit`. So nothing is counted there
-    that would have to be taken back: tasks count themselves, and threads while they run.
+    that an exception would leave wrong: tasks count themselves, and threads while they run.
     """
 
     def __init__(self, most: int) -> None:
@@ -75,7 +75,7 @@ class Pool:
                 if task is None and self._tasks.empty():
                     self._alive.discard(threading.current_thread())
                     return None
-        # Whoever put a task there meanwhile took this thread for idle.
+        # A thread that put a task there meanwhile took this one for idle.
         self._begin()
         return task
 

@@ -52,7 +52,7 @@ class Session:
     def wait(self, read: int, start: int, end: int) -> Answer:
         """The bytes of a read that has to wait, or the error of the fetch that failed.
 
-        Fetches what nobody else does. `None`: there is no room, and the bytes are to be had by
+        Fetches what no other thread does. `None`: there is no room, and the bytes are to be had by
         `fetch` all the same.
         """
         ranges = self.ranges

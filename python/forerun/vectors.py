@@ -39,7 +39,7 @@ class Decision(NamedTuple):
     size: int
     """Pages in the window."""
     async_size: int
-    """Pages in its tail, which nobody waits for; the first of them carries the marker."""
+    """Pages in its tail, which no reader waits for; the first of them carries the marker."""
     fetched: list[tuple[int, int]]
     """What was not cached of it: first and last page of each run."""
 

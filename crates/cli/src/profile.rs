@@ -194,7 +194,7 @@ const DEPTHS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 const BYTES_MIN: u64 = 16 << 20;
 /// Models may have no end.
 const BYTES_MAX: u64 = 1 << 44;
-/// As much as nobody minds, beside the rest.
+/// Short beside the rest of a profile.
 const LATENCY_TIME_MAX: Nanos = Nanos::from_millis(1_000);
 const TIME_MIN: Nanos = Nanos::from_millis(100);
 const TIME_MAX: Nanos = Nanos::from_millis(3_600_000);

@@ -120,7 +120,7 @@ fn what_makes_no_sense_is_bad_usage() {
     }
 }
 
-/// Run by root, it is nobody who warms; else who runs the tests, on files of their own.
+/// Run by root, the user `nobody` warms; else the user of the tests, on files of their own.
 #[test]
 fn a_user_warms_what_he_may_read() {
     let name = format!("forerun-warm-{}", std::process::id());
@@ -161,7 +161,7 @@ fn a_user_warms_what_he_may_read() {
     let told: Value = serde_json::from_slice(&output.stdout).expect("stdout is one JSON object");
     assert_eq!(output.status.code(), Some(1), "{told}");
     let number = |name: &str| told[name].as_u64().unwrap_or_else(|| panic!("{name}: {told}"));
-    // Nobody is told what of root's file was in memory, so it is read whole; an owner is told.
+    // The kernel shows residency to an owner alone, so the user `nobody` reads root's file whole.
     let fetched = if geteuid().is_root() { 3 << 20 } else { (3 << 20) - number("bytes_before") };
     assert_eq!((number("files"), number("bytes_fetched")), (1, fetched), "{told}");
     let mut left: Vec<_> = told["left"].as_array().expect("a list").iter().collect();

@@ -3,7 +3,7 @@
 //! ```text
 //!   usage error          2      the command line, or what it names, is not there
 //!   any other error      1
-//!   stdout is closed     0      who reads has seen enough
+//!   stdout is closed     0      the reader has seen enough
 //! ```
 //! # Invariants
 //! - One line, whatever an error says; nothing in it moves a cursor.
@@ -63,7 +63,7 @@ fn message(error: &anyhow::Error) -> String {
 
 /// A line on stderr.
 pub fn note(text: &str) {
-    // Without stderr there is nobody to tell.
+    // Without stderr there is no place for the message.
     let _ = writeln!(io::stderr(), "{}", plain(&format!("forerun: {text}")));
 }
 

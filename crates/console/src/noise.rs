@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   /proc/loadavg       tasks that wanted to run, over a minute
-//!   /proc/stat          steal: the hypervisor ran somebody else
+//!   /proc/stat          steal: the hypervisor ran another machine
 //!   /proc/pressure/cpu  some: a task waited for a processor
 //! ```
 //!
@@ -52,7 +52,7 @@ impl Noise {
         }
     }
 
-    /// What came since `before`, while `load` ran. If that is `quiet`, nobody has to wait for a
+    /// What came since `before`, while `load` ran. If that is `quiet`, no task waits for a
     /// processor.
     #[must_use]
     pub fn since(mut self, before: &Self, load: &'static str, quiet: bool) -> Self {
@@ -145,7 +145,7 @@ fn waited(pressure: &str) -> Option<u64> {
 const STEAL_MAX: f64 = 0.01;
 const PRESSURE_MAX: f64 = 0.05;
 const APART_MAX: f64 = 1.25;
-/// A hundredth of the samples with somebody else's time in them.
+/// A hundredth of the samples contains time of other machines.
 const PREEMPTED_MAX: f64 = 0.01;
 
 #[cfg(test)]

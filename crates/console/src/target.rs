@@ -189,7 +189,7 @@ impl Checked {
 
 /// Asks the kernel to forget the first `whole` bytes of `file`.
 pub fn forget(file: &File, whole: NonZeroU64) {
-    // Dirty pages stay; whoever may not sync measures what the kernel holds.
+    // Dirty pages stay; without the right to sync, what the kernel holds is measured.
     let _ = file.sync_data();
     // Only advice: where it is refused, the file is in memory, and so is the figure.
     let _ = fadvise(file, 0, Some(whole), Advice::DontNeed);

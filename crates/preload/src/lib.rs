@@ -62,7 +62,7 @@ extern "C" fn destruct() {
 
 /// The descriptor that the environment names.
 fn ring_fd() -> Option<c_int> {
-    // SAFETY: the name ends with a zero. Nobody changes the environment while the value is read:
+    // SAFETY: the name ends with a zero. No thread changes the environment while the value is read:
     // constructors run before the program, on its one thread.
     let value = unsafe {
         let value = libc::getenv(ring::VARIABLE.as_ptr());

@@ -1,4 +1,4 @@
-//! The ring between the shim and whoever observes it: memory that many write and one reads.
+//! The ring between the shim and its observer: memory that many write and one reads.
 //!
 //! Steer includes this file too, so both sides have the same layout.
 //!
@@ -10,13 +10,13 @@
 //!   turn of a slot:   0 never used    2n + 1 record n is being written    2n + 2 it is there
 //! ```
 //!
-//! A writer takes a number, then the slot, then writes. Nobody waits for anybody: a writer that
+//! A writer takes a number, then the slot, then writes. No side waits for the other: a writer that
 //! finds its slot taken drops the record, and a reader that comes too late finds a later turn. A
 //! number that was taken and not written shows as a gap, so every loss can be counted.
 //!
 //! # Invariants
-//! - A slot is written by the one who made its turn odd, and by nobody else until it is even.
-//! - All is atomic words. Whoever has the memory may write anything there, so a reader masks
+//! - Only the writer that made the turn of a slot odd writes it until the turn is even.
+//! - All is atomic words. A program may write anything to the memory, so a reader masks
 //!   numbers, checks each record, and takes it for a hint.
 //! - A writer makes no system call and no loop; it may be a signal handler, or die at any step.
 //!
@@ -105,7 +105,7 @@ impl Ring {
     /// The first words of a new ring.
     pub const HEADER: [u64; 2] = [MAGIC, LAYOUT];
 
-    /// Whether whoever made this memory means the same by it.
+    /// Whether the maker of this memory uses the same layout.
     pub fn is_sound(&self) -> bool {
         [&self.magic, &self.layout].map(|word| word.load(Ordering::Acquire)) == Self::HEADER
     }

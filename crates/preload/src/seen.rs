@@ -1,7 +1,7 @@
 //! What the shim makes of a call: which record, if any, goes into the ring.
 //!
-//! Sequential reads are told in runs. The position of a descriptor costs a system call, as dear as
-//! a small read from the page cache, so it is asked for at the first read, and then each time
+//! Sequential reads are recorded in runs. The position of a descriptor costs a system call, as much
+//! as a small read from the page cache, so it is asked for at the first read, and then each time
 //! `RUN_BYTES` were read:
 //!
 //! ```text
@@ -44,7 +44,7 @@ pub(crate) fn start(fd: c_int) {
     // SAFETY: the mapping has the ring's size, can shrink no more, is never unmapped, and consists
     // of atomic words, for which any value will do.
     let is_ring = unsafe { &*ring.cast::<Ring>() }.is_sound();
-    // SAFETY: the table's own memory, which nobody uses yet.
+    // SAFETY: the table's own memory, which is not in use yet.
     let is_wiped = unsafe { sys::advise(table, size_of::<Table>(), libc::MADV_WIPEONFORK) };
     if is_ring && is_wiped {
         RING.store(ring.cast(), Ordering::Relaxed);

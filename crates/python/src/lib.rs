@@ -5,7 +5,7 @@
 //! ```
 //! A function here takes and gives plain values; the classes, defaults and documents that users
 //! meet are Python's, in `python/forerun`. Types of this module are told to checkers by
-//! `python/forerun/_forerun.pyi`: whoever changes one changes the other.
+//! `python/forerun/_forerun.pyi`: a change of one is a change of the other.
 //!
 //! # Invariants
 //! - Nothing is decided here, and no `unsafe` is written here: the macros of `pyo3` have it.

@@ -117,7 +117,7 @@ impl Ranges {
         })
     }
 
-    /// Nobody waits for `read` any more.
+    /// No reader waits for `read` any more.
     fn cancel(&self, read: u64) {
         self.lock().cancel(ReadId(read));
     }

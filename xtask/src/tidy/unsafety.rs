@@ -50,7 +50,7 @@ pub(crate) fn explained(file: &File) -> Vec<Finding> {
                 file.path,
                 number,
                 "unsafe without a reason",
-                "write // SAFETY: above it, with the invariant and who keeps it",
+                "write // SAFETY: above it, with the invariant and what keeps it",
             ));
         }
     }

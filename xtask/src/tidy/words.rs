@@ -49,15 +49,15 @@ const LEFT: &[(&str, usize)] = &[
     ("ARCHITECTURE.md", 8),
 ];
 
-/// The words of `text` in lower case; an identifier is taken apart.
+/// The words of `text` in lower case, without what it quotes; an identifier is taken apart.
 fn words(text: &str) -> Vec<String> {
+    let text: String = text.split('`').step_by(2).collect::<Vec<_>>().join(" ");
     let mut spaced = String::with_capacity(text.len());
     let mut before = ' ';
     for c in text.chars() {
         if c.is_uppercase() && !before.is_uppercase() {
             spaced.push(' ');
         }
-        // What follows an apostrophe belongs to the word before it.
         spaced.push(if c.is_alphanumeric() { c.to_ascii_lowercase() } else { ' ' });
         before = c;
     }
@@ -168,6 +168,8 @@ mod tests {
              "// It is nobody's.\n", &[(1, "the component")]),
             ("an identifier", path,
              "let who = 1;\n", &[]),
+            ("the user of that name", path,
+             "// Run by `nobody`.\n", &[]),
             ("people in prose", "README.md",
              "For those who wait.\n", &[]),
             ("none of them in prose", "README.md",

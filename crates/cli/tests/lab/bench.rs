@@ -340,7 +340,7 @@ fn a_file_that_shrinks_or_changes_is_an_error_and_no_figure() {
         ),
         (
             "changes",
-            // In place: who writes a file anew makes it shrink first.
+            // In place: a file that is written anew shrinks first.
             |path| {
                 let mut file = fs::File::options().write(true).open(path).unwrap();
                 file.write_all("7".repeat(400_000).as_bytes()).unwrap();

@@ -463,9 +463,9 @@ const use = async (page) => {{
   const tip = document.createElement('page-tip');
   tip.setAttribute('text', page.getElementById('tip').textContent);
   document.body.append(tip);
-  const lane = page.querySelector('#windows-0-10-1 .u-over');
-  for (let y = 0.02; lane && y < 1; y += 0.02) {{
-    mouse(lane, 'mousemove', 0.03, y);
+  const row = page.querySelector('#windows-0-10-1 .u-over');
+  for (let y = 0.02; row && y < 1; y += 0.02) {{
+    mouse(row, 'mousemove', 0.03, y);
     await rest();
     const tip = page.getElementById('tip');
     if (!tip.hidden && tip.textContent.includes('tail')) {{

@@ -52,7 +52,7 @@ for step, line in zip(steps, sys.stdin):
         let half = (2 << 20).to_string();
         let expected = [&half, "None", "0", "None", "0", &whole, "None", &whole, "None"];
         assert_eq!(answers, expected, "{observer}");
-        // A deleted file that the program has closed is held by nobody.
+        // A deleted file that the program has closed is not held open.
         let forerun = format!("/proc/{}/fd", reader.child.id());
         let is_held = || {
             let links = fs::read_dir(&forerun).unwrap().flatten();

@@ -52,7 +52,7 @@ for line in sys.stdin:
     command.args(["-c", r#"ulimit -Sn 48 && exec "$@""#, "sh"]);
     command.args([env!("CARGO_BIN_EXE_forerun"), "run", "--", "python3", "-c", program]);
     let mut reader = Reader::start(&mut command);
-    // Each takes a descriptor of the program, and two of who watches it.
+    // Each takes a descriptor of the program, and two of its observer.
     for path in files(&folder("descriptors"), 36) {
         assert_eq!(reader.say(path.to_str().unwrap()), "48", "the program's own limit");
         assert!(holds(reader.child.id(), &path), "{} is not seen", path.display());

@@ -1,7 +1,7 @@
-//! Mappings that change under the eyes of who watches: what was touched is told, and told once.
+//! Mappings that change while they are observed: what was touched is reported, and reported once.
 //!
 //! The program does one step for each line, then maps and touches a file that is there for that
-//! step alone. Whoever holds that file has looked at all that the step did.
+//! step alone. An observer that holds that file has seen all that the step did.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -27,7 +27,7 @@ pub(crate) fn run(flags: &str) -> Command {
 pub(crate) fn explain(flags: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forerun"));
     command.arg("explain").args(flags.split_whitespace()).arg("--");
-    // Nobody's own profiles.
+    // No user's own profiles.
     command.env("XDG_CONFIG_HOME", env!("CARGO_TARGET_TMPDIR"));
     command
 }

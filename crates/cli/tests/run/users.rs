@@ -1,13 +1,13 @@
-//! Users who own nothing: what they may only read is read ahead for them all the same.
+//! Users that own nothing: files that they may only read are read ahead for them all the same.
 //!
 //! ```text
-//!   run by root         forerun and the program are nobody's, the file is root's: of its pages
-//!                       the kernel tells them nothing, and tells the test all
-//!   run by anybody else forerun and the program are the user's own, as is the file
+//!   run by root         forerun and the program run as the user `nobody`, the file is root's:
+//!                       the kernel shows its pages to the test alone
+//!   run by a user       forerun and the program are the user's own, as is the file
 //! ```
 //!
 //! # Invariants
-//! - What nobody runs, and reads, lies in the folder for temporary files, where all may go.
+//! - What the user `nobody` runs and reads lies in the folder for temporary files.
 //! - Each folder is removed at the end of its test.
 
 use std::fs;
@@ -96,7 +96,7 @@ fn a_user_who_may_only_read_is_told_what_he_reads() {
     let told: Value = serde_json::from_str(&output.join().unwrap()).unwrap();
     let file = file(&told, &data.path);
     assert_eq!((&file["pattern"], &file["sequential_share"]), (&"sequential".into(), &1.0.into()));
-    // Nobody is told what of root's file was in memory; an owner is.
+    // The kernel shows the residency of root's file to its owner alone.
     let start = if is_nobody() { "unknown" } else { "cold" };
     assert_eq!(file["start"], start, "{told}");
 }
@@ -167,7 +167,7 @@ impl Place {
         Some(data)
     }
 
-    /// `program`, run by a user who owns nothing here, where one can become that.
+    /// `program`, run by a user that owns nothing here, where the test may change users.
     fn user(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         command.current_dir("/").env("XDG_CONFIG_HOME", self.0.join("told"));
@@ -191,7 +191,7 @@ impl Drop for Place {
     }
 }
 
-/// Whether what is run here is nobody's: it takes root, and a system that has such a user.
+/// Whether programs run as the user `nobody`: it takes root, and a system that has that user.
 fn is_nobody() -> bool {
     let mut command = Command::new("true");
     let ended = command.uid(NOBODY).gid(NOBODY).current_dir("/").status();
@@ -209,7 +209,7 @@ fn waits(pid: u32) -> u64 {
     line.unwrap().trim().parse().unwrap()
 }
 
-/// A Python that others may execute: not one in somebody's home.
+/// A Python that other users may execute: not one in a home folder.
 fn interpreter() -> PathBuf {
     let system = Path::new("/usr/bin/python3");
     if system.exists() { system.to_owned() } else { "python3".into() }

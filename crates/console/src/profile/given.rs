@@ -60,7 +60,7 @@ impl Given {
     }
 }
 
-/// What is known of `place`, for who does without as well: from `path`, else from the usual file.
+/// The optional profile of `place`: from `path`, else from the usual file.
 /// Of that which was assumed nothing is taken.
 ///
 /// # Errors
@@ -110,7 +110,7 @@ fn facts_in(path: &Path, place: &Place) -> Result<Result<DeviceProfile, String>>
     })
 }
 
-/// Where profiles lie if nobody says where.
+/// Where profiles lie unless a path is named.
 fn usual_place() -> Option<PathBuf> {
     let folder = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let config = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;

@@ -329,7 +329,7 @@ impl<'a> Ways<'a> {
             return Ok(None);
         }
         let mut interrupt = interrupt.took();
-        // Nobody else is woken by a model's thread.
+        // A model's thread wakes no other thread.
         interrupt.cpu += Nanos(self.waking().since(woken).0 / interrupt.samples);
         let polling = self.polling.is_some().then(|| polling.took());
         Ok(Some(Waits { bytes, polling, interrupt }))

@@ -110,7 +110,7 @@ impl Ground {
         time: Nanos,
         estimator: &mut Estimator,
     ) -> Result<Figures> {
-        // A lone read is carried out by who waits for it, as a cache's miss is.
+        // The waiting thread carries out a lone read, as it does a miss of the cache.
         let kind = match class.depth {
             1 => QueueKind::Caller,
             depth => QueueKind::Background { depth },

@@ -16,7 +16,7 @@
 //! - Latencies that were not measured anew stay as they were.
 //! - What is written is read back as the same facts, to the nanosecond and the byte.
 //! - A file that is no such thing is an error that says where; it is not written over.
-//! - Who adds to a file has it alone from reading to writing it: two commands lose no table.
+//! - A command that adds to a file locks it from reading to writing it: two lose no table.
 
 mod latency;
 mod lock;

@@ -1,7 +1,7 @@
 //! `fopen` and its kin: of a stream the opening and the end can be seen, and no read.
 //!
 //! The C library reads streams by calls within itself. That a file was opened for reading is still
-//! worth telling: whoever observes can follow its position from outside.
+//! worth a record: an observer can follow its position from outside.
 //!
 //! # Invariants
 //! - None of these may be called in a signal handler, so the next one may be looked up here when

@@ -200,7 +200,7 @@ mod tests {
             0.0781, throughput 5.55 MQPS\n";
         let library = Simulator::Library { start_bytes: 4e6 };
         #[rustfmt::skip]
-        let rows = [ // who, what it prints, seconds, peak, miss ratios, accesses
+        let rows = [ // simulator, what it prints, seconds, peak, miss ratios, accesses
             (Simulator::Forerun("f".into()), both,    2.0,  9e6, vec![0.25, 0.5], Some(16.0)),
             (library,                        both,    0.75, 5e6, vec![0.25, 0.5], None),
             (Simulator::Program("p".into()), program, 2.0,  9e6, vec![0.0781],    Some(16.0)),

@@ -1,4 +1,4 @@
-//! Who may change a file of profiles: one command at a time.
+//! The lock of a file of profiles: one command at a time changes it.
 //!
 //! The file itself is replaced by its successor, so the lock is that of its folder (`flock`): it
 //! ends with its holder, however that ends, and nothing is left behind.
