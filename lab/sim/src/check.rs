@@ -23,9 +23,9 @@ use forerun_core::units::Nanos;
 use forerun_core::{eviction, readahead};
 use thiserror::Error;
 
+mod driver_state;
 mod run;
 mod store;
-mod world;
 
 pub use run::Outcome;
 

@@ -101,7 +101,7 @@ pub fn decisions(
 pub(crate) struct Replay {
     cache: Cache,
     actions: Actions,
-    seen: Seen,
+    seen: SequenceLog,
     /// The byte after each open handle's previous read.
     previous: BTreeMap<u32, Option<u64>>,
 }
@@ -118,7 +118,7 @@ impl Replay {
         settings.ahead_pages_max = frames;
         settings.explain = true;
         let cache = Cache::new(settings)?;
-        let seen = Seen { file_pages, ..Seen::default() };
+        let seen = SequenceLog { file_pages, ..SequenceLog::default() };
         Ok(Self { cache, actions: Actions::new(), seen, previous: BTreeMap::new() })
     }
 
@@ -196,7 +196,7 @@ pub(crate) fn ranges(pages: impl Iterator<Item = PageIndex>) -> Vec<(PageIndex, 
 
 /// What the cache asked for.
 #[derive(Default)]
-struct Seen {
+struct SequenceLog {
     file_pages: u64,
     /// The current read.
     read: u32,
@@ -207,7 +207,7 @@ struct Seen {
     refused: bool,
 }
 
-impl Driver for Seen {
+impl Driver for SequenceLog {
     fn fetch(&mut self, _: FetchKind, _: PageId, frames: &[FrameId]) {
         let count = u32::try_from(frames.len()).expect("a fetch counts its frames in 32 bits");
         self.arriving.push((frames[0], count));

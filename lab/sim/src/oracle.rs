@@ -40,14 +40,14 @@ pub enum Gaps {
 
 /// See the module.
 pub struct PerfectReadahead {
-    streams: Vec<Known>,
+    streams: Vec<KnownStream>,
     window_pages: u32,
     gaps: Gaps,
     /// What the last decision is to be followed by: a stream, and how many pages more.
     rest: Option<(usize, u32)>,
 }
 
-struct Known {
+struct KnownStream {
     file: FileId,
     start: u64,
     end: u64,
@@ -59,7 +59,7 @@ struct Known {
     seen: bool,
 }
 
-impl Known {
+impl KnownStream {
     fn new(stream: &Stream, page_bytes: u64) -> Self {
         let Stream { file, start, bytes, piece, every } = *stream;
         let last = bytes.div_ceil(piece.max(1)).saturating_sub(1);
@@ -115,8 +115,8 @@ impl PerfectReadahead {
     #[must_use]
     pub fn new(workload: &Workload, settings: &Settings, gaps: Gaps) -> Self {
         let page_bytes = u64::from(settings.page_bytes);
-        let known = |stream: &Stream| Known::new(stream, page_bytes);
-        let mut streams: Vec<Known> = workload.streams.iter().map(known).collect();
+        let known = |stream: &Stream| KnownStream::new(stream, page_bytes);
+        let mut streams: Vec<KnownStream> = workload.streams.iter().map(known).collect();
         streams.sort_by_key(|stream| (stream.file, stream.start));
         let count = u32::try_from(streams.len().max(1)).unwrap_or(u32::MAX);
         // Two windows a stream: the one that is read and the one that is on its way.

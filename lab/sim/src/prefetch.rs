@@ -27,7 +27,7 @@ use crate::workload::{Access, Stream, Workload};
 
 forerun_core::params! {
     /// What may be set.
-    struct Given {
+    struct PrefetchParams {
         /// As in [`PaceBounds`].
         burst: Bytes = PaceBounds::default().burst,
         /// As in [`PaceBounds`].
@@ -54,9 +54,9 @@ impl Prefetch {
     /// The name or a parameter is unknown, or a value does not parse or is out of its bounds.
     pub fn make(spec: &str) -> Result<Self, ParamError> {
         let (name, pairs) = params::split(spec);
-        let mut given = Given::default();
+        let mut given = PrefetchParams::default();
         params::apply(&mut given, pairs)?;
-        let Given { burst, limit, chunk, nap } = given;
+        let PrefetchParams { burst, limit, chunk, nap } = given;
         let bad = |key: &str, value: String, form: &str| {
             Err(ParamError::BadValue { key: key.into(), value, form: form.into() })
         };
@@ -79,7 +79,7 @@ impl Prefetch {
     #[must_use]
     pub fn params(&self) -> Vec<(&'static str, String)> {
         let PaceBounds { burst, limit } = self.rule.bounds().clone();
-        Given { burst, limit, chunk: Bytes(self.chunk), nap: self.nap }.show()
+        PrefetchParams { burst, limit, chunk: Bytes(self.chunk), nap: self.nap }.show()
     }
 
     /// Whether `workload` is a program that a thread can read ahead for: one reader that reads one

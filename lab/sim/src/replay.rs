@@ -178,8 +178,8 @@ pub fn keep_sample(keys: &mut Vec<u64>, sample: Share) {
 }
 
 /// What was `counted` on a sample of `seen` accesses stands for this.
-fn estimated(counted: &Counted, seen: u64, busy: Nanos, sample: Share) -> Counts {
-    let Counted { accesses, misses, squares } = *counted;
+fn estimated(counted: &LaneCounts, seen: u64, busy: Nanos, sample: Share) -> Counts {
+    let LaneCounts { accesses, misses, squares } = *counted;
     if is_whole(sample) {
         return Counts { accesses, misses, busy, sampled: None };
     }
@@ -278,7 +278,7 @@ struct Lane {
 
 /// What a cell counted.
 #[derive(Clone, Copy)]
-struct Counted {
+struct LaneCounts {
     accesses: u64,
     misses: u64,
     squares: Option<u64>,
@@ -293,7 +293,7 @@ trait Pass: Send {
     fn end(&mut self) {}
 
     /// What each of its cells counted.
-    fn counted(&self) -> Vec<Counted>;
+    fn counted(&self) -> Vec<LaneCounts>;
 
     /// Bytes that it takes once there are `pages` distinct ones.
     fn bytes(&self, pages: u32) -> u64;
@@ -395,9 +395,9 @@ impl<E: Eviction> Pass for Alone<E> {
         self.misses += self.level.access_all(chunk);
     }
 
-    fn counted(&self) -> Vec<Counted> {
+    fn counted(&self) -> Vec<LaneCounts> {
         let squares = Some(self.level.squares());
-        vec![Counted { accesses: self.accesses, misses: self.misses, squares }]
+        vec![LaneCounts { accesses: self.accesses, misses: self.misses, squares }]
     }
 
     fn bytes(&self, pages: u32) -> u64 {
@@ -417,9 +417,9 @@ impl Pass for Curve {
         self.stack.access_all(chunk);
     }
 
-    fn counted(&self) -> Vec<Counted> {
+    fn counted(&self) -> Vec<LaneCounts> {
         let accesses = self.accesses;
-        let of = |hits: u64| Counted { accesses, misses: accesses - hits, squares: None };
+        let of = |hits: u64| LaneCounts { accesses, misses: accesses - hits, squares: None };
         self.stack.hits().into_iter().map(of).collect()
     }
 
@@ -455,10 +455,10 @@ impl Pass for Oracle {
         self.misses = self.sizes.iter().map(|&pages| future.misses(pages)).collect();
     }
 
-    fn counted(&self) -> Vec<Counted> {
+    fn counted(&self) -> Vec<LaneCounts> {
         let accesses = self.future.as_ref().map_or(0, Future::accesses);
         // Which page is missed is not told: of a sample there is no error.
-        let of = |&misses: &u64| Counted { accesses, misses, squares: None };
+        let of = |&misses: &u64| LaneCounts { accesses, misses, squares: None };
         self.misses.iter().map(of).collect()
     }
 

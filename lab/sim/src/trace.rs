@@ -15,30 +15,25 @@
 //! - A broken record is an error that names the trace, the record and its byte offset; up to
 //!   `skip_bad` of them are passed over and counted. The requests before it are given out first.
 
-mod alibaba;
 mod blkparse;
 mod blktrace;
 mod columns;
 mod csv;
 mod devices;
-mod disksim;
 mod fio;
 mod fiu;
 mod guess;
 mod input;
 mod keys;
 mod lcs;
-mod lis;
-mod msr;
 mod oracle_general;
+mod reader;
+mod records;
 mod request;
-mod sandrain;
 mod scan;
-mod spc;
 mod srt;
 pub mod survey;
-mod take;
-mod tencent;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod unpack;
@@ -48,12 +43,13 @@ pub mod write;
 
 use std::io::{self, Read};
 
-use forerun_core::params::{self, ParamError, Params};
+use forerun_core::params::{self, ParamError};
 
 pub use guess::NoGuess;
 use input::Input;
+use reader::{Entry, Reader};
+use records::Fault;
 pub use request::{Addresses, BLOCK_BYTES, Facts, Misplaced, Op, REQUEST_BLOCKS_MAX, Request};
-use take::Fault;
 
 /// Why a trace cannot be read, or not on.
 #[derive(Debug, thiserror::Error)]
@@ -99,39 +95,18 @@ pub enum TraceError {
     Format(#[from] ParamError),
 }
 
-/// What the list needs to know of a format.
-trait Named: Sized {
-    /// The name on the command line. Never changed once released.
-    const NAME: &'static str;
-    /// One line of help.
-    const SUMMARY: &'static str;
-    /// What may be set.
-    type Params: Params;
-    /// A reader of this format, if the parameters fit each other.
-    fn reader(params: Self::Params) -> Result<Box<dyn Reader>, ParamError>;
-}
-
-/// A format that reads.
-trait Reader: Send {
-    /// Appends requests to `out` until it holds [`BATCH_REQUESTS`] or the trace is at its end.
-    fn fill(&mut self, input: &mut Input, out: &mut Vec<Request>) -> Result<(), Fault>;
-
-    /// What it knows of its requests. Certain once the first batch was read.
-    fn facts(&self) -> Facts;
-}
-
 macro_rules! formats {
     ($($module:ident::$format:ident),+ $(,)?) => {
         /// Every format's name and its one line of help.
         pub const FORMATS: &[(&str, &str)] = &[
-            $((<$module::$format as Named>::NAME, <$module::$format as Named>::SUMMARY)),+
+            $((<$module::$format as Entry>::NAME, <$module::$format as Entry>::SUMMARY)),+
         ];
 
         /// The format that `spec` (`NAME:key=value,...`) describes.
         fn make(spec: &str) -> Result<Box<dyn Reader>, ParamError> {
             let (name, pairs) = params::split(spec);
-            $(if name == <$module::$format as Named>::NAME {
-                let mut given = <$module::$format as Named>::Params::default();
+            $(if name == <$module::$format as Entry>::NAME {
+                let mut given = <$module::$format as Entry>::Params::default();
                 params::apply(&mut given, pairs)?;
                 return $module::$format::reader(given);
             })+
@@ -144,13 +119,13 @@ macro_rules! formats {
 formats! {
     keys::Keys,
     csv::Csv,
-    lis::Lis,
-    disksim::Disksim,
-    sandrain::Sandrain,
-    spc::Spc,
-    msr::Msr,
-    alibaba::Alibaba,
-    tencent::Tencent,
+    tables::Lis,
+    tables::Disksim,
+    tables::Sandrain,
+    tables::Spc,
+    tables::Msr,
+    tables::Alibaba,
+    tables::Tencent,
     fiu::Fiu,
     blkparse::Blkparse,
     blktrace::Blktrace,
@@ -264,7 +239,7 @@ impl Trace {
                 Err(Fault::Record { .. }) if self.skipped < self.skip_bad => self.skipped += 1,
                 Err(fault) => {
                     self.ended = true;
-                    let error = self.told(fault);
+                    let error = self.error_of(fault);
                     if out.is_empty() {
                         return Err(error);
                     }
@@ -275,7 +250,7 @@ impl Trace {
         Ok(!out.is_empty())
     }
 
-    fn told(&self, fault: Fault) -> TraceError {
+    fn error_of(&self, fault: Fault) -> TraceError {
         let name = self.name.clone();
         match fault {
             Fault::Record { record, offset, what } => {

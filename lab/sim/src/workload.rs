@@ -124,7 +124,7 @@ struct Parts {
 }
 
 /// What the list needs to know of a workload.
-trait Named: Params {
+trait Entry: Params {
     /// The name in reports and on the command line. Never changed once released.
     const NAME: &'static str;
     /// One line of help.
@@ -139,7 +139,7 @@ macro_rules! workloads {
 
         /// Every workload's name and its one line of help, in the order of reports.
         pub const NAMES: &[(&str, &str)] = &[
-            $((<$module::$params as Named>::NAME, <$module::$params as Named>::SUMMARY)),+
+            $((<$module::$params as Entry>::NAME, <$module::$params as Entry>::SUMMARY)),+
         ];
 
         /// The workload that `text` (`NAME[,key=value...]`, with or without `workload:` before
@@ -150,7 +150,7 @@ macro_rules! workloads {
         pub fn make(text: &str) -> Result<Workload, ParamError> {
             let text = text.strip_prefix(PREFIX).unwrap_or(text);
             let (name, pairs) = text.split_once(',').unwrap_or((text, ""));
-            $(if name == <$module::$params as Named>::NAME {
+            $(if name == <$module::$params as Entry>::NAME {
                 return build::<$module::$params>(pairs);
             })+
             let known = NAMES.iter().map(|(name, _)| *name).collect();
@@ -171,7 +171,7 @@ workloads! {
     mail::Mail,
 }
 
-fn build<P: Named>(pairs: &str) -> Result<Workload, ParamError> {
+fn build<P: Entry>(pairs: &str) -> Result<Workload, ParamError> {
     let mut given = P::default();
     params::apply(&mut given, pairs)?;
     let Parts { title, files, handles, readers, streams, bytes_wanted } = given.parts()?;

@@ -1,6 +1,6 @@
 //! One seed's run: what happens next is drawn at random, then everything comes to rest.
 //!
-//! Bounds that the world must not meet are checked after every step; what the run reached is
+//! Bounds that the driver state must not meet are checked after every step; what the run reached is
 //! counted, since a check that reaches nothing proves nothing.
 
 use std::collections::BTreeMap;
@@ -11,8 +11,8 @@ use forerun_core::event::{Action, Actions, Event, FetchKind, Hit, codec};
 use forerun_core::prng::Prng;
 use forerun_core::units::{FileId, HandleId, Nanos, PageId, PartitionId, RequestId};
 
-use super::store::{Asked, Fill, Operation, Writing};
-use super::world::World;
+use super::driver_state::DriverState;
+use super::store::{ClientRequest, Fill, Operation, Writing};
 
 /// What a run did.
 #[derive(Clone, Debug, Default)]
@@ -60,7 +60,7 @@ pub(super) fn run(seed: u64) -> Result<Outcome, String> {
     let frames = settings.frames;
     let cache = Cache::new(settings).map_err(|error| error.to_string())?;
     let steps = 100 + random.below(500);
-    let world = World::new(random, frames);
+    let driver = DriverState::new(random, frames);
     let mut run = Run {
         cache,
         actions: Actions::new(),
@@ -70,10 +70,10 @@ pub(super) fn run(seed: u64) -> Result<Outcome, String> {
         requests: 0,
         came_back: Vec::new(),
         faults: true,
-        world,
+        driver,
     };
     for file in 0..2 {
-        run.world.pages[file] = 1 + run.draw(60);
+        run.driver.pages[file] = 1 + run.draw(60);
     }
     for _ in 0..steps {
         run.step()?;
@@ -94,12 +94,12 @@ struct Run {
     requests: u64,
     came_back: Vec<u8>,
     faults: bool,
-    world: World,
+    driver: DriverState,
 }
 
 impl Run {
     fn draw(&mut self, bound: u64) -> u64 {
-        self.world.random.below(bound)
+        self.driver.random.below(bound)
     }
 
     /// Time passes, less than `bound`.
@@ -114,9 +114,9 @@ impl Run {
 
     /// Sends one event and checks what came of it.
     fn send(&mut self, event: Event<'_>) -> Result<(), String> {
-        drive(&mut self.cache, self.now, event, &mut self.actions, &mut self.world);
+        drive(&mut self.cache, self.now, event, &mut self.actions, &mut self.driver);
         codec::encode_actions(&self.actions, &mut self.came_back);
-        if let Some(wrong) = self.world.wrong.take() {
+        if let Some(wrong) = self.driver.wrong.take() {
             return Err(format!("{wrong}, after {event:?}"));
         }
         let (stats, settings) = (self.cache.stats(), self.cache.settings());
@@ -159,10 +159,10 @@ impl Run {
         }
     }
 
-    fn request(&mut self, handle: u32, asked: Asked) -> RequestId {
+    fn request(&mut self, handle: u32, asked: ClientRequest) -> RequestId {
         self.requests += 1;
         let request = RequestId(self.requests);
-        self.world.asked.insert(request, asked);
+        self.driver.asked.insert(request, asked);
         self.owners.insert(request, handle);
         request
     }
@@ -174,14 +174,14 @@ impl Run {
 
     fn read(&mut self) -> Result<(), String> {
         let Some((handle, file)) = self.pick_handle() else { return self.open_or_close() };
-        let (pages, previous_end) = (self.world.pages[file.0 as usize], self.handles[&handle].1);
+        let (pages, previous_end) = (self.driver.pages[file.0 as usize], self.handles[&handle].1);
         // Often go on where this handle stands: streams are what readahead is for.
         let next = previous_end.map_or(0, |end| end / 4096);
         let first = if self.draw(3) > 0 { next } else { self.draw(pages + 2) };
         let count = 1 + self.count(6);
         let congested = self.draw(8) == 0;
         let left = (first..first + u64::from(count)).collect();
-        let request = self.request(handle, Asked::Read { file, left });
+        let request = self.request(handle, ClientRequest::Read { file, left });
         let handle_id = HandleId(handle);
         let deferred = self.cache.stats().markers_deferred;
         self.send(Event::Read {
@@ -193,7 +193,7 @@ impl Run {
             congested,
         })?;
         if self.cache.stats().markers_deferred > deferred {
-            self.world.saw("marker deferred");
+            self.driver.saw("marker deferred");
         }
         let end = (first + u64::from(count)) * 4096;
         self.handles.insert(handle, (file, Some(if end > pages * 4096 { 0 } else { end })));
@@ -206,7 +206,7 @@ impl Run {
         let (first, handle) = (self.draw(64), HandleId(handle));
         let count = if self.draw(8) == 0 { u32::MAX } else { 1 + self.count(12) };
         let end = first + u64::from(count).min(1_000);
-        let (least, most) = self.world.prefetchable(file, first..end);
+        let (least, most) = self.driver.prefetchable(file, first..end);
         let before = *self.cache.stats();
         self.send(Event::Prefetch { handle, first, count })?;
         let after = *self.cache.stats();
@@ -233,46 +233,46 @@ impl Run {
         }
         for (what, pages) in [("prefetched", fetched), ("prefetch dropped", dropped)] {
             if pages > 0 {
-                self.world.saw(what);
+                self.driver.saw(what);
             }
         }
         Ok(())
     }
 
     fn read_without_lock(&mut self) -> Result<(), String> {
-        if self.cache.sees_requests() || self.world.index.is_empty() {
+        if self.cache.sees_requests() || self.driver.index.is_empty() {
             return Ok(());
         }
-        let at = usize::try_from(self.draw(self.world.index.len() as u64)).expect("small");
-        let (&page, &frame) = self.world.index.iter().nth(at).expect("drawn below the length");
-        let (_, generation, marker) = self.world.frame(frame).published.expect("it is listed");
-        self.world.look(page, frame);
+        let at = usize::try_from(self.draw(self.driver.index.len() as u64)).expect("small");
+        let (&page, &frame) = self.driver.index.iter().nth(at).expect("drawn below the length");
+        let (_, generation, marker) = self.driver.frame(frame).published.expect("it is listed");
+        self.driver.look(page, frame);
         let hit = Hit { frame, generation };
-        self.world.hits.push(hit);
+        self.driver.hits.push(hit);
         let reader = self.handles.iter().find(|(_, of)| of.0 == page.file).map(|(&id, _)| id);
         if let (true, Some(handle)) = (marker, reader) {
-            self.world.saw("marker without a lock");
+            self.driver.saw("marker without a lock");
             let (count, congested) = (1 + self.count(4), self.draw(8) == 0);
             let (handle, previous_end) = (HandleId(handle), Some(page.index * 4096));
             self.send(Event::Marker { handle, hit, count, previous_end, congested })?;
         }
-        if self.world.hits.len() > 12 { self.drain_hits() } else { Ok(()) }
+        if self.driver.hits.len() > 12 { self.drain_hits() } else { Ok(()) }
     }
 
     fn drain_hits(&mut self) -> Result<(), String> {
-        let hits = core::mem::take(&mut self.world.hits);
+        let hits = core::mem::take(&mut self.driver.hits);
         self.send(Event::Hits { hits: &hits })
     }
 
     fn write(&mut self) -> Result<(), String> {
         let Some((handle, file)) = self.pick_handle() else { return self.open_or_close() };
-        let first = self.draw((self.world.pages[file.0 as usize] + 2).min(70));
+        let first = self.draw((self.driver.pages[file.0 as usize] + 2).min(70));
         let count = 1 + self.count(5);
         let partial = (self.draw(3) == 0, self.draw(3) == 0);
         let durable = self.draw(7) == 0;
         let filled = BTreeMap::new();
         let writing = Writing { file, first, count, partial, durable, filled };
-        let request = self.request(handle, Asked::Write(writing));
+        let request = self.request(handle, ClientRequest::Write(writing));
         let (handle, (head_partial, tail_partial)) = (HandleId(handle), partial);
         self.send(Event::Write {
             request,
@@ -287,25 +287,25 @@ impl Run {
 
     fn flush(&mut self) -> Result<(), String> {
         let Some((handle, file)) = self.pick_handle() else { return Ok(()) };
-        let mut acknowledged = self.world.acknowledged.clone();
+        let mut acknowledged = self.driver.acknowledged.clone();
         acknowledged.retain(|page, _| page.file == file);
-        let request = self.request(handle, Asked::Flush { acknowledged });
+        let request = self.request(handle, ClientRequest::Flush { acknowledged });
         self.send(Event::Flush { request, handle: HandleId(handle) })
     }
 
     fn cancel(&mut self) -> Result<(), String> {
-        let at = usize::try_from(self.draw(self.world.asked.len().max(1) as u64)).expect("small");
-        let Some(&request) = self.world.asked.keys().nth(at) else { return Ok(()) };
+        let at = usize::try_from(self.draw(self.driver.asked.len().max(1) as u64)).expect("small");
+        let Some(&request) = self.driver.asked.keys().nth(at) else { return Ok(()) };
         self.send(Event::Cancel { request })
     }
 
     /// The store answers one of its operations, in whole or in part.
     fn answer(&mut self) -> Result<(), String> {
-        if self.world.operations.is_empty() {
+        if self.driver.operations.is_empty() {
             return Ok(());
         }
-        let at = usize::try_from(self.draw(self.world.operations.len() as u64)).expect("small");
-        let operation = self.world.operations.swap_remove(at);
+        let at = usize::try_from(self.draw(self.driver.operations.len() as u64)).expect("small");
+        let operation = self.driver.operations.swap_remove(at);
         let fails = self.faults && self.draw(8) == 0;
         match operation {
             Operation::Fetch { page, mut frames } => {
@@ -313,8 +313,8 @@ impl Run {
                 self.rest_of(Operation::Fetch { page: after(page, &frames), frames: later });
                 let (first, count) = (frames[0], u32::try_from(frames.len()).expect("small"));
                 for (index, &frame) in (page.index..).zip(&frames) {
-                    let content = self.world.store.read(PageId { index, ..page });
-                    let view = self.world.frame(frame);
+                    let content = self.driver.store.read(PageId { index, ..page });
+                    let view = self.driver.frame(frame);
                     view.busy = false;
                     view.content = if fails { [u64::MAX; 2] } else { content };
                 }
@@ -332,23 +332,23 @@ impl Run {
                 for (index, &content) in (page.index..).zip(&contents) {
                     // A failed write may have reached the store all the same.
                     if !fails || self.draw(2) == 0 {
-                        self.world.store.write(PageId { index, ..page }, content);
+                        self.driver.store.write(PageId { index, ..page }, content);
                     }
                 }
                 if fails {
-                    self.world.saw("write failed");
+                    self.driver.saw("write failed");
                     return self.send(Event::WriteFailed { first, count, errno: 28 });
                 }
                 self.send(Event::Written { first, count })
             }
             Operation::Sync { file } => {
                 if fails {
-                    self.world.saw("sync failed");
-                    let World { store, random, .. } = &mut self.world;
+                    self.driver.saw("sync failed");
+                    let DriverState { store, random, .. } = &mut self.driver;
                     store.lose(file, || random.below(2) == 0);
                     return self.send(Event::Synced { file, errno: 5 });
                 }
-                self.world.store.sync(file);
+                self.driver.store.sync(file);
                 self.send(Event::Synced { file, errno: 0 })
             }
         }
@@ -360,24 +360,24 @@ impl Run {
             Operation::Sync { .. } => 0,
         };
         if frames > 0 {
-            self.world.operations.push(operation);
+            self.driver.operations.push(operation);
         }
     }
 
     fn end_fill(&mut self) -> Result<(), String> {
-        if self.world.fills.is_empty() {
+        if self.driver.fills.is_empty() {
             return Ok(());
         }
-        let at = usize::try_from(self.draw(self.world.fills.len() as u64)).expect("small");
-        let Fill { request, frame } = self.world.fills.swap_remove(at);
+        let at = usize::try_from(self.draw(self.driver.fills.len() as u64)).expect("small");
+        let Fill { request, frame } = self.driver.fills.swap_remove(at);
         self.send(Event::Filled { request, frame })
     }
 
     fn let_go(&mut self) {
-        if !self.world.held.is_empty() {
-            let at = usize::try_from(self.draw(self.world.held.len() as u64)).expect("small");
-            let frame = self.world.held.swap_remove(at);
-            self.world.frame(frame).pins -= 1;
+        if !self.driver.held.is_empty() {
+            let at = usize::try_from(self.draw(self.driver.held.len() as u64)).expect("small");
+            let frame = self.driver.held.swap_remove(at);
+            self.driver.frame(frame).pins -= 1;
         }
     }
 
@@ -385,17 +385,17 @@ impl Run {
     fn truncate(&mut self) -> Result<(), String> {
         let file = FileId(self.count(2));
         let pages = self.draw(60);
-        if pages < self.world.pages[file.0 as usize] {
+        if pages < self.driver.pages[file.0 as usize] {
             let writes = |operation: &Operation| {
                 matches!(operation, Operation::Write { page,
                 .. } if page.file == file)
             };
-            while self.world.operations.iter().any(writes) {
+            while self.driver.operations.iter().any(writes) {
                 self.answer()?;
             }
         }
-        self.world.saw("truncated");
-        self.world.cut(file, pages);
+        self.driver.saw("truncated");
+        self.driver.cut(file, pages);
         self.send(Event::Truncate { file, pages })
     }
 
@@ -403,21 +403,21 @@ impl Run {
     fn change_outside(&mut self) -> Result<(), String> {
         let file = FileId(self.count(2));
         let (first, count) = (self.draw(60), 1 + self.draw(6));
-        let end = (first + count).min(self.world.pages[file.0 as usize]);
+        let end = (first + count).min(self.driver.pages[file.0 as usize]);
         let pages = (first..end).map(|index| PageId { file, index });
         let mut calm: Vec<PageId> = pages.filter(|&page| !self.cache.unwritten(page)).collect();
-        for asked in self.world.asked.values() {
-            if let Asked::Write(write) = asked {
+        for asked in self.driver.asked.values() {
+            if let ClientRequest::Write(write) = asked {
                 let pages = write.first..write.first + u64::from(write.count);
                 calm.retain(|page| page.file != write.file || !pages.contains(&page.index));
             }
         }
         for page in calm {
-            self.world.values += 1;
-            let content = [self.world.values; 2];
-            self.world.store.change(page, content);
-            self.world.shadow.insert(page, content);
-            self.world.saw("invalidated");
+            self.driver.values += 1;
+            let content = [self.driver.values; 2];
+            self.driver.store.change(page, content);
+            self.driver.shadow.insert(page, content);
+            self.driver.saw("invalidated");
             self.send(Event::Invalidate { file, first: page.index, count: 1 })?;
         }
         Ok(())
@@ -427,12 +427,12 @@ impl Run {
         let partition = self.count(self.cache.settings().partitions.len() as u64);
         let frames = 1 + self.count(self.cache.settings().frames.into());
         if self.cache.settings().partitions.len() == 2 {
-            self.world.saw("two partitions");
+            self.driver.saw("two partitions");
         }
         if self.cache.check_resize(partition, frames).is_err() {
             return Ok(());
         }
-        self.world.saw("resized");
+        self.driver.saw("resized");
         self.send(Event::Resize { partition: PartitionId(partition), frames })
     }
 
@@ -440,19 +440,19 @@ impl Run {
         let handle = self.count(6);
         let id = HandleId(handle);
         if self.handles.contains_key(&handle) {
-            let asked = &self.world.asked;
+            let asked = &self.driver.asked;
             if self.owners.iter().any(|(request, &by)| by == handle && asked.contains_key(request))
             {
                 return Ok(());
             }
             self.handles.remove(&handle);
-            self.world.saw("closed");
+            self.driver.saw("closed");
             return self.send(Event::Close { handle: id });
         }
         let file = FileId(handle % 2);
         let partitions = u32::try_from(self.cache.settings().partitions.len()).expect("few");
         let partition = PartitionId(file.0 % partitions);
-        let file_pages = self.world.pages[file.0 as usize];
+        let file_pages = self.driver.pages[file.0 as usize];
         self.handles.insert(handle, (file, None));
         self.send(Event::Open { handle: id, file, partition, file_pages })
     }
@@ -461,10 +461,10 @@ impl Run {
     fn rest(&mut self) -> Result<(), String> {
         self.faults = false;
         for _ in 0..20_000 {
-            let world = &self.world;
+            let driver = &self.driver;
             let idle =
-                world.operations.is_empty() && world.fills.is_empty() && world.held.is_empty();
-            if idle && self.world.asked.is_empty() {
+                driver.operations.is_empty() && driver.fills.is_empty() && driver.held.is_empty();
+            if idle && self.driver.asked.is_empty() {
                 return Ok(());
             }
             self.now += Nanos(1);
@@ -478,7 +478,7 @@ impl Run {
                 }
             }
         }
-        Err(format!("never answered: {:?}", self.world.asked))
+        Err(format!("never answered: {:?}", self.driver.asked))
     }
 
     /// What was written reaches the store; then the files are emptied and no frame is lost.
@@ -491,24 +491,25 @@ impl Run {
             // The first flush may still report a failure from before.
             for _ in 0..2 {
                 let handle = *self.handles.iter().find(|of| of.1.0 == file).expect("open").0;
-                let request = self.request(handle, Asked::Flush { acknowledged: BTreeMap::new() });
+                let request =
+                    self.request(handle, ClientRequest::Flush { acknowledged: BTreeMap::new() });
                 self.send(Event::Flush { request, handle: HandleId(handle) })?;
                 self.rest()?;
             }
-            let world = &self.world;
-            let behind = world.shadow.keys().find(|&&page| {
-                page.file == file && world.store.durable(page) != world.shadow(page)
+            let driver = &self.driver;
+            let behind = driver.shadow.keys().find(|&&page| {
+                page.file == file && driver.store.durable(page) != driver.shadow(page)
             });
             if let Some(page) = behind {
                 return Err(format!("{page:?} did not reach the store by the last flush"));
             }
-            self.world.cut(file, 0);
+            self.driver.cut(file, 0);
             self.send(Event::Truncate { file, pages: 0 })?;
         }
         self.rest()?;
         self.send(Event::Tick)?;
         let (free, frames) = (self.cache.free_frames(), self.cache.settings().frames);
-        if free != frames || self.cache.dirty_pages() > 0 || !self.world.index.is_empty() {
+        if free != frames || self.cache.dirty_pages() > 0 || !self.driver.index.is_empty() {
             return Err(format!("{free} of {frames} frames came back at the end"));
         }
         Ok(())
@@ -516,7 +517,7 @@ impl Run {
 
     fn outcome(self) -> Outcome {
         let stats = *self.cache.stats();
-        let mut seen = self.world.seen;
+        let mut seen = self.driver.seen;
         for (what, times) in [
             ("hits", stats.hits),
             ("misses", stats.misses),
@@ -532,7 +533,7 @@ impl Run {
                 *seen.entry(what).or_default() += times;
             }
         }
-        let (journal, actions) = (self.world.journal, self.came_back);
+        let (journal, actions) = (self.driver.journal, self.came_back);
         // FNV-1a, 64 bits.
         let digest = journal.iter().chain(&actions).fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -80,7 +80,7 @@ pub(super) enum Operation {
 
 /// What a request was, until it is answered.
 #[derive(Clone, Debug)]
-pub(super) enum Asked {
+pub(super) enum ClientRequest {
     Read {
         file: FileId,
         left: Vec<u64>,

@@ -25,12 +25,12 @@ pub(super) struct Level<E: Eviction> {
     /// The number in each frame that was ever filled.
     numbers: Vec<u32>,
     victims: Vec<FrameId>,
-    sampled: Option<Sampled>,
+    sampled: Option<SampleRates>,
 }
 
 /// Misses of each page of a sample.
 #[derive(Default)]
-struct Sampled {
+struct SampleRates {
     misses: Vec<u32>,
     /// The sum of their squares.
     squares: u64,
@@ -51,7 +51,7 @@ impl<E: Eviction> Level<E> {
             frames: Vec::new(),
             numbers: Vec::new(),
             victims: Vec::new(),
-            sampled: is_sample.then(Sampled::default),
+            sampled: is_sample.then(SampleRates::default),
         }
     }
 
@@ -123,7 +123,7 @@ impl<E: Eviction> Level<E> {
     }
 }
 
-impl Sampled {
+impl SampleRates {
     /// The page `number` was missed once.
     fn missed(&mut self, number: u32) -> u64 {
         let misses = &mut self.misses[number as usize];

@@ -15,14 +15,14 @@ use forerun_core::params;
 use forerun_core::params::ParamError;
 
 use super::devices::Devices;
+use super::records::{Format, Step, is_comment, line};
 use super::scan::{digits, number, shown, time, words};
-use super::take::{Format, Taken, is_comment, line};
-use super::{Addresses, Facts, Named, Op, Reader, Request};
+use super::{Addresses, Entry, Facts, Op, Reader, Request};
 use crate::workload::choice;
 
 params! {
     /// Which events are requests.
-    pub(super) struct Given {
+    pub(super) struct EventParams {
         /// The event. What was asked for, before the kernel merged it.
         event: Event = Event::Queued,
     }
@@ -59,29 +59,29 @@ pub(super) struct Blkparse {
     is_summary: bool,
 }
 
-impl Named for Blkparse {
+impl Entry for Blkparse {
     const NAME: &'static str = "blkparse";
     const SUMMARY: &'static str =
         "text of blkparse(1); event=Q takes what was asked for, event=C what was completed";
-    type Params = Given;
+    type Params = EventParams;
 
-    fn reader(given: Given) -> Result<Box<dyn Reader>, ParamError> {
+    fn reader(given: EventParams) -> Result<Box<dyn Reader>, ParamError> {
         let event = given.event.letter();
         Ok(Box::new(Self { event, devices: Devices::default(), is_summary: false }))
     }
 }
 
 impl Format for Blkparse {
-    fn take(&mut self, bytes: &[u8], is_last: bool) -> Taken {
-        let Some((line, used)) = line(bytes, is_last) else { return Taken::More };
+    fn parse(&mut self, bytes: &[u8], is_last: bool) -> Step {
+        let Some((line, used)) = line(bytes, is_last) else { return Step::More };
         self.is_summary |= line.starts_with(b"CPU") || line.starts_with(b"Total");
         if self.is_summary || is_comment(line) {
-            return Taken::Other(used);
+            return Step::Other(used);
         }
         match self.request(line) {
-            Ok(Some(request)) => Taken::Request(used, request),
-            Ok(None) => Taken::Idle(used),
-            Err(what) => Taken::Broken(used, format!("{} {what}", shown(line.trim_ascii()))),
+            Ok(Some(request)) => Step::Request(used, request),
+            Ok(None) => Step::Idle(used),
+            Err(what) => Step::Broken(used, format!("{} {what}", shown(line.trim_ascii()))),
         }
     }
 

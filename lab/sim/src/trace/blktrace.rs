@@ -14,10 +14,10 @@
 use forerun_core::params::ParamError;
 use forerun_core::units::Nanos;
 
-use super::blkparse::{Event, Given};
+use super::blkparse::{Event, EventParams};
 use super::devices::Devices;
-use super::take::{Format, Taken};
-use super::{Addresses, Facts, Named, Op, Reader, Request};
+use super::records::{Format, Step};
+use super::{Addresses, Entry, Facts, Op, Reader, Request};
 
 /// See the module.
 pub(super) struct Blktrace {
@@ -25,12 +25,12 @@ pub(super) struct Blktrace {
     devices: Devices,
 }
 
-impl Named for Blktrace {
+impl Entry for Blktrace {
     const NAME: &'static str = "blktrace";
     const SUMMARY: &'static str = "binary of blktrace(8); event=Q or event=C as of blkparse";
-    type Params = Given;
+    type Params = EventParams;
 
-    fn reader(given: Given) -> Result<Box<dyn Reader>, ParamError> {
+    fn reader(given: EventParams) -> Result<Box<dyn Reader>, ParamError> {
         Ok(Box::new(Self { event: given.event, devices: Devices::default() }))
     }
 }
@@ -77,24 +77,24 @@ impl Fields<'_> {
 impl Format for Blktrace {
     const IS_TEXT: bool = false;
 
-    fn take(&mut self, bytes: &[u8], _: bool) -> Taken {
-        let Some(record) = bytes.first_chunk::<RECORD_BYTES>() else { return Taken::More };
+    fn parse(&mut self, bytes: &[u8], _: bool) -> Step {
+        let Some(record) = bytes.first_chunk::<RECORD_BYTES>() else { return Step::More };
         let Some(order) = order(record) else {
             // One byte on, until a record begins.
             let next = (1..bytes.len())
                 .find(|&at| bytes[at..].first_chunk().copied().is_some_and(is_magic));
             let what = "it does not begin with the magic number of blktrace, version 7".to_owned();
-            return Taken::Broken(next.unwrap_or(bytes.len()), what);
+            return Step::Broken(next.unwrap_or(bytes.len()), what);
         };
         let fields = Fields { record, order };
         let used = RECORD_BYTES + usize::from(fields.u16(46));
         if bytes.len() < used {
-            return Taken::More;
+            return Step::More;
         }
         match self.request(&fields) {
-            Ok(Some(request)) => Taken::Request(used, request),
-            Ok(None) => Taken::Idle(used),
-            Err(what) => Taken::Broken(used, what),
+            Ok(Some(request)) => Step::Request(used, request),
+            Ok(None) => Step::Idle(used),
+            Err(what) => Step::Broken(used, what),
         }
     }
 

@@ -17,9 +17,9 @@ use forerun_core::hash::FixedState;
 use forerun_core::units::Nanos;
 
 use super::devices::Devices;
+use super::records::{Format, Step, is_comment, line};
 use super::request::{Addresses, BLOCK_BYTES, Facts, Op, Request};
 use super::scan::{number, shown, time};
-use super::take::{Format, Taken, is_comment, line};
 
 /// What a column is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,21 +152,21 @@ impl Columns {
 }
 
 impl Format for Columns {
-    fn take(&mut self, bytes: &[u8], is_last: bool) -> Taken {
-        let Some((line, used)) = line(bytes, is_last) else { return Taken::More };
+    fn parse(&mut self, bytes: &[u8], is_last: bool) -> Step {
+        let Some((line, used)) = line(bytes, is_last) else { return Step::More };
         if is_comment(line) {
-            return Taken::Other(used);
+            return Step::Other(used);
         }
         let is_first = !std::mem::replace(&mut self.is_begun, true);
         if is_first && self.table.heading.is(line) {
-            return Taken::Other(used);
+            return Step::Other(used);
         }
         match self.request(line) {
-            Ok(Some(request)) => Taken::Request(used, request),
-            Ok(None) => Taken::Idle(used),
+            Ok(Some(request)) => Step::Request(used, request),
+            Ok(None) => Step::Idle(used),
             Err(wrong) => {
                 let what = wrong.told(&self.table);
-                Taken::Broken(used, format!("{} {what}", shown(line.trim_ascii())))
+                Step::Broken(used, format!("{} {what}", shown(line.trim_ascii())))
             }
         }
     }

@@ -17,15 +17,15 @@ use forerun_core::params;
 use forerun_core::params::{Bytes, Param, ParamError};
 
 use super::columns::{Column, Columns, Delimiter, Fields, Heading, Table};
-use super::lis::unit;
+use super::records::{Format, Step, is_comment, line};
 use super::scan::{number, shown};
-use super::take::{Format, Taken, is_comment, line};
-use super::{Addresses, Facts, Named, Reader};
+use super::tables::unit;
+use super::{Addresses, Entry, Facts, Reader};
 use crate::workload::choice;
 
 params! {
     /// What may be said of the columns; a name that is empty is looked for in the heading.
-    pub(super) struct Given {
+    pub(super) struct CsvParams {
         /// The time's column.
         time: Label = Label(String::new()),
         /// What it counts.
@@ -49,9 +49,9 @@ params! {
         /// What a read is in that column, if it holds numbers; 0 in most.
         read: u64 = 0,
         /// What parts fields.
-        delimiter: Parting = Parting::Auto,
+        delimiter: Separator = Separator::Auto,
         /// Whether the first line names the columns.
-        heading: Titled = Titled::Auto,
+        heading: TitleLine = TitleLine::Auto,
     }
 }
 
@@ -99,7 +99,7 @@ choice! {
 
 choice! {
     /// Whether the first line names the columns.
-    pub(super) enum Titled ("auto, yes or no") {
+    pub(super) enum TitleLine ("auto, yes or no") {
         /// If it begins with a letter or a quote.
         Auto = "auto",
         /// It does.
@@ -111,7 +111,7 @@ choice! {
 
 choice! {
     /// What parts fields.
-    pub(super) enum Parting ("auto, comma, tab, semicolon, bar or blanks") {
+    pub(super) enum Separator ("auto, comma, tab, semicolon, bar or blanks") {
         /// The first of these in the first line.
         Auto = "auto",
         /// A comma.
@@ -129,18 +129,18 @@ choice! {
 
 /// See the module.
 pub(super) struct Csv {
-    given: Given,
+    given: CsvParams,
     /// Known from the first line on.
     columns: Option<Columns>,
 }
 
-impl Named for Csv {
+impl Entry for Csv {
     const NAME: &'static str = "csv";
     const SUMMARY: &'static str = "text in columns, named by a heading or by time=, key=, device=, \
                                    offset=, size=, op= (a name or a number)";
-    type Params = Given;
+    type Params = CsvParams;
 
-    fn reader(given: Given) -> Result<Box<dyn Reader>, ParamError> {
+    fn reader(given: CsvParams) -> Result<Box<dyn Reader>, ParamError> {
         for (key, size) in [("unit", given.unit), ("size_unit", given.size_unit)] {
             if size != Bytes(0) {
                 unit(key, size)?;
@@ -151,17 +151,17 @@ impl Named for Csv {
 }
 
 impl Format for Csv {
-    fn take(&mut self, bytes: &[u8], is_last: bool) -> Taken {
+    fn parse(&mut self, bytes: &[u8], is_last: bool) -> Step {
         if let Some(columns) = &mut self.columns {
-            return columns.take(bytes, is_last);
+            return columns.parse(bytes, is_last);
         }
-        let Some((first, used)) = line(bytes, is_last) else { return Taken::More };
+        let Some((first, used)) = line(bytes, is_last) else { return Step::More };
         if is_comment(first) {
-            return Taken::Other(used);
+            return Step::Other(used);
         }
         match table(&self.given, first) {
-            Ok(table) => self.columns.insert(Columns::new(table)).take(bytes, is_last),
-            Err(what) => Taken::Broken(used, format!("{} {what}", shown(first.trim_ascii()))),
+            Ok(table) => self.columns.insert(Columns::new(table)).parse(bytes, is_last),
+            Err(what) => Step::Broken(used, format!("{} {what}", shown(first.trim_ascii()))),
         }
     }
 
@@ -173,16 +173,16 @@ impl Format for Csv {
 
 /// Whether `first`, a heading, says by itself what the columns are.
 pub(super) fn is_known_heading(first: &[u8]) -> bool {
-    Heading::IfWords.is(first) && table(&Given::default(), first).is_ok()
+    Heading::IfWords.is(first) && table(&CsvParams::default(), first).is_ok()
 }
 
 /// What the columns are, by what was given and the first line.
-fn table(given: &Given, first: &[u8]) -> Result<Table, String> {
+fn table(given: &CsvParams, first: &[u8]) -> Result<Table, String> {
     let delimiter = given.delimiter.of(first);
     let is_heading = match given.heading {
-        Titled::Auto => Heading::IfWords.is(first),
-        Titled::Yes => true,
-        Titled::No => false,
+        TitleLine::Auto => Heading::IfWords.is(first),
+        TitleLine::Yes => true,
+        TitleLine::No => false,
     };
     let fields: Vec<String> = Fields::new(first, delimiter)
         .map(|field| String::from_utf8_lossy(field).to_ascii_lowercase())
@@ -246,7 +246,7 @@ fn table(given: &Given, first: &[u8]) -> Result<Table, String> {
     Ok(Table { columns, delimiter, open: true, heading })
 }
 
-impl Parting {
+impl Separator {
     fn of(self, first: &[u8]) -> Delimiter {
         match self {
             Self::Auto => {

@@ -18,9 +18,9 @@ use forerun_core::params::ParamError;
 use forerun_core::units::Nanos;
 
 use super::devices::Devices;
+use super::records::{Format, Step, is_comment, line};
 use super::scan::{number, shown, time, words};
-use super::take::{Format, Taken, is_comment, line};
-use super::{Addresses, Facts, Named, Op, Reader, Request};
+use super::{Addresses, Entry, Facts, Op, Reader, Request};
 
 /// See the module.
 #[derive(Default)]
@@ -38,7 +38,7 @@ enum Version {
     Three,
 }
 
-impl Named for Fio {
+impl Entry for Fio {
     const NAME: &'static str = "fio";
     const SUMMARY: &'static str = "text of fio's iolog, versions 2 and 3";
     type Params = ();
@@ -64,23 +64,23 @@ pub(super) fn is_heading(line: &[u8]) -> bool {
 }
 
 impl Format for Fio {
-    fn take(&mut self, bytes: &[u8], is_last: bool) -> Taken {
-        let Some((line, used)) = line(bytes, is_last) else { return Taken::More };
+    fn parse(&mut self, bytes: &[u8], is_last: bool) -> Step {
+        let Some((line, used)) = line(bytes, is_last) else { return Step::More };
         if is_comment(line) {
-            return Taken::Other(used);
+            return Step::Other(used);
         }
         let Some(version) = self.version else {
             self.version = Version::of(line);
             let what = "is not \"fio version 2 iolog\" or 3";
             return match self.version {
-                Some(_) => Taken::Other(used),
-                None => Taken::Broken(used, format!("{} {what}", shown(line))),
+                Some(_) => Step::Other(used),
+                None => Step::Broken(used, format!("{} {what}", shown(line))),
             };
         };
         match self.request(version, line) {
-            Ok(Some(request)) => Taken::Request(used, request),
-            Ok(None) => Taken::Idle(used),
-            Err(what) => Taken::Broken(used, format!("{} {what}", shown(line.trim_ascii()))),
+            Ok(Some(request)) => Step::Request(used, request),
+            Ok(None) => Step::Idle(used),
+            Err(what) => Step::Broken(used, format!("{} {what}", shown(line.trim_ascii()))),
         }
     }
 

@@ -15,10 +15,10 @@
 use forerun_core::params::ParamError;
 
 use super::devices::Devices;
+use super::records::{Format, Step, is_comment, line};
 use super::request::Misplaced;
 use super::scan::{number, shown, time, words};
-use super::take::{Format, Taken, is_comment, line};
-use super::{Addresses, Facts, Named, Op, Reader, Request};
+use super::{Addresses, Entry, Facts, Op, Reader, Request};
 
 /// See the module.
 #[derive(Default)]
@@ -37,7 +37,7 @@ enum Place {
     Records,
 }
 
-impl Named for Fiu {
+impl Entry for Fiu {
     const NAME: &'static str = "fiu";
     const SUMMARY: &'static str =
         "text of FIU, lines of \"time pid process sector sectors R|W major minor md5\"";
@@ -49,30 +49,30 @@ impl Named for Fiu {
 }
 
 impl Format for Fiu {
-    fn take(&mut self, bytes: &[u8], is_last: bool) -> Taken {
+    fn parse(&mut self, bytes: &[u8], is_last: bool) -> Step {
         if self.place == Place::Start {
             if bytes.len() < TAR_BYTES && !is_last {
-                return Taken::More;
+                return Step::More;
             }
             self.place = if has_tar_header(bytes) { Place::Header } else { Place::Records };
         }
-        let Some((line, used)) = line(bytes, is_last) else { return Taken::More };
+        let Some((line, used)) = line(bytes, is_last) else { return Step::More };
         if is_comment(line) || line[0] == 0 {
-            return Taken::Other(used);
+            return Step::Other(used);
         }
         match self.request(line) {
             Some(made) => {
                 self.place = Place::Records;
                 match made {
-                    Ok(Some(request)) => Taken::Request(used, request),
-                    Ok(None) => Taken::Idle(used),
-                    Err(why) => Taken::Broken(used, format!("{} {why}", shown(line))),
+                    Ok(Some(request)) => Step::Request(used, request),
+                    Ok(None) => Step::Idle(used),
+                    Err(why) => Step::Broken(used, format!("{} {why}", shown(line))),
                 }
             }
-            None if self.place == Place::Header => Taken::Other(used),
+            None if self.place == Place::Header => Step::Other(used),
             None => {
                 let what = format!("{} is not \"time pid process sector ...\"", shown(line));
-                Taken::Broken(used, what)
+                Step::Broken(used, what)
             }
         }
     }

@@ -16,8 +16,8 @@
 use std::fmt;
 
 use super::fiu::has_tar_header;
+use super::records::{BYTE_ORDER_MARK, is_comment, line};
 use super::scan::{number, words};
-use super::take::{BYTE_ORDER_MARK, is_comment, line};
 use super::{FORMATS, Input, blktrace, csv, fio, lcs, make, oracle_general, srt, vscsi};
 
 /// Why there is no guess.
@@ -90,9 +90,9 @@ fn by_text(file: &str, start: &[u8], is_whole: bool) -> Result<String, NoGuess> 
         .take(PROBED)
         .collect();
     let Some(first) = lines.first() else { return Ok("keys".into()) };
-    let tried: Vec<(&str, Tried)> =
-        TEXTS.iter().map(|format| (*format, Tried::new(format, &lines))).collect();
-    let first_of = |is: fn(&Tried) -> bool| {
+    let tried: Vec<(&str, Attempt)> =
+        TEXTS.iter().map(|format| (*format, Attempt::new(format, &lines))).collect();
+    let first_of = |is: fn(&Attempt) -> bool| {
         let found = tried.iter().find(|(_, tried)| is(tried)).map(|(format, _)| *format);
         found.map(|format| match format {
             "lis" => lis(file),
@@ -100,7 +100,7 @@ fn by_text(file: &str, start: &[u8], is_whole: bool) -> Result<String, NoGuess> 
             format => format.into(),
         })
     };
-    if let Some(format) = first_of(Tried::is_nearly_all) {
+    if let Some(format) = first_of(Attempt::is_nearly_all) {
         return Ok(format);
     }
     if csv::is_known_heading(first) {
@@ -113,16 +113,16 @@ fn by_text(file: &str, start: &[u8], is_whole: bool) -> Result<String, NoGuess> 
     }
     let what = "the first lines are of no format; columns can be named: --format csv:key=2 or \
                 csv:offset=1,size=2";
-    first_of(Tried::is_most).ok_or_else(|| NoGuess { what: what.into() })
+    first_of(Attempt::is_most).ok_or_else(|| NoGuess { what: what.into() })
 }
 
 /// What a format made of lines.
-struct Tried {
+struct Attempt {
     records: u64,
     broken: u64,
 }
 
-impl Tried {
+impl Attempt {
     fn new(format: &str, lines: &[&[u8]]) -> Self {
         let mut tried = Self { records: 0, broken: 0 };
         let mut reader = make(format).expect("a format of the list");

@@ -47,7 +47,7 @@ impl Input {
     }
 
     /// Takes `bytes` off the front, in which `records` began.
-    pub(super) fn take(&mut self, bytes: usize, records: u64) {
+    pub(super) fn consume(&mut self, bytes: usize, records: u64) {
         assert!(bytes <= self.end - self.start, "only what was seen can be taken");
         self.start += bytes;
         self.offset += bytes as u64;

@@ -7,14 +7,14 @@
 
 use forerun_core::params::ParamError;
 
+use super::records::{Format, Step, is_comment, line};
 use super::scan::{digits, number, shown};
-use super::take::{Format, Taken, is_comment, line};
-use super::{Addresses, Facts, Named, Reader, Request};
+use super::{Addresses, Entry, Facts, Reader, Request};
 
 /// See the module.
 pub(super) struct Keys;
 
-impl Named for Keys {
+impl Entry for Keys {
     const NAME: &'static str = "keys";
     const SUMMARY: &'static str = "text, a key a line in decimal; lines of * and # are comments";
     type Params = ();
@@ -25,21 +25,21 @@ impl Named for Keys {
 }
 
 impl Format for Keys {
-    fn take(&mut self, bytes: &[u8], is_last: bool) -> Taken {
+    fn parse(&mut self, bytes: &[u8], is_last: bool) -> Step {
         // Nearly every line is digits and its end: no need to look for the end first.
         if let Some((key, length)) = digits(bytes)
             && bytes.get(length) == Some(&b'\n')
         {
-            return Taken::Request(length + 1, Request::key(key, 0));
+            return Step::Request(length + 1, Request::key(key, 0));
         }
-        let Some((line, used)) = line(bytes, is_last) else { return Taken::More };
+        let Some((line, used)) = line(bytes, is_last) else { return Step::More };
         if is_comment(line) {
-            return Taken::Other(used);
+            return Step::Other(used);
         }
         let word = line.trim_ascii();
         match number(word) {
-            Some(key) => Taken::Request(used, Request::key(key, 0)),
-            None => Taken::Broken(used, format!("{} is not a key below 2^64", shown(word))),
+            Some(key) => Step::Request(used, Request::key(key, 0)),
+            None => Step::Broken(used, format!("{} is not a key below 2^64", shown(word))),
         }
     }
 

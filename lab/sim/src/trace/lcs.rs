@@ -15,9 +15,9 @@
 use forerun_core::params::ParamError;
 use forerun_core::units::Nanos;
 
-use super::take::{Format, Taken};
+use super::records::{Format, Step};
 use super::vscsi::{u32_at, u64_at};
-use super::{Addresses, Facts, Named, Op, Reader, Request};
+use super::{Addresses, Entry, Facts, Op, Reader, Request};
 
 /// See the module.
 #[derive(Default)]
@@ -26,7 +26,7 @@ pub(super) struct Lcs {
     version: Option<u64>,
 }
 
-impl Named for Lcs {
+impl Entry for Lcs {
     const NAME: &'static str = "lcs";
     const SUMMARY: &'static str = "binary of libCacheSim with a header, versions 1 to 8";
     type Params = ();
@@ -39,19 +39,19 @@ impl Named for Lcs {
 impl Format for Lcs {
     const IS_TEXT: bool = false;
 
-    fn take(&mut self, bytes: &[u8], _: bool) -> Taken {
+    fn parse(&mut self, bytes: &[u8], _: bool) -> Step {
         let Some(version) = self.version else {
-            let Some(header) = bytes.get(..HEADER_BYTES) else { return Taken::More };
+            let Some(header) = bytes.get(..HEADER_BYTES) else { return Step::More };
             return match header_version(header) {
                 Ok(version) => {
                     self.version = Some(version);
-                    Taken::Other(HEADER_BYTES)
+                    Step::Other(HEADER_BYTES)
                 }
-                Err(what) => Taken::Broken(bytes.len(), what),
+                Err(what) => Step::Broken(bytes.len(), what),
             };
         };
         let used = record_bytes(version);
-        let Some(record) = bytes.get(..used) else { return Taken::More };
+        let Some(record) = bytes.get(..used) else { return Step::More };
         let time = Nanos(u64::from(u32_at(record, 0)) * 1_000_000_000);
         let (size, op) = match version {
             1 => (u32_at(record, 12).into(), Some(Op::Unknown)),
@@ -59,10 +59,10 @@ impl Format for Lcs {
             _ => (u64_at(record, 12), op(record[20])),
         };
         if size > i64::MAX as u64 {
-            return Taken::Broken(used, "its size is below 0".to_owned());
+            return Step::Broken(used, "its size is below 0".to_owned());
         }
-        let Some(op) = op else { return Taken::Idle(used) };
-        Taken::Request(used, Request::key(u64_at(record, 4), size).at(time, op))
+        let Some(op) = op else { return Step::Idle(used) };
+        Step::Request(used, Request::key(u64_at(record, 4), size).at(time, op))
     }
 
     fn facts(&self) -> Facts {

@@ -11,14 +11,14 @@
 use forerun_core::params::ParamError;
 use forerun_core::units::Nanos;
 
-use super::take::{Format, Taken};
+use super::records::{Format, Step};
 use super::vscsi::{u32_at, u64_at};
-use super::{Addresses, Facts, Named, Op, Reader, Request};
+use super::{Addresses, Entry, Facts, Op, Reader, Request};
 
 /// See the module.
 pub(super) struct OracleGeneral;
 
-impl Named for OracleGeneral {
+impl Entry for OracleGeneral {
     const NAME: &'static str = "oracleGeneral";
     const SUMMARY: &'static str = "binary of libCacheSim: seconds, object, bytes, next use";
     type Params = ();
@@ -31,11 +31,11 @@ impl Named for OracleGeneral {
 impl Format for OracleGeneral {
     const IS_TEXT: bool = false;
 
-    fn take(&mut self, bytes: &[u8], _: bool) -> Taken {
-        let Some(record) = bytes.first_chunk::<RECORD_BYTES>() else { return Taken::More };
+    fn parse(&mut self, bytes: &[u8], _: bool) -> Step {
+        let Some(record) = bytes.first_chunk::<RECORD_BYTES>() else { return Step::More };
         let time = Nanos(u64::from(u32_at(record, 0)) * 1_000_000_000);
         let request = Request::key(u64_at(record, 4), u32_at(record, 12).into());
-        Taken::Request(RECORD_BYTES, request.at(time, Op::Unknown))
+        Step::Request(RECORD_BYTES, request.at(time, Op::Unknown))
     }
 
     fn facts(&self) -> Facts {

@@ -18,8 +18,8 @@ use forerun_core::params::ParamError;
 use forerun_core::units::Nanos;
 
 use super::devices::Devices;
-use super::take::{Format, RECORD_BYTES_MAX, Taken};
-use super::{Addresses, Facts, Named, Op, Reader, Request};
+use super::records::{Format, RECORD_BYTES_MAX, Step};
+use super::{Addresses, Entry, Facts, Op, Reader, Request};
 
 /// See the module.
 #[derive(Default)]
@@ -29,7 +29,7 @@ pub(super) struct Srt {
     devices: Devices,
 }
 
-impl Named for Srt {
+impl Entry for Srt {
     const NAME: &'static str = "srt";
     const SUMMARY: &'static str = "binary of Hewlett-Packard, SRT 1.3";
     type Params = ();
@@ -42,31 +42,31 @@ impl Named for Srt {
 impl Format for Srt {
     const IS_TEXT: bool = false;
 
-    fn take(&mut self, bytes: &[u8], _: bool) -> Taken {
+    fn parse(&mut self, bytes: &[u8], _: bool) -> Step {
         if !self.is_begun {
-            let Some(end) = memchr::memchr(FORM_FEED, bytes) else { return Taken::More };
+            let Some(end) = memchr::memchr(FORM_FEED, bytes) else { return Step::More };
             self.is_begun = true;
-            return Taken::Other(end + 1);
+            return Step::Other(end + 1);
         }
-        let Some(head) = bytes.first_chunk::<HEAD_BYTES>() else { return Taken::More };
+        let Some(head) = bytes.first_chunk::<HEAD_BYTES>() else { return Step::More };
         let used = u32_at(head, 0) as usize;
         if !(HEAD_BYTES..=RECORD_BYTES_MAX).contains(&used) {
             // Where the next one begins is not known.
             let what = format!("it is {used} bytes long, not {HEAD_BYTES} to {RECORD_BYTES_MAX}");
-            return Taken::Broken(bytes.len(), what);
+            return Step::Broken(bytes.len(), what);
         }
-        let Some(record) = bytes.get(..used) else { return Taken::More };
+        let Some(record) = bytes.get(..used) else { return Step::More };
         if u32_at(record, 4) & 0xffff != KIND_REQUEST {
-            return Taken::Idle(used);
+            return Step::Idle(used);
         }
         if used < REQUEST_BYTES {
             let what = format!("it is a request of {used} bytes, not {REQUEST_BYTES} or more");
-            return Taken::Broken(used, what);
+            return Step::Broken(used, what);
         }
         match self.request(record) {
-            Ok(Some(request)) => Taken::Request(used, request),
-            Ok(None) => Taken::Idle(used),
-            Err(what) => Taken::Broken(used, format!("it {what}")),
+            Ok(Some(request)) => Step::Request(used, request),
+            Ok(None) => Step::Idle(used),
+            Err(what) => Step::Broken(used, format!("it {what}")),
         }
     }
 

@@ -27,16 +27,16 @@ pub(super) fn unpack(mut bytes: Box<dyn Read + Send>) -> io::Result<Box<dyn Read
         Packing::Zstd => {
             let mut decoder = zstd::Decoder::new(whole)?;
             decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
-            Box::new(Named { packing: "zstd", plain: decoder })
+            Box::new(Decoder { packing: "zstd", plain: decoder })
         }
         Packing::Gzip => {
             let plain = MultiGzDecoder::new(BufReader::with_capacity(READ_BYTES, whole));
-            Box::new(Named { packing: "gzip", plain })
+            Box::new(Decoder { packing: "gzip", plain })
         }
         Packing::Xz => {
             let stream = Stream::new_stream_decoder(XZ_MEMORY_MAX, CONCATENATED)?;
             let packed = BufReader::with_capacity(READ_BYTES, whole);
-            Box::new(Named { packing: "xz", plain: XzDecoder::new_stream(packed, stream) })
+            Box::new(Decoder { packing: "xz", plain: XzDecoder::new_stream(packed, stream) })
         }
     })
 }
@@ -60,12 +60,12 @@ impl Packing {
 }
 
 /// A decoder that says in its errors which it is.
-struct Named<R> {
+struct Decoder<R> {
     packing: &'static str,
     plain: R,
 }
 
-impl<R: Read> Read for Named<R> {
+impl<R: Read> Read for Decoder<R> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         self.plain.read(to).map_err(|error| {
             let what = format!("the {} packing is broken or cut off: {error}", self.packing);

@@ -15,8 +15,8 @@
 use forerun_core::params::ParamError;
 use forerun_core::units::Nanos;
 
-use super::take::{Format, Taken};
-use super::{Addresses, Facts, Named, Op, Reader, Request};
+use super::records::{Format, Step};
+use super::{Addresses, Entry, Facts, Op, Reader, Request};
 
 /// See the module.
 #[derive(Default)]
@@ -32,7 +32,7 @@ enum Version {
     Two,
 }
 
-impl Named for Vscsi {
+impl Entry for Vscsi {
     const NAME: &'static str = "vscsi";
     const SUMMARY: &'static str = "binary of VMware's vscsi traces, versions 1 and 2";
     type Params = ();
@@ -79,34 +79,34 @@ pub(super) fn is_likely(bytes: &[u8]) -> bool {
 impl Format for Vscsi {
     const IS_TEXT: bool = false;
 
-    fn take(&mut self, bytes: &[u8], is_last: bool) -> Taken {
+    fn parse(&mut self, bytes: &[u8], is_last: bool) -> Step {
         let version = match self.version {
             Some(version) => version,
-            None if bytes.len() < 40 * PROBED && !is_last => return Taken::More,
+            None if bytes.len() < 40 * PROBED && !is_last => return Step::More,
             None => match version(bytes) {
                 Some(version) => *self.version.insert(version),
-                None if bytes.len() < 32 => return Taken::More,
-                None => return Taken::Broken(bytes.len(), "it is of neither version".to_owned()),
+                None if bytes.len() < 32 => return Step::More,
+                None => return Step::Broken(bytes.len(), "it is of neither version".to_owned()),
             },
         };
         let used = version.record_bytes();
-        let Some(record) = bytes.get(..used) else { return Taken::More };
+        let Some(record) = bytes.get(..used) else { return Step::More };
         if !version.is(record) {
-            return Taken::Broken(used, "it is not of the version of the first".to_owned());
+            return Step::Broken(used, "it is not of the version of the first".to_owned());
         }
-        let Some(op) = op(command(record, version)) else { return Taken::Idle(used) };
+        let Some(op) = op(command(record, version)) else { return Step::Idle(used) };
         let (size, sector, micros) = match version {
             Version::One => (u32_at(record, 4), u64_at(record, 16), u64_at(record, 24)),
             Version::Two => (u32_at(record, 8), u64_at(record, 16), u64_at(record, 24)),
         };
         let (Some(offset), Some(nanos)) = (sector.checked_mul(512), micros.checked_mul(1_000))
         else {
-            return Taken::Broken(used, "its sector or time is too large".to_owned());
+            return Step::Broken(used, "its sector or time is too large".to_owned());
         };
         match Request::blocks(0, offset, size.into()) {
-            Ok(Some(request)) => Taken::Request(used, request.at(Nanos(nanos), op)),
-            Ok(None) => Taken::Idle(used),
-            Err(why) => Taken::Broken(used, format!("it {why}")),
+            Ok(Some(request)) => Step::Request(used, request.at(Nanos(nanos), op)),
+            Ok(None) => Step::Idle(used),
+            Err(why) => Step::Broken(used, format!("it {why}")),
         }
     }
 

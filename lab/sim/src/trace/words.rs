@@ -7,8 +7,8 @@
 
 use forerun_core::params::ParamError;
 
-use super::take::{Format, Taken};
-use super::{Addresses, Facts, Named, Reader, Request};
+use super::records::{Format, Step};
+use super::{Addresses, Entry, Facts, Reader, Request};
 
 /// Words of one width and order.
 struct Words<const BYTES: usize>(fn([u8; BYTES]) -> u64);
@@ -16,10 +16,10 @@ struct Words<const BYTES: usize>(fn([u8; BYTES]) -> u64);
 impl<const BYTES: usize> Format for Words<BYTES> {
     const IS_TEXT: bool = false;
 
-    fn take(&mut self, bytes: &[u8], _: bool) -> Taken {
+    fn parse(&mut self, bytes: &[u8], _: bool) -> Step {
         match bytes.first_chunk() {
-            Some(word) => Taken::Request(BYTES, Request::key((self.0)(*word), 0)),
-            None => Taken::More,
+            Some(word) => Step::Request(BYTES, Request::key((self.0)(*word), 0)),
+            None => Step::More,
         }
     }
 
@@ -37,7 +37,7 @@ macro_rules! words {
             $(#[$doc])*
             pub(super) struct $name;
 
-            impl Named for $name {
+            impl Entry for $name {
                 const NAME: &'static str = $shown;
                 const SUMMARY: &'static str = $summary;
                 type Params = ();

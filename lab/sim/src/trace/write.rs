@@ -23,7 +23,7 @@ pub use next_uses::{LinkError, link_next_uses};
 
 params! {
     /// What may be set for `lis`.
-    struct LisGiven {
+    struct LisParams {
         /// Bytes of a unit.
         unit: Bytes = Bytes(BLOCK_BYTES),
     }
@@ -31,7 +31,7 @@ params! {
 
 params! {
     /// What may be set for `fio`.
-    struct FioGiven {
+    struct FioParams {
         /// The version of the format. 3 has times, and what replays it honours them.
         version: Version = Version::Three,
     }
@@ -237,12 +237,12 @@ impl Kind {
             "csv" => none().map(|()| Self::Csv),
             "oracleGeneral" => none().map(|()| Self::OracleGeneral),
             "lis" => {
-                let mut given = LisGiven::default();
+                let mut given = LisParams::default();
                 params::apply(&mut given, pairs)?;
-                Ok(Self::Lis { unit: super::lis::unit("unit", given.unit)? })
+                Ok(Self::Lis { unit: super::tables::unit("unit", given.unit)? })
             }
             "fio" => {
-                let mut given = FioGiven::default();
+                let mut given = FioParams::default();
                 params::apply(&mut given, pairs)?;
                 Ok(Self::Fio { version: given.version })
             }

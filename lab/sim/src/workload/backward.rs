@@ -10,47 +10,23 @@
 //! This project's own; Linux looks for no such streams.
 
 use forerun_core::device::Rate;
-use forerun_core::params;
 use forerun_core::params::{Bytes, Param, ParamError};
 
-use super::interleave::{Handles, Layout, Order, Sharing, Start};
-use super::{Named, Parts};
+use super::interleave::{Handles, Layout, Order, Sharing, Start, interleaved};
+use super::{Entry, Parts};
 
-params! {
+interleaved! {
     /// What may be set.
-    pub struct Backward {
-        /// How many streams.
-        n: u32 = 1,
-        /// Bytes of each.
-        each: Bytes = Bytes(100 << 20),
-        /// Bytes of a read.
-        request: Bytes = Bytes(4 << 10),
-        /// Decides every random choice.
-        seed: u64 = 1,
-        /// Whose turn it is.
-        order: Order = Order::Random,
-        /// Where the streams lie in the file.
-        layout: Layout = Layout::Adjacent,
-        /// Threads that share the streams out.
-        readers: u32 = 1,
-        /// Bytes a second that each stream is read at; 0 for no bound.
-        rate: Rate = Rate(0),
-        /// Through what streams are read.
-        handles: Handles = Handles::One,
-    }
+    Backward, n = 1, each = Bytes(100 << 20), {} {}
 }
 
-impl Named for Backward {
+impl Entry for Backward {
     const NAME: &'static str = "backward";
     const SUMMARY: &'static str =
         "streams read from end to start (n each request seed order layout readers rate handles)";
 
     fn parts(&self) -> Result<Parts, ParamError> {
-        let Self { n, each, request, seed, order, layout, readers, rate, handles } = *self;
-        let start = Start::Head;
-        let sharing =
-            Sharing { n, each, request, seed, order, start, layout, readers, rate, handles };
-        sharing.check()?;
+        let (sharing, each, request) = (self.sharing()?, self.each, self.request);
         let title = format!("{} of {} backward, {}", sharing.count(), each.show(), sharing.show());
         Ok(sharing.parts(title, each.0, |start| Down { start, end: start + each.0, request }).0)
     }

@@ -16,7 +16,7 @@ use forerun_core::units::Nanos;
 
 use super::span::Span;
 use super::{
-    Access, BYTES_FORM, BYTES_MAX, Named, Op, Parts, RATE_FORM, RATE_MIN, REQUEST_FORM,
+    Access, BYTES_FORM, BYTES_MAX, Entry, Op, Parts, RATE_FORM, RATE_MIN, REQUEST_FORM,
     REQUEST_MAX, Reader, Stream, check, time_of,
 };
 
@@ -32,7 +32,7 @@ params! {
     }
 }
 
-impl Named for Compute {
+impl Entry for Compute {
     const NAME: &'static str = "compute";
     const SUMMARY: &'static str =
         "a sequential reader that computes between its reads (file rate request)";

@@ -19,7 +19,7 @@ use forerun_core::params::{Bytes, Param, ParamError};
 use forerun_core::prng::Prng;
 
 use super::span::Span;
-use super::{Access, BYTES_MAX, Named, Parts, REQUEST_MAX, Reader, Stream, check};
+use super::{Access, BYTES_MAX, Entry, Parts, REQUEST_MAX, Reader, Stream, check};
 
 params! {
     /// What may be set.
@@ -35,7 +35,7 @@ params! {
     }
 }
 
-impl Named for Disturb {
+impl Entry for Disturb {
     const NAME: &'static str = "disturb";
     const SUMMARY: &'static str =
         "a sequential stream mixed with random reads (percent sequential request seed)";

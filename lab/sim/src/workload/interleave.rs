@@ -93,6 +93,58 @@ pub(super) struct Sharing {
     pub(super) handles: Handles,
 }
 
+/// Declares a workload of such streams: its parameters are those of [`Sharing`], with more behind
+/// `each` and behind `order`; a `start` that it does not have is [`Start::Head`].
+macro_rules! interleaved {
+    (
+        $(#[$doc:meta])*
+        $name:ident, n = $n:literal, each = $each:expr,
+        { $($(#[$own_doc:meta])* $own:ident: Bytes = $default:expr,)* }
+        { $($(#[$start_doc:meta])* $start:ident: Start = $head:expr,)? }
+    ) => {
+        forerun_core::params! {
+            $(#[$doc])*
+            pub struct $name {
+                /// How many streams.
+                n: u32 = $n,
+                /// Bytes that are read of each.
+                each: Bytes = $each,
+                $($(#[$own_doc])* $own: Bytes = $default,)*
+                /// Bytes of a read.
+                request: Bytes = Bytes(4 << 10),
+                /// Decides every random choice.
+                seed: u64 = 1,
+                /// The stream of each read.
+                order: Order = Order::Random,
+                $($(#[$start_doc])* $start: Start = $head,)?
+                /// Where the streams lie in the file.
+                layout: Layout = Layout::Adjacent,
+                /// Threads that share the streams out.
+                readers: u32 = 1,
+                /// Bytes a second that each stream is read at; 0 for no bound.
+                rate: Rate = Rate(0),
+                /// Through what streams are read.
+                handles: Handles = Handles::One,
+            }
+        }
+
+        impl $name {
+            /// What it has in common with others, if that makes a workload.
+            fn sharing(&self) -> Result<Sharing, ParamError> {
+                let Self { n, each, request, seed, order, layout, readers, rate, handles, .. } =
+                    *self;
+                let start = [$(self.$start,)? Start::Head][0];
+                let sharing = Sharing {
+                    n, each, request, seed, order, start, layout, readers, rate, handles,
+                };
+                sharing.check()?;
+                Ok(sharing)
+            }
+        }
+    };
+}
+pub(super) use interleaved;
+
 impl Sharing {
     /// Refuses what makes no workload.
     pub(super) fn check(&self) -> Result<(), ParamError> {

@@ -23,8 +23,8 @@ use forerun_core::params;
 use forerun_core::params::ParamError;
 use forerun_core::units::Nanos;
 
-use self::model::Drawn;
-use super::{Access, Named, Op, Parts, Reader, check, choice};
+use self::model::RequestDraw;
+use super::{Access, Entry, Op, Parts, Reader, check, choice};
 use chance::Chance;
 
 choice! {
@@ -51,7 +51,7 @@ params! {
     }
 }
 
-impl Named for Mail {
+impl Entry for Mail {
     const NAME: &'static str = "mail";
     const SUMMARY: &'static str =
         "a model of a mail store's requests (model=m1|m2|m3 requests seed)";
@@ -60,7 +60,7 @@ impl Named for Mail {
         let Self { model, requests, seed } = *self;
         let form = "10000 to 8000000 requests";
         check((10_000..=8_000_000).contains(&requests), "requests", &requests, form)?;
-        let drawn = Drawn::new(model, requests, seed);
+        let drawn = RequestDraw::new(model, requests, seed);
         let name = match model {
             Model::M1 => "m1",
             Model::M2 => "m2",
@@ -79,9 +79,9 @@ impl Named for Mail {
 
 /// The requests in the order of time, which is found when the first is asked for.
 enum Requests {
-    Drawn(Box<Drawn>),
+    Drawn(Box<RequestDraw>),
     Sorted {
-        drawn: Box<Drawn>,
+        drawn: Box<RequestDraw>,
         events: std::vec::IntoIter<Event>,
         reads: Reads,
     },
@@ -105,7 +105,7 @@ struct Reads {
 }
 
 impl Reads {
-    fn new(drawn: &Drawn) -> Self {
+    fn new(drawn: &RequestDraw) -> Self {
         let (first, all) = (f64::from(drawn.extents()), drawn.requests_exact());
         let later = (READ_SHARE * all - FIRST_READ_SHARE * first) / (all - first);
         let seen = vec![false; drawn.extents() as usize];

@@ -17,7 +17,7 @@ use forerun_core::params::{Bytes, Param, ParamError};
 
 use super::span::Span;
 use super::{
-    Access, BYTES_FORM, BYTES_MAX, Named, Parts, REQUEST_FORM, REQUEST_MAX, Reader, STREAMS_FORM,
+    Access, BYTES_FORM, BYTES_MAX, Entry, Parts, REQUEST_FORM, REQUEST_MAX, Reader, STREAMS_FORM,
     STREAMS_MAX, Stream, check,
 };
 
@@ -39,7 +39,7 @@ params! {
     }
 }
 
-impl Named for Parquet {
+impl Entry for Parquet {
     const NAME: &'static str = "parquet";
     const SUMMARY: &'static str = "a footer, then column chunks far apart \
                                    (columns groups chunk apart footer request)";

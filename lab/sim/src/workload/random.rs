@@ -16,7 +16,7 @@ use forerun_core::params::{Bytes, Param, ParamError};
 use forerun_core::prng::Prng;
 
 use super::span::Span;
-use super::{Access, BYTES_FORM, BYTES_MAX, Named, Parts, REQUEST_MAX, Reader, check};
+use super::{Access, BYTES_FORM, BYTES_MAX, Entry, Parts, REQUEST_MAX, Reader, check};
 
 params! {
     /// What may be set.
@@ -32,7 +32,7 @@ params! {
     }
 }
 
-impl Named for Random {
+impl Entry for Random {
     const NAME: &'static str = "random";
     const SUMMARY: &'static str = "reads at random places of a file (file bytes request seed)";
 

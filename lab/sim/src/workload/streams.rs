@@ -11,49 +11,29 @@
 //! interleaved.
 
 use forerun_core::device::Rate;
-use forerun_core::params;
 use forerun_core::params::{Bytes, Param, ParamError};
 
-use super::interleave::{Handles, Layout, Order, Sharing, Start};
+use super::interleave::{Handles, Layout, Order, Sharing, Start, interleaved};
 use super::span::Span;
-use super::{Named, Parts, Stream};
+use super::{Entry, Parts, Stream};
 
-params! {
+interleaved! {
     /// What may be set.
-    pub struct Streams {
-        /// How many; the paper's 1 to 10.
-        n: u32 = 10,
-        /// Bytes of each.
-        each: Bytes = Bytes(100 << 20),
-        /// Bytes of a read.
-        request: Bytes = Bytes(4 << 10),
-        /// Decides every random choice.
-        seed: u64 = 1,
-        /// Whose turn it is.
-        order: Order = Order::Random,
+    Streams, n = 10, each = Bytes(100 << 20),
+    {}
+    {
         /// Where the first stream begins.
         start: Start = Start::Head,
-        /// Where the streams lie in the file.
-        layout: Layout = Layout::Adjacent,
-        /// Threads that share the streams out.
-        readers: u32 = 1,
-        /// Bytes a second that each stream is read at; 0 for no bound.
-        rate: Rate = Rate(0),
-        /// Through what streams are read.
-        handles: Handles = Handles::One,
     }
 }
 
-impl Named for Streams {
+impl Entry for Streams {
     const NAME: &'static str = "streams";
     const SUMMARY: &'static str = "sequential streams interleaved on one handle \
                                    (n each request seed order start layout readers rate handles)";
 
     fn parts(&self) -> Result<Parts, ParamError> {
-        let Self { n, each, request, seed, order, start, layout, readers, rate, handles } = *self;
-        let sharing =
-            Sharing { n, each, request, seed, order, start, layout, readers, rate, handles };
-        sharing.check()?;
+        let (sharing, each, request) = (self.sharing()?, self.each, self.request);
         let title = format!("{} of {}, {}", sharing.count(), each.show(), sharing.show());
         let (mut parts, starts) =
             sharing.parts(title, each.0, |start| Span::new(start, each.0, request.0));

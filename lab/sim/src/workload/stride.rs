@@ -10,53 +10,32 @@
 //! This project's own. Linux 6 takes a gap of one page for a stream, others for random reads.
 
 use forerun_core::device::Rate;
-use forerun_core::params;
 use forerun_core::params::{Bytes, Param, ParamError};
 
-use super::interleave::{Handles, Layout, Order, Sharing, Start};
+use super::interleave::{Handles, Layout, Order, Sharing, Start, interleaved};
 use super::span::Span;
-use super::{BYTES_FORM, BYTES_MAX, Named, Parts, Stream, check};
+use super::{BYTES_FORM, BYTES_MAX, Entry, Parts, Stream, check};
 
-params! {
+interleaved! {
     /// What may be set.
-    pub struct Stride {
-        /// How many streams.
-        n: u32 = 1,
-        /// Bytes that are read of each.
-        each: Bytes = Bytes(10 << 20),
+    Stride, n = 1, each = Bytes(10 << 20),
+    {
         /// Bytes of a piece.
         piece: Bytes = Bytes(64 << 10),
         /// Bytes from the start of a piece to the start of the next.
         every: Bytes = Bytes(256 << 10),
-        /// Bytes of a read.
-        request: Bytes = Bytes(4 << 10),
-        /// Decides every random choice.
-        seed: u64 = 1,
-        /// Whose turn it is.
-        order: Order = Order::Random,
-        /// Where the streams lie in the file.
-        layout: Layout = Layout::Adjacent,
-        /// Threads that share the streams out.
-        readers: u32 = 1,
-        /// Bytes a second that each stream is read at; 0 for no bound.
-        rate: Rate = Rate(0),
-        /// Through what streams are read.
-        handles: Handles = Handles::One,
     }
+    {}
 }
 
-impl Named for Stride {
+impl Entry for Stride {
     const NAME: &'static str = "stride";
     const SUMMARY: &'static str = "streams that read a piece of every so many bytes (n each piece \
                                    every request seed order layout readers rate handles)";
 
     fn parts(&self) -> Result<Parts, ParamError> {
-        let Self { n, each, piece, every, request, seed, order, layout, readers, rate, handles } =
-            *self;
-        let start = Start::Head;
-        let sharing =
-            Sharing { n, each, request, seed, order, start, layout, readers, rate, handles };
-        sharing.check()?;
+        let Self { each, piece, every, request, .. } = *self;
+        let sharing = self.sharing()?;
         check((1..=BYTES_MAX).contains(&piece.0), "piece", &piece, BYTES_FORM)?;
         check((piece.0..=BYTES_MAX).contains(&every.0), "every", &every, "`piece` to 4T")?;
         let pieces = each.0.div_ceil(piece.0);

@@ -19,7 +19,7 @@ use forerun_core::units::Nanos;
 
 use super::span::Span;
 use super::{
-    Access, BYTES_FORM, BYTES_MAX, GAP_MAX, Named, Op, Parts, RATE_FORM, RATE_MIN, REQUEST_FORM,
+    Access, BYTES_FORM, BYTES_MAX, Entry, GAP_MAX, Op, Parts, RATE_FORM, RATE_MIN, REQUEST_FORM,
     REQUEST_MAX, Reader, STREAMS_FORM, STREAMS_MAX, Stream, check, time_of,
 };
 
@@ -39,7 +39,7 @@ params! {
     }
 }
 
-impl Named for Thrash {
+impl Entry for Thrash {
     const NAME: &'static str = "thrash";
     const SUMMARY: &'static str =
         "many paced readers, a handle each (streams rate each request start_gap)";

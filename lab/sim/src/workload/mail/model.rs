@@ -74,7 +74,7 @@ struct Run {
 }
 
 /// A store that was drawn.
-pub(super) struct Drawn {
+pub(super) struct RequestDraw {
     model: Model,
     seed: u64,
     /// Slots of time.
@@ -85,7 +85,7 @@ pub(super) struct Drawn {
     volume_blocks: u64,
 }
 
-impl Drawn {
+impl RequestDraw {
     #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked counts")]
     pub(super) fn new(model: Model, requests: u64, seed: u64) -> Self {

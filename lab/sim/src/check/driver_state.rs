@@ -11,10 +11,10 @@ use forerun_core::event::{Error, Event, FetchKind, Hit, codec};
 use forerun_core::prng::Prng;
 use forerun_core::units::{FileId, FrameId, Nanos, PageId, RequestId};
 
-use super::store::{Asked, Content, Fill, FrameView, Operation, Store};
+use super::store::{ClientRequest, Content, Fill, FrameView, Operation, Store};
 
 /// All but the core.
-pub(super) struct World {
+pub(super) struct DriverState {
     pub(super) random: Prng,
     pub(super) store: Store,
     pub(super) frames: Vec<FrameView>,
@@ -25,7 +25,7 @@ pub(super) struct World {
     /// Frames that readers hold.
     pub(super) held: Vec<FrameId>,
     pub(super) hits: Vec<Hit>,
-    pub(super) asked: BTreeMap<RequestId, Asked>,
+    pub(super) asked: BTreeMap<RequestId, ClientRequest>,
     /// What a reader has to see: updated as a writer's bytes are copied.
     pub(super) shadow: BTreeMap<PageId, Content>,
     /// What was answered as done to writers.
@@ -37,7 +37,7 @@ pub(super) struct World {
     pub(super) wrong: Option<String>,
 }
 
-impl World {
+impl DriverState {
     pub(super) fn new(random: Prng, frames: u32) -> Self {
         Self {
             random,
@@ -136,15 +136,15 @@ impl World {
         self.acknowledged.retain(|page, _| stays(page));
         for asked in self.asked.values_mut() {
             match asked {
-                Asked::Read { .. } => {}
-                Asked::Write(write) => write.filled.retain(|page, _| stays(page)),
-                Asked::Flush { acknowledged } => acknowledged.retain(|page, _| stays(page)),
+                ClientRequest::Read { .. } => {}
+                ClientRequest::Write(write) => write.filled.retain(|page, _| stays(page)),
+                ClientRequest::Flush { acknowledged } => acknowledged.retain(|page, _| stays(page)),
             }
         }
     }
 }
 
-impl Driver for World {
+impl Driver for DriverState {
     fn sent(&mut self, now: Nanos, event: &Event<'_>) {
         codec::encode(now, event, &mut self.journal);
     }
@@ -166,7 +166,7 @@ impl Driver for World {
         self.values += 1;
         let value = self.values;
         let content = &mut self.frames[frame.0 as usize].content;
-        let Some(Asked::Write(write)) = self.asked.get_mut(&request) else {
+        let Some(ClientRequest::Write(write)) = self.asked.get_mut(&request) else {
             return self.wrong(format!("{request:?} is no write under way"));
         };
         // A write in part covers the second half of its first page, the first of its last.
@@ -201,7 +201,7 @@ impl Driver for World {
     }
 
     fn serve(&mut self, request: RequestId, index: u64, frame: FrameId) {
-        let Some(Asked::Read { file, left }) = self.asked.get_mut(&request) else {
+        let Some(ClientRequest::Read { file, left }) = self.asked.get_mut(&request) else {
             return self.wrong(format!("{request:?} is served, but reads nothing"));
         };
         let page = PageId { file: *file, index };
@@ -215,12 +215,12 @@ impl Driver for World {
     fn done(&mut self, request: RequestId) {
         match self.asked.remove(&request) {
             None => self.wrong(format!("{request:?} is answered twice")),
-            Some(Asked::Read { left, .. }) => {
+            Some(ClientRequest::Read { left, .. }) => {
                 if !left.is_empty() {
                     self.wrong(format!("{request:?} is done without pages {left:?}"));
                 }
             }
-            Some(Asked::Write(write)) => {
+            Some(ClientRequest::Write(write)) => {
                 for (&page, &content) in &write.filled {
                     let known = self.acknowledged.entry(page).or_default();
                     *known = [known[0].max(content[0]), known[1].max(content[1])];
@@ -230,7 +230,7 @@ impl Driver for World {
                     self.promise(request, &write.filled);
                 }
             }
-            Some(Asked::Flush { acknowledged }) => {
+            Some(ClientRequest::Flush { acknowledged }) => {
                 self.saw("flush done");
                 self.promise(request, &acknowledged);
             }

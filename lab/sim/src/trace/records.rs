@@ -1,7 +1,7 @@
 //! The loop that all formats share: one record after the other off the front of the window.
 //!
 //! ```text
-//!   window   [record][record][record][rec          take() looks at the front and says what it is
+//!   window   [record][record][record][rec          parse() looks at the front and says what it is
 //!             ------>                               then the next; at a cut-off one, more is read
 //! ```
 //! The loop is compiled for each format: nothing is allocated or called through a pointer for a
@@ -19,7 +19,7 @@ use super::input::{Input, WINDOW_BYTES};
 use super::{BATCH_REQUESTS, Facts, Reader, Request};
 
 /// What stands at the front of the bytes, and how many they are.
-pub(super) enum Taken {
+pub(super) enum Step {
     /// A record that asks for pages.
     Request(usize, Request),
     /// A record that asks for none.
@@ -38,7 +38,7 @@ pub(super) trait Format: Send {
     const IS_TEXT: bool = true;
 
     /// What stands at the front of `bytes`, which is not empty. `is_last`: nothing follows them.
-    fn take(&mut self, bytes: &[u8], is_last: bool) -> Taken;
+    fn parse(&mut self, bytes: &[u8], is_last: bool) -> Step;
 
     /// See [`Reader::facts`].
     fn facts(&self) -> Facts;
@@ -55,7 +55,7 @@ pub(super) enum Fault {
 impl<F: Format> Reader for F {
     fn fill(&mut self, input: &mut Input, out: &mut Vec<Request>) -> Result<(), Fault> {
         if Self::IS_TEXT && input.offset() == 0 && input.window().0.starts_with(BYTE_ORDER_MARK) {
-            input.take(BYTE_ORDER_MARK.len(), 0);
+            input.consume(BYTE_ORDER_MARK.len(), 0);
         }
         loop {
             let (window, is_last) = input.window();
@@ -63,41 +63,41 @@ impl<F: Format> Reader for F {
             let mut broken = None;
             while out.len() < BATCH_REQUESTS && at < window.len() {
                 let rest = &window[at..];
-                let used = match self.take(rest, is_last) {
-                    Taken::Request(used, request) => {
+                let used = match self.parse(rest, is_last) {
+                    Step::Request(used, request) => {
                         records += 1;
                         out.push(request);
                         used
                     }
-                    Taken::Idle(used) => {
+                    Step::Idle(used) => {
                         records += 1;
                         used
                     }
-                    Taken::Other(used) => used,
-                    Taken::Broken(used, what) => {
+                    Step::Other(used) => used,
+                    Step::Broken(used, what) => {
                         broken = Some((used, what));
                         break;
                     }
-                    Taken::More if is_last => {
+                    Step::More if is_last => {
                         let what = "the trace ends within it".to_owned();
                         broken = Some((rest.len(), what));
                         break;
                     }
-                    Taken::More if rest.len() >= RECORD_BYTES_MAX => {
+                    Step::More if rest.len() >= RECORD_BYTES_MAX => {
                         let what = format!("it is longer than {RECORD_BYTES_MAX} bytes");
                         broken = Some((rest.len(), what));
                         break;
                     }
-                    Taken::More => break,
+                    Step::More => break,
                 };
                 assert!(used > 0, "a step takes at least one byte");
                 at += used;
             }
             let is_whole = is_last && at == window.len();
-            input.take(at, records);
+            input.consume(at, records);
             if let Some((used, what)) = broken {
                 let (record, offset) = (input.records() + 1, input.offset());
-                input.take(used, 1);
+                input.consume(used, 1);
                 return Err(Fault::Record { record, offset, what });
             }
             if is_whole || out.len() >= BATCH_REQUESTS {

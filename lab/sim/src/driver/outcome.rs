@@ -1,0 +1,84 @@
+//! What a run in virtual time came to: times, bytes, waits, and logs of requests and windows.
+//!
+//! # Invariants
+//! - Logs hold the first entries, up to the bounds of the setup; the others are counted.
+
+use forerun_core::cache::Stats;
+use forerun_core::device::Completion;
+use forerun_core::event::FetchKind;
+use forerun_core::units::Nanos;
+use forerun_core::windows::Opened;
+
+use crate::waits::Waits;
+
+/// One request of the device, as it went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Logged {
+    /// When, where and how long.
+    pub completion: Completion,
+    /// Whether a request waited for it.
+    pub kind: FetchKind,
+}
+
+/// One readahead window, as it went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoggedWindow {
+    /// Where its file begins on the device, in bytes.
+    pub base: u64,
+    /// When, why and what became of it.
+    pub opened: Opened,
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// From the first read to the end of the last.
+    pub elapsed: Nanos,
+    /// Bytes that readers asked for.
+    pub bytes_wanted: u64,
+    /// Bytes that the device moved.
+    pub bytes_read: u64,
+    /// Requests of the device.
+    pub requests: u64,
+    /// What reads took beyond reads of cached pages, in all.
+    pub delay: Nanos,
+    /// The same over the first 100 MB that were read.
+    pub delay_first: Nanos,
+    /// Reads whose bytes came later than asked for by more than 100 ms.
+    pub reads_late: u64,
+    /// The most that the bytes of a paced read came after it was due.
+    pub late_max: Nanos,
+    /// When the last paced read was due whose bytes came more than a second later.
+    pub late_until: Nanos,
+    /// The time that each read waited: how many waited so long.
+    pub waits: Waits,
+    /// The core's counts.
+    pub stats: Stats,
+    /// The first requests of the device.
+    pub log: Vec<Logged>,
+    /// The first windows, where they are explained.
+    pub windows: Vec<LoggedWindow>,
+    /// Windows that were opened after those.
+    pub windows_left_out: u64,
+}
+
+impl Outcome {
+    /// Megabytes (10^6) that readers wanted, a second.
+    #[must_use]
+    pub fn mb_per_second(&self) -> f64 {
+        rate(self.bytes_wanted, self.elapsed)
+    }
+
+    /// Bytes of a device request, on average.
+    #[must_use]
+    pub fn mean_request_bytes(&self) -> u64 {
+        self.bytes_read / self.requests.max(1)
+    }
+}
+
+/// Megabytes (10^6) a second; 0 when no time passed.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+pub fn rate(bytes: u64, time: Nanos) -> f64 {
+    if time.0 == 0 { 0.0 } else { bytes as f64 * 1e3 / time.0 as f64 }
+}
