@@ -1,4 +1,4 @@
-//! Readahead: which pages to fetch before anyone asks for them.
+//! Readahead: which pages to fetch before a read wants them.
 //!
 //! A policy is shown *demands*: a page that was missing, a page that carried the marker, or (where
 //! it must look at all of them) every page of every request. It answers with a [`Decision`], or
@@ -38,7 +38,7 @@ pub struct Window {
     pub start: PageIndex,
     /// Pages in the window; at least 1.
     pub size: u32,
-    /// Pages in its tail, for which nobody waits; the marker is on the first of them. 0: no marker.
+    /// Pages in its tail, for which no reader waits; the marker is on the first. 0: no marker.
     pub async_size: u32,
 }
 
@@ -61,9 +61,9 @@ impl Window {
 pub enum Trigger {
     /// A request looks at this page; only for policies with [`Readahead::sees_requests`].
     Request,
-    /// The page was not resident: someone waits.
+    /// The page was not resident: a reader waits.
     Miss,
-    /// The page carried the marker: nobody waits yet.
+    /// The page carried the marker: no reader waits yet.
     Marker,
 }
 
@@ -71,7 +71,7 @@ pub enum Trigger {
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, not a state")]
 pub struct Demand {
-    /// Who reads.
+    /// The handle that reads.
     pub handle: HandleId,
     /// What is read.
     pub file: FileId,
@@ -119,16 +119,16 @@ pub struct StreamId(pub u32);
 /// What became of a page that a stream's window brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamFeedback {
-    /// Somebody asked for it, for the first time. `late`: while it was in flight.
+    /// The first use. `late`: while it was in flight.
     Used {
         /// Whether they had to wait.
         late: bool,
     },
-    /// It left, and nobody had asked for it.
+    /// It left without a use.
     Wasted,
     /// It carries the stream's marker now.
     Marked,
-    /// It carried the marker, or was to, and is gone or was never fetched: nobody will meet it.
+    /// It carried the marker, or was to, and is gone or was never fetched: no reader will meet it.
     MarkerLost,
 }
 
@@ -302,7 +302,7 @@ pub trait Readahead {
     }
 
     /// Whether `page` is only carried along by the window of `decision`, between pages that are
-    /// wanted. Such a page is given back as it arrives, unless somebody asked for it meanwhile.
+    /// wanted. Such a page is discarded as it arrives, unless a read wants it meanwhile.
     fn carried(&self, decision: Decision, page: PageIndex) -> bool {
         let _ = (decision, page);
         false

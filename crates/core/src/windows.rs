@@ -7,7 +7,7 @@
 //! ```text
 //!   opened at            last use
 //!   |-- used, used, late ---|- - - - wasted
-//!   start .. start + size: asked for by the request, or fetched ahead, or there already
+//!   start .. start + size: demanded, or fetched ahead, or there already
 //! ```
 //!
 //! # Invariants
@@ -26,7 +26,7 @@ use crate::units::{HandleId, Nanos};
 pub struct Opened {
     /// When.
     pub at: Nanos,
-    /// When a page that it had read ahead was last asked for; `at` before the first time. A use
+    /// When a page that it had read ahead was last used; `at` before the first time. A use
     /// that a reader noted without a lock is as late as the batch that told of it.
     pub last_use: Nanos,
     /// For whom.
@@ -37,7 +37,7 @@ pub struct Opened {
     pub fresh: u32,
     /// What became of those that were read ahead.
     pub outcomes: PrefetchOutcomes,
-    /// Those that nobody has asked for.
+    /// Those without a use.
     pub unread: u32,
 }
 

@@ -11,7 +11,7 @@
 //! bytes, and the reads that wait for them.
 //!
 //! # Invariants
-//! - A read gets bytes of fetches that gave exactly what they were asked for, or an error.
+//! - A read gets bytes of fetches that gave exactly their range, or an error.
 //! - A read that waits for readahead that fails has it fetched again as a demand.
 //! - Memory: the frames, a 64th of that for tails, and the results of reads that wait.
 //! # Sources
@@ -157,7 +157,7 @@ impl Ranges {
         fetch
     }
 
-    /// The fetch `id` gave `bytes`; another number of them than it was asked for is a failure.
+    /// The fetch `id` gave `bytes`; another number of them than its range has is a failure.
     pub fn arrived(&mut self, id: FetchId, bytes: &[u8]) {
         if let Some(fetch) = self.planner.arrived(self.clock.now(), id, bytes.len() as u64) {
             self.memory.fill(&fetch, bytes);

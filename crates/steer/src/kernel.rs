@@ -1,24 +1,24 @@
-//! What the kernel's page cache offers: it is asked for a range, and tells what of it is there.
+//! What the kernel's page cache offers: it prefetches a range, and tells what of it is there.
 //!
 //! ```text
-//!   ask     |======|======|======|===|    one call a chunk: of a longer one the rest is dropped
-//!   cached   ######        ####           in the cache, or being read into it
-//!   absent         |======|    |==|===    what a reader would still wait for
+//!   prefetch |======|======|======|===|   one call a chunk: of a longer one the rest is dropped
+//!   cached    ######        ####           in the cache, or being read into it
+//!   absent          |======|    |==|===   what a reader would still wait for
 //! ```
 //!
-//! [`ask`] returns when the device has its requests, long before it has answered. `cachestat(2)`
-//! counts pages from that moment on, and `mincore(2)` only those whose bytes have come: the first
-//! says what need not be asked for, the second what has arrived. A page whose read failed stays
-//! in the cache without its bytes, so only the second may be called success.
+//! [`prefetch`] returns when the device has its requests, long before it has answered.
+//! `cachestat(2)` counts pages from that moment on, and `mincore(2)` only those whose bytes have
+//! come: the first says what need not be requested, the second what has arrived. A page whose read
+//! failed stays in the cache without its bytes, so only the second may be called success.
 //!
-//! Neither is told of a file that this process does not own and may not write. There `cachestat`
-//! refuses, and `mincore` calls every page resident; so it does of a page past the end of the
-//! file, which is how it is found out. A [`Probe`] tells, but fetches the page that it does not
-//! find.
+//! The kernel tells neither of a file that this process does not own and may not write. There
+//! `cachestat` refuses, and `mincore` calls every page resident; so it does of a page past the end
+//! of the file, which is how it is found out. A [`Probe`] tells, but fetches the page that it does
+//! not find.
 //!
 //! # Invariants
 //! - [`Residency::Unknown`] and none are answers, and never stand for "all" or "nothing".
-//! - Nothing here waits for a page; [`ask`] waits where the device's queue is full.
+//! - Nothing here waits for a page; [`prefetch`] waits where the device's queue is full.
 //! # Sources
 //! Linux `mm/readahead.c` (`force_page_cache_ra`: the cut), `mm/mincore.c` (`can_do_mincore`),
 //! `mm/filemap.c` (`cachestat`, from 6.5 on).
@@ -54,7 +54,7 @@ pub fn pages(range: &Range<u64>) -> u64 {
     if range.is_empty() { 0 } else { range.end.div_ceil(page) - range.start / page }
 }
 
-/// Asks for `range` of `file`, without waiting for its bytes, in calls of `chunk_bytes`.
+/// Has `range` of `file` fetched in calls of `chunk_bytes`, without waiting for its bytes.
 ///
 /// # Errors
 /// Those of `posix_fadvise(2)`, which stands in where a file system has no `readahead(2)`: the
@@ -68,13 +68,13 @@ pub fn prefetch(file: &File, range: &Range<u64>, chunk_bytes: u64) -> io::Result
                 let bytes = bytes.try_into().ok();
                 rustix::fs::fadvise(file, piece.start, bytes, Advice::WillNeed)?;
             }
-            asked => asked?,
+            result => result?,
         }
     }
     Ok(())
 }
 
-/// How many pages of `range` are in the cache or on their way into it.
+/// How many pages of `range` are in the cache or in flight into it.
 ///
 /// # Errors
 /// The kernel does not count, and the file cannot be mapped, as where its file system keeps no

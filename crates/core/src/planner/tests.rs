@@ -3,6 +3,9 @@
 use alloc::format;
 use std::collections::BTreeSet;
 
+use super::device::DeviceEstimate;
+use super::pace::PaceRule;
+use super::reads::PROBE_BYTES_RANDOM;
 use super::*;
 use crate::device::DeviceKind;
 use crate::units::FrameId;

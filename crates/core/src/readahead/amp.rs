@@ -19,7 +19,7 @@
 //!
 //! # Invariants
 //! - `0 < degree <= max` and `trigger < degree`.
-//! - At most `streams` records; one that nobody met for a round of the clock gives way.
+//! - At most `streams` records; one that no reader met for a round of the clock gives way.
 //! # Sources
 //! Gill and Bathen, "AMP: Adaptive Multi-stream Prefetching in a Shared Cache" (FAST 2007), the
 //! section on the algorithm. We differ: degree and trigger are kept in a record that pages name
@@ -78,9 +78,9 @@ struct Stream {
 /// Pages that were fetched together.
 #[derive(Clone, Copy)]
 struct Set {
-    /// The first page, asked for or not.
+    /// The first page, demanded or not.
     start: PageIndex,
-    /// The first page that nobody had asked for.
+    /// The first page that was not demanded.
     first: PageIndex,
     last: PageIndex,
 }
@@ -226,7 +226,7 @@ impl Stream {
         if self.degree > SYNCHRONOUS_PAGES { (self.trigger + 1).min(ahead) } else { 0 }
     }
 
-    /// `window` is on its way, of which nobody asked for the pages from `first` on.
+    /// `window` is in flight; its pages from `first` on were not demanded.
     fn fetched(&mut self, window: Window, first: PageIndex) {
         self.previous_last = self.set.last;
         self.set = Set { start: window.start, first, last: window.end() - 1 };

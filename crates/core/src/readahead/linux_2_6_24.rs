@@ -84,7 +84,7 @@ impl Readahead for Linux2624 {
 }
 
 /// The window after the cached run that begins at a marker; none if the run is longer than any
-/// window, since then somebody else is ahead of this reader.
+/// window, since then another reader is ahead of this one.
 fn recovered(demand: &Demand, max: u32) -> Option<Window> {
     let cached = demand.cached_after.saturating_add(1);
     let size = window::next_size(cached, max);

@@ -72,7 +72,7 @@ pub fn ahead(start: PageIndex, size: u32) -> Window {
     Window { start, size, async_size: size }
 }
 
-/// Just the pages that are asked for.
+/// Just the demanded pages.
 #[must_use]
 pub fn as_asked(demand: &Demand) -> Decision {
     assert!(demand.count > 0);

@@ -10,8 +10,8 @@
 //! An access that begins where a stream expects it, or on the page before, is that stream's. Its
 //! distance begins with the size of the access and doubles with each of them up to `min`; beyond
 //! that it grows by an eighth, up to `max`, and only if a page was asked for before it had
-//! arrived. The distance never shrinks. An access that is nobody's begins a stream, from any place
-//! of the file, which reads nothing ahead until somebody goes on there.
+//! arrived. The distance never shrinks. An access of no stream begins one, from any place
+//! of the file, which reads nothing ahead until a reader goes on there.
 //!
 //! A file has at most `streams` streams, and no more than `max` goes into its size. A stream that
 //! was not met for 2 s is dropped; one of 1 s, or one that was never met, gives way to a new one.
@@ -153,7 +153,7 @@ impl Readahead for Zfs {
         }
     }
 
-    /// What was asked is on its way: the rest follows it.
+    /// The demanded pages are in flight: the rest follows them.
     fn submitted(&mut self, demand: &Demand, _: Decision, fresh: u32) -> Option<Decision> {
         let id = self.met.take()?;
         let stream = self.stream(id)?;

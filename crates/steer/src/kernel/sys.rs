@@ -1,11 +1,11 @@
-//! The system calls on the page cache that nobody wraps.
+//! The system calls on the page cache that no crate wraps.
 //!
 //! # Invariants
 //! - A mapping is made to be asked about, lives for one call, and is never read or written.
 //! # Sources
 //! Linux `include/uapi/linux/{mman,fiemap}.h`, for the layouts.
 
-#![expect(unsafe_code, reason = "system calls that nobody wraps")]
+#![expect(unsafe_code, reason = "system calls that no crate wraps")]
 
 use std::fs::File;
 use std::ops::Range;

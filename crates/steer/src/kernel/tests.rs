@@ -1,7 +1,7 @@
 //! The arithmetic of pages and chunks; the calls themselves are tested in `tests/kernel.rs`.
 //!
 //! # Invariants
-//! - A piece that is asked for by one call has no more pages than one call reads.
+//! - A piece that is requested by one call has no more pages than one call reads.
 //! - Pieces touch no page twice.
 
 use super::*;

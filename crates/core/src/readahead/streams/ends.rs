@@ -5,7 +5,7 @@
 //! ```
 //! How long the last runs of a file were is known where one reader came through a run without a
 //! pause for another, and then went elsewhere. The windows of the next stream stop there. The
-//! marker lies one page further: nobody meets it unless the run goes on, and then what was known
+//! marker lies one page further: no reader meets it unless the run goes on, and then what was known
 //! of lengths is forgotten.
 //!
 //! # Invariants

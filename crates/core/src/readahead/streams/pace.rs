@@ -6,7 +6,7 @@
 //!                   window         window         now
 //! ```
 //! There is no clock in it: a stream that has no use while all others go on becomes slower, and
-//! where nobody reads nothing changes.
+//! where no reader reads nothing changes.
 //!
 //! # Invariants
 //! - `own <= total`.

@@ -3,9 +3,9 @@
 //! ```text
 //!            read      marker                   frontier
 //!   pieces   |==|......|=#|......|==|......|==|......| next
-//!   through  |============#===================|......| next      gaps are given back
+//!   through  |============#===================|......| next      gaps are discarded
 //! ```
-//! The marker lies on the first page of a piece, as nobody will come to another page. So the
+//! The marker lies on the first page of a piece, as its reader comes to no other page. So the
 //! record lives as that of any stream does. A batch is `GROWTH` times as long as what was seen of
 //! the stride, up to what the device can use and memory has.
 //!
@@ -19,7 +19,7 @@ use crate::device::DeviceKind;
 use crate::readahead::{BANDWIDTH_DELAY_PRODUCTS, StreamId};
 use crate::units::{FileId, PageIndex};
 
-/// Pieces that are still to be asked for.
+/// Pieces that are still to be fetched.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Batch {
     id: StreamId,
@@ -107,7 +107,7 @@ impl Streams {
             return if waits { None } else { self.later(demand, id, stream, stride) };
         };
         let inside = demand.file_pages.saturating_sub(first).div_ceil(stride.step);
-        // Those that somebody waits for are none ahead.
+        // A piece that a reader waits for is not ahead.
         let most = match way {
             Way::Pieces => u64::MAX,
             Way::Through => u64::from(self.window_max) / stride.step,
@@ -117,14 +117,15 @@ impl Streams {
         if pieces <= u64::from(waits) {
             return None;
         }
-        let lead = match way {
+        let ahead = match way {
             Way::Pieces => pieces / 2,
             Way::Through => {
-                u64::from(self.lead(demand, pages_u32(pieces * stride.step))).div_ceil(stride.step)
+                let window = pages_u32(pieces * stride.step);
+                u64::from(self.async_size(demand, window)).div_ceil(stride.step)
             }
         };
-        let lead = lead.clamp(1, pieces - u64::from(waits));
-        stream.marker = last - (lead - 1) * stride.step;
+        let ahead = ahead.clamp(1, pieces - u64::from(waits));
+        stream.marker = last - (ahead - 1) * stride.step;
         stream.frontier = last + stride.piece;
         stream.size = pages_u32(match way {
             Way::Pieces => stride.piece,
@@ -150,7 +151,7 @@ impl Streams {
 
     /// The next piece of the batch.
     pub(super) fn next_piece(&mut self, file_pages: u64) -> Option<Decision> {
-        // Where the marker found no room, nobody would ask for what comes after the rest.
+        // Where the marker found no room, no reader would trigger what comes after the rest.
         let Self { batch, live, .. } = self;
         let goes_on = |batch: &&mut Batch| batch.left > 0 && live.get(batch.id).is_some();
         let Some(batch) = batch.as_mut().filter(goes_on) else {
@@ -186,7 +187,7 @@ impl Streams {
         way: Way,
     ) -> Option<u64> {
         let part = stream.pace.until(self.uses, demand.first);
-        // Of a piece that somebody waits for, they may have asked for some only.
+        // Of a piece that a reader waits for, it may have demanded some only.
         let rest = match demand.trigger {
             Trigger::Miss => stride.piece.saturating_sub(demand.count.into()),
             Trigger::Marker | Trigger::Request => 0,
@@ -223,20 +224,20 @@ impl Streams {
 
     /// Pieces that keep the device busy, each by itself.
     fn pieces_in_flight(&self, demand: &Demand, stride: Stride) -> u64 {
-        let reach = self.reach(demand).saturating_mul(BANDWIDTH_DELAY_PRODUCTS);
-        // Between short batches a device is idle: an arm may lose a turn each time.
+        let product = self.bandwidth_delay_pages(demand).saturating_mul(BANDWIDTH_DELAY_PRODUCTS);
+        // Between short batches a device is idle: a disk may lose a turn each time.
         let least = u64::from(self.bounds.request_pages_max);
-        let pieces = (reach / self.count()).max(least).div_ceil(stride.piece);
+        let pieces = (product / self.count()).max(least).div_ceil(stride.piece);
         match demand.device.kind {
-            DeviceKind::SeekBound => pieces.min(ARM_PIECES),
+            DeviceKind::SeekBound => pieces.min(SEEK_BOUND_PIECES),
             DeviceKind::Parallel => pieces.min(PARALLEL_PIECES.div_ceil(self.count())),
         }
         .max(2)
     }
 }
 
-/// Pieces on their way to an arm. A disk that has more of them takes them out of order, and then
-/// the first one is late.
-const ARM_PIECES: u64 = 4;
-/// Pieces on their way to a parallel device, over all streams.
+/// Pieces in flight at a seek-bound device. A disk that has more of them takes them out of order,
+/// and then the first one is late.
+const SEEK_BOUND_PIECES: u64 = 4;
+/// Pieces in flight at a parallel device, over all streams.
 const PARALLEL_PIECES: u64 = 256;

@@ -1,4 +1,4 @@
-//! Pressure: more is ahead than memory has, and who gives.
+//! Pressure: more is ahead than memory has; which stream gives some back.
 //!
 //! ```text
 //!   record     ahead   its part    lasts         a window is wanted that lasts 9,000

@@ -1,25 +1,25 @@
 //! How large windows are: what the device can use, and what memory has for the stream.
 //!
 //! ```text
-//!   first window    reach                 what the device delivers in the time of an access
+//!   first window    bandwidth-delay       what the device delivers in the time of an access
 //!   next ones       x GROWTH              up to the device's window; less while it is not known
 //!   at most         budget * own/total    what is used while all of the budget is used once
 //! ```
 //! A stream's share is not one part in so many: it is the part that it had of all uses lately. So
-//! a fast stream has more ahead than a slow one, each as long as the other in time; who stopped
-//! reading has no share; and nobody needs to know how many streams there are. One that begins is
-//! taken for one of as many as there are records.
+//! a fast stream has more ahead than a slow one, each as long as the other in time; one whose
+//! reader has stopped has no share; and the number of streams does not matter. One that begins
+//! counts as one of as many as there are records.
 //!
 //! # Invariants
-//! - At its marker a stream on an arm has at most its share, the next window included.
+//! - At its marker a stream on a seek-bound device has at most its share, the next window included.
 //! # Sources
 //! Little, "A proof for the queuing formula L = lambda W" (1961): what is ahead is a rate times a
 //! time. Constants: `docs/decisions/0009-streams.md`, `docs/decisions/0011-reclaim.md`.
 
 use super::pace::Part;
 use super::{
-    ARM_REACHES, ASSUMED_RATE, Direction, GROWTH, GROWTH_IN_DOUBT, IN_FLIGHT_TIME, LEAD_PART,
-    OPENING_MIN, Stream, Streams, pages_u32,
+    ASSUMED_RATE, ASYNC_PART, Direction, GROWTH, GROWTH_IN_DOUBT, IN_FLIGHT_TIME, OPENING_MIN,
+    SEEK_BOUND_PRODUCTS, Stream, Streams, pages_u32,
 };
 use crate::device::DeviceKind;
 use crate::readahead::{BANDWIDTH_DELAY_PRODUCTS, Demand};
@@ -28,7 +28,7 @@ impl Streams {
     /// Pages of the window after the last one.
     pub(super) fn next_size(&self, demand: &Demand, stream: &Stream) -> u32 {
         let device = self.device_window(demand);
-        // Its first pages are needed first and come last: an arm does less in one go.
+        // Its first pages are needed first and come last: a disk does less in one go.
         let slow =
             stream.direction == Direction::Backward && demand.device.kind == DeviceKind::SeekBound;
         let device = if slow { device / 2 } else { device };
@@ -44,9 +44,9 @@ impl Streams {
 
     /// Pages of a window that the device serves at nearly its full rate.
     pub(super) fn device_window(&self, demand: &Demand) -> u32 {
-        let (reach, request) = (self.reach(demand), self.request_pages(demand));
+        let (product, request) = (self.bandwidth_delay_pages(demand), self.request_pages(demand));
         let pages = match demand.device.kind {
-            DeviceKind::SeekBound => reach.saturating_mul(ARM_REACHES),
+            DeviceKind::SeekBound => product.saturating_mul(SEEK_BOUND_PRODUCTS),
             DeviceKind::Parallel => self.in_flight_share(demand).max(2 * request),
         };
         pages_u32(pages).max(self.bounds.request_pages_max).min(self.window_max)
@@ -54,18 +54,18 @@ impl Streams {
 
     /// Pages of a stream's first window.
     pub(super) fn opening(&self, demand: &Demand) -> u32 {
-        let reach = self.reach(demand);
+        let product = self.bandwidth_delay_pages(demand);
         let pages = match demand.device.kind {
-            DeviceKind::SeekBound => reach,
-            DeviceKind::Parallel => (reach / self.count()).max(self.request_pages(demand)),
+            DeviceKind::SeekBound => product,
+            DeviceKind::Parallel => (product / self.count()).max(self.request_pages(demand)),
         };
         let most = self.device_window(demand).min(self.opening_max).max(OPENING_MIN);
         pages_u32(pages).clamp(OPENING_MIN, most)
     }
 
     /// Pages from the marker to the end of a window of `size`.
-    pub(super) fn lead(&self, demand: &Demand, size: u32) -> u32 {
-        let part = u64::from(size) / LEAD_PART;
+    pub(super) fn async_size(&self, demand: &Demand, size: u32) -> u32 {
+        let part = u64::from(size) / ASYNC_PART;
         let pages = match demand.device.kind {
             DeviceKind::SeekBound => part,
             DeviceKind::Parallel => part.max(self.in_flight_share(demand)),
@@ -80,7 +80,7 @@ impl Streams {
     }
 
     /// Pages that the device delivers in the time of one access.
-    pub(super) fn reach(&self, demand: &Demand) -> u64 {
+    pub(super) fn bandwidth_delay_pages(&self, demand: &Demand) -> u64 {
         self.delivered(demand, demand.device.access.0)
     }
 
@@ -98,7 +98,7 @@ impl Streams {
         u64::from(demand.device.request_bytes / self.page_bytes).max(1)
     }
 
-    /// Streams there are, and the one that is asked for.
+    /// The streams that there are, and one more.
     pub(super) fn count(&self) -> u64 {
         self.live.len() as u64 + 1
     }
@@ -109,7 +109,7 @@ impl Streams {
         let budget = u64::from(self.bounds.ahead_pages_max);
         let part = budget.saturating_mul(pace.own + 1) / (pace.total + self.count());
         let window = match demand.device.kind {
-            DeviceKind::SeekBound => part * LEAD_PART / (LEAD_PART + 1),
+            DeviceKind::SeekBound => part * ASYNC_PART / (ASYNC_PART + 1),
             DeviceKind::Parallel => part / 2,
         };
         pages_u32(window >> self.pressure.halvings).max(1)
@@ -122,7 +122,7 @@ impl Streams {
     }
 }
 
-/// Bytes a second. What was seen so far is as little as was asked for.
+/// Bytes a second. What was seen so far is as little as was requested.
 fn rate(demand: &Demand) -> u64 {
     let rate = demand.device.bytes_per_second;
     if demand.rate_known { rate } else { rate.max(ASSUMED_RATE) }

@@ -5,18 +5,18 @@
 //!          |<------>| step            ^ third piece: the step came again
 //! ```
 //! [`Runs`] follows one reader through runs of touched pages. Once the step between two starts came
-//! again (twice for what may be random reads), the next pieces are foreseen. What a stream brings
+//! again (twice for what may be random reads), the next pieces are prefetched. What a stream brings
 //! is noted by the stream's name. A miss that no stream expects belongs to the nearest run before
 //! it: [`Recent`] keeps the last few runs of a file, so streams that take turns on one handle do
 //! not mix as long as each stays in a part of the file of its own.
 //!
 //! Then there are two ways ([`Way`]). *Pieces*: each is a window of its own. *Through*: the gaps
-//! are fetched too, and given back as they arrive. The cheaper one by what is known of the device
+//! are fetched too, and discarded as they arrive. The cheaper one by what is known of the device
 //! is taken:
 //!
 //! ```text
-//!   through          step / R
-//!   pieces, an arm   piece / R + T_a        else   max(piece / R, T_a / depth)
+//!   through              step / R
+//!   pieces, seek-bound   piece / R + T_a     parallel   max(piece / R, T_a / depth)
 //! ```
 //!
 //! # Invariants
@@ -44,7 +44,7 @@ pub(super) struct Runs {
     piece: u64,
     /// How often the step came again.
     repeats: u32,
-    /// Whether it went back: threads that share a stream out each take steps of their own.
+    /// Whether it went back: threads that share a stream each take steps of their own.
     back: bool,
 }
 

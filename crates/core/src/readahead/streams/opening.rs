@@ -1,0 +1,176 @@
+//! The first window of a stream: whether a miss begins one, and how large the window is.
+//!
+//! A miss at the head of a file, after the handle's previous read or beside cached pages begins a
+//! stream. A first touch elsewhere is a guess, where first touches of the file became streams.
+//!
+//! # Invariants
+//! - Windows that chance opens beside cached pages are one page in `ODDS` random reads on average
+//!   behind them, in `ODDS_BACKWARD` before.
+
+use super::pace::{Pace, Part};
+use super::strides::Runs;
+use super::{
+    Cause, Decision, Demand, Direction, File, GROWTH, OPENING_MIN, Stream, Streams, Window,
+    pages_u32, window,
+};
+use crate::readahead::StreamId;
+use crate::units::PageIndex;
+
+/// The stream that a miss begins.
+#[derive(Clone, Copy, Debug)]
+struct Opening {
+    direction: Direction,
+    /// Pages of the stream that are known; 0: it is a guess.
+    before: u32,
+    /// The upper bound of a speculative window.
+    most: u32,
+}
+
+impl Streams {
+    /// A miss: the first window of a stream, or just the demanded pages.
+    pub(super) fn missed(&mut self, demand: &Demand) -> Decision {
+        let count = demand.count;
+        self.uses += u64::from(count);
+        let more = count < self.window_max && demand.ahead_room > 0;
+        let runs = self.follow(demand);
+        if let Some(decision) = more.then(|| self.resumed(demand, runs)).flatten() {
+            return decision;
+        }
+        let Some(Opening { direction, before, most }) = self.begun(demand).filter(|_| more) else {
+            return window::as_asked(demand);
+        };
+        let same = |id: &StreamId| self.live.get(*id).is_some_and(|row| row.direction == direction);
+        let known = demand.stream.filter(same).filter(|_| direction == Direction::Forward);
+        let known = known.and_then(|id| Some((id, self.live.remove(id)?.size)));
+        let before = known.map_or(before, |(_, size)| size);
+        let largest = self.device_window(demand).min(self.share(demand, Part::default())).min(most);
+        let size = before.saturating_mul(GROWTH).max(self.opening(demand)).min(largest);
+        // Others may begin as well.
+        let room = (demand.ahead_room / 4).max(OPENING_MIN).min(demand.ahead_room);
+        let size = self.whole(size.min(room));
+        // A reader of large pieces gets one more.
+        let most = count.saturating_add(demand.ahead_room).min(self.window_max);
+        let size = size.max(count.saturating_mul(2)).min(most);
+        let end = self.foreseen(demand, direction, runs);
+        let size = self.to_end(demand, size, end).min(most);
+        let Some(window) = opening_window(demand, direction, size) else {
+            return window::as_asked(demand);
+        };
+        let guessed = before == 0;
+        let mut stream = Stream { direction, guessed, end, ..self.unknown(demand, runs) };
+        let async_size = self.async_size(demand, window.size).min(window.size - count);
+        stream.advance(window, async_size);
+        let id = known.map_or_else(|| self.name(), |(id, _)| id);
+        self.live.insert(id, stream);
+        self.belongs(demand.file, runs, id);
+        Decision { cause: Cause::Sync, window, stream: Some(id) }
+    }
+
+    /// Whether a miss belongs to a stream.
+    fn begun(&mut self, demand: &Demand) -> Option<Opening> {
+        let (first, file) = (demand.first, demand.file);
+        let previous = window::previous_page(demand, self.page_bytes);
+        let is_next = demand.opens_request && window::follows(first, previous);
+        let expected = demand.stream.and_then(|id| self.live.get(id));
+        let expected = expected.is_some_and(|stream| stream.frontier == first);
+        let lonely = self.is_lonely(file);
+        let most = if lonely { pages_u32(demand.file_pages / ODDS_NEXT) } else { u32::MAX };
+        let forward = Opening { direction: Direction::Forward, before: 0, most };
+        let after = self.affordable(demand, ODDS);
+        let before = self.affordable(demand, ODDS_BACKWARD);
+        let worth_it = |most| most >= self.opening(demand).min(AFFORDABLE_MIN);
+        let known = if first == 0 || is_next || expected {
+            Some(Opening { before: demand.cached_before.max(1), ..forward })
+        } else if demand.cached_before > 0 && worth_it(after) {
+            Some(Opening { before: demand.cached_before, most: after, ..forward })
+        } else if demand.follows_cached && worth_it(before) {
+            Some(Opening { direction: Direction::Backward, before: 1, most: before })
+        } else {
+            None
+        };
+        if known.is_some() {
+            if !expected {
+                self.begins(file);
+            }
+            return known;
+        }
+        let row = self.files.entry(file).or_default();
+        row.touches += 1;
+        let guess = row.begun >= GUESS_STREAMS && row.begun * GUESS_ONE_IN >= row.touches;
+        guess.then_some(forward)
+    }
+
+    /// Pages that may be fetched since there are cached ones beside a miss. A random read of a file
+    /// of `n` pages meets one of `k` such places in `k` of `n` cases, and then they go to waste.
+    fn affordable(&self, demand: &Demand, odds: u64) -> u32 {
+        let lone = |row: &File| row.touches.saturating_sub(row.begun);
+        let places = self.files.get(&demand.file).map_or(0, lone);
+        if places < FEW_PLACES { u32::MAX } else { pages_u32(demand.file_pages / (places * odds)) }
+    }
+
+    /// The page behind the end of the run that a miss begins, if it is foreseen.
+    fn foreseen(&self, demand: &Demand, direction: Direction, runs: Runs) -> Option<PageIndex> {
+        let pages = self.files.get(&demand.file).and_then(|file| file.ends.pages())?;
+        let end = runs.start.saturating_add(pages);
+        let inside = demand.first + u64::from(demand.count) < end && end < demand.file_pages;
+        (direction == Direction::Forward && inside).then_some(end)
+    }
+
+    /// `size` for a window from a miss on, with what is known of its run's end.
+    fn to_end(&self, demand: &Demand, size: u32, end: Option<PageIndex>) -> u32 {
+        let Some(end) = end else { return size };
+        let sure = self.files.get(&demand.file).is_some_and(|file| file.ends.sure());
+        let all = pages_u32(end + 1 - demand.first);
+        let share = self.share(demand, Part::default());
+        let most = self.device_window(demand).min(share).min(demand.ahead_room);
+        if sure { size.max(most).min(all) } else { size.min(all) }
+    }
+
+    /// A stream that begins at a miss, before its first window.
+    pub(super) fn unknown(&self, demand: &Demand, runs: Runs) -> Stream {
+        Stream {
+            file: demand.file,
+            direction: Direction::Forward,
+            frontier: demand.first,
+            size: pages_u32(runs.pages()),
+            marker: demand.first,
+            reached: demand.first,
+            from: demand.first,
+            used: demand.count,
+            pace: Pace::new(self.uses, demand.first),
+            guessed: false,
+            runs,
+            stride: None,
+            end: None,
+        }
+    }
+}
+
+/// The window of `size` that a miss opens, if it is more than the demanded pages.
+fn opening_window(demand: &Demand, direction: Direction, size: u32) -> Option<Window> {
+    let (first, count) = (demand.first, demand.count);
+    let end = first + u64::from(count);
+    let (start, size) = match direction {
+        Direction::Forward => (first, size.min(pages_u32(demand.file_pages - first))),
+        Direction::Backward => {
+            let size = size.min(pages_u32(end));
+            (end - u64::from(size), size)
+        }
+    };
+    (size > count).then(|| Window { start, size, async_size: size - count })
+}
+
+/// On random reads one page in so many may be read in vain after cached ones, on average, and
+/// before them: few read backward.
+const ODDS: u64 = 40;
+const ODDS_BACKWARD: u64 = 128;
+/// With fewer lone reads than this, chance brings none beside another.
+const FEW_PLACES: u64 = 16;
+/// And at the file's head, or after the handle's previous read, where streams are rare.
+const ODDS_NEXT: u64 = 128;
+/// Smaller windows than this are not worth the doubt.
+const AFFORDABLE_MIN: u32 = 4;
+/// First touches are taken for streams once so many streams began in the file, and at least one
+/// touch in so many was one.
+const GUESS_STREAMS: u64 = 4;
+const GUESS_ONE_IN: u64 = 3;
