@@ -1,6 +1,6 @@
 //! The cache, behaviour by behaviour: events in, actions out as short text.
 //!
-//! [`World`] stands for whoever drives the cache. It carries actions out, keeps the index of
+//! [`World`] is the driver of the cache. It carries actions out, keeps the index of
 //! published pages, and checks on the way what must always hold.
 
 #[path = "cache/flushes.rs"]

@@ -18,7 +18,7 @@ use forerun_core::units::{FileId, Nanos};
 /// Seeds of each row.
 const SEEDS: std::ops::Range<u64> = 1..6;
 const PAGE: u64 = 4096;
-/// Between arrivals that are told of together.
+/// Between arrivals that are reported together.
 const TOLD_NS: u64 = 500;
 const MIB: u64 = 1 << 20;
 /// Bytes that are read from, at most: a short stroke of the disks.
@@ -34,7 +34,7 @@ struct Rig {
     tickets: BTreeMap<u64, Ticket>,
     issued: u64,
     prng: Prng,
-    /// Arrivals are told of only when so many have come.
+    /// Arrivals are reported only when so many have come.
     batch: usize,
     come: Vec<u64>,
 }

@@ -124,7 +124,7 @@ impl Cached {
         Some(FrameId(u32::try_from(at).unwrap()))
     }
 
-    /// Uses `number`, or only fetches it; what `twin` is told is the same. Gives what left.
+    /// Uses `number`, or only fetches it, in the policy and in `twin`. Returns what left.
     fn access(&mut self, number: u64, read: bool, mut twin: Option<&mut dyn Twin>) -> Option<u64> {
         if let Some(frame) = self.find(Some(number)) {
             if read {

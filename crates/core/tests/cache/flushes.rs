@@ -1,4 +1,4 @@
-//! Flushes: epochs, syncs, failures, and who is told of them.
+//! Flushes: epochs, syncs, failures, and the handles that report them.
 
 use super::World;
 

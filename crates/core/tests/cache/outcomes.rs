@@ -1,4 +1,4 @@
-//! What explained windows are told to have come to: each page that was read ahead, once.
+//! The outcomes that explained windows report: each page that was read ahead, once.
 
 use super::World;
 use forerun_core::event::PrefetchOutcomes;

@@ -1,4 +1,4 @@
-//! Prefetches: a window that no policy decided, which nobody waits for.
+//! Prefetches: a window that no policy decided, which no request waits for.
 
 use super::World;
 use forerun_core::cache::{PartitionSettings, Settings};

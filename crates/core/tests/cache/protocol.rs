@@ -152,7 +152,7 @@ fn actions_are_recorded_field_by_field() {
     assert_eq!(all, Actions::new());
 }
 
-/// Notes what it is told, in order; holds frame 0.
+/// Records actions and events, in order; has frame 0 pinned.
 #[derive(Default)]
 struct Notes(Vec<String>);
 

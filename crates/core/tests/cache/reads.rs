@@ -307,7 +307,7 @@ fn a_batch_of_hits_renews_pages_and_skips_stale_ones() {
 
 #[test]
 fn a_long_batch_renews_in_its_order_and_each_partition_its_own_pages() {
-    // Up to more hits than a policy is told of at once, of two files in turn.
+    // Up to more hits than a policy gets at once, of two files in turn.
     for count in [6, 64, 65, 300] {
         let mut world = World::with(6, "off", |settings| {
             let half = PartitionSettings { frames: 3, policy: "lru".into() };

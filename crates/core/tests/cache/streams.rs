@@ -167,7 +167,7 @@ impl Readahead for Spy {
     }
 }
 
-/// The cache and who drives it.
+/// The cache and its driver.
 struct Rig {
     cache: Cache,
     spy: Spy,
@@ -507,7 +507,7 @@ fn a_stream_outlives_the_eviction_of_its_marker_if_a_reader_holds_the_page() {
         if held {
             rig.outside.held.insert(rig.cache.resident(marker).expect("it arrived"));
         }
-        // All frames are named, and what nobody holds leaves.
+        // All frames are named, and the unpinned ones leave.
         rig.open(1, 1, 100);
         for first in [50, 70, 90] {
             rig.read(1, first, 8, false, None);

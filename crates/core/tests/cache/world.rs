@@ -88,7 +88,7 @@ impl World {
         self.outside.seen.drain(..).collect::<Vec<_>>().join(", ")
     }
 
-    /// No window was told of an outcome that was not counted.
+    /// No window reports an outcome that was not counted.
     fn check_outcomes(&self) {
         let stats = self.cache.stats();
         let [used, wasted, failed, unread] = self.outcomes();
@@ -289,7 +289,7 @@ impl World {
         self.send(Event::Tick)
     }
 
-    /// What a reader notes who finds `page` in the index.
+    /// The hit of a reader that finds `page` in the index.
     pub(crate) fn hit(&self, index: u64) -> Hit {
         let frame = self.frame(index);
         let (page, generation, _) = self.outside.published[&frame];
@@ -347,7 +347,7 @@ impl Outside {
         assert!(self.answered.insert(request.0), "{request:?} is answered twice");
     }
 
-    /// A frame that gets another page's bytes is nobody's.
+    /// A frame that gets another page's bytes is unused.
     fn take(&mut self, page: PageId, frame: FrameId) {
         assert!(!self.busy.contains(&frame), "{frame:?} is in use");
         assert!(!self.pinned.contains(&frame), "{frame:?} is held");
