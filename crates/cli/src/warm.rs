@@ -1,4 +1,4 @@
-//! `forerun warm`: files and folders into the kernel's page cache, as far as a budget goes.
+//! `forerun warm`: fetches files and folders into the kernel's page cache, within a budget.
 //!
 //! ```text
 //!   --budget 8G | 10%     at most what is free
@@ -6,7 +6,7 @@
 //! ```
 //! # Invariants
 //! - What is not in memory at the end is named on stdout with the reason, and the exit status is 1.
-//! - It ends at once at a signal; what was fetched until then stays in memory.
+//! - A signal ends the command at once; what was fetched until then stays in memory.
 
 use std::path::PathBuf;
 
@@ -16,11 +16,11 @@ use forerun_core::params::{Bytes, Param as _, Share};
 use forerun_core::units::Nanos;
 use forerun_report::quantity::{mb_per_second, seconds};
 use forerun_steer::memory::Memory;
-use forerun_steer::warm::{Left, Listing, Report, Why};
+use forerun_steer::warm::{Listing, Report, SkipReason, SkippedFile};
 use indicatif::BinaryBytes;
 use serde::Serialize;
 
-/// What `warm` takes.
+/// The flags and paths.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  forerun warm --budget 8G model-00001.safetensors data/\n  \
                         forerun warm --json /srv/images\n\n\
@@ -73,9 +73,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let memory = Memory::here();
     let free_bytes = memory.room().bytes_to_use();
     let budget_bytes = args.budget.unwrap_or(DEFAULT).bytes(free_bytes);
-    let looking = output::waiting("looking at the files");
+    let listing_bar = output::waiting("listing the files");
     let listing = Listing::of(&args.paths);
-    looking.finish_and_clear();
+    listing_bar.finish_and_clear();
     let bar = output::transfer(listing.bytes_missing().min(budget_bytes), "warm");
     let begun = machine::now();
     let report = listing.fetch(budget_bytes, &memory, &mut |progress| {
@@ -86,14 +86,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     bar.finish_and_clear();
     let room = Room { free_bytes, budget_bytes };
     if args.json {
-        output::json(&Told::new(&room, &report, time))?;
+        output::json(&WarmRecord::new(&room, &report, time))?;
     } else {
         output::print(&text(&room, &report, time))?;
     }
     judge(&report)
 }
 
-/// What there was to spend.
+/// The memory that could be used.
 struct Room {
     free_bytes: u64,
     budget_bytes: u64,
@@ -101,21 +101,25 @@ struct Room {
 
 /// Whether all is in memory, and what to do where it is not.
 fn judge(report: &Report) -> Result<()> {
-    let is_short = |left: &Left| matches!(left.why, Why::TooLarge | Why::NoMemory | Why::Evicted);
-    let what = if report.left.iter().all(is_short) {
+    let is_short = |file: &SkippedFile| {
+        matches!(file.why, SkipReason::TooLarge | SkipReason::NoMemory | SkipReason::Evicted)
+    };
+    let what = if report.skipped.iter().all(is_short) {
         "give a larger --budget if more is free, or name fewer files"
     } else {
         "what can be read is in memory"
     };
-    match &report.left[..] {
+    match &report.skipped[..] {
         [] if report.is_cut => bail!("there are more files than are listed at once: name fewer"),
         [] => Ok(()),
-        [Left { path, why, .. }] => bail!("{} is not in memory: {why}: {what}", path.display()),
-        left => bail!("{} paths are not in memory, as stdout says: {what}", left.len()),
+        [SkippedFile { path, why, .. }] => {
+            bail!("{} is not in memory: {why}: {what}", path.display())
+        }
+        many => bail!("{} paths are not in memory, as stdout says: {what}", many.len()),
     }
 }
 
-/// The report, for people.
+/// The report as text.
 fn text(room: &Room, report: &Report, time: Nanos) -> String {
     let rate = mb_per_second(report.bytes_fetched, time);
     let rate = rate.map_or(String::new(), |rate| format!(", {rate:.0} MB/s"));
@@ -130,24 +134,24 @@ fn text(room: &Room, report: &Report, time: Nanos) -> String {
         BinaryBytes(report.bytes_fetched),
         seconds(time),
     );
-    if !report.left.is_empty() {
-        let row = |left: &Left| {
-            let bytes = BinaryBytes(left.bytes).to_string();
-            vec![left.path.display().to_string(), left.why.to_string(), bytes]
+    if !report.skipped.is_empty() {
+        let row = |file: &SkippedFile| {
+            let bytes = BinaryBytes(file.bytes).to_string();
+            vec![file.path.display().to_string(), file.why.to_string(), bytes]
         };
-        let rows: Vec<Vec<String>> = report.left.iter().map(row).collect();
+        let rows: Vec<Vec<String>> = report.skipped.iter().map(row).collect();
         text += "\n";
         text += &output::table(&["not in memory", "why", "missing"], &rows, 2);
     }
     if report.is_cut {
-        text += "\nmore files than are listed at once: the others were not looked at\n";
+        text += "\nmore files than are listed at once: the others were not examined\n";
     }
     text
 }
 
 /// The report, as `--json` prints it.
 #[derive(Serialize)]
-struct Told {
+struct WarmRecord {
     free_bytes: u64,
     budget_bytes: u64,
     files: u64,
@@ -157,24 +161,24 @@ struct Told {
     seconds: f64,
     /// 10^6 bytes a second; none where nothing was fetched.
     mb_per_second: Option<f64>,
-    left: Vec<ToldLeft>,
+    skipped: Vec<SkippedRecord>,
     is_cut: bool,
 }
 
 /// A path that is not in memory.
 #[derive(Serialize)]
-struct ToldLeft {
+struct SkippedRecord {
     path: String,
     bytes: u64,
     why: String,
 }
 
-impl Told {
+impl WarmRecord {
     fn new(room: &Room, report: &Report, time: Nanos) -> Self {
-        let left = report.left.iter().map(|left| ToldLeft {
-            path: left.path.display().to_string(),
-            bytes: left.bytes,
-            why: left.why.to_string(),
+        let skipped = report.skipped.iter().map(|file| SkippedRecord {
+            path: file.path.display().to_string(),
+            bytes: file.bytes,
+            why: file.why.to_string(),
         });
         Self {
             free_bytes: room.free_bytes,
@@ -185,13 +189,13 @@ impl Told {
             bytes_fetched: report.bytes_fetched,
             seconds: seconds(time),
             mb_per_second: mb_per_second(report.bytes_fetched, time),
-            left: left.collect(),
+            skipped: skipped.collect(),
             is_cut: report.is_cut,
         }
     }
 }
 
-/// Leaves as much for whatever else wants memory.
+/// Leaves as much for other programs.
 const DEFAULT: Budget = Budget::Share(Share::percent(50 * 100));
 
 #[cfg(test)]

@@ -75,7 +75,7 @@ fn what_is_asked_for_is_told_as_text_and_as_json() {
     let number = |name: &str| told[name].as_u64().unwrap_or_else(|| panic!("{name}: {out}"));
     assert_eq!(number("bytes_before") + number("bytes_fetched"), number("bytes"), "{out}");
     assert!(number("budget_bytes") <= number("free_bytes").min(1 << 30), "{out}");
-    assert!(told["seconds"].is_f64() && told["left"] == Value::Array(vec![]), "{out}");
+    assert!(told["seconds"].is_f64() && told["skipped"] == Value::Array(vec![]), "{out}");
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn what_is_not_in_memory_is_named_and_the_status_is_1() {
     let Ended { status, out, err } = ended(&mut warm(&[&none, &file, "--json"]));
     let told: Value = serde_json::from_str(&out).expect("stdout is one JSON object");
     assert_eq!((status, &told["files"]), (Some(1), &1.into()), "{out}");
-    assert_eq!(told["left"][0]["path"], none.as_str(), "{out}");
+    assert_eq!(told["skipped"][0]["path"], none.as_str(), "{out}");
     assert_eq!(
         told["bytes_before"].as_u64().zip(told["bytes_fetched"].as_u64()).map(|(a, b)| a + b),
         Some(5000)
@@ -164,7 +164,7 @@ fn a_user_warms_what_he_may_read() {
     // The kernel shows residency to an owner alone, so the user `nobody` reads root's file whole.
     let fetched = if geteuid().is_root() { 3 << 20 } else { (3 << 20) - number("bytes_before") };
     assert_eq!((number("files"), number("bytes_fetched")), (1, fetched), "{told}");
-    let mut left: Vec<_> = told["left"].as_array().expect("a list").iter().collect();
+    let mut left: Vec<_> = told["skipped"].as_array().expect("a list").iter().collect();
     left.sort_by_key(|left| left["path"].as_str());
     assert_eq!(left.len(), 2, "{told}");
     assert_eq!((&left[0]["path"], &left[1]["path"]), (&closed.into(), &inner.into()));

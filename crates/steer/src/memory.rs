@@ -1,4 +1,4 @@
-//! How many bytes may be read ahead now, so that nobody loses what he uses.
+//! How many bytes may be prefetched now, so that no program loses pages in use.
 //!
 //! ```text
 //!   machine   MemAvailable                               what it could give without swapping
@@ -6,14 +6,14 @@
 //!                 least of all  x  share by pressure  =  to use
 //! ```
 //!
-//! Whoever reads a page is charged for it, so the groups of this process bound what it reads, for
-//! itself or for a program that it started. A group that has read a lot is always full: its file
-//! pages that nobody came back to are room. Of those in use (the active ones) the kernel gives up
-//! at most half while there are others, so half of them counts.
+//! A page is charged to the group of the process that reads it, so the groups of this process bound
+//! what it reads, for itself or for a program that it started. A group that has read a lot is
+//! always full: its inactive file pages are room. Of the active ones the kernel reclaims at most
+//! half while there are others, so half of them counts.
 //!
 //! # Invariants
-//! - What cannot be read or understood is no information, never a limit and never an error.
-//! - No answer depends on what was answered before.
+//! - What cannot be read or parsed is unknown, never a limit and never an error.
+//! - No answer depends on an earlier one.
 //! # Sources
 //! Linux `Documentation/admin-guide/cgroup-v2.rst`, `cgroup-v1/memory.rst`,
 //! `Documentation/accounting/psi.rst`; `mm/show_mem.c` (`si_mem_available`).
@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 
 use groups::{Group, Version};
 
-/// Where the limits of this process are told.
+/// The memory limits of this process.
 #[derive(Debug)]
 pub struct Memory {
     /// `/`, but for tests.
@@ -35,19 +35,19 @@ pub struct Memory {
     groups: Vec<Group>,
 }
 
-/// What there was of memory at one moment.
+/// The free memory at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// What can be cached without taking from anybody; none where nothing was told.
+    /// What can be cached without reclaiming pages in use; `None` where unknown.
     pub free_bytes: Option<u64>,
-    /// What allows no more.
+    /// What sets that limit.
     pub bound: Bound,
-    /// How long somebody waited for memory in the last ten seconds, in hundredths of a percent:
-    /// on the machine or in the group, whichever is worse.
+    /// The time in which some task waited for memory in the last ten seconds, in hundredths of a
+    /// percent: on the machine or in the group, whichever is worse.
     pub pressure: u32,
 }
 
-/// What sets the room.
+/// What limits the free memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// The memory of the machine.
@@ -57,27 +57,27 @@ pub enum Bound {
 }
 
 impl Memory {
-    /// That of this process. A process that is moved to another group later is not followed.
+    /// The limits of this process, in the groups that it is in now.
     #[must_use]
     pub fn here() -> Self {
         Self::below(Path::new("/"))
     }
 
-    /// That of a process whose `/` is `root`.
+    /// The limits of a process whose `/` is `root`.
     pub(crate) fn below(root: &Path) -> Self {
-        let told = |path| fs::read_to_string(root.join(path)).unwrap_or_default();
-        let groups = groups::of(root, &told("proc/self/cgroup"), &told("proc/self/mountinfo"));
+        let text = |path| fs::read_to_string(root.join(path)).unwrap_or_default();
+        let groups = groups::of(root, &text("proc/self/cgroup"), &text("proc/self/mountinfo"));
         Self { root: root.to_owned(), groups }
     }
 
-    /// What there is now: a few files of `/proc` and `/sys` are read.
+    /// The free memory now: a few files of `/proc` and `/sys` are read.
     #[must_use]
     pub fn room(&self) -> Room {
-        let told = |path: &Path| fs::read_to_string(path).ok();
-        let machine = told(&self.root.join("proc/meminfo"));
+        let read = |path: &Path| fs::read_to_string(path).ok();
+        let machine = read(&self.root.join("proc/meminfo"));
         let mut free_bytes = machine.and_then(|text| text::available(&text));
         let mut bound = Bound::Machine;
-        let waited = told(&self.root.join("proc/pressure/memory"));
+        let waited = read(&self.root.join("proc/pressure/memory"));
         let mut pressure = waited.and_then(|text| text::pressure(&text)).unwrap_or(0);
         for group in &self.groups {
             if let Some(bytes) = group.free_bytes()
@@ -87,33 +87,36 @@ impl Memory {
                 bound = Bound::Group(group.folder.clone());
             }
         }
-        // That of the groups around it is told by their own pressure; the nearest is the worst.
+        // The groups around it have pressures of their own; that of the nearest is the worst.
         let nearest = self.groups.iter().find(|group| group.version == Version::Two);
-        let waited = nearest.and_then(|group| told(&group.folder.join("memory.pressure")));
+        let waited = nearest.and_then(|group| read(&group.folder.join("memory.pressure")));
         pressure = pressure.max(waited.and_then(|text| text::pressure(&text)).unwrap_or(0));
         Room { free_bytes, bound, pressure }
     }
 }
 
 impl Room {
-    /// The bytes that may be ahead: all that is free while nobody waits for memory, nothing where
-    /// everybody does, in proportion between.
+    /// The bytes that may be prefetched: all that is free while no task waits for memory, nothing
+    /// at the pressure limit, in proportion between.
     #[must_use]
     pub fn bytes_to_use(&self) -> u64 {
-        let free = self.free_bytes.unwrap_or(UNTOLD_BYTES);
-        let left = PRESSURE_NONE_LEFT.saturating_sub(self.pressure.max(PRESSURE_OF_NO_MATTER));
-        let span = PRESSURE_NONE_LEFT - PRESSURE_OF_NO_MATTER;
+        let free = self.free_bytes.unwrap_or(UNKNOWN_BYTES);
+        let left = PRESSURE_MAX.saturating_sub(self.pressure.max(PRESSURE_MIN));
+        let span = PRESSURE_MAX - PRESSURE_MIN;
+        assert!(left <= span, "no more than all is free");
         let share = u128::from(free) * u128::from(left) / u128::from(span);
         u64::try_from(share).expect("a part of what is free")
     }
 }
 
-/// What is taken to be free where nothing is told.
-const UNTOLD_BYTES: u64 = 64 << 20;
-/// Up to 1 % of the time somebody always waits.
-const PRESSURE_OF_NO_MATTER: u32 = 100;
+/// Counts as free where that is unknown.
+const UNKNOWN_BYTES: u64 = 64 << 20;
+/// Up to 1 % of the time some task always waits.
+const PRESSURE_MIN: u32 = 100;
 /// At 20 % a machine swaps, or reads its programs again and again.
-const PRESSURE_NONE_LEFT: u32 = 2_000;
+const PRESSURE_MAX: u32 = 2_000;
+
+const _: () = assert!(PRESSURE_MIN < PRESSURE_MAX);
 
 #[cfg(test)]
 mod tests;

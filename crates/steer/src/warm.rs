@@ -1,20 +1,20 @@
-//! Whole files into the page cache, before anybody wants them.
+//! Fetches whole files into the page cache, before a program reads them.
 //!
 //! ```text
-//!   paths --list--> files, and what of each is missing
-//!         --plan--> those that fit a budget, the most missing first   | the others: left, by name
-//!                   in the order in which they lie on their device
-//!         --fetch-> asked for, waited for, looked at                  | what failed: left, by name
-//!         --look--> what is still there; what is not, once more       | what was evicted: left
+//!   paths --list----> files, and what of each is missing
+//!         --plan----> those that fit a budget, the most missing first  | skipped: the others
+//!                     in the order in which they lie on their device
+//!         --fetch---> requested, waited for, examined                  | skipped: what failed
+//!         --examine-> what is still there; what is not, once more      | skipped: what was evicted
 //! ```
-//! A file is taken whole or not at all: half a file in memory helps a reader that needs all of it
-//! by less than half, and takes the room of one that could be whole.
+//! A file is fetched whole or not at all: half a file in memory saves a reader of all of it less
+//! than half, and takes the room of one that could be whole.
 //!
 //! # Invariants
 //! - Every file that was named, or found below a folder that was named, is in memory at the end or
-//!   is among [`Report::left`], with the reason.
-//! - What is fetched fits the budget; of files that the kernel tells nothing of, all counts.
-//! - At most [`IN_FLIGHT_BYTES`] are asked for and not there yet.
+//!   among [`Report::skipped`], with the reason.
+//! - What is fetched fits the budget; a file whose residency is unknown counts with all its bytes.
+//! - At most [`IN_FLIGHT_BYTES`] are in flight.
 //! - Only regular files are opened, and none is changed.
 
 mod fetch;
@@ -36,71 +36,71 @@ pub use list::ENTRIES_MAX;
 #[derive(Debug, Default)]
 pub struct Listing {
     files: Vec<File>,
-    left: Vec<Left>,
+    skipped: Vec<SkippedFile>,
     /// There are more entries than are listed.
     is_cut: bool,
 }
 
-/// How far it is.
+/// How far the fetching is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Bytes that were fetched.
     pub bytes: u64,
-    /// Bytes that are to be fetched.
+    /// Bytes to fetch in all.
     pub bytes_all: u64,
 }
 
-/// What came of it.
+/// The outcome.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Regular files with bytes in them, each once.
     pub files: u64,
     /// Their bytes, without holes.
     pub bytes: u64,
-    /// Bytes of them that were in memory before, where the kernel told.
+    /// Bytes of them that were in memory before, as far as the kernel tells.
     pub bytes_before: u64,
     /// Bytes that were missing and are in memory now.
     pub bytes_fetched: u64,
-    /// What is not, or not wholly, in memory.
-    pub left: Vec<Left>,
-    /// More files were found than are listed at once, and these were not looked at.
+    /// Files that are not, or not wholly, in memory.
+    pub skipped: Vec<SkippedFile>,
+    /// More files were found than are listed at once, and these were not examined.
     pub is_cut: bool,
 }
 
 /// A file or a folder that is not in memory.
 #[derive(Debug)]
-pub struct Left {
-    /// As it was named or found.
+pub struct SkippedFile {
+    /// Its path, as it was named or found.
     pub path: PathBuf,
     /// Its bytes that are missing, as far as known.
     pub bytes: u64,
-    /// Why.
-    pub why: Why,
+    /// The reason.
+    pub why: SkipReason,
 }
 
 /// Why a file is not in memory.
 #[non_exhaustive]
 #[derive(Debug)]
-pub enum Why {
-    /// It does not fit what is left of the budget.
+pub enum SkipReason {
+    /// The file does not fit the rest of the budget.
     TooLarge,
-    /// Others took the memory meanwhile.
+    /// Other programs took the memory meanwhile.
     NoMemory,
-    /// It was in memory, and the kernel evicted it again.
+    /// The kernel evicted the file again.
     Evicted,
-    /// It cannot be listed, opened, or looked at.
+    /// The path cannot be listed, opened, or examined.
     Closed(io::Error),
-    /// It is something else than a file or a folder.
+    /// The path is of neither a file nor a folder.
     NotAFile,
-    /// It is shorter than it was, or another file.
+    /// The file is shorter than it was, or another file.
     Changed,
     /// The device failed, at this byte.
     Unreadable(u64, io::Error),
-    /// What is read of it stays nowhere, as of files that are not on a device.
+    /// The kernel caches nothing of the file, as where it is not on a device.
     NotKept,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for SkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooLarge => f.write_str("does not fit the budget"),
@@ -116,44 +116,49 @@ impl fmt::Display for Why {
 }
 
 impl Listing {
-    /// Looks at `paths`: files, and folders with all that is below them on the same file system.
-    /// Symbolic links are followed where they were named, and nowhere else.
+    /// Examines `paths`: files, and folders with all that is below them on the same file system.
+    /// Symbolic links are followed only where they are named.
     #[must_use]
     pub fn of(paths: &[impl AsRef<Path>]) -> Self {
         list::list(paths, ENTRIES_MAX)
     }
 
-    /// The bytes that are missing in memory, those of which nothing is told included.
+    /// The bytes that are missing in memory, with all of files whose residency is unknown.
     #[must_use]
     pub fn bytes_missing(&self) -> u64 {
         total(&self.files, |file| file.missing)
     }
 
-    /// Brings as many as fit into memory and waits until they are there. It stops early when
-    /// `memory` becomes short. `told` hears of every piece.
+    /// Fetches as many files as fit into memory, and waits until they are there. Fetching stops
+    /// early when `memory` becomes short. `progress` is called after every piece.
     #[must_use]
-    pub fn fetch(self, budget: u64, memory: &Memory, told: &mut dyn FnMut(Progress)) -> Report {
+    pub fn fetch(self, budget: u64, memory: &Memory, progress: &mut dyn FnMut(Progress)) -> Report {
         let mut report = Report {
             files: self.files.len() as u64,
             bytes: total(&self.files, |file| file.bytes),
             bytes_before: total(&self.files, |file| file.bytes - file.missing),
             bytes_fetched: 0,
-            left: self.left,
+            skipped: self.skipped,
             is_cut: self.is_cut,
         };
         let (chosen, refused) = plan::choose(self.files, budget);
-        report.left.extend(refused.into_iter().map(|file| file.left(Why::TooLarge)));
+        assert!(total(&chosen, |file| file.missing) <= budget, "what is chosen fits the budget");
+        let skipped = refused.into_iter().map(|file| file.skipped(SkipReason::TooLarge));
+        report.skipped.extend(skipped);
         let mut chosen = plan::order(chosen);
         for round in 1..=ROUNDS_MAX {
-            let fetched = fetch::fetch(&chosen, memory, told);
+            let fetched = fetch::fetch(&chosen, memory, progress);
+            assert!(fetched.outcomes.len() == chosen.len(), "each file has an outcome");
             report.bytes_fetched += fetched.bytes;
-            chosen = report.settle(chosen, fetched.ends);
+            chosen = report.settle(chosen, fetched.outcomes);
             if chosen.is_empty() {
                 break;
             }
-            let is_short = report.left.iter().any(|left| matches!(left.why, Why::NoMemory));
+            let is_no_memory = |file: &SkippedFile| matches!(file.why, SkipReason::NoMemory);
+            let is_short = report.skipped.iter().any(is_no_memory);
             if is_short || round == ROUNDS_MAX {
-                report.left.extend(chosen.drain(..).map(|file| file.left(Why::Evicted)));
+                let skipped = chosen.into_iter().map(|file| file.skipped(SkipReason::Evicted));
+                report.skipped.extend(skipped);
                 break;
             }
         }
@@ -162,25 +167,25 @@ impl Listing {
 }
 
 impl Report {
-    /// Looks at files that were fetched, since what came first may be gone by now: the files of
-    /// which something is missing again. Those that failed are left.
-    fn settle(&mut self, files: Vec<File>, ends: Vec<Result<(), Why>>) -> Vec<File> {
+    /// Examines files that were fetched, since what came first may be gone by now. The files of
+    /// which something is missing again; those that failed are skipped.
+    fn settle(&mut self, files: Vec<File>, outcomes: Vec<Result<(), SkipReason>>) -> Vec<File> {
         let mut again = Vec::new();
-        for (file, end) in files.into_iter().zip(ends) {
-            match end.and_then(|()| file.look_again()) {
-                Ok(now) if now.missing == 0 || !now.is_told => {}
+        for (file, outcome) in files.into_iter().zip(outcomes) {
+            match outcome.and_then(|()| file.examine_again()) {
+                Ok(now) if now.missing == 0 || !now.is_known => {}
                 Ok(now) => {
                     self.bytes_fetched = self.bytes_fetched.saturating_sub(now.missing);
                     again.push(now);
                 }
-                Err(why) => self.left.push(file.left(why)),
+                Err(why) => self.skipped.push(file.skipped(why)),
             }
         }
         again
     }
 }
 
-/// The sum over all files; some file systems tell of files without end.
+/// The sum over all files; some file systems report files of any size.
 fn total(files: &[File], bytes: impl Fn(&File) -> u64) -> u64 {
     files.iter().map(bytes).fold(0, u64::saturating_add)
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use forerun_steer::kernel;
 use forerun_steer::memory::Memory;
-use forerun_steer::warm::{Left, Listing, Report};
+use forerun_steer::warm::{Listing, Report, SkippedFile};
 use forerun_testkit::{Scratch, drop_from_cache, skip};
 use rustix::fs::{Advice, fadvise};
 
@@ -42,10 +42,11 @@ fn fetch(listing: Listing, budget: u64) -> Report {
     listing.fetch(budget, &Memory::here(), &mut |_| {})
 }
 
-/// The names of what was left, with the reason, by name.
-fn left(report: &Report) -> Vec<String> {
-    let told = |left: &Left| format!("{}: {}", left.path.file_name().unwrap().display(), left.why);
-    let mut all: Vec<String> = report.left.iter().map(told).collect();
+/// The names of what was skipped, with the reason, by name.
+fn skipped(report: &Report) -> Vec<String> {
+    let line =
+        |file: &SkippedFile| format!("{}: {}", file.path.file_name().unwrap().display(), file.why);
+    let mut all: Vec<String> = report.skipped.iter().map(line).collect();
     all.sort();
     all
 }
@@ -62,7 +63,7 @@ fn files_are_in_memory_afterwards_and_once_is_enough() {
     let mut last = None;
     let report = listing.fetch(u64::MAX, &Memory::here(), &mut |progress| last = Some(progress));
     assert_eq!((report.files, report.bytes, report.bytes_before), (3, all, 0));
-    assert_eq!((report.bytes_fetched, left(&report).len()), (all, 0));
+    assert_eq!((report.bytes_fetched, skipped(&report).len()), (all, 0));
     assert_eq!(last.map(|last| (last.bytes, last.bytes_all)), Some((all, all)));
     assert!(paths.iter().all(|path| missing(path) == 0));
 
@@ -87,17 +88,17 @@ fn only_what_is_missing_is_fetched() {
 }
 
 #[test]
-fn what_does_not_fit_is_left_as_it_was() {
+fn what_does_not_fit_is_skipped_as_it_was() {
     let files = [("large", 6 * MIB), ("middle", 3 * MIB), ("small", MIB)];
     let Some((folder, paths)) = folder("fit", &files) else {
-        return skip("what_does_not_fit_is_left_as_it_was", COLD);
+        return skip("what_does_not_fit_is_skipped_as_it_was", COLD);
     };
     let report = fetch(Listing::of(&[&folder]), 4 * MIB);
-    assert_eq!(left(&report), ["large: does not fit the budget"]);
-    assert_eq!((report.bytes_fetched, report.left[0].bytes), (4 * MIB, 6 * MIB));
+    assert_eq!(skipped(&report), ["large: does not fit the budget"]);
+    assert_eq!((report.bytes_fetched, report.skipped[0].bytes), (4 * MIB, 6 * MIB));
     assert_eq!(paths.iter().map(|path| missing(path)).collect::<Vec<_>>(), [6 * MIB, 0, 0]);
     let none = fetch(Listing::of(&[&folder]), 0);
-    assert_eq!((left(&none), none.bytes_before), (left(&report), 4 * MIB));
+    assert_eq!((skipped(&none), none.bytes_before), (skipped(&report), 4 * MIB));
 }
 
 #[test]
@@ -123,7 +124,7 @@ fn a_file_that_changed_meanwhile_is_named_and_the_rest_is_done() {
         "other: changed meanwhile",
         "pipe: changed meanwhile",
     ];
-    assert_eq!(left(&report), expected);
+    assert_eq!(skipped(&report), expected);
     assert_eq!((missing(kept), report.bytes_fetched), (0, 2 * MIB));
     assert_eq!(missing(grown), MIB, "what it had is there");
 }
@@ -145,7 +146,7 @@ fn a_file_is_found_once_and_nothing_else_is_opened() {
     let named = [within("in/soft"), folder.to_path_buf(), within("in/loop"), within("in")];
     let report = fetch(Listing::of(&named), u64::MAX);
     assert_eq!((report.files, report.bytes_fetched), (2, 2 * MIB));
-    assert_eq!(left(&report), [""; 0]);
+    assert_eq!(skipped(&report), [""; 0]);
 
     let named = [pipe, within("in/dangling"), within("none"), PathBuf::from("/dev/null")];
     let report = fetch(Listing::of(&named), u64::MAX);
@@ -155,7 +156,7 @@ fn a_file_is_found_once_and_nothing_else_is_opened() {
         "null: not a file or a folder",
         "pipe: not a file or a folder",
     ];
-    assert_eq!(left(&report), expected);
+    assert_eq!(skipped(&report), expected);
     assert_eq!(report.files, 0);
 }
 
@@ -173,7 +174,7 @@ fn holes_are_not_wanted() {
     }
     let report = fetch(Listing::of(&paths), 2 * MIB);
     assert_eq!((report.bytes, report.bytes_fetched), (MIB + 8192, MIB + 8192));
-    assert_eq!(left(&report), [""; 0]);
+    assert_eq!(skipped(&report), [""; 0]);
 }
 
 #[test]
@@ -183,6 +184,6 @@ fn what_keeps_nothing_in_memory_is_named() {
         return skip("what_keeps_nothing_in_memory_is_named", "no such file in /sys");
     }
     let report = fetch(Listing::of(&[path]), u64::MAX);
-    assert_eq!(left(&report), ["enabled: the kernel keeps nothing of it in memory"]);
+    assert_eq!(skipped(&report), ["enabled: the kernel keeps nothing of it in memory"]);
     assert_eq!(report.bytes_fetched, 0);
 }

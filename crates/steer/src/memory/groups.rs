@@ -16,14 +16,14 @@ use std::path::{Component, Path, PathBuf};
 
 use super::text::{self, Mount};
 
-/// A group that has a limit, or could have.
+/// A group that may have a limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Group {
     pub(super) folder: PathBuf,
     pub(super) version: Version,
 }
 
-/// Which files tell of a group, and how.
+/// The hierarchy of a group, which decides its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
     One,
@@ -31,10 +31,10 @@ pub(super) enum Version {
 }
 
 impl Group {
-    /// What its limit leaves; none where it has none.
+    /// The bytes below its limit; `None` without a limit.
     pub(super) fn free_bytes(&self) -> Option<u64> {
-        let told = |name| fs::read_to_string(self.folder.join(name)).ok();
-        let number = |name| told(name).and_then(|text| text::alone(&text));
+        let read = |name| fs::read_to_string(self.folder.join(name)).ok();
+        let number = |name| read(name).and_then(|text| text::number(&text));
         let (limit, used, inactive, active) = match self.version {
             Version::One => (
                 number("memory.limit_in_bytes"),
@@ -50,14 +50,14 @@ impl Group {
             ),
         };
         let (limit, used) = (limit?, used?);
-        let stat = told("memory.stat").unwrap_or_default();
+        let stat = read("memory.stat").unwrap_or_default();
         let pages = |key| text::under(&stat, key).unwrap_or(0);
-        let given_up = pages(inactive).saturating_add(pages(active) / 2);
-        Some(limit.saturating_sub(used.saturating_sub(given_up)))
+        let reclaimable = pages(inactive).saturating_add(pages(active) / 2);
+        Some(limit.saturating_sub(used.saturating_sub(reclaimable)))
     }
 }
 
-/// The groups of a process of which the two files say this, the nearest first.
+/// The groups of a process with these two files, the nearest first.
 pub(super) fn of(root: &Path, cgroup: &str, mountinfo: &str) -> Vec<Group> {
     let mounts: Vec<Mount> = text::mounts(mountinfo).collect();
     let mut groups = Vec::new();
@@ -72,7 +72,7 @@ pub(super) fn of(root: &Path, cgroup: &str, mountinfo: &str) -> Vec<Group> {
         };
         let Some(mount) = mounts.iter().find(shows) else { continue };
         let top = below(root, Path::new(&mount.point));
-        // A path that the mount does not show is of a group outside: its top is what can be seen.
+        // A path that the mount does not show is of a group outside, of which the top is visible.
         let within = Path::new(path).strip_prefix(&mount.root).unwrap_or(Path::new(""));
         let is_inside = within.components().all(|part| matches!(part, Component::Normal(_)));
         let own = if is_inside { top.join(within) } else { top.clone() };
@@ -84,7 +84,7 @@ pub(super) fn of(root: &Path, cgroup: &str, mountinfo: &str) -> Vec<Group> {
     groups
 }
 
-/// `path`, which is absolute, in the file system that begins at `root`.
+/// The absolute `path` in the file system that begins at `root`.
 fn below(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
@@ -94,7 +94,7 @@ fn has(list: &str, name: &str) -> bool {
     list.split(',').any(|one| one == name)
 }
 
-/// Groups within groups beyond this are not looked at.
+/// Groups are followed through so many levels.
 const DEPTH_MAX: usize = 64;
 
 #[cfg(test)]

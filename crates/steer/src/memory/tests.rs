@@ -48,7 +48,7 @@ fn the_least_of_machine_and_groups_is_free() {
                                       (STAT, "inactive_file 70\nactive_file 60\n")], 400, own),
         ("over its limit",     TWO, &[(MAX, "300\n"), CURRENT],                   0,     own),
         ("stat beyond usage",  TWO, &[(MAX, "1000\n"), CURRENT, (STAT, BEYOND)],  1_000, own),
-        ("usage is not told",  TWO, &[(MAX, "1000\n")],                           whole, None),
+        ("usage is unknown",  TWO, &[(MAX, "1000\n")],                           whole, None),
         ("limit is no number", TWO, &[(MAX, "lots\n"), CURRENT],                  whole, None),
         ("version 1",          ONE, &[(LIMIT, "500\n"), USAGE,
                                       ("cg/a/memory.stat", TOTAL)],               180,   outer),
@@ -90,7 +90,7 @@ fn what_may_be_used_falls_with_pressure() {
         ("none left",                       Some(1_900),     2_000,     0),
         ("beyond",                          Some(1_900),     u32::MAX,  0),
         ("no overflow",                     Some(u64::MAX),  0,         u64::MAX),
-        ("nothing told",                    None,            0,         UNTOLD_BYTES),
+        ("all unknown",                    None,            0,         UNKNOWN_BYTES),
         ("nothing free",                    Some(0),         0,         0),
     ];
     for (why, free_bytes, pressure, expected) in rows {
@@ -100,7 +100,7 @@ fn what_may_be_used_falls_with_pressure() {
 }
 
 #[test]
-fn a_machine_that_tells_nothing_is_no_error() {
+fn a_machine_without_information_is_no_error() {
     let fake = Scratch::of("nothing", &[("proc/meminfo", "\u{0}\n"), ("proc/self/cgroup", "::\n")]);
     let room = Memory::below(&fake).room();
     assert_eq!(room, Room { free_bytes: None, bound: Bound::Machine, pressure: 0 });

@@ -1,7 +1,7 @@
-//! What the kernel writes about memory, as numbers.
+//! Parsers for what the kernel writes about memory.
 //!
 //! # Invariants
-//! - Text that is not as expected gives none, whatever it is.
+//! - Every text is accepted: one that is not as expected gives `None`.
 
 /// `MemAvailable` of `/proc/meminfo`, in bytes.
 pub(super) fn available(meminfo: &str) -> Option<u64> {
@@ -22,30 +22,25 @@ pub(super) fn pressure(text: &str) -> Option<u32> {
     u32::try_from(hundredths).ok()
 }
 
-/// A number on a line of its own; `max`, which is no limit, is none.
-pub(super) fn alone(text: &str) -> Option<u64> {
-    number(text)
-}
-
 /// The number after `key` in a file of a pair a line.
 pub(super) fn under(text: &str, key: &str) -> Option<u64> {
     let mut pairs = text.lines().filter_map(|line| line.split_once(' '));
     number(pairs.find(|(name, _)| *name == key)?.1)
 }
 
-/// A line of `mountinfo`, as far as groups are concerned.
+/// A line of `mountinfo`, as far as control groups need it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Mount {
-    /// Which folder of the file system it shows.
+    /// The folder of the file system that it shows.
     pub(super) root: String,
-    /// Where.
+    /// The folder where it is mounted.
     pub(super) point: String,
     pub(super) kind: String,
     /// Options of the file system, separated by commas.
     pub(super) options: String,
 }
 
-/// The mounts that `mountinfo` tells of.
+/// The mounts in `mountinfo`.
 pub(super) fn mounts(mountinfo: &str) -> impl Iterator<Item = Mount> {
     mountinfo.lines().filter_map(|line| {
         // `id parent major:minor ROOT POINT options [more ...] - KIND source OPTIONS`
@@ -66,7 +61,8 @@ pub(super) fn memberships(cgroup: &str) -> impl Iterator<Item = (&str, &str)> {
     cgroup.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'))
 }
 
-fn number(text: &str) -> Option<u64> {
+/// A number on a line of its own; `max`, which is no limit, is `None`.
+pub(super) fn number(text: &str) -> Option<u64> {
     let text = text.trim();
     let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if is_plain { text.parse().ok() } else { None }
@@ -146,14 +142,14 @@ mod tests {
             ("99999999999999999999\n",                          None,              None),
         ];
         for (text, is_alone, is_under) in rows {
-            assert_eq!(alone(text), is_alone, "{text}");
+            assert_eq!(number(text), is_alone, "{text}");
             assert_eq!(under(text, "a"), is_under, "{text}");
         }
     }
 
     #[test]
     fn mounts_have_plain_paths() {
-        let told = "36 31 0:37 /docker/a\\040b /sys/fs/c\\134d rw shared:9 - cgroup c rw,memory\n\
+        let text = "36 31 0:37 /docker/a\\040b /sys/fs/c\\134d rw shared:9 - cgroup c rw,memory\n\
                     bad line\n1 2 3:4 / /\n41 31 0:38 / /u rw - cgroup2 cgroup2 rw\n\
                     5 6 7:8 / /x\\9 rw - ext4\n";
         let mount = |root: &str, point: &str, kind: &str, options: &str| Mount {
@@ -166,14 +162,14 @@ mod tests {
             mount("/docker/a b", "/sys/fs/c\\d", "cgroup", "rw,memory"),
             mount("/", "/u", "cgroup2", "rw"),
         ];
-        assert_eq!(mounts(told).collect::<Vec<_>>(), expected);
+        assert_eq!(mounts(text).collect::<Vec<_>>(), expected);
         assert_eq!(plain("\\777\\04"), "\\777\\04", "no byte, no three digits");
     }
 
     #[test]
     fn memberships_are_controllers_and_paths() {
-        let told = "4:memory:/a:b\n1:cpu,cpuacct:/\n0::/c\nbad\n5:x\n";
+        let text = "4:memory:/a:b\n1:cpu,cpuacct:/\n0::/c\nbad\n5:x\n";
         let expected = [("memory", "/a:b"), ("cpu,cpuacct", "/"), ("", "/c")];
-        assert_eq!(memberships(told).collect::<Vec<_>>(), expected);
+        assert_eq!(memberships(text).collect::<Vec<_>>(), expected);
     }
 }

@@ -22,51 +22,24 @@ use super::signals::Signals;
 
 /// Why the program did not start.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// There is no such program.
-    #[error("cannot run {name}: {source}")]
-    NotFound {
-        /// The program's name.
-        name: String,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The program is there and cannot be executed.
-    #[error("cannot run {name}: {source}")]
-    NotExecutable {
-        /// The program's name.
-        name: String,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The system has no room for another process.
-    #[error("cannot start {name}: {source}")]
-    System {
-        /// The program's name.
-        name: String,
-        /// The system's error.
-        source: io::Error,
-    },
+#[error("cannot run {name}: {source}")]
+pub struct StartError {
+    /// The program's name.
+    name: String,
+    /// The system's error.
+    source: io::Error,
 }
 
 impl StartError {
-    fn new(name: &OsString, source: io::Error) -> Self {
-        let name = name.to_string_lossy().into_owned();
-        match source.kind() {
-            io::ErrorKind::NotFound => Self::NotFound { name, source },
-            io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => Self::System { name, source },
-            _ => Self::NotExecutable { name, source },
-        }
-    }
-
-    /// The exit status that a shell gives in this case.
+    /// The exit status that a shell gives in this case: 127 for a program that is not found, 126
+    /// for one that cannot be executed.
     #[must_use]
     pub fn status(&self) -> u8 {
-        match self {
-            Self::NotFound { .. } => 127,
-            Self::NotExecutable { .. } => 126,
-            Self::System { .. } => 1,
+        match self.source.kind() {
+            io::ErrorKind::NotFound => 127,
+            // The system has no room for another process.
+            io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => 1,
+            _ => 126,
         }
     }
 }
@@ -95,7 +68,10 @@ impl Program {
         if let Some(output) = output {
             command.stdout(output);
         }
-        let child = command.spawn().map_err(|error| StartError::new(name, error))?;
+        let child = command.spawn().map_err(|source| {
+            let name = name.to_string_lossy().into_owned();
+            StartError { name, source }
+        })?;
         // The command holds the redirected output until it goes.
         drop(command);
         release_pipes(keeps_output);

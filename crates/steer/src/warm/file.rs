@@ -1,13 +1,13 @@
-//! A file that could be in memory: who it is, where its bytes are, which are missing.
+//! A file that may be in memory: its identity, where its data lies, what is missing.
 //!
 //! ```text
 //!   file   |####....####|......hole......|########|
-//!   data    0..12                         29..37       a hole costs no request and is not wanted
+//!   data    0..12                         29..37       a hole costs no request and is not fetched
 //! ```
 //!
 //! # Invariants
 //! - A name that leads to another file than before, or to a shorter one, is a changed file.
-//! - No more than [`PIECES_MAX`] pieces of data are told apart; what follows them counts as data.
+//! - At most [`PIECES_MAX`] pieces of data are kept apart; what follows them counts as data.
 
 use std::fs;
 use std::io;
@@ -18,25 +18,25 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Advice, Mode, OFlags, SeekFrom, fadvise, open, seek};
 use rustix::io::Errno;
 
-use super::{Left, Why};
+use super::{SkipReason, SkippedFile};
 use crate::kernel::{self, Residency};
 
-/// A file as it was when it was looked at.
+/// A file as it was when it was examined.
 #[derive(Debug)]
 pub(super) struct File {
     pub(super) path: PathBuf,
     pub(super) id: Id,
-    /// Its length when it was found.
+    /// Its length at that time.
     end: u64,
     /// Bytes of data.
     pub(super) bytes: u64,
-    /// Of these, the ones that are not in memory; all where nothing is told.
+    /// Of these, bytes that are not in memory; all where the residency is unknown.
     pub(super) missing: u64,
-    /// The kernel tells this process what is in memory.
-    pub(super) is_told: bool,
+    /// Whether the kernel tells this process what is in memory.
+    pub(super) is_known: bool,
 }
 
-/// Which file it is, whatever its name.
+/// The identity of a file, whatever its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Id {
     pub(super) device: u64,
@@ -49,81 +49,82 @@ impl Id {
     }
 }
 
-/// A file that is open, and its data.
+/// A file that is open, with its metadata.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct OpenFile {
     pub(super) file: fs::File,
     found: fs::Metadata,
 }
 
 impl File {
-    /// Looks at the file that was opened by `path`, up to `end`.
-    pub(super) fn look(path: &Path, opened: &Opened, end: u64) -> Result<Self, Why> {
-        let (mut bytes, mut missing, mut is_told) = (0, 0, true);
+    /// Examines the file that was opened by `path`, up to `end`.
+    pub(super) fn examine(path: &Path, opened: &OpenFile, end: u64) -> Result<Self, SkipReason> {
+        let (mut bytes, mut missing, mut is_known) = (0, 0, true);
         for piece in opened.data(end) {
             let piece_bytes = piece.end - piece.start;
             bytes += piece_bytes;
-            match kernel::cached(&opened.file, &piece).map_err(Why::Closed)? {
+            match kernel::cached(&opened.file, &piece).map_err(SkipReason::Closed)? {
                 Residency::Pages(cached) => missing += absent_bytes(&piece, cached),
                 Residency::Unknown => {
                     missing += piece_bytes;
-                    is_told = false;
+                    is_known = false;
                 }
             }
         }
-        Ok(Self { path: path.to_owned(), id: opened.id(), end, bytes, missing, is_told })
+        assert!(missing <= bytes && bytes <= end, "what is missing is a part of the file");
+        Ok(Self { path: path.to_owned(), id: opened.id(), end, bytes, missing, is_known })
     }
 
-    /// As it is now.
-    pub(super) fn look_again(&self) -> Result<Self, Why> {
-        Self::look(&self.path, &self.open()?, self.end)
+    /// Examines it again, as it is now.
+    pub(super) fn examine_again(&self) -> Result<Self, SkipReason> {
+        Self::examine(&self.path, &self.open()?, self.end)
     }
 
     /// Opens it again.
-    pub(super) fn open(&self) -> Result<Opened, Why> {
-        let opened = Opened::new(&self.path, Links::Followed).map_err(|error| match error {
-            Why::NotAFile => Why::Changed,
+    pub(super) fn open(&self) -> Result<OpenFile, SkipReason> {
+        let opened = OpenFile::new(&self.path, Links::Followed).map_err(|error| match error {
+            SkipReason::NotAFile => SkipReason::Changed,
             error => error,
         })?;
         let is_same = opened.id() == self.id && opened.bytes() >= self.end;
-        if is_same { Ok(opened) } else { Err(Why::Changed) }
+        if is_same { Ok(opened) } else { Err(SkipReason::Changed) }
     }
 
-    /// Where its data lies, of what it had when it was looked at.
-    pub(super) fn data(&self, opened: &Opened) -> Vec<Range<u64>> {
+    /// Where its data lies, of what it had when it was examined.
+    pub(super) fn data(&self, opened: &OpenFile) -> Vec<Range<u64>> {
         opened.data(self.end)
     }
 
-    pub(super) fn left(self, why: Why) -> Left {
-        Left { path: self.path, bytes: self.missing, why }
+    pub(super) fn skipped(self, why: SkipReason) -> SkippedFile {
+        SkippedFile { path: self.path, bytes: self.missing, why }
     }
 }
 
-/// What an opening does about a symbolic link at the end of a path.
+/// What opening does with a symbolic link at the end of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Links {
     Followed,
     Refused,
 }
 
-impl Opened {
-    /// Opens a regular file; nothing else is waited for, or rewound.
-    pub(super) fn new(path: &Path, links: Links) -> Result<Self, Why> {
+impl OpenFile {
+    /// Opens a regular file, without waiting.
+    pub(super) fn new(path: &Path, links: Links) -> Result<Self, SkipReason> {
         let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         if links == Links::Refused {
             flags |= OFlags::NOFOLLOW;
         }
-        // Reading for others is no use of the file; only its owner may leave its times alone.
+        // The access time stays where the owner of the file is asking.
         let opened = match open(path, flags | OFlags::NOATIME, Mode::empty()) {
             Err(Errno::PERM) => open(path, flags, Mode::empty()),
             opened => opened,
         };
-        let file = fs::File::from(opened.map_err(|error| Why::Closed(error.into()))?);
-        let found = file.metadata().map_err(Why::Closed)?;
+        let file = fs::File::from(opened.map_err(|error| SkipReason::Closed(error.into()))?);
+        let found = file.metadata().map_err(SkipReason::Closed)?;
         if !found.is_file() {
-            return Err(Why::NotAFile);
+            return Err(SkipReason::NotAFile);
         }
-        // Only what is asked for is read: no window of the kernel's is opened beside it.
+        // Reads fetch no window of the kernel's readahead.
         let _ = fadvise(&file, 0, None, Advice::Random);
         Ok(Self { file, found })
     }
@@ -156,16 +157,15 @@ impl Opened {
 
 #[cfg(test)]
 impl File {
-    /// A file that is not there, of which all is missing.
+    /// A file that does not exist, of which all is missing.
     pub(super) fn example(inode: usize, missing: u64) -> Self {
         let id = Id { device: 0, inode: inode as u64 };
         let path = PathBuf::from(format!("/dev/null/{inode}"));
-        Self { path, id, end: missing, bytes: missing, missing, is_told: true }
+        Self { path, id, end: missing, bytes: missing, missing, is_known: true }
     }
 }
 
-/// The pieces before `end` that `next` finds, from a byte on. Where it fails all that follows is
-/// one piece.
+/// The pieces before `end` that `next` finds, from a byte on. Where it fails the rest is one piece.
 fn pieces(
     end: u64,
     mut next: impl FnMut(u64) -> io::Result<Option<Range<u64>>>,
@@ -177,7 +177,7 @@ fn pieces(
         let piece = match piece {
             Ok(Some(piece)) if piece.start >= at && !piece.is_empty() => piece,
             Ok(None) => break,
-            // An answer that makes no sense.
+            // An answer that cannot be.
             Ok(Some(_)) | Err(_) => at..end,
         };
         at = piece.end;

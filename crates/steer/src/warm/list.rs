@@ -1,18 +1,18 @@
 //! The files below the paths that were named.
 //!
 //! # Invariants
-//! - A folder and a file are looked at once, however many names lead there, so no loop is endless.
-//! - Another file system is entered only where it was named; symbolic links likewise.
-//! - At most so many entries are held as the caller allows.
+//! - A folder and a file are examined once, however many names lead there, so every walk ends.
+//! - Another file system is entered only where it is named; symbolic links likewise.
+//! - At most as many entries are kept as the caller allows.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
 
-use super::file::{File, Id, Links, Opened};
-use super::{Left, Listing, Why};
+use super::file::{File, Id, Links, OpenFile};
+use super::{Listing, SkipReason, SkippedFile};
 
-/// Files and folders that one listing holds: some hundred bytes each.
+/// Files and folders of one listing: some hundred bytes each.
 pub const ENTRIES_MAX: usize = 1 << 20;
 
 /// Lists `paths` and what is below them, up to `entries_max` entries.
@@ -21,11 +21,11 @@ pub(super) fn list(paths: &[impl AsRef<Path>], entries_max: usize) -> Listing {
         Walk { found: Listing::default(), seen: BTreeSet::new(), folders: Vec::new(), entries_max };
     for path in paths.iter().map(AsRef::as_ref) {
         if let Err(why) = walk.named(path) {
-            walk.leave(path, why);
+            walk.skip(path, why);
         }
         while let Some((folder, device)) = walk.folders.pop() {
             if let Err(why) = walk.below(&folder, device) {
-                walk.leave(&folder, why);
+                walk.skip(&folder, why);
             }
         }
     }
@@ -42,24 +42,24 @@ struct Walk {
 
 impl Walk {
     /// A path of the command line.
-    fn named(&mut self, path: &Path) -> Result<(), Why> {
-        let found = fs::metadata(path).map_err(Why::Closed)?;
+    fn named(&mut self, path: &Path) -> Result<(), SkipReason> {
+        let found = fs::metadata(path).map_err(SkipReason::Closed)?;
         if found.is_dir() {
             self.folder(path, &found);
             return Ok(());
         }
         if !found.is_file() {
-            return Err(Why::NotAFile);
+            return Err(SkipReason::NotAFile);
         }
         self.file(path, None)
     }
 
     /// What is in a folder.
-    fn below(&mut self, folder: &Path, device: u64) -> Result<(), Why> {
-        for entry in fs::read_dir(folder).map_err(Why::Closed)? {
-            let entry = entry.map_err(Why::Closed)?;
+    fn below(&mut self, folder: &Path, device: u64) -> Result<(), SkipReason> {
+        for entry in fs::read_dir(folder).map_err(SkipReason::Closed)? {
+            let entry = entry.map_err(SkipReason::Closed)?;
             if let Err(why) = self.entry(&entry, device) {
-                self.leave(&entry.path(), why);
+                self.skip(&entry.path(), why);
             }
             if self.found.is_cut {
                 break;
@@ -68,10 +68,10 @@ impl Walk {
         Ok(())
     }
 
-    fn entry(&mut self, entry: &DirEntry, device: u64) -> Result<(), Why> {
-        let kind = entry.file_type().map_err(Why::Closed)?;
+    fn entry(&mut self, entry: &DirEntry, device: u64) -> Result<(), SkipReason> {
+        let kind = entry.file_type().map_err(SkipReason::Closed)?;
         if kind.is_dir() {
-            let found = entry.metadata().map_err(Why::Closed)?;
+            let found = entry.metadata().map_err(SkipReason::Closed)?;
             if found.is_dir() && Id::of(&found).device == device {
                 self.folder(&entry.path(), &found);
             }
@@ -88,12 +88,12 @@ impl Walk {
     }
 
     /// A file that was named, or found in a folder on the device `within`.
-    fn file(&mut self, path: &Path, within: Option<u64>) -> Result<(), Why> {
+    fn file(&mut self, path: &Path, within: Option<u64>) -> Result<(), SkipReason> {
         let links = if within.is_none() { Links::Followed } else { Links::Refused };
-        let opened = Opened::new(path, links)?;
+        let opened = OpenFile::new(path, links)?;
         let id = opened.id();
         if within.is_none_or(|device| device == id.device) && self.is_new(id) {
-            let file = File::look(path, &opened, opened.bytes())?;
+            let file = File::examine(path, &opened, opened.bytes())?;
             if file.bytes > 0 {
                 self.found.files.push(file);
             }
@@ -101,7 +101,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Whether `id` is to be looked at: not if it was, and not if there are too many.
+    /// Whether `id` is to be examined: not if it was, and not if there are too many.
     fn is_new(&mut self, id: Id) -> bool {
         if self.seen.contains(&id) {
             return false;
@@ -110,15 +110,17 @@ impl Walk {
             self.found.is_cut = true;
             return false;
         }
-        self.seen.insert(id)
+        self.seen.insert(id);
+        assert!(self.seen.len() <= self.entries_max, "more entries than are allowed");
+        true
     }
 
-    fn leave(&mut self, path: &Path, why: Why) {
-        if self.found.left.len() == self.entries_max {
+    fn skip(&mut self, path: &Path, why: SkipReason) {
+        if self.found.skipped.len() == self.entries_max {
             self.found.is_cut = true;
             return;
         }
-        self.found.left.push(Left { path: path.to_owned(), bytes: 0, why });
+        self.found.skipped.push(SkippedFile { path: path.to_owned(), bytes: 0, why });
     }
 }
 
@@ -145,6 +147,6 @@ mod tests {
             assert_eq!(listing.is_cut, is_cut, "{entries_max}");
         }
         let missing = list(&[root.join("x"), root.join("y"), root.join("z")], 2);
-        assert_eq!((missing.left.len(), missing.is_cut), (2, true));
+        assert_eq!((missing.skipped.len(), missing.is_cut), (2, true));
     }
 }

@@ -1,13 +1,13 @@
-//! Which files are brought into memory, and in which order.
+//! Which files are fetched, and in which order.
 //!
 //! ```text
 //!   missing:  900  700  200  50       budget 1000
-//!   taken:    900            50       the rest of the budget takes what still fits
+//!   chosen:   900            50       the rest of the budget takes what still fits
 //! ```
-//! A device with one arm is read from one end to the other; others lose nothing by that.
+//! A seek-bound device is read from one end to the other; others lose nothing by that.
 //!
 //! # Invariants
-//! - The files that are taken miss no more than the budget together.
+//! - The files that are chosen miss no more than the budget together.
 //! - The choice depends on sizes and names alone, so that it can be repeated.
 
 use super::file::File;
