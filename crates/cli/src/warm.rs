@@ -46,7 +46,7 @@ enum Budget {
 }
 
 impl Budget {
-    /// No more than what is free, whatever was asked for.
+    /// The bytes that it allows: no more than what is free.
     fn bytes(self, free: u64) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.min(free),

@@ -1,4 +1,4 @@
-//! `forerun warm`, end to end: what it tells, what it refuses, how it ends.
+//! `forerun warm`, end to end: its report, its refusals, its end.
 
 mod support;
 
@@ -59,8 +59,8 @@ fn ended(command: &mut Command) -> Ended {
 }
 
 #[test]
-fn what_is_asked_for_is_told_as_text_and_as_json() {
-    let folder = Folder::new("told");
+fn the_report_comes_as_text_and_as_json() {
+    let folder = Folder::new("report");
     let (file, _) = (folder.file("a", 2 << 20), folder.file("b", 5000));
     let Ended { status, out, err } = ended(&mut warm(&[&file]));
     assert_eq!((status, err.as_str()), (Some(0), ""), "{out}");
@@ -70,12 +70,16 @@ fn what_is_asked_for_is_told_as_text_and_as_json() {
     let Ended { status, out, err } =
         ended(&mut warm(&["--json", "--budget", "1G", &folder.path("")]));
     assert_eq!((status, err.as_str()), (Some(0), ""), "{out}");
-    let told: Value = serde_json::from_str(&out).expect("stdout is one JSON object");
-    assert_eq!((&told["files"], &told["bytes"]), (&2.into(), &((2 << 20) + 5000).into()), "{out}");
-    let number = |name: &str| told[name].as_u64().unwrap_or_else(|| panic!("{name}: {out}"));
+    let report: Value = serde_json::from_str(&out).expect("stdout is one JSON object");
+    assert_eq!(
+        (&report["files"], &report["bytes"]),
+        (&2.into(), &((2 << 20) + 5000).into()),
+        "{out}"
+    );
+    let number = |name: &str| report[name].as_u64().unwrap_or_else(|| panic!("{name}: {out}"));
     assert_eq!(number("bytes_before") + number("bytes_fetched"), number("bytes"), "{out}");
     assert!(number("budget_bytes") <= number("free_bytes").min(1 << 30), "{out}");
-    assert!(told["seconds"].is_f64() && told["skipped"] == Value::Array(vec![]), "{out}");
+    assert!(report["seconds"].is_f64() && report["skipped"] == Value::Array(vec![]), "{out}");
 }
 
 #[test]
@@ -83,11 +87,11 @@ fn what_is_not_in_memory_is_named_and_the_status_is_1() {
     let folder = Folder::new("left");
     let (file, none) = (folder.file("a", 5000), folder.path("none"));
     let Ended { status, out, err } = ended(&mut warm(&[&none, &file, "--json"]));
-    let told: Value = serde_json::from_str(&out).expect("stdout is one JSON object");
-    assert_eq!((status, &told["files"]), (Some(1), &1.into()), "{out}");
-    assert_eq!(told["skipped"][0]["path"], none.as_str(), "{out}");
+    let report: Value = serde_json::from_str(&out).expect("stdout is one JSON object");
+    assert_eq!((status, &report["files"]), (Some(1), &1.into()), "{out}");
+    assert_eq!(report["skipped"][0]["path"], none.as_str(), "{out}");
     assert_eq!(
-        told["bytes_before"].as_u64().zip(told["bytes_fetched"].as_u64()).map(|(a, b)| a + b),
+        report["bytes_before"].as_u64().zip(report["bytes_fetched"].as_u64()).map(|(a, b)| a + b),
         Some(5000)
     );
     assert_eq!(err.lines().count(), 1, "{err}");
@@ -158,15 +162,15 @@ fn a_user_warms_what_he_may_read() {
     };
     // So that it can be removed.
     allow(&inner, 0o755);
-    let told: Value = serde_json::from_slice(&output.stdout).expect("stdout is one JSON object");
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    let number = |name: &str| told[name].as_u64().unwrap_or_else(|| panic!("{name}: {told}"));
-    // The kernel shows residency to an owner alone, so the user `nobody` reads root's file whole.
+    let report: Value = serde_json::from_slice(&output.stdout).expect("stdout is one JSON object");
+    assert_eq!(output.status.code(), Some(1), "{report}");
+    let number = |name: &str| report[name].as_u64().unwrap_or_else(|| panic!("{name}: {report}"));
+    // The kernel hides the residency of root's file from the user `nobody`, so it is read whole.
     let fetched = if geteuid().is_root() { 3 << 20 } else { (3 << 20) - number("bytes_before") };
-    assert_eq!((number("files"), number("bytes_fetched")), (1, fetched), "{told}");
-    let mut left: Vec<_> = told["skipped"].as_array().expect("a list").iter().collect();
+    assert_eq!((number("files"), number("bytes_fetched")), (1, fetched), "{report}");
+    let mut left: Vec<_> = report["skipped"].as_array().expect("a list").iter().collect();
     left.sort_by_key(|left| left["path"].as_str());
-    assert_eq!(left.len(), 2, "{told}");
+    assert_eq!(left.len(), 2, "{report}");
     assert_eq!((&left[0]["path"], &left[1]["path"]), (&closed.into(), &inner.into()));
     assert!(left.iter().all(|l| l["why"].as_str().is_some_and(|why| why.contains("denied"))));
 }

@@ -38,7 +38,7 @@ pub struct Explanation {
     pub processes: u64,
     /// Of these, those that could not be looked into.
     pub processes_skipped: u64,
-    /// What the shim told and did not come through.
+    /// Records of the shim that were lost.
     pub records_lost: u64,
     /// Polls of the observers.
     pub polls: u64,
@@ -48,7 +48,7 @@ pub struct Explanation {
     pub prediction: Forecast,
     /// Its files, those first that it waited for most.
     pub files: Vec<ExplainedFile>,
-    /// More files than are told.
+    /// Files that are left out.
     pub files_left_out: u64,
 }
 
@@ -102,7 +102,7 @@ pub struct ExplainedFile {
     pub start_basis: Option<&'static str>,
     /// Its streams, as they began.
     pub streams: Vec<ExplainedStream>,
-    /// More streams than are told.
+    /// Streams that are left out.
     pub streams_left_out: u64,
     /// For the page: when what was read.
     #[serde(skip)]
@@ -131,12 +131,12 @@ pub struct ExplainedStream {
     pub storage_seconds: f64,
 }
 
-/// Something was read between two looks.
+/// An access, or several joined ones, between two polls.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadMoment {
-    /// The look before.
+    /// The poll before.
     pub from_us: u64,
-    /// The look that saw it.
+    /// The poll that observed it.
     pub to_us: u64,
     /// Where.
     pub offset: u64,

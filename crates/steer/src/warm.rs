@@ -141,9 +141,9 @@ impl Listing {
             skipped: self.skipped,
             is_cut: self.is_cut,
         };
-        let (chosen, refused) = plan::choose(self.files, budget);
+        let (chosen, others) = plan::choose(self.files, budget);
         assert!(total(&chosen, |file| file.missing) <= budget, "what is chosen fits the budget");
-        let skipped = refused.into_iter().map(|file| file.skipped(SkipReason::TooLarge));
+        let skipped = others.into_iter().map(|file| file.skipped(SkipReason::TooLarge));
         report.skipped.extend(skipped);
         let mut chosen = plan::order(chosen);
         for round in 1..=ROUNDS_MAX {

@@ -1,5 +1,5 @@
 //! Programs that change, delete or close what they read, that read no files, or hardly live: each
-//! looked at from outside, and by the shim.
+//! observed from outside, and by the shim.
 //!
 //! # Invariants
 //! - What a program sees is what it sees alone: the same output, the same status.
@@ -13,7 +13,7 @@ use crate::rig::{Data, Reader, folder, has, run, shim, stats};
 
 const BYTES: u64 = 8 << 20;
 
-/// Both ways to look.
+/// Both kinds of observers.
 const OBSERVERS: [&str; 2] = ["--observe proc", "--observe preload"];
 
 /// `forerun run` with `flags`, and the shim where it is built.
@@ -142,7 +142,7 @@ fn locks_end_with_the_descriptor_that_has_them() {
         return;
     };
     // Each lock is taken as the one before it goes: it must not live on in a duplicate. The kernel
-    // itself holds a file while it tells of its descriptor, some microseconds.
+    // itself holds a file while it reports on its descriptor, some microseconds.
     let program = "
 import fcntl, os, sys
 def lock(fd, tries):
@@ -169,7 +169,7 @@ for line in sys.stdin:
 }
 
 #[test]
-fn who_reads_pipes_is_left_alone() {
+fn a_reader_of_pipes_is_left_alone() {
     let folder = folder("pipes");
     let record = folder.join("stats.json");
     let sent: Vec<u8> = (0..4_u32 << 20).map(|at| (at % 251).to_le_bytes()[0]).collect();

@@ -1,4 +1,4 @@
-//! `forerun explain`: real programs, what is told of them, and that they run as they are.
+//! `forerun explain`: real programs, their explanations, and that they run as they are.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -13,16 +13,16 @@ use crate::rig::{Data, Reader, explain, folder, has, holds, shim};
 const BYTES: u64 = 64 << 20;
 
 /// What `explain --json` says, which is all that is on stdout.
-fn told(output: &Output) -> Value {
+fn explained(output: &Output) -> Value {
     let text = String::from_utf8_lossy(&output.stdout);
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// What is told of the file `path`.
-pub(crate) fn file<'a>(told: &'a Value, path: &Path) -> &'a Value {
-    let files = told["files"].as_array().expect("a list");
+/// The part of an explanation about the file `path`.
+pub(crate) fn file<'a>(explained: &'a Value, path: &Path) -> &'a Value {
+    let files = explained["files"].as_array().expect("a list");
     let found = files.iter().find(|file| file["path"] == path.to_str().unwrap());
-    found.unwrap_or_else(|| panic!("{} is not told: {told}", path.display()))
+    found.unwrap_or_else(|| panic!("{} is not in it: {explained}", path.display()))
 }
 
 #[test]
@@ -37,10 +37,10 @@ fn a_program_is_run_as_it_is_and_its_status_passed_through() {
     for (why, words, status) in rows {
         let output = explain("--json").args(words).output().unwrap();
         assert_eq!(output.status.code(), Some(status), "{why}");
-        let told = told(&output);
-        assert_eq!(told["status"], status, "{why}");
-        assert_eq!(told["prediction"]["verdict"], "nothing", "{why}: {told}");
-        assert_eq!(told["prediction"]["reason"], "reads-nothing", "{why}: {told}");
+        let explained = explained(&output);
+        assert_eq!(explained["status"], status, "{why}");
+        assert_eq!(explained["prediction"]["verdict"], "nothing", "{why}: {explained}");
+        assert_eq!(explained["prediction"]["reason"], "reads-nothing", "{why}: {explained}");
     }
     for (program, status) in [("no-such-program-here", 127), ("/", 126)] {
         let output = explain("--json").arg(program).output().unwrap();
@@ -56,7 +56,7 @@ fn output_is_the_programs_unless_json_is_asked_for() {
     assert_eq!(output.stdout, b"out\n");
     assert!(errors.starts_with("err\n") && errors.contains("nothing to gain"), "{errors}");
     let output = explain("--json").args(words).output().unwrap();
-    assert!(told(&output)["seconds"].as_f64() > Some(0.0));
+    assert!(explained(&output)["seconds"].as_f64() > Some(0.0));
     assert_eq!(output.stderr, b"out\nerr\n");
 }
 
@@ -89,8 +89,11 @@ fn a_reader_of_a_pipe_reads_no_file() {
     child.stdin.take().unwrap().write_all(&vec![7; 1 << 20]).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stderr).trim(), (1 << 20).to_string());
-    let told = told(&output);
-    assert_eq!((&told["bytes_read"], told["files"].as_array().unwrap().len()), (&0.into(), 0));
+    let explained = explained(&output);
+    assert_eq!(
+        (&explained["bytes_read"], explained["files"].as_array().unwrap().len()),
+        (&0.into(), 0)
+    );
 }
 
 #[test]
@@ -108,7 +111,7 @@ fn gzip_is_seen_to_read_in_order_and_the_page_shows_it() {
         .spawn()
         .unwrap();
     // It cannot end before its output is taken.
-    assert!(holds(child.id(), &data.path), "it is not seen to read");
+    assert!(holds(child.id(), &data.path), "it is not observed to read");
     let mut packed = Vec::new();
     child.stdout.take().unwrap().read_to_end(&mut packed).unwrap();
     assert_eq!(packed[..2], [0x1f, 0x8b], "the output is the program's alone");
@@ -121,8 +124,8 @@ fn gzip_is_seen_to_read_in_order_and_the_page_shows_it() {
 }
 
 #[test]
-fn what_is_in_memory_gains_nothing_and_what_is_not_is_told_so() {
-    let test = "what_is_in_memory_gains_nothing_and_what_is_not_is_told_so";
+fn what_is_in_memory_gains_nothing_and_residency_is_reported() {
+    let test = "what_is_in_memory_gains_nothing_and_residency_is_reported";
     let folder = folder("explain-md5sum");
     let Some(data) = Data::new(test, &folder, 4 * BYTES).filter(|_| has(test, "md5sum")) else {
         return;
@@ -132,24 +135,24 @@ fn what_is_in_memory_gains_nothing_and_what_is_not_is_told_so() {
             fs::read(&data.path).unwrap();
         }
         let output = explain("--json").arg("md5sum").arg(&data.path).output().unwrap();
-        let told = told(&output);
-        let file = file(&told, &data.path);
+        let explained = explained(&output);
+        let file = file(&explained, &data.path);
         assert_eq!((&file["start"], &file["start_basis"]), (&start.into(), &"before".into()));
         assert_eq!((&file["pattern"], &file["mapped"]), (&"sequential".into(), &false.into()));
-        assert_eq!(file["sequential_share"], 1.0, "{told}");
-        let device_bytes = told["device_bytes"].as_u64().unwrap();
+        assert_eq!(file["sequential_share"], 1.0, "{explained}");
+        let device_bytes = explained["device_bytes"].as_u64().unwrap();
         if is_warm {
-            assert_eq!(told["prediction"]["reason"], "in-memory", "{told}");
-            assert_eq!(told["prediction"]["gain_seconds"], 0.0, "{told}");
+            assert_eq!(explained["prediction"]["reason"], "in-memory", "{explained}");
+            assert_eq!(explained["prediction"]["gain_seconds"], 0.0, "{explained}");
         } else {
-            assert!(device_bytes >= data.bytes, "{told}");
+            assert!(device_bytes >= data.bytes, "{explained}");
         }
     }
 }
 
 #[test]
-fn a_mapped_file_is_told_as_such() {
-    let test = "a_mapped_file_is_told_as_such";
+fn a_mapped_file_is_reported_as_such() {
+    let test = "a_mapped_file_is_reported_as_such";
     let folder = folder("explain-mapped");
     let Some(data) = Data::new(test, &folder, BYTES).filter(|_| has(test, "python3")) else {
         return;
@@ -170,12 +173,16 @@ for line in sys.stdin:
     let (mut reader, output) = Reader::start_with_errors(&mut command);
     for _ in 0..8 {
         reader.read(1 << 20);
-        assert!(holds(reader.child.id(), &data.path), "it is not seen to read");
+        assert!(holds(reader.child.id(), &data.path), "it is not observed to read");
     }
     assert_eq!(reader.end(), Some(0));
-    let told: Value = serde_json::from_str(&output.join().unwrap()).unwrap();
-    let file = file(&told, &data.path);
-    assert_eq!((&file["mapped"], &file["pattern"]), (&true.into(), &"sequential".into()), "{told}");
+    let explained: Value = serde_json::from_str(&output.join().unwrap()).unwrap();
+    let file = file(&explained, &data.path);
+    assert_eq!(
+        (&file["mapped"], &file["pattern"]),
+        (&true.into(), &"sequential".into()),
+        "{explained}"
+    );
 }
 
 /// Each is touched when its mapping is new, and then the program sleeps: all that can be seen of it
@@ -213,8 +220,11 @@ for line in sys.stdin:
             assert!(holds(reader.child.id(), &data.path), "{why}: {at} is not seen to be read");
         }
         assert_eq!(reader.end(), Some(0));
-        let told: Value = serde_json::from_str(&output.join().unwrap()).unwrap();
-        assert!(files.iter().all(|data| file(&told, &data.path)["mapped"] == true), "{told}");
+        let explained: Value = serde_json::from_str(&output.join().unwrap()).unwrap();
+        assert!(
+            files.iter().all(|data| file(&explained, &data.path)["mapped"] == true),
+            "{explained}"
+        );
     }
 }
 
@@ -232,12 +242,12 @@ fn static_programs_are_seen_too() {
         command.arg(&program).arg(&data.path).stderr(Stdio::piped());
         let mut reader = Reader::start(&mut command);
         reader.read(BYTES);
-        assert!(holds(reader.child.id(), &data.path), "{compiler}: it is not seen to read");
+        assert!(holds(reader.child.id(), &data.path), "{compiler}: it is not observed to read");
         let mut errors = reader.child.stderr.take().unwrap();
         assert_eq!(reader.end(), Some(0), "{compiler}");
-        let mut told = String::new();
-        errors.read_to_string(&mut told).unwrap();
-        assert!(told.contains("sequential"), "{compiler}: {told}");
+        let mut explained = String::new();
+        errors.read_to_string(&mut explained).unwrap();
+        assert!(explained.contains("sequential"), "{compiler}: {explained}");
     }
 }
 
@@ -266,15 +276,15 @@ for line in sys.stdin:
     let (mut reader, output) = Reader::start_with_errors(&mut command);
     for _ in 0..2 {
         reader.say("");
-        assert!(holds(reader.child.id(), &data.path), "it is not seen to read");
+        assert!(holds(reader.child.id(), &data.path), "it is not observed to read");
     }
     assert_eq!(reader.end(), Some(0));
-    let told: Value = serde_json::from_str(&output.join().unwrap()).unwrap();
-    let file = file(&told, &data.path);
-    assert_eq!((&told["observer"], &file["pattern"]), (&"preload".into(), &"backward".into()));
+    let explained: Value = serde_json::from_str(&output.join().unwrap()).unwrap();
+    let file = file(&explained, &data.path);
+    assert_eq!((&explained["observer"], &file["pattern"]), (&"preload".into(), &"backward".into()));
     let streams = file["streams"].as_array().unwrap();
-    assert!(streams.iter().any(|stream| stream["pattern"] == "stride"), "{told}");
-    assert_eq!(file["bytes_read"], 32 * (65536 + 4096), "{told}");
+    assert!(streams.iter().any(|stream| stream["pattern"] == "stride"), "{explained}");
+    assert_eq!(file["bytes_read"], 32 * (65536 + 4096), "{explained}");
 }
 
 #[test]
@@ -282,7 +292,7 @@ fn an_interrupt_ends_the_program_and_it_is_explained_all_the_same() {
     // A terminal sends it to both.
     let script = r"trap 'exit 9' INT; kill -INT $PPID; kill -INT $$";
     let output = explain("--json").args(["bash", "-c", script]).output().unwrap();
-    assert_eq!((output.status.code(), &told(&output)["status"]), (Some(9), &9.into()));
+    assert_eq!((output.status.code(), &explained(&output)["status"]), (Some(9), &9.into()));
     let program = Command::new(env!("CARGO_BIN_EXE_forerun")).arg("explain").output().unwrap();
     assert_eq!(program.status.code(), Some(2));
 }

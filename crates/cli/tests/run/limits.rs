@@ -1,4 +1,4 @@
-//! What there is little of: memory of a group of processes, descriptors, readers that are followed.
+//! Scarce resources: memory of a group of processes, descriptors, readers that are followed.
 //!
 //! # Invariants
 //! - A group is made for one test and removed at its end.
@@ -94,9 +94,9 @@ sys.stdin.read()
     let mut command = run("");
     let mut reader = Reader::start(command.args(["python3", "-c", program]).arg(last).args(others));
     assert_eq!(reader.say(""), "touched");
-    assert!(holds(reader.child.id(), &others[39]), "the last that was touched is not seen");
+    assert!(holds(reader.child.id(), &others[39]), "the last that was touched is not observed");
     assert_eq!(reader.say(""), "read");
-    assert!(holds(reader.child.id(), last), "who reads in order is not seen");
+    assert!(holds(reader.child.id(), last), "the sequential reader is not observed");
     assert_eq!(reader.end(), Some(0));
 }
 

@@ -1,8 +1,8 @@
 //! `forerun run` and `explain`, end to end: programs run as they would without it, and their files
-//! are read ahead, or it is told how they are read.
+//! are prefetched, or explained.
 //!
-//! Nothing here waits for a time: readers read when they are told to, and what is asserted holds
-//! after any number of looks.
+//! Nothing here waits for a time: readers read on command, and what is asserted holds after any
+//! number of polls.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -30,8 +30,8 @@ fn markers(test: &str) -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_is_touched_is_told_once_however_mappings_change() {
-    let test = "what_is_touched_is_told_once_however_mappings_change";
+fn what_is_touched_is_reported_once_however_mappings_change() {
+    let test = "what_is_touched_is_reported_once_however_mappings_change";
     let folder = folder("mappings");
     let program = has(test, "cc").then(|| compile(test, &folder, "cc", PROGRAM)).flatten();
     let Some((program, data)) = program.zip(Data::new(test, &folder, STEPS * STEP_BYTES)) else {
@@ -56,8 +56,8 @@ fn what_is_touched_is_told_once_however_mappings_change() {
             assert!(holds(reader.child.id(), marker), "{why}: step {step} is not seen");
         }
         assert_eq!(reader.end(), Some(0));
-        let told: Value = serde_json::from_str(&output.join().unwrap()).unwrap();
-        assert_eq!(file(&told, &data.path)["bytes_read"], data.bytes, "{why}: {told}");
+        let explained: Value = serde_json::from_str(&output.join().unwrap()).unwrap();
+        assert_eq!(file(&explained, &data.path)["bytes_read"], data.bytes, "{why}: {explained}");
     }
 }
 
@@ -91,10 +91,10 @@ for line in sys.stdin:
     output.join().unwrap();
 }
 
-/// Children are looked at by a mapping: to read something would show that they read.
+/// Children are observed by a mapping: a read would count as one of theirs.
 #[test]
-fn what_a_parent_has_read_is_not_told_of_its_children() {
-    let test = "what_a_parent_has_read_is_not_told_of_its_children";
+fn what_a_parent_has_read_is_not_reported_of_its_children() {
+    let test = "what_a_parent_has_read_is_not_reported_of_its_children";
     let folder = folder("mappings-children");
     let Some(data) = Data::new(test, &folder, 8 << 20).filter(|_| has(test, "python3")) else {
         return;
@@ -122,15 +122,15 @@ for line in sys.stdin:
     let (mut reader, output) =
         Reader::start_with_errors(command.args(["python3", "-c", program]).arg(&data.path));
     assert_eq!(reader.say("read"), "read");
-    assert!(holds(reader.child.id(), &data.path), "it is not seen to read");
+    assert!(holds(reader.child.id(), &data.path), "it is not observed to read");
     for marker in &markers {
         let path = marker.to_str().unwrap();
         reader.say(path);
         assert!(holds(reader.child.id(), marker), "a child is not seen");
     }
     assert_eq!(reader.end(), Some(0));
-    let told: Value = serde_json::from_str(&output.join().unwrap()).unwrap();
-    assert_eq!(file(&told, &data.path)["bytes_read"], data.bytes, "{told}");
+    let explained: Value = serde_json::from_str(&output.join().unwrap()).unwrap();
+    assert_eq!(file(&explained, &data.path)["bytes_read"], data.bytes, "{explained}");
 }
 
 /// `argv`: the way, of which the first letter counts, the file, the folder of those for the steps.
@@ -148,7 +148,7 @@ int main(int argc, char **argv)
     char way = *argv[1], line[64], path[4096], *all;
     int file = open(argv[2], O_RDONLY);
     int shared = MAP_SHARED, nothing = MAP_PRIVATE | MAP_ANONYMOUS;
-    /* Above the file, whose mapping is the next: who looks comes here last. */
+    /* Above the file, whose mapping is the next: a scan comes here last. */
     char *marks = mmap(NULL, (steps + 1) * step, PROT_NONE, nothing, -1, 0);
     if (way == 'g' || way == 'r')
         all = mmap(NULL, steps * step, PROT_NONE, way == 'r' ? nothing : shared, file, 0);

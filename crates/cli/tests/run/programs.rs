@@ -1,4 +1,4 @@
-//! The program is started, waited for and told of signals as by a shell.
+//! The program is started, waited for and sent signals as by a shell.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -85,9 +85,9 @@ fn a_pipe_ends_when_the_program_closes_it() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut told = Vec::new();
-    child.stdout.take().unwrap().read_to_end(&mut told).unwrap();
-    assert!(told.is_empty());
+    let mut output = Vec::new();
+    child.stdout.take().unwrap().read_to_end(&mut output).unwrap();
+    assert!(output.is_empty());
     assert_eq!(child.try_wait().unwrap(), None, "it still reads");
     child.stdin.take().unwrap().write_all(b"\n").unwrap();
     assert!(child.wait().unwrap().success());
@@ -107,7 +107,7 @@ fn signals_reach_the_program_and_do_not_end_the_run() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(lines.next().unwrap(), "ready");
     let forerun = Pid::from_child(&child);
-    for (signal, told) in [
+    for (signal, answer) in [
         // A terminal sends these two to the program as well.
         (Signal::INT, None),
         (Signal::QUIT, None),
@@ -116,8 +116,8 @@ fn signals_reach_the_program_and_do_not_end_the_run() {
         (Signal::HUP, Some("hup")),
     ] {
         kill_process(forerun, signal).unwrap();
-        if let Some(told) = told {
-            assert_eq!(lines.next().unwrap(), told);
+        if let Some(answer) = answer {
+            assert_eq!(lines.next().unwrap(), answer);
         }
     }
     drop(child.stdin.take());
@@ -170,7 +170,7 @@ fn what_it_leaves_behind_goes_on() {
 }
 
 #[test]
-fn a_program_without_files_costs_nothing_but_looks() {
+fn a_program_without_files_costs_nothing_but_polls() {
     let folder = folder("nothing");
     let record = folder.join("stats.json");
     let flags = format!("--stats-json {}", record.display());
@@ -182,7 +182,7 @@ fn a_program_without_files_costs_nothing_but_looks() {
 }
 
 #[test]
-fn statistics_are_told_on_stderr_when_asked_for() {
+fn statistics_are_printed_on_stderr_by_a_flag() {
     let output = run("--stats").args(["sh", "-c", "echo out; exit 3"]).output().unwrap();
     assert_eq!((output.status.code(), &output.stdout[..]), (Some(3), &b"out\n"[..]));
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -14,8 +14,8 @@ const STEP: u64 = 64 << 10;
 const BYTES: u64 = 64 << 20;
 
 #[test]
-fn a_sequential_reader_is_led_within_the_limit() {
-    let test = "a_sequential_reader_is_led_within_the_limit";
+fn a_sequential_reader_is_prefetched_for_within_the_limit() {
+    let test = "a_sequential_reader_is_prefetched_for_within_the_limit";
     let folder = folder("sequential");
     let Some(data) = Data::new(test, &folder, BYTES).filter(|_| has(test, "python3")) else {
         return;
@@ -23,7 +23,7 @@ fn a_sequential_reader_is_led_within_the_limit() {
     let record = folder.join("stats.json");
     let flags = format!("--limit 2M --stats-json {}", record.display());
     let mut reader = python(&data, &mut run(&flags));
-    assert!(reader.is_led(&data, STEP, MOST), "nothing was read ahead in {BYTES} bytes");
+    assert!(reader.is_prefetched(&data, STEP, MOST), "nothing was read ahead in {BYTES} bytes");
     // And to the end of the file, wherever the reader is.
     while reader.position + STEP < BYTES {
         reader.read(STEP);
@@ -50,7 +50,7 @@ fn a_mapped_file_is_read_ahead() {
         let mut command = run("--limit 2M");
         let mut reader = Reader::start(command.args(["python3", "-c", program]).arg(&data.path));
         // The kernel maps 64 KiB around a touched page, so the reader may seem farther than it is.
-        assert!(reader.is_led(&data, STEP, MOST + STEP), "{why}: nothing was read ahead");
+        assert!(reader.is_prefetched(&data, STEP, MOST + STEP), "{why}: nothing was read ahead");
         assert_eq!(reader.end(), Some(0));
     }
 }
@@ -104,8 +104,8 @@ func main() {
 "#;
 
 #[test]
-fn static_programs_are_led_too() {
-    let test = "static_programs_are_led_too";
+fn static_programs_are_prefetched_for_too() {
+    let test = "static_programs_are_prefetched_for_too";
     let folder = folder("static");
     for (compiler, source) in [("cc", C), ("go", GO)] {
         if !has(test, compiler) {
@@ -115,7 +115,7 @@ fn static_programs_are_led_too() {
         let Some(data) = Data::new(test, &folder, BYTES) else { return };
         let mut command = run("--limit 2M");
         let mut reader = Reader::start(command.arg(&program).arg(&data.path));
-        assert!(reader.is_led(&data, STEP, MOST), "{compiler}: nothing was read ahead");
+        assert!(reader.is_prefetched(&data, STEP, MOST), "{compiler}: nothing was read ahead");
         assert_eq!(reader.end(), Some(0), "{compiler}");
     }
 }
@@ -140,8 +140,8 @@ pub(crate) fn compile(test: &str, folder: &Path, compiler: &str, source: &str) -
 }
 
 #[test]
-fn children_are_led_whose_parent_holds_the_file() {
-    let test = "children_are_led_whose_parent_holds_the_file";
+fn children_are_prefetched_for_whose_parent_holds_the_file() {
+    let test = "children_are_prefetched_for_whose_parent_holds_the_file";
     let folder = folder("children");
     let Some(data) = Data::new(test, &folder, BYTES).filter(|_| has(test, "python3")) else {
         return;
@@ -161,25 +161,25 @@ for line in sys.stdin:
 ";
     let mut command = run("--limit 2M");
     let mut reader = Reader::start(command.args(["python3", "-c", program]).arg(&data.path));
-    assert!(reader.is_led(&data, STEP, MOST), "nothing was read ahead");
+    assert!(reader.is_prefetched(&data, STEP, MOST), "nothing was read ahead");
     assert_eq!(reader.end(), Some(0));
 }
 
 #[test]
-fn a_program_that_another_became_is_led() {
-    let test = "a_program_that_another_became_is_led";
+fn a_program_that_another_became_is_prefetched_for() {
+    let test = "a_program_that_another_became_is_prefetched_for";
     let folder = folder("exec");
     let Some(data) = Data::new(test, &folder, BYTES).filter(|_| has(test, "python3")) else {
         return;
     };
-    // The first is looked into before it becomes the other, its mappings too.
+    // The first is polled before it becomes the other, its mappings too.
     let first = "import os, sys, time; time.sleep(.1); os.execvp('python3', sys.argv[1:])";
     for (why, program) in [("by calls", PYTHON), ("by a mapping", MAPPED)] {
         data.drop_from_cache();
         let mut command = run("--limit 2M");
         command.args(["python3", "-c", first, "python3", "-c", program]).arg(&data.path);
         let mut reader = Reader::start(&mut command);
-        assert!(reader.is_led(&data, STEP, MOST + STEP), "{why}: nothing was read ahead");
+        assert!(reader.is_prefetched(&data, STEP, MOST + STEP), "{why}: nothing was read ahead");
         assert_eq!(reader.end(), Some(0));
     }
 }
@@ -208,19 +208,19 @@ for line in sys.stdin:
     command.env("FORERUN_PRELOAD", shim());
     let mut reader = Reader::start(command.args(["python3", "-c", program]).arg(&data.path));
     let half = BYTES / 2;
-    let led = reader.reads_until(STEP, half, |position| {
+    let is_prefetched = reader.reads_until(STEP, half, |position| {
         assert_eq!(data.cached((position + MOST).min(half), half), Some(0), "too far ahead");
         let first = data.cached(position, half);
         let second = data.cached(half + position, BYTES);
         first > Some(0) && second > Some(0)
     });
-    assert!(led, "both streams are to be led");
+    assert!(is_prefetched, "no request for both streams");
     assert_eq!(reader.end(), Some(0));
 }
 
 #[test]
-fn a_reader_that_goes_back_is_led_by_what_the_shim_sees() {
-    let test = "a_reader_that_goes_back_is_led_by_what_the_shim_sees";
+fn a_backward_reader_is_prefetched_for_by_what_the_shim_records() {
+    let test = "a_backward_reader_is_prefetched_for_by_what_the_shim_records";
     let folder = folder("back");
     let Some(data) = Data::new(test, &folder, BYTES).filter(|_| has(test, "python3")) else {
         return;
@@ -239,19 +239,19 @@ for line in sys.stdin:
     let mut command = run("--limit 2M --observe preload");
     command.env("FORERUN_PRELOAD", shim());
     let mut reader = Reader::start(command.args(["python3", "-c", program]).arg(&data.path));
-    let led = reader.reads_until(STEP, BYTES, |read| {
+    let is_prefetched = reader.reads_until(STEP, BYTES, |read| {
         let position = BYTES - read;
         assert_eq!(data.cached(0, position.saturating_sub(MOST)), Some(0), "too far ahead");
         // More than a read beside it.
         data.cached(0, position.saturating_sub(STEP)) > Some(0)
     });
-    assert!(led, "it is to be led");
+    assert!(is_prefetched, "no request");
     assert_eq!(reader.end(), Some(0));
 }
 
 #[test]
-fn threads_on_one_mapping_are_led_each_in_its_place() {
-    let test = "threads_on_one_mapping_are_led_each_in_its_place";
+fn threads_on_one_mapping_are_prefetched_for_each_in_its_place() {
+    let test = "threads_on_one_mapping_are_prefetched_for_each_in_its_place";
     let folder = folder("threads");
     let Some(data) = Data::new(test, &folder, BYTES).filter(|_| has(test, "python3")) else {
         return;
@@ -276,11 +276,11 @@ for line in sys.stdin:
     let mut command = run("--limit 2M");
     let mut reader = Reader::start(command.args(["python3", "-c", program]).arg(&data.path));
     let half = BYTES / 2;
-    let led = reader.reads_until(STEP, half - STEP, |position| {
+    let is_prefetched = reader.reads_until(STEP, half - STEP, |position| {
         let position = position.next_multiple_of(STEP);
         [0, half].iter().all(|at| data.cached(at + position, at + half) > Some(0))
     });
-    assert!(led, "both threads are to be led");
+    assert!(is_prefetched, "no request for both threads");
     assert_eq!(reader.end(), Some(0));
 }
 

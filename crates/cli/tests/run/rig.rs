@@ -1,7 +1,7 @@
 //! Programs that read on command, files that are not cached, and what a run says of itself.
 //!
 //! A reader takes a line with a number, reads so many bytes, and answers with the bytes that it has
-//! read so far. It advises the kernel of random reads, so that only what is read ahead for it is
+//! read so far. It advises the kernel of random reads, so that only what is prefetched for it is
 //! cached beyond its position.
 
 use std::fs::{self, File};
@@ -35,14 +35,14 @@ pub(crate) fn explain(flags: &str) -> Command {
 /// Whether the process `pid` holds the file `path` open, at last.
 pub(crate) fn holds(pid: u32, path: &Path) -> bool {
     let folder = format!("/proc/{pid}/fd");
-    (0..LOOKS_MAX).any(|_| {
+    (0..POLLS_MAX).any(|_| {
         thread::yield_now();
         let Ok(links) = fs::read_dir(&folder) else { return false };
         links.flatten().any(|link| fs::read_link(link.path()).is_ok_and(|to| to == path))
     })
 }
 
-/// A folder for one test, empty, which anybody may enter.
+/// A folder for one test, empty, which all users may enter.
 pub(crate) fn folder(test: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("run-{test}"));
     let _ = fs::remove_dir_all(&folder);
@@ -83,7 +83,7 @@ impl Data {
         fadvise(&self.file, 0, None, Advice::DontNeed).expect("advice is taken");
     }
 
-    /// Bytes of `start..end` that are cached or on their way, where the kernel tells.
+    /// Bytes of `start..end` that are cached or in flight, where the kernel tells.
     pub(crate) fn cached(&self, start: u64, end: u64) -> Option<u64> {
         match kernel::cached(&self.file, &(start..end)) {
             Ok(kernel::Residency::Pages(pages)) => Some(pages * 4096),
@@ -106,7 +106,7 @@ impl Reader {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("it starts");
         let input = child.stdin.take();
-        let answers = Box::new(BufReader::new(child.stdout.take().expect("it was asked for")));
+        let answers = Box::new(BufReader::new(child.stdout.take().expect("it is piped")));
         Self { child, input, answers, position: 0 }
     }
 
@@ -115,8 +115,8 @@ impl Reader {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("it starts");
         let input = child.stdin.take();
-        let answers = Box::new(BufReader::new(child.stderr.take().expect("it was asked for")));
-        let mut output = child.stdout.take().expect("it was asked for");
+        let answers = Box::new(BufReader::new(child.stderr.take().expect("it is piped")));
+        let mut output = child.stdout.take().expect("it is piped");
         let output = thread::spawn(move || {
             let mut text = String::new();
             output.read_to_string(&mut text).expect("it is text");
@@ -148,7 +148,7 @@ impl Reader {
 
     /// Has it read `step` at a time until something beyond it is cached, and asserts that this
     /// is never more than `most` beyond.
-    pub(crate) fn is_led(&mut self, data: &Data, step: u64, most: u64) -> bool {
+    pub(crate) fn is_prefetched(&mut self, data: &Data, step: u64, most: u64) -> bool {
         self.reads_until(step, data.bytes, |position| {
             let beyond = (position + most).min(data.bytes);
             assert_eq!(data.cached(beyond, data.bytes), Some(0), "too far ahead");
@@ -156,17 +156,17 @@ impl Reader {
         })
     }
 
-    /// Has it read `step` at a time, before `end`, until `is_led` finds so of its position.
+    /// Has it read `step` at a time, before `end`, until `is_prefetched` finds so of its position.
     pub(crate) fn reads_until(
         &mut self,
         step: u64,
         end: u64,
-        is_led: impl Fn(u64) -> bool,
+        is_prefetched: impl Fn(u64) -> bool,
     ) -> bool {
         while self.position + step < end {
             self.read(step);
-            for _ in 0..LOOKS {
-                if is_led(self.position) {
+            for _ in 0..POLLS {
+                if is_prefetched(self.position) {
                     return true;
                 }
                 thread::yield_now();
@@ -202,10 +202,10 @@ pub(crate) fn has(test: &str, program: &str) -> bool {
     there
 }
 
-/// Looks at the cache after each step of a reader.
-const LOOKS: u32 = 2_000;
-/// Looks at a process that has all the time it needs.
-const LOOKS_MAX: u32 = 2_000_000;
+/// Polls of the cache after each step of a reader.
+const POLLS: u32 = 2_000;
+/// Polls of a process that has all the time it needs.
+const POLLS_MAX: u32 = 2_000_000;
 
 /// The reader of [`python`].
 pub(crate) const PYTHON: &str = "

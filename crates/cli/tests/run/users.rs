@@ -32,7 +32,7 @@ const MOST: u64 = 3 << 20;
 #[test]
 fn a_user_who_may_only_read_is_led_within_the_limit() {
     let test = "a_user_who_may_only_read_is_led_within_the_limit";
-    let place = Place::new("led");
+    let place = Place::new("limit");
     let Some(data) = place.data(test, BYTES).filter(|_| has(test, "python3")) else { return };
     #[rustfmt::skip]
     let rows = [ // why           observer   reader  pages that the kernel maps around one
@@ -42,12 +42,12 @@ fn a_user_who_may_only_read_is_led_within_the_limit() {
     ];
     for (why, observer, reader, around) in rows {
         data.drop_from_cache();
-        let record = place.0.join("told/stats.json");
+        let record = place.0.join("output/stats.json");
         let flags = format!("--limit 2M --observe {observer} --stats-json {}", record.display());
         let mut command = place.forerun("run", &flags);
         command.arg(interpreter()).args(["-c", reader]).arg(&data.path);
         let mut reader = Reader::start(&mut command);
-        assert!(reader.is_led(&data, STEP, MOST + around), "{why}: nothing was read ahead");
+        assert!(reader.is_prefetched(&data, STEP, MOST + around), "{why}: nothing was read ahead");
         while reader.position + STEP < BYTES {
             reader.read(STEP);
             let beyond = (reader.position + MOST + around).min(BYTES);
@@ -80,9 +80,9 @@ fn what_a_user_may_only_read_gives_the_same_output() {
 }
 
 #[test]
-fn a_user_who_may_only_read_is_told_what_he_reads() {
-    let test = "a_user_who_may_only_read_is_told_what_he_reads";
-    let place = Place::new("told");
+fn a_user_who_may_only_read_gets_an_explanation() {
+    let test = "a_user_who_may_only_read_gets_an_explanation";
+    let place = Place::new("explained");
     let Some(data) = place.data(test, BYTES).filter(|_| has(test, "python3")) else { return };
     let mut command = place.forerun("explain", "--json");
     let program = PYTHON.replace("print(done,", "print(done, file=sys.stderr,");
@@ -90,20 +90,20 @@ fn a_user_who_may_only_read_is_told_what_he_reads() {
     let (mut reader, output) = Reader::start_with_errors(&mut command);
     while reader.position < BYTES {
         reader.read(8 << 20);
-        assert!(holds(reader.child.id(), &data.path), "it is not seen to read");
+        assert!(holds(reader.child.id(), &data.path), "it is not observed to read");
     }
     assert_eq!(reader.end(), Some(0));
-    let told: Value = serde_json::from_str(&output.join().unwrap()).unwrap();
-    let file = file(&told, &data.path);
+    let explained: Value = serde_json::from_str(&output.join().unwrap()).unwrap();
+    let file = file(&explained, &data.path);
     assert_eq!((&file["pattern"], &file["sequential_share"]), (&"sequential".into(), &1.0.into()));
     // The kernel shows the residency of root's file to its owner alone.
     let start = if is_nobody() { "unknown" } else { "cold" };
-    assert_eq!(file["start"], start, "{told}");
+    assert_eq!(file["start"], start, "{explained}");
 }
 
 #[test]
-fn who_cannot_be_looked_into_runs_and_is_counted() {
-    let test = "who_cannot_be_looked_into_runs_and_is_counted";
+fn a_process_that_is_not_permitted_runs_and_is_counted() {
+    let test = "a_process_that_is_not_permitted_runs_and_is_counted";
     if !has(test, "cc") {
         return;
     }
@@ -127,31 +127,31 @@ fn who_cannot_be_looked_into_runs_and_is_counted() {
             skip(test, "no program can be another user's here: it takes root and set-uid files");
             continue;
         }
-        // Each wait of forerun's is followed by a look.
-        let (forerun, looks) = (reader.child.id(), 200);
-        let until = waits(forerun) + looks;
+        // A poll follows each wait of forerun's.
+        let (forerun, polls) = (reader.child.id(), 200);
+        let until = waits(forerun) + polls;
         while waits(forerun) < until {
             reader.say("");
         }
         let mut errors = reader.child.stderr.take().unwrap();
         assert_eq!(reader.end(), Some(0), "{why}");
-        let mut told = String::new();
-        errors.read_to_string(&mut told).unwrap();
-        let is_told = told.contains("1 processes could not be looked into");
-        assert_eq!(is_told, why != "neither", "{why}: {told}");
+        let mut report = String::new();
+        errors.read_to_string(&mut report).unwrap();
+        let is_counted = report.contains("1 processes could not be looked into");
+        assert_eq!(is_counted, why != "neither", "{why}: {report}");
     }
 }
 
-/// A folder where anybody may go, with forerun and its shim in it; removed at the end.
+/// A folder that all users may enter, with forerun and its shim in it; removed at the end.
 struct Place(PathBuf);
 
 impl Place {
     fn new(test: &str) -> Self {
         let name = format!("forerun-user-{test}-{}", getpid().as_raw_nonzero());
         let place = Self(std::env::temp_dir().join(name));
-        fs::create_dir_all(place.0.join("told")).unwrap();
+        fs::create_dir_all(place.0.join("output")).unwrap();
         allow(&place.0, 0o755);
-        allow(&place.0.join("told"), 0o777);
+        allow(&place.0.join("output"), 0o777);
         for built in [Path::new(env!("CARGO_BIN_EXE_forerun")), &shim()] {
             let copy = place.0.join(built.file_name().unwrap());
             fs::copy(built, &copy).unwrap();
@@ -170,7 +170,7 @@ impl Place {
     /// `program`, run by a user that owns nothing here, where the test may change users.
     fn user(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
-        command.current_dir("/").env("XDG_CONFIG_HOME", self.0.join("told"));
+        command.current_dir("/").env("XDG_CONFIG_HOME", self.0.join("output"));
         if is_nobody() {
             command.uid(NOBODY).gid(NOBODY);
         }
@@ -215,7 +215,7 @@ fn interpreter() -> PathBuf {
     if system.exists() { system.to_owned() } else { "python3".into() }
 }
 
-/// Answers to lines with its effective user's number, and may be looked into or not.
+/// Answers to lines with its effective user's number, and permits observers or not.
 const HIDDEN: &str = r#"
 #include <stdio.h>
 #include <sys/prctl.h>

@@ -224,7 +224,7 @@ fn a_reader_that_turns_is_led_the_other_way() {
         let mut cache = PageCache::new(64 << 20, 256 << 20);
         let cursor = cache.open(bytes, middle);
         let mut now = Nanos(0);
-        let mut go = |cache: &mut PageCache, forward: bool, steps: u64, is_led: bool| {
+        let mut go = |cache: &mut PageCache, forward: bool, steps: u64, is_prefetched: bool| {
             for at in 0..steps {
                 now += Nanos::from_millis(1);
                 let at = if forward { middle + at * step } else { middle - (at + 1) * step };
@@ -234,7 +234,7 @@ fn a_reader_that_turns_is_led_the_other_way() {
                 let far = |run: &Range<u64>| run.start.abs_diff(main).min(run.end.abs_diff(main));
                 let pending = cache.pending(cursor);
                 assert!(pending.is_sorted_by_key(far), "{main}: {pending:?}");
-                if is_led {
+                if is_prefetched {
                     cache.advance(now);
                 }
             }

@@ -102,7 +102,7 @@ mod tests {
             ("steadily",                        (10, 10),     (10, 10),     Some(10)),
             ("faster, then slower",             (40, 40),     (10, 10),     Some(40)),
             ("from memory at first",            (0, 900),     (10, 10),     Some(10)),
-            ("asked for, and read later",       (90, 10),     (0, 50),      Some(34)),
+            ("requested, and read later",       (90, 10),     (0, 50),      Some(34)),
         ];
         for (why, first, second, best) in rows {
             let mut rate = RateMeter::default();

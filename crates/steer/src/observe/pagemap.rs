@@ -1,12 +1,12 @@
-//! Which pages of a process's memory are present: what it has touched of a mapped file.
+//! The pages of a process that are present: what it has touched of a mapped file.
 //!
 //! # Invariants
-//! - The kernel writes to memory of this module alone, and no more than it was told there is.
+//! - The kernel writes only to memory of this module, within its bounds.
 //! # Sources
 //! Linux `Documentation/admin-guide/mm/pagemap.rst`: `PAGEMAP_SCAN` (from 6.7 on), and the file
 //! itself, eight bytes a page, whose highest bit says that the page is present.
 
-#![expect(unsafe_code, reason = "an ioctl that nobody wraps")]
+#![expect(unsafe_code, reason = "an ioctl without a safe wrapper")]
 
 use std::fs::File;
 use std::io;
@@ -27,11 +27,11 @@ pub(crate) fn present(
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOTTY | libc::EINVAL)) => {
             read(pagemap, range, max)
         }
-        told => told,
+        found => found,
     }
 }
 
-/// A part of the memory, as `PAGEMAP_SCAN` tells it.
+/// A part of the memory: `struct page_region` of the kernel.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Region {
@@ -40,10 +40,10 @@ struct Region {
     categories: u64,
 }
 
-/// What `PAGEMAP_SCAN` is asked.
+/// The argument of `PAGEMAP_SCAN`: `struct pm_scan_arg` of the kernel.
 #[repr(C)]
 #[derive(Default)]
-struct Question {
+struct ScanArgument {
     size: u64,
     flags: u64,
     start: u64,
@@ -55,31 +55,32 @@ struct Question {
     inverted: u64,
     all_of: u64,
     any_of: u64,
-    told: u64,
+    returned: u64,
 }
 
 fn scan(pagemap: &File, range: Range<u64>, max: usize) -> io::Result<Vec<Range<u64>>> {
     let mut regions = vec![Region::default(); max];
-    let mut question = Question {
-        size: size_of::<Question>() as u64,
+    let mut argument = ScanArgument {
+        size: size_of::<ScanArgument>() as u64,
         start: range.start,
         end: range.end,
         regions: regions.as_mut_ptr().expose_provenance() as u64,
         regions_max: max as u64,
         all_of: PAGE_IS_PRESENT,
-        told: PAGE_IS_PRESENT,
-        ..Question::default()
+        returned: PAGE_IS_PRESENT,
+        ..ScanArgument::default()
     };
-    // SAFETY: the question has the size that it tells, and its `regions` point to `regions_max` of
-    // them, which live and are borrowed by nobody until the call is over.
+    // SAFETY: the argument has the size that it names, and its `regions` point to `regions_max` of
+    // them, which live and are not borrowed until the call is over.
     let count = unsafe {
-        libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, std::ptr::from_mut(&mut question))
+        libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, std::ptr::from_mut(&mut argument))
     };
     let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+    assert!(count <= regions.len(), "no more regions than there is room for");
     Ok(regions.iter().take(count).map(|region| region.start..region.end).collect())
 }
 
-/// The same, for a kernel that cannot be asked so.
+/// The same, for a kernel without `PAGEMAP_SCAN`.
 fn read(pagemap: &File, range: Range<u64>, max: usize) -> io::Result<Vec<Range<u64>>> {
     let page = page_size() as u64;
     let mut found: Vec<Range<u64>> = Vec::new();
@@ -116,7 +117,7 @@ const PRESENT: u8 = 1 << 7;
 /// Entries that are read at a time.
 const ENTRIES: usize = 16 << 10;
 
-const _: () = assert!(size_of::<Question>() == 0x60, "the size is a part of the call's number");
+const _: () = assert!(size_of::<ScanArgument>() == 0x60, "the size is a part of the call's number");
 
 #[cfg(test)]
 mod tests {

@@ -356,7 +356,7 @@ static void after_early(const char *path)
 	MUST(close(fd) == 0);
 }
 
-/* What is read from the standard input, whose opening nobody saw. */
+/* What is read from the standard input, whose opening was not recorded. */
 static void inherited(const char *path)
 {
 	(void)path;

@@ -60,14 +60,14 @@ fn expectations() -> Vec<(&'static str, Vec<Range<u64>>, usize)> {
 }
 
 #[test]
-fn a_case_reads_what_it_would_read_and_all_of_it_is_told() {
-    const TEST: &str = "a_case_reads_what_it_would_read_and_all_of_it_is_told";
+fn a_case_reads_what_it_would_read_and_all_of_it_is_recorded() {
+    const TEST: &str = "a_case_reads_what_it_would_read_and_all_of_it_is_recorded";
     let Some((_scratch, program, file)) = scene("cases", FORTIFIED) else { return };
     for (name, expected, processes) in expectations() {
-        let told = case(&program, name, &file);
-        told.is_well(&format!("{TEST}: {name}"));
-        assert_eq!(told.bytes(Kind::Read, &file), expected, "{name}");
-        assert_eq!(told.processes(&file), processes, "{name}");
+        let recorded = case(&program, name, &file);
+        recorded.is_well(&format!("{TEST}: {name}"));
+        assert_eq!(recorded.bytes(Kind::Read, &file), expected, "{name}");
+        assert_eq!(recorded.processes(&file), processes, "{name}");
     }
 }
 
@@ -78,18 +78,18 @@ fn the_fortified_program_calls_the_fortified_functions() {
     for name in ["__read_chk", "__pread_chk", "__pread64_chk", "__open_2", "__openat64_2"] {
         assert!(code.windows(name.len()).any(|part| part == name.as_bytes()), "{name}");
     }
-    let told = case(&program, "overflow", &file);
-    assert_eq!(told.output.status.signal(), Some(6), "an overflow still ends the program");
-    assert!(String::from_utf8_lossy(&told.output.stderr).contains("buffer overflow"));
+    let recorded = case(&program, "overflow", &file);
+    assert_eq!(recorded.output.status.signal(), Some(6), "an overflow still ends the program");
+    assert!(String::from_utf8_lossy(&recorded.output.stderr).contains("buffer overflow"));
 }
 
 #[test]
 fn a_child_of_vfork_leaves_what_its_parent_knows_alone() {
     let Some((_scratch, program, file)) = scene("vfork", &[]) else { return };
-    let told = case(&program, "vforks", &file);
-    told.is_well("vforks");
-    let parent = told.of(&file)[0].pid;
-    let of_parent = told.of(&file).into_iter().filter(|record| record.pid == parent);
+    let recorded = case(&program, "vforks", &file);
+    recorded.is_well("vforks");
+    let parent = recorded.of(&file)[0].pid;
+    let of_parent = recorded.of(&file).into_iter().filter(|record| record.pid == parent);
     let kinds: Vec<_> = of_parent.map(|record| record.kind).collect();
     assert_eq!(kinds.first(), Some(&Kind::Open));
     assert_eq!(kinds.last(), Some(&Kind::Close));
@@ -98,42 +98,42 @@ fn a_child_of_vfork_leaves_what_its_parent_knows_alone() {
 }
 
 #[test]
-fn what_a_signal_handler_reads_is_told_record_by_record() {
+fn what_a_signal_handler_reads_is_recorded_read_by_read() {
     let Some((_scratch, program, file)) = scene("signals", &[]) else { return };
-    let told = case(&program, "signals", &file);
-    told.is_well("signals");
-    let reads = told.of(&file).iter().filter(|record| record.kind == Kind::Read).count();
-    assert_eq!(String::from_utf8_lossy(&told.output.stdout).trim(), reads.to_string());
+    let recorded = case(&program, "signals", &file);
+    recorded.is_well("signals");
+    let reads = recorded.of(&file).iter().filter(|record| record.kind == Kind::Read).count();
+    assert_eq!(String::from_utf8_lossy(&recorded.output.stdout).trim(), reads.to_string());
 }
 
 #[test]
 fn an_input_that_was_open_before_is_known_at_its_first_read() {
     let Some((_scratch, program, file)) = scene("inherited", &[]) else { return };
-    let told = run_after(None, &file, &program, &["inherited", "-"]);
-    told.is_well("inherited");
-    assert_eq!(told.bytes(Kind::Read, &file), [pages(0, 6)]);
-    assert_eq!(told.kinds(&file).first(), Some(&Kind::Open));
+    let recorded = run_after(None, &file, &program, &["inherited", "-"]);
+    recorded.is_well("inherited");
+    assert_eq!(recorded.bytes(Kind::Read, &file), [pages(0, 6)]);
+    assert_eq!(recorded.kinds(&file).first(), Some(&Kind::Open));
 }
 
 #[test]
-fn mappings_and_streams_are_told_as_far_as_they_can_be_seen() {
+fn mappings_and_streams_are_recorded_as_far_as_they_can_be() {
     let Some((_scratch, program, file)) = scene("maps", &[]) else { return };
-    let told = case(&program, "maps", &file);
-    told.is_well("maps");
-    assert_eq!(told.bytes(Kind::Map, &file), [pages(1, 1), pages(16, 8)]);
-    let told = case(&program, "streams", &file);
-    told.is_well("streams");
+    let recorded = case(&program, "maps", &file);
+    recorded.is_well("maps");
+    assert_eq!(recorded.bytes(Kind::Map, &file), [pages(1, 1), pages(16, 8)]);
+    let recorded = case(&program, "streams", &file);
+    recorded.is_well("streams");
     let twice = [Kind::Open, Kind::Close, Kind::Open, Kind::Close];
-    assert_eq!(told.kinds(&file), twice);
+    assert_eq!(recorded.kinds(&file), twice);
 }
 
 #[test]
 fn a_static_program_runs_and_tells_nothing() {
     let Some((_scratch, program, file)) = scene("static", &["-static"]) else { return };
     for name in ["forms", "vforks", "threads", "signals"] {
-        let told = case(&program, name, &file);
-        told.is_well(name);
-        assert_eq!(told.records, [], "{name}");
+        let recorded = case(&program, name, &file);
+        recorded.is_well(name);
+        assert_eq!(recorded.records, [], "{name}");
     }
 }
 
@@ -148,14 +148,14 @@ fn a_set_uid_program_runs_without_the_shim() {
     fs::set_permissions(&file, file_of_all).unwrap();
     std::os::unix::fs::chown(&program, Some(NOBODY), None).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
-    let told = case(&program, "tail", &file);
+    let recorded = case(&program, "tail", &file);
     drop(scratch);
-    told.is_well(TEST);
-    assert_eq!(told.records, []);
+    recorded.is_well(TEST);
+    assert_eq!(recorded.records, []);
 }
 
 #[test]
-fn nothing_is_told_to_what_is_no_ring() {
+fn nothing_is_written_to_what_is_no_ring() {
     let Some((scratch, program, file)) = scene("no-ring", &[]) else { return };
     let other = scratch.join("other");
     fs::write(&other, vec![9; 1 << 21]).unwrap();
@@ -195,9 +195,9 @@ fn a_sanitized_program_reports_nothing() {
         }
         let arguments = [OsStr::new(name), file.as_os_str()];
         let preloaded = Some(runtime.as_os_str());
-        let told = run_after(preloaded, Path::new("/dev/null"), &program, &arguments);
-        told.is_well(name);
-        assert_eq!(told.bytes(Kind::Read, &file), expected, "{name}");
+        let recorded = run_after(preloaded, Path::new("/dev/null"), &program, &arguments);
+        recorded.is_well(name);
+        assert_eq!(recorded.bytes(Kind::Read, &file), expected, "{name}");
     }
 }
 
@@ -208,10 +208,10 @@ fn the_cost_of_a_cached_read_is_printed() {
     for _ in 0..3 {
         let arguments = [OsStr::new("costs"), file.as_os_str()];
         let plain = Command::new(&program).args(arguments).output().unwrap();
-        let told = run(&program, &arguments);
-        assert!(plain.status.success() && told.output.status.success());
-        assert!(told.lost > 0 && told.bytes(Kind::Read, &file).len() <= 1);
-        for (what, output) in [("plain", plain), ("shim", told.output)] {
+        let recorded = run(&program, &arguments);
+        assert!(plain.status.success() && recorded.output.status.success());
+        assert!(recorded.lost > 0 && recorded.bytes(Kind::Read, &file).len() <= 1);
+        for (what, output) in [("plain", plain), ("shim", recorded.output)] {
             println!("{what:>6}: {}", String::from_utf8_lossy(&output.stdout).trim());
         }
     }

@@ -1,4 +1,4 @@
-//! The shim in real programs: what the ring tells is what they read, and they notice nothing.
+//! The shim in real programs: the ring has what they read, and they notice nothing.
 //!
 //! ```text
 //!   program with LD_PRELOAD -> libforerun_preload.so -> ring -> records =? what it read

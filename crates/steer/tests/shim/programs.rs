@@ -1,4 +1,4 @@
-//! Programs that everybody has: the ring tells each byte that they read.
+//! Common programs: the ring has each byte that they read.
 //!
 //! # Invariants
 //! - What is compared is the set of bytes: in which pieces a program reads is its own affair.
@@ -11,8 +11,8 @@ use crate::rig::{PAGE, numbered, pages, run};
 use forerun_steer::shim::Kind;
 
 #[test]
-fn what_programs_read_is_told_to_the_byte() {
-    const TEST: &str = "what_programs_read_is_told_to_the_byte";
+fn what_programs_read_is_recorded_to_the_byte() {
+    const TEST: &str = "what_programs_read_is_recorded_to_the_byte";
     let scratch = Scratch::on_disk("programs");
     let file = numbered(&scratch, 200, 123);
     let all = 0..fs::metadata(&file).unwrap().len();
@@ -38,18 +38,18 @@ fn what_programs_read_is_told_to_the_byte() {
         if !installed(TEST, program) {
             continue;
         }
-        let told = run(program, arguments);
-        assert_eq!(told.lost, 0, "{what}");
-        assert_eq!(told.bytes(Kind::Read, &file), std::slice::from_ref(expected), "{what}");
-        let kinds = told.kinds(&file);
+        let recorded = run(program, arguments);
+        assert_eq!(recorded.lost, 0, "{what}");
+        assert_eq!(recorded.bytes(Kind::Read, &file), std::slice::from_ref(expected), "{what}");
+        let kinds = recorded.kinds(&file);
         assert_eq!((kinds[0], kinds.last()), (Kind::Open, Some(&Kind::Close)), "{what}");
-        assert_eq!(told.of(&file)[0].length, all.end, "{what}: the file's length");
+        assert_eq!(recorded.of(&file)[0].length, all.end, "{what}: the file's length");
     }
 }
 
 #[test]
-fn a_mapping_is_told_as_a_whole() {
-    const TEST: &str = "a_mapping_is_told_as_a_whole";
+fn a_mapping_is_recorded_as_a_whole() {
+    const TEST: &str = "a_mapping_is_recorded_as_a_whole";
     if !installed(TEST, "python3") {
         return;
     }
@@ -57,40 +57,40 @@ fn a_mapping_is_told_as_a_whole() {
     let file = numbered(&scratch, 64, 0);
     let script = "import mmap, os, sys; f = os.open(sys.argv[1], os.O_RDONLY)\n\
         m = mmap.mmap(f, 40960, prot=mmap.PROT_READ, offset=16384); assert m[0] == 4";
-    let told = run("python3", &["-c".as_ref(), script.as_ref(), file.as_os_str()]);
-    told.is_well(TEST);
-    assert_eq!(told.bytes(Kind::Map, &file), [pages(4, 10)]);
-    assert_eq!(told.bytes(Kind::Read, &file), []);
+    let recorded = run("python3", &["-c".as_ref(), script.as_ref(), file.as_os_str()]);
+    recorded.is_well(TEST);
+    assert_eq!(recorded.bytes(Kind::Map, &file), [pages(4, 10)]);
+    assert_eq!(recorded.bytes(Kind::Read, &file), []);
 }
 
 #[test]
-fn of_a_program_that_reads_by_streams_the_opening_is_told() {
-    const TEST: &str = "of_a_program_that_reads_by_streams_the_opening_is_told";
+fn of_a_program_that_reads_by_streams_the_opening_is_recorded() {
+    const TEST: &str = "of_a_program_that_reads_by_streams_the_opening_is_recorded";
     let scratch = Scratch::on_disk("md5sum");
     let file = numbered(&scratch, 64, 0);
-    let told = run("md5sum", &[&file]);
-    told.is_well(TEST);
-    assert_eq!(told.kinds(&file), [Kind::Open, Kind::Close]);
-    assert_eq!(told.of(&file)[0].length, 64 * PAGE);
+    let recorded = run("md5sum", &[&file]);
+    recorded.is_well(TEST);
+    assert_eq!(recorded.kinds(&file), [Kind::Open, Kind::Close]);
+    assert_eq!(recorded.of(&file)[0].length, 64 * PAGE);
 }
 
 #[test]
-fn pipes_and_devices_are_not_told() {
-    let told = run("sh", &["-c", "head -c 300000 /dev/zero | cat | cat >/dev/null"]);
-    told.is_well("pipes");
+fn pipes_and_devices_are_not_recorded() {
+    let recorded = run("sh", &["-c", "head -c 300000 /dev/zero | cat | cat >/dev/null"]);
+    recorded.is_well("pipes");
     let pipes = rustix::fs::fstat(std::io::pipe().unwrap().0).unwrap().st_dev;
-    assert!(told.records.iter().all(|record| record.dev != pipes));
-    assert_eq!(told.of(Path::new("/dev/zero")), []);
+    assert!(recorded.records.iter().all(|record| record.dev != pipes));
+    assert_eq!(recorded.of(Path::new("/dev/zero")), []);
 }
 
 #[test]
-fn a_program_that_is_started_by_another_is_told_of() {
+fn a_program_that_is_started_by_another_is_recorded() {
     let scratch = Scratch::on_disk("shell");
     let file = numbered(&scratch, 32, 0);
     let script = "exec 3<\"$1\"; cat <&3; (cat \"$1\"); cat \"$1\" | cat";
-    let told = run("sh", &["-c".as_ref(), script.as_ref(), "sh".as_ref(), file.as_os_str()]);
-    told.is_well("shell");
-    assert_eq!(told.output.stdout.len() as u64, 3 * 32 * PAGE);
-    assert_eq!(told.bytes(Kind::Read, &file), [pages(0, 32)]);
-    assert!(told.processes(&file) >= 3);
+    let recorded = run("sh", &["-c".as_ref(), script.as_ref(), "sh".as_ref(), file.as_os_str()]);
+    recorded.is_well("shell");
+    assert_eq!(recorded.output.stdout.len() as u64, 3 * 32 * PAGE);
+    assert_eq!(recorded.bytes(Kind::Read, &file), [pages(0, 32)]);
+    assert!(recorded.processes(&file) >= 3);
 }

@@ -1,4 +1,4 @@
-//! Runs programs with the shim, and collects what they tell.
+//! Runs programs with the shim, and collects their records.
 //!
 //! # Invariants
 //! - A program that does not end is killed at the runner's deadline, by `timeout`.
@@ -27,7 +27,7 @@ pub(crate) fn numbered(scratch: &Scratch, pages: u64, more: u64) -> PathBuf {
     scratch.file("file", (0..pages * PAGE + more).map(byte).collect::<Vec<_>>())
 }
 
-/// What a program printed, and what it told.
+/// What a program printed, and its records.
 pub(crate) struct Told {
     pub(crate) output: Output,
     pub(crate) records: Vec<Record>,
@@ -61,7 +61,7 @@ pub(crate) fn run_after<A: AsRef<OsStr>>(
     let input = fs::File::open(input).unwrap();
     let output = command.arg(program).args(arguments).stdin(Stdio::from(input)).output().unwrap();
     let mut records = Vec::new();
-    // What was begun and never written is given up at the second look.
+    // What was begun and never written is lost at the second call.
     ring.drain(|record| records.push(record));
     ring.drain(|record| records.push(record));
     Told { output, records, lost: ring.lost() }
@@ -88,7 +88,7 @@ impl Told {
         merged(records.map(|record| record.offset..record.offset + record.length).collect())
     }
 
-    /// The processes that told of it.
+    /// The processes with records of it.
     pub(crate) fn processes(&self, path: &Path) -> usize {
         self.of(path).iter().map(|record| record.pid).collect::<BTreeSet<_>>().len()
     }

@@ -1,4 +1,4 @@
-//! The ring: order, losses counted to the record, and memory that somebody fills with anything.
+//! The ring: order, losses counted to the record, and memory full of any bytes.
 //!
 //! # Invariants
 //! - Every test ends however the threads are scheduled; what they check does not depend on it.
@@ -41,7 +41,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // SAFETY: the mapping of `new`, which nobody refers to any more.
+        // SAFETY: the mapping of `new`, with no reference left.
         unsafe { rustix::mm::munmap(self.0.as_ptr().cast(), size_of::<Shared>()) }.unwrap();
     }
 }
@@ -124,7 +124,7 @@ fn threads_that_write_at_once_tear_no_record() {
             count(&drained(&mut ring), &mut got);
         }
     });
-    // What was being written at the first look is given up at the second.
+    // What was being written at the first call is lost at the second.
     for _ in 0..2 {
         count(&drained(&mut ring), &mut got);
     }
@@ -141,7 +141,7 @@ fn a_writer_that_died_costs_its_record_and_its_slot() {
     poke(&far_end, turn_at(1), 3);
     writer.push(2);
     assert_eq!(drained(&mut ring), [0], "what is being written is waited for");
-    assert_eq!(drained(&mut ring), [2], "until the next look");
+    assert_eq!(drained(&mut ring), [2], "until the next call");
     assert_eq!(ring.lost(), 1);
     (3..SLOTS as u64 + 3).for_each(|number| writer.push(number));
     let expected = (3..SLOTS as u64 + 3).filter(|number| *number != SLOTS as u64 + 1);
@@ -188,7 +188,7 @@ fn a_head_that_leaps_is_followed_at_once() {
     for head in [1, 2, SLOTS as u64, 1 << 40, 1 << 63, u64::MAX] {
         let (mut ring, far_end, writer) = ring();
         poke(&far_end, HEAD_AT, head);
-        // The first look waits for what is said to be there, the second gives it up.
+        // The first call waits for what is said to be there, the second counts it as lost.
         assert_eq!([drained(&mut ring), drained(&mut ring)].concat(), [], "{head}");
         assert_eq!(ring.lost(), head, "{head}");
         writer.push(9);
@@ -200,7 +200,7 @@ fn a_head_that_leaps_is_followed_at_once() {
 }
 
 #[test]
-fn a_ring_full_of_noise_ends_each_look_and_gives_sound_records_alone() {
+fn a_ring_full_of_noise_ends_each_call_and_gives_sound_records_alone() {
     let mut prng = Prng::new(6);
     let (mut ring, far_end, writer) = ring();
     let words = size_of::<Shared>() / 8;
@@ -232,7 +232,7 @@ fn a_ring_full_of_noise_ends_each_look_and_gives_sound_records_alone() {
 }
 
 #[test]
-fn nobody_can_cut_the_memory_away() {
+fn the_memory_cannot_be_cut_away() {
     let (mut ring, far_end, writer) = ring();
     for bytes in [0, 4096, size_of::<Shared>() as u64 * 2] {
         assert_eq!(rustix::fs::ftruncate(&far_end.fd, bytes), Err(Errno::PERM));
