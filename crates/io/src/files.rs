@@ -56,6 +56,7 @@ pub struct FilesSettings {
 
 /// The largest [`FilesSettings::ring_entries`].
 pub const RING_ENTRIES_MAX: u32 = 4096;
+const _: () = assert!(RING_ENTRIES_MAX.is_power_of_two(), "the kernel rounds up to one");
 
 impl Default for FilesSettings {
     fn default() -> Self {

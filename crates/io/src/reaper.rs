@@ -176,6 +176,7 @@ impl Reaper {
     /// It has more members than [`Reaper::group_max`].
     pub fn reap(&mut self, group: Group, out: &mut Vec<Completion>) -> ReapOutcome {
         let (count, before) = (group.reads.len(), out.len());
+        assert!(count <= self.group_max(), "{count} reads in a group of {}", self.group_max());
         let (begun, begun_cpu) = (now(), thread_cpu());
         let key = key(&group.reads);
         let plan = self.plan(group.purpose, key, begun);
@@ -191,6 +192,7 @@ impl Reaper {
                 carry_out(plan, &mut *self.port, &mut self.budget, &mut self.counts, out)
             }
         };
+        assert!(self.port.in_flight() == 0, "a group is reaped as a whole");
         let cpu = thread_cpu().since(begun_cpu);
         let reaped = ReapOutcome { real: now().since(begun), cpu, way, late };
         assert!(out.len() == before + count, "each operation comes back once");

@@ -190,6 +190,8 @@ impl<T: Scheduled, D: From<Completion>> Scheduler<T, D> {
             let op = queue.waiting.pop_front().expect("one may start");
             queue.in_flight += 1;
             self.in_flight += cost;
+            assert!(queue.in_flight <= queue.depth, "a queue keeps to its depth");
+            assert!(!queue.is_closed, "a closed queue starts nothing");
             self.list(id);
             return Some((id, op));
         }

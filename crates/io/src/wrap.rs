@@ -52,7 +52,10 @@ impl InnerStore {
         queue.reap(Wait::One, &mut out);
         let done = out.pop().expect("a queue gives back what it was given");
         assert!(out.is_empty(), "an inner queue carries one operation");
-        self.queues.lock().idle.push(queue);
+        let mut queues = self.queues.lock();
+        queues.idle.push(queue);
+        assert!(queues.idle.len() <= queues.all.len(), "an inner queue is idle once");
+        drop(queues);
         done
     }
 

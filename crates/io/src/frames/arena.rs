@@ -54,6 +54,7 @@ impl Arena {
         headers.extend((0..count).map(|_| FrameHeader::new()));
         let (headers, hazards) = (headers.into_boxed_slice(), HazardPointers::new());
         let mapping = Mapping::new(mapped, page_bytes.max(HUGE_BYTES)).ok_or(refused)?;
+        assert!(used <= mapping.bytes(), "all frames lie in the mapping");
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         let arena = Self { mapping, used, page_bytes, headers, hazards, serial };
         arena.populate().map_err(|_| refused)?;
@@ -167,6 +168,7 @@ fn address_range(line: &str) -> Option<Range<usize>> {
 
 /// No system has smaller pages.
 const SMALL_BYTES: usize = 4 << 10;
+const _: () = assert!(HUGE_BYTES.is_multiple_of(SMALL_BYTES), "huge pages are of small ones");
 
 static SERIAL: AtomicU64 = AtomicU64::new(0);
 

@@ -64,6 +64,7 @@ impl Buckets {
 
     /// Inserts `frame`, which has this hash from now on.
     pub(super) fn insert(&self, hash: u64, frame: FrameId) {
+        assert!(frame.0 < u32::MAX, "an entry has 32 bits for a frame and one");
         let fresh = tag(hash) << TAG_SHIFT | (u64::from(frame.0) + 1);
         for bucket in self.probe(hash) {
             if let Some(entry) = bucket.entry(0) {

@@ -285,6 +285,7 @@ impl Port for ModelPort {
             let result = fails.map_or(Ok(op.bytes), Err);
             out.push(Completion { op, result });
             self.taken = self.taken.wrapping_add(1);
+            assert!(self.in_flight > 0, "a completion is of a read in flight");
             self.in_flight -= 1;
         }
     }

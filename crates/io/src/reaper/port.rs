@@ -102,6 +102,7 @@ impl QueuePort {
     fn reap(&mut self, wait: Wait, out: &mut Vec<Completion>) {
         let before = out.len();
         self.queue.reap(wait, out);
+        assert!(out.len() - before <= self.in_flight, "a completion comes once");
         self.in_flight -= out.len() - before;
     }
 }

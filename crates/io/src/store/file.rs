@@ -122,6 +122,7 @@ impl OpenFile {
         // Another program may have put another file there in between.
         let same = opened.same_as(&direct) && fcntl_setfl(&direct, OFlags::DIRECT).is_ok();
         if let Some(align) = same.then(|| Align::of(&direct)).flatten() {
+            assert!(align.offset.is_power_of_two(), "an alignment is a power of two");
             opened.align = align;
             opened.direct = Some(direct);
             opened.cached.sample(&opened.buffered, opened.bytes().unwrap_or(0));

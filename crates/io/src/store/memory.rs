@@ -54,6 +54,7 @@ impl Memory {
             source = rest;
         }
         drop(bytes);
+        assert!(moved <= op.bytes, "a read moves what was asked for");
         op.zero_past(moved);
         moved
     }
@@ -75,6 +76,7 @@ impl Memory {
             bytes[at..at + piece.len()].copy_from_slice(piece);
             at += piece.len();
         }
+        assert_eq!(at, end, "a write moves all of its bytes");
         Ok(op.bytes)
     }
 }

@@ -113,7 +113,9 @@ impl Pattern {
 /// The bytes of a run before its first whole word, and those in whole words.
 fn split(offset: u64, bytes: usize) -> (usize, usize) {
     let head = usize::try_from(offset.wrapping_neg() % 8).expect("below 8").min(bytes);
-    (head, (bytes - head) / 8 * 8)
+    let words = (bytes - head) / 8 * 8;
+    assert!(bytes - head - words < 8, "a tail is less than a word");
+    (head, words)
 }
 
 /// As [`fill`] for a run inside one word.
@@ -133,3 +135,4 @@ fn mix(offset: u64) -> u64 {
 
 /// How much [`verify`] computes before it compares: stays in the first-level cache.
 const CHUNK_BYTES: usize = 4_096;
+const _: () = assert!(CHUNK_BYTES.is_multiple_of(8), "a chunk is of whole words");

@@ -158,7 +158,10 @@ impl FaultState {
 
     fn befalls(&mut self, when: When, nth: u64) -> bool {
         match when {
-            When::Every(n) => nth.is_multiple_of(n),
+            When::Every(n) => {
+                assert!(n > 0, "every 0th operation is none");
+                nth.is_multiple_of(n)
+            }
             When::Chance(in_a_million) => self.prng.below(1_000_000) < u64::from(in_a_million),
         }
     }
@@ -209,6 +212,7 @@ impl Carry for FaultQueue {
         }
         let asked = op.bytes;
         op.bytes = plan.bytes;
+        assert!(op.bytes <= asked, "a cut moves fewer bytes");
         let mut done = self.store.carry(op);
         done.op.bytes = asked;
         done

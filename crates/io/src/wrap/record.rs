@@ -113,6 +113,7 @@ struct SharedLog {
 impl SharedLog {
     fn push(&self, entry: OpRecord) {
         let mut log = self.log.lock();
+        assert!(log.entries.len() <= self.records_max, "the log has a bound");
         if log.entries.len() < self.records_max {
             log.entries.push(entry);
         } else {

@@ -189,6 +189,7 @@ impl State {
         op.pieces().for_each(|piece| data.extend_from_slice(piece));
         self.taken += 1;
         self.bytes += held;
+        assert!(self.bytes <= self.bytes_max, "what waits never exceeds the bound");
         let (number, offset) = (self.taken, op.offset);
         self.waiting.push_back(Waiting { number, offset, data: data.into() });
         Ok(op.bytes)
@@ -196,6 +197,7 @@ impl State {
 
     /// Forgets the writes up to `number`: they are in the inner store.
     fn settle(&mut self, number: u64) {
+        assert!(number <= self.taken, "a sync covers writes that were taken");
         while let Some(first) = self.waiting.front()
             && first.number <= number
         {
@@ -240,6 +242,7 @@ impl VolatileQueue {
         for write in over {
             lay_over(&mut done.op, &write);
         }
+        assert!(moved <= done.op.bytes, "a read moves what was asked for");
         done.op.zero_past(moved);
         done.result = Ok(moved);
         done
@@ -330,6 +333,7 @@ fn store(through: &InnerStore, offset: u64, data: &[u8]) -> Result<(), i32> {
         if moved == 0 {
             return Err(EIO);
         }
+        assert!(moved <= data.len(), "a write moves what was asked for");
         offset += moved as u64;
         data = &data[moved..];
     }

@@ -153,6 +153,7 @@ impl Shared {
         let jobs = state.jobs.len();
         let start = jobs > state.idle as usize && state.blocking < self.threads_max;
         state.blocking += u32::from(start);
+        assert!(state.idle <= state.blocking && state.blocking <= self.threads_max, "threads");
         drop(state);
         if jobs > 0 {
             self.jobs.notify_one();
@@ -237,6 +238,7 @@ impl Shared {
             return;
         }
         let mut state = self.state.lock();
+        assert!(state.blocking > 0, "the refused thread was counted");
         state.blocking -= 1;
         let mut batch = Vec::new();
         while state.blocking == 0 && !state.jobs.is_empty() {

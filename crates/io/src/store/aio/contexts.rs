@@ -85,6 +85,7 @@ impl Contexts {
             return None;
         }
         pool.made += 1;
+        assert!(pool.made <= self.bounds.reader_contexts_max, "contexts are bounded");
         drop(pool);
         let made = OwnContext::new(self.bounds.reader_events).ok();
         if made.is_none() {
@@ -97,7 +98,10 @@ impl Contexts {
 
     /// Checks a context in.
     pub(super) fn check_in(&self, context: OwnContext) {
-        self.pool.lock().idle.push(context);
+        assert!(context.is_empty(), "a context is checked in empty");
+        let mut pool = self.pool.lock();
+        pool.idle.push(context);
+        assert!(pool.idle.len() <= pool.made as usize, "a context is checked in once");
     }
 
     /// The background, if it can be had.

@@ -43,6 +43,11 @@ impl OwnContext {
         self.context.events()
     }
 
+    /// Whether nothing is in flight.
+    pub(super) fn is_empty(&self) -> bool {
+        self.in_flight == 0
+    }
+
     /// Hands over what goes past the page cache, and carries out the rest meanwhile.
     pub(super) fn send(&mut self, batch: Vec<Transfer>, out: &mut Vec<Completion>) {
         let direct = |transfer: &Transfer| transfer.route() == Route::Direct;
@@ -50,6 +55,7 @@ impl OwnContext {
         let count = direct.len();
         let refused = self.context.submit(direct.into_iter().map(|transfer| (transfer, ())));
         self.in_flight += count - refused.len();
+        assert!(self.in_flight <= self.events(), "a context takes what it was made for");
         blocking.extend(refused.into_iter().map(|(transfer, ())| transfer));
         out.extend(blocking.into_iter().map(Transfer::carry));
     }
@@ -59,6 +65,7 @@ impl OwnContext {
     fn take(&mut self, least: usize, time: Option<Duration>, out: &mut Vec<Completion>) {
         let mut answers = Vec::new();
         self.context.wait(least, time, &mut answers);
+        assert!(answers.len() <= self.in_flight, "an answer comes once");
         self.in_flight -= answers.len();
         let mut again = Vec::new();
         for Answer { mut transfer, result, .. } in answers {

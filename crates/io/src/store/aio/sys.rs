@@ -117,6 +117,7 @@ impl<O> Context<O> {
                 syscall(SYS_io_submit, self.id, pointers.len(), pointers.as_ptr())
             });
             let taken = answer.unwrap_or(0);
+            assert!(taken <= left.len(), "the kernel takes what it was given");
             left = &left[taken..];
             if taken == 0 {
                 // The kernel refused the first: it never knew of it.
@@ -171,6 +172,7 @@ impl<O> Context<O> {
                 Err(errno) => panic!("a context that is alive can be waited for: {errno}"),
             }
         };
+        assert!(count <= events.len(), "the kernel writes the events that fit");
         let mut in_flight = self.in_flight.lock();
         out.extend(events[..count].iter().map(|event| {
             let result = usize::try_from(event.result).map_err(|_| errno_of(event.result));
@@ -253,6 +255,8 @@ struct Event {
 }
 
 const _: () = assert!(size_of::<Control>() == 64 && size_of::<Event>() == 32);
+
+const _: () = assert!(size_of::<RingHead>() == 16, "the first words of the kernel's ring");
 
 const IOCB_CMD_PREADV: u16 = 7;
 const IOCB_CMD_PWRITEV: u16 = 8;

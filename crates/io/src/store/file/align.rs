@@ -82,6 +82,7 @@ const DIOALIGN: StatxFlags = StatxFlags::from_bits_retain(0x2000);
 
 /// What is tried where the system does not say.
 const TRIED_BYTES: usize = 4096;
+const _: () = assert!(TRIED_BYTES.is_power_of_two(), "an alignment is a power of two");
 
 #[cfg(test)]
 mod tests {

@@ -99,6 +99,7 @@ const PLACES: u64 = 16;
 const PLACE_BYTES: u64 = 64 << 10;
 /// Operations between two samples.
 const OPS_A_SAMPLE: u32 = 1024;
+const _: () = assert!(PLACES > 0 && PLACE_BYTES > 0, "a sample has places");
 
 #[cfg(test)]
 mod tests {

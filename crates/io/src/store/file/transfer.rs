@@ -161,6 +161,7 @@ impl Transfer {
 
     /// Ends the operation with `result`.
     pub(crate) fn done(mut self, result: Result<usize, Errno>) -> Completion {
+        assert!(result.unwrap_or(0) <= self.op.bytes, "more moved than was asked for");
         if let (OpKind::Read, Ok(moved)) = (self.op.kind, result) {
             self.op.zero_past(moved);
         }
@@ -306,6 +307,7 @@ const TRIES_A_CANCEL: u32 = TRIES_MAX;
 
 /// What a call moves at most: the kernel stops just before 2 GiB, at no aligned place.
 const CALL_BYTES_MAX: usize = 1 << 30;
+const _: () = assert!(CALL_BYTES_MAX < u32::MAX as usize, "an entry of a ring has 32 bits for it");
 
 #[cfg(test)]
 mod tests {

@@ -89,6 +89,7 @@ impl Pool {
                 self.make(flavour)?
             }
         };
+        assert!(ring.is_sound(), "a ring in the pool is empty and sound");
         ring.last_lease = leases;
         if !ring.copied
             && let Some(shared) = pinned.upgrade()
@@ -116,7 +117,9 @@ impl Pool {
     }
 
     fn check_in(&self, ring: Ring) {
+        assert!(ring.in_flight() == 0, "a ring is checked in empty");
         let mut state = self.state.lock();
+        assert!(state.idle.len() < state.rings as usize, "a ring is checked in once");
         if ring.is_sound() {
             state.idle.push(ring);
         } else {
@@ -130,6 +133,7 @@ impl Pool {
 
 impl State {
     fn choose(&mut self, rings_max: u32) -> Option<Choice> {
+        assert!(self.rings <= rings_max && self.idle.len() <= self.rings as usize, "rings");
         let me = thread::current().id();
         let bound = self.flavour == Flavour::Deferred;
         if let Some(at) = self.idle.iter().rposition(|ring| ring.owner == me || !bound) {

@@ -39,6 +39,7 @@ impl Registered {
     /// `chunks` pieces of `chunk_bytes` each, the last one perhaps shorter.
     pub(super) fn new(region: Region, chunk_bytes: usize, chunks: usize) -> Self {
         assert!(chunk_bytes > 0 && chunks > 0, "nothing is registered");
+        assert!(chunk_bytes * (chunks - 1) < region.bytes, "the last chunk lies in the region");
         Self { region: Some(region), chunk_bytes, chunks }
     }
 

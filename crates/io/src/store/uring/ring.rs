@@ -157,6 +157,7 @@ impl Ring {
     pub(super) fn begin(&mut self, batch: impl Iterator<Item = Transfer>) {
         assert!(self.is_sound(), "a ring is checked out empty");
         batch.for_each(|transfer| self.start(transfer));
+        assert!(self.in_flight() <= self.capacity(), "a ring takes what it has entries for");
     }
 
     /// Hands what was begun to the kernel without waiting; what it does not take now is handed
@@ -274,6 +275,7 @@ impl Ring {
         }
         self.broken = true;
         let left = self.io.submission().len();
+        assert!(left <= self.pushed.len(), "what the kernel has not taken was pushed");
         for ticket in self.pushed.split_off(self.pushed.len() - left) {
             out.push(self.transfers.take(ticket).carry());
         }

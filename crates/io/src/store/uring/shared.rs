@@ -223,6 +223,7 @@ impl Shared {
             let mut state = self.lock();
             state.scheduler.close(id);
             let mut tickets = state.in_ring.tickets(|(of, _)| *of == id);
+            assert!(state.cancels <= self.cancels_max, "cancellations have room in the ring");
             tickets.truncate(self.cancels_max - state.cancels);
             state.cancels += tickets.len();
             tickets
@@ -269,6 +270,8 @@ impl Shared {
                 pushed.expect("the queue was empty and has an entry for each slot");
                 started.push(ticket);
             }
+            let in_flight = scheduler.in_flight() as usize;
+            assert_eq!(in_ring.len(), in_flight, "the ring has what the scheduler started");
             if !started.is_empty() {
                 self.changed.notify_one(); // A reaper that found the ring empty may lead now.
             }
