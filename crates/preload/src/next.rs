@@ -1,4 +1,4 @@
-//! The functions that ours stand in front of, and the macro that writes ours down.
+//! The functions that the shim's stand in front of, and the macro that declares the shim's.
 //!
 //! ```text
 //!   program --read--> shim --next--> other shims, sanitizers --next--> the C library
@@ -6,14 +6,14 @@
 //!                       +-- until the constructor ran: the kernel
 //! ```
 //!
-//! The next one is looked up by `dlsym(RTLD_NEXT)` in the constructor, never in a call: `dlsym`
+//! The constructor finds the next one by `dlsym(RTLD_NEXT)`; a call never does: `dlsym`
 //! takes the loader's lock and may allocate, and a call may come from a signal handler or from
 //! within an allocator that starts up. A call before the constructor goes to the kernel at once.
 //!
 //! # Invariants
 //! - A call does what the next function does: same arguments, same answer, same `errno`.
 //! - No value with a destructor lives across the next function. A thread that is cancelled in it is
-//!   unwound through our frame by force; hence also the ABI, `C-unwind`.
+//!   unwound through the shim's frame by force; hence also the ABI, `C-unwind`.
 
 use core::{
     marker::PhantomData,
@@ -23,7 +23,7 @@ use core::{
 
 use libc::c_void;
 
-/// The function of one name that comes after ours; `F` is its type.
+/// The function of one name that comes after the shim's; `F` is its type.
 pub(crate) struct Next<F> {
     /// Ends with a zero.
     name: &'static str,
@@ -40,15 +40,15 @@ impl<F: Copy> Next<F> {
         Self { name, at: AtomicPtr::new(ptr::null_mut()), of: PhantomData }
     }
 
-    /// Looks it up. Not in a signal handler.
+    /// Finds the function. Not in a signal handler.
     pub(crate) fn find(&self) {
         // SAFETY: the name ends with a zero (`new`). The handle means what comes after the caller's
-        // library, which is ours.
+        // library, which is the shim.
         let at = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr().cast()) };
         self.at.store(at, Ordering::Release);
     }
 
-    /// It, if it was found.
+    /// The function, if it was found.
     #[inline]
     pub(crate) fn get(&self) -> Option<F> {
         let at = self.at.load(Ordering::Acquire);

@@ -1,4 +1,4 @@
-//! The ring between the shim and its observer: memory that many write and one reads.
+//! The ring between the shim and its reader in forerun: memory that many write and one reads.
 //!
 //! Steer includes this file too, so both sides have the same layout.
 //!
@@ -10,14 +10,14 @@
 //!   turn of a slot:   0 never used    2n + 1 record n is being written    2n + 2 it is there
 //! ```
 //!
-//! A writer takes a number, then the slot, then writes. No side waits for the other: a writer that
-//! finds its slot taken drops the record, and a reader that comes too late finds a later turn. A
-//! number that was taken and not written shows as a gap, so every loss can be counted.
+//! A writer takes a number, then the slot, then writes. Neither side waits for the other: a writer
+//! that finds its slot taken drops the record, and a reader that comes too late finds a later turn.
+//! A number that was taken and not written shows as a gap, so every loss can be counted.
 //!
 //! # Invariants
-//! - Only the writer that made the turn of a slot odd writes it until the turn is even.
-//! - All is atomic words. A program may write anything to the memory, so a reader masks
-//!   numbers, checks each record, and takes it for a hint.
+//! - A slot is written by the thread that made its turn odd, and by no other until it is even.
+//! - All is atomic words. Any process that maps the memory may write anything there, so the reader
+//!   masks numbers, checks each record, and takes it for a hint.
 //! - A writer makes no system call and no loop; it may be a signal handler, or die at any step.
 //!
 //! # Sources
@@ -61,7 +61,7 @@ struct Slot {
 /// What a program did with a regular file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The descriptor was opened, or was seen for the first time; `length` is the file's.
+    /// The descriptor was opened, or used for the first time; `length` is the file's.
     Open = 1,
     /// These bytes were read.
     Read = 2,
@@ -71,10 +71,10 @@ pub enum Kind {
     Close = 4,
 }
 
-/// One thing that a program did.
+/// The record of one thing that a program did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// What it did.
+    /// What the program did.
     pub kind: Kind,
     /// The process, as its own namespace numbers it.
     pub pid: u32,
@@ -90,14 +90,14 @@ pub struct Record {
     pub length: u64,
 }
 
-/// What lies in a record's slot.
+/// The state of a record's slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum SlotState {
     /// The record, as far as its words make sense.
     Written(Option<Record>),
-    /// It is not there yet, and may never be.
+    /// The record is not there yet, and may never be.
     Missing,
-    /// Another lies there by now.
+    /// A later record lies there by now.
     Overwritten,
 }
 
@@ -105,7 +105,7 @@ impl Ring {
     /// The first words of a new ring.
     pub const HEADER: [u64; 2] = [MAGIC, LAYOUT];
 
-    /// Whether the maker of this memory uses the same layout.
+    /// Whether the process that made this memory has the same layout.
     pub fn is_sound(&self) -> bool {
         [&self.magic, &self.layout].map(|word| word.load(Ordering::Acquire)) == Self::HEADER
     }
@@ -126,7 +126,7 @@ impl Ring {
         if is_taken || slot.turn.compare_exchange(before, taking, acquire, relaxed).is_err() {
             return;
         }
-        // No word may be seen before the odd turn.
+        // No word is stored before the odd turn.
         fence(Ordering::Release);
         for (word, value) in slot.words.iter().zip(record.words()) {
             word.store(value, Ordering::Relaxed);
@@ -134,21 +134,21 @@ impl Ring {
         slot.turn.store(written(number), Ordering::Release);
     }
 
-    /// What there is of record `number`.
-    pub fn look(&self, number: u64) -> Look {
+    /// Reads the slot of record `number`.
+    pub fn read(&self, number: u64) -> SlotState {
         let slot = self.slot(number);
         let turn = slot.turn.load(Ordering::Acquire);
         if turn != written(number) {
             let over = later(turn, written(number));
-            return if over { Look::Overwritten } else { Look::Missing };
+            return if over { SlotState::Overwritten } else { SlotState::Missing };
         }
         let words = slot.words.each_ref().map(|word| word.load(Ordering::Relaxed));
-        // No word may be read after the turn is looked at again.
+        // No word is loaded after the turn is loaded again.
         fence(Ordering::Acquire);
         if slot.turn.load(Ordering::Relaxed) == turn {
-            Look::Written(Record::from_words(words))
+            SlotState::Written(Record::from_words(words))
         } else {
-            Look::Overwritten
+            SlotState::Overwritten
         }
     }
 

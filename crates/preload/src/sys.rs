@@ -87,7 +87,7 @@ pub(crate) fn map(fd: c_int, bytes: usize) -> Option<*mut c_void> {
     let kind = if fd < 0 { libc::MAP_PRIVATE | libc::MAP_ANONYMOUS } else { libc::MAP_SHARED };
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let none = ptr::null_mut::<c_void>();
-    // SAFETY: a new mapping, where the kernel likes: it changes no memory that anybody has.
+    // SAFETY: a new mapping, where the kernel likes: it changes no memory that is in use.
     let at = unsafe { syscall(libc::SYS_mmap, none, bytes, access, kind, fd, 0 as c_long) };
     // Addresses are positive.
     (at > 0).then(|| address(at))
@@ -117,7 +117,7 @@ pub(crate) fn address(answer: c_long) -> *mut c_void {
     ptr::with_exposed_provenance_mut(size::<isize>(answer).cast_unsigned())
 }
 
-/// Ends the program as the C library does where a buffer is too small for what it shall take.
+/// Ends the program, as the C library does, unless a buffer `fits` what goes into it.
 pub(crate) fn check(fits: bool) {
     if !fits {
         // SAFETY: it does not come back.

@@ -1,4 +1,4 @@
-//! What the shim knows about descriptors, by number: a fixed table in memory of its own.
+//! The table of descriptors: what the shim knows of each, by number, in memory of its own.
 //!
 //! ```text
 //!   Unknown --first use: fstat--> Other                  pipes, sockets, empty files, written ones
@@ -14,7 +14,7 @@
 //! # Invariants
 //! - Entries are atomic words: threads that race on a descriptor, which is the program's mistake,
 //!   get a wrong hint and nothing worse.
-//! - Descriptors from `FDS` on are not looked at.
+//! - Descriptors from `FDS` on are not recorded.
 
 use core::sync::atomic::{
     AtomicU32, AtomicU64,
@@ -41,10 +41,10 @@ pub(crate) struct Entry {
     state: AtomicU32,
     dev: AtomicU64,
     ino: AtomicU64,
-    /// Where the last run of reads that was told ended, or `NOWHERE`.
+    /// Where the last run of reads that was recorded ended, or `NOWHERE`.
     pub(crate) end: AtomicU64,
     /// Bytes read since then.
-    pub(crate) untold: AtomicU64,
+    pub(crate) unrecorded: AtomicU64,
 }
 
 /// What is known of a descriptor.
@@ -83,21 +83,21 @@ impl Table {
             if owner == sys::parent() {
                 return false;
             }
-            // Left behind by a child of `vfork` that got here first, in memory just wiped.
+            // A child of `vfork` got here first, in memory just wiped, and left its entries.
             self.entries.iter().take(self.used.load(Relaxed) as usize).for_each(Entry::forget);
         }
         self.owner.store(process, Relaxed);
         true
     }
 
-    /// Notes what is behind `fd`, whose entry is `entry`.
-    pub(crate) fn note(&self, fd: c_int, entry: &Entry, file: Option<File>) {
+    /// Sets what is behind `fd`, whose entry is `entry`.
+    pub(crate) fn set_file(&self, fd: c_int, entry: &Entry, file: Option<File>) {
         self.used.fetch_max(u32::try_from(fd).map_or(0, |fd| fd + 1), Relaxed);
         let state = if let Some(file) = file {
             entry.dev.store(file.dev, Relaxed);
             entry.ino.store(file.ino, Relaxed);
             entry.end.store(NOWHERE, Relaxed);
-            entry.untold.store(0, Relaxed);
+            entry.unrecorded.store(0, Relaxed);
             State::Regular
         } else {
             State::Other
@@ -132,7 +132,7 @@ pub(crate) const NOWHERE: u64 = u64::MAX;
 const OTHER: u32 = State::Other as u32;
 const REGULAR: u32 = State::Regular as u32;
 
-/// Descriptors that are looked at: as many as a process may open unless it asks for more, four
+/// Descriptors that are recorded: as many as a process may open unless it asks for more, four
 /// times over.
 const FDS: usize = 4096;
 
@@ -148,10 +148,10 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_changed_by_its_process_and_by_who_finds_it_left_behind() {
+    fn a_table_is_changed_by_its_process_and_by_the_process_that_finds_it_left_behind() {
         let (process, parent) = (sys::process(), sys::parent());
         #[rustfmt::skip]
-        let rows = [ // why, owner, is it ours, is what it knows kept
+        let rows = [ // why, owner, is it ours, are its entries kept
             ("new, or wiped after fork", 0, true, true),
             ("of this process", process, true, true),
             ("of the parent: this is a child of vfork", parent, false, true),
@@ -160,7 +160,7 @@ mod tests {
         for (why, owner, is_ours, is_kept) in rows {
             let table = table();
             let entry = table.entry(5).expect("a small number");
-            table.note(5, entry, None);
+            table.set_file(5, entry, None);
             table.owner.store(owner, Relaxed);
             assert_eq!(table.is_ours(), is_ours, "{why}");
             assert_eq!(table.owner() == process, is_ours, "{why}");
@@ -174,7 +174,7 @@ mod tests {
         let known = |first, last| table.known(first, last).collect::<Vec<_>>();
         assert_eq!(known(0, u32::MAX), []);
         for fd in [7, 2] {
-            table.note(fd, table.entry(fd).expect("a small number"), None);
+            table.set_file(fd, table.entry(fd).expect("a small number"), None);
         }
         assert_eq!(known(0, u32::MAX), [0, 1, 2, 3, 4, 5, 6, 7]);
         assert_eq!(known(3, 5), [3, 4, 5]);

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - The ring stays mapped when its descriptor is closed, so a program that closes all it has is
-//!   seen until it calls `exec`.
+//!   recorded until it calls `exec`.
 //!
 //! # Sources
 //! close(2), `close_range(2)`, dup(2).
@@ -11,25 +11,25 @@ use libc::{
     F_GETFD, SYS_close, SYS_close_range, SYS_dup, SYS_dup3, SYS_fcntl, c_int, c_uint, syscall,
 };
 
-use crate::{next::calls, seen, sys::int};
+use crate::{next::calls, recorder, sys::int};
 
 calls! {
     fn close(fd: c_int) -> c_int {
-        before: seen::closing(fd),
+        before: recorder::closing(fd),
         raw: int(syscall(SYS_close, fd)),
     }
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-        before: if flags & CLOSE_RANGE_CLOEXEC == 0 { seen::closing_all(first, last) },
+        before: if flags & CLOSE_RANGE_CLOEXEC == 0 { recorder::closing_all(first, last) },
         raw: int(syscall(SYS_close_range, first, last, flags)),
     }
     fn closefrom(first: c_int) -> () {
-        before: seen::closing_all(from(first), c_uint::MAX),
+        before: recorder::closing_all(from(first), c_uint::MAX),
         raw: { syscall(SYS_close_range, from(first), c_uint::MAX, 0); },
     }
     fn dup(fd: c_int) -> c_int {
-        before: seen::flush(fd),
+        before: recorder::flush(fd),
         raw: int(syscall(SYS_dup, fd)),
-        after(copy): seen::copied(copy),
+        after(copy): recorder::copied(copy),
     }
     fn dup2(fd: c_int, copy: c_int) -> c_int {
         before: replacing(fd, copy),
@@ -55,7 +55,7 @@ fn from(first: c_int) -> c_uint {
 
 fn replacing(fd: c_int, copy: c_int) {
     if fd != copy {
-        seen::flush(fd);
-        seen::closing(copy);
+        recorder::flush(fd);
+        recorder::closing(copy);
     }
 }

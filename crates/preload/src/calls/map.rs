@@ -1,11 +1,11 @@
 //! `mmap`, and `prctl`.
 //!
 //! Allocators call `mmap` too, for memory without a file: that passes straight through. A page
-//! fault cannot be seen from within the program, so a mapping is told as a whole.
+//! fault leaves no trace within the program, so a mapping is recorded as a whole.
 //!
 //! `prctl` is here because a program that limits its own system calls (seccomp) asks for
-//! `PR_SET_NO_NEW_PRIVS` before, unless it is privileged. The shim's own calls might then be the
-//! end of it, so from there on the shim makes none and tells nothing.
+//! `PR_SET_NO_NEW_PRIVS` before, unless it is privileged. The shim's own calls might then end the
+//! program, so from there on the shim makes none and records nothing.
 //!
 //! # Sources
 //! mmap(2), prctl(2), seccomp(2).
@@ -17,7 +17,7 @@ use libc::{
 
 use crate::{
     next::calls,
-    seen,
+    recorder,
     sys::{address, int},
 };
 
@@ -27,7 +27,7 @@ calls! {
     ) -> *mut c_void {
         raw: address(syscall(SYS_mmap, at, length, access, flags, fd, offset)),
         after(made): if made != MAP_FAILED && flags & MAP_ANONYMOUS == 0 {
-            seen::mapped(fd, offset, length);
+            recorder::mapped(fd, offset, length);
         },
     }
     fn mmap64(
@@ -35,11 +35,11 @@ calls! {
     ) -> *mut c_void {
         raw: address(syscall(SYS_mmap, at, length, access, flags, fd, offset)),
         after(made): if made != MAP_FAILED && flags & MAP_ANONYMOUS == 0 {
-            seen::mapped(fd, offset, length);
+            recorder::mapped(fd, offset, length);
         },
     }
     fn prctl(option: c_int; ... a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
-        before: if matches!(option, PR_SET_NO_NEW_PRIVS | PR_SET_SECCOMP) { seen::stop() },
+        before: if matches!(option, PR_SET_NO_NEW_PRIVS | PR_SET_SECCOMP) { recorder::stop() },
         raw: int(syscall(SYS_prctl, option, a, b, c, d)),
     }
 }

@@ -4,8 +4,8 @@
 //! `_FORTIFY_SOURCE` and pass no mode; the C library ends a program that would have needed one.
 //!
 //! # Invariants
-//! - A descriptor that can only be written is noted as not worth a look, so its writer pays nothing
-//!   more.
+//! - A descriptor that can only be written is marked as one that is not recorded, so its writer
+//!   pays nothing more.
 //!
 //! # Sources
 //! open(2), creat(2); glibc `io/fcntl2.h` for the fortified forms.
@@ -14,7 +14,7 @@ use libc::{AT_FDCWD, SYS_openat, c_char, c_int, mode_t, syscall};
 
 use crate::{
     next::calls,
-    seen::{is_read, opened},
+    recorder::{is_read, opened},
     sys::{check, int},
 };
 

@@ -4,7 +4,7 @@
 //! `_FORTIFY_SOURCE`: they carry the size of the buffer, which must not be exceeded.
 //!
 //! # Invariants
-//! - `lseek` tells what was read so far before the position moves. Asking for it does not move it.
+//! - `lseek` records what was read so far before the position moves. Asking for it moves nothing.
 //!
 //! # Sources
 //! read(2), readv(2), lseek(2); glibc `posix/bits/unistd.h` for the fortified forms.
@@ -16,70 +16,70 @@ use libc::{
 
 use crate::{
     next::calls,
-    seen,
+    recorder,
     sys::{check, size},
 };
 
 calls! {
     fn read(fd: c_int, to: *mut c_void, count: size_t) -> ssize_t {
         raw: size(syscall(SYS_read, fd, to, count)),
-        after(got): seen::read(fd, got),
+        after(got): recorder::read(fd, got),
     }
     fn __read_chk(fd: c_int, to: *mut c_void, count: size_t, room: size_t) -> ssize_t {
         raw: { check(count <= room); size(syscall(SYS_read, fd, to, count)) },
-        after(got): seen::read(fd, got),
+        after(got): recorder::read(fd, got),
     }
     fn pread(fd: c_int, to: *mut c_void, count: size_t, offset: off_t) -> ssize_t {
         raw: size(syscall(SYS_pread64, fd, to, count, offset)),
-        after(got): seen::read_at(fd, offset, got),
+        after(got): recorder::read_at(fd, offset, got),
     }
     fn pread64(fd: c_int, to: *mut c_void, count: size_t, offset: off_t) -> ssize_t {
         raw: size(syscall(SYS_pread64, fd, to, count, offset)),
-        after(got): seen::read_at(fd, offset, got),
+        after(got): recorder::read_at(fd, offset, got),
     }
     fn __pread_chk(
         fd: c_int, to: *mut c_void, count: size_t, offset: off_t, room: size_t
     ) -> ssize_t {
         raw: { check(count <= room); size(syscall(SYS_pread64, fd, to, count, offset)) },
-        after(got): seen::read_at(fd, offset, got),
+        after(got): recorder::read_at(fd, offset, got),
     }
     fn __pread64_chk(
         fd: c_int, to: *mut c_void, count: size_t, offset: off_t, room: size_t
     ) -> ssize_t {
         raw: { check(count <= room); size(syscall(SYS_pread64, fd, to, count, offset)) },
-        after(got): seen::read_at(fd, offset, got),
+        after(got): recorder::read_at(fd, offset, got),
     }
     fn readv(fd: c_int, to: *const iovec, count: c_int) -> ssize_t {
         raw: size(syscall(SYS_readv, fd, to, count)),
-        after(got): seen::read(fd, got),
+        after(got): recorder::read(fd, got),
     }
     fn preadv(fd: c_int, to: *const iovec, count: c_int, offset: off_t) -> ssize_t {
         raw: size(syscall(SYS_preadv, fd, to, count, offset, HIGH)),
-        after(got): seen::read_at(fd, offset, got),
+        after(got): recorder::read_at(fd, offset, got),
     }
     fn preadv64(fd: c_int, to: *const iovec, count: c_int, offset: off_t) -> ssize_t {
         raw: size(syscall(SYS_preadv, fd, to, count, offset, HIGH)),
-        after(got): seen::read_at(fd, offset, got),
+        after(got): recorder::read_at(fd, offset, got),
     }
     /// An offset of -1 means where the descriptor stands.
     fn preadv2(
         fd: c_int, to: *const iovec, count: c_int, offset: off_t, flags: c_int
     ) -> ssize_t {
         raw: size(syscall(SYS_preadv2, fd, to, count, offset, HIGH, flags)),
-        after(got): seen::read_at(fd, offset, got),
+        after(got): recorder::read_at(fd, offset, got),
     }
     fn preadv64v2(
         fd: c_int, to: *const iovec, count: c_int, offset: off_t, flags: c_int
     ) -> ssize_t {
         raw: size(syscall(SYS_preadv2, fd, to, count, offset, HIGH, flags)),
-        after(got): seen::read_at(fd, offset, got),
+        after(got): recorder::read_at(fd, offset, got),
     }
     fn lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t {
-        before: if moves(offset, whence) { seen::flush(fd) },
+        before: if moves(offset, whence) { recorder::flush(fd) },
         raw: size(syscall(SYS_lseek, fd, offset, whence)),
     }
     fn lseek64(fd: c_int, offset: off_t, whence: c_int) -> off_t {
-        before: if moves(offset, whence) { seen::flush(fd) },
+        before: if moves(offset, whence) { recorder::flush(fd) },
         raw: size(syscall(SYS_lseek, fd, offset, whence)),
     }
 }

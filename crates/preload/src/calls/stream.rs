@@ -1,11 +1,11 @@
-//! `fopen` and its kin: of a stream the opening and the end can be seen, and no read.
+//! `fopen` and its kin: of a stream the opening and the end are recorded, and no read.
 //!
 //! The C library reads streams by calls within itself. That a file was opened for reading is still
-//! worth a record: an observer can follow its position from outside.
+//! worth a record: the observer of open files can follow its position from outside.
 //!
 //! # Invariants
-//! - None of these may be called in a signal handler, so the next one may be looked up here when
-//!   the constructor did not run yet; there is no kernel call to make instead.
+//! - None of these may be called in a signal handler, so the next one may be found here when the
+//!   constructor did not run yet; there is no kernel call to make instead.
 //!
 //! # Sources
 //! fopen(3), fclose(3), fileno(3).
@@ -16,7 +16,7 @@ use libc::{FILE, c_char, c_int};
 
 use crate::{
     next::{Next, calls},
-    seen::{self, is_read_stream, opened},
+    recorder::{self, is_read_stream, opened},
     sys::keeping_errno,
 };
 
@@ -32,17 +32,17 @@ calls! {
         after(stream): tell(stream, mode),
     }
     fn freopen(path: *const c_char, mode: *const c_char, old: *mut FILE) -> *mut FILE {
-        before: { find_early(&next::freopen); seen::closing(number(old)) },
+        before: { find_early(&next::freopen); recorder::closing(number(old)) },
         raw: ptr::null_mut(),
         after(stream): tell(stream, mode),
     }
     fn freopen64(path: *const c_char, mode: *const c_char, old: *mut FILE) -> *mut FILE {
-        before: { find_early(&next::freopen64); seen::closing(number(old)) },
+        before: { find_early(&next::freopen64); recorder::closing(number(old)) },
         raw: ptr::null_mut(),
         after(stream): tell(stream, mode),
     }
     fn fclose(stream: *mut FILE) -> c_int {
-        before: { find_early(&next::fclose); seen::closing(number(stream)) },
+        before: { find_early(&next::fclose); recorder::closing(number(stream)) },
         raw: libc::EOF,
     }
 }

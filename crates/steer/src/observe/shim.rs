@@ -34,7 +34,7 @@ use rustix::{
 };
 
 pub use layout::{Kind, Record, SLOTS};
-use layout::{Look, Ring as Shared};
+use layout::{Ring as Shared, SlotState};
 pub use library::{NoLibrary, find as library};
 
 #[path = "../../../preload/src/ring.rs"]
@@ -95,12 +95,16 @@ impl Ring {
             self.next = head.wrapping_sub(SLOTS as u64);
         }
         while self.next != head {
-            match self.shared().look(self.next) {
-                Look::Written(Some(record)) => each(record),
-                Look::Missing if head.wrapping_sub(self.next) <= head.wrapping_sub(self.begun) => {
+            match self.shared().read(self.next) {
+                SlotState::Written(Some(record)) => each(record),
+                SlotState::Missing
+                    if head.wrapping_sub(self.next) <= head.wrapping_sub(self.begun) =>
+                {
                     break;
                 }
-                Look::Written(None) | Look::Missing | Look::Overwritten => self.lose(1),
+                SlotState::Written(None) | SlotState::Missing | SlotState::Overwritten => {
+                    self.lose(1);
+                }
             }
             self.next = self.next.wrapping_add(1);
         }

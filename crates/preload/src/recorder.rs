@@ -1,8 +1,8 @@
-//! What the shim makes of a call: which record, if any, goes into the ring.
+//! The recorder: which record, if any, a call puts into the ring.
 //!
-//! Sequential reads are recorded in runs. The position of a descriptor costs a system call, as much
-//! as a small read from the page cache, so it is asked for at the first read, and then each time
-//! `RUN_BYTES` were read:
+//! Sequential reads are recorded in runs. The position of a descriptor costs a system call, as
+//! expensive as a small read from the page cache, so the recorder asks for it at the first read,
+//! and then each time `RUN_BYTES` were read:
 //!
 //! ```text
 //!   read 4K   4K 4K 4K ... 4K   4K 4K ...   close
@@ -34,7 +34,7 @@ use crate::{
 static RING: AtomicPtr<Ring> = AtomicPtr::new(ptr::null_mut());
 static TABLE: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
 
-/// Begins to tell the ring behind descriptor `fd`, if it is one.
+/// Begins to record into the ring behind descriptor `fd`, if it is one.
 pub(crate) fn start(fd: c_int) {
     if !sys::is_sealed(fd, size_of::<Ring>()) {
         return;
@@ -44,7 +44,7 @@ pub(crate) fn start(fd: c_int) {
     // SAFETY: the mapping has the ring's size, can shrink no more, is never unmapped, and consists
     // of atomic words, for which any value will do.
     let is_ring = unsafe { &*ring.cast::<Ring>() }.is_sound();
-    // SAFETY: the table's own memory, which is not in use yet.
+    // SAFETY: the table's own memory, which nothing refers to yet.
     let is_wiped = unsafe { sys::advise(table, size_of::<Table>(), libc::MADV_WIPEONFORK) };
     if is_ring && is_wiped {
         RING.store(ring.cast(), Ordering::Relaxed);
@@ -52,7 +52,7 @@ pub(crate) fn start(fd: c_int) {
     }
 }
 
-/// Tells no more: this process is about to give up system calls that the shim makes.
+/// Records no more: this process is about to give up system calls that the shim makes.
 pub(crate) fn stop() {
     sys::keeping_errno(|| {
         if Shim::here().is_some_and(|shim| shim.table.is_ours()) {
@@ -61,14 +61,14 @@ pub(crate) fn stop() {
     });
 }
 
-/// `fd` was opened, to be read if so said.
+/// `fd` was opened; `is_read`: to be read through the page cache.
 pub(crate) fn opened(fd: c_int, is_read: bool) {
     let Some((shim, entry)) = Shim::of(fd) else { return };
     sys::keeping_errno(|| {
         if is_read {
             shim.learn(fd, entry);
         } else if shim.table.is_ours() {
-            shim.table.note(fd, entry, None);
+            shim.table.set_file(fd, entry, None);
         }
     });
 }
@@ -76,9 +76,9 @@ pub(crate) fn opened(fd: c_int, is_read: bool) {
 /// `got` bytes were read from where `fd` stood.
 pub(crate) fn read(fd: c_int, got: ssize_t) {
     let Some((shim, entry, got)) = Shim::of_read(fd, got) else { return };
-    let untold = entry.untold.fetch_add(got, Ordering::Relaxed).wrapping_add(got);
-    if untold >= RUN_BYTES || entry.end.load(Ordering::Relaxed) == NOWHERE {
-        sys::keeping_errno(|| shim.tell_run(fd, entry));
+    let unrecorded = entry.unrecorded.fetch_add(got, Ordering::Relaxed).wrapping_add(got);
+    if unrecorded >= RUN_BYTES || entry.end.load(Ordering::Relaxed) == NOWHERE {
+        sys::keeping_errno(|| shim.record_run(fd, entry));
     }
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn read(fd: c_int, got: ssize_t) {
 pub(crate) fn read_at(fd: c_int, offset: off_t, got: ssize_t) {
     let Ok(offset) = u64::try_from(offset) else { return read(fd, got) };
     let Some((shim, entry, got)) = Shim::of_read(fd, got) else { return };
-    shim.tell(Kind::Read, fd, entry, offset, got);
+    shim.record(Kind::Read, fd, entry, offset, got);
 }
 
 /// `length` bytes from `offset` were mapped.
@@ -94,15 +94,15 @@ pub(crate) fn mapped(fd: c_int, offset: off_t, length: usize) {
     let Some((shim, entry)) = Shim::of(fd) else { return };
     if shim.is_regular(fd, entry) {
         let offset = u64::try_from(offset).unwrap_or(0);
-        shim.tell(Kind::Map, fd, entry, offset, length as u64);
+        shim.record(Kind::Map, fd, entry, offset, length as u64);
     }
 }
 
-/// `fd` is about to move elsewhere in its file, or to share its position.
+/// Records what was read of `fd`, which is about to move in its file, or to share its position.
 pub(crate) fn flush(fd: c_int) {
     let Some((shim, entry)) = Shim::of(fd) else { return };
     if entry.state() == State::Regular && entry.end.load(Ordering::Relaxed) != NOWHERE {
-        sys::keeping_errno(|| shim.tell_run(fd, entry));
+        sys::keeping_errno(|| shim.record_run(fd, entry));
         entry.end.store(NOWHERE, Ordering::Relaxed);
     }
 }
@@ -116,8 +116,8 @@ pub(crate) fn closing(fd: c_int) {
             return;
         }
         if state == State::Regular {
-            shim.tell_run(fd, entry);
-            shim.tell(Kind::Close, fd, entry, 0, 0);
+            shim.record_run(fd, entry);
+            shim.record(Kind::Close, fd, entry, 0, 0);
         }
         entry.forget();
     });
@@ -153,7 +153,7 @@ pub(crate) unsafe fn is_read_stream(mode: *const c_char) -> bool {
     mode.first() == Some(&b'r') || mode.contains(&b'+')
 }
 
-/// Where records go, and what is known.
+/// The ring and the table of a process whose calls are recorded.
 #[derive(Clone, Copy)]
 struct Shim {
     ring: &'static Ring,
@@ -195,45 +195,45 @@ impl Shim {
         }
     }
 
-    /// Looks what is behind `fd`; whether it is a regular file, which it then tells.
+    /// Asks what is behind `fd`; returns whether it is a regular file, which it then records.
     #[cold]
     fn learn(self, fd: c_int, entry: &Entry) -> bool {
         if !self.table.is_ours() {
             return false;
         }
         let file = sys::file(fd);
-        self.table.note(fd, entry, file);
+        self.table.set_file(fd, entry, file);
         if let Some(file) = file {
-            self.tell(Kind::Open, fd, entry, 0, file.bytes);
+            self.record(Kind::Open, fd, entry, 0, file.bytes);
         }
         file.is_some()
     }
 
-    /// Tells what was read from `fd` since the last time.
-    fn tell_run(self, fd: c_int, entry: &Entry) {
-        let untold = entry.untold.swap(0, Ordering::Relaxed);
-        if untold == 0 {
+    /// Records what was read from `fd` since the last time.
+    fn record_run(self, fd: c_int, entry: &Entry) {
+        let unrecorded = entry.unrecorded.swap(0, Ordering::Relaxed);
+        if unrecorded == 0 {
             return;
         }
         let Some(end) = sys::position(fd) else { return entry.forget() };
         // Another process may move this position too, and a child of `vfork` counts here too: what
-        // lies in both bounds was read through this position, by whomever.
+        // lies in both bounds was read through this position, by one of them.
         let before = entry.end.swap(end, Ordering::Relaxed);
-        let told = if before <= end { before } else { 0 };
-        let start = end.saturating_sub(untold).max(told);
+        let recorded = if before <= end { before } else { 0 };
+        let start = end.saturating_sub(unrecorded).max(recorded);
         if start < end {
-            self.tell(Kind::Read, fd, entry, start, end - start);
+            self.record(Kind::Read, fd, entry, start, end - start);
         }
     }
 
-    fn tell(self, kind: Kind, fd: c_int, entry: &Entry, offset: u64, length: u64) {
+    fn record(self, kind: Kind, fd: c_int, entry: &Entry, offset: u64, length: u64) {
         let (dev, ino) = entry.file();
         let (pid, fd) = (self.table.owner(), u32::try_from(fd).unwrap_or(0));
         self.ring.push(&Record { kind, pid, fd, dev, ino, offset, length });
     }
 }
 
-/// Bytes of a run that are told at once.
+/// Bytes of a run that are recorded at once.
 const RUN_BYTES: u64 = 64 << 10;
 
 #[cfg(test)]
