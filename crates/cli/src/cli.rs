@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! - Every command has an example in its help.
-//! - What the parser refuses is told in one line, as every other bad usage is; of a name that
-//!   nothing has the line tells the nearest one.
+//! - An error of the parser is one line, as every other bad usage is; for an unknown name the
+//!   line has the nearest known one.
 
 use std::ffi::OsString;
 use std::io::Write as _;

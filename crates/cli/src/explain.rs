@@ -19,7 +19,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use forerun_console::failure::note;
-use forerun_console::profile::given;
+use forerun_console::profile::flag;
 use forerun_console::profile::place::Place;
 use forerun_console::{machine, output};
 use forerun_core::units::Nanos;
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         output::require_place(path)?;
     }
     if let Some(path) = &args.profile {
-        given::require(path)?;
+        flag::require(path)?;
     }
     let errors = args.json.then(|| io::stderr().as_fd().try_clone_to_owned()).transpose()?;
     let summary = match explain::explain(&kind, &args.words, errors) {
@@ -100,7 +100,7 @@ impl Args {
         let Some((_, _, file)) = most else { return Ok(None) };
         // The file may be gone by now.
         let Ok(place) = Place::of(&file.path) else { return Ok(None) };
-        let facts = given::known(self.profile.as_deref(), &place)?;
+        let facts = flag::known(self.profile.as_deref(), &place)?;
         Ok(facts.map(|facts| facts.bytes_per_second))
     }
 

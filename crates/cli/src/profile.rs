@@ -1,7 +1,7 @@
 //! `forerun profile`: what a device can do, by reads of its own.
 //!
 //! ```text
-//!   classes (random 4K, in order, random 1M; 1 to 64 in flight) --> measure --> direct figures
+//!   classes (random 4K, in order, random 1M; 1 to 64 in flight) --> measure --> rates
 //!                                                                     |
 //!                            the estimator that the cache learns with +-----> facts
 //!   lone reads of 4K to 128K by polling and by interrupt, sleeps --> latency --> latencies
@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use forerun_console::failure::{note, usage};
-use forerun_console::profile::latency::Half;
+use forerun_console::profile::latency::LatencyHalf;
 use forerun_console::profile::place::Place;
 use forerun_console::target::Target;
 use forerun_console::{output, specs};
@@ -29,7 +29,7 @@ use forerun_io::files::Backend;
 use forerun_report::quantity::thousandths;
 
 use forerun_console::profile::kind;
-use forerun_console::profile::measure::{Class, Figures, Ground, Order};
+use forerun_console::profile::measure::{Class, ClassRates, Order, RateTarget};
 use forerun_console::profile::store::{Profile, Profiles};
 
 /// What `profile` takes.
@@ -70,21 +70,21 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
     let request_bytes_max = target.request_bytes_max() / PAGE_BYTES * PAGE_BYTES;
     let mut estimator = Estimator::new(request_bytes_max);
-    let figures = measure(&target, args, &classes(request_bytes_max), &mut estimator)?;
+    let rates = measure(&target, args, &classes(request_bytes_max), &mut estimator)?;
     let Estimate { profile: facts, known } = estimator.estimate();
     let time = args.time.min(LATENCY_TIME_MAX);
     let (device, path) = (args.device.as_deref(), args.path.as_deref());
-    let half = Half::measure(device, path, place.is_direct, time, args.seed);
-    let profile = Profile::new(&place, facts, known, &figures, half.kept());
-    let text = table(facts, known, before, &figures) + "\n";
+    let half = LatencyHalf::measure(device, path, place.is_direct, time, args.seed);
+    let profile = Profile::new(&place, facts, known, &rates, half.kept());
+    let text = table(facts, known, before, &rates) + "\n";
     if let Some(path) = &args.output {
-        // What was measured is told, whatever becomes of the file.
+        // The results are printed, whatever becomes of the file.
         let written = Profiles::update(path, |profiles| profiles.insert(&place, profile));
         let kept_before = written.as_ref().is_ok_and(|&kept| kept);
-        return written.and(output::print(&(text + &half.told(kept_before))));
+        return written.and(output::print(&(text + &half.describe(kept_before))));
     }
     let kept_before = profiles.insert(&place, profile);
-    let text = text + &half.told(kept_before);
+    let text = text + &half.describe(kept_before);
     let toml = profiles.text()?;
     let comments: Vec<String> =
         text.lines().map(|line| format!("# {line}").trim_end().to_owned()).collect();
@@ -97,23 +97,23 @@ fn measure(
     args: &Args,
     classes: &[Class],
     estimator: &mut Estimator,
-) -> Result<Vec<Figures>> {
+) -> Result<Vec<ClassRates>> {
     let (name, bytes) = (target.name(), target.bytes().min(BYTES_MAX));
     if bytes < BYTES_MIN {
         let min = Bytes(BYTES_MIN).show();
         return Err(usage(format!("{name} is too small to measure: name a file of {min} or more")));
     }
     let count = classes.len() as u64;
-    let mut ground = Ground::new(target.open(bytes)?.store, bytes, args.seed);
+    let mut reader = RateTarget::new(target.open(bytes)?.store, bytes, args.seed);
     let bar = output::progress(count, "profile");
     let measured = classes.iter().map(|class| {
-        let figures = ground.measure(class, Nanos(args.time.0 / count), estimator);
+        let rates = reader.measure(class, Nanos(args.time.0 / count), estimator);
         bar.inc(1);
-        figures.with_context(|| format!("cannot measure {name}"))
+        rates.with_context(|| format!("cannot measure {name}"))
     });
-    let figures = measured.collect();
+    let rates = measured.collect();
     bar.finish_and_clear();
-    figures
+    rates
 }
 
 /// What is measured.
@@ -143,12 +143,12 @@ fn classes(request_bytes_max: u32) -> Vec<Class> {
     random(PAGE_BYTES).chain([in_order]).chain(random(request_bytes_max)).collect()
 }
 
-/// The facts and the figures, for people.
+/// The facts and the rates of the classes, as tables.
 fn table(
     facts: DeviceProfile,
     known: Evidence,
     before: Option<DeviceProfile>,
-    figures: &[Figures],
+    rates: &[ClassRates],
 ) -> String {
     let row = |what: &str, value: fn(DeviceProfile) -> String, is_known: bool, unit: &str| {
         let basis = if is_known { "measured" } else { "assumed" };
@@ -165,20 +165,20 @@ fn table(
     let facts = output::table(&["fact", "value", "unit", "basis", "before"], &rows, 1);
     let header =
         ["reads", "KiB", "in flight", "requests", "MB/s", "latency us", "its deviation us"];
-    let rows: Vec<_> = figures.iter().map(figures_row).collect();
+    let rows: Vec<_> = rates.iter().map(figures_row).collect();
     facts + "\n" + &output::table(&header, &rows, 1)
 }
 
-fn figures_row(figures: &Figures) -> Vec<String> {
-    let class = figures.class;
+fn figures_row(rates: &ClassRates) -> Vec<String> {
+    let class = rates.class;
     vec![
         class.order.name().to_owned(),
         (class.bytes >> 10).to_string(),
         class.depth.to_string(),
-        figures.requests.to_string(),
-        thousandths(figures.bytes_per_second / 1_000),
-        thousandths(figures.latency_mean.0),
-        thousandths(figures.latency_stdev.0),
+        rates.requests.to_string(),
+        thousandths(rates.bytes_per_second / 1_000),
+        thousandths(rates.latency_mean.0),
+        thousandths(rates.latency_stdev.0),
     ]
 }
 
@@ -194,7 +194,7 @@ const DEPTHS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 const BYTES_MIN: u64 = 16 << 20;
 /// Models may have no end.
 const BYTES_MAX: u64 = 1 << 44;
-/// Short beside the rest of a profile.
+/// A small addition to the time of the rest.
 const LATENCY_TIME_MAX: Nanos = Nanos::from_millis(1_000);
 const TIME_MIN: Nanos = Nanos::from_millis(100);
 const TIME_MAX: Nanos = Nanos::from_millis(3_600_000);

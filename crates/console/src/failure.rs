@@ -48,7 +48,7 @@ pub fn tell(error: &anyhow::Error) -> u8 {
     if is_usage { USAGE } else { FAILED }
 }
 
-/// What went wrong and why; causes that the text before them tells already are left out.
+/// The error and its causes; a cause that the text before it contains is left out.
 fn message(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -63,7 +63,7 @@ fn message(error: &anyhow::Error) -> String {
 
 /// A line on stderr.
 pub fn note(text: &str) {
-    // Without stderr there is no place for the message.
+    // Without stderr the line is lost.
     let _ = writeln!(io::stderr(), "{}", plain(&format!("forerun: {text}")));
 }
 

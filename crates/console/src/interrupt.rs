@@ -3,7 +3,7 @@
 //! # Invariants
 //! - Files are written inside [`unbroken`]; the handler waits for that, yet less than a second.
 //! - What takes longer leaves nothing behind: the part of a file that is being made is removed.
-//! - A command that has figures to tell asks for the first signal itself ([`gently`]); the second
+//! - A command with results to print handles the first signal itself ([`gently`]); the second
 //!   one ends it as any other.
 
 use std::io::{self, Write as _};

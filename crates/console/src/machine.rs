@@ -1,6 +1,6 @@
 //! What a record says of where and when it was made: time, commit, machine.
 //!
-//! The only place in the commands that reads the clock. What the system does not tell is left
+//! The only place in the commands that reads the clock. What the system does not say is left
 //! empty: a record without a processor's name is still a record.
 
 use std::fs;
@@ -10,14 +10,14 @@ use std::thread;
 use forerun_core::units::Nanos;
 use forerun_report::Machine;
 
-/// The commit that was built, where the build was told; else the version.
+/// The commit that was built, where the build's environment names it; else the version.
 pub const COMMIT: &str = match option_env!("FORERUN_COMMIT") {
     Some(commit) => commit,
     None => concat!("v", env!("CARGO_PKG_VERSION")),
 };
 
 /// The time since the first call.
-#[expect(clippy::disallowed_types, reason = "how long a simulation takes is told to people")]
+#[expect(clippy::disallowed_types, reason = "the time of a simulation is shown to people")]
 pub fn now() -> Nanos {
     static START: OnceLock<std::time::Instant> = OnceLock::new();
     let passed = START.get_or_init(std::time::Instant::now).elapsed();

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! # Invariants
-//! - What the system does not tell is not counted against it, and is told as unknown.
+//! - What the system does not say does not count against it, and is shown as unknown.
 
 use std::fs;
 
@@ -52,8 +52,8 @@ impl Noise {
         }
     }
 
-    /// What came since `before`, while `load` ran. If that is `quiet`, no task waits for a
-    /// processor.
+    /// What came since `before`, while `load` ran. If that is `quiet`, no task should have waited
+    /// for a processor.
     #[must_use]
     pub fn since(mut self, before: &Self, load: &'static str, quiet: bool) -> Self {
         self.load = load;
@@ -107,7 +107,7 @@ impl Noise {
 
     /// For people.
     #[must_use]
-    pub fn told(&self) -> String {
+    pub fn describe(&self) -> String {
         let share = |share: Option<f64>| {
             share.map_or("unknown".to_owned(), |share| format!("{:.1} %", share * 100.0))
         };
@@ -145,7 +145,7 @@ fn waited(pressure: &str) -> Option<u64> {
 const STEAL_MAX: f64 = 0.01;
 const PRESSURE_MAX: f64 = 0.05;
 const APART_MAX: f64 = 1.25;
-/// A hundredth of the samples contains time of other machines.
+/// A hundredth of the samples with another task's time in them.
 const PREEMPTED_MAX: f64 = 0.01;
 
 #[cfg(test)]
@@ -172,7 +172,7 @@ mod tests {
             let before = moment(0, Some((0, 0)), Some(0));
             let noise = moment(1_000, ticks, waited).since(&before, "quiet", quiet);
             assert_eq!(noise.noisy().count(), reasons, "{noise:?}");
-            assert_eq!(noise.told().contains("noisy"), reasons > 0, "{noise:?}");
+            assert_eq!(noise.describe().contains("noisy"), reasons > 0, "{noise:?}");
         }
     }
 

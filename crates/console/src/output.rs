@@ -49,7 +49,7 @@ pub fn require_place(path: &Path) -> Result<()> {
     if path.as_os_str().is_empty() {
         return Err(usage("cannot write to a file without a name: name one"));
     }
-    // No later check refuses `a.html/`: its folder is that of `a.html`.
+    // The check below accepts `a.html/`: its folder is that of `a.html`.
     if path.is_dir() || path.as_os_str().as_bytes().ends_with(b"/") {
         bail!("cannot write {name}: it is a folder; name a file");
     }

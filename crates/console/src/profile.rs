@@ -1,10 +1,10 @@
 //! The profile of a device: measured by reads of its own, kept in a file, found again.
 //!
 //! ```text
-//!   measure (rates) and latency (waits, sleeps), of a place --> store (TOML) --> given (--profile)
+//!   measure (rates) and latency (waits, sleeps), of a place --> store (TOML) --> flag (--profile)
 //! ```
 
-pub mod given;
+pub mod flag;
 pub mod latency;
 pub mod measure;
 pub mod place;

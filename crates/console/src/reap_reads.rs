@@ -67,7 +67,7 @@ impl<'a> Reads<'a> {
     }
 }
 
-/// What spinning shows at each of `sizes`: what policies are told.
+/// Latencies by spinning at each of `sizes`: the calibration of policies.
 pub fn calibrate(target: &ReapTarget, sizes: &[u64], seed: u64) -> Result<Calibration> {
     let mut known = Calibration::default();
     let spin = ReaperSettings { policy: "spin".to_owned(), ..ReaperSettings::default() };

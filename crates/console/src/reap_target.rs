@@ -33,7 +33,7 @@ enum Source {
     File { path: PathBuf, files: Files, bytes: u64, io: String, unpolled: Option<String> },
 }
 
-/// How true a model was, as it is told.
+/// How true a model was to its times.
 #[derive(Clone, Copy, Serialize)]
 pub struct Truth {
     reads: u64,
@@ -173,7 +173,7 @@ fn forget(path: &Path, bytes: u64) -> Result<()> {
 impl Truth {
     /// The same as a sentence, for people.
     #[must_use]
-    pub fn told(&self) -> String {
+    pub fn describe(&self) -> String {
         let Self { reads, late_us, wakes, wake_us } = self;
         format!(
             "the model completed {reads} reads, {late_us:.2} us late in the mean; {wakes} wake-ups \

@@ -88,7 +88,7 @@ impl Target {
         Some(device::make(spec, *seed).expect("checked when it was named"))
     }
 
-    /// Its name in reports, without what they tell by itself: the drive's cache.
+    /// Its name in reports, without the drive's cache, which reports show apart.
     #[must_use]
     pub fn name(&self) -> String {
         match self {
@@ -189,12 +189,12 @@ impl Checked {
 
 /// Asks the kernel to forget the first `whole` bytes of `file`.
 pub fn forget(file: &File, whole: NonZeroU64) {
-    // Dirty pages stay; without the right to sync, what the kernel holds is measured.
+    // Dirty pages stay: without the right to sync, what the kernel holds is measured.
     let _ = file.sync_data();
     // Only advice: where it is refused, the file is in memory, and so is the figure.
     let _ = fadvise(file, 0, Some(whole), Advice::DontNeed);
 }
 
 const PAGE_BYTES: u32 = specs::PAGE_BYTES;
-/// As the engine's settings have it, unless they are told otherwise.
+/// The engine's default.
 const REQUEST_BYTES_MAX: u32 = 1 << 20;

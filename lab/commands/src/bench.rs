@@ -1,11 +1,11 @@
 //! `forerun bench`: measurements in real time, of the live engine.
 //!
 //! ```text
-//!   streams   pattern (what) x target (from where) x policy --> live (crew, meter) --> record
-//!                                                  \> kernel (crew), of a file
+//!   streams   pattern (what) x target (from where) x policy --> live (readers, meter) --> record
+//!                                                  \> kernel (readers), of a file
 //!   file      a real file, cold, in order or at random --------> file (reads) ------> record
 //!   hit       pages in memory: pread beside the engine's ways -> hit (race) --------> record
-//!   reap      ways of waiting for reads ----------------------> reap (hands) -------> record
+//!   reap      ways of waiting for reads ----------------------> reap (workers) -------> record
 //! ```
 
 mod file;
@@ -25,7 +25,7 @@ use forerun_measure::journal::Journal;
 
 use crate::specs::PAGE_BYTES;
 
-pub(crate) use streams::figures;
+pub(crate) use streams::json_row;
 
 /// What `bench` takes.
 #[derive(clap::Args)]

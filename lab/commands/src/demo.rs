@@ -28,7 +28,7 @@ use forerun_core::readahead;
 use forerun_engine::Settings;
 use forerun_engine::journal::JournalFile;
 use forerun_measure::journal::Journal;
-use forerun_measure::live::Live;
+use forerun_measure::live::LiveRun;
 use forerun_measure::{cache, record};
 use forerun_report::quantity;
 use forerun_report::{Run, RunRecord, page, table};
@@ -36,7 +36,7 @@ use serde::Serialize;
 
 use budget::Budget;
 
-use crate::bench::figures;
+use crate::bench::json_row;
 
 /// What `demo` takes.
 #[derive(clap::Args)]
@@ -61,7 +61,7 @@ pub struct Args {
 struct Timed<T> {
     time: &'static str,
     #[serde(flatten)]
-    figures: T,
+    row: T,
 }
 
 /// Runs the demo.
@@ -80,7 +80,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if !args.json {
         return output::print(&format!("\nThe page with all charts: {page}\n"));
     }
-    let timed = |time| move |run| Timed { time, figures: figures(run) };
+    let timed = |time| move |run| Timed { time, row: json_row(run) };
     let runs = live.runs.iter().map(timed("real"));
     let runs: Vec<_> = runs.chain(paper.runs.iter().map(timed("virtual"))).collect();
     output::json(&object! { runs: runs, verified_bytes: verified, page: page })
@@ -94,9 +94,9 @@ fn live_part(
 ) -> Result<RunRecord> {
     let target = model()?;
     let settings = cache::settings(&target, CACHE_BYTES);
-    let mut told = record::settings(&settings);
-    told.push(("time", "real".to_owned()));
-    let mut record = record::empty(target.name(), SEED, &told);
+    let mut settings_shown = record::settings(&settings);
+    settings_shown.push(("time", "real".to_owned()));
+    let mut record = record::empty(target.name(), SEED, &settings_shown);
     let each = Bytes((EACH_SECOND_BYTES * u64::from(seconds)).next_multiple_of(64 << 10));
     let policies = [LEGACY, DEMAND, best()];
     let count = STREAMS.len() * policies.len();
@@ -108,7 +108,7 @@ fn live_part(
         let reads = format!("streams,n={streams},each={},seed={SEED}", each.show());
         let limit = record::limit(&target, &reads, &settings.core().map_err(usage)?)?;
         for readahead in policies {
-            let live = Live {
+            let live = LiveRun {
                 target: &target,
                 reads: &reads,
                 settings: Settings { readahead: readahead.to_owned(), ..settings.clone() },

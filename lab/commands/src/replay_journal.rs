@@ -3,7 +3,7 @@
 //!
 //! # Invariants
 //! - Exit status 0 means that there was something to compare, and that all of it was equal.
-//! - A run that differs is told with the first event that does.
+//! - Of a run that differs, the first event that does is printed.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let file = File::open(&args.file).with_context(|| format!("cannot open {name}"))?;
     let bytes = file.metadata().map_or(0, |metadata| metadata.len());
     let progress = output::progress(bytes, "bytes");
-    // A core that panics is an error with its event; the hook would tell it a second time.
+    // A core that panics is an error with its event; the hook would print it a second time.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let replayed = replay(BufReader::new(file), |at| progress.set_position(at));
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         bail!("{name} holds no event: there is nothing to replay");
     }
     if args.json {
-        output::json(&told(&replayed))?;
+        output::json(&json(&replayed))?;
     } else {
         output::print(&text(&replayed))?;
     }
@@ -64,12 +64,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn told(replayed: &Replayed) -> impl Serialize {
-    let runs: Vec<_> = replayed.runs.iter().map(told_run).collect();
+fn json(replayed: &Replayed) -> impl Serialize {
+    let runs: Vec<_> = replayed.runs.iter().map(json_run).collect();
     object! { byte_equal: replayed.byte_equal(), cut_bytes: replayed.cut_bytes, runs: runs }
 }
 
-fn told_run(run: &Run) -> impl Serialize {
+fn json_run(run: &Run) -> impl Serialize {
     let (settings, stats) = (&run.settings, &run.stats);
     object! {
         byte_equal: run.difference.is_none(),

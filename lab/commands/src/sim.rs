@@ -8,12 +8,12 @@
 //! Every trace is run with every combination of policy, size and readahead.
 
 mod check;
-pub(crate) mod figures;
 mod lists;
 mod memory;
 mod plot;
 mod prefetch;
 mod reap;
+pub(crate) mod rows;
 pub(crate) mod source;
 mod timed;
 mod two_q_star;
@@ -32,8 +32,8 @@ use forerun_measure::windows::WINDOWS_MAX;
 use forerun_sim::host::Order;
 use forerun_sim::prefetch::Prefetch;
 
-use figures::Figures;
 use plot::Plot;
+use rows::RunRow;
 use source::{Reading, Source};
 
 use crate::specs;
@@ -300,7 +300,7 @@ pub(crate) fn device_spec(spec: &str, cache: Option<Switch>) -> String {
     }
 }
 
-/// Runs what was asked for and prints the figures.
+/// Runs what was asked for and prints the rows.
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.command {
         Some(Command::Check(args)) => return check::run(args),
@@ -315,22 +315,22 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let plan = Plan::new(args)?;
     let written: Vec<&Path> = args.output.iter().chain(&args.plot).map(PathBuf::as_path).collect();
     require_places(&written, &plan.sources)?;
-    let mut figures: Vec<Figures> = Vec::new();
-    let mut record = figures::Record::new(&plan);
+    let mut rows: Vec<RunRow> = Vec::new();
+    let mut record = rows::Record::new(&plan);
     for source in &plan.sources {
         if plan.readaheads.is_empty() {
-            figures.extend(untimed::run(&plan, source)?);
+            rows.extend(untimed::run(&plan, source)?);
         } else {
-            timed::run(&plan, source, &mut figures, &mut record)?;
+            timed::run(&plan, source, &mut rows, &mut record)?;
         }
     }
-    // Neither the figures nor the record nor the plot are lost with the others.
+    // If one of table, record and plot cannot be written, the others still are.
     let written = args.output.as_ref().map_or(Ok(()), |path| record.write(path));
-    let drawn = plan.plot.as_ref().map_or(Ok(()), |plot| plot.write(&plan, &figures));
+    let drawn = plan.plot.as_ref().map_or(Ok(()), |plot| plot.write(&plan, &rows));
     let shown = if args.json {
-        output::json(&figures::Runs { runs: &figures })
+        output::json(&rows::Runs { runs: &rows })
     } else {
-        output::print(&figures::table(&figures))
+        output::print(&rows::table(&rows))
     };
     written.and(drawn).and(shown)
 }

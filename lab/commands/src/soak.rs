@@ -6,7 +6,7 @@
 //! ```
 //! | module | what |
 //! |---|---|
-//! | `ground` | the stores that are read, and the faults that come and go |
+//! | `stores` | the stores that are read, and the faults that come and go |
 //! | `worker` | what a thread does |
 //! | `hooks` | what is asked of the cache beside reads |
 //! | `health` | memory, descriptors and threads of the process, and whether they grow |
@@ -31,13 +31,13 @@ use forerun_measure::journal::Journal;
 use forerun_report::quantity;
 use forerun_report::quantity::mebibytes;
 
-use ground::Ground;
-use health::Figures;
+use health::ProcessUsage;
+use stores::Stores;
 use worker::{Counts, Worker};
 
-mod ground;
 mod health;
 mod hooks;
+mod stores;
 mod worker;
 
 /// What `soak` takes.
@@ -69,9 +69,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 fn soak(args: &Args, journal: Option<&JournalFile>) -> Result<()> {
     let goal = Goal::of(args.minutes, args.reads);
-    let before = Figures::take()?;
+    let before = ProcessUsage::take()?;
     interrupt::gently();
-    let ground = Ground::make()?;
+    let stores = Stores::make()?;
     let settings = Settings {
         cache_bytes: CACHE_BYTES,
         background_depth: 2,
@@ -80,18 +80,18 @@ fn soak(args: &Args, journal: Option<&JournalFile>) -> Result<()> {
         ..Settings::default()
     };
     let cache = journal::cache(settings, journal).context("cannot make a cache")?;
-    let open = |file: &ground::File| Ok(cache.open_store(file.store()?)?);
-    let shared = ground.files.iter().map(open).collect::<Result<Vec<Handle>>>()?;
+    let open = |file: &stores::File| Ok(cache.open_store(file.store()?)?);
+    let shared = stores.files.iter().map(open).collect::<Result<Vec<Handle>>>()?;
     let counts: Vec<Counts> = (0..args.threads).map(|_| Counts::default()).collect();
     let stop = AtomicBool::new(false);
     let mut watch = Watch::new(goal, &cache, &counts);
     let wrong = thread::scope(|scope| {
         let start = |(number, counts)| {
-            let worker = Worker::new(&cache, &ground, &shared, counts, args.seed, number);
+            let worker = Worker::new(&cache, &stores, &shared, counts, args.seed, number);
             scope.spawn(|| worker.run(&stop))
         };
         let workers: Vec<_> = (0..).zip(&counts).map(start).collect();
-        let mut wrong = watch.run(&ground, &workers);
+        let mut wrong = watch.run(&stores, &workers);
         stop.store(true, Ordering::Relaxed);
         for worker in workers {
             wrong = wrong.and(worker.join().unwrap_or_else(|_| bail!("a thread panicked")));
@@ -101,7 +101,7 @@ fn soak(args: &Args, journal: Option<&JournalFile>) -> Result<()> {
     drop(shared);
     let wrong = wrong.and_then(|()| watch.judge()).and_then(|()| at_rest(&cache));
     let closing = watch.closing();
-    drop((cache, ground));
+    drop((cache, stores));
     let wrong = wrong.and_then(|()| all_gone(before));
     let is_over = interrupt::asked();
     let verdict = match (&wrong, is_over) {
@@ -141,7 +141,7 @@ struct Watch<'a> {
     cache: &'a Cache,
     counts: &'a [Counts],
     begun: Nanos,
-    samples: Vec<Figures>,
+    samples: Vec<ProcessUsage>,
     /// Time and reads when something was printed last.
     printed: (Nanos, u64),
     /// When it was last seen that a read ended, and how many had.
@@ -156,12 +156,12 @@ impl<'a> Watch<'a> {
     }
 
     /// Watches until it is over, and says what was wrong.
-    fn run(&mut self, ground: &Ground, workers: &[ScopedJoinHandle<'_, Result<()>>]) -> Result<()> {
+    fn run(&mut self, stores: &Stores, workers: &[ScopedJoinHandle<'_, Result<()>>]) -> Result<()> {
         for tick in 0_u64.. {
             let (now, reads) = (machine::now(), self.sum(|counts| &counts.reads));
             let time = now.since(self.begun);
             if tick.is_multiple_of(PHASE_TICKS) {
-                ground.turn(tick / PHASE_TICKS);
+                stores.turn(tick / PHASE_TICKS);
             }
             if tick.is_multiple_of(SAMPLE_TICKS) {
                 self.sample()?;
@@ -177,7 +177,7 @@ impl<'a> Watch<'a> {
             if reads > self.moved.1 {
                 self.moved = (now, reads);
             } else if now.since(self.moved.0) >= Nanos::from_millis(2 * STALL_MS) {
-                // Nobody joins threads that hang.
+                // The process exits without joining its threads: they hang.
                 failure::note(&format!("no read ended for {} s", 2 * STALL_MS / 1_000));
                 std::process::exit(failure::FAILED.into());
             }
@@ -196,7 +196,7 @@ impl<'a> Watch<'a> {
             bail!("the counts do not add up: {:?}", stats.core);
         }
         if self.samples.len() < SAMPLES_MAX {
-            self.samples.push(Figures::take()?);
+            self.samples.push(ProcessUsage::take()?);
         }
         Ok(())
     }
@@ -205,7 +205,7 @@ impl<'a> Watch<'a> {
         let seconds = quantity::seconds(now.since(self.begun));
         let rate = rate(reads - self.printed.1, now.since(self.printed.0));
         self.printed = (now, reads);
-        let Figures { rss_bytes, fds, threads } = Figures::take()?;
+        let ProcessUsage { rss_bytes, fds, threads } = ProcessUsage::take()?;
         let (errors, rss) = (self.sum(|counts| &counts.errors), mebibytes(rss_bytes));
         output::print(&format!(
             "{seconds:>6.0} s  {reads:>11} reads  {rate:>8}/s  rss {rss:.1} MiB  fds {fds}  \
@@ -219,7 +219,7 @@ impl<'a> Watch<'a> {
         if grown.is_empty() { Ok(()) } else { bail!("{}", grown.join("; ")) }
     }
 
-    /// All figures.
+    /// The closing line: counts and rates of the whole run.
     fn closing(&self) -> String {
         let time = machine::now().since(self.begun);
         let sum = |of: fn(&Counts) -> &_| self.sum(of);
@@ -267,15 +267,15 @@ fn at_rest(cache: &Cache) -> Result<()> {
 
 /// Descriptors and threads are as many as `before`. A thread that was joined may still be on its
 /// way out of the system's list.
-fn all_gone(before: Figures) -> Result<()> {
+fn all_gone(before: ProcessUsage) -> Result<()> {
     for _ in 0..GONE_TICKS {
-        let now = Figures::take()?;
+        let now = ProcessUsage::take()?;
         if now.fds <= before.fds && now.threads <= before.threads {
             return Ok(());
         }
         thread::sleep(TICK);
     }
-    let now = Figures::take()?;
+    let now = ProcessUsage::take()?;
     bail!(
         "{} descriptors and {} threads at the end, {} and {} before",
         now.fds,

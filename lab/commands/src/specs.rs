@@ -114,7 +114,7 @@ pub(crate) fn sample(text: &str) -> Result<Share, String> {
     share.ok_or_else(|| "a share from 0.000001 to 1".to_owned())
 }
 
-/// Less holds too few pages to tell anything.
+/// Less holds too few pages for a result.
 const MEMORY_MIN: u64 = 1 << 20;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! `--journal`: the events of a command's live runs, kept in a file.
 //!
 //! # Invariants
-//! - A place that takes no file is told before anything runs. A journal that ends early is told at
-//!   the end and fails nothing: the runs and their figures are whole.
+//! - A place that takes no file is an error before anything runs. A journal that ends early is
+//!   noted at the end and fails nothing: the runs and their results are whole.
 //! - Whatever ends the command, the journal is of use up to its last whole block.
 
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ impl Journal {
         let mut paths: Vec<&Path> = written.into_iter().flatten().collect();
         paths.iter().try_for_each(|path| output::require_place(path))?;
         paths.extend(input);
-        paths.reverse(); // The one to choose anew is told.
+        paths.reverse(); // The error names the path to choose anew.
         output::require_apart(&paths)
     }
 
@@ -46,7 +46,7 @@ impl Journal {
         let journal = JournalFile::create(path, bounds)
             .with_context(|| format!("cannot write {}", path.display()))?;
         let result = body(Some(&journal));
-        note(&format!("{}: {}", path.display(), told(&journal.finish())));
+        note(&format!("{}: {}", path.display(), summary_line(&journal.finish())));
         result
     }
 }
@@ -63,7 +63,7 @@ pub fn cache(settings: Settings, journal: Option<&JournalFile>) -> Result<Cache,
 }
 
 /// A journal's summary as one line.
-fn told(summary: &Summary) -> String {
+fn summary_line(summary: &Summary) -> String {
     let Summary { runs, events, dropped, bytes, end } = summary;
     let runs = if *runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
     let text = format!("{events} events of {runs} in {bytes} bytes");

@@ -4,11 +4,11 @@
 //!   reader threads -> pread -> page cache -> block device
 //!                      times                   requests counted by the kernel
 //! ```
-//! Readers, order, pace and checks are those of the engine's runs (`crew`), so that the two differ
-//! by the cache alone.
+//! Readers, order, pace and checks are those of the engine's runs (`readers`), so that the two
+//! differ by the cache alone.
 //!
 //! # Invariants
-//! - The file is forgotten before; whoever reads it at the same time spoils the figure.
+//! - The kernel drops the file's pages before; another reader of the file spoils the result.
 //! - Requests are those that the device completed by the end of the last read. They are counted for
 //!   the device as a whole, and are 0 where the file system lies on none.
 //! # Sources
@@ -29,11 +29,11 @@ use forerun_engine::Stats;
 use forerun_sim::workload::Access;
 use rustix::fs::{major, minor};
 
-use crate::crew::{Crew, Times};
+use crate::readers::{ReadTimes, ReaderThreads};
 
 use crate::cache::failed;
-use crate::live::Measured;
-use crate::pattern::made;
+use crate::live::RunResult;
+use crate::pattern::workload_of;
 use crate::verify;
 
 /// What is run.
@@ -47,9 +47,9 @@ pub struct Kernel<'a> {
 }
 
 impl Kernel<'_> {
-    /// Runs; `told` hears from time to time how many bytes were read.
-    pub fn run(&self, told: &mut dyn FnMut(u64)) -> Result<Measured> {
-        let workload = made(self.reads)?;
+    /// Runs; `progress` hears from time to time how many bytes were read.
+    pub fn run(&self, progress: &mut dyn FnMut(u64)) -> Result<RunResult> {
+        let workload = workload_of(self.reads)?;
         let against = verify::against_file(self.file)?;
         let files = workload.handles.iter().map(|_| self.file.plainly());
         let files: Vec<File> = files.collect::<Result<_>>()?;
@@ -66,16 +66,16 @@ impl Kernel<'_> {
             Ok(())
         };
         let (begun, before) = (machine::now(), device.counts());
-        let ended = Crew::new(begun, against).run(workload, read, |passed| {
-            told(bytes.load(Ordering::Relaxed));
+        let ended = ReaderThreads::new(begun, against).run(workload, read, |passed| {
+            progress(bytes.load(Ordering::Relaxed));
             self.time_max.is_some_and(|time_max| passed >= time_max)
         })?;
         let after = device.counts();
         self.file.require_unchanged()?;
-        let Times { latency, .. } = &ended.times;
+        let ReadTimes { latency, .. } = &ended.times;
         let (requests, bytes, waited) = (latency.count(), bytes.into_inner(), ended.times.waited());
         let stats = Stats { requests, bytes, waited, ..Stats::default() };
-        Ok(Measured {
+        Ok(RunResult {
             elapsed: ended.at.since(begun),
             bytes_wanted: bytes,
             device_requests: after.requests.saturating_sub(before.requests),
@@ -89,7 +89,7 @@ impl Kernel<'_> {
         })
     }
 
-    /// What decides the kernel's readahead, where it tells.
+    /// The kernel's readahead settings, where sysfs has them.
     pub fn params(&self) -> Result<BTreeMap<String, String>> {
         let device = Device::below(&self.file.plainly()?)?;
         let name = "read_ahead_kb";

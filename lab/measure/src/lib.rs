@@ -1,18 +1,18 @@
 //! What the lab's live measurements share.
 //!
 //! ```text
-//!   pattern (what) x target (from where) x policy --> live (crew, meter) --> record
-//!                                        \> kernel (crew), of a file
+//!   pattern (what) x target (from where) x policy --> live (readers, meter) --> record
+//!                                        \> kernel (readers), of a file
 //! ```
 //! | module | what |
 //! |---|---|
 //! | [`pattern`] | reads as a workload's text |
-//! | [`live`], `crew`, `meter`, [`verify`] | one run through the engine, every byte checked |
+//! | [`live`], `readers`, `meter`, [`verify`] | one run through the engine, every byte checked |
 //! | [`kernel`] | the same reads through the kernel's page cache |
 //! | [`pattern_file`] | files of the pattern: made, and known again |
 //! | [`steps`] | threads that begin, or take each step, at the same moment |
 //! | [`record`] | run records, and the limit that runs are measured against |
-//! | [`windows`] | readahead windows as records tell them |
+//! | [`windows`] | readahead windows as records hold them |
 //! | [`journal`] | `--journal` of the commands that run live |
 //! | [`cache`] | the engine's cache in front of a target |
 #![forbid(unsafe_code)]
@@ -22,13 +22,13 @@
 )]
 
 pub mod cache;
-mod crew;
 pub mod journal;
 pub mod kernel;
 pub mod live;
 mod meter;
 pub mod pattern;
 pub mod pattern_file;
+mod readers;
 pub mod record;
 pub mod steps;
 pub mod verify;

@@ -8,7 +8,7 @@
 //!
 //! # Invariants
 //! - Nothing but reads is inside the measured time; checks run beside it or after it.
-//! - The figures are of what was read, also where a run is stopped by time.
+//! - The results are of what was read, also where a run is stopped by time.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt as _;
@@ -32,11 +32,11 @@ use forerun_console::target::{Checked, Target};
 
 use crate::{journal, windows};
 
-use crate::crew::Crew;
-use crate::pattern::made;
+use crate::pattern::workload_of;
+use crate::readers::ReaderThreads;
 
 /// What is run.
-pub struct Live<'a> {
+pub struct LiveRun<'a> {
     /// What is read from.
     pub target: &'a Target,
     /// The workload's text.
@@ -52,7 +52,7 @@ pub struct Live<'a> {
 }
 
 /// What a run came to.
-pub struct Measured {
+pub struct RunResult {
     /// From the first read to the end of the last.
     pub elapsed: Nanos,
     /// Bytes that readers got.
@@ -75,15 +75,15 @@ pub struct Measured {
     pub digests: Vec<Vec<u64>>,
 }
 
-impl Live<'_> {
+impl LiveRun<'_> {
     /// What all reads come to.
     pub fn bytes_wanted(&self) -> Result<u64> {
-        Ok(made(self.reads)?.bytes_wanted)
+        Ok(workload_of(self.reads)?.bytes_wanted)
     }
 
-    /// Runs; `told` hears from time to time how many bytes were read.
-    pub fn run(&self, told: &mut dyn FnMut(u64)) -> Result<Measured> {
-        let workload = made(self.reads)?;
+    /// Runs; `progress` hears from time to time how many bytes were read.
+    pub fn run(&self, progress: &mut dyn FnMut(u64)) -> Result<RunResult> {
+        let workload = workload_of(self.reads)?;
         let against = verify::against(self.target)?;
         let opened = self.target.open(workload.files[0])?;
         let meter = Arc::new(Meter::new(opened.store, 2 * self.log_max));
@@ -98,8 +98,8 @@ impl Live<'_> {
             let count = handle.read_at(access.offset, room).map_err(|error| self.failed(error))?;
             if count < room.len() { Err(self.short(handle)) } else { Ok(()) }
         };
-        let ended = Crew::new(begun, against).run(workload, read, |passed| {
-            told(cache.stats().bytes);
+        let ended = ReaderThreads::new(begun, against).run(workload, read, |passed| {
+            progress(cache.stats().bytes);
             self.time_max.is_some_and(|time_max| passed >= time_max)
         })?;
         let stats = cache.stats();
@@ -118,7 +118,7 @@ impl Live<'_> {
         drop(notes);
         requests.sort_by_key(|request| (request.at_us, request.done_us));
         requests.truncate(self.log_max);
-        let measured = Measured {
+        let measured = RunResult {
             elapsed: ended.at.since(begun),
             bytes_wanted: stats.bytes,
             device_requests,
@@ -140,7 +140,7 @@ impl Live<'_> {
     }
 
     /// Compares what was read of a file with plain reads of the same bytes.
-    fn check(&self, file: &Checked, measured: &Measured) -> Result<()> {
+    fn check(&self, file: &Checked, measured: &RunResult) -> Result<()> {
         let plain = file.plainly()?;
         let read = |access: Access, room: &mut [u8]| {
             plain.read_exact_at(room, access.offset).map_err(|error| match error.kind() {
@@ -148,8 +148,8 @@ impl Live<'_> {
                 _ => failed(file, error),
             })
         };
-        let crew = Crew::new(machine::now(), Against::Later);
-        let ended = crew.run(unpaced(made(self.reads)?), read, |_| false)?;
+        let readers = ReaderThreads::new(machine::now(), Against::Later);
+        let ended = readers.run(unpaced(workload_of(self.reads)?), read, |_| false)?;
         file.require_unchanged()?;
         if ended.digests != measured.digests {
             return Err(failed(

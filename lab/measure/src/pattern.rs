@@ -150,7 +150,7 @@ impl Shape {
     pub fn reads(&self, bytes_max: u64) -> Result<Reads> {
         self.check()?;
         let whole = self.with_each(self.each.unwrap_or(EACH));
-        let need = made(&whole)?.files[0];
+        let need = workload_of(&whole)?.files[0];
         if need <= bytes_max {
             return Ok(whole);
         }
@@ -166,7 +166,7 @@ impl Shape {
         // As much of each stream as fits, in whole requests.
         let fits = |requests: u64| {
             let reads = self.with_each(Bytes(requests * self.request.0));
-            let need = made(&reads).map(|workload| workload.files[0]);
+            let need = workload_of(&reads).map(|workload| workload.files[0]);
             need.is_ok_and(|need| need <= bytes_max).then_some(reads)
         };
         let (mut low, mut high) = (0, EACH.0 / self.request.0 + 1);
@@ -234,7 +234,7 @@ impl Shape {
             Pattern::Random => Reads::known(forward("random"), streams),
             Pattern::RoundRobin => Reads::known(forward("alternate"), streams),
             Pattern::Sequential => Reads::known(forward("sequential"), streams),
-            // Whoever knows the streams may as well read them forward.
+            // An oracle that knows the streams may read them forward: the limit is the same.
             Pattern::Backward => Reads {
                 text: format!("backward,{shared}"),
                 streams,
@@ -271,7 +271,7 @@ impl Reads {
 }
 
 /// The workload of a text.
-pub fn made(text: impl AsRef<str>) -> Result<Workload> {
+pub fn workload_of(text: impl AsRef<str>) -> Result<Workload> {
     workload::make(text.as_ref()).map_err(|error| usage(flags(&error.to_string())))
 }
 
@@ -316,10 +316,10 @@ fn flags(error: &str) -> String {
     found.map_or_else(|| error.to_owned(), |(key, flag)| error.replacen(key, flag, 1))
 }
 
-/// What is told of a workload also where it is the default: how much is read.
+/// Parameters that reports show even at their default: how much is read.
 const TOLD: [&str; 9] =
     ["n=", "each=", "percent=", "sequential=", "columns=", "chunk=", "piece=", "file=", "bytes="];
-/// Streams, where nobody says how many.
+/// Streams by default.
 const STREAMS: u32 = 10;
 /// Bytes of each, likewise.
 const EACH: Bytes = Bytes(10 << 20);
@@ -367,7 +367,7 @@ mod tests {
         for (pattern, short, streams) in rows {
             let reads = shape(pattern).reads(u64::MAX).unwrap();
             assert_eq!((shortened(&reads.text).as_str(), reads.streams), (short, streams));
-            let (long, short) = (made(&reads).unwrap(), made(short).unwrap());
+            let (long, short) = (workload_of(&reads).unwrap(), workload_of(short).unwrap());
             assert_eq!(long.params, short.params, "{pattern}");
             let unknown = pattern.starts_with("stride") || pattern.starts_with("uniform");
             assert_eq!(reads.known.is_none(), unknown, "{pattern}");

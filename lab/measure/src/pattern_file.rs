@@ -31,17 +31,18 @@ pub fn make(path: &Path, bytes: u64) -> Result<()> {
     match File::open(path) {
         Ok(file) => return require(&file, path, bytes),
         Err(error) if error.kind() == ErrorKind::NotFound => {}
-        Err(error) => return Err(error).with_context(|| told("open", path)),
+        Err(error) => return Err(error).with_context(|| cannot("open", path)),
     }
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(0o644);
     let Ok(nameless) = open(output::parent(path), flags, mode) else {
-        let mut file = File::create_new(path).with_context(|| told("make", path))?;
-        return write(&mut file, bytes).with_context(|| told("write", path));
+        let mut file = File::create_new(path).with_context(|| cannot("make", path))?;
+        return write(&mut file, bytes).with_context(|| cannot("write", path));
     };
     let mut file = File::from(nameless);
-    write(&mut file, bytes).with_context(|| told("write", path))?;
-    linkat(CWD, own(&file), CWD, path, AtFlags::SYMLINK_FOLLOW).with_context(|| told("name", path))
+    write(&mut file, bytes).with_context(|| cannot("write", path))?;
+    linkat(CWD, own(&file), CWD, path, AtFlags::SYMLINK_FOLLOW)
+        .with_context(|| cannot("name", path))
 }
 
 /// A file of `bytes` in `folder` that goes when it is closed.
@@ -51,8 +52,8 @@ pub fn unnamed(folder: &Path, bytes: u64) -> Result<File> {
         let made = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
         made.and_then(|file| fs::remove_file(&path).map(|()| file))
     });
-    let mut file = made.with_context(|| told("make", &path))?;
-    write(&mut file, bytes).with_context(|| told("write", &path))?;
+    let mut file = made.with_context(|| cannot("make", &path))?;
+    write(&mut file, bytes).with_context(|| cannot("write", &path))?;
     Ok(file)
 }
 
@@ -77,7 +78,7 @@ pub fn is_pattern(file: &File, bytes: u64) -> bool {
 }
 
 fn require(file: &File, path: &Path, bytes: u64) -> Result<()> {
-    let found = file.metadata().with_context(|| told("look at", path))?.len();
+    let found = file.metadata().with_context(|| cannot("look at", path))?.len();
     if found == bytes && is_pattern(file, bytes) {
         return Ok(());
     }
@@ -100,7 +101,7 @@ fn write(file: &mut File, bytes: u64) -> std::io::Result<()> {
     file.sync_all()
 }
 
-fn told(what: &str, path: &Path) -> String {
+fn cannot(what: &str, path: &Path) -> String {
     format!("cannot {what} {}", path.display())
 }
 

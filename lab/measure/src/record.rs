@@ -22,10 +22,10 @@ use forerun_sim::host::Order;
 use forerun_sim::oracle::{Gaps, PerfectReadahead};
 use forerun_sim::workload::Workload;
 
-use crate::pattern::{made, shortened};
+use crate::pattern::{shortened, workload_of};
 
 use crate::cache::queues_commands;
-use crate::live::Measured;
+use crate::live::RunResult;
 
 /// A record of this machine, without runs.
 #[must_use]
@@ -44,7 +44,7 @@ pub fn empty(device: String, seed: u64, settings: &[(&str, String)]) -> RunRecor
     }
 }
 
-/// The settings of a run, as records tell them.
+/// The settings of a run, as records hold them.
 #[must_use]
 pub fn settings(engine: &forerun_engine::Settings) -> Vec<(&'static str, String)> {
     vec![
@@ -72,7 +72,7 @@ pub fn run(
     reads: &str,
     streams: u32,
     limit: Option<f64>,
-    measured: Measured,
+    measured: RunResult,
 ) -> Run {
     let mb_per_second = rate(measured.bytes_wanted, measured.elapsed);
     let micros = |time: Nanos| quantity::seconds(time) * 1e6;
@@ -105,7 +105,7 @@ pub fn run(
     }
 }
 
-/// The name and the parameters that were given.
+/// The name and the parameters of a readahead specification.
 pub fn policy(readahead: &str) -> Result<(String, BTreeMap<String, String>)> {
     let made = readahead::make(readahead, PAGE_BYTES).map_err(|error| anyhow!("{error}"))?;
     let params = made.params.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
@@ -122,7 +122,7 @@ pub fn drive_cache(device: &Device) -> Option<bool> {
 /// The [`online_limit`] of the reads that `known` makes. `None` on a file.
 pub fn limit(target: &Target, known: &str, cache: &cache::Settings) -> Result<Option<f64>> {
     let device = target.device();
-    device.map(|device| online_limit(&device, &|| made(known), cache)).transpose()
+    device.map(|device| online_limit(&device, &|| workload_of(known), cache)).transpose()
 }
 
 /// What perfect readahead reaches with the same memory on `device`, at rest, in virtual time, where
@@ -219,13 +219,13 @@ mod tests {
         ];
         for (spec, reads, cache_bytes) in rows {
             let target = Target::model(spec, 1).unwrap();
-            let given = settings_of(&target, cache_bytes).core().unwrap();
-            let limit = limit(&target, reads, &given).unwrap().expect("it is a model");
+            let core = settings_of(&target, cache_bytes).core().unwrap();
+            let limit = limit(&target, reads, &core).unwrap().expect("it is a model");
             for readahead in ["linux-2.6.22", "linux-2.6.24", "linux-6", "streams"] {
-                let cache = cache::Settings { readahead: readahead.into(), ..given.clone() };
+                let cache = cache::Settings { readahead: readahead.into(), ..core.clone() };
                 let mut setup = Setup::new(cache, target.device());
                 (setup.depth, setup.page_cost) = (1, Nanos(0));
-                let run = driver::run(setup, &mut made(reads).unwrap()).unwrap();
+                let run = driver::run(setup, &mut workload_of(reads).unwrap()).unwrap();
                 let reached = run.mb_per_second();
                 assert!(reached <= limit * 1.001, "{spec} {reads} {readahead}: {reached}, {limit}");
             }

@@ -3,12 +3,12 @@
 //! ```text
 //!   thread 1   next | step | next | step    | next: no
 //!   thread 2   next | step | next | panic!
-//!                          ^ all have come  ^ one failed: nobody waits for it
+//!                          ^ all have come  ^ one failed: all end
 //! ```
 //!
 //! # Invariants
 //! - No step begins before all threads have ended the last one.
-//! - The first failure is kept, and a panic is one; whoever waits, or comes to wait, is told.
+//! - The first failure is kept, and a panic is one; every waiting thread returns from its wait.
 
 use std::any::Any;
 use std::io;

@@ -107,7 +107,7 @@ impl Slabs {
 
     /// Hands the rest over.
     pub fn finish(mut self) {
-        // A checker that has gone has told why.
+        // A checker that has ended has returned its error.
         let _ = self.hand_over();
     }
 

@@ -1,4 +1,4 @@
-//! Readahead windows as a record tells them: `--explain-readahead`.
+//! Readahead windows as a record holds them: `--explain-readahead`.
 //!
 //! ```text
 //!   core: pages of a file, since the cache was made --> record: bytes of the device, since the

@@ -35,11 +35,11 @@ use crate::failure::note;
 use crate::noise::Noise;
 use crate::reap_target::ReapTarget;
 
-/// What came of it.
-pub enum Half {
-    /// The figures.
+/// The latencies of a device, or why there are none.
+pub enum LatencyHalf {
+    /// The latencies.
     Measured(Box<Latencies>),
-    /// Why there are no figures.
+    /// Why there are no latencies.
     LeftOut(String),
 }
 
@@ -64,14 +64,14 @@ pub struct Waits {
     /// Bytes of each read.
     pub bytes: u64,
     /// None where a completion cannot be looked for.
-    pub polling: Option<Took>,
+    pub polling: Option<WaitTimes>,
     /// The reader sleeps until the interrupt.
-    pub interrupt: Took,
+    pub interrupt: WaitTimes,
 }
 
 /// One way of waiting for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Took {
+pub struct WaitTimes {
     /// Reads that were timed.
     pub samples: u64,
     /// Without the slowest hundredth, as is the processor time.
@@ -104,9 +104,9 @@ impl Waits {
     }
 }
 
-impl Half {
+impl LatencyHalf {
     /// That of the device model `device`, or of the file at `path`, in `time`. What fails here does
-    /// not take the rest with it: it is told on stderr.
+    /// not fail the rest: a note on stderr says why.
     #[must_use]
     pub fn measure(
         device: Option<&str>,
@@ -167,21 +167,21 @@ impl Half {
 
     /// For people; `kept_before`: the profile has those of an earlier time.
     #[must_use]
-    pub fn told(&self, kept_before: bool) -> String {
+    pub fn describe(&self, kept_before: bool) -> String {
         let before = if kept_before { "; those of before are kept" } else { "" };
         match self {
             Self::LeftOut(why) => format!("latencies are left out: {why}{before}\n"),
             Self::Measured(latencies) => {
                 let busy = latencies.busy().join(", ");
                 let last = if busy.is_empty() {
-                    latencies.noise.told()
+                    latencies.noise.describe()
                 } else {
                     format!(
                         "latencies are not saved: {busy}; measure again when the machine is \
                          idle{before}"
                     )
                 };
-                latencies.told() + &last + "\n"
+                latencies.describe() + &last + "\n"
             }
         }
     }
@@ -228,7 +228,7 @@ impl Latencies {
         self.noise.noisy().collect()
     }
 
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         let header =
             ["waits", "KiB", "samples", "latency us", "its deviation us", "cpu us", "wake us"];
         let rows: Vec<_> = self.reads.iter().flat_map(Waits::rows).collect();
@@ -254,7 +254,7 @@ impl Waits {
     }
 
     fn rows(&self) -> Vec<Vec<String>> {
-        let row = |way: &str, took: Took, wake: Option<i64>| {
+        let row = |way: &str, took: WaitTimes, wake: Option<i64>| {
             let wake = wake.map_or("-".to_owned(), |wake| {
                 let sign = if wake < 0 { "-" } else { "" };
                 sign.to_owned() + &thousandths(wake.unsigned_abs())
@@ -354,9 +354,9 @@ impl Samples {
         self.cpu.push(reaped.cpu.0);
     }
 
-    fn took(self) -> Took {
+    fn took(self) -> WaitTimes {
         let samples = self.real.len() as u64;
-        Took { samples, latency: trimmed(self.real), cpu: trimmed(self.cpu).mean }
+        WaitTimes { samples, latency: trimmed(self.real), cpu: trimmed(self.cpu).mean }
     }
 }
 

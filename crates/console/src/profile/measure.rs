@@ -5,7 +5,7 @@
 //! ```
 //!
 //! # Invariants
-//! - Every read that was submitted is reaped before [`Ground::measure`] returns, failed or not.
+//! - Every read that was submitted is reaped before [`RateTarget::measure`] returns, failed or not.
 //! - The estimator sees what a cache would show it: each issue, each arrival, each failure.
 
 use std::io;
@@ -53,7 +53,7 @@ impl Order {
 
 /// What a class came to.
 #[derive(Clone, Copy, Debug)]
-pub struct Figures {
+pub struct ClassRates {
     /// The reads.
     pub class: Class,
     /// Reads that arrived.
@@ -67,7 +67,7 @@ pub struct Figures {
 }
 
 /// What is read from.
-pub struct Ground {
+pub struct RateTarget {
     store: Arc<dyn Store>,
     bytes: u64,
     prng: Prng,
@@ -94,7 +94,7 @@ struct Sums {
     squares: u128,
 }
 
-impl Ground {
+impl RateTarget {
     /// The first `bytes` of `store`.
     pub fn new(store: Arc<dyn Store>, bytes: u64, seed: u64) -> Self {
         Self { store, bytes, prng: Prng::new(seed), begun: machine::now() }
@@ -109,8 +109,8 @@ impl Ground {
         class: &Class,
         time: Nanos,
         estimator: &mut Estimator,
-    ) -> Result<Figures> {
-        // The waiting thread carries out a lone read, as it does a miss of the cache.
+    ) -> Result<ClassRates> {
+        // The waiting thread carries out a lone read, as it does a cache's miss.
         let kind = match class.depth {
             1 => QueueKind::Caller,
             depth => QueueKind::Background { depth },
@@ -148,7 +148,7 @@ impl Ground {
         }
         let lasted = machine::now().since(begun);
         run.queue.close();
-        failure.map_or_else(|| Ok(run.figures(lasted)), Err)
+        failure.map_or_else(|| Ok(run.rates(lasted)), Err)
     }
 
     fn submit(&mut self, run: &mut Run<'_>, token: u64, frames: Vec<Frame>) {
@@ -192,12 +192,12 @@ impl Ground {
 }
 
 impl Run<'_> {
-    fn figures(&self, lasted: Nanos) -> Figures {
+    fn rates(&self, lasted: Nanos) -> ClassRates {
         let requests = self.sums.count;
         let bytes = u128::from(requests) * u128::from(self.class.bytes) * 1_000_000_000;
         let rate = bytes / u128::from(lasted.0.max(1));
         let (latency_mean, latency_stdev) = self.sums.mean_and_stdev();
-        Figures {
+        ClassRates {
             class: self.class,
             requests,
             bytes_per_second: u64::try_from(rate).unwrap_or(u64::MAX),

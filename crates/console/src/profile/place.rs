@@ -1,4 +1,4 @@
-//! Where a file is: its device, that device's model, the file system; by what the system tells.
+//! Where a file is: its device, that device's model, the file system, from /sys and /proc.
 //!
 //! ```text
 //!   file --stat--> 259:2 --/sys/dev/block/259:2--> partition --> drive: model
@@ -8,7 +8,7 @@
 //! are part of its name as well.
 //!
 //! # Invariants
-//! - What the system does not tell is left empty; a place always has a name.
+//! - What the system does not say is left empty; a place always has a name.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};

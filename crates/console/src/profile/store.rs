@@ -16,7 +16,7 @@
 //! - Latencies that were not measured anew stay as they were.
 //! - What is written is read back as the same facts, to the nanosecond and the byte.
 //! - A file that is no such thing is an error that says where; it is not written over.
-//! - A command that adds to a file locks it from reading to writing it: two lose no table.
+//! - A command locks the file from reading to writing it: two commands lose no table.
 
 mod latency;
 mod lock;
@@ -35,7 +35,7 @@ use indicatif::BinaryBytes;
 use serde::{Deserialize, Serialize};
 
 use super::latency::Latencies;
-use super::measure::Figures;
+use super::measure::ClassRates;
 use super::place::Place;
 use crate::output;
 use latency::Latency;
@@ -67,7 +67,7 @@ pub struct Profile {
 }
 
 /// What a file has for a place.
-pub enum Found {
+pub enum Lookup {
     /// Its facts, and the names of those without evidence.
     Here(DeviceProfile, Vec<String>),
     /// That of this device under another kernel.
@@ -161,12 +161,12 @@ impl Profiles {
     ///
     /// # Errors
     /// Its facts cannot be.
-    pub fn find(&self, place: &Place) -> Result<Found> {
+    pub fn find(&self, place: &Place) -> Result<Lookup> {
         if let (Some(facts), Some(profile)) = (self.facts(place), self.0.get(&place.key())) {
-            return Ok(Found::Here(facts?, profile.assumed.clone()));
+            return Ok(Lookup::Here(facts?, profile.assumed.clone()));
         }
         let other = self.0.values().find(|profile| profile.is_of(place));
-        Ok(other.map_or(Found::Nothing, |profile| Found::OtherKernel(profile.kernel.clone())))
+        Ok(other.map_or(Lookup::Nothing, |profile| Lookup::OtherKernel(profile.kernel.clone())))
     }
 
     /// The facts of `place`, if it is here.
@@ -187,7 +187,7 @@ impl Profile {
         place: &Place,
         facts: DeviceProfile,
         known: Evidence,
-        figures: &[Figures],
+        rates: &[ClassRates],
         latencies: Option<&Latencies>,
     ) -> Self {
         let all = [("kind", known.kind), ("access", known.access), ("mb_per_second", known.rate)];
@@ -203,7 +203,7 @@ impl Profile {
             depth: facts.depth,
             request_bytes: facts.request_bytes,
             assumed: assumed.collect(),
-            classes: figures.iter().map(Row::new).collect(),
+            classes: rates.iter().map(Row::new).collect(),
             latency: latencies.map(Latency::new),
         }
     }
@@ -236,15 +236,15 @@ impl Profile {
 }
 
 impl Row {
-    fn new(figures: &Figures) -> Self {
+    fn new(rates: &ClassRates) -> Self {
         Self {
-            reads: figures.class.order.name().to_owned(),
-            bytes: figures.class.bytes,
-            depth: figures.class.depth,
-            requests: figures.requests,
-            mb_per_second: scaled(figures.bytes_per_second, 1e6),
-            latency_mean_us: scaled(figures.latency_mean.0, 1e3),
-            latency_stdev_us: scaled(figures.latency_stdev.0, 1e3),
+            reads: rates.class.order.name().to_owned(),
+            bytes: rates.class.bytes,
+            depth: rates.class.depth,
+            requests: rates.requests,
+            mb_per_second: scaled(rates.bytes_per_second, 1e6),
+            latency_mean_us: scaled(rates.latency_mean.0, 1e3),
+            latency_stdev_us: scaled(rates.latency_stdev.0, 1e3),
         }
     }
 }
@@ -269,7 +269,7 @@ const BYTES_MAX: u64 = 16 << 20;
 mod tests {
     use forerun_core::reap;
 
-    use super::super::latency::{Took, Waits};
+    use super::super::latency::{WaitTimes, Waits};
     use super::super::measure::{Class, Order};
     use super::*;
 
@@ -288,10 +288,10 @@ mod tests {
     fn profile() -> Profile {
         let class = Class { order: Order::Random, bytes: 4096, depth: 8 };
         let (latency_mean, latency_stdev) = (Nanos(1_500), Nanos(1));
-        let figures =
-            Figures { class, requests: 3, bytes_per_second: 7, latency_mean, latency_stdev };
+        let rates =
+            ClassRates { class, requests: 3, bytes_per_second: 7, latency_mean, latency_stdev };
         let known = Evidence { kind: true, access: false, rate: true };
-        Profile::new(&place(), FACTS, known, &[figures], None)
+        Profile::new(&place(), FACTS, known, &[rates], None)
     }
 
     #[test]
@@ -320,7 +320,7 @@ mod tests {
     fn latencies(mean: u64) -> Latencies {
         let took = |mean| {
             let latency = reap::Latency { mean: Nanos(mean), stdev: Nanos(1) };
-            Took { samples: 3, latency, cpu: Nanos(1_001) }
+            WaitTimes { samples: 3, latency, cpu: Nanos(1_001) }
         };
         let waits = [
             Waits { bytes: 4_096, polling: Some(took(mean)), interrupt: took(45_000) },

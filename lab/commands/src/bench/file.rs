@@ -7,7 +7,7 @@
 //!
 //! # Invariants
 //! - The kernel was asked to forget the file before; how much of it came from the device is
-//!   counted by the kernel, and told where it was not all.
+//!   counted by the kernel; a note says so where it was not all.
 //! - Words of each page are checked while it is read: against the pattern, where the file is one,
 //!   else against plain reads of the same bytes afterwards.
 
@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::ValueEnum;
 use forerun_console::failure::{note, usage};
-use forerun_console::profile::given::Given;
+use forerun_console::profile::flag::ProfileFlag;
 use forerun_console::target::Target;
 use forerun_console::{interrupt, object, output};
 use forerun_core::params::{Bytes, Param as _};
@@ -73,7 +73,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     readahead: Option<String>,
     #[command(flatten)]
-    profile: Given,
+    profile: ProfileFlag,
     /// How the file is read
     #[arg(long, value_enum, default_value = "auto")]
     io: super::Io,
@@ -108,7 +108,7 @@ impl Pattern {
     }
 }
 
-/// Reads and prints the figures.
+/// Reads and prints the results.
 pub(super) fn run(args: &Args) -> Result<()> {
     args.results.require_places(Some(&args.file))?;
     let size = args.size.unwrap_or(match args.pattern {
@@ -135,7 +135,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
         .journal
         .keep(|journal| measured(args, &target, (settings.clone(), journal), size))?;
     if args.results.json {
-        output::json(&object! { runs: [figures(args, size, &measured)] })?;
+        output::json(&object! { runs: [json_row(args, size, &measured)] })?;
     } else {
         output::print(&table(args, size, &measured))?;
     }
@@ -148,7 +148,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
 }
 
 /// What the run came to.
-struct Measured {
+struct FileResult {
     elapsed: Nanos,
     bytes: u64,
     times: Latencies,
@@ -159,7 +159,7 @@ struct Measured {
     io: String,
 }
 
-impl Measured {
+impl FileResult {
     fn mb_per_second(&self) -> f64 {
         rate(self.bytes, self.elapsed)
     }
@@ -186,7 +186,7 @@ fn measured(
     target: &Target,
     (settings, journal): (Settings, Option<&JournalFile>),
     size: Bytes,
-) -> Result<Measured> {
+) -> Result<FileResult> {
     let Target::File(file) = target else { unreachable!("it was made of a path") };
     let around = file.plainly()?;
     let bytes = target.bytes();
@@ -210,16 +210,16 @@ fn measured(
         plan.compare(&around, &ran).map_err(|error| failed(file, error))?;
     }
     file.require_unchanged()?;
-    let bytes = ran.lanes.iter().map(|lane| lane.bytes).sum();
+    let bytes = ran.threads.iter().map(|thread| thread.bytes).sum();
     let mut times = Latencies::default();
-    ran.lanes
+    ran.threads
         .iter()
-        .flat_map(|lane| &lane.times)
+        .flat_map(|thread| &thread.times)
         .for_each(|&time| times.record(Nanos(time.into())));
-    Ok(Measured { elapsed: ran.elapsed, bytes, times, stats, device_bytes, io })
+    Ok(FileResult { elapsed: ran.elapsed, bytes, times, stats, device_bytes, io })
 }
 
-fn table(args: &Args, size: Bytes, measured: &Measured) -> String {
+fn table(args: &Args, size: Bytes, measured: &FileResult) -> String {
     let micros = |time: Nanos| format!("{:.1}", micros(time));
     let header = [
         "pattern", "size", "threads", "MB/s", "IO/s", "mean us", "p50", "p90", "p99", "max",
@@ -247,7 +247,7 @@ fn table(args: &Args, size: Bytes, measured: &Measured) -> String {
 }
 
 /// The run, as `--json` prints it.
-fn figures(args: &Args, size: Bytes, measured: &Measured) -> impl Serialize {
+fn json_row(args: &Args, size: Bytes, measured: &FileResult) -> impl Serialize {
     let times = &measured.times;
     let micros = |per_mille| micros(times.quantile(per_mille));
     object! {
@@ -273,7 +273,12 @@ fn figures(args: &Args, size: Bytes, measured: &Measured) -> impl Serialize {
     }
 }
 
-fn recorded(args: &Args, size: Bytes, engine: &Settings, measured: &Measured) -> Result<RunRecord> {
+fn recorded(
+    args: &Args,
+    size: Bytes,
+    engine: &Settings,
+    measured: &FileResult,
+) -> Result<RunRecord> {
     let device = args.file.display().to_string();
     let mut settings = record::settings(engine);
     settings.push(("seconds", quantity::seconds(args.seconds).to_string()));

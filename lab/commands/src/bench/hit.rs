@@ -36,7 +36,7 @@ use serde::Serialize;
 
 use forerun_measure::{pattern_file, record};
 
-use race::{Course, PAGE_BYTES, Sample, WAYS, Way};
+use race::{PAGE_BYTES, PageOrder, Sample, WAYS, Way};
 
 /// What `bench hit` takes.
 #[derive(clap::Args)]
@@ -68,7 +68,7 @@ pub(crate) struct Args {
     results: super::Results,
 }
 
-/// Measures and prints the figures.
+/// Measures and prints the results.
 pub(super) fn run(args: &Args) -> Result<()> {
     args.results.require_places(args.file.as_deref())?;
     let opened = opened(args)?;
@@ -79,7 +79,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
         measured(args, &cache, &opened).with_context(|| opened.name.clone())
     })?;
     if args.results.json {
-        let runs: Vec<_> = runs.iter().map(figures).collect();
+        let runs: Vec<_> = runs.iter().map(json_row).collect();
         output::json(&object! { runs: runs })?;
     } else {
         output::print(&table(&runs))?;
@@ -90,12 +90,12 @@ pub(super) fn run(args: &Args) -> Result<()> {
 }
 
 /// The runs, of pages that are all in `cache`.
-fn measured(args: &Args, cache: &Cache, opened: &Opened) -> Result<Vec<Raced>> {
+fn measured(args: &Args, cache: &Cache, opened: &Opened) -> Result<Vec<WayResult>> {
     let Opened { file, path, bytes, .. } = opened;
     let handle = cache.open(path)?;
-    let course = Course::new(warmed(file, &handle, *bytes)?, args.seed);
+    let order = PageOrder::new(warmed(file, &handle, *bytes)?, args.seed);
     let absent = cache.stats().core.misses;
-    let runs = race(args, &course, &handle, path)?;
+    let runs = race(args, &order, &handle, path)?;
     if cache.stats().core.misses != absent {
         bail!("pages left the cache while hits were measured: give more memory or less --size");
     }
@@ -160,46 +160,46 @@ fn warmed(file: &File, handle: &Handle, bytes: u64) -> Result<Vec<u64>> {
 }
 
 /// What was measured of one way with so many threads.
-struct Raced {
+struct WayResult {
     way: Way,
     threads: u32,
     wall: Summary,
     cpu: Summary,
     /// To `pread` of the same round.
     ratio: Summary,
-    /// Nanoseconds a hit, and ratios, in the order in which they were taken.
+    /// Nanoseconds a hit, and ratios, in the order of the rounds.
     samples_ns: Vec<f64>,
     ratios: Vec<f64>,
 }
 
 /// All rounds, and what they came to.
-fn race(args: &Args, course: &Course, handle: &Handle, path: &Path) -> Result<Vec<Raced>> {
+fn race(args: &Args, order: &PageOrder, handle: &Handle, path: &Path) -> Result<Vec<WayResult>> {
     let cells = args.threads.len() * WAYS.len();
     let rounds = args.repeats + 1;
     let each = Nanos((args.seconds.0 / (u64::from(rounds) * cells as u64)).max(1));
-    let mut taken: Vec<Vec<Sample>> = vec![Vec::new(); cells];
+    let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); cells];
     let progress = output::progress(u64::from(rounds), "rounds");
     for round in 0..rounds as usize {
         for (row, &threads) in args.threads.iter().enumerate() {
             for turn in 0..WAYS.len() {
                 let way = (turn + round) % WAYS.len();
-                let sample = course.run(WAYS[way], threads, handle, path, each)?;
+                let sample = order.run(WAYS[way], threads, handle, path, each)?;
                 if round > 0 {
-                    taken[row * WAYS.len() + way].push(sample);
+                    samples[row * WAYS.len() + way].push(sample);
                 }
             }
         }
         progress.inc(1);
     }
     progress.finish_and_clear();
-    let mut raced = Vec::new();
-    for (samples, &threads) in taken.chunks(WAYS.len()).zip(&args.threads) {
+    let mut results = Vec::new();
+    for (samples, &threads) in samples.chunks(WAYS.len()).zip(&args.threads) {
         let pread = &samples[Way::Pread as usize];
         for (way, own) in WAYS.into_iter().zip(samples) {
             let ratios = own.iter().zip(pread).map(|(own, pread)| own.wall_ns / pread.wall_ns);
             let ratios: Vec<f64> = ratios.collect();
             let samples_ns: Vec<f64> = own.iter().map(|sample| sample.wall_ns).collect();
-            raced.push(Raced {
+            results.push(WayResult {
                 way,
                 threads,
                 wall: Summary::of(samples_ns.iter().copied()),
@@ -210,21 +210,21 @@ fn race(args: &Args, course: &Course, handle: &Handle, path: &Path) -> Result<Ve
             });
         }
     }
-    Ok(raced)
+    Ok(results)
 }
 
-fn table(runs: &[Raced]) -> String {
+fn table(runs: &[WayResult]) -> String {
     let header =
         ["path", "threads", "ns/hit", "min", "max", "cpu ns", "to pread", "min", "max", "target"];
-    let row = |raced: &Raced| {
-        let (wall, ratio) = (&raced.wall, &raced.ratio);
-        let target = raced
+    let row = |result: &WayResult| {
+        let (wall, ratio) = (&result.wall, &result.ratio);
+        let target = result
             .way
             .ratio_max()
             .map(forerun_report::Target::AtMost)
             .map_or("-".to_owned(), |bound| format!("{bound:.1} {}", bound.judge(ratio.median)));
-        let mut cells = vec![raced.way.name().to_owned(), raced.threads.to_string()];
-        let nanos = [wall.median, wall.min, wall.max, raced.cpu.median];
+        let mut cells = vec![result.way.name().to_owned(), result.threads.to_string()];
+        let nanos = [wall.median, wall.min, wall.max, result.cpu.median];
         cells.extend(nanos.map(|nanos| format!("{nanos:.1}")));
         cells.extend([ratio.median, ratio.min, ratio.max].map(|ratio| format!("{ratio:.3}")));
         cells.push(target);
@@ -234,45 +234,51 @@ fn table(runs: &[Raced]) -> String {
 }
 
 /// One way with so many threads, as `--json` prints it. What is not known is null.
-fn figures(raced: &Raced) -> impl Serialize {
-    let (wall, ratio) = (&raced.wall, &raced.ratio);
+fn json_row(result: &WayResult) -> impl Serialize {
+    let (wall, ratio) = (&result.wall, &result.ratio);
     object! {
-        path: raced.way.name(),
-        threads: raced.threads,
+        path: result.way.name(),
+        threads: result.threads,
         ns_per_hit: wall.median,
         min_ns: wall.min,
         max_ns: wall.max,
-        cpu_ns_per_hit: raced.cpu.median,
+        cpu_ns_per_hit: result.cpu.median,
         ratio_to_pread: ratio.median,
         ratio_min: ratio.min,
         ratio_max: ratio.max,
-        ratio_target: raced.way.ratio_max(),
-        samples_ns: &raced.samples_ns,
-        ratios: &raced.ratios,
+        ratio_target: result.way.ratio_max(),
+        samples_ns: &result.samples_ns,
+        ratios: &result.ratios,
     }
 }
 
 /// The record: the way stands where a policy does, and p50 and p99 are of the samples' means.
-fn recorded(args: &Args, name: &str, engine: &Settings, bytes: u64, raced: &[Raced]) -> RunRecord {
+fn recorded(
+    args: &Args,
+    name: &str,
+    engine: &Settings,
+    bytes: u64,
+    results: &[WayResult],
+) -> RunRecord {
     let mut settings = record::settings(engine);
     settings.push(("size", Bytes(bytes).show()));
     settings.push(("seconds", quantity::seconds(args.seconds).to_string()));
     let empty = record::empty(name.to_owned(), args.seed, &settings);
     let mut samples = empty.settings.clone();
-    for raced in raced {
-        let key = format!("samples_ns.{}.{}", raced.way.name(), raced.threads);
+    for result in results {
+        let key = format!("samples_ns.{}.{}", result.way.name(), result.threads);
         let listed: Vec<String> =
-            raced.samples_ns.iter().map(|sample| format!("{sample:.2}")).collect();
+            result.samples_ns.iter().map(|sample| format!("{sample:.2}")).collect();
         samples.insert(key, listed.join(","));
     }
-    let runs = raced.iter().map(|raced| {
+    let runs = results.iter().map(|result| {
         // A pin gives the whole page, whatever is then looked at.
-        let rate = |ns: f64| PAGE_FLOAT * f64::from(raced.threads) / ns * 1e3;
-        let (wall, way) = (&raced.wall, raced.way.name());
+        let rate = |ns: f64| PAGE_FLOAT * f64::from(result.threads) / ns * 1e3;
+        let (wall, way) = (&result.wall, result.way.name());
         Run {
             readahead: way.to_owned(),
             device: name.to_owned(),
-            streams: raced.threads,
+            streams: result.threads,
             workload: format!("hit,size={}", Bytes(bytes).show()),
             mb_per_second: rate(wall.median),
             p50_us: wall.median / 1e3,

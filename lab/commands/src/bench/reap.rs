@@ -11,14 +11,13 @@
 //!
 //! # Invariants
 //! - All policies read in the same run, in turns, and keep what they learnt from round to round.
-//! - What else the machine did is told with the figures; where it was too much, there is no
-//!   verdict.
+//! - The results name what else the machine did; where that was too much, there is no verdict.
 //! - A file is only read, and past the page cache, or there is no figure.
 //! # Sources
 //! The bounds of the verdict are goals of this project, not taken from what was measured.
 
-mod figures;
-mod hands;
+mod rows;
+mod workers;
 
 use std::path::PathBuf;
 
@@ -39,8 +38,8 @@ use forerun_report::quantity::read;
 use super::Io;
 use crate::specs;
 
-use figures::{Ratios, Row};
-use hands::{Course, Load};
+use rows::{Ratios, Row};
+use workers::{Load, Schedule};
 
 const LISTER: &str = "forerun bench reap --help";
 
@@ -102,7 +101,7 @@ enum Loads {
     Contended,
 }
 
-/// Measures and prints the figures.
+/// Measures and prints the results.
 pub(super) fn run(args: &Args) -> Result<()> {
     if let Some(path) = &args.output {
         output::require_place(path)?;
@@ -125,7 +124,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
     let each = args.seconds.0 / (cells as u64 * u64::from(args.repeats + 1));
     let all: Vec<u64> = loads.iter().flat_map(|load| load.shapes.concat()).collect();
     let known = reap_reads::calibrate(&target, &all, args.seed)?;
-    let course = Course {
+    let schedule = Schedule {
         target: &target,
         policies: policies.iter().map(|policy| settings(args, policy, &known)).collect(),
         rounds: args.repeats + 1,
@@ -134,13 +133,13 @@ pub(super) fn run(args: &Args) -> Result<()> {
     };
     let mut rows = Vec::new();
     let mut noises = Vec::new();
-    let progress = output::progress(loads.len() as u64 * u64::from(course.rounds), "rounds");
+    let progress = output::progress(loads.len() as u64 * u64::from(schedule.rounds), "rounds");
     for load in &loads {
         let before = Noise::now();
-        let cells = course.run(load, &progress)?;
+        let cells = schedule.run(load, &progress)?;
         let mut noise = Noise::now().since(&before, load.name, load.is_quiet());
-        noise.unsteady(&figures::unsteady(&cells));
-        rows.extend(figures::rows(load, &policies, cells));
+        noise.unsteady(&rows::unsteady(&cells));
+        rows.extend(rows::rows(load, &policies, cells));
         noises.push(noise);
     }
     progress.finish_and_clear();
@@ -148,21 +147,21 @@ pub(super) fn run(args: &Args) -> Result<()> {
     for said in rows.iter().filter_map(|row| row.fallen.as_deref()) {
         note(said);
     }
-    let verdicts = figures::verdicts(&rows, &noises);
+    let verdicts = rows::verdicts(&rows, &noises);
     // What was measured is kept, whatever becomes of the output.
     let written = args.output.as_ref().map_or(Ok(()), |output| {
-        let record = recorded(args, &target, &course, &rows, &noises);
+        let record = recorded(args, &target, &schedule, &rows, &noises);
         interrupt::unbroken(|| record.write(output))
     });
     let shown = if args.json {
         output::json(&serde_json::json!({
             "target": target.name(), "io": target.io(), "runs": rows, "ratios": Ratios::all(&rows),
             "machine": noises, "verdicts": verdicts, "model": truth,
-            "discarded": discarded(&course),
+            "discarded": discarded(&schedule),
         }))
     } else {
-        let told = told(&target, &noises, &verdicts, &course);
-        output::print(&(figures::table(&rows) + "\n" + &told))
+        let notes = notes(&target, &noises, &verdicts, &schedule);
+        output::print(&(rows::table(&rows) + "\n" + &notes))
     };
     written?;
     shown
@@ -213,18 +212,23 @@ fn loads(args: &Args, sizes: &[u64]) -> Vec<Load> {
     }
 }
 
-/// What is told below the table.
-fn told(target: &ReapTarget, noises: &[Noise], verdicts: &[String], course: &Course<'_>) -> String {
-    let mut lines = vec![format!("{}, by {}", target.name(), target.io()), discarded(course)];
-    lines.extend(noises.iter().map(Noise::told));
-    lines.extend(target.lateness().map(|late| late.told()));
+/// The lines below the table.
+fn notes(
+    target: &ReapTarget,
+    noises: &[Noise],
+    verdicts: &[String],
+    schedule: &Schedule<'_>,
+) -> String {
+    let mut lines = vec![format!("{}, by {}", target.name(), target.io()), discarded(schedule)];
+    lines.extend(noises.iter().map(Noise::describe));
+    lines.extend(target.lateness().map(|late| late.describe()));
     lines.extend(verdicts.iter().cloned());
     lines.join("\n") + "\n"
 }
 
-fn discarded(course: &Course<'_>) -> String {
-    let rounds = course.rounds;
-    let millis = quantity::seconds(course.each) * 1e3;
+fn discarded(schedule: &Schedule<'_>) -> String {
+    let rounds = schedule.rounds;
+    let millis = quantity::seconds(schedule.each) * 1e3;
     format!(
         "discarded: the first of {rounds} rounds of {millis:.0} ms each; of the others, in trimmed \
          means, the slowest hundredth"
@@ -235,7 +239,7 @@ fn discarded(course: &Course<'_>) -> String {
 fn recorded(
     args: &Args,
     target: &ReapTarget,
-    course: &Course<'_>,
+    schedule: &Schedule<'_>,
     rows: &[Row],
     noises: &[Noise],
 ) -> forerun_report::RunRecord {
@@ -243,11 +247,11 @@ fn recorded(
         ("io", target.io().to_owned()),
         ("spin", args.spin.show()),
         ("seconds", quantity::seconds(args.seconds).to_string()),
-        ("discarded", discarded(course)),
+        ("discarded", discarded(schedule)),
     ];
-    let noise: Vec<String> = noises.iter().map(Noise::told).collect();
+    let noise: Vec<String> = noises.iter().map(Noise::describe).collect();
     settings.push(("machine", noise.join("; ")));
-    settings.extend(target.lateness().map(|late| ("model", late.told())));
+    settings.extend(target.lateness().map(|late| ("model", late.describe())));
     let empty = record::empty(target.name(), args.seed, &settings);
     let runs = rows.iter().map(|row| row.recorded(&target.name(), target.is_model())).collect();
     forerun_report::RunRecord { repeats: args.repeats, warm_up: 1, runs, ..empty }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use forerun_console::failure::usage;
-use forerun_console::profile::given::Given;
+use forerun_console::profile::flag::ProfileFlag;
 use forerun_console::target::Target;
 use forerun_console::{interrupt, object, output};
 use forerun_core::device::Rate;
@@ -18,14 +18,14 @@ use forerun_core::units::Nanos;
 use forerun_engine::Settings;
 use forerun_engine::journal::JournalFile;
 use forerun_measure::kernel::Kernel;
-use forerun_measure::live::Live;
+use forerun_measure::live::LiveRun;
 use forerun_measure::windows::WINDOWS_MAX;
 use forerun_measure::{cache, record};
 use forerun_report::quantity::read;
 use forerun_report::{Run, RunRecord, table};
 use serde::Serialize;
 
-use forerun_measure::pattern::{Handles, Layout, Pattern, Reads, Shape, Start, made};
+use forerun_measure::pattern::{Handles, Layout, Pattern, Reads, Shape, Start, workload_of};
 use forerun_measure::verify::{self, Against};
 
 use crate::{sim, specs};
@@ -92,7 +92,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=DEPTH_MAX))]
     depth: Option<u32>,
     #[command(flatten)]
-    profile: Given,
+    profile: ProfileFlag,
     /// Memory for pages
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = read::<Bytes>)]
     cache: Bytes,
@@ -192,7 +192,7 @@ impl Plan {
         let (reads, streams) = (self.reads.text.as_str(), self.reads.streams);
         let mut runs = Vec::new();
         for readahead in &self.readaheads {
-            let live = Live {
+            let live = LiveRun {
                 target: &self.target,
                 reads,
                 settings: Settings { readahead: readahead.clone(), ..self.settings.clone() },
@@ -216,7 +216,7 @@ impl Plan {
         let Target::File(file) = &self.target else { unreachable!("a model was refused") };
         let reads = self.reads.text.as_str();
         let kernel = Kernel { file, reads, time_max: self.time_max };
-        let progress = output::progress(made(reads)?.bytes_wanted, KERNEL);
+        let progress = output::progress(workload_of(reads)?.bytes_wanted, KERNEL);
         let measured = kernel.run(&mut |bytes| progress.set_position(bytes));
         progress.finish_and_clear();
         let named = (KERNEL.to_owned(), kernel.params()?);
@@ -253,7 +253,7 @@ impl Args {
     }
 }
 
-/// Runs what was asked for and prints the figures.
+/// Runs what was asked for and prints the results.
 pub(super) fn run(args: &Args) -> Result<()> {
     let plan = Plan::new(args)?;
     if !args.results.json {
@@ -262,7 +262,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
     let tell = |run: &Run| if args.results.json { Ok(()) } else { output::print(&table::row(run)) };
     let runs = args.results.journal.keep(|journal| plan.run(journal, tell))?;
     if args.results.json {
-        let runs: Vec<_> = runs.iter().map(figures).collect();
+        let runs: Vec<_> = runs.iter().map(json_row).collect();
         output::json(&object! { runs: runs })?;
     }
     let Some(path) = &args.results.output else { return Ok(()) };
@@ -273,7 +273,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
 }
 
 /// One run, as `--json` prints it. What is not known is null.
-pub(crate) fn figures(run: &Run) -> impl Serialize {
+pub(crate) fn json_row(run: &Run) -> impl Serialize {
     object! {
         readahead: &run.readahead,
         streams: run.streams,

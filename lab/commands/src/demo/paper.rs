@@ -10,7 +10,7 @@
 use anyhow::{Result, anyhow};
 use forerun_core::cache::Settings;
 use forerun_core::params::{Bytes, Param as _};
-use forerun_measure::pattern::{made, shortened};
+use forerun_measure::pattern::{shortened, workload_of};
 use forerun_measure::record;
 use forerun_report::{Run, RunRecord};
 use forerun_sim::driver::{self, Outcome, Setup};
@@ -18,7 +18,7 @@ use forerun_sim::host::Order;
 
 use super::{DEMAND, LEGACY, model};
 use crate::parallel;
-use crate::sim::figures::measured;
+use crate::sim::rows::run_of;
 use crate::specs::PAGE_BYTES;
 
 /// One experiment: a workload's text, its number of streams, and requests to keep.
@@ -70,14 +70,14 @@ fn runs(case: &Case) -> Result<Vec<Run>> {
         let mut setup = Setup::new(settings.clone(), Some(device.clone()));
         (*readahead).clone_into(&mut setup.cache.readahead);
         (setup.order, setup.depth, setup.log_max) = (Order::Elevator, 1, case.log_max);
-        let outcome = driver::run(setup, &mut made(&case.reads)?)
+        let outcome = driver::run(setup, &mut workload_of(&case.reads)?)
             .map_err(|error| anyhow!("{}: {error}", case.reads))?;
-        run_of(case, readahead, limit, &outcome)
+        run_of_case(case, readahead, limit, &outcome)
     };
     [LEGACY, DEMAND].iter().map(run).collect()
 }
 
-fn run_of(case: &Case, readahead: &str, limit: Option<f64>, outcome: &Outcome) -> Result<Run> {
+fn run_of_case(case: &Case, readahead: &str, limit: Option<f64>, outcome: &Outcome) -> Result<Run> {
     let model = model()?;
     let (name, params) = record::policy(readahead)?;
     Ok(Run {
@@ -89,7 +89,7 @@ fn run_of(case: &Case, readahead: &str, limit: Option<f64>, outcome: &Outcome) -
         workload: format!("{VIRTUAL}{}", shortened(&case.reads)),
         limit_mb_per_second: limit,
         ratio_to_limit: limit.map(|limit| outcome.mb_per_second() / limit),
-        ..measured(outcome)
+        ..run_of(outcome)
     })
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Args {
     /// The first seed [default: 0]
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// The commit that found the seed: told if this is another one
+    /// The commit that found the seed: a note says if this is another one
     #[arg(long, value_name = "C")]
     commit: Option<String>,
     /// Print one JSON object
@@ -82,7 +82,7 @@ struct Found {
 
 fn all(first: u64, end: u64) -> Found {
     let progress = output::progress(end - first, "seeds");
-    // A broken assertion is a difference, told with its seed; the hook would tell it twice more.
+    // A broken assertion is a difference, printed with its seed; the hook would print it again.
     let hook = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));
     let found = Mutex::new(Found::default());

@@ -11,7 +11,7 @@ use forerun_core::params::{Param as _, Share};
 use forerun_steer::memory::Memory;
 use indicatif::{BinaryBytes, ProgressBar};
 
-/// Half of the memory that is free; where the system does not tell, a gibibyte.
+/// Half of the memory that is free; where the system does not say, a gibibyte.
 pub(super) fn default() -> u64 {
     Memory::here().room().free_bytes.map_or(UNKNOWN, |free| free / 2)
 }

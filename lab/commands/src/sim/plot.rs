@@ -20,7 +20,7 @@ use forerun_report::curves::{Chart, Section, Series, Sheet, Unit, X, Y};
 use forerun_sim::oracle::belady;
 
 use super::Plan;
-use super::figures::Figures;
+use super::rows::RunRow;
 use super::untimed;
 use crate::specs;
 use crate::specs::PAGE_BYTES;
@@ -61,13 +61,10 @@ impl Plot {
         &self.path
     }
 
-    /// Draws `figures`.
-    pub(super) fn write(&self, plan: &Plan, figures: &[Figures]) -> Result<()> {
-        let sections: Vec<Section> = plan
-            .sources
-            .iter()
-            .map(|source| section(plan, source, figures))
-            .collect::<Result<_>>()?;
+    /// Draws the hit ratios of `rows`.
+    pub(super) fn write(&self, plan: &Plan, rows: &[RunRow]) -> Result<()> {
+        let sections: Vec<Section> =
+            plan.sources.iter().map(|source| section(plan, source, rows)).collect::<Result<_>>()?;
         let title = match sections.as_slice() {
             [only] => format!("Hit ratios of {}", only.title),
             all => format!("Hit ratios of {} traces", all.len()),
@@ -94,9 +91,9 @@ pub(super) fn add_bound(asked: &str, policies: &mut Vec<String>) {
     }
 }
 
-fn section(plan: &Plan, source: &super::Source, figures: &[Figures]) -> Result<Section> {
+fn section(plan: &Plan, source: &super::Source, rows: &[RunRow]) -> Result<Section> {
     let name = source.name();
-    let runs: Vec<&Figures> = figures.iter().filter(|run| run.trace == name).collect();
+    let runs: Vec<&RunRow> = rows.iter().filter(|run| run.trace == name).collect();
     let again = source.can_be_read_again();
     let survey = again.then(|| untimed::surveyed(plan, source)).transpose()?;
     let accesses = runs.first().map_or(0, |run| run.accesses);
@@ -108,7 +105,7 @@ fn section(plan: &Plan, source: &super::Source, figures: &[Figures]) -> Result<S
 }
 
 /// A line for everything that was run with several sizes.
-fn chart(runs: &[&Figures]) -> Chart {
+fn chart(runs: &[&RunRow]) -> Chart {
     let mut pages: Vec<u32> = runs.iter().map(|run| run.cache_pages).collect();
     pages.sort_unstable();
     pages.dedup();

@@ -11,7 +11,7 @@
 //! the difference that the paper's figures show; `looks` is the least change with which they do.
 //!
 //! # Invariants
-//! - The same arguments give the same figures.
+//! - The same arguments give the same results.
 //! # Sources
 //! `paper.rs` says what is taken from the paper, derived from it, and assumed.
 
@@ -34,7 +34,7 @@ use forerun_sim::prefetch::Prefetch;
 use forerun_sim::workload;
 use serde::Serialize;
 
-use super::figures::measured;
+use super::rows::run_of;
 use crate::specs::PAGE_BYTES;
 use crate::{parallel, specs};
 
@@ -46,7 +46,7 @@ use paper::{FILES, File, KERNELS, Kernel, MACHINES, Machine, RULES, Rule};
                         forerun sim prefetch --scale 16 --nap 1ms -o run.json\n\n\
                         It takes some minutes; with --scale 16 a sixteenth.")]
 pub(super) struct Args {
-    /// Files so many times smaller; seconds are told for the whole
+    /// Files so many times smaller; seconds are scaled to the whole
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(SCALE_MAX)))]
     scale: u32,
@@ -95,7 +95,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
     });
     let shown = if args.json {
         let nap_ms = quantity::seconds(args.nap) * 1e3;
-        let runs: Vec<_> = rows.iter().flat_map(|row| row.told(args.scale)).collect();
+        let runs: Vec<_> = rows.iter().flat_map(|row| row.json_runs(args.scale)).collect();
         output::json(&object! { scale: args.scale, nap_ms: nap_ms, runs: runs })
     } else {
         output::print(&tables(&rows, args.scale))
@@ -105,7 +105,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
 
 /// A run, as `--json` prints it.
 #[derive(Serialize)]
-struct ToldRun {
+struct JsonRun {
     machine: &'static str,
     /// As in the paper, from 1.
     file: usize,
@@ -168,8 +168,8 @@ impl Row {
         std::iter::once((specs::NONE, None, &self.alone)).chain(fast)
     }
 
-    fn told(&self, scale: u32) -> impl Iterator<Item = ToldRun> {
-        self.runs().map(move |(prefetch, limit_bytes, outcome)| ToldRun {
+    fn json_runs(&self, scale: u32) -> impl Iterator<Item = JsonRun> {
+        self.runs().map(move |(prefetch, limit_bytes, outcome)| JsonRun {
             machine: self.machine.name,
             file: self.number + 1,
             kernel: self.kernel.name,
@@ -311,7 +311,7 @@ fn record_of(rows: &[Row], args: &Args) -> Result<RunRecord> {
                 drive_cache: Some(true),
                 streams: 1,
                 workload: workload.clone(),
-                ..measured(outcome)
+                ..run_of(outcome)
             });
         }
     }

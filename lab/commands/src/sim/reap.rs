@@ -7,7 +7,7 @@
 //! ```
 //!
 //! # Invariants
-//! - The same arguments print the same figures on each machine.
+//! - The same arguments print the same results on each machine.
 //! # Sources
 //! The three phases: Liao et al. 2022, section 4.4, with fewer bytes a phase.
 

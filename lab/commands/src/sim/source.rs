@@ -71,44 +71,44 @@ impl Reading {
 pub(crate) struct Keys {
     requests: Requests,
     batch: Vec<Request>,
-    /// Requests of the batch that were given out whole, and pages of the next one.
-    given: usize,
-    pages_given: u32,
+    /// Requests of the batch that were sent whole, and pages of the next one.
+    sent: usize,
+    pages_sent: u32,
 }
 
 impl Keys {
     /// Appends the next pages to `out`, a bounded number; false when there are no more.
     pub(crate) fn more(&mut self, out: &mut Vec<u64>) -> Result<bool, TraceError> {
-        if self.given == self.batch.len() {
-            self.given = 0;
+        if self.sent == self.batch.len() {
+            self.sent = 0;
             if !self.requests.next_batch(&mut self.batch)? {
                 return Ok(false);
             }
         }
         let most = out.len() + KEYS_AT_ONCE;
-        while let Some(request) = self.batch.get(self.given)
+        while let Some(request) = self.batch.get(self.sent)
             && out.len() < most
         {
             if request.count == 1 {
                 out.push(request.first);
-                self.given += 1;
+                self.sent += 1;
                 continue;
             }
-            let left = request.count - self.pages_given;
+            let left = request.count - self.pages_sent;
             let room = u32::try_from(most - out.len()).expect("at most `KEYS_AT_ONCE`");
-            let first = request.first + u64::from(self.pages_given);
+            let first = request.first + u64::from(self.pages_sent);
             out.extend((0..left.min(room)).map(|page| first + u64::from(page)));
             if left > room {
-                self.pages_given += room;
+                self.pages_sent += room;
             } else {
-                (self.given, self.pages_given) = (self.given + 1, 0);
+                (self.sent, self.pages_sent) = (self.sent + 1, 0);
             }
         }
         Ok(true)
     }
 }
 
-/// Pages that are given out at once: a request may have very many.
+/// Pages that are sent at once: a request may have very many.
 const KEYS_AT_ONCE: usize = BATCH_REQUESTS;
 
 /// What a whole trace holds.
@@ -159,7 +159,7 @@ impl Source {
     pub(crate) fn can_be_read_again(&self) -> bool {
         match self {
             Self::Workload(_) => true,
-            // What is not there is told when it is opened.
+            // A missing file is an error when it is opened.
             Self::File(path) => path.metadata().map_or(true, |found| !is_stream(&found)),
             Self::Stdin => false,
         }
@@ -178,11 +178,11 @@ impl Source {
         self.requests_told(reading, &ProgressBar::hidden())
     }
 
-    /// The same; `bar` is told how much of a file was read.
+    /// The same; `bar` shows how much of a file was read.
     fn requests_told(&self, reading: &Reading, bar: &ProgressBar) -> Result<Requests> {
         let left = reading.accesses_max();
         if let Self::Workload(text) = self {
-            let made = Box::new(requests_in_time(made(text)));
+            let made = Box::new(requests_in_time(workload_of(text)));
             return Ok(Requests { from: Origin::Workload(made), left });
         }
         let trace = self.open(reading, bar)?;
@@ -193,10 +193,10 @@ impl Source {
         Ok(Requests { from, left })
     }
 
-    /// Its pages, at most `reading.limit`; `bar` is told how much of a file was read.
+    /// Its pages, at most `reading.limit`; `bar` shows how much of a file was read.
     pub(crate) fn keys(&self, reading: &Reading, bar: &ProgressBar) -> Result<Keys> {
         let requests = self.requests_told(reading, bar)?;
-        Ok(Keys { requests, batch: Vec::new(), given: 0, pages_given: 0 })
+        Ok(Keys { requests, batch: Vec::new(), sent: 0, pages_sent: 0 })
     }
 
     /// A first reading. Follows `sample`, in `memory` bytes.
@@ -228,7 +228,7 @@ impl Source {
     pub(crate) fn workload(&self, reading: &Reading, end: u64) -> Result<Timed> {
         let broken = Arc::new(Mutex::new(None));
         if let Self::Workload(text) = self {
-            let workload = limited(made(text), reading.accesses_max());
+            let workload = limited(workload_of(text), reading.accesses_max());
             return Ok(Timed { workload, broken });
         }
         let page = u64::from(PAGE_BYTES);
@@ -296,12 +296,12 @@ impl Source {
 /// Requests, in batches.
 pub(crate) struct Requests {
     from: Origin,
-    /// Pages that may still be given out.
+    /// Pages that may still be sent.
     left: u64,
 }
 
 enum Origin {
-    /// With its name, to tell of records that were passed over.
+    /// With its name, for the note on records that were passed over.
     Trace(Box<Trace>, String),
     Workload(Box<dyn Iterator<Item = Request> + Send>),
 }
@@ -388,7 +388,7 @@ fn is_stream(found: &std::fs::Metadata) -> bool {
     !found.is_file() && !found.is_dir()
 }
 
-fn made(text: &str) -> Workload {
+fn workload_of(text: &str) -> Workload {
     workload::make(text).expect("checked when it was named")
 }
 

@@ -4,7 +4,7 @@
 //! device that queues commands gets up to 32 of them, demands first.
 //!
 //! # Invariants
-//! - The same plan gives the same figures, but for the time that the simulation takes.
+//! - The same plan gives the same rows, but for the time that the simulation takes.
 
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
@@ -22,7 +22,7 @@ use forerun_sim::prefetch::Prefetch;
 use forerun_sim::workload::Workload;
 
 use super::Plan;
-use super::figures::{Figures, Record};
+use super::rows::{Record, RunRow};
 use super::source::Source;
 use super::untimed;
 use crate::specs::{PAGE_BYTES, Size};
@@ -40,7 +40,7 @@ pub(super) struct Case<'a> {
 pub(super) fn run(
     plan: &Plan,
     source: &Source,
-    figures: &mut Vec<Figures>,
+    rows: &mut Vec<RunRow>,
     record: &mut Record,
 ) -> Result<()> {
     source.tell_guess(&plan.reading)?;
@@ -62,7 +62,7 @@ pub(super) fn run(
         }
         done.limit(limits.get(&case.pages).copied().flatten());
         record.add(plan, *case, &workload, device, &done);
-        figures.push(done.figures);
+        rows.push(done.row);
         progress.inc(1);
     }
     progress.finish_and_clear();
@@ -90,7 +90,7 @@ fn cases<'a>(plan: &'a Plan, unique: u64) -> Vec<Case<'a>> {
 
 /// A case that was run.
 pub(super) struct Done {
-    figures: Figures,
+    row: RunRow,
     pub(super) outcome: Outcome,
     pub(super) limit: Option<f64>,
 }
@@ -98,7 +98,7 @@ pub(super) struct Done {
 impl Done {
     fn limit(&mut self, limit: Option<f64>) {
         self.limit = limit;
-        self.figures.limited(limit);
+        self.row.limited(limit);
     }
 }
 
@@ -123,11 +123,11 @@ fn run_case(
         return Err(error.into());
     }
     let stats = &outcome.stats;
-    let figures = Figures::new(&name, case.policy, case.pages, took)
+    let row = RunRow::new(&name, case.policy, case.pages, took)
         .context("cannot tell the parameters")?
         .counted(stats.demanded, stats.misses, stats.hits)
         .timed(case, model.as_ref(), &outcome)?;
-    Ok((Done { figures, outcome, limit: None }, timed.workload, model))
+    Ok((Done { row, outcome, limit: None }, timed.workload, model))
 }
 
 /// What perfect readahead reaches in as much memory; nothing where no streams are known.

@@ -14,7 +14,7 @@
 //! # Sources
 //! Meng et al. 2009, sections 2 and 3; server 5 of its Table 1.
 
-mod figures;
+mod charts;
 
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ pub(super) struct Args {
 }
 
 /// What was counted of one trace.
-struct Counted {
+struct TraceCounts {
     survey: Found,
     /// Ascending.
     pages: Vec<u32>,
@@ -72,7 +72,7 @@ struct Counted {
     queues: Vec<[Queues; 2]>,
 }
 
-/// Runs every trace and shows the figures.
+/// Runs every trace and prints what the paper states beside what was counted.
 pub(super) fn run(args: &Args) -> Result<()> {
     args.reading.check()?;
     let sources: Vec<Source> =
@@ -102,12 +102,11 @@ pub(super) fn run(args: &Args) -> Result<()> {
         sections,
     };
     let drawn = plot.map_or(Ok(()), |plot| plot.draw(&sheet));
-    let shown =
-        if args.json { output::json(&sheet) } else { output::print(&figures::text(&sheet)) };
+    let shown = if args.json { output::json(&sheet) } else { output::print(&charts::text(&sheet)) };
     drawn.and(shown)
 }
 
-fn section(name: &str, counted: &Counted) -> Section {
+fn section(name: &str, counted: &TraceCounts) -> Section {
     let short = if name.contains(':') {
         name
     } else {
@@ -115,13 +114,13 @@ fn section(name: &str, counted: &Counted) -> Section {
     };
     let survey = &counted.survey;
     let mut section = Section::of_trace(short, survey.accesses, Some(survey.unique), PAGE_BYTES);
-    section.facts += &figures::requests(survey);
-    section.charts = figures::charts(counted);
+    section.facts += &charts::requests(survey);
+    section.charts = charts::charts(counted);
     section
 }
 
 /// Reads `source` once, and sends it through every cache.
-fn count(source: &Source, reading: &Reading, sizes: &[Size]) -> Result<Counted> {
+fn count(source: &Source, reading: &Reading, sizes: &[Size]) -> Result<TraceCounts> {
     source.tell_guess(reading)?;
     let (survey, numbers) = read(source, reading)?;
     let mut pages: Vec<u32> = sizes.iter().map(|size| size.pages(survey.unique)).collect();
@@ -156,7 +155,7 @@ fn count(source: &Source, reading: &Reading, sizes: &[Size]) -> Result<Counted> 
     let ratios: Vec<f64> = counts.iter().map(|it| ratio(it.accesses, it.misses)).collect();
     let others = ratios.chunks(pages.len()).map(<[f64]>::to_vec).collect();
     let queues = queues(&pages, &numbers);
-    Ok(Counted { survey, pages, others, queues })
+    Ok(TraceCounts { survey, pages, others, queues })
 }
 
 /// What a trace holds, and its pages by number.

@@ -9,8 +9,8 @@ use forerun_core::params::Param as _;
 use forerun_sim::replay::{self, Cell, ReplayError, replay};
 
 use super::Plan;
-use super::figures::Figures;
 use super::memory::too_large;
+use super::rows::RunRow;
 use super::source::{Source, Survey, TooMany};
 use crate::specs::Size;
 
@@ -25,7 +25,7 @@ pub(super) fn surveyed(plan: &Plan, source: &Source) -> Result<Survey> {
 }
 
 /// Runs every combination of the plan on `source`.
-pub(super) fn run(plan: &Plan, source: &Source) -> Result<Vec<Figures>> {
+pub(super) fn run(plan: &Plan, source: &Source) -> Result<Vec<RunRow>> {
     source.tell_guess(&plan.reading)?;
     let (memory, sample) = (plan.memory, plan.sample);
     let shares = plan.sizes.iter().any(|size| matches!(size, Size::Share(_)));
@@ -54,11 +54,11 @@ pub(super) fn run(plan: &Plan, source: &Source) -> Result<Vec<Figures>> {
         )),
     })?;
     let name = source.name();
-    let figures = cells.iter().zip(counts).map(|(cell, counts)| {
+    let rows = cells.iter().zip(counts).map(|(cell, counts)| {
         let hits = counts.accesses - counts.misses;
-        Figures::new(&name, &cell.policy, cell.pages, counts.busy)
-            .map(|figures| figures.counted(counts.accesses, counts.misses, hits))
-            .map(|figures| figures.estimated(counts.sampled, sample))
+        RunRow::new(&name, &cell.policy, cell.pages, counts.busy)
+            .map(|row| row.counted(counts.accesses, counts.misses, hits))
+            .map(|row| row.estimated(counts.sampled, sample))
     });
-    figures.collect::<Result<_>>().context("cannot tell the parameters")
+    rows.collect::<Result<_>>().context("cannot tell the parameters")
 }

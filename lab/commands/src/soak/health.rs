@@ -21,13 +21,13 @@ use forerun_report::quantity::float;
 
 /// One sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Figures {
+pub(super) struct ProcessUsage {
     pub(super) rss_bytes: u64,
     pub(super) fds: u64,
     pub(super) threads: u64,
 }
 
-impl Figures {
+impl ProcessUsage {
     /// This process now.
     pub(super) fn take() -> Result<Self> {
         let text = fs::read_to_string("/proc/self/status").context("soak needs Linux's /proc")?;
@@ -40,7 +40,7 @@ impl Figures {
 }
 
 /// What grew, a sentence each.
-pub(super) fn grown(samples: &[Figures]) -> Vec<String> {
+pub(super) fn grown(samples: &[ProcessUsage]) -> Vec<String> {
     let mut grown = Vec::new();
     if let Some((early, late)) = rss(samples).filter(|_| samples.len() >= RSS_SAMPLES_MIN)
         && late > early + early / 50.0 + RSS_SLACK_MIB
@@ -51,32 +51,32 @@ pub(super) fn grown(samples: &[Figures]) -> Vec<String> {
         return grown;
     }
     let (second, last) = quarters(samples);
-    let mut judge = |what: &str, of: &dyn Fn(&Figures) -> u64| {
+    let mut judge = |what: &str, of: &dyn Fn(&ProcessUsage) -> u64| {
         let (most, late) = (summary(second, of).max, summary(last, of).median.ceil());
         if late > most {
             grown.push(format!("{what} grew from {most:.0} at most to {late:.0} at most times"));
         }
     };
-    judge("descriptors", &|figures| figures.fds);
-    judge("threads", &|figures| figures.threads);
+    judge("descriptors", &|usage| usage.fds);
+    judge("threads", &|usage| usage.threads);
     grown
 }
 
 /// MiB of memory in the second and in the last quarter, where there are any samples in them.
-pub(super) fn rss(samples: &[Figures]) -> Option<(f64, f64)> {
+pub(super) fn rss(samples: &[ProcessUsage]) -> Option<(f64, f64)> {
     let (second, last) = quarters(samples);
-    let median = |quarter| summary(quarter, |figures| figures.rss_bytes).median / MIB;
+    let median = |quarter| summary(quarter, |usage| usage.rss_bytes).median / MIB;
     (!second.is_empty()).then(|| (median(second), median(last)))
 }
 
 /// The second quarter and the last.
-fn quarters(samples: &[Figures]) -> (&[Figures], &[Figures]) {
+fn quarters(samples: &[ProcessUsage]) -> (&[ProcessUsage], &[ProcessUsage]) {
     let quarter = samples.len() / 4;
     (&samples[quarter..2 * quarter], &samples[samples.len() - quarter..])
 }
 
-fn summary(samples: &[Figures], of: impl Fn(&Figures) -> u64) -> Summary {
-    Summary::of(samples.iter().map(|figures| float(of(figures))))
+fn summary(samples: &[ProcessUsage], of: impl Fn(&ProcessUsage) -> u64) -> Summary {
+    Summary::of(samples.iter().map(|usage| float(of(usage))))
 }
 
 /// The number after `name` at the start of a line.
@@ -96,14 +96,14 @@ const RSS_SLACK_MIB: f64 = 8.0;
 mod tests {
     use super::*;
 
-    fn series(count: u64, of: impl Fn(u64) -> Figures) -> Vec<Figures> {
+    fn series(count: u64, of: impl Fn(u64) -> ProcessUsage) -> Vec<ProcessUsage> {
         (0..count).map(of).collect()
     }
 
     #[test]
     fn what_grows_is_told_and_what_swings_is_not() {
-        let flat = Figures { rss_bytes: 100 << 20, fds: 10, threads: 20 };
-        let memory = |mib: u64| Figures { rss_bytes: mib << 20, ..flat };
+        let flat = ProcessUsage { rss_bytes: 100 << 20, fds: 10, threads: 20 };
+        let memory = |mib: u64| ProcessUsage { rss_bytes: mib << 20, ..flat };
         let no_more: &[&str] = &[];
         #[rustfmt::skip]
         let rows = [ // why, samples, found
@@ -115,12 +115,12 @@ mod tests {
             ("beyond", series(400, |n| memory(100 + n / 300 * 11)),
                 &["memory grew from 100.0 MiB to 111.0 MiB"]),
             ("counts that swing",
-                series(400, |n| Figures { fds: n % 7, threads: 3 + n % 13, ..flat }), no_more),
+                series(400, |n| ProcessUsage { fds: n % 7, threads: 3 + n % 13, ..flat }), no_more),
             ("one descriptor in ten samples",
-                series(400, |n| Figures { fds: n % 7 + n / 10, ..flat }),
+                series(400, |n| ProcessUsage { fds: n % 7 + n / 10, ..flat }),
                 &["descriptors grew from 25 at most to 38 at most times"]),
             ("one thread in ten samples",
-                series(400, |n| Figures { threads: n / 10, ..flat }),
+                series(400, |n| ProcessUsage { threads: n / 10, ..flat }),
                 &["threads grew from 19 at most to 35 at most times"]),
         ];
         for (why, samples, found) in rows {
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn this_process_has_memory_descriptors_and_threads() {
-        let now = Figures::take().unwrap();
+        let now = ProcessUsage::take().unwrap();
         assert!(now.rss_bytes > 1 << 16 && now.fds >= 1 && now.threads >= 1, "{now:?}");
         assert_eq!(field("VmRSS:\t  12 kB\nThreads:\t3\n", "Threads:"), Some(3));
         assert_eq!(field("VmRSS:\t  x kB\n", "VmRSS:"), None);

@@ -18,7 +18,7 @@ use forerun_core::prng::Prng;
 use forerun_engine::{Cache, Handle, ReadError};
 use forerun_io::store::pattern;
 
-use super::ground::{EIO, File, Ground};
+use super::stores::{EIO, File, Stores};
 use super::{CACHE_BYTES, hooks};
 
 /// What a worker did; on a cache line of its own.
@@ -38,8 +38,8 @@ pub(super) struct Counts {
 /// See the module.
 pub(super) struct Worker<'a> {
     cache: &'a Cache,
-    ground: &'a Ground,
-    /// A handle on each file of the ground.
+    stores: &'a Stores,
+    /// A handle on each file of the stores.
     shared: &'a [Handle],
     counts: &'a Counts,
     random: Prng,
@@ -49,7 +49,7 @@ pub(super) struct Worker<'a> {
 
 /// A handle of one's own.
 struct Own {
-    /// The file's place on the ground.
+    /// The file's place on the stores.
     file: usize,
     handle: Handle,
     /// Where it stands.
@@ -60,7 +60,7 @@ impl<'a> Worker<'a> {
     /// The worker of that number.
     pub(super) fn new(
         cache: &'a Cache,
-        ground: &'a Ground,
+        stores: &'a Stores,
         shared: &'a [Handle],
         counts: &'a Counts,
         seed: u64,
@@ -69,10 +69,10 @@ impl<'a> Worker<'a> {
         let random = Prng::new(seed.wrapping_mul(1_000).wrapping_add(number));
         // Written to, so that it is in memory from the start.
         let buf = vec![1; READ_BYTES_MAX];
-        Self { cache, ground, shared, counts, random, own: Vec::new(), buf }
+        Self { cache, stores, shared, counts, random, own: Vec::new(), buf }
     }
 
-    /// Works until told to stop, or something is wrong.
+    /// Works until `stop` is set or a check fails.
     pub(super) fn run(mut self, stop: &AtomicBool) -> Result<()> {
         while !stop.load(Ordering::Relaxed) {
             self.step()?;
@@ -103,10 +103,10 @@ impl<'a> Worker<'a> {
                 let at = self.draw(self.own.len());
                 let offset = self.random.below(self.own[at].handle.file_bytes().max(1));
                 let Own { handle, file, .. } = &self.own[at];
-                self.count_pin(&self.ground.files[*file], hooks::pin(handle, offset))
+                self.count_pin(&self.stores.files[*file], hooks::pin(handle, offset))
             }
             52 => {
-                // Never far, so that memory that goes away is told from memory that comes back.
+                // A small range, so that a leak stands out from what resizing takes and frees.
                 let bytes = CACHE_BYTES - self.random.below(CACHE_BYTES / 8);
                 hooks::resize(self.cache, bytes)?;
                 add(&self.counts.resized, 1);
@@ -122,8 +122,8 @@ impl<'a> Worker<'a> {
 
     /// A store is opened as another file: its pages are not shared with the others'.
     fn open_anew(&mut self) -> Result<()> {
-        let file = self.draw(self.ground.files.len());
-        let handle = self.cache.open_store(self.ground.files[file].store()?);
+        let file = self.draw(self.stores.files.len());
+        let handle = self.cache.open_store(self.stores.files[file].store()?);
         self.keep(file, handle.context("cannot open a store")?);
         Ok(())
     }
@@ -150,7 +150,7 @@ impl<'a> Worker<'a> {
         let at = self.draw(self.own.len());
         let bytes = self.read_bytes();
         let file = self.own[at].file;
-        let end = self.ground.files[file].bytes;
+        let end = self.stores.files[file].bytes;
         let offset = match self.random.below(8) {
             0 => self.random.below(end.min(HEAD_BYTES)),
             // Up to a little past the end.
@@ -162,7 +162,7 @@ impl<'a> Worker<'a> {
         let handle = if is_shared { &self.shared[file] } else { &self.own[at].handle };
         let result = handle.read_at(offset, &mut self.buf[..bytes]);
         self.own[at].next = offset + bytes as u64;
-        self.verify(&self.ground.files[file], offset, bytes, result)
+        self.verify(&self.stores.files[file], offset, bytes, result)
             .with_context(|| format!("{bytes} bytes at {offset} of file {file}"))
     }
 

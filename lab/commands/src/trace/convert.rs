@@ -79,7 +79,7 @@ impl Work<'_> {
         Ok(Writer::new(self.to, self.requests.facts())?.needs_next_uses())
     }
 
-    /// What is written twice over goes to a file first, which nobody else sees.
+    /// Output that is written in two passes goes to a nameless file first.
     fn write_stdout(&mut self, memory: u64) -> Result<()> {
         if self.needs_next_uses()? {
             let mut file = nameless().context("cannot make a temporary file")?;

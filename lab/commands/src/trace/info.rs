@@ -1,4 +1,4 @@
-//! `forerun trace info`: what a trace holds, in words and figures.
+//! `forerun trace info`: what a trace holds: counts, sizes, reuse.
 //!
 //! # Invariants
 //! - What the trace does not say (times, reads, sizes) is left out, never shown as 0.
@@ -139,7 +139,7 @@ struct Gap {
 }
 
 impl Info {
-    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    #[expect(clippy::cast_precision_loss, reason = "shown with few digits")]
     fn new(
         trace: String,
         format: Option<String>,
@@ -150,7 +150,7 @@ impl Info {
     ) -> Self {
         let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
         let is_blocks = facts.addresses == Addresses::Blocks;
-        let told = found.reads + found.writes;
+        let with_op = found.reads + found.writes;
         let classes = |counts: &[u64], bounds: &dyn Fn(u32) -> (u64, u64)| -> Vec<Class> {
             let total: u64 = counts.iter().sum();
             let class = |(at, &count): (usize, &u64)| {
@@ -187,7 +187,7 @@ impl Info {
             unique: found.unique,
             footprint_bytes: is_blocks.then(|| found.footprint()),
             devices: is_blocks.then_some(found.devices),
-            read_share: (facts.ops && told > 0).then(|| share(found.reads, told)),
+            read_share: (facts.ops && with_op > 0).then(|| share(found.reads, with_op)),
             seconds: facts.times.then(|| found.ends.since(found.begins).0 as f64 / 1e9),
             request_bytes: facts.sizes.then(|| Sizes {
                 total: found.bytes,

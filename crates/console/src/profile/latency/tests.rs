@@ -18,9 +18,9 @@ fn device(time: Nanos, fails: Option<i32>) -> ReapTarget {
     ReapTarget::of_model("made", Model::new(Box::new(serve)))
 }
 
-fn took(mean: u64) -> Took {
+fn took(mean: u64) -> WaitTimes {
     let latency = reap::Latency { mean: Nanos(mean), stdev: Nanos(50) };
-    Took { samples: 9, latency, cpu: Nanos(1_200) }
+    WaitTimes { samples: 9, latency, cpu: Nanos(1_200) }
 }
 
 /// Latencies of two sizes, and why they are noise.
@@ -79,17 +79,17 @@ fn what_a_busy_machine_shows_is_told_with_the_reason_and_not_kept() {
         (2,            true,            false,  Some("is idle; those of before are kept")),
     ];
     for (preempted, before, kept, told) in rows {
-        let half = Half::Measured(Box::new(latencies(preempted)));
+        let half = LatencyHalf::Measured(Box::new(latencies(preempted)));
         assert_eq!(half.kept().is_some(), kept, "{preempted} of 100");
-        let text = half.told(before);
+        let text = half.describe(before);
         assert_eq!(text.contains("latencies are not saved: "), !kept, "{text}");
         assert!(told.is_none_or(|told| text.contains(told)), "{text}");
         let figures = ["-1.5", "interrupt    8", "fewer than 5 reads in their time: 16K, 32K"];
         assert!(figures.iter().all(|figure| text.contains(figure)), "{text}");
     }
-    let half = Half::LeftOut("no drive".to_owned());
+    let half = LatencyHalf::LeftOut("no drive".to_owned());
     assert!(half.kept().is_none());
-    assert_eq!(half.told(false), "latencies are left out: no drive\n");
+    assert_eq!(half.describe(false), "latencies are left out: no drive\n");
 }
 
 #[test]
@@ -134,9 +134,9 @@ fn a_device_without_enough_reads_in_the_time_has_no_latencies() {
 
 #[test]
 fn a_read_that_fails_leaves_latencies_out_and_is_told() {
-    let half = Half::of(&device(Nanos(1_000), Some(5)), TIME, 1);
+    let half = LatencyHalf::of(&device(Nanos(1_000), Some(5)), TIME, 1);
     assert!(half.kept().is_none());
-    let told = half.told(true);
+    let told = half.describe(true);
     let why = "latencies are left out: cannot measure made: cannot read 131072 bytes at ";
     assert!(told.starts_with(why), "{told}");
     assert!(told.ends_with("; those of before are kept\n"), "{told}");
@@ -151,8 +151,8 @@ fn what_cannot_be_measured_is_left_out_and_said() {
         (None,                Some("/dev/zero"), false,  "there are no direct reads here"),
     ];
     for (device, path, is_direct, says) in rows {
-        let half = Half::measure(device, path.map(Path::new), is_direct, TIME, 1);
-        let text = half.told(false);
+        let half = LatencyHalf::measure(device, path.map(Path::new), is_direct, TIME, 1);
+        let text = half.describe(false);
         assert!(text.starts_with("latencies are left out: ") && text.contains(says), "{text}");
     }
 }
@@ -173,6 +173,6 @@ fn threads_wait_by_interrupt_alone() {
     assert_eq!(measured.io, "threads");
     assert!(measured.reads.iter().all(|waits| waits.polling.is_none()), "{:?}", measured.reads);
     assert!(
-        measured.told().contains("polling is not measured: spin waits by interrupt on threads")
+        measured.describe().contains("polling is not measured: spin waits by interrupt on threads")
     );
 }

@@ -14,7 +14,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::latency::{Latencies, Sleeps, Took, Waits};
+use super::super::latency::{Latencies, Sleeps, WaitTimes, Waits};
 use super::scaled;
 
 /// See the module.
@@ -69,7 +69,7 @@ impl Wait {
         polling.into_iter().chain([interrupt])
     }
 
-    fn new(by: &str, bytes: u64, took: Took, wake: Option<i64>) -> Self {
+    fn new(by: &str, bytes: u64, took: WaitTimes, wake: Option<i64>) -> Self {
         let micros = |wake: i64| {
             let size = scaled(wake.unsigned_abs(), 1e3);
             if wake < 0 { -size } else { size }

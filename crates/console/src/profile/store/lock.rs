@@ -5,7 +5,7 @@
 //!
 //! # Invariants
 //! - It is waited for a bounded time.
-//! - A folder that takes no lock, as on some networks, is told, and the file is changed all the
+//! - A folder without locks, as on some networks, is noted, and the file is changed all the
 //!   same.
 
 use std::fs::File;

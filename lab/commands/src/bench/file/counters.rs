@@ -1,6 +1,6 @@
 //! What the kernel counted of this process: bytes that came from devices.
 //!
-//! Only this tells whether a read was cold: the page cache answers in its stead without a word.
+//! No other count shows whether a read was cold: the page cache serves reads silently.
 //! # Sources
 //! `proc_pid_io(5)`, `read_bytes`: also counts reads past the page cache.
 

@@ -1,4 +1,4 @@
-//! The timed reads of a file: a thread a lane, each with a handle of its own.
+//! The timed reads of a file: one reader thread each part, with a handle of its own.
 //!
 //! ```text
 //!   offset --> clock -- read_at -- clock --> time kept --> a word of each page checked
@@ -9,7 +9,7 @@
 //! - The clock before a read is read after the checks of the one before: they are in no latency,
 //!   and one word a page keeps them out of the throughput too.
 //! - The same plan gives the same offsets, so reads can be repeated plainly.
-//! - A failed read stops all lanes and is what `run` returns.
+//! - A failed read stops all threads and is what `run` returns.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -38,7 +38,7 @@ pub(super) struct Plan {
 /// The order of reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
-    /// Each lane its part, once.
+    /// Each thread its part, once.
     Sequential,
     /// Anywhere, aligned, without an end.
     Random { seed: u64 },
@@ -53,16 +53,16 @@ pub(super) enum Against {
     Later,
 }
 
-/// What all lanes did.
-pub(super) struct Ran {
-    /// From the first lane's beginning to the last one's end.
+/// What all threads did.
+pub(super) struct FileReads {
+    /// From the first read to the end of the last.
     pub(super) elapsed: Nanos,
-    pub(super) lanes: Vec<Lane>,
+    pub(super) threads: Vec<ThreadReads>,
 }
 
 /// What one thread did.
 #[derive(Default)]
-pub(super) struct Lane {
+pub(super) struct ThreadReads {
     pub(super) bytes: u64,
     /// Nanoseconds of each read, at most `u32::MAX`.
     pub(super) times: Vec<u32>,
@@ -73,67 +73,75 @@ pub(super) struct Lane {
 
 impl Plan {
     /// Carries it out on `handle`'s file.
-    pub(super) fn run(&self, handle: &Handle) -> Result<Ran> {
+    pub(super) fn run(&self, handle: &Handle) -> Result<FileReads> {
         let stop = AtomicBool::new(false);
         let handles: Vec<Handle> =
             (0..self.threads).map(|_| handle.again()).collect::<Result<_, _>>()?;
-        let lanes = (0..self.threads).zip(&handles).map(|(thread, handle)| {
+        let threads = (0..self.threads).zip(&handles).map(|(thread, handle)| {
             let stop = &stop;
-            move |start: &Steps| self.lane(thread, handle, start, stop)
+            move |start: &Steps| self.read_thread(thread, handle, start, stop)
         });
-        let lanes = Steps::start_together(lanes)?.into_iter().collect::<Result<Vec<Lane>>>()?;
-        let begun = lanes.iter().map(|lane| lane.begun).min().expect("a thread at least");
-        let ended = lanes.iter().map(|lane| lane.ended).max().expect("a thread at least");
-        Ok(Ran { elapsed: ended.since(begun), lanes })
+        let threads =
+            Steps::start_together(threads)?.into_iter().collect::<Result<Vec<ThreadReads>>>()?;
+        let begun = threads.iter().map(|own| own.begun).min().expect("a thread at least");
+        let ended = threads.iter().map(|own| own.ended).max().expect("a thread at least");
+        Ok(FileReads { elapsed: ended.since(begun), threads })
     }
 
     /// Compares what `ran` read with plain reads of the same bytes of `file`.
-    pub(super) fn compare(&self, file: &File, ran: &Ran) -> Result<()> {
+    pub(super) fn compare(&self, file: &File, ran: &FileReads) -> Result<()> {
         let mut room = vec![0; self.size];
-        for (thread, lane) in (0..self.threads).zip(&ran.lanes) {
+        for (thread, own) in (0..self.threads).zip(&ran.threads) {
             let mut digest = 0;
-            for (offset, bytes) in self.reads(thread).take(lane.times.len()) {
+            for (offset, bytes) in self.reads(thread).take(own.times.len()) {
                 let room = &mut room[..bytes];
                 file.read_exact_at(room, offset).context("it cannot be read again")?;
                 digest = self.checked(digest, offset, room)?;
             }
-            ensure!(digest == lane.digest, "the bytes that were served are not those of the file");
+            ensure!(digest == own.digest, "the bytes that were served are not those of the file");
         }
         Ok(())
     }
 
-    fn lane(&self, thread: u32, handle: &Handle, start: &Steps, stop: &AtomicBool) -> Result<Lane> {
+    fn read_thread(
+        &self,
+        thread: u32,
+        handle: &Handle,
+        start: &Steps,
+        stop: &AtomicBool,
+    ) -> Result<ThreadReads> {
         let mut room = vec![0; self.size];
-        let mut lane = Lane { times: Vec::with_capacity(TIMES_ROOM), ..Lane::default() };
+        let mut own =
+            ThreadReads { times: Vec::with_capacity(TIMES_ROOM), ..ThreadReads::default() };
         if !start.next() {
-            return Ok(lane);
+            return Ok(own);
         }
         let begun = machine::now();
-        (lane.begun, lane.ended) = (begun, begun);
+        (own.begun, own.ended) = (begun, begun);
         for (offset, bytes) in self.reads(thread) {
             let from = machine::now();
-            let is_over = from.since(begun) >= self.time_max || lane.times.len() >= READS_MAX;
+            let is_over = from.since(begun) >= self.time_max || own.times.len() >= READS_MAX;
             if is_over || stop.load(Ordering::Relaxed) {
                 break;
             }
             let read = handle.read_at(offset, &mut room[..bytes]);
-            lane.ended = machine::now();
-            let time = lane.ended.since(from).0;
+            own.ended = machine::now();
+            let time = own.ended.since(from).0;
             let checked = read.map_err(anyhow::Error::from).and_then(|count| {
                 ensure!(count == bytes, "it ended at byte {}", handle.file_bytes());
-                self.checked(lane.digest, offset, &room[..bytes])
+                self.checked(own.digest, offset, &room[..bytes])
             });
             match checked {
-                Ok(digest) => lane.digest = digest,
+                Ok(digest) => own.digest = digest,
                 Err(error) => {
                     stop.store(true, Ordering::Relaxed);
                     return Err(error);
                 }
             }
-            lane.bytes += bytes as u64;
-            lane.times.push(u32::try_from(time).unwrap_or(u32::MAX));
+            own.bytes += bytes as u64;
+            own.times.push(u32::try_from(time).unwrap_or(u32::MAX));
         }
-        Ok(lane)
+        Ok(own)
     }
 
     /// Offsets and lengths of the reads of one thread.

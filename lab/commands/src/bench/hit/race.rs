@@ -65,13 +65,13 @@ pub(super) struct Sample {
 }
 
 /// Which pages are read, and what must come of it.
-pub(super) struct Course {
+pub(super) struct PageOrder {
     /// The word of each page.
     words: Vec<u64>,
     seed: u64,
 }
 
-impl Course {
+impl PageOrder {
     /// Over the pages whose words are `words`.
     pub(super) fn new(words: Vec<u64>, seed: u64) -> Self {
         assert!(u32::try_from(words.len()).is_ok_and(|count| count > 0), "a page at least");
@@ -87,20 +87,21 @@ impl Course {
         path: &Path,
         each: Nanos,
     ) -> Result<Sample> {
-        let mut lanes = Vec::new();
+        let mut readers = Vec::new();
         for thread in 0..threads {
             let file = File::open(path).context("cannot open the file again")?;
-            lanes.push(Lane { file, handle: handle.again()?, pages: self.pages(thread) });
+            readers.push(HitThread { file, handle: handle.again()?, pages: self.pages(thread) });
         }
-        let laps =
-            lanes.iter().map(|lane| move |start: &Steps| lane.run(way, start, each, &self.words));
-        let ended = Steps::start_together(laps)?;
+        let bodies = readers
+            .iter()
+            .map(|thread| move |start: &Steps| thread.run(way, start, each, &self.words));
+        let ended = Steps::start_together(bodies)?;
         let (mut wall, mut cpu, mut hits) = (0.0, 0.0, 0.0);
-        for lap in ended {
-            let lap = lap?;
-            wall += quantity::seconds(lap.wall) * 1e9;
-            cpu += quantity::seconds(lap.cpu) * 1e9;
-            hits += float(lap.hits);
+        for own in ended {
+            let own = own?;
+            wall += quantity::seconds(own.wall) * 1e9;
+            cpu += quantity::seconds(own.cpu) * 1e9;
+            hits += float(own.hits);
         }
         Ok(Sample { wall_ns: wall / hits, cpu_ns: cpu / hits })
     }
@@ -115,44 +116,44 @@ impl Course {
 }
 
 /// What one thread has for itself.
-struct Lane {
+struct HitThread {
     file: File,
     handle: Handle,
     pages: Vec<u32>,
 }
 
 /// What one thread did.
-struct Lap {
+struct ThreadHits {
     hits: u64,
     wall: Nanos,
     cpu: Nanos,
 }
 
-impl Lane {
-    fn run(&self, way: Way, start: &Steps, each: Nanos, words: &[u64]) -> Result<Lap> {
+impl HitThread {
+    fn run(&self, way: Way, start: &Steps, each: Nanos, words: &[u64]) -> Result<ThreadHits> {
         let mut room = page();
         match way {
-            Way::Pread => self.lap(start, each, words, |offset| {
+            Way::Pread => self.hits(start, each, words, |offset| {
                 self.file.read_exact_at(&mut room.0, offset)?;
                 Ok(word(&room.0, offset))
             }),
-            Way::Copy => self.lap(start, each, words, |offset| {
+            Way::Copy => self.hits(start, each, words, |offset| {
                 self.handle.read_at(offset, &mut room.0)?;
                 Ok(word(&room.0, offset))
             }),
             Way::Pin => {
-                self.lap(start, each, words, |offset| Ok(word(&self.handle.pin(offset)?, offset)))
+                self.hits(start, each, words, |offset| Ok(word(&self.handle.pin(offset)?, offset)))
             }
         }
     }
 
-    fn lap(
+    fn hits(
         &self,
         start: &Steps,
         each: Nanos,
         words: &[u64],
         mut hit: impl FnMut(u64) -> Result<u64>,
-    ) -> Result<Lap> {
+    ) -> Result<ThreadHits> {
         let mut batch = |pages: &[u32]| -> Result<u64> {
             let mut sum = 0_u64;
             for &page in pages {
@@ -165,7 +166,7 @@ impl Lane {
         let goes = start.next();
         warm?;
         if !goes {
-            return Ok(Lap { hits: 0, wall: Nanos(0), cpu: Nanos(0) });
+            return Ok(ThreadHits { hits: 0, wall: Nanos(0), cpu: Nanos(0) });
         }
         let (mut hits, mut sum) = (0_u64, 0_u64);
         let (begun, begun_cpu) = (machine::now(), thread_cpu());
@@ -184,7 +185,7 @@ impl Lane {
                 "a hit had other bytes than the file; unless somebody changed it, please report it"
             );
         }
-        Ok(Lap { hits, wall, cpu })
+        Ok(ThreadHits { hits, wall, cpu })
     }
 
     /// The sum of the first `hits` words.
@@ -197,7 +198,7 @@ impl Lane {
     }
 }
 
-/// Memory for a page, as a reader who cares has it.
+/// Memory for a page, aligned to one.
 #[repr(align(4096))]
 pub(super) struct Page(pub(super) [u8; PAGE_BYTES]);
 

@@ -61,7 +61,7 @@ impl File {
     }
 
     /// Seconds without the thread and with it.
-    #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+    #[expect(clippy::cast_precision_loss, reason = "shown with few digits")]
     pub(super) fn seconds(self) -> [f64; 2] {
         [self.standard, self.fast].map(|hundredths| hundredths as f64 / 100.0)
     }

@@ -29,25 +29,25 @@ use forerun_sim::workload::{Access, Reader, Workload};
 use crate::verify::{self, Against, Checker, Slabs};
 
 /// See the module.
-pub(crate) struct Crew {
+pub(crate) struct ReaderThreads {
     begun: Nanos,
     against: Against,
     stop: AtomicBool,
     failed: Mutex<Option<anyhow::Error>>,
-    times: Mutex<Times>,
+    times: Mutex<ReadTimes>,
 }
 
 /// How long reads took, each timed around its call.
 #[derive(Default)]
-pub(crate) struct Times {
+pub(crate) struct ReadTimes {
     pub(crate) latency: Histogram,
     /// All of them together.
     pub(crate) sum: Nanos,
-    /// The fastest one; `None` where nobody read.
+    /// The fastest read; `None` without any.
     pub(crate) least: Option<Nanos>,
 }
 
-impl Times {
+impl ReadTimes {
     fn add(&mut self, time: Nanos) {
         self.latency.add(time);
         self.sum = Nanos(self.sum.0 + time.0);
@@ -69,13 +69,13 @@ impl Times {
 }
 
 /// When the last reader was through, how long reads took, and the digests of what each reader got.
-pub(crate) struct Ended {
+pub(crate) struct ReadOutcome {
     pub(crate) at: Nanos,
-    pub(crate) times: Times,
+    pub(crate) times: ReadTimes,
     pub(crate) digests: Vec<Vec<u64>>,
 }
 
-impl Crew {
+impl ReaderThreads {
     /// Readers whose time begins at `begun`.
     #[must_use]
     pub(crate) fn new(begun: Nanos, against: Against) -> Self {
@@ -90,7 +90,7 @@ impl Crew {
         workload: Workload,
         read: impl Fn(Access, &mut [u8]) -> Result<()> + Sync,
         stop: impl FnMut(Nanos) -> bool,
-    ) -> Result<Ended> {
+    ) -> Result<ReadOutcome> {
         let (request_max, readers) = (request_max(&workload), workload.readers.len());
         let (sender, ends) = channel();
         let (at, checked) = thread::scope(|scope| {
@@ -100,7 +100,7 @@ impl Crew {
                 let (read, sender) = (&read, sender.clone());
                 let body = move || {
                     self.read_all(reader, slabs, read);
-                    // Nobody listens any more after a failure.
+                    // The receiver is gone after a failure.
                     let _ = sender.send(machine::now());
                 };
                 let check = move || self.check(checker);
@@ -122,7 +122,7 @@ impl Crew {
         });
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
         let times = mem::take(&mut *self.times.lock().unwrap_or_else(PoisonError::into_inner));
-        failed.map_or(Ok(Ended { at, times, digests: checked }), Err)
+        failed.map_or(Ok(ReadOutcome { at, times, digests: checked }), Err)
     }
 
     /// The end of the last reader.
@@ -147,7 +147,7 @@ impl Crew {
         mut slabs: Slabs,
         read: &impl Fn(Access, &mut [u8]) -> Result<()>,
     ) {
-        let mut times = Times::default();
+        let mut times = ReadTimes::default();
         for access in reader {
             if !self.wait_until(access.not_before) {
                 break;
@@ -212,7 +212,7 @@ fn request_max(workload: &Workload) -> usize {
     bytes.map_or(1 << 20, |bytes| usize::try_from(bytes.0).expect("bounded by the workload"))
 }
 
-/// How often the time is looked at, by whoever waits.
+/// How often a waiting thread looks at the time.
 const LOOKS_EVERY: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
@@ -222,8 +222,8 @@ mod tests {
     use forerun_io::store::pattern;
     use forerun_sim::workload;
 
-    fn crew() -> Crew {
-        Crew::new(machine::now(), Against::Pattern)
+    fn readers() -> ReaderThreads {
+        ReaderThreads::new(machine::now(), Against::Pattern)
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "the form of a read that may fail")]
@@ -235,10 +235,10 @@ mod tests {
     #[test]
     fn all_reads_of_all_readers_are_made() {
         let made = || workload::make("streams,n=7,each=1M,readers=3").unwrap();
-        let ended = crew().run(made(), fill, |_| false).unwrap();
+        let ended = readers().run(made(), fill, |_| false).unwrap();
         assert_eq!(ended.digests, [[0; 0]; 3]);
-        let crew = Crew::new(machine::now(), Against::Later);
-        let ended = crew.run(made(), fill, |_| false).unwrap();
+        let readers = ReaderThreads::new(machine::now(), Against::Later);
+        let ended = readers.run(made(), fill, |_| false).unwrap();
         let slabs: Vec<_> = ended.digests.iter().map(Vec::len).collect();
         assert_eq!(slabs, [12, 8, 8], "1 MiB is 4 slabs");
     }
@@ -250,21 +250,21 @@ mod tests {
             5 => Err(anyhow!("five")),
             _ => fill(access, room),
         };
-        let error = crew().run(made, read, |_| false).err().expect("it fails");
+        let error = readers().run(made, read, |_| false).err().expect("it fails");
         assert_eq!(error.to_string(), "five");
         let made = workload::make("streams,n=2,each=4T,readers=2").unwrap();
         let wrong = |_: Access, room: &mut [u8]| {
             room.fill(1);
             Ok(())
         };
-        let error = crew().run(made, wrong, |_| false).err().expect("wrong bytes").to_string();
+        let error = readers().run(made, wrong, |_| false).err().expect("wrong bytes").to_string();
         assert!(error.contains("wrong byte"), "{error}");
     }
 
     #[test]
     fn what_the_fastest_read_took_is_no_waiting() {
         let of = |all: &[u64]| {
-            let mut times = Times::default();
+            let mut times = ReadTimes::default();
             for &time in all {
                 times.add(Nanos(time));
             }
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn a_reader_that_waits_for_its_time_stops_too() {
         let made = workload::make("streams,n=1,each=1G,rate=1K").unwrap();
-        let ended = crew().run(made, fill, |passed| passed > Nanos::from_millis(60)).unwrap();
+        let ended = readers().run(made, fill, |passed| passed > Nanos::from_millis(60)).unwrap();
         assert!(ended.at > Nanos(0));
     }
 }

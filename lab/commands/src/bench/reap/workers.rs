@@ -45,7 +45,7 @@ impl Load {
 }
 
 /// How all is measured.
-pub(super) struct Course<'a> {
+pub(super) struct Schedule<'a> {
     pub(super) target: &'a ReapTarget,
     pub(super) policies: Vec<ReaperSettings>,
     pub(super) rounds: u32,
@@ -90,7 +90,7 @@ pub(super) struct Slice {
     pub(super) waking: Nanos,
 }
 
-impl Course<'_> {
+impl Schedule<'_> {
     /// Runs `load`, in rounds.
     pub(super) fn run(&self, load: &Load, progress: &ProgressBar) -> Result<Vec<Cell>> {
         let crowd = if load.is_quiet() { None } else { Some(Crowd::new()) };
@@ -112,15 +112,15 @@ impl Course<'_> {
                 };
                 start(scope, steps, "forerun-hog", hog);
             }
-            let hands = (0..load.threads).map_while(|number| {
-                let hand = Hand { course: self, load, number, steps };
+            let workers = (0..load.threads).map_while(|number| {
+                let worker = Worker { schedule: self, load, number, steps };
                 let progress = (number == 0).then_some(progress);
-                let work = move || steps.carry_out(|| hand.run(all, progress));
+                let work = move || steps.carry_out(|| worker.run(all, progress));
                 start(scope, steps, "forerun-reap", work)
             });
-            for hand in hands.collect::<Vec<_>>() {
+            for worker in workers.collect::<Vec<_>>() {
                 // What it panicked of, the steps have kept.
-                let _ = hand.join();
+                let _ = worker.join();
             }
             ended.store(true, Ordering::Relaxed);
         });
@@ -151,20 +151,20 @@ fn inner(cell: Mutex<Cell>) -> Cell {
 }
 
 /// One thread.
-struct Hand<'a> {
-    course: &'a Course<'a>,
+struct Worker<'a> {
+    schedule: &'a Schedule<'a>,
     load: &'a Load,
     number: u32,
     steps: &'a Steps,
 }
 
-impl Hand<'_> {
+impl Worker<'_> {
     fn run(&self, cells: &[Mutex<Cell>], progress: Option<&ProgressBar>) -> Result<()> {
         let mut reapers = self.reapers()?;
-        let seed = self.course.seed.wrapping_add(u64::from(self.number));
-        let mut reads = Reads::new(self.course.target, seed);
-        let policies = self.course.policies.len();
-        for round in 0..self.course.rounds as usize {
+        let seed = self.schedule.seed.wrapping_add(u64::from(self.number));
+        let mut reads = Reads::new(self.schedule.target, seed);
+        let policies = self.schedule.policies.len();
+        for round in 0..self.schedule.rounds as usize {
             for at in 0..cells.len() {
                 // Each policy comes first in its turn.
                 let (shape, turn) = (at / policies, at % policies);
@@ -185,8 +185,8 @@ impl Hand<'_> {
 
     /// One for each policy.
     fn reapers(&self) -> Result<Vec<Reaper>> {
-        let policies = self.course.policies.iter();
-        policies.map(|policy| self.course.target.reaper(self.load.group, policy)).collect()
+        let policies = self.schedule.policies.iter();
+        policies.map(|policy| self.schedule.target.reaper(self.load.group, policy)).collect()
     }
 
     /// Reads for the time of a slice, and one group at least.
@@ -198,7 +198,7 @@ impl Hand<'_> {
         let wall = loop {
             latencies.push(reads.group(reaper, sizes, self.load.group)?.real.0);
             let passed = machine::now().since(begun);
-            if passed >= self.course.each || latencies.len() >= GROUPS_MAX {
+            if passed >= self.schedule.each || latencies.len() >= GROUPS_MAX {
                 break passed;
             }
         };
@@ -206,9 +206,9 @@ impl Hand<'_> {
         Ok(Slice { latencies, counts, wall, waking: self.waking().since(woken) })
     }
 
-    /// The model's time, told by the first thread alone, for all.
+    /// The model's wake-up time; the first worker alone counts it, for all.
     fn waking(&self) -> Nanos {
-        let model = (self.number == 0).then(|| self.course.target.model_lateness()).flatten();
+        let model = (self.number == 0).then(|| self.schedule.target.model_lateness()).flatten();
         model.map_or(Nanos(0), |model| model.waking)
     }
 }
@@ -253,7 +253,7 @@ mod tests {
         }));
         let target = ReapTarget::of_model("broken", model);
         let policy = |name: &str| ReaperSettings { policy: name.to_owned(), ..Default::default() };
-        let course = Course {
+        let schedule = Schedule {
             target: &target,
             policies: vec![policy("interrupt"), policy("nio")],
             rounds: 3,
@@ -263,7 +263,7 @@ mod tests {
         // 3 threads of 2 policies, a read a slice at least.
         let shapes = vec![vec![4_096]; 20];
         let load = Load { name: "threads", threads: 3, hogs: 1, shapes, group: 1 };
-        let ran = course.run(&load, &ProgressBar::hidden());
+        let ran = schedule.run(&load, &ProgressBar::hidden());
         let error = format!("{:#}", ran.err().expect("a read failed"));
         assert!(error.starts_with("cannot measure broken: cannot read 4096 bytes at "), "{error}");
     }

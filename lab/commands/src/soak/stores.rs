@@ -25,10 +25,10 @@ use forerun_io::store::{Store, StoreError};
 use forerun_io::wrap::fault::{Fault, Faults, Rule, When};
 
 /// All stores.
-pub(super) struct Ground {
+pub(super) struct Stores {
     pub(super) files: Vec<File>,
-    /// Last, so that it goes after those who read it.
-    _made: Made,
+    /// The last field, so that it is dropped after the stores that read it.
+    _made: PatternFile,
 }
 
 /// One store.
@@ -46,10 +46,10 @@ enum Opens {
     Path(PathBuf),
 }
 
-impl Ground {
+impl Stores {
     /// Makes the stores, and a file in the temporary directory.
     pub(super) fn make() -> Result<Self> {
-        let made = Made::write(FILE_BYTES)?;
+        let made = PatternFile::write(FILE_BYTES)?;
         let open = || Threads::open(&made.0, Access::Read);
         let memory = |bytes| {
             let mut contents = vec![0; bytes];
@@ -120,9 +120,9 @@ fn phases() -> [Rule; PHASES] {
 }
 
 /// A file of our own.
-struct Made(PathBuf);
+struct PatternFile(PathBuf);
 
-impl Made {
+impl PatternFile {
     fn write(bytes: usize) -> Result<Self> {
         let made = Self(std::env::temp_dir().join(format!("forerun-soak-{}", process::id())));
         let cannot = || format!("cannot write {}", made.0.display());
@@ -134,7 +134,7 @@ impl Made {
     }
 }
 
-impl Drop for Made {
+impl Drop for PatternFile {
     fn drop(&mut self) {
         // What cannot be removed is the temporary directory's to keep.
         let _ = fs::remove_file(&self.0);

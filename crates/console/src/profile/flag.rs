@@ -5,8 +5,8 @@
 //!   auto   that of ~/.config/forerun/devices.toml; without one, the device is learnt
 //! ```
 //! # Invariants
-//! - A profile of another device, file system or kernel is never taken, and what is not taken is
-//!   told on stderr.
+//! - A profile of another device, file system or kernel is never used, and a profile not used is
+//!   noted on stderr.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -15,20 +15,20 @@ use anyhow::Result;
 use forerun_core::device::estimate::DeviceProfile;
 
 use super::place::Place;
-use super::store::{Found, Profiles};
+use super::store::{Lookup, Profiles};
 use crate::failure::{note, usage};
 use crate::target::Target;
 
 /// The flag.
 #[derive(clap::Args)]
-pub struct Given {
+pub struct ProfileFlag {
     /// What the device can do, from a file of `forerun profile`; auto: from
     /// ~/.config/forerun/devices.toml, if it is there [default: learnt from the reads]
     #[arg(long, value_name = "FILE.toml|auto")]
     profile: Option<PathBuf>,
 }
 
-impl Given {
+impl ProfileFlag {
     /// Whether there is one.
     #[must_use]
     pub fn is_some(&self) -> bool {
@@ -60,16 +60,16 @@ impl Given {
     }
 }
 
-/// The optional profile of `place`: from `path`, else from the usual file.
-/// Of that which was assumed nothing is taken.
+/// The facts of `place` from `path`, else from the usual file, for callers that can do without.
+/// Assumed facts are left out.
 ///
 /// # Errors
 /// A file holds something else.
 pub fn known(path: Option<&Path>, place: &Place) -> Result<Option<DeviceProfile>> {
     let Some(path) = path.map(Path::to_owned).or_else(usual_place) else { return Ok(None) };
     Ok(match Profiles::load(&path)?.find(place)? {
-        Found::Here(facts, assumed) => assumed.is_empty().then_some(facts),
-        Found::OtherKernel(_) | Found::Nothing => None,
+        Lookup::Here(facts, assumed) => assumed.is_empty().then_some(facts),
+        Lookup::OtherKernel(_) | Lookup::Nothing => None,
     })
 }
 
@@ -95,22 +95,22 @@ fn facts_in(path: &Path, place: &Place) -> Result<Result<DeviceProfile, String>>
         return Ok(Err(format!("--profile {name}: there is no such file: {again}")));
     }
     Ok(match Profiles::load(path)?.find(place)? {
-        Found::Here(facts, assumed) => {
+        Lookup::Here(facts, assumed) => {
             if !assumed.is_empty() {
                 let assumed = assumed.join(", ");
                 note(&format!("{name}: of {key}, this was assumed, not measured: {assumed}"));
             }
             Ok(facts)
         }
-        Found::OtherKernel(kernel) => Err(format!(
+        Lookup::OtherKernel(kernel) => Err(format!(
             "--profile {name}: that of this device is of {kernel}, and this is {}: {again}",
             place.kernel
         )),
-        Found::Nothing => Err(format!("--profile {name}: it has no profile of {key}: {again}")),
+        Lookup::Nothing => Err(format!("--profile {name}: it has no profile of {key}: {again}")),
     })
 }
 
-/// Where profiles lie unless a path is named.
+/// The file of profiles by default.
 fn usual_place() -> Option<PathBuf> {
     let folder = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let config = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;

@@ -31,12 +31,12 @@ use crate::specs::PAGE_BYTES;
 /// All runs, as `--json` prints them.
 #[derive(Serialize)]
 pub(super) struct Runs<'a> {
-    pub(super) runs: &'a [Figures],
+    pub(super) runs: &'a [RunRow],
 }
 
 /// One run.
 #[derive(Serialize)]
-pub(super) struct Figures {
+pub(super) struct RunRow {
     pub(super) trace: String,
     policy: String,
     params: BTreeMap<String, String>,
@@ -57,7 +57,7 @@ pub(super) struct Figures {
     device: Option<Virtual>,
 }
 
-/// What the figures are estimated from.
+/// The sample that a row is estimated from.
 #[derive(Serialize)]
 struct Sample {
     /// The share of the pages that was followed.
@@ -114,7 +114,7 @@ struct Virtual {
     ratio_to_limit: Option<f64>,
 }
 
-impl Figures {
+impl RunRow {
     /// A run of which nothing is counted yet.
     pub(super) fn new(trace: &str, policy: &str, pages: u32, took: Nanos) -> Result<Self> {
         let shown = replay::show(policy).map_err(|error| anyhow!("{error}"))?;
@@ -136,7 +136,7 @@ impl Figures {
     }
 
     /// What replacement came to.
-    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    #[expect(clippy::cast_precision_loss, reason = "shown with few digits")]
     pub(super) fn counted(mut self, accesses: u64, misses: u64, hits: u64) -> Self {
         (self.accesses, self.misses) = (accesses, misses);
         self.hit_ratio = hits as f64 / accesses.max(1) as f64;
@@ -145,7 +145,7 @@ impl Figures {
     }
 
     /// That they are estimated, if they are.
-    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    #[expect(clippy::cast_precision_loss, reason = "shown with few digits")]
     pub(super) fn estimated(mut self, from: Option<Sampled>, sample: Share) -> Self {
         let all = self.accesses.max(1) as f64;
         self.sample = from.map(|from| Sample {
@@ -226,13 +226,13 @@ impl Figures {
 }
 
 /// The runs in columns. All of them are of one kind.
-pub(super) fn table(figures: &[Figures]) -> String {
-    let has = |part: fn(&Figures) -> bool| figures.iter().any(part);
+pub(super) fn table(rows: &[RunRow]) -> String {
+    let has = |part: fn(&RunRow) -> bool| rows.iter().any(part);
     let (sampled, ahead) = (has(|run| run.sample.is_some()), has(|run| run.readahead.is_some()));
     let (thread, device) = (has(|run| run.prefetch.is_some()), has(|run| run.device.is_some()));
     let limit = has(|run| run.device.as_ref().is_some_and(|it| it.ratio_to_limit.is_some()));
     #[rustfmt::skip]
-    let all: [(bool, Column<Figures>); 19] = [
+    let all: [(bool, Column<RunRow>); 19] = [
         (true,             ("trace",     |run| run.trace.clone())),
         (true,             ("policy",    |run| spec(&run.policy, &run.params))),
         (ahead,            ("readahead", |run| {
@@ -268,7 +268,7 @@ pub(super) fn table(figures: &[Figures]) -> String {
         }))),
     ];
     let columns: Vec<_> = all.into_iter().filter(|(shown, _)| *shown).map(|it| it.1).collect();
-    output::columns(figures, &columns, 2 + usize::from(ahead) + usize::from(thread))
+    output::columns(rows, &columns, 2 + usize::from(ahead) + usize::from(thread))
 }
 
 /// A record in the making.
@@ -298,26 +298,27 @@ impl Record {
         let (Some(device), true) = (device, plan.log_max > 0) else { return };
         let (name, pairs) = params::split(case.readahead);
         let pairs = pairs.split(',').filter_map(|pair| pair.split_once('='));
-        let mut given: BTreeMap<String, String> =
+        let mut all_params: BTreeMap<String, String> =
             pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
         if let Some(thread) = case.prefetch {
-            given.insert("prefetch".to_owned(), thread.name().to_owned());
-            given.extend(thread.params().into_iter().map(|(key, value)| (key.to_owned(), value)));
+            all_params.insert("prefetch".to_owned(), thread.name().to_owned());
+            all_params
+                .extend(thread.params().into_iter().map(|(key, value)| (key.to_owned(), value)));
         }
-        given.insert("policy".to_owned(), case.policy.to_owned());
-        given.insert("cache_pages".to_owned(), case.pages.to_string());
+        all_params.insert("policy".to_owned(), case.policy.to_owned());
+        all_params.insert("cache_pages".to_owned(), case.pages.to_string());
         let cache = device.params().iter().find(|(key, _)| *key == "cache");
         self.0.seed = seed(workload);
         self.0.runs.push(Run {
             readahead: name.to_owned(),
-            params: given,
+            params: all_params,
             device: device.name().to_owned(),
             drive_cache: cache.map(|(_, value)| value == "on"),
             streams: streams(workload),
             workload: workload.title.clone(),
             limit_mb_per_second: done.limit,
             ratio_to_limit: ratio(done.outcome.mb_per_second(), done.limit),
-            ..measured(&done.outcome)
+            ..run_of(&done.outcome)
         });
     }
 
@@ -328,7 +329,7 @@ impl Record {
 }
 
 /// What `outcome` measured, as a run that does not say yet of what.
-pub(crate) fn measured(outcome: &Outcome) -> Run {
+pub(crate) fn run_of(outcome: &Outcome) -> Run {
     let mut requests: Vec<DeviceRequest> = outcome.log.iter().map(request).collect();
     requests.sort_by_key(|request| request.at_us);
     Run {

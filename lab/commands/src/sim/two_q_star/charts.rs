@@ -10,11 +10,11 @@ use forerun_report::quantity::{count, ratio};
 use forerun_sim::queues::Found as Queues;
 use forerun_sim::trace::survey::Found;
 
-use super::{Counted, OTHERS};
+use super::{OTHERS, TraceCounts};
 use crate::specs::PAGE_BYTES;
 
 /// All of one trace.
-pub(super) fn charts(counted: &Counted) -> Vec<Chart> {
+pub(super) fn charts(counted: &TraceCounts) -> Vec<Chart> {
     let mut charts =
         vec![uses(&counted.survey), gaps_by_use(&counted.survey), gaps(&counted.survey)];
     charts.extend([against_lru(counted), queues_of_2q(counted), all_policies(counted)]);
@@ -27,7 +27,7 @@ pub(super) fn requests(found: &Found) -> String {
     let percent = |part| format!("{:.1} %", 100.0 * ratio(part, found.requests));
     let reads = match found.reads + found.writes {
         0 => String::new(),
-        told => format!(", {:.1} % reads", 100.0 * ratio(found.reads, told)),
+        with_op => format!(", {:.1} % reads", 100.0 * ratio(found.reads, with_op)),
     };
     format!(
         "; {} requests of {:.1} KiB on average{reads}; {} follow the one before, {} one of the \
@@ -45,7 +45,7 @@ pub(super) fn text(sheet: &Sheet) -> String {
         let figure = chart.title.split(':').next().unwrap_or_default().to_owned();
         vec![figure, claim.what.clone(), claim.source.clone(), claim.here.clone()]
     };
-    let told = |section: &Section| {
+    let block = |section: &Section| {
         let rows: Vec<Vec<String>> = section
             .charts
             .iter()
@@ -54,7 +54,7 @@ pub(super) fn text(sheet: &Sheet) -> String {
         let table = output::table(&["figure", "what", "paper", "here"], &rows, 4);
         format!("{}: {}\n{table}", section.title, section.facts)
     };
-    sheet.sections.iter().map(told).collect::<Vec<String>>().join("\n")
+    sheet.sections.iter().map(block).collect::<Vec<String>>().join("\n")
 }
 
 fn uses(found: &Found) -> Chart {
@@ -125,7 +125,7 @@ fn power_of_two(exponent: usize) -> String {
     format!("{}{}", 1_u64 << (exponent % 10), units[exponent / 10])
 }
 
-fn against_lru(counted: &Counted) -> Chart {
+fn against_lru(counted: &TraceCounts) -> Chart {
     let (lru, two_q) = (&counted.others[0], hits(counted, 0));
     let mut claims = Vec::new();
     for (pages, name, paper) in [(HALF, "0.5 GB", "+10"), (LARGE, "1.75 GB", "-4")] {
@@ -143,7 +143,7 @@ fn against_lru(counted: &Counted) -> Chart {
     Chart { claims, series, ..curves("Fig. 2a: LRU and 2Q", "hit ratio", counted) }
 }
 
-fn queues_of_2q(counted: &Counted) -> Chart {
+fn queues_of_2q(counted: &TraceCounts) -> Chart {
     let mut claims = Vec::new();
     let sizes = [HALF, MIDDLE, LARGE].map(|pages| counted.at(pages));
     if let [Some(half), Some(middle), Some(large)] = sizes {
@@ -164,7 +164,7 @@ fn queues_of_2q(counted: &Counted) -> Chart {
     }
 }
 
-fn all_policies(counted: &Counted) -> Chart {
+fn all_policies(counted: &TraceCounts) -> Chart {
     let (lru, two_q, star) = (&counted.others[0], hits(counted, 0), hits(counted, 1));
     let mut claims = Vec::new();
     let gain = |at: usize| star[at] / lru[at] - 1.0;
@@ -192,7 +192,7 @@ fn all_policies(counted: &Counted) -> Chart {
     Chart { claims, series, ..curves("Fig. 4: six policies", "hit ratio", counted) }
 }
 
-fn each_queue(counted: &Counted) -> impl Iterator<Item = Chart> + '_ {
+fn each_queue(counted: &TraceCounts) -> impl Iterator<Item = Chart> + '_ {
     let parts = ["5a", "5b", "5c"].into_iter().zip(["higher", "lower", "lower"]);
     QUEUES.into_iter().zip(parts).map(|(queue, (figure, paper))| {
         let [old, new] = [0, 1].map(|policy| queue.shares(counted, policy));
@@ -233,12 +233,12 @@ impl Queue {
     }
 
     /// By size, under 2Q (0) or 2Q* (1).
-    fn shares(self, counted: &Counted, policy: usize) -> Vec<f64> {
+    fn shares(self, counted: &TraceCounts, policy: usize) -> Vec<f64> {
         counted.queues.iter().map(|of| self.share(&of[policy])).collect()
     }
 }
 
-impl Counted {
+impl TraceCounts {
     /// Which size has so many pages.
     fn at(&self, pages: u32) -> Option<usize> {
         self.pages.iter().position(|&size| size == pages)
@@ -246,12 +246,12 @@ impl Counted {
 }
 
 /// Hit ratios by size of 2Q (0) or 2Q* (1).
-fn hits(counted: &Counted, policy: usize) -> Vec<f64> {
+fn hits(counted: &TraceCounts, policy: usize) -> Vec<f64> {
     let hits = |of: &[Queues; 2]| ratio(of[policy].a1in + of[policy].am, of[policy].accesses());
     counted.queues.iter().map(hits).collect()
 }
 
-fn curves(title: &str, label: &str, counted: &Counted) -> Chart {
+fn curves(title: &str, label: &str, counted: &TraceCounts) -> Chart {
     let x = X::Pages { pages: counted.pages.clone(), page_bytes: PAGE_BYTES };
     chart(title, x, label, Unit::Share)
 }

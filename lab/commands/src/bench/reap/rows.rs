@@ -14,7 +14,7 @@ use forerun_report::quantity::{float, micros};
 use forerun_report::{Distribution, Run, Summary, Target, Waits, mean};
 use serde::Serialize;
 
-use super::hands::{Cell, Load, Slice};
+use super::workers::{Cell, Load, Slice};
 
 /// One policy with one size, under one load.
 #[derive(Serialize)]
@@ -72,7 +72,7 @@ struct Counters {
     blocked_us_per_io: f64,
 }
 
-/// Of each cell the figures.
+/// The rows of `cells`.
 pub(super) fn rows(load: &Load, policies: &[String], cells: Vec<Cell>) -> Vec<Row> {
     cells.into_iter().map(|cell| row(load, &policies[cell.policy], cell)).collect()
 }
@@ -217,7 +217,7 @@ type Figure = fn(&Ratios) -> Option<f64>;
 /// What was aimed at, of `nio`, and whether it is so.
 pub(super) fn verdicts(rows: &[Row], noises: &[Noise]) -> Vec<String> {
     let ratios = Ratios::all(rows);
-    let mut told = Vec::new();
+    let mut verdicts = Vec::new();
     for load in ["quiet", "hogs", "threads"] {
         let own: Vec<&Ratios> =
             ratios.iter().filter(|one| one.policy == "nio" && one.load == load).collect();
@@ -242,10 +242,10 @@ pub(super) fn verdicts(rows: &[Row], noises: &[Noise]) -> Vec<String> {
             let mean = mean(&found);
             let bound = Target::AtMost(*most);
             let verdict = bound.judge(mean).unless_noisy(is_noisy);
-            told.push(format!("nio, {load}: {what} {mean:.3}, aimed at {bound:.2}: {verdict}"));
+            verdicts.push(format!("nio, {load}: {what} {mean:.3}, aimed at {bound:.2}: {verdict}"));
         }
     }
-    told
+    verdicts
 }
 
 /// How far the rounds of the steadiest policy are apart, at each shape: highest to lowest.
@@ -259,7 +259,7 @@ pub(super) fn unsteady(cells: &[Cell]) -> Vec<f64> {
     (0..shapes).filter_map(steadiest).collect()
 }
 
-/// The figures, for people.
+/// The rows as a table.
 pub(super) fn table(rows: &[Row]) -> String {
     let ratio = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.3}"));
     let cells = |row: &Row| {
@@ -351,10 +351,10 @@ mod tests {
             if noisy {
                 noise.unsteady(&[9.0]);
             }
-            let told = verdicts(&measured(nio, cpu), &[noise]);
-            assert_eq!(told.len(), 3);
-            for (told, expected) in told.iter().zip(expected) {
-                assert!(told.ends_with(expected), "{told}");
+            let verdicts = verdicts(&measured(nio, cpu), &[noise]);
+            assert_eq!(verdicts.len(), 3);
+            for (verdict, expected) in verdicts.iter().zip(expected) {
+                assert!(verdict.ends_with(expected), "{verdict}");
             }
         }
         assert!(verdicts(&measured(&[50, 100, 50], 1)[..2], &[]).is_empty(), "nio did not run");
