@@ -315,6 +315,7 @@ impl Planner {
             self.send(now, Event::Close { handle: cursor.handle() });
         }
         let file = self.files.get_mut(&row.file)?;
+        assert!(file.cursors > 0, "a cursor is open on a file with cursors");
         file.cursors -= 1;
         if file.cursors > 0 {
             return None;
@@ -364,7 +365,7 @@ pub const PAGE_BYTES: u64 = 4096;
 pub const CURSORS_MAX: usize = 1024;
 /// Files of which the driver may remember something.
 pub const FILES_MAX: usize = 1024;
-/// A request is no longer.
+/// The largest request.
 pub const REQUEST_BYTES_MAX: u64 = 1 << 20;
 /// What is ahead of all readers takes one part in so many of the memory, at most.
 const AHEAD_ONE_IN: u64 = 2;

@@ -39,6 +39,7 @@ impl Planner {
             }
         }
         self.drop_fetched(now);
+        assert!(out.len() - before <= room, "{} requests, room for {room}", out.len() - before);
     }
 
     /// The next request for `cursor`, if its pace and the budget allow one.
@@ -91,6 +92,7 @@ impl Planner {
         };
         assert!(count <= self.pending_pages, "{count} of {} pages", self.pending_pages);
         self.pending_pages -= count;
+        assert_eq!(pages.end - pages.start, count, "the nearest pages of the run");
         let id = self.next_prefetch_id();
         let range = pages.start * PAGE_BYTES..pages.end * PAGE_BYTES;
         self.in_flight.push_back(InFlight { id, file, run, since: now, distance, is_cold: false });

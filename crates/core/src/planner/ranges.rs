@@ -352,6 +352,8 @@ impl Driver for State {
 
     fn fetch(&mut self, kind: FetchKind, page: PageId, frames: &[FrameId]) {
         let (start, end) = self.range(kind, page.index, frames.len() as u64);
+        let pages = page_of(end - 1) + 1 - page_of(start);
+        assert_eq!(pages, frames.len() as u64, "{start}..{end} has a frame for each page");
         let demand = kind == FetchKind::Demand;
         self.out.push(RangeAction::Fetch { start, end, demand });
         self.queue.add(FetchRow { start, end, demand, frames: frames.to_vec() });

@@ -44,6 +44,7 @@ impl PageRun {
         let to = pages.end.clamp(from, end);
         let behind = self.frames.split_off(index(to - start));
         let within = self.frames.split_off(index(from - start));
+        assert_eq!(within.len() as u64, to - from, "a part has a frame for each page");
         let run =
             |first, frames: Vec<FrameId>| (!frames.is_empty()).then_some(Self { first, frames });
         SplitRun {

@@ -28,6 +28,7 @@ pub struct PlannerSettings {
 impl PlannerSettings {
     /// What the core is built from, with room for `budget_bytes` ahead.
     pub(super) fn core(&self, budget_bytes: u64) -> cache::Settings {
+        const { assert!(FRAMES_MIN <= FRAMES_MAX && REQUEST_BYTES_MAX.is_multiple_of(PAGE_BYTES)) };
         let budget = u32::try_from(budget_bytes / PAGE_BYTES).unwrap_or(u32::MAX);
         let ahead = budget.clamp(FRAMES_MIN, FRAMES_MAX);
         // Used pages have room beside those that are not used yet.

@@ -63,6 +63,7 @@ impl StrideDetector {
     /// A read of `start..end`. Returns whether it is one of a series, with which
     /// [`StrideDetector::next`] goes on.
     pub(super) fn read(&mut self, start: u64, end: u64) -> bool {
+        assert!(start < end, "{start}..{end} has bytes");
         let bytes = end - start;
         if bytes < READ_BYTES_MIN {
             return false;
@@ -152,6 +153,7 @@ fn alike(one: u64, other: u64) -> bool {
 
 /// Appends `row`, and drops the first one where there are `most`.
 fn keep<T>(rows: &mut VecDeque<T>, row: T, most: usize) {
+    assert!(rows.len() <= most, "{} rows, {most} at most", rows.len());
     if rows.len() == most {
         rows.pop_front();
     }

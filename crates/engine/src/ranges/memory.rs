@@ -140,6 +140,7 @@ impl Memory {
 
     /// The bytes of a fetch go into its frames.
     pub(super) fn fill(&mut self, fetch: &FetchRow, bytes: &[u8]) {
+        assert_eq!(bytes.len() as u64, fetch.end - fetch.start, "a fetch gives its range");
         for (index, &frame) in (page_of(fetch.start)..).zip(&fetch.frames) {
             let extent = Extent::of(index, fetch.start, fetch.end);
             let from = index * u64::from(PAGE_BYTES) + u64::from(extent.start) - fetch.start;

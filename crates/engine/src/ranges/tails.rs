@@ -8,7 +8,7 @@
 //! take turns, a page that two reads share would leave between them.
 //!
 //! # Invariants
-//! - At most so many as were told; the oldest goes first.
+//! - At most `most` tails are kept; the oldest goes first.
 
 use std::collections::{BTreeMap, VecDeque};
 
