@@ -1,15 +1,15 @@
 //! Files that are never half written.
 //!
 //! The bytes go to a new file next to the target, are synced, and take the target's name at the
-//! end. Whoever looks at the target sees the old file or the new one.
+//! end. A reader of the target sees the old file or the new one.
 //!
 //! ```text
 //!   create .NAME.PID-N.part  ->  write  ->  fsync  ->  rename to NAME
 //!            |                     |          |            |
 //!            +-- on any failure: remove the part, the target is as it was
 //! ```
-//! Who ends the process at a signal removes the parts by [`remove_parts`]: they are listed from
-//! before they are made.
+//! A handler that ends the process at a signal removes the parts by [`remove_parts`]: they are
+//! listed from before they are made.
 //!
 //! # Invariants
 //! - After an error no part is left behind and the target is untouched.
@@ -40,8 +40,8 @@ pub struct NewFile {
     names: Option<(PathBuf, PathBuf)>,
 }
 
-/// Removes what is written of files that are in the making, which then cannot be kept: for who is
-/// about to end the process.
+/// Removes the parts of files in the making, which then cannot be kept: for a handler that is about
+/// to end the process.
 pub fn remove_parts() {
     // Taken before anything is removed: the list is never held over a system call.
     let parts = std::mem::take(&mut *parts());

@@ -8,7 +8,7 @@
 //!   for each device and workload:                      group
 //!     throughput by streams | delay by streams         charts
 //!     requests over time, a panel a policy             charts
-//!     readahead windows over time, a panel a policy    lanes
+//!     readahead windows over time, a panel a policy    windows
 //!   how to repeat it                                   commit, machine, command, settings
 //! ```
 //!
@@ -24,10 +24,10 @@ mod charts;
 mod explained;
 mod figures;
 mod group;
-mod lanes;
 mod provenance;
 mod summary;
 mod waits;
+mod windows;
 mod words;
 
 use crate::html::{escape, script_json};

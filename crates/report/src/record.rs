@@ -172,11 +172,11 @@ pub struct DeviceRequest {
 pub enum RequestKind {
     /// A reader waits for it.
     Demand,
-    /// Nobody waits for it yet.
+    /// No reader waits for it yet.
     Readahead,
     /// It takes dirty pages to the device.
     Write,
-    /// A read of the device's own log: whether somebody waits is not known there.
+    /// A read of the device's own log: whether a reader waits is not known there.
     Read,
 }
 

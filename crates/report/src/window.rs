@@ -31,7 +31,7 @@ pub struct Window {
     pub offset: u64,
     /// Its length, as it was decided: the file may end before.
     pub bytes: u64,
-    /// Of these, the tail for which nobody waits; its first page triggers the next window.
+    /// Of these, the tail that no reader waits for; its first page triggers the next window.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub tail_bytes: u64,
     /// Of `bytes`, those that were neither in memory nor on their way.

@@ -196,7 +196,7 @@ fn place(x: &X, at: usize) -> Vec<String> {
     }
 }
 
-/// The chart for those who cannot see it: of each series its ends.
+/// The chart for readers without sight: of each series its ends.
 fn in_words(chart: &Chart) -> String {
     let mut text = format!("{}.", chart.title);
     for series in &chart.series {

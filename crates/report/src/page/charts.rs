@@ -160,12 +160,12 @@ pub(super) fn panel(group: usize, policy: usize, run: &Run) -> Option<Chart> {
 }
 
 /// The id of a panel of windows.
-pub(super) fn lanes_id(group: usize, streams: u32, policy: usize) -> String {
+pub(super) fn windows_id(group: usize, streams: u32, policy: usize) -> String {
     format!("windows-{group}-{streams}-{policy}")
 }
 
 /// The windows of one run, or none when they were not asked for.
-pub(super) fn lanes(group: usize, policy: usize, run: &Run) -> Option<Chart> {
+pub(super) fn windows(group: usize, policy: usize, run: &Run) -> Option<Chart> {
     if run.windows.is_empty() {
         return None;
     }
@@ -179,7 +179,7 @@ pub(super) fn lanes(group: usize, policy: usize, run: &Run) -> Option<Chart> {
         numbers.chain(outcomes).chain(sizes).chain(stream).collect()
     });
     Some(Chart::Windows {
-        id: lanes_id(group, run.streams, policy),
+        id: windows_id(group, run.streams, policy),
         set: set(group, run),
         policy,
         windows: windows.collect(),
@@ -191,7 +191,7 @@ fn set(group: usize, run: &Run) -> String {
     format!("{group}-{}", run.streams)
 }
 
-/// A lines chart in words, for those who cannot see it.
+/// A lines chart in words, for readers without sight.
 pub(super) fn lines_in_words(page: &Groups<'_>, group: &Group<'_>, measure: Measure) -> String {
     let mut words = format!("{} in {} by number of streams.", measure.title(), measure.unit());
     for policy in group.policies() {
@@ -266,9 +266,9 @@ mod tests {
     }
 
     #[test]
-    fn a_panel_of_windows_has_their_fates_and_no_more_than_the_most() {
+    fn a_panel_of_windows_has_their_outcomes_and_no_more_than_the_most() {
         let mut with = run("a", 10, 1.0);
-        assert!(lanes(0, 0, &with).is_none());
+        assert!(super::windows(0, 0, &with).is_none());
         let named = Window { stream: Some(7), cause: Cause::Async, ..Window::default() };
         with.windows = vec![
             Window {
@@ -289,7 +289,7 @@ mod tests {
             named,
         ];
         assert_eq!(
-            serde_json::to_value(lanes(2, 1, &with).unwrap()).unwrap(),
+            serde_json::to_value(super::windows(2, 1, &with).unwrap()).unwrap(),
             serde_json::json!({
                 "type": "windows", "id": "windows-2-10-1", "set": "2-10", "policy": 1,
                 "windows": [
@@ -299,7 +299,9 @@ mod tests {
             })
         );
         with.windows = vec![named; WINDOWS_MAX + 1];
-        let Some(Chart::Windows { windows, .. }) = lanes(0, 0, &with) else { panic!("a panel") };
+        let Some(Chart::Windows { windows, .. }) = super::windows(0, 0, &with) else {
+            panic!("a panel")
+        };
         assert_eq!(windows.len(), WINDOWS_MAX);
     }
 

@@ -9,8 +9,8 @@
 
 use super::charts::{self, Chart, Measure};
 use super::group::{Group, Groups, Row};
-use super::lanes;
 use super::summary::{group_in_words, policy, seconds};
+use super::windows;
 use crate::html::{DASH, Text, cut, figure_heads, figures, folded};
 use crate::quantity::{bytes, count, figure, float};
 use crate::record::{DeviceRequest, RequestKind, Run};
@@ -66,7 +66,7 @@ fn lines_figure(page: &Groups<'_>, group: &Group<'_>, number: usize, measure: Me
     }
 }
 
-/// The place of a chart, and its words for those who cannot see it.
+/// The place of a chart, and its words for readers without sight.
 pub(super) fn plot(words: &Markup) -> Markup {
     html! { div.plot role="img" aria-label=(words) {} }
 }
@@ -124,7 +124,7 @@ fn request_panels(
             }
         }
     };
-    let lanes = lanes::lanes_panels(page, group, number, streams, charts);
+    let windows = windows::windows_panels(page, group, number, streams, charts);
     kinds.sort_unstable();
     kinds.dedup();
     let caption = Caption {
@@ -138,8 +138,8 @@ fn request_panels(
         }
     };
     html! {
-        @if !(requests.0.is_empty() && lanes.0.is_empty()) {
-            div.set data-set=(format!("{number}-{streams}")) { (requests) (lanes) }
+        @if !(requests.0.is_empty() && windows.0.is_empty()) {
+            div.set data-set=(format!("{number}-{streams}")) { (requests) (windows) }
         }
     }
 }

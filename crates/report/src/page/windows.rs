@@ -1,4 +1,4 @@
-//! The markup around the lanes of readahead windows: legend, text alternative, table.
+//! The markup around the panels of readahead windows: legend, text alternative, table.
 //!
 //! ```text
 //!   file     #####=====          a bar a window: from its opening to its last use, as high as its
@@ -6,7 +6,7 @@
 //!            -----------------> time
 //! ```
 //!
-//! The lanes stand below the panels of requests and share their axes, so that a window is seen
+//! These panels stand below those of requests and share their axes, so that a window is seen
 //! above the requests that it caused.
 //!
 //! # Invariants
@@ -23,7 +23,7 @@ use crate::window::{Cause, Window};
 use maud::{Markup, html};
 
 /// The panels of all policies at one number of streams; empty when no run has windows.
-pub(super) fn lanes_panels(
+pub(super) fn windows_panels(
     page: &Groups<'_>,
     group: &Group<'_>,
     number: usize,
@@ -33,10 +33,10 @@ pub(super) fn lanes_panels(
     let mut causes: Vec<Cause> = Vec::new();
     let panels = html! {
         @for row in group.rows.iter().filter(|row| row.run.streams == streams) {
-            @if let Some(chart) = charts::lanes(number, row.policy, row.run) {
+            @if let Some(chart) = charts::windows(number, row.policy, row.run) {
                 @let () = charts.push(chart);
                 @let () = causes.extend(row.run.windows.iter().map(|window| window.cause));
-                (lanes_figure(page, row, &charts::lanes_id(number, streams, row.policy)))
+                (windows_figure(page, row, &charts::windows_id(number, streams, row.policy)))
             } @else {
                 figure.empty {
                     figcaption { h4 { (policy(page, row.policy)) } }
@@ -61,7 +61,7 @@ pub(super) fn lanes_panels(
     captioned(&caption, streams, &legend(causes.chain([wasted])), &panels)
 }
 
-fn lanes_figure(page: &Groups<'_>, row: &Row<'_>, id: &str) -> Markup {
+fn windows_figure(page: &Groups<'_>, row: &Row<'_>, id: &str) -> Markup {
     let run = row.run;
     let shown = run.windows.len().min(charts::WINDOWS_MAX);
     let total = (run.windows.len() as u64).saturating_add(run.windows_left_out);
@@ -164,7 +164,7 @@ mod tests {
         let records = [RunRecord { runs, ..RunRecord::default() }];
         let page = Groups::new(&records);
         let mut charts = Vec::new();
-        (lanes_panels(&page, &page.groups[0], 0, 2, &mut charts).into_string(), charts.len())
+        (windows_panels(&page, &page.groups[0], 0, 2, &mut charts).into_string(), charts.len())
     }
 
     fn run(readahead: &str, windows: Vec<Window>) -> Run {
@@ -172,12 +172,12 @@ mod tests {
     }
 
     #[test]
-    fn without_windows_there_are_no_lanes() {
+    fn without_windows_there_is_no_panel() {
         assert_eq!(panels(vec![run("a", vec![])]), (String::new(), 0));
     }
 
     #[test]
-    fn lanes_have_a_legend_of_their_causes_words_and_figures() {
+    fn panels_have_a_legend_of_their_causes_words_and_figures() {
         let mut full = run("a", vec![window(Cause::Sync, Some(5)), window(Cause::Async, None)]);
         full.windows_left_out = 7;
         let (text, charts) = panels(vec![full, run("b", vec![])]);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_behind_the_lanes_is_bounded_and_says_so() {
+    fn the_table_behind_the_panel_is_bounded_and_says_so() {
         let (text, _) = panels(vec![run("a", vec![window(Cause::Random, None); 103])]);
         assert!(text.contains(">3 more are in the record."), "{text}");
         assert_eq!(text.matches("<td>random</td>").count(), 100);
