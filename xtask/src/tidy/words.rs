@@ -45,8 +45,8 @@ pub(crate) fn beyond_allowance(mut found: Vec<Finding>) -> Vec<Finding> {
 /// Folders, and how many findings they still have; this list only shrinks.
 #[rustfmt::skip]
 const LEFT: &[(&str, usize)] = &[
-    ("crates/", 800), ("lab/", 160), ("docs/", 20), ("tests/", 5), ("python/", 10),
-    ("ARCHITECTURE.md", 8),
+    ("crates/core/", 25), ("crates/engine/", 100), ("crates/io/", 15), ("crates/steer/", 35),
+    ("lab/", 130),
 ];
 
 /// The words of `text` in lower case, without what it quotes; an identifier is taken apart.
