@@ -1,21 +1,17 @@
 //! `forerun profile`, end to end: what it finds of a model and writes of a file, what it refuses,
 //! how it ends.
 
-mod support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread;
 
+use forerun_testkit::Scratch;
 use toml::{Table, Value};
 
 /// A folder for one test, empty.
-fn folder(test: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("profile-{test}"));
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("the build's folder takes a folder");
-    folder
+fn folder(test: &str) -> Scratch {
+    Scratch::on_disk(&format!("profile-{test}"))
 }
 
 fn profile(words: &str) -> Command {

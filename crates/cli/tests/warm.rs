@@ -1,7 +1,5 @@
 //! `forerun warm`, end to end: its report, its refusals, its end.
 
-mod support;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
@@ -156,7 +154,7 @@ fn a_user_warms_what_he_may_read() {
     let output = match command.output() {
         Err(error) if geteuid().is_root() => {
             let why = format!("no other user for root, which no rights bind: {error}");
-            return support::skip("a_user_warms_what_he_may_read", &why);
+            return forerun_testkit::skip("a_user_warms_what_he_may_read", &why);
         }
         output => output.expect("it starts"),
     };

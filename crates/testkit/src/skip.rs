@@ -42,6 +42,12 @@ pub fn first_installed(test: &str, programs: &[&str]) -> Option<String> {
     found.map(|&program| program.to_owned())
 }
 
+/// A browser that starts; without one, `test` is skipped.
+#[must_use]
+pub fn browser(test: &str) -> Option<String> {
+    first_installed(test, &["chromium", "chromium-browser", "google-chrome"])
+}
+
 fn starts(program: &str) -> bool {
     let version = if program == "go" { "version" } else { "--version" };
     let mut command = Command::new(program);

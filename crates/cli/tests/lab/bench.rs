@@ -7,14 +7,12 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+use forerun_testkit::Scratch;
 use serde_json::Value;
 
 /// A folder for one test, empty.
-fn folder(test: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("bench-{test}"));
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("the build's folder takes a folder");
-    folder
+fn folder(test: &str) -> Scratch {
+    Scratch::on_disk(&format!("bench-{test}"))
 }
 
 fn bench(words: &str) -> Command {

@@ -1,18 +1,14 @@
 //! `forerun demo`, end to end: short, but all of it.
 
-use crate::support;
-
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use forerun_testkit::Scratch;
 use serde_json::Value;
 
-fn folder(test: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("demo-{test}"));
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("the build's folder takes a folder");
-    folder
+fn folder(test: &str) -> Scratch {
+    Scratch::on_disk(&format!("demo-{test}"))
 }
 
 fn demo(folder: &Path, words: &[&str]) -> Output {
@@ -96,7 +92,7 @@ fn drawn(test: &str, folder: &Path, page: &Path) -> Option<String> {
     };
     let found = ["chromium", "chromium-browser", "google-chrome"].iter().find_map(dom);
     if found.is_none() {
-        support::skip(test, "no chromium, chromium-browser or google-chrome is installed");
+        forerun_testkit::skip(test, "no chromium, chromium-browser or google-chrome is installed");
     }
     found.map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -2,21 +2,19 @@
 //! what differs, is cut, bent or no journal is told in one line and by the status.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use forerun_core::cache::Settings;
 use forerun_core::event::{Action, Actions, Event};
 use forerun_core::units::{FileId, HandleId, Nanos, PartitionId, RequestId};
 use forerun_engine::journal::{Bounds, JournalFile};
+use forerun_testkit::Scratch;
 use serde_json::Value;
 
 /// A folder for one test, empty.
-fn folder(test: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("journal-{test}"));
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("the build's folder takes a folder");
-    folder
+fn folder(test: &str) -> Scratch {
+    Scratch::on_disk(&format!("journal-{test}"))
 }
 
 struct Ended {
@@ -51,7 +49,8 @@ fn recorded(folder: &Path) -> String {
 
 #[test]
 fn what_bench_recorded_is_replayed_byte_for_byte() {
-    let path = recorded(&folder("equal"));
+    let folder = folder("equal");
+    let path = recorded(&folder);
     let Ended { status, out, err } = forerun(&["replay-journal", &path]);
     assert_eq!((status, err.as_str()), (Some(0), ""));
     assert_eq!(out.lines().filter(|line| *line == "  byte-equal").count(), 2, "{out}");
@@ -157,7 +156,8 @@ fn the_first_difference_is_shown_and_a_journal_of_another_core_is_an_error() {
 
 #[test]
 fn a_journal_that_is_full_ends_and_the_run_goes_on() {
-    let small = folder("full").join("small.journal");
+    let folder = folder("full");
+    let small = folder.join("small.journal");
     let path = small.to_str().expect("text");
     for (words, says) in [
         ("--journal /dev/full".to_owned(), "No space left"),

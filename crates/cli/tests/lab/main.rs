@@ -12,6 +12,4 @@ mod reap;
 mod reference;
 mod signals;
 mod soak;
-#[path = "../support/mod.rs"]
-mod support;
 mod trace;

@@ -99,8 +99,7 @@ fn what_does_not_fit_is_refused_and_the_sample_that_is_proposed_fits() {
 
 #[test]
 fn a_sample_of_a_file_is_near_the_whole() {
-    let folder = std::env::temp_dir().join(format!("forerun-lab-{}", std::process::id()));
-    fs::create_dir_all(&folder).expect("the temporary folder takes a folder");
+    let folder = forerun_testkit::Scratch::new("lab");
     let path = folder.join("keys");
     let mut text = String::new();
     for part in words(400_000, 100_000) {
@@ -124,7 +123,6 @@ fn a_sample_of_a_file_is_near_the_whole() {
         let off = (ratio(whole) - ratio(&part)).abs();
         assert!(off < 4.0 * error + 0.002 && error < 0.02, "{off} of {error}");
     }
-    fs::remove_dir_all(&folder).expect("it is ours");
 }
 
 #[test]

@@ -13,7 +13,6 @@
 //!
 //! # Invariants
 //! - Without a browser every test here is skipped by name.
-use crate::support;
 
 use forerun_report::{
     Cause, DeviceRequest, ExplainedFile, Explanation, Machine, ReadMoment, RequestKind, Run,
@@ -60,7 +59,7 @@ impl Seen {
 #[test]
 fn every_chart_is_drawn_whole_in_light_dark_and_narrow() {
     let test = "every_chart_is_drawn_whole_in_light_dark_and_narrow";
-    let Some(browser) = support::browser(test) else { return };
+    let Some(browser) = forerun_testkit::browser(test) else { return };
     let records = [plausible()];
     let html = page::render(&records, "Readahead on a slow disk").expect("there are runs");
     let drawn = drawn(&records[0]);
@@ -78,7 +77,7 @@ fn every_chart_is_drawn_whole_in_light_dark_and_narrow() {
 #[test]
 fn pointing_tells_figures_and_dragging_zooms_all_panels_of_a_set() {
     let test = "pointing_tells_figures_and_dragging_zooms_all_panels_of_a_set";
-    let Some(browser) = support::browser(test) else { return };
+    let Some(browser) = forerun_testkit::browser(test) else { return };
     let record = plausible();
     let html = page::render(std::slice::from_ref(&record), "Pointing").expect("there are runs");
     let seen = look(&browser, test, &html, WIDE);
@@ -106,7 +105,7 @@ fn pointing_tells_figures_and_dragging_zooms_all_panels_of_a_set() {
 #[test]
 fn the_page_of_a_program_is_drawn_in_light_dark_and_narrow() {
     let test = "the_page_of_a_program_is_drawn_in_light_dark_and_narrow";
-    let Some(browser) = support::browser(test) else { return };
+    let Some(browser) = forerun_testkit::browser(test) else { return };
     let moment = |at: u64| ReadMoment {
         from_us: at * 9_000,
         to_us: at * 9_000 + 7_000,
@@ -141,7 +140,7 @@ fn the_page_of_a_program_is_drawn_in_light_dark_and_narrow() {
 #[test]
 fn hostile_text_is_shown_and_runs_nothing() {
     let test = "hostile_text_is_shown_and_runs_nothing";
-    let Some(browser) = support::browser(test) else { return };
+    let Some(browser) = forerun_testkit::browser(test) else { return };
     let attack = "</script><script>document.documentElement.dataset.errors='hacked'</script>\
                   <img src=x onerror=\"document.documentElement.dataset.errors='hacked'\">'\"<!--";
     let mut record = plausible();
@@ -165,7 +164,7 @@ fn hostile_text_is_shown_and_runs_nothing() {
 #[test]
 fn odd_records_are_drawn_too() {
     let test = "odd_records_are_drawn_too";
-    let Some(browser) = support::browser(test) else { return };
+    let Some(browser) = forerun_testkit::browser(test) else { return };
     let one = || {
         let mut record = plausible();
         record.runs.truncate(1);
@@ -423,8 +422,7 @@ fn look(browser: &str, test: &str, html: &str, view: View) -> Seen {
 }
 
 fn look_once(browser: &str, test: &str, html: &str, view: View) -> Seen {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{}", view.name));
-    std::fs::create_dir_all(&folder).expect("the build's folder takes a folder");
+    let folder = forerun_testkit::Scratch::on_disk(view.name);
     write_whole(&folder.join("page.html"), html.as_bytes()).expect("the page can be written");
     let outer = folder.join("frame.html");
     write_whole(&outer, frame(view.width).as_bytes()).expect("the frame can be written");

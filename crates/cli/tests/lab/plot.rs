@@ -2,7 +2,6 @@
 //!
 //! The page in a browser is looked at where there is one: every picture told its values, and a line
 //! that is clicked away is gone.
-use crate::support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -150,7 +149,7 @@ fn what_cannot_be_drawn_is_refused_with_the_reason() {
 #[test]
 fn in_a_browser_the_pointer_tells_values_and_a_click_takes_a_line_away() {
     let test = "in_a_browser_the_pointer_tells_values_and_a_click_takes_a_line_away";
-    let Some(browser) = support::browser(test) else { return };
+    let Some(browser) = forerun_testkit::browser(test) else { return };
     let page = drawn("workload:mail,model=m1,requests=10000 --policy lru,arc", "looked-at.html");
     // What a reader would do, done by the page itself; it ends in attributes of the root.
     let reader = "<script>{

@@ -60,8 +60,7 @@ fn what_no_thread_can_read_ahead_for_is_refused_with_the_reason() {
 
 #[test]
 fn the_paper_is_in_the_lab() {
-    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("prefetch");
-    std::fs::create_dir_all(&folder).expect("the build's folder takes a folder");
+    let folder = forerun_testkit::Scratch::on_disk("prefetch");
     let record = folder.join("run.json");
     let text = stdout("prefetch --scale 1024 --limit 512K");
     assert_eq!(text.matches("Table 3, machine").count(), 2, "{text}");

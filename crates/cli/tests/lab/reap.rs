@@ -1,17 +1,14 @@
 //! `forerun bench reap`, end to end: what it prints, records and refuses. No figure is judged.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use forerun_testkit::Scratch;
 use serde_json::Value;
 
 /// A folder for one test, empty.
-fn folder(test: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("reap-{test}"));
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("the build's folder takes a folder");
-    folder
+fn folder(test: &str) -> Scratch {
+    Scratch::on_disk(&format!("reap-{test}"))
 }
 
 fn forerun(words: &str) -> Output {

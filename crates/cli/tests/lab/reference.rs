@@ -5,7 +5,6 @@
 //! traces. The rows of policies that are here must agree: in every miss where the algorithm leaves
 //! nothing open, else within a tenth of a point. W-TinyLFU's rows are left out: what they count
 //! differs from the paper (`docs/decisions/0018-w-tinylfu-counts-every-use.md`).
-use crate::support;
 
 use forerun_testkit::Scratch;
 use serde_json::Value;
@@ -158,17 +157,17 @@ fn misses_of_traces_that_a_rule_makes_are_those_that_other_simulators_counted() 
 #[test]
 fn misses_are_those_that_other_simulators_counted() {
     let test = "misses_are_those_that_other_simulators_counted";
-    let Some(traces) = support::traces_dir() else {
-        return support::skip(test, "no folder of traces");
+    let Some(traces) = forerun_testkit::traces_dir() else {
+        return forerun_testkit::skip(test, "no folder of traces");
     };
     let Ok(csv) = fs::read_to_string(traces.join("../reference/miss-ratios.csv")) else {
-        return support::skip(test, "no folder of reference figures beside the traces");
+        return forerun_testkit::skip(test, "no folder of reference figures beside the traces");
     };
     let mut there = 0;
     for (file, rows) in &expected(&csv) {
         let path = traces.join(file);
         if !path.is_file() {
-            support::skip(test, &format!("no trace {file}"));
+            forerun_testkit::skip(test, &format!("no trace {file}"));
             continue;
         }
         compare(&path, rows);

@@ -4,10 +4,8 @@
 //!
 //! # Invariants
 //! - Without a compiler for C nothing is tested, and that is said.
-use crate::support;
 
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Never done, and interrupted meanwhile.
@@ -25,9 +23,8 @@ int fsync(int file)
 
 #[test]
 fn a_signal_in_a_slow_fsync_ends_it_and_leaves_no_part() {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("signals");
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(folder.join("out")).expect("the build's folder takes a folder");
+    let folder = forerun_testkit::Scratch::on_disk("signals");
+    fs::create_dir(folder.join("out")).expect("the build's folder takes a folder");
     let (listing, library) = (folder.join("fsync.c"), folder.join("fsync.so"));
     fs::write(&listing, FSYNC).expect("it can be written");
     let few = "workload:mail,model=m1,requests=10000";
@@ -44,7 +41,7 @@ fn a_signal_in_a_slow_fsync_ends_it_and_leaves_no_part() {
         compiler.args(["-shared", "-fPIC", &format!("-DSIGNAL={signal}"), "-o"]);
         let Ok(made) = compiler.arg(&library).arg(&listing).status() else {
             let test = "a_signal_in_a_slow_fsync_ends_it_and_leaves_no_part";
-            return support::skip(test, "there is no cc");
+            return forerun_testkit::skip(test, "there is no cc");
         };
         assert!(made.success(), "{what}");
         let mut command = Command::new(env!("CARGO_BIN_EXE_forerun"));

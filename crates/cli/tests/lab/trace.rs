@@ -2,7 +2,6 @@
 //!
 //! # Invariants
 //! - A conversion that failed leaves no file, and the one that was there as it was.
-use crate::support;
 
 use serde_json::Value;
 use std::fs;
@@ -263,8 +262,8 @@ const ADAPTSIZE: &str = "csv:delimiter=blanks,time=1,key=2,size=3";
 #[test]
 fn recorded_traces_hold_what_others_found_in_them() {
     let test = "recorded_traces_hold_what_others_found_in_them";
-    let Some(traces) = support::traces_dir() else {
-        return support::skip(test, "no folder of traces");
+    let Some(traces) = forerun_testkit::traces_dir() else {
+        return forerun_testkit::skip(test, "no folder of traces");
     };
     for &(name, format, requests, accesses, unique, reads) in RECORDED {
         let path = traces.join(format!("{name}.zst"));

@@ -9,7 +9,9 @@ use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
 use std::thread;
 
-use crate::rig::{Data, Reader, folder, has, run, shim, stats};
+use forerun_testkit::installed;
+
+use crate::rig::{Data, Reader, folder, run, shim, stats};
 
 const BYTES: u64 = 8 << 20;
 
@@ -27,7 +29,7 @@ fn run_with(flags: &str) -> Command {
 fn files_may_be_cut_and_deleted_while_they_are_read() {
     let test = "files_may_be_cut_and_deleted_while_they_are_read";
     let folder = folder("cut");
-    if !has(test, "python3") {
+    if !installed(test, "python3") {
         return;
     }
     let program = "
@@ -73,7 +75,7 @@ for step, line in zip(steps, sys.stdin):
 fn a_program_may_close_all_descriptors_and_open_others() {
     let test = "a_program_may_close_all_descriptors_and_open_others";
     let folder = folder("closing");
-    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| has(test, "python3")) else {
+    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| installed(test, "python3")) else {
         return;
     };
     let program = "
@@ -100,7 +102,7 @@ for line in sys.stdin:
 fn a_program_may_vfork() {
     let test = "a_program_may_vfork";
     let folder = folder("vfork");
-    if !has(test, "cc") {
+    if !installed(test, "cc") {
         return;
     }
     let source = r#"
@@ -138,7 +140,7 @@ int main(void)
 fn locks_end_with_the_descriptor_that_has_them() {
     let test = "locks_end_with_the_descriptor_that_has_them";
     let folder = folder("locks");
-    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| has(test, "python3")) else {
+    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| installed(test, "python3")) else {
         return;
     };
     // Each lock is taken as the one before it goes: it must not live on in a duplicate. The kernel

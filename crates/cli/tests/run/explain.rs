@@ -8,7 +8,9 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 
 use crate::reading::{C, GO, compile};
-use crate::rig::{Data, Reader, explain, folder, has, holds, shim};
+use forerun_testkit::installed;
+
+use crate::rig::{Data, Reader, explain, folder, holds, shim};
 
 const BYTES: u64 = 64 << 20;
 
@@ -100,7 +102,9 @@ fn a_reader_of_a_pipe_reads_no_file() {
 fn gzip_is_seen_to_read_in_order_and_the_page_shows_it() {
     let test = "gzip_is_seen_to_read_in_order_and_the_page_shows_it";
     let folder = folder("explain-gzip");
-    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| has(test, "gzip")) else { return };
+    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| installed(test, "gzip")) else {
+        return;
+    };
     let page = folder.join("page.html");
     let flags = format!("-o {}", page.display());
     let mut child = explain(&flags)
@@ -127,7 +131,8 @@ fn gzip_is_seen_to_read_in_order_and_the_page_shows_it() {
 fn what_is_in_memory_gains_nothing_and_residency_is_reported() {
     let test = "what_is_in_memory_gains_nothing_and_residency_is_reported";
     let folder = folder("explain-md5sum");
-    let Some(data) = Data::new(test, &folder, 4 * BYTES).filter(|_| has(test, "md5sum")) else {
+    let Some(data) = Data::new(test, &folder, 4 * BYTES).filter(|_| installed(test, "md5sum"))
+    else {
         return;
     };
     for (start, is_warm) in [("cold", false), ("warm", true)] {
@@ -154,7 +159,7 @@ fn what_is_in_memory_gains_nothing_and_residency_is_reported() {
 fn a_mapped_file_is_reported_as_such() {
     let test = "a_mapped_file_is_reported_as_such";
     let folder = folder("explain-mapped");
-    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| has(test, "python3")) else {
+    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| installed(test, "python3")) else {
         return;
     };
     let program = "
@@ -202,7 +207,7 @@ for line in sys.stdin:
     for at in range(0, 1 << 20, 4096): m[at]
     print(path, file=sys.stderr, flush=True)
 ";
-    if !has(test, "python3") {
+    if !installed(test, "python3") {
         return;
     }
     for (why, in_place) in [("beside each other", false), ("each in the place of another", true)] {
@@ -233,7 +238,7 @@ fn static_programs_are_seen_too() {
     let test = "static_programs_are_seen_too";
     let folder = folder("explain-static");
     for (compiler, source) in [("cc", C), ("go", GO)] {
-        if !has(test, compiler) {
+        if !installed(test, compiler) {
             continue;
         }
         let Some(program) = compile(test, &folder, compiler, source) else { continue };
@@ -255,7 +260,7 @@ fn static_programs_are_seen_too() {
 fn the_shim_sees_what_moves_no_position() {
     let test = "the_shim_sees_what_moves_no_position";
     let folder = folder("explain-shim");
-    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| has(test, "python3")) else {
+    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| installed(test, "python3")) else {
         return;
     };
     // Backward through one half, in steps through the other.

@@ -9,15 +9,16 @@ use std::process::Command;
 
 use rustix::process::getpid;
 
-use crate::rig::{Data, Reader, folder, has, holds, python, run, stats};
-use crate::support::skip;
+use crate::rig::{Data, Reader, folder, holds, python, run, stats};
+use forerun_testkit::{installed, skip};
 
 #[test]
 fn in_a_small_group_nothing_is_read_twice() {
     let test = "in_a_small_group_nothing_is_read_twice";
     let folder = folder("group");
     let Some(group) = Group::new(test, 64 << 20) else { return };
-    let Some(data) = Data::new(test, &folder, 256 << 20).filter(|_| has(test, "python3")) else {
+    let Some(data) = Data::new(test, &folder, 256 << 20).filter(|_| installed(test, "python3"))
+    else {
         return;
     };
     let record = folder.join("stats.json");
@@ -39,7 +40,7 @@ fn in_a_small_group_nothing_is_read_twice() {
 #[test]
 fn files_are_seen_beyond_the_descriptors_of_a_program() {
     let test = "files_are_seen_beyond_the_descriptors_of_a_program";
-    if !has(test, "python3") {
+    if !installed(test, "python3") {
         return;
     }
     let program = "
@@ -63,7 +64,7 @@ for line in sys.stdin:
 #[test]
 fn a_reader_is_seen_beside_many_that_read_at_random() {
     let test = "a_reader_is_seen_beside_many_that_read_at_random";
-    if !has(test, "python3") {
+    if !installed(test, "python3") {
         return;
     }
     let folder = folder("many-readers");

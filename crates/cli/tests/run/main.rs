@@ -4,9 +4,6 @@
 //! Nothing here waits for a time: readers read on command, and what is asserted holds after any
 //! number of polls.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod awkward;
 mod explain;
 mod limits;

@@ -12,32 +12,29 @@ use serde_json::Value;
 
 use crate::explain::file;
 use crate::reading::compile;
-use crate::rig::{Data, Reader, explain, folder, has, holds};
-use crate::support::skip;
+use crate::rig::{Data, Reader, explain, folder, holds};
+use forerun_testkit::{Scratch, installed, skip};
 
 const STEPS: u64 = 8;
 const STEP_BYTES: u64 = 1 << 20;
 
-/// Files in the folder of `test`, one for each step and one before.
-fn markers(test: &str) -> Vec<PathBuf> {
+/// Files in a folder of `test`, one for each step and one before.
+fn markers(test: &str) -> (Scratch, Vec<PathBuf>) {
     let folder = folder(test);
-    let marker = |step| {
-        let path = folder.join(format!("{step}"));
-        fs::write(&path, vec![1; 1 << 20]).unwrap();
-        path
-    };
-    (0..=STEPS).map(marker).collect()
+    let marker = |step| folder.file(&format!("{step}"), vec![1; 1 << 20]);
+    let markers = (0..=STEPS).map(marker).collect();
+    (folder, markers)
 }
 
 #[test]
 fn what_is_touched_is_reported_once_however_mappings_change() {
     let test = "what_is_touched_is_reported_once_however_mappings_change";
     let folder = folder("mappings");
-    let program = has(test, "cc").then(|| compile(test, &folder, "cc", PROGRAM)).flatten();
+    let program = installed(test, "cc").then(|| compile(test, &folder, "cc", PROGRAM)).flatten();
     let Some((program, data)) = program.zip(Data::new(test, &folder, STEPS * STEP_BYTES)) else {
         return;
     };
-    let markers = markers("mappings-markers");
+    let (_folder, markers) = markers("mappings-markers");
     #[rustfmt::skip]
     let rows = [
         ("mapped",   "touched piece by piece"),
@@ -65,7 +62,8 @@ fn what_is_touched_is_reported_once_however_mappings_change() {
 fn a_mapped_file_may_have_any_name() {
     let test = "a_mapped_file_may_have_any_name";
     let folder = folder("mappings-name");
-    let Some(mut data) = Data::new(test, &folder, 4 << 20).filter(|_| has(test, "python3")) else {
+    let Some(mut data) = Data::new(test, &folder, 4 << 20).filter(|_| installed(test, "python3"))
+    else {
         return;
     };
     let name = folder.join(OsStr::from_bytes(b"\xff data"));
@@ -96,10 +94,11 @@ for line in sys.stdin:
 fn what_a_parent_has_read_is_not_reported_of_its_children() {
     let test = "what_a_parent_has_read_is_not_reported_of_its_children";
     let folder = folder("mappings-children");
-    let Some(data) = Data::new(test, &folder, 8 << 20).filter(|_| has(test, "python3")) else {
+    let Some(data) = Data::new(test, &folder, 8 << 20).filter(|_| installed(test, "python3"))
+    else {
         return;
     };
-    let markers = markers("mappings-children-markers");
+    let (_folder, markers) = markers("mappings-children-markers");
     let program = "
 import mmap, os, sys
 fd = os.open(sys.argv[1], os.O_RDONLY)

@@ -8,7 +8,9 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, waitpid};
 
-use crate::rig::{Reader, folder, has, run, stats};
+use forerun_testkit::installed;
+
+use crate::rig::{Reader, folder, run, stats};
 
 #[test]
 fn the_exit_status_is_that_of_a_shell() {
@@ -127,7 +129,7 @@ fn signals_reach_the_program_and_do_not_end_the_run() {
 #[test]
 fn a_stop_stops_both_and_both_go_on() {
     let test = "a_stop_stops_both_and_both_go_on";
-    if !has(test, "python3") {
+    if !installed(test, "python3") {
         return;
     }
     // As Ctrl-Z does: the signal goes to all of the group.

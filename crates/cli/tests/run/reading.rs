@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::rig::{Data, MAPPED, PYTHON, Reader, folder, has, python, run, shim, stats};
-use crate::support::skip;
+use crate::rig::{Data, MAPPED, PYTHON, Reader, folder, python, run, shim, stats};
+use forerun_testkit::{installed, skip};
 
 const LIMIT: u64 = 2 << 20;
 /// The limit and a chunk, a chunk being at most a MiB.
@@ -17,7 +17,7 @@ const BYTES: u64 = 64 << 20;
 fn a_sequential_reader_is_prefetched_for_within_the_limit() {
     let test = "a_sequential_reader_is_prefetched_for_within_the_limit";
     let folder = folder("sequential");
-    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| has(test, "python3")) else {
+    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| installed(test, "python3")) else {
         return;
     };
     let record = folder.join("stats.json");
@@ -40,7 +40,7 @@ fn a_sequential_reader_is_prefetched_for_within_the_limit() {
 fn a_mapped_file_is_read_ahead() {
     let test = "a_mapped_file_is_read_ahead";
     let folder = folder("mapped");
-    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| has(test, "python3")) else {
+    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| installed(test, "python3")) else {
         return;
     };
     let drops = "    if done: m.madvise(mmap.MADV_DONTNEED, 0, done)\n    for at";
@@ -108,7 +108,7 @@ fn static_programs_are_prefetched_for_too() {
     let test = "static_programs_are_prefetched_for_too";
     let folder = folder("static");
     for (compiler, source) in [("cc", C), ("go", GO)] {
-        if !has(test, compiler) {
+        if !installed(test, compiler) {
             continue;
         }
         let Some(program) = compile(test, &folder, compiler, source) else { continue };
@@ -143,7 +143,7 @@ pub(crate) fn compile(test: &str, folder: &Path, compiler: &str, source: &str) -
 fn children_are_prefetched_for_whose_parent_holds_the_file() {
     let test = "children_are_prefetched_for_whose_parent_holds_the_file";
     let folder = folder("children");
-    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| has(test, "python3")) else {
+    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| installed(test, "python3")) else {
         return;
     };
     // Each line is read by a child of its own, through the parent's descriptor.
@@ -168,17 +168,28 @@ for line in sys.stdin:
 #[test]
 fn a_program_that_another_became_is_prefetched_for() {
     let test = "a_program_that_another_became_is_prefetched_for";
-    let folder = folder("exec");
-    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| has(test, "python3")) else {
+    let folders = [folder("exec-first"), folder("exec")];
+    let Some(before) = Data::new(test, &folders[0], BYTES).filter(|_| installed(test, "python3"))
+    else {
         return;
     };
-    // The first is polled before it becomes the other, its mappings too.
-    let first = "import os, sys, time; time.sleep(.1); os.execvp('python3', sys.argv[1:])";
+    let Some(data) = Data::new(test, &folders[1], BYTES) else { return };
+    let becomes = "for line in sys.stdin:
+    if line == 'become\\n':
+        # Answered before: a line that is sent only then is the other program's.
+        print(flush=True)
+        os.execvp('python3', ['python3', '-c', sys.argv[2], sys.argv[3]])";
     for (why, program) in [("by calls", PYTHON), ("by a mapping", MAPPED)] {
+        before.drop_from_cache();
         data.drop_from_cache();
+        let first = program.replace("for line in sys.stdin:", becomes);
         let mut command = run("--limit 2M");
-        command.args(["python3", "-c", first, "python3", "-c", program]).arg(&data.path);
+        command.args(["python3", "-c", &first]).arg(&before.path).arg(program).arg(&data.path);
         let mut reader = Reader::start(&mut command);
+        // The first program is observed in the same way before it becomes the other.
+        assert!(reader.is_prefetched(&before, STEP, MOST + STEP), "{why}: the first is not seen");
+        assert_eq!(reader.say("become"), "");
+        reader.position = 0;
         assert!(reader.is_prefetched(&data, STEP, MOST + STEP), "{why}: nothing was read ahead");
         assert_eq!(reader.end(), Some(0));
     }
@@ -188,7 +199,7 @@ fn a_program_that_another_became_is_prefetched_for() {
 fn reads_that_move_no_position_are_seen_by_the_shim() {
     let test = "reads_that_move_no_position_are_seen_by_the_shim";
     let folder = folder("shim");
-    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| has(test, "python3")) else {
+    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| installed(test, "python3")) else {
         return;
     };
     // Two streams by one descriptor, in turns.
@@ -222,7 +233,7 @@ for line in sys.stdin:
 fn a_backward_reader_is_prefetched_for_by_what_the_shim_records() {
     let test = "a_backward_reader_is_prefetched_for_by_what_the_shim_records";
     let folder = folder("back");
-    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| has(test, "python3")) else {
+    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| installed(test, "python3")) else {
         return;
     };
     let program = "
@@ -253,7 +264,7 @@ for line in sys.stdin:
 fn threads_on_one_mapping_are_prefetched_for_each_in_its_place() {
     let test = "threads_on_one_mapping_are_prefetched_for_each_in_its_place";
     let folder = folder("threads");
-    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| has(test, "python3")) else {
+    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| installed(test, "python3")) else {
         return;
     };
     let program = "
@@ -297,7 +308,7 @@ fn without_its_library_the_shim_is_refused() {
 fn a_random_reader_is_left_alone() {
     let test = "a_random_reader_is_left_alone";
     let folder = folder("random");
-    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| has(test, "python3")) else {
+    let Some(data) = Data::new(test, &folder, BYTES).filter(|_| installed(test, "python3")) else {
         return;
     };
     let program = "
@@ -329,7 +340,7 @@ fn a_cached_file_is_not_asked_for() {
     let test = "a_cached_file_is_not_asked_for";
     let folder = folder("cached");
     // A program that maps nothing, of which something may not be cached.
-    let program = has(test, "cc").then(|| compile(test, &folder, "cc", C)).flatten();
+    let program = installed(test, "cc").then(|| compile(test, &folder, "cc", C)).flatten();
     let Some((program, data)) = program.zip(Data::new(test, &folder, 16 << 20)) else { return };
     fs::read(&data.path).unwrap();
     let record = folder.join("stats.json");

@@ -14,7 +14,7 @@ use forerun_steer::kernel;
 use rustix::fs::{Advice, fadvise, fsync};
 use serde_json::Value;
 
-use crate::support::skip;
+use forerun_testkit::{Scratch, skip, until};
 
 /// `forerun run` with `flags`.
 pub(crate) fn run(flags: &str) -> Command {
@@ -27,27 +27,29 @@ pub(crate) fn run(flags: &str) -> Command {
 pub(crate) fn explain(flags: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forerun"));
     command.arg("explain").args(flags.split_whitespace()).arg("--");
-    // No user's own profiles.
+    // A folder without profiles.
     command.env("XDG_CONFIG_HOME", env!("CARGO_TARGET_TMPDIR"));
     command
 }
 
-/// Whether the process `pid` holds the file `path` open, at last.
+/// Waits until the process `pid` has the file `path` open; false where the process ends before.
 pub(crate) fn holds(pid: u32, path: &Path) -> bool {
     let folder = format!("/proc/{pid}/fd");
-    (0..POLLS_MAX).any(|_| {
-        thread::yield_now();
-        let Ok(links) = fs::read_dir(&folder) else { return false };
-        links.flatten().any(|link| fs::read_link(link.path()).is_ok_and(|to| to == path))
-    })
+    let mut is_there = true;
+    until(|| {
+        let Ok(mut links) = fs::read_dir(&folder) else {
+            is_there = false;
+            return true;
+        };
+        let is_it = |to: PathBuf| to == path;
+        links.any(|link| link.is_ok_and(|link| fs::read_link(link.path()).is_ok_and(is_it)))
+    });
+    is_there
 }
 
 /// A folder for one test, empty, which all users may enter.
-pub(crate) fn folder(test: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("run-{test}"));
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("the build's folder takes a folder");
-    folder
+pub(crate) fn folder(test: &str) -> Scratch {
+    Scratch::on_disk(&format!("run-{test}"))
 }
 
 /// A file that can be dropped from the cache.
@@ -192,20 +194,8 @@ pub(crate) fn stats(path: &Path) -> Value {
     serde_json::from_slice(&text).expect("they are JSON")
 }
 
-/// Whether `program` is there; else `test` is skipped by name.
-pub(crate) fn has(test: &str, program: &str) -> bool {
-    let version = if program == "go" { "version" } else { "--version" };
-    let there = Command::new(program).arg(version).output().is_ok_and(|out| out.status.success());
-    if !there {
-        skip(test, &format!("there is no {program}"));
-    }
-    there
-}
-
 /// Polls of the cache after each step of a reader.
 const POLLS: u32 = 2_000;
-/// Polls of a process that has all the time it needs.
-const POLLS_MAX: u32 = 2_000_000;
 
 /// The reader of [`python`].
 pub(crate) const PYTHON: &str = "

@@ -21,8 +21,8 @@ use rustix::process::{geteuid, getpid};
 use serde_json::Value;
 
 use crate::explain::file;
-use crate::rig::{Data, MAPPED, PYTHON, Reader, has, holds, shim, stats};
-use crate::support::skip;
+use crate::rig::{Data, MAPPED, PYTHON, Reader, holds, shim, stats};
+use forerun_testkit::{installed, skip};
 
 const BYTES: u64 = 64 << 20;
 const STEP: u64 = 64 << 10;
@@ -33,7 +33,7 @@ const MOST: u64 = 3 << 20;
 fn a_user_who_may_only_read_is_led_within_the_limit() {
     let test = "a_user_who_may_only_read_is_led_within_the_limit";
     let place = Place::new("limit");
-    let Some(data) = place.data(test, BYTES).filter(|_| has(test, "python3")) else { return };
+    let Some(data) = place.data(test, BYTES).filter(|_| installed(test, "python3")) else { return };
     #[rustfmt::skip]
     let rows = [ // why           observer   reader  pages that the kernel maps around one
         ("read",                  "proc",    PYTHON, 0),
@@ -64,7 +64,7 @@ fn a_user_who_may_only_read_is_led_within_the_limit() {
 fn what_a_user_may_only_read_gives_the_same_output() {
     let test = "what_a_user_may_only_read_gives_the_same_output";
     let place = Place::new("same");
-    let Some(data) = place.data(test, BYTES).filter(|_| has(test, "cksum")) else { return };
+    let Some(data) = place.data(test, BYTES).filter(|_| installed(test, "cksum")) else { return };
     let plain = place.user("cksum").arg(&data.path).output().unwrap();
     assert!(plain.status.success(), "{plain:?}");
     for command in ["run", "explain"] {
@@ -83,7 +83,7 @@ fn what_a_user_may_only_read_gives_the_same_output() {
 fn a_user_who_may_only_read_gets_an_explanation() {
     let test = "a_user_who_may_only_read_gets_an_explanation";
     let place = Place::new("explained");
-    let Some(data) = place.data(test, BYTES).filter(|_| has(test, "python3")) else { return };
+    let Some(data) = place.data(test, BYTES).filter(|_| installed(test, "python3")) else { return };
     let mut command = place.forerun("explain", "--json");
     let program = PYTHON.replace("print(done,", "print(done, file=sys.stderr,");
     command.arg(interpreter()).args(["-c", &program]).arg(&data.path);
@@ -104,7 +104,7 @@ fn a_user_who_may_only_read_gets_an_explanation() {
 #[test]
 fn a_process_that_is_not_permitted_runs_and_is_counted() {
     let test = "a_process_that_is_not_permitted_runs_and_is_counted";
-    if !has(test, "cc") {
+    if !installed(test, "cc") {
         return;
     }
     let place = Place::new("skipped");
