@@ -18,9 +18,9 @@ use serde::{Deserialize, Serialize};
 pub struct Window {
     /// When it was opened, since the run began.
     pub at_us: u64,
-    /// When a byte that it had read ahead was last asked for the first time; `at_us` if none was.
+    /// The last first use of a byte that it prefetched; `at_us` if there was none.
     pub last_use_us: u64,
-    /// The handle that read.
+    /// The handle whose read opened it.
     pub handle: u32,
     /// The stream, where the policy names its streams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -37,19 +37,19 @@ pub struct Window {
     /// Of `bytes`, those that were neither in memory nor on their way.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub fresh_bytes: u64,
-    /// Read ahead, and there when they were first asked for.
+    /// Prefetched, and resident at their first use.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub used_bytes: u64,
-    /// Read ahead, and on their way when they were first asked for.
+    /// Prefetched, and in flight at their first use.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub late_bytes: u64,
-    /// Read ahead, and gone before anybody asked for them.
+    /// Prefetched, and evicted before their first use.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub wasted_bytes: u64,
-    /// Read ahead, but the device failed.
+    /// Prefetched, but the device failed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failed_bytes: u64,
-    /// Read ahead, and not asked for when the run ended.
+    /// Prefetched, and without a use when the run ended.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unread_bytes: u64,
 }

@@ -10,7 +10,7 @@
 //!                +---Arrived---+
 //! ```
 //!
-//! A policy that looks at the device (`streams`) has learnt nothing of one here: its windows are
+//! A policy that measures the device (`streams`) has learnt nothing of one here: its windows are
 //! those of a start.
 //!
 //! # Invariants

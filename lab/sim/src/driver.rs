@@ -8,7 +8,7 @@
 //!
 //! A reader issues one read at a time; it goes on when its bytes are there, after the time that
 //! copying them takes and the time that it computes. A prefetching thread ([`crate::prefetch`]) is
-//! one more reader, with a handle of its own, that looks at where the program is. The host queue
+//! one more reader, with a handle of its own, that polls where the program is. The host queue
 //! ([`crate::host`]) keeps the device busy with at most `depth` requests.
 //!
 //! # Invariants

@@ -7,7 +7,7 @@
 //! # Sources
 //! [`Order::Elevator`] is what a disk has had in front of it on Linux 2.6: requests of one process
 //! are served in one direction over the disk, and a request that continues a waiting one is merged
-//! with it (`block/elevator.c`). [`Order::DemandFirst`] is this project's own rule: what somebody
+//! with it (`block/elevator.c`). [`Order::DemandFirst`] is this project's own rule: what a reader
 //! waits for goes before readahead, each in order of arrival.
 
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ pub struct Waiting {
     pub offset: u64,
     /// How long it is.
     pub bytes: u64,
-    /// Whether somebody waits for any of it.
+    /// Whether a reader waits for any of it.
     pub kind: FetchKind,
     /// The fetches, by the driver's numbers.
     pub fetches: Vec<u32>,

@@ -1,7 +1,7 @@
 //! The lab: the very core that runs live, in virtual time.
 //!
 //! ```text
-//!   workload   who reads what, and when: seeded, as long as wanted
+//!   workload   readers, their reads, and when these come: seeded, of any length
 //!   driver     a workload through the core on a device model, in virtual time
 //!   prefetch   a thread that reads a program's file ahead of it
 //!   host       the queue between the core and a device

@@ -32,9 +32,9 @@ forerun_core::params! {
         burst: Bytes = PaceBounds::default().burst,
         /// As in [`PaceBounds`].
         limit: Bytes = PaceBounds::default().limit,
-        /// Bytes of a read: Linux's largest window unless told otherwise. The paper does not say.
+        /// Bytes of a read: Linux's largest window by default. The paper does not say.
         chunk: Bytes = Bytes(128 << 10),
-        /// The time from one look at the distance to the next while it is too large: a tick.
+        /// The time between two polls of the distance while it is too large: a tick.
         nap: Nanos = Nanos::from_millis(1),
     }
 }
@@ -99,7 +99,7 @@ pub(crate) struct Prefetcher {
     nap: Nanos,
     handle: u32,
     page_bytes: u64,
-    /// What the rule is told; positions grow as program and thread read.
+    /// The input of the rule; positions grow as program and thread read.
     input: PaceInput,
     /// The time that the program did not wait.
     busy: Nanos,

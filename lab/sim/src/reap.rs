@@ -12,7 +12,7 @@
 //! # Invariants
 //! - The same seed gives the same run; each policy meets the same draws of the device.
 //! - Processor time: each submission, each interrupt, each wake-up, each sleep, and all time that
-//!   is spun. Polling pays for interrupts too: the device raises them, whoever looks.
+//!   is spun. Polling pays for interrupts too: the device raises them in any case.
 //! # Sources
 //! Liao et al. 2022, section 4; each profile says where its figures are from.
 
@@ -87,7 +87,7 @@ pub fn run(
     load.phases.iter().map(|phase| bench.phase(policy, phase)).collect()
 }
 
-/// What spinning shows of each class, alone on the device: what policies are told.
+/// What spinning shows of each class, alone on the device: the estimates that policies get.
 #[must_use]
 pub fn calibrate(device: &ChannelModel, costs: &Costs, seed: u64) -> Calibration {
     let mut known = Calibration::default();

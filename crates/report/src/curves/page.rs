@@ -22,7 +22,7 @@ use crate::shell::{self, Assets, PAGE_CSS};
 
 /// See the module.
 pub(super) fn page(sheet: &Sheet) -> String {
-    // What is told of an only trace stands under the title.
+    // The facts of an only trace stand under the title.
     let (lead, titled) = match sheet.sections.as_slice() {
         [only] => (format!("{} {}", sheet.lead, only.facts), false),
         _ => (sheet.lead.clone(), true),
@@ -41,13 +41,13 @@ pub(super) fn page(sheet: &Sheet) -> String {
 
 /// What the script needs of a chart.
 #[derive(Serialize)]
-struct Told {
+struct ChartData {
     /// Of each place: from the left edge, in the picture's units.
     places: Vec<f64>,
     /// What the tip says of each place.
     titles: Vec<String>,
     names: Vec<String>,
-    /// Of each series: its values, to order them by, and as they are told.
+    /// Of each series: its values, to order them by, and as text.
     values: Vec<Vec<Option<(f64, String)>>>,
     /// The picture's extent, and that of the plot in it.
     width: f64,
@@ -55,7 +55,7 @@ struct Told {
     bottom: f64,
 }
 
-impl Told {
+impl ChartData {
     fn new(chart: &Chart, frame: Frame) -> Self {
         let values = chart.series.iter().map(|series| {
             let mut values = vec![None; chart.x.len()];
@@ -76,7 +76,7 @@ impl Told {
     }
 }
 
-fn section_markup(section: &Section, titled: bool, data: &mut Vec<Told>) -> Markup {
+fn section_markup(section: &Section, titled: bool, data: &mut Vec<ChartData>) -> Markup {
     let alone = section.charts.len() == 1;
     html! {
         section.charts {
@@ -87,7 +87,7 @@ fn section_markup(section: &Section, titled: bool, data: &mut Vec<Told>) -> Mark
             div class=[(!alone).then_some("pair")] {
                 @for chart in &section.charts {
                     (figure(chart, alone, data.len()))
-                    @let () = data.push(Told::new(chart, frame(alone)));
+                    @let () = data.push(ChartData::new(chart, frame(alone)));
                 }
             }
         }

@@ -25,47 +25,50 @@ use crate::record::Machine;
 use crate::shell;
 use crate::window::Cause;
 
-/// The page of `told`, which was found at `unix_seconds` on `machine`, as the text of an HTML file.
+/// The page of `explanation`, made at `unix_seconds` on `machine`, as the text of an HTML file.
 #[must_use]
-pub fn explained(told: &Explanation, machine: &Machine, unix_seconds: u64) -> String {
-    let program = told.command.first().map_or("a program", String::as_str);
+pub fn explained(explanation: &Explanation, machine: &Machine, unix_seconds: u64) -> String {
+    let program = explanation.command.first().map_or("a program", String::as_str);
     let title = format!("forerun: what {program} reads");
     let mut charts = Vec::new();
     let body = html! {
         (head_of(&title, &fact(&[
             date(unix_seconds), machine.cpu.clone(), machine.kernel.clone(),
         ])))
-        (opening(told))
-        (times(told))
-        (files(told))
-        (panels(told, &mut charts))
+        (opening(explanation))
+        (times(explanation))
+        (files(explanation))
+        (panels(explanation, &mut charts))
     };
     let labels = [program.to_owned()];
     let data = Data { policies: &labels, causes: Cause::ALL.map(Cause::name), charts };
     shell::document(&title, &body, script_json(&data), &ASSETS)
 }
 
-fn opening(told: &Explanation) -> Markup {
+fn opening(explanation: &Explanation) -> Markup {
     html! {
         p.lead {
-            code { (Text(told.command.join(" "))) } " ran for " (seconds(told.seconds))
-            " and ended with status " (told.status) ". It was seen to read "
-            (bytes(told.bytes_read)) "; " (bytes(told.device_bytes)) " came from devices."
+            code { (Text(explanation.command.join(" "))) }
+            " ran for " (seconds(explanation.seconds))
+            " and ended with status " (explanation.status) ". It was seen to read "
+            (bytes(explanation.bytes_read)) "; " (bytes(explanation.device_bytes))
+            " came from devices."
         }
-        p.outcome { (Text(&told.prediction.why)) }
+        p.outcome { (Text(&explanation.prediction.why)) }
     }
 }
 
 /// Where the time went.
-fn times(told: &Explanation) -> Markup {
-    let queue = told.queue_seconds.unwrap_or(0.0);
-    let rest = told.seconds - told.processor_seconds - told.storage_seconds - queue;
+fn times(explanation: &Explanation) -> Markup {
+    let queue = explanation.queue_seconds.unwrap_or(0.0);
+    let rest =
+        explanation.seconds - explanation.processor_seconds - explanation.storage_seconds - queue;
     let mut times = vec![
-        ("computing", told.processor_seconds),
-        ("waiting for storage", told.storage_seconds),
+        ("computing", explanation.processor_seconds),
+        ("waiting for storage", explanation.storage_seconds),
         ("waiting for a processor", queue),
     ];
-    if told.processes == 1 && rest > 0.0 {
+    if explanation.processes == 1 && rest > 0.0 {
         times.push(("all else: pipes, sleep, the network", rest));
     }
     let heads = html! { th scope="col" {} (figure_heads(["Time", "Share of all"])) };
@@ -73,7 +76,7 @@ fn times(told: &Explanation) -> Markup {
         @for (name, time) in times {
             tr {
                 th scope="row" { (name) }
-                (figures([seconds(time), share(time / told.seconds.max(f64::MIN_POSITIVE))]))
+                (figures([seconds(time), share(time / explanation.seconds.max(f64::MIN_POSITIVE))]))
             }
         }
     };
@@ -82,14 +85,14 @@ fn times(told: &Explanation) -> Markup {
             h2 { "Where the time went" }
             (scrolled(None, &heads, &rows))
             p.note {
-                "Waiting for storage: " (Text(&told.storage_basis)) ". Several threads or \
+                "Waiting for storage: " (Text(&explanation.storage_basis)) ". Several threads or \
                  processes compute at the same time."
             }
         }
     }
 }
 
-fn files(told: &Explanation) -> Markup {
+fn files(explanation: &Explanation) -> Markup {
     let heads = html! {
         th scope="col" { "File" }
         (figure_heads(["Size", "Read", "Waited"]))
@@ -98,7 +101,7 @@ fn files(told: &Explanation) -> Markup {
         th scope="col" { "In memory at first" }
     };
     let rows = html! {
-        @for file in &told.files {
+        @for file in &explanation.files {
             tr {
                 th scope="row" { (Text(&file.path)) }
                 (figures([file.bytes, file.bytes_read].map(bytes)))
@@ -108,7 +111,7 @@ fn files(told: &Explanation) -> Markup {
                 td { (start(file)) }
             }
         }
-        @if told.files.is_empty() {
+        @if explanation.files.is_empty() {
             tr { td colspan="7" { "It was not seen to read a file of 256 KiB or more." } }
         }
     };
@@ -116,8 +119,10 @@ fn files(told: &Explanation) -> Markup {
         section {
             h2 { "Files" }
             (scrolled(Some("runs"), &heads, &rows))
-            @if told.files_left_out > 0 {
-                p.note { (count(told.files_left_out)) " openings of more files are left out." }
+            @if explanation.files_left_out > 0 {
+                p.note {
+                    (count(explanation.files_left_out)) " openings of more files are left out."
+                }
             }
         }
     }
@@ -134,8 +139,8 @@ fn start(file: &ExplainedFile) -> String {
     format!("{} ({}{when})", file.start, percent(share))
 }
 
-fn panels(told: &Explanation, charts: &mut Vec<Chart>) -> Markup {
-    let with = told.files.iter().enumerate().filter(|(_, file)| !file.moments.is_empty());
+fn panels(explanation: &Explanation, charts: &mut Vec<Chart>) -> Markup {
+    let with = explanation.files.iter().enumerate().filter(|(_, file)| !file.moments.is_empty());
     let panels = html! {
         @for (number, file) in with.take(PANELS_MAX) {
             @let id = format!("file-{number}");

@@ -1,4 +1,4 @@
-//! What surrounds the core in a check: a store, frames, readers, and the shadow file.
+//! The state of the driver in a check: a store, frames, readers, and the shadow file.
 //!
 //! This is the driver that the core's actions come to. Each action is checked as it is carried
 //! out; the first thing found wrong is kept and ends the run.
@@ -13,7 +13,7 @@ use forerun_core::units::{FileId, FrameId, Nanos, PageId, RequestId};
 
 use super::store::{ClientRequest, Content, Fill, FrameView, Operation, Store};
 
-/// All but the core.
+/// The state of everything but the core.
 pub(super) struct DriverState {
     pub(super) random: Prng,
     pub(super) store: Store,
@@ -22,7 +22,7 @@ pub(super) struct DriverState {
     pub(super) operations: Vec<Operation>,
     /// Copies that writers have begun.
     pub(super) fills: Vec<Fill>,
-    /// Frames that readers hold.
+    /// Frames that readers have pinned.
     pub(super) held: Vec<FrameId>,
     pub(super) hits: Vec<Hit>,
     pub(super) asked: BTreeMap<RequestId, ClientRequest>,
@@ -75,7 +75,7 @@ impl DriverState {
         self.shadow.get(&page).copied().unwrap_or_default()
     }
 
-    /// A reader looks at the page in `frame`, and holds it from now on.
+    /// A reader reads the page in `frame`, and pins it from now on.
     pub(super) fn look(&mut self, page: PageId, frame: FrameId) {
         let (seen, due) = (self.frame(frame).content, self.shadow(page));
         if seen != due {

@@ -43,7 +43,7 @@ pub(super) struct Fetch {
     pub(super) count: u32,
 }
 
-/// Things under way, by small numbers that are used again.
+/// Operations in flight, by small numbers that are used again.
 struct Slots<T> {
     slots: Vec<Option<T>>,
     free: Vec<u32>,
@@ -133,7 +133,7 @@ impl DeviceServer {
         }
     }
 
-    /// Requests that wait or are under way.
+    /// Requests that wait or are in flight.
     pub(super) fn load(&self) -> usize {
         self.queue.len() + self.sent.len()
     }

@@ -120,7 +120,7 @@ impl Future {
 
 /// The next use of a page that has none.
 const NEVER: u32 = u32::MAX;
-/// Moments that are told apart.
+/// Moments with a number of their own.
 const ACCESSES_MAX: u64 = NEVER as u64;
 
 #[cfg(test)]

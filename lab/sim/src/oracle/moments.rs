@@ -8,7 +8,7 @@
 //!
 //! # Invariants
 //! - A bit of a layer is set just when the word below it is not zero. The last layer is one word.
-//! - Every operation looks at one word a layer: four of them for 16 million moments.
+//! - Every operation reads one word a layer: four of them for 16 million moments.
 //! # Sources
 //! Van Emde Boas 1975, with words of 64 for its halves, as bitmaps of schedulers are.
 

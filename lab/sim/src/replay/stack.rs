@@ -14,7 +14,7 @@
 //!   longer than the difference of their sizes, and none but the last that is used is shorter.
 //! # Sources
 //! Mattson, Gecsei, Slutz, Traiger, "Evaluation techniques for storage hierarchies" (IBM Systems
-//! Journal 1970): inclusion, and stack distances. Only those of the sizes asked for are told apart.
+//! Journal 1970): inclusion, and stack distances. Only those of the wanted sizes are distinguished.
 
 use forerun_core::queue::{Links, Queue, Table};
 

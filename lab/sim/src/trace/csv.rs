@@ -10,8 +10,8 @@
 //! first line. Units of offsets and sizes follow from the names: sectors are 512 bytes.
 //!
 //! # Invariants
-//! - A file whose columns cannot be told is refused at its first line; nothing is guessed from
-//!   the values.
+//! - A file whose columns cannot be recognised is refused at its first line; nothing is guessed
+//!   from the values.
 
 use forerun_core::params;
 use forerun_core::params::{Bytes, Param, ParamError};

@@ -80,7 +80,7 @@ impl Devices {
 const KEPT: u32 = DEVICES_MAX / 2;
 /// Devices that are looked up in a table.
 const TABLE_MAX: u32 = 1 << 16;
-/// Names are kept; nobody's disks have longer ones.
+/// The longest name of a disk; names are kept in memory.
 const NAME_BYTES_MAX: usize = 1 << 22;
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use super::{Addresses, Entry, Facts, Op, Reader, Request};
 /// See the module.
 #[derive(Default)]
 pub(super) struct Fio {
-    /// Told by the first line.
+    /// The first line says it.
     version: Option<Version>,
     devices: Devices,
     /// Of version 2: the waits so far.

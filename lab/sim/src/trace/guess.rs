@@ -6,8 +6,8 @@
 //!   the name's parts (.u32le, P3.lis)     what content cannot tell: bare words, units
 //! ```
 //! Text is tried out: the first format in the list below that reads nearly all of the first lines
-//! is taken, else the first that reads most of them: the broken ones are then told one by one. More
-//! particular formats stand before more general ones.
+//! is taken, else the first that reads most of them: the broken ones are then errors, one by one.
+//! More particular formats stand before more general ones.
 //!
 //! # Invariants
 //! - The same first bytes and name give the same guess.

@@ -4,7 +4,7 @@
 //!   |<-------- taken -------->|<---- window ---->|<------ not read yet ------>
 //!                             start              end
 //! ```
-//! A format looks at the window and says how many bytes it takes off its front; when the rest is
+//! A format parses the window and says how many bytes it consumes off its front; when the rest is
 //! no whole record, more is read behind it.
 //!
 //! # Invariants
@@ -88,5 +88,5 @@ impl Input {
 
 /// Room for many records of every format.
 pub(super) const WINDOW_BYTES: usize = 1 << 18;
-/// What a guess may look at.
+/// The first bytes, which a guess is made from.
 const START_BYTES: usize = 1 << 16;

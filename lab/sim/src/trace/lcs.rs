@@ -22,7 +22,7 @@ use super::{Addresses, Entry, Facts, Op, Reader, Request};
 /// See the module.
 #[derive(Default)]
 pub(super) struct Lcs {
-    /// Told by the header.
+    /// The header says it.
     version: Option<u64>,
 }
 

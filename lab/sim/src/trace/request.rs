@@ -155,7 +155,7 @@ pub const REQUEST_BLOCKS_MAX: u64 = 1 << 18;
 pub const BLOCK_BYTES: u64 = 4096;
 /// Bits of a block's number; the device stands above them.
 pub(super) const DEVICE_SHIFT: u32 = 44;
-/// Devices that can be told apart.
+/// Devices with a number of their own.
 pub(crate) const DEVICES_MAX: u32 = 1 << (64 - DEVICE_SHIFT);
 
 #[cfg(test)]

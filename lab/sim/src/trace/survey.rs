@@ -87,7 +87,7 @@ pub struct Found {
     pub gaps: Vec<u64>,
 }
 
-/// A survey under way.
+/// A survey that counts requests as they come.
 pub struct Survey {
     settings: Settings,
     pages: HashMap<u64, Page, FixedState>,
@@ -269,13 +269,13 @@ pub(crate) fn is_sampled(key: u64, sample: Share) -> bool {
     sample.ppm >= 1_000_000 || FixedState.hash_one(key) % 1_000_000 < u64::from(sample.ppm)
 }
 
-/// Numbers of uses that are told apart.
+/// Numbers of uses with a count of their own.
 const USES_TOLD: usize = 6;
-/// Uses whose gaps are told apart.
+/// Uses whose gaps have a count of their own.
 const GAPS_TOLD: usize = 16;
 /// Ends of requests that are looked at: as many as a disk's cache has segments, or more.
 const ENDS: usize = 64;
-/// Devices that are told apart.
+/// Devices with a count of their own.
 const DEVICES_TOLD: usize = 1 << 16;
 /// What a page takes at most: the table is at least 7/16 full, and for a moment there are two.
 const PAGE_BYTES_MAX: u64 = 96;

@@ -1,4 +1,4 @@
-//! Streams that share a handle: where they lie, who reads them, and whose turn it is.
+//! Streams that share a handle: their places, their readers, and the order of their reads.
 //!
 //! ```text
 //!   adjacent   |1111|2222|3333|            one after the other
@@ -33,13 +33,13 @@ use super::{
 };
 
 choice! {
-    /// Whose turn it is.
+    /// The stream of the next read.
     pub enum Order ("random, alternate or sequential") {
-        /// Any unfinished stream's.
+        /// Any unfinished stream.
         Random = "random",
-        /// Each stream's in turn.
+        /// Each stream in turn.
         Alternate = "alternate",
-        /// The first unfinished stream's.
+        /// The first unfinished stream.
         Sequential = "sequential",
     }
 }
@@ -240,12 +240,12 @@ impl Sharing {
 /// What streams that lie irregularly begin at multiples of.
 const STRAY_BYTES: u64 = 4096;
 
-/// One reader: it has all its streams in hand.
+/// One reader with all its streams.
 struct Interleave<W: Iterator> {
     /// The unfinished streams, and the handle of each.
     walks: Vec<(u32, Peekable<W>)>,
     order: Order,
-    /// Whose turn it is, if they take turns.
+    /// The index of the next stream, where streams take turns.
     turn: usize,
     prng: Prng,
     /// Bytes a second over all streams; 0 for no bound.

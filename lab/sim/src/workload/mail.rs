@@ -97,7 +97,7 @@ struct Event {
     extent: u32,
 }
 
-/// Who reads: of first uses fewer do than of later ones.
+/// Whether requests read: first uses do less often than later ones.
 struct Reads {
     chance: Chance,
     seen: Vec<bool>,
@@ -146,7 +146,7 @@ impl Iterator for Requests {
     }
 }
 
-/// Of all requests, and of those to extents that nobody has used before.
+/// Of all requests, and of those to extents that are used for the first time.
 const READ_SHARE: f64 = 0.6134;
 const FIRST_READ_SHARE: f64 = 0.30;
 /// Keeps the draws of reads apart from those of times.

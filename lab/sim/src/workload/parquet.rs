@@ -6,7 +6,7 @@
 //!   |<--- apart ---->|                |     second row group            |
 //!   reads: footer, c1, c2, c1, c2: each chunk from its first byte to its last
 //! ```
-//! Between a column's chunk and the next one's lie the columns that nobody asked for.
+//! Between a column's chunk and the next one's lie the columns that the query does not read.
 //!
 //! # Sources
 //! The layout of Apache Parquet files (Apache Software Foundation, format 2.10): row groups of

@@ -1,7 +1,7 @@
 //! Sequential streams that share one handle.
 //!
 //! ```text
-//!   file    |1111|2222|3333|          where they lie, whose turn it is: `interleave`
+//!   file    |1111|2222|3333|          places and order of reads: `interleave`
 //!   reads   1 2 2 3 1 3 1 2 3 ...     4 KB each
 //! ```
 //!

@@ -262,7 +262,7 @@ const APART_SLOTS: f64 = 8.0;
 const LONG_MIN: f64 = 0.2;
 /// A run's uses fit into so much of the time.
 const SPAN_MAX: f64 = 0.98;
-/// Parts of a slot that times are told apart by.
+/// Parts of a slot: the resolution of times.
 const SLOT_PARTS: f64 = 1_000.0;
 const HOUR_NANOS: f64 = 3.6e12;
 /// Keeps the draws of times apart from those of places.
