@@ -43,7 +43,10 @@ const STEPS: &[Step] = &[
     ("format", format),
     ("clippy", |run| {
         let all = [&["clippy"], RUST, &["--all-targets", "--", "-Dwarnings"]].concat();
-        run.cargo(&all)
+        // The product builds without the lab, too.
+        let product = ["clippy", "--package=forerun-cli", "--no-default-features", "--all-targets"];
+        let product = [&product[..], &["--", "-Dwarnings"]].concat();
+        Ok(run.cargo(&all)? && run.cargo(&product)?)
     }),
     ("tidy", |run| crate::tidy::run(&run.root)),
     ("tests", |run| run.tests(&[RUST, &["--lib", "--bins", "--tests"]].concat())),
@@ -248,8 +251,12 @@ fn format(run: &mut Run) -> Result<bool> {
     }
     let mut rustfmt = Command::new("rustfmt");
     rustfmt.args(["--check", "--edition", "2024"]);
-    for folder in ["crates/core/src/eviction", "crates/core/src/readahead", "lab/sim/src/workload"]
-    {
+    for folder in [
+        "crates/core/src/eviction",
+        "crates/core/src/readahead",
+        "crates/core/src/reap",
+        "lab/sim/src/workload",
+    ] {
         let folder = run.root.join(folder);
         for entry in std::fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
             let path = entry?.path();

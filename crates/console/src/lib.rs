@@ -9,7 +9,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`failure`] | usage errors, exit statuses, the one line on stderr |
-//! | [`object`] | JSON objects whose keys keep their order |
+//! | [`mod@object`] | JSON objects whose keys keep their order |
 //! | [`output`] | stdout: text, tables, JSON; files; progress |
 //! | [`interrupt`] | SIGINT: ends at once, or soon, never in the middle of a file |
 //! | [`machine`] | the time, the commit and the machine, for records |

@@ -1,6 +1,6 @@
 //! `streams`: any number of streams in any number of handles, with windows made for the device.
 //!
-//! A stream's record ([`Stream`]) lies with its marker: what a window brings carries the stream's
+//! A stream's record (`Stream`) lies with its marker: what a window brings carries the stream's
 //! name, and the use of the marked page finds the record, whichever handle reads. So one mechanism
 //! serves streams that share a handle, threads that share a stream, and files that are opened
 //! again, with O(1) work a window and no search. A record dies with its marker.

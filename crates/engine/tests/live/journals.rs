@@ -313,7 +313,7 @@ fn the_first_event_that_gives_other_actions_is_told() {
         event: 4,
         now: Nanos(5_000),
         what: "Read { request: RequestId(1), handle: HandleId(0), first: 1, count: 1, \
-               previous_end: Some(512), congested: false }"
+               congested: false, previous_end: Some(512) }"
             .to_owned(),
         action: 2,
         recorded: "Done request=77".to_owned(),
