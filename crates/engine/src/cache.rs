@@ -25,9 +25,9 @@ use crate::{
     background::Backgrounds,
     clock::Clock,
     error::OpenError,
-    file::{File, Stands},
+    file::{File, FileStateCell},
     handle::Handle,
-    hits::Notes,
+    hits::HitBuffer,
     journal::Recorder,
     owner::Owner,
     queues::Queues,
@@ -90,7 +90,7 @@ impl Cache {
         let files = Files::new(settings.files.clone())?;
         files.register(&frames);
         let (index, publisher) = Index::new(frames);
-        let (clock, notes) = (Clock::start(), Notes::new());
+        let (clock, hit_buffer) = (Clock::start(), HitBuffer::new());
         let starving = Arc::new(AtomicBool::new(false));
         let (sees_requests, frames_now) = (core.sees_requests(), index.frames().count());
         let state = State::new(Parts {
@@ -101,13 +101,13 @@ impl Cache {
             starving: Arc::clone(&starving),
             depths: Depths::new(&settings),
             readers_max: settings.readers_max,
-            hits_max: notes.room(),
+            hits_max: hit_buffer.capacity(),
             windows_max: settings.windows_max,
             recorder,
         });
         let shared = Arc::new(Shared {
             index,
-            notes,
+            hit_buffer,
             state: Mutex::new(state),
             starving,
             sees_requests,
@@ -169,7 +169,6 @@ impl Cache {
             Place::Open(file) => return Handle::open(&self.owner, &mut state, &file, None),
             Place::Free(id) => id,
         };
-        let stands = Stands::default();
         let file = Arc::new(File {
             id,
             store,
@@ -179,7 +178,7 @@ impl Cache {
             queues,
             ahead,
             background,
-            stands,
+            state: FileStateCell::default(),
         });
         let opened = Handle::open(&self.owner, &mut state, &file, found_by);
         shared.settle(state); // Before a file that was refused, and its store with it.
@@ -212,21 +211,21 @@ impl Cache {
     pub fn stats(&self) -> Stats {
         let shared = &self.owner.shared;
         let mut state = shared.state.lock();
-        state.sweep_hits(&shared.notes);
-        let total = shared.notes.total();
+        state.sweep_hits(&shared.hit_buffer);
+        let total = shared.hit_buffer.total();
         let counted = Stats {
             core: *state.core.stats(),
-            requests: total.timed.requests + total.unlocked,
+            requests: total.locked.requests + total.unlocked,
             unlocked: total.unlocked,
-            failures: total.timed.failures,
-            bytes: total.timed.bytes + total.bytes,
+            failures: total.locked.failures,
+            bytes: total.locked.bytes + total.bytes,
             dropped_hits: total.dropped,
             store_bytes: state.store_bytes,
             store_requests: state.store_requests,
-            waits: total.timed.waits,
-            waited: total.timed.waited,
+            waits: total.locked.waits,
+            waited: total.locked.waited,
             files_changed: state.files_changed,
-            latency: total.timed.latency,
+            latency: total.locked.latency,
         };
         shared.settle(state);
         counted
@@ -238,7 +237,7 @@ impl Cache {
     pub fn windows(&self) -> Windows {
         let shared = &self.owner.shared;
         let mut state = shared.state.lock();
-        state.sweep_hits(&shared.notes);
+        state.sweep_hits(&shared.hit_buffer);
         let windows = state.windows();
         shared.settle(state);
         windows

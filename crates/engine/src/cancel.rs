@@ -60,9 +60,9 @@ impl Cancel {
 
     /// A read has its answer.
     pub(crate) fn leave(&self, shared: &Arc<Shared>, request: RequestId) {
-        let gone = |at: &(Weak<Shared>, RequestId)| {
+        let left = |at: &(Weak<Shared>, RequestId)| {
             at.1 == request && std::ptr::eq(at.0.as_ptr(), Arc::as_ptr(shared))
         };
-        self.inner.waiting.lock().retain(|at| !gone(at));
+        self.inner.waiting.lock().retain(|at| !left(at));
     }
 }

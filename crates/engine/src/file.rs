@@ -62,12 +62,12 @@ pub(crate) struct File {
     pub(crate) ahead: Arc<dyn Queue>,
     /// What reaps it.
     pub(crate) background: Arc<Background<Fetch>>,
-    pub(crate) stands: Stands,
+    pub(crate) state: FileStateCell,
 }
 
 /// Whether a file may still be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum FileState {
     Current,
     Changed,
     Shrunk,
@@ -76,7 +76,7 @@ pub(crate) enum Standing {
 
 /// A standing that changes once.
 #[derive(Default)]
-pub(crate) struct Stands(AtomicU8);
+pub(crate) struct FileStateCell(AtomicU8);
 
 impl File {
     /// Its pages, the last one perhaps in part.
@@ -84,38 +84,38 @@ impl File {
         self.bytes.div_ceil(u64::from(self.page_bytes))
     }
 
-    pub(crate) fn standing(&self) -> Standing {
-        const STANDINGS: [Standing; 4] =
-            [Standing::Current, Standing::Changed, Standing::Shrunk, Standing::Closed];
-        STANDINGS[usize::from(self.stands.0.load(Ordering::Acquire))]
+    pub(crate) fn state(&self) -> FileState {
+        const STATES: [FileState; 4] =
+            [FileState::Current, FileState::Changed, FileState::Shrunk, FileState::Closed];
+        STATES[usize::from(self.state.0.load(Ordering::Acquire))]
     }
 
     /// Ends the file, unless it has ended. Whether it was current.
-    pub(crate) fn end(&self, standing: Standing) -> bool {
-        let (current, new) = (Standing::Current as u8, standing as u8);
+    pub(crate) fn end(&self, file_state: FileState) -> bool {
+        let (current, new) = (FileState::Current as u8, file_state as u8);
         let (done, seen) = (Ordering::AcqRel, Ordering::Acquire);
-        self.stands.0.compare_exchange(current, new, done, seen).is_ok()
+        self.state.0.compare_exchange(current, new, done, seen).is_ok()
     }
 
     /// Refuses a read of a file that has ended.
     pub(crate) fn require_current(&self) -> Result<(), ReadError> {
-        match self.standing() {
-            Standing::Current => Ok(()),
-            Standing::Changed => Err(ReadError::Changed),
-            Standing::Shrunk => Err(ReadError::Shrunk { file_bytes: self.bytes }),
-            Standing::Closed => Err(ReadError::Closed),
+        match self.state() {
+            FileState::Current => Ok(()),
+            FileState::Changed => Err(ReadError::Changed),
+            FileState::Shrunk => Err(ReadError::Shrunk { file_bytes: self.bytes }),
+            FileState::Closed => Err(ReadError::Closed),
         }
     }
 
     /// Compares the version that is there now; the errno of a store that would not say.
-    pub(crate) fn compare(&self) -> Result<Standing, i32> {
+    pub(crate) fn compare(&self) -> Result<FileState, i32> {
         let now = self.store.version().map_err(|error| error.errno())?;
         Ok(if now == self.version {
-            Standing::Current
+            FileState::Current
         } else if now.bytes < self.version.bytes {
-            Standing::Shrunk
+            FileState::Shrunk
         } else {
-            Standing::Changed
+            FileState::Changed
         })
     }
 
@@ -146,7 +146,7 @@ pub(crate) struct Outcome {
     /// Bytes that came.
     pub(crate) bytes: u64,
     /// What has become of the file, if it is no longer what it was.
-    pub(crate) standing: Option<Standing>,
+    pub(crate) file_state: Option<FileState>,
 }
 
 impl Fetch {
@@ -187,20 +187,22 @@ impl Fetch {
     pub(crate) fn outcome(&self, done: &Completion) -> Outcome {
         let moved = self.moved(done);
         let bytes = moved.unwrap_or(0) as u64;
-        let failed = |errno, standing| Outcome { whole: 0, errno, bytes, standing };
+        let failed = |errno, file_state| Outcome { whole: 0, errno, bytes, file_state };
         match (moved, self.file.compare()) {
-            (_, Ok(standing)) if standing != Standing::Current => failed(EIO, Some(standing)),
+            (_, Ok(file_state)) if file_state != FileState::Current => {
+                failed(EIO, Some(file_state))
+            }
             (Err(errno), _) | (Ok(_), Err(errno)) => failed(errno, None),
             (Ok(moved), Ok(_)) if moved == self.bytes() => {
-                Outcome { whole: self.count(), errno: 0, bytes, standing: None }
+                Outcome { whole: self.count(), errno: 0, bytes, file_state: None }
             }
             (Ok(moved), Ok(_)) => {
                 let whole = moved / self.file.page_bytes as usize;
                 let whole = u32::try_from(whole).expect("at most the fetch's pages");
                 let length = self.file.store.bytes();
                 let shrank = length.is_ok_and(|bytes| bytes < self.file.bytes);
-                let standing = shrank.then_some(Standing::Shrunk);
-                Outcome { whole, errno: EIO, bytes, standing }
+                let file_state = shrank.then_some(FileState::Shrunk);
+                Outcome { whole, errno: EIO, bytes, file_state }
             }
         }
     }

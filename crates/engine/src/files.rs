@@ -129,7 +129,7 @@ impl Files {
         (row.handles == 0, row.handles == 0 && row.version.is_none())
     }
 
-    pub(crate) fn fetch_begun(&mut self, id: FileId) -> Arc<File> {
+    pub(crate) fn fetch_started(&mut self, id: FileId) -> Arc<File> {
         let row = self.row(id);
         row.fetches += 1;
         Arc::clone(row.file.as_ref().expect("a file stays until its last fetch has ended"))
@@ -164,7 +164,7 @@ mod tests {
     use forerun_io::store::{Queue, QueueKind, Store, StoreError, pattern::Pattern};
 
     use super::*;
-    use crate::{background::Backgrounds, file::Stands, queues::Queues};
+    use crate::{background::Backgrounds, file::FileStateCell, queues::Queues};
 
     /// A pattern that may change unseen.
     struct Unsure(Pattern);
@@ -194,7 +194,7 @@ mod tests {
             background: Backgrounds::default().of(&ahead),
             ahead,
             store,
-            stands: Stands::default(),
+            state: FileStateCell::default(),
         })
     }
 

@@ -137,14 +137,14 @@ impl Handle {
         {
             let previous_end = self.previous_end.0.load(Ordering::Relaxed);
             self.previous_end.0.store(end, Ordering::Relaxed);
-            shared.note(found.hit, 1, true);
+            shared.record(found.hit, 1, true);
             if found.marker {
-                self.met_marker(found.hit, 1, previous_end);
+                self.trigger_readahead(found.hit, 1, previous_end);
             }
             return Ok(Pinned { pin: Some(found.pin), within, shared });
         }
         let mut kept = None;
-        self.read(offset, 1, None, &mut |_, held| kept = Some(shared.frames().resume(held)))?;
+        self.read(offset, 1, None, &mut |_, pin| kept = Some(shared.frames().resume(pin)))?;
         assert!(kept.is_some(), "a read of a page gives it");
         Ok(Pinned { pin: kept, within, shared })
     }
@@ -206,8 +206,8 @@ impl Handle {
             let page_bytes = u64::from(self.file.page_bytes);
             let room = &mut buf[done..done + piece];
             let frames = self.shared().frames();
-            self.read(from, piece, cancel, &mut |page, held| {
-                copy(&frames.resume(held), page * page_bytes, from, room);
+            self.read(from, piece, cancel, &mut |page, pin| {
+                copy(&frames.resume(pin), page * page_bytes, from, room);
             })?;
             done += piece;
             done += self.copy_hits(offset + done as u64, &mut buf[done..bytes], false);
@@ -250,24 +250,24 @@ impl Handle {
             let (hit, marker) = (found.hit, found.marker);
             drop(found);
             done += bytes;
-            shared.note(hit, bytes, opens && done == buf.len());
+            shared.record(hit, bytes, opens && done == buf.len());
             if marker {
                 let pages = (end - 1) / page_bytes - index + 1;
-                self.met_marker(hit, u32::try_from(pages).unwrap_or(u32::MAX), previous_end);
+                self.trigger_readahead(hit, u32::try_from(pages).unwrap_or(u32::MAX), previous_end);
             }
         }
         if done > 0 {
             self.previous_end.0.store(offset + done as u64, Ordering::Relaxed);
-            shared.let_go();
+            shared.frames_unpinned();
         }
         done
     }
 
     /// A page that was found without the lock triggers the next readahead.
-    fn met_marker(&self, hit: Hit, count: u32, previous_end: u64) {
+    fn trigger_readahead(&self, hit: Hit, count: u32, previous_end: u64) {
         let shared = self.shared();
         let mut state = shared.state.lock();
-        state.take_hits(&shared.notes);
+        state.take_hits(&shared.hit_buffer);
         let congested = state.ahead_count() >= shared.settings.congested_requests;
         let previous_end = Some(previous_end).filter(|&end| end != NEVER_READ);
         let handle = self.id;
@@ -349,7 +349,7 @@ impl fmt::Debug for Pinned<'_> {
 impl Drop for Pinned<'_> {
     fn drop(&mut self) {
         if self.pin.take().is_some() {
-            self.shared.let_go();
+            self.shared.frames_unpinned();
         }
     }
 }

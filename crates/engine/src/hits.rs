@@ -19,7 +19,7 @@
 //! - The tally's fields never run over: whoever finds one half full has the stripe drained, with
 //!   the lock if need be, before it notes more ([`Full::Must`]).
 //! # Locking
-//! None for notes. [`Notes::drain`] is called under the state's lock: one drainer at a time.
+//! None for notes. [`HitBuffer::drain`] is called under the state's lock: one drainer at a time.
 //! Counts of timed reads have a lock a stripe, held for a few additions and over nothing.
 //! # Sources
 //! Bounded buffers that may lose uses: the read buffers of Caffeine (Manes 2015). Here a stripe is
@@ -36,7 +36,7 @@ use forerun_io::sync::{AtomicU64, Mutex, Ordering, Stripes};
 use crate::stats::Histogram;
 
 /// See the module.
-pub(crate) struct Notes {
+pub(crate) struct HitBuffer {
     stripes: Stripes<Stripe>,
 }
 
@@ -67,12 +67,12 @@ pub(crate) enum Full {
 struct Counts {
     unlocked: u64,
     bytes: u64,
-    timed: Timed,
+    locked: LockedReads,
 }
 
 /// What reads that took the lock came to.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Timed {
+pub(crate) struct LockedReads {
     pub(crate) requests: u64,
     pub(crate) failures: u64,
     pub(crate) bytes: u64,
@@ -84,33 +84,33 @@ pub(crate) struct Timed {
 /// What all stripes came to.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Total {
-    pub(crate) timed: Timed,
+    pub(crate) locked: LockedReads,
     pub(crate) unlocked: u64,
     pub(crate) bytes: u64,
     pub(crate) dropped: u64,
 }
 
-impl Notes {
+impl HitBuffer {
     /// A few stripes for each processor there is.
     pub(crate) fn new() -> Self {
         Self { stripes: Stripes::new(STRIPES_MAX, Stripe::new) }
     }
 
     /// Notes of all stripes together, at most.
-    pub(crate) fn room(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         self.stripes.all().len() * STRIPE_HITS
     }
 
     /// Notes the use of a page of which `bytes` were copied; `ends`: with it, a read has found all
     /// its pages without the lock.
     #[inline]
-    pub(crate) fn note(&self, hit: Hit, bytes: usize, ends: bool) -> Full {
-        self.stripes.mine().note(hit, bytes, ends)
+    pub(crate) fn record(&self, hit: Hit, bytes: usize, ends: bool) -> Full {
+        self.stripes.mine().record(hit, bytes, ends)
     }
 
     /// Counts a read that took the lock.
-    pub(crate) fn timed(&self, count: impl FnOnce(&mut Timed)) {
-        count(&mut self.stripes.mine().counts.lock().timed);
+    pub(crate) fn count_locked(&self, count: impl FnOnce(&mut LockedReads)) {
+        count(&mut self.stripes.mine().counts.lock().locked);
     }
 
     /// Appends the notes made so far to `out`, each once.
@@ -122,7 +122,7 @@ impl Notes {
         }
     }
 
-    /// As [`Notes::drain`], but looks at every place: also finds what was noted during a drain.
+    /// As [`HitBuffer::drain`], but looks at every place: also finds what was noted during a drain.
     pub(crate) fn sweep(&self, out: &mut Vec<Hit>) {
         for stripe in self.stripes.all() {
             stripe.drain(out);
@@ -138,7 +138,7 @@ impl Notes {
             total.unlocked += counts.unlocked;
             total.bytes += counts.bytes;
             total.dropped += stripe.dropped.load(Ordering::Relaxed);
-            total.timed.add(&counts.timed);
+            total.locked.add(&counts.locked);
         }
         total
     }
@@ -155,7 +155,7 @@ impl Stripe {
     }
 
     #[inline]
-    fn note(&self, hit: Hit, bytes: usize, ends: bool) -> Full {
+    fn record(&self, hit: Hit, bytes: usize, ends: bool) -> Full {
         let copied = (bytes as u64) << BYTES_SHIFT | u64::from(ends) << READS_SHIFT;
         // A look first: a stripe that stays full must not count places up to where they run over.
         let room = self.tally.load(Ordering::Relaxed) & PLACES < STRIPE_HITS as u64;
@@ -189,13 +189,13 @@ impl Stripe {
 }
 
 fn take(place: &AtomicU64, out: &mut Vec<Hit>) {
-    let note = place.swap(EMPTY, Ordering::AcqRel);
-    if note != EMPTY {
-        out.push(decode(note));
+    let word = place.swap(EMPTY, Ordering::AcqRel);
+    if word != EMPTY {
+        out.push(decode(word));
     }
 }
 
-impl Timed {
+impl LockedReads {
     fn add(&mut self, other: &Self) {
         self.requests += other.requests;
         self.failures += other.failures;
@@ -213,9 +213,9 @@ fn encode(hit: Hit) -> u64 {
     u64::from(hit.frame.0) << 32 | u64::from(hit.generation)
 }
 
-fn decode(note: u64) -> Hit {
+fn decode(word: u64) -> Hit {
     let half = |bits: u64| u32::try_from(bits & u64::from(u32::MAX)).expect("32 bits");
-    Hit { frame: FrameId(half(note >> 32)), generation: half(note) }
+    Hit { frame: FrameId(half(word >> 32)), generation: half(word) }
 }
 
 /// The fields of a tally, from the lowest bit on: places (12 bits), reads (20), bytes (32).
@@ -237,8 +237,8 @@ mod tests {
 
     use super::*;
 
-    fn notes(stripes: usize) -> Notes {
-        Notes { stripes: Stripes::of(stripes, Stripe::new) }
+    fn hit_buffer(stripes: usize) -> HitBuffer {
+        HitBuffer { stripes: Stripes::of(stripes, Stripe::new) }
     }
 
     fn hit(number: u32) -> Hit {
@@ -246,36 +246,36 @@ mod tests {
     }
 
     #[test]
-    fn notes_come_out_once_and_in_order() {
-        let notes = notes(1);
+    fn hits_come_out_once_and_in_order() {
+        let hit_buffer = hit_buffer(1);
         let mut out = Vec::new();
         for round in 0..3 {
             for number in 0..10 {
-                assert_eq!(notes.note(hit(round * 10 + number), 7, false), Full::No);
+                assert_eq!(hit_buffer.record(hit(round * 10 + number), 7, false), Full::No);
             }
             out.clear();
-            notes.drain(&mut out);
+            hit_buffer.drain(&mut out);
             let expected: Vec<_> = (0..10).map(|number| hit(round * 10 + number)).collect();
             assert_eq!(out, expected);
         }
         out.clear();
-        notes.drain(&mut out);
+        hit_buffer.drain(&mut out);
         assert_eq!(out, []);
     }
 
     #[test]
     fn a_full_stripe_asks_to_be_drained_and_counts_what_it_drops() {
-        let notes = notes(1);
+        let hit_buffer = hit_buffer(1);
         let room = u32::try_from(STRIPE_HITS).unwrap();
         for number in 0..room + 5 {
             let expected = if number + 1 >= room { Full::May } else { Full::No };
-            assert_eq!(notes.note(hit(number), 0, false), expected, "{number}");
+            assert_eq!(hit_buffer.record(hit(number), 0, false), expected, "{number}");
         }
         let mut out = Vec::new();
-        notes.drain(&mut out);
+        hit_buffer.drain(&mut out);
         assert_eq!((out.len(), out.last()), (STRIPE_HITS, Some(&hit(room - 1))));
-        assert_eq!(notes.total().dropped, 5);
-        assert_eq!(notes.note(hit(0), 0, false), Full::No, "it has room again");
+        assert_eq!(hit_buffer.total().dropped, 5);
+        assert_eq!(hit_buffer.record(hit(0), 0, false), Full::No, "it has room again");
     }
 
     #[test]
@@ -288,57 +288,57 @@ mod tests {
     }
 
     #[test]
-    fn while_threads_note_and_one_drains_no_note_is_lost_or_doubled() {
-        const NOTES: u32 = 20_000;
-        let notes = notes(2);
+    fn while_threads_record_and_one_drains_no_hit_is_lost_or_doubled() {
+        const HITS: u32 = 20_000;
+        let hit_buffer = hit_buffer(2);
         let mut seen = Vec::new();
         thread::scope(|scope| {
             let writers: Vec<_> = (0..4)
                 .map(|thread| {
-                    let notes = &notes;
+                    let hit_buffer = &hit_buffer;
                     scope.spawn(move || {
-                        (0..NOTES).for_each(|at| {
-                            notes.note(hit(thread * NOTES + at), 3, at % 2 == 0);
+                        (0..HITS).for_each(|at| {
+                            hit_buffer.record(hit(thread * HITS + at), 3, at % 2 == 0);
                         });
                     })
                 })
                 .collect();
             while writers.iter().any(|writer| !writer.is_finished()) {
-                notes.drain(&mut seen);
+                hit_buffer.drain(&mut seen);
             }
         });
-        notes.sweep(&mut seen);
+        hit_buffer.sweep(&mut seen);
         let mut frames: Vec<_> = seen.iter().map(|hit| hit.frame.0).collect();
         frames.sort_unstable();
         let before = frames.len();
         frames.dedup();
         assert_eq!(frames.len(), before, "none twice");
-        let dropped = usize::try_from(notes.total().dropped).unwrap();
-        assert_eq!(frames.len() + dropped, 4 * NOTES as usize);
-        let total = notes.total();
-        let reads = u64::from(4 * NOTES);
+        let dropped = usize::try_from(hit_buffer.total().dropped).unwrap();
+        assert_eq!(frames.len() + dropped, 4 * HITS as usize);
+        let total = hit_buffer.total();
+        let reads = u64::from(4 * HITS);
         assert_eq!((total.bytes, total.unlocked), (3 * reads, reads / 2), "{total:?}");
     }
 
     #[test]
     fn a_tally_that_is_half_full_must_be_drained_and_then_is_not() {
         #[rustfmt::skip]
-        let rows = [ // why           bytes      ends   notes before it must
+        let rows = [ // why           bytes      ends   hits before it must
             ("by its bytes",          1 << 20,   false, 2_048),
             ("by its reads",          0,         true,  1 << 19),
         ];
         for (why, bytes, ends, before) in rows {
-            let notes = notes(1);
+            let hit_buffer = hit_buffer(1);
             for at in 0..before {
-                assert_ne!(notes.note(hit(0), bytes, ends), Full::Must, "{why}: {at}");
+                assert_ne!(hit_buffer.record(hit(0), bytes, ends), Full::Must, "{why}: {at}");
             }
-            assert_eq!(notes.note(hit(0), bytes, ends), Full::Must, "{why}");
-            notes.sweep(&mut Vec::new());
-            let total = notes.total();
+            assert_eq!(hit_buffer.record(hit(0), bytes, ends), Full::Must, "{why}");
+            hit_buffer.sweep(&mut Vec::new());
+            let total = hit_buffer.total();
             let count = before + 1;
             assert_eq!(total.bytes, count * bytes as u64, "{why}");
             assert_eq!(total.unlocked, if ends { count } else { 0 }, "{why}");
-            assert_eq!(notes.note(hit(0), bytes, ends), Full::No, "{why}");
+            assert_eq!(hit_buffer.record(hit(0), bytes, ends), Full::No, "{why}");
         }
     }
 }

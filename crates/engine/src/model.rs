@@ -8,11 +8,11 @@ use forerun_core::event::Hit;
 use crate::hits;
 
 /// The notes of a cache: see `hits.rs`.
-pub struct Notes(hits::Notes);
+pub struct HitBuffer(hits::HitBuffer);
 
 /// What notes came to, as of the last drain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tallies {
+pub struct HitCounts {
     /// Reads that ended without the lock.
     pub reads: u64,
     /// Bytes copied.
@@ -21,23 +21,23 @@ pub struct Tallies {
     pub dropped: u64,
 }
 
-impl Default for Notes {
+impl Default for HitBuffer {
     fn default() -> Self {
-        Self(hits::Notes::new())
+        Self(hits::HitBuffer::new())
     }
 }
 
-impl Notes {
+impl HitBuffer {
     /// Notes that there is room for at once.
     #[must_use]
-    pub fn room(&self) -> usize {
-        self.0.room()
+    pub fn capacity(&self) -> usize {
+        self.0.capacity()
     }
 
     /// Notes a hit; whether the notes want to be drained.
     #[must_use]
-    pub fn note(&self, hit: Hit, bytes: usize, ends: bool) -> bool {
-        self.0.note(hit, bytes, ends) != hits::Full::No
+    pub fn record(&self, hit: Hit, bytes: usize, ends: bool) -> bool {
+        self.0.record(hit, bytes, ends) != hits::Full::No
     }
 
     /// Appends what was noted, as before each miss.
@@ -52,8 +52,8 @@ impl Notes {
 
     /// What all notes came to.
     #[must_use]
-    pub fn tallies(&self) -> Tallies {
+    pub fn counts(&self) -> HitCounts {
         let total = self.0.total();
-        Tallies { reads: total.unlocked, bytes: total.bytes, dropped: total.dropped }
+        HitCounts { reads: total.unlocked, bytes: total.bytes, dropped: total.dropped }
     }
 }

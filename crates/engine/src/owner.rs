@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use forerun_io::files::Files;
 
-use crate::{file::Standing, shared::Shared, watch::Watch};
+use crate::{file::FileState, shared::Shared, watch::Watch};
 
 /// See the module.
 pub(crate) struct Owner {
@@ -26,7 +26,7 @@ impl Owner {
         let files = state.live.files.open_files(false);
         drop(state);
         for file in &files {
-            file.end(Standing::Closed);
+            file.end(FileState::Closed);
             file.close();
         }
         self.shared.backgrounds.close();

@@ -25,11 +25,11 @@ pub(crate) struct Queues {
 #[derive(Default)]
 struct Pool {
     idle: Vec<Arc<dyn Queue>>,
-    made: u32,
+    created: u32,
 }
 
 /// A queue on loan; it goes back when this goes.
-pub(crate) struct Lent<'a> {
+pub(crate) struct QueueLease<'a> {
     queues: &'a Queues,
     pub(crate) queue: Arc<dyn Queue>,
 }
@@ -41,33 +41,33 @@ impl Queues {
     }
 
     /// A queue to submit to and reap from on this thread, if one is free.
-    pub(crate) fn try_lend(&self) -> Option<Lent<'_>> {
+    pub(crate) fn try_check_out(&self) -> Option<QueueLease<'_>> {
         self.take(self.pool.lock())
     }
 
-    /// As [`Queues::try_lend`], but waits for one to come back.
-    pub(crate) fn lend(&self) -> Lent<'_> {
+    /// As [`Queues::try_check_out`], but waits for one to come back.
+    pub(crate) fn check_out(&self) -> QueueLease<'_> {
         let mut pool = self.pool.lock();
-        while pool.idle.is_empty() && pool.made == self.max {
+        while pool.idle.is_empty() && pool.created == self.max {
             self.back.wait(&mut pool);
         }
-        self.take(pool).expect("one is idle or may be made")
+        self.take(pool).expect("one is idle or may be created")
     }
 
-    fn take(&self, mut pool: MutexGuard<'_, Pool>) -> Option<Lent<'_>> {
+    fn take(&self, mut pool: MutexGuard<'_, Pool>) -> Option<QueueLease<'_>> {
         if let Some(queue) = pool.idle.pop() {
-            return Some(Lent { queues: self, queue });
+            return Some(QueueLease { queues: self, queue });
         }
-        if pool.made == self.max {
+        if pool.created == self.max {
             return None;
         }
-        pool.made += 1;
+        pool.created += 1;
         drop(pool);
-        Some(Lent { queues: self, queue: self.store.queue(QueueKind::Caller) })
+        Some(QueueLease { queues: self, queue: self.store.queue(QueueKind::Caller) })
     }
 }
 
-impl Drop for Lent<'_> {
+impl Drop for QueueLease<'_> {
     fn drop(&mut self) {
         self.queues.pool.lock().idle.push(Arc::clone(&self.queue));
         self.queues.back.notify_one();

@@ -92,9 +92,9 @@ impl Ranges {
     /// The range is none of these.
     pub fn read(&mut self, start: u64, end: u64) -> ReadStart {
         self.planner.access(self.clock.now(), start, end);
-        let begun = self.again(start, end);
-        self.stalls += u64::from(begun != ReadStart::Ready);
-        begun
+        let start = self.again(start, end);
+        self.stalls += u64::from(start != ReadStart::Ready);
+        start
     }
 
     /// As [`Ranges::read`], for a read that ended as [`ReadEnd::Again`]: it is the same one still.

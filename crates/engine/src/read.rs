@@ -36,10 +36,10 @@ use crate::{
     cancel::Cancel,
     error::ReadError,
     file::{Fetch, File},
-    queues::Lent,
+    queues::QueueLease,
     shared::Shared,
     state::State,
-    waiters::{Asked, SlotId},
+    waiters::{PageRange, SlotId},
 };
 
 /// Who reads what: at least one byte, all of it within the file.
@@ -58,8 +58,8 @@ pub(crate) struct Read<'a> {
 pub(crate) type Take<'a> = &'a mut dyn FnMut(PageIndex, OwnedPin);
 
 /// Fetches of a reader under way, and the queue that has them.
-struct Trip<'a> {
-    lent: Lent<'a>,
+struct Batch<'a> {
+    lease: QueueLease<'a>,
     fetches: Vec<Option<Fetch>>,
 }
 
@@ -70,7 +70,7 @@ impl<'a> Read<'a> {
         let answer = self.read(take);
         // Also where it is refused: the page was looked for without the lock before, and who does
         // not find it has named its frame for a moment.
-        self.shared.let_go();
+        self.shared.frames_unpinned();
         answer
     }
 
@@ -78,10 +78,10 @@ impl<'a> Read<'a> {
         let started = self.shared.clock.now();
         let mut state = self.shared.state.lock();
         self.file.require_current()?;
-        state.take_hits(&self.shared.notes);
-        let asked = self.asked();
-        let me = state.live.slots.admit(asked)?;
-        self.ask(&mut state, me, asked);
+        state.take_hits(&self.shared.hit_buffer);
+        let range = self.page_range();
+        let me = state.live.slots.admit(range)?;
+        self.send_read(&mut state, me, range);
         let slot = state.live.slots.of(me);
         let (request, waits) = (slot.request, slot.answer.is_none());
         let waits_from = waits.then(|| state.sent_at());
@@ -110,17 +110,17 @@ impl<'a> Read<'a> {
         }
     }
 
-    fn asked(&self) -> Asked {
+    fn page_range(&self) -> PageRange {
         assert!(self.bytes > 0, "a read of nothing has no pages");
         let page_bytes = u64::from(self.file.page_bytes);
         let first = self.offset / page_bytes;
         let last = (self.offset + self.bytes as u64 - 1) / page_bytes;
         let count = u32::try_from(last - first + 1).expect("at most half the cache");
-        Asked { file: self.file.id, first, count }
+        PageRange { file: self.file.id, first, count }
     }
 
-    fn ask(&self, state: &mut State, me: SlotId, asked: Asked) {
-        let Asked { first, count, .. } = asked;
+    fn send_read(&self, state: &mut State, me: SlotId, range: PageRange) {
+        let PageRange { first, count, .. } = range;
         let request = state.live.slots.of(me).request;
         let congested = state.ahead_count() >= self.shared.settings.congested_requests;
         let end = self.offset + self.bytes as u64;
@@ -157,19 +157,19 @@ impl<'a> Read<'a> {
             }
             drop(state);
             let mut served = served.into_iter();
-            let trip = (!fetches.is_empty()).then(|| self.submit(fetches, &mut served, take));
-            if let Some(trip) = &trip
+            let batch = (!fetches.is_empty()).then(|| self.submit(fetches, &mut served, take));
+            if let Some(batch) = &batch
                 && !ahead.fetches.is_empty()
             {
-                trip.lent.queue.start();
+                batch.lease.queue.start();
             }
             self.shared.submit_ahead(ahead);
-            served.for_each(|(page, held)| take(page, held));
+            served.for_each(|(page, pin)| take(page, pin));
             if let Some(answer) = answer {
                 return answer;
             }
-            state = match trip {
-                Some(trip) => self.reap(me, trip),
+            state = match batch {
+                Some(batch) => self.reap(me, batch),
                 None => self.shared.state.lock(),
             };
         }
@@ -181,32 +181,32 @@ impl<'a> Read<'a> {
         fetches: Vec<Fetch>,
         served: &mut dyn Iterator<Item = (PageIndex, OwnedPin)>,
         take: Take<'_>,
-    ) -> Trip<'_> {
-        let lent = self.file.queues.try_lend().unwrap_or_else(|| {
-            served.for_each(|(page, held)| take(page, held));
-            self.shared.let_go();
-            self.file.queues.lend()
+    ) -> Batch<'_> {
+        let lease = self.file.queues.try_check_out().unwrap_or_else(|| {
+            served.for_each(|(page, pin)| take(page, pin));
+            self.shared.frames_unpinned();
+            self.file.queues.check_out()
         });
         for (token, fetch) in (0..).zip(&fetches) {
-            lent.queue.submit(fetch.op(token, self.shared.frames()));
+            lease.queue.submit(fetch.op(token, self.shared.frames()));
         }
-        Trip { lent, fetches: fetches.into_iter().map(Some).collect() }
+        Batch { lease, fetches: fetches.into_iter().map(Some).collect() }
     }
 
     /// Waits for all that was submitted; each fetch is reported as it comes back. Comes back with
     /// the lock after the last.
-    fn reap(&self, me: SlotId, trip: Trip<'_>) -> MutexGuard<'a, State> {
-        let Trip { lent, mut fetches } = trip;
-        let (mut under_way, mut out) = (fetches.len(), Vec::with_capacity(fetches.len()));
+    fn reap(&self, me: SlotId, batch: Batch<'_>) -> MutexGuard<'a, State> {
+        let Batch { lease, mut fetches } = batch;
+        let (mut in_flight, mut out) = (fetches.len(), Vec::with_capacity(fetches.len()));
         loop {
-            lent.queue.reap(Wait::One, &mut out);
+            lease.queue.reap(Wait::One, &mut out);
             assert!(!out.is_empty(), "a queue gives back what it was given");
             for done in out.drain(..) {
-                under_way -= 1;
+                in_flight -= 1;
                 let token = usize::try_from(done.op.token).expect("it counts the fetches");
                 let fetch = fetches[token].take().expect("an operation comes back once");
-                if under_way == 0 {
-                    drop(lent);
+                if in_flight == 0 {
+                    drop(lease);
                     return self.shared.report(Some(me), &fetch, done);
                 }
                 let state = self.shared.report(Some(me), &fetch, done);
@@ -217,7 +217,7 @@ impl<'a> Read<'a> {
 
     fn count(&self, times: (Nanos, Option<Nanos>), well: bool) {
         let (now, (started, waits_from)) = (self.shared.clock.now(), times);
-        self.shared.notes.timed(|counts| {
+        self.shared.hit_buffer.count_locked(|counts| {
             counts.requests += 1;
             counts.failures += u64::from(!well);
             counts.bytes += if well { self.bytes as u64 } else { 0 };

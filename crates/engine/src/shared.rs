@@ -25,7 +25,7 @@ use crate::{
     background::{Backgrounds, Completions},
     clock::Clock,
     file::Fetch,
-    hits::{Full, Notes},
+    hits::{Full, HitBuffer},
     settings::Settings,
     state::State,
     waiters::SlotId,
@@ -34,7 +34,7 @@ use crate::{
 /// See the module.
 pub(crate) struct Shared {
     pub(crate) index: Arc<Index>,
-    pub(crate) notes: Notes,
+    pub(crate) hit_buffer: HitBuffer,
     pub(crate) state: Mutex<State>,
     /// Whether a read waits for a frame to be let go of.
     pub(crate) starving: Arc<AtomicBool>,
@@ -57,11 +57,11 @@ impl Shared {
         self.frames_now.load(Ordering::Relaxed)
     }
 
-    /// Notes the use of a page that was found without the lock ([`Notes::note`]); hands the notes
+    /// Notes the use of a page that was found without the lock ([`HitBuffer::record`]); hands the notes
     /// over when there are many.
     #[inline]
-    pub(crate) fn note(self: &Arc<Self>, hit: Hit, bytes: usize, ends: bool) {
-        match self.notes.note(hit, bytes, ends) {
+    pub(crate) fn record(self: &Arc<Self>, hit: Hit, bytes: usize, ends: bool) {
+        match self.hit_buffer.record(hit, bytes, ends) {
             Full::No => {}
             full @ (Full::May | Full::Must) => self.take_hits(full),
         }
@@ -74,21 +74,21 @@ impl Shared {
             Full::No | Full::May => self.state.try_lock(),
         };
         if let Some(mut state) = state {
-            state.take_hits(&self.notes);
+            state.take_hits(&self.hit_buffer);
             self.settle(state);
         }
     }
 
     /// Frames were let go of.
     #[inline]
-    pub(crate) fn let_go(self: &Arc<Self>) {
+    pub(crate) fn frames_unpinned(self: &Arc<Self>) {
         if self.starving.load(Ordering::SeqCst) {
-            self.feed();
+            self.retry_allocation();
         }
     }
 
     #[cold]
-    fn feed(self: &Arc<Self>) {
+    fn retry_allocation(self: &Arc<Self>) {
         let mut state = self.state.lock();
         state.send(None, Event::Tick);
         self.settle(state);
@@ -107,8 +107,8 @@ impl Shared {
         let mut state = self.state.lock();
         state.store_bytes += outcome.bytes;
         state.store_requests += 1;
-        if let Some(standing) = outcome.standing {
-            state.changed(&fetch.file, standing);
+        if let Some(file_state) = outcome.file_state {
+            state.changed(&fetch.file, file_state);
         }
         let (whole, count) = (outcome.whole, fetch.count());
         if whole > 0 {

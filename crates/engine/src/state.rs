@@ -43,9 +43,9 @@ use crate::{
     ahead::{Ahead, Depths},
     clock::Clock,
     error::OpenError,
-    file::{Fetch, File, Standing},
+    file::{Fetch, File, FileState},
     files::Files,
-    hits::Notes,
+    hits::HitBuffer,
     journal::Recorder,
     stats::Windows,
     waiters::{SlotId, Slots},
@@ -188,13 +188,13 @@ impl State {
     }
 
     /// Tells the core of the uses that were noted without the lock.
-    pub(crate) fn take_hits(&mut self, notes: &Notes) {
-        self.send_hits(|hits| notes.drain(hits));
+    pub(crate) fn take_hits(&mut self, hit_buffer: &HitBuffer) {
+        self.send_hits(|hits| hit_buffer.drain(hits));
     }
 
     /// As [`State::take_hits`], and leaves none that was noted before.
-    pub(crate) fn sweep_hits(&mut self, notes: &Notes) {
-        self.send_hits(|hits| notes.sweep(hits));
+    pub(crate) fn sweep_hits(&mut self, hit_buffer: &HitBuffer) {
+        self.send_hits(|hits| hit_buffer.sweep(hits));
     }
 
     fn send_hits(&mut self, drain: impl FnOnce(&mut Vec<Hit>)) {
@@ -234,8 +234,8 @@ impl State {
     /// The file is not what it was when it was opened: who waits for its pages hears of it, and
     /// nobody gets any of them any more. Nothing comes of it where its place is another's by now,
     /// as whoever says so looked at the file without the lock.
-    pub(crate) fn changed(&mut self, file: &Arc<File>, standing: Standing) {
-        if !self.live.files.has_place(file) || !file.end(standing) {
+    pub(crate) fn changed(&mut self, file: &Arc<File>, file_state: FileState) {
+        if !self.live.files.has_place(file) || !file.end(file_state) {
             return;
         }
         self.files_changed += 1;
@@ -244,9 +244,9 @@ impl State {
     }
 
     /// As [`State::changed`] for a file that may have no handle.
-    fn outdated(&mut self, id: FileId, standing: Standing) {
+    fn outdated(&mut self, id: FileId, file_state: FileState) {
         if let Some(file) = self.live.files.file(id).cloned() {
-            return self.changed(&file, standing);
+            return self.changed(&file, file_state);
         }
         self.files_changed += 1;
         self.drop_pages(id);
@@ -263,7 +263,7 @@ impl State {
                 return Ok(open.map_or(Place::Free(id), |file| Place::Open(Arc::clone(file))));
             }
             let shorter = version.bytes < known.bytes;
-            self.outdated(id, if shorter { Standing::Shrunk } else { Standing::Changed });
+            self.outdated(id, if shorter { FileState::Shrunk } else { FileState::Changed });
         }
         let (id, taken) = self.live.files.place()?;
         if taken {
@@ -316,13 +316,13 @@ impl Live {
 
 impl Driver for Live {
     fn serve(&mut self, request: RequestId, page: PageIndex, frame: FrameId) {
-        let held = self.index.frames().pin_owned(frame);
-        self.slots.wake(request).served.push((page, held));
+        let pin = self.index.frames().pin_owned(frame);
+        self.slots.wake(request).served.push((page, pin));
     }
 
     fn fetch(&mut self, kind: FetchKind, page: PageId, frames: &[FrameId]) {
         let background = kind == FetchKind::Readahead;
-        let (file, frames) = (self.files.fetch_begun(page.file), frames.to_vec());
+        let (file, frames) = (self.files.fetch_started(page.file), frames.to_vec());
         self.fetched.push(Fetch { file, first: page.index, frames, background });
     }
 
@@ -379,8 +379,8 @@ mod tests {
         fs::write(&path, vec![2; 200]).unwrap();
         let handle = cache.open(&path).unwrap();
         assert_eq!(handle.read_at(0, &mut buf), Ok(200));
-        assert_eq!((handle.file.id, old.standing()), (old.id, Standing::Current), "its place");
-        handle.shared().state.lock().changed(&old, Standing::Changed);
+        assert_eq!((handle.file.id, old.state()), (old.id, FileState::Current), "its place");
+        handle.shared().state.lock().changed(&old, FileState::Changed);
         let before = cache.stats();
         assert_eq!((handle.read_at(0, &mut buf), buf[199]), (Ok(200), 2));
         assert_eq!(cache.stats().store_requests, before.store_requests, "the page is still there");

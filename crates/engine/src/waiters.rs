@@ -25,7 +25,7 @@ pub(crate) struct SlotId(u32);
 
 /// The pages that a read asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct PageRange {
     pub(crate) file: FileId,
     pub(crate) first: PageIndex,
     pub(crate) count: u32,
@@ -35,7 +35,7 @@ pub(crate) struct Asked {
 #[derive(Default)]
 pub(crate) struct Slot {
     pub(crate) request: RequestId,
-    pub(crate) asked: Asked,
+    pub(crate) range: PageRange,
     /// Pages that were served, held for the reader.
     pub(crate) served: Vec<(PageIndex, OwnedPin)>,
     /// To be carried out by this reader.
@@ -60,13 +60,13 @@ impl Slots {
     }
 
     /// A slot for a read of `asked`.
-    pub(crate) fn admit(&mut self, asked: Asked) -> Result<SlotId, ReadError> {
-        let made = u32::try_from(self.all.len()).expect("at most `max`");
+    pub(crate) fn admit(&mut self, range: PageRange) -> Result<SlotId, ReadError> {
+        let created = u32::try_from(self.all.len()).expect("at most `max`");
         let id = match self.free.pop() {
             Some(id) => id,
-            None if made < self.max => {
+            None if created < self.max => {
                 self.all.push(Slot::default());
-                SlotId(made)
+                SlotId(created)
             }
             None => return Err(ReadError::Busy { what: "readers", bound: self.max }),
         };
@@ -74,7 +74,7 @@ impl Slots {
         self.serial = (self.serial + 1) % (u64::MAX / u64::from(self.max));
         let request = RequestId(self.serial * u64::from(self.max) + u64::from(id.0));
         let slot = self.of(id);
-        (slot.request, slot.asked, slot.active) = (request, asked, true);
+        (slot.request, slot.range, slot.active) = (request, range, true);
         Ok(id)
     }
 
@@ -104,7 +104,7 @@ impl Slots {
     pub(crate) fn wake(&mut self, request: RequestId) -> &mut Slot {
         let at = usize::try_from(request.0 % u64::from(self.max)).expect("a slot's number");
         let slot = &mut self.all[at];
-        assert!(slot.active && slot.request == request, "{request:?} is not under way");
+        assert!(slot.active && slot.request == request, "{request:?} is not in flight");
         slot.rouse();
         slot
     }
@@ -144,7 +144,7 @@ impl Slot {
 
     /// Whether it has no answer yet and asks for a page of `fetch`.
     fn waits_for(&self, fetch: &Fetch) -> bool {
-        let Asked { file, first, count } = self.asked;
+        let PageRange { file, first, count } = self.range;
         let same = self.active && self.answer.is_none() && file == fetch.file.id;
         let (end, fetch_end) = (first + u64::from(count), fetch.first + u64::from(fetch.count()));
         same && first < fetch_end && fetch.first < end
@@ -163,7 +163,7 @@ mod tests {
             for before in [0, 7, used_up - 3] {
                 slots.serial = before;
                 for _ in 0..5 {
-                    let id = slots.admit(Asked::default()).unwrap();
+                    let id = slots.admit(PageRange::default()).unwrap();
                     let request = slots.of(id).request;
                     assert_eq!(slots.wake(request).request, request);
                     slots.leave(id);

@@ -16,7 +16,7 @@ use forerun_io::{
     },
 };
 
-use crate::{file::Standing, shared::Shared};
+use crate::{file::FileState, shared::Shared};
 
 /// See the module.
 #[derive(Default)]
@@ -29,7 +29,7 @@ pub(crate) struct Watch {
 #[derive(Default)]
 struct Stop {
     stopped: Mutex<bool>,
-    told: Condvar,
+    wake: Condvar,
 }
 
 impl Watch {
@@ -56,7 +56,7 @@ impl Watch {
     /// Ends the thread. Idempotent.
     pub(crate) fn end(&self) {
         *self.stop.stopped.lock() = true;
-        self.stop.told.notify_all();
+        self.stop.wake.notify_all();
         if let Some((thread, home)) = self.thread.lock().take()
             && !home.is_forked()
         {
@@ -70,7 +70,7 @@ impl Stop {
     fn sleep(&self, interval: Duration) -> bool {
         let mut stopped = self.stopped.lock();
         if !*stopped {
-            self.told.wait_for(&mut stopped, interval);
+            self.wake.wait_for(&mut stopped, interval);
         }
         !*stopped
     }
@@ -81,11 +81,11 @@ fn compare_all(shared: &Arc<Shared>) {
     let files = shared.state.lock().live.files.open_files(true);
     for file in files {
         // A store that would not say is asked again, and each fetch asks too.
-        if let Ok(standing) = file.compare()
-            && standing != Standing::Current
+        if let Ok(file_state) = file.compare()
+            && file_state != FileState::Current
         {
             let mut state = shared.state.lock();
-            state.changed(&file, standing);
+            state.changed(&file, file_state);
             shared.settle(state);
         }
     }

@@ -32,7 +32,7 @@ use forerun_core::{
 };
 use forerun_engine::{
     Cache, Cancel, Handle, ReadError, Recorder, Settings,
-    model::{Notes, Tallies},
+    model::{HitBuffer, HitCounts},
 };
 use forerun_io::{
     store::{Completion, Op, Queue, QueueKind, Stamp, Store, StoreError, Version, Wait, pattern},
@@ -278,31 +278,31 @@ fn join<const N: usize>(threads: [thread::JoinHandle<()>; N]) {
 
 #[test]
 fn every_note_is_drained_once_or_counted_as_dropped() {
-    check(20_000, &["dropped notes", "full stripes"], || {
-        let notes = Arc::new(Notes::default());
+    check(20_000, &["dropped hits", "full stripes"], || {
+        let hit_buffer = Arc::new(HitBuffer::default());
         let writer = |first: u32| {
-            let notes = Arc::clone(&notes);
+            let hit_buffer = Arc::clone(&hit_buffer);
             thread::spawn(move || {
                 let hit = |number: u32| Hit { frame: FrameId(number), generation: !number };
-                let full = |&number: &u32| notes.note(hit(number), 10, number % 2 == 0);
+                let full = |&number: &u32| hit_buffer.record(hit(number), 10, number % 2 == 0);
                 (first..first + 4).filter(full).count() as u64
             })
         };
         let writers = [writer(0), writer(4)];
         let mut out = Vec::new();
-        notes.drain(&mut out);
-        notes.sweep(&mut out);
-        notes.drain(&mut out);
+        hit_buffer.drain(&mut out);
+        hit_buffer.sweep(&mut out);
+        hit_buffer.drain(&mut out);
         let full = writers.map(|writer| writer.join().unwrap()).iter().sum();
-        notes.sweep(&mut out);
+        hit_buffer.sweep(&mut out);
         let mut frames: Vec<_> = out.iter().map(|hit| hit.frame.0).collect();
         assert!(out.iter().all(|hit| hit.generation == !hit.frame.0), "{out:?}");
         frames.sort_unstable();
         frames.dedup();
         assert_eq!(frames.len(), out.len(), "none twice");
         let dropped = 8 - out.len() as u64;
-        assert_eq!(notes.tallies(), Tallies { reads: 4, bytes: 80, dropped });
-        vec![("dropped notes", dropped), ("full stripes", full)]
+        assert_eq!(hit_buffer.counts(), HitCounts { reads: 4, bytes: 80, dropped });
+        vec![("dropped hits", dropped), ("full stripes", full)]
     });
 }
 

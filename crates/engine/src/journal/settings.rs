@@ -51,7 +51,7 @@ pub(super) fn encode(settings: &Settings) -> String {
         format!("dirty_pages_max={dirty_pages_max}"),
         format!("wait_max_ns={}", wait_max.0),
         format!("explain={explain}"),
-        format!("device={}", device.as_ref().map_or_else(|| LEARNT.into(), facts_text)),
+        format!("device={}", device.as_ref().map_or_else(|| LEARNT.into(), profile_text)),
     ];
     let partition = |row: &PartitionSettings| format!("partition={} {}", row.frames, row.policy);
     lines.extend(partitions.iter().map(partition));
@@ -90,7 +90,7 @@ pub(super) fn decode(text: &str) -> Result<(u32, Option<Settings>), String> {
         dirty_pages_max: lines.number("dirty_pages_max")?,
         wait_max: Nanos(lines.number("wait_max_ns")?),
         explain: lines.number("explain")?,
-        device: lines.facts()?,
+        device: lines.profile()?,
     };
     match lines.left.first() {
         Some((key, _)) => Err(format!("`{}` is twice or unknown", key.escape_debug())),
@@ -109,9 +109,9 @@ impl<'t> Lines<'t> {
         value.parse().map_err(|_| format!("{key}={}", value.escape_debug()))
     }
 
-    fn facts(&mut self) -> Result<Option<DeviceProfile>, String> {
+    fn profile(&mut self) -> Result<Option<DeviceProfile>, String> {
         let text = self.one("device")?;
-        let facts = || {
+        let profile = || {
             let mut words = text.split(' ');
             let kind = match words.next()? {
                 POSITIONAL => DeviceKind::SeekBound,
@@ -122,13 +122,13 @@ impl<'t> Lines<'t> {
             let (access, bytes_per_second) = (Nanos(number()?), number()?);
             let mut small = || u32::try_from(number()?).ok();
             let (depth, request_bytes) = (small()?, small()?);
-            let facts = DeviceProfile { kind, access, bytes_per_second, depth, request_bytes };
-            words.next().is_none().then_some(facts)
+            let profile = DeviceProfile { kind, access, bytes_per_second, depth, request_bytes };
+            words.next().is_none().then_some(profile)
         };
         if text == LEARNT {
             return Ok(None);
         }
-        facts().map(Some).ok_or_else(|| format!("device={}", text.escape_debug()))
+        profile().map(Some).ok_or_else(|| format!("device={}", text.escape_debug()))
     }
 
     fn partitions(&mut self) -> Result<Vec<PartitionSettings>, String> {
@@ -144,8 +144,8 @@ impl<'t> Lines<'t> {
 }
 
 /// Kind, access time in ns, bytes a second, depth, bytes of a request.
-fn facts_text(facts: &DeviceProfile) -> String {
-    let DeviceProfile { kind, access, bytes_per_second, depth, request_bytes } = facts;
+fn profile_text(profile: &DeviceProfile) -> String {
+    let DeviceProfile { kind, access, bytes_per_second, depth, request_bytes } = profile;
     let kind = match kind {
         DeviceKind::SeekBound => POSITIONAL,
         DeviceKind::Parallel => PARALLEL,
