@@ -1,14 +1,15 @@
-//! Readahead on its way to the background, and how much of it a file has at its device at once.
+//! Readahead to be submitted to the background, and the depth: how many requests of a file are in
+//! flight at once.
 //!
 //! ```text
 //!   device                         requests at once
-//!   not looked at, or one arm      the least
-//!   many paths, rate not known     the most
-//!   many paths, rate known         twice the depth that was seen to help, within least and most:
-//!                                    one half under way, one half there when a path comes free
+//!   not estimated, or seek-bound   the least
+//!   parallel, rate not known       the most
+//!   parallel, rate known           twice the estimated depth, within least and most: one half is
+//!                                    served, the other half is queued at the device
 //! ```
-//! What a device of many paths can do is seen only by asking for more than it can: so it gets the
-//! most until that was seen. How much is asked for is the policy's.
+//! The limit of a parallel device shows only beyond that limit: the depth is the most until the
+//! rate is known. The readahead policy decides how many bytes are requested.
 //!
 //! # Invariants
 //! - A depth is at least 1, and never above [`Settings::background_depth_max`].
@@ -17,14 +18,14 @@ use forerun_core::device::{DeviceKind, estimate::Estimate};
 
 use crate::{file::Fetch, settings::Settings};
 
-/// Fetches that nobody has submitted yet.
+/// Fetches that are not submitted yet.
 pub(crate) struct Ahead {
     pub(crate) fetches: Vec<Fetch>,
-    /// How many of a file are to be under way at once from now on.
+    /// Readahead requests of a file in flight at once, from now on.
     pub(crate) depth: u32,
 }
 
-/// Between which depths the device decides.
+/// The bounds within which the device decides the depth.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Depths {
     least: u32,
@@ -37,7 +38,7 @@ impl Depths {
         Self { least: least.min(most), most }
     }
 
-    /// The depth for a device of which so much is known.
+    /// The depth for a device with this estimate.
     pub(crate) fn of(self, device: Option<Estimate>) -> u32 {
         let wanted = match device {
             Some(Estimate { profile, known }) if profile.kind == DeviceKind::Parallel => {
@@ -59,20 +60,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_of_many_paths_gets_twice_its_depth_and_an_arm_the_least() {
+    fn a_parallel_device_gets_twice_its_depth_and_a_seek_bound_one_the_least() {
         use DeviceKind::{Parallel, SeekBound};
         #[rustfmt::skip]
         let rows = [ // why                device                            least, most, expected
-            ("nobody looks",               None,                             8, 64, 8),
-            ("an arm",                     Some((SeekBound, 1, true)),      8, 64, 8),
-            ("an arm, whatever it seems",  Some((SeekBound, 40, false)),    8, 64, 8),
-            ("few paths",                  Some((Parallel, 2, true)),        8, 64, 8),
-            ("many paths",                 Some((Parallel, 20, true)),       8, 64, 40),
-            ("many, not seen busy",        Some((Parallel, 2, false)),       8, 64, 64),
-            ("more than we give",          Some((Parallel, 256, true)),      8, 64, 64),
+            ("no estimate",                None,                             8, 64, 8),
+            ("seek-bound",                 Some((SeekBound, 1, true)),      8, 64, 8),
+            ("seek-bound, of any depth",   Some((SeekBound, 40, false)),    8, 64, 8),
+            ("parallel, shallow",          Some((Parallel, 2, true)),        8, 64, 8),
+            ("parallel, deep",             Some((Parallel, 20, true)),       8, 64, 40),
+            ("parallel, rate not known",   Some((Parallel, 2, false)),       8, 64, 64),
+            ("deeper than the bound",      Some((Parallel, 256, true)),      8, 64, 64),
             ("no number overflows",        Some((Parallel, u32::MAX, true)), 1, 64, 64),
-            ("told to the request",        Some((Parallel, 20, true)),       3, 3,  3),
-            ("the bound counts",           None,                             8, 2,  2),
+            ("least equals most",          Some((Parallel, 20, true)),       3, 3,  3),
+            ("most below least",           None,                             8, 2,  2),
         ];
         for (why, device, background_depth, background_depth_max, expected) in rows {
             let depths = Depths::new(&Settings {

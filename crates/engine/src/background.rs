@@ -1,21 +1,21 @@
-//! Readahead in flight, and the threads that reap it: one for each queue that gives back
-//! operations, which the files of one ring share.
+//! Readahead in flight, and the reaper threads: one for each queue that gives back operations.
+//! The files of one ring share a reaper.
 //!
 //! ```text
 //!   submit: in_flight += job --> file's queue --> submitted += 1 --> wakes the reaper
 //!   reaper: submitted > 0 --> reap --> submitted -= n, in_flight -= job --> Completions::take
 //! ```
 //!
-//! A job is whatever its submitter wants back beside the completion: a fetch. The reaper thread
-//! starts at the first job, so a file that is never read ahead costs no thread. Where the system
-//! refuses the thread, the submitting thread reaps.
+//! A job is the submitter's value that comes back with the completion: a fetch. The reaper thread
+//! starts at the first job, so a file without readahead costs no thread. Where the system refuses
+//! the thread, the submitting thread reaps.
 //!
 //! # Invariants
-//! - `in_flight` holds every job from before its submission until it was reaped; the reaper
-//!   ends only when it is empty. `submitted` may be below 0 for a moment, when a job is reaped
-//!   before its submitter has counted it.
-//! - Once closed, and in the child of a `fork`, no job is taken; those in flight end early, as
-//!   the store can.
+//! - `in_flight` holds every job from before its submission until the reaper has taken it; the
+//!   reaper ends only when the table is empty. `submitted` is below 0 for a moment when a job is
+//!   reaped before its submitter has counted it.
+//! - Once closed, and in the child of a `fork`, a background takes no job; those in flight end as
+//!   early as the store can end them.
 //! - The frames bound the jobs: each operation has its own.
 //! # Locking
 //! One lock for the list, one for a table, one for a thread's handle; none is held over a queue's
@@ -34,7 +34,7 @@ use forerun_io::{
 
 /// Takes the completions of jobs, on the thread that reaped them.
 pub(crate) trait Completions<J>: Send + Sync + 'static {
-    /// `job` came back as `done`.
+    /// Takes `job`, whose operation completed as `done`.
     fn take(self: &Arc<Self>, job: J, done: Completion);
 }
 
@@ -46,25 +46,25 @@ pub(crate) struct Backgrounds<J> {
 /// One queue that gives back operations, and its reaper.
 pub(crate) struct Background<J> {
     reaped: Arc<dyn Queue>,
-    /// Whether other files may come to it.
+    /// Whether several files submit to this reaper.
     shared: bool,
     table: Mutex<Table<J>>,
-    /// For the reaper: something was submitted, or there is no more to come.
+    /// Wakes the reaper: a job was submitted, or the background closed.
     wake: Condvar,
     thread: Mutex<Option<thread::JoinHandle<()>>>,
     home: OwnerProcess,
 }
 
 struct Table<J> {
-    /// By the token of the operation.
+    /// Jobs by the token of their operation.
     in_flight: BTreeMap<u64, J>,
     submitted: i64,
-    /// Whether a thread reaps.
+    /// Whether a thread is reaping.
     reaping: bool,
     closed: bool,
 }
 
-/// When a reaper ends.
+/// The condition on which a reaper ends, beside an empty table.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Until {
     Closed,
@@ -84,7 +84,7 @@ impl<J> Default for Table<J> {
 }
 
 impl<J> Backgrounds<J> {
-    /// The reaper of what is submitted to `queue`.
+    /// The reaper of operations submitted to `queue`.
     pub(crate) fn of(&self, queue: &Arc<dyn Queue>) -> Arc<Background<J>> {
         let shared = queue.reaper();
         let mut all = self.all.lock();
@@ -108,7 +108,7 @@ impl<J> Backgrounds<J> {
         background
     }
 
-    /// Ends all reapers, once what is in flight has come back. Idempotent.
+    /// Ends all reapers after the last completion in flight. Idempotent.
     pub(crate) fn close(&self) {
         let all: Vec<_> = self.all.lock().iter().filter_map(Weak::upgrade).collect();
         for background in &all {
@@ -118,8 +118,8 @@ impl<J> Backgrounds<J> {
 }
 
 impl<J: Send + 'static> Background<J> {
-    /// Submits `op` of `job` to `queue`, one of those that this background reaps; gives both back,
-    /// untouched, once the background is closed.
+    /// Submits `op` of `job` to `queue`, which this background reaps. A closed background returns
+    /// both untouched.
     pub(crate) fn submit<C: Completions<J>>(
         self: &Arc<Self>,
         completions: &Arc<C>,
@@ -153,7 +153,7 @@ impl<J: Send + 'static> Background<J> {
         }
     }
 
-    /// Takes completions until there is no more to come.
+    /// Takes completions until the table is empty and `until` holds.
     fn reap<C: Completions<J>>(&self, completions: &Arc<C>, until: Until) {
         let mut out = Vec::new();
         loop {
@@ -167,7 +167,7 @@ impl<J: Send + 'static> Background<J> {
             }
             drop(table);
             self.reaped.reap(Wait::One, &mut out);
-            assert!(!out.is_empty(), "a queue gives back what it was given");
+            assert!(!out.is_empty(), "a queue gives back what was submitted to it");
             let mut table = self.table.lock();
             table.submitted -= i64::try_from(out.len()).expect("bounded by the frames");
             let mut ended = Vec::with_capacity(out.len());
@@ -184,16 +184,16 @@ impl<J: Send + 'static> Background<J> {
 }
 
 impl<J> Background<J> {
-    /// The last handle of a file is gone, and its queue is closed. Waits for what was in flight
-    /// where no other file shares the reaper.
+    /// Notes the close of a file and its queue. A reaper of this file alone ends after the last
+    /// completion in flight.
     pub(crate) fn file_closed(&self, queue: &Arc<dyn Queue>) {
         if !self.shared {
-            assert!(Arc::ptr_eq(queue, &self.reaped), "a reaper of its own");
+            assert!(Arc::ptr_eq(queue, &self.reaped), "an unshared reaper reaps its own queue");
             self.close();
         }
     }
 
-    /// Takes no more, and ends the thread once nothing is in flight. Idempotent.
+    /// Refuses jobs from now on, and ends the thread when the table is empty. Idempotent.
     fn close(&self) {
         if self.home.is_forked() {
             return; // The thread is the parent's.
@@ -214,12 +214,12 @@ impl<J> Background<J> {
 
 #[cfg(test)]
 impl<J: Send + 'static> Background<J> {
-    /// As where the system refuses every thread: says that one reaps already.
+    /// Simulates a system that refuses threads: marks the background as being reaped.
     pub(crate) fn refuse_thread(&self) {
         self.table.lock().reaping = true;
     }
 
-    /// Reaps on this thread until nothing is in flight; how much was.
+    /// Reaps on this thread until nothing is in flight; returns how many jobs were.
     pub(crate) fn reap_here<C: Completions<J>>(&self, completions: &Arc<C>) -> usize {
         let before = self.table.lock().in_flight.len();
         self.reap(completions, Until::Quiet);

@@ -1,7 +1,7 @@
 //! A builder of caches: the settings that most programs choose, by name.
 //!
 //! # Invariants
-//! - It only fills in [`Settings`]; what cannot work is refused when the cache is built.
+//! - A builder only fills in [`Settings`]; `build` refuses settings that cannot work.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ pub struct Builder {
 }
 
 impl Cache {
-    /// What a cache is made of, step by step.
+    /// A builder with the default settings.
     ///
     /// ```
     /// use forerun_engine::Cache;
@@ -69,13 +69,13 @@ impl Builder {
         self
     }
 
-    /// The interface of the system that files are read by. The best that works, if not set.
+    /// The system interface that reads files. Default: the best that works.
     pub fn backend(mut self, backend: Backend) -> Self {
         self.settings.files.backend = backend;
         self
     }
 
-    /// What the device can do, as it was measured before. It is learnt from reads, if not set.
+    /// The measured device profile. Default: estimated from reads.
     pub fn device(mut self, facts: DeviceProfile) -> Self {
         self.settings.device = Some(facts);
         self
@@ -87,7 +87,7 @@ impl Builder {
         self
     }
 
-    /// Who sees all events.
+    /// The recorder of all events.
     pub fn recorder(mut self, recorder: Box<dyn Recorder>) -> Self {
         self.recorder = Some(recorder);
         self
@@ -96,7 +96,7 @@ impl Builder {
     /// The cache.
     ///
     /// # Errors
-    /// A setting cannot work, or the memory cannot be had.
+    /// A setting cannot work, or the system refuses the memory.
     pub fn build(self) -> Result<Cache, SettingsError> {
         match self.recorder {
             Some(recorder) => Cache::recorded(self.settings, recorder),
@@ -104,7 +104,7 @@ impl Builder {
         }
     }
 
-    /// A cache for the one file at `path`; it lives as long as its handles.
+    /// A handle on the file at `path`, with a cache that lives as long as the handles on it.
     ///
     /// ```
     /// use std::io::Read;

@@ -1,13 +1,13 @@
-//! The cache: opening files, statistics, its size, its end.
+//! The cache: opens files, counts, resizes, closes.
 //!
-//! A file that was opened by a path keeps its pages when its last handle goes; opened again and
-//! unchanged, it begins with them. Other stores keep theirs as long as they have a handle.
+//! A file opened by path keeps its pages after its last handle closes; the next open serves them if
+//! the file is unchanged. The pages of other stores last as long as a handle.
 //!
 //! # Invariants
-//! - A cache ends when its last clone and its last handle are gone, or when it is closed.
-//! - When a cache has ended, so have its threads and all its fetches.
+//! - A cache ends with its last clone and handle, or when it is closed.
+//! - The end of a cache is the end of its threads and fetches.
 //! # Locking
-//! Nothing but the state's lock, never over a call of a store or the end of a thread.
+//! The state's lock alone, never over a call of a store or the end of a thread.
 
 use std::{path::Path, sync::Arc};
 
@@ -61,12 +61,12 @@ impl Cache {
     /// A cache with all frames free.
     ///
     /// # Errors
-    /// A setting cannot work, or the memory cannot be had.
+    /// A setting cannot work, or the system refuses the memory.
     pub fn new(settings: Settings) -> Result<Self, SettingsError> {
         Self::build(settings, None)
     }
 
-    /// As [`Cache::new`]; `recorder` sees all events.
+    /// As [`Cache::new`], with a recorder of all events.
     ///
     /// # Errors
     /// As for `new`.
@@ -83,7 +83,8 @@ impl Cache {
     ) -> Result<Self, SettingsError> {
         settings.check()?;
         let (core, page_bytes) = (settings.core()?, settings.page_bytes as usize);
-        // The core's tables are in proportion, and who cannot have those does not live to say so.
+        // The core's tables are in proportion to the frames, and a failed allocation of theirs
+        // aborts the process: so the frames' memory is checked first.
         Frames::check(core.frames, page_bytes)?;
         let core = cache::Cache::new(core)?;
         let frames = Arc::new(Frames::new(core.settings().frames, page_bytes)?);
@@ -124,7 +125,7 @@ impl Cache {
     /// share its pages.
     ///
     /// # Errors
-    /// It is missing, may not be read, is no file, or a bound of the settings is reached.
+    /// The file is missing, not readable or not a file, or a bound of the settings is reached.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Handle, OpenError> {
         let store = self.owner.files.open(path.as_ref(), Access::Read)?;
         self.owner.watch.begin(&self.owner.shared);
@@ -132,8 +133,8 @@ impl Cache {
         self.open_as(store, version.bytes, version, true)
     }
 
-    /// Opens what `store` holds. Each call makes a file of its own; a second handle on it comes
-    /// from [`Handle::again`].
+    /// Opens the contents of `store`. Each call creates a separate file; [`Handle::again`] opens a
+    /// second handle on it.
     ///
     /// # Errors
     /// The store does not know its length, or a bound of the settings is reached.
@@ -181,13 +182,13 @@ impl Cache {
             state: FileStateCell::default(),
         });
         let opened = Handle::open(&self.owner, &mut state, &file, found_by);
-        shared.settle(state); // Before a file that was refused, and its store with it.
+        shared.settle(state); // Before a refused file is dropped, and its store with it.
         opened
     }
 
-    /// The version of a store, which was `version` a moment ago, and the lock. Where the cache
-    /// knows another, that one was looked for before the version was asked for: it is the older
-    /// one, and not the one of somebody who opened the file later but came first.
+    /// The lock, and the version of `store`, which was `version` a moment ago. Where the cache
+    /// knows another version, the store is queried again after that one was seen: the result is
+    /// newer, even if a later open of the file took the lock first.
     fn newest(
         &self,
         store: &dyn Store,
@@ -206,7 +207,7 @@ impl Cache {
         }
     }
 
-    /// What was counted so far.
+    /// The counters.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let shared = &self.owner.shared;
@@ -231,8 +232,8 @@ impl Cache {
         counted
     }
 
-    /// The first readahead windows, as many as [`Settings::windows_max`]: why each was opened, and
-    /// what became of its pages so far.
+    /// The first [`Settings::windows_max`] readahead windows: the cause of each and the outcomes of
+    /// its pages so far.
     #[must_use]
     pub fn windows(&self) -> Windows {
         let shared = &self.owner.shared;
@@ -243,24 +244,25 @@ impl Cache {
         windows
     }
 
-    /// Frames there are, and how many of them hold nothing.
+    /// The number of frames, and how many of them are free.
     #[must_use]
     pub fn frames(&self) -> (u32, u32) {
         let shared = &self.owner.shared;
         (shared.frames().count(), shared.state.lock().core.free_frames())
     }
 
-    /// By which interface of the system files are read, and why not by a better one.
+    /// The system interface that reads files, and why no better one does.
     #[must_use]
     pub fn chosen(&self) -> ChosenBackend {
         self.owner.files.chosen()
     }
 
-    /// Lets pages take at most `bytes` from now on: at most what the cache was built with, at
-    /// least a window of its readahead. Pages beyond leave; those that readers hold, later.
+    /// Limits pages to `bytes` from now on: at most the size that the cache was built with, at
+    /// least a window of its readahead. Pages beyond the limit are evicted; pinned ones when they
+    /// are unpinned.
     ///
     /// # Errors
-    /// It is too much or too little; nothing changes then.
+    /// `bytes` is too large or too small; nothing changes then.
     pub fn resize(&self, bytes: u64) -> Result<(), SettingsError> {
         let shared = &self.owner.shared;
         let frames = bytes / u64::from(shared.settings.page_bytes);
@@ -273,7 +275,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Refuses new reads and ends all background work. Reads under way end with their answer.
+    /// Refuses new reads and ends all background work. Reads in flight end with their answer.
     /// Idempotent.
     pub fn close(&self) {
         self.owner.close();
@@ -290,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_asked_for_the_version_too_early_does_not_end_the_newest() {
+    fn a_version_queried_too_early_does_not_end_the_newest() {
         let scratch = Scratch::new("cache");
         let path = scratch.file("data", [1; 100]);
         let cache = Cache::builder().memory(4 << 20).build().unwrap();

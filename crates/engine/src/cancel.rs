@@ -1,11 +1,11 @@
 //! Cancelling reads from another thread.
 //!
 //! # Invariants
-//! - A cancelled token stays cancelled: reads that begin with it fail at once.
-//! - A cancelled read leaves the cache as good as before; pages on their way to it still arrive.
+//! - A cancelled token stays cancelled: later reads with it fail at once.
+//! - A cancelled read leaves the cache intact; its pages in flight still arrive.
 //! # Locking
-//! A token's lock is taken under the state's by a read that begins to wait, and alone by one that
-//! has its answer and by who cancels. That one then takes the states' locks one after the other.
+//! A read that begins to wait takes the token's lock under the state's; a read with its answer and
+//! `cancel` take it alone. `cancel` then takes the states' locks one after the other.
 
 use std::sync::{Arc, Weak};
 
@@ -14,7 +14,7 @@ use forerun_io::sync::{AtomicBool, Mutex, Ordering};
 
 use crate::shared::Shared;
 
-/// A token that cancels the reads which were given it. Clones are the same token.
+/// A token that cancels reads. Clones are the same token.
 #[derive(Clone, Default)]
 pub struct Cancel {
     inner: Arc<Inner>,
@@ -33,8 +33,8 @@ impl Cancel {
         Self::default()
     }
 
-    /// Cancels every read that was given this token, now and later. A read that waits for pages of
-    /// others ends at once; one that has requests of its own at the device ends when those do.
+    /// Cancels every read with this token, now and later. A read that waits for another thread's
+    /// fetch ends at once; a read with requests of its own at the device ends with those.
     pub fn cancel(&self) {
         self.inner.cancelled.store(true, Ordering::SeqCst);
         let waiting = self.inner.waiting.lock().clone();
@@ -47,18 +47,18 @@ impl Cancel {
         }
     }
 
-    /// Whether it was cancelled.
+    /// Whether the token was cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.inner.cancelled.load(Ordering::SeqCst)
     }
 
-    /// A read is about to wait.
+    /// Registers a read that is about to wait.
     pub(crate) fn enter(&self, shared: &Arc<Shared>, request: RequestId) {
         self.inner.waiting.lock().push((Arc::downgrade(shared), request));
     }
 
-    /// A read has its answer.
+    /// Unregisters a read that has its answer.
     pub(crate) fn leave(&self, shared: &Arc<Shared>, request: RequestId) {
         let left = |at: &(Weak<Shared>, RequestId)| {
             at.1 == request && std::ptr::eq(at.0.as_ptr(), Arc::as_ptr(shared))

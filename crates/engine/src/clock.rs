@@ -1,8 +1,8 @@
-//! The engine's only reader of real time: nanoseconds since the cache was made.
+//! The engine's only source of real time: nanoseconds since the cache was built.
 //!
 //! # Invariants
-//! - It never runs backwards. What is read under the state's lock is in the order of the events,
-//!   as the core asks for.
+//! - A clock never runs backwards. Times read under the state's lock are in the order of the
+//!   events, as the core requires.
 
 #![expect(clippy::disallowed_types, reason = "the one clock of this crate")]
 
@@ -22,7 +22,7 @@ impl Clock {
         Self { begun: Instant::now() }
     }
 
-    /// The time since it began.
+    /// The time since the start.
     pub(crate) fn now(self) -> Nanos {
         let since = self.begun.elapsed().as_nanos();
         Nanos(u64::try_from(since).expect("a run of less than 500 years"))

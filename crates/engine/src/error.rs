@@ -1,8 +1,8 @@
 //! Why a file could not be opened or read.
 //!
 //! # Invariants
-//! - Every error says where, and has an errno: [`ReadError::errno`] and [`OpenError::errno`] are
-//!   the only such tables here; what the core reports keeps the core's.
+//! - Every error names its place and has an errno: [`ReadError::errno`] and [`OpenError::errno`] are
+//!   the only such tables here; an error of the core keeps the core's.
 
 use std::io;
 
@@ -11,8 +11,8 @@ use forerun_io::store::StoreError;
 
 use crate::settings::SettingsError;
 
-/// Why a read gave no bytes. Nothing of its buffer is to be relied on; the cache is as good as
-/// before, and the next read tries again.
+/// Why a read gave no bytes. The contents of its buffer are unspecified; the cache is intact, and
+/// the next read tries again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -24,31 +24,30 @@ pub enum ReadError {
         /// The store's reason.
         errno: i32,
     },
-    /// The file is not what it was when it was opened: another program wrote, replaced or deleted
-    /// it. Open it anew.
+    /// Another program wrote, replaced or deleted the file since it was opened. Open it anew.
     #[error("the file changed since it was opened: open it again")]
     Changed,
-    /// As `Changed`, and it is shorter than it was.
+    /// As `Changed`, and the file is shorter.
     #[error("the file shrank since it was opened, when it had {file_bytes} bytes: open it again")]
     Shrunk {
-        /// What the file had when it was opened.
+        /// The file's length when it was opened.
         file_bytes: u64,
     },
     /// The read was cancelled.
     #[error("the read was cancelled")]
     Cancelled,
-    /// No frame came free in time. Fewer readers or a larger cache will do.
+    /// No frame came free in time. Use fewer readers or a larger cache.
     #[error("no frame came free: all {capacity} are held or in flight")]
     NoFrames {
-        /// Frames there are.
+        /// The number of frames.
         capacity: u32,
     },
     /// Too many reads at once. Try again.
     #[error("too many reads at once: at most {bound} {what}")]
     Busy {
-        /// What there are too many of.
+        /// The resource that ran out.
         what: &'static str,
-        /// How many there may be.
+        /// Its bound.
         bound: u32,
     },
     /// The cache was closed.
@@ -60,7 +59,7 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// The errno that says the same.
+    /// The errno of this error.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
@@ -74,7 +73,7 @@ impl ReadError {
         }
     }
 
-    /// The answer of the core to a read.
+    /// Converts the core's answer to a read.
     pub(crate) fn of(error: event::Error, page_bytes: u32) -> Self {
         match error {
             event::Error::Store { page, errno } => {
@@ -119,19 +118,19 @@ pub enum BuildError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The file is missing, may not be read or is no file, or the store would not tell its length.
+    /// The file is missing, not readable or not a file, or the store fails to give its length.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// Drop all handles of a file first.
     #[error("too many files: at most {bound} may be open")]
     Files {
-        /// How many there may be.
+        /// Its bound.
         bound: u32,
     },
     /// Drop a handle first.
     #[error("too many handles: at most {bound} may be open")]
     Handles {
-        /// How many there may be.
+        /// Its bound.
         bound: u32,
     },
     /// The cache was closed.
@@ -140,7 +139,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// The errno that says the same.
+    /// The errno of this error.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
@@ -151,7 +150,7 @@ impl OpenError {
     }
 }
 
-/// What the core is told when a read came short, or when the store's reason is none.
+/// The errno that the core gets for a short read, or for a store's error without a valid errno.
 pub(crate) const EIO: i32 = 5;
 const EBADF: i32 = 9;
 const EAGAIN: i32 = 11;

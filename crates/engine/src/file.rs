@@ -1,36 +1,34 @@
-//! An open file: its store, the ways to it, whether its bytes are still those of its opening, and
-//! the fetches of its pages.
+//! An open file: its store, its queues, whether its version is still that of its opening, and the
+//! fetches of its pages.
 //!
 //! ```text
-//!   Current --+--> Changed   another version is there
-//!             +--> Shrunk    so, and shorter
+//!   Current --+--> Changed   the store has another version
+//!             +--> Shrunk    the same, and a shorter one
 //!             +--> Closed    the cache was closed
 //!
-//!   a fetch that came back:
+//!   a completed fetch:
 //!   first        first + whole                  first + frames.len()
 //!     |== whole ======|== cut =|== nothing =======|
 //!     |<-- Arrived -->|<-------- Failed --------->|
 //! ```
 //!
-//! The last page of a file may be partial: what is beyond the end is zero.
+//! The last page of a file may be partial: its bytes beyond the end are zero.
 //!
 //! # Invariants
-//! - A handle serves one version. Each fetch compares versions after its bytes came, so a page of
-//!   another version never becomes resident; `watch.rs` compares those of files that are only hit.
-//! - A standing never goes back to `Current`: a reader of the new bytes opens the file anew.
-//! - A page counts as arrived only if all its bytes within the file came.
-//! - A store that reports more bytes than were requested is believed nothing, and an errno that is
-//!   none becomes `EIO`.
-//! - Of another version nothing arrives, and a store that ends before the file did when it was
-//!   opened is an error, never zeros.
+//! - A handle serves one version. Each fetch compares versions after its bytes arrived, so a page of
+//!   another version never becomes resident; `watch.rs` compares files that are only hit.
+//! - A file state never returns to `Current`: a reader of the new bytes opens the file anew.
+//! - A page counts as arrived only if all its bytes within the file arrived.
+//! - A completion of more bytes than were requested, or with an invalid errno, fails with `EIO`.
+//! - A store that ends before the file's length at its opening is an error, never zeros.
 //! # Sources
 //! A write changes the time of modification before it changes bytes (Linux `file_update_time`,
-//! called first by every file system's write), so bytes that came before an unchanged version was
-//! seen are none of a later one. They are none of an earlier one either, as a version is taken at
-//! the opening only when no write that it tells of is under way ([`Store::settled_version`]). Two
+//! called first by every file system's write), so bytes that arrived before an unchanged version
+//! was seen are not of a later version. They are not of an earlier one either, as an open takes the
+//! version only when no write that it covers is in progress ([`Store::settled_version`]). Two
 //! writes within one tick of the file system's clock look alike to file systems without
-//! fine-grained times (Linux before 6.13); a write through a shared mapping
-//! changes the time late or not at all.
+//! fine-grained times (Linux before 6.13); a write through a shared mapping changes the time late
+//! or not at all.
 
 use std::sync::Arc;
 
@@ -51,16 +49,16 @@ use crate::{
 pub(crate) struct File {
     pub(crate) id: FileId,
     pub(crate) store: Arc<dyn Store>,
-    /// What it was when it was opened.
+    /// The version at the opening.
     pub(crate) version: Version,
-    /// Its length then.
+    /// The length at the opening.
     pub(crate) bytes: u64,
     pub(crate) page_bytes: u32,
-    /// For readers.
+    /// The queues of readers.
     pub(crate) queues: Queues,
-    /// Where readahead is submitted.
+    /// The queue of readahead.
     pub(crate) ahead: Arc<dyn Queue>,
-    /// What reaps it.
+    /// The reaper of readahead.
     pub(crate) background: Arc<Background<Fetch>>,
     pub(crate) state: FileStateCell,
 }
@@ -74,12 +72,12 @@ pub(crate) enum FileState {
     Closed,
 }
 
-/// A standing that changes once.
+/// A file state that changes at most once.
 #[derive(Default)]
 pub(crate) struct FileStateCell(AtomicU8);
 
 impl File {
-    /// Its pages, the last one perhaps in part.
+    /// The number of pages, a partial last one included.
     pub(crate) fn pages(&self) -> u64 {
         self.bytes.div_ceil(u64::from(self.page_bytes))
     }
@@ -90,7 +88,7 @@ impl File {
         STATES[usize::from(self.state.0.load(Ordering::Acquire))]
     }
 
-    /// Ends the file, unless it has ended. Whether it was current.
+    /// Ends the file unless it has ended; returns whether it was current.
     pub(crate) fn end(&self, file_state: FileState) -> bool {
         let (current, new) = (FileState::Current as u8, file_state as u8);
         let (done, seen) = (Ordering::AcqRel, Ordering::Acquire);
@@ -107,7 +105,7 @@ impl File {
         }
     }
 
-    /// Compares the version that is there now; the errno of a store that would not say.
+    /// The file state by the store's version now, or the errno of a store that fails to give one.
     pub(crate) fn compare(&self) -> Result<FileState, i32> {
         let now = self.store.version().map_err(|error| error.errno())?;
         Ok(if now == self.version {
@@ -119,33 +117,33 @@ impl File {
         })
     }
 
-    /// Ends the background of a file that nobody has open, as soon as its store can.
+    /// Closes the readahead queue of a file without handles, and its background.
     pub(crate) fn close(&self) {
         self.ahead.close();
         self.background.file_closed(&self.ahead);
     }
 }
 
-/// One fetch: pages of a file on their way from its store into frames.
+/// One fetch: pages of a file, to be read from its store into frames.
 pub(crate) struct Fetch {
     pub(crate) file: Arc<File>,
     pub(crate) first: PageIndex,
-    /// Where the pages go, in order.
+    /// The frames of the pages, in order.
     pub(crate) frames: Vec<FrameId>,
-    /// No reader waits for it: it goes to the file's background, and is counted there.
+    /// Whether the fetch is readahead, which the file's background carries out and counts.
     pub(crate) background: bool,
 }
 
-/// What came of a fetch.
+/// The result of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    /// Pages that came whole, from the first on.
+    /// Pages that arrived whole, from the first on.
     pub(crate) whole: u32,
-    /// Why the others did not.
+    /// The errno of the other pages.
     pub(crate) errno: i32,
-    /// Bytes that came.
+    /// Bytes that arrived.
     pub(crate) bytes: u64,
-    /// What has become of the file, if it is no longer what it was.
+    /// The new state of a file that is no longer current.
     pub(crate) file_state: Option<FileState>,
 }
 
@@ -154,7 +152,7 @@ impl Fetch {
         u32::try_from(self.frames.len()).expect("at most request_pages_max")
     }
 
-    /// Takes the frames out and makes the store's operation of them.
+    /// Checks the frames out and builds the store's operation.
     pub(crate) fn op(&self, token: u64, frames: &Frames) -> Op {
         let (offset, bytes) = (self.offset(), self.bytes());
         let frames = self.frames.iter().map(|&frame| frames.check_out(frame)).collect();
@@ -165,7 +163,7 @@ impl Fetch {
         self.first * u64::from(self.file.page_bytes)
     }
 
-    /// What of its pages lies within the file.
+    /// The bytes of the pages within the file.
     fn bytes(&self) -> usize {
         let offset = self.offset();
         assert!(offset < self.file.bytes, "a fetch begins within its file");
@@ -174,7 +172,7 @@ impl Fetch {
         usize::try_from(bytes).expect("frames fit in memory")
     }
 
-    /// Puts the frames of its operation back.
+    /// Checks the frames of the completed operation in.
     pub(crate) fn put_back(&self, op: Op, frames: &Frames) {
         assert_eq!(op.frames.len(), self.frames.len(), "an operation keeps its frames");
         for (&id, frame) in self.frames.iter().zip(op.frames) {
@@ -183,7 +181,7 @@ impl Fetch {
         }
     }
 
-    /// What came, after a look at the file's version.
+    /// The result, after comparing the file's version.
     pub(crate) fn outcome(&self, done: &Completion) -> Outcome {
         let moved = self.moved(done);
         let bytes = moved.unwrap_or(0) as u64;
@@ -207,7 +205,7 @@ impl Fetch {
         }
     }
 
-    /// The bytes that moved, or an errno in earnest.
+    /// The bytes that moved, or a valid errno.
     fn moved(&self, done: &Completion) -> Result<usize, i32> {
         match done.result {
             Ok(moved) if moved <= self.bytes() => Ok(moved),

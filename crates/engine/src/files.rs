@@ -1,17 +1,17 @@
-//! The files that the cache knows: those that are open, and those whose pages it still has.
+//! The table of known files: open ones, and closed ones with cached pages.
 //!
 //! ```text
-//!   open: handles > 0 ---- last handle goes ----> known by its version, pages kept
+//!   open: handles > 0 --- last handle closes ---> known by its version, pages cached
 //!     ^                                             | opened again, unchanged: the pages serve
-//!     +---------------------------------------------+ changed, or the place is needed: they go
+//!     +---------------------------------------------+ changed, or row reused: invalidated
 //! ```
 //!
-//! Only files that were opened by a path have a version to be known by; the pages of others go
-//! with their last handle, and those of block devices, whose versions do not tell all.
+//! Only files opened by path have a version to be found by. The last handle of any other store
+//! invalidates its pages; so does that of a block device, whose version does not cover all writes.
 //!
 //! # Invariants
-//! - A place is given away only when no handle and no fetch refers to it.
-//! - There are never more than `max` files; those without handles go first, oldest first.
+//! - A row is reused only when no handle and no fetch refers to it.
+//! - The table has at most `max` rows; files without handles are replaced first, oldest first.
 
 use std::sync::Arc;
 
@@ -27,16 +27,16 @@ pub(crate) struct Files {
     closings: u64,
 }
 
-/// One file's place.
+/// One file.
 #[derive(Default)]
 pub(crate) struct Row {
-    /// While it has handles or fetches.
+    /// The open file, while it has handles or fetches.
     file: Option<Arc<File>>,
     pub(crate) handles: u32,
     fetches: u32,
-    /// What its pages are of, where it can be found again.
+    /// The version of its pages, if the file can be found by it.
     version: Option<Version>,
-    /// When its last handle went, in closings.
+    /// When its last handle closed, as a count of closings.
     closed: u64,
 }
 
@@ -45,7 +45,7 @@ impl Files {
         Self { rows: Vec::new(), max, closings: 0 }
     }
 
-    /// The file of that inode, if its pages are known by a version.
+    /// The file with the inode of `version`, and the version of its pages.
     pub(crate) fn find(&self, version: &Version) -> Option<(FileId, Version)> {
         self.rows.iter().zip(0..).find_map(|(row, id)| {
             let known = row
@@ -55,7 +55,7 @@ impl Files {
         })
     }
 
-    /// A place for another file, and whether pages of a file without handles have to go from it.
+    /// A row for another file, and whether cached pages of a closed file must be invalidated.
     pub(crate) fn place(&mut self) -> Result<(FileId, bool), OpenError> {
         let id = |at: usize| FileId(u32::try_from(at).expect("at most `max`"));
         if let Some(at) = self.rows.iter().position(Row::is_empty) {
@@ -72,8 +72,7 @@ impl Files {
         Ok((id(at), true))
     }
 
-    /// A file was opened, or opened again after its last handle had gone; `version` if it can be
-    /// found by it.
+    /// Counts a handle of `file`; `version` if the file can be found by it.
     pub(crate) fn open(&mut self, file: &Arc<File>, version: Option<Version>) {
         let row = self.row(file.id);
         row.handles += 1;
@@ -89,33 +88,34 @@ impl Files {
         &mut self.rows[id.0 as usize]
     }
 
-    /// The open file of that number.
+    /// The open file with this number.
     pub(crate) fn file(&self, id: FileId) -> Option<&Arc<File>> {
         self.rows.get(id.0 as usize).and_then(|row| row.file.as_ref())
     }
 
-    /// Whether the place of `file` is still its own: it is open or being fetched from, or what is
-    /// there was kept of that version.
+    /// Whether the row of `file` is still its own: the file has handles or fetches, or the row's
+    /// pages are of its version.
     pub(crate) fn has_place(&self, file: &Arc<File>) -> bool {
         let row = &self.rows[file.id.0 as usize];
         let own = row.file.as_ref().is_some_and(|own| Arc::ptr_eq(own, file));
         own || row.version == Some(file.version)
     }
 
-    /// Every open file; with `found_again`, only those that can be found by a version.
+    /// Every open file; with `found_again`, only those with a version to be found by.
     pub(crate) fn open_files(&self, found_again: bool) -> Vec<Arc<File>> {
         let rows = self.rows.iter().filter(|row| row.handles > 0);
         let rows = rows.filter(|row| !found_again || row.version.is_some());
         rows.filter_map(|row| row.file.clone()).collect()
     }
 
-    /// The pages of that file are of no version any more that anyone could ask for.
+    /// Removes the version of a file: no later open finds its pages.
     pub(crate) fn forget(&mut self, id: FileId) {
         self.row(id).version = None;
         self.drop_unused(id);
     }
 
-    /// A handle of the file went. Whether it was the last, and whether the pages go too.
+    /// Counts a closed handle. Returns whether it was the last, and whether its pages must be
+    /// invalidated.
     pub(crate) fn handle_closed(&mut self, id: FileId) -> (bool, bool) {
         self.closings += 1;
         let closings = self.closings;
@@ -140,7 +140,7 @@ impl Files {
         self.drop_unused(id);
     }
 
-    /// Lets go of a file that nobody uses.
+    /// Drops a file without handles and fetches.
     pub(crate) fn drop_unused(&mut self, id: FileId) {
         let row = self.row(id);
         if row.idle() {
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
     use crate::{background::Backgrounds, file::FileStateCell, queues::Queues};
 
-    /// A pattern that may change unseen.
+    /// A pattern whose version does not cover all writes.
     struct Unsure(Pattern);
 
     impl Store for Unsure {

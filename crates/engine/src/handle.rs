@@ -1,17 +1,17 @@
 //! Handles: how programs read.
 //!
 //! ```text
-//!   read_at:  |= found in the index: copied, noted =|= from the first page that is not: Read =|
-//!             no lock, no system call, no memory       events under the lock, fetches
+//!   read_at:  |= found in the index: copied, recorded =|= from the first other page: Read =|
+//!             no lock, no system call, no memory          events under the lock, fetches
 //! ```
 //!
 //! # Invariants
 //! - A read gives bytes of one version of the file, or an error.
-//! - A page is pinned while it is copied, and no longer; a [`Pinned`] keeps it until it goes.
-//! - Handles keep what they need: they may outlive every [`Cache`](crate::Cache) of theirs.
+//! - A page is pinned while it is copied, and no longer; a [`Pinned`] pins it until it is dropped.
+//! - A handle owns its cache's state: it may outlive every clone of its [`Cache`](crate::Cache).
 //! # Locking
-//! Nothing but the state's lock: on a miss, at a marker, with a full stripe of notes, and when a
-//! page is let go of while a miss waits for a frame.
+//! The state's lock alone: on a miss, at a marker, with a full stripe of the hit buffer, and when a
+//! page is unpinned while a miss waits for a frame.
 
 use std::{
     fmt,
@@ -39,8 +39,8 @@ use crate::{
     state::State,
 };
 
-/// An open file. Any thread may read through it; each handle is a reader of its own to the
-/// readahead, so threads that read different parts do best with [`Handle::again`].
+/// An open file. Any thread may read through a handle. Readahead treats each handle as one reader,
+/// so threads that read different parts do best with [`Handle::again`].
 ///
 /// [`std::io::Read`] and [`std::io::Seek`] use a position of the handle's own, which begins at 0;
 /// [`Handle::read_at`] leaves it alone.
@@ -58,18 +58,18 @@ pub struct Handle {
 #[repr(align(128))]
 struct PreviousEnd(AtomicU64);
 
-/// A page that stays where it is: its bytes from the offset asked for to the page's or the file's
-/// end. As long as it lives, its frame cannot serve another page.
+/// A pinned page: its bytes from the requested offset to the end of the page or the file. The frame
+/// serves no other page while the pin lives.
 pub struct Pinned<'a> {
-    /// Always there but while it is dropped.
+    /// `None` at the end of the file, and while it is dropped.
     pin: Option<Pin<'a>>,
     within: Range<usize>,
     shared: &'a Arc<Shared>,
 }
 
 impl Handle {
-    /// Opens a handle on `file`, which has its place but may be new; `version` if it is new and
-    /// can be found by it.
+    /// Opens a handle on `file`, which has a row; `version` if the file is new and can be found by
+    /// it.
     pub(crate) fn open(
         owner: &Arc<Owner>,
         state: &mut State,
@@ -91,11 +91,11 @@ impl Handle {
         &self.owner.shared
     }
 
-    /// Reads from `offset` on into `buf`, and returns how many bytes: all of `buf`, but for the
-    /// end of the file. At or past the end that is 0.
+    /// Reads from `offset` on into `buf` and returns the number of bytes: less than `buf.len()` only
+    /// at the end of the file, and 0 at or past it.
     ///
     /// # Errors
-    /// See [`ReadError`]; a failed readahead is none.
+    /// See [`ReadError`]. A failed readahead is not an error of a read.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, ReadError> {
         self.read_pieces(offset, buf, None)
     }
@@ -116,8 +116,8 @@ impl Handle {
         self.read_pieces(offset, buf, Some(cancel))
     }
 
-    /// The page that `offset` lies in, from there on, without a copy. Empty at or past the end of
-    /// the file. Pins are for short looks: a cache whose frames are all pinned reads nothing more.
+    /// The page at `offset`, from there on, without a copy; empty at or past the end of the file.
+    /// Keep pins short: a cache whose frames are all pinned fails every miss.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -149,8 +149,8 @@ impl Handle {
         Ok(Pinned { pin: kept, within, shared })
     }
 
-    /// Says that bytes of `range` will be read soon: they are fetched in the background, as far as
-    /// the bounds of the readahead allow. Waits for nothing, and promises nothing.
+    /// Requests a prefetch of `range` in the background, as far as the bounds of readahead allow.
+    /// Returns at once; pages beyond the bounds are not fetched.
     ///
     /// # Errors
     /// The file or the cache has ended.
@@ -162,7 +162,7 @@ impl Handle {
         let page_bytes = u64::from(self.file.page_bytes);
         let (first, last) = (start / page_bytes, (end - 1) / page_bytes);
         let shared = self.shared();
-        // More than there are frames for is not fetched in any case.
+        // Pages beyond the number of frames are never fetched.
         let count = u32::try_from(last - first + 1).unwrap_or(u32::MAX);
         let count = count.min(shared.frames().count());
         let mut state = shared.state.lock();
@@ -172,13 +172,13 @@ impl Handle {
         Ok(())
     }
 
-    /// The length of the file, as it was when it was opened.
+    /// The length of the file at its opening.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         self.file.bytes
     }
 
-    /// Another handle on the same file: they share its pages.
+    /// Opens another handle on the same file. The handles share its pages.
     ///
     /// # Errors
     /// The cache is closed, or a bound of the settings is reached.
@@ -227,8 +227,8 @@ impl Handle {
         Read { shared, file, handle, offset, bytes, previous_end, cancel }.run(take)
     }
 
-    /// Copies pages from `offset` on as long as they are found without the lock; returns how many
-    /// bytes that were. `opens`: this is where the read begins.
+    /// Copies pages from `offset` on as long as the index has them; returns the number of bytes.
+    /// `opens`: the read begins at `offset`.
     fn copy_hits(&self, offset: u64, buf: &mut [u8], opens: bool) -> usize {
         let shared = self.shared();
         if shared.sees_requests || buf.is_empty() {
@@ -263,7 +263,7 @@ impl Handle {
         done
     }
 
-    /// A page that was found without the lock triggers the next readahead.
+    /// Sends a hit on a marker to the core, which triggers the next readahead.
     fn trigger_readahead(&self, hit: Hit, count: u32, previous_end: u64) {
         let shared = self.shared();
         let mut state = shared.state.lock();
@@ -275,8 +275,8 @@ impl Handle {
         shared.settle(state);
     }
 
-    /// How much is read at once from `offset` on: to the end of the last of as many pages as half
-    /// the cache holds, so that a read of any length gets frames and waiters.
+    /// The bytes of one request from `offset` on: up to a page's end and at most half of the
+    /// cache, so that a read of any length gets frames and waiters.
     fn piece(&self, offset: u64) -> usize {
         let shared = self.shared();
         let (frames, waiters) = (shared.frames_now(), shared.settings.waiters_max);
@@ -354,7 +354,7 @@ impl Drop for Pinned<'_> {
     }
 }
 
-/// Copies what of a page that begins at `page_at` lies within a read of `buf` from `offset` on.
+/// Copies to `buf`, read from `offset` on, its part of the page that begins at `page_at`.
 fn copy(page: &[u8], page_at: u64, offset: u64, buf: &mut [u8]) {
     let (end, page_end) = (offset + buf.len() as u64, page_at.saturating_add(page.len() as u64));
     let (from, to) = (offset.max(page_at), end.min(page_end));
@@ -367,5 +367,5 @@ fn at(offset: u64) -> usize {
     usize::try_from(offset).expect("within a buffer or a page")
 }
 
-/// Pages of one request at most: its count is a `u32`, and a reader gets its turn.
+/// The most pages of one request, so that long reads leave turns to other readers.
 const PIECE_PAGES_MAX: u32 = 1 << 16;

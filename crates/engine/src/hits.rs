@@ -1,26 +1,26 @@
-//! What readers note without the cache's lock: the uses of pages, and their counts.
+//! The hit buffer: uses of pages and counts that readers record without the cache's lock.
 //!
 //! ```text
-//!   reader: note --> tally [ places taken | reads | bytes ]      one of a few stripes, by thread
+//!   reader: record -> tally [ places taken | reads | bytes ]      one of a few stripes, by thread
 //!                    places [ h h h . . . . ]
 //!                       | full, or the next miss, or statistics
 //!   lock:   drain <-----+  --> Event::Hits, in the order of each stripe
 //! ```
 //!
 //! A thread always uses the same stripe; where there are more threads than stripes, some share
-//! one. A note that finds its stripe full, as nobody could drain it, is dropped and counted: the
-//! replacement policy then misses a use, nothing else. A hit costs two atomic operations on lines
-//! that mostly no other processor touches.
+//! one. A hit that finds its stripe full is dropped and counted: the replacement policy misses a
+//! use, nothing else. A hit costs two atomic operations on cache lines that other processors
+//! rarely touch.
 //!
 //! # Invariants
-//! - Noting takes no lock and no memory, and never waits.
-//! - Every note is drained once, or counted as dropped. One that is being made while its stripe is
-//!   drained comes with a later batch.
-//! - The tally's fields never run over: whoever finds one half full has the stripe drained, with
-//!   the lock if need be, before it notes more ([`Full::Must`]).
+//! - Recording takes no lock and no memory, and never waits.
+//! - Every hit is drained once, or counted as dropped. A hit recorded during a drain of its stripe
+//!   is part of a later batch.
+//! - The tally's fields never overflow: a thread that finds one half full drains the stripe under
+//!   the lock before it records more ([`Full::Must`]).
 //! # Locking
-//! None for notes. [`HitBuffer::drain`] is called under the state's lock: one drainer at a time.
-//! Counts of timed reads have a lock a stripe, held for a few additions and over nothing.
+//! None for hits. [`HitBuffer::drain`] runs under the state's lock: one drain at a time. Counts of
+//! reads that took the lock have a lock a stripe, held for a few additions and over nothing.
 //! # Sources
 //! Bounded buffers that may lose uses: the read buffers of Caffeine (Manes 2015). Here a stripe is
 //! drained under the lock that a miss takes anyway.
@@ -40,11 +40,10 @@ pub(crate) struct HitBuffer {
     stripes: Stripes<Stripe>,
 }
 
-/// A stripe's own cache lines, so that threads do not slow each other down.
+/// A stripe in cache lines of its own, against false sharing.
 #[repr(align(128))]
 struct Stripe {
-    /// Since the last drain: places taken, reads that found all their pages without the lock,
-    /// bytes copied so by all reads.
+    /// Since the last drain: places taken, reads of hits alone, bytes copied without the lock.
     tally: AtomicU64,
     hits: [AtomicU64; STRIPE_HITS],
     dropped: AtomicU64,
@@ -54,15 +53,15 @@ struct Stripe {
 /// Whether a stripe should be drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// There is room.
+    /// No: the stripe has room.
     No,
-    /// If nobody has the lock.
+    /// If the lock is free.
     May,
-    /// Before more is noted.
+    /// Before the thread records more.
     Must,
 }
 
-/// What reads came to, as far as it was drained.
+/// Counts of a stripe, as of the last drain.
 #[derive(Clone, Debug, Default)]
 struct Counts {
     unlocked: u64,
@@ -70,7 +69,7 @@ struct Counts {
     locked: LockedReads,
 }
 
-/// What reads that took the lock came to.
+/// Counts of reads that took the lock.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LockedReads {
     pub(crate) requests: u64,
@@ -81,7 +80,7 @@ pub(crate) struct LockedReads {
     pub(crate) latency: Histogram,
 }
 
-/// What all stripes came to.
+/// The sum of all stripes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Total {
     pub(crate) locked: LockedReads,
@@ -91,18 +90,18 @@ pub(crate) struct Total {
 }
 
 impl HitBuffer {
-    /// A few stripes for each processor there is.
+    /// A hit buffer with a few stripes for each processor.
     pub(crate) fn new() -> Self {
         Self { stripes: Stripes::new(STRIPES_MAX, Stripe::new) }
     }
 
-    /// Notes of all stripes together, at most.
+    /// The most hits that all stripes hold together.
     pub(crate) fn capacity(&self) -> usize {
         self.stripes.all().len() * STRIPE_HITS
     }
 
-    /// Notes the use of a page of which `bytes` were copied; `ends`: with it, a read has found all
-    /// its pages without the lock.
+    /// Records the use of a page of which `bytes` were copied; `ends`: the page completes a read of
+    /// hits alone.
     #[inline]
     pub(crate) fn record(&self, hit: Hit, bytes: usize, ends: bool) -> Full {
         self.stripes.mine().record(hit, bytes, ends)
@@ -113,7 +112,7 @@ impl HitBuffer {
         count(&mut self.stripes.mine().counts.lock().locked);
     }
 
-    /// Appends the notes made so far to `out`, each once.
+    /// Appends the hits recorded so far to `out`, each once.
     pub(crate) fn drain(&self, out: &mut Vec<Hit>) {
         for stripe in self.stripes.all() {
             if stripe.tally.load(Ordering::Relaxed) > 0 {
@@ -122,7 +121,7 @@ impl HitBuffer {
         }
     }
 
-    /// As [`HitBuffer::drain`], but looks at every place: also finds what was noted during a drain.
+    /// As [`HitBuffer::drain`], over every place: also finds hits recorded during a drain.
     pub(crate) fn sweep(&self, out: &mut Vec<Hit>) {
         for stripe in self.stripes.all() {
             stripe.drain(out);
@@ -157,12 +156,12 @@ impl Stripe {
     #[inline]
     fn record(&self, hit: Hit, bytes: usize, ends: bool) -> Full {
         let copied = (bytes as u64) << BYTES_SHIFT | u64::from(ends) << READS_SHIFT;
-        // A look first: a stripe that stays full must not count places up to where they run over.
+        // Loaded first: a stripe that stays full must not count places until they overflow.
         let room = self.tally.load(Ordering::Relaxed) & PLACES < STRIPE_HITS as u64;
         let tally = self.tally.fetch_add(copied + u64::from(room), Ordering::Relaxed);
         let at = usize::try_from(tally & PLACES).expect("12 bits");
         let dropped = match self.hits.get(at) {
-            // A note may still be here that was made while the stripe was drained.
+            // A hit recorded during a drain of the stripe may still be here.
             Some(place) if room => place.swap(encode(hit), Ordering::AcqRel) != EMPTY,
             Some(_) | None => true,
         };
@@ -206,7 +205,7 @@ impl LockedReads {
     }
 }
 
-/// No frame has this number, so no hit looks like it.
+/// An empty place: no frame has this number, so no hit encodes to it.
 const EMPTY: u64 = u64::MAX;
 
 fn encode(hit: Hit) -> u64 {
@@ -223,12 +222,11 @@ const PLACES: u64 = (1 << 12) - 1;
 const READS_SHIFT: u32 = 12;
 const READS: u64 = (1 << 20) - 1;
 const BYTES_SHIFT: u32 = 32;
-/// The highest bits of reads and bytes: far from running over, and seen by whoever notes next.
+/// The highest bits of reads and bytes: far from an overflow, and seen by the next record.
 const HALF_FULL: u64 = 1 << 31 | 1 << 63;
-/// Notes that a stripe holds: what a drain hands over under the lock at a time. A model fills one
-/// with a few.
+/// The places of a stripe, and so the most hits of a batch from it. A model has a few.
 const STRIPE_HITS: usize = if cfg!(feature = "shuttle") { 3 } else { 64 };
-/// All threads of a model share one.
+/// The threads of a model share one stripe.
 const STRIPES_MAX: usize = if cfg!(feature = "shuttle") { 1 } else { 64 };
 
 #[cfg(test)]

@@ -1,22 +1,22 @@
 //! The live cache: threads, locks, real time and bytes around the decisions of `forerun-core`.
 //!
 //! ```text
-//!   Handle::read_at --> Index: found? pin, copy, note            no lock, no system call
+//!   Handle::read_at --> Index: found? pin, copy, record          no lock, no system call
 //!        | not found
 //!        v
-//!   State (one lock): core, who waits ----> Serve: copy from Frames
+//!   State (one lock): core, waiters ------> Serve: copy from Frames
 //!        |                    ^        \--> Fetch
 //!        |                    | Arrived, Failed    |
 //!        |                    +-- reader's own thread <--- demand ---+
 //!        |                    +-- reaper of the ring <--- readahead -+
-//!        +--- sleeps only for pages that somebody else fetches
+//!        +--- sleeps only for pages that another thread fetches
 //! ```
 //!
-//! Nothing is decided here: which pages, which frames, when to give up, all comes from the core
-//! as actions. This crate carries them out and reports what happened. Nothing is written yet.
+//! The core decides which pages, which frames and when to give up, and says so in actions. This
+//! crate carries actions out and reports results as events. It reads only.
 //!
 //! # Layers
-//! A file imports files of the lines above its own alone, or earlier ones of its line:
+//! A source file imports only files of lines above its own, or earlier ones of its line:
 //!
 //! ```text
 //!   settings error stats clock      values
@@ -26,18 +26,19 @@
 //!   state                           the lock: the core and these tables
 //!   shared                          the state, the index and the hit buffer, for every thread
 //!   read watch cancel               a read that took the lock, version checks, cancelling
-//!   owner handle cache builder      what programs hold
+//!   owner handle cache builder      the objects of a program
 //!   ranges                          byte ranges without frames; beside all of these
 //! ```
 //!
 //! # Invariants
-//! - A demand is fetched on a thread that waits for it; readahead never runs on a reader's thread
+//! - A reader thread that waits for a demand fetches it; readahead never runs on a reader thread
 //!   unless the system refuses every other thread.
-//! - A frame is copied from only while it is pinned, and filled only while it is out of the table.
-//! - A handle serves one version of its file, or an error (`file.rs` says what cannot be seen).
-//! - Every reader gets one answer, and every table is bounded by [`Settings`].
+//! - A frame is copied from only while it is pinned, and filled only while it is checked out.
+//! - A handle serves one version of its file, or an error (`file.rs` names what escapes notice).
+//! - Every reader gets one answer, and [`Settings`] bounds every table.
 //! # Locking
-//! See `state.rs`. No lock is held over a system call, a copy, or another lock but as said there.
+//! `state.rs` gives the order. No lock is held over a system call, a copy, or another lock but as
+//! given there.
 
 #![forbid(unsafe_code)]
 

@@ -1,23 +1,23 @@
-//! What a model checks by itself and programs never see: the notes of hits.
+//! The hit buffer, public for the models in `tests/models.rs` alone.
 //!
 //! # Invariants
-//! - Nothing is added to what a cache does; it is only reached.
+//! - A wrapper only forwards: it adds no behaviour.
 
 use forerun_core::event::Hit;
 
 use crate::hits;
 
-/// The notes of a cache: see `hits.rs`.
+/// The hit buffer of a cache: see `hits.rs`.
 pub struct HitBuffer(hits::HitBuffer);
 
-/// What notes came to, as of the last drain.
+/// The counts of a hit buffer, as of the last drain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HitCounts {
-    /// Reads that ended without the lock.
+    /// Reads of hits alone.
     pub reads: u64,
     /// Bytes copied.
     pub bytes: u64,
-    /// Notes that found no room.
+    /// Hits that found no place.
     pub dropped: u64,
 }
 
@@ -28,29 +28,29 @@ impl Default for HitBuffer {
 }
 
 impl HitBuffer {
-    /// Notes that there is room for at once.
+    /// The most hits that the buffer holds.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.0.capacity()
     }
 
-    /// Notes a hit; whether the notes want to be drained.
+    /// Records a hit; returns whether its stripe should be drained.
     #[must_use]
     pub fn record(&self, hit: Hit, bytes: usize, ends: bool) -> bool {
         self.0.record(hit, bytes, ends) != hits::Full::No
     }
 
-    /// Appends what was noted, as before each miss.
+    /// Appends recorded hits, as before each miss.
     pub fn drain(&self, out: &mut Vec<Hit>) {
         self.0.drain(out);
     }
 
-    /// Appends what was noted, with every place looked at, as before statistics.
+    /// Appends recorded hits of every place, as before statistics.
     pub fn sweep(&self, out: &mut Vec<Hit>) {
         self.0.sweep(out);
     }
 
-    /// What all notes came to.
+    /// The sum of all stripes.
     #[must_use]
     pub fn counts(&self) -> HitCounts {
         let total = self.0.total();

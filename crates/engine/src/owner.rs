@@ -1,7 +1,7 @@
-//! What a cache's clones and handles keep together: the cache ends when the last of them goes.
+//! The owner that a cache's clones and handles share: dropping the last of them closes the cache.
 //!
 //! # Invariants
-//! - Once closed, no read begins, and no thread and no fetch of the cache is left.
+//! - A closed cache starts no read, and has no thread and no fetch.
 //! # Locking
 //! The state's lock, never over a call of a store or the end of a thread.
 

@@ -1,11 +1,11 @@
-//! A file's queues for readers: a bounded pool, each lent to one reader at a time.
+//! A file's queues for readers: a bounded pool. One reader at a time checks out a queue.
 //!
 //! # Invariants
-//! - A queue goes back empty: whoever has it reaps all that they submitted.
-//! - There are never more than `max`; who finds all lent waits for one to come back, and those
-//!   who have them wait for their device alone.
+//! - A queue is returned empty: its reader reaps every operation that it submitted.
+//! - A pool has at most `max` queues. A reader waits while all are checked out; a reader with a
+//!   queue waits for the device alone, so one comes back.
 //! # Locking
-//! One lock, taken under no other; queues are made outside of it.
+//! One lock, taken under no other; queues are created outside of it.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ struct Pool {
     created: u32,
 }
 
-/// A queue on loan; it goes back when this goes.
+/// A checked-out queue; dropping the lease returns it.
 pub(crate) struct QueueLease<'a> {
     queues: &'a Queues,
     pub(crate) queue: Arc<dyn Queue>,
@@ -36,16 +36,16 @@ pub(crate) struct QueueLease<'a> {
 
 impl Queues {
     pub(crate) fn new(store: Arc<dyn Store>, max: u32) -> Self {
-        assert!(max > 0, "a pool that lends nothing");
+        assert!(max > 0, "a pool without queues");
         Self { store, max, pool: Mutex::default(), back: Condvar::new() }
     }
 
-    /// A queue to submit to and reap from on this thread, if one is free.
+    /// Checks out a queue to submit to and reap from on this thread, if one is free.
     pub(crate) fn try_check_out(&self) -> Option<QueueLease<'_>> {
         self.take(self.pool.lock())
     }
 
-    /// As [`Queues::try_check_out`], but waits for one to come back.
+    /// As [`Queues::try_check_out`], but waits until one is returned.
     pub(crate) fn check_out(&self) -> QueueLease<'_> {
         let mut pool = self.pool.lock();
         while pool.idle.is_empty() && pool.created == self.max {

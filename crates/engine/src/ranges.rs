@@ -1,5 +1,5 @@
-//! A cache of byte ranges for a reader that has a fetcher and threads of its own: an object's
-//! reader in another language. No thread is here and nothing is fetched.
+//! A cache of byte ranges for a caller with its own fetcher and threads, such as an object reader
+//! in another language. The cache has no thread and fetches nothing.
 //!
 //! ```text
 //!   read ---> ReadStart::Ready --- copy_ready --------------> bytes
@@ -7,13 +7,13 @@
 //!   background threads ----------- claim ------- (fetch) ---+  |
 //!                                        arrived, failed <--+--> woken ---- take
 //! ```
-//! What is fetched, for whom and in which order, `core::planner::ranges` decides. Here are the
-//! bytes, and the reads that wait for them.
+//! `core::planner::ranges` decides what is fetched, for which read and in which order. This module
+//! has the bytes, and the reads that wait for them.
 //!
 //! # Invariants
-//! - A read gets bytes of fetches that gave exactly their range, or an error.
-//! - A read that waits for readahead that fails has it fetched again as a demand.
-//! - Memory: the frames, a 64th of that for tails, and the results of reads that wait.
+//! - A read gets bytes of fetches that returned exactly their range, or an error.
+//! - A failed readahead with a waiting read is fetched again as a demand.
+//! - Memory: the frames, a 64th of that for tails, and the results of waiting reads.
 //! # Sources
 //! The fetcher is fsspec's: `fsspec/caching.py`, version 2026.9.
 
@@ -31,29 +31,29 @@ use crate::clock::Clock;
 use crate::settings::SettingsError;
 use memory::Memory;
 
-/// A name for a read that waits.
+/// The number of a read that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReadId(pub u64);
 
 /// How a read began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadStart {
-    /// All its bytes are here: see [`Ranges::copy_ready`].
+    /// All its bytes are cached: see [`Ranges::copy_ready`].
     Ready,
-    /// Some have to be fetched.
+    /// Some bytes have to be fetched.
     Waits(ReadId),
 }
 
-/// How a read ended that had to wait.
+/// How a read that waited ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadEnd {
     /// Its bytes.
     Bytes(Vec<u8>),
-    /// The last fetch that it claimed brought all of them: they are copied nowhere else.
+    /// The last fetch that the read claimed has all its bytes: they are copied nowhere else.
     Fetched,
-    /// A fetch that it needed failed.
+    /// A fetch that the read needs failed.
     Failed,
-    /// What it shared with another read was less than it needs: it is to be read again.
+    /// A fetch shared with another read has fewer bytes than this read needs: read again.
     Again,
 }
 
@@ -62,7 +62,7 @@ pub struct Ranges {
     planner: RangePlanner,
     clock: Clock,
     memory: Memory,
-    /// Reads that were given a name.
+    /// Reads that have a number.
     named: u64,
     stalls: u64,
     stalled: Nanos,
@@ -80,7 +80,7 @@ impl Ranges {
         Ok(Self { planner, clock, memory, named: 0, stalls: 0, stalled })
     }
 
-    /// The most bytes that one read may ask for.
+    /// The most bytes of one read.
     #[must_use]
     pub fn read_bytes_max(&self) -> u64 {
         self.planner.read_bytes_max()
@@ -89,7 +89,7 @@ impl Ranges {
     /// Reads `start..end`, within the file, not empty, at most [`Ranges::read_bytes_max`] bytes.
     ///
     /// # Panics
-    /// The range is none of these.
+    /// The range is empty, past the end of the file or too long.
     pub fn read(&mut self, start: u64, end: u64) -> ReadStart {
         self.planner.access(self.clock.now(), start, end);
         let start = self.again(start, end);
@@ -97,7 +97,7 @@ impl Ranges {
         start
     }
 
-    /// As [`Ranges::read`], for a read that ended as [`ReadEnd::Again`]: it is the same one still.
+    /// As [`Ranges::read`], for a read that ended as [`ReadEnd::Again`]: counted as the same read.
     ///
     /// # Panics
     /// As there.
@@ -117,8 +117,8 @@ impl Ranges {
         ReadStart::Waits(read)
     }
 
-    /// Copies the bytes of the last read, which was [`ReadStart::Ready`], and nothing was done
-    /// since.
+    /// Copies the bytes of the last read, which began as [`ReadStart::Ready`]. No other call may
+    /// come between.
     ///
     /// # Panics
     /// `out` is not as long as that read.
@@ -126,13 +126,13 @@ impl Ranges {
         self.memory.copy_ready(out);
     }
 
-    /// The bytes of that read, where they lie one behind the other.
+    /// The bytes of the last read, if they are contiguous in memory.
     #[must_use]
     pub fn ready(&self) -> Option<&[u8]> {
         self.memory.ready()
     }
 
-    /// Fetches that wait for a thread.
+    /// The number of fetches that wait for a thread.
     #[must_use]
     pub fn waiting(&self) -> u32 {
         self.planner.queue().waiting()
@@ -143,8 +143,9 @@ impl Ranges {
         self.planner.queue_mut().claim()
     }
 
-    /// A fetch for the thread in which `read` waits: one that it waits for and no thread has begun.
-    /// Where it waits for room instead, any other, as a fetch that is not made keeps its room.
+    /// A fetch for the thread in which `read` waits: one that `read` waits for and no thread has
+    /// claimed. A read that waits for frames instead gets any other fetch, as an unclaimed fetch
+    /// keeps its frames.
     pub fn claim_for(&mut self, read: ReadId) -> Option<RangeFetch> {
         let waiting = self.memory.reads.get_mut(&read)?;
         let queue = self.planner.queue_mut();
@@ -157,7 +158,7 @@ impl Ranges {
         fetch
     }
 
-    /// The fetch `id` gave `bytes`; another number of them than its range has is a failure.
+    /// Completes the fetch `id` with `bytes`; a length other than its range's is a failure.
     pub fn arrived(&mut self, id: FetchId, bytes: &[u8]) {
         if let Some(fetch) = self.planner.arrived(self.clock.now(), id, bytes.len() as u64) {
             self.memory.fill(&fetch, bytes);
@@ -165,14 +166,13 @@ impl Ranges {
         self.carry_out();
     }
 
-    /// The fetch `id` failed.
+    /// Fails the fetch `id`.
     pub fn failed(&mut self, id: FetchId) {
         self.planner.failed(self.clock.now(), id);
         self.carry_out();
     }
 
-    /// Reads whose waiters are to be woken since the last call: they ended, or there is something
-    /// to be fetched for them.
+    /// Reads to be woken since the last call: they ended, or a fetch for them can be claimed.
     pub fn woken(&mut self) -> Vec<ReadId> {
         std::mem::take(&mut self.memory.woken)
     }
@@ -184,7 +184,7 @@ impl Ranges {
         Some(end)
     }
 
-    /// The waiter of `read` gave up.
+    /// Cancels `read`.
     pub fn cancel(&mut self, read: ReadId) {
         self.planner.cancel(self.clock.now(), RequestId(read.0));
         self.carry_out();
@@ -192,7 +192,7 @@ impl Ranges {
         self.memory.woken.retain(|&other| other != read);
     }
 
-    /// What was counted so far.
+    /// The counters.
     #[must_use]
     pub fn stats(&self) -> RangesStats {
         let (stalls, stalled) = (self.stalls, self.stalled);
@@ -202,7 +202,7 @@ impl Ranges {
     /// Whether a read of `start..end` finds its first page among the tails alone.
     fn begins_with_tail(&mut self, start: u64, end: u64, in_frame: bool) -> bool {
         let index = page_of(start);
-        // A reader that goes on within the page needs its tail again.
+        // A read that continues within the page needs its tail again.
         let stays = in_frame && page_of(end) == index;
         let is_aligned = start.is_multiple_of(u64::from(PAGE_BYTES));
         !is_aligned && !stays && self.memory.begin_with_tail(index, in_frame)

@@ -1,22 +1,21 @@
-//! A read that did not find all its pages without the lock: one event, then whatever is needed
-//! until its answer is there.
+//! A read with a miss: one event under the lock, then fetches and waits until its answer.
 //!
 //! ```text
 //!   lock: slot, Event::Read
-//!     loop  take what was served and what is to be fetched
-//!             some: unlock; submit the demand, then the readahead; hand over what was served;
+//!     loop  take served pages and fetches
+//!             some: unlock; submit the demand, then the readahead; hand over served pages;
 //!                   reap the demand; lock: Arrived, Failed
-//!             none: the answer is there: leave     else sleep
+//!             none: leave with the answer, or sleep
 //! ```
 //!
 //! # Invariants
-//! - A reader that sleeps, for a page or for a queue, holds no frame and has no fetch of its own:
+//! - A reader that sleeps, for a page or for a queue, pins no frame and has no fetch of its own:
 //!   readers never wait for each other's copies.
-//! - The demand reaches its store before the readahead that came of the same read, where the store
-//!   can begin what somebody has yet to wait for.
+//! - The demand reaches its store before the readahead of the same read, where the store can start
+//!   an operation ahead of the wait for it.
 //! - While a read waits for a frame, its reader sleeps no longer than until the core's deadline.
-//! - A file that has ended is found out under the lock, before the core is asked: what a read
-//!   gives is of one version.
+//! - A read checks the file's state under the lock, before it sends its event: its bytes are of one
+//!   version.
 
 use std::{
     sync::{
@@ -42,34 +41,34 @@ use crate::{
     waiters::{PageRange, SlotId},
 };
 
-/// Who reads what: at least one byte, all of it within the file.
+/// One read: at least one byte, all of it within the file.
 pub(crate) struct Read<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) file: &'a File,
     pub(crate) handle: HandleId,
     pub(crate) offset: u64,
     pub(crate) bytes: usize,
-    /// Where the handle's previous read ended.
+    /// The end of the handle's previous read.
     pub(crate) previous_end: &'a AtomicU64,
     pub(crate) cancel: Option<&'a Cancel>,
 }
 
-/// What a reader is given for a page: the page, and its frame until it is let go of.
+/// Takes a served page and the pin of its frame.
 pub(crate) type Take<'a> = &'a mut dyn FnMut(PageIndex, OwnedPin);
 
-/// Fetches of a reader under way, and the queue that has them.
+/// Fetches of a reader in flight, and the queue that they were submitted to.
 struct Batch<'a> {
     lease: QueueLease<'a>,
     fetches: Vec<Option<Fetch>>,
 }
 
 impl<'a> Read<'a> {
-    /// Hands every page to `take`, in no particular order. Those of a read that fails are handed
-    /// over too, as far as they came.
+    /// Hands every page to `take`, in any order. A read that fails hands over the pages that were
+    /// served before.
     pub(crate) fn run(&self, take: Take<'_>) -> Result<(), ReadError> {
         let answer = self.read(take);
-        // Also where it is refused: the page was looked for without the lock before, and who does
-        // not find it has named its frame for a moment.
+        // Also for a refused read: the lookup before it may have set a hazard pointer to a frame
+        // for a moment.
         self.shared.frames_unpinned();
         answer
     }
@@ -99,7 +98,7 @@ impl<'a> Read<'a> {
         answer.map_err(|error| self.refine(error))
     }
 
-    /// A page that left as its file ended is the file's error.
+    /// Replaces an error by the file's, where the file has ended.
     fn refine(&self, error: Error) -> ReadError {
         let error = ReadError::of(error, self.file.page_bytes);
         match error {
@@ -131,7 +130,7 @@ impl<'a> Read<'a> {
         state.send(Some(me), event);
     }
 
-    /// Does what is to be done until the answer is there and nothing is left to do.
+    /// Submits, copies and sleeps until the answer is there and all fetches have ended.
     fn carry_on(
         &self,
         mut state: MutexGuard<'a, State>,
@@ -175,7 +174,7 @@ impl<'a> Read<'a> {
         }
     }
 
-    /// Submits fetches; where a queue has to be waited for, hands over what was served before.
+    /// Submits fetches. Hands over served pages before a wait for a queue.
     fn submit(
         &self,
         fetches: Vec<Fetch>,
@@ -193,18 +192,18 @@ impl<'a> Read<'a> {
         Batch { lease, fetches: fetches.into_iter().map(Some).collect() }
     }
 
-    /// Waits for all that was submitted; each fetch is reported as it comes back. Comes back with
-    /// the lock after the last.
+    /// Waits for all submitted fetches and reports each as it completes. Returns with the lock
+    /// after the last.
     fn reap(&self, me: SlotId, batch: Batch<'_>) -> MutexGuard<'a, State> {
         let Batch { lease, mut fetches } = batch;
         let (mut in_flight, mut out) = (fetches.len(), Vec::with_capacity(fetches.len()));
         loop {
             lease.queue.reap(Wait::One, &mut out);
-            assert!(!out.is_empty(), "a queue gives back what it was given");
+            assert!(!out.is_empty(), "a queue gives back what was submitted to it");
             for done in out.drain(..) {
                 in_flight -= 1;
                 let token = usize::try_from(done.op.token).expect("it counts the fetches");
-                let fetch = fetches[token].take().expect("an operation comes back once");
+                let fetch = fetches[token].take().expect("an operation completes once");
                 if in_flight == 0 {
                     drop(lease);
                     return self.shared.report(Some(me), &fetch, done);
@@ -230,7 +229,7 @@ impl<'a> Read<'a> {
     }
 }
 
-/// Sleeps until something happens to the slot or the core's deadline has come.
+/// Sleeps until the slot is woken or the core's deadline has passed.
 fn sleep(state: &mut MutexGuard<'_, State>, me: SlotId) {
     let wake = state.live.slots.sleep(me);
     match state.core.deadline() {
@@ -247,5 +246,5 @@ fn sleep(state: &mut MutexGuard<'_, State>, me: SlotId) {
     }
 }
 
-/// Where a handle's previous read ended before its first: no read ends there.
+/// The previous end of a handle that was never read: no read ends there.
 pub(crate) const NEVER_READ: u64 = u64::MAX;

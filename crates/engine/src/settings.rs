@@ -1,11 +1,11 @@
-//! What a live cache is built from: plain values with constant defaults.
+//! The settings of a live cache: plain values with constant defaults.
 //!
-//! Nothing is read from the environment. Each table and each queue of the engine is bounded by a
-//! field of [`Settings`]; a combination that cannot work is refused before anything is built.
+//! Settings never come from the environment. A field of [`Settings`] bounds each table and each
+//! queue of the engine; a combination that cannot work is refused before anything is built.
 //!
 //! # Invariants
-//! - What the core is built from follows from these values alone ([`Settings::core`]), so a
-//!   journal and its settings are enough to run it again.
+//! - The core's settings follow from these values alone ([`Settings::core`]), so a journal and its
+//!   settings are enough for a replay.
 
 use forerun_core::{cache, device::estimate::DeviceProfile, units::Nanos};
 use forerun_io::{
@@ -13,7 +13,7 @@ use forerun_io::{
     frames::NoMemory,
 };
 
-/// The values that a live cache is built from.
+/// The settings of a live cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Memory for pages, in bytes.
@@ -22,43 +22,42 @@ pub struct Settings {
     pub page_bytes: u32,
     /// The replacement policy, as `NAME:key=value,...`.
     pub policy: String,
-    /// The readahead policy, as `NAME:key=value,...`. The largest window of one that names it must
-    /// fit the cache.
+    /// The readahead policy, as `NAME:key=value,...`. A largest window that it names must fit the
+    /// cache.
     pub readahead: String,
     /// The largest request to a store; at least a page.
     pub request_bytes_max: u32,
-    /// Read ahead and not used yet, at most; never more than 7/8 of the cache.
+    /// The most bytes prefetched and not used yet; never more than 7/8 of the cache.
     pub ahead_bytes_max: u64,
-    /// Readahead requests under way at once in one file's store; more wait behind them. A device
-    /// that takes many at a time gets more, as far as that is seen to help.
+    /// Readahead requests of one file in flight at once; more wait behind them. A parallel device
+    /// gets more, by its estimated depth.
     pub background_depth: u32,
-    /// The most that such a device gets.
+    /// The most readahead requests of one file in flight at a parallel device.
     pub background_depth_max: u32,
-    /// Readahead requests under way or waiting, over all files, from which on the device counts
-    /// as congested: markers then trigger nothing.
+    /// The number of readahead requests in flight or waiting, over all files, from which on the
+    /// device counts as congested: markers then trigger nothing.
     pub congested_requests: u32,
     /// Readers that may fetch from one file at once, each on its own queue; more take turns.
     pub demand_queues_max: u32,
-    /// Reads under way at once; more are refused.
+    /// Reads in flight at once; more are refused.
     pub readers_max: u32,
     /// Pages that readers wait for, over all reads; more are refused.
     pub waiters_max: u32,
     /// Handles open at once.
     pub handles_max: u32,
-    /// Files open at once, or known by their pages; those without handles go first.
+    /// Files open at once, or closed with cached pages; closed ones are replaced first.
     pub files_max: u32,
-    /// How long a read waits for a frame when all are held.
+    /// How long a read waits for a frame when all are pinned or in flight.
     pub wait_max: Nanos,
-    /// How often files that are open are compared with what they were, as another program may
-    /// change them. Fetches compare in any case.
+    /// The interval at which the watch compares the versions of open files. Fetches compare in any
+    /// case.
     pub version_interval: Nanos,
-    /// Readahead windows to keep for [`Cache::windows`](crate::Cache::windows), from the first on;
-    /// 0: none is explained.
+    /// The number of readahead windows that [`Cache::windows`](crate::Cache::windows) keeps, from
+    /// the first on; 0: none.
     pub windows_max: u32,
-    /// What the device can do, where it was measured before; else it is learnt as requests are
-    /// made. It holds for all files of the cache.
+    /// The measured device profile, for all files of the cache. `None`: estimated from requests.
     pub device: Option<DeviceProfile>,
-    /// How files that are opened by a path are read.
+    /// How files opened by path are read.
     pub files: FilesSettings,
 }
 
@@ -89,10 +88,10 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// What the core of such a cache is built from.
+    /// The settings of the core.
     ///
     /// # Errors
-    /// A bound is 0 or does not fit. What only the core can refuse, it refuses when it is built.
+    /// A bound is 0 or does not fit. The core checks the rest when it is built.
     pub fn core(&self) -> Result<cache::Settings, SettingsError> {
         if !self.page_bytes.is_power_of_two() {
             return Err(cache::SettingsError::PageBytes(self.page_bytes).into());
@@ -154,10 +153,10 @@ pub enum SettingsError {
     /// A bound is 0, a window does not fit, or a policy is unknown.
     #[error(transparent)]
     Core(#[from] cache::SettingsError),
-    /// The frames cannot be had.
+    /// The system refuses the memory for frames.
     #[error(transparent)]
     Memory(#[from] NoMemory),
-    /// The system does not offer the interface that was asked for.
+    /// The system does not offer the requested interface.
     #[error(transparent)]
     Backend(#[from] BackendError),
 }
@@ -166,7 +165,7 @@ pub enum SettingsError {
 /// (Linux 2.6.22 `block/ll_rw_blk.c`: `blk_queue_congestion_threshold`).
 const REQUESTS_OF_A_KERNEL: u32 = 128;
 
-/// The largest page. The tallies of hits have room for many (`hits.rs`).
+/// The largest page. A tally of the hit buffer counts many of them (`hits.rs`).
 const PAGE_BYTES_MAX: u32 = 16 << 20;
 
 #[cfg(test)]

@@ -1,14 +1,12 @@
-//! What handles, readers and reapers share: the index, the state behind its lock, and what is
-//! done on behalf of any of them.
+//! The state that handles, readers and reapers share: the index, the hit buffer, the locked state,
+//! and the operations that any of these threads carries out.
 //!
 //! # Invariants
-//! - The frames of a fetch are back in the table before the core hears of it, and the file's
-//!   version was compared after its bytes had come: what arrives is of the version that the handle
-//!   was opened on.
-//! - A fetch that the background refuses, as it is closed, fails at once: nobody waits for it in
-//!   vain.
-//! - Who lets go of a frame while a read starves for one has it looked for again. So does who
-//!   looked for a page in vain: it may have been in the way for a moment.
+//! - Before the core gets the result of a fetch, its frames are checked in, and the file's version
+//!   was compared after the bytes arrived: arrived pages are of the version that the handle opened.
+//! - A fetch that a closed background refuses fails at once, so no read waits for it.
+//! - Unpinning a frame while a read waits for one retries the allocation. So does a lookup that
+//!   misses: its hazard pointer may have blocked a victim for a moment.
 
 use std::sync::Arc;
 
@@ -36,11 +34,11 @@ pub(crate) struct Shared {
     pub(crate) index: Arc<Index>,
     pub(crate) hit_buffer: HitBuffer,
     pub(crate) state: Mutex<State>,
-    /// Whether a read waits for a frame to be let go of.
+    /// Whether a read waits for a frame to be unpinned.
     pub(crate) starving: Arc<AtomicBool>,
-    /// Whether the readahead policy has to see every read, hits too.
+    /// Whether the readahead policy needs every read as an event, hits too.
     pub(crate) sees_requests: bool,
-    /// Frames that pages may take; changed under the state's lock.
+    /// The number of frames that pages may take; changed under the state's lock.
     pub(crate) frames_now: AtomicU32,
     pub(crate) backgrounds: Backgrounds<Fetch>,
     pub(crate) clock: Clock,
@@ -52,13 +50,13 @@ impl Shared {
         self.index.frames()
     }
 
-    /// Frames that pages may take now.
+    /// The number of frames that pages may take now.
     pub(crate) fn frames_now(&self) -> u32 {
         self.frames_now.load(Ordering::Relaxed)
     }
 
-    /// Notes the use of a page that was found without the lock ([`HitBuffer::record`]); hands the notes
-    /// over when there are many.
+    /// Records a hit without the lock ([`HitBuffer::record`]); drains the hit buffer when a stripe is
+    /// full.
     #[inline]
     pub(crate) fn record(self: &Arc<Self>, hit: Hit, bytes: usize, ends: bool) {
         match self.hit_buffer.record(hit, bytes, ends) {
@@ -79,7 +77,7 @@ impl Shared {
         }
     }
 
-    /// Frames were let go of.
+    /// Retries the allocation of a waiting read, after frames were unpinned.
     #[inline]
     pub(crate) fn frames_unpinned(self: &Arc<Self>) {
         if self.starving.load(Ordering::SeqCst) {
@@ -94,8 +92,8 @@ impl Shared {
         self.settle(state);
     }
 
-    /// A fetch came back: puts its frames back and tells the core; `me` is the reader that
-    /// reaped it.
+    /// Checks in the frames of a completed fetch and sends its result to the core; `me` is the
+    /// reader that reaped it.
     pub(crate) fn report(
         &self,
         me: Option<SlotId>,
@@ -122,14 +120,14 @@ impl Shared {
         state
     }
 
-    /// Lets go of the lock and submits what came of its events.
+    /// Releases the lock and submits the readahead of its events.
     pub(crate) fn settle(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         let ahead = state.take_ahead();
         drop(state);
         self.submit_ahead(ahead);
     }
 
-    /// Hands fetches to the background of their files.
+    /// Submits fetches to the backgrounds of their files.
     pub(crate) fn submit_ahead(self: &Arc<Self>, ahead: Ahead) {
         let Ahead { mut fetches, depth } = ahead;
         while !fetches.is_empty() {
@@ -148,7 +146,8 @@ impl Shared {
         }
     }
 
-    /// A fetch cannot be carried out any more. Returns what the background is to do instead.
+    /// Fails a fetch that the background refused. Returns the readahead that the core issues
+    /// instead.
     fn refused(&self, fetch: &Fetch) -> Ahead {
         let mut state = self.state.lock();
         let (first, count) = (fetch.frames[0], fetch.count());

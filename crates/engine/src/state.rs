@@ -1,23 +1,23 @@
-//! What one lock guards: the core, and all that its actions are carried out on.
+//! The state under the one lock: the core, and the tables that its actions change.
 //!
 //! ```text
-//!   send(event) -> drive: core -> Serve    holds the frame, notes it in the reader's slot
+//!   send(event) -> drive: core -> Serve    pins the frame for the reader's slot
 //!                                 Fetch    a demand to a reader that waits for it,
 //!                                          readahead to the background
-//!                                 Done     the reader's answer, and wakes it
-//!                                 Publish  the index: hits without the lock from now on
-//!                                 Retract  none any more; false while a reader has it pinned
+//!                                 Done     answers the slot and wakes its reader
+//!                                 Publish  enters the frame in the index: hits without the lock
+//!                                 Retract  removes it; false while a reader has it pinned
 //! ```
 //!
 //! # Invariants
-//! - Time is read under the lock, so events come to the core in the order of their times.
-//! - A frame is held from its `Serve` until its reader has copied it.
-//! - A demand that nobody waits for any more fails before the lock is let go of, so no later read
-//!   joins it: who reads after an error has been told reads anew.
-//! - Whoever sends an event takes the background fetches that came of it ([`State::take_ahead`])
-//!   before it lets go of the lock for good, and submits them.
-//! - While a read waits for a frame, `starving` says so; it was said before the core last looked
-//!   for one, so whoever lets go of a frame later sees it.
+//! - Time is read under the lock, so events reach the core in the order of their times.
+//! - A frame stays pinned from its `Serve` until its reader has copied it.
+//! - A demand without waiting readers fails before the lock is released, so no later read joins it:
+//!   a read after an error fetches anew.
+//! - The thread that sends an event takes its background fetches ([`State::take_ahead`]) before it
+//!   releases the lock for good, and submits them.
+//! - `starving` is set while a read waits for a frame, and before the core's last attempt to
+//!   allocate one, so a thread that unpins a frame later sees it.
 //! # Locking
 //! The order is: state, then a journal's or a cancel token's or a stripe's counts. The locks of
 //! `queues.rs`, `background.rs`, `watch.rs` and stores are taken under no other. A reader sleeps on
@@ -57,7 +57,7 @@ pub(crate) struct State {
     actions: Actions,
     clock: Clock,
     pub(crate) live: Live,
-    /// Uses that are about to be sent.
+    /// Hits that are about to be sent.
     hits: Vec<Hit>,
     depths: Depths,
     starving: Arc<AtomicBool>,
@@ -69,26 +69,26 @@ pub(crate) struct State {
     handles_free: Vec<HandleId>,
 }
 
-/// What actions are carried out on.
+/// The tables that actions change.
 pub(crate) struct Live {
     index: Arc<Index>,
     publisher: Publisher,
     pub(crate) slots: Slots,
     pub(crate) files: Files,
-    /// Fetches of the event under way.
+    /// Fetches of the current event.
     fetched: Vec<Fetch>,
-    /// Readahead that nobody has submitted yet.
+    /// Readahead that is not submitted yet.
     ahead: Vec<Fetch>,
-    /// Readahead in the background, or about to be.
+    /// The number of readahead fetches in the background, or about to be.
     ahead_count: u32,
-    /// Why readahead was done, and what became of it.
+    /// Causes and outcomes of readahead windows.
     windows: WindowLog,
     /// When the last event was sent.
     sent_at: Nanos,
     recorder: Option<Box<dyn Recorder>>,
 }
 
-/// What a state is made of.
+/// The parts of a state.
 pub(crate) struct Parts {
     pub(crate) core: Cache,
     pub(crate) clock: Clock,
@@ -97,18 +97,18 @@ pub(crate) struct Parts {
     pub(crate) starving: Arc<AtomicBool>,
     pub(crate) depths: Depths,
     pub(crate) readers_max: u32,
-    /// Uses that are sent at once, at most.
+    /// The most hits that one event carries.
     pub(crate) hits_max: usize,
-    /// Readahead windows to keep.
+    /// The number of readahead windows to keep.
     pub(crate) windows_max: u32,
     pub(crate) recorder: Option<Box<dyn Recorder>>,
 }
 
-/// Where a file goes that is about to be opened.
+/// The row of a file that is about to be opened.
 pub(crate) enum Place {
-    /// It is open already.
+    /// The file is open already.
     Open(Arc<File>),
-    /// To a place that is free, or that has its pages from before.
+    /// A free row, or one with the file's cached pages.
     Free(FileId),
 }
 
@@ -160,12 +160,12 @@ impl State {
         Windows { now: self.now(), rows, left_out }
     }
 
-    /// Sends `event` and carries out what comes of it; `me` is the reader that sends it.
+    /// Sends `event` and carries out its actions; `me` is the reader that sends it.
     pub(crate) fn send(&mut self, me: Option<SlotId>, event: Event<'_>) {
         self.drive(event);
         let starves = self.core.deadline().is_some();
         if starves && !self.starving.swap(true, Ordering::SeqCst) {
-            // A frame may have been let go of since the core looked, unseen.
+            // A frame may have been unpinned since the core's attempt, before `starving` was set.
             self.drive(Event::Tick);
         } else if !starves && self.starving.load(Ordering::Relaxed) {
             self.starving.store(false, Ordering::SeqCst);
@@ -187,12 +187,12 @@ impl State {
         }
     }
 
-    /// Tells the core of the uses that were noted without the lock.
+    /// Sends the hits that were recorded without the lock.
     pub(crate) fn take_hits(&mut self, hit_buffer: &HitBuffer) {
         self.send_hits(|hits| hit_buffer.drain(hits));
     }
 
-    /// As [`State::take_hits`], and leaves none that was noted before.
+    /// As [`State::take_hits`], and leaves no hit recorded before.
     pub(crate) fn sweep_hits(&mut self, hit_buffer: &HitBuffer) {
         self.send_hits(|hits| hit_buffer.sweep(hits));
     }
@@ -207,33 +207,33 @@ impl State {
         self.hits = hits;
     }
 
-    /// The background fetches that came of events so far; the caller submits them.
+    /// Takes the background fetches of events so far; the caller submits them.
     pub(crate) fn take_ahead(&mut self) -> Ahead {
         let fetches = std::mem::take(&mut self.live.ahead);
         Ahead { fetches, depth: self.depths.of(self.core.device()) }
     }
 
-    /// Readahead requests in the background.
+    /// The number of readahead requests in the background.
     pub(crate) fn ahead_count(&self) -> u32 {
         self.live.ahead_count
     }
 
-    /// A fetch has come back or was refused, and the core has heard of it.
+    /// Counts the end of a fetch whose result the core has.
     pub(crate) fn ended(&mut self, fetch: &Fetch) {
         self.live.ahead_count -= u32::from(fetch.background);
         self.live.files.fetch_ended(fetch.file.id);
     }
 
-    /// Whoever waits for `request` gave up.
+    /// Cancels `request`, unless it has its answer.
     pub(crate) fn cancel(&mut self, request: RequestId) {
         if self.live.slots.waiting(request).is_some() {
             self.send(None, Event::Cancel { request });
         }
     }
 
-    /// The file is not what it was when it was opened: who waits for its pages hears of it, and
-    /// nobody gets any of them any more. Nothing comes of it where its place is another's by now,
-    /// as whoever says so looked at the file without the lock.
+    /// Ends a file whose version has changed: reads that wait for its pages fail, and its pages are
+    /// invalidated. No effect where another file has the row by now, as callers compare versions
+    /// without the lock.
     pub(crate) fn changed(&mut self, file: &Arc<File>, file_state: FileState) {
         if !self.live.files.has_place(file) || !file.end(file_state) {
             return;
@@ -243,7 +243,7 @@ impl State {
         self.live.files.forget(file.id);
     }
 
-    /// As [`State::changed`] for a file that may have no handle.
+    /// As [`State::changed`], for a file that may have no handle.
     fn outdated(&mut self, id: FileId, file_state: FileState) {
         if let Some(file) = self.live.files.file(id).cloned() {
             return self.changed(&file, file_state);
@@ -253,8 +253,8 @@ impl State {
         self.live.files.forget(id);
     }
 
-    /// A place for a file that is about to be opened; `version` if it can be found by it. Pages of
-    /// an older version go, and those of a file without handles may go to make room.
+    /// A row for a file that is about to be opened; `version` if it can be found by it. Invalidates
+    /// pages of an older version, and those of a closed file whose row is reused.
     pub(crate) fn place(&mut self, version: Option<Version>) -> Result<Place, OpenError> {
         let known = version.and_then(|version| self.live.files.find(&version));
         if let (Some((id, known)), Some(version)) = (known, version) {
@@ -272,12 +272,12 @@ impl State {
         Ok(Place::Free(id))
     }
 
-    /// All pages of a file go, those in flight too.
+    /// Invalidates all pages of a file, those in flight too.
     pub(crate) fn drop_pages(&mut self, file: FileId) {
         self.send(None, Event::Invalidate { file, first: 0, count: u64::MAX });
     }
 
-    /// A number for another handle.
+    /// A free handle number.
     pub(crate) fn free_handle(&mut self) -> Result<HandleId, OpenError> {
         if let Some(handle) = self.handles_free.pop() {
             return Ok(handle);
@@ -290,16 +290,16 @@ impl State {
         Ok(HandleId(self.handles_made - 1))
     }
 
-    /// The handle's number may be used again.
+    /// Frees a handle number.
     pub(crate) fn handle_closed(&mut self, handle: HandleId) {
         self.handles_free.push(handle);
     }
 }
 
 impl Live {
-    /// Gives the fetches of the last event to those who carry them out. Returns the demands whose
-    /// readers have all left: the second try of a page that failed, where another page of the
-    /// same reads failed before.
+    /// Routes the fetches of the last event to waiting readers and to the background. Returns the
+    /// demands without a waiting reader: retries of a failed page, where another page of the same
+    /// reads failed before.
     fn route(&mut self, me: Option<SlotId>) -> Vec<Fetch> {
         let mut orphans = Vec::new();
         for fetch in self.fetched.drain(..) {
@@ -368,7 +368,7 @@ mod tests {
     use crate::Cache;
 
     #[test]
-    fn a_file_that_changed_after_its_last_handle_does_not_take_another_ones_pages_along() {
+    fn a_file_that_changed_after_its_last_handle_does_not_invalidate_another_ones_pages() {
         let scratch = Scratch::new("state");
         let path = scratch.file("data", [1; 100]);
         let cache = Cache::builder().memory(4 << 20).build().unwrap();

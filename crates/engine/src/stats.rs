@@ -1,4 +1,4 @@
-//! What a live cache counted: the core's numbers and the engine's own.
+//! The counters of a live cache: the core's and the engine's own.
 //!
 //! ```text
 //!   bucket   0 1 .. 7 | 8 9 .. 15 | 16-17 18-19 .. 30-31 | 32-35 ..
@@ -6,56 +6,56 @@
 //! ```
 //!
 //! # Invariants
-//! - `latency.count() == requests - unlocked`, failed reads included: a read that finds all its
-//!   pages without the lock does not look at the clock.
-//! - `core` balances at any instant ([`cache::Stats::balanced`]), and every page that was handed
-//!   to a reader is one of its `demanded`, `stale_hits`, or of `dropped_hits`.
+//! - `latency.count() == requests - unlocked`, failed reads included: a read of hits alone does not
+//!   read the clock.
+//! - `core` balances at any instant ([`cache::Stats::balanced`]), and every page handed to a reader
+//!   is one of its `demanded`, `stale_hits`, or of `dropped_hits`.
 //! # Sources
 //! Buckets that are linear within powers of two: Tene, `HdrHistogram`, 2012.
 
 use forerun_core::{cache, units::Nanos, windows::Opened};
 
-/// Counters since the cache was made.
+/// Counters since the cache was built.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// What the core counted, in pages.
+    /// The core's counters, in pages.
     pub core: cache::Stats,
-    /// Reads that were answered. A read longer than half the cache may count as several.
+    /// Answered reads. A read longer than half the cache may count as several.
     pub requests: u64,
-    /// Of these, those that found all their pages without the lock.
+    /// Of these, reads that found all their pages without the lock.
     pub unlocked: u64,
-    /// Of these, those that failed.
+    /// Of these, failed reads.
     pub failures: u64,
     /// Bytes handed to readers; a pin counts as one.
     pub bytes: u64,
-    /// Uses of pages that the replacement policy was not told of, as too many came at once.
+    /// Hits that the hit buffer dropped for lack of room; the replacement policy misses them.
     pub dropped_hits: u64,
-    /// Bytes that came from stores.
+    /// Bytes read from stores.
     pub store_bytes: u64,
-    /// Requests to stores that came back.
+    /// Completed requests to stores.
     pub store_requests: u64,
-    /// Reads that had to wait for a page.
+    /// Reads that waited for a page.
     pub waits: u64,
-    /// The time that they waited, summed: the delay by I/O.
+    /// The total time of these waits: the delay by I/O.
     pub waited: Nanos,
-    /// Files that another program was found to have changed.
+    /// Files that were found changed.
     pub files_changed: u64,
-    /// How long reads took that were not `unlocked`.
+    /// The latency of reads that were not `unlocked`.
     pub latency: Histogram,
 }
 
 /// The readahead windows of a cache, as they are now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Windows {
-    /// The time since the cache was made, as the windows count it.
+    /// The time since the cache was built, the base of the windows' times.
     pub now: Nanos,
-    /// The first ones, in the order in which they were opened.
+    /// The first windows, in the order in which they were opened.
     pub rows: Vec<Opened>,
-    /// How many were opened after those.
+    /// The number of windows opened after those.
     pub left_out: u64,
 }
 
-/// How often which time was seen.
+/// A histogram of times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
     buckets: Box<[u64]>,
@@ -70,14 +70,14 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Notes one time.
+    /// Adds one time.
     pub fn add(&mut self, time: Nanos) {
         self.buckets[bucket_of(time.0)] += 1;
         self.count += 1;
         self.max = self.max.max(time);
     }
 
-    /// Adds all that `other` noted.
+    /// Adds all times of `other`.
     pub fn merge(&mut self, other: &Self) {
         for (bucket, count) in self.buckets.iter_mut().zip(&other.buckets) {
             *bucket += count;
@@ -86,20 +86,20 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// How many times were noted.
+    /// The number of times added.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The longest.
+    /// The longest time.
     #[must_use]
     pub fn max(&self) -> Nanos {
         self.max
     }
 
     /// The time that `per_mille` of 1000 did not exceed, rounded up by less than an eighth; 0
-    /// when nothing was noted.
+    /// when the histogram is empty.
     ///
     /// # Panics
     /// `per_mille` is above 1000.
@@ -117,13 +117,13 @@ impl Histogram {
         self.max
     }
 
-    /// The time that half of them did not exceed.
+    /// The median.
     #[must_use]
     pub fn p50(&self) -> Nanos {
         self.quantile(500)
     }
 
-    /// The time that 99 of 100 did not exceed.
+    /// The 99th percentile.
     #[must_use]
     pub fn p99(&self) -> Nanos {
         self.quantile(990)

@@ -1,13 +1,13 @@
-//! Reads under way: one slot each, with what was served, what is to be fetched, and the answer.
+//! Reads in flight: one slot each, with served pages, fetches to carry out, and the answer.
 //!
 //! ```text
 //!   RequestId = serial * slots + slot     so an answer finds its slot without a search
 //! ```
 //!
 //! # Invariants
-//! - A slot is one read's until it leaves, and it leaves with nothing served and nothing to fetch.
-//! - A reader that sleeps is woken by every serve, fetch and answer of its slot; it looks again
-//!   whatever woke it.
+//! - A slot belongs to one read until the read leaves it, without served pages and fetches.
+//! - Every serve, fetch and answer of a slot wakes its sleeping reader, which checks the slot again
+//!   after any wake-up.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::{error::ReadError, file::Fetch};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotId(u32);
 
-/// The pages that a read asks for.
+/// The page range of a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PageRange {
     pub(crate) file: FileId,
@@ -31,14 +31,14 @@ pub(crate) struct PageRange {
     pub(crate) count: u32,
 }
 
-/// One read under way.
+/// One read in flight.
 #[derive(Default)]
 pub(crate) struct Slot {
     pub(crate) request: RequestId,
     pub(crate) range: PageRange,
-    /// Pages that were served, held for the reader.
+    /// Served pages, pinned for the reader.
     pub(crate) served: Vec<(PageIndex, OwnedPin)>,
-    /// To be carried out by this reader.
+    /// Fetches that this reader carries out.
     pub(crate) fetches: Vec<Fetch>,
     pub(crate) answer: Option<Result<(), Error>>,
     active: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Slot {
     wake: Arc<Condvar>,
 }
 
-/// All slots; there are as many as readers ever were at the same time.
+/// All slots: as many as the most readers at one time.
 pub(crate) struct Slots {
     all: Vec<Slot>,
     free: Vec<SlotId>,
@@ -59,7 +59,7 @@ impl Slots {
         Self { all: Vec::new(), free: Vec::new(), max, serial: 0 }
     }
 
-    /// A slot for a read of `asked`.
+    /// A slot for a read of `range`.
     pub(crate) fn admit(&mut self, range: PageRange) -> Result<SlotId, ReadError> {
         let created = u32::try_from(self.all.len()).expect("at most `max`");
         let id = match self.free.pop() {
@@ -70,7 +70,7 @@ impl Slots {
             }
             None => return Err(ReadError::Busy { what: "readers", bound: self.max }),
         };
-        // They begin again when they are used up, long after the request that had them first.
+        // Serials wrap around, long after the first request of the same number has ended.
         self.serial = (self.serial + 1) % (u64::MAX / u64::from(self.max));
         let request = RequestId(self.serial * u64::from(self.max) + u64::from(id.0));
         let slot = self.of(id);
@@ -92,7 +92,7 @@ impl Slots {
         &mut self.all[id.0 as usize]
     }
 
-    /// The slot of a request that is under way without an answer yet.
+    /// The slot of a request in flight without an answer.
     pub(crate) fn waiting(&self, request: RequestId) -> Option<SlotId> {
         let at = usize::try_from(request.0 % u64::from(self.max)).ok()?;
         let slot = self.all.get(at)?;
@@ -100,7 +100,7 @@ impl Slots {
         waits.then(|| SlotId(u32::try_from(at).expect("at most `max`")))
     }
 
-    /// The slot of a request, awake.
+    /// Wakes the reader of a request and returns its slot.
     pub(crate) fn wake(&mut self, request: RequestId) -> &mut Slot {
         let at = usize::try_from(request.0 % u64::from(self.max)).expect("a slot's number");
         let slot = &mut self.all[at];
@@ -109,15 +109,15 @@ impl Slots {
         slot
     }
 
-    /// Says that a reader is about to sleep, and on what.
+    /// Marks a reader as sleeping and returns its condition.
     pub(crate) fn sleep(&mut self, id: SlotId) -> Arc<Condvar> {
         let slot = self.of(id);
         slot.sleeping = true;
         Arc::clone(&slot.wake)
     }
 
-    /// Gives `fetch` to a reader that waits for one of its pages: `me` if it does, else one that
-    /// sleeps, else any. Gives it back when there is none.
+    /// Assigns `fetch` to a reader that waits for one of its pages: `me` if it does, else a sleeping
+    /// one, else any. Returns the fetch when no reader does.
     pub(crate) fn give(&mut self, me: Option<SlotId>, fetch: Fetch) -> Option<Fetch> {
         let at = |id: SlotId| id.0 as usize;
         let own = me.map(at).filter(|&at| self.all[at].waits_for(&fetch));

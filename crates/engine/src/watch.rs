@@ -1,10 +1,11 @@
-//! The watch: compares the versions of open files now and then, since hits ask nobody.
+//! The watch: a thread that compares the versions of open files at an interval, since hits make
+//! no system call.
 //!
 //! # Invariants
-//! - A change by another program is noticed within one interval, also where nothing is fetched.
-//! - Its thread begins with the first file that was opened by a path, and ends with the cache.
+//! - The watch notices a change by another program within one interval, also without fetches.
+//! - The thread starts with the first file opened by path, and ends with the cache.
 //! # Locking
-//! One lock for the stop, held while it sleeps; the state's is not held while a store is asked.
+//! One lock for the stop, released while the thread sleeps; no lock is held over a call of a store.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,7 +23,7 @@ use crate::{file::FileState, shared::Shared};
 #[derive(Default)]
 pub(crate) struct Watch {
     stop: Arc<Stop>,
-    /// With the process that it runs in.
+    /// The thread, and its process.
     thread: Mutex<Option<(JoinHandle<()>, OwnerProcess)>>,
 }
 
@@ -33,7 +34,7 @@ struct Stop {
 }
 
 impl Watch {
-    /// Begins, unless it has. A system without a thread to spare leaves fetches to compare.
+    /// Starts the thread, unless it runs. If the system refuses it, fetches alone compare.
     pub(crate) fn begin(&self, shared: &Arc<Shared>) {
         let mut thread = self.thread.lock();
         if thread.is_some() || *self.stop.stopped.lock() {
@@ -60,13 +61,13 @@ impl Watch {
         if let Some((thread, home)) = self.thread.lock().take()
             && !home.is_forked()
         {
-            thread.join().expect("it asks stores for their versions, and they do not panic");
+            thread.join().expect("stores give their versions without a panic");
         }
     }
 }
 
 impl Stop {
-    /// Whether to go on after `interval`.
+    /// Sleeps for `interval`; returns whether to continue.
     fn sleep(&self, interval: Duration) -> bool {
         let mut stopped = self.stopped.lock();
         if !*stopped {
@@ -76,11 +77,11 @@ impl Stop {
     }
 }
 
-/// One round over all files that can change.
+/// Compares all open files that can change.
 fn compare_all(shared: &Arc<Shared>) {
     let files = shared.state.lock().live.files.open_files(true);
     for file in files {
-        // A store that would not say is asked again, and each fetch asks too.
+        // A store that fails is queried again in the next round, and by each fetch.
         if let Ok(file_state) = file.compare()
             && file_state != FileState::Current
         {

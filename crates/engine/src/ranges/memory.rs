@@ -1,8 +1,8 @@
-//! The bytes: frames, and reads that wait for some.
+//! The bytes: frames, and waiting reads.
 //!
 //! # Invariants
-//! - What is served is copied before anything else can happen to its frame: at once to a read that
-//!   waits, and by [`Memory::copy_ready`] for one that does not.
+//! - A served page is copied before its frame can change: at once for a read that waits, and by
+//!   [`Memory::copy_ready`] for a read that does not.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,11 @@ pub(super) struct Memory {
     frames: LazyMemory,
     file_bytes: u64,
     pub(super) reads: BTreeMap<ReadId, WaitingRead>,
-    /// The last read that began; while it is handled, what it was served and how it ended.
+    /// The last read; while it is handled, its served pages and its answer.
     current: Option<(ReadId, u64, u64)>,
     served: Vec<(PageIndex, FrameId, Extent)>,
     answer: Option<Answer>,
-    /// Reads that ended, or for which there is something to be fetched, since the last call.
+    /// Reads that ended or have a fetch to claim, since the last call.
     pub(super) woken: Vec<ReadId>,
     tails: Tails,
     /// The tail that the last read begins with.
@@ -32,12 +32,12 @@ pub(super) struct Memory {
 pub(super) struct WaitingRead {
     pub(super) start: u64,
     pub(super) end: u64,
-    /// Bytes that it was not served yet.
+    /// Bytes that are not served yet.
     pub(super) left: u64,
-    /// The fetch that will bring all of it to its thread.
+    /// The claimed fetch that covers the whole read.
     pub(super) fetches: Option<FetchId>,
     since: Nanos,
-    /// Room for all of it, once there is any.
+    /// The buffer of the whole read, from its first bytes on.
     bytes: Vec<u8>,
     lacks: bool,
     answer: Option<Answer>,
@@ -64,7 +64,7 @@ impl Memory {
         })
     }
 
-    /// A read of `start..end` is about to be handled.
+    /// Makes a read of `start..end` the current one.
     pub(super) fn begin(&mut self, read: ReadId, start: u64, end: u64) {
         self.current = Some((read, start, end));
         self.served.clear();
@@ -72,20 +72,20 @@ impl Memory {
         self.head = None;
     }
 
-    /// The read begins within page `index`. Returns whether it has the bytes of that now: they were
-    /// kept, and are in no frame.
+    /// Takes the tail of page `index`, in which the current read begins. Returns whether the tail
+    /// serves the read: it was kept, and the page is in no frame.
     pub(super) fn begin_with_tail(&mut self, index: PageIndex, in_frame: bool) -> bool {
         let tail = self.tails.take(index).filter(|_| !in_frame);
         self.head = tail.map(|bytes| (index, bytes));
         self.head.is_some()
     }
 
-    /// Whether the read that was handled got all its bytes.
+    /// Whether the current read has all its bytes.
     pub(super) fn is_ready(&self) -> bool {
         matches!(self.answer, Some(Answer::Done))
     }
 
-    /// It did not.
+    /// Makes the current read wait.
     pub(super) fn wait(&mut self, since: Nanos) {
         let Some((read, start, end)) = self.current.take() else { return };
         let (left, answer) = (end - start, self.answer);
@@ -100,7 +100,7 @@ impl Memory {
         self.reads.insert(read, waiting);
     }
 
-    /// Carries out what the planner decided.
+    /// Carries out an action of the planner.
     pub(super) fn carry_out(&mut self, action: RangeAction) {
         match action {
             RangeAction::Serve { request, page, frame, extent } => {
@@ -118,7 +118,7 @@ impl Memory {
                 self.woken.extend(waiting.map(|(&read, _)| read));
             }
             RangeAction::FetchFailed(id) => {
-                // A read that counted on it takes its bytes as they come.
+                // A read with this fetch copies pages as they are served from now on.
                 for waiting in self.reads.values_mut() {
                     waiting.fetches = waiting.fetches.filter(|&fetch| fetch != id);
                 }
@@ -138,7 +138,7 @@ impl Memory {
         }
     }
 
-    /// The bytes of a fetch go into its frames.
+    /// Copies the bytes of a fetch into its frames.
     pub(super) fn fill(&mut self, fetch: &FetchRow, bytes: &[u8]) {
         assert_eq!(bytes.len() as u64, fetch.end - fetch.start, "a fetch gives its range");
         for (index, &frame) in (page_of(fetch.start)..).zip(&fetch.frames) {
@@ -150,7 +150,7 @@ impl Memory {
         }
     }
 
-    /// The bytes of the last read, if all of its frames are neighbours.
+    /// The bytes of the last read, if its frames are contiguous.
     pub(super) fn ready(&self) -> Option<&[u8]> {
         let (_, start, end) = self.current.filter(|_| self.head.is_none())?;
         let &(first, frame, _) = self.served.first()?;
@@ -176,7 +176,7 @@ impl Memory {
         }
     }
 
-    /// How `read` ended, and when it began to wait.
+    /// How `read` ended, and when its wait began.
     pub(super) fn take(&mut self, read: ReadId) -> Option<(ReadEnd, Nanos)> {
         let answer = self.reads.get(&read)?.answer?;
         let row = self.reads.remove(&read)?;
@@ -189,7 +189,7 @@ impl Memory {
         Some((ended, row.since))
     }
 
-    /// `page` is served to `read`: if that ends within it, another read may go on there.
+    /// Keeps `page`, served to `read`, as a tail if the read ends within it.
     fn keep_tail(&mut self, read: ReadId, page: PageIndex, frame: FrameId, extent: Extent) {
         let waiting = self.reads.get(&read).map(|waiting| waiting.end);
         let Some(end) = waiting.or(self.current.map(|(_, _, end)| end)) else { return };
@@ -201,7 +201,7 @@ impl Memory {
 }
 
 impl WaitingRead {
-    /// Takes what it wants of `page`, whose frame has `extent` of it.
+    /// Copies the read's part of `page`, whose frame has `extent` of it.
     fn copy(&mut self, page: PageIndex, frame: &[u8], extent: Extent) {
         let wanted = Extent::of(page, self.start, self.end);
         self.left -= u64::from(wanted.end - wanted.start);
@@ -218,10 +218,10 @@ impl WaitingRead {
     }
 }
 
-/// Tails take this part of the frames' memory beside them.
+/// Tails take one part in so many of the frames' memory, in addition to it.
 const TAILS_ONE_IN: usize = 64;
 
-/// Copies what `page` has of the read of `start..end` to its place in `out`.
+/// Copies the part of `page` within the read of `start..end` to its offset in `out`.
 fn copy(page: PageIndex, frame: &[u8], (start, end): (u64, u64), out: &mut [u8]) {
     let extent = Extent::of(page, start, end);
     let to = page * u64::from(PAGE_BYTES) + u64::from(extent.start) - start;
@@ -230,7 +230,7 @@ fn copy(page: PageIndex, frame: &[u8], (start, end): (u64, u64), out: &mut [u8])
     out[to..to + from.len()].copy_from_slice(from);
 }
 
-/// Where a frame lies in the memory of all.
+/// The offset of a frame in the memory.
 fn place(frame: FrameId) -> usize {
     frame.0 as usize * PAGE_BYTES as usize
 }

@@ -4,8 +4,8 @@
 //!   |--------|--------|---read--|        its last page was used: it leaves before unread ones
 //!                  tail  |==|next read.  and is wanted once more
 //! ```
-//! Replacement takes a page that was used for dead where a stream passes by. Where many readers
-//! take turns, a page that two reads share would leave between them.
+//! The replacement policy evicts used pages of a stream first. Where many readers alternate, a page
+//! that two reads share would be evicted between them.
 //!
 //! # Invariants
 //! - At most `most` tails are kept; the oldest goes first.
@@ -16,7 +16,7 @@ use forerun_core::units::PageIndex;
 
 pub(super) struct Tails {
     rows: BTreeMap<PageIndex, Box<[u8]>>,
-    /// Their pages, oldest first; those that were taken out may be named still.
+    /// The pages of the tails, oldest first.
     order: VecDeque<PageIndex>,
     most: usize,
 }
@@ -40,7 +40,7 @@ impl Tails {
         }
     }
 
-    /// The bytes of `page`, which are kept no longer.
+    /// Removes and returns the tail of `page`.
     pub(super) fn take(&mut self, page: PageIndex) -> Option<Box<[u8]>> {
         let bytes = self.rows.remove(&page)?;
         self.order.retain(|&other| other != page);
