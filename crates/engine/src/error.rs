@@ -1,8 +1,8 @@
 //! Why a file could not be opened or read.
 //!
 //! # Invariants
-//! - Every error names its place and has an errno: [`ReadError::errno`] and [`OpenError::errno`] are
-//!   the only such tables here; an error of the core keeps the core's.
+//! - Every error names its place and has an errno: [`ReadError::errno`] and [`OpenError::errno`]
+//!   are the only such tables here; an error of the core keeps the core's.
 
 use std::io;
 
@@ -37,7 +37,7 @@ pub enum ReadError {
     #[error("the read was cancelled")]
     Cancelled,
     /// No frame came free in time. Use fewer readers or a larger cache.
-    #[error("no frame came free: all {capacity} are held or in flight")]
+    #[error("no frame came free: all {capacity} are pinned or in flight")]
     NoFrames {
         /// The number of frames.
         capacity: u32,

@@ -15,8 +15,8 @@
 //! The last page of a file may be partial: its bytes beyond the end are zero.
 //!
 //! # Invariants
-//! - A handle serves one version. Each fetch compares versions after its bytes arrived, so a page of
-//!   another version never becomes resident; `watch.rs` compares files that are only hit.
+//! - A handle serves one version. Each fetch compares versions after its bytes arrived, so a page
+//!   of another version never becomes resident; `watch.rs` compares files that are only hit.
 //! - A file state never returns to `Current`: a reader of the new bytes opens the file anew.
 //! - A page counts as arrived only if all its bytes within the file arrived.
 //! - A completion of more bytes than were requested, or with an invalid errno, fails with `EIO`.

@@ -91,8 +91,8 @@ impl Handle {
         &self.owner.shared
     }
 
-    /// Reads from `offset` on into `buf` and returns the number of bytes: less than `buf.len()` only
-    /// at the end of the file, and 0 at or past it.
+    /// Reads from `offset` on into `buf` and returns the number of bytes: less than `buf.len()`
+    /// only at the end of the file, and 0 at or past it.
     ///
     /// # Errors
     /// See [`ReadError`]. A failed readahead is not an error of a read.

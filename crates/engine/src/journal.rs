@@ -1,4 +1,4 @@
-//! Journals: the events in the order in which the core consumed them, and what came of them.
+//! Journals: the events in the order in which the core consumed them, and their actions.
 //!
 //! ```text
 //!   State --- sent, came_back ---> Journal        memory, for tests
@@ -6,14 +6,14 @@
 //!   replay: file -> Reader -> a fresh core -> byte-equal, or the first event that differs
 //! ```
 //!
-//! A journal alone is enough to run it again: it begins with the core's settings.
+//! A journal alone is enough for a replay: it begins with the core's settings.
 //!
 //! # Invariants
 //! - A recorder is called under the state's lock: the order of its calls is the order of events.
-//! - A journal never holds more than its bounds; what did not fit is counted, and the record
-//!   then ends at a whole event.
+//! - A journal never exceeds its bounds: the record ends at a whole event, and later events are
+//!   counted.
 //! # Locking
-//! A journal's lock is taken under the state's, and nothing under it.
+//! A journal's lock is taken under the state's; no lock is taken under it.
 
 mod file;
 mod format;
@@ -35,12 +35,12 @@ pub use format::FORMAT;
 pub use read::{Block, JournalError, Part, Reader};
 pub use replay::{Difference, Replayed, Run, replay};
 
-/// Sees everything that goes into the core and comes out. It must not block.
+/// Records the core's events and actions. A recorder must not block.
 pub trait Recorder: Send {
-    /// `event` is about to be sent.
+    /// Records `event`, which is about to be sent.
     fn sent(&mut self, now: Nanos, event: &Event<'_>);
 
-    /// What came of the events since the last call.
+    /// Records the actions of the events since the last call.
     fn came_back(&mut self, actions: &Actions) {
         let _ = actions;
     }
@@ -53,14 +53,14 @@ pub struct Journal {
     bytes_max: usize,
 }
 
-/// What a journal holds.
+/// The contents of a journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// The events, as `forerun_core::event::codec` encodes them.
     pub events: Vec<u8>,
-    /// The actions that came of them, encoded likewise.
+    /// The actions of these events, encoded likewise.
     pub actions: Vec<u8>,
-    /// Events that did not fit any more, or whose actions did not.
+    /// Events that did not fit, or whose actions did not.
     pub dropped: u64,
 }
 
@@ -71,7 +71,7 @@ impl Journal {
         Self { record: Arc::default(), bytes_max }
     }
 
-    /// Takes what was recorded so far.
+    /// Takes the record so far.
     #[must_use]
     pub fn take(&self) -> Record {
         std::mem::take(&mut self.record.lock())

@@ -55,8 +55,8 @@ impl Shared {
         self.frames_now.load(Ordering::Relaxed)
     }
 
-    /// Records a hit without the lock ([`HitBuffer::record`]); drains the hit buffer when a stripe is
-    /// full.
+    /// Records a hit without the lock ([`HitBuffer::record`]); drains the hit buffer when a stripe
+    /// is full.
     #[inline]
     pub(crate) fn record(self: &Arc<Self>, hit: Hit, bytes: usize, ends: bool) {
         match self.hit_buffer.record(hit, bytes, ends) {

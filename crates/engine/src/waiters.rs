@@ -116,8 +116,8 @@ impl Slots {
         Arc::clone(&slot.wake)
     }
 
-    /// Assigns `fetch` to a reader that waits for one of its pages: `me` if it does, else a sleeping
-    /// one, else any. Returns the fetch when no reader does.
+    /// Assigns `fetch` to a reader that waits for one of its pages: `me` if it does, else a
+    /// sleeping one, else any. Returns the fetch when no reader does.
     pub(crate) fn give(&mut self, me: Option<SlotId>, fetch: Fetch) -> Option<Fetch> {
         let at = |id: SlotId| id.0 as usize;
         let own = me.map(at).filter(|&at| self.all[at].waits_for(&fetch));

@@ -1,7 +1,6 @@
-//! A hit asks nobody for anything: no allocation, no system call, drained batches included.
+//! A hit makes no allocation and no system call, drained batches included.
 //!
-//! Each case runs in a child process, which is this program once more, since the filter ends with
-//! its process:
+//! Each case runs in a child process of this program, as the filter lasts as long as its process:
 //!
 //! ```text
 //!   thread of the child: filter on | 100k hits, allocations counted | done: spins
@@ -29,10 +28,10 @@ use forerun_io::store::pattern::{self, Pattern};
 use forerun_testkit::{Scratch, skip};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
-/// Finds pages that are there.
+/// Reads cached pages.
 type Hit = fn(&Handle, &mut Prng);
 
-/// What a child does, by its name.
+/// The work of a child, by its name.
 const CASES: [(&str, Hit); 3] = [("reads", read_one), ("pins", pin_one), ("longer", read_some)];
 
 #[test]
@@ -58,7 +57,7 @@ fn a_hundred_thousand_hits_make_no_allocation_and_no_system_call() {
 }
 
 #[test]
-fn the_filter_kills_who_makes_a_system_call_and_allocations_are_counted() {
+fn the_filter_kills_a_child_that_makes_a_system_call_and_allocations_are_counted() {
     if env::var_os(CHILD).is_some() {
         return;
     }
@@ -70,16 +69,16 @@ fn the_filter_kills_who_makes_a_system_call_and_allocations_are_counted() {
     assert!(!text.contains("allocations: 0\n"), "{text}");
 }
 
-/// No test of its own: the child, where the variable says so.
+/// The child, where the variable names a case; else no test.
 #[test]
-fn the_child_reads_what_it_is_told_to() {
+fn the_child_runs_the_case_of_its_variable() {
     let Ok(what) = env::var(CHILD) else { return };
     let (case, file) = what.split_once(' ').expect("a case and a file");
     let hit = CASES.iter().find(|at| at.0 == case).map_or(read_one as Hit, |at| at.1);
     let cache = Cache::new(settings()).unwrap();
     let handle = open(&cache, file);
     let mut random = Prng::new(1);
-    // Every page, and batches of notes: what is made once is made now.
+    // Every page, and batches of hits: one-time allocations happen now.
     handle.read_at(0, &mut vec![0; BYTES]).unwrap();
     (0..10_000).for_each(|_| hit(&handle, &mut random));
     let before = cache.stats();
@@ -102,7 +101,7 @@ fn the_child_reads_what_it_is_told_to() {
             });
             *made.lock().unwrap() = Some(counted.count_total);
             done.store(true, Ordering::SeqCst);
-            // The end of a thread is full of system calls: it ends only where the test fails.
+            // The end of a thread makes system calls: the thread ends only where the test fails.
             while !failed.load(Ordering::SeqCst) {
                 std::hint::spin_loop();
             }
@@ -116,7 +115,7 @@ fn the_child_reads_what_it_is_told_to() {
     });
 }
 
-/// Lets the filtered thread run into its end.
+/// Lets the filtered thread end.
 struct Fails<'a>(&'a AtomicBool);
 
 impl Drop for Fails<'_> {
@@ -125,10 +124,10 @@ impl Drop for Fails<'_> {
     }
 }
 
-/// Checks what the hits came to, and says what they cost.
+/// Checks the counts of the hits and prints their cost.
 fn say(cache: &Cache, before: &Stats, allocations: u64) {
     let now = cache.stats();
-    // What was drained on the way: all but what the stripe of this thread holds.
+    // Drained meanwhile: all but the hits in the stripe of this thread.
     let drained = now.core.hits - before.core.hits;
     assert!(drained >= HITS && now.requests - before.requests >= HITS, "{now:?}");
     assert_eq!((now.requests - now.unlocked, now.dropped_hits), (before.latency.count(), 0));
@@ -158,7 +157,7 @@ fn read_some(file: &Handle, random: &mut Prng) {
 }
 
 fn settings() -> Settings {
-    // The watch of a file that was opened by a path takes the lock now and then: not today.
+    // An interval that keeps the watch of a file opened by path from taking the lock.
     let version_interval = Nanos::from_millis(3_600_000);
     Settings { cache_bytes: 2 * BYTES as u64, version_interval, ..Settings::default() }
 }
@@ -172,12 +171,12 @@ fn open(cache: &Cache, file: &str) -> Handle {
     let scratch = Scratch::new("hits");
     let path = scratch.file("data", contents);
     let handle = cache.open(&path).unwrap();
-    // A deleted file has changed, which only a fetch would notice: there is none.
+    // A deleted file has changed, which only a fetch would notice: this test has none.
     handle.read_at(0, &mut vec![0; BYTES]).unwrap();
     handle
 }
 
-/// Lets a failed assertion say so, and kills the process at anything else.
+/// Allows the output of a failed assertion, and kills the process at any other call.
 fn filter() -> BpfProgram {
     let rules = [(libc::SYS_write, Vec::new())].into();
     let (kill, allow) = (SeccompAction::KillProcess, SeccompAction::Allow);
@@ -186,11 +185,11 @@ fn filter() -> BpfProgram {
     filter.try_into().expect("a program of a few steps")
 }
 
-/// Runs a child to its end: its code, if it was not killed, and what it said.
+/// Runs a child to its end: its code, if it was not killed, and its output.
 fn child(what: &str) -> (Option<i32>, String) {
     let me = env::current_exe().unwrap();
     let output = Command::new(me)
-        .args(["--exact", "the_child_reads_what_it_is_told_to", "--nocapture"])
+        .args(["--exact", "the_child_runs_the_case_of_its_variable", "--nocapture"])
         .env(CHILD, what)
         .output()
         .unwrap();
@@ -198,14 +197,14 @@ fn child(what: &str) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Tells the program that it is the child.
+/// The variable that makes the program the child.
 const CHILD: &str = "FORERUN_TEST_HITS";
-/// The code of a child that could not filter its calls.
+/// The exit code of a child that could not filter its calls.
 const NO_FILTER: i32 = 77;
 const HITS: u64 = 100_000;
 const PAGE: usize = 4096;
 const BYTES: usize = 1_000 * PAGE;
-/// Which clock the kernel uses, and those that programs read by themselves.
+/// The kernel's clock source, and those that programs read without a system call.
 const CLOCK: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 const CLOCKS: [&str; 5] =
     ["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "riscv_clocksource"];

@@ -1,20 +1,20 @@
-//! The engine under a model checker: its lock, conditions, notes, pins and threads, where every
-//! step between them may be another thread's, as a seeded scheduler likes.
+//! The engine under a model checker: a seeded scheduler interleaves its lock, conditions, hit
+//! buffer, pins and threads at every step.
 //!
 //! ```text
 //!   cargo test -p forerun-engine --features shuttle --test models
 //! ```
 //!
-//! Each model runs under a scheduler that chooses at random and under one that changes its mind
-//! only a few times, at points that matter (PCT). Both begin with the same seed in every run; a
+//! Each model runs under a scheduler that chooses at random and under one that preempts only a few
+//! times (PCT). Both begin with the same seed in every run; a
 //! failure prints the schedule to replay. Caches have a few frames and stores come in steps, so
-//! that short runs meet late hits, evictions, full stripes and a want of frames; a model that no
-//! run of which met what it is about fails.
+//! that short runs meet late hits, evictions, full stripes and a want of frames; a model fails if
+//! no run of it meets its subject.
 //!
 //! # Invariants
-//! - No time passes in a model: a sleeper that nobody wakes is a deadlock, which fails it.
-//! - The models see one order of all operations; what relaxed orders would allow beyond that is
-//!   argued in io's `frames/header.rs`, not checked here.
+//! - No time passes in a model: a thread that sleeps for ever is a deadlock, which fails it.
+//! - The models see one order of all operations; io's `frames/header.rs` argues for
+//!   relaxed orders, which the models do not check.
 //! # Sources
 //! Burckhardt et al., A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs, 2010.
 
@@ -47,10 +47,10 @@ const PAGE_BYTES: u32 = 512;
 const PAGE: u64 = PAGE_BYTES as u64;
 const EIO: i32 = 5;
 
-/// What a run met, by name.
+/// Counts of the situations that a run met, by name.
 type Met = Vec<(&'static str, u64)>;
 
-/// Runs `model` many times, under each scheduler half of them; together they have to meet `about`.
+/// Runs `model` many times, half of them under each scheduler; together the runs meet `about`.
 fn check(runs: usize, about: &[&str], model: impl Fn() -> Met + Send + Sync + 'static) {
     let met = Arc::new(Plain::new(BTreeMap::<&str, u64>::new()));
     let sum = Arc::clone(&met);
@@ -83,9 +83,9 @@ struct Steps {
     fails_from: u64,
     /// Pages of a request at most.
     request_pages: u32,
-    /// When its bytes last changed; a write changes this first, as file systems do.
+    /// The time of the last change of its bytes; a write sets this first, as file systems do.
     modified: Arc<SharedU64>,
-    /// How far along the pattern its bytes are.
+    /// The offset of its bytes in the pattern.
     shift: Arc<SharedU64>,
 }
 
@@ -96,7 +96,7 @@ impl Default for Steps {
     }
 }
 
-/// A queue of it: whoever reaps carries out.
+/// A queue of the store: the reaping thread carries operations out.
 struct Lane {
     store: Steps,
     waiting: Mutex<Waiting>,
@@ -159,7 +159,7 @@ impl Steps {
     }
 }
 
-/// Another thread may go on here.
+/// Lets the scheduler switch threads.
 fn step() {
     AtomicBool::new(false).load(Ordering::SeqCst);
 }
@@ -171,7 +171,7 @@ struct Rig {
     ticks: Arc<AtomicU64>,
 }
 
-/// Counts how often somebody looks for a frame again, which is done where a read wants for one.
+/// Counts retries of an allocation, which happen while a read waits for a frame.
 struct Ticks(Arc<AtomicU64>);
 
 impl Recorder for Ticks {
@@ -219,24 +219,24 @@ impl Rig {
         thread::spawn(move || read_cancellable(&file, page, 1, &cancel))
     }
 
-    /// What holds when all threads have come back; what the run met.
+    /// Checks the counts after all threads have ended; returns the situations of the run.
     fn end(self) -> Met {
         let Self { cache, file, ticks } = self;
         let (stats, (frames, _)) = (cache.stats(), cache.frames());
         assert!(stats.core.balanced(), "{stats:?}");
         assert_eq!(stats.latency.count(), stats.requests - stats.unlocked, "{stats:?}");
-        drop(Arc::into_inner(file).expect("the threads have let go of it"));
-        // Pages that went while a reader had them free their frames when somebody wants some.
+        drop(Arc::into_inner(file).expect("the threads have dropped their handles"));
+        // Invalidated pages that a reader had pinned free their frames at the next want of frames.
         if let Ok(other) = cache.open_store(Arc::new(Steps::default())) {
             let pin = |page| other.pin(page * PAGE).unwrap();
             drop((0..u64::from(frames)).map(pin).collect::<Vec<_>>());
         }
-        assert_eq!(cache.frames(), (frames, frames), "no pin and no fetch is left behind");
+        assert_eq!(cache.frames(), (frames, frames), "no pin and no fetch remains");
         vec![
             ("hits without the lock", stats.unlocked),
             ("late hits", stats.core.late_hits),
             ("evictions", stats.core.evicted),
-            ("victims that were held", stats.core.pinned),
+            ("victims that were pinned", stats.core.pinned),
             ("stale hits", stats.core.stale_hits),
             ("dropped hits", stats.dropped_hits),
             ("readahead that was used", stats.core.ahead_used),
@@ -265,7 +265,7 @@ fn read_cancellable(
     Ok(())
 }
 
-/// The store could not read it.
+/// The error of a page that the store cannot read.
 fn refused(answer: &Result<(), ReadError>) {
     assert!(matches!(answer, Err(ReadError::Store { .. })), "{answer:?}");
 }
@@ -277,7 +277,7 @@ fn join<const N: usize>(threads: [thread::JoinHandle<()>; N]) {
 }
 
 #[test]
-fn every_note_is_drained_once_or_counted_as_dropped() {
+fn every_hit_is_drained_once_or_counted_as_dropped() {
     check(20_000, &["dropped hits", "full stripes"], || {
         let hit_buffer = Arc::new(HitBuffer::default());
         let writer = |first: u32| {
@@ -308,7 +308,7 @@ fn every_note_is_drained_once_or_counted_as_dropped() {
 
 #[test]
 fn readers_of_the_same_and_other_pages_all_get_theirs() {
-    for (frames, wanting) in [(2, "a want of frames"), (3, "victims that were held")] {
+    for (frames, wanting) in [(2, "a want of frames"), (3, "victims that were pinned")] {
         check(2_500, &["late hits", "evictions", wanting], move || {
             let rig = Rig::new(frames, "off");
             join([rig.reader([0, 1, 0]), rig.reader([0, 2, 1]), rig.reader([1, 3])]);
@@ -334,8 +334,8 @@ fn readers_and_readahead_share_pages_in_flight() {
 }
 
 #[test]
-fn who_waits_for_a_frame_is_woken_by_who_lets_go_of_its_pin() {
-    check(6_000, &["a want of frames", "victims that were held"], || {
+fn a_read_that_waits_for_a_frame_is_woken_by_an_unpin() {
+    check(6_000, &["a want of frames", "victims that were pinned"], || {
         let rig = Rig::new(2, "off");
         let pinner = {
             let file = Arc::clone(&rig.file);
@@ -353,7 +353,7 @@ fn who_waits_for_a_frame_is_woken_by_who_lets_go_of_its_pin() {
 }
 
 #[test]
-fn who_waits_for_a_frame_is_woken_by_hits_without_the_lock() {
+fn a_read_that_waits_for_a_frame_is_woken_by_hits_without_the_lock() {
     check(6_000, &["a want of frames", "hits without the lock"], || {
         let rig = Rig::new(2, "off");
         read(&rig.file, 0, 2).unwrap();
@@ -363,8 +363,8 @@ fn who_waits_for_a_frame_is_woken_by_hits_without_the_lock() {
 }
 
 #[test]
-fn hits_that_race_evictions_get_the_page_that_they_asked_for() {
-    let about = ["hits without the lock", "evictions", "victims that were held", "stale hits"];
+fn hits_that_race_evictions_get_their_own_page() {
+    let about = ["hits without the lock", "evictions", "victims that were pinned", "stale hits"];
     check(6_000, &about, || {
         let rig = Rig::new(2, "off");
         read(&rig.file, 0, 2).unwrap();
@@ -467,7 +467,7 @@ fn a_file_that_changes_gives_bytes_of_one_version_or_an_error() {
 }
 
 #[test]
-fn who_is_refused_after_a_look_without_the_lock_is_in_nobodys_way() {
+fn a_read_refused_after_a_lookup_without_the_lock_blocks_no_other() {
     check(6_000, &["changes", "a want of frames"], || {
         let store = Steps::default();
         let modified = Arc::clone(&store.modified);

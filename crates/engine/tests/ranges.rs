@@ -1,5 +1,5 @@
-//! The cache of byte ranges against the bytes it should give: threads are played by the test, one
-//! step at a time, so that every order of arrivals can be had and repeated.
+//! The cache of byte ranges against the expected bytes: the test simulates threads one step at a
+//! time, so that it can choose and repeat every order of arrivals.
 //!
 //! # Invariants
 //! - Every read ends with its own bytes, or fails where a fetch of its bytes failed.
@@ -28,7 +28,7 @@ fn small() -> RangesSettings {
     RangesSettings { memory_bytes: MIB, request_bytes_max: 64 << 10, ..RangesSettings::default() }
 }
 
-/// One reader who fetches at once, alone.
+/// A lone reader that fetches at once.
 struct Alone {
     ranges: Ranges,
     fetched: Vec<(u64, u64)>,
@@ -55,7 +55,7 @@ impl Alone {
                 }
                 Some(other) => panic!("{start}..{end}: {other:?}"),
                 None => {
-                    let job = self.ranges.claim_for(read).expect("nobody else fetches");
+                    let job = self.ranges.claim_for(read).expect("no other thread fetches");
                     own = (job.start, job.end);
                     self.fetch(job);
                 }
@@ -122,7 +122,7 @@ fn interleaved_readers_fetch_each_byte_once_in_large_pieces() {
 
 #[test]
 fn readers_whose_reads_share_pages_fetch_none_twice() {
-    // So many take turns that used pages leave between two reads of one.
+    // So many readers alternate that used pages are evicted between two reads of one.
     let (cursors, each) = (64, 4 * MIB);
     for step in [100_001, 70_000, 96 << 10] {
         let settings = RangesSettings { memory_bytes: 32 * MIB, ..RangesSettings::default() };
@@ -140,7 +140,7 @@ fn readers_whose_reads_share_pages_fetch_none_twice() {
 }
 
 #[test]
-fn chunks_of_columns_are_foreseen_though_their_steps_are_no_whole_pages() {
+fn chunks_of_columns_are_prefetched_though_their_strides_are_no_whole_pages() {
     // Columns of a table: a chunk of each in every group of rows, read whole.
     let (chunk, columns, groups) = (1_250_264, 20, 8);
     let wanted_columns = [[7, 7, 7, 7], [1, 4, 11, 13], [2, 7, 12, 17]];
@@ -175,13 +175,13 @@ fn what_a_fetch_must_give_is_given_or_the_read_fails() {
         ranges.arrived(job.id, &vec![7; wrong]);
         assert_eq!(ranges.woken(), [read], "{wrong} bytes");
         assert_eq!(ranges.take(read), Some(ReadEnd::Failed), "{wrong} bytes");
-        assert_eq!(ranges.take(read), None, "it is told once");
+        assert_eq!(ranges.take(read), None, "it ends once");
         assert_eq!(ranges.stats().failures, 1);
     }
 }
 
 #[test]
-fn who_waits_for_failed_readahead_gets_a_try_of_its_own() {
+fn a_read_that_waits_for_failed_readahead_gets_a_demand_of_its_own() {
     let settings = RangesSettings { memory_bytes: 16 * MIB, ..small() };
     let mut ranges = Ranges::new(&settings, 64 * MIB).unwrap();
     let ReadStart::Waits(first) = ranges.read(0, 4096) else { panic!("it has no bytes") };
@@ -192,8 +192,8 @@ fn who_waits_for_failed_readahead_gets_a_try_of_its_own() {
     let ahead = ranges.claim().expect("the first window is longer than a request");
     assert!(!ahead.demand, "{ahead:?}");
     let (start, end) = (ahead.start, ahead.start + 100);
-    let ReadStart::Waits(late) = ranges.read(start, end) else { panic!("it is under way") };
-    assert_eq!(ranges.claim_for(late).map(|job| job.start), None, "somebody fetches it");
+    let ReadStart::Waits(late) = ranges.read(start, end) else { panic!("it is in flight") };
+    assert_eq!(ranges.claim_for(late).map(|job| job.start), None, "another thread fetches it");
     ranges.failed(ahead.id);
     assert_eq!(ranges.take(late), None, "its own try comes first");
     let own = ranges.claim_for(late).expect("a demand of its own");
@@ -203,7 +203,7 @@ fn who_waits_for_failed_readahead_gets_a_try_of_its_own() {
 }
 
 #[test]
-fn who_shares_a_fetch_that_brings_too_little_reads_again() {
+fn a_read_that_shares_a_fetch_with_too_few_bytes_reads_again() {
     let mut ranges = Ranges::new(&small(), MIB).unwrap();
     let ReadStart::Waits(one) = ranges.read(400_000, 400_100) else { panic!("it has no bytes") };
     let ReadStart::Waits(two) = ranges.read(400_050, 400_150) else { panic!("it has no bytes") };
@@ -214,7 +214,7 @@ fn who_shares_a_fetch_that_brings_too_little_reads_again() {
     let ReadStart::Waits(two) = ranges.again(400_050, 400_150) else { panic!("it lacks bytes") };
     let job = ranges.claim_for(two).unwrap();
     let page = 400_050 / 8192 * 8192;
-    assert_eq!((job.start, job.end), (page, page + 8192), "who came twice gets all of the page");
+    assert_eq!((job.start, job.end), (page, page + 8192), "the second read fetches the whole page");
     ranges.arrived(job.id, &bytes(job.start, job.end));
     assert_eq!(ranges.take(two), Some(ReadEnd::Fetched));
     let stats = ranges.stats();
@@ -223,7 +223,7 @@ fn who_shares_a_fetch_that_brings_too_little_reads_again() {
 
 #[test]
 fn small_reads_within_a_page_fetch_it_once_more_and_no_further() {
-    // Two that take turns: core sees no stream in a read of 100 bytes.
+    // Two alternating readers: the core sees no stream in a read of 100 bytes.
     let mut reader = Alone::new(&RangesSettings::default(), 64 * MIB);
     for at in (0..8_000).step_by(100) {
         for start in [20 * MIB + at, 40 * MIB + at] {
@@ -234,11 +234,11 @@ fn small_reads_within_a_page_fetch_it_once_more_and_no_further() {
 }
 
 #[test]
-fn who_waits_for_room_fetches_what_holds_it() {
+fn a_read_that_waits_for_frames_claims_a_fetch_that_has_them() {
     let mut ranges = Ranges::new(&small(), 64 * MIB).unwrap();
     let each = ranges.read_bytes_max();
     let mut reads = Vec::new();
-    // As many as have room, and one more; nobody claims what they want.
+    // As many as have frames, and one more; their fetches stay unclaimed.
     while u64::from(ranges.waiting()) * 64 * KIB < MIB {
         let start = reads.len() as u64 * 8 * MIB;
         let ReadStart::Waits(read) = ranges.read(start, start + each) else { panic!("it is new") };
@@ -251,7 +251,7 @@ fn who_waits_for_room_fetches_what_holds_it() {
             assert_eq!(ended, ReadEnd::Bytes(bytes(start, start + each)));
             return;
         }
-        let job = ranges.claim_for(last).expect("nobody else does");
+        let job = ranges.claim_for(last).expect("no other thread does");
         ranges.arrived(job.id, &bytes(job.start, job.end));
         for (read, start) in &reads {
             if let Some(ended) = ranges.take(*read) {
@@ -262,11 +262,11 @@ fn who_waits_for_room_fetches_what_holds_it() {
     panic!("it waits for ever");
 }
 
-/// Reads that wait, what they are to get, and the last fetch that each claimed.
+/// Waiting reads, their expected bytes, and the last fetch that each claimed.
 type Open = Vec<(ReadId, u64, u64, Option<RangeFetch>)>;
 
-/// What reads found that were woken; `good` are the fetches that gave what they should. Fetches
-/// that they claim are returned.
+/// Checks the results of woken reads; `good` are the fetches with the right bytes. Returns the
+/// fetches that the reads claim.
 fn settle(ranges: &mut Ranges, open: &mut Open, good: &[FetchId], why: &str) -> Vec<RangeFetch> {
     let mut claimed = Vec::new();
     for read in ranges.woken() {

@@ -1,18 +1,18 @@
-//! One version a handle, whatever another process does to the file while four threads read it.
+//! A handle serves one version, whatever another process does to the file while four threads read.
 //!
-//! The writer is this program once more, told by an environment variable what to do. Every word of
-//! the file tells the generation that it is of, and where it lies:
+//! The writer is a second process of this program; an environment variable gives its task. Every
+//! word of the file holds its generation and its number:
 //!
 //! ```text
 //!   word    63..32        31..0           a generation is written whole, or behind the gate:
-//!         generation   number of word     nobody opens the file while it is of no generation
+//!         generation   number of word     no open while the file is of no generation
 //!
 //!   writer: "steps" -> waits -> ... -> "complete N"   -> waits for a line -> the next
-//!   test:    gate shut              gate open, looks at the file anew, sends a line
+//!   test:    gate shut              gate open, opens the file anew, sends a line
 //! ```
 //!
 //! # Invariants
-//! - Readers go on with the handles that they have while the file is of no generation.
+//! - Readers use their open handles while the file is of no generation.
 //! - Nothing here is decided by time: the writer and the test wait for each other's lines.
 
 use std::{
@@ -31,20 +31,20 @@ use forerun_io::files::{Backend, FilesSettings};
 use forerun_testkit::{Scratch, skip, until_tick, within};
 use parking_lot::RwLock;
 
-/// What the writer does to the file, over and over.
+/// The change that the writer repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Each generation is one write in place.
     Rewrite,
     /// As `Rewrite`, and the time of modification is set back; the length stays.
     Touch,
-    /// In place, piece by piece.
+    /// Written in place, piece by piece.
     Pieces,
     /// Cut, grown again with zeros, then written.
     Truncate,
     /// Another file takes its name.
     Rename,
-    /// Deleted, and made anew under another name first.
+    /// Deleted; the next file is created under another name first.
     Delete,
     /// The same words, and more of them.
     Append,
@@ -61,7 +61,7 @@ const KINDS: [Kind; 7] = [
 ];
 
 #[test]
-fn no_read_ever_mixes_two_versions_and_whoever_opens_anew_gets_the_newest() {
+fn no_read_ever_mixes_two_versions_and_a_new_handle_gets_the_newest() {
     if env::var_os(WRITER).is_some() {
         return;
     }
@@ -90,9 +90,9 @@ fn the_same_holds_by_the_interfaces_that_are_left_where_rings_are_refused() {
     }
 }
 
-/// No test of its own: the other process, where the variable says so.
+/// The writer, where the variable names a task; else no test.
 #[test]
-fn the_writer_writes_where_it_is_asked_to() {
+fn the_writer_writes_the_file_of_its_variable() {
     let Ok(what) = env::var(WRITER) else { return };
     let (kind, path) = what.split_once(' ').expect("a kind and a path");
     let kind = KINDS.into_iter().find(|at| format!("{at:?}") == kind).expect("a kind");
@@ -141,7 +141,7 @@ impl Scene {
 
     fn play(self) {
         thread::scope(|scope| {
-            // Whatever fails, the readers end, and with them the scope.
+            // Ends the readers, and so the scope, after any failure.
             let _ends = Ends(&self.ended);
             for number in 0..4 {
                 let scene = &self;
@@ -157,7 +157,7 @@ impl Scene {
         assert!(self.cache.stats().files_changed >= ROUNDS, "{:?}", self.kind);
     }
 
-    /// Keeps the writer's company, round by round.
+    /// Follows the writer, round by round.
     fn direct(&self) {
         let mut writer = Process::start(self.kind, &self.path);
         for generation in 2..ROUNDS + 2 {
@@ -192,7 +192,7 @@ impl Scene {
         loop {
             match read_all(before) {
                 Err(ReadError::Changed | ReadError::Shrunk { .. }) => return,
-                // Whoever opened the file anew has compared; of another file, the watch will.
+                // Opening anew has compared the versions; the watch compares those of another file.
                 Ok(_) if in_place => panic!("{:?}: the old pages are still there", self.kind),
                 Ok(_) => thread::yield_now(),
                 Err(error) => panic!("{:?}: {error}", self.kind),
@@ -248,7 +248,7 @@ impl Scene {
     }
 }
 
-/// Ends the readers when it goes.
+/// Ends the readers when it is dropped.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -289,7 +289,7 @@ fn words(kind: Kind, generation: u64) -> u64 {
     }
 }
 
-/// What the words of a generation say: those that grow keep theirs, and the length tells.
+/// The generation in the words of a file: a growing file keeps its words, and its length differs.
 fn told(kind: Kind, generation: u64) -> u64 {
     if kind == Kind::Append { 1 } else { generation }
 }
@@ -307,7 +307,7 @@ fn beside(path: &Path) -> PathBuf {
     path.with_extension("next")
 }
 
-/// The other process, as the test sees it.
+/// The writer process, for the test.
 struct Process {
     child: Child,
     told: ChildStdin,
@@ -318,7 +318,7 @@ impl Process {
     fn start(kind: Kind, path: &Path) -> Self {
         let me = env::current_exe().unwrap();
         let mut child = Command::new(me)
-            .args(["--exact", "the_writer_writes_where_it_is_asked_to", "--nocapture"])
+            .args(["--exact", "the_writer_writes_the_file_of_its_variable", "--nocapture"])
             .env(WRITER, format!("{kind:?} {}", path.display()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -352,7 +352,7 @@ impl Drop for Process {
     }
 }
 
-/// The other process, as it sees itself.
+/// The writer process itself.
 struct Writer {
     kind: Kind,
     path: PathBuf,
@@ -425,7 +425,7 @@ impl Writer {
     }
 }
 
-/// Asks for the gate to be shut.
+/// Requests a shut gate.
 fn steps() {
     say("steps");
     assert!(hear(), "the test goes on");
@@ -436,13 +436,13 @@ fn say(line: &str) {
     writeln!(out, "writer: {line}").and_then(|()| out.flush()).expect("the test listens");
 }
 
-/// Whether the test wants more.
+/// Whether the test continues.
 fn hear() -> bool {
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line).expect("a line") > 0
 }
 
-/// Tells the program that it is the writer.
+/// The variable that makes the program the writer.
 const WRITER: &str = "FORERUN_TEST_WRITER";
 /// The words of a file: a megabyte.
 const WORDS: u64 = 1 << 17;

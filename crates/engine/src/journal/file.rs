@@ -1,4 +1,4 @@
-//! A journal in a file: recorders append to memory, a thread of its own writes.
+//! A journal in a file: recorders append to memory, a writer thread writes.
 //!
 //! ```text
 //!   recorder --- group ---> filling [run|block|block|bl..]      under the engine's lock
@@ -7,13 +7,12 @@
 //! ```
 //!
 //! Where memory or the file is full, or a write fails, the journal ends at the last whole event
-//! that fits: it is of use up to there, and what follows is counted. The run goes on as it would.
+//! that fits, and later events are counted. The run continues unchanged.
 //! After a kill the file lacks the last tenth of a second. Nothing is synced.
 //!
 //! # Invariants
-//! - A recorder never waits for the file; it takes memory within the bound, which is set aside at
-//!   the start.
-//! - Once a journal has ended, nothing is appended: no event is missing before the last one.
+//! - A recorder never waits for the file; its memory is bounded, and allocated at the start.
+//! - A journal that has ended takes no event: none is missing before its last one.
 //! # Locking
 //! One lock, taken under the state's by recorders. No thread holds it over a write.
 
@@ -37,12 +36,12 @@ use super::Recorder;
 use super::format::{self, BLOCK_BYTES, HEAD_BYTES, Head, LINE_BYTES, PAYLOAD_BYTES_MAX};
 use super::settings;
 
-/// How much a journal may take.
+/// The bounds of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Bytes of the file.
     pub file_bytes_max: u64,
-    /// Bytes that wait to be written, at most 64 MiB; half of it is the largest event.
+    /// Bytes that wait to be written, at most 64 MiB; the largest event is half of them.
     pub memory_bytes_max: usize,
 }
 
@@ -59,7 +58,7 @@ impl Bounds {
     }
 }
 
-/// Why a journal has ended before its runs.
+/// Why a journal ended before its runs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum End {
@@ -69,33 +68,33 @@ pub enum End {
         /// The bound.
         file_bytes_max: u64,
     },
-    /// Writing is slower than the run.
+    /// The writer is slower than the run.
     #[error("writing did not keep up: {memory_bytes_max} bytes may wait for it")]
     Behind {
         /// The bound.
         memory_bytes_max: usize,
     },
-    /// The file takes no more.
+    /// A write failed.
     #[error("{0}")]
     Write(String),
 }
 
-/// The end of a journal.
+/// The summary of a finished journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Runs in the file.
     pub runs: u32,
     /// Events in the file.
     pub events: u64,
-    /// Events that are not: all after the last one that is.
+    /// Events after the last one in the file.
     pub dropped: u64,
     /// Bytes of the file.
     pub bytes: u64,
-    /// Why events were dropped. `None` if there were none, or only some whose actions never came.
+    /// Why events were dropped. `None` if none were, or only events whose actions never came.
     pub end: Option<End>,
 }
 
-/// A journal that is being written. Without [`JournalFile::finish`] it ends when it goes.
+/// A journal that is being written; it ends at [`JournalFile::finish`] or when it is dropped.
 pub struct JournalFile {
     shared: Arc<Shared>,
     writer: Option<JoinHandle<()>>,
@@ -110,19 +109,19 @@ struct Shared {
 #[derive(Default)]
 struct Inside {
     filling: Buffer,
-    /// Bytes that the file has or will have.
+    /// Bytes of the file, once all accepted ones are written.
     accepted_bytes: u64,
-    /// Events that recorders saw.
+    /// Events that recorders were called with.
     sent: u64,
     /// Runs begun; only the last one is recorded.
     runs: u32,
-    /// What is in the file. `dropped` and `end` are filled in at the end.
+    /// Counts of the file; `finish` fills in `dropped` and `end`.
     written: Summary,
     end: Option<End>,
     finished: bool,
 }
 
-/// Bytes to be written, and what they are.
+/// Bytes to be written, and their division into pieces.
 #[derive(Default)]
 struct Buffer {
     bytes: Vec<u8>,
@@ -131,7 +130,7 @@ struct Buffer {
     open_events: u32,
 }
 
-/// Where a piece of a buffer ends.
+/// A piece of a buffer, by its end.
 enum Piece {
     /// The line and text at the head of a run.
     Run { end: usize, sum: u64 },
@@ -140,18 +139,18 @@ enum Piece {
 }
 
 impl JournalFile {
-    /// A journal in a new file at `path`, or in place of the one that is there.
+    /// A journal in a file at `path`, which replaces an existing one.
     ///
     /// # Errors
-    /// The file cannot be made, or the thread cannot be started.
+    /// The file cannot be created, or the thread cannot be started.
     pub fn create(path: &Path, bounds: Bounds) -> io::Result<Self> {
         let file = File::create(path)?;
         let cut = file.try_clone()?;
-        // A block that was written in part; where it stays, readers leave it out.
+        // Cuts a partial block off; where that fails, readers ignore it.
         Self::start(file, bounds, move |bytes| drop(cut.set_len(bytes)))
     }
 
-    /// A journal that is written to `output`.
+    /// A journal written to `output`.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -176,8 +175,7 @@ impl JournalFile {
         Ok(Self { shared, writer: Some(writer) })
     }
 
-    /// The recorder of a core with these settings. Its run follows those before it, which are
-    /// recorded no longer.
+    /// The recorder of a core with these settings. Its run ends the recording of earlier runs.
     #[must_use]
     pub fn record(&self, core: &Settings) -> Box<dyn Recorder> {
         let mut inside = self.shared.inside.lock();
@@ -195,7 +193,7 @@ impl JournalFile {
         Box::new(FileRecorder::new(Arc::clone(&self.shared), run))
     }
 
-    /// Writes what is left, and returns how the journal ended. Later events are not counted.
+    /// Writes the rest and returns the summary. Later events are not counted.
     #[must_use]
     pub fn finish(mut self) -> Summary {
         self.stop();
@@ -221,8 +219,8 @@ impl Drop for JournalFile {
 }
 
 impl Shared {
-    /// Whether `bytes` more fit in memory, and with `head_bytes` in the file. The journal ends if
-    /// they do not.
+    /// Whether `bytes` more fit in memory, and with `head_bytes` in the file. Ends the journal if
+    /// they do not fit.
     fn accept(&self, inside: &mut Inside, bytes: usize, head_bytes: usize) -> bool {
         let Bounds { file_bytes_max, memory_bytes_max } = self.bounds;
         let after = inside.accepted_bytes + (bytes + head_bytes) as u64;
@@ -241,7 +239,7 @@ impl Shared {
 }
 
 impl Buffer {
-    /// Bytes of the block that has begun.
+    /// Bytes of the open block.
     fn open_bytes(&self) -> usize {
         let ends = self.pieces.last().map_or(0, |piece| match *piece {
             Piece::Run { end, .. } | Piece::Block { end, .. } => end,
@@ -249,7 +247,7 @@ impl Buffer {
         self.bytes.len() - ends
     }
 
-    /// Ends the block that has begun, if there is one.
+    /// Ends the open block, if there is one.
     fn close(&mut self) {
         if self.open_bytes() > 0 {
             let events = std::mem::take(&mut self.open_events);
@@ -268,13 +266,13 @@ impl Buffer {
 struct FileRecorder {
     shared: Arc<Shared>,
     run: u32,
-    /// Events whose actions have not come yet.
+    /// Events whose actions are not recorded yet.
     events: Vec<u8>,
     count: u32,
-    /// How many numbers they take, and all actions that came of them.
+    /// Buffers of the encoded group and its actions.
     group: Vec<u8>,
     actions: Vec<u8>,
-    /// Nothing is appended any more.
+    /// Whether the recorder appends no more.
     ended: bool,
 }
 
@@ -339,17 +337,17 @@ impl Drop for FileRecorder {
     }
 }
 
-/// The thread that writes.
+/// The writer thread.
 struct Writer<W> {
     shared: Arc<Shared>,
     output: W,
-    /// The checksum of the piece before.
+    /// The checksum of the previous piece.
     before: u64,
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes until the journal is finished; `cut` is called with what the file should be cut to
-    /// when a write fails.
+    /// Writes until the journal is finished. A failed write calls `cut` with the length to cut the
+    /// file to.
     fn run(mut self, mut mine: Buffer, cut: impl FnOnce(u64)) {
         let mut cut = Some(cut);
         loop {
@@ -360,7 +358,7 @@ impl<W: Write> Writer<W> {
             let mut inside = self.shared.inside.lock();
             inside.written.add(&written);
             if let Some(error) = failed {
-                // What waits belongs after what is lost.
+                // Waiting bytes would follow a gap.
                 inside.filling.clear();
                 inside.end = Some(End::Write(error.to_string()));
                 let bytes = inside.written.bytes;
@@ -375,7 +373,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Takes what waits, once that is worth a write. Says whether nothing follows.
+    /// Takes the filled buffer, once it is worth a write. Returns whether it is the last.
     fn swap(&self, mine: &mut Buffer) -> bool {
         let mut inside = self.shared.inside.lock();
         while inside.filling.bytes.is_empty() && !inside.finished {
@@ -389,7 +387,7 @@ impl<W: Write> Writer<W> {
         inside.finished
     }
 
-    /// Writes a buffer, and notes each piece that was written whole.
+    /// Writes a buffer and counts each piece that was written whole.
     fn write(&mut self, buffer: &Buffer, written: &mut Summary) -> io::Result<()> {
         let mut begin = 0;
         for piece in &buffer.pieces {
@@ -403,7 +401,7 @@ impl<W: Write> Writer<W> {
                 }
             };
             self.output.write_all(&buffer.bytes[begin..end]).inspect_err(|_| {
-                // The head before it is of no use.
+                // A head without its payload is useless.
                 written.bytes -= if events.is_some() { HEAD_BYTES as u64 } else { 0 };
             })?;
             written.bytes += (end - begin) as u64;
@@ -423,5 +421,5 @@ impl Summary {
     }
 }
 
-/// How long a block that is not full may wait for more.
+/// How long the writer waits for a block to fill.
 const WAIT: Duration = Duration::from_millis(100);

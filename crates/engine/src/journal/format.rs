@@ -1,4 +1,4 @@
-//! How a journal lies in its file.
+//! The file format of journals.
 //!
 //! ```text
 //!   file    run, run, ...                      one run a core; most files hold one
@@ -15,8 +15,8 @@
 //! `forerun_core::event::codec` encodes them.
 //!
 //! # Invariants
-//! - Each byte is covered by a checksum, and each block's head by one of its own: a length that is
-//!   wrong is not taken for a file that was cut.
+//! - A checksum covers each byte, and each block's head has its own: a wrong length is not mistaken
+//!   for a file that was cut.
 //! - A head's sum depends on the block or the text before it: no block can be lost or moved
 //!   unnoticed.
 //! - A block begins and ends at a whole group.
@@ -28,19 +28,19 @@ use forerun_core::hash::FixedState;
 /// The version of the layout of a file.
 pub const FORMAT: u32 = 1;
 
-/// Every journal begins with it.
+/// The first bytes of every journal.
 pub(super) const MAGIC: &str = "forerun-journal format=";
-/// A run's first line.
+/// The length of a run's first line.
 pub(super) const LINE_BYTES: usize = 88;
-/// The settings of a run, at most.
+/// The most bytes of a run's settings.
 pub(super) const TEXT_BYTES_MAX: usize = 64 << 10;
-/// A block begins with it.
+/// The first bytes of a block.
 pub(super) const MARK: [u8; 4] = *b"\nblk";
-/// What comes before a payload.
+/// The bytes of a block's head, before its payload.
 pub(super) const HEAD_BYTES: usize = 24;
 /// A block ends with the group that brings it to this size.
 pub(super) const BLOCK_BYTES: usize = 64 << 10;
-/// No writer makes a larger payload, and no reader takes one.
+/// The largest payload: writers create no larger one, and readers refuse one.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 64 << 20;
 
 /// The checksum of `bytes`.
@@ -59,14 +59,14 @@ pub(super) fn line(bytes: usize, sum: u64) -> String {
     line
 }
 
-/// What a run's first line says.
+/// The contents of a run's first line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// The settings are this long and have this checksum.
+    /// The length and the checksum of the settings.
     Text { bytes: usize, sum: u64 },
-    /// The format is another.
+    /// Another format.
     Format(u32),
-    /// It is no such line.
+    /// Not a first line.
     Broken,
 }
 
@@ -95,7 +95,7 @@ pub(super) fn parse_line(line: &[u8; LINE_BYTES]) -> Line {
 pub(super) struct Head {
     /// Bytes of the payload.
     pub(super) bytes: u32,
-    /// Events in it.
+    /// Events of the payload.
     pub(super) events: u32,
     /// The payload's checksum.
     pub(super) sum: u64,
@@ -109,7 +109,7 @@ impl Head {
         Self { bytes, events, sum: checksum(payload) }
     }
 
-    /// As it lies in the file after a block or text whose checksum is `before`.
+    /// The encoded head, after a block or text whose checksum is `before`.
     pub(super) fn encode(self, before: u64) -> [u8; HEAD_BYTES] {
         let mut head = [0; HEAD_BYTES];
         head[..4].copy_from_slice(&MARK);
@@ -121,7 +121,7 @@ impl Head {
         head
     }
 
-    /// The head that lies there, if it is one that follows `before`.
+    /// Decodes a head, if it follows `before`.
     pub(super) fn decode(head: &[u8; HEAD_BYTES], before: u64) -> Option<Self> {
         let (words, _) = head.as_chunks::<4>();
         let word = |at: usize| u32::from_le_bytes(words[at]);

@@ -1,4 +1,4 @@
-//! Reading a journal: runs and whole blocks, or where and why not.
+//! The reader of journals: runs and whole blocks, or the place and reason of a failure.
 //!
 //! ```text
 //!   run  block  block  blo|          End: the bytes after the last whole block were cut off
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! # Invariants
-//! - No input makes it panic, or hold more than one block and its share of the input.
-//! - A block is handed out only once its checksum was found right.
+//! - No input makes the reader panic, or allocate more than one block and its share of the input.
+//! - The reader returns a block only after checking its checksum.
 
 use std::io::{self, Read};
 
@@ -16,77 +16,77 @@ use forerun_core::{cache::Settings, event::codec};
 use super::format::{self, FORMAT, HEAD_BYTES, Head, LINE_BYTES, Line, MAGIC, MARK};
 use super::settings;
 
-/// Why a journal cannot be used; one line each. Those that name an event count from 1 in its run.
+/// Why a journal cannot be used; one line each. Event numbers count from 1 in their run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
     /// The file cannot be read.
     #[error("cannot read the journal at byte {at}: {source}")]
     Read {
-        /// Where.
+        /// The offset.
         at: u64,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// It is some other file.
+    /// The file is not a journal.
     #[error("it is no journal of forerun")]
     Foreign,
-    /// Another version wrote it. Use that one.
+    /// Another version wrote the journal. Use that version.
     #[error("it is a journal of format {found}, and this program reads format {FORMAT}")]
     Format {
         /// Its format.
         found: u32,
     },
-    /// Another version's events. Use that one.
+    /// The events are of another version. Use that version.
     #[error("its events are of version {found}, and this program's of {}", codec::VERSION)]
     Events {
         /// Their version.
         found: u32,
     },
-    /// Bytes are not as they were written.
+    /// A checksum does not match.
     #[error("it is corrupt from byte {at} on: a checksum does not match")]
     Corrupt {
         /// Where the block or the head begins.
         at: u64,
     },
-    /// The checksums match, but what they cover is no journal.
+    /// The checksums match, but the contents are not a journal.
     #[error("it is malformed at byte {at}: {why}")]
     Malformed {
         /// Where the block or the head begins.
         at: u64,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
-    /// The core cannot be built, or it refuses an event.
+    /// The core cannot be built, or refuses an event.
     #[error("the journal is not of this core: {why}")]
     NotOfThisCore {
-        /// Which event, where it is one, and what the core said.
+        /// The event, if any, and the core's reason.
         why: String,
     },
 }
 
-/// What comes next in a journal.
+/// The next part of a journal.
 #[derive(Debug)]
 pub enum Part {
     /// A run of a core with these settings begins.
     Run(Box<Settings>),
-    /// A block of its events.
+    /// A block of the run's events.
     Block(Block),
     /// No whole block follows.
     End {
-        /// Bytes of one that was cut off.
+        /// Bytes of a block that was cut off.
         cut_bytes: u64,
     },
 }
 
-/// A block whose checksum is right.
+/// A block with a matching checksum.
 #[derive(Debug)]
 pub struct Block {
-    /// Where it begins in the file.
+    /// The block's offset in the file.
     pub at: u64,
-    /// Events in it.
+    /// Events of the block.
     pub events: u32,
-    /// Its groups of events and actions.
+    /// The groups of events and actions.
     pub payload: Vec<u8>,
 }
 
@@ -97,16 +97,15 @@ pub struct Reader<R> {
     at: u64,
     /// Whether a run has begun.
     begun: bool,
-    /// The checksum of the block or text before.
+    /// The checksum of the previous block or text.
     before: u64,
 }
 
-/// The bytes asked for, or how many there were before the end.
+/// The requested bytes, or how many there were before the end.
 type Whole<T> = Result<T, u64>;
 
 impl<R: Read> Reader<R> {
-    /// A reader of `input`, which it reads in large pieces only where blocks are large: give it
-    /// one that is buffered.
+    /// A reader of `input`. Small blocks cause small reads: pass a buffered input.
     pub fn new(input: R) -> Self {
         Self { input, at: 0, begun: false, before: 0 }
     }
@@ -117,10 +116,10 @@ impl<R: Read> Reader<R> {
         self.at
     }
 
-    /// The next part. After the end, the end again.
+    /// Reads the next part. After the end, returns the end again.
     ///
     /// # Errors
-    /// The input cannot be read, or is no journal that this version can use.
+    /// The input cannot be read, or is not a journal that this version can use.
     pub fn part(&mut self) -> Result<Part, JournalError> {
         let at = self.at;
         let mut mark = [0; MARK.len()];
@@ -190,7 +189,7 @@ impl<R: Read> Reader<R> {
         let Some(head) = Head::decode(&head, self.before) else {
             return Err(JournalError::Corrupt { at });
         };
-        // Grows as bytes are found, so that a length alone takes no memory.
+        // Grows with the bytes read, so that a length alone takes no memory.
         let (mut payload, wanted) = (Vec::new(), u64::from(head.bytes));
         let input = self.input.by_ref();
         let got = input.take(wanted).read_to_end(&mut payload);
@@ -206,7 +205,7 @@ impl<R: Read> Reader<R> {
         Ok(Ok(Block { at, events: head.events, payload }))
     }
 
-    /// Fills `buf`, or says how much of it there was.
+    /// Fills `buf`, or returns how many bytes there were.
     fn fill(&mut self, buf: &mut [u8]) -> Result<Whole<()>, JournalError> {
         let mut got = 0;
         while got < buf.len() {

@@ -1,4 +1,4 @@
-//! Replay: the events of a journal sent to a fresh core, whose actions have to be the same bytes.
+//! Replay: sends the events of a journal to a fresh core and compares its actions byte for byte.
 //!
 //! ```text
 //!   group:  event -> actions == recorded[..a] ?
@@ -7,10 +7,9 @@
 //! ```
 //!
 //! # Invariants
-//! - Each action is compared as soon as it comes, so what the core does after a difference is not
-//!   reported in its place.
-//! - Whatever a journal holds, it is refused and nothing else: the memory of its core is bounded,
-//!   numbers that the core takes for granted are checked, and a core that panics is an error.
+//! - Each action is compared at once, so a replay reports the first difference.
+//! - Any contents of a journal replay or are refused: the memory of the core is bounded, numbers
+//!   that the core trusts are checked, and a panic of the core is an error.
 
 use std::{
     io::Read,
@@ -31,9 +30,9 @@ use super::show;
 /// The result of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replayed {
-    /// Its runs, in order.
+    /// The runs, in order.
     pub runs: Vec<Run>,
-    /// Bytes after the last whole block: the file was cut there.
+    /// Bytes after the last whole block of a file that was cut.
     pub cut_bytes: u64,
 }
 
@@ -48,43 +47,43 @@ impl Replayed {
 /// The result of replaying one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// What its core was built from.
+    /// The settings of the core.
     pub settings: Settings,
     /// Events sent, up to the first difference.
     pub events: u64,
-    /// Actions that came.
+    /// Actions of the core.
     pub actions: u64,
-    /// When the first event happened.
+    /// The time of the first event.
     pub first: Nanos,
-    /// When the last one did.
+    /// The time of the last event.
     pub last: Nanos,
-    /// What the core counted.
+    /// The core's counters.
     pub stats: Stats,
-    /// Where the actions are others than those recorded.
+    /// The first difference from the recorded actions.
     pub difference: Option<Difference>,
 }
 
-/// The first event that gave other actions.
+/// The first event with other actions than recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Its number in the run, from 1.
+    /// The event's number in the run, from 1.
     pub event: u64,
-    /// When it happened.
+    /// The event's time.
     pub now: Nanos,
     /// The event.
     pub what: String,
-    /// The first action that differs, from 1.
+    /// The number of the first action that differs, from 1.
     pub action: u64,
-    /// What was recorded there.
+    /// The recorded action.
     pub recorded: String,
-    /// What came instead.
+    /// The replayed action.
     pub came: String,
 }
 
 /// Replays all runs of a journal; `progress` gets the number of its bytes that were read.
 ///
 /// # Errors
-/// The journal cannot be read or used. Actions that differ are none.
+/// The journal cannot be read or used. Actions that differ are not an error.
 pub fn replay(input: impl Read, mut progress: impl FnMut(u64)) -> Result<Replayed, JournalError> {
     let mut reader = Reader::new(input);
     let (mut runs, mut last) = (Vec::new(), None::<Replay>);
@@ -193,7 +192,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Sends one event; what comes of it is in `came`, encoded.
+    /// Sends one event; its encoded actions are in `came`.
     fn send(&mut self, now: Nanos, event: Event<'_>) -> Result<(), JournalError> {
         if self.run.events == 0 {
             self.run.first = now;
@@ -231,7 +230,7 @@ impl Replay {
         self.run.difference = Some(Difference { event, now, what, action, recorded, came });
     }
 
-    /// Whether the numbers are such that the core's memory stays in proportion to its settings.
+    /// Whether the event's numbers keep the core's memory in proportion to its settings.
     fn plausible(&self, event: &Event<'_>) -> bool {
         let frames = self.core.settings().frames;
         let waiting = self.core.settings().waiters_max.max(frames);
@@ -267,14 +266,14 @@ impl Replay {
     }
 }
 
-/// An event with what its retractions led to, encoded, and the actions that were recorded.
+/// An encoded event with the events of its retractions, and the recorded actions.
 struct Group<'b> {
     events: &'b [u8],
     count: u64,
     recorded: &'b [u8],
 }
 
-/// An event in words, not too many.
+/// An event as text of bounded length.
 fn shown(event: &Event<'_>) -> String {
     if let Event::Hits { hits } = event {
         format!("a batch of {} hits", hits.len())
@@ -283,7 +282,7 @@ fn shown(event: &Event<'_>) -> String {
     }
 }
 
-/// Refuses a core that takes more memory than a replay may, or than can be had.
+/// Refuses a core whose memory exceeds the bound of a replay, or cannot be allocated.
 fn check_memory(settings: &Settings) -> Result<(), JournalError> {
     let frames = u64::from(settings.frames);
     let waiters = u64::from(settings.waiters_max);
@@ -298,17 +297,17 @@ fn check_memory(settings: &Settings) -> Result<(), JournalError> {
     Err(JournalError::NotOfThisCore { why })
 }
 
-/// The shares of the cache that a policy's parameters name, together: it may remember as many
-/// pages that left. A policy that is unknown has none; the core refuses it.
+/// The sum of the shares of the cache that a policy's parameters name: the policy may have as many
+/// ghost entries. An unknown policy has none; the core refuses it.
 fn shares_ppm(policy: &str) -> u64 {
     let params = eviction::show(policy).unwrap_or_default();
     let share = |(_, value): &(&str, String)| Share::parse(value).map_or(0, |share| share.ppm);
     params.iter().map(|param| u64::from(share(param))).sum()
 }
 
-/// What the core's tables take a frame, a waiter and a page that left, at most.
+/// The most bytes of the core's tables for a frame, a waiter and a ghost entry.
 const FRAME_BYTES: u64 = 512;
 const WAITER_BYTES: u64 = 64;
 const GHOST_BYTES: u64 = 128;
-/// What a journal may make a replay take: enough for a cache of 120 GiB.
+/// The most memory of a replay: enough for a cache of 120 GiB.
 const MEMORY_BYTES_MAX: u64 = 16 << 30;

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! # Invariants
-//! - What is written is read back equal. Every field has its line: a line that is missing, there
-//!   twice or unknown is an error, as a core with a default in its place would be another one.
+//! - Decoding gives the encoded settings. Every field has its line: a missing, repeated or unknown
+//!   line is an error, as a default in its place would build another core.
 
 use forerun_core::{
     cache::{PartitionSettings, Settings},
@@ -20,7 +20,7 @@ use forerun_core::{
 
 /// The text of `settings`.
 pub(super) fn encode(settings: &Settings) -> String {
-    // Named one by one: a field that is added has to have its line.
+    // Named one by one, so that a new field needs its line.
     let Settings {
         page_bytes,
         frames,
@@ -60,12 +60,12 @@ pub(super) fn encode(settings: &Settings) -> String {
     lines.join("\n") + "\n"
 }
 
-/// The lines of a text that were not asked for yet.
+/// The lines of a text that are not decoded yet.
 struct Lines<'t> {
     left: Vec<(&'t str, &'t str)>,
 }
 
-/// The version of the events, and the settings if that is ours.
+/// The version of the events, and the settings if this program supports it.
 pub(super) fn decode(text: &str) -> Result<(u32, Option<Settings>), String> {
     let mut left = Vec::new();
     for line in text.lines() {

@@ -1,17 +1,17 @@
-//! Recorded actions in words, for the one place where two runs differ.
+//! Recorded actions as text, for the first difference of two runs.
 //!
 //! ```text
 //!   3 | file | page | count | frame ...  ->  "Fetch file=0 page=17 count=2 frames=5,9"
 //! ```
 //!
 //! # Invariants
-//! - Bytes that are no action are said to be none; nothing is assumed of them.
+//! - Bytes that are not an action are shown as such; decoding assumes nothing of them.
 
 use forerun_core::event::codec::{self, take_varint};
 
 use super::format::checksum;
 
-/// The action at the start of `input`, which is moved past it.
+/// The text of the action at the start of `input`, which advances past the action.
 pub(super) fn action(input: &mut &[u8]) -> Option<String> {
     let (&tag, mut rest) = input.split_first().filter(|(tag, _)| **tag > 0)?;
     let Some((name, shape)) = codec::action_shape(tag) else {
@@ -48,7 +48,7 @@ pub(super) fn action(input: &mut &[u8]) -> Option<String> {
     Some(words.join(" "))
 }
 
-/// The first action by which two encoded lists differ: its number from 1, and either side.
+/// The first difference of two encoded lists of actions: its number from 1, and both texts.
 pub(super) fn difference(mut recorded: &[u8], mut came: &[u8]) -> (u64, String, String) {
     for number in 1.. {
         let before = (recorded, came);
@@ -63,7 +63,7 @@ pub(super) fn difference(mut recorded: &[u8], mut came: &[u8]) -> (u64, String, 
     unreachable!("a list of actions ends")
 }
 
-/// Frames of a fetch that are named one by one.
+/// The most frames of a fetch that are shown one by one.
 const FRAMES_SHOWN: u64 = 16;
 
 #[cfg(test)]
@@ -76,7 +76,7 @@ mod tests {
     };
 
     #[test]
-    fn every_action_is_told_with_its_fields() {
+    fn every_action_is_shown_with_its_fields() {
         let (request, frame, file) = (RequestId(300), FrameId(7), FileId(2));
         let page = PageId { file, index: 9 };
         let window = Window { start: 10, size: 8, async_size: 4 };
@@ -86,7 +86,8 @@ mod tests {
         let explain = Action::Explain { handle, page: 9, cause, window, fresh: 3, stream };
         let outcomes = PrefetchOutcomes { used: 1, late: 2, wasted: 3, failed: 0 };
         let cause = Cause::Random as u64;
-        let told = format!("Explain handle=1 page=9 cause={cause} start=10 size=8 async_size=4");
+        let expected =
+            format!("Explain handle=1 page=9 cause={cause} start=10 size=8 async_size=4");
         #[rustfmt::skip]
         let rows = [
             (Action::Serve { request, page: 9, frame }, "Serve request=300 page=9 frame=7"),
@@ -104,7 +105,7 @@ mod tests {
             (Action::Publish { page, frame, generation: 3, marker: true },
                 "Publish file=2 page=9 frame=7 generation=3 marker=1"),
             (Action::Retract { frame, gone: false }, "Retract frame=7 gone=0"),
-            (explain, told.as_str()),
+            (explain, expected.as_str()),
             (Action::Outcomes { window: 400, outcomes },
                 "Outcomes window=400 used=1 late=2 wasted=3 failed=0"),
         ];
@@ -113,9 +114,9 @@ mod tests {
         let mut bytes = Vec::new();
         codec::encode_actions(&Actions { list, frames }, &mut bytes);
         let mut input = bytes.as_slice();
-        for (_, told) in rows {
+        for (_, expected) in rows {
             let text = action(&mut input).unwrap();
-            assert!(text.starts_with(told), "{text}");
+            assert!(text.starts_with(expected), "{text}");
         }
         assert!(input.is_empty());
     }
@@ -126,14 +127,14 @@ mod tests {
         let both = |a: &[u8], b: &[u8]| [a, b].concat();
         let found =
             |number, recorded: &str, came: &str| (number, recorded.to_owned(), came.to_owned());
-        let (told, other) = ("Serve request=5 page=0 frame=3", "Serve request=5 page=0 frame=4");
+        let (shown, other) = ("Serve request=5 page=0 frame=3", "Serve request=5 page=0 frame=4");
         let rows = [
             (both(&serve, &done), serve.to_vec(), found(2, "Done request=5", "nothing")),
             (serve.to_vec(), both(&serve, &done), found(2, "nothing", "Done request=5")),
-            (both(&serve, &done), vec![1, 5, 0, 4, 7, 5], found(1, told, other)),
-            (vec![99, 1], serve.to_vec(), found(1, "99, which is no action", told)),
-            (vec![0, 1], serve.to_vec(), found(1, "nothing", told)),
-            (vec![3, 0, 0, 0xff, 0xff, 0xff, 0x7f], serve.to_vec(), found(1, "nothing", told)),
+            (both(&serve, &done), vec![1, 5, 0, 4, 7, 5], found(1, shown, other)),
+            (vec![99, 1], serve.to_vec(), found(1, "99, which is no action", shown)),
+            (vec![0, 1], serve.to_vec(), found(1, "nothing", shown)),
+            (vec![3, 0, 0, 0xff, 0xff, 0xff, 0x7f], serve.to_vec(), found(1, "nothing", shown)),
         ];
         for (recorded, came, expected) in rows {
             assert_eq!(difference(&recorded, &came), expected);
@@ -141,13 +142,13 @@ mod tests {
     }
 
     #[test]
-    fn a_long_fetch_is_told_by_its_first_frames_and_its_checksum() {
+    fn a_long_fetch_is_shown_by_its_first_frames_and_its_checksum() {
         let mut bytes = vec![3, 0, 0, 40];
         bytes.extend(0..40);
         let mut input = bytes.as_slice();
-        let told = action(&mut input).unwrap();
-        assert!(told.contains("count=40 frames=0,1,2") && told.contains(",15,.. ("), "{told}");
+        let shown = action(&mut input).unwrap();
+        assert!(shown.contains("count=40 frames=0,1,2") && shown.contains(",15,.. ("), "{shown}");
         bytes[43] = 50;
-        assert_ne!(action(&mut bytes.as_slice()).unwrap(), told);
+        assert_ne!(action(&mut bytes.as_slice()).unwrap(), shown);
     }
 }

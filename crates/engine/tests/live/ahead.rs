@@ -1,4 +1,4 @@
-//! Prefetches: pages come in the background, within bounds, and nobody waits.
+//! Prefetches: pages arrive in the background, within bounds, and no caller waits.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ fn what_was_prefetched_needs_no_demand_later() {
         let cache = Cache::new(settings.clone()).unwrap();
         let (store, gate) = Gated::new(100 * PAGE);
         let file = cache.open_store(store).unwrap();
-        // Both gates are shut: who waited for anything would hang here.
+        // Both gates are shut: a call that waits would hang here.
         file.prefetch(5 * PAGE + 7..25 * PAGE + 1).unwrap();
         assert_eq!(cache.stats().core.ahead_unread, 21, "every page that the range touches");
         file.prefetch(5 * PAGE..20 * PAGE).unwrap();
-        assert_eq!(cache.stats().core.ahead_fetched, 21, "what is on its way is not asked for");
+        assert_eq!(cache.stats().core.ahead_fetched, 21, "pages in flight are not requested again");
         gate.set(false, true);
         until(|| cache.stats().store_requests == 3);
         assert_eq!(read(&file, 5 * PAGE, 21 * 512), Ok(21 * 512));
@@ -87,7 +87,7 @@ fn a_prefetch_through_what_has_ended_is_refused() {
 }
 
 #[test]
-fn a_prefetch_that_fails_is_nobodys_error() {
+fn a_prefetch_that_fails_is_no_readers_error() {
     within(|| {
         let cache = Cache::new(settings(64, "off")).unwrap();
         let (store, gate) = Gated::new(100 * PAGE);

@@ -1,4 +1,4 @@
-//! Cancelling: whoever waits for others ends at once, and nothing is lost with them.
+//! Cancelling: a read that waits for another thread ends at once, and no page or frame is lost.
 
 use std::{sync::Arc, thread};
 
@@ -22,7 +22,7 @@ fn read_until(
 }
 
 #[test]
-fn who_waits_for_anothers_fetch_is_cancelled_while_it_is_stuck() {
+fn a_read_that_waits_for_anothers_fetch_is_cancelled_while_it_is_stuck() {
     within(|| {
         let cache = Cache::new(settings(64, "off")).unwrap();
         let (store, gate) = Gated::new(50 * PAGE);
@@ -48,7 +48,7 @@ fn who_waits_for_anothers_fetch_is_cancelled_while_it_is_stuck() {
 }
 
 #[test]
-fn who_waits_for_readahead_is_cancelled_while_it_is_stuck() {
+fn a_read_that_waits_for_readahead_is_cancelled_while_it_is_stuck() {
     within(|| {
         let cache = Cache::new(settings(64, &fixed())).unwrap();
         let (store, gate) = Gated::new(100 * PAGE);
@@ -68,7 +68,7 @@ fn who_waits_for_readahead_is_cancelled_while_it_is_stuck() {
 }
 
 #[test]
-fn who_fetches_is_cancelled_when_the_fetch_is_back_and_its_page_stays() {
+fn a_read_that_fetches_is_cancelled_when_the_fetch_completes_and_its_page_stays() {
     within(|| {
         let cache = Cache::new(settings(64, "off")).unwrap();
         let (store, gate) = Gated::new(50 * PAGE);
@@ -87,7 +87,7 @@ fn who_fetches_is_cancelled_when_the_fetch_is_back_and_its_page_stays() {
 }
 
 #[test]
-fn who_waits_for_a_frame_is_cancelled() {
+fn a_read_that_waits_for_a_frame_is_cancelled() {
     within(|| {
         let cache = Cache::new(settings(1, "off")).unwrap();
         let file = cache.open_store(Arc::new(Pattern::new(50 * PAGE))).unwrap();
@@ -116,7 +116,7 @@ fn a_token_that_was_cancelled_refuses_reads_at_once_and_no_others() {
     for offset in [0, 20 * PAGE, 50 * PAGE] {
         assert_eq!(read_until(&file, offset, 100, &cancel), Err(ReadError::Cancelled));
     }
-    assert_eq!(cache.stats().requests, 1, "the cache never heard of them");
+    assert_eq!(cache.stats().requests, 1, "the cache counts none of them");
     assert_eq!(read_until(&file, 20 * PAGE, 100, &fresh), Ok(100));
 }
 
@@ -165,7 +165,7 @@ fn a_cancel_that_races_with_the_bytes_gives_these_or_cancelled_and_nothing_leaks
                 let read = || read_until(&file, offset, 5 * 512 + 3, &cancel);
                 let readers = [scope.spawn(read), scope.spawn(read)];
                 let canceller = scope.spawn(|| {
-                    // Not by giving way: on a busy machine that takes as long as all others want.
+                    // No yield: on a busy machine a yield takes as long as all other threads run.
                     for _ in 0..round % 50 * 50 {
                         std::hint::spin_loop();
                     }

@@ -1,4 +1,4 @@
-//! The bytes: whatever is read, by whomever, is what the store holds.
+//! The bytes: every read by any thread gives the bytes of the store.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ fn at_and_past_the_end_there_is_nothing_to_read() {
     assert_eq!(read(&file, 0, 0), Ok(0));
     let empty = cache.open_store(Arc::new(Pattern::new(0))).unwrap();
     assert_eq!((empty.file_bytes(), read(&empty, 0, 10)), (0, Ok(0)));
-    assert_eq!(cache.stats().requests, 1, "what asks for no page is no request");
+    assert_eq!(cache.stats().requests, 1, "a read of no page is no request");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn a_sequential_reader_of_a_device_finds_most_pages_there_and_each_is_read_once(
                 assert_eq!((stats.core.misses, stats.waits), (600, 600));
             } else {
                 let seen = (stats.core.misses, stats.store_requests);
-                // Where each read moves the window on, there is a request a read.
+                // Where each read advances the window, each read makes a request.
                 let requests_max = if readahead.starts_with("zfs") { 600 } else { 200 };
                 assert!(seen.0 <= 8 && seen.1 < requests_max, "{readahead}: {stats:?}");
             }

@@ -1,4 +1,4 @@
-//! Statistics: they add up at any instant, and in the end every page is in them once.
+//! Statistics: counters balance at any instant, and in the end each page is counted once.
 
 use std::{
     sync::{
@@ -15,7 +15,7 @@ use forerun_testkit::within;
 
 use crate::rig::{PAGE, check_quiet, next_read, read, readaheads, settings};
 
-/// What must hold between two snapshots, and in the later one.
+/// Checks two snapshots, and the later one by itself.
 fn check(before: &Stats, now: &Stats, ahead_max: u64) {
     assert!(now.core.balanced(), "{now:?}");
     assert!(now.core.ahead_unread <= ahead_max, "{now:?}");

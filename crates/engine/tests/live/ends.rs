@@ -1,4 +1,4 @@
-//! Ends: handles and caches go while others read and while readahead is in flight.
+//! Ends: handles and caches are dropped while other threads read and readahead is in flight.
 
 use std::{sync::Arc, thread};
 
@@ -50,7 +50,7 @@ fn a_cache_goes_while_readahead_is_in_flight_and_handles_are_open() {
 }
 
 #[test]
-fn who_waits_for_a_readahead_when_the_cache_is_closed_gets_their_bytes() {
+fn a_read_that_waits_for_readahead_when_the_cache_is_closed_gets_its_bytes() {
     within(|| {
         let cache = Cache::new(settings(64, &fixed())).unwrap();
         let (store, gate) = Gated::new(100 * PAGE);

@@ -1,4 +1,4 @@
-//! Faults: a failed demand is its reader's error, once; a failed readahead is nobody's.
+//! Faults: a failed demand is its reader's error, once; a failed readahead is no reader's error.
 
 use std::{fs::OpenOptions, io::Write, sync::Arc, time::Duration};
 
@@ -48,7 +48,7 @@ fn a_failed_demand_is_one_error_and_the_next_read_succeeds() {
 }
 
 #[test]
-fn whatever_fails_or_comes_short_no_byte_is_wrong_and_nobody_hangs() {
+fn whatever_fails_or_comes_short_no_byte_is_wrong_and_no_reader_hangs() {
     for readahead in readaheads() {
         for frames in [WINDOW, 80] {
             let readahead = readahead.clone();
@@ -109,7 +109,7 @@ fn a_failed_readahead_is_counted_and_no_readers_error() {
 }
 
 #[test]
-fn who_waits_for_a_readahead_that_fails_fetches_the_page_themselves() {
+fn a_read_that_waits_for_a_failed_readahead_fetches_the_page_itself() {
     within(|| {
         let cache = Cache::new(settings(64, &fixed())).unwrap();
         let (store, gate) = Gated::new(400 * PAGE);
@@ -118,7 +118,7 @@ fn who_waits_for_a_readahead_that_fails_fetches_the_page_themselves() {
         let file = cache.open_store(store).unwrap();
         read(&file, 0, 512).unwrap();
         std::thread::scope(|scope| {
-            // Page 8 begins the half of the window that nobody asked for.
+            // Page 8 begins the half of the window that no read requested.
             let readers: Vec<_> =
                 (0..3).map(|_| scope.spawn(|| read(&file, 9 * PAGE, 100))).collect();
             until(|| cache.stats().core.late_hits == 3);
@@ -141,7 +141,7 @@ fn nothing_is_tried_again_for_a_read_that_has_its_error() {
         read(&file, 3 * PAGE, 512).unwrap();
         let fail = Some((When::Every(1), EIO));
         store.set(Faults { reads: Rule { fail, ..Rule::default() }, ..Faults::default() });
-        // Page 2 alone fails for good; then pages 4 to 11, which nobody waits for any more.
+        // Page 2 alone fails for good; then pages 4 to 11, for which no read waits any more.
         let error = read(&file, 2 * PAGE, 5_120).unwrap_err();
         assert_eq!(error, ReadError::Store { offset: 2 * PAGE, errno: EIO });
         assert_eq!(store.counts().reads, 3);
@@ -165,7 +165,7 @@ fn a_read_that_comes_short_for_no_reason_is_an_error_of_the_store() {
 }
 
 #[test]
-fn memory_that_shrank_is_an_error_for_whoever_opened_it_before() {
+fn memory_that_shrank_is_an_error_of_earlier_handles() {
     within(|| {
         let mut contents = vec![0; 10_000];
         pattern::fill(0, &mut contents);
@@ -203,7 +203,7 @@ fn a_file_that_shrank_is_an_error_and_never_zeros() {
             }
         }
         assert!(ended);
-        // It grows again: who opened it before still has to open it anew.
+        // The file grows again: earlier handles still fail.
         let mut grown = OpenOptions::new().append(true).open(&path).unwrap();
         let mut tail = vec![0; 50_000];
         pattern::fill(50_000, &mut tail);

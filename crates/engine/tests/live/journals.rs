@@ -1,5 +1,5 @@
-//! Journals in files: what eight threads did is replayed byte for byte; a journal that was cut,
-//! bent or is none is told as such, and one that does not fit ends at a whole event.
+//! Journals in files: runs of eight threads replay byte for byte; a journal that is cut, corrupt or
+//! foreign is reported as such, and one beyond its bounds ends at a whole event.
 
 use std::{
     fs,
@@ -109,7 +109,7 @@ fn runs_of_one_file_are_replayed_one_by_one() {
     assert_eq!((summary.runs as usize, summary.dropped), (readaheads.len(), 0));
 }
 
-/// A file that tests can look at while it is written.
+/// A file that tests can read while it is written.
 #[derive(Clone, Default)]
 struct Memory(Arc<Mutex<Vec<u8>>>);
 
@@ -124,7 +124,7 @@ impl Write for Memory {
     }
 }
 
-/// A driver whose frames nobody holds.
+/// A driver without pinned frames.
 struct Through<'r>(&'r mut dyn Recorder);
 
 impl Driver for Through<'_> {
@@ -300,7 +300,7 @@ impl Recorder for Bent {
 }
 
 #[test]
-fn the_first_event_that_gives_other_actions_is_told() {
+fn the_first_event_that_gives_other_actions_is_reported() {
     let memory = Memory::default();
     let journal = JournalFile::on(memory.clone(), Bounds::default()).unwrap();
     let recorder = Box::new(Bent { recorder: journal.record(&small()), groups: 0, at: 4 });
@@ -426,7 +426,7 @@ fn a_run_whose_journal_goes_to_a_full_device_goes_on() {
     assert!(JournalFile::create(Path::new("/no/such/folder"), Bounds::default()).is_err());
 }
 
-/// Waits until the test lets it go on.
+/// Waits for the test before each write.
 struct Slow {
     gate: Arc<Mutex<()>>,
     memory: Memory,

@@ -10,10 +10,10 @@ use forerun_testkit::within;
 
 use crate::rig::{PAGE, fixed, read, settings};
 
-/// What a store says of a read that went well.
+/// Falsifies the completion of a successful read.
 type Twist = fn(&mut Completion);
 
-/// A pattern whose every answer is twisted.
+/// A pattern with falsified completions.
 struct Odd {
     inner: Pattern,
     twist: Twist,
@@ -50,7 +50,7 @@ impl Queue for Lane {
 }
 
 #[test]
-fn a_store_that_claims_what_it_was_not_asked_for_fails_the_read() {
+fn a_store_that_reports_other_bytes_than_requested_fails_the_read() {
     #[rustfmt::skip]
     let rows: [(&str, Twist); 8] = [
         ("a byte too many", |done| done.result = Ok(done.op.bytes + 1)),

@@ -1,4 +1,4 @@
-//! Pins: a page without a copy, which stays where it is for as long as somebody looks.
+//! Pins: a page without a copy, whose frame serves no other page while the pin lives.
 
 use std::{sync::Arc, thread};
 
@@ -115,7 +115,7 @@ fn while_all_frames_are_pinned_reads_and_pins_are_refused_in_time() {
 }
 
 #[test]
-fn who_waits_for_a_frame_gets_the_one_that_is_let_go_of() {
+fn a_read_that_waits_for_a_frame_gets_the_one_that_is_unpinned() {
     let never = Nanos::from_millis(3_600_000);
     for round in 0..50_u64 {
         within(move || {

@@ -76,7 +76,7 @@ fn a_read_larger_than_the_cache_is_served() {
 }
 
 #[test]
-fn a_page_in_flight_is_fetched_once_for_all_who_want_it() {
+fn a_page_in_flight_is_fetched_once_for_all_its_readers() {
     within(|| {
         let cache = Cache::new(settings(64, "off")).unwrap();
         let (store, gate) = Gated::new(50 * PAGE);
@@ -131,7 +131,7 @@ fn readahead_stops_at_a_marker_while_the_device_is_congested() {
 }
 
 #[test]
-fn where_no_frame_comes_free_the_reader_is_told_so_in_time() {
+fn where_no_frame_comes_free_the_read_fails_in_time() {
     within(|| {
         let wait_max = Nanos::from_millis(5);
         let settings = Settings { wait_max, ..settings(1, "off") };
@@ -154,7 +154,7 @@ fn where_no_frame_comes_free_the_reader_is_told_so_in_time() {
 }
 
 #[test]
-fn reads_beyond_the_bounds_are_refused_and_disturb_nobody() {
+fn reads_beyond_the_bounds_are_refused_and_disturb_no_other() {
     within(|| {
         let settings = Settings { readers_max: 2, ..settings(64, "off") };
         let cache = Cache::new(settings).unwrap();
@@ -178,7 +178,7 @@ fn reads_beyond_the_bounds_are_refused_and_disturb_nobody() {
             }
         });
         assert_eq!(read(&file, 9 * PAGE, 10), Ok(10));
-        assert_eq!(cache.stats().core.demanded, 3, "the core never heard of the refused one");
+        assert_eq!(cache.stats().core.demanded, 3, "the core does not count the refused one");
     });
 }
 
@@ -220,7 +220,7 @@ fn numbers_of_files_and_handles_are_bounded_and_used_again() {
 
 #[test]
 fn more_memory_than_any_machine_has_is_an_error() {
-    // More than addresses: no system promises that, however generous it is.
+    // More than the address space: every system refuses it.
     let page_bytes = 1 << 24;
     let (cache_bytes, request_bytes_max) = (1 << 55, page_bytes);
     let readahead = "off".into();

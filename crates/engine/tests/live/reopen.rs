@@ -1,4 +1,4 @@
-//! Files by their paths: pages outlive handles as long as the file is unchanged and has its place.
+//! Files by path: pages outlive handles as long as the file is unchanged and keeps its row.
 
 use std::{
     fs,
@@ -39,7 +39,7 @@ fn read_all(file: &Handle) -> Result<usize, ReadError> {
     read(file, 0, usize::try_from(file.file_bytes()).unwrap())
 }
 
-/// Opens, reads all, closes. How many requests that took.
+/// Opens, reads all, closes; returns the number of requests.
 fn visit(cache: &Cache, path: &Path) -> u64 {
     let before = cache.stats().store_requests;
     let file = cache.open(path).unwrap();
@@ -132,7 +132,7 @@ fn a_change_that_only_hits_would_not_notice_is_noticed_by_the_watch() {
         let before = cache.stats().store_requests;
         until_tick(&temp.path);
         touch(&temp.path);
-        // Nothing reads meanwhile: a page that a reader pins would go later.
+        // No reads meanwhile: a page that a reader pins would leave later.
         until(|| cache.stats().files_changed > 0);
         assert_eq!(read_all(&file).err(), Some(ReadError::Changed));
         let stats = cache.stats();
@@ -146,7 +146,7 @@ fn a_change_that_only_hits_would_not_notice_is_noticed_by_the_watch() {
 }
 
 #[test]
-fn between_two_looks_of_the_watch_hits_serve_and_the_first_fetch_notices() {
+fn between_two_checks_of_the_watch_hits_serve_and_the_first_fetch_notices() {
     let temp = Temp::new(5_000);
     let cache = Cache::new(watched(HOUR)).unwrap();
     let file = cache.open(&temp.path).unwrap();

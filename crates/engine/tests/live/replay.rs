@@ -1,4 +1,4 @@
-//! Replay: what eight threads did, sent to a fresh core, gives the same actions byte for byte.
+//! Replay: the events of eight threads, sent to a fresh core, give the same actions byte for byte.
 
 use std::{sync::Arc, time::Duration};
 

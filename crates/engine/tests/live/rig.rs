@@ -51,7 +51,7 @@ pub(crate) fn fixed() -> String {
     format!("fixed:size={}", WINDOW * PAGE_BYTES)
 }
 
-/// Reads and checks; the error is what the cache said.
+/// Reads and checks; returns the cache's error.
 pub(crate) fn read(file: &Handle, offset: u64, bytes: usize) -> Result<usize, ReadError> {
     let mut buf = vec![0xee; bytes];
     let count = file.read_at(offset, &mut buf)?;
@@ -72,7 +72,7 @@ pub(crate) fn next_read(random: &mut Prng, file_bytes: u64, at: &mut u64) -> (u6
     (offset, usize::try_from(bytes).unwrap())
 }
 
-/// What has to hold when nothing is under way.
+/// Checks the counts of an idle cache.
 pub(crate) fn check_quiet(cache: &Cache, settings: &Settings) {
     let stats = cache.stats();
     assert!(stats.core.balanced(), "{stats:?}");
@@ -82,7 +82,7 @@ pub(crate) fn check_quiet(cache: &Cache, settings: &Settings) {
     assert!(free <= frames);
 }
 
-/// A pattern behind a gate: operations come back when the test says so.
+/// A pattern behind a gate: operations complete when the test opens it.
 pub(crate) struct Gated {
     bytes: u64,
     gate: Arc<Gate>,
@@ -96,9 +96,9 @@ pub(crate) struct Gate {
 
 #[derive(Default)]
 struct Inside {
-    /// Whether demand and background operations come through.
+    /// Whether demand and background operations complete.
     open: [bool; 2],
-    /// What background operations fail with.
+    /// The errno of background operations.
     fails: Option<i32>,
     /// All that was submitted: whether in the background, and where.
     log: Vec<(bool, u64)>,

@@ -50,7 +50,7 @@ fn sizes_that_cannot_work_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn a_pinned_page_stays_until_it_is_let_go_of_however_small_the_cache_gets() {
+fn a_pinned_page_stays_until_it_is_unpinned_however_small_the_cache_gets() {
     within(|| {
         let cache = Cache::new(settings(8, "off")).unwrap();
         let file = cache.open_store(Arc::new(Pattern::new(300 * PAGE))).unwrap();

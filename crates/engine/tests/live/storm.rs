@@ -60,7 +60,7 @@ fn stores(random: &mut Prng) -> Vec<Arc<dyn Store>> {
     vec![fault(pattern()), fault(device(pattern())), device(fault(pattern()))]
 }
 
-/// One of the things that a program does with files.
+/// One random operation of a program on files.
 fn step(cache: &Cache, stores: &[Arc<dyn Store>], random: &mut Prng, handles: &mut Vec<Handle>) {
     let what = random.below(16);
     let opened = if what == 0 || handles.is_empty() {

@@ -1,9 +1,9 @@
 //! Streams that are read in odd ways, by the default readahead: by handles in turn, by threads out
-//! of order, through a file that is opened again. What counts is how much is fetched, in how many
-//! requests, and how often a reader finds nothing.
+//! of order, through a file that is opened again. The tests check the bytes fetched, the requests,
+//! and the misses.
 //!
 //! # Invariants
-//! - The store answers at once and the device's facts are given: no figure depends on time.
+//! - The store completes at once and the device profile is given: no count depends on time.
 
 use std::sync::{
     Arc,
@@ -48,8 +48,8 @@ fn read_nth(file: &Handle, nth: u64) {
     assert_eq!(read(file, nth * READ_PAGES * PAGE, bytes), Ok(bytes));
 }
 
-/// Everything was read once, in at most `more` requests above the ideal, and at most `misses` pages
-/// were not there or on their way when somebody came for them.
+/// Checks that each page was fetched once, in at most `more` requests above the ideal, and that at
+/// most `misses` pages were absent when a read wanted them.
 fn assert_near_ideal(why: &str, stats: &Stats, more: u64, misses: u64) {
     let core = &stats.core;
     assert_eq!(stats.store_bytes, PAGES * PAGE, "{why}: {stats:?}");
@@ -126,7 +126,7 @@ fn a_file_that_is_opened_again_goes_on_where_it_was() {
                 let file = cache.open(&path).expect("it is there");
                 (nth * READS / openings..(nth + 1) * READS / openings)
                     .for_each(|nth| read_nth(&file, nth));
-                // What waits is cancelled as the last handle goes.
+                // The close of the last handle cancels waiting readahead.
                 until(|| cache.stats().store_requests == cache.stats().core.fetches);
             }
             assert_near_ideal(&format!("opened {openings} times"), &cache.stats(), 8, 4);
