@@ -133,7 +133,7 @@ impl Settings {
             ("demand_queues_max", self.demand_queues_max),
             ("readers_max", self.readers_max),
         ];
-        // Who looks without a pause has a processor to himself.
+        // An interval of 0 would make the watch spin.
         let interval = ("version_interval", u32::from(self.version_interval > Nanos(0)));
         let zero = bounds.iter().chain([&interval]).find(|bound| bound.1 == 0);
         zero.map_or(Ok(()), |&(name, _)| Err(cache::SettingsError::Zero(name).into()))

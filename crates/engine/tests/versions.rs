@@ -162,7 +162,7 @@ impl Scene {
         let mut writer = Process::start(self.kind, &self.path);
         for generation in 2..ROUNDS + 2 {
             let before = self.cache.open(&self.path).unwrap();
-            assert_eq!(read_all(&before), Ok(told(self.kind, generation - 1)), "{:?}", self.kind);
+            assert_eq!(read_all(&before), Ok(tag(self.kind, generation - 1)), "{:?}", self.kind);
             let mut shut = None;
             writer.go();
             let complete = loop {
@@ -176,11 +176,11 @@ impl Scene {
             };
             let bytes = words(self.kind, generation) * 8;
             assert_eq!(complete, format!("complete {generation}"));
-            self.newest.store(told(self.kind, generation), Ordering::SeqCst);
+            self.newest.store(tag(self.kind, generation), Ordering::SeqCst);
             drop(shut);
             let after = self.cache.open(&self.path).unwrap();
             assert_eq!(after.file_bytes(), bytes, "{:?}", self.kind);
-            assert_eq!(read_all(&after), Ok(told(self.kind, generation)), "{:?}", self.kind);
+            assert_eq!(read_all(&after), Ok(tag(self.kind, generation)), "{:?}", self.kind);
             self.see_it_end(&before);
         }
         drop(writer);
@@ -290,7 +290,7 @@ fn words(kind: Kind, generation: u64) -> u64 {
 }
 
 /// The generation in the words of a file: a growing file keeps its words, and its length differs.
-fn told(kind: Kind, generation: u64) -> u64 {
+fn tag(kind: Kind, generation: u64) -> u64 {
     if kind == Kind::Append { 1 } else { generation }
 }
 
@@ -310,7 +310,7 @@ fn beside(path: &Path) -> PathBuf {
 /// The writer process, for the test.
 struct Process {
     child: Child,
-    told: ChildStdin,
+    stdin: ChildStdin,
     said: BufReader<ChildStdout>,
 }
 
@@ -324,12 +324,12 @@ impl Process {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let (told, said) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        Self { child, told, said: BufReader::new(said) }
+        let (stdin, said) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        Self { child, stdin, said: BufReader::new(said) }
     }
 
     fn go(&mut self) {
-        self.told.write_all(b"go\n").unwrap();
+        self.stdin.write_all(b"go\n").unwrap();
     }
 
     /// The next line of the writer; the test harness around it has lines of its own.

@@ -11,8 +11,7 @@
 //! ```
 //!
 //! A group is an event, the `Pinned` and `Settled` that its retractions led to, and all actions
-//! that came of these. Numbers are little-endian; events and actions are as
-//! `forerun_core::event::codec` encodes them.
+//! of these. Numbers are little-endian; `forerun_core::event::codec` encodes events and actions.
 //!
 //! # Invariants
 //! - A checksum covers each byte, and each block's head has its own: a wrong length is not mistaken

@@ -229,10 +229,10 @@ fn a_journal_with_any_byte_bent_is_refused_at_the_byte_where_its_block_begins() 
             match error {
                 JournalError::Foreign => assert!(at < 23, "byte {at}"),
                 JournalError::Format { .. } => assert!((23..28).contains(&at), "byte {at}"),
-                JournalError::Corrupt { at: told } => {
+                JournalError::Corrupt { at: reported } => {
                     // A first block that no longer begins as one is not of this run.
                     let begins = if at < head { 0 } else { head as u64 };
-                    assert!(told <= at as u64 && told >= begins, "byte {at}: {told}");
+                    assert!(reported <= at as u64 && reported >= begins, "byte {at}: {reported}");
                 }
                 other => panic!("byte {at}: {other}"),
             }
@@ -253,7 +253,7 @@ fn blocks_that_are_missing_or_repeated_are_noticed() {
     let twice = [&bytes[..ends[1]], &bytes[ends[0]..]].concat();
     for (bent, at) in [(missing, ends[0]), (twice, ends[1])] {
         let error = replayed(&bent).unwrap_err();
-        assert!(matches!(error, JournalError::Corrupt { at: told } if told == at as u64));
+        assert!(matches!(error, JournalError::Corrupt { at: reported } if reported == at as u64));
     }
 }
 
@@ -356,8 +356,8 @@ fn a_journal_of_what_no_core_takes_is_refused_by_its_event() {
         }
         assert_eq!(journal.finish().events, events.len() as u64);
         let error = replayed(&memory.0.lock()).expect_err(why).to_string();
-        let told = format!("the journal is not of this core: event {} at 0.0", events.len());
-        assert!(error.starts_with(&told), "{why}: {error}");
+        let reported = format!("the journal is not of this core: event {} at 0.0", events.len());
+        assert!(error.starts_with(&reported), "{why}: {error}");
     }
     let cores = [
         ("memory", cache::Settings { frames: u32::MAX, ..small() }, "more than there is"),
