@@ -29,13 +29,13 @@ mod store;
 
 pub use run::Outcome;
 
-/// What one seed found wrong.
+/// A difference that a seed shows.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("seed {seed}: {what}")]
 pub struct Difference {
-    /// The seed that finds it again.
+    /// The seed that repeats it.
     pub seed: u64,
-    /// What was seen, and what should have been.
+    /// The observed value and the expected one.
     pub what: String,
 }
 
@@ -54,7 +54,7 @@ pub fn check(seed: u64) -> Result<Outcome, Difference> {
     Ok(first)
 }
 
-/// A run whose panics, being broken assertions of the core, are differences too.
+/// Runs a seed; a panic is a broken assertion of the core, and counts as a difference.
 fn caught(seed: u64) -> Result<Outcome, Difference> {
     let run = std::panic::catch_unwind(|| run::run(seed));
     let what = match run {
@@ -93,7 +93,7 @@ fn replay(seed: u64, outcome: &Outcome) -> Result<(), String> {
     ))
 }
 
-/// The cache of a seed: small, so that everything happens often.
+/// The cache of a seed: small, so that each event happens often.
 fn settings(random: &mut Prng) -> Settings {
     let mut pick = |from: u64, to: u64| {
         u32::try_from(from + random.below(to - from + 1)).expect("small bounds")
@@ -146,7 +146,7 @@ mod tests {
                 Err(difference) => panic!("{difference}"),
             }
         }
-        // A check that reaches nothing proves nothing.
+        // The seeds must reach every event: a check that reaches none proves nothing.
         assert!(reached.unreached().is_empty(), "never seen: {:?}", reached.unreached());
     }
 }

@@ -1,7 +1,7 @@
 //! Decisions: the windows that a readahead policy opens for a list of reads, and nothing else.
 //!
 //! The reads go through the real cache, which holds the whole file. Time stands still and every
-//! fetch arrives at once, so that what is decided depends on the reads alone.
+//! fetch arrives at once, so the decisions depend on the reads alone.
 //!
 //! ```text
 //!   reads --> cache, policy --Explain--> Decided { read, page, cause, window, fetched }
@@ -10,8 +10,8 @@
 //!                +---Arrived---+
 //! ```
 //!
-//! A policy that measures the device (`streams`) has learnt nothing of one here: its windows are
-//! those of a start.
+//! A policy that measures the device (`streams`) has no measurement here: its windows are those
+//! of a start.
 //!
 //! # Invariants
 //! - The same reads give the same decisions, on any machine.
@@ -33,23 +33,23 @@ pub const PAGE_BYTES: u64 = 4096;
 /// The pages of a file at most: all of them may be resident, and each takes memory.
 pub const FILE_PAGES_MAX: u64 = 1 << 22;
 
-/// A window that a policy opened. A miss for which it opens none is a window of what was asked, of
-/// the cause [`Cause::Random`].
+/// A window that a policy opened. A miss without a window counts as a window of the request's
+/// pages, with the cause [`Cause::Random`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decided {
-    /// Which read it was opened for, counted from 0.
+    /// The read that opened it, counted from 0.
     pub read: u32,
     /// The page that triggered it.
     pub page: PageIndex,
-    /// What kind of readahead it is.
+    /// The cause of the window.
     pub cause: Cause,
     /// The pages, as the policy named them: they may reach beyond the file.
     pub window: Window,
-    /// What was not cached of it: first and last page of each run.
+    /// The pages of it that were not cached: first and last page of each run.
     pub fetched: Vec<(PageIndex, PageIndex)>,
 }
 
-/// Why there are no decisions.
+/// The reason for no decisions.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecisionError {
@@ -65,7 +65,7 @@ pub enum DecisionError {
     /// A read reaches beyond the file's last byte.
     #[error("read {read} is not within the file of {file_bytes} bytes: give a larger file")]
     PastEnd {
-        /// Which read, counted from 0.
+        /// The index of the read, from 0.
         read: u32,
         /// Bytes of the file.
         file_bytes: u64,
@@ -73,13 +73,13 @@ pub enum DecisionError {
     /// The cache could not serve a read.
     #[error("read {read} is larger than the cache takes at once: read less")]
     Refused {
-        /// Which read, counted from 0.
+        /// The index of the read, from 0.
         read: u32,
     },
 }
 
-/// What the policy `spec` (`NAME:key=value,..`) decides while one handle reads `reads`, an offset
-/// and a length in bytes each, from a file of `file_bytes`.
+/// The decisions of the policy `spec` (`NAME:key=value,..`) while one handle reads `reads`, an
+/// offset and a length in bytes each, from a file of `file_bytes`.
 ///
 /// # Errors
 /// The policy is unknown, the file too large, or a read goes beyond it.
@@ -107,7 +107,7 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    /// Nothing read yet of a file of `file_pages`, under the policy `spec`.
+    /// A cold cache and a file of `file_pages`, under the policy `spec`.
     pub(crate) fn new(spec: &str, file_pages: u64) -> Result<Self, DecisionError> {
         if file_pages > FILE_PAGES_MAX {
             return Err(DecisionError::File { file_pages });
@@ -194,7 +194,7 @@ pub(crate) fn ranges(pages: impl Iterator<Item = PageIndex>) -> Vec<(PageIndex, 
     ranges
 }
 
-/// What the cache asked for.
+/// The fetches of the cache.
 #[derive(Default)]
 struct SequenceLog {
     file_pages: u64,

@@ -1,4 +1,4 @@
-//! Virtual time: readers, the core, a device model, and a heap of what happens next.
+//! Virtual time: readers, the core, a device model, and a heap of pending events.
 //!
 //! ```text
 //!   readers --Read--> core --Fetch--> host queue --(at most depth)--> device model
@@ -6,13 +6,13 @@
 //!      +---- Done ------+------------------- Arrived -------------------+
 //! ```
 //!
-//! A reader issues one read at a time; it goes on when its bytes are there, after the time that
-//! copying them takes and the time that it computes. A prefetching thread ([`crate::prefetch`]) is
-//! one more reader, with a handle of its own, that polls where the program is. The host queue
+//! A reader issues one read at a time; it continues after the arrival of the bytes, the time of
+//! their copy and its own computation. A prefetching thread ([`crate::prefetch`]) is one more
+//! reader, with a handle of its own, that polls the program's position. The host queue
 //! ([`crate::host`]) keeps the device busy with at most `depth` requests.
 //!
 //! # Invariants
-//! - Time never runs backwards; what happens at one moment happens in the order in which it was
+//! - Time never runs backwards; events of one moment run in the order in which they were
 //!   caused, completions first. The same setup gives the same run, request by request.
 //! # Sources
 //! Wu, Xi, Xu 2010, 4.3, for the delay: the sum over reads of the time a read took beyond that of
@@ -37,7 +37,7 @@ use crate::workload::{Access, Reader, Workload};
 use device_server::{DeviceServer, Fetch};
 pub use outcome::{Logged, LoggedWindow, Outcome, rate};
 
-/// What a run is made of.
+/// The setup of a run.
 pub struct Setup {
     /// The core's settings.
     pub cache: Settings,
@@ -49,11 +49,11 @@ pub struct Setup {
     pub device: Option<Device>,
     /// Requests that the device may have at once; more wait in the host queue.
     pub depth: u32,
-    /// Which of those goes next.
+    /// The order of waiting requests.
     pub order: Order,
-    /// Requests under way from which on markers do not trigger: Linux's 7/8 of 128.
+    /// Markers do not trigger at this number of requests in flight or more: Linux's 7/8 of 128.
     pub congested: u32,
-    /// Time to hand one resident page to a reader.
+    /// Time to copy one resident page to a reader.
     pub page_cost: Nanos,
     /// Device requests to keep for the report; the others are counted.
     pub log_max: usize,
@@ -80,14 +80,14 @@ impl Setup {
     }
 }
 
-/// Why a run could not be made.
+/// The reason why a run failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
     /// The cache cannot be built.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// A read failed: the cache is too small for what was asked of it at once.
+    /// A read failed: the cache is too small for the requests at that moment.
     #[error("a read of {bytes} bytes at {offset} failed: {error}")]
     Read {
         /// Where it began.
@@ -97,7 +97,7 @@ pub enum RunError {
         /// What the core said.
         error: Error,
     },
-    /// A prefetching thread has nobody to read ahead for.
+    /// A prefetching thread has no program to read ahead for.
     #[error("a prefetching thread needs one reader that reads one file from its head to its end")]
     Prefetch,
     /// The files of the workload do not fit the device.
@@ -157,13 +157,13 @@ struct EventLoop {
     /// The thread that reads ahead, while its program runs. Its number is that of a reader after
     /// the last one.
     prefetcher: Option<Prefetcher>,
-    /// Reads to come: when, in which order, whose.
+    /// The heap of reads: time, order, reader.
     heap: BinaryHeap<Reverse<(Nanos, u64, usize)>>,
     order: u64,
     congested: u32,
     page_cost: Nanos,
     page_bytes: u64,
-    /// Each reader's next read or the one that it waits for, and when that began.
+    /// Each reader's next or pending read, and the start time of that read.
     waiting: Vec<(Option<Access>, Nanos)>,
     outcome: Outcome,
 }
@@ -264,7 +264,7 @@ impl EventLoop {
         self.heap.push(Reverse((at, self.order, index)));
     }
 
-    /// The prefetching thread goes on until it waits for bytes, naps or ends.
+    /// Runs the prefetching thread until it waits for bytes, naps or ends.
     fn prefetch(&mut self, now: Nanos, thread: usize, server: &mut DeviceServer) {
         while let Some(prefetcher) = &mut self.prefetcher {
             let handle = HandleId(prefetcher.handle());
@@ -300,7 +300,7 @@ impl EventLoop {
         self.send(now, event, server);
     }
 
-    /// Readers whose reads are complete go on.
+    /// Resumes the readers whose reads are complete.
     fn answer(
         &mut self,
         now: Nanos,
@@ -352,5 +352,5 @@ impl EventLoop {
 const FIRST_BYTES: u64 = 100 << 20;
 /// A paced read that is later than this is counted.
 const LATE: Nanos = Nanos::from_millis(100);
-/// So is one that a player would have stopped for.
+/// A paced read that is later than this stops a player; it is counted too.
 const STALLED: Nanos = Nanos::from_millis(1_000);

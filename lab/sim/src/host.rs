@@ -1,4 +1,4 @@
-//! The host's queue in front of a device: what waits, what is joined, what goes next.
+//! The host's queue in front of a device: it holds, joins and orders requests.
 //!
 //! ```text
 //!   fetch --> join a waiting request that it continues, or wait --> next(): one to the device
@@ -7,14 +7,14 @@
 //! # Sources
 //! [`Order::Elevator`] is what a disk has had in front of it on Linux 2.6: requests of one process
 //! are served in one direction over the disk, and a request that continues a waiting one is merged
-//! with it (`block/elevator.c`). [`Order::DemandFirst`] is this project's own rule: what a reader
-//! waits for goes before readahead, each in order of arrival.
+//! with it (`block/elevator.c`). [`Order::DemandFirst`] is this project's own rule: demand
+//! requests precede readahead, each in order of arrival.
 
 use std::collections::BTreeMap;
 
 use forerun_core::event::FetchKind;
 
-/// Which waiting request goes to the device next.
+/// The order in which waiting requests go to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Demands before readahead, each in order of arrival.
@@ -94,7 +94,7 @@ impl HostQueue {
         fits && (self.order == Order::Elevator || one.kind == other.kind)
     }
 
-    /// Takes the request that goes next.
+    /// Removes and returns the next request.
     pub fn pop(&mut self) -> Option<Waiting> {
         let at = match self.order {
             Order::Elevator => {

@@ -7,10 +7,10 @@
 //!   host       the queue between the core and a device
 //!   waits      how long reads waited, as a histogram
 //!   oracle     perfect readahead: the limit that others are measured against
-//!   trace      what was accessed somewhere, read as a stream
+//!   trace      recorded accesses, read as a stream
 //!   replay     accesses through replacement policies alone
 //!   queues     the same, and in which queue of 2Q each access falls
-//!   decisions  what a policy reads ahead for a list of reads
+//!   decisions  the readahead windows of a policy for a list of reads
 //!   vectors    the core's readahead decisions, against those of kernels
 //!   check      the core under a random driver, against a shadow file
 //! ```

@@ -1,4 +1,4 @@
-//! Oracles: policies that know what no policy can know, to measure the others against.
+//! Oracles: policies that know the future accesses, as the measure of the others.
 //!
 //! The *online limit* of a workload on a device is what [`PerfectReadahead`] reaches there in
 //! virtual time: it knows every stream's place and end, but only from the stream's second read on
@@ -9,15 +9,15 @@
 //!
 //! ```text
 //!   stream  |r|======= window =======|======= window =======|==...==| known end
-//!            ^ blind: what was asked   ^ marker: fetch the next
+//!            ^ blind: the request      ^ marker: fetch the next
 //!   pieces  |r|==|.....|==|.....|==|.....|==|     all known from the second on
 //! ```
 //! It does not know whether gaps are better read through ([`Gaps`]): the best of both counts.
 //!
-//! [`belady`] is the bound of replacement: the fewest misses there can be.
+//! [`belady`] is the bound of replacement: the fewest possible misses.
 //!
 //! # Invariants
-//! - It asks for no page outside the known streams, and for none twice while it stays cached. It
+//! - The oracle fetches no page outside the known streams, and no page that is still cached. It
 //!   reads no page in vain, but for those of gaps where it is to read through them.
 
 pub mod belady;
@@ -29,12 +29,12 @@ use forerun_core::units::FileId;
 
 use crate::workload::{Stream, Workload};
 
-/// What is done about the gaps between pieces.
+/// The treatment of gaps between pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gaps {
-    /// They are left out.
+    /// The oracle skips them.
     Skipped,
-    /// They are read too, and given back.
+    /// The oracle fetches and discards them.
     Read,
 }
 
@@ -43,7 +43,7 @@ pub struct PerfectReadahead {
     streams: Vec<KnownStream>,
     window_pages: u32,
     gaps: Gaps,
-    /// What the last decision is to be followed by: a stream, and how many pages more.
+    /// The continuation of the last decision: a stream, and its further pages.
     rest: Option<(usize, u32)>,
 }
 
@@ -119,7 +119,7 @@ impl PerfectReadahead {
         let mut streams: Vec<KnownStream> = workload.streams.iter().map(known).collect();
         streams.sort_by_key(|stream| (stream.file, stream.start));
         let count = u32::try_from(streams.len().max(1)).unwrap_or(u32::MAX);
-        // Two windows a stream: the one that is read and the one that is on its way.
+        // Two windows a stream: the current one and the one in flight.
         let share = settings.ahead_pages_max / count / 2;
         Self { streams, window_pages: share.clamp(1, WINDOW_PAGES_MAX), gaps, rest: None }
     }

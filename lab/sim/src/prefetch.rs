@@ -7,10 +7,10 @@
 //! ```
 //! The thread has a processor of its own. The paper's is a second reader of the file, which the
 //! kernel reads ahead for as for any other; the adaptive one prefetches pages and has as many of
-//! them in flight as the distance allows. Where it has to wait, either decides again after a nap.
+//! them in flight as the distance allows. Where a thread must wait, it decides again after a nap.
 //!
 //! # Invariants
-//! - It ends with its program, however far it is.
+//! - The thread ends with its program, at any position.
 //! # Sources
 //! Fukayama, Sugita, Hiruta, Yamana, "Disk Access Speed up Using Prefetching Thread", sections 3.3
 //! and 3.5, whose thread naps by `usleep(1)`. How long that is depends on the kernel's timer: from
@@ -39,7 +39,7 @@ forerun_core::params! {
     }
 }
 
-/// Which thread there is to be.
+/// The kind of thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prefetch {
     rule: PaceRule,
@@ -91,7 +91,7 @@ impl Prefetch {
     }
 }
 
-/// The thread at work.
+/// A running prefetching thread.
 pub(crate) struct Prefetcher {
     pace: Pace,
     /// The paper's thread waits for what it reads.
@@ -105,20 +105,20 @@ pub(crate) struct Prefetcher {
     busy: Nanos,
 }
 
-/// What the thread does next.
+/// The thread's next action.
 pub(crate) enum Next {
-    /// It reads, and goes on when the bytes are there.
+    /// A read that the thread waits for.
     Read(Access),
-    /// It asks for pages and goes on at once.
+    /// A prefetch request; the thread continues at once.
     Ask {
         /// The first page.
         first: PageIndex,
         /// Pages.
         count: u32,
     },
-    /// It looks again after this time.
+    /// The thread polls again after this time.
     Nap(Nanos),
-    /// It has read all.
+    /// The thread has read the whole file.
     End,
 }
 
@@ -153,8 +153,8 @@ impl Prefetcher {
         self.handle
     }
 
-    /// The program has read up to `main`, which it waited for if it was `late`; it is busy with
-    /// that for a time.
+    /// The program has read up to `main`, and waited for those bytes if they were `late`; it then
+    /// computes on them for a time.
     pub(crate) fn program_read(&mut self, main: u64, late: bool, busy: Nanos) {
         self.busy += busy;
         self.input.position = main;

@@ -5,11 +5,11 @@
 //!            +-- not resident ---- named in A1out        a miss that makes the page active
 //!                                  unknown               any other miss
 //! ```
-//! The policies are those of the live cache; this looks before each access where its page is.
+//! The policies are those of the live cache; the page's queue is determined before each access.
 //!
 //! # Invariants
 //! - The counts of an access sequence sum up to its length.
-//! - Hits are those that [`crate::replay`] counts.
+//! - Hits equal those of [`crate::replay`].
 //! # Sources
 //! Meng et al. 2009, Figs 2b and 5: hits of the three queues by the size of the cache.
 
@@ -18,7 +18,7 @@ use forerun_core::eviction::two_q::TwoQ;
 use forerun_core::eviction::two_q_star::TwoQStar;
 use forerun_core::units::{FileId, FrameId, PageId};
 
-/// A policy of three queues that tells where a page is.
+/// A policy of three queues that reports a page's queue.
 pub trait Queues: Eviction {
     /// Whether the resident page in `frame` is in Am, else it is in A1in.
     fn is_active(&self, frame: FrameId) -> bool;
@@ -46,12 +46,12 @@ impl Queues for TwoQStar {
     }
 }
 
-/// Where accesses fell.
+/// The counts of accesses by queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// Hits in A1in.
     pub a1in: u64,
-    /// Misses whose name was in A1out.
+    /// Misses of pages named in A1out.
     pub a1out: u64,
     /// Hits in Am.
     pub am: u64,
@@ -60,7 +60,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// All of them.
+    /// The sum of all counts.
     #[must_use]
     pub fn accesses(&self) -> u64 {
         self.a1in + self.a1out + self.am + self.unknown

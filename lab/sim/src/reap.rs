@@ -6,8 +6,8 @@
 //!   device   each I/O waits for one of its channels, is served for a time that is drawn, and its
 //!            bytes pass the one pipe that all channels share
 //! ```
-//! Clients take turns by time: the one whose submission is earliest goes next. Each has a processor
-//! of its own: what spinning takes from others is for a real machine to show.
+//! Clients take turns by time: the client with the earliest submission goes next. Each has a
+//! processor of its own: only a real machine shows the cost of spinning to other threads.
 //!
 //! # Invariants
 //! - The same seed gives the same run; each policy meets the same draws of the device.
@@ -25,7 +25,7 @@ use forerun_core::units::Nanos;
 
 pub use costs::{COSTS, Costs, costs};
 
-/// What is run: one phase after the other, with the same policy.
+/// The load of a run: phases in order, under the same policy.
 #[derive(Clone, Debug)]
 pub struct Load {
     /// The phases.
@@ -41,26 +41,26 @@ pub struct Phase {
     pub group: u32,
     /// Sizes, of which each I/O draws one.
     pub sizes: Vec<u64>,
-    /// What they do.
+    /// The operation of the I/Os.
     pub op: Op,
     /// Groups of all clients.
     pub groups: u32,
 }
 
-/// What a group took.
+/// The cost of a group.
 #[derive(Clone, Copy, Debug)]
 pub struct Reaped {
     /// From its submission to its reaping.
     pub latency: Nanos,
     /// Processor time.
     pub cpu: Nanos,
-    /// How it was waited for.
+    /// The way of waiting for it.
     pub way: Way,
     /// Whether a sleeper woke after the completion.
     pub late: bool,
 }
 
-/// What a phase took.
+/// The cost of a phase.
 #[derive(Clone, Debug)]
 pub struct Ran {
     /// Each group, in the order of submission.
@@ -87,7 +87,7 @@ pub fn run(
     load.phases.iter().map(|phase| bench.phase(policy, phase)).collect()
 }
 
-/// What spinning shows of each class, alone on the device: the estimates that policies get.
+/// The latencies of each class by spinning, alone on the device: the policies' estimates.
 #[must_use]
 pub fn calibrate(device: &ChannelModel, costs: &Costs, seed: u64) -> Calibration {
     let mut known = Calibration::default();

@@ -6,18 +6,18 @@
 //!                                                     +--> LRU of many sizes         stack
 //! ```
 //! The accesses are read once, however many caches there are, and are not kept. While the caches
-//! take a chunk, the thread that reads makes the next one, then helps; where one thread is allowed
-//! there is no other. [`belady`] must know what comes: its caches keep the accesses, and run once
-//! all are there.
+//! take a chunk, the reader thread makes the next one, then helps; with one allowed thread, the
+//! reader thread does both. [`belady`] needs the future: its caches keep the accesses and run at
+//! the end.
 //!
 //! **Samples.** A share of the keys, chosen by their hash, through caches of that share of the
-//! size, stands for the whole. What the sample has more or fewer accesses than its share is due to
-//! few keys that are used often, and those hit: the difference counts as hits.
+//! size, stands for the whole. A few frequent keys cause the difference between the sample's
+//! accesses and its share; these keys hit, so the difference counts as hits.
 //!
 //! # Invariants
 //! - Memory grows with the number of distinct keys and the sizes, never with the number of
 //!   accesses, but for Belady's 4 bytes an access; beyond [`Settings::memory`] the replay ends.
-//! - What a cache counts depends on its policy, its size, the sample and the accesses, not on
+//! - A cache's counts depend on its policy, its size, the sample and the accesses, not on
 //!   threads.
 //! - At most `threads` threads compute at a time.
 //! # Sources
@@ -51,7 +51,7 @@ pub struct Cell {
     pub pages: u32,
 }
 
-/// How to replay.
+/// The settings of a replay.
 pub struct Settings<'a> {
     /// Threads that may compute; at least 1.
     pub threads: usize,
@@ -63,20 +63,20 @@ pub struct Settings<'a> {
     pub clock: &'a (dyn Fn() -> Nanos + Sync),
 }
 
-/// What a cache counted. Of a sample: what it stands for.
+/// The counts of a cache; with a sample, the estimate for the whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Pages asked for.
+    /// Pages requested.
     pub accesses: u64,
-    /// Those that were not resident.
+    /// Pages that were not resident.
     pub misses: u64,
     /// The time that it computed. Sizes that share a pass over the accesses share its time.
     pub busy: Nanos,
-    /// How it is known, if not from all accesses.
+    /// The basis of an estimate; none where all accesses count.
     pub sampled: Option<Sampled>,
 }
 
-/// What an estimate rests on.
+/// The basis of an estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampled {
     /// Accesses to the sample.
@@ -98,7 +98,7 @@ impl Sampled {
     }
 }
 
-/// Why a replay failed.
+/// The reason why a replay failed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ReplayError<E> {
     /// The accesses broke off.
@@ -177,7 +177,7 @@ pub fn keep_sample(keys: &mut Vec<u64>, sample: Share) {
     }
 }
 
-/// What was `counted` on a sample of `seen` accesses stands for this.
+/// The estimate for `seen` accesses from the counts of a sample.
 fn estimated(counted: &LaneCounts, seen: u64, busy: Nanos, sample: Share) -> Counts {
     let LaneCounts { accesses, misses, squares } = *counted;
     if is_whole(sample) {
@@ -193,7 +193,7 @@ fn is_whole(sample: Share) -> bool {
     f64::from(sample.ppm) >= WHOLE
 }
 
-/// The keys, as they come.
+/// The stream of keys.
 struct Reading<M> {
     more: M,
     keys: Vec<u64>,
@@ -226,7 +226,7 @@ impl<M> Reading<M> {
     }
 }
 
-/// Whether what is there fits.
+/// Checks that the keys and caches fit the memory.
 fn check_memory<E>(
     lanes: &[Lane],
     numbering: &Numbering,
@@ -239,7 +239,7 @@ fn check_memory<E>(
     if fits { Ok(()) } else { Err(ReplayError::Memory { bytes, keys: pages }) }
 }
 
-/// Lets each of `lanes` `work`, and reads `meanwhile`.
+/// Runs `work` on each pass, and `meanwhile` on the reader thread.
 fn each<R>(
     lanes: &mut [Lane],
     settings: &Settings,
@@ -268,7 +268,7 @@ fn each<R>(
     })
 }
 
-/// Cells whose accesses are taken in one pass.
+/// Cells that share one pass over the accesses.
 struct Lane {
     /// Their places among all.
     cells: Vec<usize>,
@@ -276,7 +276,7 @@ struct Lane {
     busy: Nanos,
 }
 
-/// What a cell counted.
+/// The counts of a cell.
 #[derive(Clone, Copy)]
 struct LaneCounts {
     accesses: u64,
@@ -289,17 +289,17 @@ trait Pass: Send {
     /// Takes the next accesses.
     fn take(&mut self, chunk: &[u32]);
 
-    /// No more will come.
+    /// Ends the accesses.
     fn end(&mut self) {}
 
-    /// What each of its cells counted.
+    /// The counts of each of its cells.
     fn counted(&self) -> Vec<LaneCounts>;
 
     /// Bytes that it takes once there are `pages` distinct ones.
     fn bytes(&self, pages: u32) -> u64;
 }
 
-/// The passes that `cells` take, empty.
+/// The empty passes for `cells`.
 fn lanes<E>(cells: &[Cell], settings: &Settings) -> Result<Vec<Lane>, ReplayError<E>> {
     let is_sample = !is_whole(settings.sample);
     for cell in cells {
@@ -349,13 +349,13 @@ fn lanes<E>(cells: &[Cell], settings: &Settings) -> Result<Vec<Lane>, ReplayErro
     Ok(lanes)
 }
 
-/// What a cache of `pages` is to be for `sample`, to the nearest page.
+/// The size of a cache of `pages` under `sample`, to the nearest page.
 fn scaled(pages: u32, sample: Share) -> u32 {
     let rounded = (u64::from(pages) * u64::from(sample.ppm) + 500_000) / 1_000_000;
     u32::try_from(rounded).unwrap_or(u32::MAX).min(pages)
 }
 
-/// Bytes of a cache whose frames are all used, before there are names.
+/// Bytes of a cache with all frames in use and no names.
 struct Empty {
     pages: u32,
 }
@@ -434,7 +434,7 @@ struct Oracle {
     past: Past,
     future: Option<Future>,
     misses: Vec<u64>,
-    /// There were more accesses than the oracle can number.
+    /// More accesses came than the oracle can number.
     overflowed: bool,
 }
 
@@ -467,12 +467,12 @@ impl Pass for Oracle {
     }
 }
 
-/// The policy whose sizes can share a pass.
+/// The policy that replays several sizes in one pass.
 const LRU: &str = "lru";
-/// Sizes from which on they do.
+/// The least number of sizes that share a pass.
 const STACK_SIZES: usize = 4;
-/// Accesses that go to the caches at a time: long enough that turns cost nothing, short enough
-/// that they stay in a processor's cache.
+/// Accesses of a chunk: enough to hide the cost of a turn, few enough to stay in a processor's
+/// cache.
 const CHUNK_ACCESSES: usize = 1 << 16;
 /// A whole, in parts per million.
 const WHOLE: f64 = 1e6;

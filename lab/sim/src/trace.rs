@@ -1,4 +1,4 @@
-//! Traces: accesses that were recorded somewhere, read as a stream.
+//! Traces: recorded accesses, read as a stream.
 //!
 //! ```text
 //!   file --unpack--> Input (a window) --Format--> batches of Requests --> pages of 4 KiB
@@ -51,7 +51,7 @@ use reader::{Entry, Reader};
 use records::Fault;
 pub use request::{Addresses, BLOCK_BYTES, Facts, Misplaced, Op, REQUEST_BLOCKS_MAX, Request};
 
-/// Why a trace cannot be read, or not on.
+/// The reason why a trace cannot be read further.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
@@ -64,7 +64,7 @@ pub enum TraceError {
         record: u64,
         /// Bytes before, decompressed.
         offset: u64,
-        /// What it said.
+        /// Its message.
         source: io::Error,
     },
     /// A record is not what the format says.
@@ -79,7 +79,7 @@ pub enum TraceError {
         record: u64,
         /// Where it begins, in bytes of what was decompressed.
         offset: u64,
-        /// What was expected, and what is there.
+        /// The expected and the actual content.
         what: String,
     },
     /// No format was named, and the trace does not tell.
@@ -87,10 +87,10 @@ pub enum TraceError {
     Unknown {
         /// The trace.
         name: String,
-        /// What it looks like, and what there is.
+        /// The apparent content, and the known formats.
         why: NoGuess,
     },
-    /// The format that was named is none, or does not have the parameter.
+    /// The named format or its parameter is unknown.
     #[error("--format: {0}")]
     Format(#[from] ParamError),
 }
@@ -218,7 +218,7 @@ impl Trace {
         self.skipped
     }
 
-    /// What is known of its requests; certain once the first batch was read.
+    /// The facts about its requests; certain after the first batch.
     #[must_use]
     pub fn facts(&self) -> Facts {
         self.format.facts()

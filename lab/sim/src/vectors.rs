@@ -28,14 +28,14 @@ const KEYS: &[(&str, &str, bool)] = &[
     ("linux-6", "linux-6.18-smallfolio-kernel-observed", true),
 ];
 
-/// Why vectors could not be run.
+/// The reason why vectors could not be run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VectorError {
     /// The text is not of this form.
     #[error("not readahead vectors: {0}")]
     Form(#[from] serde_json::Error),
-    /// It says that it is something else.
+    /// The text names another schema.
     #[error("the schema is `{0}`; this reads forerun-readahead-vectors/1")]
     Schema(String),
     /// A scenario that no cache can run.
@@ -43,18 +43,18 @@ pub enum VectorError {
     Scenario {
         /// Its name.
         id: String,
-        /// What is wrong with it.
+        /// The violation.
         what: String,
     },
-    /// A historic policy that there is not.
+    /// An unknown historic policy.
     #[error("`{0}` has no vectors; there are: linux-2.6.22 ondemand-2007 linux-2.6.24 linux-6")]
     Policy(String),
 }
 
-/// How many scenarios held, a policy each, and what did not.
+/// The counts of matching scenarios by policy, and the differences.
 #[derive(Debug, Default)]
 pub struct Verdict {
-    /// Scenarios whose every row was as expected.
+    /// Scenarios with every row as expected.
     pub passed: u32,
     /// The others.
     pub failed: u32,

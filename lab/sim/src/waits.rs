@@ -1,4 +1,4 @@
-//! How long reads waited: a histogram whose buckets are an hundredth part wide.
+//! The waiting times of reads: a histogram with buckets a hundredth part wide.
 //!
 //! # Invariants
 //! - A percentile is at least the exact one, and less than 1/128 above it.
@@ -23,12 +23,12 @@ impl Waits {
         self.0.record(wait.0).expect("the buckets grow to any value");
     }
 
-    /// What `percent` in a hundred of the waits do not exceed; 0 when there was no read.
+    /// The wait that `percent` in a hundred do not exceed; 0 without a read.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "fewer reads than 2^52")]
     pub fn percentile(&self, percent: u64) -> Nanos {
         let rank = (self.0.len() * percent).div_ceil(100).max(1);
-        // Half a rank before the end: no rounding of the share leads to the next wait.
+        // Half a rank before the end: no rounding of the share selects the next wait.
         let share = (rank as f64 - 0.5) / self.0.len().max(1) as f64;
         Nanos(self.0.value_at_quantile(share))
     }

@@ -4,9 +4,9 @@
 //!   workload:NAME,key=value,...
 //!     --> files, handles (each on one file), readers (each one read after the other)
 //! ```
-//! A [`Reader`] is an iterator of [`Access`]es; the driver decides when each is carried out, by
-//! two rules: not before its own time, and after the reader's last read and the thinking that
-//! follows it. Readers know nothing of each other.
+//! A [`Reader`] is an iterator of [`Access`]es; the driver schedules each by two rules: not before
+//! its own time, and after the reader's last read and the computation that follows it. Readers
+//! are independent.
 //!
 //! To add a workload: write `workload/NAME.rs` and add its line to `workloads!` below.
 //!
@@ -27,7 +27,7 @@ use crate::trace::Op;
 /// One read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Through which handle.
+    /// The handle that reads.
     pub handle: u32,
     /// The file that the handle is open on.
     pub file: u32,
@@ -35,11 +35,11 @@ pub struct Access {
     pub offset: u64,
     /// Bytes; at least 1.
     pub bytes: u32,
-    /// The moment before which the reader does not ask; 0: at once.
+    /// The earliest time of the read; 0: at once.
     pub not_before: Nanos,
-    /// How long the reader computes once it has the bytes.
+    /// The time that the reader computes on the bytes.
     pub think: Nanos,
-    /// Whether it reads or writes. To a cache both ask for the pages.
+    /// The operation. A cache fetches the pages for both.
     pub op: Op,
 }
 
@@ -60,7 +60,7 @@ pub struct Workload {
     pub name: &'static str,
     /// Its parameters as they are in force.
     pub params: Vec<(&'static str, String)>,
-    /// What it is, in one line for people.
+    /// A description in one line.
     pub title: String,
     /// The size of each file in bytes, by its number.
     pub files: Vec<u64>,
@@ -123,7 +123,7 @@ struct Parts {
     bytes_wanted: u64,
 }
 
-/// What the list needs to know of a workload.
+/// A workload's entry in the list.
 trait Entry: Params {
     /// The name in reports and on the command line. Never changed once released.
     const NAME: &'static str;
@@ -239,10 +239,10 @@ pub(crate) use choice;
 
 pub use interleave::{Layout, Order, Start};
 
-/// What stands before a workload where a trace is asked for.
+/// The prefix of a workload in place of a trace.
 pub const PREFIX: &str = "workload:";
 
-/// Bounds on what may be asked for: they keep every sum below 2^63.
+/// Bounds of parameters: they keep every sum below 2^63.
 const STREAMS_MAX: u32 = 65_536;
 const BYTES_MAX: u64 = 1 << 42;
 const REQUEST_MAX: u64 = 1 << 30;

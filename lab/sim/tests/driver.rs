@@ -1,4 +1,4 @@
-//! What the virtual-time driver measures, on workloads whose figures are known beforehand.
+//! The measurements of the virtual-time driver on workloads with known results.
 
 use forerun_core::cache::Settings;
 use forerun_core::device;

@@ -1,4 +1,4 @@
-//! Memory shared by streams in virtual time: none keeps what others need more.
+//! Memory shared by streams in virtual time: no stream keeps memory that others need more.
 //!
 //! ```text
 //!   abandoned   |==|--------|  5,000 times: two pages are read, a window is fetched

@@ -1,4 +1,4 @@
-//! A program and its prefetching thread, on figures that can be known beforehand.
+//! A program and its prefetching thread, on workloads with known results.
 //!
 //! The program reads 32 KB at a time, as gzip does, under a kernel that waits for each read (`off`)
 //! or one that reads ahead; the disk is the Hitachi T7K250 with its cache on.

@@ -1,4 +1,4 @@
-//! Reaping in virtual time: what the policies keep under random costs.
+//! Reaping in virtual time: the policies' invariants under random costs.
 //!
 //! # Invariants
 //! - What is asserted is virtual time: the same on each machine.

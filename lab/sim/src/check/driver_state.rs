@@ -1,7 +1,7 @@
 //! The state of the driver in a check: a store, frames, readers, and the shadow file.
 //!
-//! This is the driver that the core's actions come to. Each action is checked as it is carried
-//! out; the first thing found wrong is kept and ends the run.
+//! This driver executes the core's actions. Each action is checked on execution; the first
+//! difference is kept and ends the run.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,15 +20,15 @@ pub(super) struct DriverState {
     pub(super) frames: Vec<FrameView>,
     pub(super) index: BTreeMap<PageId, FrameId>,
     pub(super) operations: Vec<Operation>,
-    /// Copies that writers have begun.
+    /// Copies in progress by writers.
     pub(super) fills: Vec<Fill>,
     /// Frames that readers have pinned.
     pub(super) held: Vec<FrameId>,
     pub(super) hits: Vec<Hit>,
     pub(super) asked: BTreeMap<RequestId, ClientRequest>,
-    /// What a reader has to see: updated as a writer's bytes are copied.
+    /// The shadow file, which readers must see: each copy by a writer updates it.
     pub(super) shadow: BTreeMap<PageId, Content>,
-    /// What was answered as done to writers.
+    /// The writes that the core has acknowledged.
     pub(super) acknowledged: BTreeMap<PageId, Content>,
     pub(super) pages: [u64; 2],
     pub(super) values: u64,
@@ -75,7 +75,7 @@ impl DriverState {
         self.shadow.get(&page).copied().unwrap_or_default()
     }
 
-    /// A reader reads the page in `frame`, and pins it from now on.
+    /// A reader reads the page in `frame` and pins the frame.
     pub(super) fn look(&mut self, page: PageId, frame: FrameId) {
         let (seen, due) = (self.frame(frame).content, self.shadow(page));
         if seen != due {
@@ -85,8 +85,8 @@ impl DriverState {
         self.held.push(frame);
     }
 
-    /// How many of `pages` a prefetch finds absent: at least and at most. Between are those that
-    /// an operation or a writer may hold, and those past an end that a write may have moved.
+    /// The lower and upper bound of absent pages in `pages` at a prefetch. They differ by pages
+    /// that an operation or a writer may hold, and pages past an end that a write may have moved.
     pub(super) fn prefetchable(&self, file: FileId, pages: Range<u64>) -> (u64, u64) {
         let fetched = |page: PageId| {
             self.operations.iter().any(|operation| match operation {
@@ -109,7 +109,7 @@ impl DriverState {
         (least, most)
     }
 
-    /// A frame that is to get new bytes must be unused.
+    /// A frame that receives new bytes must be unused.
     fn take(&mut self, frame: FrameId, what: &str) {
         let view = *self.frame(frame);
         if view.pins > 0 || view.busy || view.published.is_some() {
@@ -117,7 +117,7 @@ impl DriverState {
         }
     }
 
-    /// These contents, or newer ones, have to be durable now.
+    /// These contents, or newer ones, must be durable.
     fn promise(&mut self, request: RequestId, contents: &BTreeMap<PageId, Content>) {
         for (&page, &content) in contents {
             let durable = self.store.durable(page);
@@ -127,7 +127,7 @@ impl DriverState {
         }
     }
 
-    /// The file is cut: what was beyond is forgotten everywhere.
+    /// Truncates the file: the shadow, the store and the copies drop all bytes beyond its end.
     pub(super) fn cut(&mut self, file: FileId, pages: u64) {
         self.store.truncate(file, pages);
         self.pages[file.0 as usize] = pages;

@@ -1,4 +1,4 @@
-//! One seed's run: what happens next is drawn at random, then everything comes to rest.
+//! One seed's run: random events, then every operation completes.
 //!
 //! Bounds that the driver state must not meet are checked after every step; what the run reached is
 //! counted, since a check that reaches nothing proves nothing.
@@ -14,35 +14,35 @@ use forerun_core::units::{FileId, HandleId, Nanos, PageId, PartitionId, RequestI
 use super::driver_state::DriverState;
 use super::store::{ClientRequest, Fill, Operation, Writing};
 
-/// What a run did.
+/// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Of everything that was sent and came back.
+    /// The digest of all events and actions.
     pub digest: u64,
-    /// Everything that was sent, encoded.
+    /// The encoded events sent to the core.
     pub journal: Vec<u8>,
-    /// Everything that came back, encoded.
+    /// The encoded actions of the core.
     pub actions: Vec<u8>,
-    /// How often each thing that can happen did.
+    /// The count of each kind of event.
     pub seen: BTreeMap<&'static str, u64>,
 }
 
 impl Outcome {
-    /// Adds what another run saw.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &Self) {
         for (what, times) in &other.seen {
             *self.seen.entry(what).or_default() += times;
         }
     }
 
-    /// What can happen and did not.
+    /// The kinds of events with a count of 0.
     #[must_use]
     pub fn unreached(&self) -> Vec<&'static str> {
         EVERYTHING.iter().copied().filter(|what| !self.seen.contains_key(what)).collect()
     }
 }
 
-/// What a good set of seeds reaches.
+/// The events that a sufficient set of seeds reaches.
 #[rustfmt::skip]
 const EVERYTHING: &[&str] = &[
     "hits", "misses", "late hits", "stale hits", "marker without a lock", "marker deferred",
@@ -89,7 +89,7 @@ struct Run {
     now: Nanos,
     /// Open handles: file, and the byte after the last read.
     handles: BTreeMap<u32, (FileId, Option<u64>)>,
-    /// Through which handle a request came.
+    /// The handle of a request.
     owners: BTreeMap<RequestId, u32>,
     requests: u64,
     came_back: Vec<u8>,
@@ -112,7 +112,7 @@ impl Run {
         u32::try_from(self.draw(bound)).expect("small bounds")
     }
 
-    /// Sends one event and checks what came of it.
+    /// Sends one event and checks the resulting actions.
     fn send(&mut self, event: Event<'_>) -> Result<(), String> {
         drive(&mut self.cache, self.now, event, &mut self.actions, &mut self.driver);
         codec::encode_actions(&self.actions, &mut self.came_back);
@@ -175,7 +175,7 @@ impl Run {
     fn read(&mut self) -> Result<(), String> {
         let Some((handle, file)) = self.pick_handle() else { return self.open_or_close() };
         let (pages, previous_end) = (self.driver.pages[file.0 as usize], self.handles[&handle].1);
-        // Often go on where this handle stands: streams are what readahead is for.
+        // Often continue at the handle's position: readahead serves streams.
         let next = previous_end.map_or(0, |end| end / 4096);
         let first = if self.draw(3) > 0 { next } else { self.draw(pages + 2) };
         let count = 1 + self.count(6);
@@ -299,7 +299,7 @@ impl Run {
         self.send(Event::Cancel { request })
     }
 
-    /// The store answers one of its operations, in whole or in part.
+    /// The store completes one of its operations, in whole or in part.
     fn answer(&mut self) -> Result<(), String> {
         if self.driver.operations.is_empty() {
             return Ok(());
@@ -457,7 +457,7 @@ impl Run {
         self.send(Event::Open { handle: id, file, partition, file_pages })
     }
 
-    /// No more faults, nothing new: every operation in flight has to end.
+    /// No more faults or new requests: every operation in flight must complete.
     fn rest(&mut self) -> Result<(), String> {
         self.faults = false;
         for _ in 0..20_000 {

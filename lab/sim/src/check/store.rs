@@ -1,4 +1,4 @@
-//! The store of a check, and the plain things around it.
+//! The store of a check, and its frames, operations and requests.
 //!
 //! A page's content is two numbers, one a half, so that a write in part is seen. Every copy of a
 //! writer's bytes has a number of its own, larger than all before: content is also its age.
@@ -10,7 +10,7 @@ use forerun_core::units::{FileId, FrameId, PageId, RequestId};
 /// A page's two halves.
 pub(super) type Content = [u64; 2];
 
-/// A store that keeps what was written apart from what was synced.
+/// A store that keeps written contents apart from synced contents.
 #[derive(Default)]
 pub(super) struct Store {
     written: BTreeMap<PageId, Content>,
@@ -58,19 +58,19 @@ impl Store {
     }
 }
 
-/// A frame as the driver sees it.
+/// The driver's view of a frame.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FrameView {
     pub(super) content: Content,
-    /// Readers that hold it.
+    /// Readers that pin it.
     pub(super) pins: u32,
     /// The page, generation and marker that it is published with.
     pub(super) published: Option<(PageId, u32, bool)>,
-    /// A fetch has it.
+    /// A fetch owns it.
     pub(super) busy: bool,
 }
 
-/// An operation that the store has not answered.
+/// An operation that the store has not completed.
 #[derive(Clone, Debug)]
 pub(super) enum Operation {
     Fetch { page: PageId, frames: Vec<FrameId> },
@@ -78,7 +78,7 @@ pub(super) enum Operation {
     Sync { file: FileId },
 }
 
-/// What a request was, until it is answered.
+/// A request that the core has not completed.
 #[derive(Clone, Debug)]
 pub(super) enum ClientRequest {
     Read {
@@ -86,7 +86,7 @@ pub(super) enum ClientRequest {
         left: Vec<u64>,
     },
     Write(Writing),
-    /// With what was acknowledged when it was sent.
+    /// A flush, with the writes acknowledged before it.
     Flush {
         acknowledged: BTreeMap<PageId, Content>,
     },
@@ -100,7 +100,7 @@ pub(super) struct Writing {
     pub(super) count: u32,
     pub(super) partial: (bool, bool),
     pub(super) durable: bool,
-    /// What its pages held when its bytes were copied.
+    /// The contents of its pages at the copy.
     pub(super) filled: BTreeMap<PageId, Content>,
 }
 

@@ -1,4 +1,4 @@
-//! The host's side of the device: fetches wait, are joined and sent, and arrive.
+//! The host's side of the device: it queues, joins and submits fetches, and reports arrivals.
 //!
 //! # Invariants
 //! - The device has at most `depth` requests; a fetch arrives once.
@@ -23,7 +23,7 @@ pub(super) struct DeviceServer {
     queue: HostQueue,
     /// Fetches that the core waits for.
     fetches: Slots<Fetch>,
-    /// Requests that the device has: the fetches that each is made of.
+    /// Requests in the device, each with its fetches.
     sent: Slots<(FetchKind, Vec<u32>)>,
     /// Fetches that have arrived and were not reported yet, the last one first.
     arrived: Vec<u32>,
@@ -138,7 +138,7 @@ impl DeviceServer {
         self.queue.len() + self.sent.len()
     }
 
-    /// Gives the device what it may have.
+    /// Submits waiting requests up to the device's depth.
     pub(super) fn pump(&mut self, now: Nanos) {
         let Some(device) = &mut self.device else { return };
         while device.in_flight() < self.depth {
@@ -149,7 +149,7 @@ impl DeviceServer {
         }
     }
 
-    /// When something arrives next.
+    /// The time of the next arrival.
     pub(super) fn next(&self, now: Nanos) -> Option<Nanos> {
         if self.arrived.is_empty() { self.device.as_ref()?.next() } else { Some(now) }
     }

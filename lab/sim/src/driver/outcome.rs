@@ -1,4 +1,4 @@
-//! What a run in virtual time came to: times, bytes, waits, and logs of requests and windows.
+//! The results of a run in virtual time: times, bytes, waits, logs of requests and windows.
 //!
 //! # Invariants
 //! - Logs hold the first entries, up to the bounds of the setup; the others are counted.
@@ -11,46 +11,46 @@ use forerun_core::windows::Opened;
 
 use crate::waits::Waits;
 
-/// One request of the device, as it went.
+/// One request of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Logged {
-    /// When, where and how long.
+    /// Its times, offset and length.
     pub completion: Completion,
     /// Whether a request waited for it.
     pub kind: FetchKind,
 }
 
-/// One readahead window, as it went.
+/// One readahead window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggedWindow {
     /// Where its file begins on the device, in bytes.
     pub base: u64,
-    /// When, why and what became of it.
+    /// Its time, cause and outcome.
     pub opened: Opened,
 }
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// From the first read to the end of the last.
     pub elapsed: Nanos,
-    /// Bytes that readers asked for.
+    /// Bytes that readers requested.
     pub bytes_wanted: u64,
     /// Bytes that the device moved.
     pub bytes_read: u64,
     /// Requests of the device.
     pub requests: u64,
-    /// What reads took beyond reads of cached pages, in all.
+    /// The total delay of reads beyond reads of cached pages.
     pub delay: Nanos,
     /// The same over the first 100 MB that were read.
     pub delay_first: Nanos,
-    /// Reads whose bytes came later than asked for by more than 100 ms.
+    /// Paced reads whose bytes arrived more than 100 ms after they were due.
     pub reads_late: u64,
-    /// The most that the bytes of a paced read came after it was due.
+    /// The largest delay between the due time of a paced read and the arrival of its bytes.
     pub late_max: Nanos,
-    /// When the last paced read was due whose bytes came more than a second later.
+    /// The due time of the last paced read whose bytes arrived more than a second late.
     pub late_until: Nanos,
-    /// The time that each read waited: how many waited so long.
+    /// The waiting times of all reads, as a histogram.
     pub waits: Waits,
     /// The core's counts.
     pub stats: Stats,

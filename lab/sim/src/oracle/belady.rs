@@ -13,7 +13,7 @@
 //! The next uses come from one pass backwards, which every size shares.
 //!
 //! # Invariants
-//! - A page that is missed always enters, as in any cache that hands pages out by its frames.
+//! - A missed page always enters, as in any cache that serves pages from its frames.
 //! - Memory is 4 bytes an access and as much a page, and for the size that runs a bit an access.
 //!   It grows with the trace: [`Past::bytes`] tells.
 //! # Sources
@@ -22,7 +22,7 @@
 
 use super::moments::Moments;
 
-/// What it is called where policies are.
+/// Its name among policies.
 pub const NAME: &str = "belady";
 
 /// Accesses so far, by the dense numbers of their pages.
@@ -33,7 +33,7 @@ pub struct Past {
     pages: usize,
 }
 
-/// There are more accesses than were allowed for.
+/// The accesses exceed the allowed number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooMany;
 
@@ -60,7 +60,7 @@ impl Past {
         numbers + numbers / 32 + u64::from(pages) * size_of::<u32>() as u64
     }
 
-    /// Looks back from the end: when each page that was accessed is used next.
+    /// Computes the next use of each access, backwards from the end.
     #[must_use]
     pub fn future(self) -> Future {
         let mut next_uses = self.numbers;
@@ -74,7 +74,7 @@ impl Past {
     }
 }
 
-/// When the page of each access is used next.
+/// The next use of each access's page.
 pub struct Future {
     next_uses: Vec<u32>,
 }
@@ -90,7 +90,7 @@ impl Future {
     #[must_use]
     pub fn misses(&self, pages: u32) -> u64 {
         assert!(pages > 0, "a cache has a frame");
-        // Next uses of what is resident, and how many have none.
+        // Next uses of resident pages, and the number of pages without one.
         let mut resident = Moments::new(self.next_uses.len());
         let (mut with_use, mut without, mut misses) = (0, 0, 0);
         for (at, &next) in self.next_uses.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! A set of moments of which the latest is found at once: bits in words, and bits that tell which
-//! words have some, in layers.
+//! A set of moments with fast removal of the latest: bits in words, and layers of bits that mark
+//! the non-empty words.
 //!
 //! ```text
 //!   layer 1   [ 1 0 1 ... ]              bit n: word n of layer 0 is not empty
@@ -44,7 +44,7 @@ impl Moments {
         }
     }
 
-    /// Takes `moment` out, and says whether it was there.
+    /// Removes `moment`; returns whether the set held it.
     pub(super) fn remove(&mut self, moment: usize) -> bool {
         let known = self.layers[0][moment / 64] >> (moment % 64) & 1 == 1;
         let mut at = moment;
@@ -59,7 +59,7 @@ impl Moments {
         known
     }
 
-    /// Takes the latest out, and gives it.
+    /// Removes and returns the latest moment.
     pub(super) fn remove_latest(&mut self) -> Option<usize> {
         let mut at = 0;
         for layer in self.layers.iter().rev() {

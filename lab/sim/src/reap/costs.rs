@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!            what is stated by the source            what is assumed
-//!   paper    wake 1 us, sleep 1 us, both processor   submit, interrupt, look 0; no spread; a timer
+//!   paper    wake 1 us, sleep 1 us, both processor   submit, interrupt, poll 0; no spread; a timer
 //!            time too                                is as late as a sleep costs
 //!   metal    wake 1.8, overshoot 3 +- .8, sleep 2.5  submit .9, wake +- .5, interrupt .7
 //!   vm       wake 20, overshoot 20 +- 5, sleep 19    submit 9, wake +- 4, wake cpu 5, interrupt 3
@@ -18,7 +18,7 @@ use forerun_core::device::Spread;
 use forerun_core::params::ParamError;
 use forerun_core::units::Nanos;
 
-/// What waiting costs a host.
+/// The costs of waiting on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
     /// Its name.
@@ -27,15 +27,15 @@ pub struct Costs {
     pub submit: Nanos,
     /// The handler of one completion: processor time.
     pub interrupt: Nanos,
-    /// From a completion to the blocked thread's going on.
+    /// From a completion until the blocked thread continues.
     pub wake: Spread,
     /// Processor time of that.
     pub wake_cpu: Nanos,
-    /// From a timer's moment to the sleeper's going on.
+    /// From a timer's expiry until the sleeper continues.
     pub overshoot: Spread,
     /// Processor time of a sleep.
     pub sleep_cpu: Nanos,
-    /// From a completion to its being seen by a thread that spins.
+    /// From a completion until a spinning thread sees it.
     pub look: Nanos,
 }
 

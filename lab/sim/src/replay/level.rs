@@ -5,7 +5,7 @@
 //!   frame  --numbers-> number
 //! ```
 //! The loop is compiled for each policy. Where the pages are a sample, the misses of each are
-//! counted too: how much they differ tells how far the sample may be off.
+//! counted too: their differences give the sample's error.
 //!
 //! # Invariants
 //! - A page lies in one frame at most; a frame that was ever filled holds a page.

@@ -6,7 +6,7 @@
 //!                              v
 //!                 keys:  [ k0 | k1 | k2 | ... ]        by number
 //! ```
-//! All that follows works on numbers: what is known of a key then lies in a table, not a map.
+//! All later stages work on numbers, so the data of a key lie in a table, not a map.
 //! Slots hold numbers alone, so that many fit into a processor's cache; and the searches of
 //! neighbouring accesses do not wait for each other.
 //!
@@ -26,7 +26,7 @@ pub struct Numbering {
     keys: Vec<u64>,
 }
 
-/// There are more distinct keys than there is memory for.
+/// The distinct keys exceed the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -131,7 +131,7 @@ fn bytes(slots: usize, keys: usize) -> u64 {
     (slots * size_of::<u32>() + keys * size_of::<u64>()) as u64
 }
 
-/// What a slot without a key holds.
+/// The value of a free slot.
 const FREE: u32 = 0;
 /// Slots of the first key.
 const SLOTS_MIN: usize = 1 << 12;

@@ -1,6 +1,6 @@
 //! Replays against plain models: counts of misses, samples and their errors.
 //!
-//! Traces are short enough to be counted by hand.
+//! Traces are short, and their counts are checked by hand.
 //! Policies run together and alone.
 
 use super::*;

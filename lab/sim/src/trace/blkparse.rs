@@ -4,9 +4,9 @@
 //!   8,16   5        2     0.000001850 18615  Q   R 1444645666 + 256 [java]
 //!   device cpu  number    seconds     pid  event op sector  sectors  process
 //! ```
-//! A request passes several events; one kind of them is taken: queued (Q), which is what programs
-//! asked for, or completed (C) where the queued ones were filtered out. Discards ask for nothing,
-//! nor do flushes without data. What follows the events (sums a processor, totals) is no record.
+//! A request passes several events; the reader takes one kind: queued (Q), the programs' requests,
+//! or completed (C) where the queued ones were filtered out. Discards and flushes without data
+//! request no page. Text after the events (sums a processor, totals) is no record.
 //!
 //! # Sources
 //! The manual page blkparse(1): the default output format. Sectors have 512 bytes.
@@ -21,21 +21,21 @@ use super::{Addresses, Entry, Facts, Op, Reader, Request};
 use crate::workload::choice;
 
 params! {
-    /// Which events are requests.
+    /// The events that count as requests.
     pub(super) struct EventParams {
-        /// The event. What was asked for, before the kernel merged it.
+        /// The event. Q is the request before the kernel merged it.
         event: Event = Event::Queued,
     }
 }
 
 choice! {
-    /// What happens to a request in the block layer.
+    /// The events of a request in the block layer.
     pub(super) enum Event ("Q (queued), D (sent to the driver) or C (completed)") {
-        /// It was asked for.
+        /// The request was queued.
         Queued = "Q",
-        /// It went to the driver.
+        /// The request went to the driver.
         Issued = "D",
-        /// It is done.
+        /// The request completed.
         Completed = "C",
     }
 }
@@ -111,7 +111,7 @@ impl Blkparse {
     }
 }
 
-/// What every event has.
+/// The fields of every event.
 struct Head<'a, W> {
     device: u64,
     time: forerun_core::units::Nanos,

@@ -145,7 +145,7 @@ const ACTION: u32 = 0xff;
 const QUEUED: u32 = 1;
 const ISSUED: u32 = 7;
 const COMPLETED: u32 = 8;
-/// What the event is of.
+/// The kind of the event.
 const WRITE: u32 = 1 << (16 + 1);
 const NOTIFY: u32 = 1 << (16 + 10);
 const DISCARD: u32 = 1 << (16 + 13);

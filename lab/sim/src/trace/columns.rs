@@ -21,12 +21,12 @@ use super::records::{Format, Step, is_comment, line};
 use super::request::{Addresses, BLOCK_BYTES, Facts, Op, Request};
 use super::scan::{number, shown, time};
 
-/// What a column is.
+/// The meaning of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Column {
-    /// Nothing that matters here.
+    /// A field that the reader ignores.
     Ignored,
-    /// A number that does not matter here.
+    /// A number that the reader ignores.
     Number,
     /// The time, in units of so many nanoseconds.
     Time(u64),
@@ -34,7 +34,7 @@ pub(super) enum Column {
     TimeMillisOrNanos,
     /// The device: a number, or a name.
     Device,
-    /// Which machine's device it is.
+    /// The host of the device.
     Host,
     /// Where the request begins, in units of so many bytes.
     Offset(u64),
@@ -42,17 +42,17 @@ pub(super) enum Column {
     Size(u64),
     /// The key of an object, a number.
     Key,
-    /// The name of an object, whose hash is its key.
+    /// The name of an object; its hash is the key.
     Name,
-    /// What it does, by a word (`R`, `Write`, `get`...).
+    /// The operation, as a word (`R`, `Write`, `get`...).
     Op,
-    /// What it does, by a number: this one is a read, every other a write.
+    /// The operation, as a number: this one is a read, every other a write.
     ReadIf(u64),
-    /// What it does, by a word or by a number.
+    /// The operation, as a word or a number.
     OpOrReadIf(u64),
 }
 
-/// What parts the fields of a line.
+/// The delimiter between fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Delimiter {
     /// Any run of spaces and tabs.
@@ -88,11 +88,11 @@ pub(super) struct Columns {
     table: Table,
     is_begun: bool,
     devices: Devices,
-    /// The host whose devices keep their numbers: the first one.
+    /// The first host, whose devices keep their numbers.
     host: Vec<u8>,
 }
 
-/// What the fields of a line say.
+/// The values of a line's fields.
 struct Line<'a> {
     time: Nanos,
     device: Option<&'a [u8]>,
@@ -101,11 +101,11 @@ struct Line<'a> {
     bytes: Option<u64>,
     key: Option<u64>,
     op: Op,
-    /// It does something other than reading or writing.
+    /// The operation neither reads nor writes.
     is_other: bool,
 }
 
-/// Why a line is no record.
+/// The reason why a line is no record.
 enum Wrong<'a> {
     Count { fields: usize },
     Field { field: &'a [u8], column: Column },
@@ -222,7 +222,7 @@ impl Table {
 }
 
 impl<'a> Line<'a> {
-    /// Takes over what `field` says; none if it is not what `column` is.
+    /// Parses `field` as `column`; none where it does not match.
     fn set(&mut self, column: Column, field: &'a [u8]) -> Option<()> {
         match column {
             Column::Ignored => {}
@@ -251,7 +251,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// What a word says is done, and whether it is neither reading nor writing.
+/// The operation that a word names, and whether it neither reads nor writes.
 fn word_op(word: &[u8]) -> Option<(Op, bool)> {
     let is = |known: &[&str]| known.iter().any(|k| word.eq_ignore_ascii_case(k.as_bytes()));
     if is(&["r", "read", "get", "gets", "rs", "ra"]) {
@@ -319,7 +319,7 @@ impl<'a> Fields<'a> {
     fn quoted(&mut self, delimiter: u8) -> &'a [u8] {
         let inside = &self.rest[1..];
         let mut end = 0;
-        // Two quotes stand for one that is part of the field.
+        // Two quotes stand for one quote in the field.
         while end < inside.len() && (inside[end] != b'"' || inside.get(end + 1) == Some(&b'"')) {
             end += if inside[end] == b'"' { 2 } else { 1 };
         }

@@ -24,15 +24,15 @@ use super::{Addresses, Entry, Facts, Reader};
 use crate::workload::choice;
 
 params! {
-    /// What may be said of the columns; a name that is empty is looked for in the heading.
+    /// The parameters of the columns; the heading supplies each empty name.
     pub(super) struct CsvParams {
         /// The time's column.
         time: Label = Label(String::new()),
-        /// What it counts.
+        /// Its unit.
         time_unit: TimeUnit = TimeUnit::Auto,
         /// The column of keys.
         key: Label = Label(String::new()),
-        /// What keys are.
+        /// The kind of keys.
         keys: KeyKind = KeyKind::Numbers,
         /// The column of the device.
         device: Label = Label(String::new()),
@@ -48,7 +48,7 @@ params! {
         op: Label = Label(String::new()),
         /// What a read is in that column, if it holds numbers; 0 in most.
         read: u64 = 0,
-        /// What parts fields.
+        /// The delimiter between fields.
         delimiter: Separator = Separator::Auto,
         /// Whether the first line names the columns.
         heading: TitleLine = TitleLine::Auto,
@@ -72,7 +72,7 @@ impl Param for Label {
 }
 
 choice! {
-    /// What times count.
+    /// The unit of times.
     pub(super) enum TimeUnit ("auto, s, ms, us or ns") {
         /// By the column's name; else seconds.
         Auto = "auto",
@@ -88,7 +88,7 @@ choice! {
 }
 
 choice! {
-    /// What keys are.
+    /// The kind of keys.
     pub(super) enum KeyKind ("numbers or text") {
         /// Numbers below 2^64.
         Numbers = "numbers",
@@ -110,7 +110,7 @@ choice! {
 }
 
 choice! {
-    /// What parts fields.
+    /// The delimiter between fields.
     pub(super) enum Separator ("auto, comma, tab, semicolon, bar or blanks") {
         /// The first of these in the first line.
         Auto = "auto",
@@ -176,7 +176,7 @@ pub(super) fn is_known_heading(first: &[u8]) -> bool {
     Heading::IfWords.is(first) && table(&CsvParams::default(), first).is_ok()
 }
 
-/// What the columns are, by what was given and the first line.
+/// The columns, from the parameters and the first line.
 fn table(given: &CsvParams, first: &[u8]) -> Result<Table, String> {
     let delimiter = given.delimiter.of(first);
     let is_heading = match given.heading {
@@ -287,7 +287,7 @@ fn unit_of(given: Bytes, name: &str) -> u64 {
     }
 }
 
-/// Names that are looked for, in this order.
+/// The names to search for, in this order.
 const TIMES: &[&str] =
     &["time", "timestamp", "ts", "time_ns", "time_us", "time_ms", "time_s", "clock_time"];
 const KEYS: &[&str] = &["key", "id", "obj_id", "object_id", "object", "obj"];

@@ -22,7 +22,7 @@ pub(super) struct Devices {
     numbers: HashMap<u64, u32, FixedState>,
     names: HashMap<Box<[u8]>, u32, FixedState>,
     name_bytes: usize,
-    /// The last one that was looked up: requests of one device follow each other.
+    /// The last device: requests of one device follow each other.
     last: Option<(u64, u32)>,
 }
 
@@ -76,9 +76,9 @@ impl Devices {
     }
 }
 
-/// Numbers below are devices' own.
+/// Devices keep their own numbers below this one.
 const KEPT: u32 = DEVICES_MAX / 2;
-/// Devices that are looked up in a table.
+/// The capacity of the device table.
 const TABLE_MAX: u32 = 1 << 16;
 /// The longest name of a disk; names are kept in memory.
 const NAME_BYTES_MAX: usize = 1 << 22;

@@ -7,8 +7,8 @@
 //!   /dev/sda read 4096 8192        125 /dev/sda read 4096 8192     125 us after the start
 //!   /dev/sda wait 100 0            (no waits)
 //! ```
-//! Offsets and lengths are bytes. Waits of version 2 add up to the time. What else may be done to a
-//! file (sync, trim, close) asks for nothing.
+//! Offsets and lengths are bytes. Waits of version 2 add up to the time. Other operations on a file
+//! (sync, trim, close) request no page.
 //!
 //! # Sources
 //! The manual page fio(1), "TRACE FILE FORMAT". It gives no unit for the times of version 3: fio
@@ -25,7 +25,7 @@ use super::{Addresses, Entry, Facts, Op, Reader, Request};
 /// See the module.
 #[derive(Default)]
 pub(super) struct Fio {
-    /// The first line says it.
+    /// The version, from the first line.
     version: Option<Version>,
     devices: Devices,
     /// Of version 2: the waits so far.

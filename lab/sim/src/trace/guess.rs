@@ -11,7 +11,7 @@
 //!
 //! # Invariants
 //! - The same first bytes and name give the same guess.
-//! - What is guessed reads the first lines; a file that no format reads is refused.
+//! - A guessed format reads the first lines; a file that no format reads is refused.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ use super::records::{BYTE_ORDER_MARK, is_comment, line};
 use super::scan::{number, words};
 use super::{FORMATS, Input, blktrace, csv, fio, lcs, make, oracle_general, srt, vscsi};
 
-/// Why there is no guess.
+/// The reason for no guess.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoGuess {
     what: String,
@@ -64,7 +64,7 @@ pub(super) fn guess(name: &str, start: &[u8], is_whole: bool) -> Result<String, 
     by_text(file, start, is_whole)
 }
 
-/// What the first bytes alone tell.
+/// The guess from the first bytes alone.
 fn by_magic(start: &[u8]) -> Option<&'static str> {
     if start.starts_with(srt::MAGIC) {
         Some("srt")
@@ -116,7 +116,7 @@ fn by_text(file: &str, start: &[u8], is_whole: bool) -> Result<String, NoGuess> 
     first_of(Attempt::is_most).ok_or_else(|| NoGuess { what: what.into() })
 }
 
-/// What a format made of lines.
+/// The result of a format on the first lines.
 struct Attempt {
     records: u64,
     broken: u64,

@@ -9,7 +9,7 @@
 //!
 //! # Invariants
 //! - The window is never larger than [`WINDOW_BYTES`], whatever a trace holds.
-//! - Offsets count plain bytes, records those that were begun.
+//! - Offsets count plain bytes; the record count includes the current record.
 
 use std::io::{self, Read};
 
@@ -41,7 +41,7 @@ impl Input {
         Ok(input)
     }
 
-    /// What was read and not taken yet, and whether nothing follows it.
+    /// The bytes of the window, and whether they are the last.
     pub(super) fn window(&self) -> (&[u8], bool) {
         (&self.buffer[self.start..self.end], self.is_last)
     }

@@ -26,7 +26,7 @@ impl Entry for Keys {
 
 impl Format for Keys {
     fn parse(&mut self, bytes: &[u8], is_last: bool) -> Step {
-        // Nearly every line is digits and its end: no need to look for the end first.
+        // Most lines are digits and a line end, so the parser does not search for the end first.
         if let Some((key, length)) = digits(bytes)
             && bytes.get(length) == Some(&b'\n')
         {

@@ -7,7 +7,7 @@
 //!           3    u32 seconds, u64 object, i64 bytes, u8 op + u24 tenant, u32 ttl, i64 next use
 //!           4-8  as 3, with 1, 2, 4, 8 or 16 words behind
 //! ```
-//! Low byte first. Deletions ask for nothing.
+//! Low byte first. Deletions request no page.
 //!
 //! # Sources
 //! `libCacheSim`, `traceReader/customizedReader/lcs.h`, and its enum `req_op_e` for the operations.
@@ -22,7 +22,7 @@ use super::{Addresses, Entry, Facts, Op, Reader, Request};
 /// See the module.
 #[derive(Default)]
 pub(super) struct Lcs {
-    /// The header says it.
+    /// The version, from the header.
     version: Option<u64>,
 }
 
@@ -90,7 +90,7 @@ fn record_bytes(version: u64) -> usize {
     }
 }
 
-/// What an operation does to a cache; none where it asks for nothing.
+/// The effect of an operation on a cache; none where it requests no page.
 fn op(code: u8) -> Option<Op> {
     match code {
         // get, gets, read
@@ -104,7 +104,7 @@ fn op(code: u8) -> Option<Op> {
     }
 }
 
-/// What files begin with.
+/// The magic number of files.
 pub(super) const MAGIC: u64 = 0x1234_5678_9abc_def0;
 const HEADER_BYTES: usize = 8192;
 

@@ -3,7 +3,7 @@
 //! ```text
 //!   u32 seconds | u64 object | u32 bytes | i64 next use, in records, or -1; low byte first
 //! ```
-//! The next use is not looked at: what needs the future finds it itself.
+//! The reader ignores the next use: a policy that needs the future computes it.
 //!
 //! # Sources
 //! `libCacheSim`, `traceReader/customizedReader/oracle/oracleGeneralBin.h`.
@@ -43,8 +43,8 @@ impl Format for OracleGeneral {
     }
 }
 
-/// Whether `bytes` look like such records: times do not fall, and each next use lies ahead. Where
-/// the next record of an object is there too, it is the one that was announced.
+/// Whether `bytes` are such records: times do not fall, and each next use lies ahead. Where `bytes`
+/// hold the next record of an object, its index is the announced one.
 pub(super) fn is_likely(bytes: &[u8]) -> bool {
     let records: Vec<&[u8]> = bytes.chunks_exact(RECORD_BYTES).take(PROBED).collect();
     let next = |record: &[u8]| u64_at(record, 16).cast_signed();
@@ -62,7 +62,7 @@ pub(super) fn is_likely(bytes: &[u8]) -> bool {
 }
 
 pub(super) const RECORD_BYTES: usize = 24;
-/// Records that are looked at for a guess.
+/// Records that a guess examines.
 const PROBED: usize = 256;
 /// Objects are smaller, where a guess is made,
 const SIZE_LIKELY: u32 = 1 << 31;

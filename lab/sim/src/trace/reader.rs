@@ -1,4 +1,4 @@
-//! What a format is to the list of formats, and what reads a trace of one.
+//! A format's entry in the list of formats, and its reader.
 //!
 //! # Invariants
 //! - A reader that appends fewer requests than a batch has is at the end of its trace.
@@ -9,7 +9,7 @@ use super::input::Input;
 use super::records::Fault;
 use super::{Facts, Request};
 
-/// What the list needs to know of a format.
+/// A format's entry in the list.
 pub(super) trait Entry: Sized {
     /// The name on the command line. Never changed once released.
     const NAME: &'static str;
@@ -26,6 +26,6 @@ pub(super) trait Reader: Send {
     /// Appends requests to `out` until it holds [`BATCH_REQUESTS`] or the trace is at its end.
     fn fill(&mut self, input: &mut Input, out: &mut Vec<Request>) -> Result<(), Fault>;
 
-    /// What it knows of its requests. Certain once the first batch was read.
+    /// The facts about its requests; certain after the first batch.
     fn facts(&self) -> Facts;
 }

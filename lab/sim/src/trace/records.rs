@@ -1,7 +1,7 @@
 //! The loop that all formats share: one record after the other off the front of the window.
 //!
 //! ```text
-//!   window   [record][record][record][rec          parse() looks at the front and says what it is
+//!   window   [record][record][record][rec          parse() classifies the bytes at the front
 //!             ------>                               then the next; at a cut-off one, more is read
 //! ```
 //! The loop is compiled for each format: nothing is allocated or called through a pointer for a
@@ -18,17 +18,17 @@ use std::io;
 use super::input::{Input, WINDOW_BYTES};
 use super::{BATCH_REQUESTS, Facts, Reader, Request};
 
-/// What stands at the front of the bytes, and how many they are.
+/// The item at the front of the bytes, and its length.
 pub(super) enum Step {
-    /// A record that asks for pages.
+    /// A record that requests pages.
     Request(usize, Request),
-    /// A record that asks for none.
+    /// A record that requests no page.
     Idle(usize),
     /// No record: a comment, a heading, a blank line.
     Other(usize),
-    /// A record that is not what the format says, and in what.
+    /// A record that violates the format, and how.
     Broken(usize, String),
-    /// A record of which a part is here.
+    /// A record that continues behind the window.
     More,
 }
 
@@ -37,16 +37,16 @@ pub(super) trait Format: Send {
     /// Whether its records are lines of text.
     const IS_TEXT: bool = true;
 
-    /// What stands at the front of `bytes`, which is not empty. `is_last`: nothing follows them.
+    /// The item at the front of `bytes`, which is not empty. `is_last`: nothing follows them.
     fn parse(&mut self, bytes: &[u8], is_last: bool) -> Step;
 
     /// See [`Reader::facts`].
     fn facts(&self) -> Facts;
 }
 
-/// Why a format gives no request.
+/// The reason for no request.
 pub(super) enum Fault {
-    /// The bytes do not come.
+    /// The input failed.
     Read(io::Error),
     /// A record is broken; the next one can be tried.
     Record { record: u64, offset: u64, what: String },
@@ -125,7 +125,7 @@ pub(super) fn is_comment(line: &[u8]) -> bool {
     matches!(line.trim_ascii_start(), [] | [b'*' | b'#', ..])
 }
 
-/// What some programs begin UTF-8 with.
+/// The byte order mark of UTF-8.
 pub(super) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// No record is longer.
 pub(super) const RECORD_BYTES_MAX: usize = 1 << 17;

@@ -1,4 +1,4 @@
-//! What a trace gives: requests, each over consecutive pages.
+//! Requests of a trace, each over consecutive pages.
 //!
 //! ```text
 //!   bytes  offset = 6000, bytes = 9000         pages of 4 KiB
@@ -16,14 +16,14 @@ use std::fmt;
 
 use forerun_core::units::Nanos;
 
-/// Consecutive pages that were asked for together.
+/// A request for consecutive pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The key of the first page.
     pub first: u64,
-    /// When it was asked for, by the trace's own clock; 0 where it has none.
+    /// The time of the request, by the trace's own clock; 0 where it has none.
     pub time: Nanos,
-    /// Bytes asked for, or the size of the object; 0 where the trace does not say.
+    /// Bytes requested, or the size of the object; 0 where the trace does not say.
     pub bytes: u64,
     /// Pages; at least 1.
     pub count: u32,
@@ -33,7 +33,7 @@ pub struct Request {
     pub op: Op,
 }
 
-/// What a request does.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// It reads.
@@ -53,20 +53,20 @@ pub enum Addresses {
     Keys,
 }
 
-/// What a format knows of its requests.
+/// The facts that a format knows of its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// What the keys are.
     pub addresses: Addresses,
     /// Whether requests have times.
     pub times: bool,
-    /// Whether requests say if they read or write.
+    /// Whether requests have an operation.
     pub ops: bool,
-    /// Whether requests say how many bytes they want.
+    /// Whether requests have a length in bytes.
     pub sizes: bool,
 }
 
-/// Why bytes of a device are no request.
+/// The reason why bytes of a device are no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misplaced {
     /// They reach past the last block that has a key.
@@ -85,7 +85,7 @@ impl fmt::Display for Misplaced {
 }
 
 impl Request {
-    /// The request for `bytes` from `offset` on of `device`; none where it asks for nothing.
+    /// The request for `bytes` from `offset` on of `device`; none where `bytes` is 0.
     ///
     /// # Errors
     /// No block of the device has such a key, or they are too many.
@@ -122,7 +122,7 @@ impl Request {
         Self { first: key, time: Nanos(0), bytes, count: 1, skew: 0, op: Op::Unknown }
     }
 
-    /// This request, asked for at `time` to do `op`.
+    /// This request with its `time` and operation `op`.
     #[must_use]
     pub fn at(self, time: Nanos, op: Op) -> Self {
         Self { time, op, ..self }

@@ -11,7 +11,7 @@
 
 use forerun_core::units::Nanos;
 
-/// The number whose digits `bytes` begins with, and how many digits they are.
+/// The number at the start of `bytes`, and its count of digits.
 pub(super) fn digits(bytes: &[u8]) -> Option<(u64, usize)> {
     let (mut value, mut length) = (0_u64, 0);
     while let Some(eight) = bytes[length..].first_chunk::<8>() {
@@ -75,7 +75,7 @@ pub(super) fn words(line: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> + Clo
     line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
 }
 
-/// A record for an error message: short, and nothing in it that moves a cursor.
+/// A record for an error message: short, without control characters.
 pub(super) fn shown(record: &[u8]) -> String {
     let mut text: String =
         record.iter().take(40).flat_map(|b| b.escape_ascii()).map(char::from).collect();

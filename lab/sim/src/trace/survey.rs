@@ -1,4 +1,4 @@
-//! What a trace holds: counts, sizes, sequences, and how its pages are used again.
+//! The contents of a trace: counts, sizes, sequences, and the reuse of its pages.
 //!
 //! ```text
 //!   uses of a page        x.....x..x................x
@@ -24,7 +24,7 @@ use hashbrown::HashMap;
 
 use super::request::{Addresses, BLOCK_BYTES, Op, Request};
 
-/// What a survey may take, and of which pages it is.
+/// The memory of a survey, and the pages that it follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Bytes at most.
@@ -46,7 +46,7 @@ pub struct TooManyPages {
     pub memory: u64,
 }
 
-/// What a survey found.
+/// The results of a survey.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
     /// Requests.
@@ -106,7 +106,7 @@ struct Page {
 }
 
 impl Survey {
-    /// A survey of nothing yet, whose pages are `addresses`.
+    /// An empty survey of pages that are `addresses`.
     #[must_use]
     pub fn new(settings: Settings, addresses: Addresses) -> Self {
         let found = Found {
@@ -196,7 +196,7 @@ impl Survey {
         Ok(())
     }
 
-    /// What was found.
+    /// The results so far.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]
     pub fn finish(self) -> Found {
@@ -271,9 +271,9 @@ pub(crate) fn is_sampled(key: u64, sample: Share) -> bool {
 
 /// Numbers of uses with a count of their own.
 const USES_TOLD: usize = 6;
-/// Uses whose gaps have a count of their own.
+/// Uses with a count of gaps of their own.
 const GAPS_TOLD: usize = 16;
-/// Ends of requests that are looked at: as many as a disk's cache has segments, or more.
+/// Remembered ends of requests: at least as many as a disk's cache has segments.
 const ENDS: usize = 64;
 /// Devices with a count of their own.
 const DEVICES_TOLD: usize = 1 << 16;

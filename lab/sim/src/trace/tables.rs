@@ -13,7 +13,7 @@
 //!   P14), a block of 4 KiB in the others.
 //! - disksim: flag 1 is a read. A time with a fraction is in milliseconds, as `DiskSim` writes it;
 //!   one without is in nanoseconds, as simulators of flash write it.
-//! - sandrain: what follows the third field is not looked at. Its source does not say what a block
+//! - sandrain: the reader ignores fields behind the third. Its source does not say what a block
 //!   is; 4 KiB is the usual one of its time.
 //! - spc: blocks are of 512 bytes; fields may be added behind the fifth.
 //! - msr: times are Windows file times, 100 ns since 1601. Disks of the first host keep their
@@ -43,7 +43,7 @@ use super::request::BLOCK_BYTES;
 use super::{Entry, Reader};
 
 params! {
-    /// What a file of blocks does not say.
+    /// The block size, which a file of blocks does not state.
     pub(super) struct Blocks {
         /// Bytes of a block or unit.
         unit: Bytes = Bytes(BLOCK_BYTES),

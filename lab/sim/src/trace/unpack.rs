@@ -4,7 +4,7 @@
 //!   28 b5 2f fd          zstd      1f 8b    gzip      fd 37 7a 58 5a 00    xz
 //! ```
 //! # Invariants
-//! - What a decoder holds is bounded: zstd's window by [`ZSTD_WINDOW_LOG_MAX`], xz by
+//! - A decoder's memory is bounded: zstd's window by [`ZSTD_WINDOW_LOG_MAX`], xz by
 //!   [`XZ_MEMORY_MAX`], gzip's by its format. What would take more is an error.
 //! - Files that were packed in parts and put together are read to the end of the last.
 //! # Sources
@@ -59,7 +59,7 @@ impl Packing {
     }
 }
 
-/// A decoder that says in its errors which it is.
+/// A decoder that names itself in its errors.
 struct Decoder<R> {
     packing: &'static str,
     plain: R,
@@ -76,7 +76,7 @@ impl<R: Read> Read for Decoder<R> {
 
 /// Windows of at most 128 MiB, which every level of zstd without `--ultra --long` stays below.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
-/// What `xz -9` asks for, and as much again.
+/// Twice the memory that `xz -9` needs.
 const XZ_MEMORY_MAX: u64 = 128 << 20;
 const READ_BYTES: usize = 1 << 16;
 
@@ -128,7 +128,7 @@ mod tests {
             let error = unpacked(packed[..packed.len() / 2].to_vec()).expect_err(name);
             assert!(error.contains(name), "{error}");
         }
-        // A frame whose header asks for a window of 2^31 bytes: window descriptor 0xa8.
+        // A frame with a window of 2^31 bytes in its header: window descriptor 0xa8.
         let error = unpacked(vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xa8, 1, 0, 0]).expect_err("large");
         assert!(error.contains("memory"), "{error}");
     }

@@ -68,7 +68,7 @@ fn version(bytes: &[u8]) -> Option<Version> {
     })
 }
 
-/// Whether `bytes` look like records of either version.
+/// Whether `bytes` are records of either version.
 pub(super) fn is_likely(bytes: &[u8]) -> bool {
     let known = |record: &[u8], version| op(command(record, version)).is_some();
     version(bytes).is_some_and(|version| {
@@ -140,7 +140,7 @@ pub(super) fn u64_at(record: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(*record[at..].first_chunk().expect("a field of the record"))
 }
 
-/// Records that tell the version.
+/// Records that the version is determined from.
 const PROBED: usize = 4;
 
 #[cfg(test)]

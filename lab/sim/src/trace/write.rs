@@ -3,12 +3,12 @@
 //! ```text
 //!   Writer::new("lis:unit=512", facts)   ->   begin, add, add, ...   ->   end
 //! ```
-//! Block requests keep what the format can say: `fio` and `csv` all of it, `lis` whole units of one
+//! Block requests keep what the format can express: `fio` and `csv` all, `lis` whole units of one
 //! device; `keys` and `oracleGeneral` become one object a page of 4 KiB.
 //!
 //! # Invariants
-//! - What is written is read again by the format's reader, to the same pages in the same order.
-//! - A request that the format cannot say is an error, not left out.
+//! - The format's reader reads the written requests as the same pages in the same order.
+//! - A request that the format cannot express is an error, not left out.
 
 mod next_uses;
 
@@ -47,7 +47,7 @@ choice! {
     }
 }
 
-/// Why a request cannot be written.
+/// The reason why a request cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
@@ -64,7 +64,7 @@ pub enum WriteError {
 pub struct Writer {
     kind: Kind,
     facts: Facts,
-    /// The time of the first request: what others are counted from.
+    /// The time of the first request, the base of the others.
     begins: Option<u64>,
     /// Requests written.
     count: u64,
@@ -113,7 +113,7 @@ impl Writer {
         matches!(self.kind, Kind::OracleGeneral)
     }
 
-    /// Writes what stands before the first request.
+    /// Writes the heading before the first request.
     ///
     /// # Errors
     /// The system's, or the format has no way to say such requests.

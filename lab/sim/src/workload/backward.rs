@@ -7,7 +7,7 @@
 //! Some programs do: a log from its newest entry, a merge that takes runs from their ends.
 //!
 //! # Sources
-//! This project's own; Linux looks for no such streams.
+//! This project's own; Linux does not detect such streams.
 
 use forerun_core::device::Rate;
 use forerun_core::params::{Bytes, Param, ParamError};
@@ -32,7 +32,7 @@ impl Entry for Backward {
     }
 }
 
-/// What is still to be read: it ends where the last read began.
+/// The unread part: it ends at the start of the last read.
 struct Down {
     start: u64,
     end: u64,

@@ -6,8 +6,8 @@
 //!   ====..........====..........            hidden     = the longer of the two
 //! ```
 //! # Sources
-//! Fukayama, Sugita, Hiruta, Yamana, "Disk Access Speed up Using Prefetching Thread", whose case
-//! is a compressor that computes at least as long as it reads; gzip reads 32 KB at a time.
+//! Fukayama, Sugita, Hiruta, Yamana, "Disk Access Speed up Using Prefetching Thread": a
+//! compressor that computes at least as long as it reads; gzip reads 32 KB at a time.
 
 use forerun_core::device::Rate;
 use forerun_core::params;

@@ -6,9 +6,9 @@
 //!   irregular  |..|2222|......|3333||1111  the same, each somewhere in its place
 //!   start=mid  |....|1111|2222|3333|       the same, behind a gap as long as a stream
 //! ```
-//! What a stream does in its place (forward, backward, in strides) is its *walk*. `readers` threads
-//! share the streams out, each with its own turns; all of them read through the one handle, or
-//! through the handle of the stream (`handles=each`).
+//! The *walk* of a stream is its order of reads (forward, backward, in strides). `readers` threads
+//! share the streams, each with its own turns; all threads read through the one handle, or through
+//! the handle of the stream (`handles=each`).
 //!
 //! `order=random` draws the stream of each read among the unfinished ones with equal weight, so
 //! each stream is read to its end and none runs far ahead of its turn; the paper says no more
@@ -67,7 +67,7 @@ choice! {
 }
 
 choice! {
-    /// Through what streams are read.
+    /// The handles of streams.
     pub enum Handles ("one or each") {
         /// All through one handle.
         One = "one",
@@ -76,7 +76,7 @@ choice! {
     }
 }
 
-/// What all workloads of such streams have in common.
+/// The common parameters of such workloads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sharing {
     pub(super) n: u32,
@@ -123,13 +123,13 @@ macro_rules! interleaved {
                 readers: u32 = 1,
                 /// Bytes a second that each stream is read at; 0 for no bound.
                 rate: Rate = Rate(0),
-                /// Through what streams are read.
+                /// The handles of streams.
                 handles: Handles = Handles::One,
             }
         }
 
         impl $name {
-            /// What it has in common with others, if that makes a workload.
+            /// The common parameters, if they make a workload.
             fn sharing(&self) -> Result<Sharing, ParamError> {
                 let Self { n, each, request, seed, order, layout, readers, rate, handles, .. } =
                     *self;

@@ -77,7 +77,7 @@ impl Entry for Mail {
     }
 }
 
-/// The requests in the order of time, which is found when the first is asked for.
+/// The requests in order of time, sorted at the first call of `next`.
 enum Requests {
     Drawn(Box<RequestDraw>),
     Sorted {

@@ -4,8 +4,8 @@
 //!   file    |.....x.....x..x...........x.|     x one of `request` bytes
 //! ```
 //! Positions are multiples of the request size, drawn with replacement: a place may be read twice.
-//! The last read is what is left. So an index is probed, or a key looked up: nothing that is read
-//! ahead is ever of use, but by chance.
+//! The last read is the remainder. An index probe or a key lookup reads so; prefetched pages are
+//! used by chance only.
 //!
 //! # Sources
 //! This project's own; what benches call a random read, such as fio's `randread` with

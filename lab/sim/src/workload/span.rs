@@ -3,7 +3,7 @@
 //!
 //! Every workload that reads in order is made of these.
 
-/// What is still to be read.
+/// The unread part.
 #[derive(Clone, Debug)]
 pub(super) struct Span {
     next: u64,

@@ -1,4 +1,4 @@
-//! What every workload holds to, and what each makes of its parameters.
+//! The invariants of every workload, and the effect of its parameters.
 //!
 //! Lists of reads are small enough to be written out.
 //! Bounds are checked on both sides.

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   reader 0  r---r---r---r---r---r---r---r--- ...     each read at its own absolute time:
-//!   reader 1  |gap| r---r---r---r---r---r---r ...      one that comes late asks for the next
-//!   reader 2  |gap  gap| r---r---r---r---r--- ...      ones sooner and catches up
+//!   reader 1  |gap| r---r---r---r---r---r---r ...      a late read makes the reader issue the
+//!   reader 2  |gap  gap| r---r---r---r---r--- ...      next ones sooner, until it catches up
 //! ```
 //! Each reader has its own handle and its own region of one file. Once the last has begun all
 //! of them run for a while: the defaults leave the first reader 46 seconds then.

@@ -4,7 +4,7 @@
 //!   written first   |time key size -1|time key size -1|...      forwards, as the trace is read
 //!   then            <--- block <--- block <--- block      backwards: the use seen last is next
 //! ```
-//! So a trace is read once, whatever it is read from, and memory follows the distinct keys alone.
+//! So any input is read once, and memory follows the distinct keys alone.
 //!
 //! # Invariants
 //! - At most [`KEY_BYTES_MAX`] bytes a distinct key, and never more than was allowed.
@@ -16,7 +16,7 @@ use hashbrown::HashMap;
 
 use super::super::oracle_general::RECORD_BYTES;
 
-/// Why next uses cannot be found.
+/// The reason why next uses cannot be found.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkError {
