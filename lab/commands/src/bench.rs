@@ -49,7 +49,7 @@ enum Command {
     Reap(Box<reap::Args>),
 }
 
-/// What a measurement leaves behind, and in which form it prints.
+/// The record of a measurement, and the form of its output.
 #[derive(clap::Args)]
 struct Results {
     #[command(flatten)]
@@ -103,7 +103,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// Refuses settings that make no cache before anything is measured with others.
+/// Refuses invalid cache settings before the first measurement.
 fn check(settings: &Settings) -> Result<()> {
     let core = settings.core().map_err(|error| usage(format!("--cache: {error}")))?;
     let policy = readahead::make(&settings.readahead, PAGE_BYTES).map_err(usage)?.policy;

@@ -1,5 +1,5 @@
-//! `forerun demo`: interleaved streams from a slow disk that is not there, with the readahead of
-//! yesterday, of the paper and of today; a table as it goes, and a page.
+//! `forerun demo`: interleaved streams from the model of a slow disk, under three readahead
+//! policies: legacy, the paper's and the best; a table of the runs, and a page.
 //!
 //! ```text
 //!   real time      1 2 3 10 streams x legacy, demand, best   live engine, every byte verified
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! # Invariants
-//! - The disk is a model in both parts, and both say so; what is real is time, threads and bytes.
-//! - Nothing is written but the page, at the end, whole.
+//! - The disk is a model in both parts, and both say so; time, threads and bytes are real.
+//! - The command writes only the page, at the end, whole.
 //! # Sources
 //! Wu, Xi, Xu, "File Prefetching Algorithm for Concurrent Streams" (2010): Figs 6, 7 and 10
 //! (requests over time), 11 (throughput by streams) and 12 (delay by streams).
@@ -130,7 +130,7 @@ fn live_part(
     Ok(record)
 }
 
-/// The paper's experiments; a table of those that the live part has too.
+/// The paper's experiments; the table has those that the live part runs too.
 fn virtual_part(tell: &impl Fn(&str) -> Result<()>) -> Result<RunRecord> {
     tell(BETWEEN)?;
     let record = paper::record()?;
@@ -145,7 +145,7 @@ fn model() -> Result<Target> {
     Target::model(DEVICE, SEED)
 }
 
-/// The best that there is.
+/// The best policy.
 fn best() -> &'static str {
     BEST.iter().find(|name| readahead::NAMES.contains(name)).expect("the last one is there")
 }
@@ -167,7 +167,7 @@ const DEMAND: &str = "linux-2.6.24";
 /// Ours, from the best on.
 const BEST: [&str; 2] = ["streams", "linux-6"];
 const STREAMS: [u32; 4] = [1, 2, 3, 10];
-/// Those whose requests the page shows.
+/// The runs with requests on the page.
 const STREAMS_DRAWN: [u32; 2] = [2, 10];
 /// Bytes of each stream for each second of the demo: a good policy then needs about half of its
 /// time, and the legacy one is stopped with 3 and 10 streams.

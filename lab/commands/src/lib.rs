@@ -27,7 +27,7 @@ mod vectors;
 
 use anyhow::Result;
 
-/// What the laboratory can be asked for.
+/// The commands of the laboratory.
 #[derive(clap::Subcommand)]
 pub enum Command {
     /// Check readahead decisions against those of historic kernels
@@ -51,7 +51,7 @@ impl Command {
     /// Runs the command.
     ///
     /// # Errors
-    /// What it was asked for failed, or cannot be.
+    /// The command failed, or its arguments are invalid.
     pub fn run(self) -> Result<()> {
         match self {
             Self::Vectors(args) => vectors::run(&args),

@@ -1,7 +1,7 @@
 //! The same work for many things, on all processors.
 //!
 //! # Invariants
-//! - The results stand in the order of what they are made of, whichever thread computed them.
+//! - The results are in the order of the inputs, on any number of threads.
 
 use forerun_console::machine;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// Does `work` for each of `numbers`, whose end is below 2^63. A panic of one ends all.
+/// Runs `work` for each of `numbers`; their end is below 2^63. A panic of one ends all.
 pub(crate) fn for_each(numbers: Range<u64>, work: impl Fn(u64) + Sync) {
     let next = AtomicU64::new(numbers.start);
     let take = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&next| next < numbers.end);
@@ -21,7 +21,7 @@ pub(crate) fn for_each(numbers: Range<u64>, work: impl Fn(u64) + Sync) {
     });
 }
 
-/// What `work` makes of each of `all`.
+/// The result of `work` for each of `all`.
 pub(crate) fn map<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let done = Mutex::new(BTreeMap::new());
     for_each(0..all.len() as u64, |number| {

@@ -2,8 +2,8 @@
 //! same bytes.
 //!
 //! # Invariants
-//! - Exit status 0 means that there was something to compare, and that all of it was equal.
-//! - Of a run that differs, the first event that does is printed.
+//! - Exit status 0: the journal held actions to compare, and all were equal.
+//! - The first differing event of each run is printed.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -31,7 +31,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Replays a journal and says what came of it.
+/// Replays a journal and prints the result.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let name = args.file.display();
     let file = File::open(&args.file).with_context(|| format!("cannot open {name}"))?;

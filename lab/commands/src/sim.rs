@@ -165,7 +165,7 @@ impl From<Host> for Order {
     }
 }
 
-/// What is run, checked: every name is known.
+/// The checked plan of the runs: every name is known.
 struct Plan {
     sources: Vec<Source>,
     reading: Reading,
@@ -245,7 +245,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// A stream of bytes can be read once only: no share of what it holds, no device under it.
+    /// A stream of bytes can be read once only: it allows no share of its pages, and no device.
     fn check_sources(&self) -> Result<()> {
         let stdin = self.sources.iter().filter(|source| matches!(source, Source::Stdin)).count();
         if stdin > 1 {
@@ -279,7 +279,7 @@ impl Plan {
     }
 }
 
-/// Refuses files to write that cannot be, or are one, or are one of `sources`.
+/// Refuses output files that cannot be written, that are the same, or that are in `sources`.
 fn require_places(written: &[&Path], sources: &[Source]) -> Result<()> {
     output::require_apart(written)?;
     for source in sources {
@@ -290,7 +290,7 @@ fn require_places(written: &[&Path], sources: &[Source]) -> Result<()> {
     written.iter().try_for_each(|path| output::require_place(path))
 }
 
-/// `spec` with the drive's cache set, if that was asked for.
+/// `spec` with the drive's cache set, where the flag is given.
 pub(crate) fn device_spec(spec: &str, cache: Option<Switch>) -> String {
     let joint = if spec.contains(':') { ',' } else { ':' };
     match cache {
@@ -300,7 +300,7 @@ pub(crate) fn device_spec(spec: &str, cache: Option<Switch>) -> String {
     }
 }
 
-/// Runs what was asked for and prints the rows.
+/// Runs the plan and prints the rows.
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.command {
         Some(Command::Check(args)) => return check::run(args),
@@ -342,7 +342,7 @@ const DEFAULT_SIZE: &str = "2G";
 const DEFAULT_SHARE: &str = "10%";
 /// Requests that a record keeps of each run.
 const LOG_MAX: usize = 20_000;
-/// Each is a thread, where no device is asked for.
+/// The bound without a device, where each is a thread.
 const COMBINATIONS_MAX: usize = 1_024;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `forerun soak`: the live engine at full speed for as long as one likes, everything checked.
+//! `forerun soak`: the live engine at full speed for any time, every byte checked.
 //!
 //! ```text
 //!   worker 0 .. 7    read, open, open again, close, ask ahead, pin, resize: every byte verified
@@ -7,13 +7,13 @@
 //! | module | what |
 //! |---|---|
 //! | `stores` | the stores that are read, and the faults that come and go |
-//! | `worker` | what a thread does |
-//! | `hooks` | what is asked of the cache beside reads |
+//! | `worker` | the steps of a thread |
+//! | `hooks` | cache calls beside reads |
 //! | `health` | memory, descriptors and threads of the process, and whether they grow |
 //!
 //! # Invariants
-//! - It ends when the time and the reads that were asked for are both over, at the first thing
-//!   found wrong, or at a signal; its closing line comes in each case.
+//! - It ends when both the time and the number of reads are reached, at the first difference
+//!   found, or at a signal; it prints its closing line in each case.
 //! - In the end every handle is closed: all frames are free, and threads and descriptors are as
 //!   many as in the beginning.
 
@@ -61,7 +61,7 @@ pub struct Args {
     journal: Journal,
 }
 
-/// Runs it: an error if anything was found wrong.
+/// Runs the soak; any difference found is an error.
 pub(crate) fn run(args: &Args) -> Result<()> {
     args.journal.require_places(None, None)?;
     args.journal.keep(|journal| soak(args, journal))
@@ -75,7 +75,7 @@ fn soak(args: &Args, journal: Option<&JournalFile>) -> Result<()> {
     let settings = Settings {
         cache_bytes: CACHE_BYTES,
         background_depth: 2,
-        // What waits longer than this has been forgotten.
+        // A read that waits longer than this counts as lost.
         wait_max: Nanos::from_millis(STALL_MS),
         ..Settings::default()
     };
@@ -117,7 +117,7 @@ fn soak(args: &Args, journal: Option<&JournalFile>) -> Result<()> {
     Ok(())
 }
 
-/// When it is enough.
+/// The conditions of the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Goal {
     time: Nanos,
@@ -135,7 +135,7 @@ impl Goal {
     }
 }
 
-/// What the thread that watches knows.
+/// The state of the monitoring thread.
 struct Watch<'a> {
     goal: Goal,
     cache: &'a Cache,
@@ -144,7 +144,7 @@ struct Watch<'a> {
     samples: Vec<ProcessUsage>,
     /// Time and reads when something was printed last.
     printed: (Nanos, u64),
-    /// When it was last seen that a read ended, and how many had.
+    /// The last observed progress: its time, and the count of completed reads.
     moved: (Nanos, u64),
 }
 
@@ -155,7 +155,7 @@ impl<'a> Watch<'a> {
         Self { goal, cache, counts, begun, samples, printed: at, moved: at }
     }
 
-    /// Watches until it is over, and says what was wrong.
+    /// Monitors the workers until the end; returns the differences found.
     fn run(&mut self, stores: &Stores, workers: &[ScopedJoinHandle<'_, Result<()>>]) -> Result<()> {
         for tick in 0_u64.. {
             let (now, reads) = (machine::now(), self.sum(|counts| &counts.reads));
@@ -177,7 +177,7 @@ impl<'a> Watch<'a> {
             if reads > self.moved.1 {
                 self.moved = (now, reads);
             } else if now.since(self.moved.0) >= Nanos::from_millis(2 * STALL_MS) {
-                // The process exits without joining its threads: they hang.
+                // The process exits without joining its hanging threads.
                 failure::note(&format!("no read ended for {} s", 2 * STALL_MS / 1_000));
                 std::process::exit(failure::FAILED.into());
             }
@@ -250,7 +250,7 @@ fn rate(reads: u64, time: Nanos) -> u64 {
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
-/// With every handle closed nothing is resident, under way or unaccounted for.
+/// With every handle closed no page is resident or in flight, and every frame is free.
 fn at_rest(cache: &Cache) -> Result<()> {
     let (stats, (frames, free)) = (cache.stats(), cache.frames());
     if free != frames {
@@ -265,8 +265,8 @@ fn at_rest(cache: &Cache) -> Result<()> {
     Ok(())
 }
 
-/// Descriptors and threads are as many as `before`. A thread that was joined may still be on its
-/// way out of the system's list.
+/// Descriptors and threads are as many as `before`. The system may still list a joined thread for a
+/// moment.
 fn all_gone(before: ProcessUsage) -> Result<()> {
     for _ in 0..GONE_TICKS {
         let now = ProcessUsage::take()?;
@@ -306,7 +306,7 @@ fn reads(text: &str) -> Result<u64, String> {
 const CACHE_BYTES: u64 = 32 << 20;
 const MINUTES_10: Nanos = Nanos::from_millis(10 * 60 * 1_000);
 const READS: u64 = 100_000_000;
-/// How often this thread looks.
+/// The poll interval of this thread.
 const TICK: Duration = Duration::from_millis(50);
 const SAMPLE_TICKS: u64 = 4;
 const PHASE_TICKS: u64 = 20;

@@ -1,7 +1,7 @@
-//! What the lab's commands read alike: policies, prefetching threads, sizes of caches.
+//! The common argument types of the lab's commands: policies, prefetching threads, cache sizes.
 //!
 //! # Invariants
-//! - Every name is known and every size is possible before anything is run.
+//! - Every name is known and every size is possible before the first run.
 
 use anyhow::Result;
 use forerun_console::failure::usage;
@@ -19,8 +19,8 @@ pub(crate) const NONE: &str = "none";
 /// Pages of a cache at most, so that its tables fit a machine: 256 GiB of pages.
 const PAGES_MAX: u32 = 1 << 26;
 
-/// Replacement policies; `all` stands for every one. Those that know the `future` are among them
-/// where there is one.
+/// Replacement policies; `all` stands for every one, and includes policies that know the `future`
+/// where a future is given.
 pub(crate) fn policies(text: &str, future: bool) -> Result<Vec<String>> {
     let mut specs = Vec::new();
     for spec in split(text) {

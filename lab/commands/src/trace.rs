@@ -1,7 +1,7 @@
-//! `forerun trace`: what a trace holds, and the same trace in another format.
+//! `forerun trace`: the contents of a trace, and its conversion to another format.
 //!
 //! # Invariants
-//! - A trace is read as a stream: what is kept of it has a bound.
+//! - A trace is read as a stream in bounded memory.
 
 mod convert;
 mod info;
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// What both take to read a trace.
+/// The common arguments of both.
 #[derive(clap::Args)]
 struct Input {
     /// A file (zstd, gzip, xz are seen by content), `-` for stdin, or workload:NAME[,key=value...]

@@ -1,7 +1,7 @@
 //! `forerun vectors`: the historic policies against the decisions of real kernels.
 //!
 //! # Invariants
-//! - The last line is the count. Nothing run is a failure: it would look like a pass.
+//! - The last line is the count. A check that runs no scenario fails.
 
 use std::fs::File;
 use std::io::{self, Read as _};

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! # Invariants
-//! - The kernel was asked to forget the file before; how much of it came from the device is
+//! - The command asks the kernel to drop the file before; the share read from the device is
 //!   counted by the kernel; a note says so where it was not all.
 //! - Words of each page are checked while it is read: against the pattern, where the file is one,
 //!   else against plain reads of the same bytes afterwards.
@@ -147,13 +147,13 @@ pub(super) fn run(args: &Args) -> Result<()> {
     Ok(interrupt::unbroken(|| record.write(path))?)
 }
 
-/// What the run came to.
+/// The results of the run.
 struct FileResult {
     elapsed: Nanos,
     bytes: u64,
     times: Latencies,
     stats: Stats,
-    /// What the kernel counted as read from devices.
+    /// Bytes read from devices, as the kernel counts them.
     device_bytes: u64,
     /// The interface by which the engine reads files.
     io: String,
@@ -168,13 +168,13 @@ impl FileResult {
         float(self.times.count()) / quantity::seconds(self.elapsed).max(f64::MIN_POSITIVE)
     }
 
-    /// Pages that were there when they were asked for.
+    /// Pages that were resident at the request.
     fn hit_ratio(&self) -> f64 {
         let core = &self.stats.core;
         ratio(core.hits, core.demanded)
     }
 
-    /// Pages that were on their way when they were asked for.
+    /// Pages that were in flight at the request.
     fn late_ratio(&self) -> f64 {
         let core = &self.stats.core;
         ratio(core.late_hits, core.demanded)

@@ -1,6 +1,6 @@
-//! `forerun bench hit`: what a hit costs, beside what the kernel asks for the same bytes.
+//! `forerun bench hit`: the cost of a hit, beside the kernel's cost of the same bytes.
 //!
-//! A file is read whole through the engine and by `pread`, so that both hold it; then each way
+//! The command reads a file through the engine and by `pread`, so that both cache it; then each way
 //! reads the same pages in the same random order, in turns:
 //!
 //! ```text
@@ -102,12 +102,12 @@ fn measured(args: &Args, cache: &Cache, opened: &Opened) -> Result<Vec<WayResult
     Ok(runs)
 }
 
-/// What is read.
+/// The file.
 struct Opened {
     file: File,
     /// Where it can be opened again.
     path: PathBuf,
-    /// What a record calls it.
+    /// Its name in a record.
     name: String,
     /// Whole pages, from its start.
     bytes: u64,
@@ -159,7 +159,7 @@ fn warmed(file: &File, handle: &Handle, bytes: u64) -> Result<Vec<u64>> {
     Ok(words)
 }
 
-/// What was measured of one way with so many threads.
+/// The measurements of one way with a number of threads.
 struct WayResult {
     way: Way,
     threads: u32,
@@ -172,7 +172,7 @@ struct WayResult {
     ratios: Vec<f64>,
 }
 
-/// All rounds, and what they came to.
+/// All rounds, and their summary.
 fn race(args: &Args, order: &PageOrder, handle: &Handle, path: &Path) -> Result<Vec<WayResult>> {
     let cells = args.threads.len() * WAYS.len();
     let rounds = args.repeats + 1;
@@ -272,7 +272,7 @@ fn recorded(
         samples.insert(key, listed.join(","));
     }
     let runs = results.iter().map(|result| {
-        // A pin gives the whole page, whatever is then looked at.
+        // A pin serves the whole page, however much of it the reader uses.
         let rate = |ns: f64| PAGE_FLOAT * f64::from(result.threads) / ns * 1e3;
         let (wall, way) = (&result.wall, result.way.name());
         Run {

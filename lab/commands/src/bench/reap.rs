@@ -1,4 +1,4 @@
-//! `forerun bench reap`: what each way of waiting for I/O takes, of time and of processor.
+//! `forerun bench reap`: the time and the processor time of each way of waiting for I/O.
 //!
 //! ```text
 //!   round   1 (not counted)         2                       3
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! # Invariants
-//! - All policies read in the same run, in turns, and keep what they learnt from round to round.
-//! - The results name what else the machine did; where that was too much, there is no verdict.
+//! - All policies read in the same run, in turns, and keep their estimates from round to round.
+//! - The results state the machine's other load; where it was too high, there is no verdict.
 //! - A file is only read, and past the page cache, or there is no figure.
 //! # Sources
 //! The bounds of the verdict are goals of this project, not taken from what was measured.
@@ -148,7 +148,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
         note(said);
     }
     let verdicts = rows::verdicts(&rows, &noises);
-    // What was measured is kept, whatever becomes of the output.
+    // A failed output does not lose the record.
     let written = args.output.as_ref().map_or(Ok(()), |output| {
         let record = recorded(args, &target, &schedule, &rows, &noises);
         interrupt::unbroken(|| record.write(output))
@@ -171,7 +171,7 @@ fn settings(args: &Args, policy: &str, known: &reap::Calibration) -> ReaperSetti
     ReaperSettings { policy: policy.to_owned(), calibration: *known, spin_share: args.spin }
 }
 
-/// The policies that were asked for, each of which there is.
+/// The policies of the command line, each of them known.
 fn policies(args: &Args) -> Result<Vec<String>> {
     let policies = match &args.policy {
         Some(list) => specs::split(list),
@@ -198,7 +198,7 @@ fn sizes(list: &str) -> Result<Vec<u64>> {
     list.split(',').map(one).collect()
 }
 
-/// What is run, one after the other.
+/// The loads, in order of the runs.
 fn loads(args: &Args, sizes: &[u64]) -> Vec<Load> {
     let each = || sizes.iter().map(|&size| vec![size]).collect();
     let shapes: Vec<Vec<u64>> = if args.group > 1 { vec![sizes.to_vec()] } else { each() };

@@ -2,7 +2,7 @@
 //! same reads of a file through the kernel's page cache, to compare.
 //!
 //! # Invariants
-//! - All that can be refused is refused before anything is read; a record is written at the end.
+//! - The command refuses bad arguments before the first read, and writes the record at the end.
 //! - A run that fails has no figure, and ends the command.
 
 use std::path::PathBuf;
@@ -118,7 +118,7 @@ enum Through {
     Kernel,
 }
 
-/// What is run, checked.
+/// The checked plan of the runs.
 struct Plan {
     target: Target,
     reads: Reads,
@@ -253,7 +253,7 @@ impl Args {
     }
 }
 
-/// Runs what was asked for and prints the results.
+/// Runs the plan and prints the results.
 pub(super) fn run(args: &Args) -> Result<()> {
     let plan = Plan::new(args)?;
     if !args.results.json {
@@ -292,7 +292,7 @@ pub(crate) fn json_row(run: &Run) -> impl Serialize {
 
 /// The name of the kernel's readahead in tables and records.
 const KERNEL: &str = "kernel";
-/// More requests at once help no device that we know.
+/// More requests in flight help no known device.
 const DEPTH_MAX: i64 = 1_024;
 const DEFAULT_READAHEAD: &str = "streams";
 /// The engine's bound on reads at once is above this.

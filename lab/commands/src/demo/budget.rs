@@ -1,5 +1,5 @@
-//! How long each live run may take: as long as it needs, up to a bound, so that a slow policy
-//! does not eat the others' time.
+//! The time of each live run: as much as it needs, up to a bound, so that a slow policy leaves
+//! the others their time.
 //!
 //! ```text
 //!   |== run ==|== run =====|= run =|== stopped at its bound ==| ... |<- kept for the rest ->|
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! # Invariants
-//! - All runs together end within 4/3 of the seconds asked for, and each gets its minimum.
+//! - All runs together end within 4/3 of the requested seconds, and each gets its minimum.
 
 use forerun_core::units::Nanos;
 
@@ -33,7 +33,7 @@ impl Budget {
         }
     }
 
-    /// What the next run may take, that begins `now`.
+    /// The bound of a run that begins `now`.
     pub(super) fn next(&mut self, now: Nanos) -> Nanos {
         assert!(self.runs_left > 0, "no more runs than were asked for");
         self.runs_left -= 1;

@@ -93,7 +93,7 @@ fn run_of_case(case: &Case, readahead: &str, limit: Option<f64>, outcome: &Outco
     })
 }
 
-/// What stands before these workloads on the page.
+/// The prefix of these workloads on the page.
 pub(super) const VIRTUAL: &str = "virtual time: ";
 const MEMORY: Bytes = Bytes(2 << 30);
 const SEED: u64 = 1;

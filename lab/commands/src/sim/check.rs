@@ -1,7 +1,7 @@
 //! `forerun sim check`: seeds, on all processors.
 //!
 //! # Invariants
-//! - What is printed does not depend on the number of threads: differences come by seed.
+//! - The output does not depend on the number of threads: differences are in order of seeds.
 
 use std::panic;
 use std::sync::{Mutex, PoisonError};
@@ -73,7 +73,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// What all seeds found.
+/// The results of all seeds.
 #[derive(Default)]
 struct Found {
     differences: Vec<Difference>,
@@ -104,5 +104,5 @@ fn all(first: u64, end: u64) -> Found {
 
 /// Below 2^64, so that each thread may count on by one.
 const SEED_END_MAX: u64 = 1 << 63;
-/// As many as reach everything that can happen.
+/// Enough seeds to reach every event.
 const SEEDS: u64 = 200;

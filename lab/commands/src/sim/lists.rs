@@ -1,7 +1,7 @@
-//! What there is: policies, formats, workloads, devices, each with its parameters or a line.
+//! Lists of policies, formats, workloads and devices, each with its parameters or a line.
 //!
-//! The lists are those that names are looked up in, so none can be missing here. The name is the
-//! first word of a line.
+//! The name lookups use the same lists, so no name is missing here. The name is the first word of
+//! a line.
 
 use anyhow::{Result, anyhow};
 use forerun_console::output;
@@ -13,7 +13,7 @@ use forerun_sim::{trace, workload};
 use super::Args;
 use crate::specs::PAGE_BYTES;
 
-/// Prints the list that was asked for.
+/// Prints the list of the flag.
 pub(super) fn print(args: &Args) -> Result<()> {
     let rows = if args.list_policies {
         policies()?

@@ -1,4 +1,4 @@
-//! What a simulation may take of memory, and what to do where that is too little.
+//! The memory that a simulation may take, and the sample to propose where that is too little.
 //!
 //! ```text
 //!   needed so far / share of the trace that was read = needed in the end, at most

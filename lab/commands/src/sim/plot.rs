@@ -7,7 +7,7 @@
 //! A trace has a chart of its own; what else differs between runs is a line in it.
 //!
 //! # Invariants
-//! - A name that cannot be written is refused before anything is run.
+//! - A name that cannot be written is refused before the first run.
 //! - The file is the whole new one, or what was there before.
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ use super::untimed;
 use crate::specs;
 use crate::specs::PAGE_BYTES;
 
-/// Sizes where none are asked for: shares of the trace's pages that double.
+/// The default sizes: shares of the trace's pages that double.
 pub(super) const SIZES: &str = "0.05%,0.1%,0.2%,0.4%,0.8%,1.6%,3.2%,6.25%,12.5%,25%,50%,100%";
 
 /// A file to draw.
@@ -41,7 +41,7 @@ enum Kind {
 }
 
 impl Plot {
-    /// The plot that `path` names, by its suffix; `flag` asks for it.
+    /// The plot that `path` names, by its suffix; errors name `flag`.
     pub(super) fn new(flag: &str, path: &Path) -> Result<Self> {
         let kind = match path.extension().and_then(|suffix| suffix.to_str()) {
             Some("html") => Kind::Page,
@@ -56,7 +56,7 @@ impl Plot {
         Ok(Self { path: path.to_owned(), kind })
     }
 
-    /// Where it will be.
+    /// The path of the file.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -83,7 +83,7 @@ impl Plot {
     }
 }
 
-/// Adds the bound of all policies where all are asked for.
+/// Adds the bound of all policies to `--policy all`.
 pub(super) fn add_bound(asked: &str, policies: &mut Vec<String>) {
     let all = specs::split(asked).iter().any(|spec| spec == "all");
     if all && !policies.iter().any(|policy| policy == belady::NAME) {
@@ -109,7 +109,7 @@ fn chart(runs: &[&RunRow]) -> Chart {
     let mut pages: Vec<u32> = runs.iter().map(|run| run.cache_pages).collect();
     pages.sort_unstable();
     pages.dedup();
-    // In the order in which they were asked for; by their full titles.
+    // In the order of the command line; by their full titles.
     let mut lines: Vec<(String, String)> = Vec::new();
     let mut ratios: BTreeMap<(String, u32), f64> = BTreeMap::new();
     for run in runs {

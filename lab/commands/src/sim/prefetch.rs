@@ -3,8 +3,8 @@
 //! ```text
 //!   2 machines x 8 files x 2 kernels x ( no thread + 3 rules x 18 limits )
 //!
-//!   printed   the paper's loop as it is printed: 16 MB between two looks at the distance
-//!   looks     the same loop, which looks after as many bytes as the limit, at most 16 MB
+//!   printed   the paper's loop as it is printed: 16 MB between two polls of the distance
+//!   looks     the same loop, which polls after as many bytes as the limit, at most 16 MB
 //!   adaptive  forerun's rule
 //! ```
 //! The printed loop reads a burst of 16 MB whatever the limit is, so limits below 16 MB cannot make
@@ -13,7 +13,7 @@
 //! # Invariants
 //! - The same arguments give the same results.
 //! # Sources
-//! `paper.rs` says what is taken from the paper, derived from it, and assumed.
+//! `paper.rs` states which values are from the paper, derived from it, or assumed.
 
 mod paper;
 
@@ -148,7 +148,7 @@ impl Row {
         self.machine.files[self.number]
     }
 
-    /// By what part more the program alone takes than with the thread, in hundredths.
+    /// The gain: the extra time of the program alone over that with the thread, in hundredths.
     fn gain(&self, rule: usize, limit: usize) -> f64 {
         let [alone, fast] = [&self.alone, &self.fast[rule][limit]].map(|it| it.elapsed);
         (quantity::seconds(alone) / quantity::seconds(fast) - 1.0) * 100.0

@@ -62,7 +62,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// What a policy did with one load.
+/// The results of a policy under one load.
 #[derive(Serialize)]
 struct Row {
     policy: String,

@@ -1,4 +1,4 @@
-//! What runs came to: as JSON, as a table, and as a record for the page.
+//! The results of runs: as JSON, as a table, and as a record for the page.
 //!
 //! # Invariants
 //! - `accesses = hits + late hits + misses`; without readahead nothing is late.
@@ -44,7 +44,7 @@ pub(super) struct RunRow {
     pub(super) accesses: u64,
     misses: u64,
     pub(super) hit_ratio: f64,
-    /// That the simulation took.
+    /// The time that the simulation took.
     seconds: f64,
     accesses_per_second: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,7 +69,7 @@ struct Sample {
     hit_ratio_error: Option<f64>,
 }
 
-/// Pages read ahead, and what became of them.
+/// Prefetched pages, by outcome.
 #[derive(Serialize)]
 struct Ahead {
     name: &'static str,
@@ -77,7 +77,7 @@ struct Ahead {
     fetched: u64,
     used: u64,
     wasted: u64,
-    /// In flight when they were asked for.
+    /// In flight at their first use.
     late: u64,
 }
 
@@ -101,13 +101,13 @@ struct Virtual {
     delay_total_seconds: f64,
     bytes_read: u64,
     bytes_wanted: u64,
-    /// What a read waited, at the median and at the 99th percentile.
+    /// The wait of a read, at the median and at the 99th percentile.
     p50_us: f64,
     p99_us: f64,
     /// Paced reads that came more than 100 ms late, and the latest.
     reads_late: u64,
     late_max_us: f64,
-    /// What perfect readahead reaches, where that was asked for and can be known.
+    /// The result of perfect readahead, where it was run.
     #[serde(skip_serializing_if = "Option::is_none")]
     limit_mb_per_second: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -135,7 +135,7 @@ impl RunRow {
         })
     }
 
-    /// What replacement came to.
+    /// The counts of replacement.
     #[expect(clippy::cast_precision_loss, reason = "shown with few digits")]
     pub(super) fn counted(mut self, accesses: u64, misses: u64, hits: u64) -> Self {
         (self.accesses, self.misses) = (accesses, misses);
@@ -144,7 +144,7 @@ impl RunRow {
         self
     }
 
-    /// That they are estimated, if they are.
+    /// The sample, where the counts are estimated.
     #[expect(clippy::cast_precision_loss, reason = "shown with few digits")]
     pub(super) fn estimated(mut self, from: Option<Sampled>, sample: Share) -> Self {
         let all = self.accesses.max(1) as f64;
@@ -157,7 +157,7 @@ impl RunRow {
         self
     }
 
-    /// What readahead and the device came to.
+    /// The results of readahead and the device.
     pub(super) fn timed(
         mut self,
         case: Case<'_>,
@@ -205,7 +205,7 @@ impl RunRow {
         }
     }
 
-    /// What was run, but for the trace and the size: the names alone, and with all parameters.
+    /// The case without the trace and the size: the names alone, and with all parameters.
     pub(super) fn titles(&self) -> (String, String) {
         let policy = std::iter::once((self.policy.as_str(), &self.params));
         let ahead = self.readahead.iter().map(|it| (it.name, &it.params));
@@ -328,7 +328,7 @@ impl Record {
     }
 }
 
-/// What `outcome` measured, as a run that does not say yet of what.
+/// The measurements of `outcome`, as a run without its names.
 pub(crate) fn run_of(outcome: &Outcome) -> Run {
     let mut requests: Vec<DeviceRequest> = outcome.log.iter().map(request).collect();
     requests.sort_by_key(|request| request.at_us);
@@ -352,7 +352,7 @@ pub(crate) fn run_of(outcome: &Outcome) -> Run {
     }
 }
 
-/// As records have had it from the start: by way of seconds.
+/// Computed from seconds, as in all earlier records.
 fn micros(time: Nanos) -> f64 {
     quantity::seconds(time) * 1e6
 }

@@ -1,7 +1,7 @@
-//! Where accesses come from: a file, stdin, or a workload.
+//! Sources of accesses: a file, stdin, or a workload.
 //!
 //! ```text
-//!   requests()   batches, with times and what they do         trace info, trace convert
+//!   requests()   batches, with times and operations           trace info, trace convert
 //!   keys()       one page after the other                     replacement alone
 //!   survey()     how many, how many distinct, the largest     shares, and the length of a file
 //!   workload()   reads of a file                              readahead and devices
@@ -55,7 +55,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Refuses a format that there is not.
+    /// Refuses an unknown format.
     pub(crate) fn check(&self) -> Result<()> {
         trace::check_format(&self.format)
             .map_err(|error| names::refused("--format", &error, names::FORMATS))
@@ -111,7 +111,7 @@ impl Keys {
 /// Pages that are sent at once: a request may have very many.
 const KEYS_AT_ONCE: usize = BATCH_REQUESTS;
 
-/// What a whole trace holds.
+/// The counts of a whole trace.
 pub(crate) struct Survey {
     /// Distinct pages.
     pub(crate) unique: u64,
@@ -165,7 +165,7 @@ impl Source {
         }
     }
 
-    /// What the format was taken for, on stderr, if it was guessed.
+    /// Prints the guessed format on stderr.
     pub(crate) fn tell_guess(&self, reading: &Reading) -> Result<()> {
         if let (Self::File(_), true) = (self, self.can_be_read_again()) {
             tell_guess(&self.name(), &self.open(reading, &ProgressBar::hidden())?);
@@ -351,7 +351,7 @@ impl Requests {
         batch.truncate(kept);
     }
 
-    /// What is known of them; certain once the first batch was read.
+    /// The facts about the requests; certain after the first batch.
     pub(crate) fn facts(&self) -> Facts {
         match &self.from {
             Origin::Trace(trace, _) => trace.facts(),
@@ -361,7 +361,7 @@ impl Requests {
         }
     }
 
-    /// What the format was taken for, if it was guessed.
+    /// The guessed format; none where it was given.
     pub(crate) fn guess(&self) -> Option<&str> {
         match &self.from {
             Origin::Trace(trace, _) => trace.guess(),
@@ -392,8 +392,8 @@ fn workload_of(text: &str) -> Workload {
     workload::make(text).expect("checked when it was named")
 }
 
-/// What the readers ask for, in the order in which they would if nothing took time but their own
-/// thinking.
+/// The accesses of the readers, in the order of a run in which only their own computation takes
+/// time.
 fn requests_in_time(mut workload: Workload) -> impl Iterator<Item = Request> + Send {
     let mut heap = BinaryHeap::new();
     let mut next = vec![None; workload.readers.len()];
@@ -428,7 +428,7 @@ fn pages(access: &Access) -> (u64, u64) {
     (access.offset / page, end.div_ceil(page))
 }
 
-/// `workload`, whose readers stop when they have asked for `limit` pages together.
+/// `workload` with readers that stop after `limit` pages in total.
 fn limited(mut workload: Workload, limit: u64) -> Workload {
     let left = Arc::new(AtomicU64::new(limit));
     let readers = std::mem::take(&mut workload.readers);
@@ -439,7 +439,7 @@ fn limited(mut workload: Workload, limit: u64) -> Workload {
 fn stopping(mut reader: Reader, left: &Arc<AtomicU64>) -> Reader {
     let left = Arc::clone(left);
     Reader::new(std::iter::from_fn(move || {
-        // One thread asks all readers, so that nothing comes between.
+        // One thread drives all readers, so the count is exact.
         let before = left.load(Ordering::Relaxed);
         let mut access = if before > 0 { reader.next()? } else { return None };
         let (first, end) = pages(&access);

@@ -130,7 +130,7 @@ fn run_case(
     Ok((Done { row, outcome, limit: None }, timed.workload, model))
 }
 
-/// What perfect readahead reaches in as much memory; nothing where no streams are known.
+/// The result of perfect readahead in as much memory; none where no streams are known.
 fn limit(
     plan: &Plan,
     source: &Source,

@@ -5,8 +5,8 @@
 //!   1b  the mean gap by use        2b  the queues of 2Q      5a-c  each queue, 2Q and 2Q*
 //!   1c  accesses by their gap
 //! ```
-//! Beside each stands what the paper states and what was found. The paper's curves themselves are
-//! not known, and its traces are not public: `workload:mail` is a model of what it states.
+//! Beside each stand the paper's statement and the result. The paper's curves themselves are not
+//! known, and its traces are not public: `workload:mail` is a model after its statements.
 //!
 //! # Invariants
 //! - 2Q is the paper's: A1in a tenth of the cache, A1out as many names as the cache has pages.
@@ -61,7 +61,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// What was counted of one trace.
+/// The counts of one trace.
 struct TraceCounts {
     survey: Found,
     /// Ascending.
@@ -72,7 +72,7 @@ struct TraceCounts {
     queues: Vec<[Queues; 2]>,
 }
 
-/// Runs every trace and prints what the paper states beside what was counted.
+/// Runs every trace and prints the paper's statements beside the counts.
 pub(super) fn run(args: &Args) -> Result<()> {
     args.reading.check()?;
     let sources: Vec<Source> =
@@ -158,7 +158,7 @@ fn count(source: &Source, reading: &Reading, sizes: &[Size]) -> Result<TraceCoun
     Ok(TraceCounts { survey, pages, others, queues })
 }
 
-/// What a trace holds, and its pages by number.
+/// The survey of a trace, and its pages by number.
 fn read(source: &Source, reading: &Reading) -> Result<(Found, Vec<u32>)> {
     let (mut requests, mut batch) = (source.requests(reading)?, Vec::new());
     let (mut numbering, mut numbers) = (Numbering::default(), Vec::new());

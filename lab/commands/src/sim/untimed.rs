@@ -14,7 +14,7 @@ use super::rows::RunRow;
 use super::source::{Source, Survey, TooMany};
 use crate::specs::Size;
 
-/// What the whole of `source` holds.
+/// The counts of the whole `source`.
 pub(super) fn surveyed(plan: &Plan, source: &Source) -> Result<Survey> {
     let bar = output::transfer(0, "counting");
     let survey = source.survey(&plan.reading, plan.memory, plan.sample, &bar)?;

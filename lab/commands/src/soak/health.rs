@@ -39,7 +39,7 @@ impl ProcessUsage {
     }
 }
 
-/// What grew, a sentence each.
+/// The growing quantities, a sentence each.
 pub(super) fn grown(samples: &[ProcessUsage]) -> Vec<String> {
     let mut grown = Vec::new();
     if let Some((early, late)) = rss(samples).filter(|_| samples.len() >= RSS_SAMPLES_MIN)

@@ -1,7 +1,7 @@
-//! What is asked of the cache beside reads: to read ahead, to hold a page, to change its size.
+//! Cache calls beside reads: prefetch, pin, resize.
 //!
 //! # Invariants
-//! - What a pin shows is verified here, as a read is by the worker.
+//! - The bytes of a pin are verified here; the worker verifies reads.
 
 use std::ops::Range;
 
@@ -9,18 +9,18 @@ use anyhow::{Result, anyhow};
 use forerun_engine::{Cache, Handle};
 use forerun_io::store::pattern;
 
-/// Asks for `range` before it is needed.
+/// Prefetches `range`.
 pub(super) fn prefetch(handle: &Handle, range: Range<u64>) -> Result<()> {
     Ok(handle.prefetch(range)?)
 }
 
-/// Holds the page at `offset`, and verifies the rest of it.
+/// Pins the page at `offset`, and verifies the rest of it.
 pub(super) fn pin(handle: &Handle, offset: u64) -> Result<()> {
     let page = handle.pin(offset)?;
     pattern::verify(offset, &page).map_err(|at| anyhow!("a pinned page is wrong at byte {at:?}"))
 }
 
-/// Gives the cache `bytes` of memory.
+/// Resizes the cache to `bytes`.
 pub(super) fn resize(cache: &Cache, bytes: u64) -> Result<()> {
     Ok(cache.resize(bytes)?)
 }

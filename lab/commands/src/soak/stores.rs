@@ -1,4 +1,4 @@
-//! What a soak reads: stores of every kind, some of which fail by turns.
+//! The stores of a soak: every kind, some with faults by turns.
 //!
 //! ```text
 //!   pattern, 1 TiB      memory      a file                 always well
@@ -38,7 +38,7 @@ pub(super) struct File {
     pub(super) bytes: u64,
 }
 
-/// What there is to open.
+/// The way to open the store.
 enum Opens {
     /// The same store each time.
     Store(Arc<dyn Store>),
@@ -90,7 +90,7 @@ impl File {
         Ok(Self { opens, fault: Some(fault), bytes })
     }
 
-    /// What the cache is to open.
+    /// The store to open in the cache.
     pub(super) fn store(&self) -> Result<Arc<dyn Store>, StoreError> {
         match &self.opens {
             Opens::Store(store) => Ok(Arc::clone(store)),
@@ -104,7 +104,7 @@ impl File {
     }
 }
 
-/// What befalls reads in each phase.
+/// The faults of reads in each phase.
 fn phases() -> [Rule; PHASES] {
     let fail = Some((When::Chance(20_000), EIO));
     let cut = Some(When::Chance(20_000));
@@ -119,7 +119,7 @@ fn phases() -> [Rule; PHASES] {
     ]
 }
 
-/// A file of our own.
+/// A file that the soak owns.
 struct PatternFile(PathBuf);
 
 impl PatternFile {
@@ -136,7 +136,7 @@ impl PatternFile {
 
 impl Drop for PatternFile {
     fn drop(&mut self) {
-        // What cannot be removed is the temporary directory's to keep.
+        // A file that cannot be removed stays in the temporary directory.
         let _ = fs::remove_file(&self.0);
     }
 }
@@ -144,5 +144,5 @@ impl Drop for PatternFile {
 /// Larger than the cache, and not a whole number of pages.
 const FILE_BYTES: usize = (48 << 20) + 4_321;
 const PHASES: usize = 5;
-/// What faults fail with.
+/// The error of a fault.
 pub(super) const EIO: i32 = 5;

@@ -1,9 +1,9 @@
-//! What a thread of a soak does: mostly small reads, and now and then everything else.
+//! The steps of a soak's thread: mostly small reads, rarely every other call.
 //!
 //! ```text
 //!   of 4096 steps    2 open a store anew, 8 open a handle again, 10 close one,
-//!                    16 ask ahead, 16 pin, 1 resizes, the others read
-//!   of 4 reads       3 go on where the handle stands, 1 leaps: half of them to the file's head
+//!                    16 prefetch, 16 pin, 1 resizes, the others read
+//!   of 4 reads       3 continue at the handle's offset, 1 jumps: half of them to the file's head
 //!   of 8 reads       1 goes through a handle that all threads share
 //! ```
 //!
@@ -21,13 +21,13 @@ use forerun_io::store::pattern;
 use super::stores::{EIO, File, Stores};
 use super::{CACHE_BYTES, hooks};
 
-/// What a worker did; on a cache line of its own.
+/// The counts of a worker; on a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Counts {
     pub(super) reads: AtomicU64,
     pub(super) bytes: AtomicU64,
-    /// Reads that a fault made fail.
+    /// Reads that failed by a fault.
     pub(super) errors: AtomicU64,
     pub(super) opened: AtomicU64,
     pub(super) prefetched: AtomicU64,
@@ -52,7 +52,7 @@ struct Own {
     /// The file's place on the stores.
     file: usize,
     handle: Handle,
-    /// Where it stands.
+    /// Its offset.
     next: u64,
 }
 
@@ -221,10 +221,10 @@ fn add(count: &AtomicU64, more: u64) {
 /// Handles of a worker's own.
 const HANDLES_MAX: usize = 6;
 const READ_BYTES_MAX: usize = 4 << 20;
-/// What is read again and again.
+/// The range of repeated reads.
 const HEAD_BYTES: u64 = 2 << 20;
 
-/// Whether a fault of the store's wrapper is what failed.
+/// Whether a fault of the store's wrapper caused the error.
 fn is_injected(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(ReadError::Store { errno: EIO, .. }))
 }

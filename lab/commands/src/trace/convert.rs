@@ -4,7 +4,7 @@
 //!   IN --requests--> Writer --> .OUT.PID.part --> next uses, where the format has them --> OUT
 //! ```
 //! # Invariants
-//! - OUT is the whole new file or what it was before, also after a signal. Memory follows the
+//! - OUT is the whole new file or unchanged, also after a signal. Memory follows the
 //!   distinct pages, and only where the format needs to know them.
 //! - A closed stdout ends the command quietly.
 
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// A conversion under way.
+/// A running conversion.
 struct Work<'a> {
     requests: Requests,
     to: &'a str,

@@ -1,7 +1,7 @@
-//! `forerun trace info`: what a trace holds: counts, sizes, reuse.
+//! `forerun trace info`: the contents of a trace: counts, sizes, reuse.
 //!
 //! # Invariants
-//! - What the trace does not say (times, reads, sizes) is left out, never shown as 0.
+//! - Values that the trace lacks (times, reads, sizes) are left out, never shown as 0.
 //! # Sources
 //! Meng et al. 2009, Fig. 1: (a) how often blocks are used, (b) the mean gap by use, (c) the
 //! distribution of gaps.
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Surveys the trace and prints what was found.
+/// Surveys the trace and prints the results.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let (source, reading) = args.input.open()?;
     let mut requests = source.requests(&reading)?;
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.json { output::json(&info) } else { output::print(&info.text()) }
 }
 
-/// What is printed.
+/// The output.
 #[derive(Serialize)]
 struct Info {
     trace: String,
@@ -118,7 +118,7 @@ struct Reuse {
     uses: Vec<Uses>,
     /// (b) The mean gap before the second use, the third...; the last row: before all later ones.
     gap_by_use: Vec<Gap>,
-    /// (c) Accesses whose page was used so many accesses before.
+    /// (c) Accesses by the distance to the previous use of their page.
     gaps: Vec<Class>,
 }
 

@@ -1,4 +1,4 @@
-//! What the kernel counted of this process: bytes that came from devices.
+//! The kernel's counts for this process: bytes read from devices.
 //!
 //! No other count shows whether a read was cold: the page cache serves reads silently.
 //! # Sources
@@ -6,7 +6,7 @@
 
 use std::fs;
 
-/// Bytes that this process had read from devices so far; 0 where the kernel does not count.
+/// Bytes that this process has read from devices; 0 where the kernel does not count.
 pub(super) fn device_bytes() -> u64 {
     read_bytes(&fs::read_to_string("/proc/self/io").unwrap_or_default())
 }

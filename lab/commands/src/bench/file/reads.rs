@@ -9,7 +9,7 @@
 //! - The clock before a read is read after the checks of the one before: they are in no latency,
 //!   and one word a page keeps them out of the throughput too.
 //! - The same plan gives the same offsets, so reads can be repeated plainly.
-//! - A failed read stops all threads and is what `run` returns.
+//! - A failed read stops all threads, and `run` returns its error.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -23,7 +23,7 @@ use forerun_engine::Handle;
 use forerun_io::store::pattern;
 use forerun_measure::steps::Steps;
 
-/// What is read, and how.
+/// The plan of the reads.
 pub(super) struct Plan {
     pub(super) order: Order,
     /// Bytes of a read.
@@ -44,7 +44,7 @@ pub(super) enum Order {
     Random { seed: u64 },
 }
 
-/// What the words of each page are compared with.
+/// The expected contents of each page's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Against {
     /// The pattern, at once.
@@ -53,14 +53,14 @@ pub(super) enum Against {
     Later,
 }
 
-/// What all threads did.
+/// The results of all threads.
 pub(super) struct FileReads {
     /// From the first read to the end of the last.
     pub(super) elapsed: Nanos,
     pub(super) threads: Vec<ThreadReads>,
 }
 
-/// What one thread did.
+/// The results of one thread.
 #[derive(Default)]
 pub(super) struct ThreadReads {
     pub(super) bytes: u64,
@@ -88,7 +88,7 @@ impl Plan {
         Ok(FileReads { elapsed: ended.since(begun), threads })
     }
 
-    /// Compares what `ran` read with plain reads of the same bytes of `file`.
+    /// Compares the bytes that `ran` read with plain reads of `file`.
     pub(super) fn compare(&self, file: &File, ran: &FileReads) -> Result<()> {
         let mut room = vec![0; self.size];
         for (thread, own) in (0..self.threads).zip(&ran.threads) {

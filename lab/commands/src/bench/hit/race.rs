@@ -1,13 +1,12 @@
 //! The timed part of a hit: threads that read the same pages, each by one way, as fast as they
 //! go.
 //!
-//! Each thread has a descriptor and a handle of its own, so that no way pays for sharing that
-//! another does not. The order of the pages is made beforehand, and the clock is read once a
-//! batch.
+//! Each thread has a descriptor and a handle of its own, so all ways have the same cost of
+//! sharing. The order of the pages is made beforehand, and the clock is read once a batch.
 //!
 //! # Invariants
 //! - All ways of one thread number read the same pages in the same order.
-//! - What was read is what the file holds: the sum of a word of each page must come out.
+//! - The bytes read equal the file's: the sum of a word of each page is checked.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -23,14 +22,14 @@ use forerun_report::quantity;
 use forerun_report::quantity::float;
 use rustix::time::{ClockId, clock_gettime};
 
-/// How bytes that are in memory come to a reader.
+/// The ways from memory to a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// The kernel copies a page.
     Pread,
     /// The engine copies a page.
     Copy,
-    /// The engine lends a page, and the reader takes a word of it.
+    /// The engine pins a page, and the reader reads a word of it.
     Pin,
 }
 
@@ -38,7 +37,7 @@ pub(super) enum Way {
 pub(super) const WAYS: [Way; 3] = [Way::Pread, Way::Copy, Way::Pin];
 
 impl Way {
-    /// As tables and JSON call it.
+    /// The name in tables and JSON.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Pread => "pread",
@@ -57,14 +56,14 @@ impl Way {
     }
 }
 
-/// What one measurement came to: means over all hits of all threads.
+/// The results of one measurement: means over all hits of all threads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
     pub(super) wall_ns: f64,
     pub(super) cpu_ns: f64,
 }
 
-/// Which pages are read, and what must come of it.
+/// The pages to read, and their expected words.
 pub(super) struct PageOrder {
     /// The word of each page.
     words: Vec<u64>,
@@ -72,7 +71,7 @@ pub(super) struct PageOrder {
 }
 
 impl PageOrder {
-    /// Over the pages whose words are `words`.
+    /// A race over the pages with the words `words`.
     pub(super) fn new(words: Vec<u64>, seed: u64) -> Self {
         assert!(u32::try_from(words.len()).is_ok_and(|count| count > 0), "a page at least");
         Self { words, seed }
@@ -122,7 +121,7 @@ struct HitThread {
     pages: Vec<u32>,
 }
 
-/// What one thread did.
+/// The results of one thread.
 struct ThreadHits {
     hits: u64,
     wall: Nanos,
@@ -161,7 +160,7 @@ impl HitThread {
             }
             Ok(sum)
         };
-        // Before the start, so that the others do not wait for one that failed.
+        // Before the start, so that no thread waits for a failed one.
         let warm = batch(&self.pages[..BATCH]);
         let goes = start.next();
         warm?;
@@ -226,7 +225,7 @@ fn thread_cpu() -> Nanos {
 
 /// What a hit is of.
 pub(super) const PAGE_BYTES: usize = 4096;
-/// Hits between two looks at the clock, and in a round of the pages.
+/// Hits between two reads of the clock, and in a round of the pages.
 const BATCH: usize = 1 << 8;
 const ROUND: usize = 1 << 16;
 const _: () = assert!(ROUND.is_multiple_of(BATCH), "a round is whole batches");

@@ -1,4 +1,4 @@
-//! What the slices came to: means and quantiles, ratios within rounds, and what follows of them.
+//! The results of the slices: means, quantiles, ratios within rounds, and the verdict.
 //!
 //! # Invariants
 //! - A ratio compares slices of one round; of several rounds the median counts.
@@ -33,12 +33,12 @@ pub(super) struct Row {
     load: &'static str,
     threads: u32,
     groups: u64,
-    /// From one group of a thread to its next: what threads wait for one another is in it.
+    /// From one group of a thread to its next, with the time that threads wait for one another.
     wall_us_per_group: f64,
     /// The lowest and the highest trimmed mean of a round.
     spread_us: [f64; 2],
     counters: Counters,
-    /// That it waited by interrupt where it would do otherwise.
+    /// Waits by interrupt in place of the policy's own way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) fallen: Option<String>,
     #[serde(skip)]
@@ -55,7 +55,7 @@ struct Round {
     wall: f64,
 }
 
-/// What the reapers counted.
+/// The counts of the reapers.
 #[derive(Serialize)]
 struct Counters {
     reaped_interrupt: u64,
@@ -141,7 +141,7 @@ impl Round {
 }
 
 impl Row {
-    /// As a record has it.
+    /// The form of a record.
     pub(super) fn recorded(&self, device: &str, emulated: bool) -> Run {
         let bytes = if self.size == 0 { "sizes drawn".to_owned() } else { Bytes(self.size).show() };
         Run {
@@ -214,7 +214,7 @@ impl Ratios {
 /// One of the ratios.
 type Figure = fn(&Ratios) -> Option<f64>;
 
-/// What was aimed at, of `nio`, and whether it is so.
+/// The targets of `nio`, and whether it meets them.
 pub(super) fn verdicts(rows: &[Row], noises: &[Noise]) -> Vec<String> {
     let ratios = Ratios::all(rows);
     let mut verdicts = Vec::new();

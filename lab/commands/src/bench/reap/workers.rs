@@ -8,7 +8,7 @@
 //!
 //! # Invariants
 //! - No slice begins before all threads have ended the last one.
-//! - A thread that cannot go on, for whatever reason, ends all of them with an error ([`Steps`]).
+//! - A thread that fails, for any reason, ends all threads with an error ([`Steps`]).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,14 +24,14 @@ use forerun_measure::steps::Steps;
 use indicatif::ProgressBar;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// What runs at the same time.
+/// The threads that run at the same time.
 pub(super) struct Load {
     pub(super) name: &'static str,
     /// Threads that read.
     pub(super) threads: u32,
     /// Threads that never rest.
     pub(super) hogs: u32,
-    /// What the sizes of a read are drawn from: one after the other.
+    /// The sizes that reads draw from, one shape after the other.
     pub(super) shapes: Vec<Vec<u64>>,
     /// Reads of a group.
     pub(super) group: u32,
@@ -44,7 +44,7 @@ impl Load {
     }
 }
 
-/// How all is measured.
+/// The settings of the measurement.
 pub(super) struct Schedule<'a> {
     pub(super) target: &'a ReapTarget,
     pub(super) policies: Vec<ReaperSettings>,
@@ -78,7 +78,7 @@ impl Cell {
     }
 }
 
-/// What all threads did in one slice.
+/// The results of all threads in one slice.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slice {
     /// Of each group, in ns.
@@ -86,7 +86,7 @@ pub(super) struct Slice {
     pub(super) counts: ReapCounts,
     /// How long it took, summed over threads.
     pub(super) wall: Nanos,
-    /// What a model's thread spent on wake-ups.
+    /// The time that a model's thread spent on wake-ups.
     pub(super) waking: Nanos,
 }
 
@@ -119,7 +119,7 @@ impl Schedule<'_> {
                 start(scope, steps, "forerun-reap", work)
             });
             for worker in workers.collect::<Vec<_>>() {
-                // What it panicked of, the steps have kept.
+                // The steps keep the panic's message.
                 let _ = worker.join();
             }
             ended.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What the paper on prefetching threads says: machines, files, times.
+//! The data of the paper on prefetching threads: machines, files, times.
 //!
 //! What is *taken*: memory, seek times, sizes and times of Tables 1 to 3, and that 1 GB took about
 //! 23 s from the disk of machine B. What is *derived*: the disk's rate on B from that sentence; on
@@ -16,7 +16,7 @@ use forerun_core::units::Nanos;
 /// A machine of Table 1.
 pub(super) struct Machine {
     pub(super) name: &'static str,
-    /// Where the paper draws it.
+    /// Its figures in the paper.
     pub(super) figures: &'static str,
     /// Its disk, as a device model.
     pub(super) device: &'static str,
@@ -54,7 +54,7 @@ impl File {
         format!("{}.{}", self.rate() / 1_000_000, self.rate() / 100_000 % 10)
     }
 
-    /// What the program reads of it, where files are so many times smaller.
+    /// Bytes that the program reads, where files are so many times smaller.
     pub(super) fn reads(self, scale: u32) -> String {
         let (bytes, rate) = (self.bytes() / u64::from(scale), self.rate());
         format!("compute,file={bytes},rate={rate},request={READ_BYTES}")
@@ -117,20 +117,20 @@ const fn files(rows: [(u64, u64, u64); FILES]) -> [File; FILES] {
     files
 }
 
-/// How the machine's system reads ahead.
+/// The readahead of the machine's system.
 pub(super) struct Kernel {
     pub(super) name: &'static str,
     pub(super) readahead: &'static str,
 }
 
-/// One under which the program waits for each of its reads, and one that reads ahead while the
-/// program computes: two windows of at most 128 KB, as Linux did in 2006.
+/// Without readahead, where the program waits for each read, and with readahead while the program
+/// computes: two windows of at most 128 KB, as in Linux in 2006.
 pub(super) const KERNELS: [Kernel; 2] = [
     Kernel { name: "no overlap", readahead: "off" },
     Kernel { name: "overlap", readahead: "linux-2.6.22:max=128K" },
 ];
 
-/// How the thread keeps its distance.
+/// The rule of the thread's distance.
 pub(super) struct Rule {
     pub(super) name: &'static str,
     /// What follows from the limit.
@@ -144,7 +144,7 @@ impl Rule {
     }
 }
 
-/// The paper's as it is printed; the paper's with a look at the distance after as many bytes as the
+/// The paper's as it is printed; the paper's with a poll of the distance after as many bytes as the
 /// limit; forerun's. The paper's thread reads as gzip does.
 pub(super) const RULES: [Rule; 3] = [
     Rule { name: "printed", bounds: |_| format!("paper:burst={BURST_BYTES},chunk={READ_BYTES}") },

@@ -1,7 +1,7 @@
-//! The charts of the paper on 2Q*, each beside what the paper says of it.
+//! The charts of the paper on 2Q*, each beside the paper's statement.
 //!
 //! # Invariants
-//! - What the paper says is in its text; its curves are not known.
+//! - The paper's statements are from its text; its curves are not known.
 //! - A claim on a size that was not run is left out.
 
 use forerun_console::output;
@@ -39,7 +39,7 @@ pub(super) fn requests(found: &Found) -> String {
     )
 }
 
-/// What the paper states and what was found, a line each.
+/// The paper's statements and the results, a line each.
 pub(super) fn text(sheet: &Sheet) -> String {
     let row = |chart: &Chart, claim: &Claim| {
         let figure = chart.title.split(':').next().unwrap_or_default().to_owned();
