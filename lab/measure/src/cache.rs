@@ -1,7 +1,7 @@
 //! The engine's cache in front of a target: its settings, its errors.
 //!
 //! # Invariants
-//! - A file that changes while it is read is an error that asks for another file.
+//! - A file that changes during the reads is an error that proposes another file.
 
 use std::io;
 
@@ -15,8 +15,8 @@ use forerun_engine::{Cache, Handle, ReadError, Settings, SettingsError};
 #[must_use]
 pub fn settings(target: &Target, cache_bytes: u64) -> Settings {
     let default = Settings::default();
-    // No kernel is in front of the model: what a disk without a queue is given, it serves in
-    // that order, so a demand would wait for all readahead before it.
+    // No kernel is in front of the model: a disk without a queue serves requests in their order, so
+    // a demand would wait for all readahead before it.
     let queues = target.device().is_none_or(|device| queues_commands(&device));
     let (least, most) = (default.background_depth, default.background_depth_max);
     Settings {
@@ -34,14 +34,14 @@ pub fn queues_commands(device: &Device) -> bool {
     !device.params().iter().any(|(key, value)| *key == "ncq" && value == "off")
 }
 
-/// `file` as `cache` opens files by itself, as cold as can be had.
+/// `file` as `cache` itself opens files, as cold as possible.
 pub fn opened_cold(file: &Checked, cache: &Cache) -> anyhow::Result<Handle> {
     file.forget()?;
     file.require_unchanged()?;
     Ok(cache.open(file.path())?)
 }
 
-/// A cache that cannot be built was asked for wrongly.
+/// A cache that cannot be built is a usage error.
 #[must_use]
 pub fn refused(error: SettingsError) -> anyhow::Error {
     match error {

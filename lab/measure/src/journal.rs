@@ -1,9 +1,9 @@
 //! `--journal`: the events of a command's live runs, kept in a file.
 //!
 //! # Invariants
-//! - A place that takes no file is an error before anything runs. A journal that ends early is
+//! - A place that takes no file is an error before the first run. A journal that ends early is
 //!   noted at the end and fails nothing: the runs and their results are whole.
-//! - Whatever ends the command, the journal is of use up to its last whole block.
+//! - After any end of the command, the journal is usable up to its last whole block.
 
 use std::path::{Path, PathBuf};
 
@@ -39,7 +39,7 @@ impl Journal {
         output::require_apart(&paths)
     }
 
-    /// Runs `body` with the journal that was asked for, and says on stderr what became of it.
+    /// Runs `body` with the journal of the flags, and prints the journal's summary on stderr.
     pub fn keep<T>(&self, body: impl FnOnce(Option<&JournalFile>) -> Result<T>) -> Result<T> {
         let Some(path) = &self.journal else { return body(None) };
         let bounds = Bounds { file_bytes_max: self.journal_max.0, ..Bounds::default() };

@@ -8,7 +8,7 @@
 //! differ by the cache alone.
 //!
 //! # Invariants
-//! - The kernel drops the file's pages before; another reader of the file spoils the result.
+//! - The kernel drops the file's pages before the run; another reader spoils the result.
 //! - Requests are those that the device completed by the end of the last read. They are counted for
 //!   the device as a whole, and are 0 where the file system lies on none.
 //! # Sources
@@ -36,7 +36,7 @@ use crate::live::RunResult;
 use crate::pattern::workload_of;
 use crate::verify;
 
-/// What is run.
+/// The setup of a run.
 pub struct Kernel<'a> {
     /// The file that is read.
     pub file: &'a Checked,
@@ -47,7 +47,7 @@ pub struct Kernel<'a> {
 }
 
 impl Kernel<'_> {
-    /// Runs; `progress` hears from time to time how many bytes were read.
+    /// Runs; `progress` receives the count of bytes read from time to time.
     pub fn run(&self, progress: &mut dyn FnMut(u64)) -> Result<RunResult> {
         let workload = workload_of(self.reads)?;
         let against = verify::against_file(self.file)?;
@@ -105,7 +105,7 @@ struct Device {
     backing: PathBuf,
 }
 
-/// What a block device has read so far.
+/// The read counts of a block device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     requests: u64,

@@ -1,7 +1,7 @@
-//! What the lab's live measurements share.
+//! The common parts of the lab's live measurements.
 //!
 //! ```text
-//!   pattern (what) x target (from where) x policy --> live (readers, meter) --> record
+//!   pattern (reads) x target (device) x policy    --> live (readers, meter) --> record
 //!                                        \> kernel (readers), of a file
 //! ```
 //! | module | what |

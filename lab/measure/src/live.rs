@@ -35,9 +35,9 @@ use crate::{journal, windows};
 use crate::pattern::workload_of;
 use crate::readers::ReaderThreads;
 
-/// What is run.
+/// The setup of a run.
 pub struct LiveRun<'a> {
-    /// What is read from.
+    /// The target to read from.
     pub target: &'a Target,
     /// The workload's text.
     pub reads: &'a str,
@@ -47,11 +47,11 @@ pub struct LiveRun<'a> {
     pub time_max: Option<Nanos>,
     /// Device requests to keep.
     pub log_max: usize,
-    /// Where the core's events go.
+    /// The journal of the core's events.
     pub journal: Option<&'a JournalFile>,
 }
 
-/// What a run came to.
+/// The results of a run.
 pub struct RunResult {
     /// From the first read to the end of the last.
     pub elapsed: Nanos,
@@ -61,7 +61,7 @@ pub struct RunResult {
     pub device_requests: u64,
     /// Bytes that the device gave.
     pub bytes_read: u64,
-    /// What the cache counted.
+    /// The counts of the cache.
     pub stats: Stats,
     /// Of all reads, hits too.
     pub latency: Histogram,
@@ -71,17 +71,17 @@ pub struct RunResult {
     pub windows: Vec<Window>,
     /// Windows beyond those.
     pub windows_left_out: u64,
-    /// The digests of what each reader read, where there is nothing else to compare with.
+    /// The digests of each reader's bytes, where no pattern gives the expected bytes.
     pub digests: Vec<Vec<u64>>,
 }
 
 impl LiveRun<'_> {
-    /// What all reads come to.
+    /// The summary of all reads.
     pub fn bytes_wanted(&self) -> Result<u64> {
         Ok(workload_of(self.reads)?.bytes_wanted)
     }
 
-    /// Runs; `progress` hears from time to time how many bytes were read.
+    /// Runs; `progress` receives the count of bytes read from time to time.
     pub fn run(&self, progress: &mut dyn FnMut(u64)) -> Result<RunResult> {
         let workload = workload_of(self.reads)?;
         let against = verify::against(self.target)?;
@@ -139,7 +139,7 @@ impl LiveRun<'_> {
         Ok(measured)
     }
 
-    /// Compares what was read of a file with plain reads of the same bytes.
+    /// Compares the bytes read of a file with plain reads of the same bytes.
     fn check(&self, file: &Checked, measured: &RunResult) -> Result<()> {
         let plain = file.plainly()?;
         let read = |access: Access, room: &mut [u8]| {
@@ -184,8 +184,8 @@ fn unpaced(mut workload: Workload) -> Workload {
     workload
 }
 
-/// What the model logged until `end`, with the reasons that the meter knows. Waits a moment for
-/// requests that were asked for and are not done.
+/// The model's log until `end`, with the reasons that the meter knows. Waits a moment for requests
+/// in flight.
 fn requests(
     model: &Latency,
     notes: &Notes,
@@ -214,6 +214,6 @@ fn requests(
     request.collect()
 }
 
-/// How long the last requests are waited for: longer than any model takes for one.
+/// The wait for the last requests: longer than any model takes for one.
 const WAIT: Duration = Duration::from_millis(5);
 const WAITS_MAX: u32 = 40;

@@ -1,5 +1,5 @@
-//! A store around a store that notes what is asked of it: when, where, how much, and whether a
-//! reader waits for it.
+//! A store around a store that records its operations: time, offset, length, and whether a reader
+//! waits for them.
 //!
 //! ```text
 //!   engine -> meter -> latency -> pattern        a model: it says when a request was served
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! # Invariants
-//! - The notes are bounded; what does not fit is counted.
+//! - The notes are bounded; operations beyond the bound are counted.
 //! # Locking
 //! One lock for the notes, one a queue for what it has in flight; never both.
 
@@ -25,7 +25,7 @@ pub(crate) struct Meter {
     notes: Arc<Mutex<Notes>>,
 }
 
-/// What was asked for.
+/// The requested reads.
 #[derive(Default)]
 pub(crate) struct Notes {
     /// Requests to read.
@@ -42,7 +42,7 @@ struct Noted {
     offset: u64,
     bytes: u64,
     at: Nanos,
-    /// `None` while it is under way.
+    /// `None` while the operation is in flight.
     done: Option<Nanos>,
 }
 
@@ -53,7 +53,7 @@ impl Meter {
         Self { inner, notes: Arc::new(Mutex::new(notes)) }
     }
 
-    /// What was noted so far.
+    /// The notes so far.
     pub(crate) fn notes(&self) -> MutexGuard<'_, Notes> {
         held(&self.notes)
     }
@@ -76,7 +76,7 @@ impl Notes {
         self.noted.iter().filter_map(request).collect()
     }
 
-    /// Why operations were made, by token and first byte.
+    /// The reasons of operations, by token and first byte.
     #[must_use]
     pub(crate) fn kinds(&self) -> Kinds {
         let key = |noted: &Noted| ((noted.token, noted.offset), (noted.bytes, noted.kind));
@@ -88,12 +88,12 @@ impl Notes {
 pub(crate) struct Kinds(BTreeMap<(u64, u64), (u64, RequestKind)>);
 
 impl Kinds {
-    /// Why the operation of `token` was made that a request at `offset` is a part of.
+    /// The reason of the operation of `token` that contains the request at `offset`.
     #[must_use]
     pub(crate) fn of(&self, token: u64, offset: u64) -> RequestKind {
         let before = self.0.range((token, 0)..=(token, offset)).next_back();
         let found = before.filter(|((_, at), (bytes, _))| offset - at < *bytes);
-        // What was not noted any more is most likely what there is most of.
+        // An operation beyond the bound most likely has the most frequent reason.
         found.map_or(RequestKind::Readahead, |(_, (_, kind))| *kind)
     }
 }
@@ -123,7 +123,7 @@ struct Metered {
     inner: Arc<dyn Queue>,
     kind: RequestKind,
     notes: Arc<Mutex<Notes>>,
-    /// The notes of operations under way, by token.
+    /// The notes of operations in flight, by token.
     in_flight: Mutex<BTreeMap<u64, usize>>,
 }
 

@@ -1,5 +1,5 @@
-//! What is read: the words of `--pattern` and their flags as one of the simulator's workloads, so
-//! that `forerun sim` can run the very same reads.
+//! The reads of a run: the words of `--pattern` and their flags as one of the simulator's
+//! workloads, so that `forerun sim` can run the same reads.
 //!
 //! ```text
 //!   random round-robin sequential   workload:streams,order=...
@@ -19,7 +19,7 @@ use forerun_core::device::Rate;
 use forerun_core::params::{Bytes, Param};
 use forerun_sim::workload::{self, Workload};
 
-/// The order in which bytes are asked for.
+/// The order of the reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
     /// A random stream is next.
@@ -100,7 +100,7 @@ pub enum Start {
     Mid,
 }
 
-/// Through what streams are read.
+/// The handles of streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Handles {
     /// All through one handle
@@ -109,12 +109,12 @@ pub enum Handles {
     Each,
 }
 
-/// All that decides which bytes are asked for, and when.
+/// The parameters of the reads: their bytes and their times.
 #[derive(Clone, Debug)]
 pub struct Shape {
     /// In which order bytes are read.
     pub pattern: Pattern,
-    /// As asked for; which patterns have how many by themselves is decided here.
+    /// The flag's value; some patterns set their own number.
     pub streams: Option<u32>,
     /// Bytes of each stream.
     pub each: Option<Bytes>,
@@ -139,7 +139,7 @@ pub struct Shape {
 pub struct Reads {
     /// As `forerun sim` takes it.
     pub text: String,
-    /// Streams there are.
+    /// The number of streams.
     pub streams: u32,
     /// The same bytes as an oracle can know them, where it can.
     pub known: Option<String>,
@@ -281,7 +281,7 @@ impl AsRef<str> for Reads {
     }
 }
 
-/// The text without what is so by itself, for reports: it makes the same workload.
+/// The text without default parameters, for reports: it makes the same workload.
 #[must_use]
 pub fn shortened(text: &str) -> String {
     let name = text.split(',').next().unwrap_or(text);

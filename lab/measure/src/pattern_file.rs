@@ -6,8 +6,8 @@
 //! ```
 //!
 //! # Invariants
-//! - A file that is there already is never written to.
-//! - What has a name is whole, where the file system has nameless files; where it has none, an
+//! - An existing file is never written to.
+//! - A named file is whole, where the file system has nameless files; where it has none, an
 //!   interrupted command leaves a short file, which is not taken for a whole one.
 
 use std::fs::{self, File, OpenOptions};
@@ -45,7 +45,7 @@ pub fn make(path: &Path, bytes: u64) -> Result<()> {
         .with_context(|| cannot("name", path))
 }
 
-/// A file of `bytes` in `folder` that goes when it is closed.
+/// A file of `bytes` in `folder` that the system removes at its close.
 pub fn unnamed(folder: &Path, bytes: u64) -> Result<File> {
     let path = folder.join(format!("forerun-bench-{}", std::process::id()));
     let made = interrupt::unbroken(|| {
@@ -63,7 +63,7 @@ pub fn own(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// Whether `file` of `bytes` is the pattern, as far as a look at a few places tells.
+/// Whether `file` of `bytes` is the pattern, by a check of a few places.
 #[must_use]
 pub fn is_pattern(file: &File, bytes: u64) -> bool {
     let mut look = [0; LOOK_BYTES];
@@ -106,7 +106,7 @@ fn cannot(what: &str, path: &Path) -> String {
 }
 
 const CHUNK_BYTES: usize = 1 << 20;
-/// Bytes and number of the places that are looked at.
+/// Bytes and number of the checked places.
 const LOOK_BYTES: usize = 4_096;
 const LOOKS: u32 = 64;
 

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! # Invariants
-//! - The first failure stops all readers, and is what `run` returns.
+//! - The first failure stops all readers, and `run` returns it.
 //! - All threads have ended when `run` returns.
-//! - Every read is timed here, around its call: what the caller waited, whatever answered it.
+//! - Every read is timed here, around its call: the caller's wait, whether a hit or a miss.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,7 +37,7 @@ pub(crate) struct ReaderThreads {
     times: Mutex<ReadTimes>,
 }
 
-/// How long reads took, each timed around its call.
+/// The latencies of reads, each timed around its call.
 #[derive(Default)]
 pub(crate) struct ReadTimes {
     pub(crate) latency: Histogram,
@@ -60,7 +60,7 @@ impl ReadTimes {
         self.least = self.least.into_iter().chain(other.least).min();
     }
 
-    /// What reads took beyond the fastest one, which met its bytes in memory.
+    /// The total time of reads beyond the fastest one, a hit.
     #[must_use]
     pub(crate) fn waited(&self) -> Nanos {
         let cached = self.least.unwrap_or_default().0.saturating_mul(self.latency.count());
@@ -68,7 +68,7 @@ impl ReadTimes {
     }
 }
 
-/// When the last reader was through, how long reads took, and the digests of what each reader got.
+/// The end of the last reader, the latencies of reads, and the digests of each reader's bytes.
 pub(crate) struct ReadOutcome {
     pub(crate) at: Nanos,
     pub(crate) times: ReadTimes,
@@ -76,15 +76,15 @@ pub(crate) struct ReadOutcome {
 }
 
 impl ReaderThreads {
-    /// Readers whose time begins at `begun`.
+    /// Readers with a clock that starts at `begun`.
     #[must_use]
     pub(crate) fn new(begun: Nanos, against: Against) -> Self {
         let (stop, failed) = (AtomicBool::new(false), Mutex::new(None));
         Self { begun, against, stop, failed, times: Mutex::default() }
     }
 
-    /// Carries out all reads of `workload` by `read`. `stop` is asked from time to time whether
-    /// to end early, and hears how much time has passed.
+    /// Executes all reads of `workload` by `read`. `stop` receives the elapsed time now and then,
+    /// and returns whether to end early.
     pub(crate) fn run(
         &self,
         workload: Workload,
@@ -166,7 +166,7 @@ impl ReaderThreads {
         self.times.lock().unwrap_or_else(PoisonError::into_inner).merge(&times);
     }
 
-    /// Whether to go on, once it is time.
+    /// Whether to continue, at the due time of a read.
     fn wait_until(&self, due: Nanos) -> bool {
         loop {
             if self.stop.load(Ordering::Relaxed) {
@@ -212,7 +212,7 @@ fn request_max(workload: &Workload) -> usize {
     bytes.map_or(1 << 20, |bytes| usize::try_from(bytes.0).expect("bounded by the workload"))
 }
 
-/// How often a waiting thread looks at the time.
+/// The poll interval of a waiting thread.
 const LOOKS_EVERY: Duration = Duration::from_millis(50);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What runs came to, as the record of a page, and the limit that they are measured against.
+//! The results of runs, as the record of a page, and the limit that they are measured against.
 //!
 //! # Invariants
 //! - A figure of a model has its limit, computed for the same reads, model and memory; a figure of
@@ -56,7 +56,7 @@ pub fn settings(engine: &forerun_engine::Settings) -> Vec<(&'static str, String)
     ]
 }
 
-/// How many readahead requests of a file may be under way, if the device has a say: from, to.
+/// The bounds of a file's readahead requests in flight, where the device decides: from, to.
 fn depth(engine: &forerun_engine::Settings) -> String {
     match (engine.background_depth, engine.background_depth_max) {
         (least, most) if least < most => format!("{least} to {most}"),
@@ -64,7 +64,7 @@ fn depth(engine: &forerun_engine::Settings) -> String {
     }
 }
 
-/// A live run in a record's form; `name` and `params` say by what it was read.
+/// A live run in a record's form; `name` and `params` are those of the policy.
 #[must_use]
 pub fn run(
     target: &Target,
@@ -125,8 +125,8 @@ pub fn limit(target: &Target, known: &str, cache: &cache::Settings) -> Result<Op
     device.map(|device| online_limit(&device, &|| workload_of(known), cache)).transpose()
 }
 
-/// What perfect readahead reaches with the same memory on `device`, at rest, in virtual time, where
-/// a hit costs nothing: the limit of the reads that `make` makes, on any machine.
+/// The throughput of perfect readahead with the same memory on an idle `device`, in virtual time at
+/// no cost of hits: the limit of the reads that `make` makes, on any machine.
 ///
 /// The oracle knows what to fetch, but not the device, so the best of several ways counts: long
 /// windows or windows of one request (which a disk may like better, as a command that continues
@@ -165,7 +165,7 @@ pub fn online_limit(
     Ok(best)
 }
 
-/// An oracle whose windows are at most of `window_pages`.
+/// An oracle with windows of at most `window_pages`.
 fn oracle(
     workload: &Workload,
     cache: &cache::Settings,
@@ -178,8 +178,8 @@ fn oracle(
     PerfectReadahead::new(workload, &cache::Settings { ahead_pages_max, ..cache.clone() }, gaps)
 }
 
-/// The same memory for what is read ahead, and room for what was read: no policy would evict a
-/// page that is still wanted before one that is not, and this one then has no need to.
+/// The same memory for prefetched pages, and room for pages already read: a good policy evicts no
+/// prefetched page before a read one, and here the policy need not evict at all.
 fn roomy(cache: &cache::Settings, workload: &Workload) -> cache::Settings {
     let pages = workload.bytes_wanted.div_ceil(cache.page_bytes.into());
     let pages = u32::try_from(pages).unwrap_or(u32::MAX).saturating_add(cache.frames);

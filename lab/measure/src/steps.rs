@@ -41,7 +41,7 @@ impl Steps {
         Self { threads, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Runs `bodies`, each in a thread of its own, and gives what they came to, in their order.
+    /// Runs `bodies`, each in a thread of its own, and returns their results in order.
     /// Each body takes [`next`](Steps::next) once, which is where all begin.
     ///
     /// # Errors
@@ -80,7 +80,7 @@ impl Steps {
 
     /// Does the work of one thread; if it fails or panics, all end.
     pub fn carry_out(&self, work: impl FnOnce() -> Result<()>) {
-        // What a panic leaves half done is of a measurement that is given up.
+        // A panic aborts the measurement, so its half-done state is not used.
         match catch_unwind(AssertUnwindSafe(work)) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => self.fail(error),
@@ -94,7 +94,7 @@ impl Steps {
         self.changed.notify_all();
     }
 
-    /// What came of it, when all threads have ended.
+    /// The result, after the end of all threads.
     ///
     /// # Errors
     /// The first failure.
@@ -125,8 +125,8 @@ mod tests {
     const THREADS: u32 = 3;
     const STEPS: u32 = 50;
 
-    /// Each thread does `work(thread, step)` at each step: steps that were taken in all, and what
-    /// came of it.
+    /// Runs `work(thread, step)` on each thread at each step; returns the number of steps and the
+    /// result.
     fn run(work: impl Fn(u32, u32) -> Result<()> + Sync) -> (u32, Result<()>) {
         let (steps, taken, work) = (Steps::new(THREADS), AtomicU32::new(0), &work);
         thread::scope(|scope| {

@@ -1,7 +1,7 @@
-//! Every byte that a bench read, checked behind the reader's back.
+//! A check of every byte that a bench reads, on a thread of its own.
 //!
 //! A reader reads into a slab; a full slab goes to a checker's thread and an empty one comes back.
-//! So the reader does nothing but read, and a hand-over is paid once a slab, not once a read.
+//! So the reader only reads, and synchronises once a slab, not once a read.
 //!
 //! ```text
 //!   reader --- full slab ---> checker     pattern: compared with what the offset says
@@ -44,17 +44,17 @@ pub struct Checker {
     against: Against,
 }
 
-/// What bytes are compared with.
+/// The expected bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Against {
     /// The pattern of their offsets.
     Pattern,
-    /// Nothing yet: they are digested.
+    /// None: the checker digests the bytes.
     Later,
 }
 
-/// What the bytes of `target` are compared with: the pattern, where it looks like a file of it. A
-/// file is looked at, and not cold any more.
+/// The expected bytes of `target`: the pattern, where a check of a few places finds it. The check
+/// reads a file, which is then not cold.
 pub fn against(target: &Target) -> Result<Against> {
     match target {
         Target::Model { .. } => Ok(Against::Pattern),
@@ -65,7 +65,7 @@ pub fn against(target: &Target) -> Result<Against> {
 /// As [`against`], of a file.
 pub fn against_file(file: &Checked) -> Result<Against> {
     let plain = file.plainly()?;
-    // No readahead of these few looks may be under way when the file is to be cold.
+    // The kernel must not read ahead of these few reads: the file must be cold afterwards.
     let _ = fadvise(&plain, 0, None, Advice::Random);
     let is_pattern = pattern_file::is_pattern(&plain, file.bytes());
     Ok(if is_pattern { Against::Pattern } else { Against::Later })
@@ -105,7 +105,7 @@ impl Slabs {
         self.current.used -= bytes;
     }
 
-    /// Hands the rest over.
+    /// Sends the last slab to the checker.
     pub fn finish(mut self) {
         // A checker that has ended has returned its error.
         let _ = self.hand_over();
@@ -128,7 +128,7 @@ impl Checker {
             }
             slab.reads.clear();
             slab.used = 0;
-            // The reader may be gone, having handed over its last one.
+            // The reader may have ended after its last slab.
             let _ = self.empty.try_send(slab);
         }
         Ok(digests)
@@ -174,11 +174,11 @@ fn pieces(slab: &Slab) -> impl Iterator<Item = (u64, &[u8])> {
     })
 }
 
-/// A slab that stays in the second-level cache and takes far longer to fill than to hand over.
+/// A slab that stays in the second-level cache and takes far longer to fill than to pass on.
 const SLAB_BYTES: usize = 256 << 10;
 /// All slabs of all readers, so that many readers take no memory from what is measured.
 const SLABS_BYTES_MAX: usize = 8 << 20;
-/// Slabs beside the one that is being filled.
+/// Slabs beside the one that the reader fills.
 const SPARE: usize = 2;
 
 #[cfg(test)]

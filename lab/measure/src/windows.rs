@@ -6,7 +6,7 @@
 //! ```
 //!
 //! # Invariants
-//! - A record holds the first [`WINDOWS_MAX`] windows of a run, and says how many came after.
+//! - A record holds the first [`WINDOWS_MAX`] windows of a run, and the count of the others.
 //! - A window that was opened before the run began has the time 0.
 
 use forerun_core::readahead;
