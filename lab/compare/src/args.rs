@@ -1,4 +1,4 @@
-//! What the command lines of all benches share.
+//! The common arguments of all benches.
 //!
 //! # Invariants
 //! - A list has commas; where an item may have commas of its own, the flag is repeated.
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-/// Where records go, and what is measured.
+/// The folder of records, and the program to measure.
 #[derive(Clone, clap::Args)]
 pub(crate) struct Places {
     /// Where records and tables go [default: a folder below bench/runs]
@@ -40,7 +40,7 @@ pub(crate) fn in_turns<T>(
     Ok(samples)
 }
 
-/// The items of `all` whose name is in `names`; all of them where none is named.
+/// The items of `all` named in `names`; all of them where none is named.
 pub(crate) fn chosen<'a, T>(
     all: &'a [T],
     names: &[String],

@@ -22,7 +22,7 @@ use anyhow::{Context as _, Result, ensure};
 use crate::device::Device;
 use crate::forerun::output_of;
 
-/// An emulated device, mounted while this lives.
+/// An emulated device, mounted for the lifetime of the value.
 pub(crate) struct Bed {
     script: Child,
     folder: PathBuf,
@@ -31,7 +31,7 @@ pub(crate) struct Bed {
     mounted: Option<Folios>,
 }
 
-/// How large the units of the kernel's page cache may be.
+/// The largest unit of the kernel's page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Folios {
     Large,
@@ -55,7 +55,7 @@ impl Folios {
     }
 }
 
-/// What this machine lacks for an emulated device, if anything.
+/// The missing requirements of an emulated device on this machine.
 pub(crate) fn lacking() -> Option<String> {
     let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
     if !is_root {
@@ -73,8 +73,8 @@ pub(crate) fn lacking() -> Option<String> {
 }
 
 impl Bed {
-    /// A device without delay that holds a file of `file_mib`, and what the folder `contents`
-    /// holds; or what this machine lacks.
+    /// A device without delay with a file of `file_mib` and the files of the folder `contents`; or
+    /// the missing requirements.
     pub(crate) fn up(
         root: &Path,
         target: &Path,
@@ -194,7 +194,7 @@ impl Bed {
 impl Drop for Bed {
     fn drop(&mut self) {
         drop(self.script.stdin.take());
-        // The script has printed why, if it failed.
+        // The script has printed the reason of a failure.
         let _ = self.script.wait();
     }
 }

@@ -1,22 +1,22 @@
-//! The device models that readahead is measured on, and what each can give.
+//! The device models of the readahead benches, and their limits.
 //!
 //! # Invariants
 //! - `forerun` and `lab/testbed/slowdisk.c` know them by the same names.
 //!
 //! # Sources
-//! The plain limits were measured on the models: a reader that knows everything and asks for as
-//! much at once as fits. A t7k250 without its buffer loses a turn with each command, so that it
-//! gives 28.5 and not the 52 of its media; the object store has 32 connections.
+//! The plain limits were measured on the models, with a reader that knows the whole pattern and
+//! keeps as much in flight as fits. A t7k250 without its buffer loses a turn with each command, so
+//! it gives 28.5 and not the 52 of its media; the object store has 32 connections.
 
 /// An emulated device.
 pub(crate) struct Device {
     /// The name in slowdisk and forerun.
     pub(crate) name: &'static str,
-    /// The plain limit: what a reader that knows everything gets of data in order.
+    /// The plain limit: the throughput of a reader that knows the whole pattern, in order.
     pub(crate) limit_mb_per_second: f64,
     /// The largest request that its queue takes.
     pub(crate) request_kib: u32,
-    /// The queue depth from which more brings nothing.
+    /// The queue depth beyond which throughput does not grow.
     pub(crate) depth: u32,
     /// The spec for the simulator.
     pub(crate) virtually: &'static str,

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! # Invariants
-//! - A smaller file and shorter measurements (`--quick`) show that all works, no figure to keep.
+//! - `--quick` takes a smaller file and shorter measurements: a test, without figures to keep.
 
 mod contender;
 mod fio;
@@ -26,7 +26,7 @@ use crate::table::{self, Row};
 use contender::{Contender, Measurement};
 use job::{JOBS, Job};
 
-/// What the command line chooses.
+/// The options of the command line.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -5,12 +5,12 @@
 //!        --> mean (worst): share of the plain limit, of the online limit; the floor; met or not
 //!        --> a record a device, summary.md
 //! ```
-//! The plain limit is what the device gives a reader in order; the online limit what
-//! perfect readahead reaches on the very reads.
+//! The plain limit is the device's throughput in order; the online limit is that of perfect
+//! readahead on the same reads.
 //!
 //! # Invariants
 //! - Figures depend on the options alone: not on the machine, nor on how many runs go at once.
-//! - No row is left out of the summary; what misses its floor is bold.
+//! - The summary has every row; a figure below its floor is bold.
 
 mod judge;
 mod row;
@@ -33,7 +33,7 @@ use crate::forerun::{output_of, place, read, release, write};
 use judge::{Mean, VirtualRun, judge, shares};
 use row::{Aim, ROWS, Row};
 
-/// What the command line chooses.
+/// The options of the command line.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -142,7 +142,7 @@ struct Case<'a> {
 
 /// The result of a case.
 struct Outcome {
-    /// A run a policy: those that are judged, then the rivals.
+    /// A run a policy: the judged policies, then the rivals.
     figures: Vec<VirtualRun>,
     record: Value,
 }

@@ -1,7 +1,7 @@
-//! The command that is measured: built, run, and what it printed or wrote read back.
+//! The measured command: its build, its runs, and the parsing of its output and records.
 //!
 //! # Invariants
-//! - A command that fails is an error with what it printed; no bench goes on without a figure.
+//! - A failed command is an error with its output; no bench continues without a figure.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,12 +9,12 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-/// Where cargo puts what it builds.
+/// Cargo's target folder.
 pub(crate) fn target(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from)
 }
 
-/// The program to measure: the one that was named, or the release build, which knows its commit.
+/// The program to measure: the named one, or the release build, which knows its commit.
 pub(crate) fn release(root: &Path, named: Option<&Path>) -> Result<PathBuf> {
     if let Some(path) = named {
         return Ok(path.to_path_buf());
@@ -33,7 +33,7 @@ pub(crate) fn release(root: &Path, named: Option<&Path>) -> Result<PathBuf> {
     Ok(target(root).join("release/forerun"))
 }
 
-/// Where the records of a bench go unless a folder is named.
+/// The default folder of a bench's records.
 pub(crate) fn place(root: &Path, bench: &str) -> Result<PathBuf> {
     let word = |program: &str, words: &[&str]| {
         output_of(Command::new(program).args(words).current_dir(root))
@@ -44,7 +44,7 @@ pub(crate) fn place(root: &Path, bench: &str) -> Result<PathBuf> {
     Ok(root.join("bench/runs").join(format!("{day}-{machine}-{commit}")).join(bench))
 }
 
-/// What `command` prints on stdout; it must succeed.
+/// The stdout of `command`, which must succeed.
 pub(crate) fn output_of(command: &mut Command) -> Result<String> {
     let name = command.get_program().display().to_string();
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();

@@ -10,7 +10,7 @@
 //! timed alone, called natively by a Python program.
 //!
 //! # Invariants
-//! - Nothing is installed or built: a peer that is missing is left out, by name.
+//! - The bench installs and builds no peer: a missing peer is left out, by name.
 //! - A peer with other misses or accesses is not compared: see `rounds`.
 //! - A ratio is of figures of the same round. Targets are judged in the summary alone.
 
@@ -33,7 +33,7 @@ use crate::table::{self, Row};
 use rounds::Rounds;
 use simulator::{LIBRARY, PROGRAM, Replay, Simulator, Timer};
 
-/// What the command line chooses.
+/// The options of the command line.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -105,7 +105,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     bench.close(&out)
 }
 
-/// A trace, and what it is called.
+/// A trace and its name.
 struct Trace {
     name: String,
     source: String,
@@ -182,7 +182,7 @@ impl Bench<'_> {
         Ok(file)
     }
 
-    /// What a share of the trace's blocks is in pages.
+    /// A share of the trace's blocks, in pages.
     fn pages(&self, file: &Path, form: &str, share: &str) -> Result<u64> {
         let mut command = Command::new(&self.forerun);
         command.arg("sim").arg(file).args(["--format", form, "--policy", "fifo", "--json"]);
@@ -248,7 +248,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// A run for each job and each of those that were measured, in a record of this machine.
+    /// A run for each job and each measured simulator, in a record of this machine.
     fn record(&self, scratch: &Path) -> Result<Value> {
         let mut command = Command::new(&self.forerun);
         command.args(["sim", "workload:streams,n=1,each=1M", "--device", "ssd", "-o"]);
@@ -274,7 +274,7 @@ impl Bench<'_> {
 
 const POLICIES: [&str; 5] = ["lru", "arc", "2q", "lirs", "s3-fifo"];
 const FORMS: [&str; 2] = ["keys", "oracleGeneral"];
-/// The peers, and what of each is measured.
+/// The peers, and the measured part of each.
 const PEERS: [(&str, &str); 2] = [
     (LIBRARY, "`process_trace` and the opening of the trace; memory without the interpreter's"),
     (PROGRAM, "its program, the whole command, on oracleGeneral"),

@@ -12,7 +12,7 @@
 //!
 //! # Invariants
 //! - A ratio is of figures of the same round; no figure is left out.
-//! - Targets are judged in the summary alone: a machine that misses them is no failed run.
+//! - Targets are judged in the summary alone: a missed target does not fail the run.
 #![forbid(unsafe_code)]
 
 mod args;

@@ -8,12 +8,12 @@
 //!        --> seconds, medians --> alone / run, run / max(device, cached), bytes --> summary.md
 //! ```
 //!
-//! Programs for which there is nothing to gain need no device: `costs`.
+//! `costs` measures programs without a possible gain, on no device.
 //!
 //! # Invariants
 //! - A ratio is of figures of the same round; no figure is left out.
 //! - Nothing of the device is cached; programs, their libraries and `forerun` are.
-//! - What a program prints, and how it ends, is the same under `run`: else the bench fails.
+//! - A program's output and exit status are the same under `run`: else the bench fails.
 
 mod cases;
 mod costs;
@@ -38,7 +38,7 @@ use crate::forerun::{self, output_of, place, read, release, write};
 use cases::{PROGRAMS, Program};
 use costs::{COSTS, Cost};
 
-/// What the command line chooses.
+/// The options of the command line.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -98,7 +98,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The record and the table of what `run` costs where there is nothing to gain.
+/// The record and the table of the cost of `run` without a possible gain.
 fn write_costs(forerun: &Path, out: &Path, mib: u32, runs: &[Value]) -> Result<()> {
     let [version, machine] = machine(forerun)?;
     let record = json!({ "forerun": version, "machine": machine, "file_mib": mib, "runs": runs });
@@ -154,14 +154,14 @@ fn on_devices(
                 println!("{}", row(&run));
                 runs.push(run);
             }
-            // After each, so that a bench that is stopped leaves what it has.
+            // After each, so that a stopped bench leaves its results so far.
             bench.write(out, &runs)?;
         }
     }
     Ok(())
 }
 
-/// What was measured, and where.
+/// The results, and the environment.
 fn machine(forerun: &Path) -> Result<[String; 2]> {
     let word = |program: &Path, words: &[&str]| {
         output_of(Command::new(program).args(words)).map(|text| text.trim().to_owned())
@@ -221,7 +221,7 @@ impl Bench<'_> {
         rows.collect()
     }
 
-    /// Measures what `device` can do, for `explain`.
+    /// Measures the profile of `device`, for `explain`.
     fn profile(&mut self, device: &Device) -> Result<()> {
         let folder = self.bed.fresh(Folios::Large)?;
         self.bed.on(device, self.args.read_ahead_kib.get())?;
@@ -232,7 +232,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// What `forerun explain` says that there is to gain.
+    /// The gain that `forerun explain` predicts.
     fn explained(
         &mut self,
         device: &Device,
@@ -254,7 +254,7 @@ impl Bench<'_> {
         Ok(told["prediction"].clone())
     }
 
-    /// Seconds with all that it reads in memory; the second run, as the first brings it there.
+    /// Seconds with all of its files in memory: the second run, as the first one loads them.
     fn cached(&self, program: &Program, words: &[String]) -> Result<f64> {
         if program.memory_mib.is_some() {
             return Ok(0.0);
@@ -338,7 +338,7 @@ impl Bench<'_> {
     }
 }
 
-/// What a program needs and this machine lacks.
+/// The requirement of a program that this machine lacks.
 fn lacking(program: &Program, words: &[String], folder: &Path) -> Option<String> {
     let found = Command::new("sh").args(["-c", "command -v \"$0\"", &words[0]]).output();
     if !found.is_ok_and(|found| found.status.success()) {
@@ -426,7 +426,7 @@ const HEADER: &str = "\
 | device | program | limit s | alone s | run s | alone / run | run / limit | alone: read / wanted \
 | run: read / wanted | processor | lead MiB | gain s: explained, measured |
 |---|---|---|---|---|---|---|---|---|---|---|---|";
-/// What the device can do, as `forerun profile` measured it.
+/// The device's profile, as `forerun profile` measured it.
 const PROFILE: &str = "profile.toml";
 /// The size of the file that a small cgroup reads.
 const LARGE_MIB: u32 = 2_048;

@@ -1,8 +1,8 @@
 //! `forerun-compare range-server`: a local HTTP/1.1 server of byte ranges, for tests and benches.
 //!
-//! It serves a pattern that a reader can compute for itself, or a folder; as slow as a remote
-//! store on request, and as faulty as some of them. Paths under `/-/` return what was served and
-//! change how it is served:
+//! The server serves a pattern that a reader can compute, or a folder; on request with the latency,
+//! the rate and the faults of a remote store. Paths under `/-/` return counts and change the
+//! settings:
 //!
 //! ```text
 //!   /-/counts         requests, bytes, connections, in_flight_max, sizes: of GETs, as JSON
@@ -13,8 +13,8 @@
 //! ```
 //!
 //! # Invariants
-//! - Without `--stay` it ends when its standard input does, so that no child outlives a test.
-//! - It listens on the loopback device alone.
+//! - Without `--stay` the server ends with its standard input, so no child outlives a test.
+//! - The server listens on the loopback device alone.
 
 mod answer;
 mod connection;
@@ -38,7 +38,7 @@ use content::Content;
 use fault::Turns;
 use state::State;
 
-/// What the command line chooses.
+/// The options of the command line.
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("content").required(true).args(["pattern", "dir"]))]
 pub(crate) struct Args {
@@ -81,11 +81,11 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let content = content.context("nothing to serve")?;
     let state = State::new(args.latency, args.rate, args.fault);
     let server = Arc::new(connection::Server::new(content, state));
-    // Each connection holds a clone of it.
+    // Each connection owns a clone.
     let open = Arc::new(());
     for stream in listener.incoming() {
         let Ok(stream) = stream else {
-            // No descriptor is free, or the client has gone: the others are served on.
+            // No descriptor is free, or the client has gone: the server continues.
             thread::sleep(ACCEPT_AGAIN);
             continue;
         };

@@ -6,12 +6,12 @@
 //!                       virtual    each policy, the online limit       simulated         once
 //!        --> MB/s, median over rounds --> a record a device, summary.md, page.html
 //! ```
-//! `lab/testbed/README.md` has the device and what must be so for the comparison to be fair.
+//! `lab/testbed/README.md` describes the device and the conditions of a fair comparison.
 //!
 //! # Invariants
 //! - The kernel and the engine read the same file by the same program in the same order; every
 //!   byte is verified.
-//! - A run that takes too long is cut and rated on what it delivered; no figure is left out.
+//! - A run that takes too long is cut and rated on its bytes so far; no figure is left out.
 
 mod case;
 mod log;
@@ -35,7 +35,7 @@ use crate::table::{commit, machine};
 use case::{FILE_MIB, PATTERNS, Pattern};
 use summary::Group;
 
-/// What the command line chooses. Patterns, folios and the kernel's sizes are all of them unless
+/// The options of the command line. Patterns, folios and the kernel's sizes are all unless
 /// some are named, as none of the kernel's settings is the best one everywhere. A shorter run is
 /// cut while much is read ahead, which does not count as delivered: 40 seconds are enough for
 /// any pattern that keeps a device busy.
@@ -161,7 +161,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
         write(&path, &record)?;
         records.push(path);
         groups.extend(own);
-        // After each device, so that a bench that is stopped leaves what it has.
+        // After each device, so that a stopped bench leaves its results so far.
         let text = bench.summary(&record, &groups);
         let path = out.join("summary.md");
         fs::write(&path, text).with_context(|| path.display().to_string())?;
@@ -177,13 +177,13 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
 /// The state of one bench.
 struct Bench<'a> {
     forerun: PathBuf,
-    /// Where a run leaves its record.
+    /// The path of a run's record.
     scratch: PathBuf,
     args: &'a Args,
     bed: Bed,
 }
 
-/// By what a pattern is read in real time.
+/// The readers of a pattern in real time.
 enum Contender {
     Kernel { folios: Folios, read_ahead_kib: u32 },
     Forerun { readahead: String },
@@ -417,7 +417,7 @@ fn cache(pattern: &Pattern) -> String {
     pattern.memory_mib.map_or(CACHE.to_owned(), |mib| format!("{mib}M"))
 }
 
-/// The record whose run is the median, with the spread of all; none of none.
+/// The record of the median run, with the spread of all; none without a record.
 fn middle(mut records: Vec<Value>) -> Option<Value> {
     let rate = |record: &Value| record["runs"][0]["mb_per_second"].as_f64().unwrap_or(0.0);
     records.sort_by(|a, b| rate(a).total_cmp(&rate(b)));
@@ -432,15 +432,15 @@ fn middle(mut records: Vec<Value>) -> Option<Value> {
     Some(record)
 }
 
-/// The record's run under the names of its contender and its pattern, so that a page sets side by
-/// side what read the same.
+/// The record's run under the names of its contender and its pattern, so that a page shows equal
+/// reads side by side.
 fn rated(mut record: Value, device: &Device, pattern: &Pattern, name: &str) -> Value {
     let run = &mut record["runs"][0];
     run["readahead"] = json!(name);
     run["device"] = json!(device.name);
     run["emulated"] = json!(true);
     run["workload"] = json!(pattern.name);
-    // What differs is in the name, the rest in the settings.
+    // The name has the differing settings; the record's settings have the others.
     run["params"] = json!({});
     let fields = run.as_object_mut().expect("a run is an object");
     fields.remove("drive_cache");
@@ -452,7 +452,7 @@ fn rated(mut record: Value, device: &Device, pattern: &Pattern, name: &str) -> V
     record
 }
 
-/// What the device gives, or the readers ask for. A virtual run has the online limit.
+/// The device's throughput, or the readers' pace. A virtual run has the online limit.
 fn limit(device: &Device, pattern: &Pattern) -> f64 {
     device.limit_mb_per_second.min(pattern.pace_mb_per_second.unwrap_or(f64::INFINITY))
 }
@@ -481,8 +481,8 @@ const HEADER: &str = "\
 |---|---|---|---|---|---|---|---|---|---|";
 const JUDGED: &str = "streams";
 const CACHE: &str = "1G";
-/// What a program of 200 readers needs for itself: stacks, buffers, checks. It counts as the
-/// cgroup's too, and is given on top, in the kernel's favour.
+/// The memory of a program of 200 readers: stacks, buffers, checks. It also counts for the cgroup,
+/// and is added to it, in the kernel's favour.
 const OWN_MIB: u32 = 24;
 /// Requests that a record keeps of each run, where they are kept.
 const LOG_MAX: usize = 2_000;

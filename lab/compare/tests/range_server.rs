@@ -66,7 +66,7 @@ struct Answer {
     status: u16,
     /// In lower case.
     fields: Vec<String>,
-    /// All that came.
+    /// All bytes received.
     body: Vec<u8>,
 }
 
@@ -124,7 +124,7 @@ impl Answer {
     }
 }
 
-/// What the pattern's documentation says, a byte at a time.
+/// The pattern as documented, a byte at a time.
 fn pattern(start: usize, end: usize) -> Vec<u8> {
     let word = |index: usize| (index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes();
     (start..end).map(|at| word(at / 8)[at % 8]).collect()

@@ -1,7 +1,7 @@
 //! The contenders, forerun and fio, and their measurements, read from their output.
 //!
 //! # Invariants
-//! - A figure that is missing is an error: nothing counts as 0 by accident.
+//! - A missing figure is an error, never 0.
 //! # Sources
 //! fio's JSON: `HOWTO`, "Output"; `bw_bytes` is bytes a second, `lat_ns` from submission to
 //! completion.

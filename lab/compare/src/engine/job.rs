@@ -1,4 +1,4 @@
-//! What is compared: the reads, the peers, and which figure has which target.
+//! The comparisons: reads, peers, and the target of each figure.
 //!
 //! | job | reads | peer | target |
 //! |---|---|---|---|
@@ -24,9 +24,9 @@ pub(super) struct Job {
     pub(super) depth: u32,
     /// Memory for the engine's pages: random reads must miss.
     cache: &'static str,
-    /// fio's engines; those that it lacks are left out. The target is against the first.
+    /// fio's engines; missing ones are left out. The target is against the first.
     engines: &'static [&'static str],
-    /// What is compared; the first has the target.
+    /// The compared figures; the first has the target.
     compared: &'static [(Figure, Option<Target>)],
 }
 

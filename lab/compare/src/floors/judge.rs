@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - A mean is judged, at its bound too; the worst run stands beside it.
-//! - A figure that is missing is an error: nothing counts as 0 by accident.
+//! - A missing figure is an error, never 0.
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
@@ -13,7 +13,7 @@ use super::row::Aim;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct VirtualRun {
     pub(super) mb_per_second: f64,
-    /// What perfect readahead reaches, where that is known.
+    /// The throughput of perfect readahead, where it is known.
     pub(super) online: Option<f64>,
     pub(super) bytes_read: f64,
     pub(super) bytes_wanted: f64,
@@ -87,13 +87,13 @@ impl Mean {
 /// The judgement of a policy on a row and device.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Verdict {
-    /// The aim, or what stands beside the figure.
+    /// The aim, or the note beside the figure.
     pub(super) aim: String,
     /// `None` without an aim, or where it cannot be judged.
     pub(super) is_met: Option<bool>,
 }
 
-/// Shares of what is read in order on a device, and of what perfect readahead reaches.
+/// Shares of a device's throughput in order, and of that of perfect readahead.
 pub(super) fn shares(runs: &[VirtualRun], limit_mb_per_second: f64) -> (Mean, Option<Mean>) {
     let plain = Mean::of(runs.iter().map(|run| run.mb_per_second / limit_mb_per_second));
     let online = runs.iter().map(|run| Some(run.mb_per_second / run.online?));

@@ -1,4 +1,4 @@
-//! The workloads whose floors are checked in virtual time, and the floors: one table.
+//! The table of workloads and their floors in virtual time.
 //!
 //! ```text
 //!   name   what is read, scaled by the length, drawn by the seed   memory   what it should reach
@@ -7,34 +7,34 @@
 //! # Invariants
 //! - Floors stand in the order of [`DEVICES`](crate::device::DEVICES).
 
-/// What is read, and what it should reach.
+/// A workload and its aim.
 pub(super) struct Row {
     pub(super) name: &'static str,
     reads: Reads,
     pub(super) memory: &'static str,
-    /// Whether so much is read that perfect readahead takes minutes to be run.
+    /// Whether a run of perfect readahead takes minutes.
     pub(super) is_long: bool,
     pub(super) aim: Aim,
 }
 
 /// A workload of `forerun sim`.
 struct Reads {
-    /// All but what is scaled and the seed.
+    /// The parameters without the scaled one and the seed.
     words: &'static str,
-    /// What is scaled: the key, its value at length 1, and what values are multiples of.
+    /// The scaled parameter: its key, its value at length 1, and the unit of its values.
     key: &'static str,
     bytes: u64,
     unit: u64,
-    /// Whether there is anything to draw.
+    /// Whether the workload draws from a seed.
     seeded: bool,
 }
 
-/// What a policy should reach, device by device.
+/// The aim of a policy, device by device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Aim {
-    /// This share of what the device gives.
+    /// A share of the device's throughput.
     Plain([f64; 4]),
-    /// This share of what perfect readahead reaches.
+    /// A share of the throughput of perfect readahead.
     Online([f64; 4]),
     /// No bound; the best of Linux stands beside the figure.
     Beside,
@@ -67,7 +67,7 @@ impl Row {
         format!("workload:{words},{key}={scaled}{seed}")
     }
 
-    /// Those of `seeds` that make a difference.
+    /// The seeds of `seeds` that change the workload.
     pub(super) fn seeds<'a>(&self, seeds: &'a [u64]) -> &'a [u64] {
         if self.reads.seeded { seeds } else { &seeds[..1] }
     }

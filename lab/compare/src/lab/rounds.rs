@@ -1,9 +1,9 @@
-//! What the rounds of a job came to: whether they agree, the rows of the summary, the runs of the
+//! The results of a job's rounds: whether they agree, the rows of the summary, the runs of the
 //! record.
 //!
 //! # Invariants
-//! - All must agree on the misses to .2 points, or nothing is compared; to 5 for LIRS, whose rules
-//!   are others in libCacheSim; and on the accesses, where a peer prints them.
+//! - All must agree on the misses to .2 points, or are not compared; to 5 for LIRS, as its rules
+//!   differ in libCacheSim; and on the accesses, where a peer prints them.
 //! - A ratio is of figures of the same round.
 
 use anyhow::{Context, Result, ensure};
@@ -23,7 +23,7 @@ pub(super) struct Rounds {
 }
 
 impl Rounds {
-    /// All rounds of `job`, unless they disagree on what was replayed.
+    /// All rounds of `job`, unless they disagree on misses or accesses.
     pub(super) fn new(job: Job, rounds: Vec<(&'static str, Vec<Replay>)>) -> Result<Self> {
         let ours = &rounds[0].1[0];
         let accesses = ours.accesses.context("accesses are not told")?;
@@ -69,7 +69,7 @@ impl Rounds {
         rows
     }
 
-    /// The medians of `rounds`, as a run of a record: what was missed is what a device would read.
+    /// The medians of `rounds`, as a run of a record: misses count as bytes read from a device.
     pub(super) fn run(&self, name: &str, rounds: &[Replay]) -> Value {
         let accesses = self.accesses;
         let of = |value: fn(&Replay) -> f64| Summary::of(rounds.iter().map(value));

@@ -5,13 +5,13 @@
 //!   libCacheSim, Python     its `process_trace`, called natively   opening the trace, replaying
 //!   libCacheSim, cachesim   cachesim FILE oracleGeneral ...        the whole command
 //! ```
-//! Peak memory is that of the process; for the Python library, less what the interpreter takes
-//! with the library loaded. A trace that is mapped counts in it.
+//! Peak memory is that of the process; for the Python library, less the memory of the interpreter
+//! with the library loaded. A mapped trace counts in it.
 //! `cachesim` prints four digits of a miss ratio: its misses are known to one in ten thousand.
 //!
 //! # Invariants
 //! - Each runs one thread and counts pages: `cachesim` has the sizes in the trace ignored.
-//! - A figure that is missing is an error: nothing counts as 0 by accident.
+//! - A missing figure is an error, never 0.
 //! # Sources
 //! libCacheSim 0.3.5: `libCacheSim/bin/cachesim/{cli_parser,sim}.c`.
 
@@ -72,7 +72,7 @@ impl Simulator {
                 let cells = job.cells.iter().map(|(policy, pages)| format!("{policy}:{pages} "));
                 (words, cells.collect())
             }
-            // It would write its report to a file, too.
+            // `cachesim` also writes its report to a file.
             Self::Program(program) => (
                 vec![program.display().to_string(), file],
                 format!(
@@ -110,7 +110,7 @@ impl Simulator {
     }
 }
 
-/// What one replay came to.
+/// The results of one replay.
 #[derive(Debug, PartialEq)]
 pub(super) struct Replay {
     pub(super) seconds: f64,
@@ -133,7 +133,7 @@ pub(super) struct Timer {
     pub(super) script: PathBuf,
 }
 
-/// What a command printed and took.
+/// A command's output, time and memory.
 pub(super) struct Timed {
     pub(super) seconds: f64,
     pub(super) peak_bytes: f64,

@@ -1,14 +1,14 @@
-//! The programs that `bench programs` runs, and what they read.
+//! The programs that `bench programs` runs, and their files.
 //!
 //! ```text
-//!   {files}   what lab/testbed/contents.sh made, on the slow device
+//!   {files}   the files of lab/testbed/contents.sh, on the slow device
 //!   {bin}     programs that it built      {tenth}   a tenth of data.tar's bytes
 //! ```
 //!
 //! # Invariants
-//! - A program prints the same each time: what it prints is compared.
+//! - A program's output is the same each time, and is compared.
 
-/// A program, and what it reads.
+/// A program and its files.
 pub(super) struct Program {
     pub(super) name: &'static str,
     pub(super) words: &'static [&'static str],
@@ -65,7 +65,7 @@ pub(super) const PROGRAMS: [Program; 17] = [
     },
     Program::new("zstd", "data.tar.zst", &["zstd", "-q", "-d", "-c", "{files}/data.tar.zst"]),
     Program::new("md5sum", "data.tar", &["md5sum", "{files}/data.tar"]),
-    // Into a pipe: of /dev/null tar knows that nothing has to be read.
+    // Into a pipe: tar reads no data when its output is /dev/null.
     Program::new("tar", "tree", &["sh", "-c", "tar cf - {files}/tree 2>&- | md5sum"]),
     Program::new("sort", "lines", &["sh", "-c", "LC_ALL=C sort -S 300M {files}/lines | md5sum"]),
     Program::new(

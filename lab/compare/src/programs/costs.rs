@@ -1,4 +1,4 @@
-//! What `forerun run` costs a program for which it has nothing to do. No device is needed.
+//! The cost of `forerun run` for a program without a possible gain. No device is needed.
 //!
 //! ```text
 //!   start      /bin/true                  milliseconds more to start and end
@@ -8,7 +8,7 @@
 //!
 //! # Invariants
 //! - Turns alternate, and so does the side that begins; a difference is of one turn.
-//! - A program ends well and prints the same under `run`: else the bench fails.
+//! - A program succeeds and prints the same under `run`: else the bench fails.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 use crate::forerun::read;
 
-/// A program that has nothing to gain.
+/// A program without a possible gain.
 pub(super) struct Cost {
     pub(super) name: &'static str,
     /// `{file}` is a file that is in memory.
@@ -55,7 +55,7 @@ pub(super) fn measured(
         let mut out = File::create(&file)?;
         let block: Vec<u8> = (0..1_u32 << 20).map(|at| (at % 251).to_le_bytes()[0]).collect();
         (0..mib).try_for_each(|_| out.write_all(&block))?;
-        // What is to be written back would be written while programs are timed.
+        // The kernel would write dirty pages back while programs are timed.
         out.sync_all()
     };
     write().with_context(|| file.display().to_string())?;
@@ -74,7 +74,7 @@ struct Bench<'a> {
 impl Bench<'_> {
     fn cost(&self, cost: &Cost) -> Result<Value> {
         let (mut alone, mut ours, mut shares) = (Vec::new(), Vec::new(), Vec::new());
-        // The first one brings the programs and their libraries into memory.
+        // The first run loads the programs and their libraries into memory.
         for turn in 0..=cost.turns {
             let [mut plain, mut run] = [None, None];
             for is_run in if turn % 2 == 0 { [false, true] } else { [true, false] } {
@@ -92,7 +92,7 @@ impl Bench<'_> {
         Ok(record(cost.name, &alone, &ours, &shares))
     }
 
-    /// Its seconds, and what it printed.
+    /// Its seconds and its output.
     #[expect(clippy::disallowed_types, reason = "programs are timed")]
     fn once(&self, cost: &Cost, is_run: bool) -> Result<(f64, Vec<u8>)> {
         let file = self.file.display().to_string();

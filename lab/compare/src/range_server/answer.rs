@@ -1,4 +1,4 @@
-//! What a server answers to a request for bytes: a function of the range, the file and the fault.
+//! The answer to a request for bytes: a function of the range, the file and the fault.
 //!
 //! # Invariants
 //! - A span is within the file.
@@ -38,7 +38,7 @@ impl Answer {
         Self { status, span: 0..0, gzip: false, framing: Framing::Length }
     }
 
-    /// What is answered to `range` of a file of `bytes`.
+    /// The answer to `range` of a file of `bytes`.
     pub(super) fn new(range: Option<&str>, bytes: u64, fault: Option<Fault>) -> Self {
         if fault == Some(Fault::Error) {
             return Self::empty(500);
@@ -63,7 +63,7 @@ impl Answer {
         answer
     }
 
-    /// Another span, if a part was asked for.
+    /// Another span, for a request of a part.
     fn alter(&mut self, other: impl Fn(&Range<u64>) -> Range<u64>) {
         if self.status == 206 {
             self.span = other(&self.span);

@@ -10,7 +10,7 @@
 //! # Invariants
 //! - A piece is at most `PIECE_BYTES`, so memory does not grow with a body; but what is encoded is
 //!   held as a whole.
-//! - Nothing under `/-/` is slowed or faulty.
+//! - Requests under `/-/` are never slowed or faulty.
 //! # Sources
 //! RFC 9112, sections 6 (length of a body), 7.1 (chunks) and 9 (connections).
 
@@ -31,7 +31,7 @@ use super::pace::Pace;
 use super::request::{self, Method, Request};
 use super::state::{InFlight, Shared, State};
 
-/// What is served, and how.
+/// The content of the server, and its state.
 pub(super) struct Server {
     content: Content,
     shared: Shared,
@@ -66,7 +66,7 @@ impl Server {
         }
     }
 
-    /// What is answered to `range` of what `path` leads to.
+    /// The answer to `range` of the content at `path`.
     fn find(&self, path: &str, range: Option<&str>, fault: Option<Fault>) -> (Answer, Source) {
         let status = match self.content.open(path) {
             Ok(source) => return (Answer::new(range, source.bytes, fault), source),
@@ -83,12 +83,12 @@ struct Connection<'a> {
     server: &'a Server,
     to: BufWriter<&'a TcpStream>,
     piece: Vec<u8>,
-    /// When it was last counted.
+    /// The epoch of its last count.
     epoch: Option<u64>,
 }
 
 impl Connection<'_> {
-    /// Answers `request`; whether the connection goes on.
+    /// Answers `request`; returns whether the connection continues.
     fn answer(&mut self, request: &Request) -> io::Result<bool> {
         match (request.path.strip_prefix("/-/"), request.method) {
             (Some(words), Method::Get | Method::Post) => self.control(words, request),
@@ -136,7 +136,7 @@ impl Connection<'_> {
         Ok(request.keep_alive)
     }
 
-    /// Answers what is no request for bytes; the connection ends with it.
+    /// Answers a request that is not for bytes; the connection ends with it.
     fn refuse(&mut self, status: u16) -> io::Result<()> {
         write!(self.to, "HTTP/1.1 {} {}\r\n", status, reason(status))?;
         self.to.write_all(b"Connection: close\r\nContent-Length: 0\r\n\r\n")?;

@@ -1,24 +1,24 @@
-//! What is served: a pattern under any path, or the files of a folder.
+//! The served content: a pattern under any path, or the files of a folder.
 //!
 //! The pattern is a sequence of 64-bit words, little-endian: word `i` is `i * PATTERN_STEP`,
 //! modulo 2^64. Any part of it can be computed from its offset, and no two words of a file are
 //! equal.
 //!
 //! # Invariants
-//! - No path leads out of the folder by `..`; a link in it may.
+//! - No path leaves the folder by `..`; a link in the folder may.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::PathBuf;
 
-/// Where paths lead.
+/// The source of paths.
 pub(super) enum Content {
     Pattern { bytes: u64 },
     Folder(PathBuf),
 }
 
-/// What a path leads to.
+/// The content at a path.
 pub(super) struct Source {
     pub(super) bytes: u64,
     /// Empty for what is made up at the moment.
@@ -34,7 +34,7 @@ enum From {
 
 impl Content {
     /// # Errors
-    /// `NotFound` for what is no file.
+    /// `NotFound`: the path names no file.
     pub(super) fn open(&self, path: &str) -> io::Result<Source> {
         match self {
             Self::Pattern { bytes } => {
@@ -63,7 +63,7 @@ impl Source {
     /// Fills `buffer` from `offset` on.
     ///
     /// # Errors
-    /// `UnexpectedEof` for a file that has shrunk.
+    /// `UnexpectedEof`: the file has shrunk.
     pub(super) fn fill(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         match &self.from {
             From::Pattern => fill_pattern(offset, buffer),

@@ -1,4 +1,4 @@
-//! What goes wrong on purpose, and on which turn.
+//! Injected faults, and the GETs that they hit.
 //!
 //! # Invariants
 //! - Faults on every Nth GET leave the N - 1 before alone.
@@ -6,12 +6,12 @@
 use clap::ValueEnum;
 use forerun_report::quantity::read;
 
-/// A way to answer that a sound server has not.
+/// A faulty way to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Fault {
     /// 200 and the whole file, whatever the range.
     IgnoreRange,
-    /// The bytes asked for, as the content of a gzip file.
+    /// The requested bytes, as the content of a gzip file.
     Gzip,
     /// No Content-Length: the body comes in chunks.
     NoLength,
@@ -27,7 +27,7 @@ pub(super) enum Fault {
     Error,
 }
 
-/// Which GETs a fault hits: none, or every so many.
+/// The GETs that a fault hits: none, or every so many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Turns {
     fault: Option<Fault>,

@@ -1,4 +1,4 @@
-//! How fast a body leaves: pieces at absolute times, as over a link of a fixed rate.
+//! The pace of a body: pieces at absolute times, as over a link of a fixed rate.
 //!
 //! ```text
 //!   |--piece 0--|--piece 1--|--2--|     a piece is sent when its last byte would have passed
@@ -7,7 +7,7 @@
 //!
 //! # Invariants
 //! - A late wake-up does not make the next piece later, so the mean is the rate.
-//! - A reader that held the sender up gets back at most `BEHIND_MAX` of the time.
+//! - After a slow reader, the sender catches up on at most `BEHIND_MAX`.
 
 use std::thread;
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! What a client asks: the head of a request, and the bytes that its `Range` names.
+//! A client's request: its head, and the bytes of its `Range`.
 //!
 //! # Invariants
-//! - A head is bounded; one that is longer or makes no sense is `InvalidData`.
+//! - A head is bounded; a longer or malformed head is `InvalidData`.
 //! - A `Range` that is not understood is as if it were absent: more than one range, another unit,
 //!   or nonsense.
 //! # Sources
@@ -26,7 +26,7 @@ pub(super) struct Request {
     /// As sent, without a query.
     pub(super) path: String,
     pub(super) range: Option<String>,
-    /// Whether the client wants the connection to go on.
+    /// Whether the client keeps the connection open.
     pub(super) keep_alive: bool,
     /// Of its own body.
     body_bytes: u64,
@@ -74,7 +74,7 @@ fn parse(head: &[u8]) -> Option<Request> {
     Some(request)
 }
 
-/// What a `Range` comes to in a file.
+/// The bytes of a file that a `Range` selects.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Whole,
@@ -84,7 +84,7 @@ pub(super) enum Asked {
     Outside,
 }
 
-/// What `range`, the value of a `Range`, asks of a file of `bytes`.
+/// The bytes that `range`, the value of a `Range`, selects in a file of `bytes`.
 pub(super) fn asked(range: Option<&str>, bytes: u64) -> Asked {
     let ends = range.and_then(|value| value.strip_prefix("bytes=")?.split_once('-'));
     let Some((first, last)) = ends else { return Asked::Whole };

@@ -1,4 +1,4 @@
-//! What all connections share: how to serve, and what was served.
+//! The shared state of all connections: settings and counts.
 //!
 //! ```text
 //!   arrive --> count the body --> InFlight dropped --> the last piece is sent
@@ -20,7 +20,7 @@ use serde_json::json;
 use super::fault::{Fault, Turns};
 use super::units;
 
-/// How to serve, and what was served.
+/// The settings and the counts.
 pub(crate) struct State {
     latency: Duration,
     /// Bytes a second of each connection; 0: no limit.
@@ -51,7 +51,7 @@ impl State {
     }
 }
 
-/// How one request is served.
+/// The settings of one request.
 pub(super) struct Turn {
     pub(super) latency: Duration,
     pub(super) rate: u64,
@@ -88,7 +88,7 @@ impl Shared {
         Turn { latency: state.latency, rate: state.rate, fault }
     }
 
-    /// Does what a path under `/-/` says; JSON.
+    /// Executes the command of a path under `/-/`; returns JSON.
     pub(super) fn control(&self, words: &str) -> Result<String, String> {
         let mut state = self.lock();
         match words.split_once('/').unwrap_or((words, "")) {
@@ -169,7 +169,7 @@ mod tests {
             "requests": 3, "bytes": 10, "connections": 2, "in_flight_max": 2, "sizes": [7, 3],
         });
         assert_eq!(counts(), expected);
-        // What is in flight stays so; a connection counts again once it is used.
+        // Requests in flight stay so; a connection counts again at its next use.
         shared.control("reset").unwrap();
         drop(c);
         drop(shared.get(&mut first));

@@ -1,4 +1,4 @@
-//! Sizes, rates and times as people write them.
+//! The text forms of sizes, rates and times.
 //!
 //! Sizes count in powers of 1024, as files do: `4096`, `64K`, `2G`. Rates count in powers of 1000,
 //! as networks do: `90M` is 90,000,000 bytes a second.

@@ -1,9 +1,9 @@
-//! What is read: the patterns.
+//! The patterns of reads.
 //!
 //! # Invariants
 //! - A pattern is the same words of `forerun bench streams` for the kernel, for the engine and, as
 //!   the workload that they make, for the virtual device: the same reads in the same order.
-//! - Every pattern fits the file of [`FILE_MIB`]; a quick one that of a quarter.
+//! - Every pattern fits the file of [`FILE_MIB`]; a quick pattern fits a quarter of it.
 //!
 //! # Sources
 //! Patterns: Wu, Xi, Xu, "File Prefetching Algorithm for Concurrent Streams" (2010), sections 4.2
@@ -11,7 +11,7 @@
 //! programs do beside: columns, strides, backward readers, many slow streams in little memory,
 //! reads at random.
 
-/// What is read.
+/// A pattern.
 pub(super) struct Pattern {
     pub(super) name: &'static str,
     size: Size,
@@ -19,9 +19,9 @@ pub(super) struct Pattern {
     words: &'static str,
     /// Memory for pages in MiB, where it is short.
     pub(super) memory_mib: Option<u32>,
-    /// What all readers together ask for, where they have a pace.
+    /// The pace of all readers together, where they have one.
     pub(super) pace_mb_per_second: Option<f64>,
-    /// Policies that it is run with beside those chosen.
+    /// Further policies of this pattern, beside the chosen ones.
     pub(super) beside: &'static [&'static str],
 }
 
@@ -85,7 +85,7 @@ pub(super) fn names() -> Vec<&'static str> {
 
 /// The file that holds them all, in MiB: ten streams in twice their length, behind a gap.
 pub(super) const FILE_MIB: u32 = 2_100;
-/// The part of it that random reads are in.
+/// The part of it for random reads.
 const RANDOM_MIB: u32 = 1_024;
 const _: () = assert!(RANDOM_MIB <= FILE_MIB);
 

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! # Invariants
-//! - Each pattern that was measured has its line, also where a contender is missing.
+//! - Each measured pattern has its line, also where a contender is missing.
 //! - The kernel counts at its best setting for that very pattern.
 
 use serde_json::Value;
@@ -68,7 +68,7 @@ impl Group {
         .join(" | ")
     }
 
-    /// The other policies: what they came to, and how long reads wait without any.
+    /// The other policies' results, and the wait of reads without readahead.
     fn beside(&self, ours: &str, forerun: Option<&Value>) -> String {
         let mut notes = Vec::new();
         for run in &self.runs {
