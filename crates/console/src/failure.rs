@@ -1,9 +1,9 @@
-//! How a command ends when it does not end well: the line on stderr, the exit status.
+//! The end of a failed command: the line on stderr, the exit status.
 //!
 //! ```text
 //!   usage error          2      the command line, or what it names, is not there
 //!   any other error      1
-//!   stdout is closed     0      the reader has seen enough
+//!   stdout is closed     0      the reader has closed the pipe
 //! ```
 //! # Invariants
 //! - One line, whatever an error says; nothing in it moves a cursor.
@@ -11,14 +11,14 @@
 use std::fmt;
 use std::io::{self, Write as _};
 
-/// The exit status of a command that did what it was asked for.
+/// The exit status of a successful command.
 pub const DONE: u8 = 0;
 /// The exit status of a failed command.
 pub const FAILED: u8 = 1;
-/// The exit status of a command that was asked for wrongly.
+/// The exit status of a usage error.
 pub const USAGE: u8 = 2;
 
-/// What was asked for cannot be.
+/// A command line that cannot be carried out.
 #[derive(Debug)]
 struct Usage(String);
 
@@ -30,12 +30,12 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// The error of a command line that cannot be carried out; `what` says what could.
+/// The error of a command line that cannot be carried out; `what` names the valid choice.
 pub fn usage(what: impl fmt::Display) -> anyhow::Error {
     Usage(what.to_string()).into()
 }
 
-/// Says why, and gives the exit status.
+/// Prints the error, and returns the exit status.
 pub fn tell(error: &anyhow::Error) -> u8 {
     let closed = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)

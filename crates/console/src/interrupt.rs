@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - Files are written inside [`unbroken`]; the handler waits for that, yet less than a second.
-//! - What takes longer leaves nothing behind: the part of a file that is being made is removed.
+//! - A longer write leaves nothing behind: the handler removes the part of an unfinished file.
 //! - A command with results to print handles the first signal itself ([`gently`]); the second
 //!   one ends it as any other.
 
@@ -17,7 +17,7 @@ use anyhow::{Context as _, Result};
 use forerun_report::remove_parts;
 
 static WRITING: Mutex<()> = Mutex::new(());
-/// The command ends by itself when it is asked to.
+/// The command ends by itself after the first signal.
 static GENTLE: AtomicBool = AtomicBool::new(false);
 static ASKED: AtomicBool = AtomicBool::new(false);
 
@@ -32,12 +32,12 @@ pub fn unbroken<R>(write: impl FnOnce() -> R) -> R {
     write()
 }
 
-/// From now on the first signal only asks: see [`asked`].
+/// Makes the first signal set the flag of [`asked`] only.
 pub fn gently() {
     GENTLE.store(true, Ordering::Relaxed);
 }
 
-/// Whether a signal has asked the command to end.
+/// Whether a signal has requested the command's end.
 pub fn asked() -> bool {
     ASKED.load(Ordering::Relaxed)
 }
@@ -48,7 +48,7 @@ fn end() {
     }
     for _ in 0..80 {
         if let Ok(_held) = WRITING.try_lock() {
-            // Held until the process is gone, so that no file is begun any more.
+            // Locked until the process ends, so that no further file is begun.
             leave();
         }
         thread::sleep(Duration::from_millis(10));

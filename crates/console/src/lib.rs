@@ -1,4 +1,4 @@
-//! What the commands of the product and of the lab share: how they speak, and how they meet the
+//! The common parts of the product's and the lab's commands: output, errors, and access to the
 //! device that they measure.
 //!
 //! ```text
@@ -9,15 +9,15 @@
 //! | module | what |
 //! |---|---|
 //! | [`failure`] | usage errors, exit statuses, the one line on stderr |
-//! | [`mod@object`] | JSON objects whose keys keep their order |
+//! | [`mod@object`] | JSON objects with ordered keys |
 //! | [`output`] | stdout: text, tables, JSON; files; progress |
 //! | [`interrupt`] | SIGINT: ends at once, or soon, never in the middle of a file |
 //! | [`machine`] | the time, the commit and the machine, for records |
 //! | [`specs`] | lists of `NAME:key=value,...`, as every command reads them |
-//! | [`names`] | the nearest known name of one that nothing has |
+//! | [`names`] | the nearest known name of an unknown one |
 //! | [`target`] | a device model or a file, to read from through a store |
 //! | [`reap_target`], [`reap_reads`] | the same through a reaper, and reads at random places |
-//! | [`noise`] | what else the machine did during a measurement |
+//! | [`noise`] | the machine's other load during a measurement |
 //! | [`profile`] | the profile of a device: measured, kept in a file, found again |
 //!
 //! # Invariants

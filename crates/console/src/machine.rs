@@ -1,7 +1,7 @@
-//! What a record says of where and when it was made: time, commit, machine.
+//! The origin of a record: time, commit, machine.
 //!
-//! The only place in the commands that reads the clock. What the system does not say is left
-//! empty: a record without a processor's name is still a record.
+//! Only this module of the commands reads the clock. Values that the system lacks stay empty: a
+//! record without a processor's name is still a record.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -32,7 +32,7 @@ pub fn date() -> u64 {
     passed.map_or(0, |passed| passed.as_secs())
 }
 
-/// The command line, a word each; what is not text in it is marked so.
+/// The command line, a word each; words that are not text are marked.
 #[must_use]
 pub fn command() -> Vec<String> {
     std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()

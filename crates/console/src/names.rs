@@ -1,4 +1,4 @@
-//! Names that nothing has: the answer is the nearest known one, and the command that lists them.
+//! Unknown names: the error names the nearest known one, and the command that lists them.
 //!
 //! ```text
 //!   --policy lur  -->  no `lur`; there are: fifo lru ...; the nearest is `lru`;
@@ -18,8 +18,8 @@ pub const FORMATS: &str = "forerun sim --list-formats";
 /// Lists the workloads.
 pub const WORKLOADS: &str = "forerun sim --list-workloads";
 
-/// The usage error of `what` (a flag and its value), whose name or parameter `error` refuses; the
-/// command `lister` lists the names.
+/// The usage error of `what` (a flag and its value) with the name or parameter that `error`
+/// refuses; the command `lister` lists the names.
 #[must_use]
 pub fn refused(what: &str, error: &ParamError, lister: &str) -> anyhow::Error {
     let hint = match error {
@@ -29,7 +29,7 @@ pub fn refused(what: &str, error: &ParamError, lister: &str) -> anyhow::Error {
     usage(format!("{what}: {error}{hint}"))
 }
 
-/// What is added to an error about the unknown `name`.
+/// The addition to an error about the unknown `name`.
 #[must_use]
 pub fn hint(name: &str, known: &[impl AsRef<str>], lister: &str) -> String {
     let nearest = nearest(name, known).map(|nearest| format!("; the nearest is `{nearest}`"));

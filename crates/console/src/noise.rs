@@ -1,4 +1,4 @@
-//! What else the machine did during a measurement, and whether that was too much.
+//! The machine's other load during a measurement, and whether it was too high.
 //!
 //! ```text
 //!   /proc/loadavg       tasks that wanted to run, over a minute
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! # Invariants
-//! - What the system does not say does not count against it, and is shown as unknown.
+//! - A value that the system lacks makes no run noisy, and is shown as unknown.
 
 use std::fs;
 
@@ -18,12 +18,12 @@ use serde::Serialize;
 
 use crate::machine;
 
-/// A moment, or what came between two.
+/// The counters at a moment, or their difference between two.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Noise {
     #[serde(skip)]
     at: Nanos,
-    /// What ran meanwhile, by the name of its load.
+    /// The name of the load during the measurement.
     load: &'static str,
     loadavg: Option<f64>,
     /// Ticks of all processors, and of those the stolen ones; then the share.
@@ -34,12 +34,12 @@ pub struct Noise {
     waited_us: Option<u64>,
     /// The share of the time in which a task waited for a processor.
     pressure_share: Option<f64>,
-    /// Why there is no verdict.
+    /// The reasons for no verdict.
     noisy: Vec<String>,
 }
 
 impl Noise {
-    /// What the system says now.
+    /// The current counters of the system.
     #[must_use]
     pub fn now() -> Self {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
@@ -52,8 +52,8 @@ impl Noise {
         }
     }
 
-    /// What came since `before`, while `load` ran. If that is `quiet`, no task should have waited
-    /// for a processor.
+    /// The difference since `before`, while `load` ran. Under a `quiet` load, no task should have
+    /// waited for a processor.
     #[must_use]
     pub fn since(mut self, before: &Self, load: &'static str, quiet: bool) -> Self {
         self.load = load;
@@ -100,7 +100,7 @@ impl Noise {
         self.load == load
     }
 
-    /// Why the run is noisy, if it is.
+    /// The reasons of a noisy run.
     pub fn noisy(&self) -> impl Iterator<Item = &str> {
         self.noisy.iter().map(String::as_str)
     }
@@ -140,7 +140,7 @@ fn waited(pressure: &str) -> Option<u64> {
     line.rsplit_once("total=")?.1.trim().parse().ok()
 }
 
-/// From here on what else ran is more than what is measured: a hundredth of the time stolen, a
+/// The bounds of a noisy run: a hundredth of the time stolen, a
 /// twentieth with a task that waits, a quarter between rounds.
 const STEAL_MAX: f64 = 0.01;
 const PRESSURE_MAX: f64 = 0.05;

@@ -3,8 +3,8 @@
 //! ```text
 //!   object! { a: 1, b: "x" }  is  Object(Entry("a", 1, Entry("b", "x", End)))  is  {"a":1,"b":"x"}
 //! ```
-//! A struct whose fields are filled in once, a line below its declaration, says each key three
-//! times; a map would sort them.
+//! A struct that is filled once, a line below its declaration, repeats each key three times; a
+//! map would sort the keys.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 

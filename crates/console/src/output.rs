@@ -43,7 +43,7 @@ pub fn file(path: &Path, bytes: &[u8]) -> Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Refuses a place that takes no file before anything is run.
+/// Refuses a place that takes no file, before the first run.
 pub fn require_place(path: &Path) -> Result<()> {
     let name = path.display();
     if path.as_os_str().is_empty() {
@@ -59,7 +59,7 @@ pub fn require_place(path: &Path) -> Result<()> {
     let writable = if is_written_in_place(path) {
         access(path, Access::WRITE_OK).map_err(io::Error::from)
     } else {
-        // What a folder allows is more than its mode says: a file is begun there and dropped.
+        // A folder's mode does not show all permissions: a file is begun there and dropped.
         interrupt::unbroken(|| NewFile::create(path).map(drop))
     };
     writable.with_context(|| format!("cannot write {name}; name another place"))
@@ -72,7 +72,7 @@ pub fn is_written_in_place(path: &Path) -> bool {
     path.exists() && !path.is_file()
 }
 
-/// The folder of the file that `path` leads to.
+/// The folder of the file at `path`, after its links.
 #[must_use]
 pub fn folder(path: &Path) -> PathBuf {
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -86,8 +86,7 @@ pub fn parent(path: &Path) -> &Path {
     folder.unwrap_or(Path::new("."))
 }
 
-/// Refuses one file for two purposes: what is read would be written over, or one result by the
-/// other.
+/// Refuses one file for two purposes: an output would overwrite the input or another output.
 pub fn require_apart(paths: &[&Path]) -> Result<()> {
     let places: Vec<_> = paths.iter().map(|path| place(path)).collect();
     for (at, place) in places.iter().enumerate() {
@@ -99,7 +98,7 @@ pub fn require_apart(paths: &[&Path]) -> Result<()> {
     Ok(())
 }
 
-/// Where `path` leads, there already or not; none where it can be written to without harm.
+/// The target of `path`, existing or not; none where a second write does no harm.
 fn place(path: &Path) -> Option<PathBuf> {
     if let Ok(there) = fs::canonicalize(path) {
         let kind = fs::metadata(&there).ok()?.file_type();
@@ -148,7 +147,7 @@ pub fn progress(count: u64, what: &str) -> ProgressBar {
     bar
 }
 
-/// Something that takes a while and cannot be counted, on stderr as [`progress`].
+/// Progress of a task that cannot be counted, on stderr as [`progress`].
 #[must_use]
 pub fn waiting(what: &str) -> ProgressBar {
     let bar = ProgressBar::new_spinner().with_message(what.to_owned());

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - A read that failed or came short is an error, never a figure.
-//! - Frames are used again: none is made inside what is timed.
+//! - Frames are reused: none is allocated inside the measured time.
 
 use anyhow::{Context as _, Result, bail};
 use forerun_core::prng::Prng;
@@ -14,7 +14,7 @@ use forerun_io::store::{Completion, Op, OpKind};
 
 use crate::reap_target::ReapTarget;
 
-/// Where a thread reads, and into what.
+/// A thread's target, and its frames.
 pub struct Reads<'a> {
     target: &'a ReapTarget,
     prng: Prng,
@@ -29,7 +29,7 @@ impl<'a> Reads<'a> {
         Self { target, prng: Prng::new(seed), frames: Vec::new(), done: Vec::new() }
     }
 
-    /// Reads a group of `count` of `sizes` somewhere: what that took.
+    /// Reads a group of `count` of `sizes` at random places; returns its cost.
     ///
     /// # Errors
     /// A read failed or came short, or there is no memory.

@@ -1,9 +1,9 @@
-//! What `bench reap` and `profile` wait for: a file by rings, linux-aio or threads, or a model in
+//! The target of `bench reap` and `profile`: a file by rings, linux-aio or threads, or a model in
 //! real time.
 //!
 //! # Invariants
 //! - Each thread has a port of its own to the same file or model.
-//! - A file is read past the page cache, or refused; what the kernel held of it, it has forgotten.
+//! - A file is read past the page cache, or refused; the kernel has dropped its cached pages.
 
 use std::fs::File;
 use std::num::NonZeroU64;
@@ -33,7 +33,7 @@ enum Source {
     File { path: PathBuf, files: Files, bytes: u64, io: String, unpolled: Option<String> },
 }
 
-/// How true a model was to its times.
+/// The accuracy of a model's times.
 #[derive(Clone, Copy, Serialize)]
 pub struct Truth {
     reads: u64,
@@ -132,14 +132,14 @@ impl ReapTarget {
         }
     }
 
-    /// That looking is for completions of interrupts, and why, where it is so.
+    /// The reason why polling sees completions of interrupts, where it does.
     #[must_use]
     pub fn unpolled(&self) -> Option<String> {
         let Source::File { unpolled: Some(why), .. } = &self.0 else { return None };
         Some(format!("looking is for completions that an interrupt brings: {why}"))
     }
 
-    /// What the model did so far; nothing of a file.
+    /// The counts of the model so far; none for a file.
     #[must_use]
     pub fn model_lateness(&self) -> Option<Lateness> {
         match &self.0 {
@@ -148,7 +148,7 @@ impl ReapTarget {
         }
     }
 
-    /// How true the model was, if this is one.
+    /// The accuracy of the model; none for a file.
     #[must_use]
     pub fn lateness(&self) -> Option<Truth> {
         let Lateness { reads, late, wakes, waking } = self.model_lateness()?;
@@ -157,7 +157,7 @@ impl ReapTarget {
     }
 }
 
-/// Has the kernel forget the `bytes` of the file at `path`.
+/// Drops the `bytes` of the file at `path` from the kernel's page cache.
 fn forget(path: &Path, bytes: u64) -> Result<()> {
     let file = File::open(path)?;
     target::forget(&file, NonZeroU64::new(bytes).expect("it has the least size"));

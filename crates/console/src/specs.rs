@@ -1,4 +1,4 @@
-//! What every command reads alike: lists of `NAME:key=value,...`.
+//! The common argument form of all commands: lists of `NAME:key=value,...`.
 //!
 //! ```text
 //!   lru,2q:kin=0.1,kout=1,fifo  -->  lru | 2q:kin=0.1,kout=1 | fifo

@@ -1,8 +1,8 @@
-//! What is read from: a device model over the pattern, or a file.
+//! The target of reads: a device model over the pattern, or a file.
 //!
 //! # Invariants
-//! - Each run gets a store of its own, as cold as can be had: a model at rest, a file whose pages
-//!   the kernel was asked to forget.
+//! - Each run gets a store of its own, as cold as possible: a model at rest, or a file after advice
+//!   to the kernel to drop its pages.
 //! - A file that changes between the first open and the last check is an error, not a figure.
 
 use std::fs::File;
@@ -37,11 +37,11 @@ pub enum Target {
     File(Checked),
 }
 
-/// A file, and what it was at first.
+/// A file, and its first state.
 pub struct Checked {
     path: PathBuf,
     version: Version,
-    /// What opens it.
+    /// The opener of the file.
     files: Files,
 }
 
@@ -72,7 +72,7 @@ impl Target {
         Ok(Self::File(Checked { path, version, files }))
     }
 
-    /// What there is to read.
+    /// The readable bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         match self {
@@ -145,24 +145,24 @@ impl Checked {
         &self.path
     }
 
-    /// What it had at first.
+    /// Its first state.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.version.bytes
     }
 
-    /// A plain way to the same bytes.
+    /// Plain reads of the same bytes.
     pub fn plainly(&self) -> Result<File> {
         File::open(&self.path).with_context(|| format!("cannot open {}", self.path.display()))
     }
 
-    /// The error of a file that is not what it was; it says how to come to a figure.
+    /// The error of a changed file; it proposes a remedy.
     #[must_use]
     pub fn changed(&self, what: &str) -> anyhow::Error {
         anyhow!("{}: {what}; measure a file that nobody changes", self.path.display())
     }
 
-    /// Refuses a file that is not what it was.
+    /// Refuses a changed file.
     pub fn require_unchanged(&self) -> Result<()> {
         self.require_same(&*self.files.open(&self.path, Access::Read)?)
     }
@@ -179,7 +179,7 @@ impl Checked {
         Ok(())
     }
 
-    /// Asks the kernel to forget the file's pages, so that the device is measured.
+    /// Advises the kernel to drop the file's pages, so that the device is measured.
     pub fn forget(&self) -> Result<()> {
         let Some(whole) = NonZeroU64::new(self.version.bytes) else { bail!("an empty file") };
         forget(&self.plainly()?, whole);
@@ -187,9 +187,9 @@ impl Checked {
     }
 }
 
-/// Asks the kernel to forget the first `whole` bytes of `file`.
+/// Advises the kernel to drop the first `whole` bytes of `file`.
 pub fn forget(file: &File, whole: NonZeroU64) {
-    // Dirty pages stay: without the right to sync, what the kernel holds is measured.
+    // Dirty pages stay: without the right to sync, the kernel's cache is measured.
     let _ = file.sync_data();
     // Only advice: where it is refused, the file is in memory, and so is the figure.
     let _ = fadvise(file, 0, Some(whole), Advice::DontNeed);

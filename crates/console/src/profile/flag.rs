@@ -1,8 +1,8 @@
-//! `--profile`: what is known of a device before anything is read from it.
+//! `--profile`: the facts of a device before the first read.
 //!
 //! ```text
-//!   FILE   the profile of this device under this kernel, or an error that says what is there
-//!   auto   that of ~/.config/forerun/devices.toml; without one, the device is learnt
+//!   FILE   the profile of this device under this kernel, or an error that names the others
+//!   auto   that of ~/.config/forerun/devices.toml; without one, the reads measure the device
 //! ```
 //! # Invariants
 //! - A profile of another device, file system or kernel is never used, and a profile not used is
@@ -35,7 +35,7 @@ impl ProfileFlag {
         self.profile.is_some()
     }
 
-    /// The facts of what `target` lies on, if they were asked for.
+    /// The facts of the device of `target`, where the flag is given.
     ///
     /// # Errors
     /// The file that was named has none of this device as it is now, or is no such file.
@@ -60,7 +60,7 @@ impl ProfileFlag {
     }
 }
 
-/// The facts of `place` from `path`, else from the usual file, for callers that can do without.
+/// The facts of `place` from `path`, else from the usual file, for callers with a fallback.
 /// Assumed facts are left out.
 ///
 /// # Errors
@@ -87,7 +87,7 @@ pub fn require(path: &Path) -> Result<()> {
     Profiles::load(path).map(|_| ())
 }
 
-/// The facts of `place`, or why there are none.
+/// The facts of `place`, or the reason why they are missing.
 fn facts_in(path: &Path, place: &Place) -> Result<Result<DeviceProfile, String>> {
     let (name, key) = (path.display(), place.key());
     let again = format!("measure with `forerun profile ... -o {name}`");

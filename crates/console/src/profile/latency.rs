@@ -1,18 +1,18 @@
-//! The latency half: what a lone read takes by polling and by interrupt, and what a sleep costs.
+//! The latency half: the time of a lone read by polling and by interrupt, and the cost of a sleep.
 //!
 //! ```text
 //!   4K       polling interrupt polling interrupt ...     each size as long as any other
 //!   8K       polling interrupt ...
 //!   sleeps   10 us 10 us ... 30 us 30 us ... 60 us ...   a fifth of the time, all together
 //! ```
-//! The *wake-up penalty* is by how much the interrupt is slower: what a blocked thread loses until
-//! it runs again.
+//! The *wake-up penalty* is the extra time of the interrupt: the delay until a blocked thread runs
+//! again.
 //!
 //! # Invariants
-//! - It only reads, past the page cache, and ends when its time is over and what is under way has
+//! - It only reads, past the page cache, and ends when its time is over and all reads have
 //!   come.
 //! - Both ways take turns, read by read: they meet the same device.
-//! - What was measured while the machine was busy is shown, with the reason, and never kept.
+//! - Latencies of a busy machine are shown, with the reason, and never kept.
 //! # Sources
 //! The sizes are the classes of `core::reap`; Liao et al. 2022 (NIO) measures mean and deviation of
 //! each beforehand.
@@ -35,11 +35,11 @@ use crate::failure::note;
 use crate::noise::Noise;
 use crate::reap_target::ReapTarget;
 
-/// The latencies of a device, or why there are none.
+/// The latencies of a device, or the reason why they are missing.
 pub enum LatencyHalf {
     /// The latencies.
     Measured(Box<Latencies>),
-    /// Why there are no latencies.
+    /// The reason for no latencies.
     LeftOut(String),
 }
 
@@ -53,7 +53,7 @@ pub struct Latencies {
     pub reads: Vec<Waits>,
     /// Sleeps, a row a length.
     pub sleeps: Vec<Sleeps>,
-    /// What polling is here, where it is not that of a device without interrupts.
+    /// The kind of polling, where it is not that of a device without interrupts.
     about_polling: Option<String>,
     noise: Noise,
 }
@@ -63,7 +63,7 @@ pub struct Latencies {
 pub struct Waits {
     /// Bytes of each read.
     pub bytes: u64,
-    /// None where a completion cannot be looked for.
+    /// None where completions cannot be polled.
     pub polling: Option<WaitTimes>,
     /// The reader sleeps until the interrupt.
     pub interrupt: WaitTimes,
@@ -83,7 +83,7 @@ pub struct WaitTimes {
 /// Sleeps of one length.
 #[derive(Clone, Copy, Debug)]
 pub struct Sleeps {
-    /// The length that was asked for.
+    /// The requested length.
     pub asked: Nanos,
     /// Sleeps that were timed.
     pub samples: u64,
@@ -105,8 +105,8 @@ impl Waits {
 }
 
 impl LatencyHalf {
-    /// That of the device model `device`, or of the file at `path`, in `time`. What fails here does
-    /// not fail the rest: a note on stderr says why.
+    /// The latencies of the device model `device`, or of the file at `path`, in `time`. A failure
+    /// here does not fail the rest: a note on stderr gives the reason.
     #[must_use]
     pub fn measure(
         device: Option<&str>,
@@ -156,7 +156,7 @@ impl LatencyHalf {
         }
     }
 
-    /// What may be kept.
+    /// The latencies to keep.
     #[must_use]
     pub fn kept(&self) -> Option<&Latencies> {
         match self {
@@ -223,7 +223,7 @@ impl Latencies {
         Self { io, chosen, reads, sleeps, about_polling: None, noise }
     }
 
-    /// Why they are not kept, if so.
+    /// The reason for not keeping them.
     fn busy(&self) -> Vec<&str> {
         self.noise.noisy().collect()
     }
@@ -292,7 +292,7 @@ struct Ways<'a> {
     reads: Reads<'a>,
     polling: Option<Reaper>,
     interrupt: Reaper,
-    /// Why there is no polling.
+    /// The reason for no polling.
     unpolled: Option<String>,
 }
 
@@ -335,13 +335,13 @@ impl<'a> Ways<'a> {
         Ok(Some(Waits { bytes, polling, interrupt }))
     }
 
-    /// What a model's thread has spent on wake-ups, where a handler would.
+    /// The time that a model's thread has spent on wake-ups, in place of a handler.
     fn waking(&self) -> Nanos {
         self.target.model_lateness().map_or(Nanos(0), |model| model.waking)
     }
 }
 
-/// Reads that were waited for in one way, in ns.
+/// The latencies of reads under one way of waiting, in ns.
 #[derive(Default)]
 struct Samples {
     real: Vec<u64>,

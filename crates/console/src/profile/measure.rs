@@ -1,12 +1,12 @@
 //! One class of reads at a time: so many in flight until the time is over, each timed.
 //!
 //! ```text
-//!   submit ...depth... --> reap one --> note latency --> submit the next, while there is time
+//!   submit ...depth... --> reap one --> record latency --> submit the next, while there is time
 //! ```
 //!
 //! # Invariants
 //! - Every read that was submitted is reaped before [`RateTarget::measure`] returns, failed or not.
-//! - The estimator sees what a cache would show it: each issue, each arrival, each failure.
+//! - The estimator sees each issue, arrival and failure, as from a cache.
 
 use std::io;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl Order {
     }
 }
 
-/// What a class came to.
+/// The results of a class.
 #[derive(Clone, Copy, Debug)]
 pub struct ClassRates {
     /// The reads.
@@ -66,7 +66,7 @@ pub struct ClassRates {
     pub latency_stdev: Nanos,
 }
 
-/// What is read from.
+/// The target of the reads.
 pub struct RateTarget {
     store: Arc<dyn Store>,
     bytes: u64,
@@ -74,7 +74,7 @@ pub struct RateTarget {
     begun: Nanos,
 }
 
-/// A class under way.
+/// A running class.
 struct Run<'a> {
     class: Class,
     queue: Arc<dyn Queue>,

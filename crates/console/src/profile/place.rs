@@ -1,4 +1,4 @@
-//! Where a file is: its device, that device's model, the file system, from /sys and /proc.
+//! The place of a file: its device, that device's model, the file system, from /sys and /proc.
 //!
 //! ```text
 //!   file --stat--> 259:2 --/sys/dev/block/259:2--> partition --> drive: model
@@ -8,7 +8,7 @@
 //! are part of its name as well.
 //!
 //! # Invariants
-//! - What the system does not say is left empty; a place always has a name.
+//! - Values that the system lacks stay empty; a place always has a name.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
@@ -26,7 +26,7 @@ pub struct Place {
     pub device: String,
     /// The drive's model.
     pub model: String,
-    /// What lies between the device and the file.
+    /// The file system between the device and the file.
     pub file_system: String,
     /// The kernel's release.
     pub kernel: String,
@@ -78,7 +78,7 @@ impl Place {
     }
 }
 
-/// The model of the drive with this number, or of the one that it is a part of.
+/// The model of the drive with this number, or of the drive that contains it.
 fn model(device: &str) -> String {
     let Ok(folder) = fs::canonicalize(format!("/sys/dev/block/{device}")) else {
         return String::new();
@@ -97,7 +97,7 @@ fn file_system(mounts: &str, device: &str) -> String {
     found.unwrap_or_default().to_owned()
 }
 
-/// These take direct reads, and have nothing but the page cache to read from.
+/// These accept direct reads, but read from the page cache.
 const IN_MEMORY: [&str; 2] = ["tmpfs", "ramfs"];
 
 #[cfg(test)]

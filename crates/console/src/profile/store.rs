@@ -15,7 +15,7 @@
 //! # Invariants
 //! - Latencies that were not measured anew stay as they were.
 //! - What is written is read back as the same facts, to the nanosecond and the byte.
-//! - A file that is no such thing is an error that says where; it is not written over.
+//! - Another file is an error with its position; it is not overwritten.
 //! - A command locks the file from reading to writing it: two commands lose no table.
 
 mod latency;
@@ -66,7 +66,7 @@ pub struct Profile {
     latency: Option<Latency>,
 }
 
-/// What a file has for a place.
+/// The entry of a file for a place.
 pub enum Lookup {
     /// Its facts, and the names of those without evidence.
     Here(DeviceProfile, Vec<String>),
@@ -110,7 +110,7 @@ impl Profiles {
         Self::parse(&text).with_context(|| format!("{name} holds no profiles: name another file"))
     }
 
-    /// Those that `path` keeps when one is added; a pipe or a terminal takes profiles and has none.
+    /// The profiles that `path` keeps when one is added; none for a pipe or a terminal.
     ///
     /// # Errors
     /// As [`Profiles::load`].
@@ -118,7 +118,7 @@ impl Profiles {
         if output::is_written_in_place(path) { Ok(Self::default()) } else { Self::load(path) }
     }
 
-    /// Has `change` made to the profiles in `path`, and writes them back.
+    /// Applies `change` to the profiles in `path`, and writes them back.
     ///
     /// # Errors
     /// It cannot be read or written, holds something else, or is not free for long.
@@ -131,7 +131,7 @@ impl Profiles {
         Ok(done)
     }
 
-    /// Those that `text` holds.
+    /// The profiles in `text`.
     ///
     /// # Errors
     /// It is not TOML, or not of this form.
@@ -147,8 +147,8 @@ impl Profiles {
         toml::to_string(self).context("cannot write TOML")
     }
 
-    /// Adds `profile`, or puts it in place of the one before, whose latencies stay where `profile`
-    /// has none: whether they do.
+    /// Adds `profile`, or replaces the one before, keeping its latencies where `profile` has none;
+    /// returns whether they are kept.
     pub fn insert(&mut self, place: &Place, mut profile: Profile) -> bool {
         let former = self.0.remove(&place.key()).and_then(|former| former.latency);
         let is_kept = profile.latency.is_none() && former.is_some();
@@ -157,7 +157,7 @@ impl Profiles {
         is_kept
     }
 
-    /// What there is for `place`.
+    /// The entry for `place`.
     ///
     /// # Errors
     /// Its facts cannot be.
@@ -182,7 +182,7 @@ impl Profiles {
 }
 
 impl Profile {
-    /// What was measured at `place`.
+    /// The measurements at `place`.
     pub fn new(
         place: &Place,
         facts: DeviceProfile,

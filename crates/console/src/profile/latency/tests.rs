@@ -1,5 +1,5 @@
-//! What is made of samples, what is kept, and what is measured of grounds of several kinds. No
-//! figure is judged: machines are late.
+//! Summaries of samples, kept latencies, and measurements of targets of several kinds. No figure
+//! is judged: machines are late.
 //!
 //! # Invariants
 //! - Where a target cannot be had, the test says so by its name.

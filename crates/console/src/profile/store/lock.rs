@@ -1,10 +1,10 @@
 //! The lock of a file of profiles: one command at a time changes it.
 //!
-//! The file itself is replaced by its successor, so the lock is that of its folder (`flock`): it
-//! ends with its holder, however that ends, and nothing is left behind.
+//! Each write replaces the file, so the lock is that of its folder (`flock`): it ends with the
+//! process that has it, after any end, and leaves nothing behind.
 //!
 //! # Invariants
-//! - It is waited for a bounded time.
+//! - The wait for the lock is bounded.
 //! - A folder without locks, as on some networks, is noted, and the file is changed all the
 //!   same.
 
@@ -24,7 +24,7 @@ use crate::output;
 /// The right to change `path` for as long as it lives; none where there are no locks.
 ///
 /// # Errors
-/// Others had it for all of `wait`.
+/// Other processes had the lock for all of `wait`.
 pub(super) fn take(path: &Path, wait: Duration) -> Result<Option<File>> {
     let mut left = wait;
     let held = File::open(output::folder(path)).and_then(|folder| {
@@ -56,7 +56,7 @@ pub(super) fn take(path: &Path, wait: Duration) -> Result<Option<File>> {
     }
 }
 
-/// Another holds it while it reads and writes a small file.
+/// Another process has the lock while it reads and writes a small file.
 pub(super) const WAIT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(10);
 
