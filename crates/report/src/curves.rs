@@ -9,10 +9,10 @@
 //! ```
 //!
 //! A chart's values stand side by side with its `x`: a policy that was not run with a size has a
-//! gap there. Beside a chart may stand what a paper says of it, and what was found here.
+//! gap there. Beside a chart may stand a paper's statement and the result of the run.
 //!
 //! # Invariants
-//! - A page asks the network for nothing and says everything without its script; a picture has no
+//! - A page makes no network request and says everything without its script; a picture has no
 //!   script at all. Both follow the reader's choice of light or dark.
 //! - The same sheet gives the same page and picture, byte for byte.
 //! - No text of a sheet opens a tag.
@@ -25,14 +25,14 @@ mod plot;
 use crate::quantity::{bytes, count, figure};
 use serde::Serialize;
 
-/// What is shown on one page.
+/// The contents of one page.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Sheet {
     /// The head.
     pub title: String,
     /// A sentence or two under it.
     pub lead: String,
-    /// What made it, as it was typed.
+    /// The command line that made it.
     pub command: String,
     /// A trace each.
     pub sections: Vec<Section>,
@@ -52,17 +52,17 @@ pub struct Section {
 /// Series over one axis.
 #[derive(Clone, Debug, Serialize)]
 pub struct Chart {
-    /// What is shown.
+    /// The title.
     pub title: String,
     /// A word on how to read it.
     pub note: String,
     /// The places of the values.
     pub x: X,
-    /// What the values are.
+    /// The measure of the values.
     pub y: Y,
     /// A line or a kind of bar each.
     pub series: Vec<Series>,
-    /// What is said of it elsewhere.
+    /// The statements of its sources.
     pub claims: Vec<Claim>,
 }
 
@@ -79,14 +79,14 @@ pub enum X {
     },
     /// Classes: bars side by side.
     Classes {
-        /// What they are classes of.
+        /// The quantity of the classes.
         label: String,
         /// In order.
         names: Vec<String>,
     },
 }
 
-/// What values are.
+/// The measure of values.
 #[derive(Clone, Debug, Serialize)]
 pub struct Y {
     /// In words.
@@ -110,16 +110,16 @@ pub enum Unit {
 pub struct Series {
     /// In the legend.
     pub name: String,
-    /// Whether it is what nothing can be better than.
+    /// Whether it is the bound of all series.
     pub bound: bool,
     /// A value or a gap for each place.
     pub y: Vec<Option<f64>>,
 }
 
-/// What a source says, and what was found.
+/// A source's statement, and the result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Claim {
-    /// Of what.
+    /// The subject.
     pub what: String,
     /// As the source has it.
     pub source: String,
@@ -176,7 +176,7 @@ impl X {
 }
 
 impl Unit {
-    /// `value` as people read it.
+    /// `value` as text.
     fn show(self, value: f64) -> String {
         match self {
             Self::Share => format!("{:.2} %", value * 100.0),

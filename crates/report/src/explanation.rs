@@ -1,9 +1,9 @@
-//! What `forerun explain` found out about a program, for JSON and for the page.
+//! The result of `forerun explain` on a program, for JSON and for the page.
 //!
 //! ```text
 //!   where its time went      seconds: computing, waiting for storage, for a processor, otherwise
 //!   its files, their streams bytes, pattern, waits, how much was in memory at first
-//!   what reading ahead would gain, and why
+//!   the gain of prefetching, and its reason
 //! ```
 //! # Invariants
 //! - A figure that is not known is `null`, and what says how one is known stands beside it.
@@ -22,21 +22,21 @@ pub struct Explanation {
     pub seconds: f64,
     /// Processor time of it and of the children that it waited for.
     pub processor_seconds: f64,
-    /// So long it waited for storage.
+    /// The time that it waited for storage.
     pub storage_seconds: f64,
-    /// How that was found.
+    /// The way of measuring that.
     pub storage_basis: String,
-    /// So long it could have run and had no processor.
+    /// The time that it was runnable without a processor.
     pub queue_seconds: Option<f64>,
-    /// Bytes that it was seen to read.
+    /// Bytes of its observed reads.
     pub bytes_read: u64,
     /// Bytes that came from devices.
     pub device_bytes: u64,
     /// The observers: `proc` or `preload`.
     pub observer: String,
-    /// Processes that were followed.
+    /// Observed processes.
     pub processes: u64,
-    /// Of these, those that could not be looked into.
+    /// Of these, the skipped processes.
     pub processes_skipped: u64,
     /// Records of the shim that were lost.
     pub records_lost: u64,
@@ -44,34 +44,34 @@ pub struct Explanation {
     pub polls: u64,
     /// Processor time of polling.
     pub polling_seconds: f64,
-    /// What reading ahead would gain.
+    /// The gain of prefetching.
     pub prediction: Forecast,
-    /// Its files, those first that it waited for most.
+    /// Its files, by waiting time, the longest first.
     pub files: Vec<ExplainedFile>,
     /// Files that are left out.
     pub files_left_out: u64,
 }
 
-/// What reading ahead would gain.
+/// The gain of prefetching.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Forecast {
     /// `gain`, `nothing` or `unknown`.
     pub verdict: &'static str,
-    /// Why, in a word.
+    /// The reason, in a word.
     pub reason: &'static str,
-    /// Why, in a sentence.
+    /// The reason, in a sentence.
     pub why: String,
-    /// How long the program would run.
+    /// The predicted run time.
     pub seconds: f64,
-    /// So much less than it did.
+    /// The predicted saving of time.
     pub gain_seconds: f64,
     /// The same as a share of its time.
     pub gain_share: f64,
     /// The gain if the device had no limit, where that is not known.
     pub gain_seconds_max: f64,
-    /// What the device delivers.
+    /// The device's throughput.
     pub limit_mb_per_second: Option<f64>,
-    /// How that is known: `profile`, or `run`, which is a lower bound.
+    /// The source of that: `profile`, or `run`, which is a lower bound.
     pub limit_basis: Option<&'static str>,
 }
 
@@ -84,7 +84,7 @@ pub struct ExplainedFile {
     pub device: String,
     /// Its size.
     pub bytes: u64,
-    /// Bytes that were seen to be read.
+    /// Bytes of observed reads.
     pub bytes_read: u64,
     /// The pattern of most of them: `sequential`, `backward`, `stride` or `random`.
     pub pattern: &'static str,
@@ -92,13 +92,13 @@ pub struct ExplainedFile {
     pub mapped: bool,
     /// The share of the bytes that was read in order.
     pub sequential_share: f64,
-    /// So long storage was waited for before the reads of this file.
+    /// The time that the program waited for storage before the reads of this file.
     pub storage_seconds: f64,
     /// `cold`, `warm`, `part`, or `unknown`.
     pub start: &'static str,
     /// The share of its pages that was in memory at first.
     pub start_share: Option<f64>,
-    /// When that was: `before` the program began, or at its `opening`, a little after it.
+    /// The time of that check: `before` the program began, or a little after its `opening`.
     pub start_basis: Option<&'static str>,
     /// Its streams, as they began.
     pub streams: Vec<ExplainedStream>,
@@ -112,7 +112,7 @@ pub struct ExplainedFile {
     pub moments_left_out: u64,
 }
 
-/// Reads that go on from each other; those that do not are one.
+/// Reads that continue each other; all other reads form one stream.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ExplainedStream {
     /// How.
@@ -127,7 +127,7 @@ pub struct ExplainedStream {
     pub from_seconds: f64,
     /// When it was last seen.
     pub to_seconds: f64,
-    /// So long storage was waited for before its reads.
+    /// The time that the program waited for storage before its reads.
     pub storage_seconds: f64,
 }
 
@@ -142,6 +142,6 @@ pub struct ReadMoment {
     pub offset: u64,
     /// How much.
     pub bytes: u64,
-    /// Whether storage was waited for meanwhile.
+    /// Whether the program waited for storage meanwhile.
     pub waited: bool,
 }

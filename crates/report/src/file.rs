@@ -43,10 +43,10 @@ pub struct NewFile {
 /// Removes the parts of files in the making, which then cannot be kept: for a handler that is about
 /// to end the process.
 pub fn remove_parts() {
-    // Taken before anything is removed: the list is never held over a system call.
+    // Taken before the first removal: the lock of the list is never held over a system call.
     let parts = std::mem::take(&mut *parts());
     for part in parts {
-        // Nothing can be done about a failure here.
+        // A failure here has no remedy.
         let _ = fs::remove_file(part);
     }
 }
@@ -84,7 +84,7 @@ impl NewFile {
     /// Gives the file its name, for good.
     ///
     /// # Errors
-    /// The system's error; what had the name is then as it was.
+    /// The system's error; the target is then unchanged.
     pub fn keep(mut self) -> io::Result<()> {
         let Some((part, target)) = &self.names else { return self.file.flush() };
         self.file.sync_all()?;

@@ -51,7 +51,7 @@ pub(crate) fn scrolled(class: Option<&str>, heads: &Markup, rows: &Markup) -> Ma
     }
 }
 
-/// A table that is folded away under `title`, and what of it is left out.
+/// A table that is folded away under `title`, and the count of its missing rows.
 pub(crate) fn folded(title: &str, heads: &Markup, rows: &Markup, cut: Option<String>) -> Markup {
     html! {
         details {
@@ -67,7 +67,7 @@ pub(crate) fn cut(words: Option<String>) -> Markup {
     html! { @if let Some(words) = words { p.cut { (words) } } }
 }
 
-/// In the place of a figure that is not there.
+/// The text of a missing figure.
 pub(crate) const DASH: PreEscaped<&str> = PreEscaped("&ndash;");
 
 /// `value` as JSON that may stand in a script element.

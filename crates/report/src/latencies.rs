@@ -11,7 +11,7 @@ use hdrhistogram::Histogram;
 
 use crate::quantity::float;
 
-/// How many reads took how long.
+/// A histogram of latencies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Latencies {
     buckets: Histogram<u64>,
@@ -32,7 +32,7 @@ impl Latencies {
         self.max = self.max.max(latency);
     }
 
-    /// Adds all that `other` counted.
+    /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Self) {
         self.buckets.add(&other.buckets).expect("the buckets grow to any value");
         self.max = self.max.max(other.max);
@@ -58,7 +58,7 @@ impl Latencies {
     pub fn quantile(&self, permille: u32) -> Nanos {
         assert!(permille <= 1_000, "{permille} of 1000");
         let rank = (self.count() * u64::from(permille)).div_ceil(1_000).max(1);
-        // Half a rank before the end: no rounding of the share leads to the next latency.
+        // Half a rank before the end: no rounding of the share selects the next latency.
         let share = (float(rank) - 0.5) / float(self.count().max(1));
         Nanos(self.buckets.value_at_quantile(share)).min(self.max)
     }

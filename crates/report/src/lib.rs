@@ -1,4 +1,4 @@
-//! What a run measured, kept and shown: the record, the terminal's table and the page.
+//! The results of runs: the record, the terminal's table and the page.
 //!
 //! ```text
 //!   a bench, a demo, a simulation
@@ -11,10 +11,10 @@
 //! A [`RunRecord`] holds all that is needed to repeat a run and to judge it: commit, machine,
 //! command line, settings, seed, repeats, and a [`Run`] for each thing measured. [`page::render`]
 //! draws any number of records on one self-contained page; [`table::render`] prints runs as text.
-//! What is no run (hit ratios over the size of a cache, what a trace holds) is a
+//! Other data (hit ratios over the size of a cache, the contents of a trace) are a
 //! [`curves::Sheet`], drawn as a page or as a static picture.
 //!
-//! An [`Explanation`] is what was found out about one program; [`page::explained`] draws it.
+//! An [`Explanation`] is the analysis of one program; [`page::explained`] draws it.
 //!
 //! # Invariants
 //! - A file that this crate writes is either the old one or the whole new one, never a part.

@@ -16,7 +16,7 @@
 //! (`assets/page.js`, with uPlot) draws the charts from data embedded as JSON.
 //!
 //! # Invariants
-//! - The page asks the network for nothing; its content policy forbids that.
+//! - The page makes no network request; its content policy forbids that.
 //! - All text from records is escaped, in markup and in the data.
 //! - The same records give the same page, byte for byte.
 
@@ -40,11 +40,11 @@ pub use explained::explained;
 use group::Groups;
 use maud::{Markup, PreEscaped, html};
 
-/// Why no page could be made.
+/// The reason for no page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PageError {
-    /// There is nothing to show: give at least one record that holds a run.
+    /// The records hold no run.
     #[error("no runs to show: give at least one record that holds a run")]
     NoRuns,
 }

@@ -1,8 +1,8 @@
-//! Sizes, rates, times, shares and counts as people read and write them.
+//! The text forms of sizes, rates, times, shares and counts.
 //!
 //! Every figure that a table, a page or a line of text shows is printed here, so the same figure
-//! is the same text everywhere. What people write (`64K`, `8.5ms`, `90MB`, `0.25`) is parsed by the
-//! kinds of [`forerun_core::params::Param`]; [`read`] is their form for command lines.
+//! is the same text everywhere. The kinds of [`forerun_core::params::Param`] parse input (`64K`,
+//! `8.5ms`, `90MB`, `0.25`); [`read`] is their form for command lines.
 //!
 //! # Invariants
 //! - Any `u64` and any `f64` gives a short text, also zero, huge, infinite and not a number.

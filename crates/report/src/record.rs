@@ -1,8 +1,7 @@
-//! The record of a run: what was measured, on what, and how to do it again.
+//! The record of a run: its results, its machine, and the steps to repeat it.
 //!
-//! A record is one JSON object whose `schema` says its version. A reader of this version takes
-//! version 1 only; a field that it does not know is passed over, one that is missing is an error
-//! unless it is optional here.
+//! A record is one JSON object with its version in `schema`. This reader accepts version 1 only; it
+//! ignores an unknown field; a missing field is an error unless it is optional here.
 //!
 //! ```text
 //!   { "schema": "forerun-run/1", "commit": ..., "machine": {...}, "date": ..., "command": [...],
@@ -25,25 +24,25 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// The version that this crate writes, and the only one that it reads.
+/// The version that this crate writes and reads.
 pub const SCHEMA: &str = "forerun-run/1";
 
-/// What was measured in one go on one machine.
+/// The runs of one command on one machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
     /// The version of this format.
     pub schema: Schema,
     /// The commit that was built.
     pub commit: String,
-    /// Where it ran.
+    /// The machine of the runs.
     pub machine: Machine,
     /// When it began, in seconds since 1970, UTC.
     pub date: u64,
     /// The command line, a word each.
     pub command: Vec<String>,
-    /// The device that was asked for: a model's name or a path.
+    /// The device of the command line: a model's name or a path.
     pub device: String,
-    /// Every setting that was in force, by name.
+    /// Every setting in force, by name.
     pub settings: BTreeMap<String, String>,
     /// The seed of everything random.
     pub seed: u64,
@@ -51,7 +50,7 @@ pub struct RunRecord {
     pub warm_up: u32,
     /// Repeats that were counted, for each run.
     pub repeats: u32,
-    /// What was measured, in the order in which it ran.
+    /// The runs, in their order.
     pub runs: Vec<Run>,
 }
 
@@ -97,9 +96,9 @@ pub struct Run {
     pub mean_request_bytes: u64,
     /// Bytes read from the device.
     pub bytes_read: u64,
-    /// Bytes that readers asked for.
+    /// Bytes that readers requested.
     pub bytes_wanted: u64,
-    /// The most that the device could give on this workload, where it is known.
+    /// The device's limit on this workload, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_mb_per_second: Option<f64>,
     /// `mb_per_second` as a share of that limit.
@@ -109,23 +108,22 @@ pub struct Run {
     pub p50_us: f64,
     /// The time that one read in a hundred exceeds.
     pub p99_us: f64,
-    /// The most that the bytes of a paced read came after it was due.
+    /// The largest delay between the due time of a paced read and the arrival of its bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_max_seconds: Option<f64>,
     /// The slowest and the fastest repeat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread: Option<Spread>,
-    /// How it was waited for I/O, where that was measured: `readahead` is the policy's name then.
+    /// The waits for I/O, where they were measured: `readahead` is then the name of the policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<Waits>,
-    /// What the device was asked, in order of arrival; may be empty or cut short.
+    /// The device's requests, in order of arrival; may be empty or cut short.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<DeviceRequest>,
     /// Requests that `requests` leaves out, all of them later than those it holds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub requests_left_out: u64,
-    /// The readahead windows, in the order in which they were opened, where they were asked for;
-    /// may be cut short.
+    /// The readahead windows, in order of opening, where the run kept them; may be cut short.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<Window>,
     /// Windows that `windows` leaves out, all of them later than those it holds.
@@ -162,11 +160,11 @@ pub struct DeviceRequest {
     pub offset: u64,
     /// Its length.
     pub bytes: u64,
-    /// Why it was made.
+    /// The reason of the request.
     pub kind: RequestKind,
 }
 
-/// Why a request was made.
+/// The reason of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RequestKind {
@@ -174,7 +172,7 @@ pub enum RequestKind {
     Demand,
     /// No reader waits for it yet.
     Readahead,
-    /// It takes dirty pages to the device.
+    /// The request writes dirty pages back.
     Write,
     /// A read of the device's own log: whether a reader waits is not known there.
     Read,
@@ -200,7 +198,7 @@ impl<'de> Deserialize<'de> for Schema {
     }
 }
 
-/// Why a record could not be read.
+/// The reason why a record could not be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -209,7 +207,7 @@ pub enum ReadError {
     File {
         /// The record's file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's message.
         source: io::Error,
     },
     /// The file is longer than any record.
@@ -217,7 +215,7 @@ pub enum ReadError {
     TooLong {
         /// The record's file.
         path: PathBuf,
-        /// The most that is read.
+        /// The bound.
         bytes_max: u64,
     },
     /// A newer or foreign version: a newer forerun may read it.
@@ -225,7 +223,7 @@ pub enum ReadError {
     Version {
         /// The record's file.
         path: PathBuf,
-        /// What the file says.
+        /// The version in the file.
         found: String,
     },
     /// The file is JSON, but says no schema: it is something else.
@@ -239,12 +237,12 @@ pub enum ReadError {
     Malformed {
         /// The record's file.
         path: PathBuf,
-        /// What is wrong, with line and column.
+        /// The violation, with line and column.
         source: serde_json::Error,
     },
 }
 
-/// Why a record could not be written. The target is as it was.
+/// The reason why a record could not be written. The target is unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
@@ -253,7 +251,7 @@ pub enum WriteError {
     File {
         /// The record's file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's message.
         source: io::Error,
     },
     /// A measurement is infinite or not a number, which JSON cannot hold.
@@ -318,7 +316,7 @@ impl RunRecord {
     }
 }
 
-/// What every version has.
+/// The fields of every version.
 #[derive(Deserialize)]
 struct Head {
     schema: Option<serde_json::Value>,

@@ -6,13 +6,13 @@
 //! ```
 //!
 //! # Invariants
-//! - The page asks the network for nothing; its content policy forbids that.
+//! - The page makes no network request; its content policy forbids that.
 
 use maud::{Markup, PreEscaped, html};
 
 use crate::html::Text;
 
-/// What one kind of page has beside the shell.
+/// The parts of one kind of page beside the shell.
 pub(crate) struct Assets {
     pub(crate) styles: &'static [&'static str],
     pub(crate) scripts: &'static [&'static str],
@@ -58,7 +58,7 @@ pub(crate) fn header(title: &str, facts: &Markup, without_script: &str) -> Marku
 
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
                       base-uri 'none'; form-action 'none'";
-/// The look of every page.
+/// The style of every page.
 pub(crate) const PAGE_CSS: &str = include_str!("../assets/page.css");
 pub(crate) const SHELL_JS: &str = include_str!("../assets/shell.js");
 pub(crate) const ERRORS_JS: &str = include_str!("../assets/errors.js");

@@ -1,9 +1,9 @@
-//! What a few samples come to: medians, ends, ratios of two sides, verdicts.
+//! Summaries of samples: medians, ends, ratios of two sides, verdicts.
 //!
 //! A [`Summary`] stands for samples of one figure, such as one a round. A [`Distribution`] holds
 //! every latency of a run exactly, for figures that a histogram would round: means without the
-//! slowest reads, and what has to be the same digit by digit. Where a thousandth is exact enough,
-//! [`Latencies`](crate::Latencies) takes a fixed amount of memory instead.
+//! slowest reads, and figures equal digit by digit. A thousandth is enough for
+//! [`Latencies`](crate::Latencies), which takes a fixed amount of memory instead.
 //!
 //! # Invariants
 //! - `min <= median <= max`.
@@ -64,7 +64,7 @@ impl Summary {
     }
 }
 
-/// The bound that a figure is judged by.
+/// The bound of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Target {
     /// The figure is not below this.
@@ -97,7 +97,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// What a target says of a figure.
+/// The verdict of a target on a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The figure is within the bound.

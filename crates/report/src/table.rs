@@ -85,7 +85,7 @@ fn cells(run: &Run) -> Vec<String> {
     ]
 }
 
-/// Columns of names, at the end, that are worth their place only where rows differ in them.
+/// Columns of names, at the end, shown only where rows differ in them.
 fn with_extras(
     mut line: Vec<String>,
     device: Option<String>,
@@ -127,7 +127,7 @@ fn aligned(cells: &[String], widths: &[usize]) -> String {
     line
 }
 
-/// `text` without anything that a terminal would obey.
+/// `text` without control characters.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }

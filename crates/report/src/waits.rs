@@ -1,4 +1,4 @@
-//! What waiting for I/O took: times, processor time, and the times' distribution by its quantiles.
+//! The costs of waiting for I/O: times, their quantiles, and processor time.
 //!
 //! # Invariants
 //! - Quantiles are at the shares that [`Waits::PERMILLES`] lists, so that records can be drawn on
@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What waiting for I/O took.
+/// The costs of waiting for I/O.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Waits {
     /// The mean latency.

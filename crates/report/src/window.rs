@@ -1,10 +1,10 @@
-//! A readahead window in a record: why it was opened, how large it was, and what became of it.
+//! A readahead window in a record: its cause, its size and its outcome.
 //!
 //! ```text
 //!   offset                              offset + bytes
-//!   |== there already ==|===== fresh_bytes ======|
-//!                         asked for by the request, or read ahead, or dropped for lack of room;
-//!                         read ahead: used + late + wasted + failed + unread
+//!   |== cached =========|===== fresh_bytes ======|
+//!                         requested, or prefetched, or dropped for lack of room;
+//!                         prefetched: used + late + wasted + failed + unread
 //! ```
 //!
 //! # Invariants
@@ -20,12 +20,12 @@ pub struct Window {
     pub at_us: u64,
     /// The last first use of a byte that it prefetched; `at_us` if there was none.
     pub last_use_us: u64,
-    /// The handle whose read opened it.
+    /// The handle of the read that opened it.
     pub handle: u32,
     /// The stream, where the policy names its streams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<u32>,
-    /// Why it was opened.
+    /// Its cause.
     pub cause: Cause,
     /// Its first byte.
     pub offset: u64,
@@ -34,7 +34,7 @@ pub struct Window {
     /// Of these, the tail that no reader waits for; its first page triggers the next window.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub tail_bytes: u64,
-    /// Of `bytes`, those that were neither in memory nor on their way.
+    /// The part of `bytes` that was neither cached nor in flight.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub fresh_bytes: u64,
     /// Prefetched, and resident at their first use.
@@ -54,16 +54,16 @@ pub struct Window {
     pub unread_bytes: u64,
 }
 
-/// Why a window was opened.
+/// The cause of a window.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
-    /// A miss that nothing follows from: just what was asked.
+    /// A miss without readahead: the window is the request.
     #[default]
     Random,
-    /// A miss that looks like the start of a stream.
+    /// A miss at the apparent start of a stream.
     Sync,
     /// A marker of the window before was read.
     Async,
@@ -73,7 +73,7 @@ pub enum Cause {
     Initial,
     /// The window ahead of the current one, of the same policy.
     Ahead,
-    /// A page that no window brought, read by itself.
+    /// A page outside of every window, fetched by itself.
     Readpage,
 }
 

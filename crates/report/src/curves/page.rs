@@ -5,7 +5,7 @@
 //!   for each trace: facts
 //!     a chart alone: as wide as the page, its table open
 //!     several: two beside each other, their tables folded
-//!     beside each: what the source says, and what was found
+//!     beside each: the source's statement, and the result
 //! ```
 //! Pictures, tables and words are written here; the script (`assets/curves.js`) adds the values at
 //! the pointer and the switches.
@@ -39,12 +39,12 @@ pub(super) fn page(sheet: &Sheet) -> String {
     shell::document(&sheet.title, &body, script_json(&data), &ASSETS)
 }
 
-/// What the script needs of a chart.
+/// The script's data of a chart.
 #[derive(Serialize)]
 struct ChartData {
     /// Of each place: from the left edge, in the picture's units.
     places: Vec<f64>,
-    /// What the tip says of each place.
+    /// The tip's text of each place.
     titles: Vec<String>,
     names: Vec<String>,
     /// Of each series: its values, to order them by, and as text.

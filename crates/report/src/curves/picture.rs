@@ -40,7 +40,7 @@ pub(super) fn picture(sheet: &Sheet) -> String {
     )
 }
 
-/// What was drawn, and how far down.
+/// The markup so far, and its height.
 struct Canvas {
     text: String,
     y: f64,

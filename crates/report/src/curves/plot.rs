@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   class s0..s7   colour of a series; beyond the eighth they repeat, and lines are dashed
-//!   class bound    what nothing can be better than: dashed, without marks
+//!   class bound    the bound of all series: dashed, without marks
 //!   data-series    the number of a series, for the page's script
 //! ```
 //! Shapes differ too, so that colour is not all that tells lines apart.
@@ -67,7 +67,7 @@ pub(super) fn places(chart: &Chart, frame: Frame) -> Vec<f64> {
     }
 }
 
-/// What stands within the `svg` element of a chart.
+/// The content of the `svg` element of a chart.
 pub(super) fn plot(chart: &Chart, frame: Frame) -> String {
     let values = axes::values(chart);
     let places = places(chart, frame);

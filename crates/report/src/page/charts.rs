@@ -1,4 +1,4 @@
-//! What the page's script draws: every chart as plain data, and its text alternative.
+//! The charts of the page's script: every chart as plain data, and its text alternative.
 //!
 //! ```text
 //!   lines     x = streams, a series a policy (+ the device's limit)   throughput, delay
@@ -20,7 +20,7 @@ use crate::window::Cause;
 use serde::Serialize;
 use std::fmt::Write;
 
-/// All that the script gets.
+/// The script's data.
 #[derive(Serialize)]
 pub(super) struct Data<'a> {
     pub(super) policies: &'a [String],
@@ -58,7 +58,7 @@ pub(super) struct Series {
     pub(super) spread: Vec<Option<(f64, f64)>>,
 }
 
-/// Which figure a lines chart shows.
+/// The figure that a lines chart shows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Measure {
     Throughput,
@@ -75,7 +75,7 @@ impl Measure {
         }
     }
 
-    /// Which way is good.
+    /// The better direction.
     pub(super) fn note(self) -> &'static str {
         match self {
             Self::Throughput => "Higher is better.",
@@ -164,7 +164,7 @@ pub(super) fn windows_id(group: usize, streams: u32, policy: usize) -> String {
     format!("windows-{group}-{streams}-{policy}")
 }
 
-/// The windows of one run, or none when they were not asked for.
+/// The windows of one run, or none where the record has none.
 pub(super) fn windows(group: usize, policy: usize, run: &Run) -> Option<Chart> {
     if run.windows.is_empty() {
         return None;

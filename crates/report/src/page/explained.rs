@@ -1,8 +1,8 @@
-//! The page of one program: where its time went, what it read when, what could be gained.
+//! The page of one program: its time, its reads over time, the possible gain.
 //!
 //! ```text
 //!   title, theme switch
-//!   what was run, what came out, why        words
+//!   the program, the result, the reason     words
 //!   where the time went                     table
 //!   files                                   table
 //!   a panel a file                          charts: time -> offset, waits in their own colour

@@ -1,7 +1,7 @@
 //! The markup around each chart: title, legend, text alternative, and the table behind it.
 //!
-//! The script finds a chart's place by the id that [`charts`] gave its data. What it would draw is
-//! said here in words and figures first, for readers without the script or without sight.
+//! The script finds a chart's place by the id that [`charts`] gave its data. The words and figures
+//! here say the same, for readers without the script or without sight.
 //!
 //! # Invariants
 //! - Every chart in the data has one figure with its id, and every such figure its chart.
@@ -269,7 +269,7 @@ pub(super) fn own_time() -> Markup {
     html! { label hidden { input type="checkbox" class="own"; " each on its own time" } }
 }
 
-/// What a reader can do with a panel.
+/// The reader's controls of a panel.
 pub(super) const HINT: &str = "Drag to zoom, double-click to go back.";
 /// Requests or windows in the table behind a panel; the record has them all.
 pub(super) const TABLE_ROWS_MAX: usize = 100;

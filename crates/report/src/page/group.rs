@@ -1,4 +1,4 @@
-//! Which runs may stand in one chart, and what a policy is called there.
+//! The runs of one chart, and the labels of their policies.
 //!
 //! Runs are compared where all but the policy and the number of streams is equal: device, drive
 //! cache and workload. Each such *group* has its own charts. A policy's *label* is its name; where
@@ -71,7 +71,7 @@ impl<'a> Groups<'a> {
         page
     }
 
-    /// Takes out the groups whose runs are of waiting for I/O.
+    /// Removes and returns the groups with runs of waiting for I/O.
     pub(super) fn take_waits(&mut self) -> Vec<Group<'a>> {
         let is_of_waits = |group: &mut Group<'a>| group.rows[0].run.waits.is_some();
         self.groups.extract_if(.., is_of_waits).collect()
@@ -120,7 +120,7 @@ impl Group<'_> {
             .map(|row| row.run)
     }
 
-    /// What the device can give at this number of streams, where any run says so.
+    /// The device's limit at this number of streams, where a run has it.
     pub(super) fn limit(&self, streams: u32) -> Option<f64> {
         self.rows
             .iter()

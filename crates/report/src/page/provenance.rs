@@ -1,7 +1,7 @@
-//! How to repeat what the page shows: commit, machine, command line, settings, seed, repeats.
+//! The steps to repeat a record: commit, machine, command line, settings, seed, repeats.
 //!
 //! # Invariants
-//! - Every record has its own list; what a record does not say is left out, not made up.
+//! - Every record has its own list; missing values are left out.
 
 use crate::html::Text;
 use crate::quantity::{bytes, date};
@@ -9,7 +9,7 @@ use crate::record::RunRecord;
 use maud::{Markup, html};
 use std::collections::BTreeMap;
 
-/// What is needed to run it again.
+/// The values to run it again.
 pub(super) fn provenance(records: &[RunRecord]) -> Markup {
     html! {
         section {

@@ -1,4 +1,4 @@
-//! What the page says of records, and what it never does.
+//! The page's statements on records, and its escaping of their text.
 //!
 //! Markup is compared in parts, so that the layout may change.
 //! Every text of a record is hostile.

@@ -11,7 +11,7 @@
 //!
 //! # Invariants
 //! - All policies of a group share its axes; the axis of times is logarithmic.
-//! - What is drawn is said in the table below it.
+//! - The table below a drawing has its figures.
 
 use super::group::{Group, Groups, Row};
 use super::summary::{group_in_words, policy};
@@ -21,7 +21,7 @@ use crate::record::Run;
 use crate::waits::Waits;
 use maud::{Markup, PreEscaped, html};
 
-/// The sections of `groups`, whose runs all have waits.
+/// The sections of `groups`; all of their runs have waits.
 pub(super) fn sections(page: &Groups<'_>, groups: &[Group<'_>]) -> Markup {
     html! { @for group in groups { (section(page, group)) } }
 }

@@ -76,7 +76,7 @@ fn windows_figure(page: &Groups<'_>, row: &Row<'_>, id: &str) -> Markup {
     }
 }
 
-/// How many windows, and what became of what they read ahead.
+/// The number of windows, and the outcomes of their prefetched pages.
 fn windows_in_words(run: &Run) -> String {
     let sum = |of: fn(&Window) -> u64| {
         run.windows.iter().fold(0_u64, |sum, window| sum.saturating_add(of(window)))

@@ -1,11 +1,11 @@
-//! The page's opening, in plain words: what was measured, on what, and what came out.
+//! The page's opening, in plain words: the measurement, the device, the result.
 //!
 //! Every sentence is computed from the runs, so it is as true as they are. With one policy there is
 //! nothing to compare, and nothing is compared.
 //!
 //! # Invariants
 //! - Only figures of the same group and number of streams are compared.
-//! - What is returned is escaped markup.
+//! - The returned text is escaped markup.
 
 use super::group::{Group, Groups};
 use crate::html::Text;
@@ -23,7 +23,7 @@ pub(super) fn opening(page: &Groups<'_>) -> Markup {
     }
 }
 
-/// What ran on what.
+/// The workloads and their devices.
 fn measured(page: &Groups<'_>) -> Markup {
     let mut streams: Vec<u32> = page.groups.iter().flat_map(Group::streams).collect();
     streams.sort_unstable();
@@ -46,7 +46,7 @@ fn measured(page: &Groups<'_>) -> Markup {
     }
 }
 
-/// The devices that are emulated, or those that are not, each once.
+/// The emulated devices, or the real ones, each once.
 fn devices(page: &Groups<'_>, emulated: bool) -> Vec<Markup> {
     let mut devices: Vec<&str> = Vec::new();
     for group in page.groups.iter().filter(|group| group.emulated == emulated) {

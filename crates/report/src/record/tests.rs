@@ -1,4 +1,4 @@
-//! Records that come back from JSON as they were, and those that are refused.
+//! Records that survive JSON unchanged, and records that are refused.
 //!
 //! Old schemas stay readable.
 //! Files are whole or not there.
