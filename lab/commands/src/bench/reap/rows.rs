@@ -38,7 +38,7 @@ pub(super) struct Row {
     /// The lowest and the highest trimmed mean of a round.
     spread_us: [f64; 2],
     counters: Counters,
-    /// Waits by interrupt in place of the policy's own way.
+    /// The note that the policy waits by interrupt in place of its own way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) fallen: Option<String>,
     #[serde(skip)]
