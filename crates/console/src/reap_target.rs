@@ -139,7 +139,7 @@ impl ReapTarget {
         Some(format!("looking is for completions that an interrupt brings: {why}"))
     }
 
-    /// The counts of the model so far; none for a file.
+    /// The lateness of the model so far; none for a file.
     #[must_use]
     pub fn model_lateness(&self) -> Option<Lateness> {
         match &self.0 {
