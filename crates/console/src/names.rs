@@ -43,27 +43,13 @@ pub fn nearest<'a>(name: &str, known: &'a [impl AsRef<str>]) -> Option<&'a str> 
     known.iter().map(AsRef::as_ref).min_by_key(|one| edits(name, one))
 }
 
-/// Letters to insert, delete, change or swap with their neighbour until `from` is `to`
-/// (optimal string alignment), regardless of case. Of a long `from` the first letters count.
+/// The optimal string alignment distance, regardless of case. Of long names, the first letters
+/// count.
 fn edits(from: &str, to: &str) -> usize {
-    let letters = |text: &str| -> Vec<char> {
+    let letters = |text: &str| -> String {
         text.chars().take(LETTERS_MAX).map(|letter| letter.to_ascii_lowercase()).collect()
     };
-    let (from, to) = (letters(from), letters(to));
-    let mut rows = vec![(0..=to.len()).collect::<Vec<usize>>()];
-    for (i, &a) in from.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, &b) in to.iter().enumerate() {
-            let changed = rows[i][j] + usize::from(a != b);
-            let mut least = changed.min(row[j] + 1).min(rows[i][j + 1] + 1);
-            if i > 0 && j > 0 && a == to[j - 1] && from[i - 1] == b {
-                least = least.min(rows[i - 1][j - 1] + 1);
-            }
-            row.push(least);
-        }
-        rows.push(row);
-    }
-    rows[from.len()][to.len()]
+    strsim::osa_distance(&letters(from), &letters(to))
 }
 
 /// No name is longer.

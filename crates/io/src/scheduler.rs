@@ -232,7 +232,7 @@ impl<T: Scheduled, D: From<Completion>> Scheduler<T, D> {
         self.landed(id);
     }
 
-    /// An operation in flight is ready for a reaper, who [finishes](Self::finish) it.
+    /// An operation in flight is ready for a reaper, which [finishes](Self::finish) it.
     pub(crate) fn complete_ready(&mut self, id: QueueId, ready: D) {
         self.deliver(id, ready);
         self.landed(id);

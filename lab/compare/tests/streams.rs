@@ -7,28 +7,20 @@
 //! # Invariants
 //! - Nothing stays mounted.
 
-use std::fs::{self, OpenOptions};
-use std::io::Write as _;
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-const TEST: &str = "the_kernel_and_the_engine_read_the_same_streams";
+use forerun_testkit::skip;
 
-fn skip(why: &str) {
-    let line = format!("SKIPPED {TEST}: {why}\n");
-    let _ = std::io::stderr().write_all(line.as_bytes());
-    if let Some(path) = std::env::var_os("FORERUN_SKIPPED") {
-        let file = OpenOptions::new().create(true).append(true).open(path);
-        file.and_then(|mut file| file.write_all(line.as_bytes())).expect("it can be appended to");
-    }
-}
+const TEST: &str = "the_kernel_and_the_engine_read_the_same_streams";
 
 #[test]
 fn the_kernel_and_the_engine_read_the_same_streams() {
     let compare = Path::new(env!("CARGO_BIN_EXE_forerun-compare"));
     let forerun = compare.with_file_name("forerun");
     if !forerun.exists() {
-        return skip("the command was not built beside this one");
+        return skip(TEST, "the command was not built beside this one");
     }
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-streams");
     let _ = fs::remove_dir_all(&out);
@@ -44,7 +36,7 @@ fn the_kernel_and_the_engine_read_the_same_streams() {
         (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
     assert!(ended.status.success(), "{text}{errors}");
     if let Some(why) = text.lines().find_map(|line| line.strip_prefix("left out: ")) {
-        return skip(why);
+        return skip(TEST, why);
     }
     let record = fs::read(out.join("cloud.json")).expect("there is a record");
     let record: serde_json::Value = serde_json::from_slice(&record).expect("it is JSON");

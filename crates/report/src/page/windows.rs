@@ -51,7 +51,7 @@ pub(super) fn windows_panels(
     causes.sort_unstable();
     causes.dedup();
     let causes = causes.into_iter().map(|cause| (cause.name(), cause.meaning()));
-    let wasted = ("wasted", "the share nobody asked for");
+    let wasted = ("wasted", "the share that no read used");
     let caption = Caption {
         title: "Readahead windows over time",
         note: "Each bar is a window: its height is what it holds, its width lasts from its \
