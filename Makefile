@@ -6,6 +6,8 @@ FORERUN = target/release/forerun
 SEEDS ?= 10000
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 600
+# Of each target but the readers of traces.
+FUZZ_SECONDS_OTHERS ?= 60
 # One of `forerun sim --list-formats`, or auto; all in turn where it is empty.
 FUZZ_FORMAT ?=
 # CI=true, as build servers set it: what a machine lacks is a failure there.
@@ -22,7 +24,8 @@ help:
 	@echo 'make wheel    the Python package as a wheel, in target/wheels'
 	@echo 'make install  the command and its shim, under PREFIX ($(PREFIX))'
 	@echo 'make seeds    the core against faults, $(SEEDS) seeds'
-	@echo 'make fuzz     readers of traces against any bytes, $(FUZZ_SECONDS) s (needs cargo-fuzz);'
+	@echo 'make fuzz     readers of traces against any bytes, $(FUZZ_SECONDS) s (needs cargo-fuzz), then'
+	@echo '              convert, vectors, journals and the ring, $(FUZZ_SECONDS_OTHERS) s each;'
 	@echo '              FUZZ_FORMAT=spc for one of them'
 	@echo 'make mutants  do the tests of core notice small faults?'
 	@echo 'make soak     the live engine for ten minutes and 100M reads, everything checked'
@@ -54,6 +57,8 @@ fuzz: tools
 	@$(CARGO) fuzz --version >/dev/null 2>&1 || { \
 	    echo 'make: no cargo-fuzz: cargo install cargo-fuzz, and a nightly Rust' >&2; exit 1; }
 	@FUZZ_FORMAT=$(FUZZ_FORMAT) $(CARGO) +nightly fuzz run trace -- -max_total_time=$(FUZZ_SECONDS)
+	@for target in convert vectors journal ring; do \
+	    $(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS_OTHERS) || exit 1; done
 
 mutants: tools
 	@$(CARGO) xtask mutants

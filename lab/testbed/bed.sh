@@ -57,11 +57,12 @@ sync
 umount "$folder/make"
 
 "$slowdisk" -m null "$image" "$folder/mnt" </dev/null >/dev/null 2>&1 &
-for _ in $(seq 100); do
-    [ ! -e "$folder/mnt/ctl" ] || break
+server=$!
+# It serves, or ends.
+until [ -e "$folder/mnt/ctl" ]; do
+    kill -0 "$server" 2>/dev/null || lacks 'FUSE'
     sleep .05
 done
-[ -e "$folder/mnt/ctl" ] || lacks 'FUSE'
 # Direct: requests arrive whole and in parallel. Otherwise the loop's one thread has them in turns.
 loop=$(losetup -f --show -r --direct-io=on "$folder/mnt/disk") || lacks 'a loop device with direct I/O'
 [ ! -d /sys/fs/cgroup/memory ] || mkdir -p "$cgroup"

@@ -61,7 +61,7 @@ const STEPS: &[Step] = &[
     PYTHON,
 ];
 
-const PYTHON: Step = ("python", |run| python::test(run, python::Packages::Light));
+const PYTHON: Step = ("python", |run| python::test(run, &python::LIGHT));
 
 /// Every package that builds without Python.
 const RUST: &[&str] = &["--workspace", "--exclude=forerun-python"];
@@ -73,7 +73,7 @@ pub(crate) fn run(root: &Path, skips: Skips) -> Result<bool> {
 
 /// Runs the tests of the Python package alone; in full, beside everything that it works with.
 pub(crate) fn python(root: &Path, full: bool, skips: Skips) -> Result<bool> {
-    let in_full: Step = ("python", |run| python::test(run, python::Packages::Full));
+    let in_full: Step = ("python", |run| python::test(run, &python::FULL));
     steps(root, skips, &[if full { in_full } else { PYTHON }])
 }
 
@@ -319,17 +319,11 @@ fn deny(run: &mut Run) -> Result<bool> {
 
 /// The core on a faulty device against a shadow file.
 fn seeds(run: &mut Run) -> Result<bool> {
-    if !run.answers(run.forerun(), &["sim", "check", "--help"]) {
-        return Ok(run.leave_out("seeds: this build has no `forerun sim check`"));
-    }
     run.succeeds(Command::new(run.forerun()).args(["sim", "check", "--seeds", "200"]))
 }
 
 /// The historic policies against decisions observed elsewhere.
 fn vectors(run: &mut Run) -> Result<bool> {
     let file = run.root.join("lab/sim/tests/data/readahead-vectors.json");
-    if !run.answers(run.forerun(), &["vectors", "--help"]) {
-        return Ok(run.leave_out("vectors: this build has no `forerun vectors`"));
-    }
     run.succeeds(Command::new(run.forerun()).arg("vectors").arg(&file))
 }

@@ -63,7 +63,8 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<bool> {
         is_over.store(true, Ordering::Relaxed);
         failures
     })?;
-    for skip in skips(&folder) {
+    let skipped = fs::read_to_string(folder.join(SKIPPED)).unwrap_or_default();
+    for skip in skipped.lines().collect::<BTreeSet<_>>() {
         println!("skipped: {skip}");
     }
     for (test, count) in &failures {
@@ -109,12 +110,6 @@ fn failed_tests(output: &str) -> Vec<String> {
     let list = output.rsplit_once("\nfailures:\n").map_or("", |(_, list)| list);
     let names = list.lines().map_while(|line| line.strip_prefix("    "));
     names.map(str::to_owned).collect()
-}
-
-/// What tests could not be run here.
-fn skips(folder: &Path) -> BTreeSet<String> {
-    let text = fs::read_to_string(folder.join(SKIPPED)).unwrap_or_default();
-    text.lines().map(str::to_owned).collect()
 }
 
 /// A program of tests.

@@ -10,7 +10,6 @@ mod flakes;
 mod mutants;
 mod same;
 mod sanitize;
-mod soak;
 mod tidy;
 
 use std::os::unix::process::CommandExt as _;
@@ -27,10 +26,7 @@ enum Chore {
     /// The checks that rustc and clippy do not make
     Tidy,
     /// Everything that a change must pass
-    Ci {
-        #[command(flatten)]
-        skips: ci::Skips,
-    },
+    Ci(ci::Skips),
     /// The Python package
     Python {
         /// Beside everything that it works with
@@ -58,6 +54,8 @@ enum Chore {
     },
     /// Whether the working tree decides what an older commit decided
     Same(same::Args),
+    /// What programs see under `run` and `explain`, in a table beside what they see alone
+    Transparent,
     /// How often tests fail beside busy loops
     Flakes(flakes::Args),
     /// A bench beside peers, by `forerun-compare`: engine, streams, programs, virtual or lab
@@ -73,15 +71,20 @@ fn main() -> ExitCode {
     let root = root();
     let done = match Chore::parse() {
         Chore::Tidy => tidy::run(&root),
-        Chore::Ci { skips } => ci::run(&root, skips),
+        Chore::Ci(skips) => ci::run(&root, skips),
         Chore::Python { full, skips } => ci::python(&root, full, skips),
         Chore::Wheel => ci::wheel(&root),
         Chore::Mutants(args) => mutants::run(&root, &args),
-        Chore::Soak { options } => soak::run(&root, &options),
+        Chore::Soak { options } => {
+            become_one(&root, &["--release", "--package", "forerun-cli", "--", "soak"], &options)
+        }
         Chore::Sanitize { tools } => sanitize::run(&root, &tools),
         Chore::Same(args) => same::run(&root, &args),
+        Chore::Transparent => transparent(&root),
         Chore::Flakes(args) => flakes::run(&root, &args),
-        Chore::Bench { words } => bench(&root, &words),
+        Chore::Bench { words } => {
+            become_one(&root, &["--quiet", "--package", "forerun-compare", "--"], &words)
+        }
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -93,11 +96,20 @@ fn main() -> ExitCode {
     }
 }
 
-/// Builds the benches, and becomes one of them.
-fn bench(root: &Path, words: &[String]) -> Result<bool> {
+/// Builds the program that `run` has cargo run, and becomes it with `words`: a signal meets no
+/// process in between, and the exit status is the program's.
+fn become_one(root: &Path, run: &[&str], words: &[String]) -> Result<bool> {
     let mut cargo = Command::new(cargo());
-    cargo.args(["run", "--quiet", "--package", "forerun-compare", "--manifest-path"]);
-    Err(cargo.arg(root.join("Cargo.toml")).arg("--").args(words).exec()).context("cargo run")
+    cargo.args(["run", "--manifest-path"]).arg(root.join("Cargo.toml")).args(run).args(words);
+    Err(cargo.exec()).context("cargo run")
+}
+
+/// Becomes the tests that compare programs alone with programs under `run`, which print a table.
+fn transparent(root: &Path) -> Result<bool> {
+    let mut cargo = Command::new(cargo());
+    cargo.args(["test", "--package", "forerun-cli", "--test", "transparent", "--manifest-path"]);
+    let cargo = cargo.arg(root.join("Cargo.toml")).args(["--", "--nocapture", "--test-threads=1"]);
+    Err(cargo.exec()).context("cargo test")
 }
 
 /// The root of the repository: this package lies one folder below it.

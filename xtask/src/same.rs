@@ -24,7 +24,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::mpsc::channel;
 use std::{fs, thread};
 
 use anyhow::{Context as _, Result, ensure};
@@ -67,22 +67,28 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<bool> {
     let mut all = comparisons::all(root, &sides[0], seeds, args.quick)?;
     all.retain(|comparison| args.chooses(&comparison.name));
     let jobs = args.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, usize::from);
-    let tally = Tally::default();
+    let mut tally = Tally::default();
     let next = AtomicUsize::new(0);
+    let (sender, verdicts) = channel();
     thread::scope(|scope| {
         for job in 0..jobs.min(all.len()) {
             let scratch = folder.join(format!("record-{job}.json"));
-            let (next, all, sides, tally) = (&next, &all, &sides, &tally);
+            let (next, all, sides, sender) = (&next, &all, &sides, sender.clone());
             scope.spawn(move || {
                 while let Some(comparison) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    tally.note(&comparison.name, compare(sides, comparison, &scratch));
+                    let verdict = compare(sides, comparison, &scratch);
+                    sender.send((&comparison.name, verdict)).expect("all are received");
                 }
             });
+        }
+        drop(sender);
+        for (name, verdict) in verdicts {
+            tally.note(name, verdict);
         }
     });
     let rows = Virtual { root, folder: &folder, quick: args.quick, jobs };
     if args.chooses("bench virtual") {
-        rows.compare(&sides, &tally);
+        rows.compare(&sides, &mut tally);
     }
     Ok(tally.close(&sides))
 }
@@ -217,47 +223,37 @@ enum Verdict {
 /// What all comparisons came to.
 #[derive(Default)]
 struct Tally {
-    counts: Mutex<Counts>,
-}
-
-#[derive(Default)]
-struct Counts {
     same: usize,
     refused: usize,
-    differ: Vec<String>,
+    differ: usize,
 }
 
 impl Tally {
-    fn note(&self, name: &str, verdict: Result<Verdict>) {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+    fn note(&mut self, name: &str, verdict: Result<Verdict>) {
         let difference = match verdict {
             Ok(Verdict::Same) => {
-                counts.same += 1;
+                self.same += 1;
                 return;
             }
             Ok(Verdict::Refused(code)) => {
                 println!("both refuse: {name} (exit code {code:?})");
-                counts.refused += 1;
+                self.refused += 1;
                 return;
             }
             Ok(Verdict::Differs(difference)) => difference,
             Err(error) => format!("{error:#}"),
         };
         println!("differs: {name}\n    {difference}");
-        counts.differ.push(name.to_owned());
+        self.differ += 1;
     }
 
-    fn close(self, [old, new]: &[Side; 2]) -> bool {
-        let counts = self.counts.into_inner().unwrap_or_else(PoisonError::into_inner);
+    fn close(&self, [old, new]: &[Side; 2]) -> bool {
+        let Self { same, refused, differ } = self;
         println!(
-            "{} and {}: {} comparisons the same, {} refused by both, {} differ",
-            old.name,
-            new.name,
-            counts.same,
-            counts.refused,
-            counts.differ.len()
+            "{} and {}: {same} comparisons the same, {refused} refused by both, {differ} differ",
+            old.name, new.name
         );
-        counts.differ.is_empty() && counts.same > 0
+        *differ == 0 && *same > 0
     }
 }
 

@@ -68,8 +68,8 @@ pub(crate) enum Outcome {
 
 /// The tests of io and engine with `AddressSanitizer` compiled in, which takes a nightly compiler.
 fn address(root: &Path) -> Result<Outcome> {
-    let Instrumented { mut cargo, .. } = match instrumented("test")? {
-        Ok(instrumented) => instrumented,
+    let mut cargo = match instrumented("test")? {
+        Ok(cargo) => cargo,
         Err(lacking) => return Ok(Outcome::LeftOut(lacking)),
     };
     cargo
@@ -88,11 +88,10 @@ pub(crate) fn shim(root: &Path) -> Result<Outcome> {
         let what = "the shim: the C compiler has no libasan.so; on Debian: libasan8";
         return Ok(Outcome::LeftOut(what));
     };
-    let [Instrumented { cargo: mut tests, .. }, Instrumented { cargo: mut build, library }] =
-        match (instrumented("test")?, instrumented("build")?) {
-            (Ok(test), Ok(build)) => [test, build],
-            (Err(lacking), _) | (_, Err(lacking)) => return Ok(Outcome::LeftOut(lacking)),
-        };
+    let (mut tests, mut build) = match (instrumented("test")?, instrumented("build")?) {
+        (Ok(test), Ok(build)) => (test, build),
+        (Err(lacking), _) | (_, Err(lacking)) => return Ok(Outcome::LeftOut(lacking)),
+    };
     tests.args(["--lib", "--package", "forerun-preload"]).env("ASAN_OPTIONS", ADDRESS_OPTIONS);
     build.args(["--lib", "--package", "forerun-preload"]);
     for command in [&mut tests, &mut build] {
@@ -100,6 +99,7 @@ pub(crate) fn shim(root: &Path) -> Result<Outcome> {
             return Ok(Outcome::Found);
         }
     }
+    let library = Path::new(SANITIZED).join(host()?).join("debug/libforerun_preload.so");
     // The tests themselves, and what they start, are ordinary programs.
     let mut cargo = Command::new(crate::cargo());
     cargo
@@ -110,15 +110,9 @@ pub(crate) fn shim(root: &Path) -> Result<Outcome> {
     outcome(root, &mut cargo)
 }
 
-/// A cargo of the nightly compiler whose builds have `AddressSanitizer` in them.
-struct Instrumented {
-    cargo: Command,
-    /// Where it leaves the shim, below the repository.
-    library: PathBuf,
-}
-
-/// It for `cargo COMMAND`, or what is lacking.
-fn instrumented(command: &str) -> Result<Result<Instrumented, &'static str>> {
+/// `cargo COMMAND` of the nightly compiler, whose builds have `AddressSanitizer` in them; or what
+/// is lacking.
+fn instrumented(command: &str) -> Result<Result<Command, &'static str>> {
     let host = host()?;
     if !ADDRESS_TARGETS.contains(&host.as_str()) {
         return Ok(Err("AddressSanitizer: not for this machine"));
@@ -134,8 +128,7 @@ fn instrumented(command: &str) -> Result<Result<Instrumented, &'static str>> {
         // A folder of its own: the flags would have all other builds begin anew.
         .args(["--target-dir", SANITIZED])
         .env("RUSTFLAGS", "-Zsanitizer=address -Cforce-frame-pointers=yes");
-    let library = Path::new(SANITIZED).join(host).join("debug/libforerun_preload.so");
-    Ok(Ok(Instrumented { cargo, library }))
+    Ok(Ok(cargo))
 }
 
 /// The C compiler's `AddressSanitizer`, as a library that a program can load.

@@ -1,14 +1,17 @@
 //! `cargo xtask tidy`: the rules of this repository that neither rustc nor clippy knows.
 //!
 //! A check is a pure function of one file; it names the line, what is wrong, and what to do
-//! instead. Two look further: `links` asks which files exist, `edges` reads cargo's metadata.
+//! instead. Some look further: `links` asks which files exist, `edges` reads cargo's metadata,
+//! `circles` and `assertions` judge what all files of a crate have together.
 //! To add a check: write `tidy/NAME.rs` with its table test, and add it to `CHECKS`.
 //!
 //! # Invariants
 //! - Only files that git would commit are read; generated and ignored ones are not judged.
 //! - Contents of string literals are never judged, except for width and ASCII.
 
+mod assertions;
 mod attributes;
+mod circles;
 mod crates;
 mod edges;
 mod finding;
@@ -44,24 +47,28 @@ const CHECKS: &[fn(&File) -> Vec<Finding>] = &[
     std_types::check,
     attributes::check,
     text::check,
+    words::check,
 ];
 
 /// Runs every check, prints what was found; whether nothing was.
 pub(crate) fn run(root: &Path) -> Result<bool> {
     let paths = committed(root)?;
     let (mut findings, mut long, mut read) = (Vec::new(), Vec::new(), 0);
-    let mut words = Vec::new();
+    let mut imports = Vec::new();
+    let mut density = assertions::Density::default();
     for path in &paths {
         // Binary files are data, and a tracked file may just have been deleted.
         let Ok(text) = std::fs::read_to_string(root.join(path)) else { continue };
         read += 1;
         let file = File::new(path, &text);
-        words.extend(words::check(&file));
+        imports.extend(circles::imports(&file));
+        density.add(&file);
         findings.extend(CHECKS.iter().flat_map(|check| check(&file)));
         findings.extend(links::check(&file, &|target| exists(root, &paths, target)));
         long.extend(size::report(&file));
     }
-    findings.extend(words::beyond_allowance(words));
+    findings.extend(circles::check(&imports, &paths));
+    findings.extend(density.check());
     findings.extend(edges::check_workspace(root)?);
     findings.sort();
     for note in &long {

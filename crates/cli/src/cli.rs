@@ -126,7 +126,9 @@ fn refused(error: &clap::Error, words: &[OsString]) -> u8 {
                 text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
             let what = what.join(" ");
             let what = what.strip_prefix("error: ").unwrap_or(&what);
-            let hint = nearest(error, words).unwrap_or_else(|| ": see --help".to_owned());
+            // The parser of a value may have given a hint of its own.
+            let see = if what.ends_with(" lists them") { "" } else { ": see --help" };
+            let hint = nearest(error, words).unwrap_or_else(|| see.to_owned());
             let line = failure::plain(&format!("forerun: {what}{hint}"));
             let _ = writeln!(std::io::stderr(), "{line}");
             failure::USAGE

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use forerun_console::failure::note;
@@ -25,14 +25,14 @@ use forerun_console::{machine, output};
 use forerun_core::units::Nanos;
 use forerun_report::quantity::{float, ratio, seconds};
 use forerun_report::{ExplainedFile, ExplainedStream, Explanation, Forecast, ReadMoment, page};
-use forerun_steer::SessionError;
 use forerun_steer::explain::{
     self, FileSummary, InitialResidency, Pattern, Prediction, ProgramSummary, StreamSummary,
     WaitBasis,
 };
+use forerun_steer::{SessionError, within};
 use rustix::fs::{major, minor};
 
-use crate::run::ObserveFlag;
+use crate::run::{ObserveFlag, given_up};
 
 /// The flags.
 #[derive(clap::Args)]
@@ -75,10 +75,10 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         }
         Err(error) => return Err(error.into()),
     };
-    let profile = args.limit(&summary).unwrap_or_else(|error| {
-        note(&format!("{error:#}"));
-        None
-    });
+    for line in summary.bug.iter().cloned().chain(given_up(summary.calls_given_up)) {
+        note(&line);
+    }
+    let profile = args.limit(&summary);
     let explanation = args.explanation(&summary, &explain::predict(&summary, profile));
     // The exit status is the program's, whatever becomes of the report.
     if let Err(error) = args.report(&explanation) {
@@ -90,16 +90,31 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
 impl Args {
     /// The profiled rate, in bytes a second, of the device with the files that the program waited
     /// for most.
-    fn limit(&self, summary: &ProgramSummary) -> Result<Option<u64>> {
+    fn limit(&self, summary: &ProgramSummary) -> Option<u64> {
         let mut waits: BTreeMap<u64, (Nanos, u64, &FileSummary)> = BTreeMap::new();
         for file in &summary.files {
             let of = waits.entry(file.device).or_insert((Nanos(0), 0, file));
             (of.0, of.1) = (of.0 + file.waited, of.1 + file.bytes_read);
         }
         let most = waits.into_values().max_by_key(|&(waited, bytes, _)| (waited, bytes));
-        let Some((_, _, file)) = most else { return Ok(None) };
+        let (_, _, file) = most?;
+        // A file system that does not answer keeps no report waiting.
+        let answer = within(PLACE_WITHIN, || match self.profiled(&file.path) {
+            Ok(rate) => rate.map_or_else(String::new, |rate| rate.to_string()).into_bytes(),
+            Err(error) => format!("{error:#}").into_bytes(),
+        });
+        let answer = String::from_utf8(answer?).ok()?;
+        let rate = answer.parse().ok();
+        if rate.is_none() && !answer.is_empty() {
+            note(&answer);
+        }
+        rate
+    }
+
+    /// The profiled rate of the device that the file `path` lies on.
+    fn profiled(&self, path: &Path) -> Result<Option<u64>> {
         // The file may be gone by now.
-        let Ok(place) = Place::of(&file.path) else { return Ok(None) };
+        let Ok(place) = Place::of(path) else { return Ok(None) };
         let facts = flag::known(self.profile.as_deref(), &place)?;
         Ok(facts.map(|facts| facts.bytes_per_second))
     }
@@ -222,6 +237,8 @@ fn warmth(start: InitialResidency) -> &'static str {
         _ => "part",
     }
 }
+
+const PLACE_WITHIN: Nanos = Nanos::from_millis(1_000);
 
 #[cfg(test)]
 mod tests {

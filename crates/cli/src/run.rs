@@ -76,14 +76,22 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     if let Some(path) = &args.stats_json {
         output::require_place(path)?;
     }
-    let Ended { status, stats } = match run::run(&settings, &args.words) {
-        Ok(ended) => ended,
-        Err(RunError::Session(SessionError::Start(error))) => {
-            note(&error.to_string());
-            return Ok(error.status());
-        }
-        Err(error) => return Err(error.into()),
-    };
+    let is_reported = args.stats || args.stats_json.is_some();
+    let Ended { status, stats, is_observed, bug } =
+        match run::run(&settings, &args.words, is_reported) {
+            Ok(ended) => ended,
+            Err(RunError::Session(SessionError::Start(error))) => {
+                note(&error.to_string());
+                return Ok(error.status());
+            }
+            Err(error) => return Err(error.into()),
+        };
+    if let Some(bug) = bug {
+        note(&bug);
+    }
+    if is_reported && !is_observed {
+        note("the program was not observed: the process for that did not start, or was killed");
+    }
     if args.stats {
         for line in lines(&stats) {
             note(&line);
@@ -144,9 +152,16 @@ fn lines(stats: &Stats) -> Vec<String> {
         ),
     ];
     lines.extend(not_observed(stats.processes_skipped, stats.records_lost));
+    if stats.files_refused > 0 {
+        lines.push(format!(
+            "{} files were not opened: not the program's to open, locked or replaced",
+            stats.files_refused
+        ));
+    }
     if stats.readers_skipped > 0 {
         lines.push(format!("{} readers were too many to follow", stats.readers_skipped));
     }
+    lines.extend(given_up(stats.calls_given_up));
     lines
 }
 
@@ -165,12 +180,17 @@ pub(crate) fn not_observed(processes_skipped: u64, records_lost: u64) -> Vec<Str
     lines
 }
 
+/// What file systems did not answer, as a line of text.
+pub(crate) fn given_up(calls: u64) -> Option<String> {
+    (calls > 0).then(|| format!("{calls} calls were given up: a file system did not answer"))
+}
+
 /// The statistics as JSON, in this order.
 struct Record(Vec<(&'static str, Value)>);
 
 impl Record {
     fn new(exit: u8, stats: &Stats) -> Self {
-        let (planner, core) = (&stats.planner, &stats.core);
+        let planner = &stats.planner;
         Self(vec![
             ("status", exit.into()),
             ("seconds", seconds(stats.ran).into()),
@@ -179,6 +199,7 @@ impl Record {
             ("processes", stats.processes.into()),
             ("processes_skipped", stats.processes_skipped.into()),
             ("files", stats.files.into()),
+            ("files_refused", stats.files_refused.into()),
             ("records_lost", stats.records_lost.into()),
             ("readers_skipped", stats.readers_skipped.into()),
             ("streams", planner.streams.into()),
@@ -188,9 +209,10 @@ impl Record {
             ("bytes_cached", planner.bytes_cached.into()),
             ("bytes_dropped", planner.bytes_dropped.into()),
             ("distance_bytes_max", planner.distance_bytes_max.into()),
-            ("pages_used", core.ahead_used.into()),
-            ("pages_late", core.late_hits.into()),
-            ("pages_unused", (core.ahead_wasted + core.ahead_unread).into()),
+            ("pages_used", stats.pages_used.into()),
+            ("pages_late", stats.pages_late.into()),
+            ("pages_unused", stats.pages_unused.into()),
+            ("calls_given_up", stats.calls_given_up.into()),
         ])
     }
 }

@@ -3,21 +3,18 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use forerun_testkit::Scratch;
 use rustix::process::geteuid;
 use serde_json::Value;
 
-/// A folder for one test, empty, and removed at the end.
-struct Folder(PathBuf);
+/// A folder of one test, whose paths are text.
+struct Folder(Scratch);
 
 impl Folder {
     fn new(test: &str) -> Self {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("warm-{test}"));
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).expect("the build's folder takes a folder");
-        Self(folder)
+        Self(Scratch::on_disk(&format!("warm-{test}")))
     }
 
     /// A file of this many bytes.
@@ -28,12 +25,6 @@ impl Folder {
 
     fn path(&self, name: &str) -> String {
         self.0.join(name).to_str().expect("the build's folder is text").to_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -125,8 +116,7 @@ fn what_makes_no_sense_is_bad_usage() {
 /// Run by root, the user `nobody` warms; else the user of the tests, on files of their own.
 #[test]
 fn a_user_warms_what_he_may_read() {
-    let name = format!("forerun-warm-{}", std::process::id());
-    let folder = Folder(std::env::temp_dir().join(name));
+    let folder = Folder(Scratch::new("warm-user"));
     fs::create_dir_all(folder.0.join("files/folder")).expect("it takes a folder");
     let allow = |path: &str, mode| {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is our own");

@@ -4,19 +4,26 @@
 //!   --policy lur  -->  no `lur`; there are: fifo lru ...; the nearest is `lru`;
 //!                      `forerun sim --list-policies` lists them
 //! ```
+//! # Invariants
+//! - A command is named only where the build has it; the lists are the laboratory's.
 
 use forerun_core::params::ParamError;
 
 use crate::failure::usage;
 
 /// Lists the policies of replacement, readahead and prefetching threads.
-pub const POLICIES: &str = "forerun sim --list-policies";
+pub const POLICIES: &str = lab("forerun sim --list-policies");
 /// Lists the device models.
-pub const DEVICES: &str = "forerun sim --list-devices";
+pub const DEVICES: &str = lab("forerun sim --list-devices");
 /// Lists the formats of traces.
-pub const FORMATS: &str = "forerun sim --list-formats";
+pub const FORMATS: &str = lab("forerun sim --list-formats");
 /// Lists the workloads.
-pub const WORKLOADS: &str = "forerun sim --list-workloads";
+pub const WORKLOADS: &str = lab("forerun sim --list-workloads");
+
+/// `command` of the laboratory; nothing where the build lacks it.
+pub(crate) const fn lab(command: &'static str) -> &'static str {
+    if cfg!(feature = "lab") { command } else { "" }
+}
 
 /// The usage error of `what` (a flag and its value) with the name or parameter that `error`
 /// refuses; the command `lister` lists the names.
@@ -29,11 +36,13 @@ pub fn refused(what: &str, error: &ParamError, lister: &str) -> anyhow::Error {
     usage(format!("{what}: {error}{hint}"))
 }
 
-/// The addition to an error about the unknown `name`.
+/// The addition to an error about the unknown `name`; no `lister` lists the names where that is
+/// empty.
 #[must_use]
 pub fn hint(name: &str, known: &[impl AsRef<str>], lister: &str) -> String {
     let nearest = nearest(name, known).map(|nearest| format!("; the nearest is `{nearest}`"));
-    format!("{}; `{lister}` lists them", nearest.unwrap_or_default())
+    let tail = if lister.is_empty() { String::new() } else { format!("; `{lister}` lists them") };
+    nearest.unwrap_or_default() + &tail
 }
 
 /// The one of `known` that the fewest edits of a letter turn `name` into: the first of several.
@@ -80,12 +89,12 @@ mod tests {
     #[test]
     fn only_an_unknown_name_has_a_hint() {
         let unknown = ParamError::UnknownName { name: "lur".into(), known: vec!["fifo", "lru"] };
-        let text = refused("--policy lur", &unknown, POLICIES).to_string();
-        assert_eq!(
-            text,
-            "--policy lur: no `lur`; there are: fifo lru; the nearest is `lru`; \
-             `forerun sim --list-policies` lists them"
-        );
+        let says = "--policy lur: no `lur`; there are: fifo lru; the nearest is `lru`";
+        for (lister, listed) in [("forerun x", "; `forerun x` lists them"), ("", "")] {
+            let text = refused("--policy lur", &unknown, lister).to_string();
+            assert_eq!(text, format!("{says}{listed}"));
+        }
+        assert_eq!(POLICIES.is_empty(), !cfg!(feature = "lab"));
         let key = ParamError::UnknownKey { key: "x".into(), known: vec![] };
         let text = refused("--policy lru:x=1", &key, POLICIES).to_string();
         assert_eq!(text, "--policy lru:x=1: no parameter `x`; there are none");

@@ -26,11 +26,16 @@ use crate::profile::place::Place;
 use crate::target;
 
 /// See the module.
-pub struct ReapTarget(Source);
+pub struct ReapTarget {
+    source: Source,
+    name: String,
+    bytes: u64,
+    io: String,
+}
 
 enum Source {
-    Model { name: &'static str, model: Model },
-    File { path: PathBuf, files: Files, bytes: u64, io: String, unpolled: Option<String> },
+    Model(Model),
+    File { path: PathBuf, files: Files, unpolled: Option<String> },
 }
 
 /// The accuracy of a model's times.
@@ -60,12 +65,13 @@ impl ReapTarget {
     /// A model that was made already.
     #[must_use]
     pub fn of_model(name: &'static str, model: Model) -> Self {
-        Self(Source::Model { name, model })
+        let (name, io) = (name.to_owned(), "a model".to_owned());
+        Self { source: Source::Model(model), name, bytes: MODEL_BYTES, io }
     }
 
     /// The file at `path`.
     pub fn file(path: PathBuf, backend: Backend) -> Result<Self> {
-        let name = path.display();
+        let name = path.display().to_string();
         let files = FilesSettings { backend, ..FilesSettings::default() };
         let files = Files::new(files).map_err(|error| usage(format!("--io: {error}")))?;
         let bytes = files.open(&path, Access::Read)?.bytes()?;
@@ -78,18 +84,18 @@ impl ReapTarget {
         forget(&path, bytes)?;
         let unpolled = files.polled_port(&path, 1)?.err();
         let io = files.chosen().to_string();
-        Ok(Self(Source::File { path, files, bytes, io, unpolled }))
+        Ok(Self { source: Source::File { path, files, unpolled }, name, bytes, io })
     }
 
     /// A reaper of this thread for groups of `room`, with a port of its own, and one without
     /// interrupts where there is.
     pub fn reaper(&self, room: u32, settings: &ReaperSettings) -> Result<Reaper> {
-        let (port, polled): (Box<dyn Port>, _) = match &self.0 {
-            Source::Model { model, .. } => (model.port(room), None),
-            Source::File { path, files, unpolled: None, .. } => {
+        let (port, polled): (Box<dyn Port>, _) = match &self.source {
+            Source::Model(model) => (model.port(room), None),
+            Source::File { path, files, unpolled: None } => {
                 (files.port(path, room)?, files.polled_port(path, room)?.ok())
             }
-            Source::File { path, files, unpolled: Some(_), .. } => (files.port(path, room)?, None),
+            Source::File { path, files, unpolled: Some(_) } => (files.port(path, room)?, None),
         };
         if port.capacity() < room as usize {
             let (name, least) = (port.name(), port.capacity());
@@ -102,48 +108,39 @@ impl ReapTarget {
     /// Bytes that there are to read.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        match &self.0 {
-            Source::Model { .. } => MODEL_BYTES,
-            Source::File { bytes, .. } => *bytes,
-        }
+        self.bytes
     }
 
     /// Its name in reports.
     #[must_use]
     pub fn name(&self) -> String {
-        match &self.0 {
-            Source::Model { name, .. } => (*name).to_owned(),
-            Source::File { path, .. } => path.display().to_string(),
-        }
+        self.name.clone()
     }
 
     /// Whether it is a model.
     #[must_use]
     pub fn is_model(&self) -> bool {
-        matches!(self.0, Source::Model { .. })
+        matches!(self.source, Source::Model(_))
     }
 
     /// The interface of the system, with what was refused.
     #[must_use]
     pub fn io(&self) -> &str {
-        match &self.0 {
-            Source::Model { .. } => "a model",
-            Source::File { io, .. } => io,
-        }
+        &self.io
     }
 
     /// The reason why polling sees completions of interrupts, where it does.
     #[must_use]
     pub fn unpolled(&self) -> Option<String> {
-        let Source::File { unpolled: Some(why), .. } = &self.0 else { return None };
+        let Source::File { unpolled: Some(why), .. } = &self.source else { return None };
         Some(format!("looking is for completions that an interrupt brings: {why}"))
     }
 
     /// The lateness of the model so far; none for a file.
     #[must_use]
     pub fn model_lateness(&self) -> Option<Lateness> {
-        match &self.0 {
-            Source::Model { model, .. } => Some(model.lateness()),
+        match &self.source {
+            Source::Model(model) => Some(model.lateness()),
             Source::File { .. } => None,
         }
     }
@@ -183,7 +180,7 @@ impl Truth {
 }
 
 /// Names the models of this kind.
-const LISTER: &str = "forerun sim reap --help";
+const LISTER: &str = names::lab("forerun sim reap --help");
 /// Less would be read again and again, out of the drive's own memory.
 const BYTES_MIN: u64 = 16 << 20;
 /// A model has no end.

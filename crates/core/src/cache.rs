@@ -101,6 +101,8 @@ pub struct Cache {
     unreported: Vec<(u32, PrefetchOutcomes)>,
     now: Nanos,
     events: u64,
+    /// The caller's buffer, while an event is handled.
+    actions: Actions,
     stats: Stats,
 }
 
@@ -195,6 +197,7 @@ impl Cache {
             unreported: Vec::new(),
             now: Nanos(0),
             events: 0,
+            actions: Actions::new(),
             stats: Stats::default(),
             settings,
         })
@@ -209,65 +212,61 @@ impl Cache {
         assert!(now >= self.now, "time ran backwards: {now:?} after {:?}", self.now);
         let settling = matches!(event, Event::Pinned { .. } | Event::Settled);
         assert!(settling || self.retracting.is_empty(), "{event:?} before Settled");
+        core::mem::swap(&mut self.actions, actions);
         self.now = now;
         self.events += 1;
         self.round += u64::from(!settling);
         match event {
             Event::Open { handle, file, partition, file_pages } => {
-                self.open(handle, file, partition.0, file_pages, actions);
+                self.open(handle, file, partition.0, file_pages);
             }
             Event::Close { handle } => self.close(handle),
             Event::Read { request, handle, first, count, previous_end, congested } => {
                 let reader = demand::Reader { handle, count, previous_end, congested };
-                self.read(request, first, &reader, actions);
+                self.read(request, first, &reader);
             }
             Event::Hits { hits } => self.hits(hits),
             Event::Marker { handle, hit, count, previous_end, congested } => {
                 let reader = demand::Reader { handle, count, previous_end, congested };
-                self.marker(hit, &reader, actions);
+                self.marker(hit, &reader);
             }
-            Event::Prefetch { handle, first, count } => {
-                self.prefetch(handle, first, count, actions);
-            }
+            Event::Prefetch { handle, first, count } => self.prefetch(handle, first, count),
             Event::Write { request, handle, first, count, head_partial, tail_partial, durable } => {
                 let partial = (head_partial, tail_partial);
                 let write = ThrottledWrite { request, handle, first, count, partial, durable };
-                self.write(write, actions);
+                self.write(write);
             }
-            Event::Filled { request, frame } => self.filled(request, frame, actions),
+            Event::Filled { request, frame } => self.filled(request, frame),
             Event::Flush { request, handle } => match self.too_many_waiters(1) {
-                Some(error) => self.fail(request, error, actions),
-                None => self.flush(request, handle, actions),
+                Some(error) => self.fail(request, error),
+                None => self.flush(request, handle),
             },
-            Event::Cancel { request } => self.cancel(request, actions),
-            Event::Arrived { first, count } => self.arrived(first, count, actions),
-            Event::Failed { first, count, errno } => self.failed(first, count, errno, actions),
-            Event::Written { first, count } => self.written(first, count, None, actions),
-            Event::WriteFailed { first, count, errno } => {
-                self.written(first, count, Some(errno), actions);
-            }
-            Event::Synced { file, errno } => self.synced(file, errno, actions),
-            Event::Truncate { file, pages } => self.truncate(file, pages, actions),
-            Event::Invalidate { file, first, count } => {
-                self.invalidate(file, first, count, actions);
-            }
-            Event::Pinned { frame } => self.pinned(frame, actions),
+            Event::Cancel { request } => self.cancel(request),
+            Event::Arrived { first, count } => self.arrived(first, count),
+            Event::Failed { first, count, errno } => self.failed(first, count, errno),
+            Event::Written { first, count } => self.written(first, count, None),
+            Event::WriteFailed { first, count, errno } => self.written(first, count, Some(errno)),
+            Event::Synced { file, errno } => self.synced(file, errno),
+            Event::Truncate { file, pages } => self.truncate(file, pages),
+            Event::Invalidate { file, first, count } => self.invalidate(file, first, count),
+            Event::Pinned { frame } => self.pinned(frame),
             Event::Settled => self.settled(),
             Event::Resize { partition, frames } => self.resize(partition.0, frames),
-            Event::Tick => self.tick(actions),
+            Event::Tick => self.tick(),
         }
         if !matches!(event, Event::Pinned { .. }) {
-            self.feed_starved(actions);
-            self.resume_throttled(actions);
-            self.relieve(actions);
-            self.shrink(actions);
+            self.feed_starved();
+            self.resume_throttled();
+            self.relieve();
+            self.shrink();
         }
         if self.retracting.is_empty() {
-            self.issue(actions);
+            self.issue();
             if self.settings.explain {
-                self.report_outcomes(actions);
+                self.report_outcomes();
             }
         }
+        core::mem::swap(&mut self.actions, actions);
         self.assert_consistent();
     }
 
@@ -285,9 +284,9 @@ impl Cache {
     }
 
     /// Time passed: what was put off is tried again.
-    fn tick(&mut self, actions: &mut Actions) {
-        self.retry_lingering(actions);
-        self.release_holds(actions);
+    fn tick(&mut self) {
+        self.retry_lingering();
+        self.release_holds();
     }
 
     /// When `Tick` is due at the latest, if a request waits for a frame.
@@ -349,14 +348,7 @@ impl Cache {
         row.is_some_and(|row| kept(row.state) || row.fills > 0)
     }
 
-    fn open(
-        &mut self,
-        handle: HandleId,
-        file: FileId,
-        partition: u32,
-        pages: u64,
-        actions: &mut Actions,
-    ) {
+    fn open(&mut self, handle: HandleId, file: FileId, partition: u32, pages: u64) {
         assert!((partition as usize) < self.partitions.len(), "no partition {partition}");
         assert!(handle.0 < self.settings.handles_max, "handle {handle:?} is out of bounds");
         let index = handle.0 as usize;
@@ -381,7 +373,7 @@ impl Cache {
         self.handles[index] = Some(Handle { file, errors_seen: row.writes.errors });
         if unused && pages < known {
             // What the file held beyond is not to come back when it grows.
-            self.truncate(file, pages, actions);
+            self.truncate(file, pages);
         }
         self.readahead.open(handle, file);
     }
@@ -417,8 +409,8 @@ impl Cache {
         self.files.get_mut(&file).expect("a file with pages or handles has a row")
     }
 
-    fn fail(&mut self, request: RequestId, error: Error, actions: &mut Actions) {
+    fn fail(&mut self, request: RequestId, error: Error) {
         self.stats.failures += 1;
-        actions.list.push(Action::Fail { request, error });
+        self.actions.list.push(Action::Fail { request, error });
     }
 }

@@ -63,29 +63,6 @@ pub trait Driver {
 
     /// `event` is about to be sent: what a journal records.
     fn sent(&mut self, _now: Nanos, _event: &Event<'_>) {}
-
-    /// Carries `action` out; `frames` are those of a fetch or a write, else none. Returns what
-    /// [`Driver::retract`] returned, and `true` for any other action.
-    fn carry_out(&mut self, action: Action, frames: &[FrameId]) -> bool {
-        match action {
-            Action::Serve { request, page, frame } => self.serve(request, page, frame),
-            Action::Fill { request, page, frame, fresh } => self.fill(request, page, frame, fresh),
-            Action::Fetch { kind, page, .. } => self.fetch(kind, page, frames),
-            Action::Write { page, .. } => self.write(page, frames),
-            Action::Sync { file } => self.sync(file),
-            Action::Done { request } => self.done(request),
-            Action::Fail { request, error } => self.fail(request, error),
-            Action::Publish { page, frame, generation, marker } => {
-                self.publish(page, frame, generation, marker);
-            }
-            Action::Retract { frame, gone } => return self.retract(frame, gone),
-            Action::Explain { handle, page, cause, window, fresh, stream } => {
-                self.explain(handle, page, Decision { cause, window, stream }, fresh);
-            }
-            Action::Outcomes { window, outcomes } => self.outcomes(window, outcomes),
-        }
-        true
-    }
 }
 
 /// Sends `event` to `cache`, has `driver` carry out what follows, and sees retractions through.
@@ -105,7 +82,7 @@ pub fn drive(
         let mut open = false;
         while let Some(&action) = actions.list.get(at) {
             at += 1;
-            let unpinned = driver.carry_out(action, actions.frames_of(action));
+            let unpinned = carry_out(driver, action, actions.frames_of(action));
             if let Action::Retract { frame, .. } = action {
                 open = true;
                 if !unpinned {
@@ -121,4 +98,27 @@ pub fn drive(
         driver.sent(now, &Event::Settled);
         cache.handle(now, Event::Settled, actions);
     }
+}
+
+/// Has `driver` carry `action` out; `frames` are those of a fetch or a write, else none. Returns
+/// what [`Driver::retract`] returned, and `true` for any other action.
+fn carry_out(driver: &mut impl Driver, action: Action, frames: &[FrameId]) -> bool {
+    match action {
+        Action::Serve { request, page, frame } => driver.serve(request, page, frame),
+        Action::Fill { request, page, frame, fresh } => driver.fill(request, page, frame, fresh),
+        Action::Fetch { kind, page, .. } => driver.fetch(kind, page, frames),
+        Action::Write { page, .. } => driver.write(page, frames),
+        Action::Sync { file } => driver.sync(file),
+        Action::Done { request } => driver.done(request),
+        Action::Fail { request, error } => driver.fail(request, error),
+        Action::Publish { page, frame, generation, marker } => {
+            driver.publish(page, frame, generation, marker);
+        }
+        Action::Retract { frame, gone } => return driver.retract(frame, gone),
+        Action::Explain { handle, page, cause, window, fresh, stream } => {
+            driver.explain(handle, page, Decision { cause, window, stream }, fresh);
+        }
+        Action::Outcomes { window, outcomes } => driver.outcomes(window, outcomes),
+    }
+    true
 }

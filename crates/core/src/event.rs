@@ -29,7 +29,8 @@
 //! **Versions.** A journal carries [`codec::VERSION`]. A change of a tag, or of the order, the
 //! number or the types of the fields behind one, raises it: older journals are then refused. A
 //! new event or action at the end takes the next free tag and leaves the version: older journals
-//! read as they were written. The layout of the file around the records has a version of its own,
+//! read as they were written. The settings in a journal's head are text; a key more there raises
+//! the version too. The layout of the file around the records has a version of its own,
 //! `forerun_engine::journal::FORMAT`.
 
 use alloc::vec::Vec;

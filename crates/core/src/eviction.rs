@@ -57,7 +57,7 @@ pub trait Eviction: Sized + Send + 'static {
     /// The page in `frame` left for another reason (truncate, invalidate); no ghost.
     fn forget(&mut self, frame: FrameId);
     /// The partition grew or shrank. Frames above the new capacity stay until evicted.
-    fn resize(&mut self, capacity: u32);
+    fn resize(&mut self, _capacity: u32) {}
     /// All pages will be of file 0, and numbered densely from 0: their names can be found by
     /// number. Changes no choice. A replay of a trace calls it before the first page.
     fn number_pages(&mut self) {}
@@ -102,12 +102,6 @@ macro_rules! policies {
         pub enum AnyEviction {
             $($policy($module::$policy),)+
         }
-
-        $(impl From<$module::$policy> for AnyEviction {
-            fn from(policy: $module::$policy) -> Self {
-                Self::$policy(policy)
-            }
-        })+
 
         impl AnyEviction {
             /// The policy that `spec` describes, for `capacity` frames.
@@ -182,6 +176,7 @@ pub fn show(spec: &str) -> Result<Vec<(&'static str, String)>, ParamError> {
 // Shared by policies; not policies themselves.
 pub mod ahead;
 mod ghosts;
+pub mod one_queue;
 pub mod probation;
 
 policies! {

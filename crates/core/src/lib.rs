@@ -26,4 +26,5 @@ pub mod readahead;
 pub mod reap;
 pub mod sketch;
 pub mod units;
+pub mod walk;
 pub mod windows;

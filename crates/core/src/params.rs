@@ -12,6 +12,10 @@ use alloc::{borrow::ToOwned, format, string::String, vec::Vec};
 use core::fmt;
 use core::str::FromStr;
 
+mod declare;
+
+pub use declare::{by_name, choice};
+
 /// What may be set from outside, by name.
 pub trait Params: Default + Clone + Send + 'static {
     /// Sets one parameter.
@@ -83,6 +87,17 @@ impl fmt::Display for ParamError {
 }
 
 impl core::error::Error for ParamError {}
+
+/// The refusal of a `value` that can be read but makes no sense, unless it `holds`.
+///
+/// # Errors
+/// As said.
+pub fn check(holds: bool, key: &str, value: &impl Param, form: &str) -> Result<(), ParamError> {
+    if holds {
+        return Ok(());
+    }
+    Err(ParamError::BadValue { key: key.into(), value: value.show(), form: form.into() })
+}
 
 /// The name and the `key=value` pairs of `NAME:key=value,..`.
 #[must_use]
@@ -216,7 +231,7 @@ impl Param for u64 {
 }
 
 /// The number that `text` writes in digits alone: no sign, no blanks, and it fits.
-fn digits<T: FromStr>(text: &str) -> Option<T> {
+pub(crate) fn digits<T: FromStr>(text: &str) -> Option<T> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
 }
 
@@ -232,77 +247,6 @@ impl Params for () {
     fn show(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
-}
-
-/// Returns the arm of the name that `$spec` (`NAME:key=value,..`) begins with, as `Ok`, or a
-/// [`ParamError`]: `$params` holds its parameters there.
-macro_rules! by_name {
-    ($spec:expr, $names:expr, $params:ident: $($name:expr, $type:ty => $then:expr;)+) => {
-        let (name, pairs) = $crate::params::split($spec);
-        $(if name == $name {
-            let mut $params = <$type>::default();
-            $crate::params::apply(&mut $params, pairs)?;
-            return Ok($then);
-        })+
-        return Err($crate::params::ParamError::UnknownName {
-            name: name.into(),
-            known: $names.to_vec(),
-        });
-    };
-}
-
-pub(crate) use by_name;
-
-/// Declares a [`Params`] struct: each field with its doc (what it is, where its default is from),
-/// its type (a [`Param`]) and its default.
-#[macro_export]
-macro_rules! params {
-    (
-        $(#[$doc:meta])*
-        $visibility:vis struct $name:ident {
-            $($(#[$field_doc:meta])* $field:ident: $kind:ty = $default:expr,)*
-        }
-    ) => {
-        $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Eq)]
-        $visibility struct $name {
-            $($(#[$field_doc])* pub $field: $kind,)*
-        }
-
-        impl Default for $name {
-            fn default() -> Self {
-                Self { $($field: $default,)* }
-            }
-        }
-
-        impl $crate::params::Params for $name {
-            fn set(&mut self, key: &str, value: &str) -> Result<(), $crate::params::ParamError> {
-                match key {
-                    $(stringify!($field) => {
-                        let Some(parsed) = <$kind as $crate::params::Param>::parse(value) else {
-                            return Err($crate::params::ParamError::BadValue {
-                                key: key.into(),
-                                value: value.into(),
-                                form: <$kind as $crate::params::Param>::FORM.into(),
-                            });
-                        };
-                        self.$field = parsed;
-                        Ok(())
-                    })*
-                    _ => Err($crate::params::ParamError::UnknownKey {
-                        key: key.into(),
-                        known: $crate::alloc::vec![$(stringify!($field)),*],
-                    }),
-                }
-            }
-
-            fn show(&self) -> $crate::alloc::vec::Vec<(&'static str,
-                $crate::alloc::string::String)> {
-                $crate::alloc::vec![$((stringify!($field),
-                    $crate::params::Param::show(&self.$field))),*]
-            }
-        }
-    };
 }
 
 #[cfg(test)]

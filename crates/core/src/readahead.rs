@@ -28,7 +28,7 @@
 use alloc::{boxed::Box, string::String, vec::Vec};
 
 use crate::device::estimate::DeviceProfile;
-use crate::params::{self, ParamError, Params};
+use crate::params::{ParamError, Params, by_name};
 use crate::units::{FileId, HandleId, Nanos, PageIndex};
 
 /// The pages of one readahead, and where the next one is triggered.
@@ -177,9 +177,10 @@ pub struct Probes {
 }
 
 /// What kind of readahead a window is, for reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
     /// Just what was asked.
+    #[default]
     Random,
     /// A new window at a miss.
     Sync,
@@ -196,6 +197,17 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// All, in the order of legends.
+    pub const ALL: [Self; 7] = [
+        Self::Random,
+        Self::Sync,
+        Self::Async,
+        Self::Recovered,
+        Self::Initial,
+        Self::Ahead,
+        Self::Page,
+    ];
+
     /// Its name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -269,19 +281,13 @@ pub trait Readahead {
     }
 
     /// How much it may ask for from now on; told before anything else.
-    fn bounds(&mut self, bounds: Bounds) {
-        let _ = bounds;
-    }
+    fn bounds(&mut self, _bounds: Bounds) {}
 
     /// `handle` was opened on `file`: what was known of an earlier use of the number is forgotten.
-    fn open(&mut self, handle: HandleId, file: FileId) {
-        let _ = (handle, file);
-    }
+    fn open(&mut self, _handle: HandleId, _file: FileId) {}
 
     /// `handle` was closed.
-    fn close(&mut self, handle: HandleId) {
-        let _ = handle;
-    }
+    fn close(&mut self, _handle: HandleId) {}
 
     /// The window for `demand`. On a [`Trigger::Miss`], `None` fetches the page by itself.
     fn decide(&mut self, demand: &Demand) -> Option<Decision>;
@@ -289,8 +295,7 @@ pub trait Readahead {
     /// Pages that may go unread so that there is room for the window of `demand`. It is asked again
     /// with more room, a bounded number of times, and then decides. What leaves is told by
     /// [`Readahead::note`], the farthest page first; it may be less than what was named.
-    fn reclaim(&mut self, demand: &Demand) -> Option<ReclaimRange> {
-        let _ = demand;
+    fn reclaim(&mut self, _demand: &Demand) -> Option<ReclaimRange> {
         None
     }
 
@@ -303,22 +308,18 @@ pub trait Readahead {
 
     /// Whether `page` is only carried along by the window of `decision`, between pages that are
     /// wanted. Such a page is discarded as it arrives, unless a read wants it meanwhile.
-    fn carried(&self, decision: Decision, page: PageIndex) -> bool {
-        let _ = (decision, page);
+    fn carried(&self, _decision: Decision, _page: PageIndex) -> bool {
         false
     }
 
     /// The window of the last decision was carried out: `fresh` of its pages were neither
     /// resident nor in flight. May open another window at once.
-    fn submitted(&mut self, demand: &Demand, decision: Decision, fresh: u32) -> Option<Decision> {
-        let _ = (demand, decision, fresh);
+    fn submitted(&mut self, _: &Demand, _decision: Decision, _fresh: u32) -> Option<Decision> {
         None
     }
 
     /// What became of `page`, which a window of `stream` brought.
-    fn note(&mut self, stream: StreamId, page: PageIndex, feedback: StreamFeedback) {
-        let _ = (stream, page, feedback);
-    }
+    fn note(&mut self, _stream: StreamId, _page: PageIndex, _feedback: StreamFeedback) {}
 }
 
 /// What the list needs to know of a policy beside its decisions.
@@ -332,7 +333,7 @@ pub trait Named: Readahead + Sized + 'static {
 }
 
 /// A policy made from its name, with what it was made of.
-pub struct Made {
+pub struct NamedReadahead {
     /// The policy.
     pub policy: Box<dyn Readahead + Send>,
     /// Its name.
@@ -352,24 +353,21 @@ macro_rules! readaheads {
         ///
         /// # Errors
         /// The name or a parameter is unknown, or a value does not parse.
-        pub fn make(spec: &str, page_bytes: u32) -> Result<Made, ParamError> {
-            let (name, pairs) = params::split(spec);
-            $(if name == <$module::$policy as Named>::NAME {
-                return build::<$module::$policy>(pairs, page_bytes);
-            })+
-            Err(ParamError::UnknownName { name: name.into(), known: NAMES.to_vec() })
+        pub fn make(spec: &str, page_bytes: u32) -> Result<NamedReadahead, ParamError> {
+            by_name! { spec, NAMES, params:
+                $(<$module::$policy as Named>::NAME, <$module::$policy as Named>::Params
+                    => NamedReadahead {
+                        name: <$module::$policy as Named>::NAME,
+                        params: params.show(),
+                        policy: Box::new(<$module::$policy as Named>::new(params, page_bytes)),
+                    };)+
+            }
         }
     };
 }
 
-fn build<P: Named + Send>(pairs: &str, page_bytes: u32) -> Result<Made, ParamError> {
-    let mut params = P::Params::default();
-    params::apply(&mut params, pairs)?;
-    let shown = params.show();
-    Ok(Made { policy: Box::new(P::new(params, page_bytes)), name: P::NAME, params: shown })
-}
-
 pub mod handles;
+pub mod ondemand;
 pub mod window;
 
 readaheads! {

@@ -23,13 +23,13 @@ use crate::units::{HandleId, Nanos};
 
 /// A window and what became of its pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Opened {
+pub struct WindowRecord {
     /// When.
     pub at: Nanos,
     /// When a page that it had read ahead was last used; `at` before the first time. A use
     /// that a reader noted without a lock is as late as the batch that told of it.
     pub last_use: Nanos,
-    /// For whom.
+    /// The handle that it serves.
     pub handle: HandleId,
     /// What was decided. The file's end may have cut it.
     pub decision: Decision,
@@ -44,7 +44,7 @@ pub struct Opened {
 /// The first windows of a cache.
 #[derive(Clone, Debug)]
 pub struct WindowLog {
-    rows: Vec<Opened>,
+    rows: Vec<WindowRecord>,
     rows_max: usize,
     left_out: u64,
 }
@@ -63,7 +63,15 @@ impl WindowLog {
             return;
         }
         let (outcomes, unread) = (PrefetchOutcomes::default(), 0);
-        self.rows.push(Opened { at, last_use: at, handle, decision, fresh, outcomes, unread });
+        self.rows.push(WindowRecord {
+            at,
+            last_use: at,
+            handle,
+            decision,
+            fresh,
+            outcomes,
+            unread,
+        });
     }
 
     /// Pages of `window` had these outcomes.
@@ -83,7 +91,7 @@ impl WindowLog {
 
     /// The windows as `cache` has them now, in the order in which they were opened.
     #[must_use]
-    pub fn rows(&self, cache: &Cache) -> Vec<Opened> {
+    pub fn rows(&self, cache: &Cache) -> Vec<WindowRecord> {
         let mut rows = self.rows.clone();
         for window in cache.unread() {
             if let Some(row) = rows.get_mut(window as usize) {

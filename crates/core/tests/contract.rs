@@ -299,8 +299,7 @@ fn what_is_not_known_is_refused() {
 
 #[test]
 fn a_policy_made_by_hand_fits_the_enum() {
-    use forerun_core::eviction::lru::Lru;
-    let mut any = AnyEviction::from(Lru::new(2, ()));
+    let mut any = AnyEviction::make("lru", 2).expect("it is listed");
     any.insert(FrameId(1), PageId::default(), false);
     let mut out = Vec::new();
     any.evict(1, &|_| true, &mut out);

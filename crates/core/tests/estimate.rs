@@ -281,7 +281,9 @@ fn each_way_to_read_shows_its_facts_and_claims_no_other() {
                     "{spec}, {name}, {seed}: {shown:?} for {expected}: {facts:?}, {truth:?}"
                 );
                 let is_all = shown.iter().all(char::is_ascii_uppercase);
-                assert_eq!(rig.estimator.confident(), is_all, "{spec}, {name}, {seed}");
+                let known = rig.estimator.known();
+                let confident = known.kind && known.access && known.rate;
+                assert_eq!(confident, is_all, "{spec}, {name}, {seed}");
                 assert!((1..=256).contains(&facts.depth), "{facts:?}");
                 assert!((1..=rig.max()).contains(&u64::from(facts.request_bytes)), "{facts:?}");
             }

@@ -2,7 +2,7 @@
 //!
 //! A twin is written to be compared with the paper by eye, not to be fast. Policy and twin get the
 //! same calls and must name the same frames in the same order: under all short sequences of
-//! accesses at tiny sizes, and under random calls with pins, pages read ahead, pages that vanish,
+//! accesses at tiny sizes, and under random calls with pins, pages read ahead, truncated pages,
 //! batches and changes of size. Those whose paper has one call an access have a second twin, which
 //! has it too: it must let the same pages go, on short sequences, at random, and in loops.
 //!

@@ -98,10 +98,7 @@ impl Builder {
     /// # Errors
     /// A setting cannot work, or the system refuses the memory.
     pub fn build(self) -> Result<Cache, SettingsError> {
-        match self.recorder {
-            Some(recorder) => Cache::recorded(self.settings, recorder),
-            None => Cache::new(self.settings),
-        }
+        Cache::build(self.settings, self.recorder)
     }
 
     /// A handle on the file at `path`, with a cache that lives as long as the handles on it.

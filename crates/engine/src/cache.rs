@@ -21,7 +21,6 @@ use forerun_io::{
 };
 
 use crate::{
-    ahead::Depths,
     background::Backgrounds,
     clock::Clock,
     error::OpenError,
@@ -33,7 +32,7 @@ use crate::{
     queues::Queues,
     settings::{Settings, SettingsError},
     shared::Shared,
-    state::{Parts, Place, State},
+    state::{Place, State},
     stats::{Stats, Windows},
     watch::Watch,
 };
@@ -77,7 +76,7 @@ impl Cache {
         Self::build(settings, Some(recorder))
     }
 
-    fn build(
+    pub(crate) fn build(
         settings: Settings,
         recorder: Option<Box<dyn Recorder>>,
     ) -> Result<Self, SettingsError> {
@@ -94,18 +93,8 @@ impl Cache {
         let (clock, hit_buffer) = (Clock::start(), HitBuffer::new());
         let starving = Arc::new(AtomicBool::new(false));
         let (sees_requests, frames_now) = (core.sees_requests(), index.frames().count());
-        let state = State::new(Parts {
-            core,
-            clock,
-            index: Arc::clone(&index),
-            publisher,
-            starving: Arc::clone(&starving),
-            depths: Depths::new(&settings),
-            readers_max: settings.readers_max,
-            hits_max: hit_buffer.capacity(),
-            windows_max: settings.windows_max,
-            recorder,
-        });
+        let (starves, hits_max) = (Arc::clone(&starving), hit_buffer.capacity());
+        let state = State::new(core, clock, publisher, starves, hits_max, &settings, recorder);
         let shared = Arc::new(Shared {
             index,
             hit_buffer,

@@ -69,7 +69,7 @@ mod watch;
 
 pub use forerun_core::device::{DeviceKind, estimate::DeviceProfile};
 pub use forerun_core::units::Nanos;
-pub use forerun_core::windows::Opened;
+pub use forerun_core::windows::WindowRecord;
 pub use forerun_io::files::{Backend, ChosenBackend, FilesSettings};
 
 pub use builder::Builder;

@@ -34,7 +34,7 @@ use forerun_core::{
     windows::WindowLog,
 };
 use forerun_io::{
-    index::{Index, Publisher},
+    index::Publisher,
     store::{ECANCELED, Version},
     sync::{AtomicBool, Ordering},
 };
@@ -47,6 +47,7 @@ use crate::{
     files::Files,
     hits::HitBuffer,
     journal::Recorder,
+    settings::Settings,
     stats::Windows,
     waiters::{SlotId, Slots},
 };
@@ -71,7 +72,6 @@ pub(crate) struct State {
 
 /// The tables that actions change.
 pub(crate) struct Live {
-    index: Arc<Index>,
     publisher: Publisher,
     pub(crate) slots: Slots,
     pub(crate) files: Files,
@@ -88,22 +88,6 @@ pub(crate) struct Live {
     recorder: Option<Box<dyn Recorder>>,
 }
 
-/// The parts of a state.
-pub(crate) struct Parts {
-    pub(crate) core: Cache,
-    pub(crate) clock: Clock,
-    pub(crate) index: Arc<Index>,
-    pub(crate) publisher: Publisher,
-    pub(crate) starving: Arc<AtomicBool>,
-    pub(crate) depths: Depths,
-    pub(crate) readers_max: u32,
-    /// The most hits that one event carries.
-    pub(crate) hits_max: usize,
-    /// The number of readahead windows to keep.
-    pub(crate) windows_max: u32,
-    pub(crate) recorder: Option<Box<dyn Recorder>>,
-}
-
 /// The row of a file that is about to be opened.
 pub(crate) enum Place {
     /// The file is open already.
@@ -113,19 +97,27 @@ pub(crate) enum Place {
 }
 
 impl State {
-    pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { core, clock, index, publisher, starving, readers_max, hits_max, .. } = parts;
+    /// A state whose events carry `hits_max` hits at most; `starving` is set while a read waits for
+    /// a frame to be unpinned.
+    pub(crate) fn new(
+        core: Cache,
+        clock: Clock,
+        publisher: Publisher,
+        starving: Arc<AtomicBool>,
+        hits_max: usize,
+        settings: &Settings,
+        recorder: Option<Box<dyn Recorder>>,
+    ) -> Self {
         let live = Live {
-            index,
             publisher,
-            slots: Slots::new(readers_max),
+            slots: Slots::new(settings.readers_max),
             files: Files::new(core.settings().files_max),
             fetched: Vec::new(),
             ahead: Vec::new(),
             ahead_count: 0,
-            windows: WindowLog::new(parts.windows_max as usize),
+            windows: WindowLog::new(settings.windows_max as usize),
             sent_at: Nanos(0),
-            recorder: parts.recorder,
+            recorder,
         };
         Self {
             core,
@@ -133,7 +125,7 @@ impl State {
             clock,
             live,
             hits: Vec::with_capacity(hits_max),
-            depths: parts.depths,
+            depths: Depths::new(settings),
             starving,
             store_bytes: 0,
             store_requests: 0,
@@ -316,7 +308,7 @@ impl Live {
 
 impl Driver for Live {
     fn serve(&mut self, request: RequestId, page: PageIndex, frame: FrameId) {
-        let pin = self.index.frames().pin_owned(frame);
+        let pin = self.publisher.index().frames().pin_owned(frame);
         self.slots.wake(request).served.push((page, pin));
     }
 

@@ -1,8 +1,8 @@
 //! The counters of a live cache: the core's and the engine's own.
 //!
 //! ```text
-//!   bucket   0 1 .. 7 | 8 9 .. 15 | 16-17 18-19 .. 30-31 | 32-35 ..
-//!            exact      exact       8 a power of two: within an eighth of the value
+//!   1 digit: bucket   0 1 .. 31 | 32-33 34-35 .. 62-63 | 64-67 ..
+//!                     exact       16 a power of two: within an eighth of the value
 //! ```
 //!
 //! # Invariants
@@ -10,13 +10,14 @@
 //!   read the clock.
 //! - `core` balances at any instant ([`cache::Stats::balanced`]), and every page handed to a reader
 //!   is one of its `demanded`, `stale_hits`, or of `dropped_hits`.
+//! - A histogram allocates when it is made and never later.
 //! # Sources
 //! Buckets that are linear within powers of two: Tene, `HdrHistogram`, 2012.
 
-use forerun_core::{cache, units::Nanos, windows::Opened};
+use forerun_core::{cache, units::Nanos, windows::WindowRecord};
 
 /// Counters since the cache was built.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stats {
     /// The core's counters, in pages.
     pub core: cache::Stats,
@@ -50,46 +51,49 @@ pub struct Windows {
     /// The time since the cache was built, the base of the windows' times.
     pub now: Nanos,
     /// The first windows, in the order in which they were opened.
-    pub rows: Vec<Opened>,
+    pub rows: Vec<WindowRecord>,
     /// The number of windows opened after those.
     pub left_out: u64,
 }
 
-/// A histogram of times.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A histogram of times, in as much memory as it takes when it is made.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Histogram {
-    buckets: Box<[u64]>,
-    count: u64,
+    buckets: hdrhistogram::Histogram<u64>,
     max: Nanos,
 }
 
 impl Default for Histogram {
+    /// Quantiles are less than an eighth above the exact ones.
     fn default() -> Self {
-        Self { buckets: vec![0; BUCKETS].into(), count: 0, max: Nanos(0) }
+        Self::new(1)
     }
 }
 
 impl Histogram {
+    /// An empty histogram, whose quantiles have so many significant digits, from 1 to 5.
+    #[must_use]
+    pub fn new(digits: u8) -> Self {
+        let buckets = hdrhistogram::Histogram::new_with_max(u64::MAX, digits);
+        Self { buckets: buckets.expect("at most 5 digits of any time"), max: Nanos(0) }
+    }
+
     /// Adds one time.
     pub fn add(&mut self, time: Nanos) {
-        self.buckets[bucket_of(time.0)] += 1;
-        self.count += 1;
+        self.buckets.saturating_record(time.0);
         self.max = self.max.max(time);
     }
 
     /// Adds all times of `other`.
     pub fn merge(&mut self, other: &Self) {
-        for (bucket, count) in self.buckets.iter_mut().zip(&other.buckets) {
-            *bucket += count;
-        }
-        self.count += other.count;
+        self.buckets.add(&other.buckets).expect("there are buckets for any time");
         self.max = self.max.max(other.max);
     }
 
     /// The number of times added.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.count
+        self.buckets.len()
     }
 
     /// The longest time.
@@ -98,23 +102,25 @@ impl Histogram {
         self.max
     }
 
-    /// The time that `per_mille` of 1000 did not exceed, rounded up by less than an eighth; 0
-    /// when the histogram is empty.
+    /// The mean in nanoseconds; 0 when the histogram is empty.
+    #[must_use]
+    pub fn mean_ns(&self) -> f64 {
+        self.buckets.mean()
+    }
+
+    /// The time that `per_mille` of 1000 did not exceed, rounded up in its digits; 0 when the
+    /// histogram is empty.
     ///
     /// # Panics
     /// `per_mille` is above 1000.
     #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "half a rank is more than the rounding")]
     pub fn quantile(&self, per_mille: u32) -> Nanos {
         assert!(per_mille <= 1_000, "{per_mille} of 1000");
-        let rank = (u128::from(self.count) * u128::from(per_mille)).div_ceil(1_000).max(1);
-        let mut seen = 0;
-        for (bucket, &count) in self.buckets.iter().enumerate() {
-            seen += u128::from(count);
-            if seen >= rank {
-                return self.max.min(Nanos(largest_in(bucket)));
-            }
-        }
-        self.max
+        let rank = (self.count() * u64::from(per_mille)).div_ceil(1_000).max(1);
+        // Half a rank before the end: no rounding of the share selects the next time.
+        let share = (rank as f64 - 0.5) / self.count().max(1) as f64;
+        Nanos(self.buckets.value_at_quantile(share)).min(self.max)
     }
 
     /// The median.
@@ -130,58 +136,44 @@ impl Histogram {
     }
 }
 
-/// Linear buckets in a power of two, as a power of two.
-const LINEAR_BITS: usize = 3;
-const LINEAR: usize = 1 << LINEAR_BITS;
-const BUCKETS: usize = (64 - LINEAR_BITS + 1) * LINEAR;
-
-fn bucket_of(value: u64) -> usize {
-    let bits = value.checked_ilog2().unwrap_or(0) as usize;
-    if bits < LINEAR_BITS {
-        return usize::try_from(value).expect("below LINEAR");
-    }
-    let shift = bits - LINEAR_BITS;
-    let linear = usize::try_from(value >> shift).expect("below 2 * LINEAR") - LINEAR;
-    (shift + 1) * LINEAR + linear
-}
-
-fn largest_in(bucket: usize) -> u64 {
-    if bucket < LINEAR {
-        return bucket as u64;
-    }
-    let (shift, linear) = (bucket / LINEAR - 1, bucket % LINEAR);
-    let next = ((LINEAR + linear + 1) as u128) << shift;
-    u64::try_from(next - 1).expect("the last bucket ends at the largest u64")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_bucket_holds_its_largest_value_and_not_the_next() {
-        for bucket in 0..BUCKETS {
-            let largest = largest_in(bucket);
-            assert_eq!(bucket_of(largest), bucket);
-            if let Some(next) = largest.checked_add(1) {
-                assert_eq!(bucket_of(next), bucket + 1);
-            }
-        }
-        assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+    fn times(digits: u8, all: impl IntoIterator<Item = u64>) -> Histogram {
+        let mut times = Histogram::new(digits);
+        all.into_iter().for_each(|time| times.add(Nanos(time)));
+        times
     }
 
     #[test]
-    fn quantiles_are_within_an_eighth_above() {
-        let mut histogram = Histogram::default();
-        assert_eq!(histogram.p50(), Nanos(0));
-        for value in 1..=1_000 {
-            histogram.add(Nanos(value * 1_000));
+    fn quantiles_of_short_times_are_times_that_were_added() {
+        let short = times(3, (1..=1_000).rev());
+        for (per_mille, time) in
+            [(0, 1), (1, 1), (500, 500), (501, 501), (990, 990), (1_000, 1_000)]
+        {
+            assert_eq!(short.quantile(per_mille), Nanos(time));
         }
-        for (per_mille, exact) in [(0, 1_000), (1, 1_000), (500, 500_000), (990, 990_000)] {
-            let found = histogram.quantile(per_mille).0;
-            assert!(exact <= found && found < exact + exact / 8, "{per_mille}: {found}");
+        assert!((short.mean_ns() - 500.5).abs() < 1e-9);
+        assert_eq!((times(1, []).p50(), times(1, []).count()), (Nanos(0), 0));
+        assert_eq!(times(1, [7]).p99(), Nanos(7));
+        assert_eq!(times(1, [3, 1, 2]).p50(), Nanos(2));
+    }
+
+    #[test]
+    fn quantiles_of_long_ones_are_above_by_less_than_their_digits() {
+        for (digits, part) in [(1, 8), (3, 1_000)] {
+            let mut long = times(digits, (1..=500).map(|time| time * 1_000_000));
+            long.merge(&times(digits, (501..=1_000).map(|time| time * 1_000_000)));
+            for (per_mille, exact) in [(1, 1_000_000), (500, 500_000_000), (990, 990_000_000)] {
+                let found = long.quantile(per_mille).0;
+                assert!(exact <= found && found < exact + exact / part, "{per_mille}: {found}");
+            }
+            assert_eq!((long.quantile(1_000), long.count()), (Nanos(1_000_000_000), 1_000));
+            assert_eq!(long.max(), Nanos(1_000_000_000), "never above the longest");
+            for time in [86_400 * 1_000_000_007, u64::MAX / 2] {
+                assert_eq!(times(digits, [time]).quantile(1_000), Nanos(time));
+            }
         }
-        assert_eq!(histogram.quantile(1_000), Nanos(1_000_000), "never above the longest");
-        assert_eq!((histogram.count(), histogram.max()), (1_000, Nanos(1_000_000)));
     }
 }

@@ -97,7 +97,7 @@ impl Default for Steps {
 }
 
 /// A queue of the store: the reaping thread carries operations out.
-struct Lane {
+struct StepsQueue {
     store: Steps,
     waiting: Mutex<Waiting>,
 }
@@ -119,11 +119,11 @@ impl Store for Steps {
     }
 
     fn queue(&self, _: QueueKind) -> Arc<dyn Queue> {
-        Arc::new(Lane { store: self.clone(), waiting: Mutex::default() })
+        Arc::new(StepsQueue { store: self.clone(), waiting: Mutex::default() })
     }
 }
 
-impl Queue for Lane {
+impl Queue for StepsQueue {
     fn submit(&self, op: Op) {
         self.waiting.lock().ops.push_back(op);
     }

@@ -34,7 +34,7 @@ mod spare;
 use std::{
     alloc::{self, Layout},
     any::Any,
-    fmt, mem,
+    mem,
     ops::{Deref, DerefMut},
     ptr::NonNull,
     slice,
@@ -52,6 +52,7 @@ pub use spare::spare_bytes_max;
 
 /// The memory of one page, owned alone: a frame of a [`Frames`] that is checked out, or one
 /// outside of any.
+#[derive(Debug)]
 pub struct Frame {
     start: NonNull<u8>,
     bytes: usize,
@@ -59,6 +60,7 @@ pub struct Frame {
 }
 
 /// What the memory is a part of.
+#[derive(Debug)]
 enum Origin {
     Alone(Layout),
     Arena(Arc<Arena>, FrameId),
@@ -120,13 +122,6 @@ impl Drop for Frame {
             Origin::Alone(layout) => unsafe { alloc::dealloc(self.start.as_ptr(), *layout) },
             Origin::Arena(..) => {} // Checked out for good.
         }
-    }
-}
-
-impl fmt::Debug for Frame {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (id, bytes) = (self.id(), self.bytes);
-        f.debug_struct("Frame").field("id", &id).field("bytes", &bytes).finish_non_exhaustive()
     }
 }
 
@@ -334,6 +329,7 @@ impl OwnedPin {
 }
 
 /// The bytes of a cached frame, which stay as they are until the pin is released.
+#[derive(Debug)]
 pub struct Pin<'a> {
     arena: &'a Arena,
     frame: FrameId,
@@ -384,12 +380,6 @@ impl Drop for Pin<'_> {
             Some(hazard) => hazard.clear(self.frame),
             None => self.arena.header(self.frame).unpin(),
         }
-    }
-}
-
-impl fmt::Debug for Pin<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Pin").field(&self.frame).finish()
     }
 }
 

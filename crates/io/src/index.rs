@@ -85,6 +85,12 @@ impl Index {
 }
 
 impl Publisher {
+    /// The index.
+    #[must_use]
+    pub fn index(&self) -> &Arc<Index> {
+        &self.index
+    }
+
     /// Publishes `page` in `frame`, which is cached and holds its bytes. A page that is published
     /// there already gets a new marker.
     ///

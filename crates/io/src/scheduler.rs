@@ -58,7 +58,6 @@ impl Scheduled for Op {
 pub(crate) struct QueueId(usize);
 
 /// See the module. `T` is an operation, `D` what a reaper takes.
-#[derive(Debug)]
 pub(crate) struct Scheduler<T, D = Completion> {
     queues: Vec<Submissions<T, D>>,
     vacant: Vec<QueueId>,
@@ -69,7 +68,6 @@ pub(crate) struct Scheduler<T, D = Completion> {
 }
 
 /// One submission queue.
-#[derive(Debug)]
 struct Submissions<T, D> {
     /// Index into `turns`.
     class: usize,
@@ -85,7 +83,6 @@ struct Submissions<T, D> {
 }
 
 /// What reapers take, and wait for.
-#[derive(Debug)]
 struct Completions<D> {
     ready: Vec<D>,
     open: usize,

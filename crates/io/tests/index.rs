@@ -138,7 +138,7 @@ fn pin(index: &Index) -> Pin<'_> {
 }
 
 #[test]
-fn a_pin_may_be_let_go_of_by_another_thread() {
+fn a_pin_may_be_released_by_another_thread() {
     let (index, mut publisher) = index(1);
     publisher.publish(WANTED, FrameId(0), 1, false);
     for _ in 0..3 {

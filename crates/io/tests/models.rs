@@ -148,7 +148,7 @@ fn a_pin_that_is_kept_holds_its_bytes_through_other_hands() {
     check(|| {
         let (index, mut publisher) = index(1);
         fill(&index, FRAME, page(0));
-        // As for one who is served a page before it is published.
+        // As for a reader that is served a page before it is published.
         let served = index.frames().pin_owned(FRAME);
         publisher.publish(page(0), FRAME, 0, false);
         let (sender, receiver) = mpsc::channel::<OwnedPin>();
@@ -279,7 +279,7 @@ fn who_lets_go_sees_that_somebody_starves_or_is_not_in_his_way() {
             let (index, starving, woken) =
                 (Arc::clone(&index), Arc::clone(&starving), Arc::clone(&woken));
             thread::spawn(move || {
-                // Who does not find it may have been in the way all the same.
+                // A lookup that does not find it may have been in the way all the same.
                 drop(index.find(page(0)));
                 if starving.load(Ordering::SeqCst) {
                     woken.store(true, Ordering::SeqCst);

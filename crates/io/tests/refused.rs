@@ -1,6 +1,6 @@
 //! A program that is refused `io_uring`, as in many containers: files work, and say what is used.
 //!
-//! The refusal holds for the whole process and cannot be taken back, so this is a test program of
+//! The refusal holds for the whole process and cannot be undone, so this is a test program of
 //! its own with one test.
 
 use std::sync::Arc;
@@ -94,7 +94,7 @@ fn where_io_uring_is_refused_the_next_best_is_used_and_says_why() {
     assert!(chosen.to_string().contains(&why));
     read_all(&files);
     read_all(&before);
-    // A ring of one's own is refused as well, to whoever had rings before.
+    // A ring of one's own is refused as well, also where rings were there before.
     for files in [&files, &before] {
         let (port, fallen) = reap(files);
         assert_ne!(port, "io_uring");

@@ -59,65 +59,69 @@ impl<F: Copy> Next<F> {
 }
 
 /// Writes functions of the C library's names and types: each does `before`, then calls the next
-/// one, or `raw` where there is none yet, then does `after` with its answer. Also `find`, which
-/// looks all of the next ones up.
+/// one, or `raw` where there is none yet, then does `after` with its answer, whose type has one
+/// word. Also `find`, which looks all of the next ones up. Several names are of functions
+/// that do the same.
 ///
 /// Arguments after a semicolon are those that C passes in `...`. Stable Rust cannot define such a
 /// function. On the machines that this crate builds for, System V x86-64 and AAPCS64, a caller
 /// passes these in the same registers as arguments that are declared; one that was not passed is
 /// whatever the register holds, and goes to the next function, which knows when not to look.
 macro_rules! calls {
-    ($(
-        $(#[$doc:meta])*
-        fn $name:ident(
-            $($arg:ident: $type:ty),* $(; $dots:tt $($more:ident: $kind:ty),+)?
-        ) -> $out:ty {
-            $(before: $before:expr,)?
-            raw: $raw:expr,
-            $(after($got:ident): $after:expr,)?
-        }
-    )*) => {
+    ($(fn [$($name:ident)+] $arguments:tt -> $out:tt $body:tt)*) => {
         #[expect(non_upper_case_globals, reason = "the C library's names")]
         mod next {
             use super::*;
-            $(
-                pub(super) static $name: crate::next::Next<
-                    unsafe extern "C-unwind" fn($($type),* $(, $dots)?) -> $out
-                > = {
-                    // SAFETY: the type is that of C's declaration of this name.
-                    unsafe { crate::next::Next::new(concat!(stringify!($name), "\0")) }
-                };
-            )*
+            $($(crate::next::calls! { @next $name $arguments $out })+)*
         }
 
         /// Looks the next functions up.
         pub(super) fn find() {
-            $(next::$name.find();)*
+            $($(next::$name.find();)+)*
         }
 
-        $(
-            $(#[$doc])*
-            #[cfg_attr(not(test), unsafe(no_mangle))]
-            unsafe extern "C-unwind" fn $name(
-                $($arg: $type,)* $($($more: $kind,)+)?
-            ) -> $out {
-                $($before;)?
-                // SAFETY: the program's own call with its own arguments, which keep the contract
-                // of this function as far as the program does. The kernel's call is the one that
-                // the C library would make of them.
-                let answer = unsafe {
-                    match next::$name.get() {
-                        Some(next) => next($($arg,)* $($($more,)+)?),
-                        None => $raw,
-                    }
-                };
-                $(
-                    let $got = answer;
-                    $after;
-                )?
-                answer
-            }
-        )*
+        $($(crate::next::calls! { @call $name $arguments $out $body })+)*
+    };
+    (@next $name:ident
+        ($($arg:ident: $type:ty),* $(; $dots:tt $($more:ident: $kind:ty),+)?)
+        $out:tt
+    ) => {
+        pub(super) static $name: crate::next::Next<
+            unsafe extern "C-unwind" fn($($type),* $(, $dots)?) -> $out
+        > = {
+            // SAFETY: the type is that of C's declaration of this name.
+            unsafe { crate::next::Next::new(concat!(stringify!($name), "\0")) }
+        };
+    };
+    (@call $name:ident
+        ($($arg:ident: $type:ty),* $(; $dots:tt $($more:ident: $kind:ty),+)?)
+        $out:tt
+        {
+            $(before: $before:expr,)?
+            raw: $raw:expr,
+            $(after($got:ident): $after:expr,)?
+        }
+    ) => {
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        unsafe extern "C-unwind" fn $name(
+            $($arg: $type,)* $($($more: $kind,)+)?
+        ) -> $out {
+            $($before;)?
+            // SAFETY: the program's own call with its own arguments, which keep the contract
+            // of this function as far as the program does. The kernel's call is the one that
+            // the C library would make of them.
+            let answer = unsafe {
+                match next::$name.get() {
+                    Some(next) => next($($arg,)* $($($more,)+)?),
+                    None => $raw,
+                }
+            };
+            $(
+                let $got = answer;
+                $after;
+            )?
+            answer
+        }
     };
 }
 

@@ -3,7 +3,7 @@
 //! Plain values alone: rows are tuples here, and named by `python/forerun/vectors.py`.
 
 use forerun_core::readahead;
-use forerun_sim::decisions::{self as sim, Decided};
+use forerun_sim::decisions::{self as sim, WindowDecision};
 use forerun_sim::vectors;
 use pyo3::prelude::pyfunction;
 use pyo3::{PyResult, Python};
@@ -44,7 +44,7 @@ pub(crate) fn check(
     Ok((verdict.passed, verdict.failed, verdict.lines))
 }
 
-fn row(decided: Decided) -> Row {
-    let Decided { read, page, cause, window, fetched } = decided;
+fn row(decided: WindowDecision) -> Row {
+    let WindowDecision { read, page, cause, window, fetched } = decided;
     (read, cause.name(), page, window.start, window.size, window.async_size, fetched)
 }

@@ -139,76 +139,60 @@ fn part_beside(target: &Path) -> io::Result<PathBuf> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
+    use forerun_testkit::Scratch;
+
     use super::*;
 
-    /// A folder of its own for one test, removed at the end.
-    pub(crate) struct Folder(pub(crate) PathBuf);
-
-    impl Folder {
-        pub(crate) fn new(test: &str) -> Self {
-            let name = format!("forerun-report-{}-{test}", std::process::id());
-            let path = std::env::temp_dir().join(name);
-            fs::create_dir_all(&path).expect("the temporary folder takes a folder");
-            Self(path)
-        }
-
-        pub(crate) fn names(&self) -> Vec<String> {
-            let entries = fs::read_dir(&self.0).expect("the folder is there");
-            let mut names: Vec<String> =
-                entries.map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect();
-            names.sort();
-            names
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).expect("the folder is there");
+        let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
     }
 
     #[test]
     fn a_new_file_and_a_replaced_one_hold_just_the_new_bytes() {
-        let folder = Folder::new("replace");
-        let path = folder.0.join("a.json");
+        let folder = Scratch::new("replace");
+        let path = folder.join("a.json");
         write_whole(&path, b"a long first content").unwrap();
         write_whole(&path, b"short").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"short");
-        assert_eq!(folder.names(), ["a.json"], "no part is left behind");
+        assert_eq!(names(&folder), ["a.json"], "no part is left behind");
     }
 
     #[test]
     fn a_file_that_is_not_kept_is_gone() {
-        let folder = Folder::new("dropped");
-        let path = folder.0.join("a.bin");
+        let folder = Scratch::new("dropped");
+        let path = folder.join("a.bin");
         fs::write(&path, b"old").unwrap();
         let mut file = NewFile::create(&path).unwrap();
         file.write_all(b"half").unwrap();
-        assert!(file.part().is_some() && folder.names().len() == 2);
+        assert!(file.part().is_some() && names(&folder).len() == 2);
         drop(file);
         assert_eq!(
-            (folder.names(), fs::read(&path).unwrap()),
+            (names(&folder), fs::read(&path).unwrap()),
             (vec!["a.bin".into()], b"old".into())
         );
     }
 
     #[test]
     fn a_failed_write_leaves_the_target_and_no_part() {
-        let folder = Folder::new("failed");
-        let target = folder.0.join("taken");
+        let folder = Scratch::new("failed");
+        let target = folder.join("taken");
         fs::create_dir(&target).unwrap();
         fs::write(target.join("inside"), b"kept").unwrap();
         assert!(write_whole(&target, b"new").is_err(), "a folder cannot be replaced by a file");
         assert_eq!(fs::read(target.join("inside")).unwrap(), b"kept");
-        assert_eq!(folder.names(), ["taken"]);
+        assert_eq!(names(&folder), ["taken"]);
     }
 
     #[test]
     fn a_reader_who_opened_the_old_file_keeps_the_whole_old_content() {
         use std::io::Read;
-        let folder = Folder::new("reader");
-        let path = folder.0.join("a.json");
+        let folder = Scratch::new("reader");
+        let path = folder.join("a.json");
         write_whole(&path, b"old content").unwrap();
         let mut reader = File::open(&path).unwrap();
         write_whole(&path, b"new").unwrap();
@@ -219,8 +203,8 @@ pub(crate) mod tests {
 
     #[test]
     fn a_link_stays_a_link_and_its_file_is_replaced() {
-        let folder = Folder::new("link");
-        let (file, link) = (folder.0.join("file"), folder.0.join("link"));
+        let folder = Scratch::new("link");
+        let (file, link) = (folder.join("file"), folder.join("link"));
         fs::write(&file, b"old").unwrap();
         std::os::unix::fs::symlink(&file, &link).unwrap();
         write_whole(&link, b"new").unwrap();
@@ -236,9 +220,9 @@ pub(crate) mod tests {
 
     #[test]
     fn a_path_without_a_name_or_a_folder_is_refused() {
-        let folder = Folder::new("refused");
+        let folder = Scratch::new("refused");
         assert!(write_whole(Path::new("/"), b"").is_err());
-        assert!(write_whole(&folder.0.join("missing").join("a"), b"").is_err());
-        assert!(folder.names().is_empty());
+        assert!(write_whole(&folder.join("missing").join("a"), b"").is_err());
+        assert!(names(&folder).is_empty());
     }
 }

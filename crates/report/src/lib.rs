@@ -29,7 +29,6 @@ pub mod curves;
 mod explanation;
 mod file;
 mod html;
-mod latencies;
 pub mod page;
 pub mod quantity;
 mod record;
@@ -41,11 +40,10 @@ mod window;
 
 pub use explanation::{ExplainedFile, ExplainedStream, Explanation, Forecast, ReadMoment};
 pub use file::{NewFile, remove_parts, write_whole};
-pub use latencies::Latencies;
 pub use record::{
     DeviceRequest, Machine, ReadError, RequestKind, Run, RunRecord, SCHEMA, Schema, Spread,
     WriteError,
 };
 pub use summary::{Distribution, Summary, Target, Verdict, mean};
 pub use waits::Waits;
-pub use window::{Cause, Window};
+pub use window::Window;

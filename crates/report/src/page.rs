@@ -24,6 +24,7 @@ mod charts;
 mod explained;
 mod figures;
 mod group;
+mod panels;
 mod provenance;
 mod summary;
 mod waits;
@@ -34,9 +35,9 @@ use crate::html::{escape, script_json};
 use crate::quantity::date;
 use crate::record::RunRecord;
 use crate::shell::{self, Assets, PAGE_CSS};
-use crate::window::Cause;
 use charts::Data;
 pub use explained::explained;
+use forerun_core::readahead::Cause;
 use group::Groups;
 use maud::{Markup, PreEscaped, html};
 

@@ -17,8 +17,8 @@
 
 use crate::file::write_whole;
 use crate::waits::Waits;
-use crate::window::Window;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use crate::window::{Window, is_zero};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
@@ -164,7 +164,7 @@ pub struct DeviceRequest {
     pub kind: RequestKind,
 }
 
-/// The reason of a request.
+/// The reason of a request; the page's script knows each by its place in this list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RequestKind {
@@ -179,23 +179,12 @@ pub enum RequestKind {
 }
 
 /// The version in a record: always [`SCHEMA`], no other can be read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Schema;
-
-impl Serialize for Schema {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(SCHEMA)
-    }
-}
-
-impl<'de> Deserialize<'de> for Schema {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let found = String::deserialize(from)?;
-        if found == SCHEMA {
-            return Ok(Self);
-        }
-        Err(de::Error::custom(format_args!("schema {found:?} instead of {SCHEMA:?}")))
-    }
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Schema {
+    /// Its only version so far.
+    #[default]
+    #[serde(rename = "forerun-run/1")]
+    First,
 }
 
 /// The reason why a record could not be read.
@@ -337,11 +326,6 @@ fn not_finite(run: &Run) -> Option<&'static str> {
     .into_iter()
     .find_map(|(field, value)| value.is_some_and(|v| !v.is_finite()).then_some(field))
     .or_else(|| run.waits.as_ref().is_some_and(Waits::not_finite).then_some("waits"))
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde calls")]
-fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
 
 /// The longest file that is read: some millions of requests.

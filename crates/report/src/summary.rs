@@ -2,8 +2,8 @@
 //!
 //! A [`Summary`] stands for samples of one figure, such as one a round. A [`Distribution`] holds
 //! every latency of a run exactly, for figures that a histogram would round: means without the
-//! slowest reads, and figures equal digit by digit. A thousandth is enough for
-//! [`Latencies`](crate::Latencies), which takes a fixed amount of memory instead.
+//! slowest reads, and figures equal digit by digit. Where a thousandth is enough, the engine's
+//! `Histogram` takes a fixed amount of memory instead.
 //!
 //! # Invariants
 //! - `min <= median <= max`.

@@ -12,92 +12,67 @@
 //! - Names from records cannot move the cursor: control characters are shown as `?`.
 //! - In [`render`], every line has the same columns, text to the left and figures to the right.
 
+use std::iter;
+
 use crate::quantity::{bytes, count, figure, percent};
 use crate::record::Run;
 
 /// The runs as an aligned table, a line each under a header; empty when there is none.
 #[must_use]
 pub fn render(runs: &[Run]) -> String {
-    if runs.is_empty() {
-        return String::new();
-    }
-    let devices = differ(runs, device);
-    let workloads = differ(runs, |run| plain(&run.workload));
-    let head = with_extras(
-        titles(),
-        devices.then(|| "device".to_owned()),
-        workloads.then(|| "workload".to_owned()),
-    );
-    let mut lines = vec![head];
-    for run in runs {
-        lines.push(with_extras(
-            cells(run),
-            devices.then(|| device(run)),
-            workloads.then(|| plain(&run.workload)),
-        ));
-    }
+    let Some(first) = runs.first() else { return String::new() };
+    let differ = |cell: fn(&Run) -> String| runs.iter().any(|run| cell(run) != cell(first));
+    let columns: Vec<_> = COLUMNS.iter().filter(|c| c.width > 0 || differ(c.cell)).collect();
+    let titles = columns.iter().map(|column| column.title.to_owned()).collect();
+    let cells = |run| columns.iter().map(|column| (column.cell)(run)).collect();
+    let lines: Vec<Vec<String>> = iter::once(titles).chain(runs.iter().map(cells)).collect();
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
-    let widths: Vec<usize> = (0..lines[0].len()).filter_map(width).collect();
-    lines.iter().map(|line| aligned(line, &widths)).collect()
+    let widths: Vec<usize> = (0..columns.len()).filter_map(width).collect();
+    lines.iter().map(|line| aligned(line.iter().zip(widths.iter().copied()))).collect()
 }
 
 /// The header for rows that [`row`] prints one by one.
 #[must_use]
 pub fn header() -> String {
-    aligned(&titles(), &WIDTHS)
+    aligned(fixed().map(|column| (column.title, column.width)))
 }
 
 /// One run as a line under [`header`].
 #[must_use]
 pub fn row(run: &Run) -> String {
-    aligned(&cells(run), &WIDTHS)
+    aligned(fixed().map(|column| ((column.cell)(run), column.width)))
 }
 
-fn titles() -> Vec<String> {
-    [
-        "readahead",
-        "streams",
-        "MB/s",
-        "of limit",
-        "requests",
-        "mean",
-        "delay s",
-        "p99 ms",
-        "read",
-        "wanted",
-    ]
-    .map(str::to_owned)
-    .to_vec()
+/// A column: its title, its width in rows that are printed one by one, and what it shows of a run.
+struct Column {
+    title: &'static str,
+    /// 0 for a name that is shown only in whole tables, where rows differ in it.
+    width: usize,
+    cell: fn(&Run) -> String,
 }
 
-fn cells(run: &Run) -> Vec<String> {
-    vec![
-        plain(&run.readahead),
-        count(u64::from(run.streams)),
-        figure(run.mb_per_second),
-        run.ratio_to_limit.map_or_else(|| "-".to_owned(), percent),
-        count(run.device_requests),
-        bytes(run.mean_request_bytes),
-        figure(run.delay_seconds),
-        figure(run.p99_us / 1_000.0),
-        bytes(run.bytes_read),
-        bytes(run.bytes_wanted),
-    ]
+const fn column(title: &'static str, width: usize, cell: fn(&Run) -> String) -> Column {
+    Column { title, width, cell }
 }
 
-/// Columns of names, at the end, shown only where rows differ in them.
-fn with_extras(
-    mut line: Vec<String>,
-    device: Option<String>,
-    workload: Option<String>,
-) -> Vec<String> {
-    line.extend(device);
-    line.extend(workload);
-    line
-}
+const COLUMNS: [Column; 12] = [
+    column("readahead", 16, |run| plain(&run.readahead)),
+    column("streams", 7, |run| count(run.streams.into())),
+    column("MB/s", 8, |run| figure(run.mb_per_second)),
+    column("of limit", 8, |run| run.ratio_to_limit.map_or_else(|| "-".to_owned(), percent)),
+    column("requests", 9, |run| count(run.device_requests)),
+    column("mean", 8, |run| bytes(run.mean_request_bytes)),
+    column("delay s", 8, |run| figure(run.delay_seconds)),
+    column("p99 ms", 8, |run| figure(run.p99_us / 1_000.0)),
+    column("read", 8, |run| bytes(run.bytes_read)),
+    column("wanted", 8, |run| bytes(run.bytes_wanted)),
+    column("device", 0, device),
+    column("workload", 0, |run| plain(&run.workload)),
+];
 
-fn differ(runs: &[Run], of: impl Fn(&Run) -> String) -> bool {
-    runs.iter().any(|run| of(run) != of(&runs[0]))
+/// The columns of every table.
+fn fixed() -> impl Iterator<Item = &'static Column> {
+    COLUMNS.iter().filter(|column| column.width > 0)
 }
 
 fn device(run: &Run) -> String {
@@ -109,22 +84,14 @@ fn device(run: &Run) -> String {
     format!("{}{cache}", plain(&run.device))
 }
 
-/// One line of cells; names are set to the left, figures to the right.
-fn aligned(cells: &[String], widths: &[usize]) -> String {
-    assert_eq!(cells.len(), widths.len(), "a width for every cell");
-    let mut line = String::new();
-    for (column, (cell, &width)) in cells.iter().zip(widths).enumerate() {
-        if column > 0 {
-            line.push_str("  ");
-        }
-        let padding = " ".repeat(width.saturating_sub(cell.chars().count()));
-        let figure = (1..FIGURES_END).contains(&column);
-        let (before, after) = if figure { (padding.as_str(), "") } else { ("", padding.as_str()) };
-        line.extend([before, cell, after]);
-    }
-    line.truncate(line.trim_end().len());
-    line.push('\n');
-    line
+/// One line of cells and their widths; names are set to the left, figures to the right.
+fn aligned(cells: impl Iterator<Item = (impl AsRef<str>, usize)>) -> String {
+    let cells = cells.enumerate().map(|(column, (cell, width))| {
+        let cell = cell.as_ref();
+        let is_figure = (1..FIGURES_END).contains(&column);
+        if is_figure { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
+    });
+    cells.collect::<Vec<String>>().join("  ").trim_end().to_owned() + "\n"
 }
 
 /// `text` without control characters.
@@ -134,8 +101,6 @@ fn plain(text: &str) -> String {
 
 /// The columns before this one and after the first hold figures.
 const FIGURES_END: usize = 10;
-/// Of [`header`] and [`row`].
-const WIDTHS: [usize; FIGURES_END] = [16, 7, 8, 8, 9, 8, 8, 8, 8, 8];
 
 #[cfg(test)]
 mod tests {

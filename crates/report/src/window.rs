@@ -11,7 +11,8 @@
 //! - Offsets are those of the record's device requests.
 //! - A count of bytes that is 0 is left out of the JSON.
 
-use serde::{Deserialize, Serialize};
+use forerun_core::readahead::Cause;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// One readahead window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +27,7 @@ pub struct Window {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<u32>,
     /// Its cause.
+    #[serde(with = "cause")]
     pub cause: Cause,
     /// Its first byte.
     pub offset: u64,
@@ -54,72 +56,24 @@ pub struct Window {
     pub unread_bytes: u64,
 }
 
-/// The cause of a window.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Cause {
-    /// A miss without readahead: the window is the request.
-    #[default]
-    Random,
-    /// A miss at the apparent start of a stream.
-    Sync,
-    /// A marker of the window before was read.
-    Async,
-    /// A marker that the policy did not expect; the size is from what is in memory.
-    AsyncRecovered,
-    /// The first window of the policy of Linux before 2.6.23.
-    Initial,
-    /// The window ahead of the current one, of the same policy.
-    Ahead,
-    /// A page outside of every window, fetched by itself.
-    Readpage,
-}
+/// A cause in a record: its name in the core.
+mod cause {
+    use super::{Cause, Deserialize, Deserializer, Serializer, de};
 
-impl Cause {
-    /// All, in the order of legends.
-    pub const ALL: [Self; 7] = [
-        Self::Random,
-        Self::Sync,
-        Self::Async,
-        Self::AsyncRecovered,
-        Self::Initial,
-        Self::Ahead,
-        Self::Readpage,
-    ];
-
-    /// Its name on the page, which is also its class there.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Random => "random",
-            Self::Sync => "sync",
-            Self::Async => "async",
-            Self::AsyncRecovered => "async-recovered",
-            Self::Initial => "initial",
-            Self::Ahead => "ahead",
-            Self::Readpage => "readpage",
-        }
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde calls")]
+    pub(super) fn serialize<S: Serializer>(cause: &Cause, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(cause.name())
     }
 
-    /// What it means, in a few words.
-    #[must_use]
-    pub const fn meaning(self) -> &'static str {
-        match self {
-            Self::Random => "a miss, just what was asked",
-            Self::Sync => "a miss that begins a stream",
-            Self::Async => "a marker was read",
-            Self::AsyncRecovered => "an unexpected marker",
-            Self::Initial => "the first window",
-            Self::Ahead => "the window after it",
-            Self::Readpage => "a page by itself",
-        }
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Cause, D::Error> {
+        let name = String::deserialize(from)?;
+        let known = Cause::ALL.into_iter().find(|cause| cause.name() == name);
+        known.ok_or_else(|| de::Error::custom(format_args!("no cause {name:?} of a window")))
     }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde calls")]
-fn is_zero(count: &u64) -> bool {
+pub(crate) fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
@@ -128,10 +82,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_is_called_the_same_in_records_and_on_pages() {
+    fn every_cause_is_read_back_by_its_name_and_no_other_is_one() {
         for cause in Cause::ALL {
-            assert_eq!(serde_json::to_value(cause).unwrap(), cause.name());
+            let json = serde_json::to_value(Window { cause, ..Window::default() }).unwrap();
+            assert_eq!(json["cause"], cause.name());
+            assert_eq!(serde_json::from_value::<Window>(json).unwrap().cause, cause);
         }
+        let json = serde_json::to_string(&Window::default()).unwrap().replace("random", "Random");
+        assert!(serde_json::from_str::<Window>(&json).is_err(), "{json}");
     }
 
     #[test]

@@ -56,8 +56,17 @@ pub(crate) fn time_of(pid: i32) -> Option<Nanos> {
 
 /// The time of all threads of a process, as the scheduler counts it.
 const CLOCK_SCHED: i32 = 2;
+const SECOND: u64 = 1_000_000_000;
+
+/// `time` as system calls take it.
+pub(crate) fn timespec(time: Nanos) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(time.0 / SECOND).unwrap_or(i64::MAX),
+        tv_nsec: i64::try_from(time.0 % SECOND).expect("below a second"),
+    }
+}
 
 fn nanos(time: Timespec) -> u64 {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+    seconds * SECOND + u64::try_from(time.tv_nsec).unwrap_or(0)
 }

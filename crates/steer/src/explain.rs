@@ -18,26 +18,26 @@ mod recorder;
 mod residency;
 mod streams;
 mod summary;
-mod usage;
 mod waits;
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use forerun_core::units::Nanos;
 
 use crate::clock;
-use crate::observe::poll::{INTERVAL_MIN, Interval, PollTimer};
+use crate::observe::poll::{Allowance, INTERVAL_MIN, Interval, PollTimer};
 use crate::observe::{ObserverKind, Observers};
-use crate::session::{self, Poller, SessionError};
+use crate::session::{self, Poller, SessionError, Watched};
+use crate::wire::wire;
 pub use predict::{DeviceLimit, Prediction, Why, predict};
 use rate::RateMeter;
-use recorder::AccessRecorder;
+use recorder::{AccessRecorder, Recorded, Records};
 pub use summary::{
     AccessSample, FileSummary, InitialResidency, Pattern, ProgramSummary, StreamSummary, WaitBasis,
 };
-use usage::Usage;
-use waits::WaitSampler;
+use waits::{WaitSampler, WaitSums};
 
 /// Runs `words`, a program and its arguments, and observes what it reads. Its output goes to
 /// `output`, if there is one.
@@ -50,43 +50,78 @@ pub fn explain(
     output: Option<OwnedFd>,
 ) -> Result<ProgramSummary, SessionError> {
     let residency = residency::before(words);
-    let before = Usage::of_children();
-    let make = |observers| Explainer {
+    let (records, published) = (Records::default(), Arc::new(Mutex::new(Counts::default())));
+    let (for_poller, counts) = (records.clone(), Arc::clone(&published));
+    let make = move |observers| Explainer {
         observers,
-        recorder: AccessRecorder::new(residency),
+        recorder: AccessRecorder::new(residency, for_poller),
         waits: WaitSampler::new(),
         rate: RateMeter::default(),
         timer: PollTimer::new(),
+        published: counts,
     };
-    let (status, mut seen) = session::watch(words, kind, output, make)?;
-    let ran = seen.observers.clock.now();
-    // Records from before the program's end.
-    seen.observers.poll_calls(ran, &mut seen.recorder);
-    let used = Usage::of_children().since(before);
-    let queued = seen.waits.queued();
-    let idle = ran.since(used.processor).since(queued.unwrap_or_default());
-    let (waited, sampled) = (seen.waits.waited(idle).min(ran), seen.waits.sampled());
-    let [read_from, read_until] = seen.recorder.reading();
+    let seen = || {
+        let counts = *published.lock().unwrap_or_else(PoisonError::into_inner);
+        (Seen { counts, recorded: records.recorded() }, 0)
+    };
+    let run = session::Run { words, kind, output, is_reported: true };
+    let Watched { status, ran, used, report } = session::watch(run, make, seen)?;
+    let own = clock::process_time();
+    let (polling, calls_given_up, bug, seen) = match report {
+        Some(report) => {
+            (own + report.processor, report.calls_given_up, report.bug, Some(report.seen))
+        }
+        None => (own, 0, None, None),
+    };
+    let Seen { counts, recorded } = seen.unwrap_or_default();
+    let (waits, (read_from, read_until)) = (counts.waits, recorded.reading);
+    let idle = ran.since(used.processor).since(waits.queued().unwrap_or_default());
+    let waited = waits.waited(idle).min(ran);
     Ok(ProgramSummary {
         status,
         ran,
         processor: used.processor,
         waited,
-        basis: seen.waits.basis(),
-        queued,
+        basis: waits.basis(),
+        queued: waits.queued(),
         device_bytes: used.device_bytes,
-        bytes_read: seen.recorder.bytes_read(),
-        read_from,
-        read_until,
-        rate: seen.rate.best(),
-        processes: seen.observers.tree.seen(),
-        processes_skipped: seen.observers.tree.skipped(),
-        records_lost: seen.observers.records_lost(),
-        polls: seen.observers.polls(),
-        polling: clock::process_time(),
-        files_left_out: seen.recorder.files_left_out(),
-        files: seen.recorder.end(waited, sampled),
+        bytes_read: recorded.bytes_read,
+        read_from: read_from.min(ran),
+        read_until: read_until.min(ran),
+        rate: counts.rate,
+        processes: counts.processes,
+        processes_skipped: counts.processes_skipped,
+        records_lost: counts.records_lost,
+        polls: counts.polls,
+        polling,
+        calls_given_up,
+        bug,
+        files_left_out: recorded.files_left_out,
+        files: recorded.files(waited, waits.sampled()),
     })
+}
+
+/// What the observing process tells.
+#[derive(Debug, Default)]
+struct Seen {
+    counts: Counts,
+    recorded: Recorded,
+}
+
+/// What is counted beside the accesses.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    waits: WaitSums,
+    rate: Option<u64>,
+    processes: u64,
+    processes_skipped: u64,
+    records_lost: u64,
+    polls: u64,
+}
+
+wire! {
+    Seen { counts, recorded }
+    Counts { waits, rate, processes, processes_skipped, records_lost, polls }
 }
 
 /// The poller that only observes.
@@ -96,6 +131,8 @@ struct Explainer {
     waits: WaitSampler,
     rate: RateMeter,
     timer: PollTimer,
+    /// What was counted until the last poll.
+    published: Arc<Mutex<Counts>>,
 }
 
 impl Poller for Explainer {
@@ -109,8 +146,10 @@ impl Poller for Explainer {
         let waits = self.waits.poll(now, &self.observers.tree, |pid, time| {
             recorder.waited(pid, time);
         });
-        let moved = self.observers.poll(now, some_ended, &mut self.recorder);
+        let allowance = Allowance::of(POLL_MAX);
+        let moved = self.observers.poll(now, some_ended, allowance, &mut self.recorder);
         self.rate.poll(now, &self.observers.tree, self.recorder.bytes_read());
+        self.publish();
         let cost = clock::thread_time().since(began);
         let is_busy = moved || waits;
         let interval =
@@ -118,11 +157,35 @@ impl Poller for Explainer {
         self.timer.pause(now, interval, cost, ONE_IN)
     }
 
+    fn finish(&mut self) {
+        // Records from before the program's end.
+        let now = self.observers.clock.now();
+        self.observers.poll_calls(now, Allowance::of(LAST_POLL_MAX), &mut self.recorder);
+        self.publish();
+    }
+
     fn give_up(&mut self) {
         self.observers.tree.clear();
+        self.recorder.clear();
+    }
+}
+
+impl Explainer {
+    fn publish(&self) {
+        *self.published.lock().unwrap_or_else(PoisonError::into_inner) = Counts {
+            waits: self.waits.sums,
+            rate: self.rate.best(),
+            processes: self.observers.tree.seen(),
+            processes_skipped: self.observers.tree.skipped(),
+            records_lost: self.observers.records_lost(),
+            polls: self.observers.polls(),
+        };
     }
 }
 
 const IDLE_MAX: Nanos = Nanos::from_millis(4);
+/// Processor time of one poll, and of the last, after the program's end.
+const POLL_MAX: Nanos = Nanos::from_millis(50);
+const LAST_POLL_MAX: Nanos = Nanos::from_millis(500);
 /// The poll budget is one part in so many of a processor.
 const ONE_IN: u64 = 20;

@@ -25,6 +25,7 @@
 
 mod chunk;
 mod probe;
+mod stat;
 mod sys;
 
 use std::fs::File;
@@ -37,6 +38,7 @@ use rustix::param::page_size;
 
 pub use chunk::chunk_bytes;
 pub use probe::Probe;
+pub(crate) use stat::{Stat, stat};
 
 /// How much of a range is in the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +91,9 @@ pub fn cached(file: &File, range: &Range<u64>) -> io::Result<Residency> {
     }
     let absent = absent(file, range)?;
     Ok(absent.map_or(Residency::Unknown, |absent| {
-        Residency::Pages(pages(range) - absent.iter().map(pages).sum::<u64>())
+        let (absent, pages) = (absent.iter().map(pages).sum::<u64>(), pages(range));
+        assert!(absent <= pages, "what is absent is a part of it");
+        Residency::Pages(pages - absent)
     }))
 }
 
@@ -103,7 +107,7 @@ pub fn absent(file: &File, range: &Range<u64>) -> io::Result<Option<Vec<Range<u6
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let page = page_size() as u64;
-    let beyond = file.metadata()?.len().next_multiple_of(page);
+    let beyond = stat(file)?.st_size.next_multiple_of(page);
     let mut is_resident = Vec::new();
     sys::mincore(file, &(beyond..beyond + page), &mut is_resident)?;
     if is_resident == [true] {
@@ -114,6 +118,7 @@ pub fn absent(file: &File, range: &Range<u64>) -> io::Result<Option<Vec<Range<u6
     while at < range.end && !range.is_empty() {
         let end = range.end.min(at + LOOK_BYTES);
         sys::mincore(file, &(at..end), &mut is_resident)?;
+        assert_eq!(is_resident.len() as u64, pages(&(at..end)), "an answer for each page");
         for (start, _) in (at..end).step_by(page_size()).zip(&is_resident).filter(|(_, is)| !**is) {
             let missing = start.max(range.start)..range.end.min(start + page);
             match found.last_mut() {

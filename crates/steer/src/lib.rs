@@ -8,17 +8,22 @@
 //!  prefetch   observe    drives core::planner | watches the program from outside
 //!      \       /
 //!      kernel  memory  clock     warm: whole files, on kernel and memory alone
+//!              open              a program's files, checked and opened
+//!      aside   wire              another process for work that may block, and what it answers
 //! ```
 //! A module imports from layers below it, and nothing imports in a circle.
 //!
 //! | module | what |
 //! |---|---|
 //! | `run`, `explain`, `warm` | the commands |
-//! | `session` | starts a program, forwards signals, polls until its end |
+//! | `session` | starts a program, forwards signals, waits; a process that polls until its end |
 //! | `observe` | processes, open files, mappings, system calls by the shim; poll budget |
 //! | `prefetch` | files, residency and worker threads of the planner |
+//! | `open` | a file of a program, by its descriptor or path: a checked descriptor or a refusal |
 //! | `kernel` | prefetches a range, and tells what of it is cached |
 //! | `memory` | how many bytes may be prefetched |
+//! | `aside` | work that a file system may block, in a process of its own |
+//! | `wire` | values as bytes between such processes |
 //! | `clock` | real time |
 //!
 //! # Invariants
@@ -27,15 +32,19 @@
 
 #![deny(unsafe_code)]
 
+mod aside;
 mod clock;
 pub mod explain;
 pub mod kernel;
 pub mod memory;
 mod observe;
+mod open;
 mod prefetch;
 pub mod run;
 mod session;
 pub mod warm;
+mod wire;
 
+pub use aside::within;
 pub use observe::{ObserverKind, shim};
 pub use session::{SessionError, StartError};

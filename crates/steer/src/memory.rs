@@ -105,7 +105,8 @@ impl Room {
         let span = PRESSURE_MAX - PRESSURE_MIN;
         assert!(left <= span, "no more than all is free");
         let share = u128::from(free) * u128::from(left) / u128::from(span);
-        u64::try_from(share).expect("a part of what is free")
+        assert!(share <= u128::from(free), "a part of what is free");
+        u64::try_from(share).expect("no more than that")
     }
 }
 

@@ -17,6 +17,8 @@
 //!
 //! # Invariants
 //! - Where no process has run since the last poll, none has read, and none is polled.
+//! - A poll ends soon after its allowance: processes, files, mappings and records that are left are
+//!   polled with the next one, each in its turn, but for records, which are lost and counted.
 //! - Discovery of new files and processes uses one part in [`DISCOVERY_ONE_IN`] of a processor, and
 //!   the pause after it has a bound.
 
@@ -39,7 +41,7 @@ use forerun_core::units::Nanos;
 use crate::clock::{self, Clock};
 use access::AccessSink;
 use calls::CallObserver;
-use poll::{PollBudget, SCAN_PAUSE_MAX};
+use poll::{Allowance, PollBudget, SCAN_PAUSE_MAX};
 use processes::ProcessTree;
 use shim::Ring;
 
@@ -79,35 +81,47 @@ impl Observers {
         }
     }
 
-    /// Polls everything that may have changed, and reports to `sink`. Whether anything was read.
-    pub(crate) fn poll(&mut self, now: Nanos, some_ended: bool, sink: &mut dyn AccessSink) -> bool {
+    /// Polls everything that may have changed, as far as `allowance` goes, and reports to `sink`.
+    /// Whether anything was read.
+    pub(crate) fn poll(
+        &mut self,
+        now: Nanos,
+        some_ended: bool,
+        allowance: Allowance,
+        sink: &mut dyn AccessSink,
+    ) -> bool {
         self.polls += 1;
         let has_run = self.tree.has_run();
         self.is_stale |= has_run || some_ended;
         let discovers = self.is_stale && now >= self.discover_at;
         if discovers {
             let began = clock::thread_time();
-            self.is_stale = self.tree.discover(now, sink);
+            self.is_stale = self.tree.discover(now, allowance.half(), sink);
             let cost = clock::thread_time().since(began);
             let pause = self.budget.pause(now, DISCOVERY_PAUSES, cost, DISCOVERY_ONE_IN);
             self.discover_at = now + pause;
         }
         let mut moved = false;
         if has_run || some_ended {
-            moved = self.poll_calls(now, sink);
+            moved = self.poll_calls(now, allowance.half(), sink);
         }
         if some_ended || discovers {
             self.tree.reap(now, sink);
         }
         if has_run || discovers {
-            moved |= self.tree.poll(now, sink);
+            moved |= self.tree.poll(now, allowance, sink);
         }
         moved
     }
 
     /// Polls the shim's records alone. Whether anything was read.
-    pub(crate) fn poll_calls(&mut self, now: Nanos, sink: &mut dyn AccessSink) -> bool {
-        self.calls.as_mut().is_some_and(|calls| calls.poll(now, &mut self.tree, sink))
+    pub(crate) fn poll_calls(
+        &mut self,
+        now: Nanos,
+        allowance: Allowance,
+        sink: &mut dyn AccessSink,
+    ) -> bool {
+        self.calls.as_mut().is_some_and(|calls| calls.poll(now, &mut self.tree, allowance, sink))
     }
 
     /// Polls so far.

@@ -21,11 +21,12 @@ use std::ops::Range;
 use forerun_core::cache::{self, SettingsError};
 use forerun_core::planner::{Access, Planner, PlannerSettings, PlannerStats, RequestState};
 use forerun_core::units::Nanos;
-use rustix::fs::Stat;
 
-use crate::kernel::{self, Residency};
+use crate::kernel::{self, Residency, Stat};
 use crate::observe::access::{AccessSink, CursorId};
+use crate::open::Refusal;
 use files::Files;
+pub(crate) use workers::Running;
 use workers::{Job, Workers};
 
 /// See the module.
@@ -36,6 +37,8 @@ pub(crate) struct Prefetcher {
     /// Some reader comes to bytes that are not cached before long.
     is_cold: bool,
     readers_refused: u64,
+    /// Files of the program that were not opened.
+    files_refused: u64,
     /// Processor time of the process whose accesses are reported.
     processor: Option<Nanos>,
 }
@@ -48,6 +51,7 @@ impl Prefetcher {
             workers: Workers::default(),
             is_cold: false,
             readers_refused: 0,
+            files_refused: 0,
             processor: None,
         })
     }
@@ -60,9 +64,14 @@ impl Prefetcher {
         self.planner.core_stats()
     }
 
-    /// Files that were followed, and readers that were not.
-    pub(crate) fn counts(&self) -> (u64, u64) {
-        (self.files.seen(), self.readers_refused)
+    /// Files that were followed, files that were not opened, and readers that were not followed.
+    pub(crate) fn counts(&self) -> [u64; 3] {
+        [self.files.seen(), self.files_refused, self.readers_refused]
+    }
+
+    /// Calls of the workers that have not returned.
+    pub(crate) fn running(&self) -> Running {
+        self.workers.running()
     }
 
     /// Sets the bytes of memory that may be ahead.
@@ -90,12 +99,15 @@ impl Prefetcher {
     pub(crate) fn advance(&mut self, now: Nanos) {
         self.see_arrivals(now);
         let mut requests = Vec::new();
-        self.planner.issue(now, self.workers.room(), &mut requests);
+        let room = self.workers.room();
+        self.planner.issue(now, room, &mut requests);
+        assert!(requests.len() <= room, "no more requests than there is room for");
         for request in requests {
             let source = self.files.source(request.file).expect("a request has a reader");
             let range = request.range;
-            let cached = residency::cached_pages(source, &range);
-            if cached == kernel::pages(&range) {
+            let (cached, pages) = (residency::cached_pages(source, &range), kernel::pages(&range));
+            assert!(pages > 0, "a request has pages");
+            if cached == pages {
                 self.planner.complete(now, request.id, RequestState::Cached);
             } else {
                 self.planner.submitted(request.id, cached == 0);
@@ -140,7 +152,7 @@ impl AccessSink for Prefetcher {
             self.readers_refused += 1;
             return None;
         }
-        let opened = self.files.open(file, stat)?;
+        let opened = self.files.open(file, stat);
         for stale in opened.forgotten {
             self.planner.forget(now, stale);
         }
@@ -176,6 +188,11 @@ impl AccessSink for Prefetcher {
     /// Nothing goes on from it.
     fn read_once(&mut self, _now: Nanos, _cursor: CursorId, range: &Range<u64>) {
         self.planner.read_once(range);
+    }
+
+    fn refused(&mut self, why: Refusal) {
+        // A file that is gone is refused by nothing.
+        self.files_refused += u64::from(!matches!(why, Refusal::Absent(_)));
     }
 
     fn close(&mut self, now: Nanos, cursor: CursorId) {

@@ -8,8 +8,9 @@
 //!   else one in `IDLE_ONE_IN`.
 
 use std::ffi::OsString;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use forerun_core::cache::{self, SettingsError};
+use forerun_core::cache::SettingsError;
 use forerun_core::device::DeviceKind;
 use forerun_core::params::ParamError;
 use forerun_core::planner::pace::PaceRule;
@@ -21,7 +22,8 @@ use crate::memory::Memory;
 use crate::observe::poll::{INTERVAL_MIN, Interval, PollTimer};
 use crate::observe::{ObserverKind, Observers};
 use crate::prefetch::Prefetcher;
-use crate::session::{self, Poller, SessionError};
+use crate::session::{self, Poller, SessionError, Watched};
+use crate::wire::wire;
 
 /// The settings of a run.
 #[derive(Clone, Debug)]
@@ -66,12 +68,16 @@ pub enum RunError {
 }
 
 /// The end of a run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Ended {
     /// The program's exit status, as a shell reports it.
     pub status: u8,
-    /// What the run did.
+    /// What the run did, as far as it is known.
     pub stats: Stats,
+    /// Whether the observing process told it: that may not have started, or be lost.
+    pub is_observed: bool,
+    /// The message of a bug of forerun.
+    pub bug: Option<String>,
 }
 
 /// What a run did.
@@ -89,25 +95,56 @@ pub struct Stats {
     pub processes_skipped: u64,
     /// Files that were followed.
     pub files: u64,
+    /// Files that were not opened: the program's own rights do not allow it, a lease or lock would
+    /// notice, or their names stood for something else.
+    pub files_refused: u64,
     /// Records of the shim that were lost.
     pub records_lost: u64,
     /// Readers that were not followed, as there were too many.
     pub readers_skipped: u64,
+    /// Calls on file systems that had not returned at the program's end, and were given up.
+    pub calls_given_up: u64,
     /// What the planner counted.
     pub planner: PlannerStats,
-    /// What the core counted, in pages of 4 KiB.
-    pub core: cache::Stats,
+    /// Prefetched pages of 4 KiB that were read.
+    pub pages_used: u64,
+    /// Pages that were in flight when they were read.
+    pub pages_late: u64,
+    /// Prefetched pages that were not read.
+    pub pages_unused: u64,
 }
 
-/// Runs `words`, a program and its arguments.
+wire! {
+    Stats {
+        ran, processor, polls, processes, processes_skipped, files, files_refused, records_lost,
+        readers_skipped, calls_given_up, planner, pages_used, pages_late, pages_unused,
+    }
+    PlannerStats {
+        streams, bytes_read, requests, bytes_requested, bytes_cached, bytes_dropped,
+        distance_bytes_max,
+    }
+}
+
+/// Runs `words`, a program and its arguments. Where nothing `is_reported` its end is not delayed by
+/// what was observed of it, and nothing is written to stderr.
 ///
 /// # Errors
 /// A setting is out of its bounds, or the program did not start.
-pub fn run(settings: &Settings, words: &[OsString]) -> Result<Ended, RunError> {
+pub fn run(settings: &Settings, words: &[OsString], is_reported: bool) -> Result<Ended, RunError> {
     let prefetcher = Prefetcher::new(settings.planner()?).map_err(RunError::Settings)?;
-    let make = |observers| Runner::new(prefetcher, observers);
-    let (status, runner) = session::watch(words, &settings.observe, None, make)?;
-    Ok(Ended { status, stats: runner.stats() })
+    let (running, published) = (prefetcher.running(), Arc::new(Mutex::new(Stats::default())));
+    let for_poller = Arc::clone(&published);
+    let make = move |observers| Runner::new(prefetcher, observers, for_poller);
+    let seen = || (*published.lock().unwrap_or_else(PoisonError::into_inner), running.count());
+    let run = session::Run { words, kind: &settings.observe, output: None, is_reported };
+    let Watched { status, ran, used: _, report } = session::watch(run, make, seen)?;
+    let (is_observed, own) = (report.is_some(), Stats { ran, ..Stats::default() });
+    let (seen, bug) = report.map_or((own, None), |report| {
+        let processor = report.processor;
+        (Stats { processor, calls_given_up: report.calls_given_up, ..report.seen }, report.bug)
+    });
+    let stats = Stats { ran, processor: clock::process_time() + seen.processor, ..seen };
+    Ok(Ended { status, stats, is_observed, bug })
 }
 
 impl Settings {
@@ -128,6 +165,8 @@ struct Runner {
     /// When free memory is read again.
     memory_at: Nanos,
     timer: PollTimer,
+    /// What the run did until the last poll.
+    published: Arc<Mutex<Stats>>,
 }
 
 impl Poller for Runner {
@@ -138,10 +177,12 @@ impl Poller for Runner {
     fn poll(&mut self, some_ended: bool) -> Nanos {
         let (now, began) = (self.observers.clock.now(), clock::thread_time());
         self.poll_memory(now);
-        let moved = self.observers.poll(now, some_ended, &mut self.prefetcher);
+        let allowance = self.timer.allowance(self.one_in());
+        let moved = self.observers.poll(now, some_ended, allowance, &mut self.prefetcher);
         self.prefetcher.advance(now);
+        self.publish();
         let cost = clock::thread_time().since(began);
-        let one_in = if self.prefetcher.is_busy() { BUSY_ONE_IN } else { IDLE_ONE_IN };
+        let one_in = self.one_in();
         let interval = match (moved, self.prefetcher.take_cold()) {
             (true, true) => Interval::Of(INTERVAL_MIN),
             // A reader of cached bytes does not come to their end so soon.
@@ -152,6 +193,10 @@ impl Poller for Runner {
         self.timer.pause(now, interval, cost, one_in)
     }
 
+    fn finish(&mut self) {
+        self.publish();
+    }
+
     fn give_up(&mut self) {
         self.observers.tree.clear();
         self.prefetcher.clear();
@@ -159,9 +204,18 @@ impl Poller for Runner {
 }
 
 impl Runner {
-    fn new(prefetcher: Prefetcher, observers: Observers) -> Self {
+    fn new(prefetcher: Prefetcher, observers: Observers, published: Arc<Mutex<Stats>>) -> Self {
         let (memory_at, timer) = (Nanos(0), PollTimer::new());
-        Self { observers, prefetcher, memory: None, memory_at, timer }
+        Self { observers, prefetcher, memory: None, memory_at, timer, published }
+    }
+
+    fn publish(&self) {
+        *self.published.lock().unwrap_or_else(PoisonError::into_inner) = self.stats();
+    }
+
+    /// The part of a processor that polls may use now.
+    fn one_in(&self) -> u64 {
+        if self.prefetcher.is_busy() { BUSY_ONE_IN } else { IDLE_ONE_IN }
     }
 
     /// Reads how much memory is free, where prefetching depends on it.
@@ -174,18 +228,22 @@ impl Runner {
     }
 
     fn stats(&self) -> Stats {
-        let (files, readers_skipped) = self.prefetcher.counts();
+        let [files, files_refused, readers_skipped] = self.prefetcher.counts();
+        let core = self.prefetcher.core_stats();
         Stats {
-            ran: self.observers.clock.now(),
-            processor: clock::process_time(),
             polls: self.observers.polls(),
             processes: self.observers.tree.seen(),
             processes_skipped: self.observers.tree.skipped(),
             files,
+            files_refused,
             records_lost: self.observers.records_lost(),
             readers_skipped,
             planner: self.prefetcher.stats(),
-            core: self.prefetcher.core_stats(),
+            pages_used: core.ahead_used,
+            pages_late: core.late_hits,
+            pages_unused: core.ahead_wasted + core.ahead_unread,
+            // Known to the process that waits.
+            ..Stats::default()
         }
     }
 }

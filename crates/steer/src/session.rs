@@ -1,42 +1,93 @@
-//! A program from its start to its end: the loop that polls its observers.
+//! A program from its start to its end: a process that waits for it, and one that observes it.
 //!
 //! ```text
-//!   start --> wait (a signal, an end, the pause) --> poll the observers --> report to the sink
-//!               ^                                                              |
-//!               +--------------------------------------------------------------+
+//!   this process                     aside, the observing process
+//!     start the program                 |
+//!     fork ---------------------------> control                poller (a thread)
+//!     wait: signals, the end            wait: a socket            wait --> poll the observers
+//!       |                                 |                         ^            |
+//!       +--- the program has ended -----> |---- wake --> last poll  +------------+
+//!       |<------------ what was seen ---- |<--- published after each poll
+//!     exit                              end, or left behind while a file system blocks it
 //! ```
+//! The thread that waits makes no call that a file system can block: it knows process descriptors,
+//! signals, and a socket to a thread that blocks as little. So the program's end and its signals
+//! are handled at once, whatever becomes of the observers.
+//!
 //! # Invariants
-//! - The program starts before anything is polled, and its end ends the loop at once.
-//! - Whatever goes wrong in a poll, the program runs on and its exit status is returned.
+//! - The program starts before anything is polled, and its end ends the run at once.
+//! - Whatever goes wrong in a poll, or with the observing process as a whole, the program runs on
+//!   and its exit status is returned.
+//! - Where the system refuses what this process needs, it becomes the program, unobserved.
 
+mod inherited;
+mod observing;
 mod program;
 mod signals;
+mod usage;
 
 use std::env;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::panic::{self, AssertUnwindSafe};
 
 use forerun_core::units::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::observe::poll::PAUSE_MAX;
-use crate::observe::processes::ProcessTree;
-use crate::observe::shim::Ring;
+use crate::aside::Aside;
+use crate::clock::{self, Clock};
+use crate::observe::shim::{Ring, RingWriter};
 use crate::observe::{ObserverKind, Observers};
-use program::Program;
+use crate::wire::{Wire, from_bytes};
+use inherited::Inherited;
 pub use program::StartError;
+use program::{Program, Start};
 use signals::Signals;
+pub(crate) use usage::Usage;
 
 /// Polls the observers of a program, and acts on what they report.
 pub(crate) trait Poller {
     fn observers(&self) -> &Observers;
     /// Polls everything once. The pause until the next poll.
     fn poll(&mut self, some_ended: bool) -> Nanos;
+    /// The program has ended: takes in what came before.
+    fn finish(&mut self);
     /// A poll has failed: nothing is polled from now on, and all files are closed.
     fn give_up(&mut self);
+}
+
+/// What to run, and what for.
+pub(crate) struct Run<'a> {
+    /// A program and its arguments.
+    pub(crate) words: &'a [OsString],
+    pub(crate) kind: &'a ObserverKind,
+    /// The program's output goes there, if there is one.
+    pub(crate) output: Option<OwnedFd>,
+    /// Whether what was seen is wanted at the end, and messages may follow.
+    pub(crate) is_reported: bool,
+}
+
+/// A program that has ended.
+#[derive(Debug)]
+pub(crate) struct Watched<S> {
+    pub(crate) status: u8,
+    pub(crate) ran: Nanos,
+    /// What it used, with the children that it waited for.
+    pub(crate) used: Usage,
+    /// `None` where the observing process could not start, was killed, or was not asked.
+    pub(crate) report: Option<Report<S>>,
+}
+
+/// What the observing process tells at the end.
+#[derive(Debug)]
+pub(crate) struct Report<S> {
+    pub(crate) seen: S,
+    /// Processor time of that process.
+    pub(crate) processor: Nanos,
+    /// Its calls on file systems that had not returned, and were given up.
+    pub(crate) calls_given_up: u64,
+    /// The message of a panic.
+    pub(crate) bug: Option<String>,
 }
 
 /// Why a program was not watched.
@@ -51,77 +102,97 @@ pub enum SessionError {
     System(#[from] io::Error),
 }
 
-/// Runs `words`, a program and its arguments, with what `make` returns polling it; the program's
-/// output goes to `output` if there is one. The exit status, and the poller at the end.
-pub(crate) fn watch<P: Poller>(
-    words: &[OsString],
-    kind: &ObserverKind,
-    output: Option<OwnedFd>,
-    make: impl FnOnce(Observers) -> P,
-) -> Result<(u8, P), SessionError> {
-    let mut signals = Signals::block()?;
-    let (ring, variables) = match kind {
-        ObserverKind::Proc => (None, Vec::new()),
-        ObserverKind::Preload(library) => {
-            let (ring, writer) = Ring::create().map_err(io::Error::from)?;
-            let before = env::var_os("LD_PRELOAD");
-            let variables = writer.variables(library, before.as_deref()).to_vec();
-            (Some((ring, writer)), variables)
-        }
+/// Runs a program, with what `make` returns polling it, in a process of its own; there, `seen`
+/// tells what was found out so far, and how many calls of prefetch workers have not returned. It
+/// never blocks, whatever the poller does.
+pub(crate) fn watch<P: Poller, S: Wire>(
+    run: Run<'_>,
+    make: impl FnOnce(Observers) -> P + Send + 'static,
+    seen: impl Fn() -> (S, u64),
+) -> Result<Watched<S>, SessionError> {
+    let inherited = Inherited::take();
+    let (words, keeps_errors) = (run.words, run.is_reported);
+    let mut start =
+        Start { words, variables: Vec::new(), output: run.output, keeps_errors, inherited };
+    let Ok((mut signals, ring)) = prepare(run.kind, &mut start.variables) else {
+        return Err(start.replace().into());
     };
-    let mut program = Program::start(words, &variables, output, &signals)?;
-    raise_limit();
+    let (clock, before) = (Clock::start(), Usage::of_children());
+    let mut program = Program::start(start)?;
     // The ring's other end is the program's alone from now on.
     let ring = ring.map(|(ring, _)| ring);
-    let mut poller = make(Observers::new(ProcessTree::new(program.pid()), ring));
-    let mut pause = FIRST_PAUSE;
-    let mut has_given_up = false;
-    loop {
-        let some_ended = wait(&program, &signals, &poller.observers().tree, pause);
+    let pid = program.pid();
+    let observing = Aside::start(|socket| observing::run(socket, pid, ring, make, seen)).ok();
+    let status = loop {
+        wait(&program, &signals);
         while let Some(signal) = signals.next() {
-            program.send(signal);
+            signal.send(pid);
         }
         if let Some(status) = program.ended()? {
-            return Ok((status, poller));
+            break status;
         }
-        if has_given_up {
-            continue;
+    };
+    let (ran, used) = (clock.now(), Usage::of_children().since(before));
+    let report = observing.filter(|_| run.is_reported).and_then(|mut observing| {
+        observing.send(&[observing::END]).ok()?;
+        from_bytes(&observing.answer(REPORT_WITHIN)?)
+    });
+    Ok(Watched { status, ran, used, report })
+}
+
+type Prepared = (Signals, Option<(Ring, RingWriter)>);
+
+fn prepare(kind: &ObserverKind, variables: &mut Vec<(OsString, OsString)>) -> io::Result<Prepared> {
+    let signals = Signals::block()?;
+    let ring = match kind {
+        ObserverKind::Proc => None,
+        ObserverKind::Preload(library) => {
+            let (ring, writer) = Ring::create()?;
+            let before = env::var_os("LD_PRELOAD");
+            variables.extend(writer.variables(library, before.as_deref()));
+            Some((ring, writer))
         }
-        // The panic's message reports a bug of forerun; the program runs on.
-        let next = panic::catch_unwind(AssertUnwindSafe(|| poller.poll(some_ended)));
-        pause = next.unwrap_or_else(|_| {
-            poller.give_up();
-            has_given_up = true;
-            PAUSE_MAX
-        });
-        assert!(pause <= PAUSE_MAX, "a pause has a bound");
+    };
+    Ok((signals, ring))
+}
+
+/// Waits for a signal, or for the program's end.
+fn wait(program: &Program, signals: &Signals) {
+    let mut awaited = vec![PollFd::new(signals, PollFlags::IN)];
+    awaited.extend(program.end().map(|end| PollFd::from_borrowed_fd(end, PollFlags::IN)));
+    // Without a descriptor for its end that is asked for again and again.
+    let pause = Timespec { tv_sec: 0, tv_nsec: ASKED_AGAIN_NANOS };
+    let pause = program.end().is_none().then_some(pause);
+    // Interrupted or not, what there is is handled.
+    let _ = rustix::event::poll(&mut awaited, pause.as_ref());
+}
+
+impl<S: Wire> Report<S> {
+    fn new((seen, calls): (S, u64), blocked: bool, bug: Option<String>) -> Self {
+        let processor = clock::process_time();
+        Self { seen, processor, calls_given_up: calls + u64::from(blocked), bug }
     }
 }
 
-/// Raises the limit of descriptors: each process that is followed takes some, and each file. The
-/// program has started with the limit as it was.
-fn raise_limit() {
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // Where the limit stays as it is, fewer are followed.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+impl<S: Wire> Wire for Report<S> {
+    fn put(&self, bytes: &mut Vec<u8>) {
+        let Self { seen, processor, calls_given_up, bug } = self;
+        seen.put(bytes);
+        processor.put(bytes);
+        calls_given_up.put(bytes);
+        bug.put(bytes);
+    }
+
+    fn take(bytes: &mut &[u8]) -> Option<Self> {
+        Some(Self {
+            seen: S::take(bytes)?,
+            processor: Wire::take(bytes)?,
+            calls_given_up: Wire::take(bytes)?,
+            bug: Wire::take(bytes)?,
+        })
+    }
 }
 
-/// Waits for a signal, the end of a process, or until `pause` is over. Whether a process has ended.
-fn wait(program: &Program, signals: &Signals, tree: &ProcessTree, pause: Nanos) -> bool {
-    let mut awaited = vec![PollFd::new(signals, PollFlags::IN)];
-    let ends = program.end().into_iter().chain(tree.ends().take(ENDS_MAX));
-    awaited.extend(ends.map(|end| PollFd::from_borrowed_fd(end, PollFlags::IN)));
-    let pause = Timespec {
-        tv_sec: i64::try_from(pause.0 / SECOND).expect("a pause is short"),
-        tv_nsec: i64::try_from(pause.0 % SECOND).expect("below a second"),
-    };
-    // Interrupted or not, what there is is handled.
-    let _ = rustix::event::poll(&mut awaited, Some(&pause));
-    awaited[1..].iter().any(|end| !end.revents().is_empty())
-}
-
-/// A program that ends sooner is not polled.
-const FIRST_PAUSE: Nanos = Nanos::from_millis(2);
-/// Processes whose end is noticed at once.
-const ENDS_MAX: usize = 64;
-const SECOND: u64 = 1_000_000_000;
+/// The thread that answers is never blocked, but may have to wait for a processor.
+const REPORT_WITHIN: Nanos = Nanos::from_millis(5_000);
+const ASKED_AGAIN_NANOS: i64 = 10_000_000;

@@ -88,7 +88,7 @@ fn what_keeps_no_pages_is_an_error() {
     assert_eq!(kernel::place(&pipe), None);
 }
 
-/// Run by root, the test is a parent that runs itself as nobody.
+/// Run by root, the test is a parent that runs itself as `nobody`.
 #[test]
 fn a_file_of_another_is_unknown_never_resident() {
     const TEST: &str = "a_file_of_another_is_unknown_never_resident";

@@ -13,7 +13,7 @@ mod hit;
 pub(crate) mod reap;
 mod streams;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Result;
 use forerun_console::failure::usage;
@@ -23,7 +23,7 @@ use forerun_engine::Settings;
 use forerun_io::files::Backend;
 use forerun_measure::journal::Journal;
 
-use crate::specs::PAGE_BYTES;
+use crate::specs::{Output, PAGE_BYTES};
 
 pub(crate) use streams::json_row;
 
@@ -54,18 +54,14 @@ enum Command {
 struct Results {
     #[command(flatten)]
     journal: Journal,
-    /// Write a record of what was measured, for `forerun report`
-    #[arg(short, long, value_name = "RUN.json")]
-    output: Option<PathBuf>,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl Results {
     /// Refuses places that take no file, or that are the file that is read.
     fn require_places(&self, read: Option<&Path>) -> Result<()> {
-        self.journal.require_places(self.output.as_deref(), read)
+        self.journal.require_places(self.output.path.as_deref(), read)
     }
 }
 

@@ -24,7 +24,6 @@ use forerun_console::failure::usage;
 use forerun_console::target::Target;
 use forerun_console::{machine, object, output};
 use forerun_core::params::{Bytes, Param as _};
-use forerun_core::readahead;
 use forerun_engine::Settings;
 use forerun_engine::journal::JournalFile;
 use forerun_measure::journal::Journal;
@@ -98,7 +97,7 @@ fn live_part(
     settings_shown.push(("time", "real".to_owned()));
     let mut record = record::empty(target.name(), SEED, &settings_shown);
     let each = Bytes((EACH_SECOND_BYTES * u64::from(seconds)).next_multiple_of(64 << 10));
-    let policies = [LEGACY, DEMAND, best()];
+    let policies = [LEGACY, DEMAND, BEST];
     let count = STREAMS.len() * policies.len();
     let mut budget = Budget::new(machine::now(), seconds, count as u64);
     let run_max = quantity::seconds(budget.run_max);
@@ -117,9 +116,7 @@ fn live_part(
                 journal,
             };
             progress.tick();
-            let measured = live.run(&mut |_| progress.tick())?;
-            let policy = record::policy(readahead)?;
-            let run = record::run(&target, policy, &reads, streams, limit, measured);
+            let run = live.record(streams, limit, &mut |_| progress.tick())?;
             progress.suspend(|| tell(&table::row(&run)))?;
             progress.inc(1);
             let workload = format!("real time, at most {run_max} s a run: {}", run.workload);
@@ -145,11 +142,6 @@ fn model() -> Result<Target> {
     Target::model(DEVICE, SEED)
 }
 
-/// The best policy.
-fn best() -> &'static str {
-    BEST.iter().find(|name| readahead::NAMES.contains(name)).expect("the last one is there")
-}
-
 /// The disk of the paper, with its cache off and commands of 512 KB.
 const DEVICE: &str = "t7k250:cache=off";
 const OPENING: &str = "\
@@ -164,8 +156,7 @@ The same disk in virtual time (simulated), at the size of the paper: 100 MB a st
 const TITLE: &str = "forerun demo: interleaved streams on a slow disk";
 const LEGACY: &str = "linux-2.6.22";
 const DEMAND: &str = "linux-2.6.24";
-/// Ours, from the best on.
-const BEST: [&str; 2] = ["streams", "linux-6"];
+const BEST: &str = "streams";
 const STREAMS: [u32; 4] = [1, 2, 3, 10];
 /// The runs with requests on the page.
 const STREAMS_DRAWN: [u32; 2] = [2, 10];

@@ -9,6 +9,7 @@
 //! | `vectors`, `sim`, `trace`, `demo`, `soak` | a command each |
 //! | `bench`, `replay_journal` | commands on real devices and live runs |
 //! | `parallel` | the same work for many things, on all processors |
+//! | `process` | what the kernel tells of this process |
 //! | `specs` | policies, prefetching threads, sizes of caches: what these commands read alike |
 //!
 //! To add a command: write its module with an `Args` struct and a `run`, and its line in
@@ -18,6 +19,7 @@
 mod bench;
 mod demo;
 mod parallel;
+mod process;
 mod replay_journal;
 mod sim;
 mod soak;

@@ -7,8 +7,9 @@ use forerun_console::machine;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
+
+use parking_lot::Mutex;
 
 /// Runs `work` for each of `numbers`; their end is below 2^63. A panic of one ends all.
 pub(crate) fn for_each(numbers: Range<u64>, work: impl Fn(u64) + Sync) {
@@ -26,9 +27,9 @@ pub(crate) fn map<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) ->
     let done = Mutex::new(BTreeMap::new());
     for_each(0..all.len() as u64, |number| {
         let result = work(&all[usize::try_from(number).expect("an index")]);
-        done.lock().unwrap_or_else(PoisonError::into_inner).insert(number, result);
+        done.lock().insert(number, result);
     });
-    done.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
+    done.into_inner().into_values().collect()
 }
 
 #[cfg(test)]

@@ -17,6 +17,8 @@ use forerun_engine::journal::{Replayed, Run, replay};
 use forerun_report::quantity;
 use serde::Serialize;
 
+use crate::specs::Form;
+
 /// What `replay-journal` takes.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  \
@@ -26,9 +28,8 @@ pub struct Args {
     /// A journal, written with --journal
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// Replays a journal and prints the result.
@@ -52,11 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if events == 0 {
         bail!("{name} holds no event: there is nothing to replay");
     }
-    if args.json {
-        output::json(&json(&replayed))?;
-    } else {
-        output::print(&text(&replayed))?;
-    }
+    args.form.print(&json(&replayed), || text(&replayed))?;
     let differ = replayed.runs.iter().filter(|run| run.difference.is_some()).count();
     if differ > 0 {
         bail!("{name}: {differ} of {} runs differ; the first event is above", replayed.runs.len());

@@ -7,6 +7,7 @@
 //! ```
 //! Every trace is run with every combination of policy, size and readahead.
 
+mod case;
 mod check;
 mod lists;
 mod memory;
@@ -18,6 +19,7 @@ pub(crate) mod source;
 mod timed;
 mod two_q_star;
 mod untimed;
+mod walks;
 
 use std::path::{Path, PathBuf};
 
@@ -29,15 +31,14 @@ use forerun_core::device;
 use forerun_core::params::{Param as _, Share};
 use forerun_core::units::Nanos;
 use forerun_measure::windows::WINDOWS_MAX;
-use forerun_sim::host::Order;
+use forerun_sim::host::RequestOrder;
 use forerun_sim::prefetch::Prefetch;
 
 use plot::Plot;
 use rows::RunRow;
 use source::{Reading, Source};
 
-use crate::specs;
-use crate::specs::Size;
+use crate::specs::{self, Form, Size};
 
 /// What `sim` takes.
 #[derive(clap::Args)]
@@ -115,9 +116,8 @@ pub struct Args {
     /// Draw hit ratios over cache sizes; --policy all has belady then
     #[arg(long, value_name = "FILE.html|.svg")]
     plot: Option<PathBuf>,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
     /// List the replacement and readahead policies and prefetching threads with their parameters
     #[arg(long, group = "list")]
     list_policies: bool,
@@ -142,6 +142,8 @@ enum Command {
     Figures(two_q_star::Args),
     /// How to wait for I/O, in virtual time under stated costs
     Reap(reap::Args),
+    /// Programs that go over trees of small files, from recorded calls
+    Walks(walks::Args),
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -156,7 +158,7 @@ enum Host {
     Elevator,
 }
 
-impl From<Host> for Order {
+impl From<Host> for RequestOrder {
     fn from(host: Host) -> Self {
         match host {
             Host::DemandFirst => Self::DemandFirst,
@@ -176,7 +178,7 @@ struct Plan {
     /// A case each; `None` is one without a thread.
     prefetches: Vec<Option<Prefetch>>,
     device: Option<String>,
-    host: Option<Order>,
+    host: Option<RequestOrder>,
     depth: Option<u32>,
     page_cost: Nanos,
     threads: usize,
@@ -230,7 +232,7 @@ impl Plan {
             readaheads,
             prefetches: specs::prefetches(&args.prefetch)?,
             device,
-            host: args.host.map(Order::from),
+            host: args.host.map(RequestOrder::from),
             depth: args.depth,
             page_cost: args.page_cost,
             threads,
@@ -307,6 +309,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Some(Command::Prefetch(args)) => return prefetch::run(args),
         Some(Command::Figures(args)) => return two_q_star::run(args),
         Some(Command::Reap(args)) => return reap::run_all(args),
+        Some(Command::Walks(args)) => return walks::run_all(args),
         None => {}
     }
     if args.list_policies || args.list_formats || args.list_workloads || args.list_devices {
@@ -327,11 +330,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     // If one of table, record and plot cannot be written, the others still are.
     let written = args.output.as_ref().map_or(Ok(()), |path| record.write(path));
     let drawn = plan.plot.as_ref().map_or(Ok(()), |plot| plot.write(&plan, &rows));
-    let shown = if args.json {
-        output::json(&rows::Runs { runs: &rows })
-    } else {
-        output::print(&rows::table(&rows))
-    };
+    let shown = args.form.print(&rows::Runs { runs: &rows }, || rows::table(&rows));
     written.and(drawn).and(shown)
 }
 

@@ -8,7 +8,6 @@
 //! |---|---|
 //! | `stores` | the stores that are read, and the faults that come and go |
 //! | `worker` | the steps of a thread |
-//! | `hooks` | cache calls beside reads |
 //! | `health` | memory, descriptors and threads of the process, and whether they grow |
 //!
 //! # Invariants
@@ -36,7 +35,6 @@ use stores::Stores;
 use worker::{Counts, Worker};
 
 mod health;
-mod hooks;
 mod stores;
 mod worker;
 

@@ -1,18 +1,57 @@
-//! The common argument types of the lab's commands: policies, prefetching threads, cache sizes.
+//! The common argument types of the lab's commands: policies, prefetching threads, cache sizes,
+//! and where results go.
 //!
 //! # Invariants
 //! - Every name is known and every size is possible before the first run.
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 use forerun_console::failure::usage;
-use forerun_console::names;
-use forerun_core::eviction;
+use forerun_console::{interrupt, names, output};
 use forerun_core::params::{Bytes, Param, ParamError, Share};
+use forerun_core::{eviction, reap};
+use forerun_report::RunRecord;
 use forerun_sim::oracle::belady;
 use forerun_sim::prefetch::Prefetch;
 use forerun_sim::replay;
+use serde::Serialize;
 
 pub(crate) use forerun_console::specs::{PAGE_BYTES, device, readaheads, split};
+
+/// The form of what is printed.
+#[derive(clap::Args)]
+pub(crate) struct Form {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Form {
+    /// Prints `json`, or the text.
+    pub(crate) fn print(&self, json: &impl Serialize, text: impl FnOnce() -> String) -> Result<()> {
+        if self.json { output::json(json) } else { output::print(&text()) }
+    }
+}
+
+/// The record of runs, and the form of what is printed.
+#[derive(clap::Args)]
+pub(crate) struct Output {
+    /// Write a record of the runs, for `forerun report`
+    #[arg(id = "output", short, long, value_name = "RUN.json")]
+    pub(crate) path: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) form: Form,
+}
+
+impl Output {
+    /// Writes the record, where one is to be kept.
+    pub(crate) fn record(&self, make: impl FnOnce() -> Result<RunRecord>) -> Result<()> {
+        let Some(path) = &self.path else { return Ok(()) };
+        let record = make()?;
+        Ok(interrupt::unbroken(|| record.write(path))?)
+    }
+}
 
 /// No prefetching thread.
 pub(crate) const NONE: &str = "none";
@@ -40,6 +79,26 @@ pub(crate) fn policies(text: &str, future: bool) -> Result<Vec<String>> {
         specs.push(spec);
     }
     Ok(specs)
+}
+
+/// Sizes of I/Os: multiples of `unit` up to a mebibyte, `form` in words.
+pub(crate) fn io_sizes(list: &str, unit: u64, form: &str) -> Result<Vec<u64>> {
+    let fits = |bytes: &Bytes| (unit..=1 << 20).contains(&bytes.0) && bytes.0.is_multiple_of(unit);
+    let one = |text: &str| {
+        let bytes = Bytes::parse(text).filter(fits).map(|bytes| bytes.0);
+        bytes.ok_or_else(|| usage(format!("--sizes: `{text}` is no {form}")))
+    };
+    list.split(',').map(one).collect()
+}
+
+/// Ways of waiting, each of them known; all where none is named.
+pub(crate) fn reapers(list: Option<&str>, lister: &str) -> Result<Vec<String>> {
+    let own = || reap::NAMES.iter().map(|&name| name.to_owned()).collect();
+    let policies = list.map_or_else(own, split);
+    for policy in &policies {
+        reap::show(policy).map_err(|error| names::refused("--policy", &error, lister))?;
+    }
+    Ok(policies)
 }
 
 /// Prefetching threads; `none` stands for none.

@@ -9,10 +9,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use forerun_console::failure::usage;
-use forerun_console::{names, output};
+use forerun_console::names;
 use forerun_core::readahead;
 use forerun_sim::vectors::{self, VectorError};
 use serde_json::json;
+
+use crate::specs::Form;
 
 /// What `vectors` takes.
 #[derive(clap::Args)]
@@ -23,9 +25,8 @@ pub struct Args {
     /// Check this policy alone
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// Checks the vectors: a line for each row that differs, then the counts.
@@ -40,13 +41,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         other => anyhow::Error::from(other).context(format!("cannot run {name}")),
     })?;
     let (passed, failed) = (verdict.passed, verdict.failed);
-    if args.json {
-        output::json(&json!({ "passed": passed, "failed": failed, "lines": verdict.lines }))?;
-    } else {
-        let mut lines = verdict.lines;
-        lines.push(format!("{passed} passed, {failed} failed"));
-        output::print(&(lines.join("\n") + "\n"))?;
-    }
+    let json = json!({ "passed": passed, "failed": failed, "lines": &verdict.lines });
+    args.form.print(&json, || {
+        let lines: String = verdict.lines.iter().map(|line| line.clone() + "\n").collect();
+        format!("{lines}{passed} passed, {failed} failed\n")
+    })?;
     if failed > 0 {
         bail!("{failed} of {} differ from {name}: each row is printed above", passed + failed);
     }

@@ -3,10 +3,13 @@
 //! # Invariants
 //! - A list has commas; where an item may have commas of its own, the flag is repeated.
 
-use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use clap::builder::PossibleValuesParser;
+
+use crate::forerun::{folder, place, release};
 
 /// The folder of records, and the program to measure.
 #[derive(Clone, clap::Args)]
@@ -19,19 +22,27 @@ pub(crate) struct Places {
     pub(crate) forerun: Option<PathBuf>,
 }
 
-/// A number of rounds, as loops count.
-pub(crate) fn rounds(count: NonZeroU32) -> usize {
-    usize::try_from(count.get()).expect("a count fits the memory")
+impl Places {
+    /// The program to measure, built where none is named, and the folder of `bench`'s records.
+    pub(crate) fn open(&self, root: &Path, bench: &str) -> Result<(PathBuf, PathBuf)> {
+        let out = self.out.clone().map_or_else(|| place(root, bench), Ok)?;
+        Ok((release(root, self.forerun.as_deref())?, folder(out)?))
+    }
+}
+
+/// What takes the names of `all`.
+pub(crate) fn names<T>(all: &[T], name: fn(&T) -> &'static str) -> PossibleValuesParser {
+    all.iter().map(name).collect::<Vec<_>>().into()
 }
 
 /// The samples of `count` contenders: every round runs each of them, another one first.
 pub(crate) fn in_turns<T>(
-    rounds: usize,
+    rounds: NonZeroUsize,
     count: usize,
     mut run: impl FnMut(usize, usize) -> Result<T>,
 ) -> Result<Vec<Vec<T>>> {
     let mut samples: Vec<Vec<T>> = (0..count).map(|_| Vec::new()).collect();
-    for round in 0..rounds {
+    for round in 0..rounds.get() {
         for turn in 0..count {
             let at = (round + turn) % count;
             samples[at].push(run(round, at)?);

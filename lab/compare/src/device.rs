@@ -35,11 +35,6 @@ pub(crate) const DEVICES: [Device; 4] = [
              virtually: "object" },
 ];
 
-/// The names of every device.
-pub(crate) fn names() -> Vec<&'static str> {
-    DEVICES.iter().map(|device| device.name).collect()
-}
-
 /// The options of the simulator in both benches: the engine's replacement policy, the cost of a
 /// page, and demands before readahead.
 pub(crate) const VIRTUALLY: [&str; 6] =

@@ -13,15 +13,15 @@ mod contender;
 mod fio;
 mod job;
 
-use std::num::NonZeroU32;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
-use crate::args::{Places, in_turns, rounds};
-use crate::forerun::{self, output_of, read, release, write};
+use crate::args::{Places, in_turns};
+use crate::forerun::{self, folder, output_of, put, read, release, write};
 use crate::table::{self, Row};
 use contender::{Contender, Measurement};
 use job::{JOBS, Job};
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     file: Option<PathBuf>,
     /// Rounds, in turns
     #[arg(long, value_name = "N", default_value = "5")]
-    rounds: NonZeroU32,
+    rounds: NonZeroUsize,
     /// A smaller file and shorter measurements: to see that all works
     #[arg(long)]
     quick: bool,
@@ -48,23 +48,29 @@ impl Args {
         if self.quick { 1 } else { 5 }
     }
 
-    /// The file that is made where none is named.
-    fn file_size(&self) -> &'static str {
-        if self.quick { "512M" } else { "4G" }
+    /// The file to read; made if none was named.
+    fn file(&self, forerun: &Path, folder: &Path) -> Result<PathBuf> {
+        if let Some(file) = &self.file {
+            return Ok(file.clone());
+        }
+        let size = if self.quick { "512M" } else { "4G" };
+        let file = folder.join(format!("pattern-{size}"));
+        println!("\n== {} of {size}", file.display());
+        let mut command = Command::new(forerun);
+        command.args(["bench", "file"]).arg(&file).args(["--make", size, "--seconds", "0.1"]);
+        output_of(&mut command)?;
+        Ok(file)
     }
 }
 
 /// Measures everything and writes the records.
 pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     let engines = fio::engines()?;
-    let folder = forerun::target(root).join("bench");
-    let out = args.places.out.clone().unwrap_or_else(|| folder.join("engine"));
-    for folder in [&folder, &out] {
-        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    }
-    let bench =
-        Bench { forerun: release(root, args.places.forerun.as_deref())?, out, args, engines };
-    let file = bench.file(&folder)?;
+    let bench = folder(forerun::target(root).join("bench"))?;
+    let out = folder(args.places.out.clone().unwrap_or_else(|| bench.join("engine")))?;
+    let forerun = release(root, args.places.forerun.as_deref())?;
+    let file = args.file(&forerun, &bench)?;
+    let bench = Bench { forerun, out, args, engines };
     let mut rows = Vec::new();
     let mut records = Vec::new();
     for job in &JOBS {
@@ -73,8 +79,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     }
     println!("\n== hits");
     records.push(bench.hits(&mut rows)?);
-    bench.close(&records, &file, &rows)?;
-    Ok(())
+    bench.close(&records, &file, &rows)
 }
 
 /// The state of one bench.
@@ -87,25 +92,11 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// The file to read; made if none was named.
-    fn file(&self, folder: &Path) -> Result<PathBuf> {
-        if let Some(file) = &self.args.file {
-            return Ok(file.clone());
-        }
-        let size = self.args.file_size();
-        let file = folder.join(format!("pattern-{size}"));
-        println!("\n== {} of {size}", file.display());
-        let mut command = Command::new(&self.forerun);
-        command.args(["bench", "file"]).arg(&file).args(["--make", size, "--seconds", "0.1"]);
-        output_of(&mut command)?;
-        Ok(file)
-    }
-
     /// All rounds of one job; the path of its record.
     fn job(&self, job: &Job, file: &Path, rows: &mut Vec<Row>) -> Result<PathBuf> {
         let path = self.out.join(format!("{}.json", job.name));
         let contenders = job.contenders(&self.engines);
-        let taken = in_turns(rounds(self.args.rounds), contenders.len(), |round, at| {
+        let taken = in_turns(self.args.rounds, contenders.len(), |round, at| {
             let measurement = self.measured(&contenders[at], job, file, round, &path)?;
             println!("round {}: {}: {measurement}", round + 1, contenders[at].name());
             Ok(measurement)
@@ -162,10 +153,8 @@ impl Bench<'_> {
     /// The summary and the page.
     fn close(&self, records: &[PathBuf], file: &Path, rows: &[Row]) -> Result<()> {
         let record = read(&records[0])?;
-        let file_system = file_system(file);
-        let text = table::text(&record, file, &file_system, self.args.rounds.get(), rows);
-        let path = self.out.join("summary.md");
-        std::fs::write(&path, &text).with_context(|| path.display().to_string())?;
+        let text = table::text(&record, file, &file_system(file), self.args.rounds, rows);
+        put(&self.out.join("summary.md"), &text)?;
         let page = self.out.join("page.html");
         output_of(Command::new(&self.forerun).arg("report").args(records).arg("-o").arg(&page))?;
         println!("\n{text}\nrecords and page: {}", self.out.display());

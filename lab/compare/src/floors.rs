@@ -15,22 +15,20 @@
 mod judge;
 mod row;
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{fs, thread};
 
 use anyhow::{Context as _, Result, ensure};
-use clap::builder::PossibleValuesParser;
 use serde_json::{Value, json};
 
-use crate::args::{Places, chosen};
-use crate::device::{self, DEVICES, Device, VIRTUALLY};
-use crate::forerun::{output_of, place, read, release, write};
-use judge::{Mean, VirtualRun, judge, shares};
+use crate::args::{Places, chosen, names};
+use crate::device::{DEVICES, Device, VIRTUALLY};
+use crate::forerun::{output_of, put, read, write};
+use judge::{Mean, Told, VirtualRun, judge, shares};
 use row::{Aim, ROWS, Row};
 
 /// The options of the command line.
@@ -43,20 +41,29 @@ pub(crate) struct Args {
     quick: bool,
     /// Devices [default: all]
     #[arg(long = "device", value_name = "D,...", value_delimiter = ',',
-        value_parser = PossibleValuesParser::new(device::names()))]
+        value_parser = names(&DEVICES, |device| device.name))]
     devices: Vec<String>,
     /// Rows [default: all]
     #[arg(long = "row", value_name = "R,...", value_delimiter = ',',
-        value_parser = PossibleValuesParser::new(row::names()))]
+        value_parser = names(&ROWS, |row| row.name))]
     rows: Vec<String>,
     /// Readahead policies; repeated, as a policy has commas of its own
     #[arg(long = "readahead", value_name = "R", default_value = "streams")]
     readaheads: Vec<String>,
     /// Seeds of rows that draw [default: 1,2,3; 1 with --quick]
-    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "N,...",
+        value_delimiter = ',',
+        hide_default_value = true,
+        default_value = "1,2,3",
+        default_value_if("quick", "true", "1")
+    )]
     seeds: Vec<u64>,
+    // Nothing fits one length by chance.
     /// Lengths, in per cent of the rows' own [default: 70,100,130; 100 with --quick]
-    #[arg(long, value_name = "PERCENT,...", value_delimiter = ',',
+    #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', hide_default_value = true,
+        default_value = "70,100,130", default_value_if("quick", "true", "100"),
         value_parser = clap::value_parser!(u32).range(1..))]
     lengths: Vec<u32>,
     /// Run perfect readahead on long rows too
@@ -68,26 +75,6 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    fn seeds(&self) -> &[u64] {
-        match (self.seeds.is_empty(), self.quick) {
-            (false, _) => &self.seeds,
-            (true, true) => &SEEDS[..1],
-            (true, false) => &SEEDS,
-        }
-    }
-
-    fn lengths(&self) -> &[u32] {
-        match (self.lengths.is_empty(), self.quick) {
-            (false, _) => &self.lengths,
-            (true, true) => &[100],
-            (true, false) => &LENGTHS,
-        }
-    }
-
-    fn rows(&self) -> Vec<&'static Row> {
-        chosen(&ROWS, &self.rows, |row| row.name)
-    }
-
     fn jobs(&self) -> usize {
         self.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, usize::from)
     }
@@ -95,16 +82,14 @@ impl Args {
 
 /// Runs everything and writes the records and the summary.
 pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
-    let forerun = release(root, args.places.forerun.as_deref())?;
-    let out = args.places.out.clone().map_or_else(|| place(root, "virtual"), Ok)?;
-    fs::create_dir_all(&out).with_context(|| out.display().to_string())?;
+    let (forerun, out) = args.places.open(root, "virtual")?;
     let cases = cases(args);
     let runs = all(&forerun, &out, args, &cases)?;
     let mut first = Value::Null;
-    let mut lines = Vec::new();
-    for (at, device) in DEVICES.iter().enumerate() {
-        let own: Vec<(&Case<'_>, &Outcome)> =
-            cases.iter().zip(&runs).filter(|(case, _)| case.device == at).collect();
+    let all: Vec<(&Case<'_>, &Outcome)> = cases.iter().zip(&runs).collect();
+    for device in &DEVICES {
+        let own = all.iter().copied().filter(|(case, _)| case.device.name == device.name);
+        let own: Vec<_> = own.collect();
         let Some((_, one)) = own.first() else { continue };
         let record = record(&one.record, device, args, &own);
         write(&out.join(format!("{}.json", device.name)), &record)?;
@@ -112,21 +97,15 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
             first = record;
         }
     }
-    for row in args.rows() {
-        for (at, device) in DEVICES.iter().enumerate() {
-            let is_own = |(case, _): &(&Case<'_>, &Outcome)| {
-                case.device == at && std::ptr::eq(case.row, row)
-            };
-            let own: Vec<&Outcome> =
-                cases.iter().zip(&runs).filter(is_own).map(|it| it.1).collect();
-            if !own.is_empty() {
-                lines.extend(summary_lines(row, at, device, &args.readaheads, &own));
-            }
-        }
-    }
-    let text = summary(&first, args, &lines);
-    let path = out.join("summary.md");
-    fs::write(&path, &text).with_context(|| path.display().to_string())?;
+    let name = |case: &Case<'_>| (case.row.name, case.device.name);
+    // The cases of a row on a device follow each other.
+    let groups = all.chunk_by(|(a, _), (b, _)| name(a) == name(b));
+    let lines = groups.flat_map(|own| {
+        let (case, done): (_, Vec<&Outcome>) = (own[0].0, own.iter().map(|it| it.1).collect());
+        summary_lines(case.row, case.device, &args.readaheads, &done)
+    });
+    let text = summary(&first, args, &lines.collect::<Vec<_>>());
+    put(&out.join("summary.md"), &text)?;
     println!("{text}\nrecords and summary: {}", out.display());
     Ok(())
 }
@@ -134,8 +113,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
 /// One run of the simulator: all policies on the same reads.
 struct Case<'a> {
     row: &'a Row,
-    /// The index in `DEVICES`.
-    device: usize,
+    device: &'static Device,
     per_cent: u32,
     seed: u64,
 }
@@ -149,13 +127,10 @@ struct Outcome {
 
 fn cases(args: &Args) -> Vec<Case<'static>> {
     let mut cases = Vec::new();
-    for row in args.rows() {
-        for (device, one) in DEVICES.iter().enumerate() {
-            if !args.devices.is_empty() && !args.devices.iter().any(|name| name == one.name) {
-                continue;
-            }
-            for &per_cent in args.lengths() {
-                for &seed in row.seeds(args.seeds()) {
+    for row in chosen(&ROWS, &args.rows, |row| row.name) {
+        for device in chosen(&DEVICES, &args.devices, |device| device.name) {
+            for &per_cent in &args.lengths {
+                for &seed in row.seeds(&args.seeds) {
                     cases.push(Case { row, device, per_cent, seed });
                 }
             }
@@ -167,37 +142,30 @@ fn cases(args: &Args) -> Vec<Case<'static>> {
 /// Every case, a few at once, in the order of `cases`.
 fn all(forerun: &Path, out: &Path, args: &Args, cases: &[Case<'_>]) -> Result<Vec<Outcome>> {
     let next = AtomicUsize::new(0);
-    let done: Mutex<Vec<Option<Result<Outcome>>>> =
-        Mutex::new(cases.iter().map(|_| None).collect());
-    let held = || done.lock().unwrap_or_else(PoisonError::into_inner);
-    thread::scope(|scope| {
-        for worker in 0..args.jobs() {
-            let scratch = out.join(format!("scratch-{worker}.json"));
-            let (next, held) = (&next, &held);
-            scope.spawn(move || {
-                while let Some((at, case)) = {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    cases.get(at).map(|case| (at, case))
-                } {
-                    let ran = case.run(forerun, &scratch, args);
-                    let is_broken = ran.is_err();
-                    held()[at] = Some(ran.with_context(|| case.name()));
-                    if is_broken {
-                        next.store(cases.len(), Ordering::Relaxed);
-                    }
-                    println!("{} of {}: {}", at + 1, cases.len(), case.name());
-                }
-            });
+    let work = |worker: usize| {
+        let scratch = out.join(format!("scratch-{worker}.json"));
+        let mut done = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(case) = cases.get(at) else { return Ok(done) };
+            let ran = case.run(forerun, &scratch, args).with_context(|| case.name());
+            println!("{} of {}: {}", at + 1, cases.len(), case.name());
+            // Cases after a failed one do not run.
+            done.push((at, ran.inspect_err(|_| next.store(cases.len(), Ordering::Relaxed))?));
         }
-    });
-    let done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-    // Cases after a failed one did not run: the failure comes first.
-    done.into_iter().map_while(|one| one).collect()
+    };
+    let done = thread::scope(|scope| {
+        let workers: Vec<_> = (0..args.jobs()).map(|at| scope.spawn(move || work(at))).collect();
+        let join = |worker: thread::ScopedJoinHandle<'_, _>| worker.join().expect("no panic");
+        workers.into_iter().map(join).collect::<Result<Vec<_>>>()
+    })?;
+    let done: BTreeMap<usize, Outcome> = done.into_iter().flatten().collect();
+    Ok(done.into_values().collect())
 }
 
 impl Case<'_> {
     fn name(&self) -> String {
-        let (row, device) = (self.row.name, DEVICES[self.device].name);
+        let (row, device) = (self.row.name, self.device.name);
         format!("{row} on {device}, length {} %, seed {}", self.per_cent, self.seed)
     }
 
@@ -206,16 +174,15 @@ impl Case<'_> {
         let readaheads: Vec<String> = args.readaheads.iter().cloned().chain(rivals).collect();
         let mut command = Command::new(forerun);
         command.args(["sim", &self.row.workload(self.per_cent, self.seed)]).args(VIRTUALLY);
-        command.args(["--device", DEVICES[self.device].virtually, "--size", self.row.memory]);
+        command.args(["--device", self.device.virtually, "--size", self.row.memory]);
         command.args(["--readahead", &readaheads.join(","), "--json"]);
         let has_limit = matches!(self.row.aim, Aim::Plain(_) | Aim::Online(_));
         if has_limit && (args.all_limits || !self.row.is_long) {
             command.arg("--online-limit");
         }
         let text = output_of(command.arg("-o").arg(scratch))?;
-        let json: Value = serde_json::from_str(&text).context("sim prints no JSON")?;
-        let runs = json["runs"].as_array().context("sim without runs")?;
-        let figures: Vec<VirtualRun> = runs.iter().map(VirtualRun::of).collect::<Result<_>>()?;
+        let told: Told = serde_json::from_str(&text).context("the JSON of sim")?;
+        let figures: Vec<VirtualRun> = told.runs.into_iter().map(|run| run.device).collect();
         ensure!(figures.len() == readaheads.len(), "a run of each policy");
         let record = read(scratch)?;
         fs::remove_file(scratch).with_context(|| scratch.display().to_string())?;
@@ -245,8 +212,8 @@ fn record(one: &Value, device: &Device, args: &Args, own: &[(&Case<'_>, &Outcome
     whole["command"] = json!(std::env::args().collect::<Vec<String>>());
     whole["settings"] = json!({
         "readahead": args.readaheads.join(","),
-        "seeds": show(args.seeds()),
-        "lengths": show(args.lengths()),
+        "seeds": show(&args.seeds),
+        "lengths": show(&args.lengths),
     });
     whole
 }
@@ -254,7 +221,6 @@ fn record(one: &Value, device: &Device, args: &Args, own: &[(&Case<'_>, &Outcome
 /// A line for each policy that is judged.
 fn summary_lines(
     row: &Row,
-    at: usize,
     device: &Device,
     readaheads: &[String],
     done: &[&Outcome],
@@ -268,7 +234,7 @@ fn summary_lines(
     let line = |(policy, readahead): (usize, &String)| {
         let ours = of(policy);
         let (plain, online) = shares(&ours, device.limit_mb_per_second);
-        let verdict = judge(row.aim, at, (plain, online), &ours, &rivals);
+        let verdict = judge(row.aim, device, (plain, online), &ours, &rivals);
         let rate = Mean::of(ours.iter().map(|run| run.mb_per_second));
         let bytes = Mean::of(ours.iter().map(|run| run.bytes_read / run.bytes_wanted));
         let is_met = match verdict.is_met {
@@ -293,7 +259,7 @@ fn summary_lines(
 fn summary(record: &Value, args: &Args, lines: &[String]) -> String {
     let missed = lines.iter().filter(|line| line.contains("**missed**")).count();
     let commit = record["commit"].as_str().unwrap_or("?");
-    let (lengths, seeds) = (show(args.lengths()), show(args.seeds()));
+    let (lengths, seeds) = (show(&args.lengths), show(&args.seeds));
     let lines = lines.join("\n");
     format!(
         "# Readahead in virtual time\n\n\
@@ -312,9 +278,6 @@ fn show<T: ToString>(items: &[T]) -> String {
 const HEADER: &str = "\
 | row | device | by | MB/s | plain | online | read / wanted | aim | |
 |---|---|---|---|---|---|---|---|---|";
-const SEEDS: [u64; 3] = [1, 2, 3];
-/// Lengths in per cent of a row's own, so that nothing fits one length by chance.
-const LENGTHS: [u32; 3] = [70, 100, 130];
 
 #[cfg(test)]
 mod tests {
@@ -346,16 +309,16 @@ mod tests {
     #[test]
     fn a_line_has_shares_and_a_miss_is_bold() {
         let run = |mb_per_second: f64| {
-            json!({ "device": { "mb_per_second": mb_per_second,
+            json!({ "mb_per_second": mb_per_second,
             "limit_mb_per_second": 100.0, "bytes_read": 3, "bytes_wanted": 2, "requests": 1,
-            "p50_us": 0.0, "p99_us": 0.0, "reads_late": 0, "late_max_us": 0.0 } })
+            "p50_us": 0.0, "p99_us": 0.0, "reads_late": 0, "late_max_us": 0.0 })
         };
         let done = [90.0, 110.0].map(|rate| Outcome {
-            figures: vec![VirtualRun::of(&run(rate)).unwrap()],
+            figures: vec![serde_json::from_value(run(rate)).unwrap()],
             record: Value::Null,
         });
         let done: Vec<&Outcome> = done.iter().collect();
-        let lines = summary_lines(&ROWS[0], 1, &DEVICES[1], &["streams".to_owned()], &done);
+        let lines = summary_lines(&ROWS[0], &DEVICES[1], &["streams".to_owned()], &done);
         let text = "| stream-100M | hdd | streams | 100.00 | 0.500 (0.45) | 1.000 (0.90) | \
                     1.500 (1.50) | plain >= 0.95 | **missed** |";
         assert_eq!(lines, [text]);

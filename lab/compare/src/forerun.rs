@@ -3,6 +3,7 @@
 //! # Invariants
 //! - A failed command is an error with its output; no bench continues without a figure.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -56,11 +57,22 @@ pub(crate) fn output_of(command: &mut Command) -> Result<String> {
 
 /// The JSON of a file.
 pub(crate) fn read(path: &Path) -> Result<Value> {
-    let text = std::fs::read(path).with_context(|| path.display().to_string())?;
+    let text = fs::read(path).with_context(|| path.display().to_string())?;
     serde_json::from_slice(&text).with_context(|| path.display().to_string())
 }
 
 /// Writes `record` as JSON.
 pub(crate) fn write(path: &Path, record: &Value) -> Result<()> {
-    std::fs::write(path, format!("{record}\n")).with_context(|| path.display().to_string())
+    put(path, &format!("{record}\n"))
+}
+
+/// Writes `text`.
+pub(crate) fn put(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| path.display().to_string())
+}
+
+/// `path`, which is a folder from now on.
+pub(crate) fn folder(path: PathBuf) -> Result<PathBuf> {
+    fs::create_dir_all(&path).with_context(|| path.display().to_string())?;
+    Ok(path)
 }

@@ -19,16 +19,15 @@ mod simulator;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::num::NonZeroU32;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use clap::builder::PossibleValuesParser;
 use serde_json::{Value, json};
 
-use crate::args::{self, Places};
-use crate::forerun::{self, output_of, place, read, release, write};
+use crate::args::{Places, in_turns};
+use crate::forerun::{self, folder, output_of, put, read, write};
 use crate::table::{self, Row};
 use rounds::Rounds;
 use simulator::{LIBRARY, PROGRAM, Replay, Simulator, Timer};
@@ -49,35 +48,31 @@ pub(crate) struct Args {
     traces: Option<PathBuf>,
     /// Rounds, in turns
     #[arg(long, value_name = "N", default_value = "5")]
-    rounds: NonZeroU32,
+    rounds: NonZeroUsize,
     /// Traces, or the sweep [default: all]
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',',
-        value_parser = PossibleValuesParser::new(NAMES))]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = NAMES,
+        default_values = NAMES, hide_default_value = true)]
     only: Vec<String>,
     /// Forms of a trace [default: all]
-    #[arg(long = "form", value_name = "FORM,...", value_delimiter = ',',
-        value_parser = PossibleValuesParser::new(FORMS))]
+    #[arg(long = "form", value_name = "FORM,...", value_delimiter = ',', value_parser = FORMS,
+        default_values = FORMS, hide_default_value = true)]
     forms: Vec<String>,
 }
 
 impl Args {
     fn has(&self, name: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|only| only == name)
+        self.only.iter().any(|only| only == name)
     }
 
     fn has_form(&self, form: &str) -> bool {
-        self.forms.is_empty() || self.forms.iter().any(|named| named == form)
+        self.forms.iter().any(|named| named == form)
     }
 }
 
 /// Measures everything and writes the record and the summary.
 pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
-    let out = args.places.out.clone().map_or_else(|| place(root, "lab"), Ok)?;
-    let folder = forerun::target(root).join("bench/lab");
-    for folder in [&folder, &out] {
-        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    }
-    let forerun = release(root, args.places.forerun.as_deref())?;
+    let (forerun, out) = args.places.open(root, "lab")?;
+    let folder = folder(forerun::target(root).join("bench/lab"))?;
     let timer = Timer { python: args.python.clone(), script: root.join("bench/python/lab.py") };
     let simulators = simulators(args, &forerun, &timer)?;
     let mut bench = Bench { forerun, timer, simulators, args, folder, rounds: Vec::new() };
@@ -212,12 +207,11 @@ impl Bench<'_> {
     fn measure(&mut self, job: Job) -> Result<()> {
         println!("\n== {}", job.title);
         let simulators: Vec<_> = self.simulators.iter().filter(|one| one.takes(&job)).collect();
-        let samples =
-            args::in_turns(args::rounds(self.args.rounds), simulators.len(), |round, at| {
-                let replay = simulators[at].replay(&job, &self.timer)?;
-                println!("round {}: {}: {replay}", round + 1, simulators[at].name());
-                Ok(replay)
-            })?;
+        let samples = in_turns(self.args.rounds, simulators.len(), |round, at| {
+            let replay = simulators[at].replay(&job, &self.timer)?;
+            println!("round {}: {}: {replay}", round + 1, simulators[at].name());
+            Ok(replay)
+        })?;
         let rounds = simulators.iter().map(|one| one.name()).zip(samples).collect();
         self.rounds.push(Rounds::new(job, rounds)?);
         Ok(())
@@ -242,8 +236,7 @@ impl Bench<'_> {
             writeln!(text, "- {name}: {told}").expect("a string takes all");
         }
         text.push_str(&table::table(&rows));
-        let path = out.join("summary.md");
-        std::fs::write(&path, &text).with_context(|| path.display().to_string())?;
+        put(&out.join("summary.md"), &text)?;
         println!("\n{text}\nrecord and summary: {}", out.display());
         Ok(())
     }

@@ -19,22 +19,21 @@ mod cases;
 mod costs;
 
 use std::fs::{self, File};
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 #[expect(clippy::disallowed_types, reason = "programs are timed")]
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
-use clap::builder::PossibleValuesParser;
 use forerun_report::Summary;
 use forerun_report::quantity::float;
 use serde_json::{Value, json};
 
-use crate::args::{Places, chosen, in_turns, rounds};
+use crate::args::{Places, chosen, in_turns, names};
 use crate::bed::{self, Bed, Folios};
-use crate::device::{self, DEVICES, Device};
-use crate::forerun::{self, output_of, place, read, release, write};
+use crate::device::{DEVICES, Device};
+use crate::forerun::{self, folder, output_of, put, read, write};
 use cases::{PROGRAMS, Program};
 use costs::{COSTS, Cost};
 
@@ -45,15 +44,15 @@ pub(crate) struct Args {
     places: Places,
     /// Devices [default: all]
     #[arg(long = "device", value_name = "D,...", value_delimiter = ',',
-        value_parser = PossibleValuesParser::new(device::names()))]
+        value_parser = names(&DEVICES, |device| device.name))]
     devices: Vec<String>,
     /// Programs [default: all]
     #[arg(long = "program", value_name = "P,...", value_delimiter = ',',
-        value_parser = PossibleValuesParser::new(names()))]
+        value_parser = names(&every(), |name| name))]
     programs: Vec<String>,
     /// Rounds, in turns
     #[arg(long, value_name = "N", default_value = "3")]
-    rounds: NonZeroU32,
+    rounds: NonZeroUsize,
     /// The size of the files
     #[arg(long = "size", value_name = "MIB", default_value = "128")]
     mib: NonZeroU32,
@@ -72,20 +71,15 @@ impl Args {
 }
 
 /// The names of all programs.
-fn names() -> Vec<&'static str> {
+fn every() -> Vec<&'static str> {
     let costs = COSTS.iter().map(|cost| cost.name);
     PROGRAMS.iter().map(|program| program.name).chain(costs).collect()
 }
 
 /// Measures everything and writes the records and the tables.
 pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
-    let forerun = release(root, args.places.forerun.as_deref())?;
-    let target = forerun::target(root);
-    let out = args.places.out.clone().map_or_else(|| place(root, "programs"), Ok)?;
-    let contents = target.join("bench/contents");
-    for folder in [&contents, &out] {
-        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    }
+    let (forerun, out) = args.places.open(root, "programs")?;
+    let contents = folder(forerun::target(root).join("bench/contents"))?;
     let costs: Vec<&Cost> = chosen(&COSTS, &args.programs, |cost| cost.name);
     if !costs.is_empty() {
         let runs = costs::measured(&costs, &forerun, &contents, args.mib.get())?;
@@ -110,8 +104,7 @@ fn write_costs(forerun: &Path, out: &Path, mib: u32, runs: &[Value]) -> Result<(
         "# What `forerun run` costs where there is nothing to gain\n\n- {version}\n- {machine}\n\
          - a file of {mib} MiB, in memory; medians (least to most) of turns\n\n{table}"
     );
-    let path = out.join("costs.md");
-    fs::write(&path, text).with_context(|| path.display().to_string())
+    put(&out.join("costs.md"), &text)
 }
 
 /// Programs on emulated devices.
@@ -127,14 +120,14 @@ fn on_devices(
         left_out(&lacking);
         return Ok(());
     }
-    let target = forerun::target(root);
     let sources = root.join("lab/testbed");
     let mut script = Command::new("bash");
     script.arg(sources.join("contents.sh")).args([&sources.join("programs"), &contents]);
     output_of(script.args([&args.mib.to_string(), &args.python]))?;
     let large = args.programs().iter().any(|it| it.memory_mib.is_some());
     let data_mib = if large { LARGE_MIB } else { 1 };
-    let bed = Bed::up(root, &target, &forerun, data_mib, Some(&contents.join("files")))?;
+    let files = contents.join("files");
+    let bed = Bed::up(root, &forerun::target(root), &forerun, data_mib, Some(&files))?;
     let bed = match bed {
         Ok(bed) => bed,
         Err(lacking) => {
@@ -202,7 +195,7 @@ impl Bench<'_> {
         }
         let cached = self.cached(program, &words)?;
         let ways = 1 + program.ways.len();
-        let taken = in_turns(rounds(self.args.rounds), ways, |_, way| {
+        let taken = in_turns(self.args.rounds, ways, |_, way| {
             self.bed.fresh(Folios::Large)?;
             self.bed.on(device, self.args.read_ahead_kib.get())?;
             self.once(program, &words, way.checked_sub(1).map(|way| program.ways[way]))
@@ -318,8 +311,7 @@ impl Bench<'_> {
     /// The record and the table of all `runs` so far.
     fn write(&self, out: &Path, runs: &[Value]) -> Result<()> {
         let [version, machine] = machine(&self.forerun)?;
-        let [rounds, mib, read_ahead_kib] =
-            [self.args.rounds, self.args.mib, self.args.read_ahead_kib].map(NonZeroU32::get);
+        let &Args { rounds, mib, read_ahead_kib, .. } = self.args;
         let record = json!({
             "forerun": version, "machine": machine, "rounds": rounds, "file_mib": mib,
             "read_ahead_kib": read_ahead_kib, "runs": runs,
@@ -333,8 +325,7 @@ impl Bench<'_> {
              medians (fastest to slowest)\n\n{HEADER}\n{}\n",
             rows.join("\n")
         );
-        let path = out.join("summary.md");
-        fs::write(&path, text).with_context(|| path.display().to_string())
+        put(&out.join("summary.md"), &text)
     }
 }
 

@@ -18,19 +18,18 @@ mod log;
 mod summary;
 
 use std::fs;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use clap::builder::PossibleValuesParser;
 use forerun_report::Summary;
 use serde_json::{Value, json};
 
-use crate::args::{Places, chosen, in_turns, rounds};
+use crate::args::{Places, chosen, in_turns, names};
 use crate::bed::{self, Bed, Folios};
-use crate::device::{self, DEVICES, Device, VIRTUALLY};
-use crate::forerun::{self, output_of, place, read, release, write};
+use crate::device::{DEVICES, Device, VIRTUALLY};
+use crate::forerun::{self, folder, output_of, put, read, write};
 use crate::table::{commit, machine};
 use case::{FILE_MIB, PATTERNS, Pattern};
 use summary::Group;
@@ -58,11 +57,11 @@ pub(crate) struct Args {
     full: bool,
     /// Devices [default: one of each kind]
     #[arg(long = "device", value_name = "D,...", value_delimiter = ',',
-        value_parser = PossibleValuesParser::new(device::names()))]
+        value_parser = names(&DEVICES, |device| device.name))]
     devices: Vec<String>,
     /// Patterns [default: all]
     #[arg(long = "pattern", value_name = "P,...", value_delimiter = ',',
-        value_parser = PossibleValuesParser::new(case::names()))]
+        value_parser = names(&PATTERNS, |pattern| pattern.name))]
     patterns: Vec<String>,
     /// Policies of forerun; repeated, as a policy has commas of its own
     #[arg(long = "readahead", value_name = "R")]
@@ -75,11 +74,13 @@ pub(crate) struct Args {
     #[arg(long)]
     folios: Option<Folios>,
     /// Seconds of a run at most
-    #[arg(long, value_name = "N")]
-    seconds: Option<NonZeroU32>,
+    #[arg(long, value_name = "N", default_value = "40", hide_default_value = true,
+        default_value_ifs([("quick", "true", "3"), ("full", "true", "60")]))]
+    seconds: NonZeroU32,
     /// Rounds, in turns
-    #[arg(long, value_name = "N")]
-    rounds: Option<NonZeroU32>,
+    #[arg(long, value_name = "N", default_value = "1", hide_default_value = true,
+        default_value_ifs([("quick", "true", "1"), ("full", "true", "3")]))]
+    rounds: NonZeroUsize,
     /// Keep the device's requests, and draw them
     #[arg(long)]
     log: bool,
@@ -111,22 +112,6 @@ impl Args {
     fn folios(&self) -> Vec<Folios> {
         self.folios.map_or_else(|| vec![Folios::Large, Folios::Small], |folios| vec![folios])
     }
-
-    fn seconds(&self) -> u32 {
-        let own = if self.quick {
-            3
-        } else if self.full {
-            60
-        } else {
-            40
-        };
-        self.seconds.map_or(own, NonZeroU32::get)
-    }
-
-    fn rounds(&self) -> usize {
-        let own = if self.full && !self.quick { 3 } else { 1 };
-        self.rounds.map_or(own, rounds)
-    }
 }
 
 /// Measures everything and writes the records.
@@ -135,13 +120,8 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
         println!("left out: bench streams: this machine lacks {lacking}");
         return Ok(());
     }
-    let forerun = release(root, args.places.forerun.as_deref())?;
+    let (forerun, out) = args.places.open(root, "streams")?;
     let target = forerun::target(root);
-    let folder = target.join("bench");
-    let out = args.places.out.clone().map_or_else(|| place(root, "streams"), Ok)?;
-    for folder in [&folder, &out] {
-        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    }
     let file_mib = if args.quick { FILE_MIB / 4 } else { FILE_MIB };
     let bed = match Bed::up(root, &target, &forerun, file_mib, None)? {
         Ok(bed) => bed,
@@ -150,9 +130,10 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
             return Ok(());
         }
     };
-    let scratch = folder.join(format!("streams-{}.json", std::process::id()));
+    let scratch =
+        folder(target.join("bench"))?.join(format!("streams-{}.json", std::process::id()));
     let mut bench = Bench { forerun, scratch, args, bed };
-    println!("{} runs of {} s at most", bench.runs(), args.seconds());
+    println!("{} runs of {} s at most", bench.runs(), args.seconds);
     println!("{HEADER}");
     let (mut groups, mut records) = (Vec::new(), Vec::new());
     for device in args.devices() {
@@ -163,8 +144,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
         groups.extend(own);
         // After each device, so that a stopped bench leaves its results so far.
         let text = bench.summary(&record, &groups);
-        let path = out.join("summary.md");
-        fs::write(&path, text).with_context(|| path.display().to_string())?;
+        put(&out.join("summary.md"), &text)?;
     }
     if args.log {
         let page = out.join("page.html");
@@ -209,7 +189,7 @@ impl Bench<'_> {
     fn runs(&self) -> usize {
         let patterns = self.patterns();
         let runs: usize = patterns.iter().map(|pattern| self.contenders(pattern).len()).sum();
-        runs * self.args.devices().len() * self.args.rounds()
+        runs * self.args.devices().len() * self.args.rounds.get()
     }
 
     fn contenders(&self, pattern: &Pattern) -> Vec<Contender> {
@@ -255,10 +235,10 @@ impl Bench<'_> {
         }
         whole["runs"] = json!(all);
         whole["device"] = json!(device.name);
-        whole["repeats"] = json!(self.args.rounds());
+        whole["repeats"] = json!(self.args.rounds);
         whole["command"] = json!(std::env::args().collect::<Vec<String>>());
         let settings = [
-            ("seconds", self.args.seconds().to_string()),
+            ("seconds", self.args.seconds.to_string()),
             ("readahead", self.args.readaheads().join(",")),
             ("cache", CACHE.to_owned()),
             (
@@ -276,7 +256,7 @@ impl Bench<'_> {
     /// Every contender's record of `pattern`, its run the median of all rounds.
     fn pattern(&mut self, device: &Device, pattern: &Pattern) -> Result<Vec<Value>> {
         let contenders = self.contenders(pattern);
-        let samples = in_turns(self.args.rounds(), contenders.len(), |_, at| {
+        let samples = in_turns(self.args.rounds, contenders.len(), |_, at| {
             self.measured(&contenders[at], device, pattern)
         })?;
         let mut records = Vec::new();
@@ -325,7 +305,7 @@ impl Bench<'_> {
                 command
             }
         };
-        let seconds = self.args.seconds().to_string();
+        let seconds = self.args.seconds.to_string();
         command.args(pattern.words(self.args.quick)).args(["--seconds", &seconds]);
         command.arg("--file").arg(file);
         let log = self.scratch.with_extension("log");
@@ -334,8 +314,6 @@ impl Bench<'_> {
         }
         let mut record = self.record(&mut command)?;
         let run = &mut record["runs"][0];
-        run.as_object_mut().context("a record without runs")?.remove("requests_left_out");
-        run["requests"] = json!([]);
         if let (Contender::Kernel { .. }, Some(seen)) =
             (contender, run["params"]["read_ahead_kb"].as_str())
         {
@@ -377,19 +355,19 @@ impl Bench<'_> {
         let mut command = Command::new(&self.forerun);
         command.args(["sim", workload, "--device", device.virtually, "--online-limit"]);
         command.args(VIRTUALLY).args(["--readahead", readahead, "--size", &cache(pattern)]);
-        let mut record = self.record(&mut command)?;
-        let run = &mut record["runs"][0];
-        run["requests"] = json!([]);
-        run.as_object_mut().context("a record without runs")?.remove("requests_left_out");
-        Ok(record)
+        self.record(&mut command)
     }
 
-    /// The record that `command` writes.
+    /// The record that `command` writes, without its requests.
     fn record(&self, command: &mut Command) -> Result<Value> {
         output_of(command.arg("-o").arg(&self.scratch))?;
         let record = read(&self.scratch);
         let _ = fs::remove_file(&self.scratch);
-        record
+        let mut record = record?;
+        let run = &mut record["runs"][0];
+        run.as_object_mut().context("a record without runs")?.remove("requests_left_out");
+        run["requests"] = json!([]);
+        Ok(record)
     }
 
     fn summary(&self, record: &Value, groups: &[Group]) -> String {
@@ -398,8 +376,8 @@ impl Bench<'_> {
             machine(record),
             format!(
                 "`forerun-compare streams`: {} s a run at most, {} rounds{}",
-                self.args.seconds(),
-                self.args.rounds(),
+                self.args.seconds,
+                self.args.rounds,
                 if self.args.quick { ", a quarter of the reads: no figures to keep" } else { "" }
             ),
         ];
@@ -509,7 +487,7 @@ mod tests {
                 (folios, ours),
                 "{line}"
             );
-            assert_eq!((options.seconds(), options.rounds()), (seconds, rounds), "{line}");
+            assert_eq!((options.seconds.get(), options.rounds.get()), (seconds, rounds), "{line}");
             assert_eq!(options.judged(), judged, "{line}");
         }
         let devices = |line: &str| parsed::<Args>(line).expect(line).devices().len();

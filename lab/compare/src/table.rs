@@ -4,6 +4,7 @@
 //! - A target is judged by the median of the ratios, at its bound too.
 
 use std::fmt::Write as _;
+use std::num::NonZeroUsize;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
@@ -90,7 +91,7 @@ pub(crate) fn text(
     record: &Value,
     file: &Path,
     file_system: &str,
-    rounds: u32,
+    rounds: NonZeroUsize,
     rows: &[Row],
 ) -> String {
     let mut text = String::from("# The engine beside fio and the kernel\n\n");
@@ -153,7 +154,8 @@ mod tests {
         let rows = of_hits(&json!({ "runs": runs })).unwrap();
         assert_eq!(rows.len(), 2);
         assert!((rows[1].theirs.median - 200.0).abs() < 1e-9);
-        let text = text(&json!({}), Path::new("f"), "/dev/x ext4", 5, &rows);
+        let rounds = NonZeroUsize::MIN;
+        let text = text(&json!({}), Path::new("f"), "/dev/x ext4", rounds, &rows);
         assert!(text.contains("| 0.500 (0.100 to 2.000) | <= 1 | met |"), "{text}");
         assert!(text.contains("| **missed** |"), "{text}");
         assert!(of_hits(&json!({ "runs": [run("copy", 1, 1.0)] })).is_err());

@@ -20,7 +20,7 @@ use anyhow::{Result, anyhow};
 use forerun_console::machine;
 use forerun_core::units::Nanos;
 use forerun_engine::journal::JournalFile;
-use forerun_engine::{Handle, Histogram, Opened, ReadError, Settings, Stats};
+use forerun_engine::{Handle, Histogram, Settings, Stats, WindowRecord};
 use forerun_io::wrap::latency::Latency;
 use forerun_report::{DeviceRequest, Window};
 use forerun_sim::workload::{Access, Reader, Workload};
@@ -76,11 +76,6 @@ pub struct RunResult {
 }
 
 impl LiveRun<'_> {
-    /// The summary of all reads.
-    pub fn bytes_wanted(&self) -> Result<u64> {
-        Ok(workload_of(self.reads)?.bytes_wanted)
-    }
-
     /// Runs; `progress` receives the count of bytes read from time to time.
     pub fn run(&self, progress: &mut dyn FnMut(u64)) -> Result<RunResult> {
         let workload = workload_of(self.reads)?;
@@ -96,7 +91,8 @@ impl LiveRun<'_> {
         let read = |access: Access, room: &mut [u8]| {
             let handle = &handles[access.handle as usize];
             let count = handle.read_at(access.offset, room).map_err(|error| self.failed(error))?;
-            if count < room.len() { Err(self.short(handle)) } else { Ok(()) }
+            let end = || anyhow!("it ended at byte {}", handle.file_bytes());
+            if count < room.len() { Err(self.failed(end())) } else { Ok(()) }
         };
         let ended = ReaderThreads::new(begun, against).run(workload, read, |passed| {
             progress(cache.stats().bytes);
@@ -105,7 +101,7 @@ impl LiveRun<'_> {
         let stats = cache.stats();
         let explained = cache.windows();
         let page_bytes = self.settings.page_bytes;
-        let window = |opened: &Opened| windows::window(opened, page_bytes, 0, made_before);
+        let window = |opened: &WindowRecord| windows::window(opened, page_bytes, 0, made_before);
         let notes = meter.notes();
         let (device_requests, bytes_read, mut requests) = match (&opened.model, model_begun) {
             (Some(model), Some(model_begun)) => {
@@ -152,26 +148,16 @@ impl LiveRun<'_> {
         let ended = readers.run(unpaced(workload_of(self.reads)?), read, |_| false)?;
         file.require_unchanged()?;
         if ended.digests != measured.digests {
-            return Err(failed(
-                file,
-                anyhow!("the bytes that were served are not those of the file"),
-            ));
+            let other = anyhow!("the bytes that were served are not those of the file");
+            return Err(failed(file, other));
         }
         Ok(())
     }
 
-    fn failed(&self, error: ReadError) -> anyhow::Error {
+    fn failed(&self, error: impl Into<anyhow::Error>) -> anyhow::Error {
         match self.target {
             Target::File(file) => failed(file, error),
-            Target::Model { spec, .. } => anyhow!("{spec}: {error}"),
-        }
-    }
-
-    fn short(&self, handle: &Handle) -> anyhow::Error {
-        let end = format!("it ended at byte {}", handle.file_bytes());
-        match self.target {
-            Target::File(file) => failed(file, anyhow!(end)),
-            Target::Model { spec, .. } => anyhow!("{spec}: {end}"),
+            Target::Model { spec, .. } => anyhow!("{spec}: {}", error.into()),
         }
     }
 }

@@ -12,12 +12,13 @@
 //! One lock for the notes, one a queue for what it has in flight; never both.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use forerun_console::machine;
 use forerun_core::units::Nanos;
 use forerun_io::store::{Completion, Op, OpKind, Queue, QueueKind, Store, StoreError, Wait};
 use forerun_report::{DeviceRequest, RequestKind};
+use parking_lot::{Mutex, MutexGuard};
 
 /// See the module.
 pub(crate) struct Meter {
@@ -55,7 +56,7 @@ impl Meter {
 
     /// The notes so far.
     pub(crate) fn notes(&self) -> MutexGuard<'_, Notes> {
-        held(&self.notes)
+        self.notes.lock()
     }
 }
 
@@ -131,7 +132,7 @@ impl Queue for Metered {
     fn submit(&self, op: Op) {
         if op.kind == OpKind::Read {
             let (token, offset, bytes) = (op.token, op.offset, op.bytes as u64);
-            let mut notes = held(&self.notes);
+            let mut notes = self.notes.lock();
             notes.reads += 1;
             notes.read_bytes += bytes;
             let number = notes.noted.len();
@@ -139,7 +140,7 @@ impl Queue for Metered {
                 let (kind, at) = (self.kind, machine::now());
                 notes.noted.push(Noted { token, kind, offset, bytes, at, done: None });
                 drop(notes);
-                held(&self.in_flight).insert(token, number);
+                self.in_flight.lock().insert(token, number);
             }
         }
         self.inner.submit(op);
@@ -150,9 +151,9 @@ impl Queue for Metered {
         self.inner.reap(wait, out);
         let now = machine::now();
         for done in &out[before..] {
-            let number = held(&self.in_flight).remove(&done.op.token);
+            let number = self.in_flight.lock().remove(&done.op.token);
             if let Some(number) = number {
-                held(&self.notes).noted[number].done = Some(now);
+                self.notes.lock().noted[number].done = Some(now);
             }
         }
     }
@@ -168,10 +169,6 @@ impl Queue for Metered {
     fn close(&self) {
         self.inner.close();
     }
-}
-
-fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
-    lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -15,8 +15,10 @@ use std::str::FromStr;
 use anyhow::Result;
 use clap::ValueEnum;
 use forerun_console::failure::usage;
+use forerun_console::names;
 use forerun_core::device::Rate;
 use forerun_core::params::{Bytes, Param};
+use forerun_report::quantity::read;
 use forerun_sim::workload::{self, Workload};
 
 /// The order of the reads.
@@ -73,12 +75,18 @@ impl FromStr for Pattern {
             _ => None,
         };
         found.ok_or_else(|| {
-            "expected random, round-robin, sequential, backward, stride:A/B such as \
-             stride:64K/256K, disturb:PERCENT, parquet:COLUMNS or uniform:SIZE"
-                .to_owned()
+            let hint = (!NAMES.contains(&name)).then(|| names::hint(name, &NAMES, LISTER));
+            let expected = "expected random, round-robin, sequential, backward, stride:A/B such as \
+                            stride:64K/256K, disturb:PERCENT, parquet:COLUMNS or uniform:SIZE";
+            expected.to_owned() + &hint.unwrap_or_default()
         })
     }
 }
+
+/// The words of `--pattern`, without their parameters.
+const NAMES: [&str; 8] =
+    ["random", "round-robin", "sequential", "backward", "stride", "disturb", "parquet", "uniform"];
+const LISTER: &str = "forerun bench streams --help";
 
 /// Where streams lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -110,28 +118,37 @@ pub enum Handles {
 }
 
 /// The parameters of the reads: their bytes and their times.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct Shape {
-    /// In which order bytes are read.
-    pub pattern: Pattern,
-    /// The flag's value; some patterns set their own number.
-    pub streams: Option<u32>,
-    /// Bytes of each stream.
-    pub each: Option<Bytes>,
-    /// Bytes of a read.
-    pub request: Bytes,
-    /// Bytes a second that each stream is read at.
-    pub rate: Option<Rate>,
-    /// Where the streams lie.
-    pub layout: Layout,
-    /// Where the first stream begins.
-    pub start: Start,
-    /// Threads that share the streams out.
-    pub readers: u32,
-    /// Whether streams share a handle.
-    pub handles: Handles,
-    /// Decides every random choice.
-    pub seed: u64,
+    /// Streams [default: 10]
+    #[arg(long, value_name = "N")]
+    streams: Option<u32>,
+    /// Bytes of a read
+    #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = request)]
+    request: Bytes,
+    /// Bytes of each stream [default: 10M; on a smaller file, what fits]
+    #[arg(long, value_name = "SIZE", value_parser = read::<Bytes>)]
+    each: Option<Bytes>,
+    /// Bytes a second that each stream is read at [default: as fast as they come]
+    #[arg(long, value_name = "BYTES", value_parser = read::<Rate>)]
+    rate: Option<Rate>,
+    /// random, round-robin, sequential, backward, stride:A/B, disturb:PERCENT, parquet:COLUMNS or
+    /// uniform:SIZE
+    #[arg(long, value_name = "NAME", default_value = "random")]
+    pattern: Pattern,
+    /// Where the streams lie
+    #[arg(long, value_enum, default_value = "spread")]
+    layout: Layout,
+    /// Where the first stream begins, if they are read forward
+    #[arg(long, value_enum, default_value = "head")]
+    start: Start,
+    /// Threads that share the streams out
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=READERS_MAX))]
+    readers: u32,
+    /// Whether streams share a handle
+    #[arg(long, value_enum, default_value = "one")]
+    handles: Handles,
 }
 
 /// Reads that can be made: the text that makes them, and that of the limit's.
@@ -146,10 +163,10 @@ pub struct Reads {
 }
 
 impl Shape {
-    /// The reads, on something that holds `bytes_max`.
-    pub fn reads(&self, bytes_max: u64) -> Result<Reads> {
+    /// The reads, on something that holds `bytes_max`; `seed` decides every random choice.
+    pub fn reads(&self, bytes_max: u64, seed: u64) -> Result<Reads> {
         self.check()?;
-        let whole = self.with_each(self.each.unwrap_or(EACH));
+        let whole = self.with_each(self.each.unwrap_or(EACH), seed);
         let need = workload_of(&whole)?.files[0];
         if need <= bytes_max {
             return Ok(whole);
@@ -165,7 +182,7 @@ impl Shape {
         }
         // As much of each stream as fits, in whole requests.
         let fits = |requests: u64| {
-            let reads = self.with_each(Bytes(requests * self.request.0));
+            let reads = self.with_each(Bytes(requests * self.request.0), seed);
             let need = workload_of(&reads).map(|workload| workload.files[0]);
             need.is_ok_and(|need| need <= bytes_max).then_some(reads)
         };
@@ -210,26 +227,18 @@ impl Shape {
         Ok(())
     }
 
-    fn with_each(&self, each: Bytes) -> Reads {
-        let (each, request, seed) = (each.show(), self.request.show(), self.seed);
+    fn with_each(&self, each: Bytes, seed: u64) -> Reads {
+        let (each, request) = (each.show(), self.request.show());
         let streams = self.streams.unwrap_or(STREAMS);
-        let shared = format!("n={streams},each={each},request={request},seed={seed}");
-        let layout = match self.layout {
-            Layout::Spread => "layout=spread",
-            Layout::Irregular => "layout=irregular",
-            Layout::Adjacent => "layout=adjacent",
-        };
         let rate = self.rate.map_or(0, |rate| rate.0);
-        let handles = match self.handles {
-            Handles::One => "handles=one",
-            Handles::Each => "handles=each",
-        };
-        let shared = format!("{shared},{layout},readers={},rate={rate},{handles}", self.readers);
-        let start = match self.start {
-            Start::Head => "start=head",
-            Start::Mid => "start=mid",
-        };
-        let forward = |order: &str| format!("streams,{shared},{start},order={order}");
+        let (layout, handles) = (word(&self.layout), word(&self.handles));
+        let shared = format!(
+            "n={streams},each={each},request={request},seed={seed},layout={layout},readers={},\
+             rate={rate},handles={handles}",
+            self.readers
+        );
+        let start = word(&self.start);
+        let forward = |order: &str| format!("streams,{shared},start={start},order={order}");
         match self.pattern {
             Pattern::Random => Reads::known(forward("random"), streams),
             Pattern::RoundRobin => Reads::known(forward("alternate"), streams),
@@ -264,7 +273,24 @@ impl Shape {
     }
 }
 
+/// The word of a choice, for the flag and for the workload.
+fn word(choice: &impl ValueEnum) -> String {
+    choice.to_possible_value().expect("none is hidden").get_name().to_owned()
+}
+
+/// Bytes of a read, of which each reader has a few buffers.
+fn request(text: &str) -> Result<Bytes, String> {
+    let bytes: Bytes = read(text)?;
+    let fits = (1..=REQUEST_MAX.0).contains(&bytes.0);
+    if fits { Ok(bytes) } else { Err(format!("expected 1 to {}", REQUEST_MAX.show())) }
+}
+
 impl Reads {
+    /// The bytes of all reads together.
+    pub fn bytes_wanted(&self) -> Result<u64> {
+        Ok(workload_of(&self.text)?.bytes_wanted)
+    }
+
     fn known(text: String, streams: u32) -> Self {
         Self { known: Some(text.clone()), text, streams }
     }
@@ -323,6 +349,9 @@ const TOLD: [&str; 9] =
 const STREAMS: u32 = 10;
 /// Bytes of each, likewise.
 const EACH: Bytes = Bytes(10 << 20);
+/// The engine's bound on reads at once is above this.
+const READERS_MAX: i64 = 256;
+const REQUEST_MAX: Bytes = Bytes(16 << 20);
 
 #[cfg(test)]
 mod tests {
@@ -339,7 +368,6 @@ mod tests {
             start: Start::Head,
             readers: 1,
             handles: Handles::One,
-            seed: 1,
         }
     }
 
@@ -365,7 +393,7 @@ mod tests {
                                             1),
         ];
         for (pattern, short, streams) in rows {
-            let reads = shape(pattern).reads(u64::MAX).unwrap();
+            let reads = shape(pattern).reads(u64::MAX, 1).unwrap();
             assert_eq!((shortened(&reads.text).as_str(), reads.streams), (short, streams));
             let (long, short) = (workload_of(&reads).unwrap(), workload_of(short).unwrap());
             assert_eq!(long.params, short.params, "{pattern}");
@@ -393,7 +421,7 @@ mod tests {
             assert!(text.parse::<Pattern>().is_err(), "{text}");
         }
         let zero = Shape { streams: Some(0), ..shape("random") };
-        let text = zero.reads(u64::MAX).unwrap_err().to_string();
+        let text = zero.reads(u64::MAX, 1).unwrap_err().to_string();
         assert_eq!(text, "`--streams 0`: expected 1 to 65536 streams");
         for wrong in [
             Shape { streams: Some(2), ..shape("disturb:1") },
@@ -409,23 +437,23 @@ mod tests {
             Shape { readers: 2, ..shape("uniform:1G") },
             shape("uniform:0"),
         ] {
-            assert!(wrong.reads(u64::MAX).is_err(), "{wrong:?}");
+            assert!(wrong.reads(u64::MAX, 1).is_err(), "{wrong:?}");
         }
     }
 
     #[test]
     fn streams_shrink_to_what_there_is_unless_their_size_was_given() {
-        let reads = |bytes_max| shape("random").reads(bytes_max);
+        let reads = |bytes_max| shape("random").reads(bytes_max, 1);
         assert!(reads(200 << 20).unwrap().text.contains("each=10M"));
         assert!(reads((200 << 20) - 1).unwrap().text.contains("each=10236K"));
         assert!(reads(80 << 10).unwrap().text.contains("each=4K"));
         assert!(reads((80 << 10) - 1).unwrap_err().to_string().contains("fewer --streams"));
         let given = Shape { each: Some(Bytes(1 << 20)), ..shape("random") };
-        assert!(given.reads(20 << 20).is_ok());
-        let text = given.reads((20 << 20) - 1).unwrap_err().to_string();
+        assert!(given.reads(20 << 20, 1).is_ok());
+        let text = given.reads((20 << 20) - 1, 1).unwrap_err().to_string();
         assert!(text.contains("20971520 bytes and there are 20971519"), "{text}");
-        assert!(shape("uniform:1M").reads(1 << 20).is_ok());
-        let text = shape("uniform:1M").reads((1 << 20) - 1).unwrap_err().to_string();
+        assert!(shape("uniform:1M").reads(1 << 20, 1).is_ok());
+        let text = shape("uniform:1M").reads((1 << 20) - 1, 1).unwrap_err().to_string();
         assert!(text.ends_with("give uniform: a smaller size"), "{text}");
     }
 }

@@ -45,16 +45,21 @@ pub fn make(path: &Path, bytes: u64) -> Result<()> {
         .with_context(|| cannot("name", path))
 }
 
-/// A file of `bytes` in `folder` that the system removes at its close.
+/// A file of the first `bytes` of the pattern in `folder` that the system removes at its close.
 pub fn unnamed(folder: &Path, bytes: u64) -> Result<File> {
+    let mut file = nameless(folder)?;
+    write(&mut file, bytes).with_context(|| cannot("write a file in", folder))?;
+    Ok(file)
+}
+
+/// An empty file in `folder` that the system removes at its close.
+pub fn nameless(folder: &Path) -> Result<File> {
     let path = folder.join(format!("forerun-bench-{}", std::process::id()));
     let made = interrupt::unbroken(|| {
         let made = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
         made.and_then(|file| fs::remove_file(&path).map(|()| file))
     });
-    let mut file = made.with_context(|| cannot("make", &path))?;
-    write(&mut file, bytes).with_context(|| cannot("write", &path))?;
-    Ok(file)
+    made.with_context(|| cannot("make", &path))
 }
 
 /// A name of `file`, with or without one of its own, for as long as it is open.
@@ -112,31 +117,15 @@ const LOOKS: u32 = 64;
 
 #[cfg(test)]
 mod tests {
+    use forerun_testkit::Scratch;
+
     use super::*;
-
-    /// A folder of its own for one test, removed at the end.
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(test: &str) -> Self {
-            let name = format!("forerun-pattern-file-{}-{test}", std::process::id());
-            let path = std::env::temp_dir().join(name);
-            fs::create_dir_all(&path).expect("the temporary folder takes a folder");
-            Self(path)
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
 
     #[test]
     fn a_file_is_made_once_and_known_again() {
-        let folder = Folder::new("made");
+        let folder = Scratch::new("made");
         for bytes in [1, 4_095, 4_097, (1 << 20) + 5] {
-            let path = folder.0.join(bytes.to_string());
+            let path = folder.join(bytes.to_string());
             make(&path, bytes).unwrap();
             let made = fs::read(&path).unwrap();
             assert_eq!(made.len() as u64, bytes);
@@ -144,26 +133,26 @@ mod tests {
             make(&path, bytes).unwrap();
             assert!(make(&path, bytes + 1).is_err(), "it is shorter than that");
         }
-        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 4, "nothing else was left");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 4, "nothing else was left");
     }
 
     #[test]
     fn a_file_of_something_else_stays_as_it_is_and_none_is_made_of_nothing() {
-        let folder = Folder::new("other");
-        let path = folder.0.join("other");
+        let folder = Scratch::new("other");
+        let path = folder.join("other");
         fs::write(&path, [7; 5_000]).unwrap();
         let error = make(&path, 5_000).unwrap_err().to_string();
         assert!(error.contains("name another file"), "{error}");
         assert_eq!(fs::read(&path).unwrap(), [7; 5_000]);
-        let none = folder.0.join("none");
+        let none = folder.join("none");
         assert!(make(&none, 0).is_err() && !none.exists(), "nothing is to be made");
     }
 
     #[test]
     fn a_file_without_a_name_can_be_opened_again() {
-        let folder = Folder::new("unnamed");
-        let file = unnamed(&folder.0, 10_000).unwrap();
-        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0);
+        let folder = Scratch::new("unnamed");
+        let file = unnamed(&folder, 10_000).unwrap();
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
         let again = File::open(own(&file)).unwrap();
         assert!(is_pattern(&again, 10_000));
         assert!(!is_pattern(&again, 10_001), "it is shorter than that");

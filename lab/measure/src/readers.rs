@@ -15,7 +15,6 @@
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -25,6 +24,7 @@ use forerun_core::params::{Bytes, Param as _};
 use forerun_core::units::Nanos;
 use forerun_engine::Histogram;
 use forerun_sim::workload::{Access, Reader, Workload};
+use parking_lot::Mutex;
 
 use crate::verify::{self, Against, Checker, Slabs};
 
@@ -120,8 +120,8 @@ impl ReaderThreads {
                 .map(|check| check.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
             (at, joined.collect())
         });
-        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let times = mem::take(&mut *self.times.lock().unwrap_or_else(PoisonError::into_inner));
+        let failed = self.failed.lock().take();
+        let times = mem::take(&mut *self.times.lock());
         failed.map_or(Ok(ReadOutcome { at, times, digests: checked }), Err)
     }
 
@@ -163,7 +163,7 @@ impl ReaderThreads {
             }
         }
         slabs.finish();
-        self.times.lock().unwrap_or_else(PoisonError::into_inner).merge(&times);
+        self.times.lock().merge(&times);
     }
 
     /// Whether to continue, at the due time of a read.
@@ -192,7 +192,7 @@ impl ReaderThreads {
 
     fn fail(&self, error: anyhow::Error) {
         self.stop.store(true, Ordering::Relaxed);
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        self.failed.lock().get_or_insert(error);
     }
 }
 

@@ -18,14 +18,14 @@ use forerun_core::units::Nanos;
 use forerun_report::quantity;
 use forerun_report::{Run, RunRecord};
 use forerun_sim::driver::{self, Setup, rate};
-use forerun_sim::host::Order;
+use forerun_sim::host::RequestOrder;
 use forerun_sim::oracle::{Gaps, PerfectReadahead};
 use forerun_sim::workload::Workload;
 
 use crate::pattern::{shortened, workload_of};
 
 use crate::cache::queues_commands;
-use crate::live::RunResult;
+use crate::live::{LiveRun, RunResult};
 
 /// A record of this machine, without runs.
 #[must_use]
@@ -61,6 +61,19 @@ fn depth(engine: &forerun_engine::Settings) -> String {
     match (engine.background_depth, engine.background_depth_max) {
         (least, most) if least < most => format!("{least} to {most}"),
         (_, most) => most.to_string(),
+    }
+}
+
+impl LiveRun<'_> {
+    /// Runs, and gives the run in a record's form; see [`run`](Self::run) and [`run`](run()).
+    pub fn record(
+        &self,
+        streams: u32,
+        limit: Option<f64>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Run> {
+        let (measured, policy) = (self.run(progress)?, policy(&self.settings.readahead)?);
+        Ok(run(self.target, policy, self.reads, streams, limit, measured))
     }
 }
 
@@ -137,9 +150,9 @@ pub fn online_limit(
     cache: &cache::Settings,
 ) -> Result<f64> {
     let ways = if queues_commands(device) {
-        &[(Order::Elevator, 1), (Order::DemandFirst, DEPTH)][..]
+        &[(RequestOrder::Elevator, 1), (RequestOrder::DemandFirst, DEPTH)][..]
     } else {
-        &[(Order::Elevator, 1), (Order::DemandFirst, 1)][..]
+        &[(RequestOrder::Elevator, 1), (RequestOrder::DemandFirst, 1)][..]
     };
     let mut windows = vec![u32::MAX, WINDOW_BYTES / cache.page_bytes, cache.request_pages_max];
     windows.dedup();

@@ -13,10 +13,10 @@
 use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use anyhow::{Context as _, Result, anyhow};
+use parking_lot::{Condvar, Mutex};
 
 /// See the module.
 pub struct Steps {
@@ -64,7 +64,7 @@ impl Steps {
 
     /// Waits for all others. No, when one of them has failed.
     pub fn next(&self) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let step = state.begun;
         state.waiting += 1;
         if state.waiting == self.threads {
@@ -73,7 +73,7 @@ impl Steps {
             self.changed.notify_all();
         }
         while state.begun == step && state.failed.is_none() {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut state);
         }
         state.failed.is_none()
     }
@@ -90,7 +90,7 @@ impl Steps {
 
     /// All end.
     pub fn fail(&self, error: anyhow::Error) {
-        self.lock().failed.get_or_insert(error);
+        self.state.lock().failed.get_or_insert(error);
         self.changed.notify_all();
     }
 
@@ -99,12 +99,7 @@ impl Steps {
     /// # Errors
     /// The first failure.
     pub fn ended(self) -> Result<()> {
-        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        state.failed.map_or(Ok(()), Err)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.into_inner().failed.map_or(Ok(()), Err)
     }
 }
 

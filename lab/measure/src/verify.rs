@@ -160,8 +160,9 @@ fn digest(slab: &Slab) -> u64 {
     digest
 }
 
-/// One to one in each argument, so no single change is lost.
-fn step(digest: u64, word: u64) -> u64 {
+/// `digest` with `word`: one to one in each argument, so no single change is lost.
+#[must_use]
+pub fn step(digest: u64, word: u64) -> u64 {
     let mixed = (digest ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed ^ (mixed >> 32)
 }

@@ -9,16 +9,15 @@
 //! - A record holds the first [`WINDOWS_MAX`] windows of a run, and the count of the others.
 //! - A window that was opened before the run began has the time 0.
 
-use forerun_core::readahead;
 use forerun_core::units::Nanos;
-use forerun_core::windows::Opened;
-use forerun_report::{Cause, Window};
+use forerun_core::windows::WindowRecord;
+use forerun_report::Window;
 
 /// `opened` in bytes, of a file that begins at byte `base` of the device; `begun` is when the run
 /// began.
 #[must_use]
-pub fn window(opened: &Opened, page_bytes: u32, base: u64, begun: Nanos) -> Window {
-    let Opened { at, last_use, handle, decision, fresh, outcomes, unread } = *opened;
+pub fn window(opened: &WindowRecord, page_bytes: u32, base: u64, begun: Nanos) -> Window {
+    let WindowRecord { at, last_use, handle, decision, fresh, outcomes, unread } = *opened;
     let bytes = |pages: u32| u64::from(pages) * u64::from(page_bytes);
     let micros = |at: Nanos| at.0.saturating_sub(begun.0) / 1_000;
     Window {
@@ -26,7 +25,7 @@ pub fn window(opened: &Opened, page_bytes: u32, base: u64, begun: Nanos) -> Wind
         last_use_us: micros(last_use),
         handle: handle.0,
         stream: decision.stream.map(|stream| stream.0),
-        cause: cause(decision.cause),
+        cause: decision.cause,
         offset: base + decision.window.start * u64::from(page_bytes),
         bytes: bytes(decision.window.size),
         tail_bytes: bytes(decision.window.async_size),
@@ -39,18 +38,6 @@ pub fn window(opened: &Opened, page_bytes: u32, base: u64, begun: Nanos) -> Wind
     }
 }
 
-fn cause(cause: readahead::Cause) -> Cause {
-    match cause {
-        readahead::Cause::Random => Cause::Random,
-        readahead::Cause::Sync => Cause::Sync,
-        readahead::Cause::Async => Cause::Async,
-        readahead::Cause::Recovered => Cause::AsyncRecovered,
-        readahead::Cause::Initial => Cause::Initial,
-        readahead::Cause::Ahead => Cause::Ahead,
-        readahead::Cause::Page => Cause::Readpage,
-    }
-}
-
 /// Windows that a record keeps of each run.
 pub const WINDOWS_MAX: u32 = 20_000;
 
@@ -58,33 +45,18 @@ pub const WINDOWS_MAX: u32 = 20_000;
 mod tests {
     use super::*;
     use forerun_core::event::PrefetchOutcomes;
-    use forerun_core::readahead::{Decision, StreamId};
+    use forerun_core::readahead::{self, Cause, Decision, StreamId};
     use forerun_core::units::HandleId;
-
-    #[test]
-    fn a_cause_has_one_name_in_the_core_and_in_records() {
-        for of in [
-            readahead::Cause::Random,
-            readahead::Cause::Sync,
-            readahead::Cause::Async,
-            readahead::Cause::Recovered,
-            readahead::Cause::Initial,
-            readahead::Cause::Ahead,
-            readahead::Cause::Page,
-        ] {
-            assert_eq!(cause(of).name(), of.name());
-        }
-    }
 
     #[test]
     fn pages_become_bytes_of_the_device_and_times_those_of_the_run() {
         let window = readahead::Window { start: 10, size: 8, async_size: 4 };
         let stream = Some(StreamId(7));
-        let opened = Opened {
+        let opened = WindowRecord {
             at: Nanos(5_000),
             last_use: Nanos(9_999),
             handle: HandleId(3),
-            decision: Decision { cause: readahead::Cause::Async, window, stream },
+            decision: Decision { cause: Cause::Async, window, stream },
             fresh: 6,
             outcomes: PrefetchOutcomes { used: 1, late: 2, wasted: 1, failed: 1 },
             unread: 1,

@@ -27,7 +27,7 @@ mod driver_state;
 mod run;
 mod store;
 
-pub use run::Outcome;
+pub use run::CheckOutcome;
 
 /// A difference that a seed shows.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -43,7 +43,7 @@ pub struct Difference {
 ///
 /// # Errors
 /// Something differed from the shadow, between the two runs, or in the replay.
-pub fn check(seed: u64) -> Result<Outcome, Difference> {
+pub fn check(seed: u64) -> Result<CheckOutcome, Difference> {
     let differs = |what: String| Difference { seed, what };
     let first = caught(seed)?;
     let second = caught(seed)?;
@@ -55,7 +55,7 @@ pub fn check(seed: u64) -> Result<Outcome, Difference> {
 }
 
 /// Runs a seed; a panic is a broken assertion of the core, and counts as a difference.
-fn caught(seed: u64) -> Result<Outcome, Difference> {
+fn caught(seed: u64) -> Result<CheckOutcome, Difference> {
     let run = std::panic::catch_unwind(|| run::run(seed));
     let what = match run {
         Ok(Ok(outcome)) => return Ok(outcome),
@@ -70,7 +70,7 @@ fn caught(seed: u64) -> Result<Outcome, Difference> {
 }
 
 /// Sends the journal of `outcome` to a fresh core: the actions must be the same, byte for byte.
-fn replay(seed: u64, outcome: &Outcome) -> Result<(), String> {
+fn replay(seed: u64, outcome: &CheckOutcome) -> Result<(), String> {
     let mut cache =
         Cache::new(settings(&mut Prng::new(seed))).map_err(|error| error.to_string())?;
     let (mut at, mut hits, mut bytes) = (0, Vec::new(), Vec::new());
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn seeds_agree_with_the_shadow() {
-        let mut reached = super::Outcome::default();
+        let mut reached = super::CheckOutcome::default();
         for seed in 0..60 {
             match check(seed) {
                 Ok(outcome) => reached.add(&outcome),

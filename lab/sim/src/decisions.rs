@@ -4,7 +4,7 @@
 //! fetch arrives at once, so the decisions depend on the reads alone.
 //!
 //! ```text
-//!   reads --> cache, policy --Explain--> Decided { read, page, cause, window, fetched }
+//!   reads --> cache, policy --Explain--> WindowDecision { read, page, cause, window, fetched }
 //!                ^   |
 //!                |   +--Fetch--+
 //!                +---Arrived---+
@@ -36,7 +36,7 @@ pub const FILE_PAGES_MAX: u64 = 1 << 22;
 /// A window that a policy opened. A miss without a window counts as a window of the request's
 /// pages, with the cause [`Cause::Random`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decided {
+pub struct WindowDecision {
     /// The read that opened it, counted from 0.
     pub read: u32,
     /// The page that triggered it.
@@ -87,7 +87,7 @@ pub fn decisions(
     spec: &str,
     file_bytes: u64,
     reads: &[(u64, u64)],
-) -> Result<Vec<Decided>, DecisionError> {
+) -> Result<Vec<WindowDecision>, DecisionError> {
     let mut replay = Replay::new(spec, file_bytes.div_ceil(PAGE_BYTES))?;
     for (read, &(offset, length)) in (0..).zip(reads) {
         let end = offset.checked_add(length).filter(|&end| end <= file_bytes);
@@ -164,7 +164,7 @@ impl Replay {
     }
 
     /// Every window so far.
-    pub(crate) fn decided(&self) -> &[Decided] {
+    pub(crate) fn decided(&self) -> &[WindowDecision] {
         &self.seen.decided
     }
 
@@ -200,7 +200,7 @@ struct SequenceLog {
     file_pages: u64,
     /// The current read.
     read: u32,
-    decided: Vec<Decided>,
+    decided: Vec<WindowDecision>,
     cached: BTreeSet<PageIndex>,
     arriving: Vec<(FrameId, u32)>,
     /// The cache could not serve a read.
@@ -225,7 +225,7 @@ impl Driver for SequenceLog {
             self.cached.extend(first..=last);
         }
         let (read, cause) = (self.read, decision.cause);
-        self.decided.push(Decided { read, page, cause, window, fetched });
+        self.decided.push(WindowDecision { read, page, cause, window, fetched });
     }
 }
 
@@ -247,8 +247,9 @@ mod tests {
         type Opened = (u32, u64, u32, u32);
         let windows = |spec: &str, reads: Reads| -> Vec<Opened> {
             let decided = decisions(spec, FILE, reads).unwrap();
-            let row =
-                |d: &super::Decided| (d.read, d.window.start, d.window.size, d.window.async_size);
+            let row = |d: &super::WindowDecision| {
+                (d.read, d.window.start, d.window.size, d.window.async_size)
+            };
             decided.iter().map(row).collect()
         };
         let max = "linux-2.6.24:max=128K";

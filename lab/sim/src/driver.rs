@@ -31,11 +31,11 @@ use forerun_core::event::{Actions, Error, Event};
 use forerun_core::readahead::Readahead;
 use forerun_core::units::{FileId, HandleId, Nanos, PageIndex, PartitionId, RequestId};
 
-use crate::host::Order;
+use crate::host::RequestOrder;
 use crate::prefetch::{Next, Prefetch, Prefetcher};
 use crate::workload::{Access, Reader, Workload};
 use device_server::{DeviceServer, Fetch};
-pub use outcome::{Logged, LoggedWindow, Outcome, rate};
+pub use outcome::{LoggedRequest, LoggedWindow, RunOutcome, rate};
 
 /// The setup of a run.
 pub struct Setup {
@@ -50,7 +50,7 @@ pub struct Setup {
     /// Requests that the device may have at once; more wait in the host queue.
     pub depth: u32,
     /// The order of waiting requests.
-    pub order: Order,
+    pub order: RequestOrder,
     /// Markers do not trigger at this number of requests in flight or more: Linux's 7/8 of 128.
     pub congested: u32,
     /// Time to copy one resident page to a reader.
@@ -71,7 +71,7 @@ impl Setup {
             prefetch: None,
             device,
             depth: 32,
-            order: Order::DemandFirst,
+            order: RequestOrder::DemandFirst,
             congested: 113,
             page_cost: Nanos::from_micros(1),
             log_max: 0,
@@ -115,7 +115,7 @@ pub enum RunError {
 /// # Errors
 /// The settings cannot work, the files do not fit the device, a read failed, or there is to be a
 /// prefetching thread where none can be.
-pub fn run(mut setup: Setup, workload: &mut Workload) -> Result<Outcome, RunError> {
+pub fn run(mut setup: Setup, workload: &mut Workload) -> Result<RunOutcome, RunError> {
     let mut end = 0_u64;
     let base = |&bytes: &u64| {
         let base = end;
@@ -137,7 +137,7 @@ pub fn run(mut setup: Setup, workload: &mut Workload) -> Result<Outcome, RunErro
     let rows = server.windows.rows(&events.cache).into_iter();
     let base = |handle: HandleId| server.bases[handles[handle.0 as usize] as usize];
     let windows = rows.map(|opened| LoggedWindow { base: base(opened.handle), opened });
-    Ok(Outcome {
+    Ok(RunOutcome {
         stats: *events.cache.stats(),
         requests: server.requests,
         bytes_read: server.bytes_read,
@@ -165,7 +165,7 @@ struct EventLoop {
     page_bytes: u64,
     /// Each reader's next or pending read, and the start time of that read.
     waiting: Vec<(Option<Access>, Nanos)>,
-    outcome: Outcome,
+    outcome: RunOutcome,
 }
 
 impl EventLoop {
@@ -191,7 +191,7 @@ impl EventLoop {
             page_cost: setup.page_cost,
             page_bytes,
             waiting: Vec::new(),
-            outcome: Outcome::default(),
+            outcome: RunOutcome::default(),
         })
     }
 

@@ -5,10 +5,10 @@
 //! ```
 //!
 //! # Sources
-//! [`Order::Elevator`] is what a disk has had in front of it on Linux 2.6: requests of one process
-//! are served in one direction over the disk, and a request that continues a waiting one is merged
-//! with it (`block/elevator.c`). [`Order::DemandFirst`] is this project's own rule: demand
-//! requests precede readahead, each in order of arrival.
+//! [`RequestOrder::Elevator`] is what a disk has had in front of it on Linux 2.6: requests of one
+//! process are served in one direction over the disk, and a request that continues a waiting one is
+//! merged with it (`block/elevator.c`). [`RequestOrder::DemandFirst`] is this project's own rule:
+//! demand requests precede readahead, each in order of arrival.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use forerun_core::event::FetchKind;
 
 /// The order in which waiting requests go to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum RequestOrder {
     /// Demands before readahead, each in order of arrival.
     DemandFirst,
     /// Upwards over the device, then from its start again.
@@ -39,7 +39,7 @@ pub struct Waiting {
 
 /// The queue.
 pub struct HostQueue {
-    order: Order,
+    order: RequestOrder,
     request_bytes_max: u64,
     waiting: BTreeMap<u64, Waiting>,
     arrivals: u64,
@@ -50,7 +50,7 @@ pub struct HostQueue {
 impl HostQueue {
     /// An empty queue that joins requests up to `request_bytes_max`.
     #[must_use]
-    pub fn new(order: Order, request_bytes_max: u64) -> Self {
+    pub fn new(order: RequestOrder, request_bytes_max: u64) -> Self {
         Self { order, request_bytes_max, waiting: BTreeMap::new(), arrivals: 0, head: 0 }
     }
 
@@ -91,17 +91,17 @@ impl HostQueue {
     fn joins(&self, one: &Waiting, other: &Waiting) -> bool {
         let fits = one.bytes + other.bytes <= self.request_bytes_max;
         // A demand must not wait for readahead behind it in one request, on an own device.
-        fits && (self.order == Order::Elevator || one.kind == other.kind)
+        fits && (self.order == RequestOrder::Elevator || one.kind == other.kind)
     }
 
     /// Removes and returns the next request.
     pub fn pop(&mut self) -> Option<Waiting> {
         let at = match self.order {
-            Order::Elevator => {
+            RequestOrder::Elevator => {
                 let onward = self.waiting.range(self.head..).next();
                 *onward.or_else(|| self.waiting.first_key_value())?.0
             }
-            Order::DemandFirst => {
+            RequestOrder::DemandFirst => {
                 let rank = |w: &Waiting| (w.kind == FetchKind::Readahead, w.arrival);
                 *self.waiting.iter().min_by_key(|(_, waiting)| rank(waiting))?.0
             }
@@ -128,15 +128,19 @@ fn join(before: Waiting, after: Waiting) -> Waiting {
 
 #[cfg(test)]
 mod tests {
-    use super::{HostQueue, Order};
+    use super::{HostQueue, RequestOrder};
     use FetchKind::{Demand, Readahead};
     use forerun_core::event::FetchKind;
 
     /// Why, in which order, what comes, what goes: offset, bytes, fetches.
-    type Row =
-        (&'static str, Order, &'static [(FetchKind, u64, u64)], &'static [(u64, u64, usize)]);
+    type Row = (
+        &'static str,
+        RequestOrder,
+        &'static [(FetchKind, u64, u64)],
+        &'static [(u64, u64, usize)],
+    );
 
-    fn drained(order: Order, pushes: &[(FetchKind, u64, u64)]) -> Vec<(u64, u64, usize)> {
+    fn drained(order: RequestOrder, pushes: &[(FetchKind, u64, u64)]) -> Vec<(u64, u64, usize)> {
         let mut queue = HostQueue::new(order, 100);
         for (number, &(kind, offset, bytes)) in (0..).zip(pushes) {
             queue.push(number, kind, offset, bytes);
@@ -153,23 +157,23 @@ mod tests {
     #[rustfmt::skip] // A table: one row a behaviour.
     fn requests_are_joined_and_ordered() {
         let rows: &[Row] = &[
-            ("upwards, then from the start", Order::Elevator,
+            ("upwards, then from the start", RequestOrder::Elevator,
              &[(Demand, 500, 10), (Readahead, 100, 10), (Demand, 300, 10)],
              &[(100, 10, 1), (300, 10, 1), (500, 10, 1)]),
-            ("a continuation joins behind", Order::Elevator,
+            ("a continuation joins behind", RequestOrder::Elevator,
              &[(Readahead, 0, 40), (Readahead, 40, 40)], &[(0, 80, 2)]),
-            ("and before", Order::Elevator,
+            ("and before", RequestOrder::Elevator,
              &[(Readahead, 40, 40), (Readahead, 0, 40)], &[(0, 80, 2)]),
-            ("and between", Order::Elevator,
+            ("and between", RequestOrder::Elevator,
              &[(Readahead, 0, 30), (Readahead, 60, 30), (Demand, 30, 30)], &[(0, 90, 3)]),
-            ("not beyond the largest request", Order::Elevator,
+            ("not beyond the largest request", RequestOrder::Elevator,
              &[(Readahead, 0, 60), (Readahead, 60, 60)], &[(0, 60, 1), (60, 60, 1)]),
-            ("not over a gap", Order::Elevator,
+            ("not over a gap", RequestOrder::Elevator,
              &[(Readahead, 0, 30), (Readahead, 31, 30)], &[(0, 30, 1), (31, 30, 1)]),
-            ("demands first, by arrival", Order::DemandFirst,
+            ("demands first, by arrival", RequestOrder::DemandFirst,
              &[(Readahead, 0, 9), (Demand, 500, 9), (Demand, 100, 9)],
              &[(500, 9, 1), (100, 9, 1), (0, 9, 1)]),
-            ("readahead does not ride with a demand", Order::DemandFirst,
+            ("readahead does not ride with a demand", RequestOrder::DemandFirst,
              &[(Demand, 0, 9), (Readahead, 9, 9), (Readahead, 18, 9)],
              &[(0, 9, 1), (9, 18, 2)]),
         ];
@@ -180,7 +184,7 @@ mod tests {
 
     #[test]
     fn the_elevator_goes_on_from_where_it_is() {
-        let mut queue = HostQueue::new(Order::Elevator, 100);
+        let mut queue = HostQueue::new(RequestOrder::Elevator, 100);
         queue.push(0, Demand, 200, 10);
         assert_eq!(queue.pop().unwrap().offset, 200);
         queue.push(1, Demand, 100, 10);

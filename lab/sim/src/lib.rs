@@ -12,6 +12,7 @@
 //!   queues     the same, and in which queue of 2Q each access falls
 //!   decisions  the readahead windows of a policy for a list of reads
 //!   vectors    the core's readahead decisions, against those of kernels
+//!   walks      programs that go over trees, with what `core::walk` fetches ahead of them
 //!   check      the core under a random driver, against a shadow file
 //! ```
 #![forbid(unsafe_code)]
@@ -28,4 +29,5 @@ pub mod replay;
 pub mod trace;
 pub mod vectors;
 pub mod waits;
+pub mod walks;
 pub mod workload;

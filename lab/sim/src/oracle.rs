@@ -191,12 +191,12 @@ const WINDOW_PAGES_MAX: u32 = 1 << 14;
 #[cfg(test)]
 mod tests {
     use super::{Gaps, PerfectReadahead};
-    use crate::driver::{Outcome, Setup, run};
+    use crate::driver::{RunOutcome, Setup, run};
     use crate::workload;
     use forerun_core::cache::Settings;
     use forerun_core::device;
 
-    fn outcome(spec: &str, readahead: Option<&str>) -> Outcome {
+    fn outcome(spec: &str, readahead: Option<&str>) -> RunOutcome {
         let mut workload = workload::make(spec).unwrap();
         let device = device::make("t7k250", 1).unwrap();
         let mut settings = Settings::new(1 << 16, "lru", readahead.unwrap_or("off"));

@@ -14,8 +14,7 @@
 //! Meng et al. 2009, Figs 2b and 5: hits of the three queues by the size of the cache.
 
 use forerun_core::eviction::Eviction;
-use forerun_core::eviction::two_q::TwoQ;
-use forerun_core::eviction::two_q_star::TwoQStar;
+use forerun_core::eviction::probation::{Probation, Variant};
 use forerun_core::units::{FileId, FrameId, PageId};
 
 /// A policy of three queues that reports a page's queue.
@@ -26,17 +25,7 @@ pub trait Queues: Eviction {
     fn remembers(&self, page: PageId) -> bool;
 }
 
-impl Queues for TwoQ {
-    fn is_active(&self, frame: FrameId) -> bool {
-        self.is_active(frame)
-    }
-
-    fn remembers(&self, page: PageId) -> bool {
-        self.remembers(page)
-    }
-}
-
-impl Queues for TwoQStar {
+impl<V: Variant> Queues for Probation<V> {
     fn is_active(&self, frame: FrameId) -> bool {
         self.is_active(frame)
     }
@@ -48,7 +37,7 @@ impl Queues for TwoQStar {
 
 /// The counts of accesses by queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct QueueCounts {
     /// Hits in A1in.
     pub a1in: u64,
     /// Misses of pages named in A1out.
@@ -59,7 +48,7 @@ pub struct Found {
     pub unknown: u64,
 }
 
-impl Found {
+impl QueueCounts {
     /// The sum of all counts.
     #[must_use]
     pub fn accesses(&self) -> u64 {
@@ -71,13 +60,13 @@ impl Found {
 ///
 /// # Panics
 /// `pages` is 0.
-pub fn count<Q: Queues>(pages: u32, params: Q::Params, numbers: &[u32]) -> Found {
+pub fn count<Q: Queues>(pages: u32, params: Q::Params, numbers: &[u32]) -> QueueCounts {
     assert!(pages > 0);
     let mut policy = Q::new(pages, params);
     let known = numbers.iter().max().map_or(0, |&largest| largest as usize + 1);
     let mut frames: Vec<Option<FrameId>> = vec![None; known];
     let (mut residents, mut victims) = (Vec::new(), Vec::new());
-    let mut found = Found::default();
+    let mut found = QueueCounts::default();
     for &number in numbers {
         if let Some(frame) = frames[number as usize] {
             *(if policy.is_active(frame) { &mut found.am } else { &mut found.a1in }) += 1;
@@ -109,8 +98,8 @@ pub fn count<Q: Queues>(pages: u32, params: Q::Params, numbers: &[u32]) -> Found
 mod tests {
     use super::*;
     use crate::replay::{self, Cell, replay};
-    use forerun_core::eviction::two_q::TwoQParams;
-    use forerun_core::eviction::two_q_star::TwoQStarParams;
+    use forerun_core::eviction::two_q::{TwoQ, TwoQParams};
+    use forerun_core::eviction::two_q_star::{TwoQStar, TwoQStarParams};
     use forerun_core::params::Share;
     use forerun_core::units::Nanos;
 
@@ -118,19 +107,19 @@ mod tests {
         (Share::percent(50), Share::percent(100))
     }
 
-    fn two_q(pages: u32, numbers: &[u32]) -> Found {
+    fn two_q(pages: u32, numbers: &[u32]) -> QueueCounts {
         let (kin, kout) = shares();
         count::<TwoQ>(pages, TwoQParams { kin, kout }, numbers)
     }
 
-    fn two_q_star(pages: u32, numbers: &[u32]) -> Found {
+    fn two_q_star(pages: u32, numbers: &[u32]) -> QueueCounts {
         let (kin, kout) = shares();
         count::<TwoQStar>(pages, TwoQStarParams { kin, kout }, numbers)
     }
 
     #[test]
     fn accesses_fall_where_the_paper_puts_them() {
-        let found = |[a1in, a1out, am, unknown]: [u64; 4]| Found { a1in, a1out, am, unknown };
+        let found = |[a1in, a1out, am, unknown]: [u64; 4]| QueueCounts { a1in, a1out, am, unknown };
         #[rustfmt::skip]
         let rows = [ // why  accesses  2Q  2Q*
             ("nothing",                    &[][..],              [0, 0, 0, 0], [0, 0, 0, 0]),
@@ -159,7 +148,8 @@ mod tests {
                 };
                 let cell = Cell { policy: name.into(), pages };
                 let (sample, clock) = (Share::percent(100), &|| Nanos(0));
-                let settings = replay::Settings { threads: 1, memory: u64::MAX, sample, clock };
+                let settings =
+                    replay::ReplaySettings { threads: 1, memory: u64::MAX, sample, clock };
                 let counts = replay(more, &[cell], &settings).expect("known")[0];
                 assert_eq!(found.accesses(), counts.accesses, "{name}, {pages} pages");
                 assert_eq!(found.a1out + found.unknown, counts.misses, "{name}, {pages} pages");

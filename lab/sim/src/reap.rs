@@ -49,7 +49,7 @@ pub struct Phase {
 
 /// The cost of a group.
 #[derive(Clone, Copy, Debug)]
-pub struct Reaped {
+pub struct GroupCost {
     /// From its submission to its reaping.
     pub latency: Nanos,
     /// Processor time.
@@ -62,9 +62,9 @@ pub struct Reaped {
 
 /// The cost of a phase.
 #[derive(Clone, Debug)]
-pub struct Ran {
+pub struct PhaseCost {
     /// Each group, in the order of submission.
-    pub reaped: Vec<Reaped>,
+    pub reaped: Vec<GroupCost>,
     /// From the first submission to the last reaping.
     pub elapsed: Nanos,
 }
@@ -77,7 +77,7 @@ pub fn run(
     costs: &Costs,
     load: &Load,
     seed: u64,
-) -> Vec<Ran> {
+) -> Vec<PhaseCost> {
     let mut bench = Bench {
         server: DeviceServer::new(*device, seed),
         costs,
@@ -122,11 +122,12 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    fn phase(&mut self, policy: &mut dyn AnyReap, phase: &Phase) -> Ran {
+    fn phase(&mut self, policy: &mut dyn AnyReap, phase: &Phase) -> PhaseCost {
         let began = self.began;
         let mut clients = vec![began; phase.clients as usize];
         let mut in_flight: Vec<(Nanos, u32)> = Vec::new();
-        let mut ran = Ran { reaped: Vec::with_capacity(phase.groups as usize), elapsed: Nanos(0) };
+        let mut ran =
+            PhaseCost { reaped: Vec::with_capacity(phase.groups as usize), elapsed: Nanos(0) };
         for _ in 0..phase.groups {
             let (client, now) = earliest(&clients);
             in_flight.retain(|&(reaped, _)| reaped > now);
@@ -172,13 +173,14 @@ impl Bench<'_> {
         submitted: Nanos,
         done: Nanos,
         group: u32,
-    ) -> Reaped {
+    ) -> GroupCost {
         let costs = self.costs;
         let done = done.max(submitted);
         let woken = costs.wake.draw(&mut self.host);
         let overshot = costs.overshoot.draw(&mut self.host);
         let mut cpu = submitted.since(now) + Nanos(costs.interrupt.0 * u64::from(group));
-        let reaped = |at: Nanos, cpu, way, late| Reaped { latency: at.since(now), cpu, way, late };
+        let reaped =
+            |at: Nanos, cpu, way, late| GroupCost { latency: at.since(now), cpu, way, late };
         let spun = |from: Nanos| done.max(from) + costs.look;
         match plan {
             Plan::Interrupt => {

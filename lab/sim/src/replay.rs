@@ -16,7 +16,8 @@
 //!
 //! # Invariants
 //! - Memory grows with the number of distinct keys and the sizes, never with the number of
-//!   accesses, but for Belady's 4 bytes an access; beyond [`Settings::memory`] the replay ends.
+//!   accesses, but for Belady's 4 bytes an access; beyond [`ReplaySettings::memory`] the replay
+//!   ends.
 //! - A cache's counts depend on its policy, its size, the sample and the accesses, not on
 //!   threads.
 //! - At most `threads` threads compute at a time.
@@ -52,7 +53,7 @@ pub struct Cell {
 }
 
 /// The settings of a replay.
-pub struct Settings<'a> {
+pub struct ReplaySettings<'a> {
     /// Threads that may compute; at least 1.
     pub threads: usize,
     /// Bytes that keys and caches may take.
@@ -73,12 +74,12 @@ pub struct Counts {
     /// The time that it computed. Sizes that share a pass over the accesses share its time.
     pub busy: Nanos,
     /// The basis of an estimate; none where all accesses count.
-    pub sampled: Option<Sampled>,
+    pub sampled: Option<SampleCounts>,
 }
 
-/// The basis of an estimate.
+/// What a cache counted itself: of a sample, the basis of an estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sampled {
+pub struct SampleCounts {
     /// Accesses to the sample.
     pub accesses: u64,
     /// Misses among them.
@@ -87,7 +88,7 @@ pub struct Sampled {
     pub squares: Option<u64>,
 }
 
-impl Sampled {
+impl SampleCounts {
     /// The standard error of the misses that were estimated, by which keys `sample` happened to
     /// choose. What a small cache of few pages adds is not in it.
     #[must_use]
@@ -140,31 +141,31 @@ pub fn show(spec: &str) -> Result<Vec<(&'static str, String)>, ParamError> {
 pub fn replay<E>(
     more: impl FnMut(&mut Vec<u64>) -> Result<bool, E>,
     cells: &[Cell],
-    settings: &Settings,
+    settings: &ReplaySettings,
 ) -> Result<Vec<Counts>, ReplayError<E>> {
     assert!(settings.threads > 0 && cells.iter().all(|cell| cell.pages > 0));
-    let mut lanes = lanes(cells, settings)?;
+    let mut groups = groups(cells, settings)?;
     let mut reading = Reading { more, keys: Vec::new(), numbering: Numbering::default(), seen: 0 };
     let (mut chunk, mut next) = (Vec::new(), Vec::new());
     reading.fill(&mut chunk, settings)?;
     while !chunk.is_empty() {
-        check_memory(&lanes, &reading.numbering, settings)?;
+        check_memory(&groups, &reading.numbering, settings)?;
         let read = each(
-            &mut lanes,
+            &mut groups,
             settings,
-            |lane| lane.cache.take(&chunk),
+            |group| group.cache.take(&chunk),
             || reading.fill(&mut next, settings),
         );
         read?;
         (chunk, next) = (next, chunk);
     }
-    check_memory(&lanes, &reading.numbering, settings)?;
-    each(&mut lanes, settings, |lane| lane.cache.end(), || ());
+    check_memory(&groups, &reading.numbering, settings)?;
+    each(&mut groups, settings, |group| group.cache.end(), || ());
     let mut counts = vec![Counts::default(); cells.len()];
-    for lane in &lanes {
-        let share = Nanos(lane.busy.0 / lane.cells.len() as u64);
-        for (&cell, counted) in lane.cells.iter().zip(lane.cache.counted()) {
-            counts[cell] = estimated(&counted, reading.seen, share, settings.sample);
+    for group in &groups {
+        let share = Nanos(group.busy.0 / group.cells.len() as u64);
+        for (&cell, counted) in group.cells.iter().zip(group.cache.counted()) {
+            counts[cell] = estimated(counted, reading.seen, share, settings.sample);
         }
     }
     Ok(counts)
@@ -178,15 +179,14 @@ pub fn keep_sample(keys: &mut Vec<u64>, sample: Share) {
 }
 
 /// The estimate for `seen` accesses from the counts of a sample.
-fn estimated(counted: &LaneCounts, seen: u64, busy: Nanos, sample: Share) -> Counts {
-    let LaneCounts { accesses, misses, squares } = *counted;
+fn estimated(counted: SampleCounts, seen: u64, busy: Nanos, sample: Share) -> Counts {
+    let SampleCounts { accesses, misses, .. } = counted;
     if is_whole(sample) {
         return Counts { accesses, misses, busy, sampled: None };
     }
     let scaled = u128::from(misses) * 1_000_000 / u128::from(sample.ppm.max(1));
     let misses_of_all = u64::try_from(scaled).unwrap_or(u64::MAX).min(seen);
-    let sampled = Some(Sampled { accesses, misses, squares });
-    Counts { accesses: seen, misses: misses_of_all, busy, sampled }
+    Counts { accesses: seen, misses: misses_of_all, busy, sampled: Some(counted) }
 }
 
 fn is_whole(sample: Share) -> bool {
@@ -204,7 +204,11 @@ struct Reading<M> {
 
 impl<M> Reading<M> {
     /// Puts the numbers of the next keys into `chunk`, in place of what is there; none at the end.
-    fn fill<E>(&mut self, chunk: &mut Vec<u32>, settings: &Settings) -> Result<(), ReplayError<E>>
+    fn fill<E>(
+        &mut self,
+        chunk: &mut Vec<u32>,
+        settings: &ReplaySettings,
+    ) -> Result<(), ReplayError<E>>
     where
         M: FnMut(&mut Vec<u64>) -> Result<bool, E>,
     {
@@ -228,12 +232,12 @@ impl<M> Reading<M> {
 
 /// Checks that the keys and caches fit the memory.
 fn check_memory<E>(
-    lanes: &[Lane],
+    groups: &[CellGroup],
     numbering: &Numbering,
-    settings: &Settings,
+    settings: &ReplaySettings,
 ) -> Result<(), ReplayError<E>> {
     let pages = numbering.len();
-    let caches: u64 = lanes.iter().map(|lane| lane.cache.bytes(pages)).sum();
+    let caches: u64 = groups.iter().map(|group| group.cache.bytes(pages)).sum();
     let bytes = caches.saturating_add(numbering.bytes());
     let fits = bytes <= settings.memory;
     if fits { Ok(()) } else { Err(ReplayError::Memory { bytes, keys: pages }) }
@@ -241,21 +245,21 @@ fn check_memory<E>(
 
 /// Runs `work` on each pass, and `meanwhile` on the reader thread.
 fn each<R>(
-    lanes: &mut [Lane],
-    settings: &Settings,
-    work: impl Fn(&mut Lane) + Sync,
+    groups: &mut [CellGroup],
+    settings: &ReplaySettings,
+    work: impl Fn(&mut CellGroup) + Sync,
     meanwhile: impl FnOnce() -> R,
 ) -> R {
-    let helpers = (settings.threads - 1).min(lanes.len());
-    let left = Mutex::new(lanes.iter_mut());
+    let helpers = (settings.threads - 1).min(groups.len());
+    let left = Mutex::new(groups.iter_mut());
     let turn = || {
-        while let Some(lane) = {
+        while let Some(group) = {
             let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
             left.next()
         } {
             let begun = (settings.clock)();
-            work(lane);
-            lane.busy += (settings.clock)().since(begun);
+            work(group);
+            group.busy += (settings.clock)().since(begun);
         }
     };
     thread::scope(|scope| {
@@ -269,19 +273,11 @@ fn each<R>(
 }
 
 /// Cells that share one pass over the accesses.
-struct Lane {
+struct CellGroup {
     /// Their places among all.
     cells: Vec<usize>,
     cache: Box<dyn Pass>,
     busy: Nanos,
-}
-
-/// The counts of a cell.
-#[derive(Clone, Copy)]
-struct LaneCounts {
-    accesses: u64,
-    misses: u64,
-    squares: Option<u64>,
 }
 
 /// One pass over the accesses.
@@ -293,14 +289,14 @@ trait Pass: Send {
     fn end(&mut self) {}
 
     /// The counts of each of its cells.
-    fn counted(&self) -> Vec<LaneCounts>;
+    fn counted(&self) -> Vec<SampleCounts>;
 
     /// Bytes that it takes once there are `pages` distinct ones.
     fn bytes(&self, pages: u32) -> u64;
 }
 
 /// The empty passes for `cells`.
-fn lanes<E>(cells: &[Cell], settings: &Settings) -> Result<Vec<Lane>, ReplayError<E>> {
+fn groups<E>(cells: &[Cell], settings: &ReplaySettings) -> Result<Vec<CellGroup>, ReplayError<E>> {
     let is_sample = !is_whole(settings.sample);
     for cell in cells {
         show(&cell.policy).map_err(ReplayError::Policy)?;
@@ -313,9 +309,9 @@ fn lanes<E>(cells: &[Cell], settings: &Settings) -> Result<Vec<Lane>, ReplayErro
         (0..cells.len()).filter(|&at| cells[at].policy == policy).collect()
     };
     let pages = |at: &usize| scaled(cells[*at].pages, settings.sample);
-    let mut lanes = Vec::new();
+    let mut groups = Vec::new();
     let mut put = |cells: Vec<usize>, cache: Box<dyn Pass>| {
-        lanes.push(Lane { cells, cache, busy: Nanos(0) });
+        groups.push(CellGroup { cells, cache, busy: Nanos(0) });
     };
     let (mut curve, oracles) = (of(LRU), of(belady::NAME));
     curve.sort_by_key(pages);
@@ -346,7 +342,7 @@ fn lanes<E>(cells: &[Cell], settings: &Settings) -> Result<Vec<Lane>, ReplayErro
         let sizes = oracles.iter().map(pages).collect();
         put(oracles, Box::new(Oracle::new(sizes)));
     }
-    Ok(lanes)
+    Ok(groups)
 }
 
 /// The size of a cache of `pages` under `sample`, to the nearest page.
@@ -395,9 +391,9 @@ impl<E: Eviction> Pass for Alone<E> {
         self.misses += self.level.access_all(chunk);
     }
 
-    fn counted(&self) -> Vec<LaneCounts> {
+    fn counted(&self) -> Vec<SampleCounts> {
         let squares = Some(self.level.squares());
-        vec![LaneCounts { accesses: self.accesses, misses: self.misses, squares }]
+        vec![SampleCounts { accesses: self.accesses, misses: self.misses, squares }]
     }
 
     fn bytes(&self, pages: u32) -> u64 {
@@ -417,9 +413,9 @@ impl Pass for Curve {
         self.stack.access_all(chunk);
     }
 
-    fn counted(&self) -> Vec<LaneCounts> {
+    fn counted(&self) -> Vec<SampleCounts> {
         let accesses = self.accesses;
-        let of = |hits: u64| LaneCounts { accesses, misses: accesses - hits, squares: None };
+        let of = |hits: u64| SampleCounts { accesses, misses: accesses - hits, squares: None };
         self.stack.hits().into_iter().map(of).collect()
     }
 
@@ -455,10 +451,10 @@ impl Pass for Oracle {
         self.misses = self.sizes.iter().map(|&pages| future.misses(pages)).collect();
     }
 
-    fn counted(&self) -> Vec<LaneCounts> {
+    fn counted(&self) -> Vec<SampleCounts> {
         let accesses = self.future.as_ref().map_or(0, Future::accesses);
         // The oracle does not say which page is missed: of a sample there is no error.
-        let of = |&misses: &u64| LaneCounts { accesses, misses, squares: None };
+        let of = |&misses: &u64| SampleCounts { accesses, misses, squares: None };
         self.misses.iter().map(of).collect()
     }
 

@@ -36,20 +36,22 @@ pub mod survey;
 mod tables;
 #[cfg(test)]
 mod tests;
-mod unpack;
+pub(crate) mod unpack;
 mod vscsi;
 mod words;
 pub mod write;
 
 use std::io::{self, Read};
 
-use forerun_core::params::{self, ParamError};
+use forerun_core::params::{ParamError, by_name};
 
+use blkparse::EventParams;
 pub use guess::NoGuess;
 use input::Input;
-use reader::{Entry, Reader};
+use reader::Reader;
 use records::Fault;
 pub use request::{Addresses, BLOCK_BYTES, Facts, Misplaced, Op, REQUEST_BLOCKS_MAX, Request};
+use words::Words;
 
 /// The reason why a trace cannot be read further.
 #[derive(Debug, thiserror::Error)]
@@ -95,49 +97,52 @@ pub enum TraceError {
     Format(#[from] ParamError),
 }
 
+/// Declares the formats: name, line of help, parameters, and the reader that `params` describe.
 macro_rules! formats {
-    ($($module:ident::$format:ident),+ $(,)?) => {
+    ($params:ident: $($name:literal, $summary:literal, $type:ty => $reader:expr;)+) => {
         /// Every format's name and its one line of help.
-        pub const FORMATS: &[(&str, &str)] = &[
-            $((<$module::$format as Entry>::NAME, <$module::$format as Entry>::SUMMARY)),+
-        ];
+        pub const FORMATS: &[(&str, &str)] = &[$(($name, $summary)),+];
 
         /// The format that `spec` (`NAME:key=value,...`) describes.
         fn make(spec: &str) -> Result<Box<dyn Reader>, ParamError> {
-            let (name, pairs) = params::split(spec);
-            $(if name == <$module::$format as Entry>::NAME {
-                let mut given = <$module::$format as Entry>::Params::default();
-                params::apply(&mut given, pairs)?;
-                return $module::$format::reader(given);
-            })+
-            let known = FORMATS.iter().map(|(name, _)| *name).collect();
-            Err(ParamError::UnknownName { name: name.into(), known })
+            by_name! { spec, [$($name),+], $params: $($name, $type => Box::new($reader);)+ }
         }
     };
 }
 
-formats! {
-    keys::Keys,
-    csv::Csv,
-    tables::Lis,
-    tables::Disksim,
-    tables::Sandrain,
-    tables::Spc,
-    tables::Msr,
-    tables::Alibaba,
-    tables::Tencent,
-    fiu::Fiu,
-    blkparse::Blkparse,
-    blktrace::Blktrace,
-    fio::Fio,
-    vscsi::Vscsi,
-    srt::Srt,
-    oracle_general::OracleGeneral,
-    lcs::Lcs,
-    words::U32Le,
-    words::U32Be,
-    words::I64Le,
-    words::I64Be,
+formats! { params:
+    "keys", "text, a key a line in decimal; lines of * and # are comments", () => keys::Keys;
+    "csv", "text in columns, named by a heading or by time=, key=, device=, offset=, size=, op= \
+            (a name or a number)", csv::CsvParams => csv::Csv::new(params)?;
+    "lis", "text, lines of \"start count ignored request\"; unit=512 or unit=4K bytes",
+        tables::Blocks => tables::lis(&params)?;
+    "disksim", "text, lines of \"time device block blocks flag\"; blocks of 512 bytes, \
+                flag 1 = read", () => tables::disksim();
+    "sandrain", "text, lines of \"block count R|W\"; unit=4K bytes",
+        tables::Blocks => tables::sandrain(&params)?;
+    "spc", "csv of UMass: unit,block,bytes,op,seconds; blocks of 512 bytes", () => tables::spc();
+    "msr", "csv of MSR Cambridge: time,host,disk,type,offset,bytes,response", () => tables::msr();
+    "alibaba", "csv of Alibaba: device,op,offset,bytes,microseconds", () => tables::alibaba();
+    "tencent", "csv of Tencent: seconds,offset,size,op,volume; sectors of 512 bytes, op 0 = read",
+        () => tables::tencent();
+    "fiu", "text of FIU, lines of \"time pid process sector sectors R|W major minor md5\"",
+        () => fiu::Fiu::default();
+    "blkparse", "text of blkparse(1); event=Q takes what was asked for, event=C what was completed",
+        EventParams => blkparse::Blkparse::new(&params);
+    "blktrace", "binary of blktrace(8); event=Q or event=C as of blkparse",
+        EventParams => blktrace::Blktrace::new(&params);
+    "fio", "text of fio's iolog, versions 2 and 3", () => fio::Fio::default();
+    "vscsi", "binary of VMware's vscsi traces, versions 1 and 2", () => vscsi::Vscsi::default();
+    "srt", "binary of Hewlett-Packard, SRT 1.3", () => srt::Srt::default();
+    "oracleGeneral", "binary of libCacheSim: seconds, object, bytes, next use",
+        () => oracle_general::OracleGeneral;
+    "lcs", "binary of libCacheSim with a header, versions 1 to 8", () => lcs::Lcs::default();
+    "u32le", "binary, a key every 4 bytes, low byte first",
+        () => Words(|word| u32::from_le_bytes(word).into());
+    "u32be", "binary, a key every 4 bytes, high byte first",
+        () => Words(|word| u32::from_be_bytes(word).into());
+    "i64le", "binary, a key every 8 bytes, low byte first", () => Words(u64::from_le_bytes);
+    "i64be", "binary, a key every 8 bytes, high byte first", () => Words(u64::from_be_bytes);
 }
 
 /// Refuses a format that is not there or has no such parameter.

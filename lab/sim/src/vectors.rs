@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::decisions::{Decided, DecisionError, PAGE_BYTES, Replay, ranges};
+use crate::decisions::{DecisionError, PAGE_BYTES, Replay, WindowDecision, ranges};
 
 /// The vectors' key of each historic policy, and whether its rows were traced on a kernel.
 const KEYS: &[(&str, &str, bool)] = &[
@@ -131,7 +131,7 @@ struct Row {
 }
 
 impl Row {
-    fn of(decided: &Decided) -> Self {
+    fn of(decided: &WindowDecision) -> Self {
         let window = decided.window;
         Self {
             op: decided.read.into(),

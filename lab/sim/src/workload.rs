@@ -19,7 +19,7 @@
 mod interleave;
 mod span;
 
-use forerun_core::params::{self, Param, ParamError, Params};
+use forerun_core::params::{self, ParamError, Params};
 use forerun_core::units::Nanos;
 
 use crate::trace::Op;
@@ -55,6 +55,7 @@ impl Access {
 pub struct Reader(Box<dyn Iterator<Item = Access> + Send>);
 
 /// A workload made from its text.
+#[derive(Default)]
 pub struct Workload {
     /// Its name.
     pub name: &'static str,
@@ -113,24 +114,15 @@ impl Iterator for Reader {
     }
 }
 
-/// What a workload consists of, without its name and parameters.
-struct Parts {
-    title: String,
-    files: Vec<u64>,
-    handles: Vec<u32>,
-    readers: Vec<Reader>,
-    streams: Vec<Stream>,
-    bytes_wanted: u64,
-}
-
 /// A workload's entry in the list.
 trait Entry: Params {
     /// The name in reports and on the command line. Never changed once released.
     const NAME: &'static str;
     /// One line of help.
     const SUMMARY: &'static str;
-    /// Checks the parameters against each other and makes the workload.
-    fn parts(&self) -> Result<Parts, ParamError>;
+    /// Checks the parameters against each other and makes the workload, still without its name
+    /// and parameters.
+    fn parts(&self) -> Result<Workload, ParamError>;
 }
 
 macro_rules! workloads {
@@ -174,26 +166,10 @@ workloads! {
 fn build<P: Entry>(pairs: &str) -> Result<Workload, ParamError> {
     let mut given = P::default();
     params::apply(&mut given, pairs)?;
-    let Parts { title, files, handles, readers, streams, bytes_wanted } = given.parts()?;
+    let workload = given.parts()?;
+    let Workload { files, handles, .. } = &workload;
     assert!(handles.iter().all(|&file| (file as usize) < files.len()));
-    Ok(Workload {
-        name: P::NAME,
-        params: given.show(),
-        title,
-        files,
-        handles,
-        readers,
-        streams,
-        bytes_wanted,
-    })
-}
-
-/// The refusal of a value that parses but makes no workload.
-fn check(holds: bool, key: &str, value: &impl Param, form: &str) -> Result<(), ParamError> {
-    if holds {
-        return Ok(());
-    }
-    Err(ParamError::BadValue { key: key.into(), value: value.show(), form: form.into() })
+    Ok(Workload { name: P::NAME, params: given.show(), ..workload })
 }
 
 /// The time that `bytes` take at `rate` bytes a second, rounded down. Exact from the start of a
@@ -203,41 +179,7 @@ fn time_of(bytes: u64, rate: u64) -> Nanos {
     Nanos(u64::try_from(nanos).expect("checked against the longest run"))
 }
 
-/// Declares a parameter that is one of some words.
-macro_rules! choice {
-    (
-        $(#[$doc:meta])*
-        $visibility:vis enum $name:ident ($form:literal) {
-            $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)+
-        }
-    ) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        $visibility enum $name {
-            $($(#[$variant_doc])* $variant,)+
-        }
-
-        impl forerun_core::params::Param for $name {
-            const FORM: &'static str = $form;
-
-            fn parse(text: &str) -> Option<Self> {
-                match text {
-                    $($word => Some(Self::$variant),)+
-                    _ => None,
-                }
-            }
-
-            fn show(&self) -> String {
-                match self {
-                    $(Self::$variant => $word.into(),)+
-                }
-            }
-        }
-    };
-}
-pub(crate) use choice;
-
-pub use interleave::{Layout, Order, Start};
+pub use interleave::{Interleaving, Layout, Start};
 
 /// The prefix of a workload in place of a trace.
 pub const PREFIX: &str = "workload:";

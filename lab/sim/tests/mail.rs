@@ -18,7 +18,7 @@ use std::convert::Infallible;
 use forerun_core::params::Share;
 use forerun_core::units::Nanos;
 use forerun_sim::replay::{self, Cell, replay};
-use forerun_sim::trace::survey::{Found, Settings, Survey};
+use forerun_sim::trace::survey::{Survey, SurveySettings, TraceSummary};
 use forerun_sim::trace::{Addresses, Request};
 use forerun_sim::workload;
 
@@ -44,7 +44,8 @@ fn hit_ratios(text: &str, megabytes: &[u32]) -> Vec<[f64; 3]> {
         Ok(next.is_some())
     };
     let sample = Share::percent(100);
-    let settings = replay::Settings { threads: 2, memory: 1 << 30, sample, clock: &|| Nanos(0) };
+    let settings =
+        replay::ReplaySettings { threads: 2, memory: 1 << 30, sample, clock: &|| Nanos(0) };
     let counts = replay(more, &cells, &settings).expect("known policies");
     #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
     let ratio = |at: usize| 100.0 - 100.0 * counts[at].misses as f64 / counts[at].accesses as f64;
@@ -87,8 +88,8 @@ fn gains_of_m2_and_m3_are_those_of_the_fit() {
     }
 }
 
-fn survey(text: &str) -> Found {
-    let settings = Settings { memory: 1 << 30, sample: Share::percent(100) };
+fn survey(text: &str) -> TraceSummary {
+    let settings = SurveySettings { memory: 1 << 30, sample: Share::percent(100) };
     let mut survey = Survey::new(settings, Addresses::Blocks);
     for request in requests(text) {
         survey.add(&request).expect("it fits");

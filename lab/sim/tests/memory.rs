@@ -11,7 +11,7 @@
 use forerun_core::cache::Settings;
 use forerun_core::device;
 use forerun_core::units::Nanos;
-use forerun_sim::driver::{Outcome, Setup, run};
+use forerun_sim::driver::{RunOutcome, Setup, run};
 use forerun_sim::trace::Op;
 use forerun_sim::workload::{self, Access, Reader, Workload};
 
@@ -74,7 +74,7 @@ fn a_stream_is_as_fast_after_many_that_were_abandoned() {
     }
 }
 
-fn slow(cache_bytes: u64, seed: u64) -> Outcome {
+fn slow(cache_bytes: u64, seed: u64) -> RunOutcome {
     let text = format!("streams,n=200,each=1M,rate=50KB,layout=irregular,start=mid,seed={seed}");
     let mut workload = workload::make(&text).unwrap();
     run(setup(cache_bytes, "2q-star", "t7k250"), &mut workload).unwrap()

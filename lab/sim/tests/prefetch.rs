@@ -10,8 +10,8 @@
 use std::collections::BTreeSet;
 
 use forerun_core::{cache::Settings, device};
-use forerun_sim::driver::{Outcome, RunError, Setup, run};
-use forerun_sim::host::Order;
+use forerun_sim::driver::{RunError, RunOutcome, Setup, run};
+use forerun_sim::host::RequestOrder;
 use forerun_sim::prefetch::Prefetch;
 use forerun_sim::workload::{self, Reader, Workload};
 
@@ -23,17 +23,17 @@ fn setup(readahead: &str, memory: u32, thread: &str) -> Setup {
     let mut settings = Settings::new(memory * 256, "lru", readahead);
     settings.request_pages_max = 128;
     let mut setup = Setup::new(settings, Some(device));
-    (setup.depth, setup.order, setup.log_max) = (1, Order::Elevator, 1_000);
+    (setup.depth, setup.order, setup.log_max) = (1, RequestOrder::Elevator, 1_000);
     setup.prefetch = (thread != "none").then(|| Prefetch::make(thread).unwrap());
     setup
 }
 
 /// A program with 1 GiB of memory.
-fn outcome(reads: &str, readahead: &str, thread: &str) -> Outcome {
+fn outcome(reads: &str, readahead: &str, thread: &str) -> RunOutcome {
     run(setup(readahead, 1024, thread), &mut workload::make(reads).unwrap()).unwrap()
 }
 
-fn seconds(outcome: &Outcome) -> f64 {
+fn seconds(outcome: &RunOutcome) -> f64 {
     u32::try_from(outcome.elapsed.0 / 1_000).map(f64::from).unwrap() / 1e6
 }
 

@@ -7,21 +7,21 @@ use forerun_core::device::{CHANNEL_MODELS as DEVICES, ChannelModel, Spread};
 use forerun_core::prng::Prng;
 use forerun_core::reap::{self, Op};
 use forerun_core::units::Nanos;
-use forerun_sim::reap::{COSTS, Costs, Load, Phase, Ran, calibrate, run};
+use forerun_sim::reap::{COSTS, Costs, Load, Phase, PhaseCost, calibrate, run};
 
 fn alone(group: u32, sizes: &[u64], groups: u32) -> Load {
     let sizes = sizes.to_vec();
     Load { phases: vec![Phase { clients: 1, group, sizes, op: Op::Read, groups }] }
 }
 
-fn reap(policy: &str, device: &ChannelModel, costs: &Costs, load: &Load) -> Ran {
+fn reap(policy: &str, device: &ChannelModel, costs: &Costs, load: &Load) -> PhaseCost {
     let known = calibrate(device, costs, 7);
     let mut policy = reap::make(policy, &known).unwrap();
     run(policy.as_mut(), device, costs, load, 7).remove(0)
 }
 
 /// Mean latency, mean processor time, and late wake-ups of a thousand.
-fn means(ran: &Ran) -> (u64, u64, u64) {
+fn means(ran: &PhaseCost) -> (u64, u64, u64) {
     let count = ran.reaped.len() as u64;
     let latency: u64 = ran.reaped.iter().map(|reaped| reaped.latency.0).sum();
     let cpu: u64 = ran.reaped.iter().map(|reaped| reaped.cpu.0).sum();

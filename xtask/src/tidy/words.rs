@@ -32,23 +32,6 @@ pub(crate) fn check(file: &File) -> Vec<Finding> {
     found
 }
 
-/// What is left of `found` where a folder has more than it is allowed for now.
-pub(crate) fn beyond_allowance(mut found: Vec<Finding>) -> Vec<Finding> {
-    for (folder, count) in LEFT {
-        if found.iter().filter(|finding| finding.path.starts_with(folder)).count() <= *count {
-            found.retain(|finding| !finding.path.starts_with(folder));
-        }
-    }
-    found
-}
-
-/// Folders, and how many findings they still have; this list only shrinks.
-#[rustfmt::skip]
-const LEFT: &[(&str, usize)] = &[
-    ("crates/core/", 25), ("crates/engine/", 100), ("crates/io/", 15), ("crates/steer/", 35),
-    ("lab/", 41),
-];
-
 /// The words of `text` in lower case, without what it quotes; an identifier is taken apart.
 fn words(text: &str) -> Vec<String> {
     let text: String = text.split('`').step_by(2).collect::<Vec<_>>().join(" ");

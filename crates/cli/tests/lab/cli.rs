@@ -5,10 +5,12 @@
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
+
+use forerun_testkit::Scratch;
 
 fn forerun(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forerun"));
@@ -42,14 +44,12 @@ fn json(args: &[&str]) -> Value {
     serde_json::from_str(&done(args)).expect("stdout is one JSON object")
 }
 
-/// A folder of its own for one test, removed at the end.
-struct Folder(PathBuf);
+/// A folder of one test, whose paths are text.
+struct Folder(Scratch);
 
 impl Folder {
     fn new(test: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("forerun-cli-{}-{test}", std::process::id()));
-        fs::create_dir_all(&path).expect("the temporary folder takes a folder");
-        Self(path)
+        Self(Scratch::new(&format!("cli-{test}")))
     }
 
     fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
@@ -64,12 +64,6 @@ impl Folder {
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.0).expect("the folder is there");
         entries.map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -580,6 +574,7 @@ fn an_unknown_name_of_anything_is_answered_with_the_nearest_and_its_list() {
         (&["vectors", &vectors, "--policy", "linux-2.6.23"], "linux-2.6.22", "sim --list-policies"),
         (&["bench", "straems"],                             "streams",      "bench --help"),
         (&["bench", "streams", "--device", "cluod"],        "cloud",        "sim --list-devices"),
+        (&["bench", "streams", "--pattern", "disturbe:4"],  "disturb",      "bench streams --help"),
     ];
     for (args, nearest, lister) in rows {
         let Ended { status, err, .. } = run(args);

@@ -13,3 +13,4 @@ mod reference;
 mod signals;
 mod soak;
 mod trace;
+mod walks;

@@ -14,9 +14,10 @@
 //! # Invariants
 //! - Without a browser every test here is skipped by name.
 
+use forerun_core::readahead::Cause;
 use forerun_report::{
-    Cause, DeviceRequest, ExplainedFile, Explanation, Machine, ReadMoment, RequestKind, Run,
-    RunRecord, Spread, Window, page, write_whole,
+    DeviceRequest, ExplainedFile, Explanation, Machine, ReadMoment, RequestKind, Run, RunRecord,
+    Spread, Window, page, write_whole,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -213,7 +214,7 @@ fn odd_records_are_drawn_too() {
                 kind: RequestKind::Demand }];
         })),
         ("windows without requests", with(&|r| {
-            let window = Window { cause: Cause::Readpage, bytes: 4_096, ..Window::default() };
+            let window = Window { cause: Cause::Page, bytes: 4_096, ..Window::default() };
             r.runs[0].windows = vec![window; 2];
         })),
         ("windows of huge and of no size", with(&|r| {

@@ -4,10 +4,10 @@
 //! that is clicked away is gone.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use forerun_core::eviction;
+use forerun_testkit::Scratch;
 use serde_json::Value;
 
 fn sim(words: &str) -> Output {
@@ -23,15 +23,9 @@ fn done(words: &str) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// A file of this test program that is not there yet.
-fn place(name: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = fs::remove_file(&path);
-    path
-}
-
 fn drawn(words: &str, name: &str) -> String {
-    let path = place(name);
+    let scratch = Scratch::new("plot");
+    let path = scratch.join(name);
     let table = done(&format!("{words} --plot {}", path.display()));
     assert!(table.contains("hit ratio"), "the table is printed, too: {table}");
     fs::read_to_string(&path).expect("it was written")
@@ -75,7 +69,8 @@ fn what_differs_between_runs_is_a_line_of_its_own() {
 
 #[test]
 fn figures_of_the_paper_stand_beside_what_it_states() {
-    let path = place("figures.html");
+    let scratch = Scratch::new("plot-figures");
+    let path = scratch.join("figures.html");
     let mail = "figures workload:mail,model=m1,requests=20000 --size 1M,512M,1280M,1792M";
     let words = format!("{mail} --json -o {}", path.display());
     let json: Value = serde_json::from_str(&done(&words)).expect("one JSON object");
@@ -106,10 +101,10 @@ fn figures_of_the_paper_stand_beside_what_it_states() {
 
 #[test]
 fn what_cannot_be_drawn_is_refused_with_the_reason() {
-    let folder = place("is-a-folder.svg");
-    fs::create_dir_all(&folder).expect("the build's folder takes a folder");
-    let trace = place("is-a-trace.html");
-    fs::write(&trace, "1\n2\n1\n").expect("it can be written");
+    let scratch = Scratch::new("plot-refused");
+    let folder = scratch.join("is-a-folder.svg");
+    fs::create_dir(&folder).expect("the folder takes a folder");
+    let trace = scratch.file("is-a-trace.html", "1\n2\n1\n");
     #[rustfmt::skip]
     let rows = [ // words, exit, reason
         ("workload:streams --plot a.png",                   2, "name a file that ends with .html"),
@@ -166,10 +161,8 @@ fn in_a_browser_the_pointer_tells_values_and_a_click_takes_a_line_away() {
         root.dataset.shown = [...picture.querySelectorAll('[data-series]')]
             .filter((line) => getComputedStyle(line).display !== 'none').length;
         }</script></body>";
-    let folder = place("looked-at");
-    fs::create_dir_all(&folder).expect("the build's folder takes a folder");
-    let file = folder.join("page.html");
-    fs::write(&file, page.replace("</body>", reader)).expect("it can be written");
+    let folder = Scratch::new("plot-looked-at");
+    let file = folder.file("page.html", page.replace("</body>", reader));
     let output = Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"])
         .args(["--disable-background-networking", "--disable-component-update", "--dump-dom"])

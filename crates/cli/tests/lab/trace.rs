@@ -6,8 +6,10 @@
 use serde_json::Value;
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
+
+use forerun_testkit::Scratch;
 
 fn forerun(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forerun"));
@@ -31,15 +33,12 @@ fn info(args: &[&str]) -> Value {
     serde_json::from_slice(&done(&args)).expect("one JSON object")
 }
 
-/// A folder of its own for one test, removed at the end.
-struct Folder(PathBuf);
+/// A folder of one test, whose paths are text.
+struct Folder(Scratch);
 
 impl Folder {
     fn new(test: &str) -> Self {
-        let name = format!("forerun-trace-{}-{test}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).expect("the temporary folder takes a folder");
-        Self(path)
+        Self(Scratch::new(&format!("trace-{test}")))
     }
 
     fn path(&self, name: &str) -> String {
@@ -59,12 +58,6 @@ impl Folder {
         let mut names: Vec<String> = entries.map(name).collect();
         names.sort();
         names
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

@@ -11,7 +11,7 @@ use std::thread;
 
 use forerun_testkit::installed;
 
-use crate::rig::{Data, Reader, folder, run, shim, stats};
+use crate::rig::{Data, Reader, folder, observing, run, shim, stats};
 
 const BYTES: u64 = 8 << 20;
 
@@ -43,6 +43,7 @@ steps = [lambda: read(32), lambda: os.ftruncate(fd, 1 << 20), lambda: read(4),
          lambda: os.unlink(path), lambda: read(64), lambda: os.close(fd)]
 for step, line in zip(steps, sys.stdin):
     print(step(), flush=True)
+sys.stdin.read()
 ";
     for observer in OBSERVERS {
         // The program has changed it.
@@ -55,9 +56,9 @@ for step, line in zip(steps, sys.stdin):
         let expected = [&half, "None", "0", "None", "0", &whole, "None", &whole, "None"];
         assert_eq!(answers, expected, "{observer}");
         // A deleted file that the program has closed is not held open.
-        let forerun = format!("/proc/{}/fd", reader.child.id());
+        let observing = format!("/proc/{}/fd", observing(reader.child.id()));
         let is_held = || {
-            let links = fs::read_dir(&forerun).unwrap().flatten();
+            let links = fs::read_dir(&observing).unwrap().flatten();
             links
                 .filter_map(|link| fs::read_link(link.path()).ok())
                 .any(|to| to.starts_with(&folder) && to.to_string_lossy().contains("data"))

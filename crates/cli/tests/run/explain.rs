@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::reading::{C, GO, compile};
 use forerun_testkit::installed;
 
-use crate::rig::{Data, Reader, explain, folder, holds, shim};
+use crate::rig::{Data, MAPPED, Reader, explain, folder, holds, shim};
 
 const BYTES: u64 = 64 << 20;
 
@@ -98,6 +98,40 @@ fn a_reader_of_a_pipe_reads_no_file() {
     );
 }
 
+/// So the dynamic loader reads a library, before it maps it.
+#[test]
+fn a_file_is_read_once_more_than_its_header_was() {
+    let test = "a_file_is_read_once_more_than_its_header_was";
+    let folders = ["explain-header", "explain-beside"].map(folder);
+    let files = folders.each_ref().map(|folder| Data::new(test, folder, 4 << 20));
+    let [Some(library), Some(beside)] = files else { return };
+    if !installed(test, "python3") {
+        return;
+    }
+    let program = "
+import os, sys
+files = [os.open(path, os.O_RDONLY) for path in sys.argv[1:]]
+os.read(files[0], 832)
+for line in sys.stdin:
+    print(len(os.read(files[int(line)], 1 << 20)), file=sys.stderr, flush=True)
+";
+    let mut command = explain("--json");
+    command.args(["python3", "-c", program]).args([&library.path, &beside.path]);
+    let (mut reader, output) = Reader::start_with_errors(&mut command);
+    assert_eq!(reader.say("1"), (1 << 20).to_string());
+    assert!(holds(reader.child.id(), &beside.path), "it is not observed to read");
+    let links = fs::read_dir(format!("/proc/{}/fd", reader.child.id())).unwrap();
+    let mut links = links.filter_map(|link| fs::read_link(link.unwrap().path()).ok());
+    assert!(links.all(|path| path != library.path), "a header is followed");
+    assert_eq!(reader.say("0"), (1 << 20).to_string());
+    assert!(holds(reader.child.id(), &library.path), "it is not observed to read");
+    assert_eq!(reader.end(), Some(0));
+    let explained: Value = serde_json::from_str(&output.join().unwrap()).unwrap();
+    for (data, bytes) in [(&library, 832 + (1 << 20)), (&beside, 1 << 20)] {
+        assert_eq!(file(&explained, &data.path)["bytes_read"], bytes, "{explained}");
+    }
+}
+
 #[test]
 fn gzip_is_seen_to_read_in_order_and_the_page_shows_it() {
     let test = "gzip_is_seen_to_read_in_order_and_the_page_shows_it";
@@ -131,14 +165,19 @@ fn gzip_is_seen_to_read_in_order_and_the_page_shows_it() {
 fn what_is_in_memory_gains_nothing_and_residency_is_reported() {
     let test = "what_is_in_memory_gains_nothing_and_residency_is_reported";
     let folder = folder("explain-md5sum");
-    let Some(data) = Data::new(test, &folder, 4 * BYTES).filter(|_| installed(test, "md5sum"))
-    else {
+    if !["md5sum", "python3"].iter().all(|program| installed(test, program)) {
         return;
-    };
+    }
+    let Some(data) = Data::new(test, &folder, 4 * BYTES) else { return };
     for (start, is_warm) in [("cold", false), ("warm", true)] {
-        if is_warm {
+        // The kernel may reclaim cached pages at any time, but for those that a process has mapped.
+        let holder = is_warm.then(|| {
             fs::read(&data.path).unwrap();
-        }
+            let mut command = Command::new("python3");
+            let mut holder = Reader::start(command.args(["-c", MAPPED]).arg(&data.path));
+            holder.read(data.bytes);
+            holder
+        });
         let output = explain("--json").arg("md5sum").arg(&data.path).output().unwrap();
         let explained = explained(&output);
         let file = file(&explained, &data.path);
@@ -152,6 +191,7 @@ fn what_is_in_memory_gains_nothing_and_residency_is_reported() {
         } else {
             assert!(device_bytes >= data.bytes, "{explained}");
         }
+        assert!(holder.is_none_or(|holder| holder.end() == Some(0)));
     }
 }
 

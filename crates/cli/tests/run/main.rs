@@ -6,9 +6,13 @@
 
 mod awkward;
 mod explain;
+mod hostile;
 mod limits;
 mod mappings;
+mod opening;
 mod programs;
 mod reading;
 mod rig;
+mod server;
+mod sick;
 mod users;

@@ -98,7 +98,8 @@ fn a_pipe_ends_when_the_program_closes_it() {
 #[test]
 fn signals_reach_the_program_and_do_not_end_the_run() {
     // bash runs traps between reads: a read of it ends in a while, whichever comes first here.
-    let script = "trap 'echo term' TERM; trap 'echo usr1' USR1; trap 'echo hup' HUP
+    let script = "for name in TERM USR1 HUP INT QUIT ALRM WINCH RTMIN+3; do
+            trap \"echo $name\" $name; done
         echo ready; while read -t .05 line || [ $? -gt 128 ]; do :; done; exit 9";
     let mut child = run("")
         .args(["bash", "-c", script])
@@ -109,19 +110,23 @@ fn signals_reach_the_program_and_do_not_end_the_run() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(lines.next().unwrap(), "ready");
     let forerun = Pid::from_child(&child);
+    // What a process sends; a terminal sends its own to the program as well.
     for (signal, answer) in [
-        // A terminal sends these two to the program as well.
-        (Signal::INT, None),
-        (Signal::QUIT, None),
-        (Signal::USR1, Some("usr1")),
-        (Signal::TERM, Some("term")),
-        (Signal::HUP, Some("hup")),
+        (Signal::INT, "INT"),
+        (Signal::QUIT, "QUIT"),
+        (Signal::USR1, "USR1"),
+        (Signal::TERM, "TERM"),
+        (Signal::HUP, "HUP"),
+        (Signal::ALARM, "ALRM"),
+        (Signal::WINCH, "WINCH"),
     ] {
         kill_process(forerun, signal).unwrap();
-        if let Some(answer) = answer {
-            assert_eq!(lines.next().unwrap(), answer);
-        }
+        assert_eq!(lines.next().unwrap(), answer);
     }
+    let mut kill = Command::new("bash");
+    kill.args(["-c", "kill -RTMIN+3 $0"]).arg(child.id().to_string());
+    assert!(kill.status().unwrap().success());
+    assert_eq!(lines.next().unwrap(), "RTMIN+3");
     drop(child.stdin.take());
     assert_eq!(child.wait().unwrap().code(), Some(9));
 }

@@ -32,19 +32,52 @@ pub(crate) fn explain(flags: &str) -> Command {
     command
 }
 
-/// Waits until the process `pid` has the file `path` open; false where the process ends before.
-pub(crate) fn holds(pid: u32, path: &Path) -> bool {
-    let folder = format!("/proc/{pid}/fd");
+/// The process that observes for `forerun`: its child, and the same program. Returns once it is
+/// there, and its thread polls.
+pub(crate) fn observing(forerun: u32) -> u32 {
+    let mut found = None;
+    until(|| {
+        found = child_of_its_own(forerun);
+        found.is_some()
+    });
+    found.expect("it is there")
+}
+
+fn child_of_its_own(forerun: u32) -> Option<u32> {
+    let own = fs::read_link(format!("/proc/{forerun}/exe")).ok()?;
+    let list = fs::read_to_string(format!("/proc/{forerun}/task/{forerun}/children")).ok()?;
+    let mut children = list.split_whitespace().filter_map(|pid| pid.parse().ok());
+    let polls =
+        |pid: &u32| fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|all| all.count() > 1);
+    children.find(|pid| {
+        fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == own) && polls(pid)
+    })
+}
+
+/// Waits until what observes for the process `forerun` has the file `path` open; false where that
+/// ends before.
+pub(crate) fn holds(forerun: u32, path: &Path) -> bool {
     let mut is_there = true;
     until(|| {
-        let Ok(mut links) = fs::read_dir(&folder) else {
-            is_there = false;
-            return true;
-        };
+        // A process that has ended and was not waited for has no program.
+        is_there = fs::read_link(format!("/proc/{forerun}/exe")).is_ok();
+        let Some(observing) = child_of_its_own(forerun) else { return !is_there };
+        let Ok(mut links) = fs::read_dir(format!("/proc/{observing}/fd")) else { return false };
         let is_it = |to: PathBuf| to == path;
         links.any(|link| link.is_ok_and(|link| fs::read_link(link.path()).is_ok_and(is_it)))
     });
     is_there
+}
+
+/// How often a process has waited.
+pub(crate) fn waits(pid: u32) -> u64 {
+    let of = |path: PathBuf| {
+        let text = fs::read_to_string(path.join("status")).expect("it is there");
+        let line = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.expect("it is there").trim().parse::<u64>().expect("it is there")
+    };
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("it is there");
+    threads.map(|thread| of(thread.expect("it is there").path())).sum()
 }
 
 /// A folder for one test, empty, which all users may enter.
@@ -139,6 +172,15 @@ impl Reader {
         writeln!(input, "{line}").expect("it listens");
         let mut answer = String::new();
         self.answers.read_line(&mut answer).expect("it answers");
+        answer.trim_end().to_owned()
+    }
+
+    /// The same; nothing where it has ended.
+    pub(crate) fn say_if_it_can(&mut self, line: &str) -> String {
+        let mut answer = String::new();
+        if self.input.as_mut().is_some_and(|input| writeln!(input, "{line}").is_ok()) {
+            self.answers.read_line(&mut answer).expect("it is text");
+        }
         answer.trim_end().to_owned()
     }
 

@@ -17,12 +17,12 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use rustix::process::{geteuid, getpid};
+use rustix::process::geteuid;
 use serde_json::Value;
 
 use crate::explain::file;
-use crate::rig::{Data, MAPPED, PYTHON, Reader, holds, shim, stats};
-use forerun_testkit::{installed, skip};
+use crate::rig::{Data, MAPPED, PYTHON, Reader, holds, observing, shim, stats, waits};
+use forerun_testkit::{Scratch, installed, skip};
 
 const BYTES: u64 = 64 << 20;
 const STEP: u64 = 64 << 10;
@@ -127,10 +127,10 @@ fn a_process_that_is_not_permitted_runs_and_is_counted() {
             skip(test, "no program can be another user's here: it takes root and set-uid files");
             continue;
         }
-        // A poll follows each wait of forerun's.
-        let (forerun, polls) = (reader.child.id(), 200);
-        let until = waits(forerun) + polls;
-        while waits(forerun) < until {
+        // A poll follows each wait of the process that observes.
+        let (observing, polls) = (observing(reader.child.id()), 200);
+        let until = waits(observing) + polls;
+        while waits(observing) < until {
             reader.say("");
         }
         let mut errors = reader.child.stderr.take().unwrap();
@@ -143,12 +143,11 @@ fn a_process_that_is_not_permitted_runs_and_is_counted() {
 }
 
 /// A folder that all users may enter, with forerun and its shim in it; removed at the end.
-struct Place(PathBuf);
+struct Place(Scratch);
 
 impl Place {
     fn new(test: &str) -> Self {
-        let name = format!("forerun-user-{test}-{}", getpid().as_raw_nonzero());
-        let place = Self(std::env::temp_dir().join(name));
+        let place = Self(Scratch::new(&format!("user-{test}")));
         fs::create_dir_all(place.0.join("output")).unwrap();
         allow(&place.0, 0o755);
         allow(&place.0.join("output"), 0o777);
@@ -185,12 +184,6 @@ impl Place {
     }
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Whether programs run as the user `nobody`: it takes root, and a system that has that user.
 fn is_nobody() -> bool {
     let mut command = Command::new("true");
@@ -200,13 +193,6 @@ fn is_nobody() -> bool {
 
 fn allow(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-}
-
-/// How often a process has waited.
-fn waits(pid: u32) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-    line.unwrap().trim().parse().unwrap()
 }
 
 /// A Python that other users may execute: not one in a home folder.

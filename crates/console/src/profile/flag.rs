@@ -123,6 +123,8 @@ const AUTO: &str = "auto";
 mod tests {
     use std::fs;
 
+    use forerun_testkit::Scratch;
+
     use super::*;
 
     #[test]
@@ -134,7 +136,8 @@ mod tests {
              assumed = []\nclasses = []\n",
             own.key()
         );
-        let path = env::temp_dir().join(format!("forerun-given-{}.toml", std::process::id()));
+        let scratch = Scratch::new("given");
+        let path = scratch.join("devices.toml");
         let other = |change: fn(&mut Place)| {
             let mut place = own.clone();
             change(&mut place);
@@ -164,6 +167,5 @@ mod tests {
         }
         fs::write(&path, "[\"8:0, linux 6.1\"]\nkind = 1\n").expect("the same file");
         assert!(facts_in(&path, &own).is_err(), "a file that holds something else");
-        fs::remove_file(&path).expect("it is there");
     }
 }

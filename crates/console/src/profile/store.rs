@@ -268,6 +268,7 @@ const BYTES_MAX: u64 = 16 << 20;
 #[cfg(test)]
 mod tests {
     use forerun_core::reap;
+    use forerun_testkit::Scratch;
 
     use super::super::latency::{WaitTimes, Waits};
     use super::super::measure::{Class, Order};
@@ -361,8 +362,7 @@ mod tests {
     #[test]
     fn who_adds_to_a_file_has_it_alone_until_it_is_written() {
         const COUNT: u32 = 16;
-        let folder = std::env::temp_dir().join(format!("forerun-store-{}", std::process::id()));
-        fs::create_dir_all(&folder).expect("the temporary folder takes a folder");
+        let folder = Scratch::new("store");
         let path = folder.join("devices.toml");
         let add = &|minor: u32| {
             let place = Place { device: format!("8:{minor}"), ..Place::default() };
@@ -376,7 +376,6 @@ mod tests {
         });
         let profiles = Profiles::load(&path).expect("it can be read");
         assert_eq!(profiles.0.len(), COUNT as usize);
-        fs::remove_dir_all(&folder).expect("it is there");
     }
 
     #[test]

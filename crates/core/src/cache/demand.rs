@@ -19,7 +19,7 @@
 use super::inflight::{Node, Run, Walk};
 use super::{Cache, FileId, FrameId, HandleId, NIL, PageId, RequestId};
 use crate::device::estimate::{Estimate, Estimator};
-use crate::event::{Action, Actions, Error};
+use crate::event::{Action, Error};
 use crate::readahead::{Decision, Demand, StreamFeedback, StreamId, Trigger};
 use crate::units::PageIndex;
 
@@ -44,34 +44,28 @@ struct FetchOrigin {
 }
 
 impl Cache {
-    pub(super) fn read(
-        &mut self,
-        request: RequestId,
-        first: PageIndex,
-        reader: &Reader,
-        actions: &mut Actions,
-    ) {
+    pub(super) fn read(&mut self, request: RequestId, first: PageIndex, reader: &Reader) {
         assert!(reader.count > 0, "{request:?} reads nothing");
         let file = self.file_of(reader.handle);
         let (file_pages, end) =
             (self.file(file).pages, first.saturating_add(u64::from(reader.count)));
         if end > file_pages {
             let page = first.max(file_pages);
-            return self.fail(request, Error::PastEnd { page, file_pages }, actions);
+            return self.fail(request, Error::PastEnd { page, file_pages });
         }
         if let Some(error) = self.too_many_waiters(reader.count) {
-            return self.fail(request, error, actions);
+            return self.fail(request, error);
         }
         let mut walk = Walk::new(request, reader.handle);
         for index in first..end {
             if self.readahead.sees_requests() {
                 let at = (first, index, end);
-                self.readahead(Trigger::Request, file, at, reader, actions);
+                self.readahead(Trigger::Request, file, at, reader);
             }
-            self.visit(PageId { file, index }, (first, end), reader, &mut walk, actions);
+            self.visit(PageId { file, index }, (first, end), reader, &mut walk);
         }
         if walk.row.is_none() {
-            actions.list.push(Action::Done { request });
+            self.actions.list.push(Action::Done { request });
         }
     }
 
@@ -82,7 +76,6 @@ impl Cache {
         (first, end): (PageIndex, PageIndex),
         reader: &Reader,
         walk: &mut Walk,
-        actions: &mut Actions,
     ) {
         self.stats.demanded += 1;
         let met = self.pages.get(&page).copied();
@@ -93,9 +86,9 @@ impl Cache {
             }
             self.missed(page);
             let at = (first, page.index, end);
-            self.readahead(Trigger::Miss, page.file, at, reader, actions);
+            self.readahead(Trigger::Miss, page.file, at, reader);
             if !self.pages.contains_key(&page) {
-                self.fetch_alone(page, false, actions);
+                self.fetch_alone(page, false);
             }
         }
         let Some(&frame) = self.pages.get(&page) else {
@@ -106,7 +99,7 @@ impl Cache {
             self.stats.hits += 1;
             assert!(row.page == page, "{frame:?} holds {:?}, not {page:?}", row.page);
             let (request, page) = (walk.request, page.index);
-            actions.list.push(Action::Serve { request, page, frame });
+            self.actions.list.push(Action::Serve { request, page, frame });
             self.used(frame);
         } else {
             let own = row.born == self.events;
@@ -119,7 +112,7 @@ impl Cache {
             self.wait(frame, walk, Node::Read);
         }
         if row.marker {
-            self.met_marker(page, frame, reader, end, actions);
+            self.met_marker(page, frame, reader, end);
         }
     }
 
@@ -130,11 +123,10 @@ impl Cache {
         frame: FrameId,
         reader: &Reader,
         demanded_end: PageIndex,
-        actions: &mut Actions,
     ) {
         self.frames[frame].marker = false;
         if self.frames.published(frame) {
-            self.publish(frame, actions);
+            self.publish(frame);
         }
         if reader.congested {
             self.stats.markers_deferred += 1;
@@ -143,7 +135,7 @@ impl Cache {
             }
         }
         let at = (page.index, page.index, demanded_end);
-        self.readahead(Trigger::Marker, page.file, at, reader, actions);
+        self.readahead(Trigger::Marker, page.file, at, reader);
     }
 
     /// Asks the policy about the page at `index` and carries out what it says. `demanded_end` is
@@ -154,7 +146,6 @@ impl Cache {
         file: FileId,
         (first, index, demanded_end): (PageIndex, PageIndex, PageIndex),
         reader: &Reader,
-        actions: &mut Actions,
     ) {
         let left = demanded_end.saturating_sub(index).max(1);
         let count = if demanded_end == 0 { reader.count } else { u32::try_from(left).unwrap_or(1) };
@@ -192,15 +183,15 @@ impl Cache {
             rate_known: known.rate,
             now: self.now,
         };
-        self.make_room(&mut demand, actions);
+        self.make_room(&mut demand);
         let mut next = self.readahead.decide(&demand);
         while let Some(decision) = next {
-            let fresh = self.carry_out(file, decision, (index, demanded_end), actions);
+            let fresh = self.carry_out(file, decision, (index, demanded_end));
             if self.settings.explain {
                 let (handle, page) = (reader.handle, index);
                 let Decision { cause, window, stream } = decision;
                 let explain = Action::Explain { handle, page, cause, window, fresh, stream };
-                actions.list.push(explain);
+                self.actions.list.push(explain);
                 self.windows = self.windows.saturating_add(1);
             }
             next = self.readahead.submitted(&demand, decision, fresh);
@@ -222,7 +213,6 @@ impl Cache {
         file: FileId,
         decision: Decision,
         demanded: (PageIndex, PageIndex),
-        actions: &mut Actions,
     ) -> u32 {
         let window = decision.window;
         assert!(window.size > 0 && window.async_size <= window.size, "{decision:?}");
@@ -237,23 +227,17 @@ impl Cache {
         let marker = self.readahead.marker(decision, file_pages);
         let run = Run { file, first: window.start, end, demanded };
         let origin = FetchOrigin { marker, decision: Some(decision), window: self.window() };
-        self.claim_absent(run, &absent, origin, actions);
+        self.claim_absent(run, &absent, origin);
         self.absent = absent;
         if let (Some(index), Some(stream)) = (marker, decision.stream) {
-            self.place_marker(PageId { file, index }, stream, window.start, actions);
+            self.place_marker(PageId { file, index }, stream, window.start);
         }
         fresh
     }
 
     /// Sees to it that a stream that goes on is met: its marker is on `page`, or on a page before
     /// it in the window that is there; else the policy hears that its marker is lost.
-    pub(super) fn place_marker(
-        &mut self,
-        page: PageId,
-        stream: StreamId,
-        start: PageIndex,
-        actions: &mut Actions,
-    ) {
+    pub(super) fn place_marker(&mut self, page: PageId, stream: StreamId, start: PageIndex) {
         let PageId { file, index } = page;
         let at = |index| self.pages.get(&PageId { file, index }).copied();
         let Some(frame) = (start..=index).rev().find_map(at) else {
@@ -272,19 +256,13 @@ impl Cache {
         row.marker = true;
         row.stream = Some(stream);
         if self.frames.published(frame) {
-            self.publish(frame, actions);
+            self.publish(frame);
         }
     }
 
     /// Fetches a window that no policy decided, for a prefetch call. The walk visits no more pages
     /// than the cache can hold, however long the range is.
-    pub(super) fn prefetch(
-        &mut self,
-        handle: HandleId,
-        first: PageIndex,
-        count: u32,
-        actions: &mut Actions,
-    ) {
+    pub(super) fn prefetch(&mut self, handle: HandleId, first: PageIndex, count: u32) {
         assert!(count > 0, "{handle:?} prefetches nothing");
         let file = self.file_of(handle);
         let end = first.saturating_add(u64::from(count)).min(self.file(file).pages);
@@ -305,20 +283,14 @@ impl Cache {
         if !absent.is_empty() {
             let run = Run { file, first, end: at, demanded: (first, first) };
             let origin = FetchOrigin { marker: None, decision: None, window: NIL };
-            self.claim_absent(run, &absent, origin, actions);
+            self.claim_absent(run, &absent, origin);
         }
         self.absent = absent;
     }
 
     /// Claims frames for the `absent` pages of `run`: for the demanded ones first, for the others
     /// within the bounds of readahead.
-    fn claim_absent(
-        &mut self,
-        run: Run,
-        absent: &[PageIndex],
-        origin: FetchOrigin,
-        actions: &mut Actions,
-    ) {
+    fn claim_absent(&mut self, run: Run, absent: &[PageIndex], origin: FetchOrigin) {
         let Run { file, demanded, .. } = run;
         let is_demanded = |index: PageIndex| demanded.0 <= index && index < demanded.1;
         let demanded_count = absent.iter().filter(|&&index| is_demanded(index)).count();
@@ -328,7 +300,7 @@ impl Cache {
         taken.clear();
         let partition = self.file(file).partition;
         let wanted = u32::try_from(wanted).expect("a range of pages is a u32");
-        self.reserve(partition, wanted, &mut taken, actions);
+        self.reserve(partition, wanted, &mut taken);
         assert!(taken.len() <= wanted as usize, "{} frames for {wanted}", taken.len());
         // The first ones are free; victims may turn out to be held.
         taken.reverse();
@@ -363,10 +335,10 @@ impl Cache {
     }
 
     /// Fetches one page that is in no window. It stays absent if there is no frame.
-    pub(super) fn fetch_alone(&mut self, page: PageId, fresh: bool, actions: &mut Actions) {
+    pub(super) fn fetch_alone(&mut self, page: PageId, fresh: bool) {
         let mut taken = core::mem::take(&mut self.taken);
         taken.clear();
-        self.reserve(self.file(page.file).partition, 1, &mut taken, actions);
+        self.reserve(self.file(page.file).partition, 1, &mut taken);
         if let Some(frame) = taken.pop() {
             self.claim(page, frame, false);
             self.frames[frame].fresh = fresh;
@@ -376,27 +348,20 @@ impl Cache {
         self.taken = taken;
     }
 
-    /// Resident pages just before `index`, without a hole.
+    /// Pages just before `index` that are resident or on their way, without a hole.
     fn cached_before(&self, file: FileId, index: PageIndex) -> u32 {
-        (1..=self.probes.before)
-            .take_while(|&back| {
-                let before = index.checked_sub(u64::from(back));
-                before.is_some_and(|index| self.pages.contains_key(&PageId { file, index }))
-            })
-            .count()
-            .try_into()
-            .expect("at most Probes::before")
+        self.cached(file, self.probes.before, |back| index.checked_sub(back))
     }
 
-    /// Pages just after `index` that are resident or on their way, without a hole.
+    /// The same just after `index`.
     fn cached_after(&self, file: FileId, index: PageIndex) -> u32 {
-        (1..=self.probes.after)
-            .take_while(|&on| {
-                let index = index + u64::from(on);
-                self.pages.contains_key(&PageId { file, index })
-            })
-            .count()
-            .try_into()
-            .expect("at most Probes::after")
+        self.cached(file, self.probes.after, |on| Some(index + on))
+    }
+
+    /// Pages of `file` at `at` 1, 2, ... without a hole, `most` at most.
+    fn cached(&self, file: FileId, most: u32, at: impl Fn(u64) -> Option<PageIndex>) -> u32 {
+        let held = |index| self.pages.contains_key(&PageId { file, index });
+        let count = (1..=u64::from(most)).take_while(|&nth| at(nth).is_some_and(held)).count();
+        u32::try_from(count).expect("at most the probes")
     }
 }

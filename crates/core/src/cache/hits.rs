@@ -10,7 +10,7 @@
 
 use super::demand::Reader;
 use super::{Cache, FrameId, Partition};
-use crate::event::{Actions, Hit};
+use crate::event::Hit;
 use crate::readahead::StreamFeedback;
 
 /// Uses that a policy gets at once: what the buffer of a partition holds.
@@ -42,10 +42,10 @@ impl Cache {
     }
 
     /// The use itself comes with the batch; here only the readahead is triggered.
-    pub(super) fn marker(&mut self, hit: Hit, reader: &Reader, actions: &mut Actions) {
+    pub(super) fn marker(&mut self, hit: Hit, reader: &Reader) {
         if self.frames.found(hit).is_some() && self.frames[hit.frame].marker {
             let page = self.frames[hit.frame].page;
-            self.met_marker(page, hit.frame, reader, 0, actions);
+            self.met_marker(page, hit.frame, reader, 0);
         }
     }
 

@@ -15,7 +15,7 @@
 //!   longer demand, is fetched once more by itself before the request fails.
 
 use super::{Cache, FileId, Frame, FrameId, HandleId, NIL, PageId, RequestId, State};
-use crate::event::{Action, Actions, Error, FetchKind};
+use crate::event::{Action, Error, FetchKind};
 use crate::readahead::StreamFeedback;
 use crate::units::{Nanos, PageIndex};
 
@@ -154,36 +154,31 @@ impl Cache {
     }
 
     /// Has a page wait for a frame in its place among the others, unless it did for too long.
-    fn starve_again(&mut self, starved: StarvedPage, actions: &mut Actions) {
+    fn starve_again(&mut self, starved: StarvedPage) {
         if self.now.since(starved.since) >= self.settings.wait_max {
-            return self.give_up(starved, actions);
+            return self.give_up(starved);
         }
         let at = self.starved.partition_point(|other| other.since <= starved.since);
         self.starved.insert(at, starved);
     }
 
     /// Fails the reads that wait for frames for these pages: what they were served is older.
-    pub(super) fn fail_starved_reads(
-        &mut self,
-        file: FileId,
-        pages: core::ops::Range<PageIndex>,
-        actions: &mut Actions,
-    ) {
+    pub(super) fn fail_starved_reads(&mut self, file: FileId, pages: core::ops::Range<PageIndex>) {
         for at in 0..self.starved.len() {
             let StarvedPage { row, page, node, .. } = self.starved[at];
             if node == Node::Read && page.file == file && pages.contains(&page.index) {
-                self.fail_row(row, Error::Changed { page: page.index }, actions);
+                self.fail_row(row, Error::Changed { page: page.index });
             }
         }
     }
 
     /// No frame came free in time.
-    fn give_up(&mut self, starved: StarvedPage, actions: &mut Actions) {
+    fn give_up(&mut self, starved: StarvedPage) {
         let StarvedPage { row, page, node, .. } = starved;
         self.promised -= u32::from(node == Node::Fill);
         let partition = self.file(page.file).partition as usize;
         let capacity = self.partitions[partition].capacity;
-        self.fail_row(row, Error::NoFrames { capacity }, actions);
+        self.fail_row(row, Error::NoFrames { capacity });
         self.leave(row);
     }
 
@@ -211,7 +206,7 @@ impl Cache {
     }
 
     /// Takes the promise back: no frame is left for the page. Its waiters wait for one.
-    pub(super) fn unclaim(&mut self, row: Frame, actions: &mut Actions) {
+    pub(super) fn unclaim(&mut self, row: Frame) {
         assert_eq!(row.state, State::Claimed);
         self.pages.remove(&row.page);
         self.file_mut(row.page.file).frames -= 1;
@@ -229,20 +224,20 @@ impl Cache {
             self.waiters_free.push(at);
             let since = *self.rows[waiting as usize].starved.get_or_insert(self.now);
             let starved = StarvedPage { row: waiting, page: row.page, node, fresh, since };
-            self.starve_again(starved, actions);
+            self.starve_again(starved);
             fresh = false; // Only the write that claimed the frame writes all of it.
             at = next;
         }
     }
 
     /// Sends out fetches for all claimed pages. No retraction may be open.
-    pub(super) fn issue(&mut self, actions: &mut Actions) {
+    pub(super) fn issue(&mut self) {
         assert!(self.retracting.is_empty(), "a frame may still be read");
         let runs = core::mem::take(&mut self.runs);
         for run in &runs {
             let mut index = run.first;
             while index < run.end {
-                index = self.issue_from(*run, index, actions);
+                index = self.issue_from(*run, index);
             }
         }
         self.runs = runs;
@@ -251,8 +246,8 @@ impl Cache {
 
     /// Sends out one fetch for the claimed pages from `index` on, if that one is claimed. Returns
     /// where to go on.
-    fn issue_from(&mut self, run: Run, index: PageIndex, actions: &mut Actions) -> PageIndex {
-        let frames_at = actions.frames.len();
+    fn issue_from(&mut self, run: Run, index: PageIndex) -> PageIndex {
+        let frames_at = self.actions.frames.len();
         let limit = run.end.min(index + u64::from(self.settings.request_pages_max));
         let (mut at, mut last) = (index, None);
         while at < limit {
@@ -263,7 +258,7 @@ impl Cache {
             }
             if self.frames[frame].fresh {
                 if at == index {
-                    self.begin_fill(frame, actions);
+                    self.begin_fill(frame);
                     return at + 1;
                 }
                 break;
@@ -274,7 +269,7 @@ impl Cache {
                 self.frames[last].next = frame.0;
             }
             last = Some(frame);
-            actions.frames.push(frame);
+            self.actions.frames.push(frame);
             at += 1;
         }
         let Some(last) = last else { return index + 1 };
@@ -287,7 +282,7 @@ impl Cache {
         if demanded {
             self.stats.demand_fetches += 1;
         }
-        let frames = actions.run_from(frames_at);
+        let frames = self.actions.run_from(frames_at);
         assert_eq!(frames.count, count, "a fetch has its pages' frames");
         let page = PageId { file: run.file, index };
         let page_bytes = self.settings.page_bytes;
@@ -296,22 +291,22 @@ impl Cache {
             let ticket = estimator.issued(self.now, run.file, offset, bytes);
             self.tickets.insert(last, ticket);
         }
-        actions.list.push(Action::Fetch { kind, page, frames });
+        self.actions.list.push(Action::Fetch { kind, page, frames });
         at
     }
 
-    pub(super) fn arrived(&mut self, first: FrameId, count: u32, actions: &mut Actions) {
+    pub(super) fn arrived(&mut self, first: FrameId, count: u32) {
         for frame in self.chain(first, count, State::InFlight) {
             if let Some(estimator) = &mut self.estimator
                 && let Some(ticket) = self.tickets.remove(&frame)
             {
                 estimator.arrived(self.now, ticket);
             }
-            self.arrive(frame, actions);
+            self.arrive(frame);
         }
     }
 
-    fn arrive(&mut self, frame: FrameId, actions: &mut Actions) {
+    fn arrive(&mut self, frame: FrameId) {
         self.frames[frame].state = State::Clean;
         if self.frames[frame].doomed {
             return self.end_doomed(frame);
@@ -322,8 +317,8 @@ impl Cache {
         }
         let policy = &mut self.partitions[row.partition as usize].policy;
         policy.insert(frame, row.page, row.prefetched);
-        self.publish(frame, actions);
-        self.wake(frame, actions);
+        self.publish(frame);
+        self.wake(frame);
     }
 
     /// Discards a gap page that arrived and was not demanded.
@@ -331,13 +326,11 @@ impl Cache {
         let row = self.frames[frame];
         assert!(row.prefetched && row.waiters == NIL, "{frame:?} holds a gap page");
         self.pages.remove(&row.page);
-        self.stats.ahead_unread -= 1;
-        self.stats.ahead_wasted += 1;
-        self.count_outcome(row.window, |outcomes| outcomes.wasted += 1);
+        self.count_wasted(row.window);
         self.release(frame);
     }
 
-    pub(super) fn failed(&mut self, first: FrameId, count: u32, errno: i32, actions: &mut Actions) {
+    pub(super) fn failed(&mut self, first: FrameId, count: u32, errno: i32) {
         for frame in self.chain(first, count, State::InFlight) {
             let row = self.frames[frame];
             if let Some(estimator) = &mut self.estimator
@@ -360,7 +353,7 @@ impl Cache {
                     self.count_outcome(row.window, |outcomes| outcomes.failed += 1);
                 }
                 self.left_unused(&row);
-                self.fail_waiters(frame, Error::Store { page: row.page, errno }, actions);
+                self.fail_waiters(frame, Error::Store { page: row.page, errno });
                 self.release(frame);
             }
         }
@@ -409,10 +402,10 @@ impl Cache {
     }
 
     /// Lets readers without a lock find the page in `frame`.
-    pub(super) fn publish(&mut self, frame: FrameId, actions: &mut Actions) {
+    pub(super) fn publish(&mut self, frame: FrameId) {
         let generation = self.frames.publish(frame);
         let Frame { page, marker, .. } = self.frames[frame];
-        actions.list.push(Action::Publish { page, frame, generation, marker });
+        self.actions.list.push(Action::Publish { page, frame, generation, marker });
     }
 
     /// Detaches the waiters of `frame` and turns their list, so that the first comes first.
@@ -433,7 +426,7 @@ impl Cache {
     }
 
     /// The frame has bytes: serves its readers, and has its writers fill it.
-    pub(super) fn wake(&mut self, frame: FrameId, actions: &mut Actions) {
+    pub(super) fn wake(&mut self, frame: FrameId) {
         assert!(self.frames[frame].resident(), "{frame:?} has no bytes to serve");
         let page = self.frames[frame].page.index;
         let mut at = self.first_waiter(frame);
@@ -444,13 +437,13 @@ impl Cache {
             let waiting = self.rows[row as usize];
             match node {
                 Node::Read if !waiting.failed => {
-                    actions.list.push(Action::Serve { request: waiting.request, page, frame });
-                    self.served(row, actions);
+                    self.actions.list.push(Action::Serve { request: waiting.request, page, frame });
+                    self.served(row);
                 }
                 Node::Fill if !waiting.failed => {
                     let request = waiting.request;
                     self.frames[frame].fills += 1;
-                    actions.list.push(Action::Fill { request, page, frame, fresh: false });
+                    self.actions.list.push(Action::Fill { request, page, frame, fresh: false });
                 }
                 Node::Fill => self.promised -= 1,
                 Node::Read => {}
@@ -460,7 +453,7 @@ impl Cache {
     }
 
     /// One page less to wait for; the last one completes the request.
-    pub(super) fn served(&mut self, row: u32, actions: &mut Actions) {
+    pub(super) fn served(&mut self, row: u32) {
         let waiting = &mut self.rows[row as usize];
         assert!(waiting.remaining > 0, "{:?} was served already", waiting.request);
         waiting.remaining -= 1;
@@ -468,9 +461,9 @@ impl Cache {
             let (request, handle, durable) = (waiting.request, waiting.handle, waiting.durable);
             self.requests.remove(&request);
             if durable {
-                self.flush(request, handle, actions);
+                self.flush(request, handle);
             } else {
-                actions.list.push(Action::Done { request });
+                self.actions.list.push(Action::Done { request });
             }
             if self.rows[row as usize].nodes == 0 {
                 self.rows_free.push(row);
@@ -489,17 +482,17 @@ impl Cache {
     }
 
     /// Answers the request with an error, once. Its nodes stay until they are met.
-    pub(super) fn fail_row(&mut self, row: u32, error: Error, actions: &mut Actions) {
+    pub(super) fn fail_row(&mut self, row: u32, error: Error) {
         let waiting = &mut self.rows[row as usize];
         if !waiting.failed {
             waiting.failed = true;
             let request = waiting.request;
             self.requests.remove(&request);
-            self.fail(request, error, actions);
+            self.fail(request, error);
         }
     }
 
-    pub(super) fn fail_waiters(&mut self, frame: FrameId, error: Error, actions: &mut Actions) {
+    pub(super) fn fail_waiters(&mut self, frame: FrameId, error: Error) {
         let mut at = self.first_waiter(frame);
         while at != NIL {
             let Waiter { row, next, node } = self.waiters[at as usize];
@@ -508,24 +501,24 @@ impl Cache {
             if node == Node::Fill {
                 self.promised -= 1;
             }
-            self.fail_row(row, error, actions);
+            self.fail_row(row, error);
             self.leave(row);
         }
     }
 
-    pub(super) fn cancel(&mut self, request: RequestId, actions: &mut Actions) {
+    pub(super) fn cancel(&mut self, request: RequestId) {
         if let Some(&row) = self.requests.get(&request) {
-            self.fail_row(row, Error::Cancelled, actions);
+            self.fail_row(row, Error::Cancelled);
             if self.rows[row as usize].nodes == 0 {
                 self.rows_free.push(row);
             }
         } else {
-            self.cancel_write(request, actions);
+            self.cancel_write(request);
         }
     }
 
     /// Tries again to find frames for the requests that wait for one, oldest first.
-    pub(super) fn feed_starved(&mut self, actions: &mut Actions) {
+    pub(super) fn feed_starved(&mut self) {
         for _ in 0..self.starved.len() {
             let starved = self.starved.pop_front().expect("counted");
             let StarvedPage { row, page, node, fresh, since } = starved;
@@ -539,21 +532,21 @@ impl Cache {
             if page.index >= file_pages {
                 self.promised -= u32::from(fill);
                 let error = Error::PastEnd { page: page.index, file_pages };
-                self.fail_row(row, error, actions);
+                self.fail_row(row, error);
                 self.leave(row);
                 continue;
             }
             if !self.pages.contains_key(&page) {
-                self.fetch_alone(page, fresh, actions);
+                self.fetch_alone(page, fresh);
             }
             if let Some(&frame) = self.pages.get(&page) {
                 self.first_use(frame);
                 self.join(frame, row, node);
                 if self.frames[frame].resident() {
-                    self.wake(frame, actions);
+                    self.wake(frame);
                 }
             } else if self.now.since(since) >= self.settings.wait_max {
-                self.give_up(starved, actions);
+                self.give_up(starved);
             } else {
                 self.starved.push_back(starved);
             }
@@ -561,7 +554,7 @@ impl Cache {
     }
 
     /// Hands a fresh frame to the first writer that waits for it; the others wait for the bytes.
-    fn begin_fill(&mut self, frame: FrameId, actions: &mut Actions) {
+    fn begin_fill(&mut self, frame: FrameId) {
         let page = self.frames[frame].page.index;
         let mut at = self.first_waiter(frame);
         let mut filling = false;
@@ -576,14 +569,14 @@ impl Cache {
             }
             filling = true;
             let request = waiting.request;
-            actions.list.push(Action::Fill { request, page, frame, fresh: true });
+            self.actions.list.push(Action::Fill { request, page, frame, fresh: true });
             self.leave(row);
         }
         if filling {
             self.frames[frame].state = State::Filling;
             self.frames[frame].fills = 1;
         } else {
-            self.unclaim(self.frames[frame], actions);
+            self.unclaim(self.frames[frame]);
             self.drop_free(frame);
         }
     }

@@ -15,34 +15,28 @@
 use alloc::vec::Vec;
 
 use super::{Cache, FileId, FrameId, PageId, State};
-use crate::event::{Actions, Error};
+use crate::event::Error;
 use crate::units::PageIndex;
 
 impl Cache {
-    pub(super) fn truncate(&mut self, file: FileId, pages: u64, actions: &mut Actions) {
+    pub(super) fn truncate(&mut self, file: FileId, pages: u64) {
         let Some(row) = self.files.get_mut(&file) else { return };
         row.pages = pages;
         for frame in self.frames_of(file, pages, u64::MAX) {
             let page = self.frames[frame].page.index;
-            self.drop_page(frame, Error::PastEnd { page, file_pages: pages }, actions);
+            self.drop_page(frame, Error::PastEnd { page, file_pages: pages });
         }
-        self.progress(file, actions);
+        self.progress(file);
     }
 
-    pub(super) fn invalidate(
-        &mut self,
-        file: FileId,
-        first: PageIndex,
-        count: u64,
-        actions: &mut Actions,
-    ) {
+    pub(super) fn invalidate(&mut self, file: FileId, first: PageIndex, count: u64) {
         for frame in self.frames_of(file, first, first.saturating_add(count)) {
             let row = &self.frames[frame];
             if matches!(row.state, State::Clean | State::InFlight) && row.fills == 0 {
-                self.drop_page(frame, Error::Changed { page: row.page.index }, actions);
+                self.drop_page(frame, Error::Changed { page: row.page.index });
             }
         }
-        self.fail_starved_reads(file, first..first.saturating_add(count), actions);
+        self.fail_starved_reads(file, first..first.saturating_add(count));
     }
 
     /// The frames of the file's pages `first..end`, in the order of the pages. Looks up each page,
@@ -66,7 +60,7 @@ impl Cache {
         found.into_iter().map(|at| at.1).collect()
     }
 
-    fn drop_page(&mut self, frame: FrameId, error: Error, actions: &mut Actions) {
+    fn drop_page(&mut self, frame: FrameId, error: Error) {
         let row = self.frames[frame];
         assert!(row.state != State::Claimed, "claims are issued before another event");
         assert!(row.state != State::Writing, "writes of pages that go are answered before");
@@ -74,13 +68,11 @@ impl Cache {
         self.pages.remove(&row.page);
         if row.prefetched {
             self.frames[frame].prefetched = false;
-            self.stats.ahead_unread -= 1;
-            self.stats.ahead_wasted += 1;
-            self.count_outcome(row.window, |outcomes| outcomes.wasted += 1);
+            self.count_wasted(row.window);
         }
         self.left_unused(&row);
         self.frames[frame].marker = false;
-        self.fail_waiters(frame, error, actions);
+        self.fail_waiters(frame, error);
         if row.resident() {
             self.partitions[row.partition as usize].policy.forget(frame);
         }
@@ -88,7 +80,7 @@ impl Cache {
         let busy = row.fills > 0 || row.state == State::InFlight;
         self.frames[frame].doomed = busy;
         if self.frames.published(frame) {
-            self.retract_dropped(frame, busy, actions);
+            self.retract_dropped(frame, busy);
         } else if !busy {
             self.release(frame);
         }

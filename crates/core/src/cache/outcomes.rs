@@ -14,7 +14,7 @@
 //! - Unreported outcomes are bounded: an entry for each window that the last events touched.
 
 use super::{Cache, Frame, NIL};
-use crate::event::{Action, Actions, PrefetchOutcomes};
+use crate::event::{Action, PrefetchOutcomes};
 
 impl Cache {
     /// The number of the window that is carried out now.
@@ -36,6 +36,13 @@ impl Cache {
         }
     }
 
+    /// A page of `window` leaves before its first use.
+    pub(super) fn count_wasted(&mut self, window: u32) {
+        self.stats.ahead_unread -= 1;
+        self.stats.ahead_wasted += 1;
+        self.count_outcome(window, |outcomes| outcomes.wasted += 1);
+    }
+
     /// A page of `window` was taken for wasted, but a reader holds it.
     pub(super) fn used_after_all(&mut self, window: u32) {
         let wasted =
@@ -46,12 +53,12 @@ impl Cache {
         }
     }
 
-    pub(super) fn report_outcomes(&mut self, actions: &mut Actions) {
+    pub(super) fn report_outcomes(&mut self) {
         let reported = self
             .unreported
             .drain(..)
             .map(|(window, outcomes)| Action::Outcomes { window, outcomes });
-        actions.list.extend(reported);
+        self.actions.list.extend(reported);
     }
 
     /// The windows of prefetched pages that were not demanded yet: a number for each such page, in

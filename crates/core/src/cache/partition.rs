@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 
 use super::hits::USES_MAX;
 use super::{Cache, FileId, Frame, FrameId, NIL, PageId, PartitionSettings, SettingsError, State};
-use crate::event::{Action, Actions};
+use crate::event::Action;
 use crate::eviction::AnyEviction;
 use crate::readahead::{StreamFeedback, StreamId};
 
@@ -73,13 +73,7 @@ struct Victim {
 
 impl Cache {
     /// Appends up to `count` frames of `partition` to `taken`: free ones, then victims.
-    pub(super) fn reserve(
-        &mut self,
-        partition: u32,
-        count: u32,
-        taken: &mut Vec<FrameId>,
-        actions: &mut Actions,
-    ) {
+    pub(super) fn reserve(&mut self, partition: u32, count: u32, taken: &mut Vec<FrameId>) {
         let at = partition as usize;
         let room = self.partitions[at].capacity.saturating_sub(self.partitions[at].used);
         let free = count.min(room).min(self.free_frames());
@@ -96,14 +90,14 @@ impl Cache {
         }
         if self.partitions[at].used > self.partitions[at].capacity {
             self.partitions[at].dry = self.events;
-            return self.retry_lingering(actions);
+            return self.retry_lingering();
         }
         self.evict(partition, short.saturating_add(self.settings.reclaim_pages));
         let victims = core::mem::take(&mut self.victims);
         let asked = short.saturating_add(self.settings.reclaim_pages) as usize;
         assert!(victims.len() <= asked, "{} victims, {asked} asked for", victims.len());
         for (nth, &frame) in (0..).zip(&victims) {
-            let victim = self.retract_victim(frame, actions);
+            let victim = self.retract_victim(frame);
             let reason = if nth < short {
                 taken.push(frame);
                 RetractReason::Reuse(victim)
@@ -115,7 +109,7 @@ impl Cache {
         self.victims = victims;
         if (self.victims.len() as u64) < u64::from(short) {
             self.partitions[at].dry = self.events;
-            self.retry_lingering(actions);
+            self.retry_lingering();
         }
     }
 
@@ -134,50 +128,48 @@ impl Cache {
     }
 
     /// Evicts a page that was read ahead and not used, for another window.
-    pub(super) fn retract_unread(&mut self, frame: FrameId, actions: &mut Actions) {
+    pub(super) fn retract_unread(&mut self, frame: FrameId) {
         let row = &self.frames[frame];
         assert!(row.prefetched && row.evictable(self.round), "{frame:?} is in use: {row:?}");
         let partition = row.partition as usize;
         self.partitions[partition].policy.forget(frame);
-        let reason = RetractReason::Pool(self.retract_victim(frame, actions));
+        let reason = RetractReason::Pool(self.retract_victim(frame));
         self.retracting.push(OpenRetraction { frame, reason });
     }
 
-    fn retract_victim(&mut self, frame: FrameId, actions: &mut Actions) -> Victim {
+    fn retract_victim(&mut self, frame: FrameId) -> Victim {
         let row = self.frames[frame];
         let Frame { page, prefetched, marker, window, stream, .. } = row;
         assert!(self.frames.published(frame) && row.waiters == NIL, "{frame:?} is evictable");
         self.frames.retract(frame);
         self.frames[frame].state = State::Free;
         if prefetched {
-            self.stats.ahead_unread -= 1;
-            self.stats.ahead_wasted += 1;
-            self.count_outcome(row.window, |outcomes| outcomes.wasted += 1);
+            self.count_wasted(row.window);
         }
         self.stats.evicted += 1;
         self.pages.remove(&page);
         self.file_mut(page.file).frames -= 1;
-        actions.list.push(Action::Retract { frame, gone: false });
+        self.actions.list.push(Action::Retract { frame, gone: false });
         Victim { page, prefetched, marker, window, stream }
     }
 
     /// A victim is pinned by a reader: it stays, and another takes its place.
-    pub(super) fn pinned(&mut self, frame: FrameId, actions: &mut Actions) {
+    pub(super) fn pinned(&mut self, frame: FrameId) {
         let found = self.retracting.iter().position(|open| open.frame == frame);
         let open = self.retracting.swap_remove(found.expect("its retraction is open"));
         self.stats.pinned += 1;
         match open.reason {
             RetractReason::Reuse(victim) => {
                 let claimed = self.frames[frame];
-                self.restore(frame, victim, actions);
-                if let Some(other) = self.replacement(claimed.partition, actions) {
+                self.restore(frame, victim);
+                if let Some(other) = self.replacement(claimed.partition) {
                     self.frames[other] = claimed;
                     self.pages.insert(claimed.page, other);
                 } else {
-                    self.unclaim(claimed, actions);
+                    self.unclaim(claimed);
                 }
             }
-            RetractReason::Pool(victim) => self.restore(frame, victim, actions),
+            RetractReason::Pool(victim) => self.restore(frame, victim),
             RetractReason::Drop => {
                 self.frames[frame].state = State::Lingering;
                 self.frames[frame].pinned_round = self.round;
@@ -188,7 +180,7 @@ impl Cache {
     }
 
     /// A frame in place of one that is pinned: one on its way to the pool, else a further victim.
-    fn replacement(&mut self, partition: u32, actions: &mut Actions) -> Option<FrameId> {
+    fn replacement(&mut self, partition: u32) -> Option<FrameId> {
         let Partition { used, capacity, .. } = self.partitions[partition as usize];
         if used <= capacity {
             for open in &mut self.retracting {
@@ -201,7 +193,7 @@ impl Cache {
             }
         }
         let mut taken = Vec::new();
-        self.reserve(partition, 1, &mut taken, actions);
+        self.reserve(partition, 1, &mut taken);
         taken.pop()
     }
 
@@ -212,7 +204,7 @@ impl Cache {
     }
 
     /// Puts a victim back as it was; being pinned, it is in use.
-    fn restore(&mut self, frame: FrameId, victim: Victim, actions: &mut Actions) {
+    fn restore(&mut self, frame: FrameId, victim: Victim) {
         let Victim { page: old, prefetched, marker, window, stream } = victim;
         let Frame { partition, state, .. } = self.frames[frame];
         assert!(matches!(state, State::Free | State::Claimed), "{frame:?} is {state:?}");
@@ -239,13 +231,13 @@ impl Cache {
         }
         self.partitions[partition as usize].policy.insert(frame, old, false);
         if let Some(claim) = claim {
-            self.merge(claim, frame, actions);
+            self.merge(claim, frame);
         }
     }
 
     /// The page was demanded again before its retraction failed, so it has a claim besides: the
     /// waiters for that are served from `frame` at once.
-    fn merge(&mut self, claim: FrameId, frame: FrameId, actions: &mut Actions) {
+    fn merge(&mut self, claim: FrameId, frame: FrameId) {
         let row = self.frames[claim];
         assert_eq!(row.state, State::Claimed, "nothing else happens before Settled");
         self.file_mut(row.page.file).frames -= 1;
@@ -269,7 +261,7 @@ impl Cache {
             self.drop_free(claim);
         }
         self.frames[frame].waiters = row.waiters;
-        self.wake(frame, actions);
+        self.wake(frame);
     }
 
     /// Retractions are over: frames of pages that left are free.
@@ -329,20 +321,20 @@ impl Cache {
     }
 
     /// Retracts a page that left its file. `doomed`: an operation on the frame has yet to end.
-    pub(super) fn retract_dropped(&mut self, frame: FrameId, doomed: bool, actions: &mut Actions) {
+    pub(super) fn retract_dropped(&mut self, frame: FrameId, doomed: bool) {
         self.frames.retract(frame);
-        actions.list.push(Action::Retract { frame, gone: true });
+        self.actions.list.push(Action::Retract { frame, gone: true });
         let reason = if doomed { RetractReason::Doomed } else { RetractReason::Drop };
         self.retracting.push(OpenRetraction { frame, reason });
     }
 
     /// Asks again for frames that readers held when their pages left.
-    pub(super) fn retry_lingering(&mut self, actions: &mut Actions) {
+    pub(super) fn retry_lingering(&mut self) {
         let mut lingering = core::mem::take(&mut self.lingering);
         lingering.retain(|&frame| {
             let asked = self.frames[frame].pinned_round == self.round;
             if !asked {
-                self.retract_dropped(frame, false, actions);
+                self.retract_dropped(frame, false);
             }
             asked
         });
@@ -376,7 +368,7 @@ impl Cache {
     }
 
     /// Evicts what partitions hold beyond their shares.
-    pub(super) fn shrink(&mut self, actions: &mut Actions) {
+    pub(super) fn shrink(&mut self) {
         for partition in 0..u32::try_from(self.partitions.len()).expect("a PartitionId each") {
             let row = &self.partitions[partition as usize];
             if row.used <= row.capacity {
@@ -394,7 +386,7 @@ impl Cache {
             self.evict(partition, surplus);
             let victims = core::mem::take(&mut self.victims);
             for &frame in &victims {
-                let reason = RetractReason::Pool(self.retract_victim(frame, actions));
+                let reason = RetractReason::Pool(self.retract_victim(frame));
                 self.retracting.push(OpenRetraction { frame, reason });
             }
             self.victims = victims;

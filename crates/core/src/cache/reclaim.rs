@@ -17,16 +17,15 @@
 //! `docs/decisions/0011-reclaim.md`.
 
 use super::{Cache, FrameId, NIL, PageId};
-use crate::event::Actions;
 use crate::readahead::{Demand, ReclaimRange, StreamFeedback, StreamId};
 
 impl Cache {
     /// Reclaims pages for what the policy wants at `demand`, as far as it names some that may go.
-    pub(super) fn make_room(&mut self, demand: &mut Demand, actions: &mut Actions) {
+    pub(super) fn make_room(&mut self, demand: &mut Demand) {
         let mut in_vain = 0;
         for _ in 0..PASSES_MAX {
             let Some(range) = self.readahead.reclaim(demand) else { return };
-            self.reclaim(range, actions);
+            self.reclaim(range);
             let before = core::mem::replace(&mut demand.ahead_room, self.ahead_room());
             in_vain += u32::from(demand.ahead_room <= before);
             if in_vain == IN_VAIN_MAX {
@@ -35,7 +34,7 @@ impl Cache {
         }
     }
 
-    fn reclaim(&mut self, range: ReclaimRange, actions: &mut Actions) {
+    fn reclaim(&mut self, range: ReclaimRange) {
         let mut leaving = core::mem::take(&mut self.taken);
         leaving.clear();
         let mut stays = None;
@@ -56,10 +55,10 @@ impl Cache {
             self.frames[marked].marker = false;
             let page = self.frames[stays].page;
             self.readahead.note(range.stream, page.index, StreamFeedback::Marked);
-            self.place_marker(page, range.stream, page.index, actions);
+            self.place_marker(page, range.stream, page.index);
         }
         for &frame in &leaving {
-            self.retract_unread(frame, actions);
+            self.retract_unread(frame);
         }
         self.taken = leaving;
     }

@@ -24,7 +24,7 @@ use alloc::{collections::VecDeque, vec::Vec};
 
 use super::inflight::{Node, Walk};
 use super::{Cache, FileId, FrameId, HandleId, NIL, PageId, RequestId, State};
-use crate::event::{Action, Actions, Error};
+use crate::event::{Action, Error};
 use crate::queue::Queue;
 use crate::units::PageIndex;
 
@@ -118,32 +118,32 @@ impl FileWrites {
 }
 
 impl Cache {
-    pub(super) fn write(&mut self, write: ThrottledWrite, actions: &mut Actions) {
+    pub(super) fn write(&mut self, write: ThrottledWrite) {
         assert!(write.count > 0, "{:?} writes nothing", write.request);
         let file = self.file_of(write.handle);
         let capacity = self.partitions[self.file(file).partition as usize].capacity;
         let bound = self.settings.dirty_pages_max.min(capacity);
         if write.count > bound {
             let error = Error::TooLarge { pages: write.count, bound };
-            return self.fail(write.request, error, actions);
+            return self.fail(write.request, error);
         }
         if let Some(error) = self.too_many_waiters(write.count) {
-            return self.fail(write.request, error, actions);
+            return self.fail(write.request, error);
         }
         if write.first.checked_add(u64::from(write.count)).is_none() {
             let file_pages = self.file(file).pages;
             let error = Error::PastEnd { page: write.first, file_pages };
-            return self.fail(write.request, error, actions);
+            return self.fail(write.request, error);
         }
         if !self.throttled.is_empty() || !self.may_dirty(write.count) {
             if self.throttled.len() as u64 >= u64::from(self.settings.waiters_max) {
                 let error = Error::Busy { bound: self.settings.waiters_max };
-                return self.fail(write.request, error, actions);
+                return self.fail(write.request, error);
             }
             self.throttled.push_back(write);
             return;
         }
-        self.begin_write(write, actions);
+        self.begin_write(write);
     }
 
     fn may_dirty(&self, count: u32) -> bool {
@@ -151,20 +151,20 @@ impl Cache {
     }
 
     /// Begins writes that waited for others to become durable, in order.
-    pub(super) fn resume_throttled(&mut self, actions: &mut Actions) {
+    pub(super) fn resume_throttled(&mut self) {
         while let Some(&write) = self.throttled.front() {
             if !self.may_dirty(write.count) {
                 if self.nothing_will_drain() {
                     self.throttled.pop_front();
                     let errno = self.file(self.file_of(write.handle)).writes.errno;
                     let errno = if errno == 0 { EIO } else { errno };
-                    self.fail(write.request, Error::Writeback { errno }, actions);
+                    self.fail(write.request, Error::Writeback { errno });
                     continue;
                 }
                 break;
             }
             self.throttled.pop_front();
-            self.begin_write(write, actions);
+            self.begin_write(write);
         }
     }
 
@@ -182,7 +182,7 @@ impl Cache {
         self.file(file).writes.unwritten.iter().map(|open| open.1).sum()
     }
 
-    fn begin_write(&mut self, write: ThrottledWrite, actions: &mut Actions) {
+    fn begin_write(&mut self, write: ThrottledWrite) {
         let ThrottledWrite { request, handle, first, count, partial, durable } = write;
         let file = self.file_of(handle);
         let (old_pages, end) = (self.file(file).pages, first + u64::from(count));
@@ -199,7 +199,7 @@ impl Cache {
             let fresh = !in_part || index >= old_pages;
             if !self.pages.contains_key(&page) {
                 self.missed(page);
-                self.fetch_alone(page, fresh, actions);
+                self.fetch_alone(page, fresh);
             }
             match self.pages.get(&page).copied() {
                 Some(frame) if self.frames[frame].resident() => {
@@ -207,7 +207,7 @@ impl Cache {
                     self.frames[frame].fills += 1;
                     self.rows[row as usize].remaining += 1;
                     let page = page.index;
-                    actions.list.push(Action::Fill { request, page, frame, fresh: false });
+                    self.actions.list.push(Action::Fill { request, page, frame, fresh: false });
                 }
                 Some(frame) => {
                     self.first_use(frame);
@@ -218,7 +218,7 @@ impl Cache {
         }
     }
 
-    pub(super) fn filled(&mut self, request: RequestId, frame: FrameId, actions: &mut Actions) {
+    pub(super) fn filled(&mut self, request: RequestId, frame: FrameId) {
         assert!(self.frames[frame].fills > 0, "{frame:?} is not being filled");
         assert!(self.promised > 0, "a page that is being filled is promised");
         self.frames[frame].fills -= 1;
@@ -226,14 +226,14 @@ impl Cache {
         if self.frames[frame].doomed {
             self.end_doomed(frame);
         } else {
-            self.dirty(frame, actions);
+            self.dirty(frame);
         }
         if let Some(&row) = self.requests.get(&request) {
-            self.served(row, actions);
+            self.served(row);
         }
     }
 
-    fn dirty(&mut self, frame: FrameId, actions: &mut Actions) {
+    fn dirty(&mut self, frame: FrameId) {
         let row = self.frames[frame];
         let file = row.page.file;
         let writes = &mut self.files.get_mut(&file).expect("it has pages").writes;
@@ -248,7 +248,7 @@ impl Cache {
                 }
                 return;
             }
-            State::Dirty => return self.write_if_flushing(file, actions),
+            State::Dirty => return self.write_if_flushing(file),
             State::Free | State::Claimed | State::InFlight | State::Lingering => {
                 unreachable!("{frame:?} was filled in state {:?}", row.state)
             }
@@ -261,22 +261,22 @@ impl Cache {
         if row.state == State::Filling {
             let policy = &mut self.partitions[row.partition as usize].policy;
             policy.insert(frame, row.page, false);
-            self.publish(frame, actions);
-            self.wake(frame, actions);
+            self.publish(frame);
+            self.wake(frame);
         }
-        self.write_if_flushing(file, actions);
+        self.write_if_flushing(file);
     }
 
     /// A page became writable: a flush may wait for it.
-    fn write_if_flushing(&mut self, file: FileId, actions: &mut Actions) {
+    fn write_if_flushing(&mut self, file: FileId) {
         let writes = &self.file(file).writes;
         if !writes.flushes.is_empty() && !writes.held {
-            self.write_dirty(file, actions);
+            self.write_dirty(file);
         }
     }
 
     /// Sends out writes for the file's dirty pages, oldest first, neighbours together.
-    fn write_dirty(&mut self, file: FileId, actions: &mut Actions) {
+    fn write_dirty(&mut self, file: FileId) {
         let mut at = self.file(file).writes.dirty.tail();
         while let Some(index) = at {
             let frame = FrameId(index);
@@ -284,7 +284,7 @@ impl Cache {
             if self.frames[frame].state != State::Dirty || self.frames[frame].fills > 0 {
                 continue;
             }
-            if self.write_run(frame, actions) > 1 {
+            if self.write_run(frame) > 1 {
                 // The run took neighbours out of the queue wherever they stood: begin again.
                 at = self.file(file).writes.dirty.tail();
             }
@@ -292,9 +292,9 @@ impl Cache {
     }
 
     /// Sends out one write of `first` and the writable pages just after it.
-    fn write_run(&mut self, first: FrameId, actions: &mut Actions) -> u32 {
+    fn write_run(&mut self, first: FrameId) -> u32 {
         let page = self.frames[first].page;
-        let frames_at = actions.frames.len();
+        let frames_at = self.actions.frames.len();
         let (mut count, mut last) = (0, None::<FrameId>);
         while count < self.settings.request_pages_max {
             let id = PageId { index: page.index + u64::from(count), ..page };
@@ -311,24 +311,18 @@ impl Cache {
                 self.frames[last].next = frame.0;
             }
             last = Some(frame);
-            actions.frames.push(frame);
+            self.actions.frames.push(frame);
             count += 1;
         }
         self.stats.writes += 1;
-        let frames = actions.run_from(frames_at);
+        let frames = self.actions.run_from(frames_at);
         assert_eq!(frames.count, count, "a write has its pages' frames");
-        actions.list.push(Action::Write { page, frames });
+        self.actions.list.push(Action::Write { page, frames });
         count
     }
 
     /// A write ended; `errno` says why it failed, if it did.
-    pub(super) fn written(
-        &mut self,
-        first: FrameId,
-        count: u32,
-        errno: Option<i32>,
-        actions: &mut Actions,
-    ) {
+    pub(super) fn written(&mut self, first: FrameId, count: u32, errno: Option<i32>) {
         let file = self.frames[first].page.file;
         for frame in self.chain(first, count, State::Writing) {
             self.frames[frame].next = NIL;
@@ -337,7 +331,7 @@ impl Cache {
         if let Some(errno) = errno {
             self.file_mut(file).writes.failed(errno);
         }
-        self.progress(file, actions);
+        self.progress(file);
     }
 
     fn end_write(&mut self, frame: FrameId, errno: Option<i32>) {
@@ -374,7 +368,7 @@ impl Cache {
         writes.dirty.push_front(&mut self.write_links, frame.0);
     }
 
-    pub(super) fn flush(&mut self, request: RequestId, handle: HandleId, actions: &mut Actions) {
+    pub(super) fn flush(&mut self, request: RequestId, handle: HandleId) {
         let file = self.file_of(handle);
         self.flushing += 1;
         let writes = &mut self.file_mut(file).writes;
@@ -382,17 +376,17 @@ impl Cache {
         writes.epoch += 1;
         writes.held = false;
         writes.flushes.push(FlushRow { request, handle, epoch, sync: None, failed: false });
-        self.write_dirty(file, actions);
-        self.progress(file, actions);
+        self.write_dirty(file);
+        self.progress(file);
     }
 
     /// Sends the file's next sync, if a flush waits for one or the cache needs clean pages.
-    pub(super) fn progress(&mut self, file: FileId, actions: &mut Actions) {
+    pub(super) fn progress(&mut self, file: FileId) {
         let pressed = self.pressed();
         if !self.files.contains_key(&file) {
             return;
         }
-        self.write_if_flushing(file, actions);
+        self.write_if_flushing(file);
         let writes = &mut self.file_mut(file).writes;
         if writes.syncing {
             return;
@@ -413,10 +407,10 @@ impl Cache {
             }
         }
         self.stats.syncs += 1;
-        actions.list.push(Action::Sync { file });
+        self.actions.list.push(Action::Sync { file });
     }
 
-    pub(super) fn synced(&mut self, file: FileId, errno: i32, actions: &mut Actions) {
+    pub(super) fn synced(&mut self, file: FileId, errno: i32) {
         let Some(row) = self.files.get_mut(&file) else {
             unreachable!("the row of a file that syncs stays")
         };
@@ -451,13 +445,13 @@ impl Cache {
             .partition::<Vec<_>, _>(|flush| flush.sync == Some(sync));
         writes.flushes = waiting;
         for flush in ended {
-            self.end_flush(file, &flush, actions);
+            self.end_flush(file, &flush);
         }
-        self.progress(file, actions);
+        self.progress(file);
         self.forget_idle_file(file);
     }
 
-    fn end_flush(&mut self, file: FileId, flush: &FlushRow, actions: &mut Actions) {
+    fn end_flush(&mut self, file: FileId, flush: &FlushRow) {
         assert!(self.flushing > 0, "{:?} waits", flush.request);
         self.flushing -= 1;
         let writes = &self.file(file).writes;
@@ -466,9 +460,9 @@ impl Cache {
         let handle = handle.expect("a handle with requests stays open");
         let reported = core::mem::replace(&mut handle.errors_seen, errors) == errors;
         if reported && !flush.failed {
-            actions.list.push(Action::Done { request: flush.request });
+            self.actions.list.push(Action::Done { request: flush.request });
         } else {
-            self.fail(flush.request, Error::Writeback { errno }, actions);
+            self.fail(flush.request, Error::Writeback { errno });
         }
     }
 
@@ -479,25 +473,25 @@ impl Cache {
     }
 
     /// Under pressure, writes and syncs every file that has something to write.
-    pub(super) fn relieve(&mut self, actions: &mut Actions) {
+    pub(super) fn relieve(&mut self) {
         if self.dirty_pages == 0 || !self.pressed() {
             return;
         }
         let files: Vec<FileId> = self.dirty_files.iter().copied().collect();
         for file in files {
             if !self.file(file).writes.held {
-                self.write_dirty(file, actions);
-                self.progress(file, actions);
+                self.write_dirty(file);
+                self.progress(file);
             }
         }
     }
 
     /// Files that were left alone after a failure are written again.
-    pub(super) fn release_holds(&mut self, actions: &mut Actions) {
+    pub(super) fn release_holds(&mut self) {
         let files: Vec<FileId> = self.dirty_files.iter().copied().collect();
         for file in files {
             self.file_mut(file).writes.held = false;
-            self.progress(file, actions);
+            self.progress(file);
         }
     }
 
@@ -532,10 +526,10 @@ impl Cache {
     }
 
     /// A write that has not begun, or a flush, is given up.
-    pub(super) fn cancel_write(&mut self, request: RequestId, actions: &mut Actions) {
+    pub(super) fn cancel_write(&mut self, request: RequestId) {
         if let Some(at) = self.throttled.iter().position(|write| write.request == request) {
             self.throttled.remove(at);
-            return self.fail(request, Error::Cancelled, actions);
+            return self.fail(request, Error::Cancelled);
         }
         let waiting = self.files.values_mut().any(|file| {
             let before = file.writes.flushes.len();
@@ -544,7 +538,7 @@ impl Cache {
         });
         if waiting {
             self.flushing -= 1;
-            self.fail(request, Error::Cancelled, actions);
+            self.fail(request, Error::Cancelled);
         }
     }
 }

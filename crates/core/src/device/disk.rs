@@ -17,13 +17,13 @@
 //! 4, could stream from it. `hdd` is a later disk of the same turns a minute.
 
 use crate::params;
-use crate::params::{Bytes, ParamError};
+use crate::params::{Bytes, ParamError, check};
 use crate::units::Nanos;
 
 use super::buffer::{Buffer, BufferHit};
 use super::fine::Fine;
 use super::platter::Platter;
-use super::values::{Rate, Switch, check};
+use super::values::{Rate, Switch};
 use super::{Build, Model, REQUEST_BYTES_MAX, Request};
 
 params! {
@@ -106,47 +106,26 @@ impl DiskParams {
 
 impl Build for DiskParams {
     fn check(&self) -> Result<(), ParamError> {
-        let rate = |rate: Rate| (1..=RATE_MAX).contains(&rate.0);
-        check(rate(self.rate), "rate", &self.rate, RATE_FORM)?;
-        check(rate(self.link), "link", &self.link, RATE_FORM)?;
-        check((1..=RPM_MAX).contains(&self.rpm), "rpm", &self.rpm, "1 to 100000 turns a minute")?;
-        check(self.seek_max <= TIME_MAX, "seek_max", &self.seek_max, TIME_FORM)?;
-        check(
-            self.seek_min <= self.seek_max,
-            "seek_min",
-            &self.seek_min,
-            "a duration up to seek_max",
-        )?;
-        let (above, span) =
-            (self.seek_avg.since(self.seek_min), self.seek_max.since(self.seek_min));
-        check(
-            self.seek_avg >= self.seek_min && above.0 * 3 >= span.0 && above.0 * 15 <= span.0 * 11,
-            "seek_avg",
-            &self.seek_avg,
-            "seek_min plus 1/3 to 11/15 of seek_max - seek_min",
-        )?;
-        check(self.command <= TIME_MAX, "command", &self.command, TIME_FORM)?;
-        let capacity = self.capacity.0;
-        check(
-            (1..=CAPACITY_MAX).contains(&capacity),
-            "capacity",
-            &self.capacity,
-            "a size from 1 to 1024T",
-        )?;
-        check((1..=1_024).contains(&self.segments), "segments", &self.segments, "1 to 1024")?;
-        check(
-            (2..=capacity.max(2)).contains(&self.segment.0),
-            "segment",
-            &self.segment,
-            "a size from 2 to the capacity",
-        )?;
-        let max = self.max.0;
-        check(
-            (1..=REQUEST_BYTES_MAX.min(capacity)).contains(&max),
-            "max",
-            &self.max,
-            "a size from 1 to 1G and to the capacity",
-        )
+        let Self { rate, link, rpm, seek_min, seek_avg, seek_max, command, .. } = *self;
+        let Self { capacity, segments, segment, max, .. } = *self;
+        check((1..=RATE_MAX).contains(&rate.0), "rate", &rate, RATE_FORM)?;
+        check((1..=RATE_MAX).contains(&link.0), "link", &link, RATE_FORM)?;
+        check((1..=RPM_MAX).contains(&rpm), "rpm", &rpm, "1 to 100000 turns a minute")?;
+        check(seek_max <= TIME_MAX, "seek_max", &seek_max, TIME_FORM)?;
+        check(seek_min <= seek_max, "seek_min", &seek_min, "a duration up to seek_max")?;
+        let (above, span) = (seek_avg.since(seek_min), seek_max.since(seek_min));
+        let holds = seek_avg >= seek_min && above.0 * 3 >= span.0 && above.0 * 15 <= span.0 * 11;
+        let form = "seek_min plus 1/3 to 11/15 of seek_max - seek_min";
+        check(holds, "seek_avg", &seek_avg, form)?;
+        check(command <= TIME_MAX, "command", &command, TIME_FORM)?;
+        let form = "a size from 1 to 1024T";
+        check((1..=CAPACITY_MAX).contains(&capacity.0), "capacity", &capacity, form)?;
+        check((1..=1_024).contains(&segments), "segments", &segments, "1 to 1024")?;
+        let form = "a size from 2 to the capacity";
+        check((2..=capacity.0.max(2)).contains(&segment.0), "segment", &segment, form)?;
+        let most = REQUEST_BYTES_MAX.min(capacity.0);
+        let form = "a size from 1 to 1G and to the capacity";
+        check((1..=most).contains(&max.0), "max", &max, form)
     }
 
     fn model(&self, _: u64) -> Model {

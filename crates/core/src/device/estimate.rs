@@ -27,11 +27,13 @@
 //! Depth and rate are tied by Little, "A proof for the queuing formula L = lambda W" (1961).
 
 mod recent;
+mod span;
 
 use super::DeviceKind;
 use crate::units::{FileId, Nanos};
 
 use recent::Recent;
+use span::Span;
 
 /// What a device can do, as far as readahead has to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,26 +147,6 @@ struct Run {
     bytes: u64,
 }
 
-/// A stretch in which something was in flight all the time.
-#[derive(Clone, Copy, Debug)]
-struct Span {
-    from: Nanos,
-    /// Whether nothing was in flight before, so that it begins with a latency.
-    from_idle: bool,
-    /// When the first of it came, and what came at that moment.
-    first: Option<Nanos>,
-    first_bytes: u64,
-    last: Nanos,
-    count: u64,
-    bytes: u64,
-    latencies: u64,
-    following: u64,
-    overtaken: u64,
-    /// The chain of the request that arrived last, and the highest number of it so far.
-    chain: u64,
-    number_max: u64,
-}
-
 impl Estimator {
     /// Knows nothing yet; no request is larger than `request_bytes_max`.
     #[must_use]
@@ -263,13 +245,6 @@ impl Estimator {
     #[must_use]
     pub fn known(&self) -> Evidence {
         self.estimate().known
-    }
-
-    /// Whether all fields rest on evidence.
-    #[must_use]
-    pub fn confident(&self) -> bool {
-        let known = self.known();
-        known.kind && known.access && known.rate
     }
 
     fn note_lone(&mut self, ticket: Ticket, latency: Nanos) {
@@ -487,67 +462,6 @@ impl Estimator {
 
     fn is_large(&self, bytes: u64) -> bool {
         bytes >= u64::from(self.request_bytes_max) / LARGE
-    }
-}
-
-impl Span {
-    fn new(from: Nanos, from_idle: bool) -> Self {
-        Self {
-            from,
-            from_idle,
-            first: None,
-            first_bytes: 0,
-            last: from,
-            count: 0,
-            bytes: 0,
-            latencies: 0,
-            following: 0,
-            overtaken: 0,
-            chain: u64::MAX,
-            number_max: 0,
-        }
-    }
-
-    fn add(&mut self, now: Nanos, ticket: Ticket, latency: Nanos, base: Nanos) {
-        let moment = Nanos(base.0 / MOMENT);
-        if !self.from_idle && self.count == 0 && now.since(self.from) <= moment {
-            // Still the arrival that it begins with.
-            self.from = now;
-            return;
-        }
-        let bytes = u64::from(ticket.bytes);
-        let first = *self.first.get_or_insert(now);
-        if now.since(first) <= moment {
-            self.first = Some(now);
-            self.first_bytes += bytes;
-        }
-        if ticket.follows() {
-            self.following += 1;
-            if ticket.chain == self.chain
-                && ticket.number < self.number_max
-                && now.since(self.last) > moment
-            {
-                self.overtaken += 1;
-            }
-        }
-        let same = ticket.chain == self.chain;
-        self.number_max = if same { self.number_max.max(ticket.number) } else { ticket.number };
-        self.chain = ticket.chain;
-        self.last = now;
-        self.count += 1;
-        self.bytes += bytes;
-        self.latencies = self.latencies.saturating_add(latency.0);
-    }
-
-    /// Between which rates that of the device lies, if it was busy all the time: the lower one if
-    /// it took many requests up at once, the upper one if the first had to come alone.
-    fn rates(&self) -> (u64, u64) {
-        let least = rate_of(self.bytes, self.last.since(self.from));
-        let after = self.last.since(self.first.unwrap_or(self.last));
-        if !self.from_idle || after == Nanos(0) {
-            return (least, least);
-        }
-        (least, rate_of(self.bytes - self.first_bytes, after).max(least))
     }
 }
 

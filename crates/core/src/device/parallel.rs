@@ -21,13 +21,13 @@
 use alloc::{vec, vec::Vec};
 
 use crate::params;
-use crate::params::{Bytes, ParamError};
+use crate::params::{Bytes, ParamError, check};
 use crate::prng::Prng;
 use crate::units::Nanos;
 
 use super::disk::{RATE_FORM, RATE_MAX, Service, TIME_FORM, TIME_MAX};
 use super::fine::{FRACTION_BITS, Fine, SECOND_NS};
-use super::values::{Rate, check};
+use super::values::Rate;
 use super::{Build, Model, REQUEST_BYTES_MAX, Request};
 
 params! {
@@ -151,33 +151,24 @@ struct Pipe {
 
 impl Parallel {
     /// A device at rest, its requests through one pipe; `params` have been checked.
-    pub(super) fn pipe(params: &PipeParams, seed: u64) -> Self {
+    fn pipe(params: &PipeParams, seed: u64) -> Self {
+        let &PipeParams { latency_min, latency_max, rate, connections, max, .. } = params;
         let second = u128::from(SECOND_NS) << FRACTION_BITS;
-        Self {
-            latency_min: params.latency_min,
-            latency_max: params.latency_max,
-            rate: params.rate.0,
-            connections: vec![Fine::default(); params.connections as usize],
-            pipe: Some(Pipe {
-                operation: Fine(second / u128::from(params.iops)),
-                operation_bytes: params.operation.0,
-                operations_free: Fine::default(),
-                bytes_free: Fine::default(),
-            }),
-            prng: Prng::new(seed),
-        }
+        let pipe = Pipe {
+            operation: Fine(second / u128::from(params.iops)),
+            operation_bytes: params.operation.0,
+            operations_free: Fine::default(),
+            bytes_free: Fine::default(),
+        };
+        let alone = ObjectParams { latency_min, latency_max, rate, connections, max };
+        Self { pipe: Some(pipe), ..Self::object(&alone, seed) }
     }
 
     /// A store at rest, each request on its own connection; `params` have been checked.
-    pub(super) fn object(params: &ObjectParams, seed: u64) -> Self {
-        Self {
-            latency_min: params.latency_min,
-            latency_max: params.latency_max,
-            rate: params.rate.0,
-            connections: vec![Fine::default(); params.connections as usize],
-            pipe: None,
-            prng: Prng::new(seed),
-        }
+    fn object(params: &ObjectParams, seed: u64) -> Self {
+        let &ObjectParams { latency_min, latency_max, rate: Rate(rate), connections, .. } = params;
+        let connections = vec![Fine::default(); connections as usize];
+        Self { latency_min, latency_max, rate, connections, pipe: None, prng: Prng::new(seed) }
     }
 
     /// Serves `request`, which arrives at `now`.

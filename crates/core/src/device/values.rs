@@ -6,7 +6,7 @@
 
 use alloc::{format, string::String};
 
-use crate::params::{Bytes, Param, ParamError};
+use crate::params::{Bytes, Param, digits};
 use crate::units::Nanos;
 
 /// Bytes a second.
@@ -20,10 +20,10 @@ impl Param for Rate {
         let Some(decimal) = text.strip_suffix('B') else {
             return Bytes::parse(text).map(|bytes| Self(bytes.0));
         };
-        let (digits, scale) = RATE_UNITS
+        let (number, scale) = RATE_UNITS
             .iter()
-            .find_map(|&(unit, scale)| decimal.strip_suffix(unit).map(|digits| (digits, scale)))?;
-        whole(digits)?.checked_mul(scale).map(Self)
+            .find_map(|&(unit, scale)| decimal.strip_suffix(unit).map(|number| (number, scale)))?;
+        digits::<u64>(number)?.checked_mul(scale).map(Self)
     }
 
     fn show(&self) -> String {
@@ -47,11 +47,11 @@ impl Param for Nanos {
             .find_map(|&(unit, scale)| text.strip_suffix(unit).map(|number| (number, scale)))?;
         let (units, fraction) = number.split_once('.').unwrap_or((number, "0"));
         let steps = 10_u64.checked_pow(u32::try_from(fraction.len()).ok()?)?;
-        let part = whole(fraction)?.checked_mul(scale)?;
+        let part = digits::<u64>(fraction)?.checked_mul(scale)?;
         if !part.is_multiple_of(steps) {
             return None;
         }
-        whole(units)?.checked_mul(scale)?.checked_add(part / steps).map(Self)
+        digits::<u64>(units)?.checked_mul(scale)?.checked_add(part / steps).map(Self)
     }
 
     fn show(&self) -> String {
@@ -65,13 +65,14 @@ impl Param for Nanos {
     }
 }
 
-/// A thing that is on or off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Switch {
-    /// It works.
-    On,
-    /// It does not.
-    Off,
+crate::choice! {
+    /// A thing that is on or off.
+    pub enum Switch ("on or off") {
+        /// It works.
+        On = "on",
+        /// It does not.
+        Off = "off",
+    }
 }
 
 impl Switch {
@@ -80,43 +81,6 @@ impl Switch {
     pub fn is_on(self) -> bool {
         self == Self::On
     }
-}
-
-impl Param for Switch {
-    const FORM: &'static str = "on or off";
-
-    fn parse(text: &str) -> Option<Self> {
-        match text {
-            "on" => Some(Self::On),
-            "off" => Some(Self::Off),
-            _ => None,
-        }
-    }
-
-    fn show(&self) -> String {
-        match self {
-            Self::On => "on".into(),
-            Self::Off => "off".into(),
-        }
-    }
-}
-
-/// The refusal of a value that can be read but makes an impossible device.
-pub(super) fn check(
-    holds: bool,
-    key: &str,
-    value: &impl Param,
-    form: &str,
-) -> Result<(), ParamError> {
-    if holds {
-        return Ok(());
-    }
-    Err(ParamError::BadValue { key: key.into(), value: value.show(), form: form.into() })
-}
-
-/// `digits` as a number, without the sign that Rust would let pass.
-fn whole(digits: &str) -> Option<u64> {
-    digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
 /// Largest first, so that a value is shown in the largest unit that divides it.

@@ -110,8 +110,6 @@ impl Eviction for Frequencies {
         self.take(frame);
     }
 
-    fn resize(&mut self, _: u32) {}
-
     fn bytes(frames: u32, _: u32, (): &()) -> u64 {
         // There are no more buckets than frames.
         let bucket = size_of::<Bucket>() as u64 + Links::ROW_BYTES;

@@ -10,45 +10,15 @@
 //! # Sources
 //! Folklore; first measured by Belady (IBM Systems Journal 1966).
 
-use alloc::vec::Vec;
-
-use super::Eviction;
-use crate::queue::{Links, Queue};
-use crate::units::{FrameId, PageId};
+use super::one_queue::{OneQueue, Uses};
 
 /// See the module.
-pub struct Lru {
-    links: Links,
-    queue: Queue,
-}
+pub type Lru = OneQueue<Renewed>;
 
-impl Eviction for Lru {
+/// A use moves a page to the head.
+pub struct Renewed;
+
+impl Uses for Renewed {
     const NAME: &'static str = "lru";
-    type Params = ();
-
-    fn new(capacity: u32, (): ()) -> Self {
-        Self { links: Links::new(capacity), queue: Queue::new() }
-    }
-
-    fn insert(&mut self, frame: FrameId, _: PageId, _: bool) {
-        self.queue.push_front(&mut self.links, frame.0);
-    }
-
-    fn renew(&mut self, frame: FrameId) {
-        self.queue.move_to_front(&mut self.links, frame.0);
-    }
-
-    fn evict(&mut self, count: u32, evictable: &dyn Fn(FrameId) -> bool, out: &mut Vec<FrameId>) {
-        self.queue.take_from_tail(&mut self.links, count, evictable, out);
-    }
-
-    fn forget(&mut self, frame: FrameId) {
-        self.queue.remove(&mut self.links, frame.0);
-    }
-
-    fn resize(&mut self, _: u32) {}
-
-    fn bytes(frames: u32, _: u32, (): &()) -> u64 {
-        u64::from(frames) * Links::ROW_BYTES
-    }
+    const MOVE: bool = true;
 }

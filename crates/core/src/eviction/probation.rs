@@ -123,7 +123,8 @@ impl<V: Variant> Eviction for Probation<V> {
         if prefetched {
             *self.arrived.at(frame.0) = self.arrivals;
         }
-        self.queue(place).push_front(frame);
+        let (queue, links) = self.queue(place);
+        queue.push_front(links, frame.0);
         *self.pages.at(frame.0) = page;
         *self.places.at(frame.0) = place;
     }
@@ -132,7 +133,10 @@ impl<V: Variant> Eviction for Probation<V> {
         let place = self.places.get(frame.0);
         match place {
             Place::A1in if !V::RENEWS_A1IN => {}
-            Place::A1in | Place::Am => self.queue(place).move_to_front(frame),
+            Place::A1in | Place::Am => {
+                let (queue, links) = self.queue(place);
+                queue.move_to_front(links, frame.0);
+            }
             Place::Unread => self.move_to(frame, Place::A1in),
             Place::UnreadHot => self.move_to(frame, Place::Am),
         }
@@ -154,8 +158,8 @@ impl<V: Variant> Eviction for Probation<V> {
     }
 
     fn forget(&mut self, frame: FrameId) {
-        let place = self.places.get(frame.0);
-        self.queue(place).remove(frame);
+        let (queue, links) = self.queue(self.places.get(frame.0));
+        queue.remove(links, frame.0);
     }
 
     fn resize(&mut self, capacity: u32) {
@@ -191,8 +195,10 @@ impl<V> Probation<V> {
     /// The page in `frame` is used for the first time since it was read ahead.
     fn move_to(&mut self, frame: FrameId, place: Place) {
         assert!(matches!(place, Place::A1in | Place::Am), "a used page is not unread");
-        self.queue(Place::Unread).remove(frame);
-        self.queue(place).push_front(frame);
+        let (queue, links) = self.queue(Place::Unread);
+        queue.remove(links, frame.0);
+        let (queue, links) = self.queue(place);
+        queue.push_front(links, frame.0);
         *self.places.at(frame.0) = place;
     }
 
@@ -236,33 +242,14 @@ impl<V> Probation<V> {
         self.am.take_from_tail(&mut self.links, count, evictable, out)
     }
 
-    fn queue(&mut self, place: Place) -> PlacedQueue<'_> {
+    /// The queue of `place`, with the links that it lies on.
+    fn queue(&mut self, place: Place) -> (&mut Queue, &mut Links) {
         let queue = match place {
             Place::A1in => &mut self.used,
             Place::Unread | Place::UnreadHot => &mut self.unread,
             Place::Am => &mut self.am,
         };
-        PlacedQueue { queue, links: &mut self.links }
-    }
-}
-
-/// The queue of a place, with the links it lies on.
-struct PlacedQueue<'a> {
-    queue: &'a mut Queue,
-    links: &'a mut Links,
-}
-
-impl PlacedQueue<'_> {
-    fn push_front(self, frame: FrameId) {
-        self.queue.push_front(self.links, frame.0);
-    }
-
-    fn remove(self, frame: FrameId) {
-        self.queue.remove(self.links, frame.0);
-    }
-
-    fn move_to_front(self, frame: FrameId) {
-        self.queue.move_to_front(self.links, frame.0);
+        (queue, &mut self.links)
     }
 }
 

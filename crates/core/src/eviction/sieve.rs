@@ -87,8 +87,6 @@ impl Eviction for Sifter {
         self.queue.remove(&mut self.links, frame.0);
     }
 
-    fn resize(&mut self, _: u32) {}
-
     fn bytes(frames: u32, _: u32, (): &()) -> u64 {
         u64::from(frames) * (Links::ROW_BYTES + Table::<bool>::ROW_BYTES)
     }

@@ -39,7 +39,7 @@ use crate::units::PageIndex;
 
 crate::params! {
     /// What may be set.
-    pub struct Limits {
+    pub struct AmpParams {
         /// The largest set with what is asked. The paper names none: what is evicted unused
         /// bounds it. As far as ZFS goes, so that this one seldom does.
         max: Bytes = Bytes(64 << 20),
@@ -87,9 +87,9 @@ struct Set {
 
 impl Named for Amp {
     const NAME: &'static str = "amp";
-    type Params = Limits;
+    type Params = AmpParams;
 
-    fn new(limits: Limits, page_bytes: u32) -> Self {
+    fn new(limits: AmpParams, page_bytes: u32) -> Self {
         let max = window::pages(limits.max, page_bytes);
         Self { max, streams_max: limits.streams.max(1), streams: Vec::new(), hand: 0 }
     }

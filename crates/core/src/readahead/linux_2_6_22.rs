@@ -36,13 +36,13 @@ use crate::units::{FileId, HandleId, PageIndex};
 
 /// See the module.
 pub struct Linux2622 {
-    bounds: Bounds,
+    bounds: SizeRange,
     streams: Handles<Stream>,
 }
 
 /// The bounds of a window's size, in pages.
 #[derive(Clone, Copy)]
-struct Bounds {
+struct SizeRange {
     /// A window that shrinks does not go below this.
     least: u32,
     max: u32,
@@ -83,7 +83,7 @@ impl Named for Linux2622 {
     type Params = Limit;
 
     fn new(params: Limit, page_bytes: u32) -> Self {
-        let bounds = Bounds {
+        let bounds = SizeRange {
             least: (LEAST_BYTES / page_bytes).max(1),
             max: window::pages(params.max, page_bytes),
         };
@@ -137,7 +137,7 @@ impl Readahead for Linux2622 {
 
 impl Stream {
     /// A request goes on, or begins, at `demand.first`.
-    fn inspect(&mut self, demand: &Demand, bounds: Bounds) -> Option<Decision> {
+    fn inspect(&mut self, demand: &Demand, bounds: SizeRange) -> Option<Decision> {
         let (mut first, mut count) = (demand.first, demand.count);
         if first + 1 == self.next {
             // The page that was inspected last, once more: what matters is what follows it.
@@ -168,14 +168,14 @@ impl Stream {
     }
 
     /// Makes the ahead window current once the request reaches into it, and opens the next.
-    fn cross(&mut self, bounds: Bounds, congested: bool) -> Option<Decision> {
+    fn cross(&mut self, bounds: SizeRange, congested: bool) -> Option<Decision> {
         let reached = self.ahead.filter(|ahead| self.next > ahead.start)?;
         self.current = Some(reached);
         self.open_ahead(bounds, Then::Recheck, congested)
     }
 
     /// Opens an ahead window; not on a congested device, unless the request itself wants it.
-    fn open_ahead(&mut self, bounds: Bounds, then: Then, congested: bool) -> Option<Decision> {
+    fn open_ahead(&mut self, bounds: SizeRange, then: Then, congested: bool) -> Option<Decision> {
         let current = self.current.expect("an ahead window follows a current one");
         let size = if mem::take(&mut self.missed) {
             current.size.saturating_sub(2).max(bounds.least).min(bounds.max)

@@ -27,66 +27,28 @@
 //! fires at once. Two streams that alternate strictly are never adjacent, so without a window at
 //! the head of the file they get none.
 
-use super::handles::Handles;
-use super::window::{self, Limit};
-use super::{Cause, Decision, Demand, Named, Probes, Readahead, Trigger, Window};
-use crate::units::{FileId, HandleId};
+use super::ondemand::{LostWindow, Ondemand};
+use super::{Cause, Demand, Window, window};
 
 /// See the module.
-pub struct Linux2624 {
-    max: u32,
-    page_bytes: u32,
-    last: Handles<Option<Window>>,
-}
+pub type Linux2624 = Ondemand<FromCache>;
 
-impl Named for Linux2624 {
+/// The lost window is recovered from the cache.
+pub struct FromCache;
+
+impl LostWindow for FromCache {
     const NAME: &'static str = "linux-2.6.24";
-    type Params = Limit;
 
-    fn new(params: Limit, page_bytes: u32) -> Self {
-        let max = window::pages(params.max, page_bytes);
-        Self { max, page_bytes, last: Handles::default() }
-    }
-}
-
-impl Readahead for Linux2624 {
-    fn probes(&self) -> Probes {
-        Probes { before: 0, after: self.max }
+    fn probes_after(max: u32) -> u32 {
+        max
     }
 
-    fn window_pages_max(&self) -> u32 {
-        self.max
+    /// The window after the cached run that begins at a marker; none if the run is longer than any
+    /// window, since then another reader is ahead of this one.
+    fn recovered(demand: &Demand, max: u32) -> Option<(Cause, Window)> {
+        let cached = demand.cached_after.saturating_add(1);
+        let size = window::next_size(cached, max);
+        (cached <= max)
+            .then(|| (Cause::Recovered, window::ahead(demand.first + u64::from(cached), size)))
     }
-
-    fn open(&mut self, handle: HandleId, _: FileId) {
-        self.last.forget(handle);
-    }
-
-    fn decide(&mut self, demand: &Demand) -> Option<Decision> {
-        let cause = match demand.trigger {
-            Trigger::Request => return None,
-            Trigger::Miss => Cause::Sync,
-            Trigger::Marker => Cause::Async,
-        };
-        let last = self.last.of(demand.handle);
-        let (cause, window) = if let Some(next) = window::following(*last, demand.first, self.max) {
-            (cause, next)
-        } else if cause == Cause::Async {
-            (Cause::Recovered, recovered(demand, self.max)?)
-        } else if window::is_sequential(demand, self.max, self.page_bytes) {
-            (cause, window::opening(demand.first, demand.count, self.max))
-        } else {
-            return Some(window::as_asked(demand));
-        };
-        *last = Some(window);
-        Some(Decision::new(cause, window))
-    }
-}
-
-/// The window after the cached run that begins at a marker; none if the run is longer than any
-/// window, since then another reader is ahead of this one.
-fn recovered(demand: &Demand, max: u32) -> Option<Window> {
-    let cached = demand.cached_after.saturating_add(1);
-    let size = window::next_size(cached, max);
-    (cached <= max).then(|| window::ahead(demand.first + u64::from(cached), size))
 }

@@ -35,7 +35,7 @@ use crate::units::{FileId, HandleId, PageIndex};
 
 crate::params! {
     /// What may be set.
-    pub struct Limits {
+    pub struct Linux6Params {
         /// The largest window. The papers' test bed had 1 MiB; a kernel's default is 128 KiB.
         /// Less than a page counts as one page.
         max: Bytes = Bytes(1 << 20),
@@ -55,9 +55,9 @@ pub struct Linux6 {
 
 impl Named for Linux6 {
     const NAME: &'static str = "linux-6";
-    type Params = Limits;
+    type Params = Linux6Params;
 
-    fn new(params: Limits, page_bytes: u32) -> Self {
+    fn new(params: Linux6Params, page_bytes: u32) -> Self {
         let max = window::pages(params.max, page_bytes);
         let io = window::pages(params.io, page_bytes);
         Self { max, io, page_bytes, last: Handles::default() }

@@ -18,56 +18,26 @@
 //! `ondemand_readahead`. Its read loop looks for a marker on a page that its own miss has just
 //! fetched, too; so must the driver.
 
-use super::handles::Handles;
-use super::window::{self, Limit};
-use super::{Cause, Decision, Demand, Named, Readahead, Trigger, Window};
-use crate::units::{FileId, HandleId};
+use super::ondemand::{LostWindow, Ondemand};
+use super::{Cause, Demand, Window, window};
 
 /// See the module.
-pub struct Ondemand2007 {
-    max: u32,
-    page_bytes: u32,
-    last: Handles<Option<Window>>,
-}
+pub type Ondemand2007 = Ondemand<FromRequest>;
 
-impl Named for Ondemand2007 {
+/// The lost window is guessed from the request.
+pub struct FromRequest;
+
+impl LostWindow for FromRequest {
     const NAME: &'static str = "ondemand-2007";
-    type Params = Limit;
 
-    fn new(params: Limit, page_bytes: u32) -> Self {
-        let max = window::pages(params.max, page_bytes);
-        Self { max, page_bytes, last: Handles::default() }
-    }
-}
-
-impl Readahead for Ondemand2007 {
-    fn window_pages_max(&self) -> u32 {
-        self.max
+    fn probes_after(_: u32) -> u32 {
+        0
     }
 
-    fn open(&mut self, handle: HandleId, _: FileId) {
-        self.last.forget(handle);
-    }
-
-    fn decide(&mut self, demand: &Demand) -> Option<Decision> {
-        let cause = match demand.trigger {
-            Trigger::Request => return None,
-            Trigger::Miss => Cause::Sync,
-            Trigger::Marker => Cause::Async,
-        };
-        let last = self.last.of(demand.handle);
-        let window = if let Some(next) = window::following(*last, demand.first, self.max) {
-            next
-        } else if cause == Cause::Async {
-            let small = window::opening(demand.first, demand.count, self.max);
-            let size = small.size.saturating_mul(4).min(self.max);
-            Window { start: demand.first + 1, size, async_size: small.async_size }
-        } else if window::is_sequential(demand, self.max, self.page_bytes) {
-            window::opening(demand.first, demand.count, self.max)
-        } else {
-            return Some(window::as_asked(demand));
-        };
-        *last = Some(window);
-        Some(Decision::new(cause, window))
+    fn recovered(demand: &Demand, max: u32) -> Option<(Cause, Window)> {
+        let small = window::opening(demand.first, demand.count, max);
+        let size = small.size.saturating_mul(4).min(max);
+        let window = Window { start: demand.first + 1, size, async_size: small.async_size };
+        Some((Cause::Async, window))
     }
 }

@@ -61,7 +61,7 @@ use crate::units::{FileId, HandleId, Nanos, PageIndex};
 
 crate::params! {
     /// What may be set.
-    pub struct Limits {
+    pub struct StreamsParams {
         /// The largest window; 0 for the device's and the memory's own.
         max: Bytes = Bytes(0),
         /// The largest first window of a stream; 0 for the device's own.
@@ -103,9 +103,9 @@ struct File {
 
 impl Named for Streams {
     const NAME: &'static str = "streams";
-    type Params = Limits;
+    type Params = StreamsParams;
 
-    fn new(limits: Limits, page_bytes: u32) -> Self {
+    fn new(limits: StreamsParams, page_bytes: u32) -> Self {
         let most = |limit: Bytes| match limit.0 {
             0 => u32::MAX,
             _ => window::pages(limit, page_bytes),
@@ -290,7 +290,7 @@ impl Streams {
         Some(Decision { cause: Cause::Async, window, stream: Some(id) })
     }
 
-    /// A run went on where its end was foreseen.
+    /// A run went on where its end was predicted.
     fn ended_later(&mut self, file: FileId) {
         self.files.entry(file).or_default().ends = Ends::default();
     }

@@ -42,7 +42,7 @@ use crate::units::{FileId, HandleId, Nanos, PageIndex};
 
 crate::params! {
     /// What may be set.
-    pub struct Limits {
+    pub struct ZfsParams {
         /// Up to here a distance doubles; `zfetch_min_distance` of a 64-bit system.
         min: Bytes = Bytes(4 << 20),
         /// The largest distance; `zfetch_max_distance` of a 64-bit system.
@@ -54,7 +54,7 @@ crate::params! {
 
 /// See the module.
 pub struct Zfs {
-    limits: Limits,
+    limits: ZfsParams,
     page_bytes: u32,
     files: HashMap<FileId, File, FixedState>,
     /// The file of each stream.
@@ -96,9 +96,9 @@ struct Stream {
 
 impl Named for Zfs {
     const NAME: &'static str = "zfs";
-    type Params = Limits;
+    type Params = ZfsParams;
 
-    fn new(limits: Limits, page_bytes: u32) -> Self {
+    fn new(limits: ZfsParams, page_bytes: u32) -> Self {
         Self {
             limits,
             page_bytes,
@@ -271,7 +271,7 @@ impl Stream {
     }
 
     /// The distance after an access to `bytes`.
-    fn grow(&mut self, bytes: u64, limits: &Limits) {
+    fn grow(&mut self, bytes: u64, limits: &ZfsParams) {
         let late = core::mem::take(&mut self.late);
         if self.distance < bytes {
             self.distance = bytes;

@@ -17,7 +17,7 @@
 //! the wake-ups are late. A completion ends the sleep, so a late one costs what an interrupt does,
 //! which is the interrupt that the paper keeps. What a late one cost is not taken for the device's
 //! time, so there is no run away; a timer's overshoot is part of what the quantile sees. Where a
-//! wake-up is dear against the I/O, a smaller quantile is aimed at.
+//! wake-up is expensive against the I/O, a smaller quantile is aimed at.
 //!
 //! # Invariants
 //! - A kind's state is one cache line.
@@ -260,8 +260,8 @@ impl Cell {
         let (tried, spin) = (&self.ways[usize::from(self.tried)], &self.ways[SPIN]);
         let in_use = &self.ways[usize::from(self.in_use)];
         let slow = tried.seen >= HOPELESS_SEEN && tried.latency / 3 > in_use.latency / 2;
-        let dear = tried.seen_cpu >= HOPELESS_SEEN && tried.cpu > spin.cpu + spin.cpu / 8;
-        self.tried != self.in_use && (slow || dear)
+        let expensive = tried.seen_cpu >= HOPELESS_SEEN && tried.cpu > spin.cpu + spin.cpu / 8;
+        self.tried != self.in_use && (slow || expensive)
     }
 
     fn end_trial(&mut self, params: &NioParams) {

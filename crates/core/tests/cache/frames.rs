@@ -314,7 +314,7 @@ fn a_page_that_is_gone_lingers_until_its_reader_lets_go() {
 }
 
 #[test]
-fn a_tick_takes_back_what_lingers() {
+fn a_tick_reclaims_what_lingers() {
     let mut world = World::new(2, "off");
     world.load(0, 2);
     world.pin(0);

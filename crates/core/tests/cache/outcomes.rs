@@ -4,7 +4,7 @@ use super::World;
 use forerun_core::event::PrefetchOutcomes;
 use forerun_core::prng::Prng;
 use forerun_core::units::Nanos;
-use forerun_core::windows::{Opened, WindowLog};
+use forerun_core::windows::{WindowLog, WindowRecord};
 
 /// Windows of four pages, with a tail of two.
 const FOUR: &str = "fixed:size=16K";
@@ -15,12 +15,12 @@ fn explained(frames: u32) -> World {
 
 /// The first window: its fresh pages; used, late, wasted, failed; unread.
 fn first(world: &World) -> (u32, [u32; 4], u32) {
-    let Opened { fresh, outcomes, unread, .. } = world.outside.log.rows(&world.cache)[0];
+    let WindowRecord { fresh, outcomes, unread, .. } = world.outside.log.rows(&world.cache)[0];
     (fresh, [outcomes.used, outcomes.late, outcomes.wasted, outcomes.failed], unread)
 }
 
 #[test]
-fn each_page_of_a_window_has_its_fate() {
+fn each_page_of_a_window_has_its_outcome() {
     type Act = fn(&mut World);
     let arrived: Act = |world| {
         world.arrive(0, 4);
@@ -126,7 +126,7 @@ fn what_windows_are_told_adds_up_to_what_was_counted() {
 }
 
 #[test]
-fn fates_add_up() {
+fn outcomes_add_up() {
     let mut sum = PrefetchOutcomes { used: 1, late: 2, wasted: 3, failed: 4 };
     sum += PrefetchOutcomes { used: 10, late: 20, wasted: 30, failed: 40 };
     assert_eq!(sum, PrefetchOutcomes { used: 11, late: 22, wasted: 33, failed: 44 });

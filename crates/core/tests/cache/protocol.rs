@@ -157,21 +157,14 @@ fn actions_are_recorded_field_by_field() {
 struct Notes(Vec<String>);
 
 impl Driver for Notes {
-    fn fetch(&mut self, _: FetchKind, _: PageId, _: &[FrameId]) {}
-
-    fn carry_out(&mut self, action: Action, frames: &[FrameId]) -> bool {
+    fn fetch(&mut self, _: FetchKind, _: PageId, frames: &[FrameId]) {
         let named: Vec<u32> = frames.iter().map(|frame| frame.0).collect();
-        match action {
-            Action::Fetch { frames: FrameRun { count, .. }, .. } => {
-                self.0.push(format!("fetch {count} {named:?}"));
-            }
-            Action::Retract { frame, .. } => {
-                self.0.push(format!("retract {}", frame.0));
-                return frame.0 != 0;
-            }
-            action => assert!(named.is_empty(), "{action:?}"),
-        }
-        false
+        self.0.push(format!("fetch {} {named:?}", named.len()));
+    }
+
+    fn retract(&mut self, frame: FrameId, _gone: bool) -> bool {
+        self.0.push(format!("retract {}", frame.0));
+        frame.0 != 0
     }
 
     fn sent(&mut self, now: Nanos, event: &Event<'_>) {

@@ -38,7 +38,7 @@ struct Seen {
     batch: Option<(StreamId, bool)>,
     decisions: u64,
     at_markers: u64,
-    /// Pieces that were to be taken back.
+    /// Pieces that were to be reclaimed.
     taken: u64,
 }
 

@@ -14,10 +14,12 @@ use std::ops::Range;
 
 use forerun_core::cache::{Cache, Settings};
 use forerun_core::drive::{Driver, drive};
-use forerun_core::event::{Action, Actions, Event, FetchKind, FrameRun, Hit};
+use forerun_core::event::{Actions, Error, Event, FetchKind, Hit, PrefetchOutcomes};
 use forerun_core::readahead::Decision;
-use forerun_core::units::{FileId, FrameId, HandleId, Nanos, PageId, PartitionId, RequestId};
-use forerun_core::windows::{Opened, WindowLog};
+use forerun_core::units::{
+    FileId, FrameId, HandleId, Nanos, PageId, PageIndex, PartitionId, RequestId,
+};
+use forerun_core::windows::{WindowLog, WindowRecord};
 
 /// The cache and its surroundings.
 pub(crate) struct World {
@@ -56,8 +58,8 @@ fn name(page: PageId) -> String {
     }
 }
 
-fn span(page: PageId, count: u32) -> String {
-    format!("{}..{}", name(page), page.index + u64::from(count))
+fn span(page: PageId, frames: &[FrameId]) -> String {
+    format!("{}..{}", name(page), page.index + frames.len() as u64)
 }
 
 impl World {
@@ -99,7 +101,7 @@ impl World {
     /// Pages that windows read ahead: used, wasted, failed, unread.
     pub(crate) fn outcomes(&self) -> [u64; 4] {
         let mut sums = [0; 4];
-        for Opened { outcomes, unread, .. } in self.outside.log.rows(&self.cache) {
+        for WindowRecord { outcomes, unread, .. } in self.outside.log.rows(&self.cache) {
             let row = [outcomes.used + outcomes.late, outcomes.wasted, outcomes.failed, unread];
             for (sum, count) in sums.iter_mut().zip(row) {
                 *sum += u64::from(count);
@@ -355,104 +357,94 @@ impl Outside {
         self.at.insert(page, frame);
     }
 
-    fn retract(&mut self, frame: FrameId, gone: bool) -> (String, bool) {
-        let (page, ..) = self.published[&frame];
+    fn note(&mut self, text: impl Into<String>) {
+        self.seen.push(text.into());
+    }
+}
+
+impl Driver for Outside {
+    fn serve(&mut self, request: RequestId, page: PageIndex, frame: FrameId) {
+        let id = self.asked(request, page);
+        assert_eq!(self.at[&id], frame, "{id:?} is elsewhere");
+        assert!(!self.busy.contains(&frame), "{id:?} is in flight");
+        self.note(format!("serve {}:{page}", request.0));
+    }
+
+    fn fill(&mut self, request: RequestId, page: PageIndex, frame: FrameId, fresh: bool) {
+        let id = self.asked(request, page);
+        if fresh {
+            self.take(id, frame);
+        }
+        assert_eq!(self.at[&id], frame, "{id:?} is elsewhere");
+        self.note(format!("fill {}:{page}{}", request.0, if fresh { " fresh" } else { "" }));
+    }
+
+    fn fetch(&mut self, kind: FetchKind, page: PageId, frames: &[FrameId]) {
+        for (index, &frame) in (page.index..).zip(frames) {
+            self.take(PageId { index, ..page }, frame);
+            self.busy.insert(frame);
+        }
+        let kind = if kind == FetchKind::Demand { "demand" } else { "ahead" };
+        self.note(format!("{kind} {}", span(page, frames)));
+    }
+
+    fn write(&mut self, page: PageId, frames: &[FrameId]) {
+        for (index, frame) in (page.index..).zip(frames) {
+            assert_eq!(self.at[&PageId { index, ..page }], *frame);
+        }
+        self.note(format!("write {}", span(page, frames)));
+    }
+
+    fn sync(&mut self, file: FileId) {
+        self.note(if file.0 == 0 { "sync".into() } else { format!("sync f{}", file.0) });
+    }
+
+    fn done(&mut self, request: RequestId) {
+        self.answer(request);
+        self.note(format!("done {}", request.0));
+    }
+
+    fn fail(&mut self, request: RequestId, error: Error) {
+        self.answer(request);
+        self.note(format!("fail {}: {error}", request.0));
+    }
+
+    fn publish(&mut self, page: PageId, frame: FrameId, generation: u32, marker: bool) {
+        assert_eq!(self.at[&page], frame, "{page:?} is elsewhere");
+        let before = self.published.insert(frame, (page, generation, marker));
+        assert!(before.is_none_or(|(old, count, _)| (old, count) == (page, generation)));
+        match (marker, before) {
+            (true, _) => self.note(format!("mark {}", name(page))),
+            (false, Some(_)) => self.note(format!("unmark {}", name(page))),
+            (false, None) => {}
+        }
+    }
+
+    fn retract(&mut self, frame: FrameId, gone: bool) -> bool {
         let loose = !self.pinned.contains(&frame);
+        // Else this is one more request for a frame whose page is gone.
+        let Some(&(page, ..)) = self.published.get(&frame) else {
+            self.note(if loose { "let go" } else { "still held" });
+            return loose;
+        };
         if loose || gone {
             self.published.remove(&frame);
         }
         let how = if gone { " gone" } else { "" };
         let held = if loose { "" } else { " pinned" };
-        (format!("out {}{how}{held}", name(page)), loose)
-    }
-
-    fn text(&mut self, action: Action, frames: &[FrameId]) -> String {
-        match action {
-            Action::Serve { request, page, frame } => {
-                let id = self.asked(request, page);
-                assert_eq!(self.at[&id], frame, "{id:?} is elsewhere");
-                assert!(!self.busy.contains(&frame), "{id:?} is in flight");
-                format!("serve {}:{page}", request.0)
-            }
-            Action::Fill { request, page, frame, fresh } => {
-                let id = self.asked(request, page);
-                if fresh {
-                    self.take(id, frame);
-                }
-                assert_eq!(self.at[&id], frame, "{id:?} is elsewhere");
-                format!("fill {}:{page}{}", request.0, if fresh { " fresh" } else { "" })
-            }
-            Action::Fetch { kind, page, frames: FrameRun { count, .. } } => {
-                for (index, &frame) in (page.index..).zip(frames) {
-                    self.take(PageId { index, ..page }, frame);
-                    self.busy.insert(frame);
-                }
-                assert_eq!(frames.len(), count as usize);
-                let kind = if kind == FetchKind::Demand { "demand" } else { "ahead" };
-                format!("{kind} {}", span(page, count))
-            }
-            Action::Write { page, frames: FrameRun { count, .. } } => {
-                for (index, frame) in (page.index..).zip(frames) {
-                    assert_eq!(self.at[&PageId { index, ..page }], *frame);
-                }
-                assert_eq!(frames.len(), count as usize);
-                format!("write {}", span(page, count))
-            }
-            Action::Sync { file } if file.0 == 0 => "sync".into(),
-            Action::Sync { file } => format!("sync f{}", file.0),
-            Action::Done { request } => {
-                self.answer(request);
-                format!("done {}", request.0)
-            }
-            Action::Fail { request, error } => {
-                self.answer(request);
-                format!("fail {}: {error}", request.0)
-            }
-            Action::Publish { page, frame, generation, marker } => {
-                assert_eq!(self.at[&page], frame, "{page:?} is elsewhere");
-                let before = self.published.insert(frame, (page, generation, marker));
-                assert!(before.is_none_or(|(old, count, _)| (old, count) == (page, generation)));
-                match (marker, before) {
-                    (true, _) => format!("mark {}", name(page)),
-                    (false, Some(_)) => format!("unmark {}", name(page)),
-                    (false, None) => String::new(),
-                }
-            }
-            Action::Retract { .. } => unreachable!("carried out above"),
-            Action::Explain { handle, page, cause, window, fresh, stream } => {
-                let decision = Decision { cause, window, stream };
-                self.log.opened(self.now, handle, decision, fresh);
-                let cause = cause.name();
-                let (start, end, tail) = (window.start, window.end(), window.async_size);
-                format!("{cause} {start}..{end}-{tail} for {}:{page} fresh {fresh}", handle.0)
-            }
-            Action::Outcomes { window, outcomes } => {
-                self.log.count_outcomes(self.now, window, outcomes);
-                String::new()
-            }
-        }
-    }
-}
-
-impl Driver for Outside {
-    fn fetch(&mut self, _: FetchKind, _: PageId, _: &[FrameId]) {}
-
-    fn carry_out(&mut self, action: Action, frames: &[FrameId]) -> bool {
-        let (text, loose) = match action {
-            Action::Retract { frame, gone } if self.published.contains_key(&frame) => {
-                self.retract(frame, gone)
-            }
-            // Asked again for a frame whose page is gone.
-            Action::Retract { frame, .. } => {
-                let loose = !self.pinned.contains(&frame);
-                (if loose { "let go" } else { "still held" }.into(), loose)
-            }
-            action => (self.text(action, frames), true),
-        };
-        if !text.is_empty() {
-            self.seen.push(text);
-        }
+        self.note(format!("out {}{how}{held}", name(page)));
         loose
+    }
+
+    fn explain(&mut self, handle: HandleId, page: PageIndex, decision: Decision, fresh: u32) {
+        self.log.opened(self.now, handle, decision, fresh);
+        let (cause, window) = (decision.cause.name(), decision.window);
+        let (start, end, tail) = (window.start, window.end(), window.async_size);
+        self.note(format!("{cause} {start}..{end}-{tail} for {}:{page} fresh {fresh}", handle.0));
+    }
+
+    fn outcomes(&mut self, window: u32, outcomes: PrefetchOutcomes) {
+        self.log.count_outcomes(self.now, window, outcomes);
     }
 
     fn sent(&mut self, now: Nanos, _: &Event<'_>) {

@@ -11,7 +11,8 @@ use std::vec::Vec;
 use forerun_core::device::DeviceKind;
 use forerun_core::device::estimate::DeviceProfile;
 use forerun_core::readahead::{
-    self, Bounds, Decision, Demand, Made, ReclaimRange, StreamFeedback, StreamId, Trigger, Window,
+    self, Bounds, Decision, Demand, NamedReadahead, ReclaimRange, StreamFeedback, StreamId,
+    Trigger, Window,
 };
 use forerun_core::units::{HandleId, Nanos};
 
@@ -268,7 +269,7 @@ fn first_touches_are_taken_for_streams_where_one_in_three_became_one() {
 
 /// A policy alone: what it is told of the cache is up to the test.
 struct Policy {
-    made: Made,
+    made: NamedReadahead,
 }
 
 /// A window with the marker that the policy wants on it.
@@ -451,7 +452,7 @@ fn pages_that_nobody_would_have_used_are_no_sign_of_windows_that_are_too_large()
     }
 }
 
-/// What a newcomer that wants `window` pages of `room` has taken back.
+/// The range that a new stream that wants `window` pages of `room` reclaims.
 fn taken(policy: &mut Policy, room: u32) -> Option<ReclaimRange> {
     let first = 1 << 30;
     let previous_end = Some(first * u64::from(PAGE_BYTES));

@@ -11,7 +11,7 @@ use std::vec::Vec;
 use forerun_core::device::DeviceKind;
 use forerun_core::device::estimate::DeviceProfile;
 use forerun_core::readahead::{
-    self, Bounds, Decision, Demand, Made, StreamFeedback, StreamId, Trigger,
+    self, Bounds, Decision, Demand, NamedReadahead, StreamFeedback, StreamId, Trigger,
 };
 use forerun_core::units::{FileId, HandleId, Nanos, PageIndex};
 
@@ -49,13 +49,13 @@ pub(crate) struct Row {
 }
 
 pub(crate) struct Walk {
-    made: Made,
+    made: NamedReadahead,
     file_pages: u64,
     pub(crate) cached: BTreeSet<PageIndex>,
     marked: BTreeSet<PageIndex>,
     /// Pages that a stream's window brought.
     streams: BTreeMap<PageIndex, StreamId>,
-    /// Pages that nobody has asked for yet.
+    /// Pages without a use so far.
     unused: BTreeSet<PageIndex>,
     previous_end: BTreeMap<u32, u64>,
     now: Nanos,

@@ -10,41 +10,40 @@
 //! # Invariants
 //! - At most `most` tails are kept; the oldest goes first.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use forerun_core::units::PageIndex;
 
 pub(super) struct Tails {
-    rows: BTreeMap<PageIndex, Box<[u8]>>,
-    /// The pages of the tails, oldest first.
-    order: VecDeque<PageIndex>,
+    /// Oldest first.
+    rows: VecDeque<(PageIndex, Box<[u8]>)>,
     most: usize,
 }
 
 impl Tails {
     pub(super) fn new(most: usize) -> Self {
-        Self { rows: BTreeMap::new(), order: VecDeque::new(), most }
+        Self { rows: VecDeque::new(), most }
     }
 
     /// Keeps the bytes of `page`, which never change.
     pub(super) fn keep(&mut self, page: PageIndex, bytes: &[u8]) {
-        if self.most == 0 || self.rows.contains_key(&page) {
+        if self.most == 0 || self.place(page).is_some() {
             return;
         }
-        self.rows.insert(page, bytes.into());
-        self.order.push_back(page);
-        while self.order.len() > self.most {
-            if let Some(oldest) = self.order.pop_front() {
-                self.rows.remove(&oldest);
-            }
+        if self.rows.len() == self.most {
+            self.rows.pop_front();
         }
+        self.rows.push_back((page, bytes.into()));
     }
 
     /// Removes and returns the tail of `page`.
     pub(super) fn take(&mut self, page: PageIndex) -> Option<Box<[u8]>> {
-        let bytes = self.rows.remove(&page)?;
-        self.order.retain(|&other| other != page);
+        let (_, bytes) = self.rows.remove(self.place(page)?)?;
         Some(bytes)
+    }
+
+    fn place(&self, page: PageIndex) -> Option<usize> {
+        self.rows.iter().position(|row| row.0 == page)
     }
 }
 

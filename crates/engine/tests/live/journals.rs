@@ -130,10 +130,6 @@ struct Through<'r>(&'r mut dyn Recorder);
 impl Driver for Through<'_> {
     fn fetch(&mut self, _: FetchKind, _: PageId, _: &[FrameId]) {}
 
-    fn carry_out(&mut self, _: Action, _: &[FrameId]) -> bool {
-        true
-    }
-
     fn sent(&mut self, now: Nanos, event: &Event<'_>) {
         self.0.sent(now, event);
     }

@@ -19,7 +19,7 @@ struct Odd {
     twist: Twist,
 }
 
-struct Lane {
+struct TwistedQueue {
     inner: Arc<dyn Queue>,
     twist: Twist,
 }
@@ -30,11 +30,11 @@ impl Store for Odd {
     }
 
     fn queue(&self, kind: QueueKind) -> Arc<dyn Queue> {
-        Arc::new(Lane { inner: self.inner.queue(kind), twist: self.twist })
+        Arc::new(TwistedQueue { inner: self.inner.queue(kind), twist: self.twist })
     }
 }
 
-impl Queue for Lane {
+impl Queue for TwistedQueue {
     fn submit(&self, op: Op) {
         self.inner.submit(op);
     }

@@ -7,7 +7,7 @@ use forerun_core::{
     event::{Actions, codec},
     prng::Prng,
 };
-use forerun_engine::{Cache, Journal, Opened, Record, Settings};
+use forerun_engine::{Cache, Journal, Record, Settings, WindowRecord};
 use forerun_io::{
     store::pattern::Pattern,
     wrap::fault::{Fault, Faults, Rule, When},
@@ -36,7 +36,8 @@ fn replay(settings: &Settings, record: &Record) -> (Vec<u8>, u32) {
 fn check_windows(cache: &Cache) {
     let windows = cache.windows();
     let core = cache.stats().core;
-    let sum = |of: fn(&Opened) -> u32| windows.rows.iter().map(|row| u64::from(of(row))).sum();
+    let sum =
+        |of: fn(&WindowRecord) -> u32| windows.rows.iter().map(|row| u64::from(of(row))).sum();
     let counted: [u64; 4] = [
         sum(|row| row.outcomes.used + row.outcomes.late),
         sum(|row| row.outcomes.wasted),

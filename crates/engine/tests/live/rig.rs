@@ -111,7 +111,7 @@ struct Waiting {
     closed: bool,
 }
 
-struct Lane {
+struct GatedQueue {
     gate: Arc<Gate>,
     at: usize,
     background: bool,
@@ -154,11 +154,15 @@ impl Store for Gated {
         let mut inside = self.gate.inside.lock();
         inside.queues.push(Waiting::default());
         let background = kind != QueueKind::Caller;
-        Arc::new(Lane { gate: Arc::clone(&self.gate), at: inside.queues.len() - 1, background })
+        Arc::new(GatedQueue {
+            gate: Arc::clone(&self.gate),
+            at: inside.queues.len() - 1,
+            background,
+        })
     }
 }
 
-impl Queue for Lane {
+impl Queue for GatedQueue {
     fn submit(&self, op: Op) {
         let mut inside = self.gate.inside.lock();
         inside.log.push((self.background, op.offset));

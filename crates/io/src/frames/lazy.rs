@@ -8,7 +8,6 @@
 //! - When it is dropped, the memory goes to the next owner or to the system: `frames/spare.rs`.
 
 use std::{
-    fmt,
     ops::{Deref, DerefMut},
     ptr::NonNull,
     slice,
@@ -21,6 +20,7 @@ use super::{
 };
 
 /// Bytes that take memory as they are touched.
+#[derive(Debug)]
 pub struct LazyMemory {
     /// None once it went to the next owner.
     mapping: Option<Mapping>,
@@ -68,12 +68,6 @@ impl DerefMut for LazyMemory {
 impl Drop for LazyMemory {
     fn drop(&mut self) {
         self.mapping.take().into_iter().for_each(|mapping| spare().give(mapping));
-    }
-}
-
-impl fmt::Debug for LazyMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LazyMemory").field("bytes", &self.bytes).finish_non_exhaustive()
     }
 }
 

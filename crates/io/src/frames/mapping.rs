@@ -3,10 +3,13 @@
 //! # Invariants
 //! - A mapping covers what no other mapping of the process covers, and goes with its value.
 //! - It is initialised: zeros, or what an earlier owner wrote.
+//! - Its pointer is that of the call of the system that mapped it: parts of one call may be joined
+//!   again, neighbours from two calls never.
 
 use std::{
     mem,
     ptr::{self, NonNull},
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
@@ -16,6 +19,8 @@ use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 pub(super) struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
+    /// The number of the call that mapped it.
+    call: u64,
 }
 
 // SAFETY: a mapping belongs to no thread. Its bytes are reached through `base` alone, in unsafe
@@ -33,7 +38,8 @@ impl Mapping {
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: a new mapping, where the system likes: it touches nothing that is there.
         let start = unsafe { mm::mmap_anonymous(ptr::null_mut(), all, protection, flags) }.ok()?;
-        let mut mapping = Self { base: NonNull::new(start.cast())?, bytes: all };
+        let call = CALLS.fetch_add(1, Ordering::Relaxed);
+        let mut mapping = Self { base: NonNull::new(start.cast())?, bytes: all, call };
         let before = mapping.base.addr().get().next_multiple_of(align) - mapping.base.addr().get();
         if before > 0 {
             drop(mapping.split_off_front(before));
@@ -64,7 +70,8 @@ impl Mapping {
     pub(super) fn split_off(&mut self, bytes: usize) -> Self {
         assert!(bytes <= self.bytes, "a part of {} bytes, of {}", bytes, self.bytes);
         // SAFETY: within the mapping, or its end.
-        let rest = Self { base: unsafe { self.base.add(bytes) }, bytes: self.bytes - bytes };
+        let base = unsafe { self.base.add(bytes) };
+        let rest = Self { base, bytes: self.bytes - bytes, call: self.call };
         self.bytes = bytes;
         rest
     }
@@ -75,9 +82,10 @@ impl Mapping {
         mem::replace(self, rest)
     }
 
-    /// Appends `next` if it lies just behind; else gives it back.
+    /// Appends `next` if it lies just behind and was mapped with it; else gives it back.
     pub(super) fn join(&mut self, next: Self) -> Result<(), Self> {
-        if self.base.addr().get() + self.bytes != next.base.addr().get() {
+        let end = self.base.addr().get() + self.bytes;
+        if (end, self.call) != (next.base.addr().get(), next.call) {
             return Err(next);
         }
         self.bytes += next.bytes;
@@ -93,9 +101,81 @@ impl Drop for Mapping {
         }
         // SAFETY: these bytes are this mapping's alone, and a value that refers to them keeps it.
         let gone = unsafe { mm::munmap(self.base.as_ptr().cast(), self.bytes) };
-        assert!(gone.is_ok(), "a mapping of our own can be given back: {gone:?}");
+        if gone.is_err() {
+            // The system counts mappings, and a hole would make one more: the addresses stay, their
+            // memory goes. Where that fails too the memory stays until the process ends.
+            // SAFETY: as above; no reader is left that could find these bytes zeroed.
+            let _ = unsafe {
+                mm::madvise(self.base.as_ptr().cast(), self.bytes, Advice::LinuxDontNeed)
+            };
+        }
     }
 }
 
+/// Calls that mapped memory so far.
+static CALLS: AtomicU64 = AtomicU64::new(0);
+
 /// The huge pages of `x86_64`, and of others with pages of 4 KiB.
 pub(super) const HUGE_BYTES: usize = 2 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn neighbours_of_two_calls_are_not_joined() {
+        let mut first = Mapping::new(2 * HUGE_BYTES, HUGE_BYTES).unwrap();
+        let second = first.split_off(HUGE_BYTES);
+        // As the next call would leave it, where the system maps it just there.
+        let other = Mapping { call: second.call + 1, ..second };
+        mem::forget(second);
+        let mut other = first.join(other).unwrap_err();
+        other.call = first.call;
+        assert!(first.join(other).is_ok(), "parts of one call are");
+        assert_eq!(first.bytes(), 2 * HUGE_BYTES);
+    }
+
+    /// The test runs itself: the process that has no mapping left to make does nothing else.
+    #[test]
+    fn memory_goes_back_where_no_more_mappings_may_be_made() {
+        const TEST: &str =
+            "frames::mapping::tests::memory_goes_back_where_no_more_mappings_may_be_made";
+        const FULL: &str = "FORERUN_TEST_FULL";
+        if std::env::var_os(FULL).is_some() {
+            return fill();
+        }
+        let mut command = Command::new("/proc/self/exe");
+        let ended = command.args(["--exact", TEST, "--nocapture"]).env(FULL, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stdout);
+        assert!(ended.status.success() && said.contains("1 passed"), "{ended:?}");
+    }
+
+    fn fill() {
+        let mut last = Mapping::new(3 * HUGE_BYTES, HUGE_BYTES).unwrap();
+        let first = last.split_off_front(HUGE_BYTES);
+        let middle = last.split_off_front(HUGE_BYTES);
+        for page in (0..HUGE_BYTES).step_by(4096) {
+            // SAFETY: within the mapping, which is this test's alone.
+            unsafe { middle.base().add(page).write(7) };
+        }
+        let resident = || -> usize {
+            let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+            text.split(' ').nth(1).unwrap().parse().unwrap()
+        };
+        let before = resident();
+        let kinds = [ProtFlags::READ, ProtFlags::READ | ProtFlags::WRITE];
+        // Two of a kind would be one. Some systems allow any number.
+        let is_full = (0..MAPPINGS_MAX).any(|nth| {
+            let flags = MapFlags::PRIVATE;
+            // SAFETY: a new mapping, where the system likes, that nothing refers to.
+            unsafe { mm::mmap_anonymous(ptr::null_mut(), 4096, kinds[nth % 2], flags) }.is_err()
+        });
+        drop(middle);
+        assert!(!is_full || resident() + HUGE_BYTES / 4096 / 2 < before, "the memory is kept");
+        drop((first, last));
+    }
+
+    const MAPPINGS_MAX: usize = 1 << 18;
+}

@@ -9,8 +9,8 @@
 //! use the same.
 //!
 //! # Invariants
-//! - No more than the bound is kept; neighbours are one piece. What does not fit goes back to the
-//!   system.
+//! - No more than the bound is kept; neighbours that were mapped together are one piece. What does
+//!   not fit goes back to the system.
 //! - What is taken holds whatever its last owner left.
 //! # Locking
 //! One lock for the process, held while pieces are unmapped, and never with another.

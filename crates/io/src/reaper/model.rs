@@ -20,7 +20,7 @@
 //! The device's lock, then one port's; neither is held over a sleep or a spin.
 
 use std::{
-    collections::BinaryHeap,
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
@@ -81,14 +81,15 @@ struct Device {
 
 struct State {
     serve: ModelService,
-    /// The earliest is the greatest.
-    in_flight: BinaryHeap<PendingRead>,
+    /// By their moments, then by their numbers.
+    in_flight: BTreeMap<(Nanos, u64), PendingRead>,
+    /// Reads that there were so far.
+    numbers: u64,
     lateness: Lateness,
 }
 
 /// A read in flight.
 struct PendingRead {
-    at: Nanos,
     fails: Option<i32>,
     slot: usize,
     port: Arc<PortState>,
@@ -113,7 +114,8 @@ impl Model {
     /// The system has no thread for the device.
     #[must_use]
     pub fn new(serve: ModelService) -> Self {
-        let state = State { serve, in_flight: BinaryHeap::new(), lateness: Lateness::default() };
+        let (in_flight, lateness) = (BTreeMap::new(), Lateness::default());
+        let state = State { serve, in_flight, numbers: 0, lateness };
         let device = Arc::new(Device {
             state: Mutex::new(state),
             due: AtomicU64::new(u64::MAX),
@@ -188,12 +190,10 @@ impl Device {
     fn complete(&self, at: Nanos) {
         let mut wakes = Vec::new();
         let mut state = self.state.lock();
-        while let Some(first) = state.in_flight.peek()
-            && first.at <= at
+        while let Some(first) = state.in_flight.first_entry()
+            && first.key().0 <= at
         {
-            let Some(PendingRead { at: due, fails, slot, port }) = state.in_flight.pop() else {
-                break;
-            };
+            let ((due, _), PendingRead { fails, slot, port }) = first.remove_entry();
             state.lateness.reads += 1;
             state.lateness.late += now().since(due);
             if port.complete(slot, fails) {
@@ -219,7 +219,7 @@ impl Device {
 
 impl State {
     fn next(&self) -> u64 {
-        self.in_flight.peek().map_or(u64::MAX, |first| first.at.0)
+        self.in_flight.first_key_value().map_or(u64::MAX, |((at, _), _)| at.0)
     }
 }
 
@@ -262,7 +262,9 @@ impl Port for ModelPort {
         let mut state = self.device.state.lock();
         for (slot, op) in group.into_iter().enumerate() {
             let ModelCompletion { at, fails } = (state.serve)(now(), &op);
-            state.in_flight.push(PendingRead { at, fails, slot, port: Arc::clone(&self.port) });
+            let key = (at, state.numbers);
+            state.numbers += 1;
+            state.in_flight.insert(key, PendingRead { fails, slot, port: Arc::clone(&self.port) });
             self.slots[slot] = Some(op);
         }
         self.device.due.store(state.next(), Ordering::SeqCst);
@@ -314,27 +316,6 @@ impl Port for ModelPort {
         self.poll(out);
     }
 }
-
-// The earliest moment is the greatest, for a heap that gives the greatest first.
-impl Ord for PendingRead {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (other.at, other.slot).cmp(&(self.at, self.slot))
-    }
-}
-
-impl PartialOrd for PendingRead {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for PendingRead {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for PendingRead {}
 
 /// Longer than a reader takes between two reads.
 const SLEEPS_AFTER: Nanos = Nanos::from_millis(2);

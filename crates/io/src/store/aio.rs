@@ -51,7 +51,7 @@ pub fn available() -> Result<(), Errno> {
 }
 
 /// A file that is open.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Aio {
     file: Threads,
     contexts: Arc<Contexts>,

@@ -13,13 +13,11 @@
 pub(crate) type Ticket = u64;
 
 /// See the module.
-#[derive(Debug)]
 pub(crate) struct InFlight<T> {
     slots: Vec<Slot<T>>,
     free: Vec<usize>,
 }
 
-#[derive(Debug)]
 struct Slot<T> {
     uses: u32,
     item: Option<T>,

@@ -26,6 +26,7 @@
 mod scheduler;
 
 use std::{
+    mem,
     num::NonZeroU64,
     sync::{
         Arc,
@@ -80,13 +81,13 @@ impl Latency {
     /// far as it fits the bound.
     #[must_use]
     pub fn log(&self) -> DeviceLog {
-        self.shared.scheduler.lock().take_log()
+        mem::take(&mut self.shared.scheduler.lock().log)
     }
 
     /// The requests that the device got since it began.
     #[must_use]
     pub fn counts(&self) -> DeviceCounts {
-        self.shared.scheduler.lock().counts()
+        self.shared.scheduler.lock().counts
     }
 
     /// The time of the device: what the log's moments are to be compared with.
@@ -144,7 +145,7 @@ impl Shared {
         let mut scheduler = self.scheduler.lock();
         let now = self.now();
         scheduler.submit(now, id, op);
-        let due = scheduler.next().map_or(u64::MAX, |due| due.0);
+        let due = scheduler.device.next().map_or(u64::MAX, |due| due.0);
         let before = self.due.swap(due, Ordering::Relaxed);
         drop(scheduler);
         if due < before {
@@ -157,10 +158,10 @@ impl Shared {
         // Without it the kernel may wake the thread 50 us late, and the thread spins a little less.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let mut scheduler = self.scheduler.lock();
-        while !scheduler.is_ended() {
+        while !scheduler.ended {
             let now = self.now();
             scheduler.advance(now);
-            let next = scheduler.next();
+            let next = scheduler.device.next();
             self.due.store(next.map_or(u64::MAX, |due| due.0), Ordering::Relaxed);
             match next.map(|due| due.since(now).0) {
                 None => self.wake.wait(&mut scheduler),
@@ -211,10 +212,13 @@ impl Queue for DeviceQueue {
                 MutexGuard::unlocked(&mut scheduler, || {
                     out.extend(due.drain(..).map(|op| self.store.carry(op)));
                 });
-                scheduler.carried(self.id, count);
+                scheduler.scheduler.finish(self.id, count);
                 return;
             }
-            if out.len() > cancelled_before || wait == Wait::Never || scheduler.is_idle(self.id) {
+            if out.len() > cancelled_before
+                || wait == Wait::Never
+                || scheduler.scheduler.is_idle(self.id)
+            {
                 return;
             }
             self.changed.wait(&mut scheduler);
@@ -222,7 +226,7 @@ impl Queue for DeviceQueue {
     }
 
     fn set_depth(&self, depth: u32) {
-        self.shared.scheduler.lock().set_depth(self.id, depth);
+        self.shared.scheduler.lock().scheduler.set_depth(self.id, depth);
     }
 
     fn close(&self) {

@@ -92,7 +92,7 @@ fn pattern_file(folder: &Path, bytes: u64) -> ScratchFile {
     scratch
 }
 
-/// Has the kernel let go of what it holds of the file, so that it is read from the device.
+/// Drops the pages of the file that the kernel holds, so that it is read from the device.
 fn forget(path: &Path) {
     let file = std::fs::File::open(path).unwrap();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
@@ -413,7 +413,7 @@ fn what_cannot_be_opened_is_the_same_error_on_every_interface() {
         assert_eq!(error.errno(), rustix::io::Errno::NOENT.raw_os_error(), "{name}");
         let running = std::env::current_exe().unwrap();
         let error = files.open(&running, Access::ReadWrite).err().expect("a running program");
-        // Whoever may not write to programs at all is told so first.
+        // A user without the right to write gets that error first.
         let expected = [rustix::io::Errno::TXTBSY, rustix::io::Errno::ACCESS];
         assert!(expected.iter().any(|errno| errno.raw_os_error() == error.errno()), "{name}");
         let error = files.open("/dev/null", Access::Read).err().expect("a device");

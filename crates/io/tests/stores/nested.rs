@@ -19,7 +19,7 @@ use forerun_testkit::within;
 
 use crate::rig::{KINDS, op, reaping};
 
-/// A store whose operations never end by themselves. Says when somebody waits for one.
+/// A store whose operations never end by themselves. Says when a thread waits for one.
 struct Stuck(mpsc::Sender<()>);
 
 impl Store for Stuck {

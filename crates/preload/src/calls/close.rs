@@ -14,24 +14,24 @@ use libc::{
 use crate::{next::calls, recorder, sys::int};
 
 calls! {
-    fn close(fd: c_int) -> c_int {
+    fn [close](fd: c_int) -> c_int {
         before: recorder::closing(fd),
         raw: int(syscall(SYS_close, fd)),
     }
-    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    fn [close_range](first: c_uint, last: c_uint, flags: c_int) -> c_int {
         before: if flags & CLOSE_RANGE_CLOEXEC == 0 { recorder::closing_all(first, last) },
         raw: int(syscall(SYS_close_range, first, last, flags)),
     }
-    fn closefrom(first: c_int) -> () {
+    fn [closefrom](first: c_int) -> () {
         before: recorder::closing_all(from(first), c_uint::MAX),
         raw: { syscall(SYS_close_range, from(first), c_uint::MAX, 0); },
     }
-    fn dup(fd: c_int) -> c_int {
+    fn [dup](fd: c_int) -> c_int {
         before: recorder::flush(fd),
         raw: int(syscall(SYS_dup, fd)),
         after(copy): recorder::copied(copy),
     }
-    fn dup2(fd: c_int, copy: c_int) -> c_int {
+    fn [dup2](fd: c_int, copy: c_int) -> c_int {
         before: replacing(fd, copy),
         // The kernel's newer call refuses what this one allows, a copy to itself.
         raw: match syscall(SYS_dup3, fd, copy, 0) {
@@ -39,7 +39,7 @@ calls! {
             answer => int(answer),
         },
     }
-    fn dup3(fd: c_int, copy: c_int, flags: c_int) -> c_int {
+    fn [dup3](fd: c_int, copy: c_int, flags: c_int) -> c_int {
         before: replacing(fd, copy),
         raw: int(syscall(SYS_dup3, fd, copy, flags)),
     }

@@ -22,24 +22,18 @@ use crate::{
 };
 
 calls! {
-    fn mmap(
+    fn [mmap mmap64](
         at: *mut c_void, length: size_t, access: c_int, flags: c_int, fd: c_int, offset: off_t
-    ) -> *mut c_void {
+    ) -> Address {
         raw: address(syscall(SYS_mmap, at, length, access, flags, fd, offset)),
         after(made): if made != MAP_FAILED && flags & MAP_ANONYMOUS == 0 {
             recorder::mapped(fd, offset, length);
         },
     }
-    fn mmap64(
-        at: *mut c_void, length: size_t, access: c_int, flags: c_int, fd: c_int, offset: off_t
-    ) -> *mut c_void {
-        raw: address(syscall(SYS_mmap, at, length, access, flags, fd, offset)),
-        after(made): if made != MAP_FAILED && flags & MAP_ANONYMOUS == 0 {
-            recorder::mapped(fd, offset, length);
-        },
-    }
-    fn prctl(option: c_int; ... a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
+    fn [prctl](option: c_int; ... a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
         before: if matches!(option, PR_SET_NO_NEW_PRIVS | PR_SET_SECCOMP) { recorder::stop() },
         raw: int(syscall(SYS_prctl, option, a, b, c, d)),
     }
 }
+
+type Address = *mut c_void;

@@ -19,43 +19,23 @@ use crate::{
 };
 
 calls! {
-    fn open(path: *const c_char, flags: c_int; ... mode: mode_t) -> c_int {
+    fn [open open64](path: *const c_char, flags: c_int; ... mode: mode_t) -> c_int {
         raw: int(syscall(SYS_openat, AT_FDCWD, path, flags, mode)),
         after(fd): opened(fd, is_read(flags)),
     }
-    fn open64(path: *const c_char, flags: c_int; ... mode: mode_t) -> c_int {
-        raw: int(syscall(SYS_openat, AT_FDCWD, path, flags, mode)),
-        after(fd): opened(fd, is_read(flags)),
-    }
-    fn openat(dir: c_int, path: *const c_char, flags: c_int; ... mode: mode_t) -> c_int {
+    fn [openat openat64](dir: c_int, path: *const c_char, flags: c_int; ... mode: mode_t) -> c_int {
         raw: int(syscall(SYS_openat, dir, path, flags, mode)),
         after(fd): opened(fd, is_read(flags)),
     }
-    fn openat64(dir: c_int, path: *const c_char, flags: c_int; ... mode: mode_t) -> c_int {
-        raw: int(syscall(SYS_openat, dir, path, flags, mode)),
-        after(fd): opened(fd, is_read(flags)),
-    }
-    fn creat(path: *const c_char, mode: mode_t) -> c_int {
+    fn [creat creat64](path: *const c_char, mode: mode_t) -> c_int {
         raw: int(syscall(SYS_openat, AT_FDCWD, path, CREAT, mode)),
         after(fd): opened(fd, false),
     }
-    fn creat64(path: *const c_char, mode: mode_t) -> c_int {
-        raw: int(syscall(SYS_openat, AT_FDCWD, path, CREAT, mode)),
-        after(fd): opened(fd, false),
-    }
-    fn __open_2(path: *const c_char, flags: c_int) -> c_int {
+    fn [__open_2 __open64_2](path: *const c_char, flags: c_int) -> c_int {
         raw: { check(!needs_mode(flags)); int(syscall(SYS_openat, AT_FDCWD, path, flags)) },
         after(fd): opened(fd, is_read(flags)),
     }
-    fn __open64_2(path: *const c_char, flags: c_int) -> c_int {
-        raw: { check(!needs_mode(flags)); int(syscall(SYS_openat, AT_FDCWD, path, flags)) },
-        after(fd): opened(fd, is_read(flags)),
-    }
-    fn __openat_2(dir: c_int, path: *const c_char, flags: c_int) -> c_int {
-        raw: { check(!needs_mode(flags)); int(syscall(SYS_openat, dir, path, flags)) },
-        after(fd): opened(fd, is_read(flags)),
-    }
-    fn __openat64_2(dir: c_int, path: *const c_char, flags: c_int) -> c_int {
+    fn [__openat_2 __openat64_2](dir: c_int, path: *const c_char, flags: c_int) -> c_int {
         raw: { check(!needs_mode(flags)); int(syscall(SYS_openat, dir, path, flags)) },
         after(fd): opened(fd, is_read(flags)),
     }

@@ -21,64 +21,40 @@ use crate::{
 };
 
 calls! {
-    fn read(fd: c_int, to: *mut c_void, count: size_t) -> ssize_t {
+    fn [read](fd: c_int, to: *mut c_void, count: size_t) -> ssize_t {
         raw: size(syscall(SYS_read, fd, to, count)),
         after(got): recorder::read(fd, got),
     }
-    fn __read_chk(fd: c_int, to: *mut c_void, count: size_t, room: size_t) -> ssize_t {
+    fn [__read_chk](fd: c_int, to: *mut c_void, count: size_t, room: size_t) -> ssize_t {
         raw: { check(count <= room); size(syscall(SYS_read, fd, to, count)) },
         after(got): recorder::read(fd, got),
     }
-    fn pread(fd: c_int, to: *mut c_void, count: size_t, offset: off_t) -> ssize_t {
+    fn [pread pread64](fd: c_int, to: *mut c_void, count: size_t, offset: off_t) -> ssize_t {
         raw: size(syscall(SYS_pread64, fd, to, count, offset)),
         after(got): recorder::read_at(fd, offset, got),
     }
-    fn pread64(fd: c_int, to: *mut c_void, count: size_t, offset: off_t) -> ssize_t {
-        raw: size(syscall(SYS_pread64, fd, to, count, offset)),
-        after(got): recorder::read_at(fd, offset, got),
-    }
-    fn __pread_chk(
+    fn [__pread_chk __pread64_chk](
         fd: c_int, to: *mut c_void, count: size_t, offset: off_t, room: size_t
     ) -> ssize_t {
         raw: { check(count <= room); size(syscall(SYS_pread64, fd, to, count, offset)) },
         after(got): recorder::read_at(fd, offset, got),
     }
-    fn __pread64_chk(
-        fd: c_int, to: *mut c_void, count: size_t, offset: off_t, room: size_t
-    ) -> ssize_t {
-        raw: { check(count <= room); size(syscall(SYS_pread64, fd, to, count, offset)) },
-        after(got): recorder::read_at(fd, offset, got),
-    }
-    fn readv(fd: c_int, to: *const iovec, count: c_int) -> ssize_t {
+    fn [readv](fd: c_int, to: *const iovec, count: c_int) -> ssize_t {
         raw: size(syscall(SYS_readv, fd, to, count)),
         after(got): recorder::read(fd, got),
     }
-    fn preadv(fd: c_int, to: *const iovec, count: c_int, offset: off_t) -> ssize_t {
+    fn [preadv preadv64](fd: c_int, to: *const iovec, count: c_int, offset: off_t) -> ssize_t {
         raw: size(syscall(SYS_preadv, fd, to, count, offset, HIGH)),
         after(got): recorder::read_at(fd, offset, got),
     }
-    fn preadv64(fd: c_int, to: *const iovec, count: c_int, offset: off_t) -> ssize_t {
-        raw: size(syscall(SYS_preadv, fd, to, count, offset, HIGH)),
-        after(got): recorder::read_at(fd, offset, got),
-    }
-    /// An offset of -1 means where the descriptor stands.
-    fn preadv2(
+    // An offset of -1 means where the descriptor stands.
+    fn [preadv2 preadv64v2](
         fd: c_int, to: *const iovec, count: c_int, offset: off_t, flags: c_int
     ) -> ssize_t {
         raw: size(syscall(SYS_preadv2, fd, to, count, offset, HIGH, flags)),
         after(got): recorder::read_at(fd, offset, got),
     }
-    fn preadv64v2(
-        fd: c_int, to: *const iovec, count: c_int, offset: off_t, flags: c_int
-    ) -> ssize_t {
-        raw: size(syscall(SYS_preadv2, fd, to, count, offset, HIGH, flags)),
-        after(got): recorder::read_at(fd, offset, got),
-    }
-    fn lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t {
-        before: if moves(offset, whence) { recorder::flush(fd) },
-        raw: size(syscall(SYS_lseek, fd, offset, whence)),
-    }
-    fn lseek64(fd: c_int, offset: off_t, whence: c_int) -> off_t {
+    fn [lseek lseek64](fd: c_int, offset: off_t, whence: c_int) -> off_t {
         before: if moves(offset, whence) { recorder::flush(fd) },
         raw: size(syscall(SYS_lseek, fd, offset, whence)),
     }

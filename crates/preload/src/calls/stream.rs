@@ -15,41 +15,33 @@ use core::ptr;
 use libc::{FILE, c_char, c_int};
 
 use crate::{
-    next::{Next, calls},
+    next::calls,
     recorder::{self, is_read_stream, opened},
     sys::keeping_errno,
 };
 
 calls! {
-    fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
-        before: find_early(&next::fopen),
+    fn [fopen fopen64](path: *const c_char, mode: *const c_char) -> Stream {
+        before: find_early(),
         raw: ptr::null_mut(),
         after(stream): tell(stream, mode),
     }
-    fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE {
-        before: find_early(&next::fopen64),
+    fn [freopen freopen64](path: *const c_char, mode: *const c_char, old: *mut FILE) -> Stream {
+        before: { find_early(); recorder::closing(number(old)) },
         raw: ptr::null_mut(),
         after(stream): tell(stream, mode),
     }
-    fn freopen(path: *const c_char, mode: *const c_char, old: *mut FILE) -> *mut FILE {
-        before: { find_early(&next::freopen); recorder::closing(number(old)) },
-        raw: ptr::null_mut(),
-        after(stream): tell(stream, mode),
-    }
-    fn freopen64(path: *const c_char, mode: *const c_char, old: *mut FILE) -> *mut FILE {
-        before: { find_early(&next::freopen64); recorder::closing(number(old)) },
-        raw: ptr::null_mut(),
-        after(stream): tell(stream, mode),
-    }
-    fn fclose(stream: *mut FILE) -> c_int {
-        before: { find_early(&next::fclose); recorder::closing(number(stream)) },
+    fn [fclose](stream: *mut FILE) -> c_int {
+        before: { find_early(); recorder::closing(number(stream)) },
         raw: libc::EOF,
     }
 }
 
-fn find_early<F: Copy>(next: &Next<F>) {
-    if next.get().is_none() {
-        next.find();
+type Stream = *mut FILE;
+
+fn find_early() {
+    if next::fclose.get().is_none() {
+        find();
     }
 }
 

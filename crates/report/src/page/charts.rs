@@ -15,8 +15,8 @@
 
 use super::group::{Group, Groups};
 use crate::quantity::figure;
-use crate::record::{RequestKind, Run};
-use crate::window::Cause;
+use crate::record::Run;
+use forerun_core::readahead::Cause;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -59,64 +59,55 @@ pub(super) struct Series {
 }
 
 /// The figure that a lines chart shows.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Measure {
-    Throughput,
-    Delay,
+pub(super) struct Measure {
+    pub(super) title: &'static str,
+    /// The better direction.
+    pub(super) note: &'static str,
+    pub(super) unit: &'static str,
+    /// How its ids begin.
+    name: &'static str,
+    pub(super) of: fn(&Run) -> f64,
+    /// Whether the device has a limit of it, and repeats a spread.
+    pub(super) has_limit: bool,
 }
 
 impl Measure {
-    pub(super) const ALL: [Self; 2] = [Self::Throughput, Self::Delay];
+    pub(super) const ALL: [Self; 2] = [
+        Self {
+            title: "Throughput",
+            note: "Higher is better.",
+            unit: "MB/s",
+            name: "throughput",
+            of: |run| run.mb_per_second,
+            has_limit: true,
+        },
+        Self {
+            title: "I/O delay",
+            note: "Lower is better. Time that readers waited for the device.",
+            unit: "s",
+            name: "delay",
+            of: |run| run.delay_seconds,
+            has_limit: false,
+        },
+    ];
 
-    pub(super) fn title(self) -> &'static str {
-        match self {
-            Self::Throughput => "Throughput",
-            Self::Delay => "I/O delay",
-        }
-    }
-
-    /// The better direction.
-    pub(super) fn note(self) -> &'static str {
-        match self {
-            Self::Throughput => "Higher is better.",
-            Self::Delay => "Lower is better. Time that readers waited for the device.",
-        }
-    }
-
-    pub(super) fn unit(self) -> &'static str {
-        match self {
-            Self::Throughput => "MB/s",
-            Self::Delay => "s",
-        }
-    }
-
-    pub(super) fn id(self, group: usize) -> String {
-        match self {
-            Self::Throughput => format!("throughput-{group}"),
-            Self::Delay => format!("delay-{group}"),
-        }
-    }
-
-    pub(super) fn of(self, run: &Run) -> f64 {
-        match self {
-            Self::Throughput => run.mb_per_second,
-            Self::Delay => run.delay_seconds,
-        }
+    pub(super) fn id(&self, group: usize) -> String {
+        format!("{}-{group}", self.name)
     }
 }
 
 /// The chart of one measure in one group.
-pub(super) fn lines(group: &Group<'_>, number: usize, measure: Measure) -> Chart {
+pub(super) fn lines(group: &Group<'_>, number: usize, measure: &Measure) -> Chart {
     let x = group.streams();
-    let throughput = measure == Measure::Throughput;
     let limit: Vec<Option<f64>> =
         x.iter().map(|&n| group.limit(n).filter(|v| v.is_finite())).collect();
     let series = group.policies().into_iter().map(|policy| {
         let runs: Vec<Option<&Run>> = x.iter().map(|&n| group.run(policy, n)).collect();
-        let figure = |run: &&Run| Some(measure.of(run)).filter(|value| value.is_finite());
+        let figure = |run: &&Run| Some((measure.of)(run)).filter(|value| value.is_finite());
         let spread = |run: &&Run| {
-            let spread =
-                run.spread.filter(|s| throughput && s.min.is_finite() && s.max.is_finite())?;
+            let spread = run
+                .spread
+                .filter(|s| measure.has_limit && s.min.is_finite() && s.max.is_finite())?;
             Some((spread.min, spread.max))
         };
         Series {
@@ -127,8 +118,8 @@ pub(super) fn lines(group: &Group<'_>, number: usize, measure: Measure) -> Chart
     });
     Chart::Lines {
         id: measure.id(number),
-        unit: measure.unit(),
-        limit: (throughput && limit.iter().any(Option::is_some)).then_some(limit),
+        unit: measure.unit,
+        limit: (measure.has_limit && limit.iter().any(Option::is_some)).then_some(limit),
         series: series.collect(),
         x,
     }
@@ -147,7 +138,7 @@ pub(super) fn panel(group: usize, policy: usize, run: &Run) -> Option<Chart> {
     let mut requests: Vec<(u64, u64, u64, u64, u8)> = run
         .requests
         .iter()
-        .map(|r| (r.at_us, r.done_us.max(r.at_us), r.offset, r.bytes, code(r.kind)))
+        .map(|r| (r.at_us, r.done_us.max(r.at_us), r.offset, r.bytes, r.kind as u8))
         .collect();
     requests.sort_unstable();
     requests.truncate(REQUESTS_MAX);
@@ -170,12 +161,11 @@ pub(super) fn windows(group: usize, policy: usize, run: &Run) -> Option<Chart> {
         return None;
     }
     let windows = run.windows.iter().take(WINDOWS_MAX).map(|w| {
-        let cause = Cause::ALL.iter().position(|&cause| cause == w.cause).unwrap_or_default();
         let (times, place) = ([w.at_us, w.last_use_us.max(w.at_us)], [w.offset, w.bytes]);
         let outcomes = [w.wasted_bytes, w.used_bytes, w.late_bytes, w.unread_bytes];
         let sizes = [w.fresh_bytes, w.tail_bytes, w.failed_bytes, w.handle.into()];
         let stream = w.stream.map(u64::from);
-        let numbers = times.into_iter().chain(place).chain([cause as u64]);
+        let numbers = times.into_iter().chain(place).chain([w.cause as u64]);
         numbers.chain(outcomes).chain(sizes).chain(stream).collect()
     });
     Some(Chart::Windows {
@@ -192,28 +182,18 @@ fn set(group: usize, run: &Run) -> String {
 }
 
 /// A lines chart in words, for readers without sight.
-pub(super) fn lines_in_words(page: &Groups<'_>, group: &Group<'_>, measure: Measure) -> String {
-    let mut words = format!("{} in {} by number of streams.", measure.title(), measure.unit());
+pub(super) fn lines_in_words(page: &Groups<'_>, group: &Group<'_>, measure: &Measure) -> String {
+    let mut words = format!("{} in {} by number of streams.", measure.title, measure.unit);
     for policy in group.policies() {
         let points: Vec<String> = group
             .rows
             .iter()
             .filter(|row| row.policy == policy)
-            .map(|row| format!("{} at {}", figure(measure.of(row.run)), row.run.streams))
+            .map(|row| format!("{} at {}", figure((measure.of)(row.run)), row.run.streams))
             .collect();
         let _ = write!(words, " {}: {}.", page.labels[policy], points.join(", "));
     }
     words
-}
-
-/// The kind's number in the data; the script has the same list.
-fn code(kind: RequestKind) -> u8 {
-    match kind {
-        RequestKind::Demand => 0,
-        RequestKind::Readahead => 1,
-        RequestKind::Write => 2,
-        RequestKind::Read => 3,
-    }
 }
 
 /// The most requests of one run that a page carries: about half a megabyte.
@@ -224,7 +204,7 @@ pub(super) const WINDOWS_MAX: usize = 20_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{DeviceRequest, RunRecord, Spread};
+    use crate::record::{DeviceRequest, RequestKind, RunRecord, Spread};
     use crate::window::Window;
 
     fn run(readahead: &str, streams: u32, mb_per_second: f64) -> Run {
@@ -245,7 +225,7 @@ mod tests {
         let group = &page.groups[0];
         let json = |measure| serde_json::to_value(lines(group, 3, measure)).unwrap();
         assert_eq!(
-            json(Measure::Throughput),
+            json(&Measure::ALL[0]),
             serde_json::json!({
                 "type": "lines", "id": "throughput-3", "unit": "MB/s", "x": [1, 10],
                 "limit": [9.0, null],
@@ -255,12 +235,12 @@ mod tests {
                 ],
             })
         );
-        let delay = json(Measure::Delay);
+        let delay = json(&Measure::ALL[1]);
         assert_eq!((&delay["limit"], &delay["id"]), (&serde_json::Value::Null, &"delay-3".into()));
         assert_eq!(delay["series"][0]["y"], serde_json::json!([7.0, 7.0]));
         assert_eq!(delay["series"][0]["spread"], serde_json::json!([null, null]));
         assert_eq!(
-            lines_in_words(&page, group, Measure::Throughput),
+            lines_in_words(&page, group, &Measure::ALL[0]),
             "Throughput in MB/s by number of streams. a: 1.00 at 1, n/a at 10. b: 4.00 at 1."
         );
     }

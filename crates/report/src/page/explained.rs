@@ -15,7 +15,7 @@
 use maud::{Markup, html};
 
 use super::charts::{Chart, Data};
-use super::figures::{HINT, legend, own_time, plot};
+use super::panels::{HINT, legend, own_time, plot};
 use super::summary::{seconds, share};
 use super::{ASSETS, fact, head_of};
 use crate::explanation::{ExplainedFile, Explanation};
@@ -23,7 +23,7 @@ use crate::html::{Text, cut, figure_heads, figures, folded, script_json, scrolle
 use crate::quantity::{bytes, count, date, figure, percent};
 use crate::record::Machine;
 use crate::shell;
-use crate::window::Cause;
+use forerun_core::readahead::Cause;
 
 /// The page of `explanation`, made at `unix_seconds` on `machine`, as the text of an HTML file.
 #[must_use]

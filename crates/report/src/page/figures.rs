@@ -7,11 +7,16 @@
 //! - Every chart in the data has one figure with its id, and every such figure its chart.
 //! - A run without requests keeps its panel, which says so, as long as another run has some.
 
+use std::collections::BTreeSet;
+
 use super::charts::{self, Chart, Measure};
 use super::group::{Group, Groups, Row};
+use super::panels::{
+    Caption, HINT, TABLE_ROWS_MAX, captioned, first_of, legend, more_in_record, plot,
+};
 use super::summary::{group_in_words, policy, seconds};
 use super::windows;
-use crate::html::{DASH, Text, cut, figure_heads, figures, folded};
+use crate::html::{DASH, Text, figure_heads, figures, folded};
 use crate::quantity::{bytes, count, figure, float};
 use crate::record::{DeviceRequest, RequestKind, Run};
 use maud::{Markup, html};
@@ -39,7 +44,7 @@ pub(super) fn group_section(
             }
             @if with_lines {
                 div.pair {
-                    @for measure in Measure::ALL {
+                    @for measure in &Measure::ALL {
                         @let () = charts.push(charts::lines(group, number, measure));
                         (lines_figure(page, group, number, measure))
                     }
@@ -50,13 +55,13 @@ pub(super) fn group_section(
     }
 }
 
-fn lines_figure(page: &Groups<'_>, group: &Group<'_>, number: usize, measure: Measure) -> Markup {
+fn lines_figure(page: &Groups<'_>, group: &Group<'_>, number: usize, measure: &Measure) -> Markup {
     html! {
         figure id=(measure.id(number)) data-chart="lines" {
             figcaption {
                 div {
-                    h3 { (measure.title()) " by streams " span.unit { (measure.unit()) } }
-                    p { (measure.note()) }
+                    h3 { (measure.title) " by streams " span.unit { (measure.unit) } }
+                    p { (measure.note) }
                 }
                 label hidden { input type="checkbox" class="log"; " log scale" }
             }
@@ -66,19 +71,13 @@ fn lines_figure(page: &Groups<'_>, group: &Group<'_>, number: usize, measure: Me
     }
 }
 
-/// The place of a chart, and its words for readers without sight.
-pub(super) fn plot(words: &Markup) -> Markup {
-    html! { div.plot role="img" aria-label=(words) {} }
-}
-
 /// The figures of a lines chart: streams down, policies across.
-fn lines_table(page: &Groups<'_>, group: &Group<'_>, measure: Measure) -> Markup {
+fn lines_table(page: &Groups<'_>, group: &Group<'_>, measure: &Measure) -> Markup {
     let policies = group.policies();
     let streams = group.streams();
-    let with_limit =
-        measure == Measure::Throughput && streams.iter().any(|&n| group.limit(n).is_some());
+    let with_limit = measure.has_limit && streams.iter().any(|&n| group.limit(n).is_some());
     let values = |n: u32| {
-        let of = |&policy: &usize| group.run(policy, n).map(|run| measure.of(run));
+        let of = |&policy: &usize| group.run(policy, n).map(|run| (measure.of)(run));
         let limit = with_limit.then(|| group.limit(n));
         policies.iter().map(of).chain(limit).collect::<Vec<Option<f64>>>()
     };
@@ -108,13 +107,14 @@ fn request_panels(
     streams: u32,
     charts: &mut Vec<Chart>,
 ) -> Markup {
-    let mut kinds: Vec<RequestKind> = Vec::new();
+    let rows = || group.rows.iter().filter(|row| row.run.streams == streams);
+    let requests = rows().flat_map(|row| &row.run.requests);
+    let kinds: BTreeSet<RequestKind> = requests.map(|request| request.kind).collect();
     let panels = html! {
-        @for row in group.rows.iter().filter(|row| row.run.streams == streams) {
+        @for row in rows() {
             @let name = policy(page, row.policy);
             @if let Some(chart) = charts::panel(number, row.policy, row.run) {
                 @let () = charts.push(chart);
-                @let () = kinds.extend(row.run.requests.iter().map(|request| request.kind));
                 (panel_figure(page, row, &charts::panel_id(number, streams, row.policy)))
             } @else {
                 figure.empty {
@@ -125,8 +125,6 @@ fn request_panels(
         }
     };
     let windows = windows::windows_panels(page, group, number, streams, charts);
-    kinds.sort_unstable();
-    kinds.dedup();
     let caption = Caption {
         title: "Device requests over time",
         note: "Each bar is a request: its height is what it reads, its width how long it took.",
@@ -142,49 +140,6 @@ fn request_panels(
             div.set data-set=(format!("{number}-{streams}")) { (requests) (windows) }
         }
     }
-}
-
-/// What stands above panels.
-pub(super) struct Caption {
-    pub(super) title: &'static str,
-    pub(super) note: &'static str,
-    pub(super) hint: Option<&'static str>,
-}
-
-/// Panels under their caption and legend.
-pub(super) fn captioned(
-    caption: &Caption,
-    streams: u32,
-    legend: &Markup,
-    panels: &Markup,
-) -> Markup {
-    let plural = if streams == 1 { "stream" } else { "streams" };
-    html! {
-        div.caption {
-            div {
-                h3 { (caption.title) ", " (count(streams.into())) " " (plural) }
-                p { (caption.note) @if let Some(hint) = caption.hint { " " span.hint { (hint) } } }
-            }
-            (own_time())
-        }
-        ul.legend { (legend) }
-        div.panels { (panels) }
-    }
-}
-
-/// Colours, by the names that are their classes, and what each means.
-pub(super) fn legend(kinds: impl IntoIterator<Item = (&'static str, &'static str)>) -> Markup {
-    html! {
-        @for (name, meaning) in kinds {
-            li { i class={ "kind " (name) } {} (name) span { ", " (meaning) } }
-        }
-    }
-}
-
-/// How many of `total` are shown, where that is not all.
-pub(super) fn first_of(shown: usize, total: u64, what: &str) -> Markup {
-    let shown = shown as u64;
-    cut((total > shown).then(|| format!("The first {} of {} {what}.", count(shown), count(total))))
 }
 
 fn panel_figure(page: &Groups<'_>, row: &Row<'_>, id: &str) -> Markup {
@@ -248,12 +203,6 @@ fn requests_table(requests: &[DeviceRequest]) -> Markup {
     folded("Figures", &heads, &rows, more_in_record(requests.len()))
 }
 
-/// What of `rows` a table leaves out.
-pub(super) fn more_in_record(rows: usize) -> Option<String> {
-    let more = rows.checked_sub(TABLE_ROWS_MAX).filter(|&more| more > 0)?;
-    Some(format!("{} more are in the record.", count(more as u64)))
-}
-
 /// The kind's name, which is also its class on the page, and what it means.
 fn kind_in_words(kind: RequestKind) -> (&'static str, &'static str) {
     match kind {
@@ -263,13 +212,3 @@ fn kind_in_words(kind: RequestKind) -> (&'static str, &'static str) {
         RequestKind::Read => ("read", "by whom is not known"),
     }
 }
-
-/// A switch for all panels of a set; where there are two in it, both say the same.
-pub(super) fn own_time() -> Markup {
-    html! { label hidden { input type="checkbox" class="own"; " each on its own time" } }
-}
-
-/// The reader's controls of a panel.
-pub(super) const HINT: &str = "Drag to zoom, double-click to go back.";
-/// Requests or windows in the table behind a panel; the record has them all.
-pub(super) const TABLE_ROWS_MAX: usize = 100;

@@ -12,14 +12,17 @@
 //! # Invariants
 //! - Every panel in the data has one figure with its id, and every such figure its panel.
 
+use std::collections::BTreeSet;
+
 use super::charts::{self, Chart};
-use super::figures::{Caption, TABLE_ROWS_MAX, captioned, first_of, legend, more_in_record, plot};
 use super::group::{Group, Groups, Row};
+use super::panels::{Caption, TABLE_ROWS_MAX, captioned, first_of, legend, more_in_record, plot};
 use super::summary::policy;
 use crate::html::{Text, figure_heads, figures, folded};
 use crate::quantity::{bytes, count, figure, float};
 use crate::record::Run;
-use crate::window::{Cause, Window};
+use crate::window::Window;
+use forerun_core::readahead::Cause;
 use maud::{Markup, html};
 
 /// The panels of all policies at one number of streams; empty when no run has windows.
@@ -30,12 +33,13 @@ pub(super) fn windows_panels(
     streams: u32,
     charts: &mut Vec<Chart>,
 ) -> Markup {
-    let mut causes: Vec<Cause> = Vec::new();
+    let rows = || group.rows.iter().filter(|row| row.run.streams == streams);
+    let windows = rows().flat_map(|row| &row.run.windows);
+    let causes: BTreeSet<Cause> = windows.map(|window| window.cause).collect();
     let panels = html! {
-        @for row in group.rows.iter().filter(|row| row.run.streams == streams) {
+        @for row in rows() {
             @if let Some(chart) = charts::windows(number, row.policy, row.run) {
                 @let () = charts.push(chart);
-                @let () = causes.extend(row.run.windows.iter().map(|window| window.cause));
                 (windows_figure(page, row, &charts::windows_id(number, streams, row.policy)))
             } @else {
                 figure.empty {
@@ -48,9 +52,7 @@ pub(super) fn windows_panels(
     if causes.is_empty() {
         return html! {};
     }
-    causes.sort_unstable();
-    causes.dedup();
-    let causes = causes.into_iter().map(|cause| (cause.name(), cause.meaning()));
+    let causes = causes.into_iter().map(|cause| (cause.name(), meaning(cause)));
     let wasted = ("wasted", "the share that no read used");
     let caption = Caption {
         title: "Readahead windows over time",
@@ -126,6 +128,19 @@ fn windows_table(windows: &[Window]) -> Markup {
         }
     };
     folded("Figures", &heads, &rows, more_in_record(windows.len()))
+}
+
+/// What a cause means, in a few words.
+fn meaning(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Random => "a miss, just what was asked",
+        Cause::Sync => "a miss that begins a stream",
+        Cause::Async => "a marker was read",
+        Cause::Recovered => "an unexpected marker",
+        Cause::Initial => "the first window",
+        Cause::Ahead => "the window after it",
+        Cause::Page => "a page by itself",
+    }
 }
 
 /// The stream, or the handle where the policy names no streams.

@@ -4,8 +4,8 @@
 //! Files are whole or not there.
 
 use super::*;
-use crate::file::tests::Folder;
-use crate::window::Cause;
+use forerun_core::readahead::Cause;
+use forerun_testkit::Scratch;
 use std::fs;
 
 fn full() -> RunRecord {
@@ -13,7 +13,7 @@ fn full() -> RunRecord {
         pairs.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect()
     };
     RunRecord {
-        schema: Schema,
+        schema: Schema::First,
         commit: "8fd6de2".to_owned(),
         machine: Machine {
             cpu: "Core \"2\" \\ \u{fc}".to_owned(),
@@ -64,7 +64,7 @@ fn full() -> RunRecord {
                 last_use_us: 2,
                 handle: 3,
                 stream: Some(4),
-                cause: Cause::AsyncRecovered,
+                cause: Cause::Recovered,
                 offset: 5,
                 bytes: u64::MAX,
                 tail_bytes: 6,
@@ -82,8 +82,8 @@ fn full() -> RunRecord {
 
 #[test]
 fn a_record_comes_back_equal_whether_full_or_bare() {
-    let folder = Folder::new("round-trip");
-    let path = folder.0.join("run.json");
+    let folder = Scratch::new("round-trip");
+    let path = folder.join("run.json");
     let bare = RunRecord { runs: vec![Run::default()], ..RunRecord::default() };
     for record in [full(), bare, RunRecord::default()] {
         record.write(&path).unwrap();
@@ -111,8 +111,8 @@ fn the_json_has_the_documented_names() {
 
 #[test]
 fn what_is_no_record_of_this_version_is_refused_in_one_line_that_names_the_file() {
-    let folder = Folder::new("refused-records");
-    let path = folder.0.join("two\nlines.json");
+    let folder = Scratch::new("refused-records");
+    let path = folder.join("two\nlines.json");
     let whole = serde_json::to_string(&full()).unwrap();
     #[rustfmt::skip]
     let rows = [ // why                  content                                  the error says
@@ -137,7 +137,7 @@ fn what_is_no_record_of_this_version_is_refused_in_one_line_that_names_the_file(
         assert!(error.contains(expected), "{why}: {error}");
         assert!(error.contains("lines.json") && !error.contains('\n'), "{why}: {error}");
     }
-    let missing = folder.0.join("missing.json");
+    let missing = folder.join("missing.json");
     let error = RunRecord::read(&missing).unwrap_err().to_string();
     assert!(error.contains("missing.json") && error.contains("No such file"), "{error}");
 }
@@ -156,8 +156,8 @@ fn a_run_alone_says_by_its_record_which_schema_it_follows() {
 
 #[test]
 fn a_file_too_long_for_a_record_is_refused() {
-    let folder = Folder::new("too-long");
-    let path = folder.0.join("long.json");
+    let folder = Scratch::new("too-long");
+    let path = folder.join("long.json");
     full().write(&path).unwrap();
     let length = fs::metadata(&path).unwrap().len();
     assert_eq!(RunRecord::read_up_to(&path, length).unwrap(), full());
@@ -169,8 +169,8 @@ fn a_file_too_long_for_a_record_is_refused() {
 #[test]
 fn figures_that_json_cannot_hold_are_refused_and_the_old_record_stays() {
     type Spoil = fn(&mut Run);
-    let folder = Folder::new("not-finite");
-    let path = folder.0.join("run.json");
+    let folder = Scratch::new("not-finite");
+    let path = folder.join("run.json");
     full().write(&path).unwrap();
     #[rustfmt::skip]
     let rows: [(&str, Spoil); 8] = [
@@ -194,8 +194,8 @@ fn figures_that_json_cannot_hold_are_refused_and_the_old_record_stays() {
 
 #[test]
 fn a_record_that_cannot_be_written_says_where() {
-    let folder = Folder::new("unwritable");
-    let error = full().write(&folder.0.join("missing/run.json")).unwrap_err().to_string();
+    let folder = Scratch::new("unwritable");
+    let error = full().write(&folder.join("missing/run.json")).unwrap_err().to_string();
     assert!(error.contains("missing/run.json"), "{error}");
 }
 

@@ -11,20 +11,33 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::fd::AsRawFd as _;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forerun_core::units::Nanos;
-use rustix::fs::Stat;
 
 use super::residency::{self, Residencies};
 use super::streams::Streams;
 use super::summary::{AccessSample, FileSummary, InitialResidency, share};
+use crate::kernel::Stat;
 use crate::observe::access::{AccessSink, CursorId};
+use crate::wire::wire;
 
-/// The accesses of a program, by file.
+/// Receives accesses, and holds the files that have readers.
 #[derive(Debug)]
 pub(super) struct AccessRecorder {
     /// What was in memory before the program's start.
     residencies: Residencies,
+    records: Records,
+    open: BTreeMap<usize, File>,
+}
+
+/// The accesses of a program, which another thread may read: nothing blocks while they are locked.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Records(Arc<Mutex<Table>>);
+
+/// The accesses of a program, by file.
+#[derive(Debug, Default)]
+struct Table {
     files: Vec<FileRecord>,
     /// By device and inode, the place in `files`.
     by_inode: BTreeMap<(u64, u64), usize>,
@@ -41,6 +54,21 @@ pub(super) struct AccessRecorder {
     files_left_out: u64,
 }
 
+/// What was recorded.
+#[derive(Debug, Default)]
+pub(super) struct Recorded {
+    /// Bytes of all accesses.
+    pub(super) bytes_read: u64,
+    /// When the first read began of a file that was not all in memory, and when the last access was
+    /// observed.
+    pub(super) reading: (Nanos, Nanos),
+    pub(super) files: Vec<FileSummary>,
+    /// Files that were too many.
+    pub(super) files_left_out: u64,
+}
+
+wire! { Recorded { bytes_read, reading, files, files_left_out } }
+
 /// A reader.
 #[derive(Clone, Copy, Debug)]
 struct OpenCursor {
@@ -55,8 +83,6 @@ struct FileRecord {
     path: PathBuf,
     device: u64,
     bytes: u64,
-    /// While it has readers.
-    file: Option<File>,
     readers: usize,
     bytes_read: u64,
     is_mapped: bool,
@@ -72,61 +98,67 @@ struct FileRecord {
 }
 
 impl AccessRecorder {
-    pub(super) fn new(residencies: Residencies) -> Self {
-        Self {
-            residencies,
-            files: Vec::new(),
-            by_inode: BTreeMap::new(),
-            cursors: Vec::new(),
-            process: 0,
-            waits: BTreeMap::new(),
-            polled: (Nanos(0), Nanos(0)),
-            began: None,
-            bytes_read: 0,
-            files_left_out: 0,
-        }
+    pub(super) fn new(residencies: Residencies, records: Records) -> Self {
+        Self { residencies, records, open: BTreeMap::new() }
     }
 
     /// Storage blocked the process `pid` for `time`.
     pub(super) fn waited(&mut self, pid: i32, time: Nanos) {
-        if self.waits.len() < PROCESSES_MAX || self.waits.contains_key(&pid) {
-            *self.waits.entry(pid).or_default() += time;
+        let waits = &mut self.records.lock().waits;
+        if waits.len() < PROCESSES_MAX || waits.contains_key(&pid) {
+            *waits.entry(pid).or_default() += time;
         }
     }
 
     /// Bytes of all accesses.
     pub(super) fn bytes_read(&self) -> u64 {
-        self.bytes_read
+        self.records.lock().bytes_read
     }
 
-    /// When the first read began of a file that was not all in memory, and when the last access was
-    /// observed.
-    pub(super) fn reading(&self) -> [Nanos; 2] {
-        [self.began.unwrap_or(self.polled.1), self.polled.1]
+    /// Closes all files.
+    pub(super) fn clear(&mut self) {
+        self.open.clear();
+    }
+}
+
+impl Records {
+    /// All that was recorded so far, the files that were read first by the time that the program
+    /// waited for them, then by the bytes read. Their waits are as they were sampled.
+    pub(super) fn recorded(&self) -> Recorded {
+        let table = self.lock();
+        let files = table.files.iter().filter(|file| file.bytes_read > 0);
+        let mut files: Vec<FileSummary> = files.map(FileRecord::summary).collect();
+        files.sort_by(|a, b| {
+            (b.waited, b.bytes_read, &a.path).cmp(&(a.waited, a.bytes_read, &b.path))
+        });
+        Recorded {
+            bytes_read: table.bytes_read,
+            reading: (table.began.unwrap_or(table.polled.1), table.polled.1),
+            files,
+            files_left_out: table.files_left_out,
+        }
     }
 
-    /// Files that were too many.
-    pub(super) fn files_left_out(&self) -> u64 {
-        self.files_left_out
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    /// All files: first by the time that the program waited for them, then by the bytes read. The
-    /// waits that were sampled sum up to `sampled`, and are scaled to `waited`, the measured time.
-    pub(super) fn end(self, waited: Nanos, sampled: Nanos) -> Vec<FileSummary> {
-        let files = self.files.into_iter().map(FileRecord::end);
-        let mut files: Vec<FileSummary> = files.filter(|file| file.bytes_read > 0).collect();
-        for file in &mut files {
+impl Recorded {
+    /// The files. Their waits, which sum up to `sampled`, are scaled to `waited`, the measured
+    /// time.
+    pub(super) fn files(mut self, waited: Nanos, sampled: Nanos) -> Vec<FileSummary> {
+        for file in &mut self.files {
             let streams = file.streams.iter_mut().map(|stream| &mut stream.waited);
             for time in streams.chain([&mut file.waited]) {
                 *time = share(waited, *time, sampled);
             }
         }
-        files.sort_by(|a, b| {
-            (b.waited, b.bytes_read, &a.path).cmp(&(a.waited, a.bytes_read, &b.path))
-        });
-        files
+        self.files
     }
+}
 
+impl Table {
     fn add(&mut self, file: usize) -> Option<CursorId> {
         let free = self.cursors.iter().position(Option::is_none);
         let at = free.unwrap_or(self.cursors.len());
@@ -145,10 +177,13 @@ impl AccessRecorder {
         self.cursors.get(cursor.0 as usize)?.as_ref()
     }
 
-    /// The place of the record of a file; a new one where there is none.
-    fn record(&mut self, file: File, stat: &Stat) -> Option<usize> {
-        let inode = (stat.st_dev, stat.st_ino);
-        let bytes = u64::try_from(stat.st_size).ok()?;
+    /// The place of the record of a file; `new` where there is none.
+    fn record(
+        &mut self,
+        inode: (u64, u64),
+        bytes: u64,
+        new: impl FnOnce() -> FileRecord,
+    ) -> Option<usize> {
         let at = match self.by_inode.get(&inode) {
             Some(&at) => at,
             None if self.files.len() >= FILES_MAX => {
@@ -156,51 +191,17 @@ impl AccessRecorder {
                 return None;
             }
             None => {
-                let before = self.residencies.get(&inode).copied();
-                let first = before.or_else(|| residency::of(&file, stat, false));
-                self.files.push(FileRecord::new(&file, stat.st_dev, bytes, first));
+                self.files.push(new());
                 self.by_inode.insert(inode, self.files.len() - 1);
                 self.files.len() - 1
             }
         };
         assert!(self.by_inode.len() == self.files.len(), "each file has one record");
-        let row = &mut self.files[at];
-        assert!(row.file.is_some() == (row.readers > 0), "a file is open for its readers");
-        row.bytes = row.bytes.max(bytes);
-        row.file.get_or_insert(file);
+        self.files[at].bytes = self.files[at].bytes.max(bytes);
         Some(at)
     }
-}
 
-impl AccessSink for AccessRecorder {
-    fn process(&mut self, pid: i32, _processor: Option<Nanos>) {
-        self.process = pid;
-    }
-
-    fn open(&mut self, _now: Nanos, file: File, stat: &Stat, _position: u64) -> Option<CursorId> {
-        let at = self.record(file, stat)?;
-        let cursor = self.add(at);
-        self.files[at].release();
-        cursor
-    }
-
-    fn open_again(&mut self, cursor: CursorId, _position: u64) -> Option<CursorId> {
-        self.add(self.cursor(cursor)?.file)
-    }
-
-    fn mapped(&mut self, cursor: CursorId) {
-        if let Some(&OpenCursor { file, .. }) = self.cursor(cursor) {
-            self.files[file].is_mapped = true;
-        }
-    }
-
-    fn file(&self, cursor: CursorId) -> Option<&File> {
-        self.files[self.cursor(cursor)?.file].file.as_ref()
-    }
-
-    fn seek(&mut self, _now: Nanos, _cursor: CursorId, _position: u64) {}
-
-    fn read(&mut self, now: Nanos, cursor: CursorId, range: &Range<u64>, _follows: bool) {
+    fn read(&mut self, now: Nanos, cursor: CursorId, range: &Range<u64>) {
         if now > self.polled.1 {
             self.polled = (self.polled.1, now);
         }
@@ -220,14 +221,64 @@ impl AccessSink for AccessRecorder {
             self.cursors.iter_mut().flatten().for_each(|cursor| cursor.sample = None);
         }
     }
+}
+
+impl AccessSink for AccessRecorder {
+    fn process(&mut self, pid: i32, _processor: Option<Nanos>) {
+        self.records.lock().process = pid;
+    }
+
+    fn open(&mut self, _now: Nanos, file: File, stat: &Stat, _position: u64) -> Option<CursorId> {
+        let inode = (stat.st_dev, stat.st_ino);
+        let bytes = stat.st_size;
+        let is_known = self.records.lock().by_inode.contains_key(&inode);
+        let before = self.residencies.get(&inode).copied();
+        let first =
+            before.or_else(|| if is_known { None } else { residency::of(&file, stat, false) });
+        let mut table = self.records.lock();
+        let at =
+            table.record(inode, bytes, || FileRecord::new(&file, stat.st_dev, bytes, first))?;
+        let cursor = table.add(at)?;
+        drop(table);
+        self.open.entry(at).or_insert(file);
+        Some(cursor)
+    }
+
+    fn open_again(&mut self, cursor: CursorId, _position: u64) -> Option<CursorId> {
+        let mut table = self.records.lock();
+        let file = table.cursor(cursor)?.file;
+        table.add(file)
+    }
+
+    fn mapped(&mut self, cursor: CursorId) {
+        let mut table = self.records.lock();
+        if let Some(&OpenCursor { file, .. }) = table.cursor(cursor) {
+            table.files[file].is_mapped = true;
+        }
+    }
+
+    fn file(&self, cursor: CursorId) -> Option<&File> {
+        let at = self.records.lock().cursor(cursor)?.file;
+        self.open.get(&at)
+    }
+
+    fn seek(&mut self, _now: Nanos, _cursor: CursorId, _position: u64) {}
+
+    fn read(&mut self, now: Nanos, cursor: CursorId, range: &Range<u64>, _follows: bool) {
+        self.records.lock().read(now, cursor, range);
+    }
 
     fn close(&mut self, _now: Nanos, cursor: CursorId) {
-        let gone = self.cursors.get_mut(cursor.0 as usize).and_then(Option::take);
+        let mut table = self.records.lock();
+        let gone = table.cursors.get_mut(cursor.0 as usize).and_then(Option::take);
         let Some(OpenCursor { file, .. }) = gone else { return };
-        let record = &mut self.files[file];
+        let record = &mut table.files[file];
         assert!(record.readers > 0, "a cursor is a reader of its file");
         record.readers -= 1;
-        record.release();
+        if record.readers == 0 {
+            drop(table);
+            self.open.remove(&file);
+        }
     }
 }
 
@@ -238,7 +289,6 @@ impl FileRecord {
             path: std::fs::read_link(link).unwrap_or_default(),
             device,
             bytes,
-            file: None,
             readers: 0,
             bytes_read: 0,
             is_mapped: false,
@@ -249,13 +299,6 @@ impl FileRecord {
             samples_left_out: 0,
             grain: Nanos(0),
             is_full: false,
-        }
-    }
-
-    /// Closes the file where it has no reader.
-    fn release(&mut self) {
-        if self.readers == 0 {
-            self.file = None;
         }
     }
 
@@ -304,10 +347,10 @@ impl FileRecord {
         self.samples = joined;
     }
 
-    fn end(self) -> FileSummary {
-        let (streams, streams_left_out) = self.streams.end();
+    fn summary(&self) -> FileSummary {
+        let (streams, streams_left_out) = self.streams.clone().end();
         FileSummary {
-            path: self.path,
+            path: self.path.clone(),
             device: self.device,
             bytes: self.bytes,
             bytes_read: self.bytes_read,
@@ -316,7 +359,7 @@ impl FileRecord {
             residency: self.residency,
             streams,
             streams_left_out,
-            samples: self.samples,
+            samples: self.samples.clone(),
             samples_left_out: self.samples_left_out,
         }
     }
@@ -335,13 +378,13 @@ const RECENT: usize = 32;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::fs::fstat;
 
     #[test]
     fn all_accesses_and_waits_are_counted_in_bounded_room() {
         let file = File::open(std::env::current_exe().unwrap()).unwrap();
-        let stat = fstat(&file).unwrap();
-        let mut recorder = AccessRecorder::new(Residencies::new());
+        let stat = crate::kernel::stat(&file).unwrap();
+        let records = Records::default();
+        let mut recorder = AccessRecorder::new(Residencies::new(), records.clone());
         let cursor = recorder.open(Nanos(0), file, &stat, 0).unwrap();
         recorder.process(7, None);
         let times = 3 * SAMPLES_MAX as u64;
@@ -359,7 +402,7 @@ mod tests {
         recorder.close(Nanos(0), cursor);
         assert!(recorder.file(cursor).is_none());
         let bytes = recorder.bytes_read();
-        let files = recorder.end(Nanos(1), Nanos(1));
+        let files = records.recorded().files(Nanos(1), Nanos(1));
         let [file] = &files[..] else { panic!("{files:?}") };
         assert_eq!((file.bytes_read, bytes), (times * 4196, times * 4196));
         assert_eq!(file.waited, Nanos(times.div_ceil(3) * 5), "of its own process alone");

@@ -7,34 +7,56 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
+use std::path::Path;
 
-use rustix::fs::{Stat, fstat, stat};
+use forerun_core::units::Nanos;
+use rustix::fs::FileType;
 
 use super::summary::InitialResidency;
-use crate::kernel::{self, Residency};
-use crate::observe::procfs::{is_regular, open_for_reading};
+use crate::aside::{detach, within};
+use crate::kernel::{self, Residency, Stat};
+use crate::open::{is_regular, open_named};
+use crate::wire::{from_bytes, to_bytes};
 
 /// By device and inode.
 pub(super) type Residencies = BTreeMap<(u64, u64), InitialResidency>;
 
-/// The residency of the arguments that name files, and of the input if it is a file.
+/// The residency of the arguments that name files, and of the input if it is a file, as far as file
+/// systems tell before the program has to wait.
 pub(super) fn before(words: &[OsString]) -> Residencies {
-    let named = words.iter().skip(1).take(WORDS_MAX).filter_map(|word| {
-        // Opening anything else could have an effect.
-        is_regular(&stat(word).ok()?).then(|| open_for_reading(word)).flatten()
+    let bytes = within(WAITS_MAX, || {
+        let input = input();
+        detach();
+        to_bytes(&of_all(words, input))
     });
-    let input = rustix::io::dup(io::stdin()).ok().map(File::from);
+    let all: Vec<((u64, u64), InitialResidency)> =
+        bytes.and_then(|bytes| from_bytes(&bytes)).unwrap_or_default();
+    all.into_iter().collect()
+}
+
+fn of_all(words: &[OsString], input: Option<File>) -> Vec<((u64, u64), InitialResidency)> {
+    let named = words.iter().skip(1).take(WORDS_MAX).filter_map(|word| {
+        let (file, _) = open_named(Path::new(word)).ok()?;
+        Some(file)
+    });
     let all = named.chain(input);
     all.filter_map(|file| {
-        let found = fstat(&file).ok().filter(is_regular)?;
+        let found = kernel::stat(&file).ok().filter(is_regular)?;
         Some(((found.st_dev, found.st_ino), of(&file, &found, true)?))
     })
     .collect()
 }
 
+/// The input, where it is a file.
+fn input() -> Option<File> {
+    let is_file = kernel::stat(io::stdin()).ok()?.kind() == FileType::RegularFile;
+    let copy = rustix::io::fcntl_dupfd_cloexec(io::stdin(), 3);
+    is_file.then_some(copy).and_then(Result::ok).map(File::from)
+}
+
 /// How much of `file` is in memory now.
 pub(super) fn of(file: &File, stat: &Stat, is_before: bool) -> Option<InitialResidency> {
-    let all = 0..u64::try_from(stat.st_size).ok()?;
+    let all = 0..stat.st_size;
     match kernel::cached(file, &all) {
         Ok(Residency::Pages(pages)) => {
             Some(InitialResidency { pages, pages_all: kernel::pages(&all), is_before })
@@ -44,3 +66,5 @@ pub(super) fn of(file: &File, stat: &Stat, is_before: bool) -> Option<InitialRes
 }
 
 const WORDS_MAX: usize = 256;
+/// A file system that takes longer is not asked: the program starts.
+const WAITS_MAX: Nanos = Nanos::from_millis(200);

@@ -19,7 +19,7 @@ use forerun_core::units::Nanos;
 use super::summary::{Pattern, StreamSummary};
 
 /// The streams of a file.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Streams {
     open: Vec<OpenStream>,
     closed: Vec<StreamSummary>,
@@ -32,7 +32,7 @@ pub(super) struct Streams {
 }
 
 /// A stream that may continue.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct OpenStream {
     summary: StreamSummary,
     last: Range<u64>,

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 use forerun_core::units::Nanos;
 
+use crate::wire::{Wire, wire};
+
 /// What a program did.
 #[derive(Clone, Debug)]
 pub struct ProgramSummary {
@@ -44,6 +46,10 @@ pub struct ProgramSummary {
     pub polls: u64,
     /// Processor time of polling.
     pub polling: Nanos,
+    /// Calls on file systems that had not returned at the program's end, and were given up.
+    pub calls_given_up: u64,
+    /// The message of a bug of forerun.
+    pub bug: Option<String>,
     /// Its files: first by the time that the program waited for them, then by the bytes read.
     pub files: Vec<FileSummary>,
     /// Files that are not in the table.
@@ -144,7 +150,30 @@ pub struct AccessSample {
     pub waited: bool,
 }
 
+wire! {
+    FileSummary {
+        path, device, bytes, bytes_read, is_mapped, waited, residency, streams, streams_left_out,
+        samples, samples_left_out,
+    }
+    InitialResidency { pages, pages_all, is_before }
+    StreamSummary { pattern, bytes, range, from, to, waited }
+    AccessSample { from, to, offset, bytes, waited }
+}
+
+impl Wire for Pattern {
+    fn put(&self, bytes: &mut Vec<u8>) {
+        (*self as u8).put(bytes);
+    }
+
+    fn take(bytes: &mut &[u8]) -> Option<Self> {
+        let number = u8::take(bytes)?;
+        Self::ALL.into_iter().find(|&pattern| pattern as u8 == number)
+    }
+}
+
 impl Pattern {
+    const ALL: [Self; 4] = [Self::Sequential, Self::Backward, Self::Strided, Self::Random];
+
     /// Its name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -167,7 +196,7 @@ impl FileSummary {
     /// The pattern of most of its bytes.
     #[must_use]
     pub fn pattern(&self) -> Pattern {
-        let mut all = [Pattern::Sequential, Pattern::Backward, Pattern::Strided, Pattern::Random];
+        let mut all = Pattern::ALL;
         all.sort_by_key(|&pattern| std::cmp::Reverse(self.bytes_of(pattern)));
         all[0]
     }

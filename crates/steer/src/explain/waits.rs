@@ -30,17 +30,13 @@ use super::summary::{WaitBasis, share};
 use crate::observe::poll::PAUSE_MAX;
 use crate::observe::processes::ProcessTree;
 use crate::observe::procfs::{self, text, text::ThreadState};
+use crate::wire::wire;
 
-/// Samples the state of all threads.
-#[derive(Debug)]
-pub(super) struct WaitSampler {
+/// The times that were sampled so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct WaitSums {
     has_delay_accounting: bool,
-    /// By process and thread.
-    threads: BTreeMap<(i32, i32), Thread>,
-    /// By process: its `schedstat`, and the time queued at the last poll.
-    queues: BTreeMap<i32, (File, u64)>,
     queued: Option<u64>,
-    polled_at: Nanos,
     /// The time of samples in which storage blocked the program.
     sampled: Nanos,
     /// The time of samples in which all of it slept.
@@ -48,6 +44,19 @@ pub(super) struct WaitSampler {
     /// Threads that were sampled at all.
     seen: u64,
     delay_ticks: u64,
+}
+
+wire! { WaitSums { has_delay_accounting, queued, sampled, slept, seen, delay_ticks } }
+
+/// Samples the state of all threads.
+#[derive(Debug)]
+pub(super) struct WaitSampler {
+    pub(super) sums: WaitSums,
+    /// By process and thread.
+    threads: BTreeMap<(i32, i32), Thread>,
+    /// By process: its `schedstat`, and the time queued at the last poll.
+    queues: BTreeMap<i32, (File, u64)>,
+    polled_at: Nanos,
 }
 
 #[derive(Debug)]
@@ -68,15 +77,10 @@ impl WaitSampler {
     pub(super) fn new() -> Self {
         let setting = fs::read_to_string("/proc/sys/kernel/task_delayacct").unwrap_or_default();
         Self {
-            has_delay_accounting: setting.trim() == "1",
+            sums: WaitSums { has_delay_accounting: setting.trim() == "1", ..WaitSums::default() },
             threads: BTreeMap::new(),
             queues: BTreeMap::new(),
-            queued: None,
             polled_at: Nanos(0),
-            sampled: Nanos(0),
-            slept: Nanos(0),
-            seen: 0,
-            delay_ticks: 0,
         }
     }
 
@@ -106,14 +110,66 @@ impl WaitSampler {
         self.threads.retain(|_, thread| thread.is_alive);
         self.queues.retain(|&pid, _| tree.has(pid));
         if all.are_blocked() {
-            self.sampled += passed;
+            self.sums.sampled += passed;
         } else if !all.some_run {
-            self.slept += passed;
+            self.sums.slept += passed;
         }
-        assert!(self.sampled.0 + self.slept.0 <= now.0, "each sample counts once");
+        assert!(self.sums.sampled.0 + self.sums.slept.0 <= now.0, "each sample counts once");
         all.some_blocked
     }
 
+    fn process(&mut self, pid: i32, folder: BorrowedFd<'_>) -> States {
+        let Some(first) = self.thread(pid, pid, folder) else { return States::default() };
+        let mut states = States::of(first);
+        if first.threads <= 1 {
+            return states;
+        }
+        for tid in procfs::threads(folder, THREADS_MAX) {
+            if tid != pid
+                && let Some(state) = self.thread(pid, tid, folder)
+            {
+                states = states.and(States::of(state));
+            }
+        }
+        states
+    }
+
+    fn thread(&mut self, pid: i32, tid: i32, folder: BorrowedFd<'_>) -> Option<ThreadState> {
+        let is_full = self.threads.len() >= THREADS_ALL_MAX;
+        let thread = match self.threads.entry((pid, tid)) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(_) if is_full => return None,
+            Entry::Vacant(entry) => {
+                let stat = procfs::open_in(folder, &format!("task/{tid}/stat"))?;
+                self.sums.seen += 1;
+                entry.insert(Thread { stat, delay_ticks: 0, is_alive: true })
+            }
+        };
+        let state = procfs::read(&thread.stat, text::state)?;
+        thread.is_alive = true;
+        self.sums.delay_ticks += state.delay_ticks.saturating_sub(thread.delay_ticks);
+        thread.delay_ticks = state.delay_ticks.max(thread.delay_ticks);
+        assert!(self.threads.len() <= THREADS_ALL_MAX, "more threads than are allowed");
+        Some(state)
+    }
+
+    fn poll_queue(&mut self, pid: i32, folder: BorrowedFd<'_>) {
+        let (schedstat, before) = match self.queues.entry(pid) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let Some(schedstat) = procfs::open_in(folder, "schedstat") else { return };
+                entry.insert((schedstat, 0))
+            }
+        };
+        if let Some(now) = procfs::read(schedstat, text::queued) {
+            let more = now.saturating_sub(*before);
+            *before = now;
+            self.sums.queued = Some(self.sums.queued.unwrap_or(0) + more);
+        }
+    }
+}
+
+impl WaitSums {
     /// The time that storage blocked the program, which for `idle` neither ran nor was runnable if
     /// it has one thread.
     pub(super) fn waited(&self, idle: Nanos) -> Nanos {
@@ -146,56 +202,6 @@ impl WaitSampler {
     /// The time that the main threads waited for a processor.
     pub(super) fn queued(&self) -> Option<Nanos> {
         self.queued.map(Nanos)
-    }
-
-    fn process(&mut self, pid: i32, folder: BorrowedFd<'_>) -> States {
-        let Some(first) = self.thread(pid, pid, folder) else { return States::default() };
-        let mut states = States::of(first);
-        if first.threads <= 1 {
-            return states;
-        }
-        for tid in procfs::threads(folder, THREADS_MAX) {
-            if tid != pid
-                && let Some(state) = self.thread(pid, tid, folder)
-            {
-                states = states.and(States::of(state));
-            }
-        }
-        states
-    }
-
-    fn thread(&mut self, pid: i32, tid: i32, folder: BorrowedFd<'_>) -> Option<ThreadState> {
-        let is_full = self.threads.len() >= THREADS_ALL_MAX;
-        let thread = match self.threads.entry((pid, tid)) {
-            Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(_) if is_full => return None,
-            Entry::Vacant(entry) => {
-                let stat = procfs::open_in(folder, &format!("task/{tid}/stat"))?;
-                self.seen += 1;
-                entry.insert(Thread { stat, delay_ticks: 0, is_alive: true })
-            }
-        };
-        let state = procfs::read(&thread.stat, text::state)?;
-        thread.is_alive = true;
-        self.delay_ticks += state.delay_ticks.saturating_sub(thread.delay_ticks);
-        thread.delay_ticks = state.delay_ticks.max(thread.delay_ticks);
-        assert!(self.threads.len() <= THREADS_ALL_MAX, "more threads than are allowed");
-        Some(state)
-    }
-
-    fn poll_queue(&mut self, pid: i32, folder: BorrowedFd<'_>) {
-        let (schedstat, before) = match self.queues.entry(pid) {
-            Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => {
-                let Some(schedstat) = procfs::open_in(folder, "schedstat") else { return };
-                entry.insert((schedstat, 0))
-            }
-        };
-        if let Some(now) = procfs::read(schedstat, text::queued) {
-            let more = now.saturating_sub(*before);
-            *before = now;
-            self.queued = Some(self.queued.unwrap_or(0) + more);
-        }
     }
 }
 

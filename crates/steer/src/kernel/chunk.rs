@@ -21,7 +21,9 @@ use rustix::fs::{major, minor};
 /// The most that one call reads of a file on `device` (`st_dev`).
 #[must_use]
 pub fn chunk_bytes(device: u64) -> u64 {
-    below(Path::new("/sys"), device)
+    let bytes = below(Path::new("/sys"), device);
+    assert!((CHUNK_BYTES_MIN..=CHUNK_BYTES_MAX).contains(&bytes), "a call has its bounds");
+    bytes
 }
 
 /// The same, where `sys` is what `/sys` is elsewhere.

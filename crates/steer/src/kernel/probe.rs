@@ -20,6 +20,8 @@ use std::os::fd::AsRawFd as _;
 use rustix::fs::{Advice, Mode, OFlags, fadvise, open};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
+use super::stat;
+
 /// A descriptor that serves for probing alone.
 #[derive(Debug)]
 pub struct Probe {
@@ -45,7 +47,7 @@ impl Probe {
     pub fn is_ready(&self, end: u64) -> Option<bool> {
         let mut byte = [0];
         let mut bytes = [IoSliceMut::new(&mut byte)];
-        let last = end.min(self.file.metadata().ok()?.len()).checked_sub(1)?;
+        let last = end.min(stat(&self.file).ok()?.st_size).checked_sub(1)?;
         match preadv2(&self.file, &mut bytes, last, ReadWriteFlags::NOWAIT) {
             Ok(count) => Some(count > 0),
             Err(Errno::AGAIN) => Some(false),

@@ -58,8 +58,8 @@ pub(super) fn mincore(
     let bytes = usize::try_from(range.end - range.start).map_err(|_| Errno::NOMEM)?;
     let mut pages = vec![0_u8; bytes.div_ceil(page_size())];
     let (protection, flags) = (ProtFlags::empty(), MapFlags::PRIVATE);
-    // SAFETY: the kernel chooses the address, so nothing of this process is mapped over. Nobody
-    // reads or writes through the mapping, and its protection forbids it.
+    // SAFETY: the kernel chooses the address, so nothing of this process is mapped over. No
+    // access goes through the mapping, and its protection forbids any.
     let start = unsafe { mmap(ptr::null_mut(), bytes, protection, flags, file, range.start)? };
     // SAFETY: the mapping covers `bytes` from `start` on, and `pages` has a byte for each page of
     // it; the kernel writes to these alone.

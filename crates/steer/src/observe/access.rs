@@ -12,9 +12,10 @@
 use std::fs::File;
 use std::ops::Range;
 
+use crate::kernel::Stat;
+use crate::open::Refusal;
 pub(crate) use forerun_core::planner::CursorId;
 use forerun_core::units::Nanos;
-use rustix::fs::Stat;
 
 /// Receives the accesses of readers.
 pub(crate) trait AccessSink {
@@ -47,6 +48,9 @@ pub(crate) trait AccessSink {
             self.close(now, cursor);
         }
     }
+
+    /// A file that a program reads is not opened.
+    fn refused(&mut self, _why: Refusal) {}
 
     /// The reader of `cursor` is gone.
     fn close(&mut self, now: Nanos, cursor: CursorId);

@@ -8,6 +8,8 @@
 //! - A record is a hint: it counts only for a process that is followed, the file is opened by that
 //!   process's descriptor, and must be the one that the record names. Other records are dropped.
 //! - At most [`DESCRIPTORS_MAX`] descriptors; they and their cursors go with the process.
+//! - A poll ends soon after its allowance: records and reads that are left then are lost, and
+//!   counted. That a descriptor was closed is never lost so.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,6 +19,7 @@ use forerun_core::units::Nanos;
 use super::access::{AccessSink, CursorId};
 use super::cursors::{Cursor, Cursors};
 use super::open_files::{Inode, follow};
+use super::poll::Allowance;
 use super::processes::ProcessTree;
 use super::shim::{Kind, Record, Ring};
 
@@ -27,6 +30,8 @@ pub(crate) struct CallObserver {
     descriptors: BTreeMap<(i32, i32), Descriptor>,
     /// Records of the last poll; kept for their memory.
     records: Vec<Record>,
+    /// Reads for which there was no time.
+    dropped: u64,
 }
 
 /// A descriptor, with one reader or several, each in its place.
@@ -38,6 +43,8 @@ struct Descriptor {
     cursors: Cursors<Unreported>,
     /// Reads so far.
     reads: u64,
+    /// Of these, those for which there was no time, and that are not counted yet.
+    dropped: u64,
 }
 
 /// The reads of one reader since the last poll.
@@ -53,35 +60,43 @@ struct Unreported {
 
 impl CallObserver {
     pub(crate) fn new(ring: Ring) -> Self {
-        Self { ring, descriptors: BTreeMap::new(), records: Vec::new() }
+        Self { ring, descriptors: BTreeMap::new(), records: Vec::new(), dropped: 0 }
     }
 
     /// Records that were lost.
     pub(crate) fn lost(&self) -> u64 {
-        self.ring.lost()
+        self.ring.lost().saturating_add(self.dropped)
     }
 
-    /// Reports the records that came. Whether any was of a read.
+    /// Reports the records that came, as far as `allowance` goes. Whether any was of a read.
     pub(crate) fn poll(
         &mut self,
         now: Nanos,
         tree: &mut ProcessTree,
+        allowance: Allowance,
         sink: &mut dyn AccessSink,
     ) -> bool {
         let mut records = std::mem::take(&mut self.records);
         self.ring.drain(|record| records.push(record));
-        let mut moved = false;
-        for record in &records {
-            moved |= self.take(record, now, tree, sink).is_some();
+        let (mut moved, mut is_over) = (false, false);
+        for (nth, record) in records.iter().enumerate() {
+            let looks = !is_over && (nth % CHEAP_STEPS == 0 || self.is_costly(record));
+            is_over |= looks && allowance.is_over();
+            if is_over && record.kind != Kind::Close {
+                self.dropped += u64::from(record.kind == Kind::Read);
+            } else {
+                moved |= self.take(record, now, tree, allowance, sink).is_some();
+            }
         }
         records.clear();
         self.records = records;
         assert!(self.descriptors.len() <= DESCRIPTORS_MAX, "more descriptors than are allowed");
+        let dropped = &mut self.dropped;
         self.descriptors.retain(|&(pid, _), descriptor| {
             let stays = tree.has(pid);
             if !stays || descriptor.has_news() {
                 sink.process(pid, tree.processor(pid));
-                descriptor.report(now, sink);
+                *dropped += descriptor.report(now, allowance, sink);
             }
             if !stays {
                 descriptor.close(now, sink);
@@ -91,11 +106,18 @@ impl CallObserver {
         moved
     }
 
+    /// Whether `record` is the first of a descriptor: its file is looked at and opened.
+    fn is_costly(&self, record: &Record) -> bool {
+        let key = (record.pid.try_into().unwrap_or(0), record.fd.try_into().unwrap_or(0));
+        record.kind == Kind::Read && !self.descriptors.contains_key(&key)
+    }
+
     fn take(
         &mut self,
         record: &Record,
         now: Nanos,
         tree: &mut ProcessTree,
+        allowance: Allowance,
         sink: &mut dyn AccessSink,
     ) -> Option<()> {
         let (pid, fd) = (record.pid.try_into().ok()?, record.fd.try_into().ok()?);
@@ -105,7 +127,7 @@ impl CallObserver {
         let inode = (record.dev, record.ino);
         let known = self.descriptors.get(&(pid, fd));
         if record.kind == Kind::Close || known.is_some_and(|known| known.inode != inode) {
-            self.close(pid, fd, now, tree, sink);
+            self.close(pid, fd, now, tree, allowance, sink);
         }
         match record.kind {
             // A mapping is followed by its pages.
@@ -120,11 +142,11 @@ impl CallObserver {
             if self.descriptors.len() >= DESCRIPTORS_MAX {
                 return None;
             }
-            let process = tree.hand_over(pid, fd, now, sink)?;
+            let process = tree.hand_over(pid, fd, inode, now, sink)?;
             let first = follow(process, fd, inode, now, sink);
             self.descriptors.insert((pid, fd), Descriptor::new(inode, first));
         }
-        self.descriptors.get_mut(&(pid, fd))?.read(&range, now, sink)
+        self.descriptors.get_mut(&(pid, fd))?.read(&range, now, allowance, sink)
     }
 
     fn close(
@@ -132,23 +154,31 @@ impl CallObserver {
         pid: i32,
         fd: i32,
         now: Nanos,
-        tree: &ProcessTree,
+        tree: &mut ProcessTree,
+        allowance: Allowance,
         sink: &mut dyn AccessSink,
     ) {
         let Some(mut descriptor) = self.descriptors.remove(&(pid, fd)) else { return };
+        tree.take_back(pid, fd);
         sink.process(pid, tree.processor(pid));
-        descriptor.report(now, sink);
+        self.dropped += descriptor.report(now, allowance, sink);
         descriptor.close(now, sink);
     }
 }
 
 impl Descriptor {
     fn new(inode: Inode, first: Option<CursorId>) -> Self {
-        Self { inode, first, cursors: Cursors::new(), reads: 0 }
+        Self { inode, first, cursors: Cursors::new(), reads: 0, dropped: 0 }
     }
 
     /// Takes in a read: a cursor continues there, or a new one begins.
-    fn read(&mut self, range: &Range<u64>, now: Nanos, sink: &mut dyn AccessSink) -> Option<()> {
+    fn read(
+        &mut self,
+        range: &Range<u64>,
+        now: Nanos,
+        allowance: Allowance,
+        sink: &mut dyn AccessSink,
+    ) -> Option<()> {
         assert!(!range.is_empty(), "a read has bytes");
         let first = self.first?;
         self.reads += 1;
@@ -162,7 +192,7 @@ impl Descriptor {
         state.add(range);
         let cursor = Cursor { start: range.start, end: range.end, used, state };
         if let Some(gone) = self.cursors.add(cursor) {
-            gone.state.give_way(first, now, sink);
+            self.dropped += gone.state.give_way(first, now, allowance, sink);
         }
         Some(())
     }
@@ -171,11 +201,15 @@ impl Descriptor {
         self.cursors.iter().any(|cursor| !cursor.state.reads.is_empty())
     }
 
-    /// Reports what was read since the last report.
-    fn report(&mut self, now: Nanos, sink: &mut dyn AccessSink) {
-        let Some(first) = self.first else { return };
-        self.cursors.iter_mut().for_each(|cursor| cursor.state.report(first, now, sink));
+    /// Reports what was read since the last report; how many reads `allowance` is too short for.
+    fn report(&mut self, now: Nanos, allowance: Allowance, sink: &mut dyn AccessSink) -> u64 {
+        let Some(first) = self.first else { return 0 };
+        let mut dropped = std::mem::take(&mut self.dropped);
+        for cursor in self.cursors.iter_mut() {
+            dropped += cursor.state.report(first, now, allowance, sink);
+        }
         assert!(!self.has_news(), "all is reported");
+        dropped
     }
 
     fn close(&self, now: Nanos, sink: &mut dyn AccessSink) {
@@ -197,26 +231,46 @@ impl Unreported {
         }
     }
 
-    fn report(&mut self, first: CursorId, now: Nanos, sink: &mut dyn AccessSink) {
-        let Some(from) = self.reads.first().map(|read| read.start) else { return };
+    /// How many reads `allowance` is too short for.
+    fn report(
+        &mut self,
+        first: CursorId,
+        now: Nanos,
+        allowance: Allowance,
+        sink: &mut dyn AccessSink,
+    ) -> u64 {
+        let Some(from) = self.reads.first().map(|read| read.start) else { return 0 };
         self.cursor = self.cursor.or_else(|| sink.open_again(first, from));
+        let mut dropped = 0;
         for read in self.reads.drain(..) {
-            let Some(cursor) = self.cursor else { continue };
+            let Some(cursor) = self.cursor.filter(|_| dropped == 0 && !allowance.is_over()) else {
+                dropped += u64::from(self.cursor.is_some());
+                continue;
+            };
             // A new reader begins at a file's first byte.
             sink.read(now, cursor, &read, read.start == self.reported);
             self.reported = read.end;
         }
+        dropped
     }
 
     /// Reports what is left before the cursor goes. A cursor that began since the last poll does
-    /// not go on: a program that reads at random is not followed from place to place.
-    fn give_way(mut self, first: CursorId, now: Nanos, sink: &mut dyn AccessSink) {
-        if let Some(cursor) = self.cursor {
-            self.report(first, now, sink);
-            sink.close(now, cursor);
-        } else {
+    /// not go on: a program that reads at random is not followed from place to place. How many
+    /// reads `allowance` is too short for.
+    fn give_way(
+        mut self,
+        first: CursorId,
+        now: Nanos,
+        allowance: Allowance,
+        sink: &mut dyn AccessSink,
+    ) -> u64 {
+        let Some(cursor) = self.cursor else {
             self.reads.iter().for_each(|read| sink.read_once(now, first, read));
-        }
+            return 0;
+        };
+        let dropped = self.report(first, now, allowance, sink);
+        sink.close(now, cursor);
+        dropped
     }
 }
 
@@ -224,6 +278,8 @@ impl Unreported {
 const BACKWARD_BYTES: u64 = 64 << 10;
 /// No system call reads more.
 const READ_BYTES_MAX: u64 = 1 << 31;
+/// Records between two looks at the allowance.
+const CHEAP_STEPS: usize = 64;
 /// Descriptors that were reported; a word in the ring may name any.
 const DESCRIPTORS_MAX: usize = 4096;
 
@@ -253,9 +309,9 @@ mod tests {
         for (why, reads, reported) in rows {
             let (mut sink, mut descriptor) = (RecordingSink::default(), descriptor());
             for range in reads {
-                descriptor.read(range, Nanos(0), &mut sink);
+                descriptor.read(range, Nanos(0), Allowance::endless(), &mut sink);
             }
-            descriptor.report(Nanos(0), &mut sink);
+            assert_eq!(descriptor.report(Nanos(0), Allowance::endless(), &mut sink), 0);
             assert_eq!(sink.reads, reported, "{why}");
         }
     }
@@ -265,9 +321,9 @@ mod tests {
         let (mut sink, mut descriptor) = (RecordingSink::default(), descriptor());
         let place = |at: u64| at * 100..at * 100 + 10;
         for at in 1..=100 {
-            descriptor.read(&place(at), Nanos(0), &mut sink);
+            descriptor.read(&place(at), Nanos(0), Allowance::endless(), &mut sink);
         }
-        descriptor.report(Nanos(0), &mut sink);
+        assert_eq!(descriptor.report(Nanos(0), Allowance::endless(), &mut sink), 0);
         let mut reported: Vec<_> = sink.reads.iter().map(|(_, range, _)| range.clone()).collect();
         reported.sort_by_key(|range| range.start);
         assert_eq!(reported, (1..=100).map(place).collect::<Vec<_>>());

@@ -57,6 +57,7 @@ impl<T> Cursors<T> {
         &mut self,
         range: &Range<u64>,
     ) -> Option<(&mut Cursor<T>, Continuation)> {
+        assert!(range.start <= range.end, "an access has its start before its end");
         let forward = self.rows.iter().position(|row| row.end == range.start);
         let backward = || self.rows.iter().position(|row| row.start == range.end);
         let found = forward.map(|at| (at, Continuation::Forward));

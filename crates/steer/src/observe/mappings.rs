@@ -10,10 +10,12 @@
 //! goes backward: one for each thread that goes through the file, or a part of it.
 //!
 //! # Invariants
+//! - Lists and page tables are read in pieces, and a poll ends soon after its allowance.
 //! - A poll costs what is new: page tables are scanned from the cursors on, and all of them only
 //!   every now and then, where some page became present.
 //! - What was touched before its mapping was found is found with it, even if its reader sleeps
 //!   then.
+//! - A mapping that gave way to others before some of it was touched is none.
 //! - What was touched of a mapping stays known where the kernel splits it or joins it with others.
 //! - At most [`MAPPINGS_MAX`] mappings of a process and [`CURSORS_MAX`] cursors in all; where these
 //!   are too many the mapping with most of them gives one up, that which stood still longest.
@@ -31,15 +33,16 @@ use std::os::fd::BorrowedFd;
 use std::slice;
 
 use forerun_core::units::Nanos;
-use rustix::fs::Stat;
 
 use super::access::{AccessSink, CursorId};
 use super::cursors::{Continuation, Cursor, Cursors};
 use super::pagemap;
-use super::poll::SCAN_PAUSE_MAX;
+use super::poll::{Allowance, SCAN_PAUSE_MAX};
 use super::procfs::text::{self, Mapping, Sizes};
-use super::procfs::{open_in, open_target, read};
+use super::procfs::{self, open_in, read};
 use crate::clock::thread_time;
+use crate::kernel::Stat;
+use crate::open::{Name, Refusal, as_seen_by, open};
 
 mod runs;
 
@@ -56,6 +59,13 @@ pub(crate) struct Mappings {
     /// Present pages of files when all page tables of these mappings were scanned last.
     scanned: Option<u64>,
     mapped: Vec<MappedFile>,
+    /// The list of mappings that is being read.
+    list: Option<MappingList>,
+    /// The mapping that the scan of all goes on with, what it took so far, and the present pages
+    /// when it began where it is not over.
+    scanning: usize,
+    scan_took: Nanos,
+    scan_began: Option<u64>,
     /// When all page tables are scanned again.
     scan_at: Nanos,
     /// Pages became present, and it is too soon for that.
@@ -67,64 +77,85 @@ pub(crate) struct Mappings {
 struct MappedFile {
     addresses: Range<u64>,
     offset: u64,
+    device: u64,
     inode: u64,
     path: OsString,
     /// What was present at the last scan.
     runs: Vec<Range<u64>>,
     cursors: Cursors<CursorId>,
+    /// It was still there when some of it had become present: the dynamic loader maps all of a
+    /// library at first, and the parts in its place at once.
+    is_confirmed: bool,
+    /// Where the scan of it goes on.
+    scanned: u64,
     /// Its file cannot be followed.
     is_left: bool,
 }
 
 impl Mappings {
-    /// Finds mappings that are new, and forgets those that are gone.
+    /// Finds mappings that are new, and forgets those that are gone; the list may take several
+    /// calls. Whether all of it was read, as it is now.
     pub(crate) fn discover(
         &mut self,
         process: BorrowedFd<'_>,
         now: Nanos,
+        allowance: Allowance,
         sink: &mut dyn AccessSink,
-    ) -> Option<()> {
-        let sizes = self.sizes(process)?;
-        // A mapping that is followed may have been replaced by another of its size, which has
-        // faulted then. What is not followed may have become of interest too, but is not touched.
-        let is_same = self.known == Some(sizes);
-        if is_same && (self.mapped.is_empty() || !self.has_faulted(process)) {
-            return Some(());
+    ) -> Option<bool> {
+        let is_begun = self.list.is_some();
+        if !is_begun {
+            let sizes = self.sizes(process)?;
+            // A mapping that is followed may have been replaced by another of its size, which has
+            // faulted then. What is not followed may have become of interest too, but is not
+            // touched.
+            let is_same = self.known == Some(sizes);
+            if is_same && (self.mapped.is_empty() || !self.has_faulted(process)) {
+                return Some(true);
+            }
+            self.known = Some(sizes);
+            self.list = Some(MappingList::open(process)?);
         }
-        let mut list = Vec::new();
-        open_in(process, "maps")?.read_to_end(&mut list).ok()?;
-        self.known = Some(sizes);
+        if !self.list.as_mut()?.read(allowance) {
+            return Some(false);
+        }
+        let list = self.list.take()?;
         let mut before = std::mem::take(&mut self.mapped);
         let mut some_are_new = false;
-        let lines = list.split(|&byte| byte == b'\n').filter_map(text::mapping);
-        for mapping in lines.filter(is_followed).take(MAPPINGS_MAX) {
-            let same = |old: &MappedFile| old.addresses == mapping.addresses && old.shows(&mapping);
-            let known = before.iter().position(same).map(|at| before.swap_remove(at));
-            some_are_new |= known.is_none();
-            let known = known.unwrap_or_else(|| {
-                let mut new = MappedFile::new(&mapping);
-                let parts = before.iter_mut().filter(|old| old.shows(&mapping));
-                parts.for_each(|old| new.inherit(old));
-                new
-            });
-            self.mapped.push(known);
+        for mut new in list.found {
+            let same = |old: &MappedFile| old.addresses == new.addresses && old.shows(&new);
+            if let Some(at) = before.iter().position(same) {
+                self.mapped.push(before.swap_remove(at));
+                continue;
+            }
+            some_are_new = true;
+            for old in &mut before {
+                if old.shows(&new) {
+                    new.inherit(old);
+                }
+            }
+            self.mapped.push(new);
         }
         for gone in before {
             gone.close(now, sink);
         }
         // As many pages may be present as before, and others.
         self.scanned = None;
+        (self.scanning, self.scan_began) = (0, None);
+        self.mapped.iter_mut().for_each(|mapped| mapped.scanned = mapped.addresses.start);
         if some_are_new {
             self.scan_at = now;
         }
-        Some(())
+        // Between its parts the list may have changed.
+        Some(!is_begun || self.sizes(process) == self.known)
     }
 
-    /// Reports the pages that became present. Whether any did.
+    /// Reports the pages that became present; what `allowance` is too short for is scanned later.
+    /// Whether any did.
     pub(crate) fn poll(
         &mut self,
         process: BorrowedFd<'_>,
         now: Nanos,
+        allowance: Allowance,
         sink: &mut dyn AccessSink,
     ) -> bool {
         self.has_pending_scan = false;
@@ -132,7 +163,7 @@ impl Mappings {
             return false;
         }
         let Some(Sizes { present, .. }) = self.sizes(process) else { return false };
-        if self.scanned == Some(present) {
+        if self.scan_began.is_none() && self.scanned == Some(present) {
             return false;
         }
         // The process may have become another program: page tables are those of one.
@@ -143,18 +174,34 @@ impl Mappings {
         let mut moved = false;
         for mapped in &mut self.mapped {
             moved |= mapped.follow_cursors(pagemap, now, sink);
+            if allowance.is_over() {
+                break;
+            }
         }
         if now < self.scan_at {
             self.has_pending_scan = true;
             return moved;
         }
         let began = thread_time();
-        for at in 0..self.mapped.len() {
-            moved |= self.mapped[at].scan(process, pagemap, now, sink);
+        while let Some(mapped) = self.mapped.get_mut(self.scanning) {
+            let (is_done, has_more) = mapped.scan(process, pagemap, now, sink);
+            moved |= has_more;
             keep_few(&mut self.mapped, now, sink);
+            self.scanning += usize::from(is_done);
+            if allowance.is_over() {
+                break;
+            }
         }
-        self.scan_at = now + scan_pause(thread_time().since(began));
-        self.scanned = Some(present);
+        self.scan_took += thread_time().since(began);
+        self.has_pending_scan = self.scanning < self.mapped.len();
+        if !self.has_pending_scan {
+            self.scanning = 0;
+            self.scan_at = now + scan_pause(std::mem::take(&mut self.scan_took));
+            // Of pages that became present meanwhile the next scan tells.
+            self.scanned = Some(self.scan_began.take().unwrap_or(present));
+        } else if self.scan_began.is_none() {
+            self.scan_began = Some(present);
+        }
         moved
     }
 
@@ -193,18 +240,21 @@ impl MappedFile {
         Self {
             addresses: mapping.addresses.clone(),
             offset: mapping.offset,
+            device: mapping.device,
             inode: mapping.inode,
             path: mapping.path.to_owned(),
             runs: Vec::new(),
             cursors: Cursors::new(),
+            is_confirmed: false,
+            scanned: mapping.addresses.start,
             is_left: false,
         }
     }
 
     /// Whether some of `mapping` shows the same bytes at the same addresses.
-    fn shows(&self, mapping: &Mapping<'_>) -> bool {
+    fn shows(&self, mapping: &Self) -> bool {
         let begins = |start: u64, offset| start.wrapping_sub(offset);
-        self.inode == mapping.inode
+        (self.device, self.inode) == (mapping.device, mapping.inode)
             && begins(self.addresses.start, self.offset)
                 == begins(mapping.addresses.start, mapping.offset)
             && self.addresses.start < mapping.addresses.end
@@ -250,29 +300,60 @@ impl MappedFile {
         moved
     }
 
-    /// Scans all of it, and reports what became present anywhere: new cursors begin there.
+    /// Scans a piece of it, and reports what became present anywhere there: new cursors begin.
+    /// Whether that was the last piece, and whether anything did.
     fn scan(
         &mut self,
         process: BorrowedFd<'_>,
         pagemap: &File,
         now: Nanos,
         sink: &mut dyn AccessSink,
-    ) -> bool {
-        if self.is_left {
-            return false;
+    ) -> (bool, bool) {
+        let Range { start, end } = self.addresses;
+        let from = self.scanned.max(start);
+        let piece = from..end.min(from.saturating_add(SCAN_BYTES_MAX));
+        let is_last = piece.end == end;
+        self.scanned = if is_last { start } else { piece.end };
+        if self.is_left || piece.is_empty() {
+            return (true, false);
         }
-        let Ok(runs) = pagemap::present(pagemap, self.addresses.clone(), RUNS_MAX) else {
-            return false;
+        let room = RUNS_MAX - self.runs.iter().take_while(|run| run.end <= piece.start).count();
+        if room == 0 {
+            self.scanned = start;
+            return (true, false);
+        }
+        let Ok(runs) = pagemap::present(pagemap, piece.clone(), room) else {
+            return (true, false);
         };
         let fresh = runs::added(&self.runs, &runs);
-        self.runs = runs;
+        if !fresh.is_empty() && !self.is_confirmed {
+            self.is_confirmed = self.is_there(process);
+            if !self.is_confirmed {
+                return (is_last, false);
+            }
+        }
+        runs::replace(&mut self.runs, &piece, runs);
+        self.runs.truncate(RUNS_MAX);
         for run in fresh.iter().take(super::cursors::COUNT_MAX) {
             if self.report(process, run, now, sink).is_none() {
                 self.is_left = true;
                 break;
             }
         }
-        !fresh.is_empty()
+        (is_last, !fresh.is_empty())
+    }
+
+    /// Whether the process has it mapped as it was found.
+    fn is_there(&self, process: BorrowedFd<'_>) -> bool {
+        let list = open_in(process, "maps").and_then(|maps| {
+            let mut list = Vec::new();
+            maps.take(LIST_BYTES_MAX as u64).read_to_end(&mut list).ok().map(|_| list)
+        });
+        let lines = list.iter().flat_map(|list| list.split(|&byte| byte == b'\n'));
+        let mut mappings = lines.filter_map(text::mapping).filter(is_followed);
+        mappings.any(|mapping| {
+            mapping.addresses == self.addresses && self.shows(&MappedFile::new(&mapping))
+        })
     }
 
     /// Reports `run`, which became present: a cursor continues there, or a new one begins. `None`:
@@ -298,7 +379,7 @@ impl MappedFile {
             let oldest = self.cursors.remove_oldest().expect("there are some");
             sink.close(now, oldest.state);
         }
-        let (file, stat) = self.open(process)?;
+        let (file, stat) = self.open(process).map_err(|why| sink.refused(why)).ok()?;
         let state = sink.open(now, file, &stat, range.start)?;
         sink.mapped(state);
         sink.read(now, state, &range, false);
@@ -307,14 +388,58 @@ impl MappedFile {
     }
 
     /// The file by its name, as the process sees it, if it still is that file.
-    fn open(&self, process: BorrowedFd<'_>) -> Option<(File, Stat)> {
-        let mut name = OsString::from("root");
-        name.push(&self.path);
-        open_target(process, name, |stat| stat.st_ino == self.inode)
+    fn open(&self, process: BorrowedFd<'_>) -> Result<(File, Stat), Refusal> {
+        let path = as_seen_by(process, &self.path).ok_or(Refusal::Outside)?;
+        open(process, Name::Path(path), |found| {
+            found.stat.st_ino == self.inode
+                && procfs::is_followed(&found.stat)
+                && found.is_on(self.device)
+        })
     }
 
     fn close(self, now: Nanos, sink: &mut dyn AccessSink) {
         self.cursors.iter().for_each(|cursor| sink.close(now, cursor.state));
+    }
+}
+
+/// A list of mappings, read in pieces.
+#[derive(Debug)]
+struct MappingList {
+    maps: File,
+    /// The bytes of the last line, of which the end is missing.
+    rest: Vec<u8>,
+    bytes: usize,
+    /// Those that are followed.
+    found: Vec<MappedFile>,
+}
+
+impl MappingList {
+    fn open(process: BorrowedFd<'_>) -> Option<Self> {
+        let maps = open_in(process, "maps")?;
+        Some(Self { maps, rest: Vec::new(), bytes: 0, found: Vec::new() })
+    }
+
+    /// Reads on as far as `allowance` goes. Whether that was the end.
+    fn read(&mut self, allowance: Allowance) -> bool {
+        let mut piece = vec![0; LIST_PIECE_BYTES];
+        while self.found.len() < MAPPINGS_MAX && self.bytes < LIST_BYTES_MAX {
+            let count = self.maps.read(&mut piece).unwrap_or(0);
+            if count == 0 {
+                return true;
+            }
+            self.bytes += count;
+            self.rest.extend_from_slice(&piece[..count]);
+            let whole = self.rest.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+            let lines = self.rest[..whole].split(|&byte| byte == b'\n');
+            let followed = lines.filter_map(text::mapping).filter(is_followed);
+            let room = MAPPINGS_MAX - self.found.len();
+            self.found.extend(followed.take(room).map(|mapping| MappedFile::new(&mapping)));
+            self.rest.drain(..whole);
+            if allowance.is_over() {
+                return false;
+            }
+        }
+        true
     }
 }
 
@@ -345,6 +470,12 @@ fn is_followed(mapping: &Mapping<'_>) -> bool {
 
 /// Mappings of a process that are followed.
 const MAPPINGS_MAX: usize = 64;
+/// The list is read up to there: some forty thousand mappings.
+const LIST_BYTES_MAX: usize = 4 << 20;
+/// As much of it as the kernel writes at a time.
+const LIST_PIECE_BYTES: usize = 4 << 10;
+/// Addresses that are scanned at a time.
+const SCAN_BYTES_MAX: u64 = 4 << 30;
 /// Smaller ones are read before a poll sees them.
 const MAPPING_BYTES_MIN: u64 = 1 << 20;
 /// Cursors in all mappings of a process: one that reads at random leaves cursors for others.
@@ -365,6 +496,44 @@ mod tests {
     use super::super::access::recording::RecordingSink;
     use super::super::cursors::COUNT_MAX;
     use super::*;
+
+    use std::os::fd::AsFd as _;
+    use std::ptr::null_mut;
+
+    use forerun_testkit::Scratch;
+    use rustix::fs::{Mode, OFlags, fstat, open};
+    use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+    #[test]
+    #[expect(unsafe_code, reason = "a mapping of the test itself")]
+    fn a_mapping_that_gave_way_to_others_before_it_was_touched_is_not_followed() {
+        const BYTES: usize = 2 << 20;
+        let scratch = Scratch::on_disk("mappings-replaced");
+        let file = File::open(scratch.file("library", vec![7; BYTES])).unwrap();
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let process = open("/proc/self", flags, Mode::empty()).unwrap();
+        let mut sink = RecordingSink::default();
+        for (why, gives_way) in [("it stays", false), ("as the dynamic loader does", true)] {
+            let (read, private) = (ProtFlags::READ, MapFlags::PRIVATE);
+            // SAFETY: the kernel chooses a place that nothing is mapped at.
+            let start = unsafe { mmap(null_mut(), BYTES, read, private, &file, 0) }.unwrap();
+            let mut mappings = Mappings::default();
+            mappings.discover(process.as_fd(), Nanos(0), Allowance::endless(), &mut sink).unwrap();
+            mappings.mapped.retain(|mapped| mapped.inode == fstat(&file).unwrap().st_ino);
+            assert_eq!(mappings.mapped.len(), 1, "{why}");
+            if gives_way {
+                let (code, fixed) = (read | ProtFlags::EXEC, private | MapFlags::FIXED);
+                // SAFETY: the mapping of this test alone is replaced.
+                unsafe { mmap(start, BYTES, code, fixed, &file, 0) }.unwrap();
+            }
+            // SAFETY: the page is mapped for reading.
+            assert_eq!(unsafe { start.cast::<u8>().read_volatile() }, 7, "{why}");
+            let moved = mappings.poll(process.as_fd(), Nanos(1), Allowance::endless(), &mut sink);
+            assert_eq!(moved, !gives_way, "{why}");
+            // SAFETY: nothing refers to the mapping of this test.
+            unsafe { munmap(start, BYTES) }.unwrap();
+        }
+    }
 
     /// Mappings with so many cursors each, all of which moved at once.
     fn mappings(counts: &[usize]) -> Vec<MappedFile> {

@@ -9,8 +9,9 @@
 //! would keep the file open, and its locks held, after the program has closed it.
 //!
 //! # Invariants
-//! - A file is opened once its position has moved, for reading alone, and closed when the poll
+//! - A file is opened once a page of it has been read, for reading alone, and closed when the poll
 //!   after its end finds the descriptor gone or used for another file.
+//! - A position that reads have moved is never taken for a seek, however late a poll is.
 //! - At most [`FILES_MAX`] files of a process are followed: regular ones of 256 KiB and more, read
 //!   through the page cache.
 //! # Sources
@@ -22,21 +23,29 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use forerun_core::units::Nanos;
-use rustix::fs::{AtFlags, OFlags, Stat, statat};
+use rustix::fs::{AtFlags, StatxFlags, statx};
 use rustix::io::Errno;
 
 use super::access::{AccessSink, CursorId};
+use super::poll::Allowance;
 use super::procfs::{self, text};
-use crate::kernel::{self, Residency};
+use crate::kernel::{self, Residency, Stat};
+use crate::open::{Found, Name, open, reads_page_cache};
 
 /// The open files of a process.
 #[derive(Debug, Default)]
 pub(crate) struct OpenFiles {
     open: BTreeMap<i32, OpenFile>,
+    /// The descriptors whose accesses another observer sees.
+    left: BTreeMap<i32, Inode>,
+    /// The descriptor that discovery goes on with.
+    discovered: i32,
+    /// What the process had used of a processor when that list began.
+    listed: Option<Nanos>,
+    /// Positions moved that are not reported yet.
+    is_cut: bool,
     io: Option<File>,
-    bytes_read: u64,
-    /// Of these, bytes that no position has shown yet.
-    bytes_not_shown: u64,
+    counter: ReadCounter,
 }
 
 #[derive(Debug)]
@@ -45,47 +54,107 @@ struct OpenFile {
     inode: Inode,
     position: u64,
     cursor: Option<CursorId>,
-    /// Its position is not followed: it cannot be, or another observer sees its accesses.
+    /// Its position cannot be followed.
     is_left: bool,
 }
 
 /// A file's device and inode number.
 pub(crate) type Inode = (u64, u64);
 
-/// Bytes that a process read, by all calls that the kernel counts.
+/// Bytes that a process read, by all calls that the kernel counts, beside those that its positions
+/// have shown.
+///
+/// ```text
+///   count `before`, positions, count `after`     what is counted between may show at the next poll
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+struct ReadCounter {
+    /// The count at the last poll at which a position moved.
+    counted: u64,
+    /// Of that, bytes that no position has shown yet.
+    not_shown: u64,
+}
+
+/// Bytes that a process read, at one poll.
 #[derive(Clone, Copy, Debug)]
 struct BytesRead {
     /// Since the last poll at which a position moved.
     new: u64,
     /// Of these and of older ones, bytes that no position has shown yet.
     left: u64,
+    /// Of these, bytes that were counted while positions were read, and may show at the next poll.
+    late: u64,
+}
+
+impl ReadCounter {
+    /// The bytes of a poll, whose count was `before` and `after` the positions were read.
+    fn count(&mut self, before: u64, after: u64) -> BytesRead {
+        let new = after.saturating_sub(self.counted);
+        self.counted = after;
+        let left = new.saturating_add(self.not_shown);
+        assert!(new <= left, "what is new is left");
+        BytesRead { new, left, late: after.saturating_sub(before) }
+    }
+
+    /// The poll is over, and this is left of it. Calls that end as the count is read have counted
+    /// and not moved a position yet.
+    fn end(&mut self, read: Option<BytesRead>) {
+        let most = |read: BytesRead| read.late.saturating_add(AT_ONCE_BYTES_MAX);
+        self.not_shown = read.map_or(0, |read| read.left.min(most(read)));
+    }
 }
 
 impl OpenFiles {
-    /// Finds new descriptors. An error: this process has no permission to look.
-    pub(crate) fn discover(&mut self, process: BorrowedFd<'_>) -> Result<(), Errno> {
+    /// Finds new descriptors of a process that has used so much of a processor. Whether there may
+    /// be more: `allowance` is too short for all, or the process ran between two parts of the list.
+    /// An error: this process has no permission to look.
+    pub(crate) fn discover(
+        &mut self,
+        process: BorrowedFd<'_>,
+        processor: Option<Nanos>,
+        allowance: Allowance,
+    ) -> Result<bool, Errno> {
         let (folder, entries) = procfs::list_in(process, "fd")?;
-        for entry in entries {
+        let from = std::mem::take(&mut self.discovered);
+        if from == 0 {
+            self.listed = processor;
+        }
+        let mut looked_at = 0;
+        for entry in entries.take(DESCRIPTORS_MAX) {
+            if self.open.len() >= FILES_MAX {
+                break;
+            }
             let entry = entry?;
             let number = entry.file_name().to_str().ok().and_then(|name| name.parse().ok());
-            let Some(number) = number else { continue };
-            if self.open.contains_key(&number) || self.open.len() >= FILES_MAX {
+            let Some(number) = number.filter(|number| *number >= from) else { continue };
+            looked_at += 1;
+            if looked_at % STEPS == 0 && allowance.is_over() {
+                self.discovered = number;
+                return Ok(true);
+            }
+            if self.open.contains_key(&number) {
                 continue;
             }
-            if let Ok(stat) = statat(&folder, entry.file_name(), AtFlags::empty()) {
-                self.add(process, number, &stat);
+            // What is known of it here: a file system that would have to be asked may not answer.
+            let how = AtFlags::STATX_DONT_SYNC;
+            if let Ok(stat) = statx(&folder, entry.file_name(), how, StatxFlags::BASIC_STATS) {
+                self.add(process, number, &Stat::from(stat));
             }
         }
         assert!(self.open.len() <= FILES_MAX, "more files than are allowed");
-        Ok(())
+        Ok(from > 0 && self.listed != processor)
     }
 
     fn add(&mut self, process: BorrowedFd<'_>, number: i32, stat: &Stat) {
         if !procfs::is_followed(stat) {
             return;
         }
-        let Some(info) = procfs::open_in(process, &format!("fdinfo/{number}")) else { return };
         let inode = (stat.st_dev, stat.st_ino);
+        if self.left.get(&number) == Some(&inode) {
+            return;
+        }
+        self.left.remove(&number);
+        let Some(info) = procfs::open_in(process, &format!("fdinfo/{number}")) else { return };
         let Some(descriptor) = descriptor(&info, inode) else { return };
         // A process that has read nothing yet has inherited the descriptor as it is.
         let io = procfs::open_in(process, "io").and_then(|io| procfs::read(&io, text::bytes_read));
@@ -95,18 +164,25 @@ impl OpenFiles {
         self.open.insert(number, file);
     }
 
-    /// Reports the positions that moved. Whether any did.
+    /// Reports the positions that moved; what `allowance` is too short for moves later. Whether any
+    /// did.
     pub(crate) fn poll(
         &mut self,
         process: BorrowedFd<'_>,
         now: Nanos,
+        allowance: Allowance,
         sink: &mut dyn AccessSink,
     ) -> bool {
+        if self.open.is_empty() {
+            return false;
+        }
+        let before = self.count(process);
         let mut moved = Vec::new();
+        self.is_cut = false;
         self.open.retain(|&number, file| {
             let descriptor = descriptor(&file.info, file.inode);
             match descriptor {
-                Some(descriptor) if descriptor.position != file.position && !file.is_left => {
+                Some(descriptor) if file.has_moved_to(descriptor.position) => {
                     moved.push((number, descriptor.position));
                 }
                 Some(_) => {}
@@ -117,8 +193,14 @@ impl OpenFiles {
         if moved.is_empty() {
             return false;
         }
-        let mut bytes_read = self.bytes_read(process);
-        for (number, to) in moved {
+        let after = self.count(process);
+        let counts = before.zip(after);
+        let mut bytes_read = counts.map(|(before, after)| self.counter.count(before, after));
+        for (nth, (number, to)) in moved.into_iter().enumerate() {
+            if nth > 0 && allowance.is_over() {
+                self.is_cut = true;
+                break;
+            }
             let file = self.open.get_mut(&number).expect("it is retained");
             assert!(!file.is_left && file.position != to, "a file that is left does not move");
             let from = std::mem::replace(&mut file.position, to);
@@ -130,18 +212,33 @@ impl OpenFiles {
                 report(cursor, from..to, &mut bytes_read, now, sink);
             }
         }
-        // A read that was counted after the positions were read shows at the next poll.
-        self.bytes_not_shown = bytes_read.map_or(0, |read| read.left.min(NOT_SHOWN_BYTES_MAX));
+        self.counter.end(bytes_read);
         true
     }
 
-    /// Ends following the position of the descriptor `number`, as long as that stands for the same
-    /// file. Whether the descriptor is known.
-    pub(crate) fn leave(&mut self, number: i32, now: Nanos, sink: &mut dyn AccessSink) -> bool {
-        let Some(file) = self.open.get_mut(&number) else { return false };
-        file.is_left = true;
-        file.close(now, sink);
-        true
+    /// Whether positions moved for which the last poll had no time.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// Ends following the position of the descriptor `number`, as long as that stands for `inode`:
+    /// another observer sees its accesses.
+    pub(crate) fn leave(
+        &mut self,
+        number: i32,
+        inode: Inode,
+        now: Nanos,
+        sink: &mut dyn AccessSink,
+    ) {
+        self.left.insert(number, inode);
+        if let Some(mut file) = self.open.remove(&number) {
+            file.close(now, sink);
+        }
+    }
+
+    /// Follows the position of the descriptor `number` again, once it is found.
+    pub(crate) fn take_back(&mut self, number: i32) {
+        self.left.remove(&number);
     }
 
     /// The process is gone.
@@ -151,19 +248,23 @@ impl OpenFiles {
         }
     }
 
-    fn bytes_read(&mut self, process: BorrowedFd<'_>) -> Option<BytesRead> {
+    /// The count of the bytes that the process has read.
+    fn count(&mut self, process: BorrowedFd<'_>) -> Option<u64> {
         if self.io.is_none() {
             self.io = procfs::open_in(process, "io");
         }
-        let bytes = procfs::read(self.io.as_ref()?, text::bytes_read)?;
-        let new = bytes.saturating_sub(std::mem::replace(&mut self.bytes_read, bytes));
-        let left = new.saturating_add(self.bytes_not_shown);
-        assert!(self.bytes_not_shown <= NOT_SHOWN_BYTES_MAX && new <= left);
-        Some(BytesRead { new, left })
+        procfs::read(self.io.as_ref()?, text::bytes_read)
     }
 }
 
 impl OpenFile {
+    /// Whether it was read up to `position`, or another place was sought. The first bytes alone do
+    /// not count: so the dynamic loader reads the header of a library, before it maps it.
+    fn has_moved_to(&self, position: u64) -> bool {
+        let is_header = self.cursor.is_none() && position < HEADER_BYTES;
+        position != self.position && !self.is_left && !is_header
+    }
+
     fn close(&mut self, now: Nanos, sink: &mut dyn AccessSink) {
         if let Some(cursor) = self.cursor.take() {
             sink.close(now, cursor);
@@ -222,16 +323,16 @@ pub(crate) fn follow(
     now: Nanos,
     sink: &mut dyn AccessSink,
 ) -> Option<CursorId> {
-    let is_it = |stat: &Stat| (stat.st_dev, stat.st_ino) == inode;
-    let (file, stat) = procfs::open_target(process, format!("fd/{number}"), is_it)?;
-    sink.open(now, file, &stat, 0)
-}
-
-/// Whether a descriptor with these flags of `open(2)` reads through the page cache.
-fn reads_page_cache(flags: u32) -> bool {
-    let flags = OFlags::from_bits_retain(flags);
-    let mode = flags & OFlags::ACCMODE;
-    mode != OFlags::WRONLY && !flags.intersects(OFlags::DIRECT | OFlags::PATH)
+    let is_it = |found: &Found<'_>| {
+        (found.stat.st_dev, found.stat.st_ino) == inode && procfs::is_followed(&found.stat)
+    };
+    match open(process, Name::Descriptor(number), is_it) {
+        Ok((file, stat)) => sink.open(now, file, &stat, 0),
+        Err(why) => {
+            sink.refused(why);
+            None
+        }
+    }
 }
 
 /// The descriptor that `info` describes, if it still stands for the same file.
@@ -242,7 +343,46 @@ fn descriptor(info: &File, inode: Inode) -> Option<text::Descriptor> {
 
 /// Files of a process that are followed.
 const FILES_MAX: usize = 256;
-/// More than a process reads between two polls.
-const NOT_SHOWN_BYTES_MAX: u64 = 1 << 20;
+/// A file is followed once more than this was read of it.
+const HEADER_BYTES: u64 = 4096;
+/// More than the calls read that end at one moment.
+const AT_ONCE_BYTES_MAX: u64 = 1 << 20;
+/// Descriptors of a process that are looked at, the first by number: as many as the shim knows.
+const DESCRIPTORS_MAX: usize = 4096;
+/// Descriptors between two looks at the allowance.
+const STEPS: usize = 32;
 /// Of pages that were just read, one in so many may have been evicted.
 const EVICTED_ONE_IN: u64 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A poll: the count before the positions are read and after, and by how much these move.
+    type Poll = (u64, u64, u64);
+
+    #[test]
+    fn what_is_read_while_a_poll_is_delayed_shows_at_the_next_one() {
+        const MIB: u64 = 1 << 20;
+        #[rustfmt::skip]
+        let rows: [(&str, &[Poll], u64); 4] = [ // why, polls, what is left after them
+            ("each poll is at once",
+             &[(5, 5, 5), (9, 9, 4)], 0),
+            ("one has a delay",
+             &[(5, 64 * MIB, 5), (65 * MIB, 65 * MIB, 64 * MIB)], MIB - 5),
+            ("a call ends between",
+             &[(9, 9, 5), (9, 9, 4)], 0),
+            ("a pipe is read beside",
+             &[(70 * MIB, 70 * MIB, 5), (70 * MIB, 70 * MIB, 0)], MIB),
+        ];
+        for (why, polls, expected) in rows {
+            let mut counter = ReadCounter::default();
+            for &(before, after, moved) in polls {
+                let mut read = counter.count(before, after);
+                read.left = read.left.checked_sub(moved).expect(why);
+                counter.end(Some(read));
+            }
+            assert_eq!(counter.not_shown, expected, "{why}");
+        }
+    }
+}

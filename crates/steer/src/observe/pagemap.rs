@@ -23,6 +23,7 @@ pub(crate) fn present(
     range: Range<u64>,
     max: usize,
 ) -> io::Result<Vec<Range<u64>>> {
+    assert!(max > 0, "there is room for what is present");
     match scan(pagemap, range.clone(), max) {
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOTTY | libc::EINVAL)) => {
             read(pagemap, range, max)
@@ -77,7 +78,9 @@ fn scan(pagemap: &File, range: Range<u64>, max: usize) -> io::Result<Vec<Range<u
     };
     let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
     assert!(count <= regions.len(), "no more regions than there is room for");
-    Ok(regions.iter().take(count).map(|region| region.start..region.end).collect())
+    let regions = &regions[..count];
+    assert!(regions.is_sorted_by_key(|region| region.start), "the kernel walks upward");
+    Ok(regions.iter().map(|region| region.start..region.end).collect())
 }
 
 /// The same, for a kernel without `PAGEMAP_SCAN`.
@@ -107,6 +110,7 @@ fn read(pagemap: &File, range: Range<u64>, max: usize) -> io::Result<Vec<Range<u
             break;
         }
     }
+    assert!(found.len() <= max, "no more parts than there is room for");
     Ok(found)
 }
 

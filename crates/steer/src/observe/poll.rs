@@ -4,15 +4,49 @@
 //!   interval    short while polls find accesses, doubled up to a bound while they find none
 //!   budget      one part in so many of a processor; what is not used is saved, up to a bound
 //!   pause       the interval, or longer until the budget has paid for the last poll
+//!   allowance   what one poll may use: what is left to do then goes on with the next one
 //! ```
 //! Savings let one expensive poll, such as the first of bytes that are not cached, be followed by a
 //! short pause, just when the program comes to the end of what was prefetched.
 //!
 //! # Invariants
-//! - A pause is never longer than its bound; cost that the longest pause does not pay is forgiven.
+//! - A pause is never longer than its bound; cost that the longest pause does not pay stays
+//!   overdrawn until the next ones pay it, and what [`SCAN_PAUSE_MAX`] does not pay is forgiven.
 //! - At most [`SAVED_MAX`] is saved.
 
 use forerun_core::units::Nanos;
+
+use crate::clock::thread_time;
+
+/// Processor time that a poll may still use. What goes on in steps looks at it between them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allowance {
+    ends: Nanos,
+}
+
+impl Allowance {
+    /// So much of this thread's time, from now on.
+    pub(crate) fn of(time: Nanos) -> Self {
+        Self { ends: thread_time() + time }
+    }
+
+    /// One that no test uses up.
+    #[cfg(test)]
+    pub(crate) fn endless() -> Self {
+        Self::of(Nanos(u64::MAX / 2))
+    }
+
+    /// Half of what is left of it.
+    pub(crate) fn half(self) -> Self {
+        let now = thread_time();
+        Self { ends: now + Nanos(self.ends.since(now).0 / 2) }
+    }
+
+    /// Whether it is used up.
+    pub(crate) fn is_over(self) -> bool {
+        thread_time() >= self.ends
+    }
+}
 
 /// Processor time that polls may use, and what of it is left.
 #[derive(Debug)]
@@ -43,9 +77,10 @@ impl PollBudget {
         let earned = signed(now.since(self.at).0 / one_in);
         self.at = now;
         let saved = self.saved.saturating_add(earned).min(SAVED_MAX);
-        self.saved = saved.saturating_sub(signed(cost.0)).max(-signed(longest.0 / one_in));
+        let forgiven_from = -signed(SCAN_PAUSE_MAX.max(longest).0 / one_in);
+        self.saved = saved.saturating_sub(signed(cost.0)).max(forgiven_from);
         let overdrawn = self.saved.min(0).unsigned_abs();
-        let pause = shortest.max(Nanos(overdrawn * one_in));
+        let pause = Nanos(overdrawn * one_in).clamp(shortest, longest);
         assert!(pause <= longest, "a pause has a bound");
         pause
     }
@@ -69,6 +104,13 @@ pub(crate) enum Interval {
 impl PollTimer {
     pub(crate) fn new() -> Self {
         Self { interval: INTERVAL_MIN, budget: PollBudget::full() }
+    }
+
+    /// What the next poll may use, where polls may use one part in `one_in` of a processor: what
+    /// the longest pause pays, and an eighth of that while the budget is overdrawn.
+    pub(crate) fn allowance(&self, one_in: u64) -> Allowance {
+        let share = if self.budget.saved < 0 { OVERDRAWN_ONE_IN } else { 1 };
+        Allowance::of(Nanos(PAUSE_MAX.0 / one_in / share))
     }
 
     /// The pause after a poll at `now` that used `cost`, where polls may use one part in `one_in`
@@ -100,6 +142,8 @@ pub(crate) const PAUSE_MAX: Nanos = Nanos::from_millis(100);
 /// The longest pause after a scan of all that a process has, however expensive the scan was: what
 /// begins meanwhile is seen that late.
 pub(crate) const SCAN_PAUSE_MAX: Nanos = Nanos::from_millis(2_000);
+/// A poll may use one part in so many of what it else may, while another is to be paid for.
+const OVERDRAWN_ONE_IN: u64 = 8;
 /// Nanoseconds of a processor that are saved at most.
 const SAVED_MAX: i64 = 10_000_000;
 
@@ -121,7 +165,9 @@ mod tests {
             (10,    1,  10, "that is paid, nothing is saved"),
             (1_000, 9,   1, "saved again, no more than at first"),
             (1_001, 99, 100, "never longer"),
-            (1_101, 0,   1, "and what that did not pay is forgiven"),
+            (1_101, 0, 100, "what that did not pay stays overdrawn"),
+            (1_801, 0, 100, "until it is paid"),
+            (1_980, 0,   1, "as a whole"),
         ];
         for (at, cost, pause, why) in rows {
             let is = budget.pause(millis(at), (millis(1), millis(100)), millis(cost), 10);

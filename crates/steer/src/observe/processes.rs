@@ -15,6 +15,7 @@
 //! `pidfd_open(2)`, proc(5).
 
 use std::collections::BTreeMap;
+use std::io::Read as _;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 
@@ -22,11 +23,12 @@ use forerun_core::units::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::access::AccessSink;
 use super::mappings::Mappings;
-use super::open_files::OpenFiles;
+use super::open_files::{Inode, OpenFiles};
+use super::poll::Allowance;
 use super::procfs;
 use crate::clock::time_of;
 
@@ -38,6 +40,11 @@ pub(crate) struct ProcessTree {
     lists_children: bool,
     seen: u64,
     skipped: u64,
+    /// The processes that a poll and a discovery go on with.
+    polled: i32,
+    discovered: i32,
+    /// The last poll had no time for all processes.
+    is_cut: bool,
 }
 
 #[derive(Debug)]
@@ -53,11 +60,21 @@ struct Process {
 }
 
 impl ProcessTree {
-    /// The tree below `program`, a child of this process.
-    pub(crate) fn new(program: Pid) -> Self {
+    /// The tree below `program`, a child of `parent`.
+    pub(crate) fn new(program: Pid, parent: Option<Pid>) -> Self {
         let lists_children = Path::new("/proc/thread-self/children").exists();
-        let mut tree = Self { processes: BTreeMap::new(), lists_children, seen: 0, skipped: 0 };
-        tree.add(program.as_raw_nonzero().get(), getpid().as_raw_nonzero().get());
+        let mut tree = Self {
+            processes: BTreeMap::new(),
+            lists_children,
+            seen: 0,
+            skipped: 0,
+            polled: 0,
+            discovered: 0,
+            is_cut: false,
+        };
+        if let Some(parent) = parent {
+            tree.add(program.as_raw_nonzero().get(), parent.as_raw_nonzero().get());
+        }
         tree
     }
 
@@ -76,15 +93,35 @@ impl ProcessTree {
         self.processes.values().map(|process| process.pidfd.as_fd())
     }
 
-    /// Reports where the processes are in their files. Whether any moved.
-    pub(crate) fn poll(&mut self, now: Nanos, sink: &mut dyn AccessSink) -> bool {
-        let mut moved = false;
-        for (&pid, process) in &mut self.processes {
+    /// Reports where the processes are in their files, one after the other as far as `allowance`
+    /// goes; the next call goes on from there. Whether any moved.
+    pub(crate) fn poll(
+        &mut self,
+        now: Nanos,
+        allowance: Allowance,
+        sink: &mut dyn AccessSink,
+    ) -> bool {
+        let (mut moved, mut is_over) = (false, false);
+        self.is_cut = false;
+        for pid in self.in_turn(self.polled) {
+            let Some(process) = self.processes.get_mut(&pid) else { continue };
+            if is_over {
+                self.polled = pid;
+                self.is_cut = true;
+                break;
+            }
             sink.process(pid, process.processor);
-            moved |= process.files.poll(process.folder.as_fd(), now, sink);
-            moved |= process.mappings.poll(process.folder.as_fd(), now, sink);
+            moved |= process.files.poll(process.folder.as_fd(), now, allowance, sink);
+            moved |= process.mappings.poll(process.folder.as_fd(), now, allowance, sink);
+            is_over = allowance.is_over();
         }
         moved
+    }
+
+    /// All processes, from `first` on and then those before it.
+    fn in_turn(&self, first: i32) -> Vec<i32> {
+        let behind = self.processes.range(first..).chain(self.processes.range(..first));
+        behind.map(|(&pid, _)| pid).collect()
     }
 
     /// Forgets all processes.
@@ -107,24 +144,43 @@ impl ProcessTree {
     /// Whether any process may have run since the last call, or has a pending scan. Updates the
     /// processor time of each.
     pub(crate) fn has_run(&mut self) -> bool {
-        let mut has_run = false;
+        let mut has_run = self.is_cut;
         for (&pid, process) in &mut self.processes {
             let before = std::mem::replace(&mut process.processor, time_of(pid));
             has_run |= process.processor.is_none() || process.processor != before;
-            has_run |= process.mappings.has_pending_scan();
+            has_run |= process.mappings.has_pending_scan() || process.files.is_cut();
         }
         has_run
     }
 
-    /// Finds new children, descriptors and mappings. Whether there may be more: a process that was
-    /// just found has not been looked into.
-    pub(crate) fn discover(&mut self, now: Nanos, sink: &mut dyn AccessSink) -> bool {
+    /// Finds new children, descriptors and mappings, of one process after the other as far as
+    /// `allowance` goes; the next call goes on from there. Whether there may be more: a process
+    /// that was just found has not been looked into.
+    pub(crate) fn discover(
+        &mut self,
+        now: Nanos,
+        allowance: Allowance,
+        sink: &mut dyn AccessSink,
+    ) -> bool {
         let mut children = if self.lists_children { Vec::new() } else { self.by_parent() };
-        for (&pid, process) in &mut self.processes {
+        let (mut has_more, mut is_over) = (false, false);
+        for pid in self.in_turn(self.discovered) {
+            let Some(process) = self.processes.get_mut(&pid) else { continue };
+            if is_over {
+                self.discovered = pid;
+                has_more = true;
+                break;
+            }
             process.children(|child| children.push((child, pid)));
             let was_permitted = process.is_permitted;
-            process.discover(now, sink);
+            let is_cut = process.discover(now, allowance, sink);
             self.skipped += u64::from(was_permitted && !process.is_permitted);
+            if is_cut {
+                self.discovered = pid;
+                has_more = true;
+                break;
+            }
+            is_over = allowance.is_over();
         }
         let seen = self.seen;
         for (child, parent) in children {
@@ -133,25 +189,29 @@ impl ProcessTree {
             }
         }
         assert!(self.processes.len() <= PROCESSES_MAX, "more processes than are allowed");
-        self.seen > seen
+        has_more || self.seen > seen
     }
 
-    /// The folder in `/proc` of the process `pid`, whose accesses by `descriptor` another observer
-    /// sees: the position of that is no longer followed.
+    /// The folder in `/proc` of the process `pid`, whose accesses to the file `inode` by
+    /// `descriptor` another observer sees: the position of that is no longer followed.
     pub(crate) fn hand_over(
         &mut self,
         pid: i32,
         descriptor: i32,
+        inode: Inode,
         now: Nanos,
         sink: &mut dyn AccessSink,
     ) -> Option<BorrowedFd<'_>> {
         let process = self.processes.get_mut(&pid)?;
-        let folder = process.folder.as_fd();
-        if !process.files.leave(descriptor, now, sink) {
-            process.files.discover(folder).ok()?;
-            process.files.leave(descriptor, now, sink);
+        process.files.leave(descriptor, inode, now, sink);
+        Some(process.folder.as_fd())
+    }
+
+    /// No other observer sees the accesses by `descriptor` any more.
+    pub(crate) fn take_back(&mut self, pid: i32, descriptor: i32) {
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.files.take_back(descriptor);
         }
-        Some(folder)
     }
 
     /// Processor time that the process `pid` had used at the last poll.
@@ -201,16 +261,16 @@ impl Process {
         (is_child && !has_ended(&process.pidfd)).then_some(process)
     }
 
-    /// Finds what it has newly opened and mapped.
-    fn discover(&mut self, now: Nanos, sink: &mut dyn AccessSink) {
+    /// Finds what it has newly opened and mapped. Whether `allowance` is too short for all.
+    fn discover(&mut self, now: Nanos, allowance: Allowance, sink: &mut dyn AccessSink) -> bool {
         let folder = self.folder.as_fd();
-        let found = self.files.discover(folder);
+        let found = self.files.discover(folder, self.processor, allowance);
         // A process that has just ended cannot be looked into either, and is reaped.
         self.is_permitted = !matches!(found, Err(Errno::ACCESS | Errno::PERM));
-        if found.is_ok() {
-            // Where that cannot be read there is nothing to follow.
-            let _ = self.mappings.discover(folder, now, sink);
-        }
+        let Ok(is_cut) = found else { return false };
+        // Where mappings cannot be read there is nothing to follow.
+        let mappings = self.mappings.discover(folder, now, allowance, sink);
+        is_cut || mappings == Some(false)
     }
 
     /// Names the children of its threads.
@@ -218,6 +278,7 @@ impl Process {
         let folder = self.folder.as_fd();
         for thread in procfs::threads(folder, THREADS_MAX) {
             let list = procfs::open_in(folder, &format!("task/{thread}/children"));
+            let list = list.map(|file| file.take(CHILDREN_BYTES_MAX));
             let list = list.and_then(|file| std::io::read_to_string(file).ok());
             let pids = list.iter().flat_map(|list| list.split_ascii_whitespace());
             pids.filter_map(|pid| pid.parse().ok()).for_each(&mut child);
@@ -232,5 +293,7 @@ fn has_ended(pidfd: &OwnedFd) -> bool {
 
 /// Processes that are followed at a time.
 const PROCESSES_MAX: usize = 256;
+/// Of a longer list of children the first are found, and others once those have ended.
+const CHILDREN_BYTES_MAX: u64 = 16 << 10;
 /// Threads of a process whose children are looked for.
 const THREADS_MAX: usize = 64;

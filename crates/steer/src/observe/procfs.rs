@@ -1,16 +1,15 @@
 //! The files of `/proc`: opened through the folder of a process, read as text, parsed by [`text`].
 //!
 //! # Invariants
-//! - A program's file is opened only after its type and size are known: opening anything else could
-//!   have an effect.
+//! - Of a text no more is read than [`TEXT_BYTES_MAX`].
 
-use std::ffi::OsStr;
 use std::fs::File;
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
-use std::path::Path;
+use std::os::fd::BorrowedFd;
 
-use rustix::fs::{Dir, FileType, Mode, OFlags, Stat, fstat, open, openat};
+use rustix::fs::{Dir, FileType, Mode, OFlags, openat};
 use rustix::io::{Errno, pread};
+
+use crate::kernel::Stat;
 
 pub(crate) mod text;
 
@@ -41,36 +40,9 @@ pub(crate) fn read<T>(file: &File, parse: impl FnOnce(&str) -> Option<T>) -> Opt
     parse(&String::from_utf8_lossy(&bytes[..count]))
 }
 
-/// Opens the file that `name` in the folder of a process leads to, for reading, if observers follow
-/// such files and `is_it` holds.
-pub(crate) fn open_target(
-    process: BorrowedFd<'_>,
-    name: impl AsRef<OsStr>,
-    is_it: impl FnOnce(&Stat) -> bool,
-) -> Option<(File, Stat)> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let place = openat(process, name.as_ref(), flags, Mode::empty()).ok()?;
-    let stat = fstat(&place).ok().filter(|stat| is_followed(stat) && is_it(stat))?;
-    let path = format!("/proc/self/fd/{}", place.as_fd().as_raw_fd());
-    Some((open_for_reading(&path)?, stat))
-}
-
-/// Opens `path` for reading; its access time stays where the system allows that.
-pub(crate) fn open_for_reading(path: impl AsRef<Path>) -> Option<File> {
-    let path = path.as_ref();
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let opened = open(path, flags | OFlags::NOATIME, Mode::empty());
-    opened.or_else(|_| open(path, flags, Mode::empty())).ok().map(File::from)
-}
-
-/// Whether `stat` is of a regular file.
-pub(crate) fn is_regular(stat: &Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
-}
-
 /// Whether observers follow files such as that of `stat`.
 pub(crate) fn is_followed(stat: &Stat) -> bool {
-    is_regular(stat) && u64::try_from(stat.st_size).is_ok_and(|bytes| bytes >= FOLLOWED_BYTES_MIN)
+    stat.kind() == FileType::RegularFile && stat.st_size >= FOLLOWED_BYTES_MIN
 }
 
 /// The kernel's own readahead is at the end of a smaller file before a poll sees it.

@@ -14,10 +14,9 @@ use std::sync::Arc;
 
 use forerun_core::planner::{FILES_MAX, PlannedFile, REQUEST_BYTES_MAX};
 use forerun_core::units::FileId;
-use rustix::fs::{Stat, fstat};
 
 use super::workers::Source;
-use crate::kernel;
+use crate::kernel::{self, Stat, stat};
 
 /// See the module.
 #[derive(Default)]
@@ -38,8 +37,8 @@ struct FileRow {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Version {
     bytes: u64,
-    modified: (i64, u64),
-    changed: (i64, u64),
+    modified: (i64, u32),
+    changed: (i64, u32),
 }
 
 /// A file with a reader more.
@@ -70,8 +69,8 @@ impl Files {
     }
 
     /// `file` gets a reader.
-    pub(super) fn open(&mut self, file: File, stat: &Stat) -> Option<OpenFile> {
-        let (inode, version) = ((stat.st_dev, stat.st_ino), Version::of(stat)?);
+    pub(super) fn open(&mut self, file: File, stat: &Stat) -> OpenFile {
+        let (inode, version) = ((stat.st_dev, stat.st_ino), Version::of(stat));
         let mut forgotten = Vec::new();
         let id = self.by_inode.get(&inode).copied().unwrap_or_else(|| {
             forgotten.extend(self.forget_one());
@@ -85,10 +84,11 @@ impl Files {
             forgotten.push(id);
         }
         let request_bytes = kernel::chunk_bytes(stat.st_dev).min(REQUEST_BYTES_MAX);
+        assert!((1..=self.seen).contains(&id.0), "numbers of files are given in order");
         row.source.get_or_insert_with(|| Arc::new(Source::new(file, request_bytes)));
         let (device, bytes) = (inode.0, row.version.bytes);
         let file = PlannedFile { file: id, device, bytes, request_bytes };
-        Some(OpenFile { file, forgotten })
+        OpenFile { file, forgotten }
     }
 
     /// Makes room for the row of one more file.
@@ -97,7 +97,8 @@ impl Files {
             return None;
         }
         let (&id, row) = self.rows.iter().find(|(_, row)| row.source.is_none())?;
-        self.by_inode.remove(&row.inode);
+        let named = self.by_inode.remove(&row.inode);
+        assert_eq!(named, Some(id), "an inode has one number");
         self.rows.remove(&id);
         Some(id)
     }
@@ -105,7 +106,7 @@ impl Files {
     /// The size that `file` has now, if it can be told.
     pub(super) fn resize(&mut self, file: FileId) -> Option<u64> {
         let row = self.rows.get_mut(&file)?;
-        row.version = Version::of(&fstat(&row.source.as_ref()?.file).ok()?)?;
+        row.version = Version::of(&stat(&row.source.as_ref()?.file).ok()?);
         Some(row.version.bytes)
     }
 
@@ -118,11 +119,7 @@ impl Files {
 }
 
 impl Version {
-    fn of(stat: &Stat) -> Option<Self> {
-        Some(Self {
-            bytes: u64::try_from(stat.st_size).ok()?,
-            modified: (stat.st_mtime, stat.st_mtime_nsec),
-            changed: (stat.st_ctime, stat.st_ctime_nsec),
-        })
+    fn of(stat: &Stat) -> Self {
+        Self { bytes: stat.st_size, modified: stat.st_mtime, changed: stat.st_ctime }
     }
 }

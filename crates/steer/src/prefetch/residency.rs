@@ -23,7 +23,8 @@ pub(super) fn cached_pages(source: &Source, range: &Range<u64>) -> u64 {
 
 /// Whether the last page before `end`, which was requested a time ago, has its bytes.
 pub(super) fn has_arrived(source: &Source, end: u64, waited: Nanos) -> bool {
-    match kernel::absent(&source.file, &(end - PAGE_BYTES..end)) {
+    assert!(end > 0, "a request has bytes");
+    match kernel::absent(&source.file, &(end.saturating_sub(PAGE_BYTES)..end)) {
         Ok(Some(absent)) => absent.is_empty(),
         Ok(None) => is_ready(source, end).unwrap_or(waited >= ARRIVES_AFTER),
         Err(_) => waited >= ARRIVES_AFTER,

@@ -7,7 +7,7 @@ use forerun_core::planner::pace::PaceRule;
 use forerun_core::planner::{REQUEST_BYTES_MAX, device::DeviceEstimate};
 use forerun_core::prng::Prng;
 use forerun_testkit::Scratch;
-use rustix::fs::{Advice, fadvise, fstat, fsync};
+use rustix::fs::{Advice, fadvise, fsync};
 
 use super::*;
 
@@ -27,7 +27,7 @@ impl Place {
 
     fn open(&self) -> (File, Stat) {
         let file = File::open(self.0.join("data")).unwrap();
-        let stat = fstat(&file).unwrap();
+        let stat = kernel::stat(&file).unwrap();
         (file, stat)
     }
 

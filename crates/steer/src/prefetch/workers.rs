@@ -15,7 +15,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
@@ -36,6 +36,7 @@ pub(crate) struct Source {
 
 impl Source {
     pub(crate) fn new(file: File, chunk_bytes: u64) -> Self {
+        assert!(chunk_bytes > 0, "a call prefetches something");
         let (closed, is_busy) = (AtomicBool::new(false), AtomicBool::new(false));
         Self { file, chunk_bytes, probe: OnceLock::new(), closed, is_busy }
     }
@@ -65,10 +66,21 @@ pub(crate) struct Workers {
     threads: usize,
 }
 
+/// Calls of the workers that have not returned.
+#[derive(Clone, Debug)]
+pub(crate) struct Running(Arc<Shared>);
+
+impl Running {
+    pub(crate) fn count(&self) -> u64 {
+        self.0.running.load(Ordering::Relaxed)
+    }
+}
+
 #[derive(Debug, Default)]
 struct Shared {
     queue: Mutex<Queue>,
     more: Condvar,
+    running: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -78,6 +90,10 @@ struct Queue {
 }
 
 impl Workers {
+    pub(crate) fn running(&self) -> Running {
+        Running(Arc::clone(&self.shared))
+    }
+
     /// How many jobs more may wait.
     pub(crate) fn room(&self) -> usize {
         QUEUE_MAX - self.shared.lock().jobs.len()
@@ -85,6 +101,7 @@ impl Workers {
 
     /// Queues `job`, for which there is room.
     pub(crate) fn push(&mut self, job: Job) {
+        assert!(job.range.start < job.range.end, "a job has bytes");
         let mut queue = self.shared.lock();
         assert!(queue.jobs.len() < QUEUE_MAX, "a job is pushed where there is room");
         queue.jobs.push_back(job);
@@ -117,10 +134,17 @@ impl Shared {
             drop(queue);
             if !source.closed.load(Ordering::Relaxed) {
                 // What the kernel refuses never arrives, and the planner counts it as failed then.
+                self.running.fetch_add(1, Ordering::Relaxed);
                 let _ = kernel::prefetch(&source.file, &range, source.chunk_bytes);
+                self.running.fetch_sub(1, Ordering::Relaxed);
             }
             queue = self.lock();
-            source.is_busy.store(false, Ordering::Relaxed);
+            let was_busy = source.is_busy.swap(false, Ordering::Relaxed);
+            assert!(was_busy, "a job that ends ran");
+            drop(queue);
+            // Its last owner closes the file, which a file system may block: not with the lock.
+            drop(source);
+            queue = self.lock();
         }
     }
 }
@@ -130,7 +154,8 @@ impl Queue {
     fn take(&mut self) -> Option<Job> {
         let is_free = |job: &Job| !job.source.is_busy.load(Ordering::Relaxed);
         let job = self.jobs.remove(self.jobs.iter().position(is_free)?)?;
-        job.source.is_busy.store(true, Ordering::Relaxed);
+        let was_busy = job.source.is_busy.swap(true, Ordering::Relaxed);
+        assert!(!was_busy, "one job of a file runs at a time");
         Some(job)
     }
 }

@@ -1,24 +1,27 @@
 //! The program: started as a shell would, left alone, waited for.
 //!
 //! The program is a child of this process, in the same process group, with the same terminal,
-//! standard input, output and error, unless its output is redirected. Before it runs only signals
-//! are blocked ([`Signals`]).
+//! standard input, output and error, unless its output is redirected. Before it runs, it gets what
+//! this process inherited ([`Inherited`]).
 //!
 //! # Invariants
 //! - The program's process is reaped by [`Program::ended`] alone, so its number stays its own until
 //!   then.
-//! - Once the program runs, this process holds neither its input nor its output: the reader of a
-//!   pipe sees the end when the program closes it.
+//! - Once the program runs, this process holds neither its input nor its output, nor a pipe or
+//!   socket that it inherited: the reader of a pipe sees the end when the program closes it.
+//! - Where there is no room for another process, this one becomes the program.
 
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::process::ExitStatusExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command};
 
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::signals::Signals;
+use super::inherited::{self, Inherited};
+use crate::aside;
 
 /// Why the program did not start.
 #[derive(Debug, thiserror::Error)]
@@ -44,37 +47,45 @@ impl StartError {
     }
 }
 
+/// How a program is started.
+pub(crate) struct Start<'a> {
+    /// A program, found as a shell finds it, and its arguments.
+    pub(crate) words: &'a [OsString],
+    /// Added to its environment.
+    pub(crate) variables: Vec<(OsString, OsString)>,
+    /// Where its output goes, if not to that of this process.
+    pub(crate) output: Option<OwnedFd>,
+    /// Whether this process still writes to the errors, which the program writes to.
+    pub(crate) keeps_errors: bool,
+    pub(crate) inherited: Inherited,
+}
+
 /// A program that was started.
 pub(crate) struct Program {
     child: Child,
-    /// `None` where the system has no such descriptors: then nothing is watched.
+    /// `None` where the system has no such descriptors.
     pidfd: Option<OwnedFd>,
 }
 
 impl Program {
-    /// Starts `words`: a program, found as a shell finds it, and its arguments. `variables` are
-    /// added to its environment; its output goes to `output`, else to that of this process.
-    pub(crate) fn start(
-        words: &[OsString],
-        variables: &[(OsString, OsString)],
-        output: Option<OwnedFd>,
-        signals: &Signals,
-    ) -> Result<Self, StartError> {
-        let (name, arguments) = words.split_first().expect("a program is named");
-        let mut command = Command::new(name);
-        command.args(arguments).envs(variables.iter().cloned());
-        signals.restore_in(&mut command);
-        let keeps_output = output.is_some();
-        if let Some(output) = output {
-            command.stdout(output);
-        }
+    /// Starts the program.
+    pub(crate) fn start(start: Start<'_>) -> Result<Self, StartError> {
+        let (keeps_output, keeps_errors) = (start.output.is_some(), start.keeps_errors);
+        let name = start.words.first().map(|name| name.to_string_lossy().into_owned());
+        let mut command = start.command();
         let child = command.spawn().map_err(|source| {
-            let name = name.to_string_lossy().into_owned();
-            StartError { name, source }
-        })?;
+            let errno = source.raw_os_error().map(Errno::from_raw_os_error);
+            let is_full =
+                matches!(errno, Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE));
+            if is_full { command.exec() } else { source }
+        });
+        let name = name.unwrap_or_default();
+        let child = child.map_err(|source| StartError { name, source })?;
         // The command holds the redirected output until it goes.
         drop(command);
-        release_pipes(keeps_output);
+        let kept = [(1, keeps_output), (2, keeps_errors)];
+        let kept = kept.into_iter().filter_map(|(number, is_kept)| is_kept.then_some(number));
+        aside::release_all_but_files(&kept.collect::<Vec<_>>());
         let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
         Ok(Self { child, pidfd })
     }
@@ -82,12 +93,6 @@ impl Program {
     /// Its process number.
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
-    }
-
-    /// Forwards a signal.
-    pub(crate) fn send(&self, signal: Signal) {
-        // The program may have ended meanwhile, or be of another user.
-        let _ = kill_process(self.pid(), signal);
     }
 
     /// The descriptor that becomes readable at its end.
@@ -105,14 +110,23 @@ impl Program {
     }
 }
 
-/// Leaves input and output to the program alone, but for an output that it does not have.
-fn release_pipes(keeps_output: bool) {
-    let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") else {
-        return;
-    };
-    // Where that fails they are closed with this process.
-    let _ = rustix::stdio::dup2_stdin(&null);
-    if !keeps_output {
-        let _ = rustix::stdio::dup2_stdout(&null);
+impl Start<'_> {
+    /// This process becomes the program, which nothing observes. Why it did not.
+    pub(crate) fn replace(self) -> StartError {
+        let name = self.words[0].to_string_lossy().into_owned();
+        StartError { name, source: self.command().exec() }
+    }
+
+    fn command(self) -> Command {
+        let (name, arguments) = self.words.split_first().expect("a program is named");
+        let mut command = Command::new(name);
+        command.args(arguments);
+        // A command with variables of its own would put all in another order.
+        inherited::add(&self.variables);
+        self.inherited.hand_on_in(&mut command);
+        if let Some(output) = self.output {
+            command.stdout(output);
+        }
+        command
     }
 }

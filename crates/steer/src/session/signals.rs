@@ -1,46 +1,53 @@
 //! Signals that would end this process, as messages: they are meant for the program.
 //!
 //! ```text
-//!   INT, QUIT              dropped: the terminal sent them to the program as well
-//!   TERM, HUP, USR1, USR2  forwarded
-//!   all others             as ever: a stop stops both, as both are in one process group
+//!   sent by a process             forwarded, with their value where they have one
+//!   INT, QUIT, WINCH of a         dropped: the terminal sent them to the program as well
+//!   terminal, timers of our own
+//!   stops, and CONT               as ever: they stop both, as both are in one process group
+//!   faults                        as ever
 //! ```
 //! # Invariants
 //! - The signals are blocked from before the program's start to its end, so none is lost and none
-//!   ends this process while the program runs on. The program gets the mask of before.
+//!   ends this process while the program runs on.
+//! # Sources
+//! signal(7), signalfd(2); Linux `drivers/tty/tty_jobctrl.c`, for what a hangup signals: the leader
+//! of the session alone.
 
-#![expect(unsafe_code, reason = "signal masks and signalfd have no safe wrapper")]
+#![expect(unsafe_code, reason = "signal masks, signalfd and sigqueue have no safe wrapper")]
 
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd as _, OwnedFd};
-use std::os::unix::process::CommandExt as _;
-use std::process::Command;
 
-use rustix::process::Signal;
+use rustix::process::Pid;
 
 /// The blocked signals, as messages.
 pub(crate) struct Signals {
     messages: File,
-    before: libc::sigset_t,
+}
+
+/// A signal to forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Forwarded {
+    number: libc::c_int,
+    /// What `sigqueue(3)` sent with it.
+    value: Option<u64>,
 }
 
 impl Signals {
     /// Blocks the signals for this thread and all that it starts.
     pub(crate) fn block() -> io::Result<Self> {
         let mut set = MaybeUninit::uninit();
-        let mut before = MaybeUninit::uninit();
-        // SAFETY: `sigemptyset` initialises the set that it is given, `sigaddset` and
-        // `pthread_sigmask` get initialised ones, and the last writes the old mask to `before`.
-        let (failed, before) = unsafe {
+        // SAFETY: `sigemptyset` initialises the set that it is given, and the others get
+        // initialised ones; null asks for no old mask.
+        let failed = unsafe {
             libc::sigemptyset(set.as_mut_ptr());
-            for signal in DROPPED.iter().chain(FORWARDED) {
-                libc::sigaddset(set.as_mut_ptr(), signal.as_raw());
+            for signal in BLOCKED.iter().copied().chain(libc::SIGRTMIN()..=libc::SIGRTMAX()) {
+                libc::sigaddset(set.as_mut_ptr(), signal);
             }
-            libc::sigemptyset(before.as_mut_ptr());
-            let failed = libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr());
-            (failed, before.assume_init())
+            libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut())
         };
         if failed != 0 {
             return Err(io::Error::from_raw_os_error(failed));
@@ -53,36 +60,45 @@ impl Signals {
         }
         // SAFETY: the descriptor is new, and this is its only owner.
         let messages = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Self { messages: messages.into(), before })
-    }
-
-    /// Makes `command` start with the mask of before.
-    pub(crate) fn restore_in(&self, command: &mut Command) {
-        let before = self.before;
-        let restore = move || {
-            // SAFETY: the mask is initialised, and the old one is not written.
-            let failed = unsafe {
-                libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut())
-            };
-            if failed == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(failed)) }
-        };
-        // SAFETY: the closure makes one call that may be made between fork and exec, and takes no
-        // memory.
-        unsafe { command.pre_exec(restore) };
+        Ok(Self { messages: messages.into() })
     }
 
     /// The next signal to forward, if one came.
-    pub(crate) fn next(&mut self) -> Option<Signal> {
+    pub(crate) fn next(&mut self) -> Option<Forwarded> {
         let mut message = [0; size_of::<libc::signalfd_siginfo>()];
         loop {
             if self.messages.read(&mut message).ok()? != message.len() {
                 return None;
             }
-            // The number is its first field.
-            let number = u32::from_ne_bytes([message[0], message[1], message[2], message[3]]);
-            let came = |signal: &&Signal| u32::try_from(signal.as_raw()) == Ok(number);
-            if let Some(&signal) = FORWARDED.iter().find(came) {
-                return Some(signal);
+            // SAFETY: the message has the size of the structure, which is of integers alone; it is
+            // read from where it lies, whatever its alignment.
+            let info: libc::signalfd_siginfo =
+                unsafe { std::ptr::read_unaligned(message.as_ptr().cast()) };
+            let Ok(number) = libc::c_int::try_from(info.ssi_signo) else { continue };
+            let from_kernel = info.ssi_code > 0;
+            if from_kernel && number != libc::SIGHUP {
+                continue;
+            }
+            let value = (info.ssi_code == libc::SI_QUEUE).then_some(info.ssi_ptr);
+            return Some(Forwarded { number, value });
+        }
+    }
+}
+
+impl Forwarded {
+    /// Sends it to the process `pid`, which may have ended meanwhile, or be of another user.
+    pub(crate) fn send(self, pid: Pid) {
+        let pid = pid.as_raw_nonzero().get();
+        // SAFETY: calls on numbers; the value is an address that nothing here follows.
+        unsafe {
+            match self.value.and_then(|value| usize::try_from(value).ok()) {
+                Some(value) => {
+                    let sival_ptr = std::ptr::without_provenance_mut(value);
+                    libc::sigqueue(pid, self.number, libc::sigval { sival_ptr });
+                }
+                None => {
+                    libc::kill(pid, self.number);
+                }
             }
         }
     }
@@ -94,5 +110,25 @@ impl AsFd for Signals {
     }
 }
 
-const DROPPED: &[Signal] = &[Signal::INT, Signal::QUIT];
-const FORWARDED: &[Signal] = &[Signal::TERM, Signal::HUP, Signal::USR1, Signal::USR2];
+/// Signals that end a process by default, and WINCH and URG, but for faults, stops and KILL; those
+/// of real time come besides.
+const BLOCKED: &[libc::c_int] = &[
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGABRT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGPIPE,
+    libc::SIGALRM,
+    libc::SIGTERM,
+    libc::SIGSTKFLT,
+    libc::SIGURG,
+    libc::SIGXCPU,
+    libc::SIGXFSZ,
+    libc::SIGVTALRM,
+    libc::SIGPROF,
+    libc::SIGWINCH,
+    libc::SIGIO,
+    libc::SIGPWR,
+];

@@ -19,11 +19,13 @@ pub(super) fn choose(mut files: Vec<File>, budget: u64) -> (Vec<File>, Vec<File>
     files.retain(|file| file.missing > 0);
     files.sort_by(|a, b| b.missing.cmp(&a.missing).then_with(|| a.path.cmp(&b.path)));
     let mut left = budget;
-    files.into_iter().partition(|file| {
+    let chosen = files.into_iter().partition(|file| {
         let fits = file.missing <= left;
         left -= if fits { file.missing } else { 0 };
         fits
-    })
+    });
+    assert!(left <= budget, "what was chosen fits the budget");
+    chosen
 }
 
 /// The files as they lie on their devices: by the place of their first byte, else by inode, which

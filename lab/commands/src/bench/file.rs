@@ -11,34 +11,34 @@
 //! - Words of each page are checked while it is read: against the pattern, where the file is one,
 //!   else against plain reads of the same bytes afterwards.
 
-mod counters;
 mod reads;
 
 use std::path::PathBuf;
 
 use anyhow::Result;
-use clap::ValueEnum;
 use forerun_console::failure::{note, usage};
 use forerun_console::profile::flag::ProfileFlag;
 use forerun_console::target::Target;
-use forerun_console::{interrupt, object, output};
+use forerun_console::{object, output};
 use forerun_core::params::{Bytes, Param as _};
 use forerun_core::units::Nanos;
 use forerun_engine::journal::JournalFile;
-use forerun_engine::{Settings, Stats};
+use forerun_engine::{Histogram, Settings, Stats};
 use forerun_measure::journal;
 use forerun_report::quantity;
 use forerun_report::quantity::read;
 use forerun_report::quantity::{float, micros, ratio};
-use forerun_report::{Latencies, Run, RunRecord};
+use forerun_report::{Run, RunRecord};
 use forerun_sim::driver::rate;
 
 use forerun_measure::cache::{failed, opened_cold, refused};
 use forerun_measure::{pattern_file, record};
 
-use reads::{Against, Order, Plan};
+use forerun_measure::verify::Against;
 
-use crate::specs;
+use reads::{Pattern, Plan};
+
+use crate::{process, specs};
 use serde::Serialize;
 
 /// What `bench file` takes.
@@ -84,26 +84,11 @@ pub(crate) struct Args {
     results: super::Results,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Pattern {
-    /// Each thread reads its part of the file in order, once
-    Seq,
-    /// Aligned reads anywhere, until the time is over
-    Rand,
-}
-
 impl Pattern {
     fn name(self) -> &'static str {
         match self {
             Self::Seq => "seq",
             Self::Rand => "rand",
-        }
-    }
-
-    fn order(self, seed: u64) -> Order {
-        match self {
-            Self::Seq => Order::Sequential,
-            Self::Rand => Order::Random { seed },
         }
     }
 }
@@ -134,24 +119,19 @@ pub(super) fn run(args: &Args) -> Result<()> {
         .results
         .journal
         .keep(|journal| measured(args, &target, (settings.clone(), journal), size))?;
-    if args.results.json {
-        output::json(&object! { runs: [json_row(args, size, &measured)] })?;
-    } else {
-        output::print(&table(args, size, &measured))?;
-    }
+    let json = object! { runs: [json_row(args, size, &measured)] };
+    args.results.output.form.print(&json, || table(args, size, &measured))?;
     if measured.device_bytes < measured.stats.store_bytes / 100 * 95 {
         note("not all was cold: the kernel held a part of the file, or it lies in memory");
     }
-    let Some(path) = &args.results.output else { return Ok(()) };
-    let record = recorded(args, size, &settings, &measured)?;
-    Ok(interrupt::unbroken(|| record.write(path))?)
+    args.results.output.record(|| recorded(args, size, &settings, &measured))
 }
 
 /// The results of the run.
 struct FileResult {
     elapsed: Nanos,
     bytes: u64,
-    times: Latencies,
+    times: Histogram,
     stats: Stats,
     /// Bytes read from devices, as the kernel counts them.
     device_bytes: u64,
@@ -192,7 +172,8 @@ fn measured(
     let bytes = target.bytes();
     let is_pattern = pattern_file::is_pattern(&around, bytes);
     let plan = Plan {
-        order: args.pattern.order(args.seed),
+        pattern: args.pattern,
+        seed: args.seed,
         size: usize::try_from(size.0).expect("bounded"),
         threads: args.threads,
         file_bytes: bytes,
@@ -201,9 +182,9 @@ fn measured(
     };
     let cache = journal::cache(settings, journal).map_err(refused)?;
     let handle = opened_cold(file, &cache)?;
-    let device_before = counters::device_bytes();
+    let device_before = process::device_bytes();
     let ran = plan.run(&handle).map_err(|error| failed(file, error))?;
-    let device_bytes = counters::device_bytes().saturating_sub(device_before);
+    let device_bytes = process::device_bytes().saturating_sub(device_before);
     let (stats, io) = (cache.stats(), cache.chosen().to_string());
     drop((handle, cache));
     if !is_pattern {
@@ -211,11 +192,11 @@ fn measured(
     }
     file.require_unchanged()?;
     let bytes = ran.threads.iter().map(|thread| thread.bytes).sum();
-    let mut times = Latencies::default();
+    let mut times = Histogram::new(3);
     ran.threads
         .iter()
         .flat_map(|thread| &thread.times)
-        .for_each(|&time| times.record(Nanos(time.into())));
+        .for_each(|&time| times.add(Nanos(time.into())));
     Ok(FileResult { elapsed: ran.elapsed, bytes, times, stats, device_bytes, io })
 }
 
@@ -251,7 +232,7 @@ fn json_row(args: &Args, size: Bytes, measured: &FileResult) -> impl Serialize {
     let times = &measured.times;
     let micros = |per_mille| micros(times.quantile(per_mille));
     object! {
-        pattern: args.pattern.name(),
+        pattern: args.pattern,
         size: size.0,
         threads: args.threads,
         reads: times.count(),

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use forerun_console::failure::usage;
 use forerun_console::target::Target;
-use forerun_console::{interrupt, object, output};
+use forerun_console::{object, output};
 use forerun_core::params::{Bytes, Param as _};
 use forerun_core::units::Nanos;
 use forerun_engine::{Cache, Handle, Settings};
@@ -78,15 +78,9 @@ pub(super) fn run(args: &Args) -> Result<()> {
         let cache = journal::cache(settings.clone(), journal).map_err(refused)?;
         measured(args, &cache, &opened).with_context(|| opened.name.clone())
     })?;
-    if args.results.json {
-        let runs: Vec<_> = runs.iter().map(json_row).collect();
-        output::json(&object! { runs: runs })?;
-    } else {
-        output::print(&table(&runs))?;
-    }
-    let Some(output) = &args.results.output else { return Ok(()) };
-    let record = recorded(args, &opened.name, &settings, opened.bytes, &runs);
-    Ok(interrupt::unbroken(|| record.write(output))?)
+    let json = object! { runs: runs.iter().map(json_row).collect::<Vec<_>>() };
+    args.results.output.form.print(&json, || table(&runs))?;
+    args.results.output.record(|| Ok(recorded(args, &opened.name, &settings, opened.bytes, &runs)))
 }
 
 /// The runs, of pages that are all in `cache`.

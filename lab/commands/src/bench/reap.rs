@@ -22,13 +22,11 @@ mod workers;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use forerun_console::failure::{note, usage};
-use forerun_console::names;
+use forerun_console::failure::note;
 use forerun_console::noise::Noise;
 use forerun_console::reap_target::ReapTarget;
-use forerun_console::{interrupt, output, reap_reads};
-use forerun_core::params::{Bytes, Param as _, Share};
-use forerun_core::reap;
+use forerun_console::{output, reap_reads};
+use forerun_core::params::{Param as _, Share};
 use forerun_core::units::Nanos;
 use forerun_io::reaper::ReaperSettings;
 use forerun_measure::record;
@@ -36,7 +34,7 @@ use forerun_report::quantity;
 use forerun_report::quantity::read;
 
 use super::Io;
-use crate::specs;
+use crate::specs::{self, Output};
 
 use rows::{Ratios, Row};
 use workers::{Load, Schedule};
@@ -84,12 +82,8 @@ pub(crate) struct Args {
     /// Decides where is read, and the model's times
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Write a record of what was measured, for `forerun report`
-    #[arg(short, long, value_name = "RUN.json")]
-    output: Option<PathBuf>,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// What else runs.
@@ -103,13 +97,14 @@ enum Loads {
 
 /// Measures and prints the results.
 pub(super) fn run(args: &Args) -> Result<()> {
-    if let Some(path) = &args.output {
+    if let Some(path) = &args.output.path {
         output::require_place(path)?;
         let both: Vec<_> = args.file.iter().chain([path]).map(PathBuf::as_path).collect();
         output::require_apart(&both)?;
     }
-    let policies = policies(args)?;
-    let sizes = sizes(&args.sizes)?;
+    let policies = specs::reapers(args.policy.as_deref(), LISTER)?;
+    // Others cannot be read past the page cache.
+    let sizes = specs::io_sizes(&args.sizes, PAGE_BYTES, "multiple of 4K from 4K to 1M")?;
     let target = if let Some(name) = &args.device {
         ReapTarget::model(name, args.seed)?
     } else {
@@ -124,9 +119,10 @@ pub(super) fn run(args: &Args) -> Result<()> {
     let each = args.seconds.0 / (cells as u64 * u64::from(args.repeats + 1));
     let all: Vec<u64> = loads.iter().flat_map(|load| load.shapes.concat()).collect();
     let known = reap_reads::calibrate(&target, &all, args.seed)?;
+    let settings = |policy| ReaperSettings { policy, calibration: known, spin_share: args.spin };
     let schedule = Schedule {
         target: &target,
-        policies: policies.iter().map(|policy| settings(args, policy, &known)).collect(),
+        policies: policies.iter().cloned().map(settings).collect(),
         rounds: args.repeats + 1,
         each: Nanos(each.max(1)),
         seed: args.seed,
@@ -149,53 +145,15 @@ pub(super) fn run(args: &Args) -> Result<()> {
     }
     let verdicts = rows::verdicts(&rows, &noises);
     // A failed output does not lose the record.
-    let written = args.output.as_ref().map_or(Ok(()), |output| {
-        let record = recorded(args, &target, &schedule, &rows, &noises);
-        interrupt::unbroken(|| record.write(output))
+    let written = args.output.record(|| Ok(recorded(args, &target, &schedule, &rows, &noises)));
+    let json = serde_json::json!({
+        "target": target.name(), "io": target.io(), "runs": rows, "ratios": Ratios::all(&rows),
+        "machine": noises, "verdicts": verdicts, "model": truth,
+        "discarded": discarded(&schedule),
     });
-    let shown = if args.json {
-        output::json(&serde_json::json!({
-            "target": target.name(), "io": target.io(), "runs": rows, "ratios": Ratios::all(&rows),
-            "machine": noises, "verdicts": verdicts, "model": truth,
-            "discarded": discarded(&schedule),
-        }))
-    } else {
-        let notes = notes(&target, &noises, &verdicts, &schedule);
-        output::print(&(rows::table(&rows) + "\n" + &notes))
-    };
-    written?;
-    shown
-}
-
-fn settings(args: &Args, policy: &str, known: &reap::Calibration) -> ReaperSettings {
-    ReaperSettings { policy: policy.to_owned(), calibration: *known, spin_share: args.spin }
-}
-
-/// The policies of the command line, each of them known.
-fn policies(args: &Args) -> Result<Vec<String>> {
-    let policies = match &args.policy {
-        Some(list) => specs::split(list),
-        None => reap::NAMES.iter().map(|&name| name.to_owned()).collect(),
-    };
-    for policy in &policies {
-        reap::show(policy).map_err(|error| names::refused("--policy", &error, LISTER))?;
-    }
-    Ok(policies)
-}
-
-/// Sizes that can be read past the page cache.
-fn sizes(list: &str) -> Result<Vec<u64>> {
-    let one = |text: &str| match Bytes::parse(text) {
-        Some(Bytes(bytes))
-            if (PAGE_BYTES..=SIZE_MAX).contains(&bytes) && bytes % PAGE_BYTES == 0 =>
-        {
-            Ok(bytes)
-        }
-        Some(_) | None => {
-            Err(usage(format!("--sizes: `{text}` is no multiple of 4K from 4K to 1M")))
-        }
-    };
-    list.split(',').map(one).collect()
+    let notes = || notes(&target, &noises, &verdicts, &schedule);
+    let shown = args.output.form.print(&json, || rows::table(&rows) + "\n" + &notes());
+    written.and(shown)
 }
 
 /// The loads, in order of the runs.
@@ -261,6 +219,5 @@ fn recorded(
 const HOGS: u32 = 2;
 const THREADS: u32 = 13;
 const PAGE_BYTES: u64 = 4_096;
-const SIZE_MAX: u64 = 1 << 20;
 const GROUP_MAX: i64 = 1_024;
 const REPEATS_MAX: i64 = 1_000;

@@ -11,9 +11,8 @@ use anyhow::Result;
 use forerun_console::failure::usage;
 use forerun_console::profile::flag::ProfileFlag;
 use forerun_console::target::Target;
-use forerun_console::{interrupt, object, output};
-use forerun_core::device::Rate;
-use forerun_core::params::{Bytes, Param};
+use forerun_console::{object, output};
+use forerun_core::params::Bytes;
 use forerun_core::units::Nanos;
 use forerun_engine::Settings;
 use forerun_engine::journal::JournalFile;
@@ -25,7 +24,7 @@ use forerun_report::quantity::read;
 use forerun_report::{Run, RunRecord, table};
 use serde::Serialize;
 
-use forerun_measure::pattern::{Handles, Layout, Pattern, Reads, Shape, Start, workload_of};
+use forerun_measure::pattern::{Reads, Shape};
 use forerun_measure::verify::{self, Against};
 
 use crate::{sim, specs};
@@ -46,35 +45,8 @@ pub(crate) struct Args {
     /// The disk's own cache [default: the model's; off for t7k250]
     #[arg(long, requires = "device", value_name = "on|off")]
     drive_cache: Option<sim::Switch>,
-    /// Streams [default: 10]
-    #[arg(long, value_name = "N")]
-    streams: Option<u32>,
-    /// Bytes of a read
-    #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = read::<Bytes>)]
-    request: Bytes,
-    /// Bytes of each stream [default: 10M; on a smaller file, what fits]
-    #[arg(long, value_name = "SIZE", value_parser = read::<Bytes>)]
-    each: Option<Bytes>,
-    /// Bytes a second that each stream is read at [default: as fast as they come]
-    #[arg(long, value_name = "BYTES", value_parser = read::<Rate>)]
-    rate: Option<Rate>,
-    /// random, round-robin, sequential, backward, stride:A/B, disturb:PERCENT, parquet:COLUMNS or
-    /// uniform:SIZE
-    #[arg(long, value_name = "NAME", default_value = "random")]
-    pattern: Pattern,
-    /// Where the streams lie
-    #[arg(long, value_enum, default_value = "spread")]
-    layout: Layout,
-    /// Where the first stream begins, if they are read forward
-    #[arg(long, value_enum, default_value = "head")]
-    start: Start,
-    /// Threads that share the streams out
-    #[arg(long, value_name = "N", default_value_t = 1,
-          value_parser = clap::value_parser!(u32).range(1..=READERS_MAX))]
-    readers: u32,
-    /// Whether streams share a handle
-    #[arg(long, value_enum, default_value = "one")]
-    handles: Handles,
+    #[command(flatten)]
+    shape: Shape,
     /// Seconds after which no read begins [default: all is read]
     #[arg(long, value_name = "S", value_parser = super::seconds)]
     seconds: Option<Nanos>,
@@ -119,44 +91,25 @@ enum Through {
 }
 
 /// The checked plan of the runs.
-struct Plan {
+struct Plan<'a> {
+    args: &'a Args,
     target: Target,
     reads: Reads,
     readaheads: Vec<String>,
     settings: Settings,
-    seed: u64,
-    log_max: usize,
-    time_max: Option<Nanos>,
-    through: Through,
 }
 
-impl Plan {
-    fn new(args: &Args) -> Result<Self> {
+impl<'a> Plan<'a> {
+    fn new(args: &'a Args) -> Result<Self> {
         args.results.require_places(args.file.as_deref())?;
         let readaheads = specs::readaheads(args.readahead.as_deref().unwrap_or(DEFAULT_READAHEAD))?;
-        if !(1..=REQUEST_MAX.0).contains(&args.request.0) {
-            let max = REQUEST_MAX.show();
-            return Err(usage(format!("--request {}: expected 1 to {max}", args.request.show())));
-        }
         let target = match (&args.device, &args.file) {
             (Some(spec), _) => Target::model(&sim::device_spec(spec, args.drive_cache), args.seed)?,
             (None, Some(path)) => Target::file(path.clone(), args.io.backend())?,
             (None, None) => return Err(usage("give --file F or --device MODEL")),
         };
         args.require_possible(&target)?;
-        let shape = Shape {
-            pattern: args.pattern,
-            streams: args.streams,
-            each: args.each,
-            request: args.request,
-            rate: args.rate,
-            layout: args.layout,
-            start: args.start,
-            readers: args.readers,
-            handles: args.handles,
-            seed: args.seed,
-        };
-        let reads = shape.reads(target.bytes())?;
+        let reads = args.shape.reads(target.bytes(), args.seed)?;
         let mut settings = cache::settings(&target, args.cache.0);
         if let Some(Bytes(bytes)) = args.request_max {
             settings.request_bytes_max = u32::try_from(bytes).unwrap_or(u32::MAX);
@@ -170,9 +123,7 @@ impl Plan {
             let settings = Settings { readahead: readahead.clone(), ..settings.clone() };
             super::check(&settings)?;
         }
-        let log_max = if args.results.output.is_some() { LOG_MAX } else { 0 };
-        let (seed, time_max, through) = (args.seed, args.seconds, args.through);
-        Ok(Self { target, reads, readaheads, settings, seed, log_max, time_max, through })
+        Ok(Self { args, target, reads, readaheads, settings })
     }
 
     /// Runs every policy; `ended` sees each run.
@@ -181,7 +132,7 @@ impl Plan {
         journal: Option<&JournalFile>,
         mut ended: impl FnMut(&Run) -> Result<()>,
     ) -> Result<Vec<Run>> {
-        if self.through == Through::Kernel {
+        if self.args.through == Through::Kernel {
             let run = self.through_the_kernel()?;
             ended(&run)?;
             return Ok(vec![run]);
@@ -196,16 +147,16 @@ impl Plan {
                 target: &self.target,
                 reads,
                 settings: Settings { readahead: readahead.clone(), ..self.settings.clone() },
-                time_max: self.time_max,
-                log_max: self.log_max,
+                time_max: self.args.seconds,
+                log_max: if self.args.results.output.path.is_some() { LOG_MAX } else { 0 },
                 journal,
             };
-            let progress = output::progress(live.bytes_wanted()?, readahead);
-            let measured = live.run(&mut |bytes| progress.set_position(bytes));
+            let progress = output::progress(self.reads.bytes_wanted()?, readahead);
+            let run = live.record(streams, limit.flatten(), &mut |bytes| {
+                progress.set_position(bytes);
+            });
             progress.finish_and_clear();
-            let limit = limit.flatten();
-            let policy = record::policy(readahead)?;
-            let run = record::run(&self.target, policy, reads, streams, limit, measured?);
+            let run = run?;
             ended(&run)?;
             runs.push(run);
         }
@@ -215,8 +166,8 @@ impl Plan {
     fn through_the_kernel(&self) -> Result<Run> {
         let Target::File(file) = &self.target else { unreachable!("a model was refused") };
         let reads = self.reads.text.as_str();
-        let kernel = Kernel { file, reads, time_max: self.time_max };
-        let progress = output::progress(workload_of(reads)?.bytes_wanted, KERNEL);
+        let kernel = Kernel { file, reads, time_max: self.args.seconds };
+        let progress = output::progress(self.reads.bytes_wanted()?, KERNEL);
         let measured = kernel.run(&mut |bytes| progress.set_position(bytes));
         progress.finish_and_clear();
         let named = (KERNEL.to_owned(), kernel.params()?);
@@ -228,19 +179,14 @@ impl Args {
     /// Refuses what contradicts itself on this target.
     fn require_possible(&self, target: &Target) -> Result<()> {
         if self.through == Through::Kernel {
-            if self.file.is_none() {
-                return Err(usage("--through kernel reads a file: give --file"));
-            }
-            if self.readahead.is_some() {
-                return Err(usage("--through kernel has its own readahead: leave out --readahead"));
-            }
-            if self.profile.is_some() {
-                return Err(usage("--through kernel asks no profile: leave out --profile"));
-            }
-            if self.explain_readahead {
-                return Err(usage(
-                    "--through kernel explains nothing: leave out --explain-readahead",
-                ));
+            let wrong = [
+                (self.file.is_none(), "reads a file: give --file"),
+                (self.readahead.is_some(), "has its own readahead: leave out --readahead"),
+                (self.profile.is_some(), "asks no profile: leave out --profile"),
+                (self.explain_readahead, "explains nothing: leave out --explain-readahead"),
+            ];
+            if let Some((_, why)) = wrong.iter().find(|(is_so, _)| *is_so) {
+                return Err(usage(format!("--through kernel {why}")));
             }
         }
         if self.seconds.is_some() && verify::against(target)? == Against::Later {
@@ -256,20 +202,21 @@ impl Args {
 /// Runs the plan and prints the results.
 pub(super) fn run(args: &Args) -> Result<()> {
     let plan = Plan::new(args)?;
-    if !args.results.json {
-        output::print(&table::header())?;
-    }
-    let tell = |run: &Run| if args.results.json { Ok(()) } else { output::print(&table::row(run)) };
-    let runs = args.results.journal.keep(|journal| plan.run(journal, tell))?;
-    if args.results.json {
+    let form = &args.results.output.form;
+    let tell = |text: String| if form.json { Ok(()) } else { output::print(&text) };
+    tell(table::header())?;
+    let runs =
+        args.results.journal.keep(|journal| plan.run(journal, |run| tell(table::row(run))))?;
+    if form.json {
         let runs: Vec<_> = runs.iter().map(json_row).collect();
         output::json(&object! { runs: runs })?;
     }
-    let Some(path) = &args.results.output else { return Ok(()) };
-    let mut settings = record::settings(&plan.settings);
-    settings.push(("workload", plan.reads.text.clone()));
-    let empty = record::empty(plan.target.name(), plan.seed, &settings);
-    Ok(interrupt::unbroken(|| RunRecord { runs, ..empty }.write(path))?)
+    args.results.output.record(|| {
+        let mut settings = record::settings(&plan.settings);
+        settings.push(("workload", plan.reads.text.clone()));
+        let empty = record::empty(plan.target.name(), args.seed, &settings);
+        Ok(RunRecord { runs, ..empty })
+    })
 }
 
 /// One run, as `--json` prints it. What is not known is null.
@@ -295,9 +242,5 @@ const KERNEL: &str = "kernel";
 /// More requests in flight help no known device.
 const DEPTH_MAX: i64 = 1_024;
 const DEFAULT_READAHEAD: &str = "streams";
-/// The engine's bound on reads at once is above this.
-const READERS_MAX: i64 = 256;
-/// Each reader has a few buffers of this size.
-const REQUEST_MAX: Bytes = Bytes(16 << 20);
 /// Requests that a record keeps of each run.
 const LOG_MAX: usize = 20_000;

@@ -13,8 +13,8 @@ use forerun_core::params::{Bytes, Param as _};
 use forerun_measure::pattern::{shortened, workload_of};
 use forerun_measure::record;
 use forerun_report::{Run, RunRecord};
-use forerun_sim::driver::{self, Outcome, Setup};
-use forerun_sim::host::Order;
+use forerun_sim::driver::{self, RunOutcome, Setup};
+use forerun_sim::host::RequestOrder;
 
 use super::{DEMAND, LEGACY, model};
 use crate::parallel;
@@ -69,7 +69,7 @@ fn runs(case: &Case) -> Result<Vec<Run>> {
     let run = |readahead: &&str| {
         let mut setup = Setup::new(settings.clone(), Some(device.clone()));
         (*readahead).clone_into(&mut setup.cache.readahead);
-        (setup.order, setup.depth, setup.log_max) = (Order::Elevator, 1, case.log_max);
+        (setup.order, setup.depth, setup.log_max) = (RequestOrder::Elevator, 1, case.log_max);
         let outcome = driver::run(setup, &mut workload_of(&case.reads)?)
             .map_err(|error| anyhow!("{}: {error}", case.reads))?;
         run_of_case(case, readahead, limit, &outcome)
@@ -77,7 +77,12 @@ fn runs(case: &Case) -> Result<Vec<Run>> {
     [LEGACY, DEMAND].iter().map(run).collect()
 }
 
-fn run_of_case(case: &Case, readahead: &str, limit: Option<f64>, outcome: &Outcome) -> Result<Run> {
+fn run_of_case(
+    case: &Case,
+    readahead: &str,
+    limit: Option<f64>,
+    outcome: &RunOutcome,
+) -> Result<Run> {
     let model = model()?;
     let (name, params) = record::policy(readahead)?;
     Ok(Run {

@@ -4,15 +4,16 @@
 //! - The output does not depend on the number of threads: differences are in order of seeds.
 
 use std::panic;
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, bail};
 use forerun_console::failure::{note, usage};
 use forerun_console::{machine, output};
-use forerun_sim::check::{self, Difference, Outcome};
+use forerun_sim::check::{self, CheckOutcome, Difference};
+use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::parallel;
+use crate::specs::Form;
 
 /// What `sim check` takes.
 #[derive(clap::Args)]
@@ -29,9 +30,8 @@ pub(super) struct Args {
     /// The commit that found the seed: a note says if this is another one
     #[arg(long, value_name = "C")]
     commit: Option<String>,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// Checks the seeds: a difference and the command that repeats it for each that fails.
@@ -47,20 +47,17 @@ pub(super) fn run(args: &Args) -> Result<()> {
     let found = all(first, end);
     let failed = found.differences.len() as u64;
     let unreached = if count >= SEEDS { found.reached.unreached() } else { Vec::new() };
-    if args.json {
-        let texts: Vec<String> = found.differences.iter().map(ToString::to_string).collect();
-        output::json(&json!({ "passed": count - failed, "failed": failed,
-            "differences": texts, "unreached": unreached }))?;
-    } else {
-        let mut lines = Vec::new();
-        for difference in &found.differences {
-            let (seed, commit) = (difference.seed, machine::COMMIT);
-            lines.push(difference.to_string());
-            lines.push(format!("forerun sim check --seed {seed} --commit {commit}"));
-        }
-        lines.push(format!("{} passed, {failed} failed", count - failed));
-        output::print(&(lines.join("\n") + "\n"))?;
-    }
+    let texts: Vec<String> = found.differences.iter().map(ToString::to_string).collect();
+    let json = json!({ "passed": count - failed, "failed": failed, "differences": texts,
+        "unreached": unreached });
+    args.form.print(&json, || {
+        let repeat = |it: &Difference| {
+            let (seed, commit) = (it.seed, machine::COMMIT);
+            format!("{it}\nforerun sim check --seed {seed} --commit {commit}\n")
+        };
+        let lines: String = found.differences.iter().map(repeat).collect();
+        format!("{lines}{} passed, {failed} failed\n", count - failed)
+    })?;
     if failed > 0 {
         bail!("{failed} of {count} seeds failed: the commands that repeat them are above");
     }
@@ -77,7 +74,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
 #[derive(Default)]
 struct Found {
     differences: Vec<Difference>,
-    reached: Outcome,
+    reached: CheckOutcome,
 }
 
 fn all(first: u64, end: u64) -> Found {
@@ -88,7 +85,7 @@ fn all(first: u64, end: u64) -> Found {
     let found = Mutex::new(Found::default());
     parallel::for_each(first..end, |seed| {
         let result = check::check(seed);
-        let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = found.lock();
         match result {
             Ok(outcome) => found.reached.add(&outcome),
             Err(difference) => found.differences.push(difference),
@@ -97,7 +94,7 @@ fn all(first: u64, end: u64) -> Found {
     });
     panic::set_hook(hook);
     progress.finish_and_clear();
-    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut found = found.into_inner();
     found.differences.sort_by_key(|difference| difference.seed);
     found
 }

@@ -13,6 +13,9 @@ use forerun_sim::{trace, workload};
 use super::Args;
 use crate::specs::PAGE_BYTES;
 
+/// A name, and what stands behind it.
+type Rows = Vec<(&'static str, String)>;
+
 /// Prints the list of the flag.
 pub(super) fn print(args: &Args) -> Result<()> {
     let rows = if args.list_policies {
@@ -25,31 +28,31 @@ pub(super) fn print(args: &Args) -> Result<()> {
         rows(device::NAMES.iter().copied().zip(device::SUMMARIES.iter().copied()))
     };
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    let line = |(name, what): &(String, String)| format!("{name:width$}  {what}\n");
+    let line = |(name, what): &(&str, String)| format!("{name:width$}  {}\n", what.trim_end());
     output::print(&rows.iter().map(line).collect::<String>())
 }
 
-fn rows<'a>(names: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<(String, String)> {
-    names.map(|(name, what)| (name.to_owned(), what.to_owned())).collect()
+fn rows(names: impl Iterator<Item = (&'static str, &'static str)>) -> Rows {
+    names.map(|(name, what)| (name, what.to_owned())).collect()
 }
 
-fn policies() -> Result<Vec<(String, String)>> {
+fn policies() -> Result<Rows> {
     let mut rows = Vec::new();
     for name in eviction::NAMES {
         let params = eviction::show(name).map_err(|error| anyhow!("{error}"))?;
-        rows.push(((*name).to_owned(), format!("replacement {}", shown(&params))));
+        rows.push((*name, format!("replacement {}", shown(&params))));
     }
     let bound = "replacement that knows the future; without --readahead and --device";
-    rows.push((belady::NAME.to_owned(), bound.to_owned()));
+    rows.push((belady::NAME, bound.to_owned()));
     for name in readahead::NAMES {
         let made = readahead::make(name, PAGE_BYTES).map_err(|error| anyhow!("{error}"))?;
-        rows.push(((*name).to_owned(), format!("readahead   {}", shown(&made.params))));
+        rows.push((*name, format!("readahead   {}", shown(&made.params))));
     }
     for name in pace::NAMES {
         let thread = Prefetch::make(name).map_err(|error| anyhow!("{error}"))?;
-        rows.push(((*name).to_owned(), format!("prefetch    {}", shown(&thread.params()))));
+        rows.push((*name, format!("prefetch    {}", shown(&thread.params()))));
     }
-    Ok(rows.into_iter().map(|(name, what)| (name, what.trim_end().to_owned())).collect())
+    Ok(rows)
 }
 
 fn shown(params: &[(&'static str, String)]) -> String {

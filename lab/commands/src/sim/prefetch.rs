@@ -17,10 +17,8 @@
 
 mod paper;
 
-use std::path::PathBuf;
-
 use anyhow::{Result, anyhow};
-use forerun_console::{interrupt, object, output};
+use forerun_console::{object, output};
 use forerun_core::cache::Settings;
 use forerun_core::device;
 use forerun_core::params::{Bytes, Param as _};
@@ -28,14 +26,14 @@ use forerun_core::units::Nanos;
 use forerun_measure::record;
 use forerun_report::quantity;
 use forerun_report::{Run, RunRecord};
-use forerun_sim::driver::{self, Outcome, Setup};
-use forerun_sim::host::Order;
+use forerun_sim::driver::{self, RunOutcome, Setup};
+use forerun_sim::host::RequestOrder;
 use forerun_sim::prefetch::Prefetch;
 use forerun_sim::workload;
 use serde::Serialize;
 
 use super::rows::run_of;
-use crate::specs::PAGE_BYTES;
+use crate::specs::{Output, PAGE_BYTES};
 use crate::{parallel, specs};
 
 use paper::{FILES, File, KERNELS, Kernel, MACHINES, Machine, RULES, Rule};
@@ -56,12 +54,8 @@ pub(super) struct Args {
     /// How long the threads nap: a tick of the kernel's timer, 1, 4 or 10 ms on Linux then
     #[arg(long, value_name = "TIME", default_value = "4ms", value_parser = nap)]
     nap: Nanos,
-    /// Write a record of the runs, for `forerun report`
-    #[arg(short, long, value_name = "RUN.json")]
-    output: Option<PathBuf>,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl Args {
@@ -86,21 +80,14 @@ fn nap(text: &str) -> Result<Nanos, String> {
 
 /// Runs everything and prints the tables.
 pub(super) fn run(args: &Args) -> Result<()> {
-    args.output.as_deref().map_or(Ok(()), output::require_place)?;
+    args.output.path.as_deref().map_or(Ok(()), output::require_place)?;
     let rows = all(args)?;
     // Neither the tables nor the record are lost with the other.
-    let written = args.output.as_ref().map_or(Ok(()), |path| {
-        let record = record_of(&rows, args)?;
-        Ok(interrupt::unbroken(|| record.write(path))?)
-    });
-    let shown = if args.json {
-        let nap_ms = quantity::seconds(args.nap) * 1e3;
-        let runs: Vec<_> = rows.iter().flat_map(|row| row.json_runs(args.scale)).collect();
-        output::json(&object! { scale: args.scale, nap_ms: nap_ms, runs: runs })
-    } else {
-        output::print(&tables(&rows, args.scale))
-    };
-    written.and(shown)
+    let written = args.output.record(|| record_of(&rows, args));
+    let nap_ms = quantity::seconds(args.nap) * 1e3;
+    let runs: Vec<_> = rows.iter().flat_map(|row| row.json_runs(args.scale)).collect();
+    let json = object! { scale: args.scale, nap_ms: nap_ms, runs: runs };
+    written.and(args.output.form.print(&json, || tables(&rows, args.scale)))
 }
 
 /// A run, as `--json` prints it.
@@ -122,9 +109,9 @@ struct Row {
     kernel: &'static Kernel,
     /// By its number in the paper, less 1.
     number: usize,
-    alone: Outcome,
+    alone: RunOutcome,
     /// By rule, then by limit.
-    fast: Vec<Vec<Outcome>>,
+    fast: Vec<Vec<RunOutcome>>,
     limits: Vec<u64>,
 }
 
@@ -137,7 +124,7 @@ impl Row {
     ) -> Result<Self> {
         let run = |thread: Option<&str>| outcome(machine, kernel, number, thread, args.scale);
         let limits = args.limits();
-        let with = |rule: &Rule| -> Result<Vec<Outcome>> {
+        let with = |rule: &Rule| -> Result<Vec<RunOutcome>> {
             limits.iter().map(|&limit| run(Some(&rule.thread(limit, args.nap)))).collect()
         };
         let fast = RULES.iter().map(with).collect::<Result<_>>()?;
@@ -160,7 +147,7 @@ impl Row {
     }
 
     /// Each run with the name of its rule and its limit.
-    fn runs(&self) -> impl Iterator<Item = (&'static str, Option<u64>, &Outcome)> {
+    fn runs(&self) -> impl Iterator<Item = (&'static str, Option<u64>, &RunOutcome)> {
         let fast = RULES.iter().zip(&self.fast).flat_map(|(rule, outcomes)| {
             let limits = self.limits.iter().zip(outcomes);
             limits.map(|(&limit, outcome)| (rule.name, Some(limit), outcome))
@@ -187,13 +174,13 @@ fn outcome(
     number: usize,
     thread: Option<&str>,
     scale: u32,
-) -> Result<Outcome> {
+) -> Result<RunOutcome> {
     let device = device::make(machine.device, 1).map_err(|error| anyhow!("{error}"))?;
     let frames = Bytes(machine.memory_bytes).pages(PAGE_BYTES);
     let mut cache = Settings::new(frames, "lru", kernel.readahead);
     cache.request_pages_max = Bytes(device.request_bytes_max()).pages(PAGE_BYTES);
     let mut setup = Setup::new(cache, Some(device));
-    (setup.order, setup.depth) = (Order::Elevator, 1);
+    (setup.order, setup.depth) = (RequestOrder::Elevator, 1);
     // Copying is a part of the time that the rate is derived from.
     setup.page_cost = Nanos(0);
     let make = |spec| Prefetch::make(spec).map_err(|error| anyhow!("{spec}: {error}"));

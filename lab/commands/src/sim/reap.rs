@@ -12,17 +12,16 @@
 //! The three phases: Liao et al. 2022, section 4.4, with fewer bytes a phase.
 
 use anyhow::Result;
-use forerun_console::failure::usage;
 use forerun_console::{names, output};
 use forerun_core::params::{Bytes, Param as _};
 use forerun_core::reap::{self, Op};
 use forerun_core::units::Nanos;
 use forerun_report::Distribution;
 use forerun_report::quantity::{float, micros, seconds};
-use forerun_sim::reap::{Load, Phase, Ran, calibrate, run};
+use forerun_sim::reap::{Load, Phase, PhaseCost, calibrate, run};
 use serde::Serialize;
 
-use crate::specs;
+use crate::specs::{self, Form};
 
 /// What `sim reap` takes.
 #[derive(clap::Args)]
@@ -57,9 +56,8 @@ pub(super) struct Args {
     /// The seed of the device's and the host's draws
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// The results of a policy under one load.
@@ -84,11 +82,8 @@ struct Row {
 pub(super) fn run_all(args: &Args) -> Result<()> {
     let device = named(forerun_core::device::channel_model(&args.device), "--device")?;
     let costs = named(forerun_sim::reap::costs(&args.costs), "--costs")?;
-    let policies = match &args.policy {
-        Some(list) => specs::split(list),
-        None => reap::NAMES.iter().map(|&name| name.to_owned()).collect(),
-    };
-    let sizes = sizes(&args.sizes)?;
+    let policies = specs::reapers(args.policy.as_deref(), LISTER)?;
+    let sizes = specs::io_sizes(&args.sizes, 1, "size from 1 to 1M")?;
     let known = calibrate(&device, &costs, args.seed);
     let mut rows = Vec::new();
     for (size, load) in loads(args, &sizes) {
@@ -100,23 +95,13 @@ pub(super) fn run_all(args: &Args) -> Result<()> {
             }
         }
     }
-    if args.json {
-        return output::json(&serde_json::json!({ "device": device.name, "costs": costs.name,
-            "seed": args.seed, "runs": rows }));
-    }
-    output::print(&shown(&rows, args.phases))
+    let json = serde_json::json!({ "device": device.name, "costs": costs.name,
+        "seed": args.seed, "runs": rows });
+    args.form.print(&json, || shown(&rows, args.phases))
 }
 
 fn named<T>(made: Result<T, forerun_core::params::ParamError>, flag: &str) -> Result<T> {
     made.map_err(|error| names::refused(flag, &error, LISTER))
-}
-
-fn sizes(list: &str) -> Result<Vec<u64>> {
-    let one = |text: &str| match Bytes::parse(text) {
-        Some(Bytes(bytes)) if (1..=SIZE_MAX).contains(&bytes) => Ok(bytes),
-        Some(_) | None => Err(usage(format!("--sizes: `{text}` is no size from 1 to 1M"))),
-    };
-    list.split(',').map(one).collect()
 }
 
 const LISTER: &str = "forerun sim reap --help";
@@ -140,7 +125,7 @@ fn loads(args: &Args, sizes: &[u64]) -> Vec<(u64, Load)> {
     sizes.iter().map(|&size| (size, load(vec![size]))).collect()
 }
 
-fn row(policy: &str, size: u64, phase: usize, shape: &Phase, ran: &Ran) -> Row {
+fn row(policy: &str, size: u64, phase: usize, shape: &Phase, ran: &PhaseCost) -> Row {
     let latencies = Distribution::of(ran.reaped.iter().map(|reaped| micros(reaped.latency)));
     let count = float(ran.reaped.len() as u64);
     let cpu: u64 = ran.reaped.iter().map(|reaped| reaped.cpu.0).sum();
@@ -182,4 +167,3 @@ fn shown(rows: &[Row], phases: bool) -> String {
 
 const GROUP_MAX: i64 = 1_024;
 const GROUPS_MAX: i64 = 10_000_000;
-const SIZE_MAX: u64 = 1 << 20;

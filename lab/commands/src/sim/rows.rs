@@ -17,14 +17,14 @@ use forerun_core::{params, readahead};
 use forerun_measure::{record, windows};
 use forerun_report::quantity;
 use forerun_report::{DeviceRequest, RequestKind, Run, RunRecord, Window};
-use forerun_sim::driver::{Logged, LoggedWindow, Outcome};
+use forerun_sim::driver::{LoggedRequest, LoggedWindow, RunOutcome};
 use forerun_sim::prefetch::Prefetch;
-use forerun_sim::replay::{self, Sampled};
+use forerun_sim::replay::{self, SampleCounts};
 use forerun_sim::workload::Workload;
 use serde::Serialize;
 
 use super::Plan;
-use super::timed::{Case, Done, seed};
+use super::case::{Case, seed};
 use crate::specs;
 use crate::specs::PAGE_BYTES;
 
@@ -146,7 +146,7 @@ impl RunRow {
 
     /// The sample, where the counts are estimated.
     #[expect(clippy::cast_precision_loss, reason = "shown with few digits")]
-    pub(super) fn estimated(mut self, from: Option<Sampled>, sample: Share) -> Self {
+    pub(super) fn estimated(mut self, from: Option<SampleCounts>, sample: Share) -> Self {
         let all = self.accesses.max(1) as f64;
         self.sample = from.map(|from| Sample {
             rate: f64::from(sample.ppm) / 1e6,
@@ -162,7 +162,7 @@ impl RunRow {
         mut self,
         case: Case<'_>,
         device: Option<&Device>,
-        outcome: &Outcome,
+        outcome: &RunOutcome,
     ) -> Result<Self> {
         let made =
             readahead::make(case.readahead, PAGE_BYTES).map_err(|error| anyhow!("{error}"))?;
@@ -286,14 +286,15 @@ impl Record {
         Self(record::empty(plan.device.clone().unwrap_or_default(), 0, &settings))
     }
 
-    /// Adds a run; one without a device is none that a record could hold.
+    /// Adds a run with its outcome and the result of perfect readahead; one without a device is
+    /// none that a record could hold.
     pub(super) fn add(
         &mut self,
         plan: &Plan,
         case: Case<'_>,
         workload: &Workload,
         device: Option<Device>,
-        done: &Done,
+        (outcome, limit): (&RunOutcome, Option<f64>),
     ) {
         let (Some(device), true) = (device, plan.log_max > 0) else { return };
         let (name, pairs) = params::split(case.readahead);
@@ -316,9 +317,9 @@ impl Record {
             drive_cache: cache.map(|(_, value)| value == "on"),
             streams: streams(workload),
             workload: workload.title.clone(),
-            limit_mb_per_second: done.limit,
-            ratio_to_limit: ratio(done.outcome.mb_per_second(), done.limit),
-            ..run_of(&done.outcome)
+            limit_mb_per_second: limit,
+            ratio_to_limit: ratio(outcome.mb_per_second(), limit),
+            ..run_of(outcome)
         });
     }
 
@@ -329,7 +330,7 @@ impl Record {
 }
 
 /// The measurements of `outcome`, as a run without its names.
-pub(crate) fn run_of(outcome: &Outcome) -> Run {
+pub(crate) fn run_of(outcome: &RunOutcome) -> Run {
     let mut requests: Vec<DeviceRequest> = outcome.log.iter().map(request).collect();
     requests.sort_by_key(|request| request.at_us);
     Run {
@@ -369,7 +370,7 @@ fn explained(logged: &LoggedWindow) -> Window {
     windows::window(&logged.opened, PAGE_BYTES, logged.base, Nanos(0))
 }
 
-fn request(logged: &Logged) -> DeviceRequest {
+fn request(logged: &LoggedRequest) -> DeviceRequest {
     let completion = &logged.completion;
     DeviceRequest {
         at_us: completion.arrived.0 / 1_000,

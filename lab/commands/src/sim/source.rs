@@ -8,8 +8,7 @@
 //! ```
 //! To readahead, the keys of a trace are pages of one file.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -246,17 +245,9 @@ impl Source {
             Ok(Request { first, count, op, .. }) => {
                 let bytes = u64::from(count) * page;
                 let bytes = u32::try_from(bytes).expect("requests are at most 1 GiB");
-                let (offset, at_once) = (first * page, Nanos(0));
-                let (handle, file) = (0, 0);
-                Some(Access {
-                    handle,
-                    file,
-                    offset,
-                    bytes,
-                    not_before: at_once,
-                    think: at_once,
-                    op,
-                })
+                let (handle, file, offset) = (0, 0, first * page);
+                let (not_before, think) = (Nanos(0), Nanos(0));
+                Some(Access { handle, file, offset, bytes, not_before, think, op })
             }
             Err(error) => {
                 *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
@@ -394,26 +385,20 @@ fn workload_of(text: &str) -> Workload {
 
 /// The accesses of the readers, in the order of a run in which only their own computation takes
 /// time.
-fn requests_in_time(mut workload: Workload) -> impl Iterator<Item = Request> + Send {
-    let mut heap = BinaryHeap::new();
-    let mut next = vec![None; workload.readers.len()];
-    let mut order = 0_u64;
-    let mut now = Nanos(0);
-    for (index, reader) in workload.readers.iter_mut().enumerate() {
-        next[index] = reader.next();
-        if let Some(access) = next[index] {
-            heap.push(Reverse((access.not_before, index as u64, index)));
-            order = index as u64 + 1;
-        }
-    }
+fn requests_in_time(workload: Workload) -> impl Iterator<Item = Request> + Send {
+    let (mut readers, mut now) = (workload.readers, Nanos(0));
+    let first = readers.iter_mut().enumerate().filter_map(|(index, reader)| {
+        reader.next().map(|access| ((access.not_before, index), (index, access)))
+    });
+    // By time, then by order.
+    let mut due: BTreeMap<(Nanos, usize), (usize, Access)> = first.collect();
+    let mut order = readers.len();
     std::iter::from_fn(move || {
-        let Reverse((at, _, index)) = heap.pop()?;
+        let ((at, _), (index, access)) = due.pop_first()?;
         now = now.max(at);
-        let access: Access = next[index].take()?;
-        next[index] = workload.readers[index].next();
-        if let Some(after) = next[index] {
+        if let Some(after) = readers[index].next() {
             order += 1;
-            heap.push(Reverse((after.not_before.max(now + access.think), order, index)));
+            due.insert((after.not_before.max(now + access.think), order), (index, after));
         }
         let request = Request::blocks(access.file, access.offset, access.bytes.into());
         let request = request.expect("workloads bound their files").expect("reads have bytes");

@@ -16,25 +16,17 @@ use forerun_core::cache::Settings;
 use forerun_core::device::{self, Device};
 use forerun_measure::cache::queues_commands;
 use forerun_measure::record;
-use forerun_sim::driver::{self, Outcome, RunError, Setup};
-use forerun_sim::host::Order;
+use forerun_sim::driver::{self, RunError, RunOutcome, Setup};
+use forerun_sim::host::RequestOrder;
 use forerun_sim::prefetch::Prefetch;
 use forerun_sim::workload::Workload;
 
 use super::Plan;
+use super::case::{Case, seed};
 use super::rows::{Record, RunRow};
 use super::source::Source;
 use super::untimed;
 use crate::specs::{PAGE_BYTES, Size};
-
-/// One combination of a plan.
-#[derive(Clone, Copy)]
-pub(super) struct Case<'a> {
-    pub(super) readahead: &'a str,
-    pub(super) prefetch: Option<&'a Prefetch>,
-    pub(super) policy: &'a str,
-    pub(super) pages: u32,
-}
 
 /// Runs every combination of the plan on `source`.
 pub(super) fn run(
@@ -61,7 +53,7 @@ pub(super) fn run(
             limits.insert(case.pages, limit(plan, source, *case, device.as_ref(), &workload)?);
         }
         done.limit(limits.get(&case.pages).copied().flatten());
-        record.add(plan, *case, &workload, device, &done);
+        record.add(plan, *case, &workload, device, (&done.outcome, done.limit));
         rows.push(done.row);
         progress.inc(1);
     }
@@ -89,10 +81,10 @@ fn cases<'a>(plan: &'a Plan, unique: u64) -> Vec<Case<'a>> {
 }
 
 /// A case that was run.
-pub(super) struct Done {
+struct Done {
     row: RunRow,
-    pub(super) outcome: Outcome,
-    pub(super) limit: Option<f64>,
+    outcome: RunOutcome,
+    limit: Option<f64>,
 }
 
 impl Done {
@@ -152,7 +144,8 @@ fn setup(plan: &Plan, case: Case<'_>, device: Option<Device>) -> Setup {
         cache.request_pages_max = u32::try_from(pages).unwrap_or(u32::MAX);
     }
     let mut setup = Setup::new(cache, device);
-    let (order, depth) = if queues { (Order::DemandFirst, 32) } else { (Order::Elevator, 1) };
+    let (order, depth) =
+        if queues { (RequestOrder::DemandFirst, 32) } else { (RequestOrder::Elevator, 1) };
     setup.prefetch = case.prefetch.cloned();
     setup.order = plan.host.unwrap_or(order);
     setup.depth = plan.depth.unwrap_or(depth);
@@ -160,12 +153,6 @@ fn setup(plan: &Plan, case: Case<'_>, device: Option<Device>) -> Setup {
     setup.log_max = plan.log_max;
     setup.windows_max = plan.windows_max as usize;
     setup
-}
-
-/// The workload's seed, which is the device's too.
-pub(super) fn seed(workload: &Workload) -> u64 {
-    let seed = workload.params.iter().find(|(key, _)| *key == "seed");
-    seed.and_then(|(_, value)| value.parse().ok()).unwrap_or(1)
 }
 
 fn refused(error: RunError, name: &str) -> anyhow::Error {

@@ -20,21 +20,21 @@ use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use forerun_console::{machine, output};
+use forerun_console::machine;
 use forerun_core::eviction::two_q::{TwoQ, TwoQParams};
 use forerun_core::eviction::two_q_star::{TwoQStar, TwoQStarParams};
 use forerun_core::params::Share;
 use forerun_report::curves::{Section, Sheet};
 use forerun_report::quantity;
-use forerun_sim::queues::{self, Found as Queues};
+use forerun_sim::queues::{self, QueueCounts};
 use forerun_sim::replay::{self, Cell, Numbering, ReplayError, replay};
-use forerun_sim::trace::survey::{Found, Settings, Survey};
+use forerun_sim::trace::survey::{Survey, SurveySettings, TraceSummary};
 use indicatif::BinaryBytes;
 
 use super::memory;
 use super::plot::Plot;
 use super::source::{Reading, Source};
-use crate::specs::{PAGE_BYTES, Size};
+use crate::specs::{Form, PAGE_BYTES, Size};
 use crate::{parallel, specs};
 
 /// What `sim figures` takes.
@@ -56,20 +56,19 @@ pub(super) struct Args {
     /// Draw the figures on one page, or as one picture
     #[arg(short, long, value_name = "FILE.html|.svg")]
     output: Option<PathBuf>,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// The counts of one trace.
 struct TraceCounts {
-    survey: Found,
+    survey: TraceSummary,
     /// Ascending.
     pages: Vec<u32>,
     /// Of each policy of [`OTHERS`]: hit ratios by size.
     others: Vec<Vec<f64>>,
     /// By size: of 2Q, and of 2Q*.
-    queues: Vec<[Queues; 2]>,
+    queues: Vec<[QueueCounts; 2]>,
 }
 
 /// Runs every trace and prints the paper's statements beside the counts.
@@ -102,8 +101,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
         sections,
     };
     let drawn = plot.map_or(Ok(()), |plot| plot.draw(&sheet));
-    let shown = if args.json { output::json(&sheet) } else { output::print(&charts::text(&sheet)) };
-    drawn.and(shown)
+    drawn.and(args.form.print(&sheet, || charts::text(&sheet)))
 }
 
 fn section(name: &str, counted: &TraceCounts) -> Section {
@@ -136,7 +134,7 @@ fn count(source: &Source, reading: &Reading, sizes: &[Size]) -> Result<TraceCoun
         keys.extend(chunk.into_iter().flatten().map(|&number| u64::from(number)));
         Ok::<bool, Infallible>(chunk.is_some())
     };
-    let settings = replay::Settings {
+    let settings = replay::ReplaySettings {
         threads: machine::cores(),
         memory: memory::default(),
         sample: Share::percent(100),
@@ -159,11 +157,11 @@ fn count(source: &Source, reading: &Reading, sizes: &[Size]) -> Result<TraceCoun
 }
 
 /// The survey of a trace, and its pages by number.
-fn read(source: &Source, reading: &Reading) -> Result<(Found, Vec<u32>)> {
+fn read(source: &Source, reading: &Reading) -> Result<(TraceSummary, Vec<u32>)> {
     let (mut requests, mut batch) = (source.requests(reading)?, Vec::new());
     let (mut numbering, mut numbers) = (Numbering::default(), Vec::new());
     let mut more = requests.next_batch(&mut batch)?;
-    let settings = Settings { memory: SURVEY_MEMORY, sample: Share::percent(100) };
+    let settings = SurveySettings { memory: SURVEY_MEMORY, sample: Share::percent(100) };
     let mut survey = Survey::new(settings, requests.facts().addresses);
     while more {
         for request in &batch {
@@ -181,7 +179,7 @@ fn read(source: &Source, reading: &Reading) -> Result<(Found, Vec<u32>)> {
 }
 
 /// Where accesses fall with each size, for 2Q and 2Q*; a size at a time on every processor.
-fn queues(pages: &[u32], numbers: &[u32]) -> Vec<[Queues; 2]> {
+fn queues(pages: &[u32], numbers: &[u32]) -> Vec<[QueueCounts; 2]> {
     let (kin, kout) = (Share::percent(10), Share::percent(100));
     parallel::map(pages, |&pages| {
         [

@@ -40,7 +40,8 @@ pub(super) fn run(plan: &Plan, source: &Source) -> Result<Vec<RunRow>> {
         .collect();
     let bar = output::transfer(0, "simulating");
     let mut keys = source.keys(&plan.reading, &bar)?;
-    let settings = replay::Settings { threads: plan.threads, memory, sample, clock: &machine::now };
+    let settings =
+        replay::ReplaySettings { threads: plan.threads, memory, sample, clock: &machine::now };
     let counts = replay(|out| keys.more(out), &cells, &settings);
     bar.finish_and_clear();
     let counts = counts.map_err(|error| match error {

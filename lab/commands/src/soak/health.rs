@@ -19,6 +19,8 @@ use anyhow::{Context as _, Result};
 use forerun_report::Summary;
 use forerun_report::quantity::float;
 
+use crate::process::field;
+
 /// One sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ProcessUsage {
@@ -79,12 +81,6 @@ fn summary(samples: &[ProcessUsage], of: impl Fn(&ProcessUsage) -> u64) -> Summa
     Summary::of(samples.iter().map(|usage| float(of(usage))))
 }
 
-/// The number after `name` at the start of a line.
-fn field(text: &str, name: &str) -> Option<u64> {
-    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
-    rest.split_whitespace().next()?.parse().ok()
-}
-
 const MIB: f64 = (1 << 20) as f64;
 /// Two a quarter.
 const RSS_SAMPLES_MIN: usize = 8;
@@ -132,7 +128,5 @@ mod tests {
     fn this_process_has_memory_descriptors_and_threads() {
         let now = ProcessUsage::take().unwrap();
         assert!(now.rss_bytes > 1 << 16 && now.fds >= 1 && now.threads >= 1, "{now:?}");
-        assert_eq!(field("VmRSS:\t  12 kB\nThreads:\t3\n", "Threads:"), Some(3));
-        assert_eq!(field("VmRSS:\t  x kB\n", "VmRSS:"), None);
     }
 }

@@ -8,27 +8,26 @@
 //! # Invariants
 //! - Every byte of every store is that of the pattern at its offset, so each read can be verified
 //!   by itself.
-//! - The file is removed at the end, also after an error.
+//! - The file has no name, so it is gone at the end, also after an error.
 
-use std::fs::{self, File as OsFile};
-use std::io::Write as _;
+use std::fs::File as OsFile;
 use std::path::PathBuf;
-use std::process;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use forerun_io::store::memory::Memory;
 use forerun_io::store::pattern::{self, Pattern};
 use forerun_io::store::threads::{Access, Threads};
 use forerun_io::store::{Store, StoreError};
 use forerun_io::wrap::fault::{Fault, Faults, Rule, When};
+use forerun_measure::pattern_file;
 
 /// All stores.
 pub(super) struct Stores {
     pub(super) files: Vec<File>,
     /// The last field, so that it is dropped after the stores that read it.
-    _made: PatternFile,
+    _made: OsFile,
 }
 
 /// One store.
@@ -49,8 +48,9 @@ enum Opens {
 impl Stores {
     /// Makes the stores, and a file in the temporary directory.
     pub(super) fn make() -> Result<Self> {
-        let made = PatternFile::write(FILE_BYTES)?;
-        let open = || Threads::open(&made.0, Access::Read);
+        let made = pattern_file::unnamed(&std::env::temp_dir(), FILE_BYTES)?;
+        let path = pattern_file::own(&made);
+        let open = || Threads::open(&path, Access::Read);
         let memory = |bytes| {
             let mut contents = vec![0; bytes];
             pattern::fill(0, &mut contents);
@@ -59,7 +59,7 @@ impl Stores {
         let files = [
             File::sound(Arc::new(Pattern::new(1 << 40))),
             File::sound(memory((12 << 20) + 1)),
-            Ok(File { bytes: FILE_BYTES as u64, opens: Opens::Path(made.0.clone()), fault: None }),
+            Ok(File { bytes: FILE_BYTES, opens: Opens::Path(path.clone()), fault: None }),
             File::faulty(Arc::new(Pattern::new((24 << 20) + 777)), 1),
             File::faulty(memory(5_000), 2),
             File::faulty(Arc::new(open()?), 3),
@@ -119,30 +119,8 @@ fn phases() -> [Rule; PHASES] {
     ]
 }
 
-/// A file that the soak owns.
-struct PatternFile(PathBuf);
-
-impl PatternFile {
-    fn write(bytes: usize) -> Result<Self> {
-        let made = Self(std::env::temp_dir().join(format!("forerun-soak-{}", process::id())));
-        let cannot = || format!("cannot write {}", made.0.display());
-        let mut file = OsFile::create_new(&made.0).with_context(cannot)?;
-        let mut contents = vec![0; bytes];
-        pattern::fill(0, &mut contents);
-        file.write_all(&contents).with_context(cannot)?;
-        Ok(made)
-    }
-}
-
-impl Drop for PatternFile {
-    fn drop(&mut self) {
-        // A file that cannot be removed stays in the temporary directory.
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
 /// Larger than the cache, and not a whole number of pages.
-const FILE_BYTES: usize = (48 << 20) + 4_321;
+const FILE_BYTES: u64 = (48 << 20) + 4_321;
 const PHASES: usize = 5;
 /// The error of a fault.
 pub(super) const EIO: i32 = 5;

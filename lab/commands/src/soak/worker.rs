@@ -18,8 +18,8 @@ use forerun_core::prng::Prng;
 use forerun_engine::{Cache, Handle, ReadError};
 use forerun_io::store::pattern;
 
+use super::CACHE_BYTES;
 use super::stores::{EIO, File, Stores};
-use super::{CACHE_BYTES, hooks};
 
 /// The counts of a worker; on a cache line of its own.
 #[derive(Debug, Default)]
@@ -95,7 +95,7 @@ impl<'a> Worker<'a> {
             20..36 => {
                 let at = self.draw(self.own.len());
                 let (first, bytes) = (self.own[at].next, self.random.below(1 << 20));
-                hooks::prefetch(&self.own[at].handle, first..first + bytes)?;
+                self.own[at].handle.prefetch(first..first + bytes)?;
                 add(&self.counts.prefetched, 1);
                 Ok(())
             }
@@ -103,12 +103,12 @@ impl<'a> Worker<'a> {
                 let at = self.draw(self.own.len());
                 let offset = self.random.below(self.own[at].handle.file_bytes().max(1));
                 let Own { handle, file, .. } = &self.own[at];
-                self.count_pin(&self.stores.files[*file], hooks::pin(handle, offset))
+                self.pin(&self.stores.files[*file], handle, offset)
             }
             52 => {
                 // A small range, so that a leak stands out from what resizing takes and frees.
                 let bytes = CACHE_BYTES - self.random.below(CACHE_BYTES / 8);
-                hooks::resize(self.cache, bytes)?;
+                self.cache.resize(bytes)?;
                 add(&self.counts.resized, 1);
                 Ok(())
             }
@@ -166,13 +166,28 @@ impl<'a> Worker<'a> {
             .with_context(|| format!("{bytes} bytes at {offset} of file {file}"))
     }
 
-    fn count_pin(&self, file: &File, pinned: Result<()>) -> Result<()> {
-        match pinned {
-            Ok(()) => add(&self.counts.pinned, 1),
-            Err(error) if file.may_fail() && is_injected(&error) => add(&self.counts.errors, 1),
-            Err(error) => return Err(error),
+    /// Pins the page at `offset`, and verifies the rest of it.
+    fn pin(&self, file: &File, handle: &Handle, offset: u64) -> Result<()> {
+        let page = match handle.pin(offset) {
+            Ok(page) => page,
+            Err(error) => return self.failed(file, error),
+        };
+        if let Err(at) = pattern::verify(offset, &page) {
+            bail!("a pinned page is wrong at byte {at:?}");
         }
+        add(&self.counts.pinned, 1);
         Ok(())
+    }
+
+    /// Counts an error of a fault; any other ends the worker.
+    fn failed(&self, file: &File, error: ReadError) -> Result<()> {
+        match error {
+            ReadError::Store { errno: EIO, .. } if file.may_fail() => {
+                add(&self.counts.errors, 1);
+                Ok(())
+            }
+            error => Err(error.into()),
+        }
     }
 
     /// Mostly less than a page, seldom many.
@@ -195,11 +210,7 @@ impl<'a> Worker<'a> {
         add(&self.counts.reads, 1);
         let count = match result {
             Ok(count) => count,
-            Err(ReadError::Store { errno: EIO, .. }) if file.may_fail() => {
-                add(&self.counts.errors, 1);
-                return Ok(());
-            }
-            Err(error) => return Err(error.into()),
+            Err(error) => return self.failed(file, error),
         };
         let due = file.bytes.saturating_sub(offset).min(bytes as u64);
         if count as u64 != due {
@@ -223,8 +234,3 @@ const HANDLES_MAX: usize = 6;
 const READ_BYTES_MAX: usize = 4 << 20;
 /// The range of repeated reads.
 const HEAD_BYTES: u64 = 2 << 20;
-
-/// Whether a fault of the store's wrapper caused the error.
-fn is_injected(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(ReadError::Store { errno: EIO, .. }))
-}

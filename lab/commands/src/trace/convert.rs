@@ -8,7 +8,7 @@
 //!   distinct pages, and only where the format needs to know them.
 //! - A closed stdout ends the command quietly.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufWriter, Seek as _, Write};
 use std::path::{Path, PathBuf};
 
@@ -16,6 +16,7 @@ use anyhow::{Context as _, Result, bail};
 use forerun_console::failure::note;
 use forerun_console::names;
 use forerun_console::{interrupt, output};
+use forerun_measure::pattern_file;
 use forerun_report::NewFile;
 use forerun_sim::trace::write::{Writer, link_next_uses};
 
@@ -82,7 +83,7 @@ impl Work<'_> {
     /// Output that is written in two passes goes to a nameless file first.
     fn write_stdout(&mut self, memory: u64) -> Result<()> {
         if self.needs_next_uses()? {
-            let mut file = nameless().context("cannot make a temporary file")?;
+            let mut file = pattern_file::nameless(&std::env::temp_dir())?;
             self.write(&mut file, memory)?;
             file.rewind()?;
             io::copy(&mut file, &mut io::stdout().lock()).context("cannot write to stdout")?;
@@ -117,15 +118,6 @@ impl Work<'_> {
         out.flush()?;
         Ok(writer.needs_next_uses())
     }
-}
-
-/// A file that is gone when it is closed.
-fn nameless() -> io::Result<File> {
-    let name = format!("forerun-convert-{}", std::process::id());
-    let path = std::env::temp_dir().join(name);
-    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
-    fs::remove_file(&path)?;
-    Ok(file)
 }
 
 const BUFFER_BYTES: usize = 1 << 16;

@@ -12,12 +12,12 @@ use anyhow::{Context as _, Result};
 use forerun_console::output::{self, Column};
 use forerun_core::params::Share;
 use forerun_report::quantity::bytes_in_tenths;
-use forerun_sim::trace::survey::{Found, Settings, Survey};
+use forerun_sim::trace::survey::{Survey, SurveySettings, TraceSummary};
 use forerun_sim::trace::{Addresses, Facts};
 use serde::Serialize;
 
 use super::Input;
-use crate::specs;
+use crate::specs::{self, Form};
 
 /// What `trace info` takes.
 #[derive(clap::Args)]
@@ -31,16 +31,15 @@ pub(crate) struct Args {
     /// Follow this share of the pages only
     #[arg(long, value_name = "RATE", default_value = "1", value_parser = specs::sample)]
     sample: Share,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// Surveys the trace and prints the results.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let (source, reading) = args.input.open()?;
     let mut requests = source.requests(&reading)?;
-    let settings = Settings { memory: args.input.memory, sample: args.sample };
+    let settings = SurveySettings { memory: args.input.memory, sample: args.sample };
     let mut batch = Vec::new();
     let mut more = requests.next_batch(&mut batch)?;
     let facts = requests.facts();
@@ -56,7 +55,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         None => (reading.format != forerun_sim::trace::AUTO).then_some(reading.format),
     };
     let info = Info::new(source.name(), format, requests.skipped(), facts, args, &survey.finish());
-    if args.json { output::json(&info) } else { output::print(&info.text()) }
+    args.form.print(&info, || info.text())
 }
 
 /// The output.
@@ -146,7 +145,7 @@ impl Info {
         skipped: u64,
         facts: Facts,
         args: &Args,
-        found: &Found,
+        found: &TraceSummary,
     ) -> Self {
         let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
         let is_blocks = facts.addresses == Addresses::Blocks;

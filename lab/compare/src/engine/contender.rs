@@ -9,6 +9,8 @@
 use std::fmt;
 
 use anyhow::{Context, Result};
+use forerun_report::quantity::float;
+use serde::Deserialize;
 use serde_json::Value;
 
 /// The program that reads.
@@ -28,8 +30,8 @@ impl Contender {
     }
 }
 
-/// One measurement.
-#[derive(Clone, Debug, PartialEq)]
+/// One measurement, by the names of `forerun bench file --json`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct Measurement {
     pub(super) mb_per_second: f64,
     pub(super) io_per_second: f64,
@@ -37,37 +39,26 @@ pub(super) struct Measurement {
     pub(super) p50_us: f64,
     pub(super) p99_us: f64,
     /// Bytes that the reader got.
-    pub(super) bytes: u64,
-    /// Requests to the device.
-    pub(super) requests: u64,
+    pub(super) bytes_wanted: u64,
+    pub(super) device_requests: u64,
     /// Bytes requested from the device.
-    pub(super) store_bytes: u64,
+    pub(super) bytes_read: u64,
     /// The share of pages that the engine had cached.
     pub(super) hit_ratio: f64,
-    /// The share of the requested bytes that came from a device, not from memory.
-    pub(super) cold_ratio: f64,
+    /// Bytes that came from a device, not from memory.
+    pub(super) device_bytes: u64,
 }
 
 impl Measurement {
     /// The measurement that `forerun bench file --json` printed.
     pub(super) fn of_forerun(text: &str) -> Result<Self> {
         let json: Value = serde_json::from_str(text).context("no JSON")?;
-        let run = json.pointer("/runs/0").context("no run")?;
-        let float = |name: &str| run[name].as_f64().with_context(|| format!("no {name}"));
-        let count = |name: &str| run[name].as_u64().with_context(|| format!("no {name}"));
-        let store_bytes = count("bytes_read")?;
-        Ok(Self {
-            mb_per_second: float("mb_per_second")?,
-            io_per_second: float("io_per_second")?,
-            mean_us: float("mean_us")?,
-            p50_us: float("p50_us")?,
-            p99_us: float("p99_us")?,
-            bytes: count("bytes_wanted")?,
-            requests: count("device_requests")?,
-            store_bytes,
-            hit_ratio: float("hit_ratio")?,
-            cold_ratio: float("device_bytes")? / float("bytes_read")?.max(1.0),
-        })
+        Ok(Self::deserialize(json.pointer("/runs/0").context("no run")?)?)
+    }
+
+    /// The share of the requested bytes that came from a device.
+    pub(super) fn cold_ratio(&self) -> f64 {
+        float(self.device_bytes) / float(self.bytes_read.max(1))
     }
 
     /// The measurement in fio's output: JSON, after any notes.
@@ -75,14 +66,9 @@ impl Measurement {
         let from = text.find('{').context("no JSON")?;
         let json: Value = serde_json::from_str(&text[from..]).context("no JSON")?;
         let read = json.pointer("/jobs/0/read").context("no job")?;
-        let float = |path: &str| {
-            let value = read.pointer(path).and_then(Value::as_f64);
-            value.with_context(|| format!("no {path}"))
-        };
-        let count = |path: &str| {
-            let value = read.pointer(path).and_then(Value::as_u64);
-            value.with_context(|| format!("no {path}"))
-        };
+        let at = |path: &str| read.pointer(path).with_context(|| format!("no {path}"));
+        let float = |path: &str| at(path)?.as_f64().with_context(|| format!("no {path}"));
+        let count = |path: &str| at(path)?.as_u64().with_context(|| format!("no {path}"));
         let bytes = count("/io_bytes")?;
         Ok(Self {
             mb_per_second: float("/bw_bytes")? / 1e6,
@@ -90,11 +76,11 @@ impl Measurement {
             mean_us: float("/lat_ns/mean")? / 1e3,
             p50_us: float("/lat_ns/percentile/50.000000")? / 1e3,
             p99_us: float("/lat_ns/percentile/99.000000")? / 1e3,
-            bytes,
-            requests: count("/total_ios")?,
-            store_bytes: bytes,
+            bytes_wanted: bytes,
+            device_requests: count("/total_ios")?,
+            bytes_read: bytes,
             hit_ratio: 0.0,
-            cold_ratio: 1.0,
+            device_bytes: bytes,
         })
     }
 }
@@ -125,13 +111,14 @@ mod tests {
             mean_us: 90.0,
             p50_us: 80.0,
             p99_us: 200.0,
-            bytes: 8_192,
-            requests: 2,
-            store_bytes: 8_192,
+            bytes_wanted: 8_192,
+            device_requests: 2,
+            bytes_read: 8_192,
             hit_ratio: 0.0,
-            cold_ratio: 1.0,
+            device_bytes: 8_192,
         };
         assert_eq!(Measurement::of_fio(fio).unwrap(), expected);
+        assert!((expected.cold_ratio() - 1.0).abs() < 1e-9);
         let forerun = r#"{"runs": [{"mb_per_second": 4.0, "io_per_second": 976.5, "mean_us": 90,
             "p50_us": 80, "p99_us": 200, "bytes_wanted": 8192, "device_requests": 2,
             "bytes_read": 8192, "device_bytes": 8192, "hit_ratio": 0}]}"#;

@@ -34,33 +34,18 @@ pub(super) fn words(
     let mut filename = OsString::from("--filename=");
     // A colon would end the name.
     filename.push(file.display().to_string().replace(':', "\\:"));
-    let mut words = vec![filename];
-    let mut add = |word: String| words.push(word.into());
-    for word in [
-        "--readonly",
-        "--direct=1",
-        "--invalidate=1",
-        "--group_reporting",
-        "--lat_percentiles=1",
-        "--output-format=json",
-    ] {
-        add(word.to_owned());
-    }
-    add(format!("--name={}", job.name));
-    add(format!("--ioengine={engine}"));
-    add(format!("--bs={}", job.request));
-    add(format!("--iodepth={}", job.depth));
-    add(format!("--numjobs={}", job.threads));
-    add(format!("--runtime={seconds}"));
-    match job.order {
-        Order::Sequential => add("--rw=read".to_owned()),
+    let Job { name, request, depth, threads, .. } = job;
+    let reads = match job.order {
+        Order::Sequential => "--rw=read".to_owned(),
+        // A page may be drawn twice, as by forerun.
         Order::Random => {
-            add("--rw=randread".to_owned());
-            add("--time_based".to_owned());
-            // A page may be drawn twice, as by forerun.
-            add("--norandommap".to_owned());
-            add(format!("--randseed={}", round + 1));
+            format!("--rw=randread --time_based --norandommap --randseed={}", round + 1)
         }
-    }
-    words
+    };
+    let words = format!(
+        "--readonly --direct=1 --invalidate=1 --group_reporting --lat_percentiles=1 \
+         --output-format=json --name={name} --ioengine={engine} --bs={request} --iodepth={depth} \
+         --numjobs={threads} --runtime={seconds} {reads}"
+    );
+    std::iter::once(filename).chain(words.split_whitespace().map(OsString::from)).collect()
 }

@@ -6,7 +6,7 @@
 //! | `random-1` | 4 KiB anywhere, one thread | fio psync | mean latency <= 1.08 |
 //! | `random-16` | 4 KiB anywhere, 16 threads | 16 fio jobs | IO/s >= 0.9 |
 
-use forerun_report::{Summary, Target};
+use forerun_report::{Summary, Target, mean};
 use serde_json::{Value, json};
 
 use super::contender::{Contender, Measurement};
@@ -128,26 +128,20 @@ impl Job {
             Order::Sequential => "seq",
             Order::Random => "rand",
         };
-        let (threads, seconds, seed) =
-            (self.threads.to_string(), seconds.to_string(), (round + 1).to_string());
-        let words = [
-            ["bench", "file"],
-            ["--pattern", pattern],
-            ["--size", self.request],
-            ["--threads", &threads],
-            ["--seconds", &seconds],
-            ["--cache", self.cache],
-            ["--seed", &seed],
-        ];
-        let words = words.concat().into_iter().map(str::to_owned);
-        words.chain(["--json".to_owned()]).collect()
+        let Self { request, threads, cache, .. } = self;
+        let words = format!(
+            "bench file --pattern {pattern} --size {request} --threads {threads} \
+             --seconds {seconds} --cache {cache} --seed {} --json",
+            round + 1
+        );
+        words.split_whitespace().map(str::to_owned).collect()
     }
 
     /// Each figure against each peer. `taken` has the rounds of each contender, forerun first.
     pub(super) fn rows(&self, contenders: &[Contender], taken: &[Vec<Measurement>]) -> Vec<Row> {
         let share =
-            |of: fn(&Measurement) -> f64| taken[0].iter().map(of).sum::<f64>() / float(taken);
-        let (hits, cold) = (share(|ours| ours.hit_ratio), share(|ours| ours.cold_ratio));
+            |of: fn(&Measurement) -> f64| mean(&taken[0].iter().map(of).collect::<Vec<_>>());
+        let (hits, cold) = (share(|ours| ours.hit_ratio), share(Measurement::cold_ratio));
         let note = format!("hits {:.1} %, cold {:.0} %", hits * 100.0, cold * 100.0);
         let mut rows = Vec::new();
         for (at, peer) in contenders.iter().enumerate().skip(1) {
@@ -182,7 +176,8 @@ impl Job {
                 counts.sort_unstable();
                 counts[counts.len() / 2]
             };
-            let (requests, read) = (middle(|one| one.requests), middle(|one| one.store_bytes));
+            let (requests, read) =
+                (middle(|one| one.device_requests), middle(|one| one.bytes_read));
             let ours = *contender == Contender::Forerun;
             let params = if ours { last["params"].clone() } else { json!({}) };
             runs.push(json!({
@@ -197,7 +192,7 @@ impl Job {
                 "device_requests": requests,
                 "mean_request_bytes": read / requests.max(1),
                 "bytes_read": read,
-                "bytes_wanted": middle(|one| one.bytes),
+                "bytes_wanted": middle(|one| one.bytes_wanted),
                 "p50_us": spread(|round| round.p50_us).median,
                 "p99_us": spread(|round| round.p99_us).median,
                 "spread": { "min": rate.min, "max": rate.max },
@@ -218,11 +213,6 @@ impl Job {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a handful of rounds")]
-fn float(taken: &[Vec<Measurement>]) -> f64 {
-    taken[0].len() as f64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,11 +224,11 @@ mod tests {
             mean_us: 3.0,
             p50_us: 4.0,
             p99_us: 5.0,
-            bytes: 100,
-            requests: 10,
-            store_bytes: 100,
+            bytes_wanted: 100,
+            device_requests: 10,
+            bytes_read: 100,
             hit_ratio: 0.02,
-            cold_ratio: 1.0,
+            device_bytes: 100,
         }
     }
 

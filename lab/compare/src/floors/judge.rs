@@ -4,16 +4,28 @@
 //! - A mean is judged, at its bound too; the worst run stands beside it.
 //! - A missing figure is an error, never 0.
 
-use anyhow::{Context as _, Result};
-use serde_json::Value;
+use serde::Deserialize;
 
 use super::row::Aim;
+use crate::device::{DEVICES, Device};
+
+/// What `forerun sim --json` prints.
+#[derive(Debug, Deserialize)]
+pub(super) struct Told {
+    pub(super) runs: Vec<ToldRun>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct ToldRun {
+    pub(super) device: VirtualRun,
+}
 
 /// One run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct VirtualRun {
     pub(super) mb_per_second: f64,
     /// The throughput of perfect readahead, where it is known.
+    #[serde(rename = "limit_mb_per_second")]
     pub(super) online: Option<f64>,
     pub(super) bytes_read: f64,
     pub(super) bytes_wanted: f64,
@@ -22,25 +34,6 @@ pub(super) struct VirtualRun {
     pub(super) p99_us: f64,
     pub(super) reads_late: f64,
     pub(super) late_max_us: f64,
-}
-
-impl VirtualRun {
-    /// The run that `forerun sim --json` printed.
-    pub(super) fn of(run: &Value) -> Result<Self> {
-        let device = &run["device"];
-        let float = |name: &str| device[name].as_f64().with_context(|| format!("no {name}"));
-        Ok(Self {
-            mb_per_second: float("mb_per_second")?,
-            online: device["limit_mb_per_second"].as_f64(),
-            bytes_read: float("bytes_read")?,
-            bytes_wanted: float("bytes_wanted")?,
-            requests: float("requests")?,
-            p50_us: float("p50_us")?,
-            p99_us: float("p99_us")?,
-            reads_late: float("reads_late")?,
-            late_max_us: float("late_max_us")?,
-        })
-    }
 }
 
 /// The mean of a figure over runs, and its ends.
@@ -100,21 +93,22 @@ pub(super) fn shares(runs: &[VirtualRun], limit_mb_per_second: f64) -> (Mean, Op
     (plain, online.collect::<Option<Vec<f64>>>().map(Mean::of))
 }
 
-/// Judges `ours` on the device with that index; `rivals` are those of the aim.
+/// Judges `ours` on `device`; `rivals` are those of the aim.
 pub(super) fn judge(
     aim: Aim,
-    device: usize,
+    device: &Device,
     (plain, online): (Mean, Option<Mean>),
     ours: &[VirtualRun],
     rivals: &[(&str, Vec<VirtualRun>)],
 ) -> Verdict {
+    let at = DEVICES.iter().position(|one| one.name == device.name).expect("one of them");
     match aim {
         Aim::Plain(floors) => {
-            let floor = floors[device];
+            let floor = floors[at];
             Verdict { aim: format!("plain >= {floor}"), is_met: Some(plain.value >= floor) }
         }
         Aim::Online(floors) => {
-            let floor = floors[device];
+            let floor = floors[at];
             let is_met = online.map(|online| online.value >= floor);
             let unknown = if is_met.is_none() { ", **which is not known**" } else { "" };
             Verdict { aim: format!("online >= {floor}{unknown}"), is_met }
@@ -185,9 +179,10 @@ mod tests {
         let run = json!({ "device": { "mb_per_second": 9.0, "limit_mb_per_second": 10.0,
             "bytes_read": 105, "bytes_wanted": 100, "requests": 10, "p50_us": 100.0,
             "p99_us": 200.0, "reads_late": 0, "late_max_us": 5000.0 } });
-        assert_eq!(VirtualRun::of(&run).unwrap(), figures(9.0, Some(10.0)));
-        let error = VirtualRun::of(&json!({ "device": { "mb_per_second": 9.0 } })).unwrap_err();
-        assert_eq!(error.to_string(), "no bytes_read");
+        let told = |run| serde_json::from_value::<Told>(json!({ "runs": [run] }));
+        assert_eq!(told(run).unwrap().runs[0].device, figures(9.0, Some(10.0)));
+        let error = told(json!({ "device": { "mb_per_second": 9.0 } })).unwrap_err();
+        assert_eq!(error.to_string(), "missing field `bytes_read`");
     }
 
     #[test]
@@ -212,11 +207,12 @@ mod tests {
             (Aim::Random,                    vec![("off", both(slower(1.03)))],   Some(false)),
         ];
         for (aim, rivals, is_met) in rows {
-            let verdict = judge(aim, 0, shares(&ours, 10.0), &ours, &rivals);
+            let verdict = judge(aim, &DEVICES[0], shares(&ours, 10.0), &ours, &rivals);
             assert_eq!(verdict.is_met, is_met, "{aim:?}: {}", verdict.aim);
         }
         let unknown = [figures(9.0, None)];
-        let verdict = judge(Aim::Online([0.5; 4]), 0, shares(&unknown, 10.0), &unknown, &[]);
+        let verdict =
+            judge(Aim::Online([0.5; 4]), &DEVICES[0], shares(&unknown, 10.0), &unknown, &[]);
         assert_eq!(verdict.is_met, None, "without a limit nothing is judged");
         assert!(verdict.aim.contains("**which is not known**"), "{}", verdict.aim);
     }

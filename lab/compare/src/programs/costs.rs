@@ -156,6 +156,8 @@ pub(super) const HEADER: &str = "\
 
 #[cfg(test)]
 mod tests {
+    use forerun_testkit::Scratch;
+
     use super::*;
 
     #[test]
@@ -171,8 +173,7 @@ mod tests {
 
     #[test]
     fn programs_run_alone_and_under_another_in_turns() {
-        let folder = std::env::temp_dir().join(format!("forerun-costs-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
+        let folder = Scratch::new("costs");
         // In the place of forerun: it runs what follows `run --`. Another process writes it, as a
         // child of another test could inherit a descriptor of this one, and keep the file busy.
         let other = folder.join("other");
@@ -191,6 +192,5 @@ shift 2; exec "$@"' >"$0" && chmod +x "$0""#;
             let refused = measured(&[&same], Path::new(instead), &folder, 1).unwrap_err();
             assert!(refused.to_string().contains(why), "{instead}: {refused}");
         }
-        fs::remove_dir_all(&folder).unwrap();
     }
 }

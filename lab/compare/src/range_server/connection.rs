@@ -28,7 +28,7 @@ use super::answer::{Answer, Framing};
 use super::content::{Content, Source};
 use super::fault::Fault;
 use super::pace::Pace;
-use super::request::{self, Method, Request};
+use super::request::{self, Request};
 use super::state::{InFlight, Shared, State};
 
 /// The content of the server, and its state.
@@ -90,13 +90,11 @@ struct Connection<'a> {
 impl Connection<'_> {
     /// Answers `request`; returns whether the connection continues.
     fn answer(&mut self, request: &Request) -> io::Result<bool> {
-        match (request.path.strip_prefix("/-/"), request.method) {
-            (Some(words), Method::Get | Method::Post) => self.control(words, request),
-            (None, Method::Get) => self.get(request),
-            (None, Method::Head) => self.head(request),
-            (Some(_), Method::Head | Method::Other) | (None, Method::Post | Method::Other) => {
-                self.refuse(405).map(|()| false)
-            }
+        match (request.path.strip_prefix("/-/"), request.method.as_str()) {
+            (Some(words), "GET" | "POST") => self.control(words, request),
+            (None, "GET") => self.get(request),
+            (None, "HEAD") => self.head(request),
+            _ => self.refuse(405).map(|()| false),
         }
     }
 

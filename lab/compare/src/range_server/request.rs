@@ -12,17 +12,9 @@ use std::ops::Range;
 
 use forerun_report::quantity::read as whole;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Method {
-    Get,
-    Head,
-    Post,
-    Other,
-}
-
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Request {
-    pub(super) method: Method,
+    pub(super) method: String,
     /// As sent, without a query.
     pub(super) path: String,
     pub(super) range: Option<String>,
@@ -50,12 +42,7 @@ fn parse(head: &[u8]) -> Option<Request> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
     let mut parsed = httparse::Request::new(&mut fields);
     parsed.parse(head).ok().filter(httparse::Status::is_complete)?;
-    let method = match parsed.method? {
-        "GET" => Method::Get,
-        "HEAD" => Method::Head,
-        "POST" => Method::Post,
-        _ => Method::Other,
-    };
+    let method = parsed.method?.to_owned();
     let path = parsed.path?.split('?').next().filter(|path| path.starts_with('/'))?.to_owned();
     let keep_alive = parsed.version? == 1;
     let mut request = Request { method, path, range: None, keep_alive, body_bytes: 0 };
@@ -154,7 +141,7 @@ mod tests {
                     HEAD / HTTP/1.1\r\nConnection: Close\r\n\r\n\
                     PUT / HTTP/1.0\n\n";
         let get = Request {
-            method: Method::Get,
+            method: "GET".to_owned(),
             path: "/a".to_owned(),
             range: Some("bytes=0-1".to_owned()),
             keep_alive: true,
@@ -163,10 +150,10 @@ mod tests {
         let mut from = text.as_bytes();
         let mut next = || read(&mut from).unwrap();
         assert_eq!(next(), Some(get));
-        let brief = |request: Request| (request.method, request.keep_alive, request.body_bytes);
-        assert_eq!(next().map(brief), Some((Method::Post, true, 3)));
-        assert_eq!(next().map(brief), Some((Method::Head, false, 0)));
-        assert_eq!(next().map(brief), Some((Method::Other, false, 0)));
+        for brief in [("POST", true, 3), ("HEAD", false, 0), ("PUT", false, 0)] {
+            let request = next().expect("one more");
+            assert_eq!((&*request.method, request.keep_alive, request.body_bytes), brief);
+        }
         assert_eq!(next(), None);
     }
 

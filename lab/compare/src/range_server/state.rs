@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::json;
 
 use super::fault::{Fault, Turns};
@@ -35,7 +36,7 @@ pub(crate) struct State {
 }
 
 /// The counts of GETs since the last reset.
-#[derive(Default)]
+#[derive(Default, Serialize)]
 struct Counts {
     requests: u64,
     bytes: u64,
@@ -92,17 +93,7 @@ impl Shared {
     pub(super) fn control(&self, words: &str) -> Result<String, String> {
         let mut state = self.lock();
         match words.split_once('/').unwrap_or((words, "")) {
-            ("counts", "") => {
-                let Counts { requests, bytes, connections, in_flight_max, sizes } = &state.counts;
-                let counts = json!({
-                    "requests": requests,
-                    "bytes": bytes,
-                    "connections": connections,
-                    "in_flight_max": in_flight_max,
-                    "sizes": sizes,
-                });
-                return Ok(counts.to_string());
-            }
+            ("counts", "") => return Ok(json!(state.counts).to_string()),
             ("reset", "") => {
                 state.counts = Counts { in_flight_max: state.in_flight, ..Counts::default() };
                 state.epoch += 1;

@@ -78,11 +78,6 @@ pub(super) const PATTERNS: [Pattern; 17] = [
     Pattern { beside: &["off"], ..row("random-4K", Size::Random(8 * MIB), "") },
 ];
 
-/// The names of all patterns.
-pub(super) fn names() -> Vec<&'static str> {
-    PATTERNS.iter().map(|pattern| pattern.name).collect()
-}
-
 /// The file that holds them all, in MiB: ten streams in twice their length, behind a gap.
 pub(super) const FILE_MIB: u32 = 2_100;
 /// The part of it for random reads.

@@ -18,30 +18,19 @@ use serde_json::{Value, json};
 /// The first `count_max` requests in `text`, and how many more there are.
 pub(super) fn requests(text: &str, count_max: usize) -> Result<(Vec<Value>, usize)> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
-    let mut all: Vec<Request> = lines
+    let mut all: Vec<(f64, f64, Value)> = lines
         .map(|line| parsed(line).with_context(|| format!("slowdisk logged {line:?}")))
         .collect::<Result<_>>()?;
-    all.sort_by(|a, b| a.arrived_us.total_cmp(&b.arrived_us));
-    let begun = all.first().map_or(0.0, |first| first.arrived_us);
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let begun = all.first().map_or(0.0, |first| first.0);
     let left_out = all.len().saturating_sub(count_max);
     all.truncate(count_max);
-    Ok((all.iter().map(|request| request.json(begun)).collect(), left_out))
-}
-
-struct Request {
-    arrived_us: f64,
-    done_us: f64,
-    is_write: bool,
-    offset: u64,
-    bytes: u64,
-}
-
-impl Request {
-    fn json(&self, begun: f64) -> Value {
-        json!({ "at_us": whole(self.arrived_us - begun), "done_us": whole(self.done_us - begun),
-            "offset": self.offset, "bytes": self.bytes,
-            "kind": if self.is_write { "write" } else { "read" } })
-    }
+    let since = |(arrived, done, mut request): (f64, f64, Value)| {
+        request["at_us"] = json!(whole(arrived - begun));
+        request["done_us"] = json!(whole(done - begun));
+        request
+    };
+    Ok((all.into_iter().map(since).collect(), left_out))
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time since a start")]
@@ -49,16 +38,14 @@ fn whole(micros: f64) -> u64 {
     micros.round() as u64
 }
 
-fn parsed(line: &str) -> Option<Request> {
+/// When a request arrived and was done, in us, and the rest of it.
+fn parsed(line: &str) -> Option<(f64, f64, Value)> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [arrived, _, done, kind, offset, bytes, ..] = words[..] else { return None };
-    Some(Request {
-        arrived_us: arrived.parse().ok()?,
-        done_us: done.parse().ok()?,
-        is_write: kind == "W",
-        offset: offset.parse().ok()?,
-        bytes: bytes.parse().ok()?,
-    })
+    let (offset, bytes): (u64, u64) = (offset.parse().ok()?, bytes.parse().ok()?);
+    let kind = if kind == "W" { "write" } else { "read" };
+    let request = json!({ "offset": offset, "bytes": bytes, "kind": kind });
+    Some((arrived.parse().ok()?, done.parse().ok()?, request))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use super::store::{ClientRequest, Fill, Operation, Writing};
 
 /// The results of a run.
 #[derive(Clone, Debug, Default)]
-pub struct Outcome {
+pub struct CheckOutcome {
     /// The digest of all events and actions.
     pub digest: u64,
     /// The encoded events sent to the core.
@@ -27,7 +27,7 @@ pub struct Outcome {
     pub seen: BTreeMap<&'static str, u64>,
 }
 
-impl Outcome {
+impl CheckOutcome {
     /// Adds the counts of another run.
     pub fn add(&mut self, other: &Self) {
         for (what, times) in &other.seen {
@@ -54,7 +54,7 @@ const EVERYTHING: &[&str] = &[
 ];
 
 /// Runs `seed` to its end.
-pub(super) fn run(seed: u64) -> Result<Outcome, String> {
+pub(super) fn run(seed: u64) -> Result<CheckOutcome, String> {
     let mut random = Prng::new(seed);
     let settings = super::settings(&mut random);
     let frames = settings.frames;
@@ -515,7 +515,7 @@ impl Run {
         Ok(())
     }
 
-    fn outcome(self) -> Outcome {
+    fn outcome(self) -> CheckOutcome {
         let stats = *self.cache.stats();
         let mut seen = self.driver.seen;
         for (what, times) in [
@@ -538,7 +538,7 @@ impl Run {
         let digest = journal.iter().chain(&actions).fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
-        Outcome { digest, journal, actions, seen }
+        CheckOutcome { digest, journal, actions, seen }
     }
 }
 

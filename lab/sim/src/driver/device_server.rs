@@ -11,7 +11,7 @@ use forerun_core::readahead::Decision;
 use forerun_core::units::{FrameId, HandleId, Nanos, PageId, PageIndex, RequestId};
 use forerun_core::windows::WindowLog;
 
-use super::{Logged, Setup};
+use super::{LoggedRequest, Setup};
 use crate::host::HostQueue;
 
 /// The host's side of the device.
@@ -29,7 +29,7 @@ pub(super) struct DeviceServer {
     arrived: Vec<u32>,
     pub(super) answered: Vec<(RequestId, Option<Error>)>,
     log_max: usize,
-    pub(super) log: Vec<Logged>,
+    pub(super) log: Vec<LoggedRequest>,
     pub(super) windows: WindowLog,
     /// When the last event was sent.
     now: Nanos,
@@ -161,7 +161,7 @@ impl DeviceServer {
             let number = u32::try_from(completion.request.id).expect("one of our numbers");
             let (kind, mut fetches) = self.sent.take(number);
             if self.log.len() < self.log_max {
-                self.log.push(Logged { completion, kind });
+                self.log.push(LoggedRequest { completion, kind });
             }
             self.requests += 1;
             self.bytes_read += completion.request.bytes;

@@ -7,13 +7,13 @@ use forerun_core::cache::Stats;
 use forerun_core::device::Completion;
 use forerun_core::event::FetchKind;
 use forerun_core::units::Nanos;
-use forerun_core::windows::Opened;
+use forerun_core::windows::WindowRecord;
 
 use crate::waits::Waits;
 
 /// One request of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Logged {
+pub struct LoggedRequest {
     /// Its times, offset and length.
     pub completion: Completion,
     /// Whether a request waited for it.
@@ -26,12 +26,12 @@ pub struct LoggedWindow {
     /// Where its file begins on the device, in bytes.
     pub base: u64,
     /// Its time, cause and outcome.
-    pub opened: Opened,
+    pub opened: WindowRecord,
 }
 
 /// The results of a run.
 #[derive(Clone, Debug, Default)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// From the first read to the end of the last.
     pub elapsed: Nanos,
     /// Bytes that readers requested.
@@ -55,14 +55,14 @@ pub struct Outcome {
     /// The core's counts.
     pub stats: Stats,
     /// The first requests of the device.
-    pub log: Vec<Logged>,
+    pub log: Vec<LoggedRequest>,
     /// The first windows, where they are explained.
     pub windows: Vec<LoggedWindow>,
     /// Windows that were opened after those.
     pub windows_left_out: u64,
 }
 
-impl Outcome {
+impl RunOutcome {
     /// Megabytes (10^6) that readers wanted, a second.
     #[must_use]
     pub fn mb_per_second(&self) -> f64 {

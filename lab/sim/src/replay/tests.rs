@@ -9,8 +9,12 @@ fn cell(policy: &str, pages: u32) -> Cell {
     Cell { policy: policy.into(), pages }
 }
 
-const PLAIN: Settings<'_> =
-    Settings { threads: 1, memory: 1 << 30, sample: Share::percent(100), clock: &|| Nanos(0) };
+const PLAIN: ReplaySettings<'_> = ReplaySettings {
+    threads: 1,
+    memory: 1 << 30,
+    sample: Share::percent(100),
+    clock: &|| Nanos(0),
+};
 
 /// `keys`, so many at a time.
 fn given(keys: &[u64], count: usize) -> impl FnMut(&mut Vec<u64>) -> Result<bool, &'static str> {
@@ -23,7 +27,7 @@ fn given(keys: &[u64], count: usize) -> impl FnMut(&mut Vec<u64>) -> Result<bool
 }
 
 fn run(keys: &[u64], cells: &[Cell], threads: usize) -> Vec<(u64, u64)> {
-    let settings = Settings { threads, ..PLAIN };
+    let settings = ReplaySettings { threads, ..PLAIN };
     let counts = replay(given(keys, 5_000), cells, &settings).expect("known policies");
     counts.iter().map(|count| (count.accesses, count.misses)).collect()
 }
@@ -101,7 +105,7 @@ fn memory_is_bounded() {
         ("all accesses are kept",      "belady", 10,      20 << 20, false),
     ];
     for (why, policy, pages, memory, fits) in rows {
-        let settings = Settings { memory, ..PLAIN };
+        let settings = ReplaySettings { memory, ..PLAIN };
         let found = replay(given(&keys, 4_096), &[cell(policy, pages)], &settings);
         match found {
             Ok(counts) => assert!(fits && counts[0].misses == 1_000_000, "{why}"),
@@ -125,7 +129,7 @@ fn a_sample_estimates_within_its_error() {
         .collect();
     let whole = replay(given(&keys, 4_096), &cells, &PLAIN).expect("known policies");
     let sample = Share::percent(10);
-    let settings = Settings { sample, ..PLAIN };
+    let settings = ReplaySettings { sample, ..PLAIN };
     let part = replay(given(&keys, 4_096), &cells, &settings).expect("known policies");
     for ((cell, whole), part) in cells.iter().zip(&whole).zip(&part) {
         let sampled = part.sampled.expect("it is a sample");
@@ -144,7 +148,7 @@ fn a_sample_estimates_within_its_error() {
 fn time_is_the_clocks() {
     let ticks = std::sync::atomic::AtomicU64::new(0);
     let clock = || Nanos(ticks.fetch_add(5, std::sync::atomic::Ordering::Relaxed));
-    let settings = Settings { clock: &clock, ..PLAIN };
+    let settings = ReplaySettings { clock: &clock, ..PLAIN };
     let counts = replay(given(&[7; 3], 9), &[cell("lru", 1)], &settings).expect("known");
     assert_eq!(
         counts,

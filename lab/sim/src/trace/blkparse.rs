@@ -12,13 +12,12 @@
 //! The manual page blkparse(1): the default output format. Sectors have 512 bytes.
 
 use forerun_core::params;
-use forerun_core::params::ParamError;
 
 use super::devices::Devices;
 use super::records::{Format, Step, is_comment, line};
-use super::scan::{digits, number, shown, time, words};
-use super::{Addresses, Entry, Facts, Op, Reader, Request};
-use crate::workload::choice;
+use super::scan::{digits, number, time, words};
+use super::{Op, Request};
+use forerun_core::params::choice;
 
 params! {
     /// The events that count as requests.
@@ -59,15 +58,9 @@ pub(super) struct Blkparse {
     is_summary: bool,
 }
 
-impl Entry for Blkparse {
-    const NAME: &'static str = "blkparse";
-    const SUMMARY: &'static str =
-        "text of blkparse(1); event=Q takes what was asked for, event=C what was completed";
-    type Params = EventParams;
-
-    fn reader(given: EventParams) -> Result<Box<dyn Reader>, ParamError> {
-        let event = given.event.letter();
-        Ok(Box::new(Self { event, devices: Devices::default(), is_summary: false }))
+impl Blkparse {
+    pub(super) fn new(given: &EventParams) -> Self {
+        Self { event: given.event.letter(), devices: Devices::default(), is_summary: false }
     }
 }
 
@@ -78,15 +71,7 @@ impl Format for Blkparse {
         if self.is_summary || is_comment(line) {
             return Step::Other(used);
         }
-        match self.request(line) {
-            Ok(Some(request)) => Step::Request(used, request),
-            Ok(None) => Step::Idle(used),
-            Err(what) => Step::Broken(used, format!("{} {what}", shown(line.trim_ascii()))),
-        }
-    }
-
-    fn facts(&self) -> Facts {
-        Facts { addresses: Addresses::Blocks, times: true, ops: true, sizes: true }
+        Step::of_line(used, line, self.request(line))
     }
 }
 
@@ -105,8 +90,7 @@ impl Blkparse {
         let bytes = |word| number(word).and_then(|count| count.checked_mul(512));
         let place = bytes(sector).zip(bytes(sectors));
         let (offset, size) = place.ok_or("has no \"sector + sectors\"")?;
-        let device = self.devices.number(head.device).map_err(|why| why.to_string())?;
-        let request = Request::blocks(device, offset, size).map_err(|why| why.to_string())?;
+        let request = self.devices.request(head.device, offset, size)?;
         Ok(request.map(|request| request.at(head.time, op)))
     }
 }
@@ -152,7 +136,7 @@ fn op(kind: &[u8]) -> Option<Op> {
 #[cfg(test)]
 mod tests {
     use crate::trace::Op;
-    use crate::trace::tests::{broken, requests};
+    use crate::trace::tests::{broken, facts, requests};
 
     const EVENTS: &str = "\
   8,16   5        1     0.000000000 18615  A   R 1444645666 + 256 <- (8,17) 1444645632
@@ -172,14 +156,13 @@ CPU0 (8,16):
     #[test]
     fn queued_events_become_requests() {
         let found = requests("blkparse", EVENTS);
-        let facts: Vec<_> = found.iter().map(|r| (r.time.0, r.offset(), r.bytes, r.op)).collect();
         #[rustfmt::skip]
         let expected = [
             (1_850, 1_444_645_666 * 512, 131_072, Op::Read),
             (1_500_000_000, 8_192, 4_096, Op::Write),
             (1_500_000_003, 16_384, 4_096, Op::Write),
         ];
-        assert_eq!(facts, expected);
+        assert_eq!(facts(&found), expected);
         assert!(found[0].device() == found[2].device() && found[0].device() != found[1].device());
     }
 

@@ -11,13 +11,12 @@
 //! # Sources
 //! The kernel's `include/uapi/linux/blktrace_api.h`, version 7.
 
-use forerun_core::params::ParamError;
 use forerun_core::units::Nanos;
 
 use super::blkparse::{Event, EventParams};
 use super::devices::Devices;
 use super::records::{Format, Step};
-use super::{Addresses, Entry, Facts, Op, Reader, Request};
+use super::{Op, Request};
 
 /// See the module.
 pub(super) struct Blktrace {
@@ -25,52 +24,24 @@ pub(super) struct Blktrace {
     devices: Devices,
 }
 
-impl Entry for Blktrace {
-    const NAME: &'static str = "blktrace";
-    const SUMMARY: &'static str = "binary of blktrace(8); event=Q or event=C as of blkparse";
-    type Params = EventParams;
-
-    fn reader(given: EventParams) -> Result<Box<dyn Reader>, ParamError> {
-        Ok(Box::new(Self { event: given.event, devices: Devices::default() }))
+impl Blktrace {
+    pub(super) fn new(given: &EventParams) -> Self {
+        Self { event: given.event, devices: Devices::default() }
     }
 }
 
-/// The order of bytes that the magic number of a record shows.
-#[derive(Clone, Copy)]
-enum Order {
-    Little,
-    Big,
-}
-
-/// Fields of a record.
+/// Fields of a record, in the order of bytes that its magic number shows.
 struct Fields<'a> {
     record: &'a [u8; RECORD_BYTES],
-    order: Order,
+    is_big: bool,
 }
 
 impl Fields<'_> {
-    fn u16(&self, at: usize) -> u16 {
-        let bytes = *self.record[at..].first_chunk().expect("a field of the record");
-        match self.order {
-            Order::Little => u16::from_le_bytes(bytes),
-            Order::Big => u16::from_be_bytes(bytes),
-        }
-    }
-
-    fn u32(&self, at: usize) -> u32 {
-        let bytes = *self.record[at..].first_chunk().expect("a field of the record");
-        match self.order {
-            Order::Little => u32::from_le_bytes(bytes),
-            Order::Big => u32::from_be_bytes(bytes),
-        }
-    }
-
-    fn u64(&self, at: usize) -> u64 {
-        let bytes = *self.record[at..].first_chunk().expect("a field of the record");
-        match self.order {
-            Order::Little => u64::from_le_bytes(bytes),
-            Order::Big => u64::from_be_bytes(bytes),
-        }
+    /// The number of `BYTES` bytes at byte `at`.
+    fn number<const BYTES: usize>(&self, at: usize) -> u64 {
+        let field = &self.record[at..at + BYTES];
+        let put = |number: u64, byte: &u8| number << 8 | u64::from(*byte);
+        if self.is_big { field.iter().fold(0, put) } else { field.iter().rev().fold(0, put) }
     }
 }
 
@@ -79,33 +50,25 @@ impl Format for Blktrace {
 
     fn parse(&mut self, bytes: &[u8], _: bool) -> Step {
         let Some(record) = bytes.first_chunk::<RECORD_BYTES>() else { return Step::More };
-        let Some(order) = order(record) else {
+        if !is_magic(*record.first_chunk().expect("a record is longer")) {
             // One byte on, until a record begins.
             let next = (1..bytes.len())
                 .find(|&at| bytes[at..].first_chunk().copied().is_some_and(is_magic));
             let what = "it does not begin with the magic number of blktrace, version 7".to_owned();
             return Step::Broken(next.unwrap_or(bytes.len()), what);
-        };
-        let fields = Fields { record, order };
-        let used = RECORD_BYTES + usize::from(fields.u16(46));
+        }
+        let fields = Fields { record, is_big: record.starts_with(&MAGIC.to_be_bytes()) };
+        let used = RECORD_BYTES + usize::try_from(fields.number::<2>(46)).expect("16 bits");
         if bytes.len() < used {
             return Step::More;
         }
-        match self.request(&fields) {
-            Ok(Some(request)) => Step::Request(used, request),
-            Ok(None) => Step::Idle(used),
-            Err(what) => Step::Broken(used, what),
-        }
-    }
-
-    fn facts(&self) -> Facts {
-        Facts { addresses: Addresses::Blocks, times: true, ops: true, sizes: true }
+        Step::of(used, self.request(&fields))
     }
 }
 
 impl Blktrace {
     fn request(&mut self, fields: &Fields<'_>) -> Result<Option<Request>, String> {
-        let action = fields.u32(28);
+        let action = fields.number::<4>(28);
         let wanted = match self.event {
             Event::Queued => QUEUED,
             Event::Issued => ISSUED,
@@ -115,11 +78,11 @@ impl Blktrace {
             return Ok(None);
         }
         let op = if action & WRITE != 0 { Op::Write } else { Op::Read };
-        let offset = fields.u64(16).checked_mul(512).ok_or("its sector is past byte 2^64")?;
-        let device = self.devices.number(fields.u32(36).into()).map_err(|why| why.to_string())?;
-        let request = Request::blocks(device, offset, fields.u32(24).into());
-        let request = request.map_err(|why| why.to_string())?;
-        Ok(request.map(|request| request.at(Nanos(fields.u64(8)), op)))
+        let offset =
+            fields.number::<8>(16).checked_mul(512).ok_or("its sector is past byte 2^64")?;
+        let (device, bytes) = (fields.number::<4>(36), fields.number::<4>(24));
+        let request = self.devices.request(device, offset, bytes)?;
+        Ok(request.map(|request| request.at(Nanos(fields.number::<8>(8)), op)))
     }
 }
 
@@ -128,38 +91,29 @@ pub(super) fn is_magic(bytes: [u8; 4]) -> bool {
     u32::from_le_bytes(bytes) == MAGIC || u32::from_be_bytes(bytes) == MAGIC
 }
 
-fn order(record: &[u8; RECORD_BYTES]) -> Option<Order> {
-    let magic = *record.first_chunk().expect("a record is longer");
-    match (u32::from_le_bytes(magic), u32::from_be_bytes(magic)) {
-        (MAGIC, _) => Some(Order::Little),
-        (_, MAGIC) => Some(Order::Big),
-        _ => None,
-    }
-}
-
 const RECORD_BYTES: usize = 48;
 /// `BLK_IO_TRACE_MAGIC | BLK_IO_TRACE_VERSION`.
 const MAGIC: u32 = 0x6561_7407;
 /// The event, without the mark of a control group.
-const ACTION: u32 = 0xff;
-const QUEUED: u32 = 1;
-const ISSUED: u32 = 7;
-const COMPLETED: u32 = 8;
+const ACTION: u64 = 0xff;
+const QUEUED: u64 = 1;
+const ISSUED: u64 = 7;
+const COMPLETED: u64 = 8;
 /// The kind of the event.
-const WRITE: u32 = 1 << (16 + 1);
-const NOTIFY: u32 = 1 << (16 + 10);
-const DISCARD: u32 = 1 << (16 + 13);
-const DRIVER: u32 = 1 << (16 + 14);
+const WRITE: u64 = 1 << (16 + 1);
+const NOTIFY: u64 = 1 << (16 + 10);
+const DISCARD: u64 = 1 << (16 + 13);
+const DRIVER: u64 = 1 << (16 + 14);
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::tests::{broken, requests};
+    use crate::trace::tests::{broken, facts, requests};
 
-    const READ: u32 = 1 << 16;
+    const READ: u64 = 1 << 16;
 
     /// A record of device 8,16 with `more` bytes behind it.
-    fn record(is_big: bool, time: u64, sector: u64, bytes: u32, action: u32, more: u16) -> Vec<u8> {
+    fn record(is_big: bool, time: u64, sector: u64, bytes: u32, action: u64, more: u16) -> Vec<u8> {
         let mut record = Vec::new();
         let mut put = |width: usize, value: u64| {
             let bytes = value.to_be_bytes();
@@ -175,7 +129,7 @@ mod tests {
             (8, time),
             (8, sector),
             (4, bytes.into()),
-            (4, action.into()),
+            (4, action),
             (4, 77),
             (4, 8 << 20 | 16),
             (4, 3),
@@ -204,9 +158,7 @@ mod tests {
     fn queued_events_become_requests_in_either_order_of_bytes() {
         for is_big in [false, true] {
             let found = requests("blktrace", all(is_big));
-            let facts: Vec<_> =
-                found.iter().map(|r| (r.time.0, r.offset(), r.bytes, r.op)).collect();
-            assert_eq!(facts, [(5, 8_192, 4_096, Op::Read), (6, 12_288, 512, Op::Write)]);
+            assert_eq!(facts(&found), [(5, 8_192, 4_096, Op::Read), (6, 12_288, 512, Op::Write)]);
             let found = requests("blktrace:event=C", all(is_big));
             assert_eq!(found.iter().map(|r| r.time.0).collect::<Vec<_>>(), [9]);
         }

@@ -20,6 +20,7 @@ use super::devices::Devices;
 use super::records::{Format, Step, is_comment, line};
 use super::request::{Addresses, BLOCK_BYTES, Facts, Op, Request};
 use super::scan::{number, shown, time};
+use forerun_core::params::choice;
 
 /// The meaning of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,15 +73,16 @@ pub(super) struct Table {
     pub(super) heading: Heading,
 }
 
-/// Whether a first line names the columns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Heading {
-    /// None does.
-    Never,
-    /// It does if it begins with a letter or a quote.
-    IfWords,
-    /// It does.
-    Always,
+choice! {
+    /// Whether the first line names the columns.
+    pub(super) enum Heading ("auto, yes or no") {
+        /// If it begins with a letter or a quote.
+        Auto = "auto",
+        /// It does.
+        Yes = "yes",
+        /// It is a record.
+        No = "no",
+    }
 }
 
 /// Text in columns.
@@ -161,14 +163,8 @@ impl Format for Columns {
         if is_first && self.table.heading.is(line) {
             return Step::Other(used);
         }
-        match self.request(line) {
-            Ok(Some(request)) => Step::Request(used, request),
-            Ok(None) => Step::Idle(used),
-            Err(wrong) => {
-                let what = wrong.told(&self.table);
-                Step::Broken(used, format!("{} {what}", shown(line.trim_ascii())))
-            }
-        }
+        let request = self.request(line);
+        Step::of_line(used, line, request.map_err(|wrong| wrong.told(&self.table)))
     }
 
     fn facts(&self) -> Facts {
@@ -186,9 +182,9 @@ impl Format for Columns {
 impl Heading {
     pub(super) fn is(self, line: &[u8]) -> bool {
         match self {
-            Self::Never => false,
-            Self::Always => true,
-            Self::IfWords => line
+            Self::No => false,
+            Self::Yes => true,
+            Self::Auto => line
                 .trim_ascii_start()
                 .first()
                 .is_some_and(|b| b.is_ascii_alphabetic() || *b == b'"'),

@@ -16,12 +16,12 @@
 use forerun_core::params;
 use forerun_core::params::{Bytes, Param, ParamError};
 
+use super::Facts;
 use super::columns::{Column, Columns, Delimiter, Fields, Heading, Table};
 use super::records::{Format, Step, is_comment, line};
 use super::scan::{number, shown};
 use super::tables::unit;
-use super::{Addresses, Entry, Facts, Reader};
-use crate::workload::choice;
+use forerun_core::params::choice;
 
 params! {
     /// The parameters of the columns; the heading supplies each empty name.
@@ -51,7 +51,7 @@ params! {
         /// The delimiter between fields.
         delimiter: Separator = Separator::Auto,
         /// Whether the first line names the columns.
-        heading: TitleLine = TitleLine::Auto,
+        heading: Heading = Heading::Auto,
     }
 }
 
@@ -98,18 +98,6 @@ choice! {
 }
 
 choice! {
-    /// Whether the first line names the columns.
-    pub(super) enum TitleLine ("auto, yes or no") {
-        /// If it begins with a letter or a quote.
-        Auto = "auto",
-        /// It does.
-        Yes = "yes",
-        /// It is a record.
-        No = "no",
-    }
-}
-
-choice! {
     /// The delimiter between fields.
     pub(super) enum Separator ("auto, comma, tab, semicolon, bar or blanks") {
         /// The first of these in the first line.
@@ -134,19 +122,14 @@ pub(super) struct Csv {
     columns: Option<Columns>,
 }
 
-impl Entry for Csv {
-    const NAME: &'static str = "csv";
-    const SUMMARY: &'static str = "text in columns, named by a heading or by time=, key=, device=, \
-                                   offset=, size=, op= (a name or a number)";
-    type Params = CsvParams;
-
-    fn reader(given: CsvParams) -> Result<Box<dyn Reader>, ParamError> {
+impl Csv {
+    pub(super) fn new(given: CsvParams) -> Result<Self, ParamError> {
         for (key, size) in [("unit", given.unit), ("size_unit", given.size_unit)] {
             if size != Bytes(0) {
                 unit(key, size)?;
             }
         }
-        Ok(Box::new(Self { given, columns: None }))
+        Ok(Self { given, columns: None })
     }
 }
 
@@ -166,24 +149,19 @@ impl Format for Csv {
     }
 
     fn facts(&self) -> Facts {
-        let unknown = Facts { addresses: Addresses::Keys, times: false, ops: false, sizes: false };
-        self.columns.as_ref().map_or(unknown, Format::facts)
+        self.columns.as_ref().map_or(Facts::KEYS, Format::facts)
     }
 }
 
 /// Whether `first`, a heading, says by itself what the columns are.
 pub(super) fn is_known_heading(first: &[u8]) -> bool {
-    Heading::IfWords.is(first) && table(&CsvParams::default(), first).is_ok()
+    Heading::Auto.is(first) && table(&CsvParams::default(), first).is_ok()
 }
 
 /// The columns, from the parameters and the first line.
 fn table(given: &CsvParams, first: &[u8]) -> Result<Table, String> {
     let delimiter = given.delimiter.of(first);
-    let is_heading = match given.heading {
-        TitleLine::Auto => Heading::IfWords.is(first),
-        TitleLine::Yes => true,
-        TitleLine::No => false,
-    };
+    let is_heading = given.heading.is(first);
     let fields: Vec<String> = Fields::new(first, delimiter)
         .map(|field| String::from_utf8_lossy(field).to_ascii_lowercase())
         .collect();
@@ -240,7 +218,7 @@ fn table(given: &CsvParams, first: &[u8]) -> Result<Table, String> {
     if let Some(at) = find(&given.op, OPS)? {
         put(at, Column::OpOrReadIf(given.read))?;
     }
-    let heading = if is_heading { Heading::Always } else { Heading::Never };
+    let heading = if is_heading { Heading::Yes } else { Heading::No };
     let used = columns.iter().rposition(|column| *column != Column::Ignored).map_or(0, |at| at + 1);
     columns.truncate(used);
     Ok(Table { columns, delimiter, open: true, heading })
@@ -299,7 +277,7 @@ const OPS: &[&str] = &["op", "opcode", "operation", "rw", "type"];
 
 #[cfg(test)]
 mod tests {
-    use crate::trace::tests::{broken, keys, requests};
+    use crate::trace::tests::{broken, key_facts, keys, requests};
     use crate::trace::{Op, Request, check_format};
 
     /// Why, the format, the text, and nanoseconds, first page, bytes and op of its request.
@@ -326,8 +304,7 @@ mod tests {
         ];
         for (why, format, text, expected) in rows {
             let found = requests(format, text);
-            let facts: Vec<_> = found.iter().map(|r| (r.time.0, r.first, r.bytes, r.op)).collect();
-            assert_eq!(facts, [*expected], "{why}");
+            assert_eq!(key_facts(&found), [*expected], "{why}");
         }
     }
 

@@ -8,13 +8,11 @@
 //! - Two devices never share a number; a trace with more of them than [`TABLE_MAX`], or with
 //!   more than [`NAME_BYTES_MAX`] bytes of names, is refused.
 
-use std::fmt;
-
 use hashbrown::HashMap;
 
 use forerun_core::hash::FixedState;
 
-use super::request::DEVICES_MAX;
+use super::request::{DEVICES_MAX, Request};
 
 /// See the module.
 #[derive(Default)]
@@ -27,14 +25,9 @@ pub(super) struct Devices {
 }
 
 /// A trace names too many devices.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("is of one device more than can be told apart")]
 pub(super) struct TooMany;
-
-impl fmt::Display for TooMany {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "is of one device more than can be told apart")
-    }
-}
 
 impl Devices {
     /// The number of the device that the trace calls `id`.
@@ -68,6 +61,17 @@ impl Devices {
         }
         self.names.insert(name.into(), next);
         Ok(next)
+    }
+
+    /// The request for `bytes` from `offset` on of the device that the trace calls `id`.
+    pub(super) fn request(
+        &mut self,
+        id: u64,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<Option<Request>, String> {
+        let device = self.number(id).map_err(|why| why.to_string())?;
+        Request::blocks(device, offset, bytes).map_err(|why| why.to_string())
     }
 
     fn next(&self) -> Result<u32, TooMany> {

@@ -14,13 +14,12 @@
 //! The manual page fio(1), "TRACE FILE FORMAT". It gives no unit for the times of version 3: fio
 //! 3.33 writes microseconds.
 
-use forerun_core::params::ParamError;
 use forerun_core::units::Nanos;
 
 use super::devices::Devices;
 use super::records::{Format, Step, is_comment, line};
 use super::scan::{number, shown, time, words};
-use super::{Addresses, Entry, Facts, Op, Reader, Request};
+use super::{Op, Request};
 
 /// See the module.
 #[derive(Default)]
@@ -36,16 +35,6 @@ pub(super) struct Fio {
 enum Version {
     Two,
     Three,
-}
-
-impl Entry for Fio {
-    const NAME: &'static str = "fio";
-    const SUMMARY: &'static str = "text of fio's iolog, versions 2 and 3";
-    type Params = ();
-
-    fn reader((): ()) -> Result<Box<dyn Reader>, ParamError> {
-        Ok(Box::<Self>::default())
-    }
 }
 
 impl Version {
@@ -77,15 +66,7 @@ impl Format for Fio {
                 None => Step::Broken(used, format!("{} {what}", shown(line))),
             };
         };
-        match self.request(version, line) {
-            Ok(Some(request)) => Step::Request(used, request),
-            Ok(None) => Step::Idle(used),
-            Err(what) => Step::Broken(used, format!("{} {what}", shown(line.trim_ascii()))),
-        }
-    }
-
-    fn facts(&self) -> Facts {
-        Facts { addresses: Addresses::Blocks, times: true, ops: true, sizes: true }
+        Step::of_line(used, line, self.request(version, line))
     }
 }
 
@@ -122,7 +103,7 @@ impl Fio {
 #[cfg(test)]
 mod tests {
     use crate::trace::Op;
-    use crate::trace::tests::{broken, requests};
+    use crate::trace::tests::{broken, facts, requests};
 
     #[test]
     fn both_versions_become_requests() {
@@ -133,14 +114,12 @@ mod tests {
                      150 /b write 0 512\n160 /a datasync 0 0\n200 /a read 1 1\n9 /a close\n";
         for text in [two, three] {
             let found = requests("fio", text);
-            let facts: Vec<_> =
-                found.iter().map(|r| (r.time.0, r.offset(), r.bytes, r.op)).collect();
             #[rustfmt::skip]
             let expected = [
                 (0, 4_096, 8_192, Op::Read), (150_000, 0, 512, Op::Write),
                 (200_000, 1, 1, Op::Read),
             ];
-            assert_eq!(facts, expected);
+            assert_eq!(facts(&found), expected);
             assert!(found[0].device() == found[2].device());
             assert!(found[0].device() != found[1].device());
         }

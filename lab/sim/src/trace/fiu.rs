@@ -12,13 +12,10 @@
 //! # Sources
 //! Koller and Rangaswami, "I/O Deduplication" (FAST 2010), and the readme of its traces.
 
-use forerun_core::params::ParamError;
-
 use super::devices::Devices;
 use super::records::{Format, Step, is_comment, line};
-use super::request::Misplaced;
 use super::scan::{number, shown, time, words};
-use super::{Addresses, Entry, Facts, Op, Reader, Request};
+use super::{Op, Request};
 
 /// See the module.
 #[derive(Default)]
@@ -37,17 +34,6 @@ enum Place {
     Records,
 }
 
-impl Entry for Fiu {
-    const NAME: &'static str = "fiu";
-    const SUMMARY: &'static str =
-        "text of FIU, lines of \"time pid process sector sectors R|W major minor md5\"";
-    type Params = ();
-
-    fn reader((): ()) -> Result<Box<dyn Reader>, ParamError> {
-        Ok(Box::<Self>::default())
-    }
-}
-
 impl Format for Fiu {
     fn parse(&mut self, bytes: &[u8], is_last: bool) -> Step {
         if self.place == Place::Start {
@@ -63,11 +49,7 @@ impl Format for Fiu {
         match self.request(line) {
             Some(made) => {
                 self.place = Place::Records;
-                match made {
-                    Ok(Some(request)) => Step::Request(used, request),
-                    Ok(None) => Step::Idle(used),
-                    Err(why) => Step::Broken(used, format!("{} {why}", shown(line))),
-                }
+                Step::of(used, made.map_err(|why| format!("{} {why}", shown(line))))
             }
             None if self.place == Place::Header => Step::Other(used),
             None => {
@@ -75,10 +57,6 @@ impl Format for Fiu {
                 Step::Broken(used, what)
             }
         }
-    }
-
-    fn facts(&self) -> Facts {
-        Facts { addresses: Addresses::Blocks, times: true, ops: true, sizes: true }
     }
 }
 
@@ -99,9 +77,7 @@ impl Fiu {
         let offset = number(back.next()?)?.checked_mul(512)?;
         back.next()?;
         let id = major.checked_mul(1 << 20)?.checked_add(minor)?;
-        let made = self.devices.number(id).map_err(|why| why.to_string()).and_then(|device| {
-            Request::blocks(device, offset, bytes).map_err(|why: Misplaced| why.to_string())
-        });
+        let made = self.devices.request(id, offset, bytes);
         Some(made.map(|request| request.map(|request| request.at(time, op))))
     }
 }
@@ -116,7 +92,7 @@ const TAR_BYTES: usize = 512;
 #[cfg(test)]
 mod tests {
     use crate::trace::Op;
-    use crate::trace::tests::{broken, requests};
+    use crate::trace::tests::{broken, facts, requests};
 
     const LINE: &str =
         "89966527996712 4253 nfsd 508516680 8 W 6 0 b5e9f4e5ab62a4fff5313a606b0ad4e3\n";
@@ -125,13 +101,12 @@ mod tests {
     fn lines_become_requests() {
         let text = format!("{LINE}5 1 a b c 16 1 R 6 1 0\n7 1 a 16 0 R 6 1 0\n");
         let found = requests("fiu", &text);
-        let facts: Vec<_> = found.iter().map(|r| (r.time.0, r.offset(), r.bytes, r.op)).collect();
         #[rustfmt::skip]
         let expected = [
             (89_966_527_996_712, 508_516_680 * 512, 4_096, Op::Write),
             (5, 16 * 512, 512, Op::Read),
         ];
-        assert_eq!(facts, expected);
+        assert_eq!(facts(&found), expected);
         assert_ne!(found[0].device(), found[1].device());
     }
 

@@ -5,24 +5,12 @@
 //! # Sources
 //! The form of the traces that come with LIRS (Jiang and Zhang 2002): block numbers, `*` lines.
 
-use forerun_core::params::ParamError;
-
 use super::records::{Format, Step, is_comment, line};
 use super::scan::{digits, number, shown};
-use super::{Addresses, Entry, Facts, Reader, Request};
+use super::{Facts, Request};
 
 /// See the module.
 pub(super) struct Keys;
-
-impl Entry for Keys {
-    const NAME: &'static str = "keys";
-    const SUMMARY: &'static str = "text, a key a line in decimal; lines of * and # are comments";
-    type Params = ();
-
-    fn reader((): ()) -> Result<Box<dyn Reader>, ParamError> {
-        Ok(Box::new(Self))
-    }
-}
 
 impl Format for Keys {
     fn parse(&mut self, bytes: &[u8], is_last: bool) -> Step {
@@ -44,7 +32,7 @@ impl Format for Keys {
     }
 
     fn facts(&self) -> Facts {
-        Facts { addresses: Addresses::Keys, times: false, ops: false, sizes: false }
+        Facts::KEYS
     }
 }
 

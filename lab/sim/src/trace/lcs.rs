@@ -12,28 +12,17 @@
 //! # Sources
 //! `libCacheSim`, `traceReader/customizedReader/lcs.h`, and its enum `req_op_e` for the operations.
 
-use forerun_core::params::ParamError;
 use forerun_core::units::Nanos;
 
 use super::records::{Format, Step};
 use super::vscsi::{u32_at, u64_at};
-use super::{Addresses, Entry, Facts, Op, Reader, Request};
+use super::{Facts, Op, Request};
 
 /// See the module.
 #[derive(Default)]
 pub(super) struct Lcs {
     /// The version, from the header.
     version: Option<u64>,
-}
-
-impl Entry for Lcs {
-    const NAME: &'static str = "lcs";
-    const SUMMARY: &'static str = "binary of libCacheSim with a header, versions 1 to 8";
-    type Params = ();
-
-    fn reader((): ()) -> Result<Box<dyn Reader>, ParamError> {
-        Ok(Box::<Self>::default())
-    }
 }
 
 impl Format for Lcs {
@@ -67,7 +56,7 @@ impl Format for Lcs {
 
     fn facts(&self) -> Facts {
         let ops = self.version.is_some_and(|version| version > 1);
-        Facts { addresses: Addresses::Keys, times: true, ops, sizes: true }
+        Facts { times: true, ops, sizes: true, ..Facts::KEYS }
     }
 }
 
@@ -111,7 +100,7 @@ const HEADER_BYTES: usize = 8192;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::tests::{broken, requests};
+    use crate::trace::tests::{broken, key_facts, requests};
 
     fn header(version: u64) -> Vec<u8> {
         let mut header = vec![0; HEADER_BYTES];
@@ -144,13 +133,16 @@ mod tests {
             ]
             .concat();
             let found = requests("lcs", bytes);
-            let facts: Vec<_> = found.iter().map(|r| (r.time.0, r.first, r.bytes, r.op)).collect();
             let known = version > 1;
             let op = |op| if known { op } else { Op::Unknown };
             let first = (1_000_000_000, 77, 512, op(Op::Read));
             let second = (2_000_000_000, 78, 0, op(Op::Write));
-            assert_eq!(facts[..2], [first, second], "version {version}");
-            assert_eq!(facts.len(), if known { 2 } else { 3 }, "deletions are passed over");
+            assert_eq!(key_facts(&found)[..2], [first, second], "version {version}");
+            assert_eq!(
+                key_facts(&found).len(),
+                if known { 2 } else { 3 },
+                "deletions are passed over"
+            );
         }
     }
 

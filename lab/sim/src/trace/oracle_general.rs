@@ -8,25 +8,14 @@
 //! # Sources
 //! `libCacheSim`, `traceReader/customizedReader/oracle/oracleGeneralBin.h`.
 
-use forerun_core::params::ParamError;
 use forerun_core::units::Nanos;
 
 use super::records::{Format, Step};
 use super::vscsi::{u32_at, u64_at};
-use super::{Addresses, Entry, Facts, Op, Reader, Request};
+use super::{Facts, Op, Request};
 
 /// See the module.
 pub(super) struct OracleGeneral;
-
-impl Entry for OracleGeneral {
-    const NAME: &'static str = "oracleGeneral";
-    const SUMMARY: &'static str = "binary of libCacheSim: seconds, object, bytes, next use";
-    type Params = ();
-
-    fn reader((): ()) -> Result<Box<dyn Reader>, ParamError> {
-        Ok(Box::new(Self))
-    }
-}
 
 impl Format for OracleGeneral {
     const IS_TEXT: bool = false;
@@ -39,7 +28,7 @@ impl Format for OracleGeneral {
     }
 
     fn facts(&self) -> Facts {
-        Facts { addresses: Addresses::Keys, times: true, ops: false, sizes: true }
+        Facts { times: true, sizes: true, ..Facts::KEYS }
     }
 }
 

@@ -16,6 +16,7 @@
 use std::io;
 
 use super::input::{Input, WINDOW_BYTES};
+use super::scan::shown;
 use super::{BATCH_REQUESTS, Facts, Reader, Request};
 
 /// The item at the front of the bytes, and its length.
@@ -32,6 +33,27 @@ pub(super) enum Step {
     More,
 }
 
+impl Step {
+    /// The step over a record of `bytes`, from its request or the reason why it is broken.
+    pub(super) fn of(bytes: usize, request: Result<Option<Request>, String>) -> Self {
+        match request {
+            Ok(Some(request)) => Self::Request(bytes, request),
+            Ok(None) => Self::Idle(bytes),
+            Err(what) => Self::Broken(bytes, what),
+        }
+    }
+
+    /// As [`Step::of`] for the line of text `line`, which a message shows.
+    pub(super) fn of_line(
+        bytes: usize,
+        line: &[u8],
+        request: Result<Option<Request>, String>,
+    ) -> Self {
+        let told = |what| format!("{} {what}", shown(line.trim_ascii()));
+        Self::of(bytes, request.map_err(told))
+    }
+}
+
 /// How records become requests.
 pub(super) trait Format: Send {
     /// Whether its records are lines of text.
@@ -41,7 +63,9 @@ pub(super) trait Format: Send {
     fn parse(&mut self, bytes: &[u8], is_last: bool) -> Step;
 
     /// See [`Reader::facts`].
-    fn facts(&self) -> Facts;
+    fn facts(&self) -> Facts {
+        Facts::BLOCKS
+    }
 }
 
 /// The reason for no request.

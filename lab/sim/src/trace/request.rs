@@ -12,8 +12,6 @@
 //! - A request has at least one page and at most [`REQUEST_BLOCKS_MAX`]; none reaches past the
 //!   last page of its device.
 
-use std::fmt;
-
 use forerun_core::units::Nanos;
 
 /// A request for consecutive pages.
@@ -66,22 +64,24 @@ pub struct Facts {
     pub sizes: bool,
 }
 
-/// The reason why bytes of a device are no request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Misplaced {
-    /// They reach past the last block that has a key.
-    PastEnd,
-    /// They are more blocks than [`REQUEST_BLOCKS_MAX`].
-    TooLong,
+impl Facts {
+    /// Blocks of devices, of which all is known.
+    pub(super) const BLOCKS: Self =
+        Self { addresses: Addresses::Blocks, times: true, ops: true, sizes: true };
+    /// Keys alone.
+    pub(super) const KEYS: Self =
+        Self { addresses: Addresses::Keys, times: false, ops: false, sizes: false };
 }
 
-impl fmt::Display for Misplaced {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::PastEnd => write!(f, "ends past byte 2^56 of its device"),
-            Self::TooLong => write!(f, "asks for more than {REQUEST_BLOCKS_MAX} blocks of 4 KiB"),
-        }
-    }
+/// The reason why bytes of a device are no request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Misplaced {
+    /// They reach past the last block that has a key.
+    #[error("ends past byte 2^56 of its device")]
+    PastEnd,
+    /// They are more blocks than [`REQUEST_BLOCKS_MAX`].
+    #[error("asks for more than {REQUEST_BLOCKS_MAX} blocks of 4 KiB")]
+    TooLong,
 }
 
 impl Request {

@@ -14,12 +14,11 @@
 //! The traces hplajw and cello (Ruemmler and Wilkes, "UNIX disk access patterns", USENIX Winter
 //! 1993); the fields as `DiskSim` 4.0 reads them.
 
-use forerun_core::params::ParamError;
 use forerun_core::units::Nanos;
 
 use super::devices::Devices;
 use super::records::{Format, RECORD_BYTES_MAX, Step};
-use super::{Addresses, Entry, Facts, Op, Reader, Request};
+use super::{Op, Request};
 
 /// See the module.
 #[derive(Default)]
@@ -27,16 +26,6 @@ pub(super) struct Srt {
     /// The text is over.
     is_begun: bool,
     devices: Devices,
-}
-
-impl Entry for Srt {
-    const NAME: &'static str = "srt";
-    const SUMMARY: &'static str = "binary of Hewlett-Packard, SRT 1.3";
-    type Params = ();
-
-    fn reader((): ()) -> Result<Box<dyn Reader>, ParamError> {
-        Ok(Box::<Self>::default())
-    }
 }
 
 impl Format for Srt {
@@ -63,24 +52,14 @@ impl Format for Srt {
             let what = format!("it is a request of {used} bytes, not {REQUEST_BYTES} or more");
             return Step::Broken(used, what);
         }
-        match self.request(record) {
-            Ok(Some(request)) => Step::Request(used, request),
-            Ok(None) => Step::Idle(used),
-            Err(what) => Step::Broken(used, format!("it {what}")),
-        }
-    }
-
-    fn facts(&self) -> Facts {
-        Facts { addresses: Addresses::Blocks, times: true, ops: true, sizes: true }
+        Step::of(used, self.request(record).map_err(|what| format!("it {what}")))
     }
 }
 
 impl Srt {
     fn request(&mut self, record: &[u8]) -> Result<Option<Request>, String> {
         let field = |at: usize| u64::from(u32_at(record, at));
-        let device = self.devices.number(field(32) & MINOR).map_err(|why| why.to_string())?;
-        let request = Request::blocks(device, field(28) * 512, field(24));
-        let request = request.map_err(|why| why.to_string())?;
+        let request = self.devices.request(field(32) & MINOR, field(28) * 512, field(24))?;
         let time = Nanos(field(8) * 1_000_000_000 + field(12) * 1_000);
         let op = if field(44) & 1 == 1 { Op::Read } else { Op::Write };
         Ok(request.map(|request| request.at(time, op)))
@@ -104,7 +83,7 @@ const REQUEST_BYTES: usize = 48;
 #[cfg(test)]
 mod tests {
     use crate::trace::Op;
-    use crate::trace::tests::{broken, requests};
+    use crate::trace::tests::{broken, facts, requests};
 
     fn record(kind: u32, words: &[u32]) -> Vec<u8> {
         let bytes = u32::try_from(8 + 4 * words.len()).expect("a few words");
@@ -121,12 +100,11 @@ mod tests {
     fn records_become_requests() {
         let bytes = [TEXT, &read(1, 8, 0x1b), &record(7, &[0, 0, 5]), &read(2, 9, 0)].concat();
         let found = requests("srt", bytes);
-        let facts: Vec<_> = found.iter().map(|r| (r.time.0, r.offset(), r.bytes, r.op)).collect();
         #[rustfmt::skip]
         let expected = [
             (1_000_250_000, 4_096, 4_096, Op::Read), (2_000_250_000, 4_608, 4_096, Op::Write),
         ];
-        assert_eq!(facts, expected);
+        assert_eq!(facts(&found), expected);
         assert_eq!(found[0].device(), found[1].device());
     }
 

@@ -8,9 +8,9 @@
 //! distributed say which cache sizes and policies can gain anything.
 //!
 //! # Invariants
-//! - Memory follows the distinct pages alone, and is bounded: past [`Settings::memory`] the survey
-//!   ends with [`TooManyPages`]. A sample of the pages needs as much less; counts of pages are then
-//!   scaled up, gaps and shares are as they are.
+//! - Memory follows the distinct pages alone, and is bounded: past [`SurveySettings::memory`] the
+//!   survey ends with [`TooManyPages`]. A sample of the pages needs as much less; counts of pages
+//!   are then scaled up, gaps and shares are as they are.
 //! # Sources
 //! Meng et al. 2009, Fig. 1: how often blocks are used, the mean gap by use, the distribution of
 //! gaps. Sampling by a hash of the key: Waldspurger and others, "SHARDS" (FAST 2015).
@@ -26,7 +26,7 @@ use super::request::{Addresses, BLOCK_BYTES, Op, Request};
 
 /// The memory of a survey, and the pages that it follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct SurveySettings {
     /// Bytes at most.
     pub memory: u64,
     /// Pages that are followed.
@@ -48,7 +48,7 @@ pub struct TooManyPages {
 
 /// The results of a survey.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Found {
+pub struct TraceSummary {
     /// Requests.
     pub requests: u64,
     /// Pages of all requests.
@@ -89,12 +89,12 @@ pub struct Found {
 
 /// A survey that counts requests as they come.
 pub struct Survey {
-    settings: Settings,
+    settings: SurveySettings,
     pages: HashMap<u64, Page, FixedState>,
     devices: Vec<u32>,
     ends: Ends,
     gap_sums: [u128; GAPS_TOLD],
-    found: Found,
+    found: TraceSummary,
 }
 
 /// A page that was used.
@@ -108,15 +108,15 @@ struct Page {
 impl Survey {
     /// An empty survey of pages that are `addresses`.
     #[must_use]
-    pub fn new(settings: Settings, addresses: Addresses) -> Self {
-        let found = Found {
+    pub fn new(settings: SurveySettings, addresses: Addresses) -> Self {
+        let found = TraceSummary {
             sizes: vec![0; 65],
             gaps: vec![0; 64],
             uses: vec![0.0; USES_TOLD],
             gaps_by_use: vec![(0, 0.0); GAPS_TOLD],
             smallest: u64::MAX,
             begins: Nanos(u64::MAX),
-            ..Found::default()
+            ..TraceSummary::default()
         };
         Self {
             settings,
@@ -199,7 +199,7 @@ impl Survey {
     /// The results so far.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]
-    pub fn finish(self) -> Found {
+    pub fn finish(self) -> TraceSummary {
         let mut found = self.found;
         let pages = self.pages.len() as u64;
         for page in self.pages.values() {
@@ -220,7 +220,7 @@ impl Survey {
     }
 }
 
-impl Found {
+impl TraceSummary {
     /// Bytes of all distinct blocks.
     #[must_use]
     pub fn footprint(&self) -> u64 {
@@ -284,9 +284,13 @@ const PAGE_BYTES_MAX: u64 = 96;
 mod tests {
     use super::*;
 
-    const WHOLE: Settings = Settings { memory: 1 << 20, sample: Share::percent(100) };
+    const WHOLE: SurveySettings = SurveySettings { memory: 1 << 20, sample: Share::percent(100) };
 
-    fn survey(settings: Settings, requests: &[Request], addresses: Addresses) -> Found {
+    fn survey(
+        settings: SurveySettings,
+        requests: &[Request],
+        addresses: Addresses,
+    ) -> TraceSummary {
         let mut survey = Survey::new(settings, addresses);
         for request in requests {
             survey.add(request).expect("it fits");
@@ -342,8 +346,8 @@ mod tests {
     #[test]
     fn a_sample_tells_of_the_whole() {
         let all = keys((0..200_000).map(|i| i * i % 40_009));
-        let whole = survey(Settings { memory: 1 << 23, ..WHOLE }, &all, Addresses::Keys);
-        let sample = Settings { memory: 1 << 23, sample: Share::percent(10) };
+        let whole = survey(SurveySettings { memory: 1 << 23, ..WHOLE }, &all, Addresses::Keys);
+        let sample = SurveySettings { memory: 1 << 23, sample: Share::percent(10) };
         let part = survey(sample, &all, Addresses::Keys);
         assert_eq!((part.requests, part.accesses), (whole.requests, whole.accesses));
         assert!(part.unique.abs_diff(whole.unique) * 20 < whole.unique, "{}", part.unique);
@@ -352,7 +356,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_the_way_out_is_told() {
-        let mut survey = Survey::new(Settings { memory: 9_600, ..WHOLE }, Addresses::Keys);
+        let mut survey = Survey::new(SurveySettings { memory: 9_600, ..WHOLE }, Addresses::Keys);
         for key in 0..100 {
             survey.add(&Request::key(key, 0)).expect("it fits");
         }

@@ -38,9 +38,8 @@ use forerun_core::params::{Bytes, Param, ParamError};
 use super::columns::Column::{
     Device, Host, Ignored, Number, Offset, Op, ReadIf, Size, Time, TimeMillisOrNanos,
 };
-use super::columns::{Columns, Delimiter, Heading, Table};
+use super::columns::{Column, Columns, Delimiter, Heading, Table};
 use super::request::BLOCK_BYTES;
-use super::{Entry, Reader};
 
 params! {
     /// The block size, which a file of blocks does not state.
@@ -50,74 +49,45 @@ params! {
     }
 }
 
-/// Declares formats: parameters, name, help, columns, delimiter, heading, and whether a line may
-/// have more fields than there are columns.
-macro_rules! tables {
-    ($($format:ident($params:ty) $name:literal, $summary:literal,
-        |$given:pat_param| [$($column:expr),+], $delimiter:expr, $heading:ident, $open:expr;
-    )+) => {$(
-        #[doc = concat!("The format `", $name, "`: see the module.")]
-        pub(super) struct $format;
-
-        impl Entry for $format {
-            const NAME: &'static str = $name;
-            const SUMMARY: &'static str = $summary;
-            type Params = $params;
-
-            fn reader(params: $params) -> Result<Box<dyn Reader>, ParamError> {
-                let $given = params.checked()?;
-                Ok(Box::new(Columns::new(Table {
-                    columns: vec![$($column),+],
-                    delimiter: $delimiter,
-                    open: $open,
-                    heading: Heading::$heading,
-                })))
-            }
-        }
-    )+};
+pub(super) fn lis(given: &Blocks) -> Result<Columns, ParamError> {
+    let unit = unit("unit", given.unit)?;
+    Ok(blanks(vec![Offset(unit), Size(unit), Number, Number], false))
 }
 
-tables! {
-    Lis(Blocks) "lis",
-        "text, lines of \"start count ignored request\"; unit=512 or unit=4K bytes",
-        |unit| [Offset(unit), Size(unit), Number, Number], BLANKS, Never, false;
-    Disksim(()) "disksim",
-        "text, lines of \"time device block blocks flag\"; blocks of 512 bytes, flag 1 = read",
-        |()| [TimeMillisOrNanos, Device, Offset(512), Size(512), ReadIf(1)], BLANKS, Never, false;
-    Sandrain(Blocks) "sandrain", "text, lines of \"block count R|W\"; unit=4K bytes",
-        |unit| [Offset(unit), Size(unit), Op], BLANKS, Never, true;
-    Spc(()) "spc", "csv of UMass: unit,block,bytes,op,seconds; blocks of 512 bytes",
-        |()| [Device, Offset(512), Size(1), Op, Time(1_000_000_000)], COMMAS, Never, true;
-    Msr(()) "msr", "csv of MSR Cambridge: time,host,disk,type,offset,bytes,response",
-        |()| [Time(100), Host, Device, Op, Offset(1), Size(1), Ignored], COMMAS, IfWords, false;
-    Alibaba(()) "alibaba", "csv of Alibaba: device,op,offset,bytes,microseconds",
-        |()| [Device, Op, Offset(1), Size(1), Time(1_000)], COMMAS, IfWords, false;
-    Tencent(()) "tencent",
-        "csv of Tencent: seconds,offset,size,op,volume; sectors of 512 bytes, op 0 = read",
-        |()| [Time(1_000_000_000), Offset(512), Size(512), ReadIf(0), Device],
-        COMMAS, IfWords, false;
+pub(super) fn disksim() -> Columns {
+    blanks(vec![TimeMillisOrNanos, Device, Offset(512), Size(512), ReadIf(1)], false)
 }
 
-/// Parameters that make sense as they are, and what a table needs of them.
-trait Checked {
-    type Value;
-    fn checked(self) -> Result<Self::Value, ParamError>;
+pub(super) fn sandrain(given: &Blocks) -> Result<Columns, ParamError> {
+    let unit = unit("unit", given.unit)?;
+    Ok(blanks(vec![Offset(unit), Size(unit), Op], true))
 }
 
-impl Checked for () {
-    type Value = ();
-
-    fn checked(self) -> Result<(), ParamError> {
-        Ok(())
-    }
+pub(super) fn spc() -> Columns {
+    let columns = vec![Device, Offset(512), Size(1), Op, Time(1_000_000_000)];
+    Columns::new(Table { columns, delimiter: COMMAS, open: true, heading: Heading::No })
 }
 
-impl Checked for Blocks {
-    type Value = u64;
+pub(super) fn msr() -> Columns {
+    commas(vec![Time(100), Host, Device, Op, Offset(1), Size(1), Ignored])
+}
 
-    fn checked(self) -> Result<u64, ParamError> {
-        unit("unit", self.unit)
-    }
+pub(super) fn alibaba() -> Columns {
+    commas(vec![Device, Op, Offset(1), Size(1), Time(1_000)])
+}
+
+pub(super) fn tencent() -> Columns {
+    commas(vec![Time(1_000_000_000), Offset(512), Size(512), ReadIf(0), Device])
+}
+
+/// Columns that blanks part, without a heading.
+fn blanks(columns: Vec<Column>, open: bool) -> Columns {
+    Columns::new(Table { columns, delimiter: Delimiter::Blanks, open, heading: Heading::No })
+}
+
+/// Columns that commas part, with a heading or without.
+fn commas(columns: Vec<Column>) -> Columns {
+    Columns::new(Table { columns, delimiter: COMMAS, open: false, heading: Heading::Auto })
 }
 
 /// `given`, if it makes sense as the unit of a trace.
@@ -129,7 +99,6 @@ pub(super) fn unit(key: &str, given: Bytes) -> Result<u64, ParamError> {
     Err(ParamError::BadValue { key: key.into(), value: given.show(), form })
 }
 
-const BLANKS: Delimiter = Delimiter::Blanks;
 const COMMAS: Delimiter = Delimiter::Byte(b',');
 
 #[cfg(test)]

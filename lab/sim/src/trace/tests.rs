@@ -4,6 +4,7 @@
 
 use std::io;
 
+use forerun_core::params;
 use forerun_core::prng::Prng;
 
 use super::*;
@@ -16,6 +17,16 @@ fn read(format: &str, bytes: &[u8], skip: u64) -> Result<Vec<Request>, TraceErro
 /// The requests of a whole trace.
 pub(super) fn requests(format: &str, bytes: impl AsRef<[u8]>) -> Vec<Request> {
     read(format, bytes.as_ref(), 0).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Time, place, bytes and operation of each request of a trace of blocks.
+pub(super) fn facts(requests: &[Request]) -> Vec<(u64, u64, u64, Op)> {
+    requests.iter().map(|r| (r.time.0, r.offset(), r.bytes, r.op)).collect()
+}
+
+/// Time, key, bytes and operation of each request of a trace of objects.
+pub(super) fn key_facts(requests: &[Request]) -> Vec<(u64, u64, u64, Op)> {
+    requests.iter().map(|r| (r.time.0, r.first, r.bytes, r.op)).collect()
 }
 
 /// The keys of all pages of a whole trace.

@@ -17,7 +17,7 @@ use liblzma::bufread::XzDecoder;
 use liblzma::stream::{CONCATENATED, Stream};
 
 /// `bytes` without their compression.
-pub(super) fn unpack(mut bytes: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
+pub(crate) fn unpack(mut bytes: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
     let mut magic = Vec::new();
     (&mut bytes).take(6).read_to_end(&mut magic)?;
     let kind = Packing::of(&magic);

@@ -12,11 +12,10 @@
 //! those that `libCacheSim` reads; the codes are of SCSI Block Commands (READ and WRITE of 6, 10,
 //! 16 and 12 bytes).
 
-use forerun_core::params::ParamError;
 use forerun_core::units::Nanos;
 
 use super::records::{Format, Step};
-use super::{Addresses, Entry, Facts, Op, Reader, Request};
+use super::{Op, Request};
 
 /// See the module.
 #[derive(Default)]
@@ -30,16 +29,6 @@ pub(super) struct Vscsi {
 enum Version {
     One,
     Two,
-}
-
-impl Entry for Vscsi {
-    const NAME: &'static str = "vscsi";
-    const SUMMARY: &'static str = "binary of VMware's vscsi traces, versions 1 and 2";
-    type Params = ();
-
-    fn reader((): ()) -> Result<Box<dyn Reader>, ParamError> {
-        Ok(Box::<Self>::default())
-    }
 }
 
 impl Version {
@@ -95,23 +84,14 @@ impl Format for Vscsi {
             return Step::Broken(used, "it is not of the version of the first".to_owned());
         }
         let Some(op) = op(command(record, version)) else { return Step::Idle(used) };
-        let (size, sector, micros) = match version {
-            Version::One => (u32_at(record, 4), u64_at(record, 16), u64_at(record, 24)),
-            Version::Two => (u32_at(record, 8), u64_at(record, 16), u64_at(record, 24)),
-        };
+        let size = u32_at(record, if version == Version::One { 4 } else { 8 });
+        let (sector, micros) = (u64_at(record, 16), u64_at(record, 24));
         let (Some(offset), Some(nanos)) = (sector.checked_mul(512), micros.checked_mul(1_000))
         else {
             return Step::Broken(used, "its sector or time is too large".to_owned());
         };
-        match Request::blocks(0, offset, size.into()) {
-            Ok(Some(request)) => Step::Request(used, request.at(Nanos(nanos), op)),
-            Ok(None) => Step::Idle(used),
-            Err(why) => Step::Broken(used, format!("it {why}")),
-        }
-    }
-
-    fn facts(&self) -> Facts {
-        Facts { addresses: Addresses::Blocks, times: true, ops: true, sizes: true }
+        let request = Request::blocks(0, offset, size.into()).map_err(|why| format!("it {why}"));
+        Step::of(used, request.map(|made| made.map(|request| request.at(Nanos(nanos), op))))
     }
 }
 
@@ -146,7 +126,7 @@ const PROBED: usize = 4;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::tests::{broken, requests};
+    use crate::trace::tests::{broken, facts, requests};
 
     /// A record of a command, bytes, sector and microseconds.
     type Make = fn(u16, u32, u64, u64) -> Vec<u8>;
@@ -189,14 +169,12 @@ mod tests {
             ]
             .concat();
             let found = requests("vscsi", &bytes);
-            let facts: Vec<_> =
-                found.iter().map(|r| (r.time.0, r.offset(), r.bytes, r.op)).collect();
             #[rustfmt::skip]
             let expected = [
                 (7_000, 4_608, 4_096, Op::Read), (8_000, 8_192, 512, Op::Write),
                 (9_000, 0, 512, Op::Read),
             ];
-            assert_eq!(facts, expected);
+            assert_eq!(facts(&found), expected);
             assert_eq!(requests("vscsi", make(0x28, 512, 0, 0)).len(), 1);
         }
         assert!(requests("vscsi", []).is_empty());

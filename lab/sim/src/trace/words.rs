@@ -5,13 +5,11 @@
 //! ```
 //! Signed words are keys by their bits; only equality matters.
 
-use forerun_core::params::ParamError;
-
 use super::records::{Format, Step};
-use super::{Addresses, Entry, Facts, Reader, Request};
+use super::{Facts, Request};
 
 /// Words of one width and order.
-struct Words<const BYTES: usize>(fn([u8; BYTES]) -> u64);
+pub(super) struct Words<const BYTES: usize>(pub(super) fn([u8; BYTES]) -> u64);
 
 impl<const BYTES: usize> Format for Words<BYTES> {
     const IS_TEXT: bool = false;
@@ -24,41 +22,8 @@ impl<const BYTES: usize> Format for Words<BYTES> {
     }
 
     fn facts(&self) -> Facts {
-        Facts { addresses: Addresses::Keys, times: false, ops: false, sizes: false }
+        Facts::KEYS
     }
-}
-
-macro_rules! words {
-    ($(
-        $(#[$doc:meta])*
-        $name:ident: $word:ty, $from:ident, $shown:literal, $summary:literal;
-    )+) => {
-        $(
-            $(#[$doc])*
-            pub(super) struct $name;
-
-            impl Entry for $name {
-                const NAME: &'static str = $shown;
-                const SUMMARY: &'static str = $summary;
-                type Params = ();
-
-                fn reader((): ()) -> Result<Box<dyn Reader>, ParamError> {
-                    Ok(Box::new(Words(|word| <$word>::$from(word).into())))
-                }
-            }
-        )+
-    };
-}
-
-words! {
-    /// 32 bits, low byte first.
-    U32Le: u32, from_le_bytes, "u32le", "binary, a key every 4 bytes, low byte first";
-    /// 32 bits, high byte first.
-    U32Be: u32, from_be_bytes, "u32be", "binary, a key every 4 bytes, high byte first";
-    /// 64 bits, low byte first.
-    I64Le: u64, from_le_bytes, "i64le", "binary, a key every 8 bytes, low byte first";
-    /// 64 bits, high byte first.
-    I64Be: u64, from_be_bytes, "i64be", "binary, a key every 8 bytes, high byte first";
 }
 
 #[cfg(test)]

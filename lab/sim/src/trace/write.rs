@@ -15,19 +15,11 @@ mod next_uses;
 use std::io::{self, Write};
 
 use forerun_core::params;
-use forerun_core::params::{Bytes, ParamError};
+use forerun_core::params::{Param, ParamError, by_name, choice};
 
 use super::request::{Addresses, BLOCK_BYTES, Facts, Op, Request};
-use crate::workload::choice;
+use super::tables::{Blocks, unit};
 pub use next_uses::{LinkError, link_next_uses};
-
-params! {
-    /// What may be set for `lis`.
-    struct LisParams {
-        /// Bytes of a unit.
-        unit: Bytes = Bytes(BLOCK_BYTES),
-    }
-}
 
 params! {
     /// What may be set for `fio`.
@@ -121,11 +113,8 @@ impl Writer {
         match (self.kind, self.facts.addresses) {
             (Kind::Csv, Addresses::Blocks) => writeln!(out, "time_ns,device,offset,size,op")?,
             (Kind::Csv, Addresses::Keys) => writeln!(out, "time_ns,key,size,op")?,
-            (Kind::Fio { version: Version::Two }, Addresses::Blocks) => {
-                writeln!(out, "fio version 2 iolog")?;
-            }
-            (Kind::Fio { version: Version::Three }, Addresses::Blocks) => {
-                writeln!(out, "fio version 3 iolog")?;
+            (Kind::Fio { version }, Addresses::Blocks) => {
+                writeln!(out, "fio version {} iolog", version.show())?;
             }
             (Kind::Lis { .. } | Kind::Fio { .. }, Addresses::Keys) => {
                 return Err(WriteError::Unsayable(
@@ -230,26 +219,13 @@ impl Writer {
 
 impl Kind {
     fn of(spec: &str) -> Result<Self, ParamError> {
-        let (name, pairs) = params::split(spec);
-        let none = || params::apply(&mut (), pairs);
-        match name {
-            "keys" => none().map(|()| Self::Keys),
-            "csv" => none().map(|()| Self::Csv),
-            "oracleGeneral" => none().map(|()| Self::OracleGeneral),
-            "lis" => {
-                let mut given = LisParams::default();
-                params::apply(&mut given, pairs)?;
-                Ok(Self::Lis { unit: super::tables::unit("unit", given.unit)? })
-            }
-            "fio" => {
-                let mut given = FioParams::default();
-                params::apply(&mut given, pairs)?;
-                Ok(Self::Fio { version: given.version })
-            }
-            _ => Err(ParamError::UnknownName {
-                name: name.into(),
-                known: FORMATS.iter().map(|(name, _)| *name).collect(),
-            }),
+        let names = FORMATS.iter().map(|(name, _)| *name).collect::<Vec<_>>();
+        by_name! { spec, names, params:
+            "keys", () => Self::Keys;
+            "csv", () => Self::Csv;
+            "lis", Blocks => Self::Lis { unit: unit("unit", params.unit)? };
+            "fio", FioParams => Self::Fio { version: params.version };
+            "oracleGeneral", () => Self::OracleGeneral;
         }
     }
 }

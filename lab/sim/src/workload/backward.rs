@@ -12,8 +12,8 @@
 use forerun_core::device::Rate;
 use forerun_core::params::{Bytes, Param, ParamError};
 
-use super::interleave::{Handles, Layout, Order, Sharing, Start, interleaved};
-use super::{Entry, Parts};
+use super::interleave::{Handles, Interleaving, Layout, Sharing, Start, interleaved};
+use super::{Entry, Workload};
 
 interleaved! {
     /// What may be set.
@@ -25,27 +25,18 @@ impl Entry for Backward {
     const SUMMARY: &'static str =
         "streams read from end to start (n each request seed order layout readers rate handles)";
 
-    fn parts(&self) -> Result<Parts, ParamError> {
-        let (sharing, each, request) = (self.sharing()?, self.each, self.request);
+    fn parts(&self) -> Result<Workload, ParamError> {
+        let (sharing, each, Bytes(request)) = (self.sharing()?, self.each, self.request);
         let title = format!("{} of {} backward, {}", sharing.count(), each.show(), sharing.show());
-        Ok(sharing.parts(title, each.0, |start| Down { start, end: start + each.0, request }).0)
-    }
-}
-
-/// The unread part: it ends at the start of the last read.
-struct Down {
-    start: u64,
-    end: u64,
-    request: Bytes,
-}
-
-impl Iterator for Down {
-    type Item = (u64, u32);
-
-    fn next(&mut self) -> Option<(u64, u32)> {
-        let bytes = (self.end - self.start).min(self.request.0);
-        self.end -= bytes;
-        let bytes = u32::try_from(bytes).expect("checked against the largest request");
-        (bytes > 0).then_some((self.end, bytes))
+        let down = |start: u64| {
+            let mut end = start + each.0;
+            std::iter::from_fn(move || {
+                let bytes = (end - start).min(request);
+                end -= bytes;
+                let bytes = u32::try_from(bytes).expect("checked against the largest request");
+                (bytes > 0).then_some((end, bytes))
+            })
+        };
+        Ok(sharing.parts(title, each.0, down).0)
     }
 }

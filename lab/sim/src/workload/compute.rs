@@ -11,13 +11,12 @@
 
 use forerun_core::device::Rate;
 use forerun_core::params;
-use forerun_core::params::{Bytes, Param, ParamError};
-use forerun_core::units::Nanos;
+use forerun_core::params::{Bytes, Param, ParamError, check};
 
 use super::span::Span;
 use super::{
-    Access, BYTES_FORM, BYTES_MAX, Entry, Op, Parts, RATE_FORM, RATE_MIN, REQUEST_FORM,
-    REQUEST_MAX, Reader, Stream, check, time_of,
+    Access, BYTES_FORM, BYTES_MAX, Entry, RATE_FORM, RATE_MIN, REQUEST_FORM, REQUEST_MAX, Reader,
+    Stream, Workload, time_of,
 };
 
 params! {
@@ -37,12 +36,16 @@ impl Entry for Compute {
     const SUMMARY: &'static str =
         "a sequential reader that computes between its reads (file rate request)";
 
-    fn parts(&self) -> Result<Parts, ParamError> {
+    fn parts(&self) -> Result<Workload, ParamError> {
         let Self { file: Bytes(file), rate: Rate(rate), request: Bytes(request) } = *self;
         check((1..=BYTES_MAX).contains(&file), "file", &self.file, BYTES_FORM)?;
         check(rate >= RATE_MIN, "rate", &self.rate, RATE_FORM)?;
         check((1..=REQUEST_MAX).contains(&request), "request", &self.request, REQUEST_FORM)?;
-        Ok(Parts {
+        let reads = Span::new(0, file, request).map(move |(offset, bytes)| {
+            let end = time_of(offset + u64::from(bytes), rate);
+            Access { think: end.since(time_of(offset, rate)), ..Access::read(offset, bytes) }
+        });
+        Ok(Workload {
             title: format!(
                 "a reader of {} that computes at {} a second, {} reads",
                 self.file.show(),
@@ -51,33 +54,10 @@ impl Entry for Compute {
             ),
             files: vec![file],
             handles: vec![0],
-            readers: vec![Reader::new(Computing { span: Span::new(0, file, request), rate })],
+            readers: vec![Reader::new(reads)],
             streams: vec![Stream::whole(0, 0, file)],
             bytes_wanted: file,
-        })
-    }
-}
-
-struct Computing {
-    span: Span,
-    rate: u64,
-}
-
-impl Iterator for Computing {
-    type Item = Access;
-
-    fn next(&mut self) -> Option<Access> {
-        let (offset, bytes) = self.span.next()?;
-        let computed = time_of(offset, self.rate);
-        let think = time_of(offset + u64::from(bytes), self.rate).since(computed);
-        Some(Access {
-            handle: 0,
-            file: 0,
-            offset,
-            bytes,
-            not_before: Nanos(0),
-            think,
-            op: Op::Read,
+            ..Workload::default()
         })
     }
 }

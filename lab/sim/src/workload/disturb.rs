@@ -15,11 +15,11 @@
 //! half.
 
 use forerun_core::params;
-use forerun_core::params::{Bytes, Param, ParamError};
+use forerun_core::params::{Bytes, Param, ParamError, check};
 use forerun_core::prng::Prng;
 
 use super::span::Span;
-use super::{Access, BYTES_MAX, Entry, Parts, REQUEST_MAX, Reader, Stream, check};
+use super::{Access, BYTES_MAX, Entry, REQUEST_MAX, Reader, Stream, Workload};
 
 params! {
     /// What may be set.
@@ -40,7 +40,7 @@ impl Entry for Disturb {
     const SUMMARY: &'static str =
         "a sequential stream mixed with random reads (percent sequential request seed)";
 
-    fn parts(&self) -> Result<Parts, ParamError> {
+    fn parts(&self) -> Result<Workload, ParamError> {
         let Self { percent, sequential: Bytes(sequential), request: Bytes(request), seed } = *self;
         check(percent <= 10_000, "percent", &self.percent, "0 to 10000")?;
         let key = "sequential";
@@ -52,7 +52,24 @@ impl Entry for Disturb {
             "a size from 1 to 1G and to `sequential`",
         )?;
         let random = sequential * u64::from(percent) / 100 / request;
-        Ok(Parts {
+        let (mut stream, mut prng) = (Span::new(0, sequential, request), Prng::new(seed));
+        // Reads that are left, and the places of random ones: requests behind those in order.
+        let (mut left_in_order, mut left_random) = (sequential.div_ceil(request), random);
+        let (first, places) = (left_in_order, (2 * sequential) / request - left_in_order);
+        let reads = std::iter::from_fn(move || {
+            let left = left_in_order + left_random;
+            if left == 0 {
+                return None;
+            }
+            if prng.below(left) < left_random {
+                left_random -= 1;
+                let bytes = u32::try_from(request).expect("checked against the largest request");
+                return Some(Access::read((first + prng.below(places)) * request, bytes));
+            }
+            left_in_order -= 1;
+            stream.next().map(|(offset, bytes)| Access::read(offset, bytes))
+        });
+        Ok(Workload {
             title: format!(
                 "{} in order and {percent} % of it at random, {} reads, one handle",
                 self.sequential.show(),
@@ -60,52 +77,10 @@ impl Entry for Disturb {
             ),
             files: vec![2 * sequential],
             handles: vec![0],
-            readers: vec![Reader::new(Mix {
-                stream: Span::new(0, sequential, request),
-                in_order: sequential.div_ceil(request),
-                random,
-                first: sequential.div_ceil(request),
-                places: (2 * sequential) / request - sequential.div_ceil(request),
-                request,
-                prng: Prng::new(seed),
-            })],
+            readers: vec![Reader::new(reads)],
             streams: vec![Stream::whole(0, 0, sequential)],
             bytes_wanted: sequential + random * request,
+            ..Workload::default()
         })
-    }
-}
-
-struct Mix {
-    stream: Span,
-    /// Reads in order that are left.
-    in_order: u64,
-    /// Random reads that are left.
-    random: u64,
-    /// The first place of a random read, in requests from the head of the file.
-    first: u64,
-    /// How many places there are.
-    places: u64,
-    request: u64,
-    prng: Prng,
-}
-
-impl Iterator for Mix {
-    type Item = Access;
-
-    fn next(&mut self) -> Option<Access> {
-        let left = self.in_order + self.random;
-        if left == 0 {
-            return None;
-        }
-        let (offset, bytes) = if self.prng.below(left) < self.random {
-            self.random -= 1;
-            let place = self.first + self.prng.below(self.places);
-            let bytes = u32::try_from(self.request).expect("checked against the largest request");
-            (place * self.request, bytes)
-        } else {
-            self.in_order -= 1;
-            self.stream.next().expect("as many reads are left as were counted")
-        };
-        Some(Access::read(offset, bytes))
     }
 }

@@ -23,18 +23,18 @@
 use std::iter::Peekable;
 
 use forerun_core::device::Rate;
-use forerun_core::params::{Bytes, Param, ParamError};
+use forerun_core::params::{Bytes, Param, ParamError, check, choice};
 use forerun_core::prng::Prng;
 use forerun_core::units::Nanos;
 
 use super::{
-    Access, BYTES_FORM, BYTES_MAX, Op, Parts, RATE_FORM, RATE_MIN, REQUEST_FORM, REQUEST_MAX,
-    Reader, STREAMS_FORM, STREAMS_MAX, check, choice, time_of,
+    Access, BYTES_FORM, BYTES_MAX, RATE_FORM, RATE_MIN, REQUEST_FORM, REQUEST_MAX, Reader,
+    STREAMS_FORM, STREAMS_MAX, Workload, time_of,
 };
 
 choice! {
     /// The stream of the next read.
-    pub enum Order ("random, alternate or sequential") {
+    pub enum Interleaving ("random, alternate or sequential") {
         /// Any unfinished stream.
         Random = "random",
         /// Each stream in turn.
@@ -84,7 +84,7 @@ pub(super) struct Sharing {
     pub(super) each: Bytes,
     pub(super) request: Bytes,
     pub(super) seed: u64,
-    pub(super) order: Order,
+    pub(super) order: Interleaving,
     pub(super) start: Start,
     pub(super) layout: Layout,
     pub(super) readers: u32,
@@ -115,7 +115,7 @@ macro_rules! interleaved {
                 /// Decides every random choice.
                 seed: u64 = 1,
                 /// The stream of each read.
-                order: Order = Order::Random,
+                order: Interleaving = Interleaving::Random,
                 $($(#[$start_doc])* $start: Start = $head,)?
                 /// Where the streams lie in the file.
                 layout: Layout = Layout::Adjacent,
@@ -184,7 +184,7 @@ impl Sharing {
         title: String,
         extent: u64,
         walk: impl Fn(u64) -> W,
-    ) -> (Parts, Vec<u64>)
+    ) -> (Workload, Vec<u64>)
     where
         W: Iterator<Item = (u64, u32)> + Send + 'static,
     {
@@ -219,7 +219,7 @@ impl Sharing {
             let rate = self.rate.0.saturating_mul(walks.len() as u64);
             Reader::new(Interleave { walks, order: self.order, turn: 0, prng, rate, read: 0 })
         });
-        let parts = Parts {
+        let parts = Workload {
             title,
             files: vec![gap + u64::from(self.n) * step],
             handles: vec![
@@ -230,8 +230,8 @@ impl Sharing {
                 }
             ],
             readers: readers.collect(),
-            streams: Vec::new(),
             bytes_wanted: u64::from(self.n) * self.each.0,
+            ..Workload::default()
         };
         (parts, starts)
     }
@@ -244,7 +244,7 @@ const STRAY_BYTES: u64 = 4096;
 struct Interleave<W: Iterator> {
     /// The unfinished streams, and the handle of each.
     walks: Vec<(u32, Peekable<W>)>,
-    order: Order,
+    order: Interleaving,
     /// The index of the next stream, where streams take turns.
     turn: usize,
     prng: Prng,
@@ -263,10 +263,10 @@ impl<W: Iterator<Item = (u64, u32)>> Iterator for Interleave<W> {
             return None;
         }
         let index = match self.order {
-            Order::Random => usize::try_from(self.prng.below(count as u64))
+            Interleaving::Random => usize::try_from(self.prng.below(count as u64))
                 .expect("below a length that is a usize"),
-            Order::Alternate => self.turn % count,
-            Order::Sequential => 0,
+            Interleaving::Alternate => self.turn % count,
+            Interleaving::Sequential => 0,
         };
         let (handle, walk) = &mut self.walks[index];
         let handle = *handle;
@@ -277,17 +277,9 @@ impl<W: Iterator<Item = (u64, u32)>> Iterator for Interleave<W> {
             drop(self.walks.remove(index));
             self.turn = index;
         }
-        let due = if self.rate == 0 { Nanos(0) } else { time_of(self.read, self.rate) };
+        let not_before = if self.rate == 0 { Nanos(0) } else { time_of(self.read, self.rate) };
         self.read += u64::from(bytes);
-        Some(Access {
-            handle,
-            file: 0,
-            offset,
-            bytes,
-            not_before: due,
-            think: Nanos(0),
-            op: Op::Read,
-        })
+        Some(Access { handle, not_before, ..Access::read(offset, bytes) })
     }
 }
 

@@ -20,11 +20,10 @@ mod chance;
 mod model;
 
 use forerun_core::params;
-use forerun_core::params::ParamError;
-use forerun_core::units::Nanos;
+use forerun_core::params::{Param, ParamError, check, choice};
 
 use self::model::RequestDraw;
-use super::{Access, Entry, Op, Parts, Reader, check, choice};
+use super::{Access, Entry, Op, Reader, Workload};
 use chance::Chance;
 
 choice! {
@@ -56,23 +55,22 @@ impl Entry for Mail {
     const SUMMARY: &'static str =
         "a model of a mail store's requests (model=m1|m2|m3 requests seed)";
 
-    fn parts(&self) -> Result<Parts, ParamError> {
+    fn parts(&self) -> Result<Workload, ParamError> {
         let Self { model, requests, seed } = *self;
         let form = "10000 to 8000000 requests";
         check((10_000..=8_000_000).contains(&requests), "requests", &requests, form)?;
         let drawn = RequestDraw::new(model, requests, seed);
-        let name = match model {
-            Model::M1 => "m1",
-            Model::M2 => "m2",
-            Model::M3 => "m3",
-        };
-        Ok(Parts {
-            title: format!("a model ({name}) of a mail store, {} requests", drawn.requests()),
+        Ok(Workload {
+            title: format!(
+                "a model ({}) of a mail store, {} requests",
+                model.show(),
+                drawn.requests()
+            ),
             files: vec![drawn.volume_bytes()],
             handles: vec![0],
             bytes_wanted: drawn.bytes_wanted(),
             readers: vec![Reader::new(Requests::Drawn(Box::new(drawn)))],
-            streams: Vec::new(),
+            ..Workload::default()
         })
     }
 }
@@ -134,15 +132,8 @@ impl Iterator for Requests {
         let Self::Sorted { drawn, events, reads } = self else { return None };
         let Event { at, extent } = events.next()?;
         let (offset, bytes) = drawn.place(extent);
-        Some(Access {
-            handle: 0,
-            file: 0,
-            offset,
-            bytes,
-            not_before: drawn.moment(at),
-            think: Nanos(0),
-            op: reads.op(extent),
-        })
+        let (not_before, op) = (drawn.moment(at), reads.op(extent));
+        Some(Access { not_before, op, ..Access::read(offset, bytes) })
     }
 }
 
@@ -156,6 +147,7 @@ const READS_SEED: u64 = 0x7265_6164;
 mod tests {
     use super::super::make;
     use super::*;
+    use forerun_core::units::Nanos;
 
     #[test]
     fn a_small_store_has_the_features_of_the_large_one() {

@@ -13,12 +13,12 @@
 //! column chunks, the metadata at the end.
 
 use forerun_core::params;
-use forerun_core::params::{Bytes, Param, ParamError};
+use forerun_core::params::{Bytes, Param, ParamError, check};
 
 use super::span::Span;
 use super::{
-    Access, BYTES_FORM, BYTES_MAX, Entry, Parts, REQUEST_FORM, REQUEST_MAX, Reader, STREAMS_FORM,
-    STREAMS_MAX, Stream, check,
+    Access, BYTES_FORM, BYTES_MAX, Entry, REQUEST_FORM, REQUEST_MAX, Reader, STREAMS_FORM,
+    STREAMS_MAX, Stream, Workload,
 };
 
 params! {
@@ -44,7 +44,7 @@ impl Entry for Parquet {
     const SUMMARY: &'static str = "a footer, then column chunks far apart \
                                    (columns groups chunk apart footer request)";
 
-    fn parts(&self) -> Result<Parts, ParamError> {
+    fn parts(&self) -> Result<Workload, ParamError> {
         let Self { columns, groups, chunk, apart, footer, request } = *self;
         check((1..=STREAMS_MAX).contains(&columns), "columns", &columns, STREAMS_FORM)?;
         let chunks = u64::from(columns) * u64::from(groups);
@@ -61,7 +61,7 @@ impl Entry for Parquet {
         let (bytes, piece, every) = (chunks * chunk.0, chunk.0, apart.0);
         let columns_read = Stream { file: 0, start: 0, bytes, piece, every };
         let access = |(offset, bytes)| Access::read(offset, bytes);
-        Ok(Parts {
+        Ok(Workload {
             title: format!(
                 "a footer of {}, then {groups} x {columns} chunks of {}, {} apart, {} reads",
                 footer.show(),
@@ -74,6 +74,7 @@ impl Entry for Parquet {
             streams: vec![Stream::whole(0, end, footer.0), columns_read],
             readers: vec![Reader::new(reads.map(access))],
             bytes_wanted: footer.0 + chunks * chunk.0,
+            ..Workload::default()
         })
     }
 }

@@ -12,11 +12,11 @@
 //! `norandommap`.
 
 use forerun_core::params;
-use forerun_core::params::{Bytes, Param, ParamError};
+use forerun_core::params::{Bytes, Param, ParamError, check};
 use forerun_core::prng::Prng;
 
 use super::span::Span;
-use super::{Access, BYTES_FORM, BYTES_MAX, Entry, Parts, REQUEST_MAX, Reader, check};
+use super::{Access, BYTES_FORM, BYTES_MAX, Entry, REQUEST_MAX, Reader, Workload};
 
 params! {
     /// What may be set.
@@ -36,7 +36,7 @@ impl Entry for Random {
     const NAME: &'static str = "random";
     const SUMMARY: &'static str = "reads at random places of a file (file bytes request seed)";
 
-    fn parts(&self) -> Result<Parts, ParamError> {
+    fn parts(&self) -> Result<Workload, ParamError> {
         let Self { file, bytes, request, seed } = *self;
         check((1..=BYTES_MAX).contains(&file.0), "file", &file, BYTES_FORM)?;
         check((1..=BYTES_MAX).contains(&bytes.0), "bytes", &bytes, BYTES_FORM)?;
@@ -46,7 +46,7 @@ impl Entry for Random {
         let mut prng = Prng::new(seed);
         let accesses = Span::new(0, bytes.0, request.0)
             .map(move |(_, bytes)| Access::read(prng.below(places) * request.0, bytes));
-        Ok(Parts {
+        Ok(Workload {
             title: format!(
                 "{} at random places of {}, {} reads, one handle",
                 bytes.show(),
@@ -56,8 +56,8 @@ impl Entry for Random {
             files: vec![file.0],
             handles: vec![0],
             readers: vec![Reader::new(accesses)],
-            streams: Vec::new(),
             bytes_wanted: bytes.0,
+            ..Workload::default()
         })
     }
 }

@@ -13,9 +13,9 @@
 use forerun_core::device::Rate;
 use forerun_core::params::{Bytes, Param, ParamError};
 
-use super::interleave::{Handles, Layout, Order, Sharing, Start, interleaved};
+use super::interleave::{Handles, Interleaving, Layout, Sharing, Start, interleaved};
 use super::span::Span;
-use super::{Entry, Parts, Stream};
+use super::{Entry, Stream, Workload};
 
 interleaved! {
     /// What may be set.
@@ -32,7 +32,7 @@ impl Entry for Streams {
     const SUMMARY: &'static str = "sequential streams interleaved on one handle \
                                    (n each request seed order start layout readers rate handles)";
 
-    fn parts(&self) -> Result<Parts, ParamError> {
+    fn parts(&self) -> Result<Workload, ParamError> {
         let (sharing, each, request) = (self.sharing()?, self.each, self.request);
         let title = format!("{} of {}, {}", sharing.count(), each.show(), sharing.show());
         let (mut parts, starts) =

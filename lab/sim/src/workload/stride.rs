@@ -10,11 +10,11 @@
 //! This project's own. Linux 6 takes a gap of one page for a stream, others for random reads.
 
 use forerun_core::device::Rate;
-use forerun_core::params::{Bytes, Param, ParamError};
+use forerun_core::params::{Bytes, Param, ParamError, check};
 
-use super::interleave::{Handles, Layout, Order, Sharing, Start, interleaved};
+use super::interleave::{Handles, Interleaving, Layout, Sharing, Start, interleaved};
 use super::span::Span;
-use super::{BYTES_FORM, BYTES_MAX, Entry, Parts, Stream, check};
+use super::{BYTES_FORM, BYTES_MAX, Entry, Stream, Workload};
 
 interleaved! {
     /// What may be set.
@@ -33,7 +33,7 @@ impl Entry for Stride {
     const SUMMARY: &'static str = "streams that read a piece of every so many bytes (n each piece \
                                    every request seed order layout readers rate handles)";
 
-    fn parts(&self) -> Result<Parts, ParamError> {
+    fn parts(&self) -> Result<Workload, ParamError> {
         let Self { each, piece, every, request, .. } = *self;
         let sharing = self.sharing()?;
         check((1..=BYTES_MAX).contains(&piece.0), "piece", &piece, BYTES_FORM)?;

@@ -14,13 +14,13 @@
 
 use forerun_core::device::Rate;
 use forerun_core::params;
-use forerun_core::params::{Bytes, Param, ParamError};
+use forerun_core::params::{Bytes, Param, ParamError, check};
 use forerun_core::units::Nanos;
 
 use super::span::Span;
 use super::{
-    Access, BYTES_FORM, BYTES_MAX, Entry, GAP_MAX, Op, Parts, RATE_FORM, RATE_MIN, REQUEST_FORM,
-    REQUEST_MAX, Reader, STREAMS_FORM, STREAMS_MAX, Stream, check, time_of,
+    Access, BYTES_FORM, BYTES_MAX, Entry, GAP_MAX, RATE_FORM, RATE_MIN, REQUEST_FORM, REQUEST_MAX,
+    Reader, STREAMS_FORM, STREAMS_MAX, Stream, Workload, time_of,
 };
 
 params! {
@@ -44,7 +44,7 @@ impl Entry for Thrash {
     const SUMMARY: &'static str =
         "many paced readers, a handle each (streams rate each request start_gap)";
 
-    fn parts(&self) -> Result<Parts, ParamError> {
+    fn parts(&self) -> Result<Workload, ParamError> {
         let Self { streams, rate: Rate(rate), each: Bytes(each), start_gap, .. } = *self;
         let request = self.request.0;
         check((1..=STREAMS_MAX).contains(&streams), "streams", &self.streams, STREAMS_FORM)?;
@@ -52,17 +52,15 @@ impl Entry for Thrash {
         check((1..=BYTES_MAX).contains(&each), "each", &self.each, BYTES_FORM)?;
         check((1..=REQUEST_MAX).contains(&request), "request", &self.request, REQUEST_FORM)?;
         check(start_gap <= GAP_MAX, "start_gap", &self.start_gap, "a duration up to 1000s")?;
-        let reader = |number: u32| {
-            let start = u64::from(number) * each;
-            Reader::new(Paced {
-                handle: number,
-                span: Span::new(start, each, request),
-                start,
-                begins: Nanos(start_gap.0 * u64::from(number)),
-                rate,
-            })
+        let reader = |handle: u32| {
+            let start = u64::from(handle) * each;
+            let begins = Nanos(start_gap.0 * u64::from(handle));
+            Reader::new(Span::new(start, each, request).map(move |(offset, bytes)| {
+                let not_before = begins + time_of(offset - start, rate);
+                Access { handle, not_before, ..Access::read(offset, bytes) }
+            }))
         };
-        Ok(Parts {
+        Ok(Workload {
             title: format!(
                 "{streams} readers of {} a second, one more every {}, {} reads, a handle each",
                 self.rate.show(),
@@ -76,27 +74,7 @@ impl Entry for Thrash {
                 .map(|number| Stream::whole(0, number * each, each))
                 .collect(),
             bytes_wanted: u64::from(streams) * each,
+            ..Workload::default()
         })
-    }
-}
-
-struct Paced {
-    handle: u32,
-    span: Span,
-    /// Where its region begins.
-    start: u64,
-    /// When it begins to read.
-    begins: Nanos,
-    rate: u64,
-}
-
-impl Iterator for Paced {
-    type Item = Access;
-
-    fn next(&mut self) -> Option<Access> {
-        let (offset, bytes) = self.span.next()?;
-        let not_before = self.begins + time_of(offset - self.start, self.rate);
-        let handle = self.handle;
-        Some(Access { handle, file: 0, offset, bytes, not_before, think: Nanos(0), op: Op::Read })
     }
 }

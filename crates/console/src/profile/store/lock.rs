@@ -64,13 +64,13 @@ const PAUSE: Duration = Duration::from_millis(10);
 mod tests {
     use std::fs;
 
+    use forerun_testkit::Scratch;
+
     use super::*;
 
     #[test]
     fn one_at_a_time_may_change_a_file_and_who_waits_too_long_is_told() {
-        let name = format!("forerun-lock-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir_all(&folder).expect("the temporary folder takes a folder");
+        let folder = Scratch::new("lock");
         let path = folder.join("devices.toml");
         let held = take(&path, Duration::ZERO).expect("it is free").expect("it takes a lock");
         for wait in [Duration::ZERO, PAUSE * 2] {
@@ -80,6 +80,5 @@ mod tests {
         drop(held);
         assert!(take(&path, Duration::ZERO).expect("it is free again").is_some());
         assert_eq!(fs::read_dir(&folder).expect("it is there").count(), 0, "nothing is left");
-        fs::remove_dir(&folder).expect("it is empty");
     }
 }

@@ -1,7 +1,7 @@
 //! Ends: readers that take run after run of about the same length, as of column chunks.
 //!
 //! ```text
-//!   |====run====|........|====run====|.....|====window====#|     # marker, behind the foreseen end
+//!   |====run====|........|====run====|.....|====window====#|     # marker behind the predicted end
 //! ```
 //! How long the last runs of a file were is known where one reader came through a run without a
 //! pause for another, and then went elsewhere. The windows of the next stream stop there. The

@@ -51,7 +51,7 @@ impl Streams {
         // A reader of large pieces gets one more.
         let most = count.saturating_add(demand.ahead_room).min(self.window_max);
         let size = size.max(count.saturating_mul(2)).min(most);
-        let end = self.foreseen(demand, direction, runs);
+        let end = self.predicted_end(demand, direction, runs);
         let size = self.to_end(demand, size, end).min(most);
         let Some(window) = opening_window(demand, direction, size) else {
             return window::as_asked(demand);
@@ -108,8 +108,13 @@ impl Streams {
         if places < FEW_PLACES { u32::MAX } else { pages_u32(demand.file_pages / (places * odds)) }
     }
 
-    /// The page behind the end of the run that a miss begins, if it is foreseen.
-    fn foreseen(&self, demand: &Demand, direction: Direction, runs: Runs) -> Option<PageIndex> {
+    /// The page behind the end of the run that a miss begins, if it is predicted.
+    fn predicted_end(
+        &self,
+        demand: &Demand,
+        direction: Direction,
+        runs: Runs,
+    ) -> Option<PageIndex> {
         let pages = self.files.get(&demand.file).and_then(|file| file.ends.pages())?;
         let end = runs.start.saturating_add(pages);
         let inside = demand.first + u64::from(demand.count) < end && end < demand.file_pages;

@@ -37,7 +37,7 @@ pub(super) struct Stream {
     pub(super) runs: Runs,
     /// The pieces for which its last windows were made, if they were.
     pub(super) stride: Option<Stride>,
-    /// The page behind its foreseen end.
+    /// The page behind its predicted end.
     pub(super) end: Option<PageIndex>,
 }
 
@@ -115,7 +115,7 @@ impl Stream {
         }
     }
 
-    /// `size`, but no more from `first` on than to the page behind the foreseen end.
+    /// `size`, but no more from `first` on than to the page behind the predicted end.
     pub(super) fn until_end(&self, first: PageIndex, size: u32) -> u32 {
         self.end.map_or(size, |end| pages_u32((end + 1).saturating_sub(first)).min(size))
     }

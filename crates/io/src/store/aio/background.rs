@@ -32,13 +32,11 @@ use crate::{
 };
 
 /// The background as its owners have it: it ends the threads when the last one drops it.
-#[derive(Debug)]
 pub(super) struct Background {
     shared: Arc<Shared>,
     home: OwnerProcess,
 }
 
-#[derive(Debug)]
 struct Shared {
     context: Context<QueueId>,
     threads_max: u32,
@@ -50,7 +48,6 @@ struct Shared {
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
 }
 
-#[derive(Debug)]
 struct State {
     scheduler: Scheduler<Transfer>,
     /// What started and waits for a blocking thread.

@@ -8,16 +8,19 @@
 //! - At most `reader_contexts_max` contexts are made for readers; one is checked in empty.
 //! - Once the system refused a context, no other is asked for, so that a miss never pays for it.
 //! # Locking
-//! The pool's lock is held over no system call; the background's is held while it is started.
+//! The pool's lock is held over no system call; the background starts under a lock of its own.
 
-use std::{collections::VecDeque, convert::Infallible, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, OnceLock},
+};
 
 use parking_lot::Mutex;
 
 use super::{background::Background, own::OwnContext};
 use crate::store::{
     Completion,
-    file::{Batches, Started, Transfer},
+    file::{Batches, Transfer},
 };
 
 /// The bounds of contexts: how many there may be, and how large.
@@ -41,26 +44,17 @@ impl Default for ContextBounds {
 }
 
 /// See the module.
-#[derive(Debug)]
 pub struct Contexts {
     bounds: ContextBounds,
     pool: Mutex<Pool>,
-    background: Mutex<State>,
+    /// Started when the first queue needs it; none where the system has no context or no thread.
+    background: OnceLock<Option<Arc<Background>>>,
 }
 
-#[derive(Debug)]
 struct Pool {
     idle: Vec<OwnContext>,
     made: u32,
     made_max: u32,
-}
-
-/// Where the background stands: it is started when the first queue needs it.
-#[derive(Debug)]
-enum State {
-    NotStarted,
-    Refused,
-    Running(Arc<Background>),
 }
 
 impl Contexts {
@@ -71,8 +65,7 @@ impl Contexts {
         assert!(reader_events > 0 && background_events > 0, "contexts for nothing");
         assert!(threads_max > 0, "no thread for what must block");
         let pool = Pool { idle: Vec::new(), made: 0, made_max: bounds.reader_contexts_max };
-        let background = Mutex::new(State::NotStarted);
-        Arc::new(Self { bounds, pool: Mutex::new(pool), background })
+        Arc::new(Self { bounds, pool: Mutex::new(pool), background: OnceLock::new() })
     }
 
     /// Checks an empty context out, to be checked in so. None if all are checked out.
@@ -106,21 +99,13 @@ impl Contexts {
 
     /// The background, if it can be had.
     pub(super) fn background(&self) -> Option<Arc<Background>> {
-        let mut state = self.background.lock();
-        if matches!(*state, State::NotStarted) {
-            let started = Background::start(self.bounds.background_events, self.bounds.threads_max);
-            *state = started.map_or(State::Refused, |made| State::Running(Arc::new(made)));
-        }
-        match &*state {
-            State::Running(background) => Some(Arc::clone(background)),
-            State::NotStarted | State::Refused => None,
-        }
+        let ContextBounds { background_events, threads_max, .. } = self.bounds;
+        let start = || Background::start(background_events, threads_max).map(Arc::new);
+        self.background.get_or_init(start).clone()
     }
 }
 
 impl Batches for Contexts {
-    type Started = Infallible;
-
     fn carry(self: &Arc<Self>, batch: VecDeque<Transfer>, out: &mut Vec<Completion>) {
         let Some(mut context) = self.check_out() else {
             out.extend(batch.into_iter().map(Transfer::carry));
@@ -132,25 +117,6 @@ impl Batches for Contexts {
             context.finish(out);
         }
         self.check_in(context);
-    }
-
-    /// A context submits and waits in one go.
-    fn begin(self: &Arc<Self>, _: &mut dyn Iterator<Item = Transfer>) -> Option<Infallible> {
-        None
-    }
-}
-
-impl Started for Infallible {
-    fn submit(&mut self) {
-        match *self {}
-    }
-
-    fn is_mine(&self) -> bool {
-        match *self {}
-    }
-
-    fn finish(self, _: &mut Vec<Completion>) {
-        match self {}
     }
 }
 

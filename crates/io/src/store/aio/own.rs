@@ -23,7 +23,6 @@ use crate::{
 };
 
 /// A context and what its thread has in flight there.
-#[derive(Debug)]
 pub(super) struct OwnContext {
     context: Context<()>,
     in_flight: usize,

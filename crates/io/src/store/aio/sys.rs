@@ -38,7 +38,6 @@ use crate::{
 
 /// A context and what is in flight on it, each transfer with its owner. Any thread may submit and
 /// wait.
-#[derive(Debug)]
 pub(super) struct Context<O> {
     id: usize,
     home: OwnerProcess,
@@ -207,7 +206,7 @@ struct RingHead {
 
 /// The kernel's `struct iocb`.
 #[repr(C)]
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Control {
     data: u64,
     /// Two numbers whose order depends on the machine; both zero.

@@ -46,18 +46,8 @@ impl CachedSample {
     pub(super) fn sample(&self, file: &File, bytes: u64) {
         let step = (bytes / PLACES).max(PLACE_BYTES);
         let places = (0..PLACES).map(|place| place * step).take_while(|at| *at < bytes);
-        let mut any = false;
-        for at in places {
-            match cached_pages(file, at, PLACE_BYTES) {
-                Some(0) => {}
-                Some(_) => any = true,
-                None => break,
-            }
-            if any {
-                break;
-            }
-        }
-        self.seen.store(any, Ordering::Relaxed);
+        let mut counts = places.map_while(|at| cached_pages(file, at, PLACE_BYTES));
+        self.seen.store(counts.any(|cached| cached > 0), Ordering::Relaxed);
     }
 
     /// Whether all pages of the range are cached.

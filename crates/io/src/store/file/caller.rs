@@ -25,17 +25,17 @@ use crate::{
 
 /// What carries out the batches of readers.
 pub(crate) trait Batches: Send + Sync + 'static {
-    /// A batch that was started.
-    type Started: Started;
-
     /// Carries `batch` out on this thread.
     fn carry(self: &Arc<Self>, batch: VecDeque<Transfer>, out: &mut Vec<Completion>);
 
     /// Takes as many of `waiting` as it can start together, if any.
+    /// None where a batch is submitted and waited for in one go.
     fn begin(
         self: &Arc<Self>,
-        waiting: &mut dyn Iterator<Item = Transfer>,
-    ) -> Option<Self::Started>;
+        _waiting: &mut dyn Iterator<Item = Transfer>,
+    ) -> Option<Box<dyn Started>> {
+        None
+    }
 }
 
 /// A batch in flight. The thread that began it submits and finishes it.
@@ -47,22 +47,22 @@ pub(crate) trait Started: Send {
     fn is_mine(&self) -> bool;
 
     /// Waits for all of it.
-    fn finish(self, out: &mut Vec<Completion>);
+    fn finish(&mut self, out: &mut Vec<Completion>);
 }
 
 /// See the module.
 pub(crate) struct CallerQueue<B: Batches> {
     file: Arc<OpenFile>,
     batches: Arc<B>,
-    state: Mutex<State<B::Started>>,
+    state: Mutex<State>,
     changed: Arc<Condvar>,
 }
 
-struct State<S> {
+struct State {
     scheduler: Scheduler<Transfer>,
     /// The only queue of the scheduler.
     id: QueueId,
-    started: Option<S>,
+    started: Option<Box<dyn Started>>,
 }
 
 impl<B: Batches> CallerQueue<B> {
@@ -76,7 +76,7 @@ impl<B: Batches> CallerQueue<B> {
     }
 }
 
-impl<S> State<S> {
+impl State {
     /// What waits, to be carried out.
     fn waiting(&mut self) -> impl Iterator<Item = Transfer> {
         iter::from_fn(|| self.scheduler.next(|_| 1)).map(|(_, transfer)| transfer)
@@ -120,7 +120,7 @@ impl<B: Batches> Queue for CallerQueue<B> {
             if state.scheduler.take(id, out) {
                 return;
             }
-            if let Some(started) = state.started.take_if(|started| started.is_mine()) {
+            if let Some(mut started) = state.started.take_if(|started| started.is_mine()) {
                 return State::carry(state, out, |out| started.finish(out));
             }
             let batch: VecDeque<_> = state.waiting().collect();

@@ -25,7 +25,6 @@
 #![expect(unsafe_code, reason = "pointers for the kernel, which threads hand on to each other")]
 
 use std::{
-    fmt,
     io::Error,
     ops::Range,
     os::fd::{AsRawFd, RawFd},
@@ -229,13 +228,6 @@ impl Transfer {
             return Err(Errno::IO);
         }
         Ok(moved)
-    }
-}
-
-impl fmt::Debug for Transfer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { op, route, moved, .. } = self;
-        write!(f, "Transfer({op:?}, {route:?}, {moved} moved)")
     }
 }
 

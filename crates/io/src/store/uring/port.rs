@@ -64,7 +64,7 @@ impl RingPort {
             return Err("the device's queue/io_poll is not 1".to_owned());
         }
         let tried = Ring::newest(depth, &mut Flavour::Polled).and_then(|mut ring| {
-            ring.try_read(direct)?;
+            ring.try_out(Some(direct))?;
             Ok(ring)
         });
         let ring = tried.map_err(|errno| format!("a polled read failed: {errno}"))?;

@@ -28,7 +28,7 @@ use std::{
     time::Duration,
 };
 
-use io_uring::{IoUring, opcode, squeue, types};
+use io_uring::{IoUring, opcode, types};
 use rustix::io::Errno;
 
 use super::{
@@ -137,9 +137,7 @@ impl Ring {
             owner: thread::current().id(),
             last_lease: 0,
         };
-        // An operation that does nothing, all the way through.
-        // SAFETY: it points to nothing.
-        unsafe { ring.try_out(&opcode::Nop::new().build()) }?;
+        ring.try_out(None)?;
         Ok(ring)
     }
 
@@ -286,48 +284,31 @@ impl Ring {
         Some((entry.user_data(), entry.result()))
     }
 
-    /// Reads the first page of `file`, which is open past the page cache.
-    pub(super) fn try_read(&mut self, file: &File) -> Result<(), Errno> {
+    /// Puts one operation all the way through: one that does nothing, or a read of the first page
+    /// of `file`, which is open past the page cache.
+    pub(super) fn try_out(&mut self, file: Option<&File>) -> Result<(), Errno> {
+        assert!(self.in_flight() == 0, "a ring is tried out empty");
         let mut page = Frame::new(PAGE_BYTES).map_err(|_| Errno::NOMEM)?;
-        let fd = types::Fd(file.as_raw_fd());
-        let entry = opcode::Read::new(fd, page.as_mut_ptr(), 4096).offset(0).build();
+        let entry = match file.map(|file| types::Fd(file.as_raw_fd())) {
+            Some(fd) => opcode::Read::new(fd, page.as_mut_ptr(), 4096).offset(0).build(),
+            None => opcode::Nop::new().build(),
+        };
         // SAFETY: `page` and `file` outlive the call, which returns once the kernel is done with
         // them; after a wait that failed (`broken`) the page is leaked, so that it lives for ever.
-        let tried = unsafe { self.try_out(&entry) };
+        let pushed = unsafe { self.io.submission().push(&entry) };
+        pushed.expect("the ring is empty");
+        let result = loop {
+            match self.io.submit_and_wait(1).map_err(|error| errno_of(&error)) {
+                Ok(_) => break self.next_completion().ok_or(Errno::IO),
+                Err(Errno::INTR) => {}
+                Err(errno) => break Err(errno),
+            }
+        };
+        self.broken = result.is_err();
         if self.broken {
             mem::forget(page);
         }
-        tried
-    }
-
-    /// Puts `entry` all the way through.
-    ///
-    /// # Safety
-    /// What it points to lives until it is complete; where the wait for that fails, which leaves
-    /// the ring broken, for ever.
-    unsafe fn try_out(&mut self, entry: &squeue::Entry) -> Result<(), Errno> {
-        assert!(self.in_flight() == 0, "a ring is tried out empty");
-        // SAFETY: as the caller says.
-        let pushed = unsafe { self.io.submission().push(entry) };
-        pushed.expect("the ring is empty");
-        loop {
-            match self.io.submit_and_wait(1) {
-                Ok(_) => break,
-                Err(error) if errno_of(&error) == Errno::INTR => {}
-                Err(error) => {
-                    self.broken = true;
-                    return Err(errno_of(&error));
-                }
-            }
-        }
-        match self.io.completion().next().map(|entry| entry.result()) {
-            Some(0..) => Ok(()),
-            Some(result) => Err(Errno::from_raw_os_error(-result)),
-            None => {
-                self.broken = true;
-                Err(Errno::IO)
-            }
-        }
+        answer(result?.1).map(drop)
     }
 }
 

@@ -89,17 +89,18 @@ impl DeviceCounts {
 
 /// See the module.
 pub(super) struct DeviceScheduler {
-    device: Device,
-    scheduler: Scheduler<Op, Release>,
+    pub(super) device: Device,
+    pub(super) scheduler: Scheduler<Op, Release>,
     /// By number; the numbers rise.
     ops: BTreeMap<u64, AtDevice>,
     /// The operation that a request is a part of, by the request's number; the numbers rise.
     requests: BTreeMap<u64, u64>,
     numbers: u64,
-    counts: DeviceCounts,
-    log: DeviceLog,
+    pub(super) counts: DeviceCounts,
+    pub(super) log: DeviceLog,
     bounds: Bounds,
-    ended: bool,
+    /// The store went.
+    pub(super) ended: bool,
 }
 
 /// The bounds of a modelled device.
@@ -112,7 +113,7 @@ pub(super) struct Bounds {
 }
 
 /// What a reaper takes.
-enum Release {
+pub(super) enum Release {
     /// An operation to carry out: its time is over.
     Due(Op),
     /// An operation that ended without the device.
@@ -159,11 +160,6 @@ impl DeviceScheduler {
         id
     }
 
-    /// From the next submission on, a queue of readahead has at most `depth` at the device.
-    pub(super) fn set_depth(&mut self, id: QueueId, depth: u32) {
-        self.scheduler.set_depth(id, depth);
-    }
-
     /// Releases what is due by `now`, then takes `op` in.
     pub(super) fn submit(&mut self, now: Nanos, id: QueueId, op: Op) {
         self.advance(now);
@@ -184,11 +180,6 @@ impl DeviceScheduler {
         }
     }
 
-    /// When the device will have done something, if nothing else is submitted.
-    pub(super) fn next(&self) -> Option<Nanos> {
-        self.device.next()
-    }
-
     /// Moves what is due to `due`, to be carried out, and what ended otherwise to `out`.
     pub(super) fn take(&mut self, id: QueueId, due: &mut Vec<Op>, out: &mut Vec<Completion>) {
         let mut ready = Vec::new();
@@ -199,16 +190,6 @@ impl DeviceScheduler {
                 Release::Ended(done) => out.push(done),
             }
         }
-    }
-
-    /// `count` of the operations that were due are carried out.
-    pub(super) fn carried(&mut self, id: QueueId, count: usize) {
-        self.scheduler.finish(id, count);
-    }
-
-    /// Whether a reaper has nothing to wait for.
-    pub(super) fn is_idle(&self, id: QueueId) -> bool {
-        self.scheduler.is_idle(id)
     }
 
     /// Cancels whatever the queue has and will get.
@@ -238,21 +219,9 @@ impl DeviceScheduler {
         self.scheduler.ids().into_iter().for_each(|id| self.close(id));
     }
 
-    pub(super) fn is_ended(&self) -> bool {
-        self.ended
-    }
-
     #[cfg(test)]
     pub(super) fn queue_count(&self) -> usize {
         self.scheduler.ids().len()
-    }
-
-    pub(super) fn counts(&self) -> DeviceCounts {
-        self.counts
-    }
-
-    pub(super) fn take_log(&mut self) -> DeviceLog {
-        std::mem::take(&mut self.log)
     }
 
     /// Why the device cannot take `op` at all.

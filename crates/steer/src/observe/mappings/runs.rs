@@ -26,8 +26,27 @@ pub(super) fn added(before: &[Range<u64>], after: &[Range<u64>]) -> Vec<Range<u6
     found
 }
 
+/// Replaces what `runs` has of `piece` by `found`, which lies within it.
+pub(super) fn replace(runs: &mut Vec<Range<u64>>, piece: &Range<u64>, found: Vec<Range<u64>>) {
+    let cut = |run: &Range<u64>, range: &Range<u64>| {
+        let part = run.start.max(range.start)..run.end.min(range.end);
+        (part.start < part.end).then_some(part)
+    };
+    let (before, behind) = (0..piece.start, piece.end..u64::MAX);
+    let old = std::mem::take(runs);
+    let first = old.iter().filter_map(|run| cut(run, &before));
+    let last = old.iter().filter_map(|run| cut(run, &behind));
+    for run in first.chain(found).chain(last) {
+        match runs.last_mut() {
+            Some(known) if known.end == run.start => known.end = run.end,
+            Some(_) | None => runs.push(run),
+        }
+    }
+}
+
 /// Lengthens the run in which `more` begins, or at whose end, to the end of `more` at least.
 pub(super) fn lengthen(runs: &mut Vec<Range<u64>>, more: &Range<u64>) {
+    assert!(more.start <= more.end, "a run has its start before its end");
     let begins = |run: &Range<u64>| run.start <= more.start && more.start <= run.end;
     let Some(at) = runs.iter().position(begins) else { return };
     runs[at].end = runs[at].end.max(more.end);
@@ -58,6 +77,24 @@ mod tests {
         ];
         for (why, before, after, expected) in rows {
             assert_eq!(added(before, after), expected, "{why}");
+        }
+    }
+
+    #[test]
+    fn what_is_found_of_a_piece_takes_the_place_of_what_was_known() {
+        #[rustfmt::skip]
+        let rows = [ // why, before, piece, found, after
+            ("all new",          vec![],              0..9,   vec![1..3, 5..9], vec![1..3, 5..9]),
+            ("gone",             vec![1..3],          0..9,   vec![],           vec![]),
+            ("elsewhere",        vec![1..3, 20..30],  10..19, vec![12..13],
+                                                              vec![1..3, 12..13, 20..30]),
+            ("across both ends", vec![1..30],         10..20, vec![11..12],
+                                                              vec![1..10, 11..12, 20..30]),
+            ("grown together",   vec![1..10, 20..30], 10..20, vec![10..20],     vec![1..30]),
+        ];
+        for (why, mut runs, piece, found, after) in rows {
+            replace(&mut runs, &piece, found);
+            assert_eq!(runs, after, "{why}");
         }
     }
 

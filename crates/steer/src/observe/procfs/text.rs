@@ -17,6 +17,8 @@ use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
 
+use rustix::fs::makedev;
+
 /// The parent of a process: the fourth field of `stat`. The second is a name in parentheses, of any
 /// characters.
 pub(crate) fn parent(stat: &str) -> Option<i32> {
@@ -105,6 +107,7 @@ pub(crate) struct Mapping<'a> {
     pub(crate) addresses: Range<u64>,
     /// The place in the file where it begins.
     pub(crate) offset: u64,
+    pub(crate) device: u64,
     pub(crate) inode: u64,
     pub(crate) path: &'a OsStr,
     pub(crate) executable: bool,
@@ -120,7 +123,9 @@ pub(crate) fn mapping(line: &[u8]) -> Option<Mapping<'_>> {
     let addresses = hexadecimal(start)?..hexadecimal(end)?;
     let permissions = words.next()?.as_bytes();
     let offset = hexadecimal(words.next()?)?;
-    let _device = words.next()?;
+    let (major, minor) = words.next()?.split_once(':')?;
+    let number = |text| u32::from_str_radix(text, 16).ok();
+    let device = makedev(number(major)?, number(minor)?);
     let inode = words.next()?.parse().ok()?;
     let path = OsStr::from_bytes(path);
     let bytes = addresses.end.checked_sub(addresses.start).filter(|&bytes| bytes > 0)?;
@@ -128,7 +133,7 @@ pub(crate) fn mapping(line: &[u8]) -> Option<Mapping<'_>> {
     let is_file = words.next().is_none() && inode != 0;
     let executable = permissions.get(2) == Some(&b'x');
     let readable = permissions.first() == Some(&b'r');
-    is_file.then_some(Mapping { addresses, offset, inode, path, executable, readable })
+    is_file.then_some(Mapping { addresses, offset, device, inode, path, executable, readable })
 }
 
 /// The value of the first line `name:value`.
@@ -197,11 +202,12 @@ mod tests {
 
     #[test]
     fn mappings_of_files_alone_count() {
-        let file = b"7f00-7f80 r--p 00001000 fe:00 131                      /data/a b.bin";
+        let file = b"7f00-7f80 r--p 00001000 fe:10 131                      /data/a b.bin";
         let found = mapping(file).unwrap();
         let expected = Mapping {
             addresses: 0x7f00..0x7f80,
             offset: 0x1000,
+            device: makedev(0xfe, 0x10),
             inode: 131,
             path: OsStr::new("/data/a b.bin"),
             executable: false,

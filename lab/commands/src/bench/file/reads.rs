@@ -16,16 +16,21 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use clap::ValueEnum;
 use forerun_console::machine;
 use forerun_core::prng::Prng;
 use forerun_core::units::Nanos;
 use forerun_engine::Handle;
 use forerun_io::store::pattern;
 use forerun_measure::steps::Steps;
+use forerun_measure::verify::{Against, step};
+use serde::Serialize;
 
 /// The plan of the reads.
 pub(super) struct Plan {
-    pub(super) order: Order,
+    pub(super) pattern: Pattern,
+    /// Of random reads.
+    pub(super) seed: u64,
     /// Bytes of a read.
     pub(super) size: usize,
     pub(super) threads: u32,
@@ -36,21 +41,13 @@ pub(super) struct Plan {
 }
 
 /// The order of reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
-    /// Each thread its part, once.
-    Sequential,
-    /// Anywhere, aligned, without an end.
-    Random { seed: u64 },
-}
-
-/// The expected contents of each page's words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Against {
-    /// The pattern, at once.
-    Pattern,
-    /// Plain reads of the same bytes, afterwards.
-    Later,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Pattern {
+    /// Each thread reads its part of the file in order, once
+    Seq,
+    /// Aligned reads anywhere, until the time is over
+    Rand,
 }
 
 /// The results of all threads.
@@ -153,13 +150,9 @@ impl Plan {
             u64::try_from(block).expect("at most all blocks")
         };
         let (mut next, last) = (share(thread), share(thread + 1));
-        let mut prng = match self.order {
-            Order::Sequential => None,
-            // Thread numbers in the high half: seeds next to each other share no thread.
-            Order::Random { seed } => {
-                Some(Prng::new(seed.wrapping_add(u64::from(thread + 1) << 32)))
-            }
-        };
+        // Thread numbers in the high half: seeds next to each other share no thread.
+        let seed = self.seed.wrapping_add(u64::from(thread + 1) << 32);
+        let mut prng = (self.pattern == Pattern::Rand).then(|| Prng::new(seed));
         std::iter::from_fn(move || {
             let block = match &mut prng {
                 // The last block may be short; a file of no whole block has that one alone.
@@ -210,12 +203,6 @@ fn word(offset: u64, bytes: &[u8], page: usize) -> (u64, &[u8]) {
     (offset + from as u64, &bytes[from..bytes.len().min(from + 8)])
 }
 
-/// One to one in each argument, so no single change is lost.
-fn step(digest: u64, word: u64) -> u64 {
-    let mixed = (digest ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed ^ (mixed >> 32)
-}
-
 const PAGE_BYTES: usize = 4096;
 /// Reads of one thread at most: their times are kept.
 const READS_MAX: usize = 1 << 24;
@@ -226,17 +213,17 @@ const TIMES_ROOM: usize = 1 << 16;
 mod tests {
     use super::*;
 
-    fn plan(order: Order, size: usize, threads: u32, file_bytes: u64) -> Plan {
-        let against = Against::Later;
-        Plan { order, size, threads, file_bytes, time_max: Nanos(1), against }
+    fn plan(pattern: Pattern, size: usize, threads: u32, file_bytes: u64) -> Plan {
+        let (time_max, against) = (Nanos(1), Against::Later);
+        Plan { pattern, seed: 1, size, threads, file_bytes, time_max, against }
     }
 
     #[test]
-    fn sequential_lanes_cover_the_file_once() {
+    fn sequential_shares_cover_the_file_once() {
         for (size, threads, file_bytes) in
             [(100, 1, 1_000), (100, 3, 1_001), (4_096, 2, 10), (7, 5, 3_000), (1, 4, 3)]
         {
-            let plan = plan(Order::Sequential, size, threads, file_bytes);
+            let plan = plan(Pattern::Seq, size, threads, file_bytes);
             let mut next = 0;
             for (offset, bytes) in (0..threads).flat_map(|thread| plan.reads(thread)) {
                 assert_eq!(offset, next);
@@ -248,18 +235,18 @@ mod tests {
 
     #[test]
     fn random_reads_are_aligned_whole_and_the_same_each_time() {
-        let plan = plan(Order::Random { seed: 1 }, 4_096, 2, 1_000_000);
+        let plan = plan(Pattern::Rand, 4_096, 2, 1_000_000);
         let reads = |thread| plan.reads(thread).take(1_000).collect::<Vec<_>>();
         assert_eq!(reads(0), reads(0));
         assert_ne!(reads(0), reads(1));
         assert!(reads(1).iter().all(|&(offset, bytes)| offset % 4_096 == 0 && bytes == 4_096));
-        let small = self::plan(Order::Random { seed: 1 }, 4_096, 1, 10);
+        let small = self::plan(Pattern::Rand, 4_096, 1, 10);
         assert_eq!(small.reads(0).next(), Some((0, 10)));
     }
 
     #[test]
     fn a_page_of_other_bytes_is_noticed_in_both_ways() {
-        let mut plan = plan(Order::Sequential, 10_000, 1, 50_000);
+        let mut plan = plan(Pattern::Seq, 10_000, 1, 50_000);
         for against in [Against::Pattern, Against::Later] {
             plan.against = against;
             let mut bytes = vec![0; 10_000];

@@ -11,7 +11,6 @@
 //! - A thread that fails, for any reason, ends all threads with an error ([`Steps`]).
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
 
 use anyhow::{Context as _, Result};
@@ -22,6 +21,7 @@ use forerun_core::units::Nanos;
 use forerun_io::reaper::{ReapCounts, Reaper, ReaperSettings};
 use forerun_measure::steps::Steps;
 use indicatif::ProgressBar;
+use parking_lot::Mutex;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// The threads that run at the same time.
@@ -127,7 +127,7 @@ impl Schedule<'_> {
         drop(crowd);
         let ended = steps.ended();
         ended.with_context(|| format!("cannot measure {}", self.target.name()))?;
-        Ok(all.into_iter().map(inner).collect())
+        Ok(all.into_iter().map(Mutex::into_inner).collect())
     }
 }
 
@@ -140,14 +140,6 @@ fn start<'scope>(
 ) -> Option<ScopedJoinHandle<'scope, ()>> {
     let started = thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, work);
     started.context("cannot start a thread").map_err(|error| steps.fail(error)).ok()
-}
-
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn inner(cell: Mutex<Cell>) -> Cell {
-    cell.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// One thread.
@@ -174,7 +166,7 @@ impl Worker<'_> {
                 }
                 let reaper = &mut reapers[cell % policies];
                 let slice = self.slice(reaper, &mut reads, &self.load.shapes[shape])?;
-                lock(&cells[cell]).add(round, &slice, reaper);
+                cells[cell].lock().add(round, &slice, reaper);
             }
             if let Some(progress) = progress {
                 progress.inc(1);

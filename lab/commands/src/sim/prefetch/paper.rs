@@ -77,44 +77,37 @@ pub(super) const MACHINES: [Machine; 2] = [
         figures: "3 and 4",
         device: "t7k250:cache=on,rate=48530000,seek_min=0.8ms,seek_avg=8.9ms,seek_max=18ms",
         memory_bytes: 1 << 30,
-        files: files([
-            (61, 1731, 1303),
-            (100, 2965, 2154),
-            (161, 4766, 3455),
-            (222, 6711, 5056),
-            (283, 8280, 6030),
-            (344, 10104, 7279),
-            (405, 12004, 8865),
-            (466, 13699, 10002),
-        ]),
+        files: [
+            file(61, 1731, 1303),
+            file(100, 2965, 2154),
+            file(161, 4766, 3455),
+            file(222, 6711, 5056),
+            file(283, 8280, 6030),
+            file(344, 10104, 7279),
+            file(405, 12004, 8865),
+            file(466, 13699, 10002),
+        ],
     },
     Machine {
         name: "B",
         figures: "5 and 6",
         device: "t7k250:cache=on,rate=43480000",
         memory_bytes: 2 << 30,
-        files: files([
-            (61, 1916, 1408),
-            (100, 3290, 2480),
-            (161, 5625, 4042),
-            (222, 7116, 5540),
-            (284, 9757, 7020),
-            (345, 11811, 8815),
-            (407, 13829, 9987),
-            (468, 15481, 11452),
-        ]),
+        files: [
+            file(61, 1916, 1408),
+            file(100, 3290, 2480),
+            file(161, 5625, 4042),
+            file(222, 7116, 5540),
+            file(284, 9757, 7020),
+            file(345, 11811, 8815),
+            file(407, 13829, 9987),
+            file(468, 15481, 11452),
+        ],
     },
 ];
 
-const fn files(rows: [(u64, u64, u64); FILES]) -> [File; FILES] {
-    let mut files = [File { size: 0, standard: 0, fast: 0 }; FILES];
-    let mut at = 0;
-    while at < FILES {
-        let (size, standard, fast) = rows[at];
-        files[at] = File { size, standard, fast };
-        at += 1;
-    }
-    files
+const fn file(size: u64, standard: u64, fast: u64) -> File {
+    File { size, standard, fast }
 }
 
 /// The readahead of the machine's system.

@@ -7,8 +7,8 @@
 use forerun_console::output;
 use forerun_report::curves::{Chart, Claim, Section, Series, Sheet, Unit, X, Y};
 use forerun_report::quantity::{count, ratio};
-use forerun_sim::queues::Found as Queues;
-use forerun_sim::trace::survey::Found;
+use forerun_sim::queues::QueueCounts;
+use forerun_sim::trace::survey::TraceSummary;
 
 use super::{OTHERS, TraceCounts};
 use crate::specs::PAGE_BYTES;
@@ -23,7 +23,7 @@ pub(super) fn charts(counted: &TraceCounts) -> Vec<Chart> {
 }
 
 /// What requests are like.
-pub(super) fn requests(found: &Found) -> String {
+pub(super) fn requests(found: &TraceSummary) -> String {
     let percent = |part| format!("{:.1} %", 100.0 * ratio(part, found.requests));
     let reads = match found.reads + found.writes {
         0 => String::new(),
@@ -57,7 +57,7 @@ pub(super) fn text(sheet: &Sheet) -> String {
     sheet.sections.iter().map(block).collect::<Vec<String>>().join("\n")
 }
 
-fn uses(found: &Found) -> Chart {
+fn uses(found: &TraceSummary) -> Chart {
     let (few, more) = found.uses.split_at(PAPER_USES.len() - 1);
     let here = few.iter().copied().chain([more.iter().sum()]);
     let names = ["1", "2", "3", "4", "5", "more"].map(str::to_owned).to_vec();
@@ -69,7 +69,7 @@ fn uses(found: &Found) -> Chart {
     }
 }
 
-fn gaps_by_use(found: &Found) -> Chart {
+fn gaps_by_use(found: &TraceSummary) -> Chart {
     let (mut names, mut means) = (Vec::new(), Vec::new());
     for (number, &(count, mean)) in (2..).zip(&found.gaps_by_use) {
         if count > 0 {
@@ -96,7 +96,7 @@ fn gaps_by_use(found: &Found) -> Chart {
     }
 }
 
-fn gaps(found: &Found) -> Chart {
+fn gaps(found: &TraceSummary) -> Chart {
     let all: u64 = found.gaps.iter().sum();
     let first = found.gaps.iter().position(|&count| count > 0).unwrap_or(0);
     let end = found.gaps.iter().rposition(|&count| count > 0).map_or(0, |at| at + 1);
@@ -223,7 +223,7 @@ impl Queue {
         }
     }
 
-    fn share(self, found: &Queues) -> f64 {
+    fn share(self, found: &QueueCounts) -> f64 {
         let count = match self {
             Self::A1in => found.a1in,
             Self::A1out => found.a1out,
@@ -247,7 +247,8 @@ impl TraceCounts {
 
 /// Hit ratios by size of 2Q (0) or 2Q* (1).
 fn hits(counted: &TraceCounts, policy: usize) -> Vec<f64> {
-    let hits = |of: &[Queues; 2]| ratio(of[policy].a1in + of[policy].am, of[policy].accesses());
+    let hits =
+        |of: &[QueueCounts; 2]| ratio(of[policy].a1in + of[policy].am, of[policy].accesses());
     counted.queues.iter().map(hits).collect()
 }
 

@@ -27,14 +27,14 @@ fn read(token: u64, offset: u64, bytes: usize) -> Op {
 fn take(scheduler: &mut DeviceScheduler, id: QueueId) -> (Vec<u64>, Vec<Result<usize, i32>>) {
     let (mut due, mut ended) = (Vec::new(), Vec::new());
     scheduler.take(id, &mut due, &mut ended);
-    scheduler.carried(id, due.len());
+    scheduler.scheduler.finish(id, due.len());
     let tokens = due.iter().map(|op| op.token).collect();
     (tokens, ended.iter().map(|done| done.result).collect())
 }
 
 /// Goes to the next moment; the tokens that it made due in `id`.
 fn step(scheduler: &mut DeviceScheduler, id: QueueId) -> Vec<u64> {
-    let next = scheduler.next().expect("something is at the device");
+    let next = scheduler.device.next().expect("something is at the device");
     scheduler.advance(Nanos(next.0 - 1));
     assert_eq!(take(scheduler, id).0, [0; 0], "not before its moment");
     scheduler.advance(next);
@@ -63,15 +63,15 @@ fn moments_are_those_of_the_bare_device() {
             let request = Request { id: at as u64, offset, bytes: 4_096, write: false };
             bare.submit(Nanos(at as u64 * 1_000), request);
         }
-        assert!(!scheduler.is_idle(id));
-        while scheduler.next().is_some() {
+        assert!(!scheduler.scheduler.is_idle(id));
+        while scheduler.device.next().is_some() {
             due.extend(step(&mut scheduler, id));
         }
         let mut expected = Vec::new();
         while let Some(next) = bare.next() {
             expected.extend(bare.complete(next));
         }
-        let records = scheduler.take_log().records;
+        let records = scheduler.log.records;
         assert_eq!(records.len(), offsets.len(), "{spec}");
         for (record, completion) in records.iter().zip(&expected) {
             assert_eq!(record.token, completion.request.id, "{spec}");
@@ -84,7 +84,7 @@ fn moments_are_those_of_the_bare_device() {
         }
         let tokens: Vec<_> = records.iter().map(|record| record.token).collect();
         assert_eq!(due, tokens, "{spec}");
-        assert!(scheduler.is_idle(id));
+        assert!(scheduler.scheduler.is_idle(id));
     }
 }
 
@@ -102,7 +102,7 @@ fn a_queue_has_its_depth_at_the_device_and_goes_on_in_order() {
         scheduler.submit(Nanos(0), other, read(100, 0, 4_096));
         assert_eq!(scheduler.device.in_flight(), depth + 1, "each queue has its own depth");
         let mut tokens = Vec::new();
-        while scheduler.next().is_some() {
+        while scheduler.device.next().is_some() {
             tokens.extend(step(&mut scheduler, id));
             let left = 8 - u32::try_from(tokens.len()).unwrap();
             let others = scheduler.scheduler.in_flight_of(other);
@@ -119,7 +119,7 @@ fn a_depth_holds_from_the_next_submission_on() {
     let mut scheduler = make("t7k250", BOUNDS);
     let id = queue(&mut scheduler, Some(1));
     for (token, depth, at_device) in [(0, 1, 1), (1, 1, 1), (2, 4, 3), (3, 2, 3), (4, 4, 4)] {
-        scheduler.set_depth(id, depth);
+        scheduler.scheduler.set_depth(id, depth);
         scheduler.submit(Nanos(0), id, read(token, token << 30, 4_096));
         assert_eq!(scheduler.device.in_flight(), at_device, "{token}");
     }
@@ -135,14 +135,14 @@ fn a_large_operation_is_due_with_its_last_part() {
         scheduler.submit(Nanos(0), id, op(OpKind::Write, 8, 0, max));
         assert_eq!(scheduler.device.in_flight(), 3);
         let mut tokens = Vec::new();
-        while scheduler.next().is_some() {
+        while scheduler.device.next().is_some() {
             tokens.push(step(&mut scheduler, id));
         }
         let (last, before) = tokens.split_last().unwrap();
         assert_eq!(*last, [8], "{spec}");
         assert_eq!(*before.last().unwrap(), [7], "{spec}");
         assert!(before[..before.len() - 1].iter().all(Vec::is_empty), "{spec}");
-        let records = scheduler.take_log().records;
+        let records = scheduler.log.records;
         let mut runs: Vec<_> =
             records.iter().map(|r| (r.token, r.write, r.offset, r.bytes)).collect();
         runs.sort_unstable();
@@ -156,7 +156,7 @@ fn a_large_operation_is_due_with_its_last_part() {
         assert_eq!(runs, expected, "{spec}");
         let counts =
             DeviceCounts { reads: 3, read_bytes: 2 * max + 100, writes: 1, write_bytes: max };
-        assert_eq!(scheduler.counts(), counts, "{spec}");
+        assert_eq!(scheduler.counts, counts, "{spec}");
     }
 }
 
@@ -167,11 +167,11 @@ fn what_the_device_has_no_part_in_is_due_at_once() {
     scheduler.submit(Nanos(0), id, read(1, 0, 4_096));
     scheduler.submit(Nanos(0), id, op(OpKind::Sync, 2, 0, 0));
     scheduler.submit(Nanos(0), id, read(3, 0, 0));
-    assert!(!scheduler.is_idle(id));
+    assert!(!scheduler.scheduler.is_idle(id));
     assert_eq!(take(&mut scheduler, id).0, [2, 3]);
     assert_eq!(scheduler.device.in_flight(), 1);
     assert_eq!(step(&mut scheduler, id), [1]);
-    assert!(scheduler.is_idle(id));
+    assert!(scheduler.scheduler.is_idle(id));
 }
 
 #[test]
@@ -196,10 +196,10 @@ fn what_the_device_cannot_take_is_refused() {
         scheduler.submit(now, id, read(1, offset, bytes));
         let expected: Vec<Result<usize, i32>> = errno.into_iter().map(Err).collect();
         assert_eq!(take(&mut scheduler, id).1, expected, "{why}");
-        while scheduler.next().is_some() {
+        while scheduler.device.next().is_some() {
             step(&mut scheduler, id);
         }
-        assert!(scheduler.is_idle(id), "{why}");
+        assert!(scheduler.scheduler.is_idle(id), "{why}");
     }
 }
 
@@ -215,7 +215,7 @@ fn a_full_device_makes_all_queues_wait_and_none_for_ever() {
     }
     assert_eq!(scheduler.device.in_flight(), 4);
     let mut due = [Vec::new(), Vec::new()];
-    while let Some(next) = scheduler.next() {
+    while let Some(next) = scheduler.device.next() {
         scheduler.advance(next);
         let left = 20 - u32::try_from(due[0].len() + due[1].len()).unwrap();
         assert!(scheduler.device.in_flight() <= 4.min(left));
@@ -235,7 +235,7 @@ fn a_queue_with_nothing_at_the_full_device_gets_its_turn() {
     let (first, second) = (queue(&mut scheduler, None), queue(&mut scheduler, None));
     (0..4).for_each(|token| scheduler.submit(Nanos(0), first, read(token, 0, 4_096)));
     scheduler.submit(Nanos(0), second, read(9, 0, 4_096));
-    while let Some(next) = scheduler.next() {
+    while let Some(next) = scheduler.device.next() {
         scheduler.advance(next);
     }
     assert_eq!(take(&mut scheduler, first).0, [0, 1, 2, 3]);
@@ -260,19 +260,19 @@ fn a_closed_queue_is_cancelled_and_the_device_goes_on() {
     scheduler.submit(Nanos(0), id, op(OpKind::Sync, 4, 0, 0));
     scheduler.submit(Nanos(0), other, read(9, 0, 4_096));
     scheduler.close(id);
-    assert!(!scheduler.is_idle(id), "five are to be taken");
+    assert!(!scheduler.scheduler.is_idle(id), "five are to be taken");
     assert_eq!(take(&mut scheduler, id), (vec![], vec![Err(ECANCELED); 5]));
-    assert!(scheduler.is_idle(id));
+    assert!(scheduler.scheduler.is_idle(id));
     scheduler.submit(Nanos(0), id, read(5, 0, 4_096));
     assert_eq!(take(&mut scheduler, id), (vec![], vec![Err(ECANCELED)]));
     scheduler.forget(id);
     assert_eq!(scheduler.device.in_flight(), 3, "the device has them still");
     let mut tokens = Vec::new();
-    while scheduler.next().is_some() {
+    while scheduler.device.next().is_some() {
         tokens.extend(step(&mut scheduler, other));
     }
     assert_eq!(tokens, [9]);
-    assert_eq!(scheduler.take_log().records.len(), 3);
+    assert_eq!(scheduler.log.records.len(), 3);
     assert_eq!((scheduler.ops.len(), scheduler.requests.len(), scheduler.queue_count()), (0, 0, 1));
 }
 
@@ -281,9 +281,9 @@ fn the_end_closes_all_queues_and_later_ones() {
     let mut scheduler = make("hdd", BOUNDS);
     let before = queue(&mut scheduler, None);
     scheduler.submit(Nanos(0), before, read(1, 0, 4_096));
-    assert!(!scheduler.is_ended());
+    assert!(!scheduler.ended);
     scheduler.end();
-    assert!(scheduler.is_ended());
+    assert!(scheduler.ended);
     assert_eq!(take(&mut scheduler, before).1, [Err(ECANCELED)]);
     let after = queue(&mut scheduler, None);
     scheduler.submit(Nanos(0), after, read(2, 0, 4_096));
@@ -298,11 +298,11 @@ fn what_is_being_carried_out_is_in_flight() {
     let (mut due, mut ended) = (Vec::new(), Vec::new());
     scheduler.take(id, &mut due, &mut ended);
     assert_eq!((due.len(), ended.len()), (2, 0));
-    assert!(!scheduler.is_idle(id));
-    scheduler.carried(id, 1);
-    assert!(!scheduler.is_idle(id));
-    scheduler.carried(id, 1);
-    assert!(scheduler.is_idle(id));
+    assert!(!scheduler.scheduler.is_idle(id));
+    scheduler.scheduler.finish(id, 1);
+    assert!(!scheduler.scheduler.is_idle(id));
+    scheduler.scheduler.finish(id, 1);
+    assert!(scheduler.scheduler.is_idle(id));
 }
 
 #[test]
@@ -314,11 +314,11 @@ fn the_log_is_bounded_and_counts_what_it_dropped() {
         for token in 0..count {
             now += Nanos::from_millis(1);
             scheduler.submit(now, id, read(token, 0, 512));
-            while let Some(next) = scheduler.next() {
+            while let Some(next) = scheduler.device.next() {
                 scheduler.advance(next);
             }
         }
-        let log = scheduler.take_log();
+        let log = std::mem::take(&mut scheduler.log);
         (log.records.iter().map(|record| record.token).collect::<Vec<_>>(), log.dropped)
     };
     assert_eq!(run(2), (vec![0, 1], 0));

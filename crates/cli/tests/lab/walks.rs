@@ -1,0 +1,73 @@
+//! `forerun sim walks`: from strace's text over a trace to a table.
+
+use std::fs;
+use std::process::{Command, Output, Stdio};
+
+use forerun_testkit::Scratch;
+use serde_json::Value;
+
+fn walks(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forerun"));
+    command.args(["sim", "walks"]).args(args).stdin(Stdio::null());
+    command.output().expect("the command runs")
+}
+
+fn done(args: &[&str]) -> String {
+    let Output { status, stdout, stderr } = walks(args);
+    assert!(status.success(), "{args:?}: {}", String::from_utf8_lossy(&stderr));
+    String::from_utf8(stdout).expect("the command prints text")
+}
+
+/// A tree of 40 files, and what strace writes of a program that reads them by name.
+fn recorded(folder: &Scratch) -> [String; 2] {
+    let top = folder.join("tree");
+    fs::create_dir(&top).expect("a folder");
+    let top_text = top.to_str().expect("a text").to_owned();
+    let mut lines = Vec::new();
+    for number in 0..40_u32 {
+        fs::write(top.join(format!("f{number:02}")), [7; 3_000]).expect("a file");
+        let path = format!("{top_text}/f{number:02}");
+        let at = number * 2_000;
+        lines.push(format!("9 5.{at:06} openat(3<{top_text}>, \"f{number:02}\", 0) = 4<{path}>"));
+        let read = at + 500;
+        lines.push(format!("9 5.{read:06} read(4<{path}>, \"\"..., 4096) = 3000 <0.000010>"));
+    }
+    let strace = folder.join("read.strace");
+    fs::write(&strace, lines.join("\n")).expect("a file");
+    [strace.to_str().expect("a text").to_owned(), top_text]
+}
+
+#[test]
+fn what_strace_wrote_becomes_a_trace_and_the_trace_a_row() {
+    let folder = Scratch::new("cli-walks");
+    let [strace, tree] = recorded(&folder);
+    let trace = folder.join("read.jsonl");
+    let trace = trace.to_str().expect("a text");
+    assert_eq!(done(&[&strace, "--tree", &tree, "--program", "reads", "--write", trace]), "");
+    let printed: Value = serde_json::from_str(&done(&[trace, "--json"])).expect("one object");
+    let row = &printed["runs"][0];
+    assert_eq!((&row["trace"], &row["program"]), (&"read".into(), &"reads".into()));
+    assert_eq!((&row["calls"], &row["entries"]), (&80.into(), &40.into()));
+    let seconds = |name: &str| row[name].as_f64().expect("a number");
+    assert!(seconds("walks_s") < seconds("alone_s"), "{row}");
+    assert!(seconds("precision") > 0.9 && seconds("recall") > 0.8, "{row}");
+    // strace's text alone gives the same row, and polls another one, as a table.
+    let direct = done(&[&strace, "--tree", &tree, "--program", "reads", "--json"]);
+    assert_eq!(serde_json::from_str::<Value>(&direct).expect("one object"), printed);
+    let table = done(&[trace, "--observer", "poll", "--device", "object"]);
+    assert_eq!(table.lines().count(), 2, "{table}");
+    assert!(table.starts_with("trace") && table.contains("\nread "), "{table}");
+}
+
+#[test]
+fn what_is_no_trace_is_refused_with_its_name_and_line() {
+    let folder = Scratch::new("cli-walks-refused");
+    let path = folder.join("x.jsonl");
+    fs::write(&path, "{}\n").expect("a file");
+    let path = path.to_str().expect("a text");
+    let Output { status, stderr, .. } = walks(&[path]);
+    let text = String::from_utf8_lossy(&stderr);
+    assert!(!status.success() && text.contains("x.jsonl") && text.contains("line 1"), "{text}");
+    assert_eq!(walks(&[path, "--device", "cluod"]).status.code(), Some(2));
+    assert_eq!(walks(&[path, "--write", "y"]).status.code(), Some(2), "--write needs --tree");
+}

@@ -1,0 +1,94 @@
+//! Programs that would keep forerun busy: whatever they do, it uses its part of a processor.
+//!
+//! # Invariants
+//! - What is asserted is processor time by the time that went by, which is longer beside others.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::rig::{folder, run, shim, stats};
+use forerun_testkit::installed;
+
+/// Where nothing is gained; and its start and end.
+const SHARE_MAX: f64 = 0.03;
+const START_SECONDS: f64 = 0.08;
+
+/// Runs `program` with a file of 1 MiB for two seconds of its own time.
+fn check(test: &str, observe: &str, program: &str) {
+    if !installed(test, "python3") {
+        return;
+    }
+    let folder = folder(test);
+    let (file, record): (PathBuf, PathBuf) = (folder.join("file"), folder.join("stats.json"));
+    fs::write(&file, vec![1; 1 << 20]).unwrap();
+    let mut command = run(&format!("--observe {observe} --stats-json {}", record.display()));
+    command.env("FORERUN_PRELOAD", shim());
+    let whole = format!("{COMMON}{program}");
+    let output = command.args(["python3", "-c", &whole]).arg(&file).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let stats = stats(&record);
+    let [used, ran] = ["processor_seconds", "seconds"].map(|name| stats[name].as_f64().unwrap());
+    assert!(used <= SHARE_MAX * ran + START_SECONDS, "{used} s of {ran} s: {stats}");
+}
+
+const COMMON: &str = "
+import mmap, os, resource, struct, sys, time
+path, (_, most) = sys.argv[1], resource.getrlimit(resource.RLIMIT_NOFILE)
+most = min(most, 4000)
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+def goes_on(): return time.process_time() < 2
+";
+
+#[test]
+fn records_of_any_descriptors_cost_no_more() {
+    let program = "
+fds = [os.open(path, os.O_RDONLY) for _ in range(most - 250)]
+ring = mmap.mmap(int(os.environ['FORERUN_RING']), 128 + 64 * 16384)
+pid, stat, head = os.getpid(), os.stat(path), 1 << 20
+while goes_on():
+    for head in range(head, head + 8192):
+        turn, fd = 2 * head + 2, fds[head % len(fds)]
+        place = head * 7919 * 4096 % (1 << 40)
+        struct.pack_into('<7Q', ring, 128 + 64 * (head % 16384), turn, 2 | fd << 32, pid,
+                         stat.st_dev, stat.st_ino + head % 2, place, 4096)
+    head += 1
+    struct.pack_into('<Q', ring, 64, head)
+";
+    check("records_of_any_descriptors_cost_no_more", "preload", program);
+}
+
+#[test]
+fn many_open_files_cost_no_more() {
+    let program = "
+fds = [os.open(path, os.O_RDONLY) for _ in range(most - 250)]
+for fd in fds: os.read(fd, 4096)
+nth = 0
+while goes_on():
+    nth += 1
+    os.pread(fds[nth % len(fds)], 4096, nth * 7919 * 4096 % (1 << 20))
+";
+    check("many_open_files_cost_no_more", "preload", program);
+}
+
+#[test]
+fn files_that_are_opened_and_closed_cost_no_more() {
+    let program = "
+while goes_on():
+    fds = [os.open(path, os.O_RDONLY) for _ in range(200)]
+    for fd in fds: os.read(fd, 1 << 19)
+    for fd in fds: os.close(fd)
+";
+    check("files_that_are_opened_and_closed_cost_no_more", "proc", program);
+}
+
+#[test]
+fn many_mappings_cost_no_more() {
+    let program = "
+held = []
+while goes_on():
+    kind = mmap.PROT_READ if len(held) % 2 else mmap.PROT_READ | mmap.PROT_WRITE
+    if len(held) < 30000: held.append(mmap.mmap(-1, 4096, prot=kind))
+    else: held.pop(17).close()
+";
+    check("many_mappings_cost_no_more", "proc", program);
+}

@@ -1,0 +1,176 @@
+//! Programs in several languages, and awkward ones, each alone and in every way.
+
+use std::process::Command;
+
+use forerun_testkit::{Scratch, compile_c, installed};
+
+use crate::table::{WAYS, Way, run};
+
+/// Reads the file `DATA` and prints a sum of its bytes, in each language.
+#[rustfmt::skip]
+const LANGUAGES: &[(&str, &str, &[&str])] = &[ // what, package, words
+    ("sh", "dash", &["sh", "-c", "cksum < DATA; echo wrong >&2; exit 3"]),
+    ("perl", "perl", &["perl", "-e",
+        "open F, 'DATA'; binmode F; local $/; print unpack('%32C*', <F>)"]),
+    ("python3", "python3", &["python3", "-c", "print(sum(open('DATA', 'rb').read()))"]),
+    ("ruby", "ruby", &["ruby", "-e", "puts File.binread('DATA').sum(32)"]),
+    ("node", "nodejs", &["node", "-e",
+        "console.log(require('fs').readFileSync('DATA').reduce((a, b) => a + b, 0))"]),
+    ("java", "default-jdk-headless", &["java", "-cp", "SOURCE", "Sum", "DATA"]),
+    ("go", "golang-go", &["SOURCE/sum", "DATA"]),
+];
+
+/// What programs do that goes beyond reading a file.
+#[rustfmt::skip]
+const AWKWARD: &[(&str, &str, &[&str])] = &[ // what, package, words
+    ("setsid", "util-linux", &["setsid", "-w", "cksum", "DATA"]),
+    ("setsid", "util-linux", &["sh", "-c", "setsid sh -c 'cksum DATA >left; exit 5'; echo $?"]),
+    ("sh", "dash", &["sh", "-c", "exec sh -c 'exec env sh -c \"exec cksum DATA\"'"]),
+    ("sh", "dash", &["sh", "-c",
+        "(cksum DATA > one &); cksum DATA; until test -s one; do :; done"]),
+    ("sh", "dash", &["sh", "-c", "cat DATA | (cksum; cksum) ; kill -9 $$"]),
+    ("sh", "dash", &["sh", "-c", "yes | head -n 1; exec >&- 2>&-; cksum DATA > closed"]),
+    ("perl", "perl", &["perl", "-e",
+        "$SIG{USR1} = sub { $n++ }; kill USR1 => $$ for 1 .. 5000; print $n > 0"]),
+    ("perl", "perl", &["perl", "-e",
+        "use Time::HiRes; Time::HiRes::ualarm(200000); select undef, undef, undef, 60"]),
+    ("perl", "perl", &["perl", "-e",
+        "$SIG{CHLD} = 'IGNORE'; for (1 .. 50) { fork or exit 1 } 1 while wait > 0; print $!"]),
+    ("bash", "bash", &["bash", "-c",
+        "set -m; cksum DATA & wait; trap 'echo int' INT; kill -INT $$"]),
+    ("bash", "bash", &["bash", "-c", "for i in {1..150}; do exec {fd}<DATA; done; echo $fd"]),
+    ("timeout", "coreutils", &["timeout", "-s", "INT", "0.2", "sleep", "60"]),
+    ("strace", "strace", &["strace", "-f", "-qq", "-e", "trace=openat", "-o", "/dev/null",
+        "cksum", "DATA"]),
+    ("gdb", "gdb", &["sh", "-c",
+        "gdb -nx -q -batch -ex 'run <DATA >left' -ex quit cksum | grep -o 'exited normally'"]),
+    ("unshare", "util-linux", &["unshare", "-r", "-m", "cksum", "DATA"]),
+    ("chroot", "coreutils", &["chroot", "/", "cksum", "DATA"]),
+    ("su", "util-linux", &["su", "-s", "/bin/sh", "-c", "id -un; cksum DATA", "nobody"]),
+    ("script", "bsdutils", &["script", "-qec",
+        "stty -a | head -n 1; tty -s && echo tty; bash -ic 'sleep 0 & fg' 2>&1 | tail -n 1",
+        "/dev/null"]),
+];
+
+/// What starts `forerun`, or the program alone.
+#[rustfmt::skip]
+const STARTERS: &[(&str, &str, &[&str])] = &[ // what, package, words
+    ("setsid", "util-linux", &["setsid", "-w"]),
+    ("nohup", "coreutils", &["nohup"]),
+    ("timeout", "coreutils", &["timeout", "-s", "INT", "60"]),
+    ("nice", "coreutils", &["nice", "-n", "9"]),
+    ("strace", "strace", &["strace", "-f", "-qq", "-e", "trace=none", "-o", "/dev/null"]),
+    ("unshare", "util-linux", &["unshare", "-r", "-m"]),
+    ("perl", "perl", &["perl", "-e", "alarm 100; exec @ARGV"]),
+];
+
+const SUM_JAVA: &str = "
+import java.nio.file.*;
+class Sum {
+    public static void main(String[] words) throws Exception {
+        long sum = 0;
+        for (byte b : Files.readAllBytes(Path.of(words[0]))) sum += b & 255;
+        System.out.println(sum);
+    }
+}
+";
+
+const SUM_GO: &str = "
+package main
+
+import (\"fmt\"; \"os\")
+
+func main() {
+    data, _ := os.ReadFile(os.Args[1])
+    sum := 0
+    for _, b := range data { sum += int(b) }
+    fmt.Println(sum)
+}
+";
+
+const SUM_C: &str = "
+#include <stdio.h>
+int main(int count, char **words) {
+    FILE *file = fopen(words[1], \"r\");
+    long sum = 0;
+    for (int byte; (byte = getc(file)) != EOF;) sum += byte;
+    printf(\"%ld\\n\", sum);
+    fprintf(stderr, \"%d words\\n\", count);
+    return 9;
+}
+";
+
+/// A row of the table.
+struct Row {
+    name: String,
+    before: Vec<String>,
+    words: Vec<String>,
+}
+
+/// Whether `program` can be started; where it cannot, the row is left out by its name.
+fn is_there(program: &str, package: &str) -> bool {
+    let found = Command::new("sh").args(["-c", "command -v \"$0\"", program]).output();
+    let found = found.is_ok_and(|output| output.status.success());
+    if !found {
+        println!("{program:20} left out: apt-get install {package}");
+    }
+    found
+}
+
+fn rows(test: &str, scratch: &Scratch) -> Vec<Row> {
+    let data: Vec<u8> = (0..2_u32 << 20).map(|at| (at % 251).to_le_bytes()[0]).collect();
+    let data = scratch.file("data", data).display().to_string();
+    let source = scratch.display().to_string();
+    scratch.file("Sum.java", SUM_JAVA);
+    scratch.file("sum.go", SUM_GO);
+    for compile in [&["javac", "Sum.java"][..], &["go", "build", "-o", "sum", "sum.go"]] {
+        // Where there is no compiler the row is left out below.
+        let mut command = Command::new(compile[0]);
+        let _ = command.args(&compile[1..]).current_dir(scratch).output();
+    }
+    let fill = |word: &&str| word.replace("DATA", &data).replace("SOURCE", &source);
+    let mut rows = Vec::new();
+    for (at, (program, package, words)) in LANGUAGES.iter().chain(AWKWARD).enumerate() {
+        if is_there(program, package) {
+            let name = format!("{program} {at}");
+            rows.push(Row { name, before: Vec::new(), words: words.iter().map(fill).collect() });
+        }
+    }
+    let listing = scratch.file("sum.c", SUM_C);
+    for (name, flags) in [("C", &[][..]), ("static C", &["-static"])] {
+        let program = scratch.join(name.replace(' ', "-"));
+        if compile_c(test, &listing, flags, &program).is_some() {
+            let words = vec![program.display().to_string(), data.clone()];
+            rows.push(Row { name: name.into(), before: Vec::new(), words });
+        }
+    }
+    for (program, package, before) in STARTERS {
+        if is_there(program, package) {
+            let words = ["sh", "-c", "cksum < DATA; cat /proc/self/oom_score_adj; exit 3"];
+            let (before, words) = (before.iter().map(fill), words.iter().map(fill));
+            let name = format!("after {program}");
+            rows.push(Row { name, before: before.collect(), words: words.collect() });
+        }
+    }
+    rows
+}
+
+#[test]
+fn programs_do_what_they_do_alone() {
+    let test = "programs_do_what_they_do_alone";
+    if !installed(test, "cc") {
+        return;
+    }
+    let scratch = Scratch::new("programs");
+    let mut differences = Vec::new();
+    for Row { name, before, words } in rows(test, &scratch) {
+        let alone = run(&scratch, Way::Alone, &before, &words);
+        for way in &WAYS[1..] {
+            let found = run(&scratch, *way, &before, &words).differences(&alone);
+            let table = if found.is_empty() { "equal" } else { "DIFFERS" };
+            println!("{name:20} {:12} {table}", format!("{way:?}").to_lowercase());
+            differences.extend(found.into_iter().map(|what| format!("{name}, {way:?}: {what}")));
+        }
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}

@@ -1,0 +1,376 @@
+//! One walk: where it is, in which order it goes, and what was requested ahead of it.
+//!
+//! ```text
+//!   candidate --3 entries in one order--> active --below 80 % of 8--> resting --64 entries--\
+//!                                           ^----------------------------------------------/
+//! ```
+//! # Invariants
+//! - A candidate and a walk at rest request nothing.
+//! - What is ahead is at most `window_max` entries from the position on, and `ahead_bytes_max`.
+//! - Every order is tried with each entry, so that a walk that goes another way is followed there.
+
+use alloc::vec::Vec;
+
+use super::directories::{Directories, Level, RECOGNISED_AFTER};
+use super::habits::Habits;
+use super::order::{self, Sequence};
+use super::tree::Chain;
+use super::{EntryKind, Settings, Spot, WalkRequestId};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct WalkCursor {
+    /// The entry that was used last.
+    pub(super) at: Spot,
+    /// The highest directory that it was seen in.
+    pub(super) top: u32,
+    /// Entries used one after the other in each order, less one.
+    runs: [u8; order::COUNT],
+    /// The order that it is followed in.
+    pub(super) order: usize,
+    pub(super) state: WalkState,
+    pub(super) habits: Habits,
+    pub(super) window: u32,
+    /// Which of the last eight predictions were wrong, the newest in the lowest bit.
+    misses: u8,
+    /// Predictions that were right since one was wrong.
+    hits: u8,
+    /// Requests that are not settled.
+    pub(super) ahead: Vec<Step>,
+    /// Their bytes; those in flight count as many as they may bring.
+    pub(super) ahead_bytes: u64,
+    pub(super) last_use: u64,
+    /// Whether something has changed since the window was last filled.
+    pub(super) is_open: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WalkState {
+    Candidate,
+    Active,
+    Resting {
+        /// Entries until it is tried again.
+        left: u8,
+    },
+}
+
+/// A request for an entry that was neither used nor passed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub(super) id: WalkRequestId,
+    pub(super) spot: Spot,
+    pub(super) bytes: u64,
+    pub(super) is_complete: bool,
+    /// Entries that were used since the walk went past it.
+    pub(super) behind: u8,
+}
+
+/// What a use of an entry is to a walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// Nothing.
+    None,
+    /// One more use of the entry at its position, or of one just before.
+    Stays,
+    /// The walk went on to it.
+    Moves,
+}
+
+impl WalkCursor {
+    /// A candidate at `spot`.
+    pub(super) fn new(directories: &Directories, spot: Spot, last_use: u64) -> Self {
+        let mut habits = Habits::default();
+        if let Some(row) = directories.row(spot) {
+            habits.touch(spot, row);
+        }
+        Self {
+            at: spot,
+            top: spot.dir,
+            runs: [0; order::COUNT],
+            order: 0,
+            state: WalkState::Candidate,
+            habits,
+            window: 0,
+            misses: 0,
+            hits: 0,
+            ahead: Vec::new(),
+            ahead_bytes: 0,
+            last_use,
+            is_open: false,
+        }
+    }
+
+    /// The program uses an entry, as deep as said, which was requested by this walk if it is
+    /// `owned`.
+    pub(super) fn advance(
+        &mut self,
+        directories: &Directories,
+        (spot, level): (Spot, Level),
+        owned: bool,
+        settings: &Settings,
+    ) -> Progress {
+        if spot == self.at {
+            return self.touch(directories, spot);
+        }
+        if owned && directories.is_before(self.order, spot, &Chain::new(directories, self.at)) {
+            return self.touch(directories, spot);
+        }
+        if self.is_entered_late(directories, spot) {
+            return self.touch(directories, spot);
+        }
+        let fits = self.continued(directories, spot, level);
+        if fits[self.order].is_none() && !owned {
+            let is_candidate = self.state == WalkState::Candidate;
+            let limit = self.ahead.len() + JUMP_MAX;
+            let jumps = !is_candidate
+                && self.reaches(directories, self.order, (spot, level), limit).is_some();
+            if !jumps {
+                let least = if is_candidate { 1 } else { RECOGNISED_RUN };
+                let fits_long = |order: &usize| fits[*order].is_some_and(|(run, _)| run >= least);
+                let another = (0..order::COUNT).find(fits_long);
+                let is_late = |limit| self.is_just_before(directories, (spot, level), limit);
+                match another {
+                    Some(order) if is_candidate || !is_late(JUMP_MAX) => self.order = order,
+                    None if is_candidate && self.runs[self.order] == 0 => return Progress::None,
+                    None if is_candidate && !is_late(0) => return Progress::None,
+                    None if !is_late(JUMP_MAX) => return Progress::None,
+                    Some(_) | None => return self.touch(directories, spot),
+                }
+            }
+        }
+        self.move_to(directories, spot, &fits, settings);
+        Progress::Moves
+    }
+
+    /// Whether `spot` is a directory of those behind whose entries the walk goes on.
+    fn is_entered_late(&self, directories: &Directories, spot: Spot) -> bool {
+        let is_late = self.state != WalkState::Candidate
+            && directories.sequence(spot.dir, self.order).is_some_and(Sequence::enters_late)
+            && directories
+                .row(spot)
+                .is_some_and(|row| row.kind == EntryKind::Directory && row.used >= Level::Head);
+        is_late && Chain::new(directories, self.at).in_directory(spot.dir).is_some()
+    }
+
+    fn touch(&mut self, directories: &Directories, spot: Spot) -> Progress {
+        if let Some(row) = directories.row(spot) {
+            self.habits.touch(spot, row);
+        }
+        self.is_open = true;
+        Progress::Stays
+    }
+
+    /// The runs of the orders in which `spot` comes next.
+    fn continued(&self, directories: &Directories, spot: Spot, level: Level) -> Fits {
+        let goes_on = self.state == WalkState::Candidate && self.runs.iter().any(|&run| run > 0);
+        core::array::from_fn(|order| {
+            if goes_on && self.runs[order] == 0 {
+                return None;
+            }
+            let enters = self.reaches(directories, order, (spot, level), 0)?;
+            Some((self.runs[order].saturating_add(1), enters))
+        })
+    }
+
+    /// Whether at most `limit` entries that ought to have been used lie between the position and
+    /// `to`, and if so, whether with those in directories.
+    fn reaches(
+        &self,
+        directories: &Directories,
+        order: usize,
+        (to, level): (Spot, Level),
+        limit: usize,
+    ) -> Option<bool> {
+        let path = |enters| Path { from: self.at, to, level, order, enters, limit };
+        let is_short = |enters: &bool| path(*enters).is_short(directories, &self.habits);
+        [self.habits.enters, !self.habits.enters].into_iter().find(is_short)
+    }
+
+    fn is_just_before(
+        &self,
+        directories: &Directories,
+        (spot, level): (Spot, Level),
+        limit: usize,
+    ) -> bool {
+        let Self { habits, at, order, .. } = self;
+        let (order, enters) = (*order, habits.enters);
+        let path = Path { from: spot, to: *at, level, order, enters, limit };
+        path.is_short(directories, habits)
+    }
+
+    fn move_to(&mut self, directories: &Directories, spot: Spot, fits: &Fits, settings: &Settings) {
+        self.note_passed(directories, spot, settings);
+        // A jump ahead is evidence neither for the order nor for another one.
+        let kept = self.runs[self.order];
+        self.runs = fits.map(|fit| fit.map_or(0, |(run, _)| run));
+        if self.runs.iter().all(|&run| run == 0) {
+            self.runs[self.order] = kept;
+        }
+        self.choose();
+        if let Some((_, enters)) = fits[self.order] {
+            self.habits.enters = enters;
+        }
+        if spot.dir != self.at.dir
+            && let Some(above) = directories.spot_of(spot.dir)
+            && let Some(row) = directories.row(above)
+            && row.used > Level::Nothing
+        {
+            self.habits.touch(above, row);
+        }
+        if !directories.is_within(spot.dir, self.top) {
+            self.top = spot.dir;
+        }
+        self.at = spot;
+        self.touch(directories, spot);
+        if let WalkState::Resting { left } = &mut self.state {
+            *left -= 1;
+            if *left == 0 {
+                self.start(settings);
+            }
+        }
+    }
+
+    /// Takes the order that fits longest, but keeps the present one where others fit little longer.
+    fn choose(&mut self) {
+        let longest = self.runs.iter().copied().max().unwrap_or_default();
+        let own = self.runs[self.order];
+        if own == 0 || longest > own.saturating_add(RECOGNISED_RUN) {
+            let best = self.runs.iter().position(|&run| run == longest);
+            self.order = best.expect("one of the runs is the longest");
+        }
+    }
+
+    /// Notes the classes that the program passed over on its way to `spot`.
+    fn note_passed(&mut self, directories: &Directories, spot: Spot, settings: &Settings) {
+        let mut at = self.at;
+        let mut passed: Vec<u8> = Vec::new();
+        for _ in 0..EXAMINED_MAX {
+            let next = directories.next(self.order, at, self.habits.enters, None);
+            let Some(next) = next else { return };
+            at = next;
+            if at == spot {
+                break;
+            }
+            let Some(row) = directories.row(at) else { return };
+            let is_seen = settings.sees_all || row.requested == Level::Nothing;
+            if row.used == Level::Nothing && is_seen {
+                passed.push(row.class);
+            }
+        }
+        if at == spot {
+            for class in passed {
+                self.habits.pass(class);
+            }
+        }
+    }
+
+    /// Whether enough entries came in one order: three, and one more for each of the `failures` of
+    /// earlier walks.
+    pub(super) fn is_recognised(&self, failures: u8) -> bool {
+        self.runs[self.order] >= RECOGNISED_RUN + failures
+    }
+
+    /// Takes over the evidence and the requests of a walk at the same entry.
+    pub(super) fn join(&mut self, other: Self) {
+        assert!(self.at == other.at, "walks that join are at the same entry");
+        for (run, others) in self.runs.iter_mut().zip(other.runs) {
+            *run = (*run).max(others);
+        }
+        self.ahead.extend(other.ahead);
+        self.ahead_bytes += other.ahead_bytes;
+    }
+
+    /// Begins to request, with the smallest window.
+    pub(super) fn start(&mut self, settings: &Settings) {
+        self.state = WalkState::Active;
+        self.window = settings.window_min;
+        (self.misses, self.hits) = (0, 0);
+        self.is_open = true;
+    }
+
+    /// Counts a prediction that was right or wrong, and what it says of the walk.
+    pub(super) fn judge(&mut self, is_hit: bool, settings: &Settings) -> Verdict {
+        assert!(self.state == WalkState::Active, "a walk that requests nothing is not judged");
+        self.misses = self.misses << 1 | u8::from(!is_hit);
+        self.hits = if is_hit { self.hits.saturating_add(1) } else { 0 };
+        if is_hit {
+            self.window = (self.window * 2).min(settings.window_max);
+        }
+        if self.misses.count_ones() * 100 > MISSES_PERCENT_MAX * 8 {
+            self.state = WalkState::Resting { left: RESTING_ENTRIES };
+            return Verdict::Wrong;
+        }
+        if self.hits >= 8 { Verdict::Right } else { Verdict::Open }
+    }
+}
+
+/// What the predictions of a walk came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It goes on.
+    Open,
+    /// The last eight were right.
+    Right,
+    /// Too many were wrong: it rests.
+    Wrong,
+}
+
+/// For each order in which an entry comes next: the run with it, and whether directories are
+/// entered on the way.
+type Fits = [Option<(u8, bool)>; order::COUNT];
+
+/// The entries between two, in one order.
+struct Path {
+    from: Spot,
+    to: Spot,
+    /// What was used as deep as this does not count.
+    level: Level,
+    order: usize,
+    /// With those in directories.
+    enters: bool,
+    /// Entries that ought to have been used, at most.
+    limit: usize,
+}
+
+impl Path {
+    /// Whether it is there, and within its limit.
+    fn is_short(&self, directories: &Directories, habits: &Habits) -> bool {
+        let (mut at, mut unused, mut passed) = (self.from, 0, 0);
+        for _ in 0..EXAMINED_MAX {
+            let Some(next) = directories.next(self.order, at, self.enters, None) else {
+                return false;
+            };
+            at = next;
+            if at == self.to {
+                return true;
+            }
+            let Some(row) = directories.row(at) else { return false };
+            if row.used >= self.level {
+                continue;
+            }
+            if habits.expects(row.class) {
+                unused += 1;
+            } else if row.kind == EntryKind::File {
+                passed += 1;
+            }
+            if unused > self.limit || passed > PASSED_FILES_MAX {
+                return false;
+            }
+        }
+        false
+    }
+}
+
+/// Entries in one order, less one, after which a walk is taken for one.
+#[expect(clippy::cast_possible_truncation, reason = "three")]
+const RECOGNISED_RUN: u8 = RECOGNISED_AFTER as u8 - 1;
+/// Entries ahead of what was requested, or behind the position, that still belong to a walk.
+const JUMP_MAX: usize = 4;
+/// Entries that are looked at to find one.
+const EXAMINED_MAX: usize = 1024;
+/// Files of a class that is never used which may lie between two that are.
+const PASSED_FILES_MAX: usize = 16;
+/// A walk goes on while no more of the last 8 predictions are wrong.
+const MISSES_PERCENT_MAX: u32 = 20;
+/// Entries that a stopped walk has to go on for.
+const RESTING_ENTRIES: u8 = 64;

@@ -1,0 +1,237 @@
+//! Requests: what is issued ahead of the walks, and how each request ends.
+//!
+//! ```text
+//!   at ---> a  b  c  d/ ... window        wanted and not requested yet: a request
+//!                    d: x y               once d is listed, x and y come before what follows d
+//! ```
+//! # Invariants
+//! - A request is settled once: used, unused or failed. One that is settled in flight is remembered
+//!   until it is complete.
+//! - An entry has one request at a time.
+//! - The bytes ahead of a walk, and of all, are bounded; what is in flight counts as much as it may
+//!   bring.
+
+use alloc::vec::Vec;
+
+use super::cursor::{Step, WalkState};
+use super::directories::Level;
+use super::tree::Chain;
+use super::{DirectoryId, EntryKind, Spot, WalkOutcome, WalkRequest, WalkRequestId, Walks, Want};
+
+impl Walks {
+    /// Appends up to `room` requests to `out`: listings, then what is ahead of each walk, in its
+    /// order; of the walk that went on last first.
+    pub fn issue(&mut self, room: usize, out: &mut Vec<WalkRequest>) {
+        let end = out.len() + room;
+        while out.len() < end
+            && let Some(dir) = self.unlisted.pop_front()
+        {
+            if self.directories.is_known(dir) && !self.directories.is_listed(dir) {
+                let id = self.next_request_id();
+                self.listings.insert(id, dir);
+                self.counts.listings += 1;
+                let dir = DirectoryId(dir);
+                out.push(WalkRequest { id, dir, index: None, want: Want::Listing });
+            }
+        }
+        let open = |which: &usize| {
+            let walk = self.cursors[*which].as_ref();
+            walk.is_some_and(|walk| walk.state == WalkState::Active && walk.is_open)
+        };
+        let mut filled: Vec<usize> = (0..self.cursors.len()).filter(open).collect();
+        filled.sort_by_key(|&which| {
+            core::cmp::Reverse(self.cursors[which].as_ref().map(|walk| walk.last_use))
+        });
+        for which in filled {
+            self.fill(which, end, out);
+        }
+        assert!(out.len() <= end, "no more requests than there is room");
+    }
+
+    /// Requests what is wanted in the window of a walk, until `out` has `end` requests.
+    fn fill(&mut self, which: usize, end: usize, out: &mut Vec<WalkRequest>) {
+        let Some(walk) = &self.cursors[which] else { return };
+        let wanted = walk.habits.wanted(&self.directories, self.settings.sees_all);
+        let (order, enters, top) = (walk.order, walk.habits.enters, walk.top);
+        let (mut at, mut ahead) = (walk.at, 0);
+        for _ in 0..self.settings.window_max as usize * EXAMINED_FACTOR {
+            let walk = self.cursors[which].as_ref().expect("the walk is there");
+            let next = self.directories.next(order, at, enters, Some(top));
+            let Some(next) = next.filter(|_| ahead < walk.window) else { break };
+            at = next;
+            let row = self.directories.row(at).expect("a walk goes over listings");
+            let level = walk.habits.wants(row, wanted);
+            if row.used >= level {
+                continue;
+            }
+            ahead += 1;
+            if row.requested >= level || row.owner.is_some() {
+                continue;
+            }
+            let want = want(row.kind, level);
+            if out.len() == end || !self.has_budget(which, self.bytes_of(want)) {
+                return;
+            }
+            self.request(which, at, level, want, out);
+        }
+        self.cursors[which].as_mut().expect("the walk is there").is_open = false;
+    }
+
+    fn request(
+        &mut self,
+        which: usize,
+        spot: Spot,
+        level: Level,
+        want: Want,
+        out: &mut Vec<WalkRequest>,
+    ) {
+        let (id, bytes) = (self.next_request_id(), self.bytes_of(want));
+        let row = self.directories.row_mut(spot);
+        assert!(row.owner.is_none() && row.requested < level, "an entry is requested once");
+        (row.owner, row.requested) = (u8::try_from(which).ok(), level);
+        let walk = self.cursors[which].as_mut().expect("the walk is there");
+        walk.ahead.push(Step { id, spot, bytes, is_complete: false, behind: 0 });
+        walk.ahead_bytes += bytes;
+        assert!(walk.ahead_bytes <= self.settings.ahead_bytes_max, "a walk keeps its bound");
+        self.ahead_bytes += bytes;
+        assert!(self.ahead_bytes <= self.settings.budget_bytes, "all walks keep the budget");
+        self.counts.requested += 1;
+        let (dir, index) = (DirectoryId(spot.dir), Some(u32::from(spot.index)));
+        out.push(WalkRequest { id, dir, index, want });
+    }
+
+    fn has_budget(&self, which: usize, bytes: u64) -> bool {
+        let walk = self.cursors[which].as_ref().expect("the walk is there");
+        walk.ahead.len() < self.settings.window_max as usize * AHEAD_FACTOR
+            && walk.ahead_bytes + bytes <= self.settings.ahead_bytes_max
+            && self.ahead_bytes + bytes <= self.settings.budget_bytes
+    }
+
+    /// Bytes that a request may bring; inodes and listings count a block.
+    fn bytes_of(&self, want: Want) -> u64 {
+        match want {
+            Want::Inode | Want::Listing => BLOCK_BYTES,
+            Want::Head => self.settings.head_bytes,
+            Want::Whole => self.settings.whole_bytes,
+        }
+    }
+
+    fn next_request_id(&mut self) -> WalkRequestId {
+        self.requests += 1;
+        WalkRequestId(self.requests)
+    }
+
+    /// The request `id` has ended. The listing of a directory is given before.
+    pub fn complete(&mut self, id: WalkRequestId, outcome: WalkOutcome) {
+        if self.listings.remove(&id).is_some() {
+            return;
+        }
+        if let Some(used) = self.settled.remove(&id) {
+            if let (WalkOutcome::Fetched { bytes }, false) = (outcome, used) {
+                self.counts.unused_bytes += bytes;
+            }
+            return;
+        }
+        let has = |walk: &super::WalkCursor| walk.ahead.iter().position(|step| step.id == id);
+        let mut walks = self.cursors.iter().enumerate();
+        let found = walks.find_map(|(which, walk)| Some((which, has(walk.as_ref()?)?)));
+        let Some((which, at)) = found else { return };
+        let walk = self.cursors[which].as_mut().expect("the walk is there");
+        walk.is_open = true;
+        match outcome {
+            WalkOutcome::Failed => {
+                let step = self.take(which, at);
+                self.counts.failed += 1;
+                assert!(!step.is_complete, "a request ends once");
+            }
+            WalkOutcome::Fetched { bytes } => {
+                let step = &mut walk.ahead[at];
+                assert!(!step.is_complete, "a request ends once");
+                // What is more than was asked for is not accounted to the walk.
+                let bytes = bytes.min(step.bytes);
+                let less = step.bytes - bytes;
+                (step.bytes, step.is_complete) = (bytes, true);
+                walk.ahead_bytes -= less;
+                self.ahead_bytes -= less;
+            }
+        }
+    }
+
+    /// Takes a request out of those ahead of a walk.
+    fn take(&mut self, which: usize, at: usize) -> Step {
+        let walk = self.cursors[which].as_mut().expect("the walk is there");
+        let step = walk.ahead.remove(at);
+        walk.ahead_bytes -= step.bytes;
+        self.ahead_bytes -= step.bytes;
+        // Its directory may have been dropped.
+        if self.directories.row(step.spot).is_some() {
+            self.directories.row_mut(step.spot).owner = None;
+        }
+        step
+    }
+
+    /// The request ahead of a walk is settled.
+    pub(super) fn settle_step(&mut self, which: usize, at: usize, used: bool) {
+        let step = self.take(which, at);
+        if used {
+            self.counts.used += 1;
+        } else {
+            self.counts.unused += 1;
+        }
+        if !step.is_complete {
+            self.settled.insert(step.id, used);
+        } else if !used {
+            self.counts.unused_bytes += step.bytes;
+        }
+    }
+
+    /// The entry at `spot`, which was requested, is used.
+    pub(super) fn use_requested(&mut self, spot: Spot) {
+        let Some(which) = self.directories.row(spot).and_then(|row| row.owner) else { return };
+        let which = usize::from(which);
+        let walk = self.cursors[which].as_ref().expect("an owner is there");
+        let at = walk.ahead.iter().position(|step| step.spot == spot);
+        self.settle_step(which, at.expect("an owner has the request"), true);
+        self.judge(which, true);
+    }
+
+    /// What the walk went past is unused after some more entries: threads of a program use
+    /// neighbours in any order.
+    pub(super) fn pass(&mut self, which: usize) {
+        let Some(walk) = &mut self.cursors[which] else { return };
+        let chain = Chain::new(&self.directories, walk.at);
+        for step in &mut walk.ahead {
+            if self.directories.is_before(walk.order, step.spot, &chain) {
+                step.behind += 1;
+            }
+        }
+        while let Some(walk) = &self.cursors[which]
+            && let Some(at) = walk.ahead.iter().position(|step| step.behind >= BEHIND_MAX)
+        {
+            // A poll does not see the use of what was there already.
+            let is_wrong = self.settings.sees_all || !walk.ahead[at].is_complete;
+            self.settle_step(which, at, false);
+            if is_wrong {
+                self.judge(which, false);
+            }
+        }
+    }
+}
+
+fn want(kind: EntryKind, level: Level) -> Want {
+    match (kind, level) {
+        (_, Level::Nothing | Level::Inode) | (EntryKind::Other, _) => Want::Inode,
+        (EntryKind::Directory, _) => Want::Listing,
+        (EntryKind::File, Level::Head) => Want::Head,
+        (EntryKind::File, Level::Whole) => Want::Whole,
+    }
+}
+
+/// Entries that are looked at for each of a full window.
+const EXAMINED_FACTOR: usize = 4;
+/// Requests ahead of a walk for each entry of a full window: those in directories that were listed
+/// late come on top of those behind.
+const AHEAD_FACTOR: usize = 2;
+const BLOCK_BYTES: u64 = 4_096;
+/// Entries that a walk goes on for until what it went past is unused.
+const BEHIND_MAX: u8 = 8;

@@ -1,0 +1,133 @@
+//! Orders in which programs visit the entries of a directory.
+//!
+//! An order is a comparison of two entries; entries that compare equal stay in the order of
+//! readdir. Most programs go by readdir, sort by name or inode, or do so with the directories
+//! after all else.
+//!
+//! Most programs enter a directory when they come to its entry. Some look at all entries first;
+//! such an order has `ENTRIES`, the order of these, beside the one in which directories are
+//! entered.
+//!
+//! To add an order: write `order/NAME.rs` with its `NAME`, `compare` and `ENTRIES`, and its line in
+//! `orders!` below.
+//!
+//! # Invariants
+//! - Every order is a permutation of all entries of a directory.
+//! - Among orders that fit equally well, the first of the list is taken.
+
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+
+use super::{Entry, EntryKind};
+
+/// Compares two entries of a directory.
+type Compare = fn(&Entry<'_>, &Entry<'_>) -> Ordering;
+
+macro_rules! orders {
+    ($($module:ident),+ $(,)?) => {
+        $(mod $module;)+
+
+        /// Every order's name.
+        pub const NAMES: &[&str] = &[$($module::NAME),+];
+
+        const COMPARES: &[(Compare, Option<Compare>)] =
+            &[$(($module::compare, $module::ENTRIES)),+];
+    };
+}
+
+orders! {
+    readdir,
+    name,
+    inode,
+    numeric,
+    readdir_files_first,
+    name_files_first,
+    readdir_then_names,
+}
+
+/// How many orders there are.
+pub(super) const COUNT: usize = NAMES.len();
+
+/// The entries in one order.
+#[derive(Debug)]
+pub(super) struct Sequence {
+    entries: Permutation,
+    /// The order in which directories are entered, behind all entries, and the first of them.
+    entered: Option<(Permutation, Option<u16>)>,
+}
+
+/// Which entry comes at a rank, and which rank an entry has.
+#[derive(Debug)]
+struct Permutation {
+    at: Vec<u16>,
+    rank: Vec<u16>,
+}
+
+impl Permutation {
+    fn new(compare: Compare, entries: &[Entry<'_>]) -> Self {
+        let mut at: Vec<u16> = (0..=u16::MAX).take(entries.len()).collect();
+        at.sort_by(|&a, &b| compare(&entries[usize::from(a)], &entries[usize::from(b)]));
+        let mut rank = alloc::vec![0; at.len()];
+        for (place, &index) in (0..=u16::MAX).zip(&at) {
+            rank[usize::from(index)] = place;
+        }
+        Self { at, rank }
+    }
+
+    fn after(&self, index: u16) -> Option<u16> {
+        self.at.get(usize::from(self.rank[usize::from(index)]) + 1).copied()
+    }
+}
+
+impl Sequence {
+    /// `entries` in the order of this number.
+    pub(super) fn new(order: usize, entries: &[Entry<'_>]) -> Self {
+        assert!(entries.len() <= 1 << 16, "an index fits 16 bits");
+        let (compare, before) = COMPARES[order];
+        let permutation = Permutation::new(compare, entries);
+        let Some(before) = before else { return Self { entries: permutation, entered: None } };
+        let is_directory =
+            |index: &&u16| entries[usize::from(**index)].kind == EntryKind::Directory;
+        let first = permutation.at.iter().find(is_directory).copied();
+        Self { entries: Permutation::new(before, entries), entered: Some((permutation, first)) }
+    }
+
+    /// The first entry, if there is one.
+    pub(super) fn first(&self) -> Option<u16> {
+        self.entries.at.first().copied()
+    }
+
+    /// The entry after `index`, if it is not the last.
+    pub(super) fn after(&self, index: u16) -> Option<u16> {
+        self.entries.after(index)
+    }
+
+    /// Whether directories are entered behind all entries.
+    pub(super) fn enters_late(&self) -> bool {
+        self.entered.is_some()
+    }
+
+    /// The directory that is entered first, where they are entered behind all entries.
+    pub(super) fn first_entered(&self) -> Option<u16> {
+        self.entered.as_ref().and_then(|&(_, first)| first)
+    }
+
+    /// The directory that is entered after `index`, likewise.
+    pub(super) fn entered_after(&self, index: u16) -> Option<u16> {
+        self.entered.as_ref().and_then(|(permutation, _)| permutation.after(index))
+    }
+
+    /// Where the entry `index` comes in its directory, or, if it is `entered`, what lies in it.
+    pub(super) fn rank(&self, index: u16, entered: bool) -> (bool, u16) {
+        match &self.entered {
+            Some((permutation, _)) if entered => (true, permutation.rank[usize::from(index)]),
+            _ => (false, self.entries.rank[usize::from(index)]),
+        }
+    }
+}
+
+/// Directories after all else.
+fn files_first(a: &Entry<'_>, b: &Entry<'_>) -> Ordering {
+    let is_directory = |entry: &Entry<'_>| entry.kind == EntryKind::Directory;
+    is_directory(a).cmp(&is_directory(b))
+}

@@ -1,0 +1,246 @@
+//! The files of a program, opened for reading: a process and a name go in, a checked descriptor or
+//! a refusal comes out.
+//!
+//! ```text
+//!   descriptor N    /proc/PID/fd/N               \                    kind, identity,
+//!   path            openat2 in /proc/PID/root     >--O_PATH handle--> locks           --> reading
+//!                                                /                    |
+//!   by the program's own rights, where this process has more          `--> Refusal
+//! ```
+//! The name is the program's choice, and may stand for another file at any moment. So what is
+//! looked at is a handle that opens nothing (`O_PATH`), and what is opened is that handle.
+//!
+//! # Invariants
+//! - Regular files alone are opened, of no file system of the kernel's own; no pipe, device or
+//!   socket is, whatever a name stands for meanwhile.
+//! - A path is resolved below the root of its process; no symbolic link is followed.
+//! - Nothing is opened that the program's own user, groups and capabilities could not open.
+//! - A file on which the program holds a lease or a lock of an open file description is left
+//!   alone, and so is a descriptor that can only be written.
+//! - Opening waits for no lease and no terminal; the access time stays where that is allowed.
+//! # Sources
+//! `openat2(2)`, `open(2)`, proc(5); Linux `fs/locks.c` (`check_conflicting_open`: a handle that
+//! opens nothing is not in the way of a lease).
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxFlags, fstatfs, major, makedev,
+    open as open_path, openat, openat2, readlinkat, statx,
+};
+use rustix::io::Errno;
+
+use crate::kernel::{Stat, stat};
+pub(crate) use locks::reads_page_cache;
+use rights::Rights;
+
+mod locks;
+mod rights;
+
+/// What a file of a program is known by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Name<'a> {
+    /// The number of a descriptor of the program.
+    Descriptor(i32),
+    /// A full path, as the program sees it.
+    Path(&'a OsStr),
+}
+
+/// Why a file is not opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The name stands for nothing that can be looked at.
+    Absent(Errno),
+    /// The process has the file from outside of its root.
+    Outside,
+    /// It stands for no regular file, or for one of the kernel's own.
+    Kind,
+    /// It stands for another file by now.
+    Changed,
+    /// The descriptor can only be written, or reads past the page cache.
+    Unread,
+    /// A lease or lock of the program's would notice.
+    Locked,
+    /// The rights of the program cannot be had.
+    Rights,
+    /// The system, or the program's rights, do not allow it.
+    Closed(Errno),
+}
+
+/// A file that a name stands for, not opened yet.
+#[derive(Debug)]
+pub(crate) struct Found<'a> {
+    pub(crate) stat: Stat,
+    process: BorrowedFd<'a>,
+    place: &'a OwnedFd,
+}
+
+/// Opens the file that `name` stands for in the process with this folder in `/proc`, if it is one
+/// for which `is_it` holds.
+///
+/// # Errors
+/// See [`Refusal`].
+pub(crate) fn open(
+    process: BorrowedFd<'_>,
+    name: Name<'_>,
+    is_it: impl FnOnce(&Found<'_>) -> bool,
+) -> Result<(File, Stat), Refusal> {
+    let rights = Rights::of(process).ok_or(Refusal::Rights)?;
+    let place = match name {
+        Name::Descriptor(number) => {
+            openat(process, format!("fd/{number}"), HANDLE, Mode::empty()).map_err(Refusal::Absent)
+        }
+        Name::Path(path) => resolve(process, path, &rights),
+    }?;
+    let stat = regular(&place)?;
+    if !is_it(&Found { stat, process, place: &place }) {
+        return Err(Refusal::Changed);
+    }
+    match name {
+        Name::Descriptor(number) => locks::check_descriptor(process, number, stat.st_ino)?,
+        Name::Path(_) => locks::check_file(stat.st_ino)?,
+    }
+    let file = rights.act(|| reopen(&place))??;
+    checked(file, &stat)
+}
+
+/// Opens the file at `path`, which the user of this process named.
+///
+/// # Errors
+/// See [`Refusal`].
+pub(crate) fn open_named(path: &Path) -> Result<(File, Stat), Refusal> {
+    let place = open_path(path, HANDLE, Mode::empty()).map_err(Refusal::Absent)?;
+    let stat = regular(&place)?;
+    locks::check_file(stat.st_ino)?;
+    checked(reopen(&place)?, &stat)
+}
+
+/// Whether `stat` is of a regular file.
+pub(crate) fn is_regular(stat: &Stat) -> bool {
+    stat.kind() == FileType::RegularFile
+}
+
+/// The path, as a process sees it, of what this process sees at `path`: a list of mappings has the
+/// paths of its reader. None where it lies outside of the root of the process.
+pub(crate) fn as_seen_by<'a>(process: BorrowedFd<'_>, path: &'a OsStr) -> Option<&'a OsStr> {
+    let root = readlinkat(process, "root", Vec::new()).ok()?;
+    let root = root.to_bytes();
+    if root == b"/" {
+        return Some(path);
+    }
+    let rest = path.as_bytes().strip_prefix(root)?;
+    rest.starts_with(b"/").then_some(OsStr::from_bytes(rest))
+}
+
+impl Found<'_> {
+    /// Whether it lies on `device`, as lists of mappings and locks call it: on some file systems a
+    /// file has a number of its own for that (Btrfs).
+    pub(crate) fn is_on(&self, device: u64) -> bool {
+        self.stat.st_dev == device || self.device_of_mount() == Some(device)
+    }
+
+    /// The device of the mount that it was found by.
+    fn device_of_mount(&self) -> Option<u64> {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let mount = statx(self.place, "", flags, StatxFlags::MNT_ID).ok()?;
+        if mount.stx_mask & StatxFlags::MNT_ID.bits() == 0 {
+            return None;
+        }
+        let list = openat(self.process, "mountinfo", READING, Mode::empty()).ok()?;
+        let mut text = String::new();
+        File::from(list).take(MOUNTS_BYTES_MAX).read_to_string(&mut text).ok()?;
+        let mut lines = text.lines().map(|line| line.split_ascii_whitespace());
+        let found = lines.find_map(|mut words| {
+            let is_it = words.next()?.parse() == Ok(mount.stx_mnt_id);
+            is_it.then(|| words.nth(1)).flatten()
+        })?;
+        let (major, minor) = found.split_once(':')?;
+        Some(makedev(major.parse().ok()?, minor.parse().ok()?))
+    }
+}
+
+/// The handle of what lies at `path` in the root of a process.
+fn resolve(process: BorrowedFd<'_>, path: &OsStr, rights: &Rights) -> Result<OwnedFd, Refusal> {
+    let root = openat(process, "root", HANDLE | OFlags::DIRECTORY, Mode::empty());
+    let root = root.map_err(Refusal::Absent)?;
+    let how = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    rights.act(|| openat2(&root, path, HANDLE, Mode::empty(), how))?.map_err(Refusal::Absent)
+}
+
+/// What `place` is a handle of, if that is a regular file with pages.
+fn regular(place: &OwnedFd) -> Result<Stat, Refusal> {
+    let stat = stat(place).map_err(Refusal::Absent)?;
+    if !is_regular(&stat) {
+        return Err(Refusal::Kind);
+    }
+    // A file system on a device is none of the kernel's own.
+    if major(stat.st_dev) == 0 {
+        let kind = fstatfs(place).map_err(Refusal::Absent)?.f_type;
+        // The type's width differs between machines, its numbers do not.
+        #[expect(clippy::cast_sign_loss, clippy::cast_possible_truncation, reason = "32 bits")]
+        if KERNELS_OWN.contains(&(kind as u32)) {
+            return Err(Refusal::Kind);
+        }
+    }
+    Ok(stat)
+}
+
+/// Opens what `place` is a handle of, for reading.
+fn reopen(place: &OwnedFd) -> Result<File, Refusal> {
+    let path = format!("/proc/self/fd/{}", place.as_fd().as_raw_fd());
+    let flags = READING | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let opened = match open_path(&path, flags | OFlags::NOATIME, Mode::empty()) {
+        Err(Errno::PERM) => open_path(&path, flags, Mode::empty()),
+        opened => opened,
+    };
+    opened.map(File::from).map_err(Refusal::Closed)
+}
+
+/// `file`, if it is the one that was looked at.
+fn checked(file: File, before: &Stat) -> Result<(File, Stat), Refusal> {
+    let stat = stat(&file).map_err(Refusal::Closed)?;
+    let is_same = (stat.st_dev, stat.st_ino) == (before.st_dev, before.st_ino);
+    if is_same && is_regular(&stat) { Ok((file, stat)) } else { Err(Refusal::Changed) }
+}
+
+const HANDLE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+const READING: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC);
+/// A longer list of mounts is read in part.
+const MOUNTS_BYTES_MAX: u64 = 1 << 20;
+/// File systems of the kernel's own, by `statfs(2)`: what reads of them do is theirs to say.
+const KERNELS_OWN: &[u32] = &[
+    0x9fa0,      // proc
+    0x6265_6572, // sysfs
+    0x6462_6720, // debugfs
+    0x7472_6163, // tracefs
+    0x7363_6673, // securityfs
+    0x6265_6570, // configfs
+    0x0027_e0eb, // cgroup
+    0x6367_7270, // cgroup2
+    0xcafe_4a11, // bpf
+    0x6165_676c, // pstore
+    0xde5e_81e4, // efivarfs
+    0xf97c_ff8c, // selinuxfs
+    0x4341_5d53, // smackfs
+    0x9584_58f6, // hugetlbfs
+    0x1980_0202, // mqueue
+    0x1cd1,      // devpts
+    0x4249_4e4d, // binfmt_misc
+    0x6573_5543, // fusectl
+    0x6759_6969, // rpc_pipefs
+    0x6e66_7364, // nfsd
+    0x6e73_6673, // nsfs
+    0x0904_1934, // anonymous inodes
+    0x5345_434d, // secretmem
+    0x0765_5821, // resctrl
+    0xabba_1974, // xenfs
+    0x6c6f_6f70, // binder
+];
+
+#[cfg(test)]
+mod tests;

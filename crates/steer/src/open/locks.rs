@@ -1,0 +1,104 @@
+//! Leases and locks that notice when a file is opened once more.
+//!
+//! A lease for writing is granted to the only opener of a file, and broken by the next; a lock of
+//! an open file description is of a program that counts descriptors. Locks of processes (`flock`,
+//! POSIX) notice nothing.
+//!
+//! # Invariants
+//! - A list that is too long to be read counts as one that has a lease in it.
+//! # Sources
+//! `fcntl(2)`, proc(5) (`/proc/locks`, `fdinfo`); Linux `fs/locks.c` (`lock_get_status`).
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::{Mode, OFlags, openat};
+
+use super::{READING, Refusal};
+
+/// Whether the descriptor `number` of a process, of the file `inode`, is one that reads through the
+/// page cache, without a lease.
+pub(super) fn check_descriptor(
+    process: BorrowedFd<'_>,
+    number: i32,
+    inode: u64,
+) -> Result<(), Refusal> {
+    let info = openat(process, format!("fdinfo/{number}"), READING, Mode::empty());
+    let text = read(info.map_err(Refusal::Absent)?.into())?;
+    let field = |name: &str| {
+        text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::trim))
+    };
+    let flags = field("flags").and_then(|flags| u32::from_str_radix(flags, 8).ok());
+    if !flags.is_some_and(reads_page_cache) {
+        return Err(Refusal::Unread);
+    }
+    // Present since Linux 5.14.
+    if field("ino").is_some_and(|found| found.parse() != Ok(inode)) {
+        return Err(Refusal::Changed);
+    }
+    let mut locks = text.lines().filter_map(|line| line.strip_prefix("lock:"));
+    if locks.any(is_noticed) { Err(Refusal::Locked) } else { Ok(()) }
+}
+
+/// Whether there is no lease on any file with the number `inode`; devices are called by several
+/// names, and are not compared.
+pub(super) fn check_file(inode: u64) -> Result<(), Refusal> {
+    // Without the list nothing is known of any lease: of a kernel without leases, for one.
+    let Ok(list) = File::open("/proc/locks") else { return Ok(()) };
+    let text = read(list)?;
+    let mut locks = text.lines().filter(|line| is_of(line, inode));
+    if locks.any(is_noticed) { Err(Refusal::Locked) } else { Ok(()) }
+}
+
+/// Whether a descriptor with these flags of `open(2)` reads through the page cache.
+pub(crate) fn reads_page_cache(flags: u32) -> bool {
+    let flags = OFlags::from_bits_retain(flags);
+    let mode = flags & OFlags::ACCMODE;
+    mode != OFlags::WRONLY && !flags.intersects(OFlags::DIRECT | OFlags::PATH)
+}
+
+/// Whether the holder of the lock in `line` notices that the file is opened once more.
+fn is_noticed(line: &str) -> bool {
+    line.split_ascii_whitespace().any(|word| matches!(word, "LEASE" | "DELEG" | "OFDLCK"))
+}
+
+/// Whether the lock in `line` is of a file with the number `inode`.
+fn is_of(line: &str, inode: u64) -> bool {
+    let mut files = line.split_ascii_whitespace().filter(|word| word.contains(':'));
+    files.any(|word| word.rsplit(':').next().and_then(|number| number.parse().ok()) == Some(inode))
+}
+
+fn read(list: File) -> Result<String, Refusal> {
+    let mut bytes = Vec::new();
+    let count = list.take(LIST_BYTES_MAX).read_to_end(&mut bytes).map_err(|_| Refusal::Locked)?;
+    if count as u64 >= LIST_BYTES_MAX {
+        return Err(Refusal::Locked);
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Some four thousand locks.
+const LIST_BYTES_MAX: u64 = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leases_and_locks_of_descriptions_are_noticed() {
+        #[rustfmt::skip]
+        let rows = [ // line, noticed, of the file 131
+            ("1: LEASE  ACTIVE    WRITE 812 fe:00:131 0 EOF",          true,  true),
+            ("1: LEASE  BREAKING  READ  812 fe:00:131 0 EOF",          true,  true),
+            ("2: OFDLCK ADVISORY  READ  -1 fe:00:131 0 EOF",           true,  true),
+            ("3: FLOCK  ADVISORY  WRITE 812 fe:00:131 0 EOF",          false, true),
+            ("4: POSIX  ADVISORY  WRITE 812 00:1b:1131 128 EOF",       false, false),
+            ("5: -> OFDLCK ADVISORY  WRITE -1 fe:00:13 0 131",         true,  false),
+            ("",                                                       false, false),
+        ];
+        for (line, noticed, of) in rows {
+            assert_eq!((is_noticed(line), is_of(line, 131)), (noticed, of), "{line}");
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What this process inherited, handed on to the program as it was.
+//!
+//! ```text
+//!   the caller --exec--> forerun --fork--> hand_on --exec--> the program
+//!                          |
+//!                          +-- before `main`: Rust opens closed descriptors, ignores PIPE
+//! ```
+//! Most of what a process inherits is handed on by the kernel. Not so what Rust's runtime changes
+//! at its start, what this process changes to do its work, and what belongs to one process alone:
+//! its timers, the signal for the death of its parent, whether orphans become its children.
+//!
+//! # Invariants
+//! - The state of before the runtime's start is recorded before it, by a function of `.init_array`.
+//! - A descriptor of 0 to 2 that was closed is closed in the program: a placeholder that `exec`
+//!   closes takes its number before the runtime looks, so that nothing else can get it.
+//! - [`Inherited::hand_on`] makes system calls alone, which may be made between fork and exec.
+//! # Sources
+//! execve(2), fork(2), for what they keep; Rust `library/std/src/sys/pal/unix/mod.rs` (`init`).
+
+#![expect(unsafe_code, reason = "dispositions of signals, masks and timers have no safe wrapper")]
+
+use std::ffi::OsString;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What the program is to inherit.
+#[derive(Clone, Copy)]
+pub(crate) struct Inherited {
+    mask: libc::sigset_t,
+    ignores_pipes: bool,
+    ignores_children: bool,
+    parent_death: libc::c_int,
+    is_subreaper: bool,
+    timers: [libc::itimerval; TIMERS.len()],
+    descriptors: libc::rlimit,
+}
+
+impl Inherited {
+    /// Takes over from the caller: from now on its timers and an ignored end of children are not
+    /// this process's, which may have as many descriptors as the system allows it.
+    pub(crate) fn take() -> Self {
+        // SAFETY: each call gets pointers to values that live until it returns, or null where it
+        // takes that for none, and writes what it was asked for; all zeros are valid for each type
+        // here, so a call that fails leaves a value that says nothing was set.
+        unsafe {
+            let mut mask = MaybeUninit::zeroed();
+            libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), mask.as_mut_ptr());
+            let (mut parent_death, mut subreaper): (libc::c_int, libc::c_int) = (0, 0);
+            libc::prctl(libc::PR_GET_PDEATHSIG, &raw mut parent_death);
+            libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut subreaper);
+            let timers = TIMERS.map(|timer| {
+                let (none, mut left) = (MaybeUninit::zeroed(), MaybeUninit::zeroed());
+                libc::setitimer(timer, none.as_ptr(), left.as_mut_ptr());
+                left.assume_init()
+            });
+            let ignores_children = is_ignored(libc::SIGCHLD);
+            libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+            let mut descriptors = MaybeUninit::<libc::rlimit>::zeroed();
+            libc::getrlimit(libc::RLIMIT_NOFILE, descriptors.as_mut_ptr());
+            let descriptors = descriptors.assume_init();
+            let more = libc::rlimit { rlim_cur: descriptors.rlim_max, ..descriptors };
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const more);
+            Self {
+                mask: mask.assume_init(),
+                ignores_pipes: IGNORES_PIPES.load(Ordering::Relaxed),
+                ignores_children,
+                parent_death,
+                is_subreaper: subreaper != 0,
+                timers,
+                descriptors,
+            }
+        }
+    }
+
+    /// Has `command` start its program with what it is to inherit.
+    pub(crate) fn hand_on_in(&self, command: &mut Command) {
+        let inherited = *self;
+        // SAFETY: the closure makes system calls alone, which may be made between fork and exec.
+        unsafe { command.pre_exec(move || inherited.hand_on()) };
+    }
+
+    /// Gives this process, which is about to become the program, what it is to inherit.
+    fn hand_on(&self) -> io::Result<()> {
+        let ignored = |is: bool| if is { libc::SIG_IGN } else { libc::SIG_DFL };
+        // SAFETY: system calls on values that live until they return; none takes memory, and the
+        // handlers are the kernel's own.
+        unsafe {
+            libc::signal(libc::SIGPIPE, ignored(self.ignores_pipes));
+            libc::signal(libc::SIGCHLD, ignored(self.ignores_children));
+            if self.parent_death != 0 {
+                libc::prctl(libc::PR_SET_PDEATHSIG, self.parent_death);
+            }
+            if self.is_subreaper {
+                libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
+            }
+            for (timer, left) in TIMERS.iter().zip(&self.timers) {
+                if left.it_value.tv_sec != 0 || left.it_value.tv_usec != 0 {
+                    libc::setitimer(*timer, left, ptr::null_mut());
+                }
+            }
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const self.descriptors);
+            match libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.mask, ptr::null_mut()) {
+                0 => Ok(()),
+                failed => Err(io::Error::from_raw_os_error(failed)),
+            }
+        }
+    }
+}
+
+/// Adds variables to this process's environment, where the program's comes from.
+pub(super) fn add(variables: &[(OsString, OsString)]) {
+    for (name, value) in variables {
+        // SAFETY: the commands start no thread that reads the environment before the program's
+        // start; in Python, which has one interpreter thread here, that thread is this one.
+        unsafe { std::env::set_var(name, value) };
+    }
+}
+
+/// Whether this process ignores the signal of this number.
+fn is_ignored(signal: libc::c_int) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: null asks for no change; the old action is written to a value that lives until the
+    // call returns, and all zeros are one, too.
+    unsafe {
+        libc::sigaction(signal, ptr::null(), action.as_mut_ptr());
+        action.assume_init().sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// Runs before `main`, and before Rust's runtime. In a library that another program loads it does
+/// nothing: the descriptors and signals there are that program's.
+extern "C" fn record() {
+    if !is_of_executable() {
+        return;
+    }
+    IGNORES_PIPES.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
+    for number in 0..3 {
+        // SAFETY: calls on numbers alone, and a path that ends with a zero byte. A descriptor that
+        // is opened here has the lowest free number, which is this one: those below are open.
+        unsafe {
+            if libc::fcntl(number, libc::F_GETFD) >= 0 {
+                continue;
+            }
+            if libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) < 0 {
+                libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
+            }
+        }
+    }
+}
+
+/// Whether this code is part of the executable, and not of a library that it has loaded.
+fn is_of_executable() -> bool {
+    let base = |address: *const libc::c_void| {
+        let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
+        // SAFETY: the call takes any address, and writes to a value that lives until it returns;
+        // all zeros are valid for it.
+        unsafe {
+            libc::dladdr(address, found.as_mut_ptr());
+            found.assume_init().dli_fbase
+        }
+    };
+    // SAFETY: a call without memory.
+    let entry = unsafe { libc::getauxval(libc::AT_ENTRY) };
+    let own: extern "C" fn() = record;
+    let entry = usize::try_from(entry).expect("an address of this process");
+    base(own as *const libc::c_void) == base(ptr::with_exposed_provenance(entry))
+}
+
+// SAFETY: the section holds addresses of functions, which the C library calls once, before `main`
+// and on its thread; `record` is such a function and takes no argument of those it is given.
+#[unsafe(link_section = ".init_array")]
+#[used]
+static RECORD: extern "C" fn() = record;
+
+/// Whether PIPE was ignored before Rust's runtime did so.
+static IGNORES_PIPES: AtomicBool = AtomicBool::new(false);
+
+const TIMERS: [libc::c_int; 3] = [libc::ITIMER_REAL, libc::ITIMER_VIRTUAL, libc::ITIMER_PROF];

@@ -1,0 +1,204 @@
+//! The observing process: a thread that polls the program, and one that answers for it.
+//!
+//! # Invariants
+//! - A file system may block the poller; the other thread reads a socket and what was published,
+//!   and waits for the poller no longer than that runs.
+//! - The process ends with the one that it observes for.
+
+use std::io::{Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use std::{fs, thread};
+
+use forerun_core::units::Nanos;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
+use rustix::process::{Pid, getppid};
+use rustix::thread::gettid;
+
+use super::{Poller, Report};
+use crate::aside;
+use crate::clock::timespec;
+use crate::observe::Observers;
+use crate::observe::poll::PAUSE_MAX;
+use crate::observe::processes::ProcessTree;
+use crate::observe::procfs::text;
+use crate::observe::shim::Ring;
+use crate::wire::{Wire, to_bytes};
+
+/// Observes the program `pid`, a child of the parent of this process, until a message comes by
+/// `socket`, and answers with what was seen.
+pub(super) fn run<P: Poller, S: Wire>(
+    mut socket: UnixStream,
+    pid: Pid,
+    ring: Option<Ring>,
+    make: impl FnOnce(Observers) -> P + Send + 'static,
+    seen: impl Fn() -> (S, u64),
+) {
+    let Ok(wake) = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK) else { return };
+    let shared = Arc::new(Shared { wake, is_over: AtomicBool::new(false), tid: 0.into() });
+    let bug = Arc::new(Mutex::new(None));
+    keep_panics(Arc::clone(&bug));
+    let (has_finished, finished) = mpsc::channel::<()>();
+    let for_poller = Arc::clone(&shared);
+    let parent = getppid();
+    let poller = move || {
+        for_poller.tid.store(gettid().as_raw_nonzero().get(), Ordering::Relaxed);
+        aside::detach();
+        let tree = ProcessTree::new(pid, parent);
+        for_poller.poll(make(Observers::new(tree, ring)));
+        drop(has_finished);
+    };
+    if thread::Builder::new().name("poller".into()).spawn(poller).is_err() {
+        return;
+    }
+    let mut message = [0];
+    // Without a message the other process is gone, and nothing reads an answer.
+    if !socket.read(&mut message).is_ok_and(|count| count == 1) {
+        return;
+    }
+    shared.is_over.store(true, Ordering::Relaxed);
+    let _ = rustix::io::write(&shared.wake, &1_u64.to_ne_bytes());
+    let is_blocked = !shared.finishes(&finished);
+    let bug = bug.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let _ = socket.write_all(&to_bytes(&Report::new(seen(), is_blocked, bug)));
+}
+
+/// What both threads know.
+struct Shared {
+    /// Readable once the program has ended.
+    wake: OwnedFd,
+    is_over: AtomicBool,
+    /// The poller's thread.
+    tid: AtomicI32,
+}
+
+impl Shared {
+    /// Polls until the program has ended.
+    fn poll(&self, mut poller: impl Poller) {
+        let mut pause = FIRST_PAUSE;
+        let mut has_given_up = false;
+        loop {
+            let some_ended = self.wait(&poller.observers().tree, pause);
+            let is_over = self.is_over.load(Ordering::Relaxed);
+            if has_given_up {
+                // A poller that has panicked is not polled again: what it knows may be wrong.
+                if is_over {
+                    return;
+                }
+                continue;
+            }
+            // The panic's message reports a bug of forerun; the program runs on.
+            let next = panic::catch_unwind(AssertUnwindSafe(|| {
+                if is_over {
+                    poller.finish();
+                    None
+                } else {
+                    Some(poller.poll(some_ended))
+                }
+            }));
+            match next {
+                Ok(None) => return,
+                Ok(Some(next)) => pause = next,
+                Err(_) => {
+                    poller.give_up();
+                    (has_given_up, pause) = (true, PAUSE_MAX);
+                }
+            }
+            assert!(pause <= PAUSE_MAX, "a pause has a bound");
+        }
+    }
+
+    /// Waits for the end of a process, or until `pause` is over. Whether one has ended.
+    fn wait(&self, tree: &ProcessTree, pause: Nanos) -> bool {
+        let mut awaited = vec![PollFd::new(&self.wake, PollFlags::IN)];
+        let ends = tree.ends().take(ENDS_MAX);
+        awaited.extend(ends.map(|end| PollFd::from_borrowed_fd(end, PollFlags::IN)));
+        let _ = rustix::event::poll(&mut awaited, Some(&timespec(pause)));
+        awaited[1..].iter().any(|end| !end.revents().is_empty())
+    }
+
+    /// Whether the poller finishes. It is given up once it was seen so many times in a row to
+    /// sleep, as it does in a call that does not return; while it runs, or could, it is waited for.
+    fn finishes(&self, finished: &mpsc::Receiver<()>) -> bool {
+        let mut slept = 0;
+        while slept < SLEEPS_MAX {
+            match finished.recv_timeout(LOOKS_EVERY) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => return true,
+            }
+            let tid = self.tid.load(Ordering::Relaxed);
+            let stat = fs::read_to_string(format!("/proc/self/task/{tid}/stat"));
+            let runs =
+                stat.ok().and_then(|stat| text::state(&stat)).is_some_and(|s| s.letter == b'R');
+            slept = if runs { 0 } else { slept + 1 };
+        }
+        false
+    }
+}
+
+/// Keeps the message of the first panic, which nothing could read on stderr.
+fn keep_panics(bug: Arc<Mutex<Option<String>>>) {
+    panic::set_hook(Box::new(move |panic| {
+        let mut bug = bug.lock().unwrap_or_else(PoisonError::into_inner);
+        bug.get_or_insert_with(|| panic.to_string());
+    }));
+}
+
+/// The message that the program has ended.
+pub(super) const END: u8 = 1;
+/// A program that ends sooner is not polled.
+const FIRST_PAUSE: Nanos = Nanos::from_millis(2);
+/// Processes whose end is noticed at once.
+const ENDS_MAX: usize = 64;
+const LOOKS_EVERY: Duration = Duration::from_millis(5);
+const SLEEPS_MAX: u32 = 6;
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use rustix::process::getpid;
+
+    use super::*;
+
+    /// Panics in each poll, and ends the run once it was waited for so many times.
+    struct Faulty<'a> {
+        observers: Observers,
+        shared: &'a Shared,
+        waits_left: Cell<u32>,
+        polls: &'a Cell<u32>,
+    }
+
+    impl Poller for Faulty<'_> {
+        fn observers(&self) -> &Observers {
+            self.waits_left.set(self.waits_left.get() - 1);
+            self.shared.is_over.store(self.waits_left.get() == 0, Ordering::Relaxed);
+            &self.observers
+        }
+
+        fn poll(&mut self, _some_ended: bool) -> Nanos {
+            self.polls.set(self.polls.get() + 1);
+            panic!("a fault of this test");
+        }
+
+        fn finish(&mut self) {}
+
+        fn give_up(&mut self) {}
+    }
+
+    #[test]
+    fn a_poller_that_has_panicked_is_not_polled_again() {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        let shared = Shared { wake, is_over: AtomicBool::new(false), tid: 0.into() };
+        let (observers, polls) =
+            (Observers::new(ProcessTree::new(getpid(), None), None), Cell::new(0));
+        let waits_left = Cell::new(4);
+        shared.poll(Faulty { observers, shared: &shared, waits_left, polls: &polls });
+        assert_eq!(polls.get(), 1);
+    }
+}

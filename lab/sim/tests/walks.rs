@@ -1,0 +1,193 @@
+//! Recorded programs in virtual time: what core's walks bring on traces of real programs.
+//!
+//! # Invariants
+//! - The constants were set by the traces of `tuning` alone; those of `aside` are only checked.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::PathBuf;
+
+use forerun_core::device;
+use forerun_core::units::Nanos;
+use forerun_sim::walks::{
+    AccessTrace, Ahead, Call, WalkRun, WalkSettings, WalkSetup, precision_and_recall, run,
+    strace_calls,
+};
+
+fn trace(name: &str) -> AccessTrace {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/walks").join(name);
+    let file = File::open(path.with_extension("jsonl.zst")).expect("the trace is there");
+    AccessTrace::read(file).expect("the trace is whole")
+}
+
+fn setup(poll: Option<Nanos>) -> WalkSetup {
+    WalkSetup {
+        device: device::make("cloud", 1).expect("a model"),
+        settings: WalkSettings::default(),
+        workers: 64,
+        poll,
+        tracing: Nanos::from_micros(30),
+    }
+}
+
+/// The run alone, with walks, and with all known.
+fn runs(name: &str, poll: Option<Nanos>) -> [WalkRun; 3] {
+    let (trace, setup) = (trace(name), setup(poll));
+    [Ahead::Nothing, Ahead::Walks, Ahead::Known].map(|ahead| run(&trace, &setup, ahead))
+}
+
+#[test]
+fn programs_that_go_over_a_tree_come_near_the_bound() {
+    #[rustfmt::skip]
+    let rows = [ // trace, at most so many hundredths of the time that all known takes, recall
+        ("tuning/cp",                120, 0.95),
+        ("tuning/du",                120, 0.95),
+        ("tuning/find",              120, 0.95),
+        ("tuning/grep",              120, 0.95),
+        ("tuning/head",              120, 0.95),
+        ("tuning/oswalk",            120, 0.95),
+        ("tuning/sha256sum-natural", 120, 0.95),
+        ("aside/tar",                120, 0.95),
+        ("aside/diff",               120, 0.95),
+        ("aside/sha256sum",          120, 0.95),
+        ("aside/find-size",          120, 0.95),
+    ];
+    for (name, hundredths, least) in rows {
+        let [alone, walks, known] = runs(name, None);
+        assert!(walks.elapsed.0 * 100 <= known.elapsed.0 * hundredths, "{name}: {walks:?}");
+        assert!(walks.elapsed.0 * 3 <= alone.elapsed.0 * 2, "{name} gains a third: {alone:?}");
+        let (precision, recall) = precision_and_recall(&walks);
+        assert!(precision >= 0.95 && recall >= least, "{name}: {precision} {recall}");
+    }
+}
+
+#[test]
+fn programs_without_an_order_are_left_alone() {
+    // Packages are imported in any order, and of their modules a part..
+    for (name, percent) in [("aside/random", 5), ("aside/import", 60)] {
+        for poll in [None, Some(Nanos::from_millis(1))] {
+            let [alone, walks, _] = runs(name, poll);
+            assert!(walks.elapsed.0 * 100 <= alone.elapsed.0 * 102, "{name}: {walks:?}");
+            assert!(walks.unused_bytes * 100 <= alone.data_bytes * percent, "{name}: {walks:?}");
+        }
+    }
+}
+
+#[test]
+fn a_poll_each_millisecond_sees_enough() {
+    for name in ["tuning/cp", "tuning/grep", "aside/tar", "tuning/oswalk", "aside/find-size"] {
+        let [alone, walks, _] = runs(name, Some(Nanos::from_millis(1)));
+        assert!(walks.elapsed.0 * 3 <= alone.elapsed.0 * 2, "{name}: {alone:?} {walks:?}");
+    }
+}
+
+#[test]
+fn what_is_only_asked_for_is_not_read() {
+    for name in ["tuning/du", "tuning/find", "aside/find-size"] {
+        let [alone, walks, _] = runs(name, None);
+        assert_eq!((alone.data_bytes, walks.data_bytes), (0, 0), "{name}");
+    }
+}
+
+#[test]
+fn the_same_setup_gives_the_same_run() {
+    let (trace, setup) = (trace("tuning/git-grep"), setup(Some(Nanos::from_millis(1))));
+    assert_eq!(run(&trace, &setup, Ahead::Walks), run(&trace, &setup, Ahead::Walks));
+}
+
+#[test]
+fn a_trace_is_written_as_it_was_read() {
+    let trace = trace("tuning/find");
+    let mut bytes = Vec::new();
+    trace.write(&mut bytes).expect("in memory");
+    let again = AccessTrace::read(std::io::Cursor::new(bytes)).expect("what was written");
+    assert!(again.calls == trace.calls, "the calls");
+    let nodes = |trace: &AccessTrace| {
+        let tree = &trace.tree;
+        let shown = |node: usize| {
+            let it = tree.node(node);
+            let names: Vec<String> = it.entries.iter().map(|&entry| tree.path(entry)).collect();
+            (tree.path(node), it.inode, it.bytes, names)
+        };
+        (0..tree.count()).map(shown).collect::<BTreeSet<_>>()
+    };
+    assert!(nodes(&again) == nodes(&trace), "the tree");
+    assert_eq!(again.program, trace.program);
+}
+
+#[test]
+fn broken_traces_are_errors_that_name_the_line() {
+    const HEAD: &str = r#"{"forerun_accesses":1,"program":""}"#;
+    const LATE: &str = r#"{"t":5,"thread":1,"call":"stat","path":"a","took":1}"#;
+    const EARLY: &str = r#"{"t":4,"thread":1,"call":"stat","path":"a","took":1}"#;
+    const TWICE: &str = r#"{"directory":"","entries":[["a","f",1,2],["a","f",1,2]]}"#;
+    #[rustfmt::skip]
+    let rows: [(&[&str], &str); 6] = [ // lines, what the error says
+        (&[],                                               "line 1: no head"),
+        (&[r#"{"forerun_accesses":2,"program":""}"#],       "version 2"),
+        (&[HEAD, "{}"],                                     "line 2: no directory"),
+        (&[HEAD, r#"{"directory":"x","entries":[]}"#],      "line 2: no directory `x`"),
+        (&[HEAD, TWICE],                                    "one more entry"),
+        (&[HEAD, LATE, EARLY],                              "line 3: a call before"),
+    ];
+    for (lines, expected) in rows {
+        let text = lines.join("\n").into_bytes();
+        let error = AccessTrace::read(std::io::Cursor::new(text)).expect_err(expected);
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn the_calls_of_strace_are_read() {
+    const TOP: &str = "/t";
+    #[rustfmt::skip]
+    let rows = [ // a line, its call
+        (r#"newfstatat(3</t>, "a", {st_mode=S_IFREG, ...}, AT_SYMLINK_NOFOLLOW) = 0 <0.000011>"#,
+         "Stat a"),
+        (r#"newfstatat(5</t/a/x>, "", {st_mode=S_IFREG, ...}, AT_EMPTY_PATH) = 0 <0.000010>"#, ""),
+        (r#"openat(AT_FDCWD</t/d>, "../b", O_RDONLY|O_CLOEXEC) = 4</t/b> <0.000012>"#, "Open b"),
+        (r#"openat(AT_FDCWD</t/d>, "e", O_RDONLY) = -1 ENOENT (No such file) <0.000009>"#,
+         "Open d/e ENOENT"),
+        ("getdents64(3</t>, 0x5610bbb9beb0 /* 3 entries */, 32768) = 72 <0.000026>", "List "),
+        (r#"read(4</t/b>, ""..., 4096) = 4096 <0.000010>"#, "Read b 0+4096"),
+        (r#"read(4</t/b>, ""..., 4096) = 100 <0.000010>"#, "Read b 4096+100"),
+        (r#"pread64(4</t/b>, ""..., 512, 8192) = 512"#, "Read b 8192+512"),
+        ("copy_file_range(4</t/b>, NULL, 5</o/b>, NULL, 922337203, 0) = 700 <0.000110>",
+         "Read b 4196+700"),
+        ("mmap(NULL, 5000, PROT_READ, MAP_PRIVATE, 4</t/b>, 0x1000) = 0x7f52e0a5d000 <0.000015>",
+         "Map b 4096+5000"),
+        ("mmap(NULL, 8192, PROT_READ, MAP_PRIVATE|MAP_ANONYMOUS, -1, 0) = 0x7f <0.000015>", ""),
+        (r#"execve("/t/run", ["run", "a, b"], 0x7ffd /* 3 vars */) = 0 <0.000400>"#, "Exec run"),
+        (r#"readlink("/t/\303\244 \"x\"", "y", 4096) = 1"#, "Stat \u{e4} \"x\""),
+        (r#"openat(AT_FDCWD</o>, "/tt/x", O_RDONLY) = 3</tt/x> <0.000012>"#, ""),
+        ("close(4</t/b>) = 0 <0.000009>", ""),
+        ("+++ exited with 0 +++", ""),
+        ("--- SIGCHLD {si_signo=SIGCHLD} ---", ""),
+    ];
+    let line = |(at, (line, _)): (u32, &(&str, &str))| format!("71  1795417476.{at:06} {line}");
+    let text: Vec<String> = (0..).zip(&rows).map(line).collect();
+    let shown = |call: &Call| {
+        let range = match call.bytes {
+            0 => String::new(),
+            bytes => format!(" {}+{bytes}", call.offset),
+        };
+        let error = call.error.as_ref().map_or(String::new(), |error| format!(" {error}"));
+        format!("{:?} {}{range}{error}", call.call, call.path)
+    };
+    let calls: Vec<String> = strace_calls(&text.join("\n"), TOP).iter().map(shown).collect();
+    let expected: Vec<&str> =
+        rows.iter().map(|&(_, call)| call).filter(|call| !call.is_empty()).collect();
+    assert_eq!(calls, expected);
+}
+
+#[test]
+fn a_call_that_strace_interrupts_is_one_call() {
+    let text = "72 10.000001 openat(3</t>, \"b\", O_RDONLY <unfinished ...>\n\
+                71 10.000002 read(5</t/a>,  <unfinished ...>\n\
+                72 10.000009 <... openat resumed>) = 6</t/b> <0.000008>\n\
+                71 10.000010 <... read resumed>\"\"..., 9) = 9 <0.000008>\n";
+    let calls = strace_calls(text, "/t");
+    let shown: Vec<_> =
+        calls.iter().map(|call| (call.thread, call.path.as_str(), call.begin, call.took)).collect();
+    assert_eq!(shown, [(72, "b", 0, 8_000), (71, "a", 1_000, 8_000)]);
+}
