@@ -96,14 +96,14 @@ impl Observers {
         let discovers = self.is_stale && now >= self.discover_at;
         if discovers {
             let began = clock::thread_time();
-            self.is_stale = self.tree.discover(now, allowance.half(), sink);
+            self.is_stale = self.tree.discover(now, allowance.share(2), sink);
             let cost = clock::thread_time().since(began);
             let pause = self.budget.pause(now, DISCOVERY_PAUSES, cost, DISCOVERY_ONE_IN);
             self.discover_at = now + pause;
         }
         let mut moved = false;
         if has_run || some_ended {
-            moved = self.poll_calls(now, allowance.half(), sink);
+            moved = self.poll_calls(now, allowance.share(RECORDS_ONE_IN), sink);
         }
         if some_ended || discovers {
             self.tree.reap(now, sink);
@@ -137,3 +137,6 @@ impl Observers {
 
 const DISCOVERY_PAUSES: (Nanos, Nanos) = (Nanos::from_millis(5), SCAN_PAUSE_MAX);
 const DISCOVERY_ONE_IN: u64 = 50;
+/// The part of a poll that records have for themselves: a start of many processes, each of which
+/// discovery looks into, is when a program reads most.
+const RECORDS_ONE_IN: u64 = 4;

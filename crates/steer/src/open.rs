@@ -90,7 +90,7 @@ pub(crate) fn open(
     name: Name<'_>,
     is_it: impl FnOnce(&Found<'_>) -> bool,
 ) -> Result<(File, Stat), Refusal> {
-    let rights = Rights::of(process).ok_or(Refusal::Rights)?;
+    let rights = Rights::of(process)?;
     let place = match name {
         Name::Descriptor(number) => {
             openat(process, format!("fd/{number}"), HANDLE, Mode::empty()).map_err(Refusal::Absent)

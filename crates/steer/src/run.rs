@@ -177,7 +177,7 @@ impl Poller for Runner {
     fn poll(&mut self, some_ended: bool) -> Nanos {
         let (now, began) = (self.observers.clock.now(), clock::thread_time());
         self.poll_memory(now);
-        let allowance = self.timer.allowance(self.one_in());
+        let allowance = self.timer.allowance(now, self.one_in());
         let moved = self.observers.poll(now, some_ended, allowance, &mut self.prefetcher);
         self.prefetcher.advance(now);
         self.publish();

@@ -30,7 +30,7 @@ use super::access::{AccessSink, CursorId};
 use super::poll::Allowance;
 use super::procfs::{self, text};
 use crate::kernel::{self, Residency, Stat};
-use crate::open::{Found, Name, open, reads_page_cache};
+use crate::open::{Found, Name, Refusal, open, reads_page_cache};
 
 /// The open files of a process.
 #[derive(Debug, Default)]
@@ -328,6 +328,8 @@ pub(crate) fn follow(
     };
     match open(process, Name::Descriptor(number), is_it) {
         Ok((file, stat)) => sink.open(now, file, &stat, 0),
+        // It stands for another file by now, or for one that is not followed.
+        Err(Refusal::Absent(_) | Refusal::Changed | Refusal::Kind) => None,
         Err(why) => {
             sink.refused(why);
             None

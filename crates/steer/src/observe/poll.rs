@@ -21,13 +21,14 @@ use crate::clock::thread_time;
 /// Processor time that a poll may still use. What goes on in steps looks at it between them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowance {
+    time: Nanos,
     ends: Nanos,
 }
 
 impl Allowance {
     /// So much of this thread's time, from now on.
     pub(crate) fn of(time: Nanos) -> Self {
-        Self { ends: thread_time() + time }
+        Self { time, ends: thread_time() + time }
     }
 
     /// One that no test uses up.
@@ -36,10 +37,9 @@ impl Allowance {
         Self::of(Nanos(u64::MAX / 2))
     }
 
-    /// Half of what is left of it.
-    pub(crate) fn half(self) -> Self {
-        let now = thread_time();
-        Self { ends: now + Nanos(self.ends.since(now).0 / 2) }
+    /// One part in `one_in` of it, from now on, whatever was used of it before.
+    pub(crate) fn share(self, one_in: u64) -> Self {
+        Self::of(Nanos(self.time.0 / one_in))
     }
 
     /// Whether it is used up.
@@ -72,17 +72,23 @@ impl PollBudget {
         one_in: u64,
     ) -> Nanos {
         let (shortest, longest) = bounds;
-        assert!(shortest <= longest && one_in > 0, "bounds are in order, and there is a budget");
-        assert!(self.at <= now, "time does not go back");
-        let earned = signed(now.since(self.at).0 / one_in);
+        assert!(shortest <= longest, "bounds are in order");
+        let saved = self.balance(now, one_in);
         self.at = now;
-        let saved = self.saved.saturating_add(earned).min(SAVED_MAX);
         let forgiven_from = -signed(SCAN_PAUSE_MAX.max(longest).0 / one_in);
         self.saved = saved.saturating_sub(signed(cost.0)).max(forgiven_from);
         let overdrawn = self.saved.min(0).unsigned_abs();
         let pause = Nanos(overdrawn * one_in).clamp(shortest, longest);
         assert!(pause <= longest, "a pause has a bound");
         pause
+    }
+
+    /// What is saved at `now`, with what was earned since the last poll.
+    fn balance(&self, now: Nanos, one_in: u64) -> i64 {
+        assert!(one_in > 0, "there is a budget");
+        assert!(self.at <= now, "time does not go back");
+        let earned = signed(now.since(self.at).0 / one_in);
+        self.saved.saturating_add(earned).min(SAVED_MAX)
     }
 }
 
@@ -106,11 +112,16 @@ impl PollTimer {
         Self { interval: INTERVAL_MIN, budget: PollBudget::full() }
     }
 
-    /// What the next poll may use, where polls may use one part in `one_in` of a processor: what
-    /// the longest pause pays, and an eighth of that while the budget is overdrawn.
-    pub(crate) fn allowance(&self, one_in: u64) -> Allowance {
-        let share = if self.budget.saved < 0 { OVERDRAWN_ONE_IN } else { 1 };
-        Allowance::of(Nanos(PAUSE_MAX.0 / one_in / share))
+    /// What a poll at `now` may use, where polls may use one part in `one_in` of a processor: what
+    /// the longest pause pays, and an eighth of that where the pause before it, cut short by an
+    /// event or at its bound, has not paid for the polls before.
+    pub(crate) fn allowance(&self, now: Nanos, one_in: u64) -> Allowance {
+        let allowance = Allowance::of(Nanos(PAUSE_MAX.0 / one_in));
+        if self.budget.balance(now, one_in) < 0 {
+            allowance.share(OVERDRAWN_ONE_IN)
+        } else {
+            allowance
+        }
     }
 
     /// The pause after a poll at `now` that used `cost`, where polls may use one part in `one_in`
@@ -173,6 +184,26 @@ mod tests {
             let is = budget.pause(millis(at), (millis(1), millis(100)), millis(cost), 10);
             assert_eq!(is, millis(pause), "{why}");
         }
+    }
+
+    #[test]
+    fn a_poll_whose_pause_has_paid_for_the_last_one_has_a_whole_allowance() {
+        let millis = Nanos::from_millis;
+        let mut timer = PollTimer::new();
+        let whole = timer.allowance(millis(0), 50).time;
+        assert_eq!(whole, millis(2));
+        // All that is saved and 1 ms.
+        let pause = timer.pause(millis(0), Interval::Of(INTERVAL_MIN), millis(11), 50);
+        assert_eq!(pause, millis(50));
+        assert_eq!(timer.allowance(millis(49), 50).time, Nanos(whole.0 / OVERDRAWN_ONE_IN));
+        assert_eq!(timer.allowance(pause, 50).time, whole);
+    }
+
+    #[test]
+    fn a_share_is_whole_after_all_else_was_used() {
+        let allowance = Allowance::of(Nanos::from_millis(2));
+        let used = Allowance { ends: Nanos(0), ..allowance };
+        assert!(used.is_over() && !used.share(4).is_over());
     }
 
     #[test]

@@ -23,6 +23,7 @@ use std::os::fd::BorrowedFd;
 use std::thread;
 
 use rustix::fs::{CWD, Mode, openat, readlinkat};
+use rustix::io::Errno;
 use rustix::process::{Gid, getgroups};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities, set_thread_groups};
 
@@ -39,18 +40,21 @@ pub(super) struct Rights {
 
 impl Rights {
     /// Those of the process with this folder in `/proc`.
-    pub(super) fn of(process: BorrowedFd<'_>) -> Option<Self> {
+    ///
+    /// # Errors
+    /// The process has ended, or they are not to be seen.
+    pub(super) fn of(process: BorrowedFd<'_>) -> Result<Self, Refusal> {
         let mut rights = Self::in_folder(process, "status")?;
         let own = readlinkat(CWD, "/proc/thread-self/ns/user", Vec::new()).ok();
         if readlinkat(process, "ns/user", Vec::new()).ok() != own {
             rights.capabilities = 0;
         }
-        Some(rights)
+        Ok(rights)
     }
 
     /// What `act` returns, which is done with these rights, or with fewer.
     pub(super) fn act<T: Send>(&self, act: impl FnOnce() -> T + Send) -> Result<T, Refusal> {
-        let own = Self::in_folder(CWD, "/proc/thread-self/status").ok_or(Refusal::Rights)?;
+        let own = Self::in_folder(CWD, "/proc/thread-self/status")?;
         if own.is_within(self) {
             return Ok(act());
         }
@@ -62,11 +66,12 @@ impl Rights {
         })
     }
 
-    fn in_folder(folder: BorrowedFd<'_>, name: &str) -> Option<Self> {
-        let file = File::from(openat(folder, name, READING, Mode::empty()).ok()?);
+    fn in_folder(folder: BorrowedFd<'_>, name: &str) -> Result<Self, Refusal> {
+        let file = File::from(openat(folder, name, READING, Mode::empty()).map_err(unseen)?);
         let mut bytes = Vec::new();
-        file.take(STATUS_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-        Self::parse(&String::from_utf8_lossy(&bytes))
+        let read = file.take(STATUS_BYTES_MAX).read_to_end(&mut bytes);
+        read.map_err(|error| Errno::from_io_error(&error).map_or(Refusal::Rights, unseen))?;
+        Self::parse(&String::from_utf8_lossy(&bytes)).ok_or(Refusal::Rights)
     }
 
     /// The rights in the text of `status`: the last of four users and groups is the file system's.
@@ -122,6 +127,12 @@ impl Rights {
             && has_no_more
             && [user, group].map(i32::cast_unsigned) == [self.user, self.group]
     }
+}
+
+/// Why the rights of a process cannot be read.
+fn unseen(error: Errno) -> Refusal {
+    let has_ended = matches!(error, Errno::NOENT | Errno::SRCH);
+    if has_ended { Refusal::Absent(error) } else { Refusal::Rights }
 }
 
 const NONE: u32 = u32::MAX;
