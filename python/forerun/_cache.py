@@ -12,10 +12,11 @@ from typing import Any, ClassVar, overload
 
 from fsspec.caching import BaseCache, register_cache
 
+from forerun._forerun import clear_frames
 from forerun._memory import LEAST, Memory
 from forerun._pool import Pool
 from forerun._report import Report
-from forerun._session import Answer, Fetcher, Session
+from forerun._session import Answer, Fetcher, InFlight, Session
 from forerun.errors import OptionError
 
 _READAHEAD = "streams:first=1M"
@@ -97,6 +98,7 @@ class ForerunCache(BaseCache):
         most = max(self._memory // 4 // self._connections, 64 << 10)
         self._request = min(self._request, most)
         self._readahead = readahead
+        self._in_flight = InFlight(self._connections)
         super().__init__(blocksize, fetcher, size)
         if readahead != _READAHEAD:
             # What cannot be is refused here, where it is given, at the least memory there may be.
@@ -130,32 +132,44 @@ class ForerunCache(BaseCache):
                 session = self._session or self._begin()
         if session is None:
             return self.fetcher(start, end)
-        parts = []
-        for at in range(start, end, session.read_max):
-            to = min(at + session.read_max, end)
-            parts.append(self._read(session, at, to))
+        parts: list[bytes] = []
+        try:
+            for at in range(start, end, session.read_max):
+                parts.append(self._read(session, at, min(at + session.read_max, end)))
+        except BaseException:
+            # The traceback has this frame.
+            parts.clear()
+            raise
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _read(self, session: Session, start: int, end: int) -> bytes:
+        ranges = session.ranges
         try:
             got: Answer | int = session.read(start, end)
             if isinstance(got, int):
                 got = session.wait(got, start, end)
-        except BaseException:
-            # A signal's handler raised, between any two steps: the session may lack one.
-            if self._session is session:
-                self.let_go()
-            session.abandon()
+        except BaseException as error:
+            # A signal's handler raised, between any two steps: the session may lack one, and the
+            # traceback keeps its frames for as long as it likes. This comes first and is one call
+            # of C, so no second signal's handler comes between.
+            ranges.close(error)
+            self._settle(session)
             raise
         if isinstance(got, bytes):
             return got
         if got is None:
-            return session.fetch(start, end)
+            if ranges.closed:
+                self._settle(session)
+            try:
+                return session.fetch(start, end)
+            except BaseException as error:
+                clear_frames(error)
+                raise
         try:
             raise got
         finally:
             # Its traceback has this frame, which would keep the memory until a collection.
-            del got, session
+            del got, session, ranges
 
     def _begin(self) -> Session | None:
         """Takes memory; `None` if there is none to be had."""
@@ -163,9 +177,15 @@ class ForerunCache(BaseCache):
         grant = _memory.grant(self, min(self._own(), whole))
         if grant is None:
             return None
-        options = (grant.size, self._request, self._connections, self._readahead)
-        session = Session(self.fetcher, self.size, options, _pool, grant)
-        self._session = session
+        try:
+            options = (grant.size, self._request, self._connections, self._readahead)
+            session = Session(self.fetcher, self.size, options, _pool, grant, self._in_flight)
+            self._in_flight.session = weakref.ref(session)
+            self._session = session
+        except BaseException:
+            # A signal's handler raised: the traceback has the grant.
+            grant.release()
+            raise
         return session
 
     def _own(self) -> int:
@@ -176,14 +196,23 @@ class ForerunCache(BaseCache):
 
     def let_go(self) -> None:
         """Drops all pages. The next read begins anew."""
-        session, self._session = self._session, None
+        session = self._session
         if session is not None:
+            session.ranges.close()
+            self._settle(session)
+
+    def _settle(self, session: Session) -> None:
+        """Adds up what a closed session counted, unless that is done."""
+        if self._session is session:
+            self._session = None
             for name, value in session.ranges.stats().items():
                 self._past[name] = self._past.get(name, 0) + value
-            # What was in memory is no more.
-            self._past["memory"] = 0
-            unread = self._past.pop("bytes_unread", 0)
-            self._past["bytes_wasted"] = self._past.get("bytes_wasted", 0) + unread
+
+    def __del__(self) -> None:
+        # Tracebacks and threads may keep the session.
+        session = self._session
+        if session is not None:
+            session.ranges.close()
 
     def close(self) -> None:
         """Frees the memory. A read after it begins anew."""
@@ -266,6 +295,7 @@ def _after_fork() -> None:
     _pool = Pool(_THREADS)
     for cache in list(_caches):
         cache._session = None
+        cache._in_flight = InFlight(cache._connections)
         cache._past.clear()
         cache._shown.clear()
 

@@ -17,21 +17,49 @@ class Holder(Protocol):
         """Drops what is held; it comes back as it is needed."""
 
 
-class Grant:
-    """Bytes that are held as long as this lives; they are released with it."""
+class Pages(Protocol):
+    """What takes the bytes of a grant."""
 
-    __slots__ = ("__weakref__", "holder", "size")
+    @property
+    def closed(self) -> bool:
+        """Whether the bytes are freed."""
+
+    def close(self) -> None:
+        """Frees the bytes."""
+
+
+class Grant:
+    """Bytes that are held until this is released or dropped, or its pages are closed.
+
+    A traceback may keep it for ever: whether its bytes are held is no matter of references.
+    """
+
+    __slots__ = ("__weakref__", "_size", "holder", "pages")
 
     def __init__(self, holder: Holder, size: int) -> None:
         self.holder = weakref.ref(holder)
-        self.size = size
+        self.pages: Pages | None = None
+        self._size = size
+
+    @property
+    def size(self) -> int:
+        """Bytes that are held now."""
+        pages = self.pages
+        return 0 if pages is not None and pages.closed else self._size
+
+    def release(self) -> None:
+        """Frees them."""
+        if self.pages is not None:
+            self.pages.close()
+        self._size = 0
 
 
 class Memory:
     """A bound in bytes, shared equally where there is not enough for all.
 
-    A holder that finds no room has those that hold most release theirs. Memory without a holder may be
-    kept for the next one, up to `SPARE`.
+    A holder has one grant: the one before, which a signal may have kept it from releasing, is
+    released first. A holder that finds no room has those that hold most release theirs. Memory
+    without a holder may be kept for the next one, up to `SPARE`.
     """
 
     def __init__(self, total: int) -> None:
@@ -61,7 +89,10 @@ class Memory:
     def grant(self, holder: Holder, wanted: int) -> Grant | None:
         """Bytes for ``holder``; `None` if there is no room for the least."""
         with self._lock:
-            self._grants = [ref for ref in self._grants if ref() is not None]
+            for grant in self._alive():
+                if grant.holder() is holder:
+                    grant.release()
+            self._grants = [weakref.ref(grant) for grant in self._alive()]
             share = max(self._total // (len(self._grants) + 1), LEAST)
             size = min(wanted, share)
             self._make_room(size, share)
@@ -74,17 +105,17 @@ class Memory:
             return grant
 
     def _alive(self) -> list[Grant]:
-        return [grant for ref in self._grants if (grant := ref()) is not None]
+        return [grant for ref in self._grants if (grant := ref()) is not None and grant.size > 0]
 
     def _make_room(self, size: int, share: int) -> None:
         """Has those that hold more than ``share`` let go until ``size`` is free, most first."""
-        rows = [(grant.size, grant.holder) for grant in self._alive()]
-        for held, ref in sorted(rows, key=lambda row: -row[0]):
-            if self._total - self.held >= size or held <= share:
+        for grant in sorted(self._alive(), key=lambda grant: -grant.size):
+            if self._total - self.held >= size or grant.size <= share:
                 break
-            other = ref()
-            if other is not None:
-                other.let_go()
+            holder = grant.holder()
+            if holder is not None:
+                holder.let_go()
+            grant.release()
 
     def _keep_spare(self) -> None:
         keep_spare(max(min(SPARE, self._total - self.held), 0))

@@ -52,8 +52,9 @@ class Pool:
         except BaseException as error:
             # One that runs all the same says so itself.
             self._alive.discard(thread)
-            # The system has no more, or Python ends: who waits fetches without.
-            if not isinstance(error, RuntimeError):
+            # The system has no more, or Python ends: a waiting thread fetches without. A signal's
+            # handler may raise the same class.
+            if not (isinstance(error, RuntimeError) and "new thread" in str(error)):
                 raise
 
     def _run(self) -> None:

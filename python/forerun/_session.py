@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
+import signal
 import threading
 import time
 import weakref
@@ -24,6 +24,41 @@ Answer = bytes | BaseException | None
 logger = logging.getLogger("forerun")
 
 
+class InFlight:
+    """Fetches that threads of the pool make for one file, of all its sessions: `most` at a time.
+
+    A session that is closed leaves its fetches in flight, whose bytes take memory until they end.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.session: Callable[[], Session | None] = _none
+        self._lock = threading.Lock()
+        self._count = 0
+
+    @property
+    def free(self) -> int:
+        """Fetches that may begin."""
+        return self.most - self._count
+
+    def begin(self) -> bool:
+        """Counts one, if it may begin."""
+        with self._lock:
+            if self._count >= self.most:
+                return False
+            self._count += 1
+            return True
+
+    def end(self) -> None:
+        """One has ended."""
+        with self._lock:
+            self._count -= 1
+
+
+def _none() -> None:
+    """Of a file without a session."""
+
+
 class Session:
     """Decisions and bytes are in `_forerun.Ranges`; here is who fetches and who waits."""
 
@@ -34,50 +69,52 @@ class Session:
         options: tuple[int, int, int, str],
         pool: Pool,
         grant: Grant | None = None,
+        in_flight: InFlight | None = None,
     ) -> None:
         self._fetcher = fetcher
         self._pool = pool
-        # Held as long as this lives, be it by a thread that fetches still.
         self._grant = grant
         self._connections = options[2]
+        self._in_flight = in_flight or InFlight(self._connections)
         self._lock = threading.Lock()
         self._running = 0
-        self._abandoned = False
-        self._gates: dict[int, threading.Lock] = {}
         self._errors: dict[int, BaseException] = {}
         self.ranges = _forerun.Ranges(size, *options, _Wake(self))
+        if grant is not None:
+            grant.pages = self.ranges
         self.read = self.ranges.read
         self.read_max = self.ranges.read_max
 
     def wait(self, read: int, start: int, end: int) -> Answer:
         """The bytes of a read that has to wait, or the error of the fetch that failed.
 
-        Fetches what no other thread does. `None`: there is no room, and the bytes are to be had by
-        `fetch` all the same.
+        Fetches what no other thread does. `None`: there is no room, or the session was closed, and
+        the bytes are to be had by `fetch` all the same.
         """
         ranges = self.ranges
         while True:
             gate = threading.Lock()
             gate.acquire()
-            self._gates[read] = gate
+            ranges.gates[read] = gate
             try:
                 got = self._answer(read, start, end, gate)
             finally:
-                self._gates.pop(read, None)
+                ranges.gates.pop(read, None)
                 error = self._errors.pop(read, None)
             if isinstance(got, bytes):
                 return got
             if not got:
                 return error
             again = ranges.again(start, end)
-            if isinstance(again, bytes):
+            if not isinstance(again, int):
                 return again
             read = again
 
     def start(self) -> None:
         """Gives fetches that wait to threads, as far as there are connections."""
         with self._lock:
-            more = min(self._connections - self._running, self.ranges.waiting())
+            room = min(self._connections - self._running, self._in_flight.free)
+            more = min(room, self.ranges.waiting())
             if more <= 0:
                 return
             self._running += more
@@ -86,41 +123,41 @@ class Session:
                 with self._lock:
                     self._running -= 1
 
-    def open_gates(self, woken: list[int]) -> None:
-        """Wakes those who wait for these reads: they ended, or have something to fetch."""
-        for read in woken:
-            # It stays until its reader takes it out: a signal between the steps loses nothing.
-            gate = self._gates.get(read)
-            if gate is not None:
-                with contextlib.suppress(RuntimeError):
-                    # It may be open already.
-                    gate.release()
-
     def work(self) -> bool:
         """Makes a fetch that waits for a thread; whether there was one."""
+        job = None
         with self._lock:
-            job = None if self._abandoned else self.ranges.claim()
+            if self._in_flight.begin():
+                job = self.ranges.claim()
+                if job is None:
+                    self._in_flight.end()
             if job is None:
                 self._running -= 1
                 return False
         # An error is told to those who wait, and a thread goes on.
-        self._run(job)
+        try:
+            self._run(job)
+        finally:
+            self._in_flight.end()
+        if self.ranges.closed:
+            # The next session had one fetch less until now.
+            session = self._in_flight.session()
+            if session is not None and session is not self:
+                session.start()
         return True
-
-    def abandon(self) -> None:
-        """Has those who wait fetch for themselves."""
-        self._abandoned = True
-        self.open_gates(list(self._gates))
 
     def fetch(self, start: int, end: int) -> bytes:
         """Exactly those bytes, from the fetcher."""
         data = self._fetcher(start, end)
         if not isinstance(data, bytes):
             data = bytes(data)
-        if len(data) != end - start:
+        got = len(data)
+        if got != end - start:
+            # A traceback is not to keep it: it may be all of a file.
+            del data
             raise FetchError(
-                f"asked for bytes {start} to {end}, {end - start} of them, and got {len(data)}: "
-                "the file changed, or its server does not serve ranges. Open it again, or with "
+                f"asked for bytes {start} to {end}, {end - start} of them, and got {got}: the "
+                "file changed, or its server does not serve ranges. Open it again, or with "
                 'cache_type="none"'
             )
         return data
@@ -129,10 +166,6 @@ class Session:
         ranges = self.ranges
         at, data = start, b""
         while (got := ranges.take(read)) is None:
-            if self._abandoned:
-                # What others met is not this read's.
-                self._errors.pop(read, None)
-                return False
             job = ranges.claim_for(read)
             # The rest goes to other threads while this one fetches.
             self.start()
@@ -142,12 +175,14 @@ class Session:
             fetched = self._run(job)
             if isinstance(fetched, bytes):
                 at, data = job[1], fetched
-            elif not isinstance(fetched, Exception):
+            elif _is_interrupt(fetched):
                 self._errors[read] = fetched
                 ranges.cancel(read)
                 return False
-        # Nothing: the last fetch of this thread has all of it.
-        return data[start - at : end - at] if got == b"" else got
+        # Nothing: the last fetch of this thread has all of it. It may also have all of a read that
+        # a close left without an answer.
+        has_all = got == b"" or (got is True and at <= start and end <= at + len(data))
+        return data[start - at : end - at] if has_all else got
 
     def _run(self, job: Job) -> bytes | BaseException:
         """Makes a fetch: its bytes, or the error if it failed."""
@@ -157,13 +192,14 @@ class Session:
         except BaseException as error:  # noqa: BLE001 - it is told to its readers.
             woken = self.ranges.failed(number)
             # An interrupt is of this thread alone: others who wait fetch for themselves.
-            if isinstance(error, Exception):
-                self._errors.update((read, error) for read in woken if read in self._gates)
-            self.open_gates(woken)
+            if not _is_interrupt(error):
+                gates = self.ranges.gates
+                self._errors.update((read, error) for read in woken if read in gates)
+            self.ranges.wake(woken)
             self.start()
             logger.debug("bytes %d to %d could not be fetched: %r", start, end, error)
             return error
-        self.open_gates(self.ranges.arrived(number, data))
+        self.ranges.arrived(number, data)
         self.start()
         return data
 
@@ -176,10 +212,9 @@ class _Wake:
     def __init__(self, session: Session) -> None:
         self._session = weakref.ref(session)
 
-    def __call__(self, woken: list[int]) -> None:
+    def __call__(self) -> None:
         session = self._session()
         if session is not None:
-            session.open_gates(woken)
             session.start()
             # Or they would wait for the interpreter until this thread has used its time up.
             time.sleep(0)
@@ -199,3 +234,31 @@ class _Work:
             if session is None or not session.work():
                 return
             del session
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    """Whether a signal's handler raised it in this thread's fetch: no error of the fetch.
+
+    A handler may raise any class, such as `TimeoutError`; its frame is in the traceback.
+    """
+    if not isinstance(error, Exception):
+        return True
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    codes = {_code(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
+    link = error.__traceback__
+    while link is not None:
+        if link.tb_frame.f_code in codes:
+            return True
+        link = link.tb_next
+    return False
+
+
+def _code(handler: object) -> object:
+    """The code of a handler that is written in Python."""
+    while hasattr(handler, "func"):
+        handler = handler.func
+    function = getattr(handler, "__func__", handler)
+    if not hasattr(function, "__code__"):
+        function = getattr(type(handler), "__call__", None)
+    return getattr(function, "__code__", None)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -68,3 +71,16 @@ def until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < guard, "it does not come"
         os.sched_yield()
+
+
+def run_scene(scene: Callable[[], None]) -> None:
+    """Runs a function of a test's module in a process of its own."""
+    name = scene.__name__
+    code = f"import {scene.__module__} as t; t.{name}()"
+    words = [sys.executable, "-X", "faulthandler", "-c", code]
+    folder = str(Path(__file__).parent)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([folder, *sys.path])}
+    ended = subprocess.run(
+        words, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert ended.returncode == 0, ended.stderr

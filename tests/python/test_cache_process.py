@@ -8,13 +8,12 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import subprocess
-import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from stores import MIB, Hooked, Store, content, until
+from stores import MIB, Hooked, Store, content, run_scene, until
 
 from forerun import ForerunCache, memory_held
 from forerun._cache import _pool
@@ -225,12 +224,5 @@ INTERRUPTS = 5000
     ],
     ids=lambda scene: scene.__name__,
 )
-def test_a_process_goes_on_after(scene: object) -> None:
-    name = scene.__name__  # type: ignore[attr-defined]
-    words = [sys.executable, "-X", "faulthandler", "-c", f"import {__name__} as t; t.{name}()"]
-    folder = str(Path(__file__).parent)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([folder, *sys.path])}
-    ended = subprocess.run(
-        words, env=environment, capture_output=True, text=True, check=False, timeout=300
-    )
-    assert ended.returncode == 0, ended.stderr
+def test_a_process_goes_on_after(scene: Callable[[], None]) -> None:
+    run_scene(scene)

@@ -27,7 +27,7 @@ mod _forerun {
     #[pymodule_export]
     use super::commands::cli;
     #[pymodule_export]
-    use super::ranges::{Ranges, keep_spare};
+    use super::ranges::{Ranges, clear_frames, keep_spare};
     #[cfg(feature = "lab")]
     #[pymodule_export]
     use super::vectors::{check, decisions, policies};

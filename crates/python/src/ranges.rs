@@ -6,18 +6,24 @@
 //!                     <--------------  a number: it waits     claim_for, take
 //!   threads: claim, fetch, arrived
 //! ```
-//! `wake(woken)` is called without the lock, where a read that had its bytes led to fetches that
-//! wait for a thread, or where other reads ended.
+//! `wake()` is called without the lock, where a read that had its bytes led to fetches that wait
+//! for a thread, or where other reads ended. A reader thread waits at a gate, a taken lock of
+//! Python in `gates`; waking the read releases it.
 //!
 //! # Invariants
 //! - The lock is held with the GIL and never over a call of Python: a fork cannot meet it taken.
+//! - `close` runs no bytecode: a signal's handler, which may raise, runs before it or after it, so
+//!   the memory is freed and every waiting thread is woken, or nothing has changed.
+//! - After `close` no method has an effect: a read returns `None`, a waiting read is to be read
+//!   again.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use forerun_engine::ranges::{
-    self, FetchId, RangeFetch, RangesSettings, ReadEnd, ReadId, ReadStart,
+    self, FetchId, RangeFetch, RangesSettings, RangesStats, ReadEnd, ReadId, ReadStart,
 };
+use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict};
 
@@ -29,11 +35,39 @@ pub(crate) fn keep_spare(bytes: usize) {
     ranges::spare_bytes_max(bytes);
 }
 
+/// Clears the frames of this package in the traceback of `error`, of calls that have ended: their
+/// variables are fetched bytes. Frames of the caller and of the fetcher stay as they are.
+#[pyfunction]
+pub(crate) fn clear_frames(error: &Bound<'_, PyBaseException>) -> PyResult<()> {
+    let mut link = error.as_any().getattr("__traceback__")?;
+    let mut is_running = true;
+    while !link.is_none() {
+        let frame = link.getattr("tb_frame")?;
+        let module = frame.getattr("f_globals")?.get_item("__name__");
+        let module = module.and_then(|name| name.extract::<String>()).unwrap_or_default();
+        // The first frame is the one that has caught the error.
+        if !is_running && module.starts_with("forerun.") {
+            frame.call_method0("clear")?;
+        }
+        is_running = false;
+        link = link.getattr("tb_next")?;
+    }
+    Ok(())
+}
+
 /// A cache of the byte ranges of one object; all numbers are bytes.
 #[pyclass(frozen, module = "forerun._forerun")]
 pub(crate) struct Ranges {
-    inner: Mutex<ranges::Ranges>,
+    inner: Mutex<Inner>,
     wake: Py<PyAny>,
+    /// Of waiting reads, by their number; each is taken.
+    gates: Py<PyDict>,
+    read_bytes_max: u64,
+}
+
+enum Inner {
+    Open(Box<ranges::Ranges>),
+    Closed(Box<RangesStats>),
 }
 
 /// The number of a fetch, its first byte, and the byte after its last.
@@ -43,6 +77,7 @@ type Claimed = (u64, u64, u64);
 impl Ranges {
     #[new]
     fn new(
+        py: Python<'_>,
         size: u64,
         memory: u64,
         request: u32,
@@ -58,58 +93,109 @@ impl Ranges {
             ..RangesSettings::default()
         };
         let inner = ranges::Ranges::new(&settings, size).map_err(errors::option)?;
-        Ok(Self { inner: Mutex::new(inner), wake })
+        let read_bytes_max = inner.read_bytes_max();
+        assert!(read_bytes_max > 0, "a read of some length is possible");
+        let inner = Mutex::new(Inner::Open(Box::new(inner)));
+        Ok(Self { inner, wake, gates: PyDict::new(py).unbind(), read_bytes_max })
     }
 
     /// The most bytes that one read may ask for.
     #[getter]
     fn read_max(&self) -> u64 {
-        self.lock().read_bytes_max()
+        self.read_bytes_max
     }
 
-    /// The bytes of `start..end`, or the number of a read that has to wait.
-    fn read<'py>(&self, py: Python<'py>, start: u64, end: u64) -> PyResult<Bound<'py, PyAny>> {
+    /// The gates of waiting reads, by their number.
+    #[getter]
+    fn gates(&self, py: Python<'_>) -> Py<PyDict> {
+        self.gates.clone_ref(py)
+    }
+
+    /// Whether the memory is freed.
+    #[getter]
+    fn closed(&self) -> bool {
+        matches!(*self.lock(), Inner::Closed(_))
+    }
+
+    /// Frees the memory, wakes every waiting thread, and clears the frames of `error`, as
+    /// [`clear_frames`] does.
+    #[pyo3(signature = (error = None))]
+    fn close(&self, py: Python<'_>, error: Option<&Bound<'_, PyBaseException>>) -> PyResult<()> {
         let mut inner = self.lock();
-        let begun = inner.read(start, end);
-        self.begun(py, inner, begun, end - start)
+        if let Inner::Open(open) = &*inner {
+            *inner = Inner::Closed(Box::new(last_stats(open.stats())));
+        }
+        drop(inner);
+        for gate in self.gates.bind(py).values() {
+            release(&gate);
+        }
+        error.map_or(Ok(()), clear_frames)
+    }
+
+    /// The bytes of `start..end`, or the number of a read that has to wait; `None` once closed.
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        start: u64,
+        end: u64,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let begin = |open: &mut ranges::Ranges| open.read(start, end);
+        self.begin(py, begin, end - start)
     }
 
     /// As `read`, for one that is to be read again.
-    fn again<'py>(&self, py: Python<'py>, start: u64, end: u64) -> PyResult<Bound<'py, PyAny>> {
-        let mut inner = self.lock();
-        let begun = inner.again(start, end);
-        self.begun(py, inner, begun, end - start)
+    fn again<'py>(
+        &self,
+        py: Python<'py>,
+        start: u64,
+        end: u64,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let begin = |open: &mut ranges::Ranges| open.again(start, end);
+        self.begin(py, begin, end - start)
     }
 
     /// The next fetch for a thread.
     fn claim(&self) -> Option<Claimed> {
-        self.lock().claim().map(claimed)
+        self.with(ranges::Ranges::claim).flatten().map(claimed)
     }
 
     /// A fetch for the thread in which `read` waits, if there is one.
     fn claim_for(&self, read: u64) -> Option<Claimed> {
-        self.lock().claim_for(ReadId(read)).map(claimed)
+        self.with(|open| open.claim_for(ReadId(read))).flatten().map(claimed)
     }
 
-    /// The fetch `job` gave `data`; the reads that are to be woken.
-    fn arrived(&self, job: u64, data: &[u8]) -> Vec<u64> {
-        let mut inner = self.lock();
-        inner.arrived(FetchId(job), data);
-        numbers(inner.woken())
+    /// The fetch `job` gave `data`.
+    fn arrived(&self, py: Python<'_>, job: u64, data: &[u8]) -> PyResult<()> {
+        let woken = self.with(|open| {
+            open.arrived(FetchId(job), data);
+            numbers(open.woken())
+        });
+        self.open_gates(py, &woken.unwrap_or_default())
     }
 
-    /// The fetch `job` failed; the reads that are to be woken.
+    /// The fetch `job` failed; the reads for which `open_gates` is to be called.
     fn failed(&self, job: u64) -> Vec<u64> {
-        let mut inner = self.lock();
-        inner.failed(FetchId(job));
-        numbers(inner.woken())
+        let woken = self.with(|open| {
+            open.failed(FetchId(job));
+            numbers(open.woken())
+        });
+        woken.unwrap_or_default()
+    }
+
+    /// Wakes the threads of `reads`: they ended, or have a fetch to claim.
+    #[expect(clippy::needless_pass_by_value, reason = "a list of Python")]
+    fn wake(&self, py: Python<'_>, reads: Vec<u64>) -> PyResult<()> {
+        self.open_gates(py, &reads)
     }
 
     /// How `read` ended: its bytes, none if its own last fetch has them, `False` if it failed,
     /// `True` if it is to be read again; `None` while it waits.
     fn take<'py>(&self, py: Python<'py>, read: u64) -> Option<Bound<'py, PyAny>> {
         let truth = |yes| PyBool::new(py, yes).to_owned().into_any();
-        Some(match self.lock().take(ReadId(read))? {
+        let Some(ended) = self.with(|open| open.take(ReadId(read))) else {
+            return Some(truth(true));
+        };
+        Some(match ended? {
             ReadEnd::Bytes(bytes) => PyBytes::new(py, &bytes).into_any(),
             ReadEnd::Fetched => PyBytes::new(py, &[]).into_any(),
             ReadEnd::Failed => truth(false),
@@ -119,17 +205,20 @@ impl Ranges {
 
     /// No reader waits for `read` any more.
     fn cancel(&self, read: u64) {
-        self.lock().cancel(ReadId(read));
+        self.with(|open| open.cancel(ReadId(read)));
     }
 
     /// Fetches that wait for a thread.
     fn waiting(&self) -> u32 {
-        self.lock().waiting()
+        self.with(|open| open.waiting()).unwrap_or(0)
     }
 
     /// What was counted: bytes, counts and seconds.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stats = self.lock().stats();
+        let stats = match &*self.lock() {
+            Inner::Open(open) => open.stats(),
+            Inner::Closed(stats) => **stats,
+        };
         let pages = |pages: u64| pages * u64::from(ranges::PAGE_BYTES);
         let dict = PyDict::new(py);
         dict.set_item("reads", stats.reads)?;
@@ -150,34 +239,68 @@ impl Ranges {
 
 impl Ranges {
     /// What `read` and `again` return for a read of `bytes`.
-    fn begun<'py>(
+    fn begin<'py>(
         &self,
         py: Python<'py>,
-        mut inner: MutexGuard<'_, ranges::Ranges>,
-        begun: ReadStart,
+        begin: impl FnOnce(&mut ranges::Ranges) -> ReadStart,
         bytes: u64,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        if let ReadStart::Waits(read) = begun {
-            return Ok(read.0.into_pyobject(py)?.into_any());
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let mut inner = self.lock();
+        let Inner::Open(open) = &mut *inner else { return Ok(None) };
+        if let ReadStart::Waits(read) = begin(open) {
+            return Ok(Some(read.0.into_pyobject(py)?.into_any()));
         }
-        let bytes = match inner.ready() {
+        let bytes = match open.ready() {
             Some(bytes) => PyBytes::new(py, bytes),
             None => PyBytes::new_with(py, usize::try_from(bytes)?, |out| {
-                inner.copy_ready(out);
+                open.copy_ready(out);
                 Ok(())
             })?,
         };
-        let woken = numbers(inner.woken());
-        if inner.waiting() > 0 || !woken.is_empty() {
-            drop(inner);
-            self.wake.call1(py, (woken,))?;
+        let (woken, waiting) = (numbers(open.woken()), open.waiting());
+        drop(inner);
+        if waiting > 0 || !woken.is_empty() {
+            self.open_gates(py, &woken)?;
+            self.wake.call0(py)?;
         }
-        Ok(bytes.into_any())
+        Ok(Some(bytes.into_any()))
     }
 
-    fn lock(&self) -> MutexGuard<'_, ranges::Ranges> {
+    /// Wakes the threads of `reads`; one that waits no more has taken its gate away.
+    fn open_gates(&self, py: Python<'_>, reads: &[u64]) -> PyResult<()> {
+        let gates = self.gates.bind(py);
+        for read in reads {
+            if let Some(gate) = gates.get_item(read)? {
+                release(&gate);
+            }
+        }
+        Ok(())
+    }
+
+    /// What `act` gives; `None` once closed.
+    fn with<T>(&self, act: impl FnOnce(&mut ranges::Ranges) -> T) -> Option<T> {
+        match &mut *self.lock() {
+            Inner::Open(open) => Some(act(open)),
+            Inner::Closed(_) => None,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Opens a gate, which may be open already: releasing it once more is an error of no effect.
+fn release(gate: &Bound<'_, PyAny>) {
+    let _ = gate.call_method0("release");
+}
+
+/// The counters of a cache whose pages are dropped: unread ones are wasted.
+fn last_stats(mut stats: RangesStats) -> RangesStats {
+    stats.core.ahead_wasted += stats.core.ahead_unread;
+    stats.core.ahead_unread = 0;
+    stats.memory_bytes = 0;
+    stats
 }
 
 fn claimed(job: RangeFetch) -> Claimed {
