@@ -12,6 +12,7 @@ mod same;
 mod sanitize;
 mod tidy;
 
+use std::num::NonZeroU32;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -56,6 +57,16 @@ enum Chore {
     Same(same::Args),
     /// What programs see under `run` and `explain`, in a table beside what they see alone
     Transparent,
+    /// How long `run` outlives its programs, and what it takes of a processor, beside sick file
+    /// systems and hostile programs: tables
+    Bounds {
+        /// Ends of each row
+        #[arg(long, value_name = "N", default_value = "1000")]
+        ends: NonZeroU32,
+        /// What a program runs for
+        #[arg(long, value_name = "SECONDS", default_value = "3")]
+        seconds: NonZeroU32,
+    },
     /// How often tests fail beside busy loops
     Flakes(flakes::Args),
     /// A bench beside peers, by `forerun-compare`: engine, streams, programs, virtual or lab
@@ -81,6 +92,7 @@ fn main() -> ExitCode {
         Chore::Sanitize { tools } => sanitize::run(&root, &tools),
         Chore::Same(args) => same::run(&root, &args),
         Chore::Transparent => transparent(&root),
+        Chore::Bounds { ends, seconds } => bounds(&root, ends, seconds),
         Chore::Flakes(args) => flakes::run(&root, &args),
         Chore::Bench { words } => {
             become_one(&root, &["--quiet", "--package", "forerun-compare", "--"], &words)
@@ -111,6 +123,20 @@ fn transparent(root: &Path) -> Result<bool> {
     let cargo = cargo.arg(root.join("Cargo.toml")).args(["--", "--nocapture", "--test-threads=1"]);
     Err(cargo.exec()).context("cargo test")
 }
+
+/// Becomes the tests of the bounds of `run`, in series that are long enough for a table.
+fn bounds(root: &Path, ends: NonZeroU32, seconds: NonZeroU32) -> Result<bool> {
+    let mut cargo = Command::new(cargo());
+    cargo.args(["test", "--release", "--package", "forerun-cli", "--test", "run"]);
+    cargo.arg("--manifest-path").arg(root.join("Cargo.toml"));
+    cargo.args(["--", "ends::", "hostile::", "--nocapture", "--test-threads=1"]);
+    let long = ("FORERUN_TEST_SECONDS_MAX", (ends.get() * ENDS_SECONDS_MAX).to_string());
+    let all = [("FORERUN_ENDS", ends.to_string()), ("FORERUN_SECONDS", seconds.to_string()), long];
+    Err(cargo.envs(all).exec()).context("cargo test")
+}
+
+/// What one end of each row takes at most.
+const ENDS_SECONDS_MAX: u32 = 10;
 
 /// The root of the repository: this package lies one folder below it.
 fn root() -> PathBuf {

@@ -38,6 +38,8 @@ pub(crate) struct Aside {
     pid: Pid,
     /// `None` where the system has no such descriptors.
     end: Option<OwnedFd>,
+    /// How long its end is waited for.
+    left_after: Nanos,
 }
 
 /// What `work` returns, if that is within `time`: it may block on a file system, and is done in a
@@ -80,7 +82,7 @@ impl Aside {
                 let pid = Pid::from_raw(pid).filter(|_| pid > 0);
                 let pid = pid.ok_or_else(io::Error::last_os_error)?;
                 let end = pidfd_open(pid, PidfdFlags::empty()).ok();
-                Ok(Self { socket, pid, end })
+                Ok(Self { socket, pid, end, left_after: LEFT_AFTER })
             }
         }
     }
@@ -88,6 +90,11 @@ impl Aside {
     /// Sends `bytes` to the other process.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.socket.write_all(bytes)
+    }
+
+    /// A file system is known to block the other process: its end is not waited for.
+    pub(crate) fn is_blocked(&mut self) {
+        self.left_after = Nanos(0);
     }
 
     /// All that the other process writes until it closes its end of the socket; `None` where that
@@ -111,7 +118,7 @@ impl Drop for Aside {
     fn drop(&mut self) {
         let _ = kill_process(self.pid, Signal::KILL);
         if let Some(end) = &self.end
-            && is_readable(end.as_fd(), LEFT_AFTER)
+            && is_readable(end.as_fd(), self.left_after)
         {
             let _ = waitpid(Some(self.pid), WaitOptions::NOHANG);
         }

@@ -125,7 +125,8 @@ pub(crate) fn watch<P: Poller, S: Wire>(
     let observing = Aside::start(|socket| observing::run(socket, pid, ring, make, seen)).ok();
     let status = loop {
         wait(&program, &signals);
-        while let Some(signal) = signals.next() {
+        // One at a time: in a storm there is always one more.
+        if let Some(signal) = signals.next() {
             signal.send(pid);
         }
         if let Some(status) = program.ended()? {
@@ -135,7 +136,11 @@ pub(crate) fn watch<P: Poller, S: Wire>(
     let (ran, used) = (clock.now(), Usage::of_children().since(before));
     let report = observing.filter(|_| run.is_reported).and_then(|mut observing| {
         observing.send(&[observing::END]).ok()?;
-        from_bytes(&observing.answer(REPORT_WITHIN)?)
+        let report: Report<S> = from_bytes(&observing.answer(REPORT_WITHIN)?)?;
+        if report.calls_given_up > 0 {
+            observing.is_blocked();
+        }
+        Some(report)
     });
     Ok(Watched { status, ran, used, report })
 }

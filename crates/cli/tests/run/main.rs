@@ -5,8 +5,10 @@
 //! number of polls.
 
 mod awkward;
+mod ends;
 mod explain;
 mod hostile;
+mod illnesses;
 mod limits;
 mod mappings;
 mod opening;

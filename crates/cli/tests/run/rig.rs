@@ -190,6 +190,19 @@ impl Reader {
         self.child.wait().expect("it ends").code()
     }
 
+    /// Has it end; its exit status with what `then` returns at once, and its last line.
+    pub(crate) fn end_with_answer<T>(
+        mut self,
+        then: impl FnOnce() -> T,
+    ) -> ((Option<i32>, T), String) {
+        self.input = None;
+        let status = self.child.wait().expect("it ends").code();
+        let ended = (status, then());
+        let mut last = String::new();
+        self.answers.read_line(&mut last).expect("it is text");
+        (ended, last.trim_end().to_owned())
+    }
+
     /// Has it read `step` at a time until something beyond it is cached, and asserts that this
     /// is never more than `most` beyond.
     pub(crate) fn is_prefetched(&mut self, data: &Data, step: u64, most: u64) -> bool {

@@ -1,25 +1,29 @@
-//! A file system that falls ill on command: it hangs, fails or lies at one operation, until it is
-//! healed.
+//! A file system that falls ill on command: it hangs, delays, fails or lies at one operation, until
+//! it is healed.
 //!
 //! ```text
-//!   /small   64 KiB      /large   64 MiB      each byte is the number of its page, modulo 251
+//!   a request --> its operation is healthy    answered
+//!                 hangs                       held until the server is healed
+//!                 delays                      held for a time, or until then
+//!                 fails                       answered by an error
+//!                 lies                        answered with another size
 //! ```
 //! # Invariants
-//! - A request that hangs is held, and answered when the server is healed; all others are answered
-//!   meanwhile.
+//! - A request that is held keeps no other from being answered.
 
-use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::{Duration, UNIX_EPOCH};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use forerun_testkit::{Scratch, skip};
-use fuser::{
-    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
-    Generation, INodeNo, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty,
-    ReplyEntry, ReplyOpen, Request,
-};
+use fuser::{BackgroundSession, Config, Errno, MountOption};
+
+use files::Files;
+pub(crate) use files::ILL_FROM;
+
+mod files;
 
 /// The operations that may fall ill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,15 +33,34 @@ pub(crate) enum Operation {
     Open,
     /// Reads from [`ILL_FROM`] on.
     Read,
+    /// The entries of the folder.
+    Entries,
     Flush,
+    Release,
+    /// Those of the file system.
+    Statistics,
 }
+
+/// All of them.
+pub(crate) const OPERATIONS: [Operation; 8] = [
+    Operation::Lookup,
+    Operation::Attributes,
+    Operation::Open,
+    Operation::Read,
+    Operation::Entries,
+    Operation::Flush,
+    Operation::Release,
+    Operation::Statistics,
+];
 
 /// What is wrong with an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Illness {
     Hangs,
+    Delays(Duration),
     Fails(Errno),
-    /// Attributes have another size.
+    /// A file has so many bytes, a read gives so many at most, a folder has so many entries that
+    /// are not there, a file system so many blocks.
     Lies(u64),
 }
 
@@ -51,7 +74,8 @@ pub(crate) struct Server {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    held: Condvar,
+    /// Told when the server is healed.
+    healed: Condvar,
 }
 
 #[derive(Default)]
@@ -96,6 +120,7 @@ impl Server {
         state.ill = None;
         let held = std::mem::take(&mut state.held);
         drop(state);
+        self.shared.healed.notify_all();
         for answer in held {
             answer();
         }
@@ -119,124 +144,35 @@ impl Drop for Server {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no holder of the lock panics")
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Answers with `answer`, which is given an error where the operation fails and a size where it
-    /// lies: at once, or when the server is healed.
+    /// lies: at once, later, or when the server is healed.
     fn answer(
-        &self,
+        self: &Arc<Self>,
         operation: Operation,
-        answer: impl FnOnce(Option<Errno>, Option<u64>) + Send + 'static,
+        answer: impl FnOnce(Answer) + Send + 'static,
     ) {
         let mut state = self.lock();
-        match state.ill.filter(|(ill, _)| *ill == operation) {
-            Some((_, Illness::Hangs)) => {
-                state.held.push(Box::new(move || answer(None, None)));
-                self.held.notify_all();
+        let ill = state.ill.filter(|(ill, _)| *ill == operation).map(|(_, illness)| illness);
+        match ill {
+            Some(Illness::Hangs) => state.held.push(Box::new(move || answer(Ok(None)))),
+            Some(Illness::Delays(time)) => {
+                let shared = Arc::clone(self);
+                thread::spawn(move || {
+                    let state = shared.lock();
+                    let is_ill = |state: &mut State| state.ill.is_some();
+                    drop(shared.healed.wait_timeout_while(state, time, is_ill));
+                    answer(Ok(None));
+                });
             }
-            Some((_, Illness::Fails(errno))) => answer(Some(errno), None),
-            Some((_, Illness::Lies(bytes))) => answer(None, Some(bytes)),
-            None => answer(None, None),
+            Some(Illness::Fails(errno)) => answer(Err(errno)),
+            Some(Illness::Lies(size)) => answer(Ok(Some(size))),
+            None => answer(Ok(None)),
         }
     }
 }
 
-/// The files of the server.
-struct Files(Arc<Shared>);
-
-impl Filesystem for Files {
-    fn lookup(&self, _req: &Request, _parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let Some(file) = FILES.iter().position(|(known, _)| name == *known) else {
-            return reply.error(Errno::ENOENT);
-        };
-        let attributes = attributes(file as u64 + 2, None);
-        self.0.answer(Operation::Lookup, move |error, _| match error {
-            Some(error) => reply.error(error),
-            None => reply.entry(&Duration::ZERO, &attributes, Generation(0)),
-        });
-    }
-
-    fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        let ino = u64::from(ino);
-        if ino == 1 {
-            return reply.attr(&Duration::ZERO, &attributes(1, None));
-        }
-        self.0.answer(Operation::Attributes, move |error, bytes| match error {
-            Some(error) => reply.error(error),
-            None => reply.attr(&Duration::ZERO, &attributes(ino, bytes)),
-        });
-    }
-
-    fn open(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        self.0.answer(Operation::Open, move |error, _| match error {
-            Some(error) => reply.error(error),
-            None => reply.opened(FileHandle(1), FopenFlags::FOPEN_KEEP_CACHE),
-        });
-    }
-
-    fn read(
-        &self,
-        _req: &Request,
-        ino: INodeNo,
-        _fh: FileHandle,
-        offset: u64,
-        size: u32,
-        _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
-        let end = attributes(u64::from(ino), None).size.min(offset + u64::from(size));
-        let byte = |at: u64| u8::try_from(at / 4096 % 251).expect("below 251");
-        let bytes: Vec<u8> = (offset..end).map(byte).collect();
-        if offset + u64::from(size) <= ILL_FROM {
-            return reply.data(&bytes);
-        }
-        self.0.answer(Operation::Read, move |error, _| match error {
-            Some(error) => reply.error(error),
-            None => reply.data(&bytes),
-        });
-    }
-
-    fn flush(
-        &self,
-        _req: &Request,
-        _ino: INodeNo,
-        _fh: FileHandle,
-        _owner: LockOwner,
-        reply: ReplyEmpty,
-    ) {
-        self.0.answer(Operation::Flush, move |error, _| match error {
-            Some(error) => reply.error(error),
-            None => reply.ok(),
-        });
-    }
-}
-
-/// The attributes of the folder, which is 1, or of a file; `bytes` is what it lies about its size.
-fn attributes(ino: u64, bytes: Option<u64>) -> FileAttr {
-    let file = ino.checked_sub(2).and_then(|at| FILES.get(usize::try_from(at).ok()?));
-    let size = bytes.or(file.map(|(_, bytes)| *bytes)).unwrap_or(0);
-    let kind = if file.is_some() { FileType::RegularFile } else { FileType::Directory };
-    FileAttr {
-        ino: INodeNo(ino),
-        size,
-        blocks: size / 512,
-        atime: UNIX_EPOCH,
-        mtime: UNIX_EPOCH,
-        ctime: UNIX_EPOCH,
-        crtime: UNIX_EPOCH,
-        kind,
-        perm: 0o755,
-        nlink: 1,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        flags: 0,
-        blksize: 4096,
-    }
-}
-
-/// Reads beyond are those that fall ill.
-pub(crate) const ILL_FROM: u64 = 4 << 20;
-const FILES: [(&str, u64); 2] = [("small", 64 << 10), ("large", 64 << 20)];
+/// The error of an operation that fails, or the size of one that lies.
+type Answer = Result<Option<u64>, Errno>;
