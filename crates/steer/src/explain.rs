@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use forerun_core::units::Nanos;
 
 use crate::clock;
-use crate::observe::poll::{Allowance, INTERVAL_MIN, Interval, PollTimer};
+use crate::observe::poll::{Allowance, INTERVAL_MIN, Interval, Pause, PollTimer};
 use crate::observe::{ObserverKind, Observers};
 use crate::session::{self, Poller, SessionError, Watched};
 use crate::wire::wire;
@@ -140,7 +140,7 @@ impl Poller for Explainer {
         &self.observers
     }
 
-    fn poll(&mut self, some_ended: bool) -> Nanos {
+    fn poll(&mut self, some_ended: bool) -> Pause {
         let (now, began) = (self.observers.clock.now(), clock::thread_time());
         let recorder = &mut self.recorder;
         let waits = self.waits.poll(now, &self.observers.tree, |pid, time| {

@@ -19,7 +19,7 @@ use forerun_core::units::Nanos;
 
 use crate::clock;
 use crate::memory::Memory;
-use crate::observe::poll::{INTERVAL_MIN, Interval, PollTimer};
+use crate::observe::poll::{INTERVAL_MIN, Interval, Pause, PollTimer};
 use crate::observe::{ObserverKind, Observers};
 use crate::prefetch::Prefetcher;
 use crate::session::{self, Poller, SessionError, Watched};
@@ -174,7 +174,7 @@ impl Poller for Runner {
         &self.observers
     }
 
-    fn poll(&mut self, some_ended: bool) -> Nanos {
+    fn poll(&mut self, some_ended: bool) -> Pause {
         let (now, began) = (self.observers.clock.now(), clock::thread_time());
         self.poll_memory(now);
         let allowance = self.timer.allowance(now, self.one_in());

@@ -36,6 +36,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::aside::Aside;
 use crate::clock::{self, Clock};
+use crate::observe::poll::Pause;
 use crate::observe::shim::{Ring, RingWriter};
 use crate::observe::{ObserverKind, Observers};
 use crate::wire::{Wire, from_bytes};
@@ -49,7 +50,7 @@ pub(crate) use usage::Usage;
 pub(crate) trait Poller {
     fn observers(&self) -> &Observers;
     /// Polls everything once. The pause until the next poll.
-    fn poll(&mut self, some_ended: bool) -> Nanos;
+    fn poll(&mut self, some_ended: bool) -> Pause;
     /// The program has ended: takes in what came before.
     fn finish(&mut self);
     /// A poll has failed: nothing is polled from now on, and all files are closed.

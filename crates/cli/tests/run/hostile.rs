@@ -127,6 +127,23 @@ for child in children: os.waitpid(child, 0)
 }
 
 #[test]
+fn processes_that_end_one_after_the_other_cost_no_more() {
+    let program = "
+children = []
+while goes_on():
+    while len(children) < 250:
+        child = os.fork()
+        if child == 0:
+            time.sleep(.1)
+            os._exit(0)
+        children.append(child)
+    os.waitpid(children.pop(0), 0)
+for child in children: os.waitpid(child, 0)
+";
+    check("processes_that_end_one_after_the_other_cost_no_more", "proc", SHARE_MAX, program);
+}
+
+#[test]
 fn files_that_are_read_from_the_device_all_the_time_cost_no_more_than_they_may() {
     let program = "
 fds = []

@@ -99,6 +99,22 @@ pub(crate) struct PollTimer {
     budget: PollBudget,
 }
 
+/// The time until the next poll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pause {
+    pub(crate) time: Nanos,
+    /// It is longer than the interval, as it pays for polls: the end of a process does not cut it
+    /// short, or one that ends processes all the time would have each of them polled for.
+    pub(crate) is_paying: bool,
+}
+
+impl Pause {
+    /// One that pays for nothing.
+    pub(crate) fn of(time: Nanos) -> Self {
+        Self { time, is_paying: false }
+    }
+}
+
 /// What the poll interval becomes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Interval {
@@ -132,13 +148,14 @@ impl PollTimer {
         interval: Interval,
         cost: Nanos,
         one_in: u64,
-    ) -> Nanos {
+    ) -> Pause {
         self.interval = match interval {
             Interval::Of(interval) => interval,
             Interval::DoubledUpTo(longest) => Nanos(self.interval.0 * 2).min(longest),
         };
         assert!((INTERVAL_MIN..=PAUSE_MAX).contains(&self.interval), "{:?}", self.interval);
-        self.budget.pause(now, (self.interval, PAUSE_MAX), cost, one_in)
+        let time = self.budget.pause(now, (self.interval, PAUSE_MAX), cost, one_in);
+        Pause { time, is_paying: time > self.interval }
     }
 }
 
@@ -194,9 +211,9 @@ mod tests {
         assert_eq!(whole, millis(2));
         // All that is saved and 1 ms.
         let pause = timer.pause(millis(0), Interval::Of(INTERVAL_MIN), millis(11), 50);
-        assert_eq!(pause, millis(50));
+        assert_eq!(pause, Pause { time: millis(50), is_paying: true });
         assert_eq!(timer.allowance(millis(49), 50).time, Nanos(whole.0 / OVERDRAWN_ONE_IN));
-        assert_eq!(timer.allowance(pause, 50).time, whole);
+        assert_eq!(timer.allowance(pause.time, 50).time, whole);
     }
 
     #[test]
@@ -219,7 +236,11 @@ mod tests {
     fn the_interval_doubles_while_nothing_is_read() {
         let mut timer = PollTimer::new();
         let four = Nanos::from_millis(4);
-        let mut next = |interval| timer.pause(Nanos(0), interval, Nanos(0), 10).0 / 1_000_000;
+        let mut next = |interval| {
+            let pause = timer.pause(Nanos(0), interval, Nanos(0), 10);
+            assert!(!pause.is_paying, "a poll without a cost is paid for");
+            pause.time.0 / 1_000_000
+        };
         assert_eq!([(); 3].map(|()| next(Interval::DoubledUpTo(four))), [2, 4, 4]);
         assert_eq!(next(Interval::Of(INTERVAL_MIN)), 1);
         assert_eq!(next(Interval::DoubledUpTo(four)), 2);

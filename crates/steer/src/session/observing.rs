@@ -24,7 +24,7 @@ use super::{Poller, Report};
 use crate::aside;
 use crate::clock::timespec;
 use crate::observe::Observers;
-use crate::observe::poll::PAUSE_MAX;
+use crate::observe::poll::{PAUSE_MAX, Pause};
 use crate::observe::processes::ProcessTree;
 use crate::observe::procfs::text;
 use crate::observe::shim::Ring;
@@ -80,7 +80,7 @@ struct Shared {
 impl Shared {
     /// Polls until the program has ended.
     fn poll(&self, mut poller: impl Poller) {
-        let mut pause = FIRST_PAUSE;
+        let mut pause = Pause::of(FIRST_PAUSE);
         let mut has_given_up = false;
         loop {
             let some_ended = self.wait(&poller.observers().tree, pause);
@@ -106,19 +106,24 @@ impl Shared {
                 Ok(Some(next)) => pause = next,
                 Err(_) => {
                     poller.give_up();
-                    (has_given_up, pause) = (true, PAUSE_MAX);
+                    (has_given_up, pause) = (true, Pause::of(PAUSE_MAX));
                 }
             }
-            assert!(pause <= PAUSE_MAX, "a pause has a bound");
+            assert!(pause.time <= PAUSE_MAX, "a pause has a bound");
         }
     }
 
     /// Waits for the end of a process, or until `pause` is over. Whether one has ended.
-    fn wait(&self, tree: &ProcessTree, pause: Nanos) -> bool {
+    fn wait(&self, tree: &ProcessTree, pause: Pause) -> bool {
         let mut awaited = vec![PollFd::new(&self.wake, PollFlags::IN)];
+        let mut time = pause.time;
+        if pause.is_paying {
+            let _ = rustix::event::poll(&mut awaited, Some(&timespec(time)));
+            time = Nanos(0);
+        }
         let ends = tree.ends().take(ENDS_MAX);
         awaited.extend(ends.map(|end| PollFd::from_borrowed_fd(end, PollFlags::IN)));
-        let _ = rustix::event::poll(&mut awaited, Some(&timespec(pause)));
+        let _ = rustix::event::poll(&mut awaited, Some(&timespec(time)));
         awaited[1..].iter().any(|end| !end.revents().is_empty())
     }
 
@@ -181,7 +186,7 @@ mod tests {
             &self.observers
         }
 
-        fn poll(&mut self, _some_ended: bool) -> Nanos {
+        fn poll(&mut self, _some_ended: bool) -> Pause {
             self.polls.set(self.polls.get() + 1);
             panic!("a fault of this test");
         }
