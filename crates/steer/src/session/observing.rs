@@ -158,7 +158,7 @@ fn keep_panics(bug: Arc<Mutex<Option<String>>>) {
 pub(super) const END: u8 = 1;
 /// A program that ends sooner is not polled.
 const FIRST_PAUSE: Nanos = Nanos::from_millis(2);
-/// Processes whose end is noticed at once.
+/// Processes whose end cuts a pause short.
 const ENDS_MAX: usize = 64;
 const LOOKS_EVERY: Duration = Duration::from_millis(5);
 const SLEEPS_MAX: u32 = 6;
