@@ -16,7 +16,7 @@ use forerun_core::params::{Bytes, Param as _, Share};
 use forerun_core::units::Nanos;
 use forerun_report::quantity::{mb_per_second, seconds};
 use forerun_steer::memory::Memory;
-use forerun_steer::warm::{Listing, Report, SkipReason, SkippedFile};
+use forerun_steer::warm::{Listing, Progress, Report, SkipReason, SkippedFile};
 use indicatif::BinaryBytes;
 use serde::Serialize;
 
@@ -79,8 +79,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let bar = output::transfer(listing.bytes_missing().min(budget_bytes), "warm");
     let begun = machine::now();
     let report = listing.fetch(budget_bytes, &memory, &mut |progress| {
-        bar.set_length(progress.bytes_all);
-        bar.set_position(progress.bytes);
+        let Progress { bytes, bytes_all, files, files_all } = progress;
+        bar.set_length(bytes_all);
+        bar.set_position(bytes);
+        bar.set_message(format!("warm: {files} of {files_all} files"));
     });
     let time = machine::now().since(begun);
     bar.finish_and_clear();

@@ -48,6 +48,10 @@ pub struct Progress {
     pub bytes: u64,
     /// Bytes to fetch in all.
     pub bytes_all: u64,
+    /// Files of which nothing is missing any more.
+    pub files: u64,
+    /// Files to fetch in all.
+    pub files_all: u64,
 }
 
 /// The outcome.
@@ -171,8 +175,9 @@ impl Report {
     /// which something is missing again; those that failed are skipped.
     fn settle(&mut self, files: Vec<File>, outcomes: Vec<Result<(), SkipReason>>) -> Vec<File> {
         let mut again = Vec::new();
-        for (file, outcome) in files.into_iter().zip(outcomes) {
-            match outcome.and_then(|()| file.examine_again()) {
+        let examined = list::examine_again(&files);
+        for ((file, outcome), now) in files.into_iter().zip(outcomes).zip(examined) {
+            match outcome.and(now) {
                 Ok(now) if now.missing == 0 || !now.is_known => {}
                 Ok(now) => {
                     self.bytes_fetched = self.bytes_fetched.saturating_sub(now.missing);

@@ -1,27 +1,29 @@
 //! Fetches files: requests their pieces, waits for them, and examines them.
 //!
 //! ```text
-//!   files --> queue: pieces of 2 MiB --> 16 threads, a piece each:
+//!   files --> queue: small files, pieces of 2 MiB of others --> threads, one each:
 //!                                          what of it is absent?        mincore
 //!                                          request that                 readahead
 //!                                          wait for its last page       a read of one byte
 //!                                          still absent? read that      certain, or an error
 //! ```
+//! A small file is opened by the thread that fetches it, as opening may have to wait as well.
 //! A file whose residency is unknown is requested and then read, which is certain and costs a copy.
 //! Threads wait, so that anything that blocks (a full queue, extents that have to be read first, a
 //! network) delays one piece and not all of them.
 //!
 //! # Invariants
 //! - A piece counts as fetched when its bytes are in memory, not when they are requested.
+//! - At most [`IN_FLIGHT_BYTES`] are in flight, which they are until they are counted.
 //! - A file that fails loses its further pieces, and no other file does.
 //! # Locking
-//! The queue of pieces is locked while the next file is opened, and over no read.
+//! The queue of pieces is locked while the next large file is opened, and over no read.
 
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::{fs, io};
 
@@ -48,7 +50,7 @@ pub(super) fn fetch(
     // No thread runs ahead of what is counted, so that free memory is read in time.
     let (completed, completions) = mpsc::sync_channel(0);
     thread::scope(|scope| {
-        for _ in 0..THREADS {
+        for _ in 0..queue.pieces().min(THREADS) {
             let completed = completed.clone();
             let queue = &queue;
             scope.spawn(move || work(queue, &completed));
@@ -74,14 +76,21 @@ fn gather(
 ) -> Outcome {
     let bytes_all = files.iter().map(|file| file.missing).sum();
     let mut outcomes: Vec<Result<(), SkipReason>> = files.iter().map(|_| Ok(())).collect();
-    let (mut bytes, mut checked_at) = (0_u64, 0);
+    let mut left: Vec<u64> = files.iter().map(|file| file.missing).collect();
+    let (mut files_done, mut bytes, mut checked_at) = (0, 0_u64, 0);
     for Completion { file, result } in completions {
         match result {
-            Ok(fetched) => bytes += fetched,
+            Ok(fetched) => {
+                bytes += fetched;
+                files_done += u64::from(left[file] > 0 && fetched >= left[file]);
+                left[file] = left[file].saturating_sub(fetched);
+            }
             Err(why) if outcomes[file].is_ok() => outcomes[file] = Err(why),
             Err(_) => {}
         }
-        progress(Progress { bytes, bytes_all });
+        assert!(files_done <= files.len() as u64, "a file is done once");
+        let files_all = files.len() as u64;
+        progress(Progress { bytes, bytes_all, files: files_done, files_all });
         if bytes - checked_at >= CHECK_BYTES {
             checked_at = bytes;
             // What was fetched counts as free, since no program uses it yet.
@@ -101,15 +110,19 @@ fn gather(
 /// Fetches pieces until there are none.
 fn work(queue: &PieceQueue<'_>, completed: &SyncSender<Completion>) {
     let mut buffer = Vec::new();
-    while let Some(Task { file, piece }) = queue.take() {
-        let result = piece.and_then(|piece| {
-            let result = piece.fetch(&mut buffer);
-            if result.is_err() {
-                piece.source.has_failed.store(true, Ordering::Relaxed);
+    while let Some(Task { file, part, bytes }) = queue.take() {
+        let result = part.and_then(|piece| match piece {
+            Some(piece) => {
+                let result = piece.fetch(&mut buffer);
+                piece.source.has_failed.fetch_or(result.is_err(), Ordering::Relaxed);
+                result
             }
-            result
+            None => queue.fetch_whole(file, &mut buffer),
         });
-        if completed.send(Completion { file, result }).is_err() {
+        let is_received = completed.send(Completion { file, result }).is_ok();
+        // What is not counted yet is in flight.
+        queue.release(bytes);
+        if !is_received {
             return;
         }
     }
@@ -119,6 +132,8 @@ fn work(queue: &PieceQueue<'_>, completed: &SyncSender<Completion>) {
 struct PieceQueue<'a> {
     files: &'a [File],
     at: Mutex<QueuePosition>,
+    /// There is room for more in flight, or the queue was closed.
+    released: Condvar,
 }
 
 /// The next piece.
@@ -128,6 +143,8 @@ struct QueuePosition {
     source: Option<Arc<Source>>,
     /// Its data that was not taken, the last of it first.
     left: Vec<Range<u64>>,
+    /// Bytes in flight.
+    in_flight: u64,
     is_closed: bool,
 }
 
@@ -139,10 +156,13 @@ struct Source {
     has_failed: AtomicBool,
 }
 
-/// A piece of the file with this number, or why that cannot be opened.
+/// A part of the file with this number, or why that cannot be opened.
 struct Task {
     file: usize,
-    piece: Result<Piece, SkipReason>,
+    /// None: all of it, not opened yet.
+    part: Result<Option<Piece>, SkipReason>,
+    /// Bytes that count as in flight.
+    bytes: u64,
 }
 
 struct Piece {
@@ -152,19 +172,42 @@ struct Piece {
 
 impl<'a> PieceQueue<'a> {
     fn new(files: &'a [File]) -> Self {
-        let at = QueuePosition { file: 0, source: None, left: Vec::new(), is_closed: false };
-        Self { files, at: Mutex::new(at) }
+        let (source, left) = (None, Vec::new());
+        let at = QueuePosition { file: 0, source, left, in_flight: 0, is_closed: false };
+        Self { files, at: Mutex::new(at), released: Condvar::new() }
+    }
+
+    /// Pieces that files without holes have.
+    fn pieces(&self) -> usize {
+        let pieces = self.files.iter().map(|file| file.end.div_ceil(PIECE_BYTES));
+        usize::try_from(pieces.fold(0, u64::saturating_add)).unwrap_or(usize::MAX)
     }
 
     fn lock(&self) -> MutexGuard<'_, QueuePosition> {
         self.at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the next piece, unless there is none or the queue was closed.
+    /// Takes the next part once there is room in flight, unless there is none or the queue was
+    /// closed.
     fn take(&self) -> Option<Task> {
-        let mut at = self.lock();
+        let is_full =
+            |at: &mut QueuePosition| !at.is_closed && at.in_flight + PIECE_BYTES > IN_FLIGHT_BYTES;
+        let waited = self.released.wait_while(self.lock(), is_full);
+        let mut at = waited.unwrap_or_else(PoisonError::into_inner);
+        let task = self.next(&mut at)?;
+        at.in_flight += task.bytes;
+        assert!(at.in_flight <= IN_FLIGHT_BYTES, "no more is in flight than is allowed");
+        Some(task)
+    }
+
+    fn next(&self, at: &mut QueuePosition) -> Option<Task> {
         while !at.is_closed && at.file < self.files.len() {
             let file = at.file;
+            let bytes = self.files[file].end;
+            if at.source.is_none() && bytes <= PIECE_BYTES {
+                at.file += 1;
+                return Some(Task { file, part: Ok(None), bytes });
+            }
             let source = match at.source.clone() {
                 Some(source) => source,
                 None => match self.open(file) {
@@ -174,7 +217,7 @@ impl<'a> PieceQueue<'a> {
                     }
                     Err(why) => {
                         at.file += 1;
-                        return Some(Task { file, piece: Err(why) });
+                        return Some(Task { file, part: Err(why), bytes: 0 });
                     }
                 },
             };
@@ -185,7 +228,8 @@ impl<'a> PieceQueue<'a> {
                 if end < range.end {
                     at.left.push(end..range.end);
                 }
-                return Some(Task { file, piece: Ok(Piece { source, range: range.start..end }) });
+                let (range, bytes) = (range.start..end, end - range.start);
+                return Some(Task { file, part: Ok(Some(Piece { source, range })), bytes });
             }
             at.source = None;
             at.file += 1;
@@ -204,9 +248,28 @@ impl<'a> PieceQueue<'a> {
         Ok((Arc::new(Source { opened, chunk_bytes, is_known: file.is_known, has_failed }), left))
     }
 
+    /// Opens a file and fetches all of it. Its bytes that were missing.
+    fn fetch_whole(&self, file: usize, buffer: &mut Vec<u8>) -> Result<u64, SkipReason> {
+        let (source, mut left) = self.open(file)?;
+        let mut bytes = 0;
+        while let Some(range) = left.pop() {
+            bytes += Piece { source: Arc::clone(&source), range }.fetch(buffer)?;
+        }
+        Ok(bytes)
+    }
+
+    /// So many bytes are no longer in flight.
+    fn release(&self, bytes: u64) {
+        let mut at = self.lock();
+        assert!(bytes <= at.in_flight, "what is released was in flight");
+        at.in_flight -= bytes;
+        self.released.notify_one();
+    }
+
     /// No more pieces can be taken.
     fn close(&self) {
         self.lock().is_closed = true;
+        self.released.notify_all();
     }
 
     /// The files that have pieces which were not taken.
@@ -279,9 +342,10 @@ fn read(file: &fs::File, range: &Range<u64>, buffer: &mut Vec<u8>) -> Result<(),
 
 /// Bytes in flight, at most: what a store of 600 MB/s delivers in a latency of 50 ms, and a disk in
 /// a sixth of a second.
-pub const IN_FLIGHT_BYTES: u64 = PIECE_BYTES * THREADS as u64;
+pub const IN_FLIGHT_BYTES: u64 = 16 * PIECE_BYTES;
 const PIECE_BYTES: u64 = 2 << 20;
-const THREADS: usize = 16;
+/// Parts under way, at most: small files take more at a time than bytes.
+const THREADS: usize = 64;
 /// The bytes of one read.
 const READ_BYTES: usize = 256 << 10;
 /// After so many bytes free memory is read again.

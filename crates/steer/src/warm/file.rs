@@ -27,13 +27,15 @@ pub(super) struct File {
     pub(super) path: PathBuf,
     pub(super) id: Id,
     /// Its length at that time.
-    end: u64,
+    pub(super) end: u64,
     /// Bytes of data.
     pub(super) bytes: u64,
     /// Of these, bytes that are not in memory; all where the residency is unknown.
     pub(super) missing: u64,
     /// Whether the kernel tells this process what is in memory.
     pub(super) is_known: bool,
+    /// Where its first byte lies on the device, if something is missing and the file system tells.
+    pub(super) place: Option<u64>,
 }
 
 /// The identity of a file, whatever its name.
@@ -72,7 +74,8 @@ impl File {
             }
         }
         assert!(missing <= bytes && bytes <= end, "what is missing is a part of the file");
-        Ok(Self { path: path.to_owned(), id: opened.id(), end, bytes, missing, is_known })
+        let place = if missing > 0 { kernel::place(&opened.file) } else { None };
+        Ok(Self { path: path.to_owned(), id: opened.id(), end, bytes, missing, is_known, place })
     }
 
     /// Examines it again, as it is now.
@@ -161,7 +164,7 @@ impl File {
     pub(super) fn example(inode: usize, missing: u64) -> Self {
         let id = Id { device: 0, inode: inode as u64 };
         let path = PathBuf::from(format!("/dev/null/{inode}"));
-        Self { path, id, end: missing, bytes: missing, missing, is_known: true }
+        Self { path, id, end: missing, bytes: missing, missing, is_known: true, place: None }
     }
 }
 

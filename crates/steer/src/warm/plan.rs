@@ -11,7 +11,6 @@
 //! - The choice depends on sizes and names alone, so that it can be repeated.
 
 use super::file::File;
-use crate::kernel;
 
 /// The files that fit `budget`, those that miss the most first, and the ones that do not.
 /// Files that miss nothing are in neither.
@@ -30,15 +29,11 @@ pub(super) fn choose(mut files: Vec<File>, budget: u64) -> (Vec<File>, Vec<File>
 
 /// The files as they lie on their devices: by the place of their first byte, else by inode, which
 /// file systems hand out near each other in a folder.
-pub(super) fn order(files: Vec<File>) -> Vec<File> {
-    let place = |file: &File| file.open().ok().and_then(|opened| kernel::place(&opened.file));
-    let keyed = files.into_iter().map(|file| {
-        let place = place(&file);
-        ((file.id.device, place.is_none(), place.unwrap_or(file.id.inode)), file)
+pub(super) fn order(mut files: Vec<File>) -> Vec<File> {
+    files.sort_by_key(|file| {
+        (file.id.device, file.place.is_none(), file.place.unwrap_or(file.id.inode))
     });
-    let mut keyed: Vec<_> = keyed.collect();
-    keyed.sort_by_key(|(key, _)| *key);
-    keyed.into_iter().map(|(_, file)| file).collect()
+    files
 }
 
 #[cfg(test)]
