@@ -324,7 +324,7 @@ mod tests {
         let root = forerun_testkit::Scratch::new("tree");
         let mut paths = Vec::new();
         for folder in 0..40 {
-            for file in 0..2 * GROUP + 1 {
+            for file in 0..=2 * GROUP {
                 paths.push(root.file(&format!("{}/{folder}/{file}", folder % 7), "x"));
             }
         }
