@@ -41,7 +41,8 @@ fn check(test: &str, observe: &str, share_max: f64, program: &str) {
 
 const COMMON: &str = "
 import mmap, os, resource, struct, sys, time
-path, seconds, (_, most) = sys.argv[1], float(sys.argv[2]), resource.getrlimit(resource.RLIMIT_NOFILE)
+path, seconds = sys.argv[1], float(sys.argv[2])
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
 most = min(most, 4000)
 resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 began = time.monotonic()
