@@ -25,6 +25,7 @@
 
 mod chunk;
 mod probe;
+mod reading;
 mod stat;
 mod sys;
 
@@ -38,6 +39,7 @@ use rustix::param::page_size;
 
 pub use chunk::chunk_bytes;
 pub use probe::Probe;
+pub(crate) use reading::{open_again, open_for_reading};
 pub(crate) use stat::{Stat, stat};
 
 /// How much of a range is in the page cache.

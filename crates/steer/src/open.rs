@@ -25,7 +25,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read as _;
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
@@ -35,7 +35,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::kernel::{Stat, stat};
+use crate::kernel::{Stat, open_again, stat};
 pub(crate) use locks::reads_page_cache;
 use rights::Rights;
 
@@ -192,13 +192,7 @@ fn regular(place: &OwnedFd) -> Result<Stat, Refusal> {
 
 /// Opens what `place` is a handle of, for reading.
 fn reopen(place: &OwnedFd) -> Result<File, Refusal> {
-    let path = format!("/proc/self/fd/{}", place.as_fd().as_raw_fd());
-    let flags = READING | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let opened = match open_path(&path, flags | OFlags::NOATIME, Mode::empty()) {
-        Err(Errno::PERM) => open_path(&path, flags, Mode::empty()),
-        opened => opened,
-    };
-    opened.map(File::from).map_err(Refusal::Closed)
+    open_again(place).map_err(Refusal::Closed)
 }
 
 /// `file`, if it is the one that was looked at.

@@ -15,12 +15,11 @@
 
 use std::fs::File;
 use std::io::IoSliceMut;
-use std::os::fd::AsRawFd as _;
 
-use rustix::fs::{Advice, Mode, OFlags, fadvise, open};
+use rustix::fs::{Advice, fadvise};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
-use super::stat;
+use super::{open_again, stat};
 
 /// A descriptor that serves for probing alone.
 #[derive(Debug)]
@@ -32,11 +31,7 @@ impl Probe {
     /// Opens `file` once more; `None` where the system refuses that or the advice.
     #[must_use]
     pub fn new(file: &File) -> Option<Self> {
-        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let opened = open(&path, flags | OFlags::NOATIME, Mode::empty());
-        let opened = opened.or_else(|_| open(&path, flags, Mode::empty()));
-        let file = File::from(opened.ok()?);
+        let file = open_again(file).ok()?;
         fadvise(&file, 0, None, Advice::Random).ok()?;
         Some(Self { file })
     }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::mem::MaybeUninit;
-use std::os::fd::IntoRawFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _, IntoRawFd as _};
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;

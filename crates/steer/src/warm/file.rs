@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Advice, Mode, OFlags, SeekFrom, fadvise, open, seek};
+use rustix::fs::{Advice, OFlags, SeekFrom, fadvise, seek};
 use rustix::io::Errno;
 
 use super::{SkipReason, SkippedFile};
@@ -113,16 +113,12 @@ pub(super) enum Links {
 impl OpenFile {
     /// Opens a regular file, without waiting.
     pub(super) fn new(path: &Path, links: Links) -> Result<Self, SkipReason> {
-        let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        if links == Links::Refused {
-            flags |= OFlags::NOFOLLOW;
-        }
-        // The access time stays where the owner of the file is asking.
-        let opened = match open(path, flags | OFlags::NOATIME, Mode::empty()) {
-            Err(Errno::PERM) => open(path, flags, Mode::empty()),
-            opened => opened,
+        let how = match links {
+            Links::Followed => OFlags::empty(),
+            Links::Refused => OFlags::NOFOLLOW,
         };
-        let file = fs::File::from(opened.map_err(|error| SkipReason::Closed(error.into()))?);
+        let opened = kernel::open_for_reading(path, how);
+        let file = opened.map_err(|error| SkipReason::Closed(error.into()))?;
         let found = file.metadata().map_err(SkipReason::Closed)?;
         if !found.is_file() {
             return Err(SkipReason::NotAFile);
