@@ -17,4 +17,5 @@ mod reading;
 mod rig;
 mod server;
 mod sick;
+mod terminal;
 mod users;

@@ -4,15 +4,20 @@
 //!   sent by a process             forwarded, with their value where they have one
 //!   INT, QUIT, WINCH of a         dropped: the terminal sent them to the program as well
 //!   terminal, timers of our own
+//!   HUP of a terminal             forwarded by the leader of the session, which alone gets it, and
+//!                                 dropped by others: the kernel sent it to all of the group
 //!   stops, and CONT               as ever: they stop both, as both are in one process group
 //!   faults                        as ever
 //! ```
 //! # Invariants
 //! - The signals are blocked from before the program's start to its end, so none is lost and none
 //!   ends this process while the program runs on.
+//! - What the kernel sends to a process group reaches the program once. Of what a process sends
+//!   nothing tells whether the group got it or this process alone, so it is always forwarded: a
+//!   signal twice is noticed, one that is lost has a program run on for ever.
 //! # Sources
 //! signal(7), signalfd(2); Linux `drivers/tty/tty_jobctrl.c`, for what a hangup signals: the leader
-//! of the session alone.
+//! of the session alone, and the group in the foreground once that leader has ended.
 
 #![expect(unsafe_code, reason = "signal masks, signalfd and sigqueue have no safe wrapper")]
 
@@ -21,7 +26,7 @@ use std::io::{self, Read as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd as _, OwnedFd};
 
-use rustix::process::Pid;
+use rustix::process::{Pid, getpid, getsid};
 
 /// The blocked signals, as messages.
 pub(crate) struct Signals {
@@ -76,13 +81,18 @@ impl Signals {
                 unsafe { std::ptr::read_unaligned(message.as_ptr().cast()) };
             let Ok(number) = libc::c_int::try_from(info.ssi_signo) else { continue };
             let from_kernel = info.ssi_code > 0;
-            if from_kernel && number != libc::SIGHUP {
+            if from_kernel && !(number == libc::SIGHUP && leads_session()) {
                 continue;
             }
             let value = (info.ssi_code == libc::SI_QUEUE).then_some(info.ssi_ptr);
             return Some(Forwarded { number, value });
         }
     }
+}
+
+/// Whether this process is the leader of its session.
+fn leads_session() -> bool {
+    getsid(None).is_ok_and(|session| session == getpid())
 }
 
 impl Forwarded {
