@@ -64,6 +64,14 @@ const STARTERS: &[(&str, &str, &[&str])] = &[ // what, package, words
     ("perl", "perl", &["perl", "-e", "alarm 100; exec @ARGV"]),
 ];
 
+/// Becomes the words after it in a memory group of their own, and ends it.
+const MEMORY_GROUP: &str = "
+at=/sys/fs/cgroup; limit=memory.max
+[ -d $at/memory ] && at=$at/memory limit=memory.limit_in_bytes
+group=$at/forerun-$$; mkdir $group && echo 134217728 > $group/$limit || exit 90
+(echo 0 > $group/cgroup.procs && exec \"$@\"); status=$?
+until rmdir $group; do sleep 0.01; done 2> /dev/null; exit $status";
+
 const SUM_JAVA: &str = "
 import java.nio.file.*;
 class Sum {
@@ -97,6 +105,40 @@ int main(int count, char **words) {
     printf(\"%ld\\n\", sum);
     fprintf(stderr, \"%d words\\n\", count);
     return 9;
+}
+";
+
+/// A program that is killed where it makes a call that `forerun` may make, and not itself.
+const SUM_SECCOMP: &str = "
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#define CALL(number, result) \\
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1), BPF_STMT(BPF_RET | BPF_K, result)
+int main(int count, char **words) {
+    struct sock_filter rules[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        CALL(__NR_readahead, SECCOMP_RET_KILL_PROCESS),
+        CALL(__NR_fadvise64, SECCOMP_RET_KILL_PROCESS),
+        CALL(__NR_mincore, SECCOMP_RET_KILL_PROCESS),
+        CALL(__NR_socket, SECCOMP_RET_KILL_PROCESS),
+        CALL(__NR_ptrace, SECCOMP_RET_KILL_PROCESS),
+        CALL(__NR_getppid, SECCOMP_RET_ERRNO | EXDEV),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {sizeof rules / sizeof *rules, rules};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, 2, &filter)) return 1;
+    FILE *file = fopen(words[1], \"r\");
+    long sum = 0;
+    for (int byte; (byte = getc(file)) != EOF;) sum += byte;
+    int is_refused = syscall(__NR_getppid) < 0 && errno == EXDEV;
+    printf(\"%ld %d of %d\\n\", sum, is_refused, count);
+    return 4;
 }
 ";
 
@@ -143,6 +185,28 @@ fn rows(test: &str, scratch: &Scratch) -> Vec<Row> {
             let words = vec![program.display().to_string(), data.clone()];
             rows.push(Row { name: name.into(), before: Vec::new(), words });
         }
+    }
+    let filtered = (scratch.file("filtered.c", SUM_SECCOMP), scratch.join("filtered"));
+    if compile_c(test, &filtered.0, &[], &filtered.1).is_some() {
+        let words = vec![filtered.1.display().to_string(), data.clone()];
+        rows.push(Row { name: "seccomp".into(), before: Vec::new(), words });
+    }
+    if is_there("musl-gcc", "musl-tools") {
+        let program = scratch.join("musl");
+        let mut compiler = Command::new("musl-gcc");
+        let made = compiler.arg("-o").arg(&program).arg(&listing).status();
+        assert!(made.is_ok_and(|made| made.success()), "musl-gcc compiles a short program");
+        let words = vec![program.display().to_string(), data.clone()];
+        rows.push(Row { name: "musl".into(), before: Vec::new(), words });
+    }
+    let grouped: Vec<String> = ["sh", "-c", MEMORY_GROUP, "sh"].map(str::to_owned).to_vec();
+    let can_group = Command::new("sh").args(&grouped[1..]).arg("true").output();
+    if can_group.is_ok_and(|output| output.status.success()) {
+        let words = ["sh", "-c", "grep -c forerun- /proc/self/cgroup; cksum < DATA; exit 3"];
+        let words = words.iter().map(fill).collect();
+        rows.push(Row { name: "memory group".into(), before: grouped, words });
+    } else {
+        println!("{:20} left out: no group of memory can be made here", "memory group");
     }
     for (program, package, before) in STARTERS {
         if is_there(program, package) {
