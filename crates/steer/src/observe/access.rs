@@ -11,6 +11,7 @@
 
 use std::fs::File;
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 
 use crate::kernel::Stat;
 use crate::open::Refusal;
@@ -54,6 +55,39 @@ pub(crate) trait AccessSink {
 
     /// The reader of `cursor` is gone.
     fn close(&mut self, now: Nanos, cursor: CursorId);
+
+    /// A program uses an entry of a directory tree.
+    fn entry(&mut self, _now: Nanos, _access: &EntryAccess<'_>) {}
+}
+
+/// The use of an entry by a path.
+#[derive(Clone, Copy, Debug)]
+#[allow(dead_code)]
+pub(crate) struct EntryAccess<'a> {
+    pub(crate) pid: i32,
+    /// The folder of the process in `/proc`.
+    pub(crate) process: BorrowedFd<'a>,
+    /// The full path in the root of the process, without `.`, `..` and repeated slashes. A hint:
+    /// links on the way are not resolved, and it may stand for another entry by now.
+    pub(crate) path: &'a [u8],
+    pub(crate) call: EntryCall,
+}
+
+/// What a program does with an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code)]
+pub(crate) enum EntryCall {
+    /// Asks for the inode's facts.
+    Stat,
+    /// Opens it.
+    Open,
+    /// Lists the directory.
+    List,
+    /// Reads or maps bytes.
+    Read {
+        /// Whether up to the end of the file.
+        to_end: bool,
+    },
 }
 
 #[cfg(test)]
