@@ -158,6 +158,12 @@ fn lines(stats: &Stats) -> Vec<String> {
             stats.files_refused
         ));
     }
+    if stats.calls_refused > 0 {
+        lines.push(format!("calls of {} processes could not be observed", stats.calls_refused));
+    }
+    if stats.calls_foreign > 0 {
+        lines.push(format!("{} calls of 32-bit programs were skipped", stats.calls_foreign));
+    }
     if stats.readers_skipped > 0 {
         lines.push(format!("{} readers were too many to follow", stats.readers_skipped));
     }
@@ -201,6 +207,8 @@ impl Record {
             ("files", stats.files.into()),
             ("files_refused", stats.files_refused.into()),
             ("records_lost", stats.records_lost.into()),
+            ("calls_refused", stats.calls_refused.into()),
+            ("calls_foreign", stats.calls_foreign.into()),
             ("readers_skipped", stats.readers_skipped.into()),
             ("streams", planner.streams.into()),
             ("bytes_read", planner.bytes_read.into()),

@@ -3,13 +3,14 @@
 //! ```text
 //!   processes --> open_files   positions of descriptors                    \
 //!             --> mappings     pages that became present                    >-> access::AccessSink
+//!             --> blocked      calls that threads wait in                  |
 //!   calls                      reads that the shim in the program records  /
 //! ```
 //! | module | what |
 //! |---|---|
 //! | `access` | what observers report, and the trait that receives it |
 //! | `processes` | the program's processes |
-//! | `open_files`, `mappings`, `calls` | the observers |
+//! | `open_files`, `mappings`, `blocked`, `calls` | the observers |
 //! | `cursors` | stream cursors of one file |
 //! | `poll` | poll interval and poll budget |
 //! | `procfs`, `pagemap` | what `/proc` says of a process and of its memory |
@@ -23,6 +24,7 @@
 //!   the pause after it has a bound.
 
 pub(crate) mod access;
+mod blocked;
 mod calls;
 mod cursors;
 mod mappings;
@@ -40,6 +42,7 @@ use forerun_core::units::Nanos;
 
 use crate::clock::{self, Clock};
 use access::AccessSink;
+use blocked::BlockedCounts;
 use calls::CallObserver;
 use poll::{Allowance, PollBudget, SCAN_PAUSE_MAX};
 use processes::ProcessTree;
@@ -108,6 +111,10 @@ impl Observers {
         if some_ended || discovers {
             self.tree.reap(now, sink);
         }
+        if has_run {
+            // What the program waits for is fetched first.
+            moved |= self.tree.poll_blocked(now, allowance.share(BLOCKED_ONE_IN), sink);
+        }
         if has_run || discovers {
             moved |= self.tree.poll(now, allowance, sink);
         }
@@ -129,6 +136,11 @@ impl Observers {
         self.polls
     }
 
+    /// What was met in blocked calls.
+    pub(crate) fn blocked_counts(&self) -> BlockedCounts {
+        self.tree.blocked_counts()
+    }
+
     /// Records of the shim that were lost.
     pub(crate) fn records_lost(&self) -> u64 {
         self.calls.as_ref().map_or(0, CallObserver::lost)
@@ -140,3 +152,5 @@ const DISCOVERY_ONE_IN: u64 = 50;
 /// The part of a poll that records have for themselves: a start of many processes, each of which
 /// discovery looks into, is when a program reads most.
 const RECORDS_ONE_IN: u64 = 4;
+/// The part of a poll that blocked calls have for themselves.
+const BLOCKED_ONE_IN: u64 = 4;

@@ -134,6 +134,9 @@ pub(crate) fn as_seen_by<'a>(process: BorrowedFd<'_>, path: &'a OsStr) -> Option
         return Some(path);
     }
     let rest = path.as_bytes().strip_prefix(root)?;
+    if rest.is_empty() {
+        return Some(OsStr::new("/"));
+    }
     rest.starts_with(b"/").then_some(OsStr::from_bytes(rest))
 }
 

@@ -102,6 +102,10 @@ pub struct Stats {
     pub records_lost: u64,
     /// Readers that were not followed, as there were too many.
     pub readers_skipped: u64,
+    /// Processes whose blocked calls could not be observed: the system does not allow it.
+    pub calls_refused: u64,
+    /// How often a blocked call of a 32-bit program was met, which is not decoded.
+    pub calls_foreign: u64,
     /// Calls on file systems that had not returned at the program's end, and were given up.
     pub calls_given_up: u64,
     /// What the planner counted.
@@ -117,7 +121,8 @@ pub struct Stats {
 wire! {
     Stats {
         ran, processor, polls, processes, processes_skipped, files, files_refused, records_lost,
-        readers_skipped, calls_given_up, planner, pages_used, pages_late, pages_unused,
+        readers_skipped, calls_refused, calls_foreign, calls_given_up, planner, pages_used,
+        pages_late, pages_unused,
     }
     PlannerStats {
         streams, bytes_read, requests, bytes_requested, bytes_cached, bytes_dropped,
@@ -230,6 +235,7 @@ impl Runner {
     fn stats(&self) -> Stats {
         let [files, files_refused, readers_skipped] = self.prefetcher.counts();
         let core = self.prefetcher.core_stats();
+        let blocked = self.observers.blocked_counts();
         Stats {
             polls: self.observers.polls(),
             processes: self.observers.tree.seen(),
@@ -238,6 +244,8 @@ impl Runner {
             files_refused,
             records_lost: self.observers.records_lost(),
             readers_skipped,
+            calls_refused: blocked.refused,
+            calls_foreign: blocked.foreign,
             planner: self.prefetcher.stats(),
             pages_used: core.ahead_used,
             pages_late: core.late_hits,

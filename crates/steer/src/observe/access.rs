@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   open_files, mappings, calls --open, seek, read, close--> prefetch      prefetches for them
+//!   blocked                     --entry------------------/
 //!                                                       \--> explain       records them
 //! ```
 //! # Invariants
@@ -102,6 +103,7 @@ pub(crate) mod recording {
         pub(crate) cursors: u32,
         pub(crate) reads: Vec<(u32, Range<u64>, bool)>,
         pub(crate) closed: Vec<CursorId>,
+        pub(crate) entries: Vec<(Vec<u8>, EntryCall)>,
     }
 
     impl AccessSink for RecordingSink {
@@ -126,6 +128,9 @@ pub(crate) mod recording {
         }
         fn close(&mut self, _now: Nanos, cursor: CursorId) {
             self.closed.push(cursor);
+        }
+        fn entry(&mut self, _now: Nanos, access: &EntryAccess<'_>) {
+            self.entries.push((access.path.to_vec(), access.call));
         }
     }
 }

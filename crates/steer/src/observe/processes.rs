@@ -26,6 +26,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::access::AccessSink;
+use super::blocked::{BlockedCalls, BlockedCounts, KEPT_MAX, Polled};
 use super::mappings::Mappings;
 use super::open_files::{Inode, OpenFiles};
 use super::poll::Allowance;
@@ -45,6 +46,9 @@ pub(crate) struct ProcessTree {
     discovered: i32,
     /// The last poll had no time for all processes.
     is_cut: bool,
+    blocked: BlockedCounts,
+    /// The process that a poll of blocked calls goes on with.
+    looked_at: i32,
 }
 
 #[derive(Debug)]
@@ -54,6 +58,7 @@ struct Process {
     folder: OwnedFd,
     files: OpenFiles,
     mappings: Mappings,
+    blocked: BlockedCalls,
     is_permitted: bool,
     /// Processor time used until the last poll, where the kernel tells.
     processor: Option<Nanos>,
@@ -71,6 +76,8 @@ impl ProcessTree {
             polled: 0,
             discovered: 0,
             is_cut: false,
+            blocked: BlockedCounts::default(),
+            looked_at: 0,
         };
         if let Some(parent) = parent {
             tree.add(program.as_raw_nonzero().get(), parent.as_raw_nonzero().get());
@@ -118,6 +125,38 @@ impl ProcessTree {
         moved
     }
 
+    /// Reports the calls that threads are newly blocked in, of one process after the other as far
+    /// as `allowance` goes; the next call goes on from there. Whether there were any.
+    pub(crate) fn poll_blocked(
+        &mut self,
+        now: Nanos,
+        allowance: Allowance,
+        sink: &mut dyn AccessSink,
+    ) -> bool {
+        let kept = self.processes.values().map(|process| process.blocked.kept()).sum();
+        let mut room = KEPT_MAX.saturating_sub(kept);
+        let mut moved = false;
+        for pid in self.in_turn(self.looked_at) {
+            let Some(process) = self.processes.get_mut(&pid) else { continue };
+            let (folder, processor) = (process.folder.as_fd(), process.processor);
+            let polled = Polled { pid, process: folder, processor };
+            let counts = &mut self.blocked;
+            let (has_new, is_whole) =
+                process.blocked.poll(now, polled, &mut room, allowance, counts, sink);
+            moved |= has_new;
+            if !is_whole {
+                self.looked_at = pid;
+                break;
+            }
+        }
+        moved
+    }
+
+    /// What was met in blocked calls.
+    pub(crate) fn blocked_counts(&self) -> BlockedCounts {
+        self.blocked
+    }
+
     /// All processes, from `first` on and then those before it.
     fn in_turn(&self, first: i32) -> Vec<i32> {
         let behind = self.processes.range(first..).chain(self.processes.range(..first));
@@ -149,6 +188,7 @@ impl ProcessTree {
             let before = std::mem::replace(&mut process.processor, time_of(pid));
             has_run |= process.processor.is_none() || process.processor != before;
             has_run |= process.mappings.has_pending_scan() || process.files.is_cut();
+            has_run |= process.blocked.is_cut();
         }
         has_run
     }
@@ -255,7 +295,9 @@ impl Process {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = open(format!("/proc/{pid}"), flags, Mode::empty()).ok()?;
         let (files, mappings) = (OpenFiles::default(), Mappings::default());
-        let process = Self { pidfd, folder, files, mappings, is_permitted: true, processor: None };
+        let (blocked, is_permitted) = (BlockedCalls::default(), true);
+        let process =
+            Self { pidfd, folder, files, mappings, blocked, is_permitted, processor: None };
         let stat = procfs::open_in(process.folder.as_fd(), "stat")?;
         let is_child = procfs::read(&stat, procfs::text::parent) == Some(parent);
         (is_child && !has_ended(&process.pidfd)).then_some(process)

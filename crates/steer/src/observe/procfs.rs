@@ -15,7 +15,12 @@ pub(crate) mod text;
 
 /// The file `name` in the folder of a process.
 pub(crate) fn open_in(process: BorrowedFd<'_>, name: &str) -> Option<File> {
-    openat(process, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok().map(File::from)
+    try_open_in(process, name).ok()
+}
+
+/// The file `name` in the folder of a process, or why it cannot be opened.
+pub(crate) fn try_open_in(process: BorrowedFd<'_>, name: &str) -> Result<File, Errno> {
+    openat(process, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map(File::from)
 }
 
 /// The entries of the folder `name` in the folder of a process, with that folder.

@@ -1,0 +1,277 @@
+//! The observer of blocked calls: what the threads of a process wait for.
+//!
+//! ```text
+//!   has the process run?   its processor time, at each poll
+//!   task/TID/syscall       the call of each thread, by `call`
+//!   path, descriptor       by `memory` and `path` --> entry, once for each call
+//! ```
+//! A program that reads many small files on a slow device is blocked nearly all the time, so polls
+//! meet most of its calls; what they miss was there already. To come to the next call a thread
+//! needs processor time: where none was used since the last poll, nothing is new.
+//!
+//! # Invariants
+//! - A call that is met by several polls in a row is reported once.
+//! - What the system does not allow is counted once a process, and not tried again.
+//! - At most [`THREADS_MAX`] threads of a process; of all processes [`KEPT_MAX`] descriptors are
+//!   kept open.
+//! - No file system is asked: all comes from `/proc` and from the memory of the process.
+//! # Sources
+//! proc(5); Linux `lib/syscall.c` (`task_current_syscall`): a thread that runs is told apart.
+
+use std::fs::File;
+use std::os::fd::BorrowedFd;
+
+use forerun_core::units::Nanos;
+use rustix::fs::{AtFlags, FileType, StatxFlags, statx};
+use rustix::io::{Errno, pread};
+
+use super::access::{AccessSink, EntryAccess, EntryCall};
+use super::poll::Allowance;
+use super::procfs::{self, text};
+use crate::kernel::Stat;
+use call::{Call, Decoded, Place, Registers};
+
+mod call;
+mod memory;
+mod path;
+
+/// The blocked calls of a process.
+#[derive(Debug, Default)]
+pub(crate) struct BlockedCalls {
+    threads: Vec<Thread>,
+    /// Links of the folder of its threads, when they were listed.
+    links: u32,
+    /// What the process had used of a processor at the last whole poll.
+    polled: Option<Nanos>,
+    /// The thread that the next poll goes on with.
+    next: usize,
+    /// The last poll had no time for all threads.
+    is_cut: bool,
+    is_refused: bool,
+}
+
+/// What was met, of all processes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BlockedCounts {
+    /// Processes that may not be observed.
+    pub(crate) refused: u64,
+    /// Calls of another interface than that of 64 bits.
+    pub(crate) foreign: u64,
+}
+
+/// A process, and what it used of a processor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Polled<'a> {
+    pub(crate) pid: i32,
+    pub(crate) process: BorrowedFd<'a>,
+    pub(crate) processor: Option<Nanos>,
+}
+
+#[derive(Debug)]
+struct Thread {
+    id: i32,
+    /// `syscall`, where it is kept open.
+    file: Option<File>,
+    last: Option<Reported>,
+}
+
+/// The call that was met last.
+#[derive(Debug, PartialEq, Eq)]
+struct Reported {
+    registers: Registers,
+    path: Vec<u8>,
+    call: EntryCall,
+}
+
+impl BlockedCalls {
+    /// Descriptors that are kept open.
+    pub(crate) fn kept(&self) -> usize {
+        self.threads.iter().filter(|thread| thread.file.is_some()).count()
+    }
+
+    /// Whether there are threads for which the last poll had no time.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// Reports the calls that threads are newly blocked in, as far as `allowance` goes; the next
+    /// poll goes on from there. `room` is how many descriptors more may be kept. Whether any was
+    /// reported, and whether all threads were looked at.
+    pub(crate) fn poll(
+        &mut self,
+        now: Nanos,
+        polled: Polled<'_>,
+        room: &mut usize,
+        allowance: Allowance,
+        counts: &mut BlockedCounts,
+        sink: &mut dyn AccessSink,
+    ) -> (bool, bool) {
+        let has_run = polled.processor.is_none() || self.polled != polled.processor;
+        if self.is_refused || !has_run {
+            return (false, true);
+        }
+        self.list(polled.process, room);
+        self.is_cut = true;
+        let mut moved = false;
+        let count = self.threads.len();
+        for step in 0..count {
+            if step > 0 && allowance.is_over() {
+                return (moved, false);
+            }
+            let at = self.next % count;
+            self.next = (at + 1) % count;
+            match self.threads[at].poll(now, polled, counts, sink) {
+                Ok(is_reported) => moved |= is_reported,
+                Err(Errno::PERM | Errno::ACCESS) => {
+                    *self = Self { is_refused: true, ..Self::default() };
+                    counts.refused += 1;
+                    return (moved, true);
+                }
+                // The thread has ended: they are listed anew.
+                Err(_) => self.links = 0,
+            }
+        }
+        self.polled = polled.processor;
+        self.is_cut = false;
+        (moved, true)
+    }
+
+    /// Lists the threads, where some may have come or gone.
+    fn list(&mut self, process: BorrowedFd<'_>, room: &mut usize) {
+        let links = statx(process, "task", AtFlags::empty(), StatxFlags::NLINK);
+        let links = links.map_or(0, |stat| stat.stx_nlink);
+        if links == self.links && links != 0 {
+            return;
+        }
+        self.links = links;
+        let mut before = std::mem::take(&mut self.threads);
+        for id in procfs::threads(process, THREADS_MAX) {
+            let known = before.iter().position(|thread| thread.id == id);
+            let thread = known.map(|at| before.swap_remove(at)).unwrap_or_else(|| {
+                let file = (*room > 0).then(|| procfs::open_in(process, &name(id))).flatten();
+                *room -= usize::from(file.is_some());
+                Thread { id, file, last: None }
+            });
+            self.threads.push(thread);
+        }
+        self.next = 0;
+        assert!(self.threads.len() <= THREADS_MAX, "more threads than are allowed");
+    }
+}
+
+impl Thread {
+    /// Reports the call that it is blocked in. Whether there is a new one.
+    fn poll(
+        &mut self,
+        now: Nanos,
+        polled: Polled<'_>,
+        counts: &mut BlockedCounts,
+        sink: &mut dyn AccessSink,
+    ) -> Result<bool, Errno> {
+        let Some(registers) = self.registers(polled.process)? else { return Ok(false) };
+        let call = match registers.decode() {
+            Decoded::Entry(call) => call,
+            Decoded::Other => return Ok(false),
+            Decoded::Foreign => {
+                counts.foreign += 1;
+                return Ok(false);
+            }
+        };
+        let Some((path, call)) = entry(polled, call)? else { return Ok(false) };
+        let met = Reported { registers, path, call };
+        if self.last.as_ref() == Some(&met) {
+            return Ok(false);
+        }
+        let Polled { pid, process, processor: _ } = polled;
+        sink.entry(now, &EntryAccess { pid, process, path: &met.path, call });
+        self.last = Some(met);
+        Ok(true)
+    }
+
+    /// What the kernel tells of the call; `None` where it is in none.
+    fn registers(&self, process: BorrowedFd<'_>) -> Result<Option<Registers>, Errno> {
+        let mut bytes = [0; TEXT_BYTES_MAX];
+        let count = match &self.file {
+            Some(file) => pread(file, &mut bytes, 0)?,
+            None => pread(procfs::try_open_in(process, &name(self.id))?, &mut bytes, 0)?,
+        };
+        assert!(count <= bytes.len(), "a read fills no more than its buffer");
+        Ok(str::from_utf8(&bytes[..count]).ok().and_then(Registers::parse))
+    }
+}
+
+/// The path and the use of the entry of `call`; `None` where it uses none that can be named.
+fn entry(polled: Polled<'_>, call: Call) -> Result<Option<(Vec<u8>, EntryCall)>, Errno> {
+    let process = polled.process;
+    let (place, call) = match call {
+        Call::Stat(place) => (place, Some(EntryCall::Stat)),
+        Call::Open(place) => (place, Some(EntryCall::Open)),
+        Call::Execute(place) => (place, Some(EntryCall::Read { to_end: false })),
+        Call::List(number) => (Place::Descriptor(number), Some(EntryCall::List)),
+        Call::Read { descriptor, offset, bytes } => {
+            (Place::Descriptor(descriptor), reading(process, descriptor, offset, bytes))
+        }
+    };
+    let Some(call) = call else { return Ok(None) };
+    let path = match place {
+        Place::Descriptor(number) => path::of_descriptor(process, number),
+        Place::Path { directory, address } => match path_at(polled.pid, address)? {
+            Some(path) => path::of_path(process, directory, &path),
+            None => None,
+        },
+    };
+    Ok(path.map(|path| (path, call)))
+}
+
+/// The path at `address` in the memory of the process `pid`: none stands for one without a name.
+///
+/// # Errors
+/// The memory may not be read at all.
+fn path_at(pid: i32, address: u64) -> Result<Option<Vec<u8>>, Errno> {
+    if address == 0 {
+        return Ok(Some(Vec::new()));
+    }
+    match memory::text_at(pid, address) {
+        Err(Errno::PERM) => Err(Errno::PERM),
+        // It is changed or gone by now.
+        Err(_) => Ok(None),
+        Ok(path) => Ok(path),
+    }
+}
+
+/// The use of a descriptor that is read from `offset` on, or from its position; `None` where it is
+/// no regular file's.
+fn reading(
+    process: BorrowedFd<'_>,
+    number: i32,
+    offset: Option<u64>,
+    bytes: Option<u64>,
+) -> Option<EntryCall> {
+    // What is known of it here: a file system that would have to be asked may not answer.
+    let how = AtFlags::STATX_DONT_SYNC;
+    let stat = statx(process, format!("fd/{number}"), how, StatxFlags::BASIC_STATS).ok()?;
+    let stat = Stat::from(stat);
+    if stat.kind() != FileType::RegularFile {
+        return None;
+    }
+    let from = offset.or_else(|| {
+        let info = procfs::open_in(process, &format!("fdinfo/{number}"))?;
+        procfs::read(&info, text::descriptor).map(|descriptor| descriptor.position)
+    });
+    let end = from.zip(bytes).map(|(from, bytes)| from.saturating_add(bytes));
+    Some(EntryCall::Read { to_end: end.is_some_and(|end| end >= stat.st_size) })
+}
+
+fn name(thread: i32) -> String {
+    format!("task/{thread}/syscall")
+}
+
+/// Threads of a process that are looked at.
+const THREADS_MAX: usize = 64;
+/// Descriptors that are kept open, of all processes.
+pub(crate) const KEPT_MAX: usize = 128;
+/// A number of 20 digits and eight words of 18.
+const TEXT_BYTES_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,322 @@
+//! Decoders of `/proc/PID/task/TID/syscall`: the call that a thread is blocked in, and what it does
+//! with an entry of a directory tree.
+//!
+//! ```text
+//!   257 0xffffff9c 0x7ffd..10 0x80000 0x0 0x0 0x0 0x7ffd..00 0x7f01..9e
+//!   |   '------------- six arguments -----------' stack      code
+//!   number, by a table for each architecture       --> openat: a path at 0x7ffd..10
+//!   running     -1 0x7ffd..00 0x7f01..9e           --> no call
+//! ```
+//! # Invariants
+//! - A number that is in no table, and a text that is not as expected, is no call.
+//! - Calls of 32-bit programs and of x32 have other numbers and arguments, and are not decoded.
+//! # Sources
+//! proc(5); Linux `fs/proc/base.c` (`proc_pid_syscall`), `arch/x86/entry/syscalls/syscall_64.tbl`,
+//! `scripts/syscall.tbl`.
+
+/// What the kernel tells of a thread that is blocked in a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Registers {
+    number: u64,
+    arguments: [u64; 6],
+    stack: u64,
+    code: u64,
+}
+
+/// A call that uses an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Call {
+    /// It asks for the inode's facts.
+    Stat(Place),
+    /// It opens what is there.
+    Open(Place),
+    /// It executes it.
+    Execute(Place),
+    /// It lists the directory of the descriptor.
+    List(i32),
+    /// It reads bytes.
+    Read {
+        descriptor: i32,
+        /// The first one; the position of the descriptor where it is not told.
+        offset: Option<u64>,
+        /// How many at most, where that is told.
+        bytes: Option<u64>,
+    },
+}
+
+/// What names an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Descriptor(i32),
+    /// The path at this address; one that is relative begins at the directory, a descriptor, or at
+    /// the working directory.
+    Path {
+        directory: Option<i32>,
+        address: u64,
+    },
+}
+
+/// A call by what can be made of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Decoded {
+    /// It uses an entry.
+    Entry(Call),
+    /// It is one of another interface, whose numbers mean other calls.
+    Foreign,
+    /// It uses none.
+    Other,
+}
+
+impl Registers {
+    /// Those in the text of `syscall`; `None` where the thread is in no call, or runs.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split_ascii_whitespace();
+        let number = words.next()?.parse().ok()?;
+        let mut word = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
+        let mut arguments = [0; 6];
+        for argument in &mut arguments {
+            *argument = word()?;
+        }
+        Some(Self { number, arguments, stack: word()?, code: word()? })
+    }
+
+    /// What the call does.
+    pub(super) fn decode(&self) -> Decoded {
+        self.decode_by(TABLE)
+    }
+
+    fn decode_by(&self, table: &[(u64, Decode)]) -> Decoded {
+        if self.number & X32 != 0 || self.stack < FOUR_GIB {
+            return Decoded::Foreign;
+        }
+        let row = table.iter().find(|(number, _)| *number == self.number);
+        let call = row.and_then(|(_, decode)| decode(&self.arguments));
+        call.map_or(Decoded::Other, Decoded::Entry)
+    }
+}
+
+/// Makes a call of six arguments; `None` where it uses no entry that is there already.
+type Decode = fn(&[u64; 6]) -> Option<Call>;
+
+const fn descriptor(argument: u64) -> i32 {
+    #[expect(clippy::cast_possible_truncation, reason = "the kernel takes the lower 32 bits")]
+    let number = argument as u32;
+    number.cast_signed()
+}
+
+fn path(argument: u64) -> Place {
+    Place::Path { directory: None, address: argument }
+}
+
+fn path_at(directory: u64, argument: u64) -> Place {
+    let directory = Some(descriptor(directory)).filter(|&number| number != libc::AT_FDCWD);
+    Place::Path { directory, address: argument }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "a row of the table")]
+fn stat(place: Place) -> Option<Call> {
+    Some(Call::Stat(place))
+}
+
+/// What is created, or opened to be written alone, is not read.
+fn open(place: Place, flags: u64) -> Option<Call> {
+    let flags = descriptor(flags);
+    let is_read = flags & libc::O_ACCMODE != libc::O_WRONLY && flags & libc::O_CREAT == 0;
+    is_read.then_some(Call::Open(place))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "a row of the table")]
+fn list(argument: u64) -> Option<Call> {
+    Some(Call::List(descriptor(argument)))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "a row of the table")]
+fn read(argument: u64, offset: Option<u64>, bytes: Option<u64>) -> Option<Call> {
+    Some(Call::Read { descriptor: descriptor(argument), offset, bytes })
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "a row of the table")]
+fn execute(place: Place) -> Option<Call> {
+    Some(Call::Execute(place))
+}
+
+#[rustfmt::skip]
+const X86_64: &[(u64, Decode)] = &[
+    (0,   |a| read(a[0], None, Some(a[2]))),
+    (2,   |a| open(path(a[0]), a[1])),
+    (4,   |a| stat(path(a[0]))),                      // stat
+    (5,   |a| stat(Place::Descriptor(descriptor(a[0])))), // fstat
+    (6,   |a| stat(path(a[0]))),                      // lstat
+    (17,  |a| read(a[0], Some(a[3]), Some(a[2]))),    // pread64
+    (19,  |a| read(a[0], None, None)),                // readv
+    (21,  |a| stat(path(a[0]))),                      // access
+    (40,  |a| read(a[1], None, Some(a[3]))),          // sendfile
+    (59,  |a| execute(path(a[0]))),                   // execve
+    (78,  |a| list(a[0])),                            // getdents
+    (89,  |a| stat(path(a[0]))),                      // readlink
+    (191, |a| stat(path(a[0]))),                      // getxattr
+    (192, |a| stat(path(a[0]))),                      // lgetxattr
+    (194, |a| stat(path(a[0]))),                      // listxattr
+    (195, |a| stat(path(a[0]))),                      // llistxattr
+    (217, |a| list(a[0])),                            // getdents64
+    (257, |a| open(path_at(a[0], a[1]), a[2])),       // openat
+    (262, |a| stat(path_at(a[0], a[1]))),             // newfstatat
+    (267, |a| stat(path_at(a[0], a[1]))),             // readlinkat
+    (269, |a| stat(path_at(a[0], a[1]))),             // faccessat
+    (295, |a| read(a[0], Some(a[3]), None)),          // preadv
+    (322, |a| execute(path_at(a[0], a[1]))),          // execveat
+    (326, |a| read(a[0], None, Some(a[4]))),          // copy_file_range
+    (327, |a| read(a[0], position(a[3]), None)),      // preadv2
+    (332, |a| stat(path_at(a[0], a[1]))),             // statx
+    (437, |a| open(path_at(a[0], a[1]), 0)),          // openat2
+    (439, |a| stat(path_at(a[0], a[1]))),             // faccessat2
+];
+
+/// The table that newer architectures share.
+#[rustfmt::skip]
+const GENERIC: &[(u64, Decode)] = &[
+    (8,   |a| stat(path(a[0]))),                      // getxattr
+    (9,   |a| stat(path(a[0]))),                      // lgetxattr
+    (11,  |a| stat(path(a[0]))),                      // listxattr
+    (12,  |a| stat(path(a[0]))),                      // llistxattr
+    (48,  |a| stat(path_at(a[0], a[1]))),             // faccessat
+    (56,  |a| open(path_at(a[0], a[1]), a[2])),       // openat
+    (61,  |a| list(a[0])),                            // getdents64
+    (63,  |a| read(a[0], None, Some(a[2]))),
+    (65,  |a| read(a[0], None, None)),                // readv
+    (67,  |a| read(a[0], Some(a[3]), Some(a[2]))),    // pread64
+    (69,  |a| read(a[0], Some(a[3]), None)),          // preadv
+    (71,  |a| read(a[1], None, Some(a[3]))),          // sendfile
+    (78,  |a| stat(path_at(a[0], a[1]))),             // readlinkat
+    (79,  |a| stat(path_at(a[0], a[1]))),             // newfstatat
+    (80,  |a| stat(Place::Descriptor(descriptor(a[0])))), // fstat
+    (221, |a| execute(path(a[0]))),                   // execve
+    (281, |a| execute(path_at(a[0], a[1]))),          // execveat
+    (285, |a| read(a[0], None, Some(a[4]))),          // copy_file_range
+    (286, |a| read(a[0], position(a[3]), None)),      // preadv2
+    (291, |a| stat(path_at(a[0], a[1]))),             // statx
+    (437, |a| open(path_at(a[0], a[1]), 0)),          // openat2
+    (439, |a| stat(path_at(a[0], a[1]))),             // faccessat2
+];
+
+/// The position of a call that takes -1 for that of its descriptor.
+fn position(argument: u64) -> Option<u64> {
+    Some(argument).filter(|&offset| offset != u64::MAX)
+}
+
+const TABLE: &[(u64, Decode)] = if cfg!(target_arch = "x86_64") {
+    X86_64
+} else if cfg!(any(target_arch = "aarch64", target_arch = "riscv64")) {
+    GENERIC
+} else {
+    &[]
+};
+
+/// The bit of x32's numbers.
+const X32: u64 = 0x4000_0000;
+/// The stack of a 32-bit program lies below.
+const FOUR_GIB: u64 = 1 << 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(directory: Option<i32>, address: u64) -> Place {
+        Place::Path { directory, address }
+    }
+
+    fn read(descriptor: i32, offset: Option<u64>, bytes: Option<u64>) -> Call {
+        Call::Read { descriptor, offset, bytes }
+    }
+
+    fn decoded(text: &str, table: &[(u64, Decode)]) -> Option<Decoded> {
+        Registers::parse(text).map(|registers| registers.decode_by(table))
+    }
+
+    const END: &str = "0x7ffd00000000 0x7f0000000000\n";
+
+    #[test]
+    fn calls_are_decoded_by_the_numbers_of_their_architecture() {
+        let entry = |call| Some(Decoded::Entry(call));
+        #[rustfmt::skip]
+        let rows = [ // x86-64, generic, arguments, decoded
+            (257, 56, "0xffffff9c 0x7f10 0x80000 0x0 0x0 0x0", entry(Call::Open(at(None, 0x7f10))),
+             "the working directory as 32 bits"),
+            (257, 56, "0xffffffffffffff9c 0x7f10 0x0 0x0 0x0 0x0", entry(Call::Open(at(None, 0x7f10))),
+             "and as 64"),
+            (257, 56, "0x5 0x7f10 0x80000 0x0 0x0 0x0", entry(Call::Open(at(Some(5), 0x7f10))),
+             "a directory"),
+            (257, 56, "0x5 0x7f10 0x2 0x0 0x0 0x0", entry(Call::Open(at(Some(5), 0x7f10))),
+             "to be read and written"),
+            (257, 56, "0x5 0x7f10 0x1 0x0 0x0 0x0", Some(Decoded::Other), "to be written"),
+            (257, 56, "0x5 0x7f10 0x42 0x0 0x0 0x0", Some(Decoded::Other), "created"),
+            (437, 437, "0x5 0x7f10 0x7f20 0x18 0x0 0x0", entry(Call::Open(at(Some(5), 0x7f10))),
+             "openat2"),
+            (262, 79, "0x5 0x7f10 0x7f20 0x100 0x0 0x0", entry(Call::Stat(at(Some(5), 0x7f10))),
+             "newfstatat"),
+            (332, 291, "0x5 0x7f10 0x100 0xfff 0x7f20 0x0", entry(Call::Stat(at(Some(5), 0x7f10))),
+             "statx"),
+            (5, 80, "0x3 0x7f20 0x0 0x0 0x0 0x0", entry(Call::Stat(Place::Descriptor(3))), "fstat"),
+            (269, 48, "0x5 0x7f10 0x4 0x0 0x0 0x0", entry(Call::Stat(at(Some(5), 0x7f10))),
+             "faccessat"),
+            (267, 78, "0x5 0x7f10 0x7f20 0xff 0x0 0x0", entry(Call::Stat(at(Some(5), 0x7f10))),
+             "readlinkat"),
+            (217, 61, "0x3 0x7f20 0x8000 0x0 0x0 0x0", entry(Call::List(3)), "getdents64"),
+            (0, 63, "0x3 0x7f20 0x2000 0x0 0x0 0x0", entry(read(3, None, Some(0x2000))), "read"),
+            (17, 67, "0x3 0x7f20 0x2000 0x4000 0x0 0x0", entry(read(3, Some(0x4000), Some(0x2000))),
+             "pread64"),
+            (19, 65, "0x3 0x7f20 0x2 0x0 0x0 0x0", entry(read(3, None, None)), "readv"),
+            (327, 286, "0x3 0x7f20 0x2 0xffffffffffffffff 0x0 0x0", entry(read(3, None, None)),
+             "preadv2 at the position"),
+            (40, 71, "0x1 0x3 0x0 0x2000 0x0 0x0", entry(read(3, None, Some(0x2000))), "sendfile"),
+            (326, 285, "0x3 0x0 0x4 0x0 0x2000 0x0", entry(read(3, None, Some(0x2000))),
+             "copy_file_range"),
+            (59, 221, "0x7f10 0x7f20 0x7f30 0x0 0x0 0x0", entry(Call::Execute(at(None, 0x7f10))),
+             "execve"),
+            (202, 98, "0x7f10 0x80 0x0 0x0 0x0 0x0", Some(Decoded::Other), "futex"),
+            (X32 + 257, X32 + 56, "0x5 0x7f10 0x0 0x0 0x0 0x0", Some(Decoded::Foreign), "x32"),
+        ];
+        for (x86_64, generic, arguments, expected, why) in rows {
+            for (number, table) in [(x86_64, X86_64), (generic, GENERIC)] {
+                let text = format!("{number} {arguments} {END}");
+                assert_eq!(decoded(&text, table), expected, "{why}, {number}");
+            }
+        }
+        let compat = "5 0x8000 0x0 0x0 0x0 0x0 0x0 0xffffd000 0xf7f00000\n";
+        assert_eq!(decoded(compat, X86_64), Some(Decoded::Foreign));
+    }
+
+    #[test]
+    fn a_thread_that_is_in_no_call_has_no_registers() {
+        let cut = "257 0x5 0x7f10 0x0 0x0 0x0 0x7ffd00000000 0x7f00";
+        let no_number = format!("x 0x5 0x0 0x0 0x0 0x0 0x0 {END}");
+        let no_word = format!("257 5 0x0 0x0 0x0 0x0 0x0 {END}");
+        for text in ["running\n", "-1 0x7ffd0000 0x7f00\n", "", "0", cut, &no_number, &no_word] {
+            assert_eq!(Registers::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn each_table_has_a_number_once_and_in_order() {
+        for table in [X86_64, GENERIC] {
+            assert!(table.is_sorted_by(|(one, _), (next, _)| one < next));
+        }
+    }
+
+    #[test]
+    fn the_numbers_of_this_machine_are_those_of_its_headers() {
+        #[rustfmt::skip]
+        let numbers = [
+            libc::SYS_openat, libc::SYS_openat2, libc::SYS_newfstatat, libc::SYS_statx,
+            libc::SYS_fstat, libc::SYS_faccessat, libc::SYS_faccessat2, libc::SYS_readlinkat,
+            libc::SYS_getdents64, libc::SYS_read, libc::SYS_pread64, libc::SYS_readv,
+            libc::SYS_preadv, libc::SYS_preadv2, libc::SYS_execve, libc::SYS_execveat,
+            libc::SYS_sendfile, libc::SYS_copy_file_range, libc::SYS_getxattr,
+            libc::SYS_lgetxattr, libc::SYS_listxattr, libc::SYS_llistxattr,
+        ];
+        for number in numbers {
+            let is_known = TABLE.iter().any(|(known, _)| i64::try_from(*known) == Ok(number));
+            assert!(is_known, "{number}");
+        }
+    }
+}
