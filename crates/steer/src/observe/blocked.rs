@@ -110,10 +110,12 @@ impl BlockedCalls {
         if self.is_refused || !has_run {
             return (false, true);
         }
-        self.list(polled.process, room);
-        self.is_cut = true;
         let mut moved = false;
+        if self.list(polled.process, room).is_err() {
+            self.refuse(counts);
+        }
         let count = self.threads.len();
+        self.is_cut = count > 0;
         for step in 0..count {
             if step > 0 && allowance.is_over() {
                 return (moved, false);
@@ -122,9 +124,8 @@ impl BlockedCalls {
             self.next = (at + 1) % count;
             match self.threads[at].poll(now, polled, counts, sink) {
                 Ok(is_reported) => moved |= is_reported,
-                Err(Errno::PERM | Errno::ACCESS) => {
-                    *self = Self { is_refused: true, ..Self::default() };
-                    counts.refused += 1;
+                Err(why) if is_refusal(why) => {
+                    self.refuse(counts);
                     return (moved, true);
                 }
                 // The thread has ended: they are listed anew.
@@ -136,12 +137,25 @@ impl BlockedCalls {
         (moved, true)
     }
 
+    /// The process is not looked at again.
+    fn refuse(&mut self, counts: &mut BlockedCounts) {
+        assert!(!self.is_refused, "a process is counted once");
+        *self = Self { is_refused: true, ..Self::default() };
+        counts.refused += 1;
+    }
+
     /// Lists the threads, where some may have come or gone.
-    fn list(&mut self, process: BorrowedFd<'_>, room: &mut usize) {
-        let links = statx(process, "task", AtFlags::empty(), StatxFlags::NLINK);
-        let links = links.map_or(0, |stat| stat.stx_nlink);
+    ///
+    /// # Errors
+    /// They may not be seen.
+    fn list(&mut self, process: BorrowedFd<'_>, room: &mut usize) -> Result<(), Errno> {
+        let links = match statx(process, "task", AtFlags::empty(), StatxFlags::NLINK) {
+            Ok(stat) => stat.stx_nlink,
+            Err(why) if is_refusal(why) => return Err(why),
+            Err(_) => 0,
+        };
         if links == self.links && links != 0 {
-            return;
+            return Ok(());
         }
         self.links = links;
         let mut before = std::mem::take(&mut self.threads);
@@ -156,6 +170,7 @@ impl BlockedCalls {
         }
         self.next = 0;
         assert!(self.threads.len() <= THREADS_MAX, "more threads than are allowed");
+        Ok(())
     }
 }
 
@@ -232,7 +247,7 @@ fn path_at(pid: i32, address: u64) -> Result<Option<Vec<u8>>, Errno> {
         return Ok(Some(Vec::new()));
     }
     match memory::text_at(pid, address) {
-        Err(Errno::PERM) => Err(Errno::PERM),
+        Err(why) if is_refusal(why) => Err(why),
         // It is changed or gone by now.
         Err(_) => Ok(None),
         Ok(path) => Ok(path),
@@ -260,6 +275,11 @@ fn reading(
     });
     let end = from.zip(bytes).map(|(from, bytes)| from.saturating_add(bytes));
     Some(EntryCall::Read { to_end: end.is_some_and(|end| end >= stat.st_size) })
+}
+
+/// Whether the system does not allow, or does not have, what was tried.
+fn is_refusal(why: Errno) -> bool {
+    matches!(why, Errno::PERM | Errno::ACCESS | Errno::NOSYS)
 }
 
 fn name(thread: i32) -> String {

@@ -7,9 +7,10 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use forerun_testkit::{Scratch, compile_c, until};
+use forerun_testkit::{Scratch, compile_c, installed, skip, until};
 use rustix::fs::{FileType, Mode, mknodat};
 use rustix::process::{Pid, getpid};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 
 use super::super::access::recording::RecordingSink;
 use super::super::poll::Allowance;
@@ -86,8 +87,7 @@ fn opens_that_eight_threads_wait_in_are_met_once_each() {
     let test = "opens_that_eight_threads_wait_in_are_met_once_each";
     for flags in [&[][..], &["-static"]] {
         let scratch = Scratch::new("blocked");
-        let (program, source) = (scratch.join("opens"), scratch.file("opens.c", OPENS));
-        let Some(()) = compile_c(test, &source, flags, &program) else { return };
+        let Some(program) = compiled(test, &scratch, flags) else { return };
         fs::create_dir_all(scratch.join("work")).expect("there is room");
         fs::create_dir_all(scratch.join("other/deep")).expect("there is room");
         let scratch_path = fs::canonicalize(&scratch).expect("it is there");
@@ -118,6 +118,79 @@ fn opens_that_eight_threads_wait_in_are_met_once_each() {
         assert_eq!(met, expected, "{flags:?}");
         assert_eq!(tree.blocked_counts().refused, 0);
     }
+}
+
+/// The program of [`OPENS`], compiled in `folder`; `None`, and `test` is skipped, where it is not.
+fn compiled(test: &str, folder: &Scratch, flags: &[&str]) -> Option<std::path::PathBuf> {
+    let program = folder.join("opens");
+    compile_c(test, &folder.file("opens.c", OPENS), flags, &program)?;
+    Some(program)
+}
+
+#[test]
+fn paths_are_those_in_the_root_of_the_process() {
+    let test = "paths_are_those_in_the_root_of_the_process";
+    if !installed(test, "unshare") || !installed(test, "chroot") {
+        return;
+    }
+    let scratch = Scratch::new("root");
+    let Some(_) = compiled(test, &scratch, &["-static"]) else { return };
+    fs::create_dir(scratch.join("deep")).expect("there is room");
+    for name in ["one", "deep/two", "deep/three"] {
+        pipe(&scratch.join(name));
+    }
+    let mut command = Command::new("unshare");
+    command.args(["-r", "chroot"]).arg(scratch.as_os_str());
+    command.args(["/opens", "|one", "deep|two", "|/deep/three"]).stderr(Stdio::null());
+    let mut program = Running(command.spawn().expect("it is installed"));
+    let (mut tree, mut sink) = (tree_of(&program), RecordingSink::default());
+    let expected = ["/one", "/deep/two", "/deep/three"];
+    let expected = expected.map(|path| (path.as_bytes().to_vec(), EntryCall::Open));
+    let mut has_ended = false;
+    until(|| {
+        poll(&mut tree, &mut sink);
+        has_ended = program.0.try_wait().expect("it was started").is_some();
+        has_ended || expected.iter().all(|entry| sink.entries.contains(entry))
+    });
+    if has_ended {
+        skip(test, "no process may have a root of its own");
+    }
+}
+
+#[test]
+fn a_process_that_may_not_be_observed_is_counted_once() {
+    let scratch = Scratch::new("refused");
+    let place = fs::canonicalize(&scratch).expect("it is there").join("pipe");
+    pipe(&place);
+    let mut command = Command::new("cat");
+    let program = Running(command.arg(&place).spawn().expect("every system has it"));
+    // The filter is that of this thread alone.
+    let observed = std::thread::spawn(move || {
+        let (mut tree, mut sink) = (tree_of(&program), RecordingSink::default());
+        refuse(libc::SYS_process_vm_readv);
+        until(|| {
+            poll(&mut tree, &mut sink);
+            tree.blocked_counts().refused > 0
+        });
+        for _ in 0..9 {
+            tree.has_run();
+            assert!(!tree.poll_blocked(Nanos(0), Allowance::endless(), &mut sink));
+        }
+        (tree.blocked_counts().refused, sink.entries)
+    });
+    let (refused, entries) = observed.join().expect("it does not panic");
+    assert_eq!(refused, 1);
+    assert!(entries.iter().all(|(path, _)| path != place.as_os_str().as_bytes()), "{entries:?}");
+}
+
+/// Has the system answer this thread `EPERM` to `call` from now on.
+fn refuse(call: i64) {
+    let arch = TargetArch::try_from(std::env::consts::ARCH).expect("a known machine");
+    let eperm = u32::try_from(Errno::PERM.raw_os_error()).expect("it is positive");
+    let rules = [(call, Vec::new())].into_iter().collect();
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(eperm), arch);
+    let program: BpfProgram = filter.and_then(TryInto::try_into).expect("a small filter");
+    seccompiler::apply_filter(&program).expect("a thread may give up a call");
 }
 
 #[test]
