@@ -161,12 +161,8 @@ impl BlockedCalls {
         let mut before = std::mem::take(&mut self.threads);
         for id in procfs::threads(process, THREADS_MAX) {
             let known = before.iter().position(|thread| thread.id == id);
-            let thread = known.map(|at| before.swap_remove(at)).unwrap_or_else(|| {
-                let file = (*room > 0).then(|| procfs::open_in(process, &name(id))).flatten();
-                *room -= usize::from(file.is_some());
-                Thread { id, file, last: None }
-            });
-            self.threads.push(thread);
+            let thread = known.map(|at| before.swap_remove(at));
+            self.threads.push(thread.unwrap_or_else(|| Thread::new(process, id, room)));
         }
         self.next = 0;
         assert!(self.threads.len() <= THREADS_MAX, "more threads than are allowed");
@@ -175,6 +171,13 @@ impl BlockedCalls {
 }
 
 impl Thread {
+    /// A thread that was just found; its file is kept open where there is `room`.
+    fn new(process: BorrowedFd<'_>, id: i32, room: &mut usize) -> Self {
+        let file = (*room > 0).then(|| procfs::open_in(process, &name(id))).flatten();
+        *room -= usize::from(file.is_some());
+        Self { id, file, last: None }
+    }
+
     /// Reports the call that it is blocked in. Whether there is a new one.
     fn poll(
         &mut self,
@@ -269,11 +272,14 @@ fn reading(
     if stat.kind() != FileType::RegularFile {
         return None;
     }
-    let from = offset.or_else(|| {
+    let Some(bytes) = bytes else { return Some(EntryCall::Read { to_end: false }) };
+    // A call that reads as much as there is ends there wherever it begins.
+    let from = if bytes >= stat.st_size { Some(0) } else { offset };
+    let from = from.or_else(|| {
         let info = procfs::open_in(process, &format!("fdinfo/{number}"))?;
         procfs::read(&info, text::descriptor).map(|descriptor| descriptor.position)
     });
-    let end = from.zip(bytes).map(|(from, bytes)| from.saturating_add(bytes));
+    let end = from.map(|from| from.saturating_add(bytes));
     Some(EntryCall::Read { to_end: end.is_some_and(|end| end >= stat.st_size) })
 }
 

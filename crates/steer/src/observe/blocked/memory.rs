@@ -7,8 +7,6 @@
 
 #![expect(unsafe_code, reason = "process_vm_readv has no safe wrapper")]
 
-use std::mem::MaybeUninit;
-
 use rustix::io::Errno;
 
 /// The bytes at `address` of the process `pid` up to the first that is 0. `None` where the text
@@ -18,7 +16,7 @@ use rustix::io::Errno;
 /// The memory is not mapped, or not to be seen.
 pub(super) fn text_at(pid: i32, address: u64) -> Result<Option<Vec<u8>>, Errno> {
     let mut text = Vec::new();
-    let mut bytes = [MaybeUninit::uninit(); STEP_BYTES];
+    let mut bytes = [0; STEP_BYTES];
     while text.len() < PATH_BYTES_MAX {
         let from = usize::try_from(address).map_err(|_| Errno::FAULT)?;
         let from = from.checked_add(text.len()).ok_or(Errno::FAULT)?;
@@ -40,7 +38,7 @@ pub(super) fn text_at(pid: i32, address: u64) -> Result<Option<Vec<u8>>, Errno> 
 }
 
 /// As many bytes as `bytes` has room for, at `address` of the process `pid`.
-fn read(pid: i32, address: usize, bytes: &mut [MaybeUninit<u8>]) -> Result<&[u8], Errno> {
+fn read(pid: i32, address: usize, bytes: &mut [u8]) -> Result<&[u8], Errno> {
     let own = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let others =
         libc::iovec { iov_base: std::ptr::without_provenance_mut(address), iov_len: bytes.len() };
@@ -50,8 +48,7 @@ fn read(pid: i32, address: usize, bytes: &mut [MaybeUninit<u8>]) -> Result<&[u8]
         Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::FAULT)
     })?;
     assert!(count <= bytes.len(), "a read fills no more than its buffer");
-    // SAFETY: a call that succeeded has written so many bytes.
-    Ok(unsafe { bytes[..count].assume_init_ref() })
+    Ok(&bytes[..count])
 }
 
 /// The longest path that a call takes, with the 0 at its end.

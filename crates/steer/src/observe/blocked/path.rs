@@ -85,11 +85,13 @@ const DELETED: &[u8] = b" (deleted)";
 mod tests {
     use super::*;
 
+    type Row<'a> = (&'a [u8], &'a [u8], Option<&'a [u8]>);
+
     #[test]
     fn paths_are_joined_by_their_words() {
         let long = [b'x'; PATH_BYTES_MAX];
         #[rustfmt::skip]
-        let rows: [(&[u8], &[u8], Option<&[u8]>); 13] = [ // base, path, full
+        let rows: [Row<'_>; 13] = [ // base, path, full
             (b"/a",   b"b",            Some(b"/a/b")),
             (b"/",    b"b",            Some(b"/b")),
             (b"/",    b"/a//b///c/",   Some(b"/a/b/c")),

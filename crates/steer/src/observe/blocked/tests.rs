@@ -43,7 +43,7 @@ fn own_folder() -> File {
 
 /// Opens `DIRECTORY|PATH` of each argument on a thread of its own. A path lies at the end of a page
 /// with nothing behind it, or across two pages.
-const OPENS: &str = r#"
+const OPENS: &str = r"
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -68,7 +68,7 @@ int main(int argc, char **argv) {
     for (int i = 1; i < argc; i++) pthread_create(&thread, 0, opens, argv[i]);
     for (;;) if (count < 0) return 0;
 }
-"#;
+";
 
 /// Names of pipes, as the program names them: its working directory is `work`.
 const NAMES: [(&str, &[u8], &[u8]); 8] = [
