@@ -16,14 +16,16 @@
 //!   kept open.
 //! - No file system is asked: all comes from `/proc` and from the memory of the process.
 //! # Sources
-//! proc(5); Linux `lib/syscall.c` (`task_current_syscall`): a thread that runs is told apart.
+//! proc(5); Linux `lib/syscall.c` (`task_current_syscall`): a thread that runs is told apart;
+//! `Documentation/admin-guide/LSM/Yama.rst`.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::fd::BorrowedFd;
 
 use forerun_core::units::Nanos;
 use rustix::fs::{AtFlags, FileType, StatxFlags, statx};
 use rustix::io::{Errno, pread};
+use rustix::thread::{CapabilitySet, capabilities};
 
 use super::access::{AccessSink, EntryAccess, EntryCall};
 use super::poll::Allowance;
@@ -65,6 +67,8 @@ pub(crate) struct Polled<'a> {
     pub(crate) pid: i32,
     pub(crate) process: BorrowedFd<'a>,
     pub(crate) processor: Option<Nanos>,
+    /// See [`may_attach`].
+    pub(crate) may_attach: bool,
 }
 
 #[derive(Debug)]
@@ -111,7 +115,7 @@ impl BlockedCalls {
             return (false, true);
         }
         let mut moved = false;
-        if self.list(polled.process, room).is_err() {
+        if !polled.may_attach || self.list(polled.process, room).is_err() {
             self.refuse(counts);
         }
         let count = self.threads.len();
@@ -200,7 +204,7 @@ impl Thread {
         if self.last.as_ref() == Some(&met) {
             return Ok(false);
         }
-        let Polled { pid, process, processor: _ } = polled;
+        let Polled { pid, process, .. } = polled;
         sink.entry(now, &EntryAccess { pid, process, path: &met.path, call });
         self.last = Some(met);
         Ok(true)
@@ -290,6 +294,23 @@ fn is_refusal(why: Errno) -> bool {
 
 fn name(thread: i32) -> String {
     format!("task/{thread}/syscall")
+}
+
+/// Whether this process may attach to others of its user, as observing their calls requires. Where
+/// Yama restricts that, each try is told to the administrator: none is made.
+pub(crate) fn may_attach() -> bool {
+    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok();
+    let own = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
+    allows_attaching(scope.as_deref(), own.contains(CapabilitySet::SYS_PTRACE))
+}
+
+/// Whether `scope`, that of Yama where there is one, lets a process attach that is no ancestor.
+fn allows_attaching(scope: Option<&str>, is_capable: bool) -> bool {
+    match scope.map(str::trim) {
+        None | Some("0") => true,
+        Some("1" | "2") => is_capable,
+        Some(_) => false,
+    }
 }
 
 /// Threads of a process that are looked at.

@@ -26,7 +26,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::access::AccessSink;
-use super::blocked::{BlockedCalls, BlockedCounts, KEPT_MAX, Polled};
+use super::blocked::{BlockedCalls, BlockedCounts, KEPT_MAX, Polled, may_attach};
 use super::mappings::Mappings;
 use super::open_files::{Inode, OpenFiles};
 use super::poll::Allowance;
@@ -46,6 +46,7 @@ pub(crate) struct ProcessTree {
     discovered: i32,
     /// The last poll had no time for all processes.
     is_cut: bool,
+    may_attach: bool,
     blocked: BlockedCounts,
     /// The process that a poll of blocked calls goes on with.
     looked_at: i32,
@@ -76,6 +77,7 @@ impl ProcessTree {
             polled: 0,
             discovered: 0,
             is_cut: false,
+            may_attach: may_attach(),
             blocked: BlockedCounts::default(),
             looked_at: 0,
         };
@@ -139,7 +141,7 @@ impl ProcessTree {
         for pid in self.in_turn(self.looked_at) {
             let Some(process) = self.processes.get_mut(&pid) else { continue };
             let (folder, processor) = (process.folder.as_fd(), process.processor);
-            let polled = Polled { pid, process: folder, processor };
+            let polled = Polled { pid, process: folder, processor, may_attach: self.may_attach };
             let counts = &mut self.blocked;
             let (has_new, is_whole) =
                 process.blocked.poll(now, polled, &mut room, allowance, counts, sink);
