@@ -242,8 +242,8 @@ mod tests {
         let rows = [ // x86-64, generic, arguments, decoded
             (257, 56, "0xffffff9c 0x7f10 0x80000 0x0 0x0 0x0", entry(Call::Open(at(None, 0x7f10))),
              "the working directory as 32 bits"),
-            (257, 56, "0xffffffffffffff9c 0x7f10 0x0 0x0 0x0 0x0", entry(Call::Open(at(None, 0x7f10))),
-             "and as 64"),
+            (257, 56, "0xffffffffffffff9c 0x7f10 0x0 0x0 0x0 0x0",
+             entry(Call::Open(at(None, 0x7f10))), "and as 64"),
             (257, 56, "0x5 0x7f10 0x80000 0x0 0x0 0x0", entry(Call::Open(at(Some(5), 0x7f10))),
              "a directory"),
             (257, 56, "0x5 0x7f10 0x2 0x0 0x0 0x0", entry(Call::Open(at(Some(5), 0x7f10))),

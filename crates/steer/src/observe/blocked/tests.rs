@@ -36,8 +36,8 @@ fn poll(tree: &mut ProcessTree, sink: &mut RecordingSink) -> bool {
     has_run && tree.poll_blocked(Nanos(0), Allowance::endless(), sink)
 }
 
-/// Polls until all of `expected` were met. Where the system refuses that, or the program ends, `test`
-/// is skipped, and they were not.
+/// Polls until all of `expected` were met. Where the system refuses that, or the program ends,
+/// `test` is skipped, and they were not.
 fn are_met(
     test: &str,
     program: &mut Running,
