@@ -27,6 +27,7 @@
 //! stops. Learning from the last entries is ours.
 
 mod cursor;
+pub mod depth;
 mod directories;
 mod habits;
 mod issue;
@@ -175,6 +176,8 @@ pub struct WalkStats {
     pub requested: u64,
     /// Those that were used.
     pub used: u64,
+    /// Of these, those that were in flight when they were used.
+    pub late: u64,
     /// Those that were passed by, or whose walk or directory was dropped.
     pub unused: u64,
     /// Those that did not come.
@@ -329,6 +332,18 @@ impl Walks {
     /// Forgets all; requests in flight are not answered any more.
     pub fn clear(&mut self) {
         *self = Self { requests: self.requests, ..Self::new(self.settings.clone()) };
+    }
+
+    /// Bytes that were requested and are not used yet; what is in flight counts as much as it may
+    /// bring.
+    #[must_use]
+    pub fn ahead_bytes(&self) -> u64 {
+        self.ahead_bytes
+    }
+
+    /// Sets the bytes that may be ahead of all walks. What is ahead already stays.
+    pub fn set_budget(&mut self, bytes: u64) {
+        self.settings.budget_bytes = bytes;
     }
 
     /// What was counted so far.

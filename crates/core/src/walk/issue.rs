@@ -175,6 +175,7 @@ impl Walks {
         let step = self.take(which, at);
         if used {
             self.counts.used += 1;
+            self.counts.late += u64::from(!step.is_complete);
         } else {
             self.counts.unused += 1;
         }
