@@ -151,6 +151,21 @@ fn lines(stats: &Stats) -> Vec<String> {
             bytes(planner.bytes_cached)
         ),
     ];
+    let entries = &stats.entries;
+    if entries.requested > 0 {
+        lines.push(format!(
+            "{} walks; {} entries requested with {} of files, {} seen to be used, {} of them late; \
+             {} passed by with {}, {} not fetched",
+            entries.walks,
+            entries.requested,
+            bytes(entries.bytes),
+            entries.used,
+            entries.late,
+            entries.unused,
+            bytes(entries.unused_bytes),
+            entries.failed
+        ));
+    }
     lines.extend(not_observed(stats.processes_skipped, stats.records_lost));
     if stats.files_refused > 0 {
         lines.push(format!(
@@ -221,6 +236,14 @@ impl Record {
             ("pages_late", stats.pages_late.into()),
             ("pages_unused", stats.pages_unused.into()),
             ("calls_given_up", stats.calls_given_up.into()),
+            ("walks", stats.entries.walks.into()),
+            ("entries_requested", stats.entries.requested.into()),
+            ("entries_used", stats.entries.used.into()),
+            ("entries_late", stats.entries.late.into()),
+            ("entries_unused", stats.entries.unused.into()),
+            ("entries_failed", stats.entries.failed.into()),
+            ("entries_bytes", stats.entries.bytes.into()),
+            ("entries_unused_bytes", stats.entries.unused_bytes.into()),
         ])
     }
 }

@@ -18,7 +18,7 @@
 //! | `run`, `explain`, `warm` | the commands |
 //! | `session` | starts a program, forwards signals, waits; a process that polls until its end |
 //! | `observe` | processes, open files, mappings, system calls by the shim; poll budget |
-//! | `prefetch` | files, residency and worker threads of the planner |
+//! | `prefetch` | files, residency and worker threads of the planner; walks and their workers |
 //! | `open` | a file of a program, by its descriptor or path: a checked descriptor or a refusal |
 //! | `kernel` | prefetches a range, and tells what of it is cached |
 //! | `memory` | how many bytes may be prefetched |

@@ -25,7 +25,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read as _;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
@@ -36,9 +36,10 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::kernel::{Stat, open_again, stat};
-pub(crate) use locks::reads_page_cache;
-use rights::Rights;
+pub(crate) use locks::{LeaseList, reads_page_cache};
+pub(crate) use rights::Rights;
 
+pub(crate) mod entries;
 mod locks;
 mod rights;
 
@@ -181,16 +182,43 @@ fn regular(place: &OwnedFd) -> Result<Stat, Refusal> {
     if !is_regular(&stat) {
         return Err(Refusal::Kind);
     }
-    // A file system on a device is none of the kernel's own.
-    if major(stat.st_dev) == 0 {
-        let kind = fstatfs(place).map_err(Refusal::Absent)?.f_type;
-        // The type's width differs between machines, its numbers do not.
-        #[expect(clippy::cast_sign_loss, clippy::cast_possible_truncation, reason = "32 bits")]
-        if KERNELS_OWN.contains(&(kind as u32)) {
-            return Err(Refusal::Kind);
-        }
+    if is_kernels_own(place, &stat)? { Err(Refusal::Kind) } else { Ok(stat) }
+}
+
+/// Whether `place` lies on a file system of the kernel's own.
+fn is_kernels_own(place: &OwnedFd, stat: &Stat) -> Result<bool, Refusal> {
+    // A file system on a device is none.
+    if major(stat.st_dev) != 0 {
+        return Ok(false);
     }
-    Ok(stat)
+    let kind = fstatfs(place).map_err(Refusal::Absent)?.f_type;
+    // The type's width differs between machines, its numbers do not.
+    #[expect(clippy::cast_sign_loss, clippy::cast_possible_truncation, reason = "32 bits")]
+    Ok(KERNELS_OWN.contains(&(kind as u32)))
+}
+
+/// Opens the file that `place` is a handle of, which was found below a directory of no file system
+/// of the kernel's own, unless there is a lease in `leases`.
+///
+/// # Errors
+/// See [`Refusal`].
+pub(crate) fn open_found(
+    place: &OwnedFd,
+    stat: &Stat,
+    leases: &LeaseList,
+) -> Result<(File, Stat), Refusal> {
+    if !is_regular(stat) {
+        return Err(Refusal::Kind);
+    }
+    if leases.has(stat.st_ino) {
+        return Err(Refusal::Locked);
+    }
+    checked(reopen(place)?, stat)
+}
+
+/// The path that stands for what `place` is a handle of.
+fn own_path(place: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", place.as_raw_fd())
 }
 
 /// Opens what `place` is a handle of, for reading.
@@ -212,6 +240,7 @@ const MOUNTS_BYTES_MAX: u64 = 1 << 20;
 /// File systems of the kernel's own, by `statfs(2)`: what reads of them do is theirs to say.
 const KERNELS_OWN: &[u32] = &[
     0x9fa0,      // proc
+    0x0187,      // autofs
     0x6265_6572, // sysfs
     0x6462_6720, // debugfs
     0x7472_6163, // tracefs

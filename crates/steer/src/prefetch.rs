@@ -2,31 +2,38 @@
 //!
 //! ```text
 //!   observers --open, seek, read--> core::planner --PrefetchRequest--> cached? --no--> workers
-//!                                        ^                               | yes            |
-//!                                        +------------- complete --------+-- residency <--+
+//!       |                                ^                               | yes            |
+//!       |                                +------------- complete --------+-- residency <--+
+//!       `--entry--> walks (core::walk) <--------> entries (workers)
 //! ```
-//! The planner decides; here are the files, the kernel's residency, and the calls.
+//! The planner decides; here are the files, the kernel's residency, and the calls. Entries of
+//! directory trees go to the walks, which share memory and budget with the planner's readers.
 //!
 //! # Invariants
 //! - Nothing that is cached is requested.
 //! - A file's descriptor is held while a reader of it is open, and by a call that is under way.
 
+mod entries;
 mod files;
 mod residency;
+mod walks;
 mod workers;
 
 use std::fs::File;
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use forerun_core::cache::{self, SettingsError};
 use forerun_core::planner::{Access, Planner, PlannerSettings, PlannerStats, RequestState};
 use forerun_core::units::Nanos;
 
 use crate::kernel::{self, Residency, Stat};
-use crate::observe::access::{AccessSink, CursorId};
+use crate::observe::access::{AccessSink, CursorId, EntryAccess};
 use crate::open::Refusal;
 use files::Files;
-pub(crate) use workers::Running;
+pub use walks::EntryStats;
+use walks::WalkDriver;
 use workers::{Job, Workers};
 
 /// See the module.
@@ -34,6 +41,10 @@ pub(crate) struct Prefetcher {
     planner: Planner,
     files: Files,
     workers: Workers,
+    walks: WalkDriver,
+    /// The bytes of memory, and of the budget, that may be ahead of readers and walks together.
+    memory_bytes: u64,
+    budget_bytes: u64,
     /// Some reader comes to bytes that are not cached before long.
     is_cold: bool,
     readers_refused: u64,
@@ -43,12 +54,27 @@ pub(crate) struct Prefetcher {
     processor: Option<Nanos>,
 }
 
+/// Calls of the workers that have not returned.
+#[derive(Clone, Debug)]
+pub(crate) struct Running([Arc<AtomicU64>; 2]);
+
+impl Running {
+    pub(crate) fn count(&self) -> u64 {
+        self.0.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+}
+
 impl Prefetcher {
-    pub(crate) fn new(settings: PlannerSettings) -> Result<Self, SettingsError> {
+    /// A prefetcher whose walks are `limit_bytes` ahead of a program, at most.
+    pub(crate) fn new(settings: PlannerSettings, limit_bytes: u64) -> Result<Self, SettingsError> {
+        let budget_bytes = settings.budget_bytes;
         Ok(Self {
             planner: Planner::new(settings)?,
             files: Files::default(),
             workers: Workers::default(),
+            walks: WalkDriver::new(limit_bytes, budget_bytes / WALKS_ONE_IN),
+            memory_bytes: u64::MAX,
+            budget_bytes,
             is_cold: false,
             readers_refused: 0,
             files_refused: 0,
@@ -69,25 +95,46 @@ impl Prefetcher {
         [self.files.seen(), self.files_refused, self.readers_refused]
     }
 
+    /// What was done for entries of directory trees.
+    pub(crate) fn entry_stats(&self) -> EntryStats {
+        self.walks.stats()
+    }
+
     /// Calls of the workers that have not returned.
     pub(crate) fn running(&self) -> Running {
-        self.workers.running()
+        Running([self.workers.running(), self.walks.running()])
     }
 
     /// Sets the bytes of memory that may be ahead.
     pub(crate) fn set_memory(&mut self, bytes: u64) {
-        self.planner.set_memory(bytes);
+        self.memory_bytes = bytes;
+    }
+
+    /// Shares memory and budget between readers and walks.
+    fn share(&mut self) {
+        let (readers, walks) = (self.planner.ahead_bytes(), self.walks.ahead_bytes());
+        self.planner.set_memory(self.memory_bytes.saturating_sub(walks));
+        let memory = self.memory_bytes.saturating_sub(readers) / WALKS_ONE_IN;
+        let budget = (self.budget_bytes / WALKS_ONE_IN)
+            .min(self.budget_bytes - readers.min(self.budget_bytes));
+        self.walks.set_budget(memory.min(budget));
     }
 
     /// Forgets all files, whatever state they are in.
     pub(crate) fn clear(&mut self) {
         self.planner.clear();
         self.files.clear();
+        self.walks.clear();
     }
 
     /// Whether something is in flight or waits to be requested.
     pub(crate) fn is_busy(&self) -> bool {
-        self.planner.is_busy()
+        self.planner.is_busy() || self.is_walking()
+    }
+
+    /// Whether entries of directory trees are used or fetched.
+    pub(crate) fn is_walking(&self) -> bool {
+        self.walks.is_busy()
     }
 
     /// Whether, since the last call, a reader came near to bytes that are not cached.
@@ -97,6 +144,8 @@ impl Prefetcher {
 
     /// Looks what has arrived, and has more prefetched.
     pub(crate) fn advance(&mut self, now: Nanos) {
+        self.share();
+        self.walks.advance(now);
         self.see_arrivals(now);
         let mut requests = Vec::new();
         let room = self.workers.room();
@@ -200,7 +249,14 @@ impl AccessSink for Prefetcher {
             self.files.close(file);
         }
     }
+
+    fn entry(&mut self, now: Nanos, access: &EntryAccess<'_>) {
+        self.walks.entry(now, access);
+    }
 }
+
+/// The part of budget and memory that walks may have.
+const WALKS_ONE_IN: u64 = 2;
 
 /// Of the requests in flight, so many that have not arrived are looked at.
 const ABSENT_MAX: usize = 8;

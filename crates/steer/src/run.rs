@@ -21,6 +21,7 @@ use crate::clock;
 use crate::memory::Memory;
 use crate::observe::poll::{INTERVAL_MIN, Interval, Pause, PollTimer};
 use crate::observe::{ObserverKind, Observers};
+pub use crate::prefetch::EntryStats;
 use crate::prefetch::Prefetcher;
 use crate::session::{self, Poller, SessionError, Watched};
 use crate::wire::wire;
@@ -116,14 +117,17 @@ pub struct Stats {
     pub pages_late: u64,
     /// Prefetched pages that were not read.
     pub pages_unused: u64,
+    /// What was done for entries of directory trees.
+    pub entries: EntryStats,
 }
 
 wire! {
     Stats {
         ran, processor, polls, processes, processes_skipped, files, files_refused, records_lost,
         readers_skipped, calls_refused, calls_foreign, calls_given_up, planner, pages_used,
-        pages_late, pages_unused,
+        pages_late, pages_unused, entries,
     }
+    EntryStats { walks, requested, used, late, unused, failed, bytes, unused_bytes }
     PlannerStats {
         streams, bytes_read, requests, bytes_requested, bytes_cached, bytes_dropped,
         distance_bytes_max,
@@ -136,7 +140,8 @@ wire! {
 /// # Errors
 /// A setting is out of its bounds, or the program did not start.
 pub fn run(settings: &Settings, words: &[OsString], is_reported: bool) -> Result<Ended, RunError> {
-    let prefetcher = Prefetcher::new(settings.planner()?).map_err(RunError::Settings)?;
+    let prefetcher =
+        Prefetcher::new(settings.planner()?, settings.limit_bytes).map_err(RunError::Settings)?;
     let (running, published) = (prefetcher.running(), Arc::new(Mutex::new(Stats::default())));
     let for_poller = Arc::clone(&published);
     let make = move |observers| Runner::new(prefetcher, observers, for_poller);
@@ -188,7 +193,8 @@ impl Poller for Runner {
         self.publish();
         let cost = clock::thread_time().since(began);
         let one_in = self.one_in();
-        let interval = match (moved, self.prefetcher.take_cold()) {
+        let is_cold = self.prefetcher.take_cold() || self.prefetcher.is_walking();
+        let interval = match (moved || self.prefetcher.is_walking(), is_cold) {
             (true, true) => Interval::Of(INTERVAL_MIN),
             // A reader of cached bytes does not come to their end so soon.
             (true, false) => Interval::Of(INTERVAL_WARM),
@@ -250,6 +256,7 @@ impl Runner {
             pages_used: core.ahead_used,
             pages_late: core.late_hits,
             pages_unused: core.ahead_wasted + core.ahead_unread,
+            entries: self.prefetcher.entry_stats(),
             // Known to the process that waits.
             ..Stats::default()
         }

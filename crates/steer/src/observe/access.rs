@@ -63,7 +63,6 @@ pub(crate) trait AccessSink {
 
 /// The use of an entry by a path.
 #[derive(Clone, Copy, Debug)]
-#[allow(dead_code)]
 pub(crate) struct EntryAccess<'a> {
     pub(crate) pid: i32,
     /// The folder of the process in `/proc`.
@@ -76,7 +75,6 @@ pub(crate) struct EntryAccess<'a> {
 
 /// What a program does with an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code)]
 pub(crate) enum EntryCall {
     /// Asks for the inode's facts.
     Stat,

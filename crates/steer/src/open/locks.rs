@@ -6,16 +6,65 @@
 //!
 //! # Invariants
 //! - A list that is too long to be read counts as one that has a lease in it.
+//! - No more than a thousand lists are read in a second for entries of directories.
 //! # Sources
 //! `fcntl(2)`, proc(5) (`/proc/locks`, `fdinfo`); Linux `fs/locks.c` (`lock_get_status`).
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::BorrowedFd;
+use std::sync::{Mutex, PoisonError};
 
+use forerun_core::units::Nanos;
 use rustix::fs::{Mode, OFlags, openat};
 
 use super::{READING, Refusal};
+use crate::clock::Clock;
+
+/// The files with leases, for many that are opened one after the other: the list is read again
+/// once it is a millisecond old.
+#[derive(Debug)]
+pub(crate) struct LeaseList {
+    clock: Clock,
+    last: Mutex<Option<(Nanos, Leases)>>,
+}
+
+#[derive(Debug)]
+enum Leases {
+    Of(BTreeSet<u64>),
+    /// The list cannot be read, or is too long.
+    Unknown,
+}
+
+impl LeaseList {
+    pub(crate) fn new() -> Self {
+        Self { clock: Clock::start(), last: Mutex::new(None) }
+    }
+
+    /// Whether a lease or lock on a file with the number `inode` would notice that it is opened.
+    pub(crate) fn has(&self, inode: u64) -> bool {
+        let now = self.clock.now();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.as_ref().is_none_or(|(at, _)| now.since(*at) >= LIST_LASTS) {
+            *last = Some((now, Leases::now()));
+        }
+        match last.as_ref().expect("it was read") {
+            (_, Leases::Of(inodes)) => inodes.contains(&inode),
+            (_, Leases::Unknown) => true,
+        }
+    }
+}
+
+impl Leases {
+    fn now() -> Self {
+        // See `check_file`.
+        let Ok(list) = File::open("/proc/locks") else { return Self::Of(BTreeSet::new()) };
+        let Ok(text) = read(list) else { return Self::Unknown };
+        let lines = text.lines().filter(|line| is_noticed(line));
+        Self::Of(lines.flat_map(inodes).collect())
+    }
+}
 
 /// Whether the descriptor `number` of a process, of the file `inode`, is one that reads through the
 /// page cache, without a lease.
@@ -65,8 +114,13 @@ fn is_noticed(line: &str) -> bool {
 
 /// Whether the lock in `line` is of a file with the number `inode`.
 fn is_of(line: &str, inode: u64) -> bool {
-    let mut files = line.split_ascii_whitespace().filter(|word| word.contains(':'));
-    files.any(|word| word.rsplit(':').next().and_then(|number| number.parse().ok()) == Some(inode))
+    inodes(line).any(|number| number == inode)
+}
+
+/// The numbers in the line of a lock that may be the inode's.
+fn inodes(line: &str) -> impl Iterator<Item = u64> {
+    let files = line.split_ascii_whitespace().filter(|word| word.contains(':'));
+    files.filter_map(|word| word.rsplit(':').next()?.parse().ok())
 }
 
 fn read(list: File) -> Result<String, Refusal> {
@@ -78,6 +132,8 @@ fn read(list: File) -> Result<String, Refusal> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// A program that takes a lease has it unnoticed from so much later on.
+const LIST_LASTS: Nanos = Nanos::from_millis(1);
 /// Some four thousand locks.
 const LIST_BYTES_MAX: u64 = 256 << 10;
 

@@ -4,12 +4,13 @@
 //! ```text
 //!   this process has no more   act here
 //!   it has more                thread: groups, fsgid, fsuid, capabilities --> checked --> act, end
+//!   for many files             a worker keeps them, and opens by these rights alone
 //! ```
 //! The ids of the file system are those that count for opening. Those of the process stay, so the
 //! program may not send that thread a signal.
 //!
 //! # Invariants
-//! - No thread that has taken on rights does anything else afterwards.
+//! - No thread that has taken on rights opens anything by others afterwards.
 //! - What was taken on is compared with what was to be before anything is opened.
 //! # Sources
 //! credentials(7), capabilities(7), `setfsuid(2)`; `user_namespaces(7)`: capabilities of another
@@ -31,7 +32,7 @@ use super::{READING, Refusal};
 
 /// What decides which files a process may open.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Rights {
+pub(crate) struct Rights {
     user: u32,
     group: u32,
     groups: Vec<u32>,
@@ -64,6 +65,20 @@ impl Rights {
             let done = acting.ok().and_then(|acting| acting.join().ok().flatten());
             done.ok_or(Refusal::Rights)
         })
+    }
+
+    /// Whether this thread has rights that these do not have.
+    ///
+    /// # Errors
+    /// Its own are not to be seen.
+    pub(super) fn are_less_than_own(&self) -> Result<bool, Refusal> {
+        Ok(!Self::in_folder(CWD, "/proc/thread-self/status")?.is_within(self))
+    }
+
+    /// Takes on these rights for all that the thread which calls this does from now on. Whether it
+    /// has them then; if not, it has to end.
+    pub(crate) fn keep(&self) -> bool {
+        self.take_on()
     }
 
     fn in_folder(folder: BorrowedFd<'_>, name: &str) -> Result<Self, Refusal> {

@@ -96,6 +96,52 @@ fn a_name_that_is_swapped_before_it_is_opened_opens_nothing_else() {
 }
 
 #[test]
+fn an_entry_that_is_swapped_before_it_is_opened_opens_nothing_else() {
+    let things = Things::new("entries");
+    let root = things.scratch.canonicalize().unwrap();
+    let directory = open_path(&root, HANDLE | OFlags::DIRECTORY, Mode::empty()).unwrap();
+    let (inode, name) = (fs::metadata(&things.file).unwrap().ino(), root.join("name"));
+    let (all, leases): (Vec<&PathBuf>, _) =
+        ([&things.file].into_iter().chain(&things.others).collect(), LeaseList::new());
+    let mut opened = 0;
+    for round in 0..10_000 {
+        things.rename(all[round % all.len()], &name);
+        let next = all[(round + 1 + round / all.len() % (all.len() - 1)) % all.len()];
+        let (place, stat) = entries::entry(&directory, b"name").unwrap();
+        things.rename(next, &name);
+        match open_found(&place, &stat, &leases) {
+            Ok((_, stat)) => {
+                assert_eq!(stat.st_ino, inode, "round {round}");
+                opened += 1;
+            }
+            Err(why) => assert_ne!(round % all.len(), 0, "{why:?}"),
+        }
+        assert!(entries::subdirectory(&directory, b"name").is_err(), "round {round}");
+    }
+    assert_eq!(opened, 10_000_usize.div_ceil(all.len()));
+    assert!(!things.some_were_opened());
+}
+
+#[test]
+#[expect(unsafe_code, reason = "leases have no safe wrapper")]
+fn a_file_with_a_lease_is_left_when_it_is_found_in_a_directory() {
+    let things = Things::new("leased");
+    let root = things.scratch.canonicalize().unwrap();
+    let directory = open_path(&root, HANDLE | OFlags::DIRECTORY, Mode::empty()).unwrap();
+    let (place, stat) = entries::entry(&directory, b"file").unwrap();
+    assert!(open_found(&place, &stat, &LeaseList::new()).is_ok());
+    let holder = File::open(&things.file).unwrap();
+    // SAFETY: a call on a descriptor that is open; no memory is touched.
+    let taken = unsafe { libc::fcntl(holder.as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK) };
+    if taken != 0 {
+        forerun_testkit::skip("leases of found files", "no leases here");
+        return;
+    }
+    let found = open_found(&place, &stat, &LeaseList::new());
+    assert_eq!(found.err(), Some(Refusal::Locked));
+}
+
+#[test]
 fn a_descriptor_that_is_swapped_before_it_is_opened_opens_nothing_else() {
     let things = Things::new("descriptor");
     let process = this_process();

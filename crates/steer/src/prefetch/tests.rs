@@ -42,7 +42,7 @@ fn prefetcher_of(limit_bytes: u64, budget_bytes: u64) -> Prefetcher {
     let (kind, latency) = (DeviceKind::Parallel, Nanos::from_millis(10));
     let device = DeviceEstimate { kind, latency, bytes_per_second: u64::MAX, depth: 32 };
     let settings = PlannerSettings { pace, budget_bytes, readahead, device };
-    let mut prefetcher = Prefetcher::new(settings).unwrap();
+    let mut prefetcher = Prefetcher::new(settings, limit_bytes).unwrap();
     prefetcher.set_memory(1 << 30);
     prefetcher
 }

@@ -66,21 +66,11 @@ pub(crate) struct Workers {
     threads: usize,
 }
 
-/// Calls of the workers that have not returned.
-#[derive(Clone, Debug)]
-pub(crate) struct Running(Arc<Shared>);
-
-impl Running {
-    pub(crate) fn count(&self) -> u64 {
-        self.0.running.load(Ordering::Relaxed)
-    }
-}
-
 #[derive(Debug, Default)]
 struct Shared {
     queue: Mutex<Queue>,
     more: Condvar,
-    running: AtomicU64,
+    running: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Default)]
@@ -90,8 +80,9 @@ struct Queue {
 }
 
 impl Workers {
-    pub(crate) fn running(&self) -> Running {
-        Running(Arc::clone(&self.shared))
+    /// The number of calls that have not returned.
+    pub(crate) fn running(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.shared.running)
     }
 
     /// How many jobs more may wait.

@@ -1,0 +1,131 @@
+//! Entries of directories, below the root of a process: opened like any file of a program, without
+//! a process that has them open.
+//!
+//! ```text
+//!   root of the process --path, as the program goes--> directory --name, one step--> entry
+//!                                                          `--name, one step--> directory
+//! ```
+//! The program has gone the path, so links and mounts on it are its own. The step to an entry
+//! crosses nothing: no link is followed, and no file system is mounted or entered.
+//!
+//! # Invariants
+//! - An entry is a handle that opens nothing, until its kind is known.
+//! - Nothing lies outside of the root of the process.
+//! # Sources
+//! `openat2(2)`; Linux `fs/namei.c` (`follow_automount`: a handle that is not opened as a directory
+//! mounts nothing).
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::sync::Arc;
+
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxFlags, open as open_path, openat, openat2,
+    statx,
+};
+use rustix::io::Errno;
+
+use super::rights::Rights;
+use super::{HANDLE, READING, Refusal, is_kernels_own, own_path};
+use crate::kernel::{Stat, stat};
+
+/// The root that a process sees, and the rights that it goes by.
+#[derive(Debug)]
+pub(crate) struct Root {
+    handle: OwnedFd,
+    identity: [u64; 3],
+    rights: Arc<Rights>,
+    /// This process has rights that the program has not.
+    is_above: bool,
+}
+
+impl Root {
+    /// That of the process with this folder in `/proc`.
+    ///
+    /// # Errors
+    /// The process has ended, or may not be looked into.
+    pub(crate) fn of(process: BorrowedFd<'_>) -> Result<Self, Refusal> {
+        let rights = Rights::of(process)?;
+        let handle = openat(process, "root", HANDLE | OFlags::DIRECTORY, Mode::empty());
+        let handle = handle.map_err(Refusal::Absent)?;
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let mask = StatxFlags::INO | StatxFlags::MNT_ID;
+        let mount = statx(&handle, "", flags, mask).map_err(Refusal::Absent)?.stx_mnt_id;
+        let stat = stat(&handle).map_err(Refusal::Absent)?;
+        let identity = [mount, stat.st_dev, stat.st_ino];
+        let is_above = rights.are_less_than_own()?;
+        Ok(Self { handle, identity, rights: Arc::new(rights), is_above })
+    }
+
+    /// Whether processes with `self` and `other` see the same, by the same rights.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.identity == other.identity && self.rights == other.rights
+    }
+
+    /// The rights that a thread has to take on before it opens anything below this root.
+    pub(crate) fn rights_to_take_on(&self) -> Option<&Arc<Rights>> {
+        self.is_above.then_some(&self.rights)
+    }
+
+    /// The directory at `path`, which the program has gone.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub(crate) fn directory(&self, path: &[u8]) -> Result<(OwnedFd, Stat), Refusal> {
+        let how = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        let path = if path.is_empty() { b".".as_slice() } else { path };
+        assert!(path[0] != b'/', "a path goes from the root");
+        let path = OsStr::from_bytes(path);
+        let place = openat2(&self.handle, path, HANDLE | OFlags::DIRECTORY, Mode::empty(), how);
+        as_directory(place.map_err(Refusal::Absent)?)
+    }
+}
+
+/// The entry `name` of `directory`.
+///
+/// # Errors
+/// It is not there, or another file system is mounted on it.
+pub(crate) fn entry(directory: impl AsFd, name: &[u8]) -> Result<(OwnedFd, Stat), Refusal> {
+    assert!(!name.is_empty() && !name.contains(&b'/'), "an entry is one step");
+    let how = ResolveFlags::BENEATH
+        | ResolveFlags::NO_XDEV
+        | ResolveFlags::NO_SYMLINKS
+        | ResolveFlags::NO_MAGICLINKS;
+    let flags = HANDLE | OFlags::NOFOLLOW;
+    let place = openat2(directory, OsStr::from_bytes(name), flags, Mode::empty(), how);
+    let place = place.map_err(Refusal::Absent)?;
+    let stat = stat(&place).map_err(Refusal::Absent)?;
+    Ok((place, stat))
+}
+
+/// The directory `name` of `directory`.
+///
+/// # Errors
+/// See [`Refusal`].
+pub(crate) fn subdirectory(directory: impl AsFd, name: &[u8]) -> Result<(OwnedFd, Stat), Refusal> {
+    as_directory(entry(directory, name)?.0)
+}
+
+/// Opens the directory that `place` is a handle of, for listing it.
+///
+/// # Errors
+/// The rights of this thread do not allow it.
+pub(crate) fn listable(place: &OwnedFd) -> Result<OwnedFd, Refusal> {
+    let flags = READING | OFlags::DIRECTORY;
+    let path = own_path(place);
+    let opened = match open_path(&path, flags | OFlags::NOATIME, Mode::empty()) {
+        Err(Errno::PERM) => open_path(&path, flags, Mode::empty()),
+        opened => opened,
+    };
+    opened.map_err(Refusal::Closed)
+}
+
+/// `place`, if it is a directory of none of the kernel's own file systems.
+fn as_directory(place: OwnedFd) -> Result<(OwnedFd, Stat), Refusal> {
+    let stat = stat(&place).map_err(Refusal::Absent)?;
+    if stat.kind() != FileType::Directory || is_kernels_own(&place, &stat)? {
+        return Err(Refusal::Kind);
+    }
+    Ok((place, stat))
+}

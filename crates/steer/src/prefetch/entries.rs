@@ -1,0 +1,289 @@
+//! Workers that fetch entries of directories: threads, as each lookup waits for the device.
+//!
+//! ```text
+//!   walks --push--> crew of these rights: queue --(threads)--> fetch --> completions --> walks
+//!                   crew of other rights: queue --(threads)--/
+//! ```
+//! A thread that took on the rights of a program opens by these alone, so that each set of rights
+//! has a crew of its own.
+//!
+//! # Invariants
+//! - At most [`JOBS_MAX`] jobs are queued, running or told and not taken; each job is told once.
+//! - At most [`THREADS_MAX`] threads; the first starts with the first job, and a thread without
+//!   jobs ends.
+//! - Of one device no more jobs run than it is given: a file system that does not answer holds so
+//!   many threads, and the others go on.
+//! - No lock is held over a call on a file system. Nothing waits for the threads.
+
+mod devices;
+pub(super) mod fetch;
+pub(super) mod place;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use forerun_core::units::Nanos;
+use forerun_core::walk::{WalkRequestId, Want};
+
+use crate::clock::Clock;
+use crate::open::{LeaseList, Refusal, Rights};
+use devices::Devices;
+use fetch::Fetched;
+use fetch::Tools;
+pub(super) use fetch::{Bounds, Names};
+use place::{Handles, Place};
+
+/// An entry to be fetched.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) id: WalkRequestId,
+    /// The directory.
+    pub(super) place: Arc<Place>,
+    /// The entry; none for the directory itself.
+    pub(super) name: Option<Box<[u8]>>,
+    pub(super) want: Want,
+    /// The device that it is thought to lie on.
+    pub(super) device: Option<u64>,
+}
+
+/// How a job ended.
+#[derive(Debug)]
+pub(super) struct Completion {
+    pub(super) job: Job,
+    pub(super) result: Result<Fetched, Refusal>,
+    /// How long it took.
+    pub(super) took: Nanos,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct EntryWorkers {
+    shared: Arc<Shared>,
+    sender: SyncSender<Completion>,
+    completions: Receiver<Completion>,
+    outstanding: usize,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    tools: Tools,
+    clock: Clock,
+    running: Arc<AtomicU64>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    crews: Vec<Crew>,
+    /// Jobs that run, by device, and how many may.
+    devices: BTreeMap<Option<u64>, (usize, usize)>,
+    threads: usize,
+}
+
+/// The jobs of one set of rights.
+#[derive(Debug)]
+struct Crew {
+    rights: Option<Arc<Rights>>,
+    jobs: VecDeque<Job>,
+    more: Arc<Condvar>,
+    idle: usize,
+    threads: usize,
+}
+
+impl EntryWorkers {
+    /// Workers whose calls that have not returned are counted in `running`.
+    pub(super) fn new(bounds: Bounds, running: Arc<AtomicU64>) -> Self {
+        assert!(bounds.head_bytes <= bounds.whole_bytes, "the head is a part of the whole");
+        let (sender, completions) = sync_channel(JOBS_MAX);
+        let tools = Tools {
+            handles: Handles::default(),
+            leases: LeaseList::new(),
+            devices: Devices::default(),
+            bounds,
+        };
+        let state = Mutex::new(State::default());
+        let shared = Arc::new(Shared { state, tools, clock: Clock::start(), running });
+        Self { shared, sender, completions, outstanding: 0 }
+    }
+
+    /// How many jobs more may be pushed.
+    pub(super) fn room(&self) -> usize {
+        JOBS_MAX - self.outstanding
+    }
+
+    /// Queues `job`, of whose device at most `running_max` jobs may run.
+    pub(super) fn push(&mut self, job: Job, running_max: usize) {
+        assert!(self.outstanding < JOBS_MAX, "a job is pushed where there is room");
+        assert!(running_max > 0, "some of the jobs may run");
+        self.outstanding += 1;
+        let mut state = self.shared.lock();
+        state.devices.entry(job.device).or_default().1 = running_max;
+        let rights = job.place.root().rights_to_take_on().cloned();
+        let which = state.crew(rights.as_ref());
+        let threads = state.threads;
+        let crew = &mut state.crews[which];
+        crew.jobs.push_back(job);
+        let is_short = crew.idle < crew.jobs.len() && threads < THREADS_MAX;
+        let more = Arc::clone(&crew.more);
+        if is_short {
+            crew.threads += 1;
+            state.threads += 1;
+        }
+        drop(state);
+        if is_short {
+            self.start(rights.as_ref());
+        }
+        more.notify_one();
+    }
+
+    fn start(&self, rights: Option<&Arc<Rights>>) {
+        let (shared, sender) = (Arc::clone(&self.shared), self.sender.clone());
+        let thread = thread::Builder::new().name("entries".into()).stack_size(STACK_BYTES);
+        let of = rights.cloned();
+        if thread.spawn(move || shared.work(of.as_ref(), &sender)).is_err() {
+            // Without a thread nothing is fetched, and the program reads as ever.
+            self.shared.lock().leave(rights);
+        }
+    }
+
+    /// The next job that has ended, if there is one.
+    pub(super) fn completed(&mut self) -> Option<Completion> {
+        let completion = self.completions.try_recv().ok()?;
+        assert!(self.outstanding > 0, "a job is told once");
+        self.outstanding -= 1;
+        Some(completion)
+    }
+
+    /// Takes those of the jobs that do not run yet out of the queues.
+    pub(super) fn drop_queued(&mut self, is_of: impl Fn(&Job) -> bool) -> Vec<Job> {
+        let mut dropped = Vec::new();
+        for crew in &mut self.shared.lock().crews {
+            let (gone, kept) = std::mem::take(&mut crew.jobs).into_iter().partition(&is_of);
+            crew.jobs = kept;
+            dropped.extend::<VecDeque<Job>>(gone);
+        }
+        assert!(dropped.len() <= self.outstanding, "what is dropped was pushed");
+        self.outstanding -= dropped.len();
+        dropped
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Works for the crew of `rights` until there is nothing to do.
+    fn work(&self, rights: Option<&Arc<Rights>>, sender: &SyncSender<Completion>) {
+        let has_rights = rights.is_none_or(|rights| rights.keep());
+        let mut state = self.lock();
+        loop {
+            let which = state.crew(rights);
+            if let Some(job) = state.take(which) {
+                drop(state);
+                let device = job.device;
+                let completion = self.carry_out(job, has_rights);
+                // The channel has room for all jobs; its other end is there while the process is.
+                let _ = sender.send(completion);
+                state = self.lock();
+                state.ended(device);
+                continue;
+            }
+            let more = Arc::clone(&state.crews[which].more);
+            state.crews[which].idle += 1;
+            let (woken, timeout) =
+                more.wait_timeout(state, IDLE_MAX).unwrap_or_else(PoisonError::into_inner);
+            state = woken;
+            let which = state.crew(rights);
+            state.crews[which].idle -= 1;
+            if timeout.timed_out() && state.crews[which].jobs.is_empty() {
+                state.leave(rights);
+                drop(state);
+                self.tools.handles.expire(self.clock.now());
+                return;
+            }
+        }
+    }
+
+    fn carry_out(&self, job: Job, has_rights: bool) -> Completion {
+        let began = self.clock.now();
+        self.running.fetch_add(1, Ordering::Relaxed);
+        let result = if has_rights {
+            self.tools.fetch(&job.place, job.name.as_deref(), job.want, began)
+        } else {
+            Err(Refusal::Rights)
+        };
+        self.running.fetch_sub(1, Ordering::Relaxed);
+        self.tools.handles.expire(began);
+        Completion { job, result, took: self.clock.now().since(began) }
+    }
+}
+
+impl State {
+    /// The crew of these rights, which is formed if there is none.
+    fn crew(&mut self, rights: Option<&Arc<Rights>>) -> usize {
+        let is_of = |crew: &Crew| crew.rights.as_ref() == rights;
+        if let Some(which) = self.crews.iter().position(is_of) {
+            return which;
+        }
+        self.crews.push(Crew {
+            rights: rights.cloned(),
+            jobs: VecDeque::new(),
+            more: Arc::new(Condvar::new()),
+            idle: 0,
+            threads: 0,
+        });
+        self.crews.len() - 1
+    }
+
+    /// A job of the crew at `which` whose device is not at its bound.
+    fn take(&mut self, which: usize) -> Option<Job> {
+        let Self { crews, devices, .. } = self;
+        let may_run = |job: &Job| devices.get(&job.device).is_none_or(|(count, max)| count < max);
+        let at = crews[which].jobs.iter().position(may_run)?;
+        let job = crews[which].jobs.remove(at).expect("it was found");
+        devices.entry(job.device).or_insert((0, THREADS_MAX)).0 += 1;
+        Some(job)
+    }
+
+    /// A job on `device` has ended; another crew may wait for that.
+    fn ended(&mut self, device: Option<u64>) {
+        let row = self.devices.get_mut(&device).expect("a job that ran has a device");
+        assert!(row.0 > 0, "a job that ends ran");
+        row.0 -= 1;
+        if self.devices.len() > DEVICES_MAX {
+            self.devices.retain(|_, row| row.0 > 0);
+        }
+        for crew in self.crews.iter().filter(|crew| crew.idle > 0 && !crew.jobs.is_empty()) {
+            crew.more.notify_one();
+        }
+    }
+
+    /// A thread of these rights ends. A crew without threads and jobs is dissolved.
+    fn leave(&mut self, rights: Option<&Arc<Rights>>) {
+        let which = self.crew(rights);
+        assert!(self.threads > 0 && self.crews[which].threads > 0, "a thread that ends ran");
+        self.threads -= 1;
+        let crew = &mut self.crews[which];
+        crew.threads -= 1;
+        if crew.threads == 0 && crew.jobs.is_empty() {
+            self.crews.swap_remove(which);
+        }
+    }
+}
+
+/// Jobs that are queued, running or told.
+pub(super) const JOBS_MAX: usize = 512;
+/// Two devices that have proved parallel.
+const THREADS_MAX: usize = 256;
+/// Devices without jobs are forgotten where there are more.
+const DEVICES_MAX: usize = 64;
+/// A thread without jobs for so long ends.
+const IDLE_MAX: Duration = Duration::from_secs(1);
+const STACK_BYTES: usize = 64 << 10;
+
+const _: () = assert!(THREADS_MAX <= JOBS_MAX);

@@ -1,0 +1,351 @@
+//! The driver of `core::walk`: uses of entries by path go in, workers fetch what is requested.
+//!
+//! ```text
+//!   observers --entry--> root of the process, chain of directories --touch, list--> core::walk
+//!                                                                                      | issue
+//!   core::walk <--listed, complete-- completions <-- workers (entries) <-- jobs <------+
+//! ```
+//! # Invariants
+//! - Each request of core is answered once: by a worker, or as failed where there is no place, no
+//!   name or no answer of its device.
+//! - A device that has not answered for [`STUCK_AFTER`] gets nothing until it does.
+//! - What is known is forgotten when no entry was used for [`FORGOTTEN_AFTER`].
+
+mod directories;
+mod roots;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use forerun_core::units::Nanos;
+use forerun_core::walk::depth::WalkDepth;
+use forerun_core::walk::{
+    DirectoryId, Use, WalkOutcome, WalkRequest, WalkRequestId, WalkSettings, WalkStats, Walks,
+};
+
+use super::entries::{Bounds, Completion, EntryWorkers, JOBS_MAX, Job};
+use crate::observe::access::{EntryAccess, EntryCall};
+use directories::Directories;
+use roots::Roots;
+
+/// What was done for entries of directory trees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EntryStats {
+    /// Walks that were recognised.
+    pub walks: u64,
+    /// Entries that were requested ahead of a program.
+    pub requested: u64,
+    /// Of these, those that the program was seen to use.
+    pub used: u64,
+    /// Of those, the ones that were in flight then.
+    pub late: u64,
+    /// Entries that were passed by.
+    pub unused: u64,
+    /// Entries that could not be fetched.
+    pub failed: u64,
+    /// Bytes of files that were requested of the kernel.
+    pub bytes: u64,
+    /// Bytes of those that were passed by, cached ones among them.
+    pub unused_bytes: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct WalkDriver {
+    walks: Walks,
+    settings: WalkSettings,
+    directories: Directories,
+    roots: Roots,
+    /// Started with the first request.
+    workers: Option<EntryWorkers>,
+    running: Arc<AtomicU64>,
+    /// The directories of the requests that a worker has.
+    requests: BTreeMap<WalkRequestId, DirectoryId>,
+    devices: BTreeMap<Option<u64>, DeviceRow>,
+    /// When an entry was last used, if any was since all was forgotten.
+    used: Option<Nanos>,
+    /// The time of the last poll.
+    now: Nanos,
+    /// Of walks that are forgotten; of all, the bytes.
+    counts: EntryStats,
+}
+
+/// What is known of a device.
+#[derive(Debug, Default)]
+struct DeviceRow {
+    depth: WalkDepth,
+    in_flight: usize,
+    /// When it last answered, or began to have something in flight.
+    answered: Nanos,
+}
+
+impl DeviceRow {
+    fn is_stuck(&self, now: Nanos) -> bool {
+        self.in_flight > 0 && now.since(self.answered) >= STUCK_AFTER
+    }
+
+    fn requests_max(&self) -> usize {
+        self.depth.requests() as usize
+    }
+}
+
+impl WalkDriver {
+    /// Walks of which all together are no more than `budget_bytes` ahead, and each `limit_bytes`.
+    pub(super) fn new(limit_bytes: u64, budget_bytes: u64) -> Self {
+        let settings = WalkSettings::default();
+        let ahead_bytes_max = settings.ahead_bytes_max.min(limit_bytes);
+        let settings = WalkSettings { ahead_bytes_max, budget_bytes, ..settings };
+        Self {
+            walks: Walks::new(settings.clone()),
+            settings,
+            directories: Directories::default(),
+            roots: Roots::default(),
+            workers: None,
+            running: Arc::default(),
+            requests: BTreeMap::new(),
+            devices: BTreeMap::new(),
+            used: None,
+            now: Nanos(0),
+            counts: EntryStats::default(),
+        }
+    }
+
+    /// The number of calls of workers that have not returned.
+    pub(super) fn running(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.running)
+    }
+
+    /// Whether entries are used or fetched.
+    pub(super) fn is_busy(&self) -> bool {
+        let is_used = self.used.is_some_and(|at| self.now.since(at) < BUSY_FOR);
+        is_used || !self.requests.is_empty()
+    }
+
+    pub(super) fn ahead_bytes(&self) -> u64 {
+        self.walks.ahead_bytes()
+    }
+
+    /// Sets the bytes that may be ahead of all walks.
+    pub(super) fn set_budget(&mut self, bytes: u64) {
+        self.walks.set_budget(bytes);
+    }
+
+    pub(super) fn stats(&self) -> EntryStats {
+        let WalkStats { walks, requested, used, late, unused, failed, unused_bytes, .. } =
+            self.walks.stats();
+        let counts = self.counts;
+        EntryStats {
+            walks: counts.walks + walks,
+            requested: counts.requested + requested,
+            used: counts.used + used,
+            late: counts.late + late,
+            unused: counts.unused + unused,
+            failed: counts.failed + failed,
+            bytes: counts.bytes,
+            unused_bytes: counts.unused_bytes + unused_bytes,
+        }
+    }
+
+    /// Forgets all that is known; what is in flight is not waited for.
+    pub(super) fn clear(&mut self) {
+        self.counts = self.stats();
+        self.walks.clear();
+        (self.directories, self.roots) = (Directories::default(), Roots::default());
+        self.used = None;
+        let dropped = self.workers.as_mut().map(|workers| workers.drop_queued(|_| true));
+        for job in dropped.into_iter().flatten() {
+            self.leave(&job);
+        }
+    }
+
+    /// A program uses an entry.
+    pub(super) fn entry(&mut self, now: Nanos, access: &EntryAccess<'_>) {
+        let path = access.path;
+        if KERNELS_OWN.iter().any(|own| path.starts_with(own)) {
+            return;
+        }
+        let mut names: Vec<&[u8]> =
+            path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()).collect();
+        if names.iter().any(|name| matches!(*name, b"." | b"..")) {
+            return;
+        }
+        let usage = match access.call {
+            EntryCall::List => None,
+            EntryCall::Stat | EntryCall::Open => Some(Use::Stat),
+            EntryCall::Read { to_end } => Some(Use::Read { to_end }),
+        };
+        // Without a name it is the root itself, which is no entry.
+        let entry = usage.and_then(|usage| Some((names.pop()?, usage)));
+        if entry.is_none() && usage.is_some() {
+            return;
+        }
+        let Some(top) = self.roots.top(now, access.pid, access.process) else { return };
+        self.used = Some(now);
+        let mut dir = self.directories.top(&mut self.walks, &top);
+        for name in names {
+            let Some(below) = self.directories.below(&mut self.walks, dir, name) else { return };
+            dir = below;
+            if let Some(place) = self.directories.place(dir) {
+                place.enter();
+            }
+        }
+        match entry {
+            Some((name, usage)) => self.walks.touch(dir, name, usage),
+            None => self.walks.list(dir),
+        }
+    }
+
+    /// Takes in what workers have done, and gives them more.
+    pub(super) fn advance(&mut self, now: Nanos) {
+        self.now = now;
+        if self.used.is_none() && self.requests.is_empty() {
+            return;
+        }
+        while let Some(completion) = self.workers.as_mut().and_then(EntryWorkers::completed) {
+            self.take_in(now, completion);
+        }
+        self.give_up_on_stuck(now);
+        if self.used.is_none_or(|at| now.since(at) >= FORGOTTEN_AFTER) {
+            if self.requests.is_empty() {
+                self.clear();
+            }
+            return;
+        }
+        let room = self.room(now);
+        if room == 0 {
+            return;
+        }
+        let mut requests = Vec::new();
+        self.walks.issue(room, &mut requests);
+        assert!(requests.len() <= room, "no more requests than there is room for");
+        for request in requests {
+            if let Some(job) = self.job(now, &request) {
+                self.submit(now, request.dir, job);
+            } else {
+                self.walks.complete(request.id, WalkOutcome::Failed);
+            }
+        }
+    }
+
+    /// How many requests more the devices are given.
+    fn room(&self, now: Nanos) -> usize {
+        let first = DeviceRow::default();
+        let open = self.devices.values().filter(|row| !row.is_stuck(now));
+        let (mut deepest, mut in_flight) = (0, 0);
+        for row in open {
+            deepest = deepest.max(row.requests_max());
+            in_flight += row.in_flight;
+        }
+        let depth = if deepest == 0 { first.requests_max() } else { deepest };
+        let queued = if depth > 1 { QUEUED_MAX } else { 0 };
+        let most = self.workers.as_ref().map_or(JOBS_MAX, EntryWorkers::room);
+        (depth + queued).saturating_sub(in_flight).min(most)
+    }
+
+    /// The job of a request; none where its place, its name or its device is not there.
+    fn job(&self, now: Nanos, request: &WalkRequest) -> Option<Job> {
+        let &WalkRequest { id, dir, index, want } = request;
+        let place = Arc::clone(self.directories.place(dir)?);
+        let name = match index {
+            Some(index) => Some(self.directories.name(dir, index)?.into()),
+            None => None,
+        };
+        let device = place.device();
+        let is_stuck = self.devices.get(&device).is_some_and(|row| row.is_stuck(now));
+        (!is_stuck).then_some(Job { id, place, name, want, device })
+    }
+
+    fn submit(&mut self, now: Nanos, dir: DirectoryId, job: Job) {
+        let row = self.devices.entry(job.device).or_default();
+        if row.in_flight == 0 {
+            row.answered = now;
+        }
+        row.in_flight += 1;
+        self.requests.insert(job.id, dir);
+        // What is known of no device may hang like any other.
+        let running_max =
+            if job.device.is_some() { row.requests_max() } else { UNKNOWN_RUNNING_MAX };
+        let &WalkSettings { head_bytes, whole_bytes, entries_max, .. } = &self.settings;
+        let running = &self.running;
+        let workers = self.workers.get_or_insert_with(|| {
+            let bounds = Bounds { head_bytes, whole_bytes, entries_max: entries_max as usize };
+            EntryWorkers::new(bounds, Arc::clone(running))
+        });
+        workers.push(job, running_max);
+    }
+
+    /// `job` is with the workers no more. The directory of its request.
+    fn leave(&mut self, job: &Job) -> DirectoryId {
+        let row = self.devices.get_mut(&job.device).expect("a job has a device");
+        assert!(row.in_flight > 0, "a job that ends was in flight");
+        row.in_flight -= 1;
+        self.requests.remove(&job.id).expect("a job is told once")
+    }
+
+    fn take_in(&mut self, now: Nanos, completion: Completion) {
+        let Completion { job, result, took } = completion;
+        let dir = self.leave(&job);
+        let row = self.devices.get_mut(&job.device).expect("a job has a device");
+        let is_full = row.in_flight + 1 >= row.requests_max();
+        let needs_bytes = result.as_ref().is_ok_and(|it| it.bytes > 0 && !it.is_cached);
+        row.depth.answered(now, took < CACHED_WITHIN && !needs_bytes, is_full);
+        row.answered = now;
+        let is_here = self.directories.is_at(dir, &job.place);
+        let outcome = match result {
+            Err(_) => WalkOutcome::Failed,
+            Ok(fetched) => {
+                self.counts.bytes += if fetched.is_cached { 0 } else { fetched.bytes };
+                if fetched.has_changed && is_here {
+                    self.directories.changed(&mut self.walks, dir);
+                }
+                if let Some(names) = fetched.names.filter(|_| is_here) {
+                    let listed = match &job.name {
+                        Some(name) => self.directories.below(&mut self.walks, dir, name),
+                        None => Some(dir),
+                    };
+                    if let Some(listed) = listed {
+                        self.directories.list(&mut self.walks, listed, names);
+                    }
+                }
+                WalkOutcome::Fetched { bytes: fetched.bytes }
+            }
+        };
+        self.walks.complete(job.id, outcome);
+    }
+
+    /// Takes the jobs of devices that do not answer out of the queue.
+    fn give_up_on_stuck(&mut self, now: Nanos) {
+        let stuck = self.devices.iter().filter(|(_, row)| row.is_stuck(now));
+        let stuck: Vec<Option<u64>> = stuck.map(|(&device, _)| device).collect();
+        for device in stuck {
+            let Some(workers) = &mut self.workers else { return };
+            for job in workers.drop_queued(|job| job.device == device) {
+                self.leave(&job);
+                self.walks.complete(job.id, WalkOutcome::Failed);
+            }
+        }
+        if self.devices.len() > DEVICES_MAX {
+            self.devices.retain(|_, row| row.in_flight > 0);
+        }
+    }
+}
+
+/// Requests beyond those that run, so that none of the workers waits for the next poll.
+const QUEUED_MAX: usize = 32;
+/// Requests that run while their device is not known.
+const UNKNOWN_RUNNING_MAX: usize = 16;
+/// A lookup within this time waited for no device.
+const CACHED_WITHIN: Nanos = Nanos::from_micros(100);
+/// The slowest of the devices that answer at all are faster.
+const STUCK_AFTER: Nanos = Nanos::from_millis(2_000);
+/// After an entry the next one is looked for this long.
+const BUSY_FOR: Nanos = Nanos::from_millis(200);
+const FORGOTTEN_AFTER: Nanos = Nanos::from_millis(5_000);
+/// Devices without requests are forgotten where there are more.
+const DEVICES_MAX: usize = 64;
+/// What lies there is not on a device, wherever else it may be mounted.
+const KERNELS_OWN: [&[u8]; 2] = [b"/proc/", b"/sys/"];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,245 @@
+//! Walks on trees of their own, without programs: entries are reported as an observer does.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use forerun_testkit::Scratch;
+use rustix::fs::{Mode, OFlags, RawDir, open};
+use rustix::process::getpid;
+
+use super::*;
+use crate::prefetch::entries::place::Place;
+
+const MIB: u64 = 1 << 20;
+
+/// A tree on a disk, and a driver of walks over it.
+struct Walk {
+    tree: Scratch,
+    driver: WalkDriver,
+    now: Nanos,
+}
+
+impl Walk {
+    fn new(test: &str) -> Self {
+        let tree = Scratch::on_disk(test);
+        Self { tree, driver: WalkDriver::new(64 * MIB, 128 * MIB), now: Nanos(0) }
+    }
+
+    fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.tree.canonicalize().unwrap().join(name)
+    }
+
+    /// This process uses what lies at `path`.
+    fn entry(&mut self, path: &Path, call: EntryCall) {
+        let process = open("/proc/self", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        let (pid, path) = (getpid().as_raw_pid(), path.as_os_str().as_bytes());
+        let access = EntryAccess { pid, process: process.as_fd(), path, call };
+        self.driver.entry(self.now, &access);
+        self.advance();
+    }
+
+    /// Polls until nothing is in flight.
+    fn advance(&mut self) {
+        self.driver.advance(self.now);
+        while !self.driver.requests.is_empty() {
+            thread::yield_now();
+            self.driver.advance(self.now);
+        }
+        self.now += Nanos::from_millis(1);
+    }
+
+    /// The names in `folder` in the order of readdir.
+    fn names(&self, folder: &str) -> Vec<PathBuf> {
+        let place = self.path(folder);
+        let directory = open(&place, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        let mut buffer = Vec::with_capacity(1 << 16);
+        let (mut entries, mut names) =
+            (RawDir::new(directory, buffer.spare_capacity_mut()), Vec::new());
+        while let Some(entry) = entries.next() {
+            let entry = entry.unwrap();
+            let name = entry.file_name().to_bytes();
+            if !matches!(name, b"." | b"..") {
+                names.push(place.join(OsStr::from_bytes(name)));
+            }
+        }
+        names
+    }
+
+    /// Reads the first `count` entries of `folder` in the order of readdir.
+    fn read(&mut self, folder: &str, count: usize) {
+        for path in self.names(folder).iter().take(count) {
+            self.entry(path, EntryCall::Read { to_end: true });
+        }
+    }
+}
+
+const READ: EntryCall = EntryCall::Read { to_end: true };
+
+#[test]
+fn a_program_that_reads_file_after_file_is_led_and_all_requests_are_answered() {
+    let mut walk = Walk::new("walk-files");
+    for at in 0..200 {
+        walk.tree.file(&format!("f{at}"), vec![1; 5_000]);
+    }
+    walk.read("", 200);
+    let stats = walk.driver.stats();
+    assert_eq!(stats.walks, 1, "{stats:?}");
+    assert!(stats.requested >= 150 && stats.used >= 150, "{stats:?}");
+    assert_eq!((stats.failed, stats.unused), (0, 0), "{stats:?}");
+}
+
+#[test]
+fn names_of_any_bytes_are_led_like_others() {
+    let mut walk = Walk::new("walk-bytes");
+    for at in 0_u8..40 {
+        let name = [b'n', 0x80 | at, 0xff, b'\n', b' '];
+        fs::write(walk.path(OsStr::from_bytes(&name)), "bytes").unwrap();
+    }
+    walk.read("", 40);
+    let stats = walk.driver.stats();
+    assert!(stats.used >= 30 && stats.failed == 0, "{stats:?}");
+}
+
+#[test]
+fn links_that_go_in_circles_end_nowhere() {
+    let mut walk = Walk::new("walk-links");
+    fs::create_dir(walk.path("d")).unwrap();
+    symlink(walk.path("d"), walk.path("d/again")).unwrap();
+    symlink("own", walk.path("own")).unwrap();
+    for at in 0..40 {
+        walk.tree.file(&format!("f{at}"), vec![1; 100]);
+        fs::write(walk.path(format!("d/f{at}")), "bytes").unwrap();
+    }
+    walk.entry(&walk.path(""), EntryCall::List);
+    for path in walk.names("").into_iter().chain(walk.names("d")) {
+        walk.entry(&path, EntryCall::Stat);
+    }
+    // The path of a program that goes round by the link.
+    let mut path = walk.path("d");
+    for _ in 0..60 {
+        path.push("again");
+        walk.entry(&path.join("f1"), READ);
+    }
+    let stats = walk.driver.stats();
+    assert!(stats.requested > 0 && stats.walks > 0, "{stats:?}");
+    assert!(walk.driver.directories.count() < 200, "{}", walk.driver.directories.count());
+}
+
+#[test]
+fn a_directory_of_a_hundred_thousand_entries_is_followed_within_the_bound() {
+    let mut walk = Walk::new("walk-many");
+    let folder = walk.path("many");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("0"), "").unwrap();
+    for at in 1..100_000 {
+        fs::hard_link(folder.join((at / 60_000 * 60_000).to_string()), folder.join(at.to_string()))
+            .or_else(|_| fs::write(folder.join(at.to_string()), ""))
+            .unwrap();
+    }
+    let names = walk.names("many");
+    assert_eq!(names.len(), 100_000);
+    walk.entry(&folder, EntryCall::List);
+    for path in &names[..50] {
+        walk.entry(path, EntryCall::Stat);
+    }
+    let stats = walk.driver.stats();
+    assert!(stats.used >= 40 && stats.failed == 0, "{stats:?}");
+    let max = walk.driver.settings.entries_max as usize;
+    let top = walk.driver.directories.names();
+    assert_eq!(top, max);
+}
+
+#[test]
+fn a_directory_that_changes_is_listed_again_but_not_for_ever() {
+    let mut walk = Walk::new("walk-changes");
+    fs::create_dir(walk.path("d")).unwrap();
+    for at in 0..300 {
+        fs::write(walk.path(format!("d/f{at:03}")), "bytes").unwrap();
+    }
+    let names = walk.names("d");
+    for (at, path) in names.iter().enumerate() {
+        walk.entry(path, READ);
+        if at % 10 == 9 {
+            let new = walk.path(format!("d/new{at:03}"));
+            fs::write(&new, "bytes").unwrap();
+            fs::remove_file(&names[299 - at / 10]).ok();
+        }
+    }
+    let stats = walk.driver.stats();
+    assert!(stats.requested > 0, "{stats:?}");
+    // Whatever was requested is settled, or waits to be used.
+    assert!(stats.used + stats.unused + stats.failed <= stats.requested, "{stats:?}");
+    assert_eq!(walk.driver.directories.changes_max(), 3, "{stats:?}");
+}
+
+#[test]
+fn a_tree_that_is_taken_away_fails_its_requests_and_is_forgotten() {
+    let mut walk = Walk::new("walk-gone");
+    fs::create_dir(walk.path("d")).unwrap();
+    for at in 0..60 {
+        fs::write(walk.path(format!("d/f{at:02}")), vec![1; 9_000]).unwrap();
+    }
+    let names = walk.names("d");
+    for path in &names[..3] {
+        walk.entry(path, EntryCall::Stat);
+    }
+    fs::remove_dir_all(walk.path("d")).unwrap();
+    for path in &names[3..40] {
+        walk.entry(path, READ);
+    }
+    assert!(walk.driver.stats().failed > 0, "{:?}", walk.driver.stats());
+    walk.now += FORGOTTEN_AFTER;
+    walk.advance();
+    assert_eq!(walk.driver.directories.count(), 0);
+    assert!(!walk.driver.is_busy());
+}
+
+#[test]
+fn a_device_without_an_answer_gets_nothing_more() {
+    let mut walk = Walk::new("walk-stuck");
+    for at in 0..100 {
+        walk.tree.file(&format!("f{at}"), vec![1; 100]);
+    }
+    walk.read("", 20);
+    let device = *walk.driver.devices.keys().flatten().next().expect("one was read from");
+    let requested = walk.driver.stats().requested;
+    // As if one call had not returned for the time.
+    walk.driver.devices.get_mut(&Some(device)).unwrap().in_flight += 1;
+    walk.now += STUCK_AFTER;
+    walk.read("", 24);
+    let stats = walk.driver.stats();
+    assert!(stats.failed > 0 || stats.requested == requested, "{stats:?}");
+    walk.driver.devices.get_mut(&Some(device)).unwrap().in_flight -= 1;
+}
+
+#[test]
+fn directories_that_the_program_has_not_gone_are_reached_from_their_parents() {
+    let walk = Walk::new("walk-places");
+    fs::create_dir_all(walk.path("a/b")).unwrap();
+    symlink(walk.path("a"), walk.path("link")).unwrap();
+    let process = open("/proc/self", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
+    let root = crate::open::entries::Root::of(process.as_fd()).unwrap();
+    let mut place = Place::top(Arc::new(root));
+    for name in walk.path("").components().skip(1) {
+        place = Place::below(&place, name.as_os_str().as_bytes());
+        place.enter();
+    }
+    let handles = crate::prefetch::entries::place::Handles::default();
+    let (link, a) = (Place::below(&place, b"link"), Place::below(&place, b"a"));
+    let b = Place::below(&a, b"b");
+    assert!(handles.get(&link, Nanos(0)).is_err(), "a link that was not gone");
+    assert!(handles.get(&b, Nanos(0)).is_ok());
+    link.enter();
+    assert!(handles.get(&link, Nanos(0)).is_ok(), "a link that the program has gone");
+    let proc = Place::below(&Place::top(Arc::clone(place.root())), b"proc");
+    assert!(handles.get(&proc, Nanos(0)).is_err(), "another file system");
+    proc.enter();
+    assert!(handles.get(&proc, Nanos(0)).is_err(), "of the kernel's own");
+    handles.expire(Nanos::from_millis(10_000));
+    assert_eq!(handles.count(), 0, "none is kept for long");
+}
