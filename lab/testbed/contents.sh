@@ -3,6 +3,7 @@
 #
 #   FOLDER/files/data.tar           MIB of this system's sources and libraries, as tar packs them
 #   FOLDER/files/{data.tar.zst,lines,base.db,tree/,model.safetensors}    of that, or of its size
+#   FOLDER/files/{headers/,shuffled}    /usr/include, and 2,000 of its files in no order
 #   FOLDER/bin/{reader,gosum}       programs that are linked statically
 #
 # What a missing tool would make is left out. Twice is once.
@@ -10,7 +11,7 @@
 set -eu
 sources=$1 folder=$2 mib=$3 python=$4
 files=$folder/files bin=$folder/bin
-[ ! -e "$folder/made-$mib" ] || exit 0
+[ ! -e "$folder/made-2-$mib" ] || exit 0
 rm -rf "$folder"
 mkdir -p "$files/tree" "$bin"
 has() { command -v "$1" >/dev/null; }
@@ -21,6 +22,9 @@ has() { command -v "$1" >/dev/null; }
 ! has zstd || zstd -q -3 "$files/data.tar" -o "$files/data.tar.zst"
 base64 -w 75 "$files/data.tar" | head -c $((mib / 2))M >"$files/lines"
 split -b 48K -a 5 "$files/data.tar" "$files/tree/"
+cp -r /usr/include "$files/headers"
+(cd "$files" && find headers -type f | LC_ALL=C sort | shuf --random-source=lines -n 2000) >"$folder/shuffled"
+mv "$folder/shuffled" "$files"
 if has sqlite3; then
     sqlite3 "$files/base.db" "create table rows(id integer primary key, body blob);
         with recursive n(i) as (select 1 union all select i + 1 from n where i < $((mib * 512)))
@@ -30,4 +34,4 @@ fi
     rm -f "$files/model.safetensors"
 cc -O2 -static -o "$bin/reader" "$sources/reader.c"
 ! has go || CGO_ENABLED=0 go build -o "$bin/gosum" "$sources/reader.go"
-touch "$folder/made-$mib"
+touch "$folder/made-2-$mib"

@@ -339,15 +339,15 @@ fn lacking(program: &Program, words: &[String], folder: &Path) -> Option<String>
     (!is_there).then(|| format!("what makes {}", program.reads))
 }
 
-/// Bytes of a file, or of the files of a folder.
+/// Bytes of a file, or of the files of a folder and of those in it.
 fn size(path: &Path) -> Result<u64> {
-    let data = fs::metadata(path).with_context(|| path.display().to_string())?;
+    let data = fs::symlink_metadata(path).with_context(|| path.display().to_string())?;
     if !data.is_dir() {
         return Ok(data.len());
     }
     let mut sum = 0;
     for entry in fs::read_dir(path)? {
-        sum += entry?.metadata()?.len();
+        sum += size(&entry?.path())?;
     }
     Ok(sum)
 }

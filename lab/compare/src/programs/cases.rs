@@ -56,7 +56,7 @@ for at in reversed(range(0, os.fstat(file).st_size, 65536)):
 print(crc)";
 
 /// Every program.
-pub(super) const PROGRAMS: [Program; 17] = [
+pub(super) const PROGRAMS: [Program; 24] = [
     Program::new("gzip", "data.tar", &["gzip", "-3", "-c", "{files}/data.tar"]),
     Program {
         ways: LIMITS,
@@ -73,6 +73,46 @@ pub(super) const PROGRAMS: [Program; 17] = [
         "tree",
         &["sh", "-c", "grep -rl GNU_STACK {files}/tree | sort | md5sum"],
     ),
+    Program::new("tar headers", "headers", &["sh", "-c", "tar cf - -C {files} headers | md5sum"]),
+    Program::new(
+        "grep -r headers",
+        "headers",
+        &["sh", "-c", "grep -rc size_t {files}/headers | md5sum"],
+    ),
+    Program::new(
+        "cp -r headers",
+        "headers",
+        &[
+            "sh",
+            "-c",
+            "to=$(mktemp -d /dev/shm/cp-XXXXXX) && cp -r {files}/headers $to && rm -r $to",
+        ],
+    ),
+    Program {
+        share: 0.02,
+        ..Program::new(
+            "find -size",
+            "headers",
+            &["sh", "-c", "find {files}/headers -size +20k | md5sum"],
+        )
+    },
+    Program { share: 0.02, ..Program::new("du", "headers", &["du", "-s", "{files}/headers"]) },
+    Program {
+        share: 0.25,
+        ..Program::new(
+            "headers in no order",
+            "headers",
+            &["sh", "-c", "cd {files} && xargs cat <shuffled | md5sum"],
+        )
+    },
+    Program {
+        share: 0.1,
+        ..Program::new(
+            "leaves a walk",
+            "headers",
+            &["sh", "-c", "cd {files} && find headers -type f | head -n 800 | xargs cat | md5sum"],
+        )
+    },
     Program {
         ways: &[&[], PRELOAD],
         ..Program::new(
