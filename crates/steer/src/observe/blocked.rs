@@ -47,8 +47,6 @@ pub(crate) struct BlockedCalls {
     polled: Option<Nanos>,
     /// The thread that the next poll goes on with.
     next: usize,
-    /// The last poll had no time for all threads.
-    is_cut: bool,
     is_refused: bool,
 }
 
@@ -93,11 +91,6 @@ impl BlockedCalls {
         self.threads.iter().filter(|thread| thread.file.is_some()).count()
     }
 
-    /// Whether there are threads for which the last poll had no time.
-    pub(crate) fn is_cut(&self) -> bool {
-        self.is_cut
-    }
-
     /// Reports the calls that threads are newly blocked in, as far as `allowance` goes; the next
     /// poll goes on from there. `room` is how many descriptors more may be kept. Whether any was
     /// reported, and whether all threads were looked at.
@@ -119,7 +112,6 @@ impl BlockedCalls {
             self.refuse(counts);
         }
         let count = self.threads.len();
-        self.is_cut = count > 0;
         for step in 0..count {
             if step > 0 && allowance.is_over() {
                 return (moved, false);
@@ -137,7 +129,6 @@ impl BlockedCalls {
             }
         }
         self.polled = polled.processor;
-        self.is_cut = false;
         (moved, true)
     }
 

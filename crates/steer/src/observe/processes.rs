@@ -48,8 +48,10 @@ pub(crate) struct ProcessTree {
     is_cut: bool,
     may_attach: bool,
     blocked: BlockedCounts,
-    /// The process that a poll of blocked calls goes on with.
+    /// The process that a poll of blocked calls goes on with, and whether the last one had no time
+    /// for all.
     looked_at: i32,
+    is_blocked_cut: bool,
 }
 
 #[derive(Debug)]
@@ -80,6 +82,7 @@ impl ProcessTree {
             may_attach: may_attach(),
             blocked: BlockedCounts::default(),
             looked_at: 0,
+            is_blocked_cut: false,
         };
         if let Some(parent) = parent {
             tree.add(program.as_raw_nonzero().get(), parent.as_raw_nonzero().get());
@@ -137,9 +140,15 @@ impl ProcessTree {
     ) -> bool {
         let kept = self.processes.values().map(|process| process.blocked.kept()).sum();
         let mut room = KEPT_MAX.saturating_sub(kept);
-        let mut moved = false;
+        let (mut moved, mut is_over) = (false, false);
+        self.is_blocked_cut = false;
         for pid in self.in_turn(self.looked_at) {
             let Some(process) = self.processes.get_mut(&pid) else { continue };
+            if is_over {
+                self.looked_at = pid;
+                self.is_blocked_cut = true;
+                break;
+            }
             let (folder, processor) = (process.folder.as_fd(), process.processor);
             let polled = Polled { pid, process: folder, processor, may_attach: self.may_attach };
             let counts = &mut self.blocked;
@@ -148,8 +157,10 @@ impl ProcessTree {
             moved |= has_new;
             if !is_whole {
                 self.looked_at = pid;
+                self.is_blocked_cut = true;
                 break;
             }
+            is_over = allowance.is_over();
         }
         moved
     }
@@ -185,12 +196,11 @@ impl ProcessTree {
     /// Whether any process may have run since the last call, or has a pending scan. Updates the
     /// processor time of each.
     pub(crate) fn has_run(&mut self) -> bool {
-        let mut has_run = self.is_cut;
+        let mut has_run = self.is_cut || self.is_blocked_cut;
         for (&pid, process) in &mut self.processes {
             let before = std::mem::replace(&mut process.processor, time_of(pid));
             has_run |= process.processor.is_none() || process.processor != before;
             has_run |= process.mappings.has_pending_scan() || process.files.is_cut();
-            has_run |= process.blocked.is_cut();
         }
         has_run
     }

@@ -247,6 +247,41 @@ fn a_program_that_waits_without_running_is_not_looked_at_again() {
 }
 
 #[test]
+fn a_poll_without_an_allowance_looks_at_one_process_and_the_next_goes_on() {
+    let test = "a_poll_without_an_allowance_looks_at_one_process_and_the_next_goes_on";
+    let scratch = Scratch::new("parts");
+    let folder = fs::canonicalize(&scratch).expect("it is there");
+    let mut expected = Vec::new();
+    for name in ["one", "two", "three"] {
+        pipe(&folder.join(name));
+        expected.push((folder.join(name).into_os_string().into_vec(), EntryCall::Open));
+    }
+    let script = "for pipe in one two three; do : <$pipe & done; wait";
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).current_dir(&folder);
+    let program = Running(command.spawn().expect("every system has it"));
+    let (mut tree, mut sink) = (tree_of(&program), RecordingSink::default());
+    until(|| {
+        let met = sink.entries.len();
+        tree.discover(Nanos(0), Allowance::endless(), &mut sink);
+        // The shell and its three children.
+        if tree.has_run() && tree.seen() == 4 {
+            tree.poll_blocked(Nanos(0), Allowance::of(Nanos(0)), &mut sink);
+        }
+        assert!(sink.entries.len() <= met + 1, "{:?}", sink.entries);
+        let is_refused = tree.blocked_counts().refused > 0;
+        is_refused || expected.iter().all(|entry| sink.entries.contains(entry))
+    });
+    for name in ["one", "two", "three"] {
+        // Its shell goes on.
+        drop(File::options().write(true).open(folder.join(name)));
+    }
+    if tree.blocked_counts().refused > 0 {
+        skip(test, "processes may not be observed here");
+    }
+}
+
+#[test]
 fn a_read_is_of_a_regular_file_and_ends_there_or_before() {
     let scratch = Scratch::new("reads");
     let file = File::open(scratch.file("data", vec![7; 5000])).expect("it is there");
