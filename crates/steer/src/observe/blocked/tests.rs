@@ -259,8 +259,10 @@ fn a_poll_without_an_allowance_looks_at_one_process_and_the_next_goes_on() {
     let script = "for pipe in one two three; do : <$pipe & done; wait";
     let mut command = Command::new("sh");
     command.args(["-c", script]).current_dir(&folder);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let program = Running(command.spawn().expect("every system has it"));
     let (mut tree, mut sink) = (tree_of(&program), RecordingSink::default());
+    let mut most = 0;
     until(|| {
         let met = sink.entries.len();
         tree.discover(Nanos(0), Allowance::endless(), &mut sink);
@@ -268,7 +270,7 @@ fn a_poll_without_an_allowance_looks_at_one_process_and_the_next_goes_on() {
         if tree.has_run() && tree.seen() == 4 {
             tree.poll_blocked(Nanos(0), Allowance::of(Nanos(0)), &mut sink);
         }
-        assert!(sink.entries.len() <= met + 1, "{:?}", sink.entries);
+        most = most.max(sink.entries.len() - met);
         let is_refused = tree.blocked_counts().refused > 0;
         is_refused || expected.iter().all(|entry| sink.entries.contains(entry))
     });
@@ -277,8 +279,9 @@ fn a_poll_without_an_allowance_looks_at_one_process_and_the_next_goes_on() {
         drop(File::options().write(true).open(folder.join(name)));
     }
     if tree.blocked_counts().refused > 0 {
-        skip(test, "processes may not be observed here");
+        return skip(test, "processes may not be observed here");
     }
+    assert_eq!(most, 1);
 }
 
 #[test]
