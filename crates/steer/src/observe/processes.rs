@@ -41,17 +41,21 @@ pub(crate) struct ProcessTree {
     lists_children: bool,
     seen: u64,
     skipped: u64,
-    /// The processes that a poll and a discovery go on with.
-    polled: i32,
+    /// The process that a discovery goes on with.
     discovered: i32,
-    /// The last poll had no time for all processes.
-    is_cut: bool,
+    polled: Turn,
     may_attach: bool,
     blocked: BlockedCounts,
-    /// The process that a poll of blocked calls goes on with, and whether the last one had no time
-    /// for all.
-    looked_at: i32,
-    is_blocked_cut: bool,
+    blocked_polled: Turn,
+}
+
+/// How far the last poll came.
+#[derive(Clone, Copy, Debug, Default)]
+struct Turn {
+    /// The process that the next one goes on with.
+    next: i32,
+    /// It had no time for all processes.
+    is_cut: bool,
 }
 
 #[derive(Debug)]
@@ -76,13 +80,11 @@ impl ProcessTree {
             lists_children,
             seen: 0,
             skipped: 0,
-            polled: 0,
             discovered: 0,
-            is_cut: false,
+            polled: Turn::default(),
             may_attach: may_attach(),
             blocked: BlockedCounts::default(),
-            looked_at: 0,
-            is_blocked_cut: false,
+            blocked_polled: Turn::default(),
         };
         if let Some(parent) = parent {
             tree.add(program.as_raw_nonzero().get(), parent.as_raw_nonzero().get());
@@ -114,12 +116,11 @@ impl ProcessTree {
         sink: &mut dyn AccessSink,
     ) -> bool {
         let (mut moved, mut is_over) = (false, false);
-        self.is_cut = false;
-        for pid in self.in_turn(self.polled) {
+        self.polled.is_cut = false;
+        for pid in self.in_turn(self.polled.next) {
             let Some(process) = self.processes.get_mut(&pid) else { continue };
             if is_over {
-                self.polled = pid;
-                self.is_cut = true;
+                self.polled = Turn { next: pid, is_cut: true };
                 break;
             }
             sink.process(pid, process.processor);
@@ -141,12 +142,11 @@ impl ProcessTree {
         let kept = self.processes.values().map(|process| process.blocked.kept()).sum();
         let mut room = KEPT_MAX.saturating_sub(kept);
         let (mut moved, mut is_over) = (false, false);
-        self.is_blocked_cut = false;
-        for pid in self.in_turn(self.looked_at) {
+        self.blocked_polled.is_cut = false;
+        for pid in self.in_turn(self.blocked_polled.next) {
             let Some(process) = self.processes.get_mut(&pid) else { continue };
             if is_over {
-                self.looked_at = pid;
-                self.is_blocked_cut = true;
+                self.blocked_polled = Turn { next: pid, is_cut: true };
                 break;
             }
             let (folder, processor) = (process.folder.as_fd(), process.processor);
@@ -156,8 +156,7 @@ impl ProcessTree {
                 process.blocked.poll(now, polled, &mut room, allowance, counts, sink);
             moved |= has_new;
             if !is_whole {
-                self.looked_at = pid;
-                self.is_blocked_cut = true;
+                self.blocked_polled = Turn { next: pid, is_cut: true };
                 break;
             }
             is_over = allowance.is_over();
@@ -196,7 +195,7 @@ impl ProcessTree {
     /// Whether any process may have run since the last call, or has a pending scan. Updates the
     /// processor time of each.
     pub(crate) fn has_run(&mut self) -> bool {
-        let mut has_run = self.is_cut || self.is_blocked_cut;
+        let mut has_run = self.polled.is_cut || self.blocked_polled.is_cut;
         for (&pid, process) in &mut self.processes {
             let before = std::mem::replace(&mut process.processor, time_of(pid));
             has_run |= process.processor.is_none() || process.processor != before;
