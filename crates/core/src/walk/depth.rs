@@ -94,11 +94,11 @@ const _: () = assert!(DEPTH_FIRST <= DEPTH_MAX && DEPTH_MAX.is_multiple_of(DEPTH
 mod tests {
     use super::*;
 
-    /// The depth after many answers of a device that takes up `lanes` requests at a time.
-    fn learnt(lanes: u32, is_full: bool) -> u32 {
+    /// The depth after many answers of a device that takes up `slots` requests at a time.
+    fn learnt(slots: u32, is_full: bool) -> u32 {
         let (mut depth, mut now) = (WalkDepth::default(), Nanos(0));
         for _ in 0..10_000 {
-            now += Nanos(2_000_000 / u64::from(depth.requests().min(lanes)));
+            now += Nanos(2_000_000 / u64::from(depth.requests().min(slots)));
             depth.answered(now, false, is_full);
         }
         depth.requests()
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn the_depth_grows_as_long_as_the_device_answers_faster() {
         #[rustfmt::skip]
-        let rows = [ // lanes, full, depth, why
+        let rows = [ // slots, full, depth, why
             (1,    true,  32,  "one arm"),
             (16,   true,  32,  "fewer than at first"),
             (33,   true,  32,  "hardly more"),
@@ -115,8 +115,8 @@ mod tests {
             (1000, true,  128, "any number, up to the bound"),
             (1000, false, 32,  "never full"),
         ];
-        for (lanes, is_full, expected, why) in rows {
-            assert_eq!(learnt(lanes, is_full), expected, "{why}");
+        for (slots, is_full, expected, why) in rows {
+            assert_eq!(learnt(slots, is_full), expected, "{why}");
         }
     }
 

@@ -1,11 +1,11 @@
 //! Workers that fetch entries of directories: threads, as each lookup waits for the device.
 //!
 //! ```text
-//!   walks --push--> crew of these rights: queue --(threads)--> fetch --> completions --> walks
-//!                   crew of other rights: queue --(threads)--/
+//!   walks --push--> team of these rights: queue --(threads)--> fetch --> completions --> walks
+//!                   team of other rights: queue --(threads)--/
 //! ```
 //! A thread that took on the rights of a program opens by these alone, so that each set of rights
-//! has a crew of its own.
+//! has a team of its own.
 //!
 //! # Invariants
 //! - At most [`JOBS_MAX`] jobs are queued, running or told and not taken; each job is told once.
@@ -78,7 +78,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    crews: Vec<Crew>,
+    teams: Vec<Team>,
     /// Jobs that run, by device, and how many may.
     devices: BTreeMap<Option<u64>, (usize, usize)>,
     threads: usize,
@@ -86,7 +86,7 @@ struct State {
 
 /// The jobs of one set of rights.
 #[derive(Debug)]
-struct Crew {
+struct Team {
     rights: Option<Arc<Rights>>,
     jobs: VecDeque<Job>,
     more: Arc<Condvar>,
@@ -123,14 +123,14 @@ impl EntryWorkers {
         let mut state = self.shared.lock();
         state.devices.entry(job.device).or_default().1 = running_max;
         let rights = job.place.root().rights_to_take_on().cloned();
-        let which = state.crew(rights.as_ref());
+        let which = state.team(rights.as_ref());
         let threads = state.threads;
-        let crew = &mut state.crews[which];
-        crew.jobs.push_back(job);
-        let is_short = crew.idle < crew.jobs.len() && threads < THREADS_MAX;
-        let more = Arc::clone(&crew.more);
+        let team = &mut state.teams[which];
+        team.jobs.push_back(job);
+        let is_short = team.idle < team.jobs.len() && threads < THREADS_MAX;
+        let more = Arc::clone(&team.more);
         if is_short {
-            crew.threads += 1;
+            team.threads += 1;
             state.threads += 1;
         }
         drop(state);
@@ -161,9 +161,9 @@ impl EntryWorkers {
     /// Takes those of the jobs that do not run yet out of the queues.
     pub(super) fn drop_queued(&mut self, is_of: impl Fn(&Job) -> bool) -> Vec<Job> {
         let mut dropped = Vec::new();
-        for crew in &mut self.shared.lock().crews {
-            let (gone, kept) = std::mem::take(&mut crew.jobs).into_iter().partition(&is_of);
-            crew.jobs = kept;
+        for team in &mut self.shared.lock().teams {
+            let (gone, kept) = std::mem::take(&mut team.jobs).into_iter().partition(&is_of);
+            team.jobs = kept;
             dropped.extend::<VecDeque<Job>>(gone);
         }
         assert!(dropped.len() <= self.outstanding, "what is dropped was pushed");
@@ -177,12 +177,12 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Works for the crew of `rights` until there is nothing to do.
+    /// Works for the team of `rights` until there is nothing to do.
     fn work(&self, rights: Option<&Arc<Rights>>, sender: &SyncSender<Completion>) {
         let has_rights = rights.is_none_or(|rights| rights.keep());
         let mut state = self.lock();
         loop {
-            let which = state.crew(rights);
+            let which = state.team(rights);
             if let Some(job) = state.take(which) {
                 drop(state);
                 let device = job.device;
@@ -193,14 +193,14 @@ impl Shared {
                 state.ended(device);
                 continue;
             }
-            let more = Arc::clone(&state.crews[which].more);
-            state.crews[which].idle += 1;
+            let more = Arc::clone(&state.teams[which].more);
+            state.teams[which].idle += 1;
             let (woken, timeout) =
                 more.wait_timeout(state, IDLE_MAX).unwrap_or_else(PoisonError::into_inner);
             state = woken;
-            let which = state.crew(rights);
-            state.crews[which].idle -= 1;
-            if timeout.timed_out() && state.crews[which].jobs.is_empty() {
+            let which = state.team(rights);
+            state.teams[which].idle -= 1;
+            if timeout.timed_out() && state.teams[which].jobs.is_empty() {
                 state.leave(rights);
                 drop(state);
                 self.tools.handles.expire(self.clock.now());
@@ -224,33 +224,33 @@ impl Shared {
 }
 
 impl State {
-    /// The crew of these rights, which is formed if there is none.
-    fn crew(&mut self, rights: Option<&Arc<Rights>>) -> usize {
-        let is_of = |crew: &Crew| crew.rights.as_ref() == rights;
-        if let Some(which) = self.crews.iter().position(is_of) {
+    /// The team of these rights, which is formed if there is none.
+    fn team(&mut self, rights: Option<&Arc<Rights>>) -> usize {
+        let is_of = |team: &Team| team.rights.as_ref() == rights;
+        if let Some(which) = self.teams.iter().position(is_of) {
             return which;
         }
-        self.crews.push(Crew {
+        self.teams.push(Team {
             rights: rights.cloned(),
             jobs: VecDeque::new(),
             more: Arc::new(Condvar::new()),
             idle: 0,
             threads: 0,
         });
-        self.crews.len() - 1
+        self.teams.len() - 1
     }
 
-    /// A job of the crew at `which` whose device is not at its bound.
+    /// A job of the team at `which` whose device is not at its bound.
     fn take(&mut self, which: usize) -> Option<Job> {
-        let Self { crews, devices, .. } = self;
+        let Self { teams, devices, .. } = self;
         let may_run = |job: &Job| devices.get(&job.device).is_none_or(|(count, max)| count < max);
-        let at = crews[which].jobs.iter().position(may_run)?;
-        let job = crews[which].jobs.remove(at).expect("it was found");
+        let at = teams[which].jobs.iter().position(may_run)?;
+        let job = teams[which].jobs.remove(at).expect("it was found");
         devices.entry(job.device).or_insert((0, THREADS_MAX)).0 += 1;
         Some(job)
     }
 
-    /// A job on `device` has ended; another crew may wait for that.
+    /// A job on `device` has ended; another team may wait for that.
     fn ended(&mut self, device: Option<u64>) {
         let row = self.devices.get_mut(&device).expect("a job that ran has a device");
         assert!(row.0 > 0, "a job that ends ran");
@@ -258,20 +258,20 @@ impl State {
         if self.devices.len() > DEVICES_MAX {
             self.devices.retain(|_, row| row.0 > 0);
         }
-        for crew in self.crews.iter().filter(|crew| crew.idle > 0 && !crew.jobs.is_empty()) {
-            crew.more.notify_one();
+        for team in self.teams.iter().filter(|team| team.idle > 0 && !team.jobs.is_empty()) {
+            team.more.notify_one();
         }
     }
 
-    /// A thread of these rights ends. A crew without threads and jobs is dissolved.
+    /// A thread of these rights ends. A team without threads and jobs is dissolved.
     fn leave(&mut self, rights: Option<&Arc<Rights>>) {
-        let which = self.crew(rights);
-        assert!(self.threads > 0 && self.crews[which].threads > 0, "a thread that ends ran");
+        let which = self.team(rights);
+        assert!(self.threads > 0 && self.teams[which].threads > 0, "a thread that ends ran");
         self.threads -= 1;
-        let crew = &mut self.crews[which];
-        crew.threads -= 1;
-        if crew.threads == 0 && crew.jobs.is_empty() {
-            self.crews.swap_remove(which);
+        let team = &mut self.teams[which];
+        team.threads -= 1;
+        if team.threads == 0 && team.jobs.is_empty() {
+            self.teams.swap_remove(which);
         }
     }
 }

@@ -7,7 +7,7 @@
 //! ```
 //! # Invariants
 //! - No byte of a file is read into this process.
-//! - A listing has no more entries than core follows, and their names no more than a bound of bytes.
+//! - A listing has no more entries than core follows, and names of no more than a bound of bytes.
 
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
