@@ -8,7 +8,7 @@
 //! flight. One that serves them side by side answers twice as many a second with twice the depth.
 //!
 //! # Invariants
-//! - The depth is from 1 to [`DEPTH_MAX`].
+//! - The depth is from 1 to `DEPTH_MAX`.
 //! - Only rounds in which as much was in flight as may be are compared.
 
 use crate::units::Nanos;
