@@ -209,5 +209,5 @@ const DELAYS: [Duration; 4] = [
     Duration::from_millis(150),
     Duration::from_millis(200),
 ];
-const TRIES_MAX: usize = 5;
+const TRIES_MAX: usize = 15;
 const NOISE: f64 = 1.25;

@@ -27,7 +27,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::rights::Rights;
-use super::{HANDLE, READING, Refusal, is_kernels_own, own_path};
+use super::{HANDLE, IN_TURN, KERNELS_OWN, READING, Refusal, file_system, own_path};
 use crate::kernel::{Stat, stat};
 
 /// The root that a process sees, and the rights that it goes by.
@@ -121,10 +121,15 @@ pub(crate) fn listable(place: &OwnedFd) -> Result<OwnedFd, Refusal> {
     opened.map_err(Refusal::Closed)
 }
 
-/// `place`, if it is a directory of none of the kernel's own file systems.
+/// `place`, if it is a directory of a file system on which entries can be fetched ahead: none of
+/// the kernel's own, and none that has calls in turn.
 fn as_directory(place: OwnedFd) -> Result<(OwnedFd, Stat), Refusal> {
     let stat = stat(&place).map_err(Refusal::Absent)?;
-    if stat.kind() != FileType::Directory || is_kernels_own(&place, &stat)? {
+    if stat.kind() != FileType::Directory {
+        return Err(Refusal::Kind);
+    }
+    let kind = file_system(&place)?;
+    if kind == IN_TURN || KERNELS_OWN.contains(&kind) {
         return Err(Refusal::Kind);
     }
     Ok((place, stat))
