@@ -35,7 +35,7 @@ use rustix::fs::{major, minor};
 use crate::run::{ObserveFlag, given_up};
 
 /// The flags.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 #[command(after_help = "Examples:\n  forerun explain -- gzip -3k backup.tar\n  \
                   forerun explain --json -o page.html -- python3 load_model.py")]
 pub(crate) struct Args {
@@ -66,6 +66,12 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     if let Some(path) = &args.profile {
         flag::require(path)?;
     }
+    // This process leaves its folder to the program.
+    let args = &Args {
+        output: args.output.as_deref().map(output::absolute),
+        profile: args.profile.as_deref().map(output::absolute),
+        ..args.clone()
+    };
     let errors = args.json.then(|| io::stderr().as_fd().try_clone_to_owned()).transpose()?;
     let summary = match explain::explain(&kind, &args.words, errors) {
         Ok(summary) => summary,

@@ -73,6 +73,8 @@ impl ObserveFlag {
 /// Runs the program, and returns its exit status.
 pub(crate) fn run(args: &Args) -> Result<u8> {
     let settings = args.settings()?;
+    // This process leaves its folder to the program.
+    let stats_json = args.stats_json.as_deref().map(output::absolute);
     if let Some(path) = &args.stats_json {
         output::require_place(path)?;
     }
@@ -97,7 +99,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
             note(&line);
         }
     }
-    if let Some(path) = &args.stats_json {
+    if let Some(path) = &stats_json {
         let text = serde_json::to_string_pretty(&Record::new(status, &stats));
         let text = text.context("cannot write JSON")? + "\n";
         // The exit status is the program's, whatever becomes of its statistics.

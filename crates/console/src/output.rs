@@ -43,6 +43,12 @@ pub fn file(path: &Path, bytes: &[u8]) -> Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
+/// The full path of `path`, wherever this process goes; as it is where there is no working folder.
+#[must_use]
+pub fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
 /// Refuses a place that takes no file, before the first run.
 pub fn require_place(path: &Path) -> Result<()> {
     let name = path.display();

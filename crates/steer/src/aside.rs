@@ -11,25 +11,23 @@
 //!
 //! # Invariants
 //! - The process that starts the work never waits for it longer than it says.
-//! - Once [`detach`] has returned, the other process holds nothing that a program inherits: the
+//! - Once [`descriptors::detach`] has returned, the other process holds nothing that a program inherits: the
 //!   reader of a pipe sees its end however long the work is blocked.
 
-#![expect(unsafe_code, reason = "fork, and descriptors that this process did not open")]
+#![expect(unsafe_code, reason = "fork")]
 
-use std::fs;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{self, AssertUnwindSafe};
 
 use forerun_core::units::Nanos;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
-use rustix::fs::FileType;
-use rustix::io::{FdFlags, fcntl_getfd};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, waitpid};
 
 use crate::clock::{Clock, timespec};
-use crate::kernel::stat;
+
+pub(crate) mod descriptors;
 
 /// A process that works for this one.
 #[derive(Debug)]
@@ -40,6 +38,8 @@ pub(crate) struct Aside {
     end: Option<OwnedFd>,
     /// How long its end is waited for.
     left_after: Nanos,
+    /// It was waited for: its number is another process's.
+    has_ended: bool,
 }
 
 /// What `work` returns, if that is within `time`: it may block on a file system, and is done in a
@@ -82,9 +82,21 @@ impl Aside {
                 let pid = Pid::from_raw(pid).filter(|_| pid > 0);
                 let pid = pid.ok_or_else(io::Error::last_os_error)?;
                 let end = pidfd_open(pid, PidfdFlags::empty()).ok();
-                Ok(Self { socket, pid, end, left_after: LEFT_AFTER })
+                Ok(Self { socket, pid, end, left_after: LEFT_AFTER, has_ended: false })
             }
         }
+    }
+
+    /// Its process number.
+    pub(crate) fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Whether it has ended. Where it has a number in a namespace of the program's, that does not
+    /// end before it is waited for.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.has_ended |= !matches!(waitpid(Some(self.pid), WaitOptions::NOHANG), Ok(None));
+        self.has_ended
     }
 
     /// Sends `bytes` to the other process.
@@ -116,6 +128,9 @@ impl Aside {
 impl Drop for Aside {
     /// Ends the other process. One that a file system blocks is left: it ends when it can.
     fn drop(&mut self) {
+        if self.has_ended {
+            return;
+        }
         let _ = kill_process(self.pid, Signal::KILL);
         if let Some(end) = &self.end
             && is_readable(end.as_fd(), self.left_after)
@@ -125,64 +140,8 @@ impl Drop for Aside {
     }
 }
 
-/// Closes all that this process inherited and hands on; what leads to a file is closed last, as a
-/// file system may block that.
-pub(crate) fn detach() {
-    let (others, files) = inherited();
-    release(others.into_iter().chain(files));
-}
-
-/// Closes all that this process inherited and hands on but files and what is in `kept`. It is the
-/// program's alone then: the reader of a pipe sees the end when the program closes it. A file
-/// stays, since closing it would give up locks, and a file system may block that.
-pub(crate) fn release_all_but_files(kept: &[RawFd]) {
-    release(inherited().0.into_iter().filter(|number| !kept.contains(number)));
-}
-
-/// Closes `numbers`; input, output and errors lead nowhere from now on.
-fn release(numbers: impl Iterator<Item = RawFd>) {
-    let nowhere = placeholder();
-    for number in numbers {
-        // Where the last fails they are closed with this process.
-        match (number, &nowhere) {
-            (0, Some(nowhere)) => drop(rustix::stdio::dup2_stdin(nowhere)),
-            (1, Some(nowhere)) => drop(rustix::stdio::dup2_stdout(nowhere)),
-            (2, Some(nowhere)) => drop(rustix::stdio::dup2_stderr(nowhere)),
-            (0..=2, None) => {}
-            // SAFETY: the descriptor came with this process: nothing in it owns the number.
-            (number, _) => drop(unsafe { OwnedFd::from_raw_fd(number) }),
-        }
-    }
-}
-
-/// A descriptor that reads nothing and keeps nothing, where there is one.
-pub(crate) fn placeholder() -> Option<OwnedFd> {
-    let null = fs::File::options().read(true).write(true).open("/dev/null").map(OwnedFd::from);
-    null.ok().or_else(|| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok())
-}
-
-/// The descriptors that a program inherits from this process: those that lead to no file, and those
-/// that do. All that this process opens for itself is closed by `exec`.
-fn inherited() -> (Vec<RawFd>, Vec<RawFd>) {
-    let Ok(entries) = fs::read_dir("/proc/self/fd") else { return (vec![0, 1, 2], Vec::new()) };
-    let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let numbers: Vec<RawFd> = numbers.collect();
-    let is_handed_on = |&number: &RawFd| {
-        // SAFETY: the descriptor is used for this call alone, which fails where it is closed.
-        let fd = unsafe { BorrowedFd::borrow_raw(number) };
-        number <= 2 || fcntl_getfd(fd).is_ok_and(|flags| !flags.contains(FdFlags::CLOEXEC))
-    };
-    let is_file = |&number: &RawFd| {
-        // SAFETY: as above.
-        let fd = unsafe { BorrowedFd::borrow_raw(number) };
-        let kind = stat(fd).map(|stat| stat.kind());
-        kind.is_ok_and(|kind| matches!(kind, FileType::RegularFile | FileType::Directory))
-    };
-    numbers.into_iter().filter(is_handed_on).partition(|number| !is_file(number))
-}
-
 /// Whether `fd` can be read from, or its other end is closed, within `time`.
-fn is_readable(fd: BorrowedFd<'_>, time: Nanos) -> bool {
+pub(crate) fn is_readable(fd: BorrowedFd<'_>, time: Nanos) -> bool {
     let clock = Clock::start();
     loop {
         let left = timespec(time.since(clock.now()));
@@ -196,5 +155,6 @@ fn is_readable(fd: BorrowedFd<'_>, time: Nanos) -> bool {
 
 /// Ends an answer that is whole.
 const WHOLE: &[u8] = b"\0whole";
-/// A process that is killed is gone within this time, unless a file system blocks it.
+/// A process that is killed, or only closes files, is gone within this time, unless a file system
+/// blocks it.
 const LEFT_AFTER: Nanos = Nanos::from_millis(50);

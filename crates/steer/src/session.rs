@@ -24,6 +24,7 @@ mod inherited;
 mod observing;
 mod program;
 mod signals;
+mod stops;
 mod usage;
 
 use std::env;
@@ -113,23 +114,35 @@ pub(crate) fn watch<P: Poller, S: Wire>(
 ) -> Result<Watched<S>, SessionError> {
     let inherited = Inherited::take();
     let (words, keeps_errors) = (run.words, run.is_reported);
-    let mut start =
-        Start { words, variables: Vec::new(), output: run.output, keeps_errors, inherited };
+    let mut start = Start {
+        words,
+        variables: Vec::new(),
+        output: run.output,
+        keeps_errors,
+        inherited,
+        writer: None,
+    };
     let Ok((mut signals, ring)) = prepare(run.kind, &mut start.variables) else {
         return Err(start.replace().into());
     };
+    // The ring's other end is the program's alone once that runs.
+    let ring = ring.map(|(ring, writer)| {
+        start.writer = Some(writer);
+        ring
+    });
     let (clock, before) = (Clock::start(), Usage::of_children());
     let mut program = Program::start(start)?;
-    // The ring's other end is the program's alone from now on.
-    let ring = ring.map(|(ring, _)| ring);
     let pid = program.pid();
-    let observing = Aside::start(|socket| observing::run(socket, pid, ring, make, seen)).ok();
+    let mut observing = Aside::start(|socket| observing::run(socket, pid, ring, make, seen)).ok();
+    signals.waker = observing.as_ref().map(Aside::pid);
     let status = loop {
         wait(&program, &signals);
         // One at a time: in a storm there is always one more.
         if let Some(signal) = signals.next() {
             signal.send(pid);
         }
+        observing.take_if(Aside::has_ended);
+        stops::follow(&program, &mut signals, observing.as_mut());
         if let Some(status) = program.ended()? {
             break status;
         }

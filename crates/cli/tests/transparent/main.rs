@@ -11,5 +11,6 @@
 //! - What the manual names as a difference is left out by the probe, and by nothing else.
 
 mod programs;
+mod starters;
 mod states;
 mod table;

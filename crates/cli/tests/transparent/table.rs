@@ -90,9 +90,8 @@ pub(crate) fn run(scratch: &Scratch, way: Way, before: &[String], words: &[Strin
     let mut all = before.iter().chain(&way_words).chain(words);
     let mut command = Command::new(all.next().expect("there is a program"));
     command.args(all).current_dir(&folder).stdin(Stdio::null());
-    if way == Way::Shim {
-        command.env("FORERUN_PRELOAD", shim());
-    }
+    // In all ways: an environment to which something was added is in another order.
+    command.env("FORERUN_PRELOAD", shim());
     let Output { status, stdout, stderr } = command.output().expect("it starts");
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     let errors = text(stderr);

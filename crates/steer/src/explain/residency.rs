@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
@@ -13,7 +13,8 @@ use forerun_core::units::Nanos;
 use rustix::fs::FileType;
 
 use super::summary::InitialResidency;
-use crate::aside::{detach, within};
+use crate::aside::descriptors::detach;
+use crate::aside::within;
 use crate::kernel::{self, Residency, Stat};
 use crate::open::{is_regular, open_named};
 use crate::wire::{from_bytes, to_bytes};
@@ -24,6 +25,9 @@ pub(super) type Residencies = BTreeMap<(u64, u64), InitialResidency>;
 /// The residency of the arguments that name files, and of the input if it is a file, as far as file
 /// systems tell before the program has to wait.
 pub(super) fn before(words: &[OsString]) -> Residencies {
+    if has_namespace_for_children() {
+        return Residencies::new();
+    }
     let bytes = within(WAITS_MAX, || {
         let input = input();
         detach();
@@ -32,6 +36,13 @@ pub(super) fn before(words: &[OsString]) -> Residencies {
     let all: Vec<((u64, u64), InitialResidency)> =
         bytes.and_then(|bytes| from_bytes(&bytes)).unwrap_or_default();
     all.into_iter().collect()
+}
+
+/// Whether the first process that this one starts is the first of a namespace, which ends with it:
+/// that has to be the program.
+fn has_namespace_for_children() -> bool {
+    let name = |link: &str| fs::read_link(Path::new("/proc/self/ns").join(link)).ok();
+    name("pid") != name("pid_for_children")
 }
 
 fn of_all(words: &[OsString], input: Option<File>) -> Vec<((u64, u64), InitialResidency)> {

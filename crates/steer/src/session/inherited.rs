@@ -69,7 +69,8 @@ impl Inherited {
                 ignores_pipes: IGNORES_PIPES.load(Ordering::Relaxed),
                 ignores_children,
                 parent_death,
-                is_subreaper: subreaper != 0,
+                // Orphans of a namespace come to its first process, which the program would be.
+                is_subreaper: subreaper != 0 || libc::getpid() == 1,
                 timers,
                 descriptors,
             }

@@ -6,7 +6,7 @@
 //! - The process ends with the one that it observes for.
 
 use std::io::{Read as _, Write as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -17,11 +17,12 @@ use std::{fs, thread};
 
 use forerun_core::units::Nanos;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
-use rustix::process::{Pid, getppid};
+use rustix::process::{Pid, Signal, getppid, kill_process};
 use rustix::thread::gettid;
 
 use super::{Poller, Report};
-use crate::aside;
+use crate::aside::descriptors;
+use crate::aside::is_readable;
 use crate::clock::timespec;
 use crate::observe::Observers;
 use crate::observe::poll::{PAUSE_MAX, Pause};
@@ -48,7 +49,7 @@ pub(super) fn run<P: Poller, S: Wire>(
     let parent = getppid();
     let poller = move || {
         for_poller.tid.store(gettid().as_raw_nonzero().get(), Ordering::Relaxed);
-        aside::detach();
+        descriptors::detach();
         let tree = ProcessTree::new(pid, parent);
         for_poller.poll(make(Observers::new(tree, ring)));
         drop(has_finished);
@@ -56,9 +57,7 @@ pub(super) fn run<P: Poller, S: Wire>(
     if thread::Builder::new().name("poller".into()).spawn(poller).is_err() {
         return;
     }
-    let mut message = [0];
-    // Without a message the other process is gone, and nothing reads an answer.
-    if !socket.read(&mut message).is_ok_and(|count| count == 1) {
+    if !ends(&mut socket, pid, parent) {
         return;
     }
     shared.is_over.store(true, Ordering::Relaxed);
@@ -66,6 +65,33 @@ pub(super) fn run<P: Poller, S: Wire>(
     let is_blocked = !shared.finishes(&finished);
     let bug = bug.lock().unwrap_or_else(PoisonError::into_inner).take();
     let _ = socket.write_all(&to_bytes(&Report::new(seen(), is_blocked, bug)));
+}
+
+/// Waits for the end of `program`; false where that of the other process comes first, `parent`, and
+/// nothing reads an answer. While the program is stopped the other is as well, and is woken once
+/// the program goes on, whatever had it do so.
+fn ends(socket: &mut UnixStream, program: Pid, parent: Option<Pid>) -> bool {
+    let (mut is_stopped, mut message) = (false, [0]);
+    loop {
+        if is_stopped && !is_readable(socket.as_fd(), STOPPED_LOOKS_EVERY) {
+            let stat = fs::read_to_string(format!("/proc/{}/stat", program.as_raw_nonzero()));
+            let state = stat.ok().and_then(|stat| text::state(&stat));
+            if !state.is_some_and(|state| matches!(state.letter, b'T' | b't'))
+                && let Some(parent) = parent.filter(|parent| getppid() == Some(*parent))
+            {
+                let _ = kill_process(parent, Signal::CONT);
+            }
+            continue;
+        }
+        if !socket.read(&mut message).is_ok_and(|count| count == 1) {
+            return false;
+        }
+        match message[0] {
+            STOPPED => is_stopped = true,
+            CONTINUED => is_stopped = false,
+            _ => return true,
+        }
+    }
 }
 
 /// What both threads know.
@@ -156,6 +182,10 @@ fn keep_panics(bug: Arc<Mutex<Option<String>>>) {
 
 /// The message that the program has ended.
 pub(super) const END: u8 = 1;
+/// The program is stopped, and so is the process that waits for it, until it is continued.
+pub(super) const STOPPED: u8 = 2;
+pub(super) const CONTINUED: u8 = 3;
+const STOPPED_LOOKS_EVERY: Nanos = Nanos::from_millis(10);
 /// A program that ends sooner is not polled.
 const FIRST_PAUSE: Nanos = Nanos::from_millis(2);
 /// Processes whose end cuts a pause short.

@@ -7,10 +7,12 @@
 //! # Invariants
 //! - The program's process is reaped by [`Program::ended`] alone, so its number stays its own until
 //!   then.
-//! - Once the program runs, this process holds neither its input nor its output, nor a pipe or
-//!   socket that it inherited: the reader of a pipe sees the end when the program closes it.
+//! - Once the program runs, this process holds neither its input nor its output, nor anything else
+//!   that it inherited, but for files with locks of the caller's: the reader of a pipe sees the end
+//!   when the program closes it.
 //! - Where there is no room for another process, this one becomes the program.
 
+use std::env;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -18,10 +20,11 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command};
 
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, WaitIdStatus, pidfd_open, waitid};
 
 use super::inherited::{self, Inherited};
-use crate::aside;
+use crate::aside::descriptors::{self, Closer};
+use crate::observe::shim::RingWriter;
 
 /// Why the program did not start.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +61,8 @@ pub(crate) struct Start<'a> {
     /// Whether this process still writes to the errors, which the program writes to.
     pub(crate) keeps_errors: bool,
     pub(crate) inherited: Inherited,
+    /// Of the shim's ring, kept until the program has its descriptor.
+    pub(crate) writer: Option<RingWriter>,
 }
 
 /// A program that was started.
@@ -65,12 +70,15 @@ pub(crate) struct Program {
     child: Child,
     /// `None` where the system has no such descriptors.
     pidfd: Option<OwnedFd>,
+    /// Closes the files that were handed on.
+    closer: Option<Closer>,
 }
 
 impl Program {
     /// Starts the program.
-    pub(crate) fn start(start: Start<'_>) -> Result<Self, StartError> {
+    pub(crate) fn start(mut start: Start<'_>) -> Result<Self, StartError> {
         let (keeps_output, keeps_errors) = (start.output.is_some(), start.keeps_errors);
+        let writer = start.writer.take();
         let name = start.words.first().map(|name| name.to_string_lossy().into_owned());
         let mut command = start.command();
         let child = command.spawn().map_err(|source| {
@@ -82,12 +90,14 @@ impl Program {
         let name = name.unwrap_or_default();
         let child = child.map_err(|source| StartError { name, source })?;
         // The command holds the redirected output until it goes.
-        drop(command);
+        drop((command, writer));
         let kept = [(1, keeps_output), (2, keeps_errors)];
         let kept = kept.into_iter().filter_map(|(number, is_kept)| is_kept.then_some(number));
-        aside::release_all_but_files(&kept.collect::<Vec<_>>());
+        let closer = descriptors::release_all_but(&kept.collect::<Vec<_>>());
+        // What the program leaves can be unmounted; what that fails at is kept until the end.
+        let _ = env::set_current_dir("/");
         let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
-        Ok(Self { child, pidfd })
+        Ok(Self { child, pidfd, closer })
     }
 
     /// Its process number.
@@ -102,6 +112,7 @@ impl Program {
 
     /// Its exit status as a shell reports it, if it has ended.
     pub(crate) fn ended(&mut self) -> io::Result<Option<u8>> {
+        self.closer.take_if(Closer::has_ended);
         Ok(self.child.try_wait()?.map(|status| {
             let signal = status.signal().map(|signal| 128 + signal);
             let status = status.code().or(signal).unwrap_or(i32::from(u8::MAX));
@@ -110,9 +121,27 @@ impl Program {
     }
 }
 
+impl Program {
+    /// The signal that has stopped it, told once.
+    pub(super) fn stopped(&self) -> Option<libc::c_int> {
+        self.change(WaitIdOptions::STOPPED)?.stopping_signal()
+    }
+
+    /// Whether it goes on after it was stopped, told once.
+    pub(super) fn has_continued(&self) -> bool {
+        self.change(WaitIdOptions::CONTINUED).is_some()
+    }
+
+    fn change(&self, kind: WaitIdOptions) -> Option<WaitIdStatus> {
+        let pid = WaitId::Pid(self.pid());
+        waitid(pid, kind | WaitIdOptions::NOHANG).ok().flatten()
+    }
+}
+
 impl Start<'_> {
     /// This process becomes the program, which nothing observes. Why it did not.
-    pub(crate) fn replace(self) -> StartError {
+    pub(crate) fn replace(mut self) -> StartError {
+        let _writer = self.writer.take();
         let name = self.words[0].to_string_lossy().into_owned();
         StartError { name, source: self.command().exec() }
     }

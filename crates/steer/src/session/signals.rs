@@ -6,8 +6,11 @@
 //!   terminal, timers of our own
 //!   HUP of a terminal             forwarded by the leader of the session, which alone gets it, and
 //!                                 dropped by others: the kernel sent it to all of the group
-//!   stops, and CONT               as ever: they stop both, as both are in one process group
-//!   faults                        as ever
+//!   stops of a terminal           dropped likewise: this process stops as the program does
+//!   CONT of the observing process dropped: the program goes on already
+//!   IO, URG, those of real time   forwarded: the kernel sends them for a descriptor whose owner the
+//!                                 caller was
+//!   STOP, KILL                    as ever
 //! ```
 //! # Invariants
 //! - The signals are blocked from before the program's start to its end, so none is lost and none
@@ -31,6 +34,10 @@ use rustix::process::{Pid, getpid, getsid};
 /// The blocked signals, as messages.
 pub(crate) struct Signals {
     messages: File,
+    /// The process that has this one go on, and that the program does not hear of.
+    pub(crate) waker: Option<Pid>,
+    /// The next CONT is known.
+    is_continued: bool,
 }
 
 /// A signal to forward.
@@ -65,7 +72,12 @@ impl Signals {
         }
         // SAFETY: the descriptor is new, and this is its only owner.
         let messages = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Self { messages: messages.into() })
+        Ok(Self { messages: messages.into(), waker: None, is_continued: false })
+    }
+
+    /// This process was stopped and goes on: the CONT that is to come needs no forwarding.
+    pub(crate) fn continued(&mut self) {
+        self.is_continued = true;
     }
 
     /// The next signal to forward, if one came.
@@ -81,12 +93,28 @@ impl Signals {
                 unsafe { std::ptr::read_unaligned(message.as_ptr().cast()) };
             let Ok(number) = libc::c_int::try_from(info.ssi_signo) else { continue };
             let from_kernel = info.ssi_code > 0;
-            if from_kernel && !(number == libc::SIGHUP && leads_session()) {
+            if from_kernel && !is_for_one(number) {
                 continue;
+            }
+            if number == libc::SIGCONT {
+                let sender = i32::try_from(info.ssi_pid).ok().and_then(Pid::from_raw);
+                let is_known = std::mem::take(&mut self.is_continued);
+                if is_known || sender.is_some_and(|sender| self.waker == Some(sender)) {
+                    continue;
+                }
             }
             let value = (info.ssi_code == libc::SI_QUEUE).then_some(info.ssi_ptr);
             return Some(Forwarded { number, value });
         }
+    }
+}
+
+/// Whether a signal of the kernel's is for this process alone, and not for its group as well.
+fn is_for_one(number: libc::c_int) -> bool {
+    match number {
+        libc::SIGHUP => leads_session(),
+        libc::SIGIO | libc::SIGURG => true,
+        _ => number >= libc::SIGRTMIN(),
     }
 }
 
@@ -96,6 +124,11 @@ fn leads_session() -> bool {
 }
 
 impl Forwarded {
+    /// One without a value.
+    pub(crate) fn plain(number: libc::c_int) -> Self {
+        Self { number, value: None }
+    }
+
     /// Sends it to the process `pid`, which may have ended meanwhile, or be of another user.
     pub(crate) fn send(self, pid: Pid) {
         let pid = pid.as_raw_nonzero().get();
@@ -120,8 +153,8 @@ impl AsFd for Signals {
     }
 }
 
-/// Signals that end a process by default, and WINCH and URG, but for faults, stops and KILL; those
-/// of real time come besides.
+/// All signals but KILL and STOP; those of real time come besides. A fault of this process ends it
+/// though they are blocked.
 const BLOCKED: &[libc::c_int] = &[
     libc::SIGHUP,
     libc::SIGINT,
@@ -141,4 +174,15 @@ const BLOCKED: &[libc::c_int] = &[
     libc::SIGWINCH,
     libc::SIGIO,
     libc::SIGPWR,
+    libc::SIGCHLD,
+    libc::SIGCONT,
+    libc::SIGTSTP,
+    libc::SIGTTIN,
+    libc::SIGTTOU,
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGILL,
+    libc::SIGFPE,
+    libc::SIGTRAP,
+    libc::SIGSYS,
 ];
