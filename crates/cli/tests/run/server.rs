@@ -10,9 +10,11 @@
 //! ```
 //! # Invariants
 //! - A request that is held keeps no other from being answered.
+//! - No mount outlives the process of the test.
 
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -69,6 +71,7 @@ pub(crate) struct Server {
     pub(crate) folder: Scratch,
     shared: Arc<Shared>,
     session: Option<BackgroundSession>,
+    unmounter: Unmounter,
 }
 
 #[derive(Default)]
@@ -92,7 +95,10 @@ impl Server {
         let mut config = Config::default();
         config.mount_options = vec![MountOption::RO, MountOption::FSName("sick".into())];
         match fuser::spawn_mount(Files(Arc::clone(&shared)), &*folder, &config) {
-            Ok(session) => Some(Self { folder, shared, session: Some(session) }),
+            Ok(session) => {
+                let unmounter = Unmounter::start(&folder);
+                Some(Self { folder, shared, session: Some(session), unmounter })
+            }
             Err(error) => {
                 skip(test, &format!("FUSE (/dev/fuse and root, or fuse3): {error}"));
                 None
@@ -130,17 +136,37 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.heals();
-        // A process that was left in a call on it holds the mount until it is gone: it goes now,
-        // and its files with their last user.
-        let ways = [("umount", "-l"), ("fusermount3", "-uz")];
-        let _ = ways.iter().any(|(program, lazily)| {
-            let mut command = Command::new(program);
-            let command = command.arg(lazily).arg(&*self.folder).stderr(Stdio::null());
-            command.status().is_ok_and(|status| status.success())
-        });
+        self.unmounter.unmount();
         drop(self.session.take());
     }
 }
+
+/// A process that unmounts a folder once it is told to, or once this one has ended, however: a test
+/// that is killed leaves no file system behind that does not answer.
+struct Unmounter(Child);
+
+impl Unmounter {
+    fn start(folder: &Path) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", UNMOUNTS]).arg(folder).process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        Self(command.spawn().expect("sh starts"))
+    }
+
+    /// Unmounts the folder.
+    fn unmount(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+/// A process that was left in a call on the file system holds it until it is gone: the mount goes
+/// now, and its files with their last user.
+const UNMOUNTS: &str = "
+trap '' HUP INT QUIT TERM
+read -r _
+umount -l \"$0\" || fusermount3 -uz \"$0\"
+rmdir \"$0\"";
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
