@@ -11,8 +11,8 @@
 //!
 //! # Invariants
 //! - The process that starts the work never waits for it longer than it says.
-//! - Once [`descriptors::detach`] has returned, the other process holds nothing that a program inherits: the
-//!   reader of a pipe sees its end however long the work is blocked.
+//! - Once [`descriptors::detach`] has returned, the other process holds nothing that a program
+//!   inherits: the reader of a pipe sees its end however long the work is blocked.
 
 #![expect(unsafe_code, reason = "fork")]
 

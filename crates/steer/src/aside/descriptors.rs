@@ -1,4 +1,4 @@
-//! The descriptors that this process inherited and hands on to a program: it lets go of them once
+//! The descriptors that this process inherited and hands on to a program: they are closed here once
 //! the program has them.
 //!
 //! ```text

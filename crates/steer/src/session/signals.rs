@@ -8,8 +8,8 @@
 //!                                 dropped by others: the kernel sent it to all of the group
 //!   stops of a terminal           dropped likewise: this process stops as the program does
 //!   CONT of the observing process dropped: the program goes on already
-//!   IO, URG, those of real time   forwarded: the kernel sends them for a descriptor whose owner the
-//!                                 caller was
+//!   IO, URG, those of real time   forwarded: the kernel sends them for a descriptor whose owner
+//!                                 this process is
 //!   STOP, KILL                    as ever
 //! ```
 //! # Invariants
