@@ -57,7 +57,7 @@ fuzz: tools
 	@$(CARGO) fuzz --version >/dev/null 2>&1 || { \
 	    echo 'make: no cargo-fuzz: cargo install cargo-fuzz, and a nightly Rust' >&2; exit 1; }
 	@FUZZ_FORMAT=$(FUZZ_FORMAT) $(CARGO) +nightly fuzz run trace -- -max_total_time=$(FUZZ_SECONDS)
-	@for target in convert vectors journal ring; do \
+	@for target in convert vectors journal ring accesses; do \
 	    $(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS_OTHERS) || exit 1; done
 
 mutants: tools

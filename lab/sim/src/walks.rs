@@ -11,6 +11,7 @@
 
 mod accesses;
 mod driver;
+pub mod names;
 mod program;
 mod storage;
 mod strace;

@@ -4,14 +4,16 @@
 //! - The constants were set by the traces of `tuning` alone; those of `aside` are only checked.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::File;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use forerun_core::device;
 use forerun_core::units::Nanos;
 use forerun_sim::walks::{
-    AccessTrace, Ahead, Call, WalkRun, WalkSettings, WalkSetup, precision_and_recall, run,
-    strace_calls,
+    AccessTrace, Ahead, Call, CallKind, Tree, WalkRun, WalkSettings, WalkSetup, names,
+    precision_and_recall, run, strace_calls,
 };
 
 fn trace(name: &str) -> AccessTrace {
@@ -117,14 +119,23 @@ fn a_trace_is_written_as_it_was_read() {
 
 #[test]
 fn broken_traces_are_errors_that_name_the_line() {
-    const HEAD: &str = r#"{"forerun_accesses":1,"program":""}"#;
+    const HEAD: &str = r#"{"forerun_accesses":2,"program":""}"#;
     const LATE: &str = r#"{"t":5,"thread":1,"call":"stat","path":"a","took":1}"#;
     const EARLY: &str = r#"{"t":4,"thread":1,"call":"stat","path":"a","took":1}"#;
     const TWICE: &str = r#"{"directory":"","entries":[["a","f",1,2],["a","f",1,2]]}"#;
     #[rustfmt::skip]
-    let rows: [(&[&str], &str); 6] = [ // lines, what the error says
+    let rows: [(&[&str], &str); 14] = [ // lines, what the error says
         (&[],                                               "line 1: no head"),
-        (&[r#"{"forerun_accesses":2,"program":""}"#],       "version 2"),
+        (&[r#"{"forerun_accesses":3,"program":""}"#],       "version 3"),
+        (&[r#"{"forerun_accesses":0,"program":""}"#],       "version 0"),
+        (&[HEAD, "\u{1f}\u{8b}"],                           "line 2: no directory"),
+        (&[HEAD, r#"{"directory":"","entries":[["..","f",1,2]]}"#],   "one more entry"),
+        (&[HEAD, r#"{"directory":"","entries":[["a/b","f",1,2]]}"#],  "one more entry"),
+        (&[HEAD, r#"{"directory":"","entries":[["a\\n","f",1,2]]}"#], "no name"),
+        (&[HEAD, r#"{"directory":"","entries":[["a","f",1,9e18]]}"#], "line 2"),
+        (&[HEAD, r#"{"directory":"","entries":[["a","f",1,18446744073709551615]]}"#], "bytes of"),
+        (&[HEAD, r#"{"t":1,"thread":1,"call":"stat","path":"a","took":18446744073709551615}"#],
+         "longer than a month"),
         (&[HEAD, "{}"],                                     "line 2: no directory"),
         (&[HEAD, r#"{"directory":"x","entries":[]}"#],      "line 2: no directory `x`"),
         (&[HEAD, TWICE],                                    "one more entry"),
@@ -134,6 +145,72 @@ fn broken_traces_are_errors_that_name_the_line() {
         let text = lines.join("\n").into_bytes();
         let error = AccessTrace::read(std::io::Cursor::new(text)).expect_err(expected);
         assert!(error.to_string().contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn names_of_any_bytes_are_kept() {
+    let scratch = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("walks-names");
+    let _ = std::fs::remove_dir_all(&scratch);
+    std::fs::create_dir_all(&scratch).expect("there is room");
+    for name in [&b"plain"[..], b"back\\slash", b"no \xff utf-8", "\u{e4}".as_bytes()] {
+        std::fs::write(scratch.join(OsStr::from_bytes(name)), "x").expect("there is room");
+    }
+    let tree = Tree::read(&scratch).expect("it is there");
+    let path = names::encoded(b"no \xff utf-8");
+    let took = 5;
+    let call = Call {
+        begin: 0,
+        thread: 1,
+        call: CallKind::Stat,
+        path,
+        offset: 0,
+        bytes: 0,
+        error: None,
+        took,
+    };
+    let trace = AccessTrace { program: "\\".into(), tree, calls: vec![call] };
+    let mut bytes = Vec::new();
+    trace.write(&mut bytes).expect("in memory");
+    let again = AccessTrace::read(std::io::Cursor::new(bytes.clone())).expect("what was written");
+    let mut twice = Vec::new();
+    again.write(&mut twice).expect("in memory");
+    assert!(twice == bytes, "it is the same trace");
+    assert_eq!(again.calls, trace.calls);
+    assert!(again.tree.find(&again.calls[0].path).is_some(), "the call is on an entry");
+    let ran = run(&again, &setup(None), Ahead::Walks);
+    assert_eq!(ran.entries, 1);
+    // In version 1 a backslash was one.
+    let old = "{\"forerun_accesses\":1,\"program\":\"\"}\n\
+               {\"directory\":\"\",\"entries\":[[\"a\\\\n\",\"f\",1,2]]}\n";
+    let old = AccessTrace::read(std::io::Cursor::new(old)).expect("it is read as well");
+    assert!(old.tree.find(&names::encoded(b"a\\n")).is_some());
+}
+
+#[test]
+fn a_hostile_trace_is_run_within_bounds() {
+    let huge = u64::MAX;
+    let read = |thread: u32, offset: u64| {
+        let what = format!(r#""call":"read","path":"a","offset":{offset},"bytes":{huge}"#);
+        format!(r#"{{"t":0,"thread":{thread},{what},"took":1}}"#)
+    };
+    let entries = format!(r#"["a","f",1,1000000000000000000],["b","d",{huge},9000000000000000]"#);
+    let lines = [
+        r#"{"forerun_accesses":2,"program":""}"#.to_owned(),
+        format!(r#"{{"directory":"","entries":[{entries}]}}"#),
+        read(1, 0),
+        read(u32::MAX, huge),
+        r#"{"t":0,"thread":2,"call":"list","path":"a","took":1}"#.to_owned(),
+        r#"{"t":9,"thread":2,"call":"list","path":"b/../../x","took":2600000000000000}"#.to_owned(),
+        r#"{"t":2600000000000000,"thread":1,"call":"exec","path":"b","took":0}"#.to_owned(),
+    ];
+    let trace = AccessTrace::read(std::io::Cursor::new(lines.join("\n"))).expect("it is whole");
+    for device in ["cloud", "hdd", "object"] {
+        let setup = WalkSetup { device: device::make(device, 1).expect("a model"), ..setup(None) };
+        for ahead in [Ahead::Nothing, Ahead::Walks, Ahead::Known] {
+            let ran = run(&trace, &setup, ahead);
+            assert!(ran.data_bytes <= 2 << 30, "{device}: {ran:?}");
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use forerun_core::walk::{
 
 use super::accesses::{Call, CallKind};
 use super::storage::{self, Stages};
-use super::tree::Tree;
+use super::tree::{Node, Tree};
 
 /// See the module.
 pub(super) struct WalkDriver {
@@ -53,7 +53,7 @@ impl WalkDriver {
             self.walks.directory(None)
         } else {
             let parent = self.directory(tree, tree.node(node).parent);
-            self.walks.directory(Some((parent, tree.node(node).name.as_bytes())))
+            self.walks.directory(Some((parent, &tree.name(node))))
         };
         if let Some(former) = self.nodes.insert(dir, node) {
             self.directories.remove(&former);
@@ -80,7 +80,7 @@ impl WalkDriver {
         };
         if node != 0 {
             let dir = self.directory(tree, file.parent);
-            self.walks.touch(dir, file.name.as_bytes(), usage);
+            self.walks.touch(dir, &tree.name(node), usage);
         }
     }
 
@@ -120,11 +120,14 @@ impl WalkDriver {
         let Fetch { id, node, want, .. } = fetch;
         if want == Want::Listing && tree.node(node).kind == EntryKind::Directory {
             let dir = self.directory(tree, node);
-            let entry = |&entry: &usize| {
-                let node = tree.node(entry);
-                Entry { name: node.name.as_bytes(), inode: node.inode, kind: node.kind }
+            let row = |&entry: &usize| {
+                let Node { inode, kind, .. } = *tree.node(entry);
+                (tree.name(entry), inode, kind)
             };
-            let entries: Vec<Entry<'_>> = tree.node(node).entries.iter().map(entry).collect();
+            let rows: Vec<(Vec<u8>, u64, EntryKind)> =
+                tree.node(node).entries.iter().map(row).collect();
+            let entries: Vec<Entry<'_>> =
+                rows.iter().map(|&(ref name, inode, kind)| Entry { name, inode, kind }).collect();
             self.walks.listed(dir, &entries, &mut Vec::new());
         }
         self.walks.complete(id, WalkOutcome::Fetched { bytes: self.bytes(tree, node, want) });

@@ -58,7 +58,8 @@ impl Storage {
         by_inode.sort_by_key(|&node| tree.node(node).inode);
         for node in by_inode {
             places[node] = end;
-            end += tree.node(node).bytes.next_multiple_of(BLOCK_BYTES);
+            end = end.saturating_add(tree.node(node).bytes).next_multiple_of(BLOCK_BYTES)
+                % PLACES_MAX;
         }
         let (cached, queued, requested) = (BTreeMap::new(), VecDeque::new(), Vec::new());
         Self { device, places, cached, queued, requested, requests: 0 }
@@ -82,6 +83,9 @@ impl Storage {
         cached.waiting.push(task);
         if is_new {
             let (offset, bytes) = self.place(tree, object);
+            // What a device has no room for lies where other things lie.
+            let room = (self.device.capacity_bytes() - bytes) / BLOCK_BYTES + 1;
+            let offset = offset / BLOCK_BYTES % room * BLOCK_BYTES;
             self.cached.entry(object).or_default().bytes = bytes;
             let id = self.requested.len() as u64;
             self.requested.push(object);
@@ -158,20 +162,25 @@ pub(super) fn entries(tree: &Tree, node: usize) -> Stages {
     stages
 }
 
-/// The chunks of a range of the file `node`.
+/// The chunks of a range of the file `node`, [`CHUNKS_MAX`] at most: the rest is for streams.
 pub(super) fn data(tree: &Tree, node: usize, offset: u64, bytes: u64) -> Vec<Object> {
     let end = offset.saturating_add(bytes).min(tree.node(node).bytes);
-    let chunks = offset / CHUNK_BYTES..end.div_ceil(CHUNK_BYTES);
+    let first = offset / CHUNK_BYTES;
+    let chunks = first..end.div_ceil(CHUNK_BYTES).min(first + CHUNKS_MAX);
     chunks.map(|chunk| Object::Data(node, chunk)).collect()
 }
 
 /// The kernel's window.
 const CHUNK_BYTES: u64 = 128 << 10;
+/// Chunks of a call.
+const CHUNKS_MAX: u64 = 4_096;
 const BLOCK_BYTES: u64 = 4_096;
 /// Inodes of 256 bytes.
 const INODES_A_BLOCK: u64 = 16;
 /// Blocks of inodes in front of the data.
 const INODE_BLOCKS: u64 = 1 << 18;
+/// Places are no larger.
+const PLACES_MAX: u64 = 1 << 61;
 const DATA_BEGIN: u64 = INODE_BLOCKS * BLOCK_BYTES;
 /// Requests that the kernel has at the device at a time.
 const DEPTH_MAX: u32 = 256;

@@ -17,6 +17,7 @@
 use std::collections::BTreeMap;
 
 use super::accesses::{Call, CallKind};
+use super::names;
 
 /// The calls in `text` on paths below `top`, an absolute path.
 #[must_use]
@@ -76,7 +77,7 @@ impl Reading {
         let (call, path, offset, bytes) = match name {
             "openat" | "open" => {
                 let (dir, path) = if name == "open" { ("", at(0)) } else { (at(0), at(1)) };
-                let path = descriptor(result).map_or_else(|| joined(dir, path), str::to_owned);
+                let path = descriptor(result).unwrap_or_else(|| joined(dir, path));
                 if let Some((number, _)) = result.split_once('<') {
                     self.positions.insert((path.clone(), number.to_owned()), 0);
                 }
@@ -91,22 +92,20 @@ impl Reading {
             "stat" | "lstat" | "access" | "readlink" | "lgetxattr" | "llistxattr" | "getxattr"
             | "listxattr" => (CallKind::Stat, joined("", at(0)), 0, 0),
             "execve" => (CallKind::Exec, joined("", at(0)), 0, 0),
-            "getdents64" | "getdents" => (CallKind::List, descriptor(at(0))?.to_owned(), 0, 0),
+            "getdents64" | "getdents" => (CallKind::List, descriptor(at(0))?, 0, 0),
             "read" | "readv" => {
-                let (path, bytes) = (descriptor(at(0))?.to_owned(), count?);
+                let (path, bytes) = (descriptor(at(0))?, count?);
                 (CallKind::Read, path.clone(), self.advance(path, at(0), bytes), bytes)
             }
-            "pread64" => {
-                (CallKind::Read, descriptor(at(0))?.to_owned(), at(3).parse().ok()?, count?)
-            }
+            "pread64" => (CallKind::Read, descriptor(at(0))?, at(3).parse().ok()?, count?),
             "copy_file_range" | "sendfile" => {
                 let from = if name == "sendfile" { at(1) } else { at(0) };
-                let (path, bytes) = (descriptor(from)?.to_owned(), count?);
+                let (path, bytes) = (descriptor(from)?, count?);
                 (CallKind::Read, path.clone(), self.advance(path, from, bytes), bytes)
             }
             "mmap" => {
                 let offset = u64::from_str_radix(at(5).trim_start_matches("0x"), 16).ok()?;
-                (CallKind::Map, descriptor(at(4))?.to_owned(), offset, at(1).parse().ok()?)
+                (CallKind::Map, descriptor(at(4))?, offset, at(1).parse().ok()?)
             }
             _ => return None,
         };
@@ -119,7 +118,7 @@ impl Reading {
         let number = argument.split('<').next().unwrap_or_default().to_owned();
         let position = self.positions.entry((path, number)).or_default();
         let offset = *position;
-        *position += bytes;
+        *position = position.saturating_add(bytes);
         offset
     }
 
@@ -179,10 +178,10 @@ fn arguments(text: &str) -> Vec<&str> {
     found
 }
 
-/// The path of `3</path>` or `AT_FDCWD</path>`.
-fn descriptor(argument: &str) -> Option<&str> {
+/// The path of `3</path>` or `AT_FDCWD</path>`, as a name.
+fn descriptor(argument: &str) -> Option<String> {
     let (_, path) = argument.split_once('<')?;
-    path.strip_suffix('>').filter(|path| path.starts_with('/'))
+    path.strip_suffix('>').filter(|path| path.starts_with('/')).map(plain)
 }
 
 /// The path that a call names, from the directory's descriptor on.
@@ -194,7 +193,7 @@ fn joined(dir: &str, path: &str) -> String {
     format!("{}/{path}", descriptor(dir).unwrap_or_default())
 }
 
-/// A quoted string as it was.
+/// A quoted string as it was, as a name.
 fn plain(quoted: &str) -> String {
     let quoted = quoted.strip_prefix('"').unwrap_or(quoted);
     let quoted = quoted.strip_suffix('"').unwrap_or(quoted);
@@ -221,7 +220,7 @@ fn plain(quoted: &str) -> String {
             rest = after;
         }
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    names::encoded(&bytes)
 }
 
 /// Seconds with a fraction, in nanoseconds.
@@ -233,5 +232,6 @@ fn nanos(text: &str) -> Option<u64> {
     }
     let scale = 10_u64.pow(9 - u32::try_from(digits).ok()?);
     let seconds: u64 = seconds.parse().ok()?;
-    Some(seconds.checked_mul(1_000_000_000)? + fraction.parse::<u64>().ok()? * scale)
+    let fraction = fraction.parse::<u64>().ok()?.checked_mul(scale)?;
+    seconds.checked_mul(1_000_000_000)?.checked_add(fraction)
 }

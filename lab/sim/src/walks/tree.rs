@@ -8,11 +8,14 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use forerun_core::walk::EntryKind;
 use serde::{Deserialize, Serialize};
+
+use super::names;
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +27,7 @@ pub struct Tree {
 /// An entry of the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its name.
+    /// Its name, as `names` writes it.
     pub name: String,
     /// The directory that it lies in; the top lies in itself.
     pub parent: usize,
@@ -81,7 +84,7 @@ impl Tree {
                     _ => EntryKind::Other,
                 };
                 let (inode, bytes) = facts(&metadata);
-                let name = entry.file_name().to_string_lossy().into_owned();
+                let name = names::encoded(entry.file_name().as_bytes());
                 let node = tree.add(parent, name, kind, inode, bytes);
                 if kind == EntryKind::Directory {
                     directories.push((node, entry.path()));
@@ -151,6 +154,11 @@ impl Tree {
         if above.is_empty() { name.clone() } else { format!("{above}/{name}") }
     }
 
+    /// The name of `node`, as it is on disk.
+    pub(super) fn name(&self, node: usize) -> Vec<u8> {
+        names::decoded(&self.nodes[node].name).expect("it was encoded, or checked")
+    }
+
     pub(super) fn lines(&self) -> impl Iterator<Item = DirectoryLine> + '_ {
         let directories =
             (0..self.nodes.len()).filter(|&node| !self.nodes[node].entries.is_empty());
@@ -169,13 +177,32 @@ impl Tree {
         let parent = parent.ok_or_else(|| format!("no directory `{}` before", line.directory))?;
         for (name, kind, inode, bytes) in line.entries {
             let kind = kind_of(kind).ok_or_else(|| format!("no kind `{kind}` of an entry"))?;
+            if self.nodes.len() == NODES_MAX || bytes > BYTES_MAX {
+                return Err(format!("more than {NODES_MAX} entries, or {BYTES_MAX} bytes of one"));
+            }
             if name.is_empty()
                 || name.contains('/')
+                || name == "."
+                || name == ".."
                 || self.children.contains_key(&(parent, name.clone()))
             {
                 return Err(format!("no name of one more entry: `{name}`"));
             }
             self.add(parent, name, kind, inode, bytes);
+        }
+        Ok(())
+    }
+}
+
+impl DirectoryLine {
+    /// Replaces every name and path.
+    pub(super) fn rename(
+        &mut self,
+        to: impl Fn(String) -> Result<String, String>,
+    ) -> Result<(), String> {
+        self.directory = to(std::mem::take(&mut self.directory))?;
+        for (name, ..) in &mut self.entries {
+            *name = to(std::mem::take(name))?;
         }
         Ok(())
     }
@@ -207,3 +234,8 @@ const fn kind_of(letter: char) -> Option<EntryKind> {
         _ => None,
     }
 }
+
+/// Entries of a tree that is read.
+const NODES_MAX: usize = 8 << 20;
+/// The largest file that there can be.
+const BYTES_MAX: u64 = 1 << 60;
