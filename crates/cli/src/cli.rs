@@ -84,6 +84,8 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
     let result = match parsed.command {
         Command::Run(args) => program::run(&args),
         Command::Explain(args) => explain::run(&args),
+        #[cfg(feature = "lab")]
+        Command::Own(Own::Lab(command)) if command.runs_program() => command.run_program(),
         Command::Own(command) => {
             interrupt::install().and_then(|()| command.run()).map(|()| failure::DONE)
         }

@@ -10,6 +10,7 @@
 //! - Bad usage is refused before the program is started.
 
 mod text;
+mod trees;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -26,8 +27,8 @@ use forerun_core::units::Nanos;
 use forerun_report::quantity::{float, ratio, seconds};
 use forerun_report::{ExplainedFile, ExplainedStream, Explanation, Forecast, ReadMoment, page};
 use forerun_steer::explain::{
-    self, FileSummary, InitialResidency, Pattern, Prediction, ProgramSummary, StreamSummary,
-    WaitBasis,
+    self, Cause, DeviceFacts, FileSummary, InitialResidency, Pattern, Prediction, ProgramSummary,
+    StreamSummary, WaitBasis,
 };
 use forerun_steer::{SessionError, within};
 use rustix::fs::{major, minor};
@@ -73,7 +74,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         ..args.clone()
     };
     let errors = args.json.then(|| io::stderr().as_fd().try_clone_to_owned()).transpose()?;
-    let summary = match explain::explain(&kind, &args.words, errors) {
+    let mut summary = match explain::explain(&kind, &args.words, errors) {
         Ok(summary) => summary,
         Err(SessionError::Start(error)) => {
             note(&error.to_string());
@@ -85,6 +86,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         note(&line);
     }
     let profile = args.limit(&summary);
+    summary.look_for_walks(profile);
     let explanation = args.explanation(&summary, &explain::predict(&summary, profile));
     // The exit status is the program's, whatever becomes of the report.
     if let Err(error) = args.report(&explanation) {
@@ -94,35 +96,43 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
 }
 
 impl Args {
-    /// The profiled rate, in bytes a second, of the device with the files that the program waited
-    /// for most.
-    fn limit(&self, summary: &ProgramSummary) -> Option<u64> {
-        let mut waits: BTreeMap<u64, (Nanos, u64, &FileSummary)> = BTreeMap::new();
+    /// The profile of the device with the files and directories that the program waited for most.
+    fn limit(&self, summary: &ProgramSummary) -> Option<DeviceFacts> {
+        let mut waits: BTreeMap<u64, (Nanos, u64, &Path)> = BTreeMap::new();
         for file in &summary.files {
-            let of = waits.entry(file.device).or_insert((Nanos(0), 0, file));
+            let of = waits.entry(file.device).or_insert((Nanos(0), 0, &file.path));
             (of.0, of.1) = (of.0 + file.waited, of.1 + file.bytes_read);
         }
+        if let Some((device, path)) = &summary.entries_on {
+            let calls = [Cause::Open, Cause::Stat, Cause::List].map(|it| summary.causes.of(it).0);
+            waits.entry(*device).or_insert((Nanos(0), 0, path)).0 += Nanos(calls.iter().sum());
+        }
         let most = waits.into_values().max_by_key(|&(waited, bytes, _)| (waited, bytes));
-        let (_, _, file) = most?;
+        let (_, _, path) = most?;
         // A file system that does not answer keeps no report waiting.
-        let answer = within(PLACE_WITHIN, || match self.profiled(&file.path) {
-            Ok(rate) => rate.map_or_else(String::new, |rate| rate.to_string()).into_bytes(),
+        let answer = within(PLACE_WITHIN, || match self.profiled(path) {
+            Ok(facts) => facts.map_or_else(String::new, |facts| as_text(&facts)).into_bytes(),
             Err(error) => format!("{error:#}").into_bytes(),
         });
         let answer = String::from_utf8(answer?).ok()?;
-        let rate = answer.parse().ok();
-        if rate.is_none() && !answer.is_empty() {
+        let facts = of_text(&answer);
+        if facts.is_none() && !answer.is_empty() {
             note(&answer);
         }
-        rate
+        facts
     }
 
-    /// The profiled rate of the device that the file `path` lies on.
-    fn profiled(&self, path: &Path) -> Result<Option<u64>> {
+    /// The profile of the device that the file `path` lies on.
+    fn profiled(&self, path: &Path) -> Result<Option<DeviceFacts>> {
         // The file may be gone by now.
         let Ok(place) = Place::of(path) else { return Ok(None) };
-        let facts = flag::known(self.profile.as_deref(), &place)?;
-        Ok(facts.map(|facts| facts.bytes_per_second))
+        let known = flag::known(self.profile.as_deref(), &place)?;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate")]
+        let small = |rates: [f64; 2]| rates.map(|rate| rate as u64);
+        Ok(known.map(|known| DeviceFacts {
+            bytes_per_second: known.facts.bytes_per_second,
+            small: known.small.map(small),
+        }))
     }
 
     fn report(&self, explanation: &Explanation) -> Result<()> {
@@ -145,6 +155,7 @@ impl Args {
             ObserveFlag::Preload => "preload",
         };
         let text = |word: &OsString| word.to_string_lossy().into_owned();
+        let tables = summary.trees.clone().unwrap_or_default();
         Explanation {
             command: self.words.iter().map(text).collect(),
             status: summary.status,
@@ -166,10 +177,39 @@ impl Args {
             records_lost: summary.records_lost,
             polls: summary.polls,
             polling_seconds: seconds(summary.polling),
+            calls_refused: summary.calls_refused,
+            calls_foreign: summary.calls_foreign,
+            causes: trees::causes(&summary.causes),
+            entries_met: summary.entries_met,
+            entries_left_out: summary.entries_left_out,
+            walks: summary.trees.as_ref().map(|it| trees::walks(summary, it, prediction)),
+            walks_left_out: tables.walks_left_out,
+            directories: tables.directories.iter().map(trees::directory).collect(),
+            directories_left_out: tables.directories_left_out,
+            traps: tables.traps.iter().map(trees::trap).collect(),
             prediction: forecast(summary, prediction),
             files: summary.files.iter().map(file).collect(),
             files_left_out: summary.files_left_out,
         }
+    }
+}
+
+/// `facts` from one process to another: three numbers, the last two of which may be missing.
+fn as_text(facts: &DeviceFacts) -> String {
+    let small = facts.small.map(|rates| rates.map(|rate| rate.to_string()).join(" "));
+    format!("{} {}", facts.bytes_per_second, small.unwrap_or_default())
+}
+
+/// See [`as_text`]; `None` of anything else.
+fn of_text(text: &str) -> Option<DeviceFacts> {
+    let numbers: Option<Vec<u64>> =
+        text.split_ascii_whitespace().map(|word| word.parse().ok()).collect();
+    match numbers?[..] {
+        [bytes_per_second] => Some(DeviceFacts { bytes_per_second, small: None }),
+        [bytes_per_second, best, alone] => {
+            Some(DeviceFacts { bytes_per_second, small: Some([best, alone]) })
+        }
+        _ => None,
     }
 }
 

@@ -200,6 +200,17 @@ pub struct WalkStats {
     pub unknown: u64,
 }
 
+/// A walk, for reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WalkView {
+    /// Its number: no other walk has it.
+    pub number: u64,
+    /// The highest directory that it was seen in.
+    pub top: DirectoryId,
+    /// The order that it is followed in, of [`ORDERS`].
+    pub order: &'static str,
+}
+
 /// An entry by its directory and its place in the listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Spot {
@@ -356,6 +367,20 @@ impl Walks {
         let settled = stats.used + stats.unused + stats.failed;
         assert_eq!(stats.requested, settled + in_flight + waiting, "the counts balance");
         stats
+    }
+
+    /// The walk that went on to the entry `name` of `dir` last, if one was recognised.
+    #[must_use]
+    pub fn walk_at(&self, dir: DirectoryId, name: &[u8]) -> Option<WalkView> {
+        if !self.directories.is_known(dir.0) {
+            return None;
+        }
+        let Lookup::Found(spot) = self.directories.look_up(dir.0, hash(name)) else { return None };
+        let is_here = |walk: &&WalkCursor| walk.at == spot && walk.state != WalkState::Candidate;
+        let walks = self.cursors.iter().flatten().filter(is_here);
+        let walk = walks.max_by_key(|walk| walk.last_use)?;
+        let (top, order) = (DirectoryId(walk.top), ORDERS[walk.order]);
+        Some(WalkView { number: walk.born, top, order })
     }
 
     /// A use in `dir` is one of every directory above it, too. The walk goes by the lowest that is

@@ -44,8 +44,28 @@ pub struct Explanation {
     pub polls: u64,
     /// Processor time of polling.
     pub polling_seconds: f64,
+    /// Processes whose calls the system does not let be observed.
+    pub calls_refused: u64,
+    /// How often a call of a 32-bit program was met, which is not decoded.
+    pub calls_foreign: u64,
+    /// The time that it waited for storage, by what it waited in.
+    pub causes: ExplainedCauses,
     /// The gain of prefetching.
     pub prediction: Forecast,
+    /// Calls on files and directories that its threads were met in.
+    pub entries_met: u64,
+    /// Of these, those that were too many to be looked at.
+    pub entries_left_out: u64,
+    /// Its walks over directory trees, by waiting time; unknown where file systems did not answer.
+    pub walks: Option<Vec<ExplainedWalk>>,
+    /// Walks that are left out.
+    pub walks_left_out: u64,
+    /// Directories, by the time that it waited in calls on them and on their entries.
+    pub directories: Vec<ExplainedDirectory>,
+    /// Directories that are left out.
+    pub directories_left_out: u64,
+    /// File systems on which walks gain less than elsewhere.
+    pub traps: Vec<ExplainedTrap>,
     /// Its files, by waiting time, the longest first.
     pub files: Vec<ExplainedFile>,
     /// Files that are left out.
@@ -73,6 +93,68 @@ pub struct Forecast {
     pub limit_mb_per_second: Option<f64>,
     /// The source of that: `profile`, or `run`, which is a lower bound.
     pub limit_basis: Option<&'static str>,
+}
+
+/// Waiting for storage, by the kind of the system call.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct ExplainedCauses {
+    /// In opening files and directories.
+    pub open_seconds: f64,
+    /// For facts of inodes.
+    pub stat_seconds: f64,
+    /// In listing directories.
+    pub readdir_seconds: f64,
+    /// In reading bytes, and in starting programs.
+    pub read_seconds: f64,
+    /// In page faults.
+    pub fault_seconds: f64,
+    /// In other calls, and in those that could not be observed.
+    pub other_seconds: f64,
+}
+
+/// A walk over a directory tree.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ExplainedWalk {
+    /// The highest directory that it was seen in.
+    pub directory: String,
+    /// The order in which it goes over entries.
+    pub order: String,
+    /// Its entries, as far as they were met.
+    pub entries: u64,
+    /// Of these, those that `run` would have requested before.
+    pub predicted: u64,
+    /// The time that the program waited for them.
+    pub storage_seconds: f64,
+    /// The same, by cause.
+    pub causes: ExplainedCauses,
+    /// The time that `run` would save in it.
+    pub gain_seconds: f64,
+}
+
+/// A directory.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ExplainedDirectory {
+    /// Its path.
+    pub path: String,
+    /// Calls that were met on it and on its entries.
+    pub calls: u64,
+    /// The time that the program waited in them.
+    pub storage_seconds: f64,
+    /// The same, by cause.
+    pub causes: ExplainedCauses,
+}
+
+/// A file system on which walks gain less than elsewhere.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ExplainedTrap {
+    /// `nfs`, `fuse` or `overlayfs`.
+    pub kind: &'static str,
+    /// A directory on it.
+    pub path: String,
+    /// The time that the program waited for entries on it.
+    pub storage_seconds: f64,
+    /// What that means, in a sentence.
+    pub why: &'static str,
 }
 
 /// A file that was read.
@@ -144,4 +226,19 @@ pub struct ReadMoment {
     pub bytes: u64,
     /// Whether the program waited for storage meanwhile.
     pub waited: bool,
+}
+
+impl ExplainedCauses {
+    /// Each time by its name.
+    #[must_use]
+    pub fn named(&self) -> [(&'static str, f64); 6] {
+        [
+            ("open", self.open_seconds),
+            ("stat", self.stat_seconds),
+            ("readdir", self.readdir_seconds),
+            ("read", self.read_seconds),
+            ("fault", self.fault_seconds),
+            ("other", self.other_seconds),
+        ]
+    }
 }

@@ -38,7 +38,10 @@ pub mod table;
 mod waits;
 mod window;
 
-pub use explanation::{ExplainedFile, ExplainedStream, Explanation, Forecast, ReadMoment};
+pub use explanation::{
+    ExplainedCauses, ExplainedDirectory, ExplainedFile, ExplainedStream, ExplainedTrap,
+    ExplainedWalk, Explanation, Forecast, ReadMoment,
+};
 pub use file::{NewFile, remove_parts, write_whole};
 pub use record::{
     DeviceRequest, Machine, ReadError, RequestKind, Run, RunRecord, SCHEMA, Schema, Spread,

@@ -1,24 +1,31 @@
 //! Runs a program and finds out what it reads, where it waits, and what prefetching would gain.
 //!
 //! ```text
-//!   session --> waits (state of its threads) ------------+
-//!           \-> observers --> recorder (files, streams) --> ProgramSummary --> predict (a model)
+//!   session --> observers --> recorder (files, streams), entries (calls that are blocked in)
+//!           \-> waits (state of its threads) --------------------+
+//!   trees (walks, directories, after the end) --> ProgramSummary --> predict (a model)
 //! ```
 //! The program runs as under `run`, with the same observers. Nothing is prefetched, so that the
 //! summary is of the program as it is.
 //!
 //! # Invariants
-//! - No byte of the program's files is read.
+//! - No byte of the program's files is read, and no directory is listed while it runs.
 //! - All tables are bounded: files, streams and access samples, as `recorder` says.
 //! - What could not be observed is counted, and what is inferred says from what.
 
+mod causes;
+mod entries;
 mod predict;
 mod rate;
 mod recorder;
 mod residency;
 mod streams;
 mod summary;
+mod sums;
+mod timeline;
+mod trees;
 mod waits;
+mod walks;
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -31,13 +38,18 @@ use crate::observe::poll::{Allowance, INTERVAL_MIN, Interval, Pause, PollTimer};
 use crate::observe::{ObserverKind, Observers};
 use crate::session::{self, Poller, SessionError, Watched};
 use crate::wire::wire;
+pub use causes::{Cause, CauseTimes};
+use entries::{Entries, EntryRecords};
 pub use predict::{DeviceLimit, Prediction, Why, predict};
 use rate::RateMeter;
 use recorder::{AccessRecorder, Recorded, Records};
 pub use summary::{
-    AccessSample, FileSummary, InitialResidency, Pattern, ProgramSummary, StreamSummary, WaitBasis,
+    AccessSample, DeviceFacts, FileSummary, InitialResidency, Pattern, ProgramSummary,
+    StreamSummary, WaitBasis,
 };
+pub use trees::{DirectorySummary, Trap, TrapSummary, TreeSummary};
 use waits::{WaitSampler, WaitSums};
+pub use walks::WalkSummary;
 
 /// Runs `words`, a program and its arguments, and observes what it reads. Its output goes to
 /// `output`, if there is one.
@@ -52,9 +64,11 @@ pub fn explain(
     let residency = residency::before(words);
     let (records, published) = (Records::default(), Arc::new(Mutex::new(Counts::default())));
     let (for_poller, counts) = (records.clone(), Arc::clone(&published));
+    let entries = EntryRecords::default();
+    let entries_for_poller = entries.clone();
     let make = move |observers| Explainer {
         observers,
-        recorder: AccessRecorder::new(residency, for_poller),
+        recorder: AccessRecorder::new(residency, for_poller, entries_for_poller),
         waits: WaitSampler::new(),
         rate: RateMeter::default(),
         timer: PollTimer::new(),
@@ -62,7 +76,7 @@ pub fn explain(
     };
     let seen = || {
         let counts = *published.lock().unwrap_or_else(PoisonError::into_inner);
-        (Seen { counts, recorded: records.recorded() }, 0)
+        (Seen { counts, recorded: records.recorded(), entries: entries.entries() }, 0)
     };
     let run = session::Run { words, kind, output, is_reported: true };
     let Watched { status, ran, used, report } = session::watch(run, make, seen)?;
@@ -73,10 +87,15 @@ pub fn explain(
         }
         None => (own, 0, None, None),
     };
-    let Seen { counts, recorded } = seen.unwrap_or_default();
-    let (waits, (read_from, read_until)) = (counts.waits, recorded.reading);
+    let Seen { counts, recorded, entries } = seen.unwrap_or_default();
+    let (waits, (mut read_from, mut read_until)) = (counts.waits, recorded.reading);
+    if let Some(began) = entries.began {
+        (read_from, read_until) = (read_from.min(began), read_until.max(entries.ended));
+    }
     let idle = ran.since(used.processor).since(waits.queued().unwrap_or_default());
     let waited = waits.waited(idle).min(ran);
+    let mut causes = entries.causes;
+    causes.scale(waited, waits.sampled());
     Ok(ProgramSummary {
         status,
         ran,
@@ -96,6 +115,15 @@ pub fn explain(
         polling,
         calls_given_up,
         bug,
+        causes,
+        entries_met: entries.rows.len() as u64 + entries.left_out,
+        entries_left_out: entries.left_out,
+        calls_refused: counts.calls_refused,
+        calls_foreign: counts.calls_foreign,
+        trees: None,
+        entries_on: trees::place(&entries),
+        entries,
+        sampled: waits.sampled(),
         files_left_out: recorded.files_left_out,
         files: recorded.files(waited, waits.sampled()),
     })
@@ -106,6 +134,7 @@ pub fn explain(
 struct Seen {
     counts: Counts,
     recorded: Recorded,
+    entries: Entries,
 }
 
 /// What is counted beside the accesses.
@@ -117,11 +146,16 @@ struct Counts {
     processes_skipped: u64,
     records_lost: u64,
     polls: u64,
+    calls_refused: u64,
+    calls_foreign: u64,
 }
 
 wire! {
-    Seen { counts, recorded }
-    Counts { waits, rate, processes, processes_skipped, records_lost, polls }
+    Seen { counts, recorded, entries }
+    Counts {
+        waits, rate, processes, processes_skipped, records_lost, polls, calls_refused,
+        calls_foreign,
+    }
 }
 
 /// The poller that only observes.
@@ -142,12 +176,12 @@ impl Poller for Explainer {
 
     fn poll(&mut self, some_ended: bool) -> Pause {
         let (now, began) = (self.observers.clock.now(), clock::thread_time());
-        let recorder = &mut self.recorder;
-        let waits = self.waits.poll(now, &self.observers.tree, |pid, time| {
-            recorder.waited(pid, time);
-        });
         let allowance = Allowance::of(POLL_MAX);
         let moved = self.observers.poll(now, some_ended, allowance, &mut self.recorder);
+        let recorder = &mut self.recorder;
+        let waits = self.waits.poll(now, &self.observers.tree, |thread, time, met| {
+            recorder.waited(now, thread, time, met);
+        });
         self.rate.poll(now, &self.observers.tree, self.recorder.bytes_read());
         self.publish();
         let cost = clock::thread_time().since(began);
@@ -172,6 +206,7 @@ impl Poller for Explainer {
 
 impl Explainer {
     fn publish(&self) {
+        let blocked = self.observers.blocked_counts();
         *self.published.lock().unwrap_or_else(PoisonError::into_inner) = Counts {
             waits: self.waits.sums,
             rate: self.rate.best(),
@@ -179,6 +214,8 @@ impl Explainer {
             processes_skipped: self.observers.tree.skipped(),
             records_lost: self.observers.records_lost(),
             polls: self.observers.polls(),
+            calls_refused: blocked.refused,
+            calls_foreign: blocked.foreign,
         };
     }
 }

@@ -1,7 +1,7 @@
 //! Steers the kernel's page cache: files are prefetched into it before a program reads them.
 //!
 //! ```text
-//!   run    explain       commands: a program with a prefetcher, or with a recorder
+//!   run    explain       commands: a program with a prefetcher, or with a recorder (record)
 //!    |  \  /  |
 //!    |  session          a program from its start to its end, polled
 //!    |  /     \
@@ -15,7 +15,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `run`, `explain`, `warm` | the commands |
+//! | `run`, `explain`, `record`, `warm` | the commands |
 //! | `session` | starts a program, forwards signals, waits; a process that polls until its end |
 //! | `observe` | processes, open files, mappings, system calls by the shim; poll budget |
 //! | `prefetch` | files, residency and worker threads of the planner; walks and their workers |
@@ -40,6 +40,7 @@ pub mod memory;
 mod observe;
 mod open;
 mod prefetch;
+pub mod record;
 pub mod run;
 mod session;
 pub mod warm;

@@ -24,7 +24,7 @@
 //!   the pause after it has a bound.
 
 pub(crate) mod access;
-mod blocked;
+pub(crate) mod blocked;
 mod calls;
 mod cursors;
 mod mappings;

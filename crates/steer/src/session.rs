@@ -45,6 +45,7 @@ use inherited::Inherited;
 pub use program::StartError;
 use program::{Program, Start};
 use signals::Signals;
+pub(crate) use signals::accept as accept_signals;
 pub(crate) use usage::Usage;
 
 /// Polls the observers of a program, and acts on what they report.

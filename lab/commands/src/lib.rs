@@ -36,7 +36,7 @@ pub enum Command {
     Vectors(vectors::Args),
     /// Run workloads and traces through the cache in virtual time, or through replacement alone
     Sim(Box<sim::Args>),
-    /// See what a trace holds, or turn it into another format
+    /// See what a trace holds, turn it into another format, or record one
     Trace(trace::Args),
     /// See what readahead does to a slow disk: half a minute, nothing to set up
     Demo(demo::Args),
@@ -50,6 +50,23 @@ pub enum Command {
 }
 
 impl Command {
+    /// Whether the command runs a program of the caller's, to which signals are forwarded.
+    #[must_use]
+    pub fn runs_program(&self) -> bool {
+        matches!(self, Self::Trace(args) if args.runs_program())
+    }
+
+    /// Runs the command, and gives the exit status: that of the program, where it runs one.
+    ///
+    /// # Errors
+    /// The command failed, or its arguments are invalid.
+    pub fn run_program(self) -> Result<u8> {
+        match self {
+            Self::Trace(args) => trace::run_program(&args),
+            other => other.run().map(|()| 0),
+        }
+    }
+
     /// Runs the command.
     ///
     /// # Errors

@@ -1,10 +1,12 @@
-//! `forerun trace`: the contents of a trace, and its conversion to another format.
+//! `forerun trace`: the contents of a trace, its conversion to another format, and the recording of
+//! one.
 //!
 //! # Invariants
 //! - A trace is read as a stream in bounded memory.
 
 mod convert;
 mod info;
+mod record;
 
 use anyhow::Result;
 
@@ -26,6 +28,8 @@ enum Command {
     Info(info::Args),
     /// Write a trace in another format
     Convert(convert::Args),
+    /// Run a program, and write which files and directories it uses, by which calls and when
+    Record(record::Args),
 }
 
 /// Runs the command.
@@ -33,10 +37,26 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.command {
         Command::Info(args) => info::run(args),
         Command::Convert(args) => convert::run(args),
+        Command::Record(args) => record::run(args).map(drop),
     }
 }
 
-/// The common arguments of both.
+impl Args {
+    /// Whether a program of the caller's is run.
+    pub(crate) fn runs_program(&self) -> bool {
+        matches!(self.command, Command::Record(_))
+    }
+}
+
+/// Runs the command, and gives the exit status of the program that it runs.
+pub(crate) fn run_program(args: &Args) -> Result<u8> {
+    match &args.command {
+        Command::Record(args) => record::run(args),
+        Command::Info(_) | Command::Convert(_) => run(args).map(|()| 0),
+    }
+}
+
+/// The common arguments of those that read a trace.
 #[derive(clap::Args)]
 struct Input {
     /// A file (zstd, gzip, xz are seen by content), `-` for stdin, or workload:NAME[,key=value...]

@@ -5,8 +5,11 @@
 //! - Only a program without any gain has "nothing to gain".
 
 use forerun_console::output;
+use forerun_core::units::Nanos;
 use forerun_report::quantity::{bytes_as_option, seconds};
-use forerun_report::{ExplainedFile, Explanation};
+use forerun_report::{
+    ExplainedCauses, ExplainedDirectory, ExplainedFile, ExplainedTrap, Explanation,
+};
 use forerun_steer::explain::{Prediction, ProgramSummary, Why};
 
 use crate::run::not_observed;
@@ -30,6 +33,13 @@ pub(super) fn lines(explanation: &Explanation) -> Vec<String> {
         ),
     ];
     lines.extend(not_observed(explanation.processes_skipped, explanation.records_lost));
+    lines.extend(calls_not_observed(explanation));
+    let waits = explanation.causes.named().into_iter().filter(|&(_, time)| time >= SHOWN_MIN);
+    let waits: Vec<String> = waits.map(|(name, time)| format!("{name} {time:.3} s")).collect();
+    if !waits.is_empty() {
+        lines.push(format!("it waited in: {}", waits.join(", ")));
+    }
+    lines.extend(trees(explanation));
     lines.extend(table(&explanation.files));
     let more = (explanation.files.len() as u64).saturating_sub(FILES_MAX as u64)
         + explanation.files_left_out;
@@ -38,6 +48,74 @@ pub(super) fn lines(explanation: &Explanation) -> Vec<String> {
     }
     lines.push(explanation.prediction.why.clone());
     lines
+}
+
+/// What could not be observed of calls.
+fn calls_not_observed(explanation: &Explanation) -> Vec<String> {
+    let &Explanation { calls_refused, calls_foreign, entries_left_out, .. } = explanation;
+    let rows = [
+        (calls_refused, "processes may not be asked what they are blocked in"),
+        (calls_foreign, "times a call of a 32-bit program was met, which is not decoded"),
+        (entries_left_out, "calls were too many to look for walks in them"),
+    ];
+    let rows = rows.into_iter().filter(|&(count, _)| count > 0);
+    let mut lines: Vec<String> = rows.map(|(count, words)| format!("{count} {words}")).collect();
+    if explanation.walks.is_none() {
+        lines.push("no walks were looked for: file systems did not answer in time".to_owned());
+    }
+    lines
+}
+
+/// Walks, the directories that were waited for most, and traps of file systems.
+fn trees(explanation: &Explanation) -> Vec<String> {
+    let mut lines = Vec::new();
+    let walks = explanation.walks.as_deref().unwrap_or_default();
+    let shown = walks.iter().filter(|walk| walk.storage_seconds >= SHOWN_MIN).take(ROWS_MAX);
+    let rows: Vec<Vec<String>> = shown
+        .map(|walk| {
+            vec![
+                walk.directory.clone(),
+                walk.order.clone(),
+                walk.entries.to_string(),
+                walk.predicted.to_string(),
+                format!("{:.3}", walk.storage_seconds),
+                most(&walk.causes),
+                format!("{:.3}", walk.gain_seconds),
+            ]
+        })
+        .collect();
+    if !rows.is_empty() {
+        let header = ["walk", "order", "entries", "predicted", "waited s", "most in", "gain s"];
+        lines.extend(output::table(&header, &rows, 2).lines().map(str::to_owned));
+        let more = walks.len() as u64 - rows.len() as u64 + explanation.walks_left_out;
+        lines.extend((more > 0).then(|| format!("and {more} more walks")));
+    }
+    let long = |row: &&ExplainedDirectory| row.storage_seconds >= SHOWN_MIN;
+    let rows: Vec<Vec<String>> = explanation
+        .directories
+        .iter()
+        .filter(long)
+        .take(DIRECTORIES_MAX)
+        .map(|row| {
+            let waited = format!("{:.3}", row.storage_seconds);
+            vec![row.path.clone(), row.calls.to_string(), waited, most(&row.causes)]
+        })
+        .collect();
+    if !rows.is_empty() {
+        let header = ["directory", "calls met", "waited s", "most in"];
+        lines.extend(output::table(&header, &rows, 1).lines().map(str::to_owned));
+    }
+    let trap = |trap: &ExplainedTrap| {
+        format!("{}: {} ({:.3} s waited there)", trap.path, trap.why, trap.storage_seconds)
+    };
+    lines.extend(explanation.traps.iter().map(trap));
+    lines
+}
+
+/// The cause of most of the time.
+fn most(causes: &ExplainedCauses) -> String {
+    let most = causes.named().into_iter().max_by(|(_, a), (_, b)| a.total_cmp(b));
+    most.map_or_else(String::new, |(name, _)| name.to_owned())
 }
 
 fn table(files: &[ExplainedFile]) -> Vec<String> {
@@ -78,7 +156,9 @@ pub(super) fn why(summary: &ProgramSummary, prediction: &Prediction) -> String {
     });
     match prediction.why {
         Why::ReadsNothing => {
-            "nothing to gain: it was not observed to read a file of 256 KiB or more".to_owned()
+            "nothing to gain: it was not observed to read a file of 256 KiB or more, nor to wait \
+             for others"
+                .to_owned()
         }
         Why::InMemory => "nothing to gain: what it read was in memory".to_owned(),
         Why::Computes => {
@@ -102,7 +182,8 @@ pub(super) fn why(summary: &ProgramSummary, prediction: &Prediction) -> String {
             };
             format!(
                 "`forerun run` would take about {run:.3} s instead of {ran:.3} s, {share:.0} % less\
-                 {bound}: it waits for predictable reads, and {limit}"
+                 {bound}: it waits for {}, and {limit}",
+                what(summary)
             )
         }
         Why::Unknown => {
@@ -112,12 +193,30 @@ pub(super) fn why(summary: &ProgramSummary, prediction: &Prediction) -> String {
                 limit
             };
             format!(
-                "`forerun run` would gain up to {most:.3} s of {ran:.3} s, or nothing if the \
-                 device gave what it can: {limit}"
+                "`forerun run` would gain up to {most:.3} s of {ran:.3} s, as it waits for {}, or \
+                 nothing if the device gave what it can: {limit}",
+                what(summary)
             )
         }
     }
 }
 
+/// What the program waits for that `run` fetches ahead.
+fn what(summary: &ProgramSummary) -> &'static str {
+    let trees = summary.trees.as_ref().map_or(Nanos(0), |trees| trees.spared);
+    let streams = summary.files.iter().flat_map(|file| &file.streams);
+    let streams: u64 = streams.filter(|it| it.pattern.is_predictable()).map(|it| it.waited.0).sum();
+    match (trees.0 / 10 > streams, streams / 10 > trees.0) {
+        (true, _) => "files and directories that its walks come to",
+        (_, true) => "predictable reads",
+        _ => "predictable reads and for what its walks come to",
+    }
+}
+
 /// Files in the text; JSON and the page have more.
 const FILES_MAX: usize = 20;
+/// Walks, and directories.
+const ROWS_MAX: usize = 10;
+const DIRECTORIES_MAX: usize = 5;
+/// Shorter waits are not in the text, in seconds.
+const SHOWN_MIN: f64 = 0.001;

@@ -14,6 +14,7 @@ mod mappings;
 mod opening;
 mod programs;
 mod reading;
+mod record;
 mod rig;
 mod server;
 mod sick;

@@ -3,10 +3,11 @@
 //! # Invariants
 //! - What ends does so while the server still hangs: nothing here waits for a time.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use forerun_testkit::{installed, until, within};
+use forerun_testkit::{installed, skip, until, within};
 use fuser::Errno;
+use serde_json::Value;
 
 use crate::rig::{Reader, explain, folder, holds, observing, run, stats, waits};
 use crate::server::{ILL_FROM, Illness, Operation, Server};
@@ -196,3 +197,39 @@ fn alone() -> Command {
 
 /// Polls after which the observers have seen all that there is.
 const POLLS: u64 = 60;
+
+#[test]
+fn a_wait_for_a_listing_is_explained_and_its_file_system_named() {
+    let test = "a_wait_for_a_listing_is_explained_and_its_file_system_named";
+    let Some(server) = Server::mount(test) else { return };
+    server.falls_ill(Operation::Entries, Illness::Hangs);
+    let mut child = explain("--json")
+        .arg("ls")
+        .arg(&*server.folder)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    until(|| server.held() > 0);
+    let observing = observing(child.id());
+    let polled = waits(observing) + 50;
+    until(|| waits(observing) >= polled || child.try_wait().expect("it was started").is_some());
+    server.heals();
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(0));
+    let explained: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    if explained["calls_refused"] != 0 {
+        return skip(test, "processes may not be observed here");
+    }
+    let waited = explained["causes"]["readdir_seconds"].as_f64().expect("a number");
+    let all = explained["storage_seconds"].as_f64().expect("a number");
+    assert!(waited > 0.0 && waited <= all, "{explained}");
+    let directory = &explained["directories"][0];
+    assert_eq!(directory["path"], server.folder.to_str().expect("a text"), "{explained}");
+    assert_eq!(directory["causes"]["readdir_seconds"], explained["causes"]["readdir_seconds"]);
+    let trap = &explained["traps"][0];
+    assert_eq!((&trap["kind"], &trap["path"]), (&"fuse".into(), &directory["path"]));
+    assert_eq!(explained["walks"].as_array().map(Vec::len), Some(0), "{explained}");
+    assert_ne!(explained["prediction"]["reason"], "reads-nothing", "{explained}");
+    assert_eq!(explained["prediction"]["gain_seconds"], 0.0, "nothing is fetched on FUSE");
+}

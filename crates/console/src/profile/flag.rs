@@ -60,15 +60,27 @@ impl ProfileFlag {
     }
 }
 
-/// The facts of `place` from `path`, else from the usual file, for callers with a fallback.
+/// What is known of a device.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    /// Its facts.
+    pub facts: DeviceProfile,
+    /// Bytes a second of small random reads, at the best depth and one by one.
+    pub small: Option<[f64; 2]>,
+}
+
+/// What is known of `place` from `path`, else from the usual file, for callers with a fallback.
 /// Assumed facts are left out.
 ///
 /// # Errors
 /// A file holds something else.
-pub fn known(path: Option<&Path>, place: &Place) -> Result<Option<DeviceProfile>> {
+pub fn known(path: Option<&Path>, place: &Place) -> Result<Option<Known>> {
     let Some(path) = path.map(Path::to_owned).or_else(usual_place) else { return Ok(None) };
-    Ok(match Profiles::load(&path)?.find(place)? {
-        Lookup::Here(facts, assumed) => assumed.is_empty().then_some(facts),
+    let profiles = Profiles::load(&path)?;
+    Ok(match profiles.find(place)? {
+        Lookup::Here(facts, assumed) => {
+            assumed.is_empty().then(|| Known { facts, small: profiles.small(place) })
+        }
         Lookup::OtherKernel(_) | Lookup::Nothing => None,
     })
 }

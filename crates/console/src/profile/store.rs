@@ -35,7 +35,7 @@ use indicatif::BinaryBytes;
 use serde::{Deserialize, Serialize};
 
 use super::latency::Latencies;
-use super::measure::ClassRates;
+use super::measure::{ClassRates, Order};
 use super::place::Place;
 use crate::output;
 use latency::Latency;
@@ -129,6 +129,19 @@ impl Profiles {
         let done = change(&mut profiles);
         output::file(path, profiles.text()?.as_bytes())?;
         Ok(done)
+    }
+
+    /// Bytes a second of small random reads on the device of `place`: at the best of the measured
+    /// depths, and one by one.
+    #[must_use]
+    pub fn small(&self, place: &Place) -> Option<[f64; 2]> {
+        let rows = &self.0.get(&place.key())?.classes;
+        let random = || rows.iter().filter(|row| row.reads == Order::Random.name());
+        let bytes = random().map(|row| row.bytes).min()?;
+        let small = || random().filter(|row| row.bytes == bytes);
+        let alone = small().find(|row| row.depth == 1)?.mb_per_second * 1e6;
+        let best = small().map(|row| row.mb_per_second * 1e6).fold(alone, f64::max);
+        Some([best, alone])
     }
 
     /// The profiles in `text`.

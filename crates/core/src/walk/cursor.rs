@@ -40,6 +40,8 @@ pub(super) struct WalkCursor {
     /// Their bytes; those in flight count as many as they may bring.
     pub(super) ahead_bytes: u64,
     pub(super) last_use: u64,
+    /// The use that it began with.
+    pub(super) born: u64,
     /// Whether something has changed since the window was last filled.
     pub(super) is_open: bool,
 }
@@ -96,6 +98,7 @@ impl WalkCursor {
             ahead: Vec::new(),
             ahead_bytes: 0,
             last_use,
+            born: last_use,
             is_open: false,
         }
     }

@@ -238,3 +238,27 @@ fn a_file_is_no_directory() {
     program.touch_all(&["m", "c"], Use::Stat);
     assert_eq!(program.touch("x", Use::Stat), ["Inode q"], "directories were only asked for");
 }
+
+#[test]
+fn a_walk_is_told_by_its_top_and_its_order() {
+    let tree: &[(&str, &[&str])] = &[("", &["d/", "z"]), ("d", &["m", "c", "x", "a", "q"])];
+    let mut program = Program::new(tree);
+    program.give("");
+    program.give("d");
+    let at = |program: &mut Program, name: &str| {
+        let dir = program.dir("d");
+        program.touch(&format!("d/{name}"), Use::Stat);
+        program.walks.walk_at(dir, name.as_bytes())
+    };
+    assert_eq!(at(&mut program, "m"), None, "one entry is no walk");
+    assert_eq!(at(&mut program, "c"), None);
+    let third = at(&mut program, "x").expect("three are");
+    assert_eq!((third.order, third.top), ("readdir", program.dir("d")));
+    let fourth = at(&mut program, "a").expect("it goes on");
+    assert_eq!(fourth.number, third.number, "it is the same one");
+    let dir = program.dir("d");
+    assert_eq!(program.walks.walk_at(dir, b"m"), None, "it is elsewhere by now");
+    assert_eq!(program.walks.walk_at(dir, b"unknown"), None);
+    program.walks.changed(dir);
+    assert_eq!(program.walks.walk_at(dir, b"a"), None, "what is listed has changed");
+}

@@ -3,7 +3,8 @@
 //! ```text
 //!   title, theme switch
 //!   the program, the result, the reason     words
-//!   where the time went                     table
+//!   where the time went                     table, and bars by cause: as it was, under `run`
+//!   walks, directories, traps               tables, where there are any
 //!   files                                   table
 //!   a panel a file                          charts: time -> offset, waits in their own colour
 //! ```
@@ -11,6 +12,8 @@
 //! # Invariants
 //! - As of `page`; the panels are those of device requests, so the same script draws them.
 //! - At most [`PANELS_MAX`] files have a panel, and every panel in the data has its place.
+
+mod trees;
 
 use maud::{Markup, html};
 
@@ -37,6 +40,8 @@ pub fn explained(explanation: &Explanation, machine: &Machine, unix_seconds: u64
         ])))
         (opening(explanation))
         (times(explanation))
+        (trees::bars(explanation))
+        (trees::tables(explanation))
         (files(explanation))
         (panels(explanation, &mut charts))
     };

@@ -6,8 +6,12 @@
 //!             |-- before --|--- bytes from the device / its bytes a second ---|-- after --|
 //!                the first read of what is not in memory               the last read
 //! ```
-//! Of the waits for storage, those before predictable reads disappear. That is the optimum, which a
-//! real run approaches where the device serves several requests at a time.
+//! Of the waits for storage, those before predictable reads disappear, and those for entries that a
+//! walk predicts. That is the optimum, which a real run approaches where the device serves several
+//! requests at a time.
+//!
+//! Walks are replayed in virtual time (`timeline`), on a device as its profile says; without one
+//! the device has no limit there, and what is spared is an upper bound.
 //!
 //! # Invariants
 //! - No gain is predicted beyond the device's limit. Where the limit is only known from the run
@@ -19,7 +23,7 @@
 
 use forerun_core::units::Nanos;
 
-use super::summary::ProgramSummary;
+use super::summary::{DeviceFacts, ProgramSummary};
 
 /// The rate of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +52,7 @@ pub struct Prediction {
 /// Why there is something to gain, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// No access to a file of 256 KiB or more was observed.
+    /// No access to a file of 256 KiB or more was observed, and no wait for an entry.
     ReadsNothing,
     /// All that was read was in memory.
     InMemory,
@@ -98,23 +102,29 @@ impl Why {
     }
 }
 
-/// What `forerun run` would gain for the program of `summary`. `profile` is the rate of its device
-/// in bytes a second, where that was measured.
+/// What `forerun run` would gain for the program of `summary`. `profile` is that of its device,
+/// where it was measured.
 #[must_use]
-pub fn predict(summary: &ProgramSummary, profile: Option<u64>) -> Prediction {
+pub fn predict(summary: &ProgramSummary, profile: Option<DeviceFacts>) -> Prediction {
     let streams = summary.files.iter().flat_map(|file| &file.streams);
     let known = streams.filter(|stream| stream.pattern.is_predictable());
-    let limit = match (profile, summary.rate) {
-        (Some(bytes_per_second), _) => Some(DeviceLimit { bytes_per_second, is_profile: true }),
-        (None, Some(bytes_per_second)) => Some(DeviceLimit { bytes_per_second, is_profile: false }),
-        (None, None) => None,
-    };
+    let rate = profile.map(|facts| (facts.bytes_per_second, true));
+    let rate = rate.or_else(|| Some((summary.rate?, false)));
+    let limit =
+        rate.map(|(bytes_per_second, is_profile)| DeviceLimit { bytes_per_second, is_profile });
+    let trees = summary.trees.as_ref();
+    let spared = trees.map_or(Nanos(0), |trees| trees.spared);
+    let known = Nanos(known.map(|stream| stream.waited.0).sum()) + spared;
+    let entries = trees.map_or(Nanos(0), |trees| trees.waited);
+    let is_known = profile.is_some_and(|facts| facts.small.is_some());
     decide(&RunTimes {
         ran: summary.ran,
         waited: summary.waited,
         before: summary.read_from,
         after: summary.ran.since(summary.read_until),
-        known: Nanos(known.map(|stream| stream.waited.0).sum()).min(summary.waited),
+        known: known.min(summary.waited),
+        entries,
+        lookups: if is_known { Nanos(0) } else { entries },
         device_bytes: summary.device_bytes,
         bytes_read: summary.bytes_read,
         limit: limit.filter(|limit| limit.bytes_per_second > 0),
@@ -131,19 +141,22 @@ struct RunTimes {
     /// From its start to its first read, and from its last read to its end.
     before: Nanos,
     after: Nanos,
+    /// The time of waits for entries, and what the device needs for them as far as that is known.
+    entries: Nanos,
+    lookups: Nanos,
     device_bytes: u64,
     bytes_read: u64,
     limit: Option<DeviceLimit>,
 }
 
 fn decide(times: &RunTimes) -> Prediction {
-    let RunTimes { ran, limit, .. } = *times;
+    let RunTimes { ran, limit, entries, .. } = *times;
     assert!(times.known <= times.waited, "waits before predictable reads are a part of all");
     let overhead = OVERHEAD + Nanos(ran.0 / OVERHEAD_ONE_IN);
     let fastest = (ran.since(times.known) + overhead).min(ran);
     let run = match limit {
         Some(limit) => {
-            let reading = limit.time(times.device_bytes);
+            let reading = limit.time(times.device_bytes).max(times.lookups);
             fastest.max(times.before + reading + times.after).min(ran)
         }
         None => ran,
@@ -151,9 +164,9 @@ fn decide(times: &RunTimes) -> Prediction {
     let worth = Nanos(ran.0 / WORTH_ONE_IN).max(WORTH_MIN);
     let (gain, gain_max) = (ran.since(run), ran.since(fastest));
     assert!(run <= ran && fastest <= ran, "a prediction is no slower than the run");
-    let why = if times.bytes_read == 0 {
+    let why = if times.bytes_read == 0 && entries == Nanos(0) {
         Why::ReadsNothing
-    } else if times.device_bytes < times.bytes_read / IN_MEMORY_ONE_IN {
+    } else if times.device_bytes < times.bytes_read / IN_MEMORY_ONE_IN && entries < worth {
         Why::InMemory
     } else if times.waited < worth {
         Why::Computes
@@ -231,6 +244,8 @@ mod tests {
                 known: millis(known),
                 before: Nanos(0),
                 after: Nanos(0),
+                entries: Nanos(0),
+                lookups: Nanos(0),
                 device_bytes: mb * 1_000_000,
                 bytes_read: 100_000_000,
                 limit,
@@ -261,6 +276,8 @@ mod tests {
                 known: millis(1_000),
                 before: millis(before),
                 after: millis(after),
+                entries: Nanos(0),
+                lookups: Nanos(0),
                 device_bytes: 100_000_000,
                 bytes_read: 100_000_000,
                 limit,
@@ -274,8 +291,23 @@ mod tests {
         let (ran, waited) = (Nanos::from_millis(900), Nanos::from_millis(800));
         let (known, before, after, limit) = (waited, Nanos(0), Nanos(0), None);
         let (device_bytes, bytes_read) = (9, 0);
-        let times = RunTimes { ran, waited, known, before, after, device_bytes, bytes_read, limit };
+        let (entries, lookups) = (Nanos(0), Nanos(0));
+        let times = RunTimes {
+            ran,
+            waited,
+            known,
+            before,
+            after,
+            entries,
+            lookups,
+            device_bytes,
+            bytes_read,
+            limit,
+        };
         let prediction = decide(&times);
         assert_eq!((prediction.why, prediction.gain_max), (Why::ReadsNothing, Nanos(0)));
+        let entries = waited;
+        let prediction = decide(&RunTimes { entries, ..times });
+        assert_eq!(prediction.why, Why::Unknown, "it waited for entries");
     }
 }

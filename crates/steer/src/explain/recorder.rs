@@ -4,7 +4,8 @@
 //! - At most [`FILES_MAX`] files, [`CURSORS_MAX`] readers at a time and [`SAMPLES_MAX`] access
 //!   samples of a file; where samples become too many they are joined, and what is left over is
 //!   counted.
-//! - A wait counts once: for the file that the process that waited is next observed to read.
+//! - A wait counts once: for the entry that the thread is blocked on, as `entries` says, or for the
+//!   file that the process that waited is next observed to read.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,11 +16,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forerun_core::units::Nanos;
 
+use super::entries::{EntryRecords, ThreadId};
 use super::residency::{self, Residencies};
 use super::streams::Streams;
-use super::summary::{AccessSample, FileSummary, InitialResidency, share};
+use super::summary::{AccessSample, FileSummary, InitialResidency};
+use super::sums::share;
 use crate::kernel::Stat;
-use crate::observe::access::{AccessSink, CursorId};
+use crate::observe::access::{AccessSink, CursorId, EntryAccess};
+use crate::observe::blocked::Met;
 use crate::wire::wire;
 
 /// Receives accesses, and holds the files that have readers.
@@ -28,6 +32,7 @@ pub(super) struct AccessRecorder {
     /// What was in memory before the program's start.
     residencies: Residencies,
     records: Records,
+    entries: EntryRecords,
     open: BTreeMap<usize, File>,
 }
 
@@ -98,12 +103,16 @@ struct FileRecord {
 }
 
 impl AccessRecorder {
-    pub(super) fn new(residencies: Residencies, records: Records) -> Self {
-        Self { residencies, records, open: BTreeMap::new() }
+    pub(super) fn new(residencies: Residencies, records: Records, entries: EntryRecords) -> Self {
+        Self { residencies, records, entries, open: BTreeMap::new() }
     }
 
-    /// Storage blocked the process `pid` for `time`.
-    pub(super) fn waited(&mut self, pid: i32, time: Nanos) {
+    /// Storage blocked `thread`, which was met in `met`, for `time` until `now`.
+    pub(super) fn waited(&mut self, now: Nanos, thread: ThreadId, time: Nanos, met: Met) {
+        if self.entries.waited(now, thread, time, met) {
+            return;
+        }
+        let pid = thread.pid;
         let waits = &mut self.records.lock().waits;
         if waits.len() < PROCESSES_MAX || waits.contains_key(&pid) {
             *waits.entry(pid).or_default() += time;
@@ -280,6 +289,10 @@ impl AccessSink for AccessRecorder {
             self.open.remove(&file);
         }
     }
+
+    fn entry(&mut self, now: Nanos, access: &EntryAccess<'_>) {
+        self.entries.add(now, access);
+    }
 }
 
 impl FileRecord {
@@ -384,15 +397,16 @@ mod tests {
         let file = File::open(std::env::current_exe().unwrap()).unwrap();
         let stat = crate::kernel::stat(&file).unwrap();
         let records = Records::default();
-        let mut recorder = AccessRecorder::new(Residencies::new(), records.clone());
+        let mut recorder =
+            AccessRecorder::new(Residencies::new(), records.clone(), EntryRecords::default());
         let cursor = recorder.open(Nanos(0), file, &stat, 0).unwrap();
         recorder.process(7, None);
         let times = 3 * SAMPLES_MAX as u64;
         for at in 0..times {
             let now = Nanos::from_millis(at + 1);
             if at % 3 == 0 {
-                recorder.waited(7, Nanos(5));
-                recorder.waited(8, Nanos(1));
+                recorder.waited(now, ThreadId { pid: 7, tid: 7 }, Nanos(5), Met::Nothing);
+                recorder.waited(now, ThreadId { pid: 8, tid: 8 }, Nanos(1), Met::Other);
             }
             // Two readers in turn, the second of them here and there.
             recorder.read(now, cursor, &(at * 4096..at * 4096 + 4096), true);

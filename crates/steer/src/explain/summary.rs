@@ -8,6 +8,9 @@ use std::path::PathBuf;
 
 use forerun_core::units::Nanos;
 
+use super::causes::CauseTimes;
+use super::entries::Entries;
+use super::trees::TreeSummary;
 use crate::wire::{Wire, wire};
 
 /// What a program did.
@@ -50,10 +53,37 @@ pub struct ProgramSummary {
     pub calls_given_up: u64,
     /// The message of a bug of forerun.
     pub bug: Option<String>,
+    /// The time that the program waited for storage, by cause.
+    pub causes: CauseTimes,
+    /// Calls on files and directories that threads were met in.
+    pub entries_met: u64,
+    /// Of these, those that were too many to be looked at afterwards.
+    pub entries_left_out: u64,
+    /// Processes whose calls could not be observed: the system does not allow it.
+    pub calls_refused: u64,
+    /// How often a call of a 32-bit program was met, which is not decoded.
+    pub calls_foreign: u64,
+    /// The device that it waited for most in these calls, and a directory there.
+    pub entries_on: Option<(u64, PathBuf)>,
+    /// Where in directory trees it waited, once that was looked for; `None` as well where file
+    /// systems did not answer in time.
+    pub trees: Option<TreeSummary>,
+    /// The calls, and the sum of all sampled waits.
+    pub(super) entries: Entries,
+    pub(super) sampled: Nanos,
     /// Its files: first by the time that the program waited for them, then by the bytes read.
     pub files: Vec<FileSummary>,
     /// Files that are not in the table.
     pub files_left_out: u64,
+}
+
+/// What a device can do, by its profile.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DeviceFacts {
+    /// Bytes a second, in order.
+    pub bytes_per_second: u64,
+    /// Small random reads, in bytes a second: at its best depth, and one by one.
+    pub small: Option<[u64; 2]>,
 }
 
 /// How the time that a program waited was measured.
@@ -192,6 +222,15 @@ impl Pattern {
     }
 }
 
+impl ProgramSummary {
+    /// Looks for walks, on a device with these facts; without any it has no limit.
+    pub fn look_for_walks(&mut self, facts: Option<DeviceFacts>) {
+        let rates = facts.and_then(|facts| facts.small);
+        let rates = rates.filter(|rates| rates.iter().all(|&rate| rate > 0));
+        self.trees = TreeSummary::of(&self.entries, [self.waited, self.sampled], rates);
+    }
+}
+
 impl FileSummary {
     /// The pattern of most of its bytes.
     #[must_use]
@@ -231,10 +270,4 @@ impl AccessSample {
         }
         joins
     }
-}
-
-/// The part of `total` that corresponds to `one` of `whole`; nothing of nothing.
-pub(super) fn share(total: Nanos, one: Nanos, whole: Nanos) -> Nanos {
-    let share = u128::from(total.0) * u128::from(one.0) / u128::from(whole.0.max(1));
-    Nanos(u64::try_from(share).unwrap_or(u64::MAX))
 }

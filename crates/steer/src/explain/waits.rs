@@ -10,8 +10,9 @@
 //! into waits and sleep.
 //!
 //! D is any wait that cannot be interrupted: above all for pages that are read, but also for locks
-//! of file systems and of a parent in `vfork`. A wait shorter than the poll interval is sampled by
-//! chance, in proportion to its length.
+//! of file systems and of a parent in `vfork`. Some file systems (FUSE) wait in S: there a thread
+//! counts as blocked that was met in a call on a file or directory. A wait shorter than the poll
+//! interval is sampled by chance, in proportion to its length.
 //!
 //! # Invariants
 //! - At most [`THREADS_MAX`] threads of a process are sampled, and [`THREADS_ALL_MAX`] in all.
@@ -26,7 +27,11 @@ use std::os::fd::BorrowedFd;
 use forerun_core::units::Nanos;
 use rustix::param::clock_ticks_per_second;
 
-use super::summary::{WaitBasis, share};
+use super::entries::ThreadId;
+use super::summary::WaitBasis;
+use super::sums::share;
+use crate::observe::access::EntryCall;
+use crate::observe::blocked::Met;
 use crate::observe::poll::PAUSE_MAX;
 use crate::observe::processes::ProcessTree;
 use crate::observe::procfs::{self, text, text::ThreadState};
@@ -84,13 +89,14 @@ impl WaitSampler {
         }
     }
 
-    /// Samples all processes, and calls `waited` with each that storage blocks. Whether it blocks
-    /// any thread.
+    /// Samples all processes, after the observers have polled them. Where storage blocks the
+    /// program, `waited` is called with each thread that it blocks, a share of the time, and what
+    /// the thread was met in. Whether it blocks any thread.
     pub(super) fn poll(
         &mut self,
         now: Nanos,
         tree: &ProcessTree,
-        mut waited: impl FnMut(i32, Nanos),
+        mut waited: impl FnMut(ThreadId, Nanos, Met),
     ) -> bool {
         assert!(self.polled_at <= now, "time does not go back");
         let passed = now.since(self.polled_at).min(PAUSE_MAX);
@@ -98,19 +104,23 @@ impl WaitSampler {
         for thread in self.threads.values_mut() {
             thread.is_alive = false;
         }
-        let mut all = States::default();
+        let (mut all, mut blocked) = (States::default(), Vec::new());
         for (pid, folder) in tree.folders() {
-            let states = self.process(pid, folder);
-            if states.are_blocked() {
-                waited(pid, passed);
-            }
-            all = all.and(states);
+            let met: BTreeMap<i32, Met> = tree.met(pid).collect();
+            all = all.and(self.process(pid, folder, &met, &mut blocked));
             self.poll_queue(pid, folder);
         }
         self.threads.retain(|_, thread| thread.is_alive);
         self.queues.retain(|&pid, _| tree.has(pid));
         if all.are_blocked() {
             self.sums.sampled += passed;
+            let count = blocked.len() as u64;
+            assert!(count > 0, "some threads are blocked");
+            // What does not divide goes to the first.
+            let mut rest = passed.0 % count;
+            for (thread, met) in blocked {
+                waited(thread, Nanos(passed.0 / count + std::mem::take(&mut rest)), met);
+            }
         } else if !all.some_run {
             self.sums.slept += passed;
         }
@@ -118,9 +128,25 @@ impl WaitSampler {
         all.some_blocked
     }
 
-    fn process(&mut self, pid: i32, folder: BorrowedFd<'_>) -> States {
+    /// The states of the threads of a process, which were met in `met`. Those that storage blocks
+    /// are appended to `blocked`.
+    fn process(
+        &mut self,
+        pid: i32,
+        folder: BorrowedFd<'_>,
+        met: &BTreeMap<i32, Met>,
+        blocked: &mut Vec<(ThreadId, Met)>,
+    ) -> States {
+        let mut add = |tid, state| {
+            let met = met.get(&tid).copied().unwrap_or_default();
+            let states = States::of(state, met);
+            if states.some_blocked {
+                blocked.push((ThreadId { pid, tid }, met));
+            }
+            states
+        };
         let Some(first) = self.thread(pid, pid, folder) else { return States::default() };
-        let mut states = States::of(first);
+        let mut states = add(pid, first);
         if first.threads <= 1 {
             return states;
         }
@@ -128,7 +154,7 @@ impl WaitSampler {
             if tid != pid
                 && let Some(state) = self.thread(pid, tid, folder)
             {
-                states = states.and(States::of(state));
+                states = states.and(add(tid, state));
             }
         }
         states
@@ -206,8 +232,12 @@ impl WaitSums {
 }
 
 impl States {
-    fn of(state: ThreadState) -> Self {
-        Self { some_blocked: state.letter == b'D', some_run: state.letter == b'R' }
+    fn of(state: ThreadState, met: Met) -> Self {
+        // An open may wait for the other end of a pipe.
+        let is_entry =
+            matches!(met, Met::Entry(EntryCall::Stat | EntryCall::List | EntryCall::Read { .. }));
+        let some_blocked = state.letter == b'D' || state.letter == b'S' && is_entry;
+        Self { some_blocked, some_run: state.letter == b'R' }
     }
 
     fn and(self, other: Self) -> Self {
@@ -251,12 +281,15 @@ mod tests {
     fn storage_blocks_a_program_where_one_thread_waits_and_none_runs() {
         #[rustfmt::skip]
         let rows = [
-            ("D", true), ("S", false), ("R", false), ("DS", true), ("DR", false), ("RD", false),
-            ("DD", true), ("SS", false), ("", false),
+            ("D", Met::Nothing, true), ("S", Met::Nothing, false), ("R", Met::Nothing, false),
+            ("DS", Met::Other, true), ("DR", Met::Other, false), ("RD", Met::Fault, false),
+            ("DD", Met::Fault, true), ("SS", Met::Other, false), ("", Met::Nothing, false),
+            ("S", Met::Entry(EntryCall::Stat), true), ("S", Met::Entry(EntryCall::Open), false),
+            ("D", Met::Entry(EntryCall::Open), true), ("SR", Met::Entry(EntryCall::List), false),
         ];
-        for (letters, waits) in rows {
+        for (letters, met, waits) in rows {
             let state = |letter| ThreadState { letter, threads: 1, delay_ticks: 0 };
-            let all = letters.bytes().map(state).map(States::of);
+            let all = letters.bytes().map(state).map(|state| States::of(state, met));
             assert_eq!(all.fold(States::default(), States::and).are_blocked(), waits, "{letters}");
         }
     }

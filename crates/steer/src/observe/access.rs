@@ -65,12 +65,28 @@ pub(crate) trait AccessSink {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EntryAccess<'a> {
     pub(crate) pid: i32,
+    pub(crate) thread: i32,
     /// The folder of the process in `/proc`.
     pub(crate) process: BorrowedFd<'a>,
     /// The full path in the root of the process, without `.`, `..` and repeated slashes. A hint:
     /// links on the way are not resolved, and it may stand for another entry by now.
     pub(crate) path: &'a [u8],
     pub(crate) call: EntryCall,
+    /// The file, where it is read; not of a program that is started.
+    pub(crate) read: Option<FileRead>,
+}
+
+/// A read of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileRead {
+    /// The size of the file.
+    pub(crate) file_bytes: u64,
+    /// Where it begins, and how many bytes there are from there on, of those that were asked for:
+    /// none where that is not known.
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+    /// Whether it moves the position of its descriptor.
+    pub(crate) moves: bool,
 }
 
 /// What a program does with an entry.

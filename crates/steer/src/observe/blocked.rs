@@ -27,7 +27,7 @@ use rustix::fs::{AtFlags, FileType, StatxFlags, statx};
 use rustix::io::{Errno, pread};
 use rustix::thread::{CapabilitySet, capabilities};
 
-use super::access::{AccessSink, EntryAccess, EntryCall};
+use super::access::{AccessSink, EntryAccess, EntryCall, FileRead};
 use super::poll::Allowance;
 use super::procfs::{self, text};
 use crate::kernel::Stat;
@@ -69,12 +69,27 @@ pub(crate) struct Polled<'a> {
     pub(crate) may_attach: bool,
 }
 
+/// What a thread was met in by the last poll of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Met {
+    /// It ran, or was not looked at.
+    #[default]
+    Nothing,
+    /// A call that uses an entry.
+    Entry(EntryCall),
+    /// No call: where it is blocked, by a page fault.
+    Fault,
+    /// Another call.
+    Other,
+}
+
 #[derive(Debug)]
 struct Thread {
     id: i32,
     /// `syscall`, where it is kept open.
     file: Option<File>,
     last: Option<Reported>,
+    met: Met,
 }
 
 /// The call that was met last.
@@ -89,6 +104,11 @@ impl BlockedCalls {
     /// Descriptors that are kept open.
     pub(crate) fn kept(&self) -> usize {
         self.threads.iter().filter(|thread| thread.file.is_some()).count()
+    }
+
+    /// What each thread was met in.
+    pub(crate) fn met(&self) -> impl Iterator<Item = (i32, Met)> {
+        self.threads.iter().map(|thread| (thread.id, thread.met))
     }
 
     /// Reports the calls that threads are newly blocked in, as far as `allowance` goes; the next
@@ -170,7 +190,7 @@ impl Thread {
     fn new(process: BorrowedFd<'_>, id: i32, room: &mut usize) -> Self {
         let file = (*room > 0).then(|| procfs::open_in(process, &name(id))).flatten();
         *room -= usize::from(file.is_some());
-        Self { id, file, last: None }
+        Self { id, file, last: None, met: Met::Nothing }
     }
 
     /// Reports the call that it is blocked in. Whether there is a new one.
@@ -181,7 +201,9 @@ impl Thread {
         counts: &mut BlockedCounts,
         sink: &mut dyn AccessSink,
     ) -> Result<bool, Errno> {
-        let Some(registers) = self.registers(polled.process)? else { return Ok(false) };
+        let (registers, met) = self.registers(polled.process)?;
+        self.met = met;
+        let Some(registers) = registers else { return Ok(false) };
         let call = match registers.decode() {
             Decoded::Entry(call) => call,
             Decoded::Other => return Ok(false),
@@ -190,42 +212,62 @@ impl Thread {
                 return Ok(false);
             }
         };
-        let Some((path, call)) = entry(polled, call)? else { return Ok(false) };
+        let Some(Entry { path, call, read }) = entry(polled, call)? else { return Ok(false) };
+        self.met = Met::Entry(call);
         let met = Reported { registers, path, call };
         if self.last.as_ref() == Some(&met) {
             return Ok(false);
         }
-        let Polled { pid, process, .. } = polled;
-        sink.entry(now, &EntryAccess { pid, process, path: &met.path, call });
+        let (Polled { pid, process, .. }, thread) = (polled, self.id);
+        let path = &met.path;
+        sink.entry(now, &EntryAccess { pid, thread, process, path, call, read });
         self.last = Some(met);
         Ok(true)
     }
 
-    /// What the kernel tells of the call; `None` where it is in none.
-    fn registers(&self, process: BorrowedFd<'_>) -> Result<Option<Registers>, Errno> {
+    /// What the kernel tells of the call, if it is in one.
+    fn registers(&self, process: BorrowedFd<'_>) -> Result<(Option<Registers>, Met), Errno> {
         let mut bytes = [0; TEXT_BYTES_MAX];
         let count = match &self.file {
             Some(file) => pread(file, &mut bytes, 0)?,
             None => pread(procfs::try_open_in(process, &name(self.id))?, &mut bytes, 0)?,
         };
         assert!(count <= bytes.len(), "a read fills no more than its buffer");
-        Ok(str::from_utf8(&bytes[..count]).ok().and_then(Registers::parse))
+        let text = str::from_utf8(&bytes[..count]).unwrap_or_default();
+        let registers = Registers::parse(text);
+        let met = match &registers {
+            Some(_) => Met::Other,
+            None if text.starts_with("-1 ") => Met::Fault,
+            None => Met::Nothing,
+        };
+        Ok((registers, met))
     }
 }
 
+/// The entry of a call.
+struct Entry {
+    path: Vec<u8>,
+    call: EntryCall,
+    read: Option<FileRead>,
+}
+
 /// The path and the use of the entry of `call`; `None` where it uses none that can be named.
-fn entry(polled: Polled<'_>, call: Call) -> Result<Option<(Vec<u8>, EntryCall)>, Errno> {
+fn entry(polled: Polled<'_>, call: Call) -> Result<Option<Entry>, Errno> {
     let process = polled.process;
+    let mut read = None;
     let (place, call) = match call {
-        Call::Stat(place) => (place, Some(EntryCall::Stat)),
-        Call::Open(place) => (place, Some(EntryCall::Open)),
-        Call::Execute(place) => (place, Some(EntryCall::Read { to_end: false })),
-        Call::List(number) => (Place::Descriptor(number), Some(EntryCall::List)),
+        Call::Stat(place) => (place, EntryCall::Stat),
+        Call::Open(place) => (place, EntryCall::Open),
+        Call::Execute(place) => (place, EntryCall::Read { to_end: false }),
+        Call::List(number) => (Place::Descriptor(number), EntryCall::List),
         Call::Read { descriptor, offset, bytes } => {
-            (Place::Descriptor(descriptor), reading(process, descriptor, offset, bytes))
+            let Some((call, of)) = reading(process, descriptor, offset, bytes) else {
+                return Ok(None);
+            };
+            read = Some(of);
+            (Place::Descriptor(descriptor), call)
         }
     };
-    let Some(call) = call else { return Ok(None) };
     let path = match place {
         Place::Descriptor(number) => path::of_descriptor(process, number),
         Place::Path { directory, address } => match path_at(polled.pid, address)? {
@@ -233,7 +275,7 @@ fn entry(polled: Polled<'_>, call: Call) -> Result<Option<(Vec<u8>, EntryCall)>,
             None => None,
         },
     };
-    Ok(path.map(|path| (path, call)))
+    Ok(path.map(|path| Entry { path, call, read }))
 }
 
 /// The path at `address` in the memory of the process `pid`: none stands for one without a name.
@@ -252,14 +294,14 @@ fn path_at(pid: i32, address: u64) -> Result<Option<Vec<u8>>, Errno> {
     }
 }
 
-/// The use of a descriptor that is read from `offset` on, or from its position; `None` where it is
-/// no regular file's.
+/// The use of a descriptor that is read from `offset` on, or from its position, and what is
+/// read; `None` where it is no regular file's.
 fn reading(
     process: BorrowedFd<'_>,
     number: i32,
     offset: Option<u64>,
     bytes: Option<u64>,
-) -> Option<EntryCall> {
+) -> Option<(EntryCall, FileRead)> {
     // What is known of it here: a file system that would have to be asked may not answer.
     let how = AtFlags::STATX_DONT_SYNC;
     let stat = statx(process, format!("fd/{number}"), how, StatxFlags::BASIC_STATS).ok()?;
@@ -267,7 +309,11 @@ fn reading(
     if stat.kind() != FileType::RegularFile {
         return None;
     }
-    let Some(bytes) = bytes else { return Some(EntryCall::Read { to_end: false }) };
+    let (file_bytes, moves) = (stat.st_size, offset.is_none());
+    let Some(bytes) = bytes else {
+        let read = FileRead { file_bytes, offset: 0, bytes: 0, moves };
+        return Some((EntryCall::Read { to_end: false }, read));
+    };
     // A call that reads as much as there is ends there wherever it begins.
     let from = if bytes >= stat.st_size { Some(0) } else { offset };
     let from = from.or_else(|| {
@@ -275,7 +321,10 @@ fn reading(
         procfs::read(&info, text::descriptor).map(|descriptor| descriptor.position)
     });
     let end = from.map(|from| from.saturating_add(bytes));
-    Some(EntryCall::Read { to_end: end.is_some_and(|end| end >= stat.st_size) })
+    let to_end = end.is_some_and(|end| end >= file_bytes);
+    let offset = from.unwrap_or(0).min(file_bytes);
+    let bytes = end.map_or(0, |end| end.min(file_bytes).saturating_sub(offset));
+    Some((EntryCall::Read { to_end }, FileRead { file_bytes, offset, bytes, moves }))
 }
 
 /// Whether the system does not allow, or does not have, what was tried.

@@ -51,6 +51,6 @@ pub(crate) fn is_followed(stat: &Stat) -> bool {
 }
 
 /// The kernel's own readahead is at the end of a smaller file before a poll sees it.
-const FOLLOWED_BYTES_MIN: u64 = 256 << 10;
+pub(crate) const FOLLOWED_BYTES_MIN: u64 = 256 << 10;
 /// The longest text of `/proc` that is read as a whole.
 const TEXT_BYTES_MAX: usize = 1024;

@@ -118,6 +118,23 @@ fn is_for_one(number: libc::c_int) -> bool {
     }
 }
 
+/// Lets the signals of a terminal, and TERM, end this process again once its program has ended;
+/// what came until now was meant for the program.
+pub(crate) fn accept() {
+    let mut set = MaybeUninit::uninit();
+    let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `sigemptyset` initialises the set that it is given, and the others get initialised
+    // ones; null asks for no facts of a signal, and for no old mask.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
+        while libc::sigtimedwait(set.as_ptr(), std::ptr::null_mut(), &raw const none) > 0 {}
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut());
+    }
+}
+
 /// Whether this process is the leader of its session.
 fn leads_session() -> bool {
     getsid(None).is_ok_and(|session| session == getpid())

@@ -38,7 +38,8 @@ impl Walk {
     fn entry(&mut self, path: &Path, call: EntryCall) {
         let process = open("/proc/self", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
         let (pid, path) = (getpid().as_raw_pid(), path.as_os_str().as_bytes());
-        let access = EntryAccess { pid, process: process.as_fd(), path, call };
+        let access =
+            EntryAccess { pid, thread: pid, process: process.as_fd(), path, call, read: None };
         self.driver.entry(self.now, &access);
         self.advance();
     }

@@ -1,0 +1,231 @@
+//! The page's part on waits by cause, and on walks over directory trees.
+//!
+//! ```text
+//!   as it ran     |computing|open|stat|readdir|read  |fault|other|the rest  |
+//!   forerun run   |computing|waiting |the rest|              <- predicted
+//! ```
+//! # Invariants
+//! - Both bars have one scale, and the table below has their figures.
+
+use maud::{Markup, html};
+
+use super::super::summary::{seconds, share};
+use crate::explanation::{ExplainedCauses, Explanation};
+use crate::html::{Text, figure_heads, figures, scrolled};
+use crate::quantity::count;
+
+/// Where the time went, by cause, and what is left of it under `run`.
+pub(super) fn bars(explanation: &Explanation) -> Markup {
+    let Times { ran, computing, rest, after } = Times::of(explanation);
+    let waits = explanation.causes.named().into_iter().zip(COLOURS);
+    let mut now = vec![("computing", computing, "var(--ink-2)")];
+    now.extend(waits.map(|((name, time), colour)| (name, time, colour)));
+    now.push(("the rest", rest, "var(--grid)"));
+    let under_run = [
+        ("computing", computing, "var(--ink-2)"),
+        ("waiting for storage", after, "var(--demand)"),
+        ("the rest", rest, "var(--grid)"),
+    ];
+    let scale = now.iter().map(|part| part.1).sum::<f64>().max(f64::MIN_POSITIVE);
+    html! {
+        section {
+            h2 { "What it waited in" }
+            div style="background:var(--panel);border:1px solid var(--rule);padding:14px" {
+                (bar("as it ran", &now, scale))
+                (bar("under forerun run, predicted", &under_run, scale))
+                ul.legend {
+                    @for (name, time, colour) in now.iter().filter(|part| part.1 > 0.0) {
+                        li {
+                            i style={
+                                "display:inline-block;width:10px;height:10px;background:" (colour)
+                            } {}
+                            " " (name) " " span { (seconds(*time)) }
+                        }
+                    }
+                }
+            }
+            (scrolled(
+                None,
+                &html! { th scope="col" {} (figure_heads(["Time", "Share of all"])) },
+                &html! {
+                    @for (name, time) in explanation.causes.named() {
+                        tr {
+                            th scope="row" { (name) }
+                            (figures([seconds(time), share(time / ran)]))
+                        }
+                    }
+                },
+            ))
+            p.note {
+                "Calls are those that polls met. A read of a followed file counts with the file \
+                 below; what could not be observed is other."
+            }
+        }
+    }
+}
+
+/// Parts of the run time, in seconds.
+struct Times {
+    ran: f64,
+    computing: f64,
+    rest: f64,
+    /// Waiting for storage under `run`.
+    after: f64,
+}
+
+impl Times {
+    fn of(explanation: &Explanation) -> Self {
+        let ran = explanation.seconds.max(f64::MIN_POSITIVE);
+        let waited = explanation.storage_seconds;
+        // Several threads may compute at a time.
+        let computing = explanation.processor_seconds.min((ran - waited).max(0.0));
+        let rest = (ran - computing - waited).max(0.0);
+        let after = (waited - explanation.prediction.gain_seconds).max(0.0);
+        Self { ran, computing, rest, after }
+    }
+}
+
+fn bar(title: &str, parts: &[(&str, f64, &str)], scale: f64) -> Markup {
+    let total: f64 = parts.iter().map(|part| part.1).sum();
+    let label = format!("{title}: {}", seconds(total).into_string());
+    html! {
+        p.note { (label) }
+        div role="img" aria-label=(label) style="display:flex;height:18px;margin:4px 0 10px" {
+            @for (name, time, colour) in parts.iter().filter(|part| part.1 > 0.0) {
+                div title={ (name) ": " (seconds(*time)) }
+                    style={
+                        "width:" (format!("{:.2}", time / scale * 100.0)) "%;background:" (colour)
+                    }
+                {}
+            }
+        }
+    }
+}
+
+/// The tables of walks and directories, and the traps of their file systems.
+pub(super) fn tables(explanation: &Explanation) -> Markup {
+    html! {
+        (walks(explanation))
+        (directories(explanation))
+        @for trap in &explanation.traps {
+            p.note {
+                code { (Text(&trap.path)) } ": " (trap.why) ". " (seconds(trap.storage_seconds))
+                " waited there."
+            }
+        }
+    }
+}
+
+fn walks(explanation: &Explanation) -> Markup {
+    let walks = explanation.walks.as_deref().unwrap_or_default();
+    let heads = html! {
+        th scope="col" { "Directory" }
+        th scope="col" { "Order" }
+        (figure_heads(["Entries", "Foreseen", "Waited"]))
+        (cause_heads())
+        (figure_heads(["Gain"]))
+    };
+    let rows = html! {
+        @for walk in walks {
+            tr {
+                th scope="row" { (Text(&walk.directory)) }
+                td { (Text(&walk.order)) }
+                (figures([walk.entries, walk.predicted].map(count)))
+                (figures([seconds(walk.storage_seconds)]))
+                (figures(walk.causes.named().map(|(_, time)| seconds(time))))
+                (figures([seconds(walk.gain_seconds)]))
+            }
+        }
+    };
+    html! {
+        @if !walks.is_empty() {
+            section {
+                h2 { "Walks" }
+                (scrolled(Some("runs"), &heads, &rows))
+                @if explanation.walks_left_out > 0 {
+                    p.note { (count(explanation.walks_left_out)) " more walks are left out." }
+                }
+            }
+        }
+    }
+}
+
+fn directories(explanation: &Explanation) -> Markup {
+    let heads = html! {
+        th scope="col" { "Directory" }
+        (figure_heads(["Calls met", "Waited"]))
+        (cause_heads())
+    };
+    let rows = html! {
+        @for directory in &explanation.directories {
+            tr {
+                th scope="row" { (Text(&directory.path)) }
+                (figures([count(directory.calls)]))
+                (figures([seconds(directory.storage_seconds)]))
+                (figures(directory.causes.named().map(|(_, time)| seconds(time))))
+            }
+        }
+    };
+    html! {
+        @if !explanation.directories.is_empty() {
+            section {
+                h2 { "Directories" }
+                (scrolled(Some("runs"), &heads, &rows))
+                @if explanation.directories_left_out > 0 {
+                    p.note { (count(explanation.directories_left_out)) " more are left out." }
+                }
+            }
+        }
+    }
+}
+
+fn cause_heads() -> Markup {
+    figure_heads(ExplainedCauses::default().named().map(|(name, _)| name))
+}
+
+/// A colour for each cause.
+const COLOURS: [&str; 6] = [
+    "var(--sync)",
+    "var(--initial)",
+    "var(--async)",
+    "var(--demand)",
+    "var(--async-recovered)",
+    "var(--random)",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::explanation::{ExplainedDirectory, ExplainedTrap, ExplainedWalk, Forecast};
+
+    #[test]
+    fn bars_have_one_scale_and_tables_their_rows() {
+        let causes = ExplainedCauses { stat_seconds: 3.0, read_seconds: 2.0, ..Default::default() };
+        let told = Explanation {
+            seconds: 8.0,
+            processor_seconds: 2.0,
+            storage_seconds: 5.0,
+            causes,
+            prediction: Forecast { gain_seconds: 4.0, ..Forecast::default() },
+            walks: Some(vec![ExplainedWalk {
+                directory: "/a<b".into(),
+                order: "name".into(),
+                causes,
+                ..ExplainedWalk::default()
+            }]),
+            directories: vec![ExplainedDirectory { path: "/d&".into(), ..Default::default() }],
+            traps: vec![ExplainedTrap { kind: "nfs", why: "it asks", ..Default::default() }],
+            ..Explanation::default()
+        };
+        let html = bars(&told).into_string();
+        for part in ["width:25.00%", "width:37.50%", "width:12.50%", "predicted: "] {
+            assert!(html.contains(part), "{part}: {html}");
+        }
+        let html = tables(&told).into_string();
+        for part in ["/a&lt;b", "name", "/d&amp;", "it asks"] {
+            assert!(html.contains(part), "{part}: {html}");
+        }
+        let none = tables(&Explanation::default()).into_string();
+        assert!(!none.contains("Walks") && !none.contains("Directories"), "{none}");
+    }
+}

@@ -1,0 +1,245 @@
+//! The calls on files and directories that threads were blocked in, by their paths, and for how
+//! long.
+//!
+//! ```text
+//!   observer of blocked calls --entry--> row: when, thread, path, call
+//!   samples of waits ----------waited--> its time, by the call that the thread was met in
+//! ```
+//! # Invariants
+//! - At most [`ROWS_MAX`] calls with [`PATH_BYTES_MAX`] of paths in all; what is beyond is counted.
+//! - A wait counts once: for a call here, or, where it is one on a followed file, a page fault or
+//!   not known, for the file that is read next.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use forerun_core::units::Nanos;
+use rustix::fs::readlinkat;
+
+use super::causes::{Cause, CauseTimes};
+use crate::observe::access::{EntryAccess, EntryCall};
+use crate::observe::blocked::Met;
+use crate::observe::procfs::FOLLOWED_BYTES_MIN;
+use crate::wire::wire;
+
+/// A thread of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ThreadId {
+    pub(super) pid: i32,
+    pub(super) tid: i32,
+}
+
+/// The calls, which another thread may read: nothing blocks while they are locked.
+#[derive(Clone, Debug, Default)]
+pub(super) struct EntryRecords(Arc<Mutex<EntryLog>>);
+
+/// See the module.
+#[derive(Debug, Default)]
+struct EntryLog {
+    entries: Entries,
+    /// The call that each thread was met in last.
+    current: BTreeMap<ThreadId, Current>,
+    /// The mount namespace of this process, as a link of the kernel's tells.
+    own_mounts: Option<Vec<u8>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Current {
+    /// Its row, if there was room.
+    row: Option<usize>,
+    /// It reads a file whose waits are counted with it.
+    is_followed: bool,
+}
+
+/// The calls of a program on entries.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Entries {
+    pub(super) rows: Vec<EntryRow>,
+    /// The paths of all rows, one behind the other.
+    paths: Vec<u8>,
+    /// Calls that are not in the table.
+    pub(super) left_out: u64,
+    /// The time of all waits, by cause.
+    pub(super) causes: CauseTimes,
+    /// When the first wait for an entry began, if there was one, and when the last one ended.
+    pub(super) began: Option<Nanos>,
+    pub(super) ended: Nanos,
+}
+
+/// One call.
+#[derive(Clone, Debug)]
+pub(super) struct EntryRow {
+    /// When it was first met.
+    pub(super) at: Nanos,
+    /// Its cause, and for one that reads whether up to the end of the file.
+    pub(super) cause: Cause,
+    pub(super) to_end: bool,
+    /// Whether this process sees the same tree as the program.
+    pub(super) is_ours: bool,
+    /// The time that it was waited for.
+    pub(super) waited: Nanos,
+    /// The end of its path among all.
+    path_end: u64,
+}
+
+wire! {
+    Entries { rows, paths, left_out, causes, began, ended }
+    EntryRow { at, cause, to_end, is_ours, waited, path_end }
+}
+
+impl Entries {
+    /// The path of the row at `at`.
+    pub(super) fn path(&self, at: usize) -> &[u8] {
+        let end = |row: &EntryRow| usize::try_from(row.path_end).unwrap_or(usize::MAX);
+        let start = at.checked_sub(1).map_or(0, |before| end(&self.rows[before]));
+        self.paths.get(start..end(&self.rows[at])).unwrap_or_default()
+    }
+
+    fn add(&mut self, at: Nanos, access: &EntryAccess<'_>, is_ours: bool) -> Option<usize> {
+        let path_end = self.paths.len() + access.path.len();
+        if self.rows.len() >= ROWS_MAX || path_end > PATH_BYTES_MAX {
+            self.left_out += 1;
+            return None;
+        }
+        self.paths.extend_from_slice(access.path);
+        let to_end = access.call == EntryCall::Read { to_end: true };
+        let (cause, waited) = (Cause::of(access.call), Nanos(0));
+        let path_end = path_end as u64;
+        self.rows.push(EntryRow { at, cause, to_end, is_ours, waited, path_end });
+        assert!(self.rows.len() <= ROWS_MAX, "more calls than are allowed");
+        Some(self.rows.len() - 1)
+    }
+}
+
+impl EntryRecords {
+    /// A thread is newly met in a call on an entry.
+    pub(super) fn add(&self, now: Nanos, access: &EntryAccess<'_>) {
+        let mut log = self.lock();
+        let is_ours = log.is_ours(access);
+        let row = log.entries.add(now, access, is_ours);
+        let is_read = matches!(access.call, EntryCall::Read { .. });
+        let is_large = access.read.is_some_and(|read| read.file_bytes >= FOLLOWED_BYTES_MIN);
+        let current = Current { row, is_followed: is_read && is_large };
+        if log.current.len() >= THREADS_MAX {
+            log.current.clear();
+        }
+        log.current.insert(ThreadId { pid: access.pid, tid: access.thread }, current);
+    }
+
+    /// Storage blocked `thread`, met in `met`, for `time` until `now`. Whether the wait is counted
+    /// with an entry.
+    pub(super) fn waited(&self, now: Nanos, thread: ThreadId, time: Nanos, met: Met) -> bool {
+        let mut log = self.lock();
+        let cause = match met {
+            Met::Entry(call) => Cause::of(call),
+            Met::Fault => Cause::Fault,
+            Met::Other | Met::Nothing => Cause::Other,
+        };
+        log.entries.causes.add(cause, time);
+        let current = log.current.get(&thread).copied().filter(|_| matches!(met, Met::Entry(_)));
+        let Some(current) = current.filter(|current| !current.is_followed) else { return false };
+        let entries = &mut log.entries;
+        entries.began.get_or_insert(now.since(time));
+        entries.ended = now;
+        if let Some(row) = current.row {
+            entries.rows[row].waited += time;
+        }
+        true
+    }
+
+    /// All that was recorded so far.
+    pub(super) fn entries(&self) -> Entries {
+        self.lock().entries.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, EntryLog> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl EntryLog {
+    /// Whether the process of `access` sees the same tree as this one.
+    fn is_ours(&mut self, access: &EntryAccess<'_>) -> bool {
+        let mounts = readlinkat(access.process, "ns/mnt", Vec::new()).ok();
+        let own = self.own_mounts.get_or_insert_with(|| {
+            let own = readlinkat(rustix::fs::CWD, "/proc/self/ns/mnt", Vec::new());
+            own.map_or_else(|_| Vec::new(), |link| link.to_bytes().to_vec())
+        });
+        let root = readlinkat(access.process, "root", Vec::new());
+        mounts.is_some_and(|mounts| mounts.to_bytes() == own)
+            && root.is_ok_and(|root| root.to_bytes() == b"/")
+    }
+}
+
+/// Calls of a program that are kept.
+const ROWS_MAX: usize = 1 << 17;
+/// Bytes of all their paths.
+const PATH_BYTES_MAX: usize = 12 << 20;
+/// Threads whose call is known.
+const THREADS_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsFd as _;
+
+    use super::*;
+    use crate::observe::access::FileRead;
+
+    #[test]
+    fn a_wait_counts_for_the_call_that_the_thread_was_met_in() {
+        let own = File::open("/proc/self").expect("there is one");
+        let records = EntryRecords::default();
+        let add = |thread, path: &[u8], call, file_bytes: Option<u64>| {
+            let (pid, process) = (7, own.as_fd());
+            let read = |file_bytes| FileRead { file_bytes, offset: 0, bytes: 0, moves: true };
+            let read = file_bytes.map(read);
+            records.add(Nanos(0), &EntryAccess { pid, thread, process, path, call, read });
+        };
+        let reads = EntryCall::Read { to_end: false };
+        add(7, b"/a/x", EntryCall::Stat, None);
+        add(8, b"/a/large", reads, Some(FOLLOWED_BYTES_MIN));
+        add(9, b"/a/small \xff", reads, Some(FOLLOWED_BYTES_MIN - 1));
+        #[rustfmt::skip]
+        let rows = [ // thread, met, whether it counts with an entry
+            (7, Met::Entry(EntryCall::Stat), true,  "the call"),
+            (7, Met::Fault,                  false, "a page fault after it"),
+            (7, Met::Other,                  false, "another call"),
+            (8, Met::Entry(reads),           false, "a followed file"),
+            (9, Met::Entry(reads),           true,  "a small file"),
+            (6, Met::Entry(EntryCall::List), false, "a call that was not reported"),
+        ];
+        for (at, (tid, met, expected, why)) in (1..).zip(rows) {
+            let thread = ThreadId { pid: 7, tid };
+            let is = records.waited(Nanos(at * 10), thread, Nanos(at), met);
+            assert_eq!(is, expected, "{why}");
+        }
+        let entries = records.entries();
+        let waited: Vec<u64> = entries.rows.iter().map(|row| row.waited.0).collect();
+        assert_eq!(waited, [1, 0, 5]);
+        let paths: Vec<&[u8]> = (0..3).map(|at| entries.path(at)).collect();
+        assert_eq!(paths, [&b"/a/x"[..], b"/a/large", b"/a/small \xff"]);
+        assert!(entries.rows.iter().all(|row| row.is_ours), "it is this process");
+        let times =
+            [Cause::Open, Cause::Stat, Cause::List, Cause::Read, Cause::Fault, Cause::Other]
+                .map(|cause| entries.causes.of(cause).0);
+        assert_eq!(times, [0, 1, 6, 9, 2, 3]);
+        assert_eq!((entries.began, entries.ended), (Some(Nanos(9)), Nanos(50)));
+    }
+
+    #[test]
+    fn the_table_is_bounded() {
+        let own = File::open("/proc/self").expect("there is one");
+        let records = EntryRecords::default();
+        let path = vec![b'x'; 4000];
+        let (process, call) = (own.as_fd(), EntryCall::Open);
+        let count = PATH_BYTES_MAX / path.len() + 10;
+        for thread in 0..i32::try_from(count).expect("a few thousand") {
+            let (pid, path) = (7, &path[..]);
+            records.add(Nanos(0), &EntryAccess { pid, thread, process, path, call, read: None });
+        }
+        let log = records.lock();
+        assert_eq!(log.entries.rows.len() as u64 + log.entries.left_out, count as u64);
+        assert!(log.entries.left_out >= 10 && log.current.len() <= THREADS_MAX);
+    }
+}

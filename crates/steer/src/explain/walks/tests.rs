@@ -1,0 +1,105 @@
+//! Tests of the replay on real directories, with calls and waits that are made up.
+
+use std::fs::{self, File};
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use forerun_testkit::Scratch;
+
+use super::super::entries::{EntryRecords, ThreadId};
+use super::*;
+use crate::observe::access::{EntryAccess, EntryCall, FileRead};
+use crate::observe::blocked::Met;
+
+const TEN: Nanos = Nanos::from_millis(10);
+
+/// A program that is blocked in one call after the other, ten milliseconds in each, and computes a
+/// millisecond between two.
+struct Calls {
+    records: EntryRecords,
+    own: File,
+    now: Nanos,
+}
+
+impl Calls {
+    fn new() -> Self {
+        let own = File::open("/proc/self").expect("there is one");
+        Self { records: EntryRecords::default(), own, now: TEN }
+    }
+
+    fn add(&mut self, path: &Path, call: EntryCall) {
+        let (pid, thread, process) = (7, 7, self.own.as_fd());
+        let is_read = matches!(call, EntryCall::Read { .. });
+        let read = FileRead { file_bytes: 9, offset: 0, bytes: 9, moves: true };
+        let (path, read) = (path.as_os_str().as_bytes(), is_read.then_some(read));
+        self.records.add(self.now, &EntryAccess { pid, thread, process, path, call, read });
+        self.now += TEN;
+        let thread = ThreadId { pid: 7, tid: 7 };
+        assert!(self.records.waited(self.now, thread, TEN, Met::Entry(call)));
+        self.now += Nanos::from_millis(1);
+    }
+
+    fn replayed(&self, rates: Option<[u64; 2]>, stays: bool) -> Replayed {
+        let root = Root::of(self.own.as_fd()).expect("this process sees itself");
+        replay(&self.records.entries(), &root, rates, |_| stays)
+    }
+}
+
+/// A directory of so many files, and their paths in the order of names.
+fn files(scratch: &Scratch, count: usize) -> Vec<std::path::PathBuf> {
+    let top = fs::canonicalize(scratch).expect("it is there");
+    let paths: Vec<_> = (0..count).map(|at| top.join(format!("f{:03}", at * 7))).collect();
+    for path in &paths {
+        fs::write(path, "some text").expect("there is room");
+    }
+    paths
+}
+
+#[test]
+fn a_walk_by_names_is_predicted_as_fast_as_the_device_allows() {
+    let scratch = Scratch::new("replay");
+    let paths = files(&scratch, 100);
+    let mut calls = Calls::new();
+    calls.add(paths[0].parent().expect("it has one"), EntryCall::List);
+    for path in &paths {
+        calls.add(path, EntryCall::Read { to_end: true });
+    }
+    let millis = |replayed: &Replayed| replayed.spared.0 / 1_000_000;
+    let free = calls.replayed(None, false);
+    let [walk] = &free.walks[..] else { panic!("{:?}", free.walks) };
+    assert_eq!(walk.directory, fs::canonicalize(&scratch).expect("it is there"));
+    assert!(["name", "readdir", "inode", "numeric"].contains(&&*walk.order), "{}", walk.order);
+    assert!(walk.entries >= 80 && walk.predicted >= 60, "{walk:?}");
+    assert!((600..1_010).contains(&millis(&free)), "of 1010 ms: {}", millis(&free));
+    // One request at a time: what is fetched ahead is not there any sooner.
+    let slow = calls.replayed(Some([100, 100]), false);
+    assert!(millis(&slow) <= 150, "computing alone overlaps: {}", millis(&slow));
+    let four = calls.replayed(Some([400, 100]), false);
+    assert!(slow.spared < four.spared && four.spared <= free.spared, "in between");
+    assert_eq!(calls.replayed(None, true).spared, Nanos(0), "each open is asked for");
+}
+
+#[test]
+fn what_is_in_no_order_is_not_predicted() {
+    let scratch = Scratch::new("replay-random");
+    let paths = files(&scratch, 211);
+    let mut calls = Calls::new();
+    for at in 0..100 {
+        calls.add(&paths[at * 89 % 211], EntryCall::Open);
+    }
+    let replayed = calls.replayed(None, false);
+    assert!(replayed.spared.0 <= TEN.0 * 10, "{:?}", replayed.spared);
+}
+
+#[test]
+fn what_is_gone_or_the_kernels_own_has_no_walk() {
+    let mut calls = Calls::new();
+    for at in 0..50 {
+        calls.add(Path::new(&format!("/proc/{at}")), EntryCall::Stat);
+        calls.add(Path::new(&format!("/no/such/directory/{at}")), EntryCall::Open);
+        calls.add(Path::new("/"), EntryCall::Stat);
+    }
+    let replayed = calls.replayed(None, false);
+    assert_eq!((replayed.walks.len(), replayed.spared), (0, Nanos(0)));
+}
