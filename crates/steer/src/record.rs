@@ -7,7 +7,7 @@
 //! The program runs as under `explain`, with the same observers, and nothing is prefetched.
 //!
 //! # Invariants
-//! - At most [`CALLS_MAX`] calls with [`PATH_BYTES_MAX`] of paths; what is beyond is counted.
+//! - The table of calls has a bound (`calls`); what is beyond is counted.
 //! - A read counts once: of a file that is followed by its positions, else by the call that a
 //!   thread is blocked in.
 
