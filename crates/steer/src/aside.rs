@@ -14,15 +14,16 @@
 //! - Once [`descriptors::detach`] has returned, the other process holds nothing that a program
 //!   inherits: the reader of a pipe sees its end however long the work is blocked.
 
-#![expect(unsafe_code, reason = "fork")]
+#![expect(unsafe_code, reason = "fork, and signals of descriptors")]
 
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{self, AssertUnwindSafe};
 
 use forerun_core::units::Nanos;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, waitpid};
 
 use crate::clock::{Clock, timespec};
@@ -104,6 +105,23 @@ impl Aside {
         self.socket.write_all(bytes)
     }
 
+    /// From now on, or no more, the end of the other process continues this one if that is stopped,
+    /// as does what it writes. Whether that can be had.
+    pub(crate) fn continues_at_end(&self, is_wanted: bool) -> io::Result<()> {
+        let mut flags = fcntl_getfl(&self.socket)?;
+        flags.set(OFlags::from_bits_retain(libc::O_ASYNC.cast_unsigned()), is_wanted);
+        let fd = self.socket.as_fd().as_raw_fd();
+        // SAFETY: calls on a descriptor of this process and on numbers.
+        let failed = unsafe {
+            libc::fcntl(fd, libc::F_SETOWN, libc::getpid()) != 0
+                || libc::fcntl(fd, F_SETSIG, libc::SIGCONT) != 0
+        };
+        if failed {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(fcntl_setfl(&self.socket, flags)?)
+    }
+
     /// A file system is known to block the other process: its end is not waited for.
     pub(crate) fn is_blocked(&mut self) {
         self.left_after = Nanos(0);
@@ -153,6 +171,8 @@ pub(crate) fn is_readable(fd: BorrowedFd<'_>, time: Nanos) -> bool {
     }
 }
 
+/// Sets the signal that a descriptor sends: Linux `include/uapi/asm-generic/fcntl.h`.
+const F_SETSIG: libc::c_int = 10;
 /// Ends an answer that is whole.
 const WHOLE: &[u8] = b"\0whole";
 /// A process that is killed, or only closes files, is gone within this time, unless a file system

@@ -18,5 +18,6 @@ mod record;
 mod rig;
 mod server;
 mod sick;
+mod stops;
 mod terminal;
 mod users;

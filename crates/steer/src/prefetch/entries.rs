@@ -82,6 +82,8 @@ struct State {
     /// Jobs that run, by device, and how many may.
     devices: BTreeMap<Option<u64>, (usize, usize)>,
     threads: usize,
+    /// One of the threads that wait closes handles.
+    expires: bool,
 }
 
 /// The jobs of one set of rights.
@@ -140,6 +142,12 @@ impl EntryWorkers {
         more.notify_one();
     }
 
+    /// Handles that are kept, and threads.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> (usize, usize) {
+        (self.shared.tools.handles.count(), self.shared.lock().threads)
+    }
+
     fn start(&self, rights: Option<&Arc<Rights>>) {
         let (shared, sender) = (Arc::clone(&self.shared), self.sender.clone());
         let thread = thread::Builder::new().name("entries".into()).stack_size(STACK_BYTES);
@@ -180,11 +188,13 @@ impl Shared {
     /// Works for the team of `rights` until there is nothing to do.
     fn work(&self, rights: Option<&Arc<Rights>>, sender: &SyncSender<Completion>) {
         let has_rights = rights.is_none_or(|rights| rights.keep());
+        let mut waits_since = None;
         let mut state = self.lock();
         loop {
             let which = state.team(rights);
             if let Some(job) = state.take(which) {
                 drop(state);
+                waits_since = None;
                 let device = job.device;
                 let completion = self.carry_out(job, has_rights);
                 // The channel has room for all jobs; its other end is there while the process is.
@@ -193,18 +203,30 @@ impl Shared {
                 state.ended(device);
                 continue;
             }
+            let now = self.clock.now();
+            let since = *waits_since.get_or_insert(now);
+            if now.since(since) >= IDLE_MAX && state.teams[which].jobs.is_empty() {
+                state.leave(rights);
+                drop(state);
+                self.tools.handles.expire(now);
+                return;
+            }
+            // One of those that wait closes what was not used.
+            let expires = !std::mem::replace(&mut state.expires, true);
+            let wait = if expires { EXPIRES_EVERY } else { IDLE_MAX };
             let more = Arc::clone(&state.teams[which].more);
             state.teams[which].idle += 1;
+            let wait = Duration::from_nanos(wait.0);
             let (woken, timeout) =
-                more.wait_timeout(state, IDLE_MAX).unwrap_or_else(PoisonError::into_inner);
+                more.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner);
             state = woken;
             let which = state.team(rights);
             state.teams[which].idle -= 1;
-            if timeout.timed_out() && state.teams[which].jobs.is_empty() {
-                state.leave(rights);
+            state.expires &= !expires;
+            if timeout.timed_out() {
                 drop(state);
                 self.tools.handles.expire(self.clock.now());
-                return;
+                state = self.lock();
             }
         }
     }
@@ -283,7 +305,8 @@ const THREADS_MAX: usize = 256;
 /// Devices without jobs are forgotten where there are more.
 const DEVICES_MAX: usize = 64;
 /// A thread without jobs for so long ends.
-const IDLE_MAX: Duration = Duration::from_secs(1);
+const IDLE_MAX: Nanos = Nanos::from_millis(1_000);
+const EXPIRES_EVERY: Nanos = Nanos::from_millis(50);
 const STACK_BYTES: usize = 64 << 10;
 
 const _: () = assert!(THREADS_MAX <= JOBS_MAX);

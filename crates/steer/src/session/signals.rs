@@ -92,16 +92,16 @@ impl Signals {
             let info: libc::signalfd_siginfo =
                 unsafe { std::ptr::read_unaligned(message.as_ptr().cast()) };
             let Ok(number) = libc::c_int::try_from(info.ssi_signo) else { continue };
+            if number == libc::SIGCONT && std::mem::take(&mut self.is_continued) {
+                continue;
+            }
             let from_kernel = info.ssi_code > 0;
             if from_kernel && !is_for_one(number) {
                 continue;
             }
-            if number == libc::SIGCONT {
-                let sender = i32::try_from(info.ssi_pid).ok().and_then(Pid::from_raw);
-                let is_known = std::mem::take(&mut self.is_continued);
-                if is_known || sender.is_some_and(|sender| self.waker == Some(sender)) {
-                    continue;
-                }
+            let sender = i32::try_from(info.ssi_pid).ok().and_then(Pid::from_raw);
+            if number == libc::SIGCONT && sender.is_some() && sender == self.waker {
+                continue;
             }
             let value = (info.ssi_code == libc::SI_QUEUE).then_some(info.ssi_ptr);
             return Some(Forwarded { number, value });

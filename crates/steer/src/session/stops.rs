@@ -9,8 +9,8 @@
 //!                        the observing process, once the program goes on by itself
 //! ```
 //! # Invariants
-//! - This process stops only while another wakes it: what has the program go on need not know of
-//!   this process.
+//! - This process stops only while another wakes it, by its end at the latest: what has the program
+//!   go on need not know of this process.
 //! # Sources
 //! Linux `kernel/signal.c` (`prepare_signal`: a blocked CONT lets a process go on, and is pending
 //! then; `do_signal_stop`: a group that is orphaned does not stop by the terminal's signals).
@@ -31,7 +31,7 @@ pub(super) fn follow(program: &Program, signals: &mut Signals, observing: Option
     let Some(signal) = program.stopped() else { return };
     // Without the observing process nothing would wake this one.
     let Some(observing) = observing else { return };
-    if observing.send(&[STOPPED]).is_err() {
+    if observing.continues_at_end(true).is_err() || observing.send(&[STOPPED]).is_err() {
         return;
     }
     stop(signal);
@@ -39,9 +39,12 @@ pub(super) fn follow(program: &Program, signals: &mut Signals, observing: Option
         // A stop of the terminal's does not count everywhere, and may be ignored.
         stop(libc::SIGSTOP);
     }
-    // Where that fails it has ended, and this process goes on.
-    let _ = observing.send(&[CONTINUED]);
+    let _ = observing.continues_at_end(false);
     signals.continued();
+    if observing.send(&[CONTINUED]).is_err() {
+        // It has ended, and that is what continued this process: the program may stay stopped.
+        return;
+    }
     // What is sent to the group reaches the program as well, a moment later or before.
     for _ in 0..LOOKS {
         if program.has_continued() {

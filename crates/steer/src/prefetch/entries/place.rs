@@ -214,4 +214,4 @@ const UNKNOWN: u64 = u64::MAX;
 /// Directories above a directory; core compares no more.
 const DEPTH_MAX: usize = 64;
 const HANDLES_MAX: usize = 256;
-const HANDLE_LASTS: Nanos = Nanos::from_millis(500);
+const HANDLE_LASTS: Nanos = Nanos::from_millis(50);

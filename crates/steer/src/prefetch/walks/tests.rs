@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use forerun_testkit::Scratch;
+use forerun_testkit::{Scratch, until};
 use rustix::fs::{Mode, OFlags, RawDir, open};
 use rustix::process::getpid;
 
@@ -243,4 +243,20 @@ fn directories_that_the_program_has_not_gone_are_reached_from_their_parents() {
     assert!(handles.get(&proc, Nanos(0)).is_err(), "of the kernel's own");
     handles.expire(Nanos::from_millis(10_000));
     assert_eq!(handles.count(), 0, "none is kept for long");
+}
+
+#[test]
+fn handles_are_closed_while_workers_wait_for_more() {
+    let mut walk = Walk::new("handles");
+    // A worker that waits for long ends as well: where that comes first nothing is shown.
+    let is_shown = (0..100).any(|nth| {
+        let folder = format!("t{nth}");
+        (0..20).for_each(|file| drop(walk.tree.file(&format!("{folder}/f{file}"), "text")));
+        walk.read(&folder, 8);
+        let kept = || walk.driver.workers.as_ref().expect("it was given work").kept();
+        let before = kept();
+        until(|| kept().0 == 0);
+        before.0 > 0 && kept().1 == before.1
+    });
+    assert!(is_shown, "handles were closed by workers that ended alone");
 }
