@@ -157,12 +157,13 @@ fn lines(stats: &Stats) -> Vec<String> {
     if entries.requested > 0 {
         lines.push(format!(
             "{} walks; {} entries requested with {} of files, {} seen to be used, {} of them late; \
-             {} passed by with {}, {} not fetched",
+             {} passed by, {} not used with {}, {} not fetched",
             entries.walks,
             entries.requested,
             bytes(entries.bytes),
             entries.used,
             entries.late,
+            entries.passed,
             entries.unused,
             bytes(entries.unused_bytes),
             entries.failed
@@ -242,6 +243,7 @@ impl Record {
             ("entries_requested", stats.entries.requested.into()),
             ("entries_used", stats.entries.used.into()),
             ("entries_late", stats.entries.late.into()),
+            ("entries_passed", stats.entries.passed.into()),
             ("entries_unused", stats.entries.unused.into()),
             ("entries_failed", stats.entries.failed.into()),
             ("entries_bytes", stats.entries.bytes.into()),

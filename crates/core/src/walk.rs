@@ -18,7 +18,7 @@
 //!
 //! # Invariants
 //! - The same calls give the same requests; there is no clock.
-//! - `requested = used + unused + failed + in_flight + waiting`, after each call.
+//! - `requested = used + passed + unused + failed + in_flight + waiting`, after each call.
 //! - A call costs as much as the windows of the walks, whatever the size of a directory; listing
 //!   one costs as much as sorting it.
 //! - Every table has a bound in [`WalkSettings`].
@@ -39,6 +39,7 @@ use alloc::vec::Vec;
 
 use cursor::{Progress, Verdict, WalkCursor, WalkState};
 use directories::{Directories, Level, Lookup, hash};
+use issue::StepEnd;
 pub use order::NAMES as ORDERS;
 
 /// A directory. Dense from 0; a number that is given again belongs to another directory then.
@@ -178,7 +179,9 @@ pub struct WalkStats {
     pub used: u64,
     /// Of these, those that were in flight when they were used.
     pub late: u64,
-    /// Those that were passed by, or whose walk or directory was dropped.
+    /// Those that were there when the walk went past them, where a use of them is not seen.
+    pub passed: u64,
+    /// Those that were passed by unused, or whose walk or directory was dropped.
     pub unused: u64,
     /// Those that did not come.
     pub failed: u64,
@@ -232,6 +235,12 @@ pub struct Walks {
     settled: BTreeMap<WalkRequestId, bool>,
     /// Bytes ahead of all walks.
     ahead_bytes: u64,
+    /// The same, where what is in flight counts as much as it is expected to bring.
+    expected_bytes: u64,
+    /// Bytes of requests that were used or passed.
+    proven_bytes: u64,
+    /// What a file is expected to have.
+    file_bytes: u64,
     /// Walks that went wrong since one was right eight times: so many more entries does it take to
     /// recognise the next.
     failures: u8,
@@ -261,6 +270,9 @@ impl Walks {
             listings: BTreeMap::new(),
             settled: BTreeMap::new(),
             ahead_bytes: 0,
+            expected_bytes: 0,
+            proven_bytes: 0,
+            file_bytes: issue::FILE_BYTES_FIRST,
             failures: 0,
             requests: 0,
             touches: 0,
@@ -326,6 +338,17 @@ impl Walks {
         self.meet(dir.0, hash(name), level);
     }
 
+    /// The program reads bytes of the file `name` in `dir`, of which each read is told from now on.
+    pub fn told(&mut self, dir: DirectoryId, name: &[u8]) {
+        self.directories.tell(dir.0, hash(name));
+        self.meet(dir.0, hash(name), Level::Head);
+    }
+
+    /// Reads of files in `dir` are not told any more.
+    pub fn untold(&mut self, dir: DirectoryId) {
+        self.directories.untell(dir.0);
+    }
+
     /// The program lists `dir`.
     pub fn list(&mut self, dir: DirectoryId) {
         if !self.directories.is_known(dir.0) {
@@ -364,7 +387,7 @@ impl Walks {
         let waiting = steps().filter(|step| step.is_complete).count() as u64;
         let in_flight = steps().count() as u64 - waiting;
         let stats = WalkStats { in_flight, waiting, ..self.counts };
-        let settled = stats.used + stats.unused + stats.failed;
+        let settled = stats.used + stats.passed + stats.unused + stats.failed;
         assert_eq!(stats.requested, settled + in_flight + waiting, "the counts balance");
         stats
     }
@@ -381,6 +404,16 @@ impl Walks {
         let walk = walks.max_by_key(|walk| walk.last_use)?;
         let (top, order) = (DirectoryId(walk.top), ORDERS[walk.order]);
         Some(WalkView { number: walk.born, top, order })
+    }
+
+    /// Requests that have not been used so far and the bytes of files that they brought: those that
+    /// were passed by, and those that wait.
+    #[must_use]
+    pub fn not_used(&self) -> (u64, u64) {
+        let steps = self.cursors.iter().flatten().flat_map(|walk| &walk.ahead);
+        let waiting = steps.filter(|step| step.is_complete);
+        let sum = |(count, bytes), step: &cursor::Step| (count + 1, bytes + step.bytes);
+        waiting.fold((self.counts.unused, self.counts.unused_bytes), sum)
     }
 
     /// A use in `dir` is one of every directory above it, too. The walk goes by the lowest that is
@@ -432,9 +465,14 @@ impl Walks {
         if owner.is_some() {
             self.use_requested(spot);
         }
+        // What a walk has requested belongs to that walk.
+        let tried = match owner.map(usize::from) {
+            Some(owner) if self.is_active(owner) => owner..owner + 1,
+            _ => 0..self.cursors.len(),
+        };
         let mut is_known = false;
         let mut moved: Option<usize> = None;
-        for which in 0..self.cursors.len() {
+        for which in tried {
             let Some(walk) = &mut self.cursors[which] else { continue };
             let is_own = owner.is_some_and(|owner| usize::from(owner) == which);
             let progress = walk.advance(&self.directories, (spot, level), is_own, &self.settings);
@@ -464,6 +502,10 @@ impl Walks {
         }
         let which = self.free_walk();
         self.cursors[which] = Some(WalkCursor::new(&self.directories, spot, self.touches));
+    }
+
+    fn is_active(&self, which: usize) -> bool {
+        self.cursors[which].as_ref().is_some_and(|walk| walk.state == WalkState::Active)
     }
 
     /// Two walks that went on to the same entry are one, if they go on alike: that which is further
@@ -518,7 +560,7 @@ impl Walks {
     fn close(&mut self, which: usize) {
         let Some(walk) = &self.cursors[which] else { return };
         for at in (0..walk.ahead.len()).rev() {
-            self.settle_step(which, at, false);
+            self.settle_step(which, at, StepEnd::Unused);
         }
         let walk = self.cursors[which].take().expect("it was there");
         assert!(walk.ahead.is_empty() && walk.ahead_bytes == 0, "every request is settled");
@@ -536,7 +578,7 @@ impl Walks {
             while at > 0 {
                 at -= 1;
                 if self.cursors[which].as_ref().is_some_and(|walk| walk.ahead[at].spot.dir == dir) {
-                    self.settle_step(which, at, false);
+                    self.settle_step(which, at, StepEnd::Unused);
                 }
             }
         }

@@ -7,6 +7,8 @@
 mod bounds;
 #[path = "walk/orders.rs"]
 mod orders;
+#[path = "walk/polled.rs"]
+mod polled;
 #[path = "walk/program.rs"]
 mod program;
 #[path = "walk/tables.rs"]

@@ -206,6 +206,7 @@ pub(crate) fn open_found(
     place: &OwnedFd,
     stat: &Stat,
     leases: &LeaseList,
+    descriptors: Option<&OwnDescriptors>,
 ) -> Result<(File, Stat), Refusal> {
     if !is_regular(stat) {
         return Err(Refusal::Kind);
@@ -213,11 +214,41 @@ pub(crate) fn open_found(
     if leases.has(stat.st_ino) {
         return Err(Refusal::Locked);
     }
-    checked(reopen(place)?, stat)
+    let open = |flags| OwnDescriptors::open_again(descriptors, place, flags);
+    let file = match open(OPENING | OFlags::NOATIME) {
+        Err(Errno::PERM) => open(OPENING),
+        opened => opened,
+    };
+    checked(file.map_err(Refusal::Closed)?.into(), stat)
+}
+
+/// The folder of this process's descriptors, for a process that opens many again.
+#[derive(Debug)]
+pub(crate) struct OwnDescriptors(OwnedFd);
+
+impl OwnDescriptors {
+    /// That of the process that calls this; it is of no use to another.
+    ///
+    /// # Errors
+    /// There is no `/proc`.
+    pub(crate) fn open() -> Result<Self, Errno> {
+        open_path("/proc/self/fd", HANDLE | OFlags::DIRECTORY, Mode::empty()).map(Self)
+    }
+
+    /// Opens what `place` is a handle of, by the folder or, without one, by its path.
+    fn open_again(folder: Option<&Self>, place: &OwnedFd, flags: OFlags) -> Result<OwnedFd, Errno> {
+        match folder {
+            Some(Self(folder)) => {
+                let number = place.as_raw_fd().to_string();
+                openat(folder, number, flags, Mode::empty())
+            }
+            None => open_path(own_path(place), flags, Mode::empty()),
+        }
+    }
 }
 
 /// The path that stands for what `place` is a handle of.
-fn own_path(place: &OwnedFd) -> String {
+pub(crate) fn own_path(place: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", place.as_raw_fd())
 }
 
@@ -235,6 +266,8 @@ fn checked(file: File, before: &Stat) -> Result<(File, Stat), Refusal> {
 
 const HANDLE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 const READING: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC);
+/// Without waiting for a lease or a terminal.
+const OPENING: OFlags = READING.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 /// A longer list of mounts is read in part.
 const MOUNTS_BYTES_MAX: u64 = 1 << 20;
 /// File systems of the kernel's own, by `statfs(2)`: what reads of them do is theirs to say.

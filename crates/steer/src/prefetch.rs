@@ -129,12 +129,17 @@ impl Prefetcher {
 
     /// Whether something is in flight or waits to be requested.
     pub(crate) fn is_busy(&self) -> bool {
-        self.planner.is_busy() || self.is_walking()
+        self.planner.is_busy() || self.walks.is_fetching()
     }
 
     /// Whether entries of directory trees are used or fetched.
     pub(crate) fn is_walking(&self) -> bool {
         self.walks.is_busy()
+    }
+
+    /// Whether an entry that a program uses is worth an early poll.
+    pub(crate) fn is_starved(&self) -> bool {
+        self.walks.is_starved()
     }
 
     /// Whether, since the last call, a reader came near to bytes that are not cached.

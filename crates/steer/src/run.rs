@@ -5,7 +5,7 @@
 //! ```
 //! # Invariants
 //! - While requests are in flight, polling uses at most one part in `BUSY_ONE_IN` of a processor;
-//!   else one in `IDLE_ONE_IN`.
+//!   else it uses one in `IDLE_ONE_IN`, with the workers.
 
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -127,7 +127,7 @@ wire! {
         readers_skipped, calls_refused, calls_foreign, calls_given_up, planner, pages_used,
         pages_late, pages_unused, entries,
     }
-    EntryStats { walks, requested, used, late, unused, failed, bytes, unused_bytes }
+    EntryStats { walks, requested, used, late, passed, unused, failed, bytes, unused_bytes }
     PlannerStats {
         streams, bytes_read, requests, bytes_requested, bytes_cached, bytes_dropped,
         distance_bytes_max,
@@ -175,6 +175,8 @@ struct Runner {
     /// When free memory is read again.
     memory_at: Nanos,
     timer: PollTimer,
+    /// Processor time of this process at the last poll.
+    processor: Nanos,
     /// What the run did until the last poll.
     published: Arc<Mutex<Stats>>,
 }
@@ -191,9 +193,9 @@ impl Poller for Runner {
         let moved = self.observers.poll(now, some_ended, allowance, &mut self.prefetcher);
         self.prefetcher.advance(now);
         self.publish();
-        let cost = clock::thread_time().since(began);
+        let cost = self.cost(began);
         let one_in = self.one_in();
-        let is_cold = self.prefetcher.take_cold() || self.prefetcher.is_walking();
+        let is_cold = self.prefetcher.take_cold() || self.prefetcher.is_starved();
         let interval = match (moved || self.prefetcher.is_walking(), is_cold) {
             (true, true) => Interval::Of(INTERVAL_MIN),
             // A reader of cached bytes does not come to their end so soon.
@@ -217,11 +219,20 @@ impl Poller for Runner {
 impl Runner {
     fn new(prefetcher: Prefetcher, observers: Observers, published: Arc<Mutex<Stats>>) -> Self {
         let (memory_at, timer) = (Nanos(0), PollTimer::new());
-        Self { observers, prefetcher, memory: None, memory_at, timer, published }
+        let processor = clock::process_time();
+        Self { observers, prefetcher, memory: None, memory_at, timer, processor, published }
     }
 
     fn publish(&self) {
         *self.published.lock().unwrap_or_else(PoisonError::into_inner) = self.stats();
+    }
+
+    /// What the poll cost that began at this time of its thread. Where nothing is fetched from a
+    /// device, what the workers did is part of it.
+    fn cost(&mut self, began: Nanos) -> Nanos {
+        let own = clock::thread_time().since(began);
+        let before = std::mem::replace(&mut self.processor, clock::process_time());
+        if self.prefetcher.is_busy() { own } else { self.processor.since(before).max(own) }
     }
 
     /// The part of a processor that polls may use now.

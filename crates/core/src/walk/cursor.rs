@@ -42,6 +42,8 @@ pub(super) struct WalkCursor {
     pub(super) last_use: u64,
     /// The use that it began with.
     pub(super) born: u64,
+    /// Entries that it went on by since it was looked what it went past.
+    pub(super) moves: u8,
     /// Whether something has changed since the window was last filled.
     pub(super) is_open: bool,
 }
@@ -62,6 +64,8 @@ pub(super) struct Step {
     pub(super) id: WalkRequestId,
     pub(super) spot: Spot,
     pub(super) bytes: u64,
+    /// What it is expected to bring, then what it has brought.
+    pub(super) expected: u64,
     pub(super) is_complete: bool,
     /// Entries that were used since the walk went past it.
     pub(super) behind: u8,
@@ -99,6 +103,7 @@ impl WalkCursor {
             ahead_bytes: 0,
             last_use,
             born: last_use,
+            moves: 0,
             is_open: false,
         }
     }
@@ -141,7 +146,7 @@ impl WalkCursor {
                 }
             }
         }
-        self.move_to(directories, spot, &fits, settings);
+        self.move_to(directories, (spot, owned), &fits, settings);
         Progress::Moves
     }
 
@@ -166,8 +171,11 @@ impl WalkCursor {
     /// The runs of the orders in which `spot` comes next.
     fn continued(&self, directories: &Directories, spot: Spot, level: Level) -> Fits {
         let goes_on = self.state == WalkState::Candidate && self.runs.iter().any(|&run| run > 0);
+        // An order that has held for long is tried alone.
+        let is_settled = self.runs[self.order] >= SETTLED_RUN
+            && self.reaches(directories, self.order, (spot, level), 0).is_some();
         core::array::from_fn(|order| {
-            if goes_on && self.runs[order] == 0 {
+            if (goes_on && self.runs[order] == 0) || (is_settled && order != self.order) {
                 return None;
             }
             let enters = self.reaches(directories, order, (spot, level), 0)?;
@@ -201,13 +209,22 @@ impl WalkCursor {
         path.is_short(directories, habits)
     }
 
-    fn move_to(&mut self, directories: &Directories, spot: Spot, fits: &Fits, settings: &Settings) {
+    fn move_to(
+        &mut self,
+        directories: &Directories,
+        (spot, owned): (Spot, bool),
+        fits: &Fits,
+        settings: &Settings,
+    ) {
         self.note_passed(directories, spot, settings);
-        // A jump ahead is evidence neither for the order nor for another one.
+        // A jump ahead is evidence neither for the order nor for another one. Where reads alone are
+        // told, one of what was requested is none against the order.
         let kept = self.runs[self.order];
         self.runs = fits.map(|fit| fit.map_or(0, |(run, _)| run));
         if self.runs.iter().all(|&run| run == 0) {
             self.runs[self.order] = kept;
+        } else if owned && directories.tells_reads(spot.dir) && fits[self.order].is_none() {
+            self.runs[self.order] = kept.min(SETTLED_RUN);
         }
         self.choose();
         if let Some((_, enters)) = fits[self.order] {
@@ -255,7 +272,9 @@ impl WalkCursor {
                 break;
             }
             let Some(row) = directories.row(at) else { return };
-            let is_seen = settings.sees_all || row.requested == Level::Nothing;
+            let is_seen = settings.sees_all
+                || row.requested == Level::Nothing
+                || directories.is_told(at, self.order);
             if row.used == Level::Nothing && is_seen {
                 passed.push(row.class);
             }
@@ -367,6 +386,8 @@ impl Path {
 /// Entries in one order, less one, after which a walk is taken for one.
 #[expect(clippy::cast_possible_truncation, reason = "three")]
 const RECOGNISED_RUN: u8 = RECOGNISED_AFTER as u8 - 1;
+/// Entries in one order, less one, after which others are not tried while it goes on.
+const SETTLED_RUN: u8 = 16;
 /// Entries ahead of what was requested, or behind the position, that still belong to a walk.
 const JUMP_MAX: usize = 4;
 /// Entries that are looked at to find one.

@@ -64,6 +64,8 @@ struct Directory {
     /// Hashes of names that were used while there was no listing, the last ones.
     unlisted: VecDeque<u64>,
     is_requested: bool,
+    /// The first entry whose read was told: each one is told from there on.
+    told_from: Option<u16>,
     last_use: u64,
 }
 
@@ -83,6 +85,8 @@ pub(super) struct Directories {
     children: BTreeMap<(u32, u64), u32>,
     uses: u64,
     entries: usize,
+    /// Directories with a listing.
+    listed: usize,
 }
 
 impl Directories {
@@ -147,9 +151,10 @@ impl Directories {
             return false;
         };
         directory.unlisted.clear();
-        directory.is_requested = false;
+        (directory.is_requested, directory.told_from) = (false, None);
         let Some(listing) = directory.listing.take() else { return false };
         self.entries -= listing.rows.len();
+        self.listed -= 1;
         let own = (dir, 0)..=(dir, u64::MAX);
         let children: Vec<u32> = self.children.range(own).map(|(_, &child)| child).collect();
         for child in children {
@@ -166,6 +171,7 @@ impl Directories {
         by_hash.sort_by_key(|&index| (rows[usize::from(index)].hash, index));
         let sequences = (0..order::COUNT).map(|order| Sequence::new(order, entries)).collect();
         self.entries += rows.len();
+        self.listed += 1;
         let directory = self.directory_mut(dir);
         directory.listing = Some(Listing { rows, by_hash, sequences });
         directory.is_requested = true;
@@ -182,6 +188,40 @@ impl Directories {
         }
     }
 
+    /// Each read of a file in `dir` is told from that of this name on.
+    pub(super) fn tell(&mut self, dir: u32, hash: u64) {
+        if !self.tells_reads(dir)
+            && let Some(spot) = self.is_known(dir).then(|| self.find(dir, hash)).flatten()
+        {
+            self.directory_mut(dir).told_from = Some(spot.index);
+        }
+    }
+
+    /// Reads of files in `dir` are not told any more.
+    pub(super) fn untell(&mut self, dir: u32) {
+        if self.is_known(dir) {
+            self.directory_mut(dir).told_from = None;
+        }
+    }
+
+    /// Whether each read of a file in `dir` is told.
+    pub(super) fn tells_reads(&self, dir: u32) -> bool {
+        let directory = self.slots.get(dir as usize).and_then(Option::as_ref);
+        directory.is_some_and(|it| it.told_from.is_some())
+    }
+
+    /// Whether a use of the entry at `spot` as deep as it was requested is told to a walk in this
+    /// order, which may have begun before its reads were.
+    pub(super) fn is_told(&self, spot: Spot, order: usize) -> bool {
+        let is_read = |row: &Row| row.kind == EntryKind::File && row.requested >= Level::Head;
+        let Some((row, sequence)) = self.row(spot).zip(self.sequence(spot.dir, order)) else {
+            return false;
+        };
+        let rank = |index| sequence.rank(index, false);
+        let from = self.directory(spot.dir).told_from;
+        is_read(row) && from.is_some_and(|from| rank(spot.index) >= rank(from))
+    }
+
     /// The least recently used directory with a listing, other than `kept`.
     pub(super) fn least_recent(&self, kept: u32) -> Option<u32> {
         let listed = (0..).zip(&self.slots).filter_map(|(slot, directory)| {
@@ -194,6 +234,17 @@ impl Directories {
     /// Rows of all listings.
     pub(super) fn entries(&self) -> usize {
         self.entries
+    }
+
+    /// Entries that a directory has, on average.
+    pub(super) fn mean_entries(&self) -> u32 {
+        u32::try_from(self.entries / self.listed.max(1)).expect("entries are bounded")
+    }
+
+    /// Whether the entry at `spot` is a directory of which the entries are not known.
+    pub(super) fn is_unknown(&self, spot: Spot) -> bool {
+        let is_directory = self.row(spot).is_some_and(|row| row.kind == EntryKind::Directory);
+        is_directory && !self.child(spot).is_some_and(|dir| self.is_listed(dir))
     }
 
     /// Notes a use of `dir` and of all that it lies in.
@@ -220,8 +271,13 @@ impl Directories {
         directory.unlisted.len() >= RECOGNISED_AFTER && self.request(dir)
     }
 
-    /// Whether the listing of `dir` is to be requested: it is neither there nor requested before.
+    /// Whether the listing of `dir` is to be requested: it is neither there nor requested before,
+    /// for itself or by a walk.
     pub(super) fn request(&mut self, dir: u32) -> bool {
+        let own = self.spot_of(dir).and_then(|spot| self.row(spot));
+        if own.is_some_and(|row| row.owner.is_some() && row.requested >= Level::Head) {
+            return false;
+        }
         let directory = self.directory_mut(dir);
         !core::mem::replace(&mut directory.is_requested, true)
     }

@@ -5,16 +5,17 @@
 //!                    d: x y               once d is listed, x and y come before what follows d
 //! ```
 //! # Invariants
-//! - A request is settled once: used, unused or failed. One that is settled in flight is remembered
-//!   until it is complete.
+//! - A request is settled once: used, passed, unused or failed. One that is settled in flight is
+//!   remembered until it is complete.
 //! - An entry has one request at a time.
 //! - The bytes ahead of a walk, and of all, are bounded; what is in flight counts as much as it may
 //!   bring.
+//! - What is expected to be ahead of all walks is [`UNPROVEN_BYTES`], or half of what was used.
 
 use alloc::vec::Vec;
 
 use super::cursor::{Step, WalkState};
-use super::directories::Level;
+use super::directories::{Directories, Level};
 use super::tree::Chain;
 use super::{DirectoryId, EntryKind, Spot, WalkOutcome, WalkRequest, WalkRequestId, Walks, Want};
 
@@ -54,6 +55,7 @@ impl Walks {
         let wanted = walk.habits.wanted(&self.directories, self.settings.sees_all);
         let (order, enters, top) = (walk.order, walk.habits.enters, walk.top);
         let (mut at, mut ahead) = (walk.at, 0);
+        let inside = self.directories.mean_entries().min(walk.window / UNKNOWN_ONE_IN);
         for _ in 0..self.settings.window_max as usize * EXAMINED_FACTOR {
             let walk = self.cursors[which].as_ref().expect("the walk is there");
             let next = self.directories.next(order, at, enters, Some(top));
@@ -65,11 +67,15 @@ impl Walks {
                 continue;
             }
             ahead += 1;
+            if enters && self.directories.is_unknown(at) {
+                // What lies in it comes before what follows it.
+                ahead += inside;
+            }
             if row.requested >= level || row.owner.is_some() {
                 continue;
             }
             let want = want(row.kind, level);
-            if out.len() == end || !self.has_budget(which, self.bytes_of(want)) {
+            if out.len() == end || !self.has_budget(which, want) {
                 return;
             }
             self.request(which, at, level, want, out);
@@ -86,12 +92,14 @@ impl Walks {
         out: &mut Vec<WalkRequest>,
     ) {
         let (id, bytes) = (self.next_request_id(), self.bytes_of(want));
+        let expected = self.expected_of(want);
         let row = self.directories.row_mut(spot);
         assert!(row.owner.is_none() && row.requested < level, "an entry is requested once");
         (row.owner, row.requested) = (u8::try_from(which).ok(), level);
         let walk = self.cursors[which].as_mut().expect("the walk is there");
-        walk.ahead.push(Step { id, spot, bytes, is_complete: false, behind: 0 });
+        walk.ahead.push(Step { id, spot, bytes, expected, is_complete: false, behind: 0 });
         walk.ahead_bytes += bytes;
+        self.expected_bytes += expected;
         assert!(walk.ahead_bytes <= self.settings.ahead_bytes_max, "a walk keeps its bound");
         self.ahead_bytes += bytes;
         assert!(self.ahead_bytes <= self.settings.budget_bytes, "all walks keep the budget");
@@ -100,11 +108,22 @@ impl Walks {
         out.push(WalkRequest { id, dir, index, want });
     }
 
-    fn has_budget(&self, which: usize, bytes: u64) -> bool {
+    fn has_budget(&self, which: usize, want: Want) -> bool {
+        let (bytes, expected) = (self.bytes_of(want), self.expected_of(want));
         let walk = self.cursors[which].as_ref().expect("the walk is there");
         walk.ahead.len() < self.settings.window_max as usize * AHEAD_FACTOR
             && walk.ahead_bytes + bytes <= self.settings.ahead_bytes_max
             && self.ahead_bytes + bytes <= self.settings.budget_bytes
+            && self.expected_bytes + expected <= UNPROVEN_BYTES.max(self.proven_bytes / 2)
+    }
+
+    /// Bytes that a request is expected to bring: as many as those before it did.
+    fn expected_of(&self, want: Want) -> u64 {
+        let bytes_max = self.bytes_of(want);
+        match want {
+            Want::Inode | Want::Listing => bytes_max,
+            Want::Head | Want::Whole => self.file_bytes.min(bytes_max),
+        }
     }
 
     /// Bytes that a request may bring; inodes and listings count a block.
@@ -153,6 +172,11 @@ impl Walks {
                 (step.bytes, step.is_complete) = (bytes, true);
                 walk.ahead_bytes -= less;
                 self.ahead_bytes -= less;
+                self.expected_bytes = self.expected_bytes + bytes - step.expected;
+                step.expected = bytes;
+                if bytes > 0 {
+                    self.file_bytes = (self.file_bytes * (MEAN_OF - 1) + bytes) / MEAN_OF;
+                }
             }
         }
     }
@@ -163,6 +187,7 @@ impl Walks {
         let step = walk.ahead.remove(at);
         walk.ahead_bytes -= step.bytes;
         self.ahead_bytes -= step.bytes;
+        self.expected_bytes -= step.expected;
         // Its directory may have been dropped.
         if self.directories.row(step.spot).is_some() {
             self.directories.row_mut(step.spot).owner = None;
@@ -171,18 +196,23 @@ impl Walks {
     }
 
     /// The request ahead of a walk is settled.
-    pub(super) fn settle_step(&mut self, which: usize, at: usize, used: bool) {
+    pub(super) fn settle_step(&mut self, which: usize, at: usize, end: StepEnd) {
         let step = self.take(which, at);
-        if used {
-            self.counts.used += 1;
-            self.counts.late += u64::from(!step.is_complete);
-        } else {
-            self.counts.unused += 1;
+        let is_unused = end == StepEnd::Unused;
+        match end {
+            StepEnd::Used => {
+                self.counts.used += 1;
+                self.counts.late += u64::from(!step.is_complete);
+            }
+            StepEnd::Passed => self.counts.passed += 1,
+            StepEnd::Unused => self.counts.unused += 1,
         }
         if !step.is_complete {
-            self.settled.insert(step.id, used);
-        } else if !used {
+            self.settled.insert(step.id, !is_unused);
+        } else if is_unused {
             self.counts.unused_bytes += step.bytes;
+        } else {
+            self.proven_bytes += step.bytes;
         }
     }
 
@@ -192,31 +222,65 @@ impl Walks {
         let which = usize::from(which);
         let walk = self.cursors[which].as_ref().expect("an owner is there");
         let at = walk.ahead.iter().position(|step| step.spot == spot);
-        self.settle_step(which, at.expect("an owner has the request"), true);
+        self.settle_step(which, at.expect("an owner has the request"), StepEnd::Used);
         self.judge(which, true);
     }
 
-    /// What the walk went past is unused after some more entries: threads of a program use
-    /// neighbours in any order.
+    /// The walk went on. What it went past is settled after some more entries: threads of a program
+    /// use neighbours in any order. That is looked for after every [`PASS_EVERY`] of them, or where
+    /// much is ahead that may not be.
     pub(super) fn pass(&mut self, which: usize) {
         let Some(walk) = &mut self.cursors[which] else { return };
+        walk.moves = walk.moves.saturating_add(1);
+        if walk.moves < PASS_EVERY && walk.ahead.len() < walk.window as usize * 3 / 2 {
+            return;
+        }
+        let (moves, order) = (core::mem::take(&mut walk.moves), walk.order);
         let chain = Chain::new(&self.directories, walk.at);
+        let mut unseen = 0;
         for step in &mut walk.ahead {
             if self.directories.is_before(walk.order, step.spot, &chain) {
-                step.behind += 1;
+                step.behind = step.behind.saturating_add(moves);
+                unseen += usize::from(step.is_complete && !step.is_told(&self.directories, order));
             }
         }
-        while let Some(walk) = &self.cursors[which]
-            && let Some(at) = walk.ahead.iter().position(|step| step.behind >= BEHIND_MAX)
-        {
-            // A poll does not see the use of what was there already.
-            let is_wrong = self.settings.sees_all || !walk.ahead[at].is_complete;
-            self.settle_step(which, at, false);
-            if is_wrong {
+        let mut at = 0;
+        while let Some(step) = self.cursors[which].as_ref().and_then(|walk| walk.ahead.get(at)) {
+            let is_seen = self.settings.sees_all || step.is_told(&self.directories, order);
+            // A poll does not see the use of what was there already, and where reads are told one
+            // is not looked for each time.
+            let is_open = step.is_complete || self.directories.tells_reads(step.spot.dir);
+            let is_over = step.behind >= BEHIND_MAX;
+            if step.behind > 0 && is_open && !is_seen {
+                if is_over || unseen > usize::from(BEHIND_MAX) {
+                    self.settle_step(which, at, StepEnd::Passed);
+                    unseen = unseen.saturating_sub(1);
+                    continue;
+                }
+            } else if is_over {
+                self.settle_step(which, at, StepEnd::Unused);
                 self.judge(which, false);
+                continue;
             }
+            at += 1;
         }
     }
+}
+
+impl Step {
+    /// Whether a use of it is told; no byte of an empty file is read.
+    fn is_told(&self, directories: &Directories, order: usize) -> bool {
+        directories.is_told(self.spot, order) && !(self.is_complete && self.bytes == 0)
+    }
+}
+
+/// How a request ends that has not failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StepEnd {
+    Used,
+    /// It was there when the walk went past it, and its use is not seen.
+    Passed,
+    Unused,
 }
 
 fn want(kind: EntryKind, level: Level) -> Want {
@@ -236,3 +300,13 @@ const AHEAD_FACTOR: usize = 2;
 const BLOCK_BYTES: u64 = 4_096;
 /// Entries that a walk goes on for until what it went past is unused.
 const BEHIND_MAX: u8 = 8;
+/// Entries after which is looked what the walk went past.
+const PASS_EVERY: u8 = 4;
+/// The part of a window that a directory counts at most of which the entries are not known.
+const UNKNOWN_ONE_IN: u32 = 16;
+/// Bytes that may be ahead of walks of which nothing was used yet.
+const UNPROVEN_BYTES: u64 = 8 << 20;
+/// What a file is taken to have is the mean of about so many that have come.
+const MEAN_OF: u64 = 16;
+/// What the first file is taken to have.
+pub(super) const FILE_BYTES_FIRST: u64 = 64 << 10;

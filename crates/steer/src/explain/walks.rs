@@ -317,7 +317,7 @@ impl Replay<'_> {
             }
             Some(_) | None => self.root.directory(&self.relative(dir)).ok()?.0,
         };
-        let opened = listable(&place).ok()?;
+        let opened = listable(&place, None).ok()?;
         let mut buffer = vec![MaybeUninit::uninit(); LISTING_BYTES];
         let mut listing = RawDir::new(&opened, &mut buffer);
         let mut rows: Vec<(Box<[u8]>, u64, EntryKind)> = Vec::new();

@@ -21,13 +21,12 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxFlags, open as open_path, openat, openat2,
-    statx,
+    AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxFlags, openat, openat2, statx,
 };
 use rustix::io::Errno;
 
 use super::rights::Rights;
-use super::{HANDLE, IN_TURN, KERNELS_OWN, READING, Refusal, file_system, own_path};
+use super::{HANDLE, IN_TURN, KERNELS_OWN, OwnDescriptors, READING, Refusal, file_system};
 use crate::kernel::{Stat, stat};
 
 /// The root that a process sees, and the rights that it goes by.
@@ -111,11 +110,14 @@ pub(crate) fn subdirectory(directory: impl AsFd, name: &[u8]) -> Result<(OwnedFd
 ///
 /// # Errors
 /// The rights of this thread do not allow it.
-pub(crate) fn listable(place: &OwnedFd) -> Result<OwnedFd, Refusal> {
+pub(crate) fn listable(
+    place: &OwnedFd,
+    descriptors: Option<&OwnDescriptors>,
+) -> Result<OwnedFd, Refusal> {
     let flags = READING | OFlags::DIRECTORY;
-    let path = own_path(place);
-    let opened = match open_path(&path, flags | OFlags::NOATIME, Mode::empty()) {
-        Err(Errno::PERM) => open_path(&path, flags, Mode::empty()),
+    let open = |flags| OwnDescriptors::open_again(descriptors, place, flags);
+    let opened = match open(flags | OFlags::NOATIME) {
+        Err(Errno::PERM) => open(flags),
         opened => opened,
     };
     opened.map_err(Refusal::Closed)

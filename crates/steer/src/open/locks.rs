@@ -23,10 +23,11 @@ use super::{READING, Refusal};
 use crate::clock::Clock;
 
 /// The files with leases, for many that are opened one after the other: the list is read again
-/// once it is a millisecond old.
+/// once it is a millisecond old, and [`READ_ONE_IN`] times as old as reading it takes.
 #[derive(Debug)]
 pub(crate) struct LeaseList {
     clock: Clock,
+    /// When it is read again, and what it has.
     last: Mutex<Option<(Nanos, Leases)>>,
 }
 
@@ -46,8 +47,12 @@ impl LeaseList {
     pub(crate) fn has(&self, inode: u64) -> bool {
         let now = self.clock.now();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.as_ref().is_none_or(|(at, _)| now.since(*at) >= LIST_LASTS) {
-            *last = Some((now, Leases::now()));
+        if last.as_ref().is_none_or(|(until, _)| now >= *until) {
+            let leases = Leases::now();
+            let took = self.clock.now().since(now);
+            let lasts = Nanos(took.0 * READ_ONE_IN).clamp(LIST_LASTS, LIST_LASTS_MAX);
+            assert!(lasts <= LIST_LASTS_MAX, "a list grows old");
+            *last = Some((now + lasts, leases));
         }
         match last.as_ref().expect("it was read") {
             (_, Leases::Of(inodes)) => inodes.contains(&inode),
@@ -134,6 +139,10 @@ fn read(list: File) -> Result<String, Refusal> {
 
 /// A program that takes a lease has it unnoticed from so much later on.
 const LIST_LASTS: Nanos = Nanos::from_millis(1);
+/// The same, where the list is long.
+const LIST_LASTS_MAX: Nanos = Nanos::from_millis(10);
+/// The part of the time that lists are read in.
+const READ_ONE_IN: u64 = 100;
 /// Some four thousand locks.
 const LIST_BYTES_MAX: u64 = 256 << 10;
 

@@ -103,13 +103,13 @@ fn an_entry_that_is_swapped_before_it_is_opened_opens_nothing_else() {
     let (inode, name) = (fs::metadata(&things.file).unwrap().ino(), root.join("name"));
     let (all, leases): (Vec<&PathBuf>, _) =
         ([&things.file].into_iter().chain(&things.others).collect(), LeaseList::new());
-    let mut opened = 0;
+    let (mut opened, own) = (0, OwnDescriptors::open().unwrap());
     for round in 0..10_000 {
         things.rename(all[round % all.len()], &name);
         let next = all[(round + 1 + round / all.len() % (all.len() - 1)) % all.len()];
         let (place, stat) = entries::entry(&directory, b"name").unwrap();
         things.rename(next, &name);
-        match open_found(&place, &stat, &leases) {
+        match open_found(&place, &stat, &leases, Some(&own)) {
             Ok((_, stat)) => {
                 assert_eq!(stat.st_ino, inode, "round {round}");
                 opened += 1;
@@ -129,7 +129,7 @@ fn a_file_with_a_lease_is_left_when_it_is_found_in_a_directory() {
     let root = things.scratch.canonicalize().unwrap();
     let directory = open_path(&root, HANDLE | OFlags::DIRECTORY, Mode::empty()).unwrap();
     let (place, stat) = entries::entry(&directory, b"file").unwrap();
-    assert!(open_found(&place, &stat, &LeaseList::new()).is_ok());
+    assert!(open_found(&place, &stat, &LeaseList::new(), None).is_ok());
     let holder = File::open(&things.file).unwrap();
     // SAFETY: a call on a descriptor that is open; no memory is touched.
     let taken = unsafe { libc::fcntl(holder.as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK) };
@@ -137,7 +137,7 @@ fn a_file_with_a_lease_is_left_when_it_is_found_in_a_directory() {
         forerun_testkit::skip("leases of found files", "no leases here");
         return;
     }
-    let found = open_found(&place, &stat, &LeaseList::new());
+    let found = open_found(&place, &stat, &LeaseList::new(), None);
     assert_eq!(found.err(), Some(Refusal::Locked));
 }
 

@@ -20,17 +20,18 @@ pub(super) mod fetch;
 pub(super) mod place;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::Duration;
+use std::{iter, thread};
 
 use forerun_core::units::Nanos;
 use forerun_core::walk::{WalkRequestId, Want};
 
 use crate::clock::Clock;
-use crate::open::{LeaseList, Refusal, Rights};
+use crate::open::{LeaseList, OwnDescriptors, Refusal, Rights};
 use devices::Devices;
 use fetch::Fetched;
 use fetch::Tools;
@@ -97,14 +98,21 @@ struct Team {
 }
 
 impl EntryWorkers {
-    /// Workers whose calls that have not returned are counted in `running`.
-    pub(super) fn new(bounds: Bounds, running: Arc<AtomicU64>) -> Self {
+    /// Workers whose calls that have not returned are counted in `running`, and whose watches go to
+    /// the queue `watches`.
+    pub(super) fn new(
+        bounds: Bounds,
+        watches: Option<Arc<OwnedFd>>,
+        running: Arc<AtomicU64>,
+    ) -> Self {
         assert!(bounds.head_bytes <= bounds.whole_bytes, "the head is a part of the whole");
         let (sender, completions) = sync_channel(JOBS_MAX);
         let tools = Tools {
             handles: Handles::default(),
             leases: LeaseList::new(),
             devices: Devices::default(),
+            descriptors: OwnDescriptors::open().ok(),
+            watches,
             bounds,
         };
         let state = Mutex::new(State::default());
@@ -126,20 +134,30 @@ impl EntryWorkers {
         state.devices.entry(job.device).or_default().1 = running_max;
         let rights = job.place.root().rights_to_take_on().cloned();
         let which = state.team(rights.as_ref());
-        let threads = state.threads;
-        let team = &mut state.teams[which];
-        team.jobs.push_back(job);
-        let is_short = team.idle < team.jobs.len() && threads < THREADS_MAX;
-        let more = Arc::clone(&team.more);
-        if is_short {
-            team.threads += 1;
-            state.threads += 1;
+        state.teams[which].jobs.push_back(job);
+    }
+
+    /// Has threads work on what is queued: one for [`JOBS_A_WAKE`] jobs, as most jobs do not wait,
+    /// and those behind one that does are left to the next call.
+    pub(super) fn wake(&mut self) {
+        let mut starts = Vec::new();
+        let mut state = self.shared.lock();
+        let State { teams, threads, .. } = &mut *state;
+        for team in teams {
+            let wanted = team.jobs.len().div_ceil(JOBS_A_WAKE);
+            for _ in 0..wanted.min(team.idle) {
+                team.more.notify_one();
+            }
+            let missing = wanted.saturating_sub(team.idle).min(THREADS_MAX - *threads);
+            team.threads += missing;
+            *threads += missing;
+            assert!(*threads <= THREADS_MAX, "threads are bounded");
+            starts.extend(iter::repeat_n(team.rights.clone(), missing));
         }
         drop(state);
-        if is_short {
+        for rights in starts {
             self.start(rights.as_ref());
         }
-        more.notify_one();
     }
 
     /// Handles that are kept, and threads.
@@ -276,11 +294,13 @@ impl State {
     fn ended(&mut self, device: Option<u64>) {
         let row = self.devices.get_mut(&device).expect("a job that ran has a device");
         assert!(row.0 > 0, "a job that ends ran");
+        let was_full = row.0 >= row.1;
         row.0 -= 1;
         if self.devices.len() > DEVICES_MAX {
             self.devices.retain(|_, row| row.0 > 0);
         }
-        for team in self.teams.iter().filter(|team| team.idle > 0 && !team.jobs.is_empty()) {
+        let waits = |team: &&Team| was_full && team.idle > 0 && !team.jobs.is_empty();
+        for team in self.teams.iter().filter(waits) {
             team.more.notify_one();
         }
     }
@@ -307,6 +327,8 @@ const DEVICES_MAX: usize = 64;
 /// A thread without jobs for so long ends.
 const IDLE_MAX: Nanos = Nanos::from_millis(1_000);
 const EXPIRES_EVERY: Nanos = Nanos::from_millis(50);
+/// Jobs that are queued for each thread that is woken.
+const JOBS_A_WAKE: usize = 4;
 const STACK_BYTES: usize = 64 << 10;
 
 const _: () = assert!(THREADS_MAX <= JOBS_MAX);

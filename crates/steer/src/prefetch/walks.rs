@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   observers --entry--> root of the process, chain of directories --touch, list--> core::walk
+//!   watches --directory, name--> told ------------------------------------------------/ |
 //!                                                                                      | issue
 //!   core::walk <--listed, complete-- completions <-- workers (entries) <-- jobs <------+
 //! ```
@@ -13,6 +14,7 @@
 
 mod directories;
 mod roots;
+mod watches;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,6 +30,7 @@ use super::entries::{Bounds, Completion, EntryWorkers, JOBS_MAX, Job};
 use crate::observe::access::{EntryAccess, EntryCall};
 use directories::Directories;
 use roots::Roots;
+use watches::Watches;
 
 /// What was done for entries of directory trees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,13 +43,15 @@ pub struct EntryStats {
     pub used: u64,
     /// Of those, the ones that were in flight then.
     pub late: u64,
-    /// Entries that were passed by.
+    /// Entries that were there as the program went past them: a use of them is not seen.
+    pub passed: u64,
+    /// Entries that were not used.
     pub unused: u64,
     /// Entries that could not be fetched.
     pub failed: u64,
     /// Bytes of files that were requested of the kernel.
     pub bytes: u64,
-    /// Bytes of those that were passed by, cached ones among them.
+    /// Bytes of those that were not used, cached ones among them.
     pub unused_bytes: u64,
 }
 
@@ -57,6 +62,7 @@ pub(super) struct WalkDriver {
     settings: WalkSettings,
     directories: Directories,
     roots: Roots,
+    watches: Watches,
     /// Started with the first request.
     workers: Option<EntryWorkers>,
     running: Arc<AtomicU64>,
@@ -101,6 +107,7 @@ impl WalkDriver {
             settings,
             directories: Directories::default(),
             roots: Roots::default(),
+            watches: Watches::new(),
             workers: None,
             running: Arc::default(),
             requests: BTreeMap::new(),
@@ -132,14 +139,15 @@ impl WalkDriver {
     }
 
     pub(super) fn stats(&self) -> EntryStats {
-        let WalkStats { walks, requested, used, late, unused, failed, unused_bytes, .. } =
-            self.walks.stats();
+        let WalkStats { walks, requested, used, late, passed, failed, .. } = self.walks.stats();
+        let (unused, unused_bytes) = self.walks.not_used();
         let counts = self.counts;
         EntryStats {
             walks: counts.walks + walks,
             requested: counts.requested + requested,
             used: counts.used + used,
             late: counts.late + late,
+            passed: counts.passed + passed,
             unused: counts.unused + unused,
             failed: counts.failed + failed,
             bytes: counts.bytes,
@@ -152,6 +160,7 @@ impl WalkDriver {
         self.counts = self.stats();
         self.walks.clear();
         (self.directories, self.roots) = (Directories::default(), Roots::default());
+        self.watches.clear();
         self.used = None;
         let dropped = self.workers.as_mut().map(|workers| workers.drop_queued(|_| true));
         for job in dropped.into_iter().flatten() {
@@ -181,6 +190,8 @@ impl WalkDriver {
             return;
         }
         let Some(top) = self.roots.top(now, access.pid, access.process) else { return };
+        // What was told is older than what is met now.
+        self.take_told(now);
         self.used = Some(now);
         let mut dir = self.directories.top(&mut self.walks, &top);
         for name in names {
@@ -196,12 +207,39 @@ impl WalkDriver {
         }
     }
 
+    /// Takes in the reads that watches have told since the last call.
+    fn take_told(&mut self, now: Nanos) {
+        let mut told = Vec::new();
+        self.watches.take(&mut told);
+        for (dir, place, name) in told {
+            if self.directories.is_at(dir, &place) {
+                self.used = Some(now);
+                self.walks.told(dir, &name);
+            }
+        }
+    }
+
+    /// Whether a device could take more requests than it has, or none is known yet: then each
+    /// entry that a program uses is worth an early poll.
+    pub(super) fn is_starved(&self) -> bool {
+        let has_room =
+            |row: &DeviceRow| row.requests_max() > 1 && row.in_flight < row.requests_max();
+        self.is_busy() && (self.devices.is_empty() || self.devices.values().any(has_room))
+    }
+
+    /// Whether entries are fetched, or may have to be: not all were cached of late.
+    pub(super) fn is_fetching(&self) -> bool {
+        let is_cold = |row: &DeviceRow| row.requests_max() > 1;
+        self.is_busy() && (self.devices.is_empty() || self.devices.values().any(is_cold))
+    }
+
     /// Takes in what workers have done, and gives them more.
     pub(super) fn advance(&mut self, now: Nanos) {
         self.now = now;
         if self.used.is_none() && self.requests.is_empty() {
             return;
         }
+        self.take_told(now);
         while let Some(completion) = self.workers.as_mut().and_then(EntryWorkers::completed) {
             self.take_in(now, completion);
         }
@@ -225,6 +263,9 @@ impl WalkDriver {
             } else {
                 self.walks.complete(request.id, WalkOutcome::Failed);
             }
+        }
+        if let Some(workers) = &mut self.workers {
+            workers.wake();
         }
     }
 
@@ -267,10 +308,10 @@ impl WalkDriver {
         let running_max =
             if job.device.is_some() { row.requests_max() } else { UNKNOWN_RUNNING_MAX };
         let &WalkSettings { head_bytes, whole_bytes, entries_max, .. } = &self.settings;
-        let running = &self.running;
+        let (running, watches) = (&self.running, &self.watches);
         let workers = self.workers.get_or_insert_with(|| {
             let bounds = Bounds { head_bytes, whole_bytes, entries_max: entries_max as usize };
-            EntryWorkers::new(bounds, Arc::clone(running))
+            EntryWorkers::new(bounds, watches.queue(), Arc::clone(running))
         });
         workers.push(job, running_max);
     }
@@ -294,24 +335,38 @@ impl WalkDriver {
         let is_here = self.directories.is_at(dir, &job.place);
         let outcome = match result {
             Err(_) => WalkOutcome::Failed,
-            Ok(fetched) => {
+            Ok(mut fetched) => {
                 self.counts.bytes += if fetched.is_cached { 0 } else { fetched.bytes };
                 if fetched.has_changed && is_here {
                     self.directories.changed(&mut self.walks, dir);
                 }
-                if let Some(names) = fetched.names.filter(|_| is_here) {
+                if let Some(names) = fetched.names.take().filter(|_| is_here) {
                     let listed = match &job.name {
                         Some(name) => self.directories.below(&mut self.walks, dir, name),
                         None => Some(dir),
                     };
                     if let Some(listed) = listed {
                         self.directories.list(&mut self.walks, listed, names);
+                        self.watch(listed, fetched.watch.take());
                     }
+                }
+                if let Some(number) = fetched.watch {
+                    self.watches.end(number);
                 }
                 WalkOutcome::Fetched { bytes: fetched.bytes }
             }
         };
         self.walks.complete(job.id, outcome);
+    }
+
+    /// Reads in `dir` are told by the watch of this number from now on.
+    fn watch(&mut self, dir: DirectoryId, number: Option<i32>) {
+        let place = self.directories.place(dir);
+        if let Some((number, place)) = number.zip(place)
+            && let Some(ended) = self.watches.add(number, dir, place)
+        {
+            self.walks.untold(ended);
+        }
     }
 
     /// Takes the jobs of devices that do not answer out of the queue.

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use forerun_core::units::Nanos;
 use forerun_core::walk::{EntryKind, Want};
+use rustix::fs::inotify::{WatchFlags, add_watch};
 use rustix::fs::{FileType, RawDir};
 use rustix::io::Errno;
 
@@ -22,7 +23,7 @@ use super::devices::Devices;
 use super::place::{Handles, Place};
 use crate::kernel::{self, Residency, Stat};
 use crate::open::entries::{entry, listable, subdirectory};
-use crate::open::{LeaseList, Refusal, open_found};
+use crate::open::{LeaseList, OwnDescriptors, Refusal, open_found, own_path};
 
 /// What workers share besides their queue.
 #[derive(Debug)]
@@ -30,6 +31,9 @@ pub(super) struct Tools {
     pub(super) handles: Handles,
     pub(super) leases: LeaseList,
     pub(super) devices: Devices,
+    pub(super) descriptors: Option<OwnDescriptors>,
+    /// Where watches of listed directories go.
+    pub(super) watches: Option<Arc<OwnedFd>>,
     pub(super) bounds: Bounds,
 }
 
@@ -51,12 +55,14 @@ pub(in crate::prefetch) struct Fetched {
     /// All of them were cached.
     pub(in crate::prefetch) is_cached: bool,
     pub(in crate::prefetch) names: Option<Names>,
+    /// The number of the watch of the directory with these names.
+    pub(in crate::prefetch) watch: Option<i32>,
     /// The directory of the entry is another one than at the last look.
     pub(in crate::prefetch) has_changed: bool,
 }
 
 /// The entries of a directory, in the order of readdir.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::prefetch) struct Names {
     /// All names, one after the other.
     bytes: Vec<u8>,
@@ -123,7 +129,7 @@ impl Tools {
         now: Nanos,
     ) -> Result<Fetched, Refusal> {
         let (directory, stat) = self.handles.get(place, now)?;
-        let has_changed = place.note(&stat);
+        let has_changed = stat.is_some_and(|stat| place.note(&stat));
         if has_changed {
             // It may be another directory that is at its path now.
             self.handles.close(place);
@@ -139,9 +145,12 @@ impl Tools {
     }
 
     fn list(&self, place: &OwnedFd) -> Result<Fetched, Refusal> {
-        let directory = listable(place)?;
+        let directory = listable(place, self.descriptors.as_ref())?;
         let names = Names::read(&directory, self.bounds.entries_max).map_err(Refusal::Closed)?;
-        Ok(Fetched { names: Some(names), ..Fetched::default() })
+        // Afterwards: what is told of is not this listing.
+        let watches = self.watches.as_ref();
+        let watch = watches.and_then(|queue| watch(queue, &directory).ok());
+        Ok(Fetched { names: Some(names), watch, ..Fetched::default() })
     }
 
     /// Reads ahead of a file: all of it if it has `bytes_max` or less, else its head.
@@ -155,7 +164,8 @@ impl Tools {
         if stat.st_size == 0 || !crate::open::is_regular(&stat) {
             return Ok(Fetched::default());
         }
-        let (file, stat) = open_found(&place, &stat, &self.leases)?;
+        let descriptors = self.descriptors.as_ref();
+        let (file, stat) = open_found(&place, &stat, &self.leases, descriptors)?;
         let bytes = self.bytes_of(&stat, bytes_max);
         let range = 0..bytes;
         if kernel::cached(&file, &range).ok() == Some(Residency::Pages(kernel::pages(&range))) {
@@ -171,6 +181,12 @@ impl Tools {
     fn bytes_of(&self, stat: &Stat, bytes_max: u64) -> u64 {
         if stat.st_size <= bytes_max { stat.st_size } else { self.bounds.head_bytes.min(bytes_max) }
     }
+}
+
+/// Has the reads of files in `directory` told to `queue`. The number of the watch.
+fn watch(queue: &OwnedFd, directory: &OwnedFd) -> Result<i32, Errno> {
+    let mask = WatchFlags::ACCESS | WatchFlags::ONLYDIR | WatchFlags::EXCL_UNLINK;
+    add_watch(queue, own_path(directory), mask)
 }
 
 /// What one call of `getdents` gives.

@@ -34,6 +34,8 @@ pub(in crate::prefetch) struct Place {
     device: AtomicU64,
     /// When its entries changed last, as far as was looked.
     stamp: Mutex<Option<Stamp>>,
+    /// When that was, in nanoseconds.
+    looked: AtomicU64,
 }
 
 /// The times of a directory's last changes.
@@ -48,6 +50,7 @@ impl Place {
             is_entered: AtomicBool::new(true),
             device: AtomicU64::new(UNKNOWN),
             stamp: Mutex::new(None),
+            looked: AtomicU64::new(0),
         })
     }
 
@@ -62,6 +65,7 @@ impl Place {
             is_entered: AtomicBool::new(false),
             device: AtomicU64::new(UNKNOWN),
             stamp: Mutex::new(None),
+            looked: AtomicU64::new(0),
         })
     }
 
@@ -144,7 +148,7 @@ struct Row {
 }
 
 impl Handles {
-    /// A handle of `place`, and what is known of it.
+    /// A handle of `place`, and what is known of it, if the last look was [`LOOK_EVERY`] ago.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -152,15 +156,20 @@ impl Handles {
         &self,
         place: &Arc<Place>,
         now: Nanos,
-    ) -> Result<(Arc<OwnedFd>, Stat), Refusal> {
+    ) -> Result<(Arc<OwnedFd>, Option<Stat>), Refusal> {
         let key = Arc::as_ptr(place).addr();
         let kept = self.lock().get_mut(&key).map(|row| {
             row.used = row.used.max(now);
             Arc::clone(&row.handle)
         });
         if let Some(handle) = kept {
+            let last = Nanos(place.looked.load(Ordering::Relaxed));
+            if now.since(last) < LOOK_EVERY {
+                return Ok((handle, None));
+            }
+            place.looked.store(now.0, Ordering::Relaxed);
             let stat = stat(&*handle).map_err(Refusal::Absent)?;
-            return Ok((handle, stat));
+            return Ok((handle, Some(stat)));
         }
         let (handle, stat) = place.open(self, now)?;
         let handle = Arc::new(handle);
@@ -174,7 +183,8 @@ impl Handles {
         assert!(rows.len() <= HANDLES_MAX, "handles are bounded");
         drop(rows);
         drop(out);
-        Ok((handle, stat))
+        place.looked.store(now.0, Ordering::Relaxed);
+        Ok((handle, Some(stat)))
     }
 
     /// Closes the handle of `place`.
@@ -214,4 +224,6 @@ const UNKNOWN: u64 = u64::MAX;
 /// Directories above a directory; core compares no more.
 const DEPTH_MAX: usize = 64;
 const HANDLES_MAX: usize = 256;
+/// Between two looks whether the entries of a directory have changed.
+const LOOK_EVERY: Nanos = Nanos::from_millis(1);
 const HANDLE_LASTS: Nanos = Nanos::from_millis(50);

@@ -73,8 +73,11 @@ impl Directories {
         row.names.as_ref()?.get(index as usize).map(|(name, ..)| name)
     }
 
-    /// Gives core the listing of `dir`.
+    /// Gives core the listing of `dir`, if it is another one than core has.
     pub(super) fn list(&mut self, walks: &mut Walks, dir: DirectoryId, names: Names) {
+        if self.row_mut(dir).names.as_ref() == Some(&names) {
+            return;
+        }
         let entries = (0..names.count()).map(|index| {
             let (name, inode, kind) = names.get(index).expect("it is below the count");
             Entry { name, inode, kind }

@@ -13,6 +13,7 @@ use rustix::fs::{Mode, OFlags, RawDir, open};
 use rustix::process::getpid;
 
 use super::*;
+use crate::open::entries::Root;
 use crate::prefetch::entries::place::Place;
 
 const MIB: u64 = 1 << 20;
@@ -259,4 +260,66 @@ fn handles_are_closed_while_workers_wait_for_more() {
         before.0 > 0 && kept().1 == before.1
     });
     assert!(is_shown, "handles were closed by workers that ended alone");
+}
+
+#[test]
+fn a_walk_goes_on_by_the_reads_that_are_told() {
+    let mut walk = Walk::new("told");
+    for at in 0..600 {
+        fs::write(walk.path(format!("{at:03}.h")), [7; 100]).unwrap();
+    }
+    let names = walk.names("");
+    walk.read("", 6);
+    assert_eq!(walk.driver.stats().walks, 1);
+    let before = walk.driver.stats();
+    for path in &names[6..500] {
+        assert_eq!(fs::read(path).unwrap().len(), 100);
+        walk.advance();
+    }
+    let stats = walk.driver.stats();
+    if walk.driver.watches.count() == 0 {
+        return forerun_testkit::skip("told", "the system has no watches to give");
+    }
+    assert!(stats.used >= before.used + 490, "{stats:?}");
+    assert_eq!((stats.requested, stats.walks, stats.failed), (594, 1, 0), "{stats:?}");
+    // Those that were never read.
+    assert_eq!((stats.unused, stats.passed), (100, 0), "{stats:?}");
+    walk.driver.clear();
+    assert_eq!(walk.driver.watches.count(), 0);
+    assert_eq!(walk.driver.stats().unused, 100, "they stay unused");
+}
+
+#[test]
+fn what_others_do_in_a_directory_that_was_left_is_not_told() {
+    let mut watches = Watches::new();
+    let Some(queue) = watches.queue() else {
+        return forerun_testkit::skip("others", "the system has no watches to give");
+    };
+    let tree = Scratch::on_disk("others");
+    let mut ended = Vec::new();
+    let root = Arc::new(
+        Root::of(open("/proc/self", OFlags::PATH, Mode::empty()).unwrap().as_fd()).unwrap(),
+    );
+    let top = Place::top(root);
+    let mask = rustix::fs::inotify::WatchFlags::ACCESS;
+    for at in 0..300 {
+        let folder = tree.join(format!("{at}"));
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("file"), "x").unwrap();
+        let number = rustix::fs::inotify::add_watch(&*queue, &folder, mask).unwrap();
+        ended.extend(watches.add(number, DirectoryId(at), &top));
+    }
+    assert_eq!((watches.count(), ended.len()), (256, 44), "a bound");
+    let told = |watches: &mut Watches, at: u32| {
+        fs::read(tree.join(format!("{at}/file"))).unwrap();
+        let mut told = Vec::new();
+        watches.take(&mut told);
+        told.into_iter().map(|(dir, _, name)| (dir.0, name)).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&mut watches, 299), [(299, b"file".to_vec())]);
+    assert_eq!(told(&mut watches, 299), [], "one use");
+    assert_eq!(told(&mut watches, ended[0].0), []);
+    fs::remove_dir_all(tree.join("298")).unwrap();
+    assert_eq!(told(&mut watches, 299), []);
+    assert_eq!(watches.count(), 255, "a directory that is gone");
 }

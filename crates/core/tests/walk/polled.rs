@@ -1,0 +1,141 @@
+//! Drivers that do not see every use, and those that are told of each read in some directories.
+
+use forerun_core::walk::{WalkSettings, Want};
+
+use super::program::{Program, READ};
+
+/// Names of files, in no order but their own.
+fn names(count: usize) -> Vec<String> {
+    (0..count).map(|at| format!("{:04}", at * 1_373 % count)).collect()
+}
+
+fn polled(names: &[&str], bytes: u64) -> Program {
+    let mut program = Program::with(&[("", names)], WalkSettings::default());
+    program.bytes = bytes;
+    program.give("");
+    program
+}
+
+#[test]
+fn a_walk_goes_on_to_the_end_whose_uses_are_met_now_and_then() {
+    let names = names(3_000);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut program = polled(&names, 1_000);
+    program.touch_all(&names[..8], READ);
+    for at in (40..3_000).step_by(40) {
+        program.touch(names[at], READ);
+    }
+    let stats = program.walks.stats();
+    assert!(stats.requested > 2_900, "{stats:?}");
+    assert!(stats.passed > 2_500, "{stats:?}");
+    assert_eq!((stats.walks, stats.unused, stats.misses), (1, 0, 0), "{stats:?}");
+    let (unused, _) = program.walks.not_used();
+    assert_eq!(unused, stats.waiting, "what waits was not used so far");
+}
+
+#[test]
+fn where_reads_are_told_what_is_passed_by_was_not_used() {
+    let names = names(200);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    #[rustfmt::skip]
+    let rows = [ // told, misses
+        (false, false),
+        (true,  true),
+    ];
+    for (is_told, misses) in rows {
+        let mut program = polled(&names, 1_000);
+        program.touch_all(&names[..6], READ);
+        let top = program.dir("");
+        for at in (10..150).step_by(5) {
+            if is_told {
+                program.walks.told(top, names[at].as_bytes());
+                program.work();
+            } else {
+                program.touch(names[at], READ);
+            }
+        }
+        let stats = program.walks.stats();
+        assert_eq!(stats.misses > 0, misses, "told: {is_told}, {stats:?}");
+        assert_eq!(stats.unused > 0, misses, "told: {is_told}, {stats:?}");
+        assert_eq!(stats.passed > 8, !misses, "told: {is_told}, {stats:?}");
+        // Without telling, a miss is none again.
+        program.walks.untold(top);
+        program.touch_all(&[names[150], names[155], names[160]], READ);
+        assert_eq!(program.walks.stats().misses, stats.misses, "told: {is_told}");
+    }
+}
+
+#[test]
+fn bytes_ahead_follow_what_was_used() {
+    let names = names(1_200);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let bytes = 200_000;
+    let mut program = polled(&names, bytes);
+    for (at, name) in names[..800].iter().enumerate() {
+        program.touch(name, READ);
+        let ahead = program.walks.ahead_bytes();
+        let allowed = (8 << 20).max(at as u64 * bytes / 2) + bytes;
+        assert!(ahead <= allowed, "{ahead} of {allowed} after {at}");
+    }
+    assert!(program.walks.ahead_bytes() > 40_000_000, "as much as a window may have");
+}
+
+#[test]
+fn reads_that_are_told_lead_a_walk_through_a_tree() {
+    // d00/ .. d59/, each with files, and in every third one a directory with files.
+    let mut owned: Vec<(String, Vec<String>)> = Vec::new();
+    let top: Vec<String> = (0..60).map(|at| format!("d{:02}/", at * 37 % 60)).collect();
+    let mut visits: Vec<String> = Vec::new();
+    for (at, dir) in top.iter().enumerate() {
+        let dir = dir.trim_end_matches('/');
+        let mut inner: Vec<String> = (0..12).map(|at| format!("f{}.h", at * 7 % 12)).collect();
+        let below = format!("{dir}/sub");
+        if at % 3 == 0 {
+            inner.insert(5, "sub/".into());
+            let files: Vec<String> = (0..9).map(|at| format!("g{}.h", at * 4 % 9)).collect();
+            owned.push((below.clone(), files));
+        }
+        for name in &inner {
+            if name == "sub/" {
+                visits.extend(owned.last().unwrap().1.iter().map(|it| format!("{below}/{it}")));
+            } else {
+                visits.push(format!("{dir}/{name}"));
+            }
+        }
+        owned.push((dir.to_owned(), inner));
+    }
+    owned.push((String::new(), top));
+    let parts: Vec<(&str, Vec<&str>)> = owned
+        .iter()
+        .map(|(path, names)| (path.as_str(), names.iter().map(String::as_str).collect()))
+        .collect();
+    let tree: Vec<(&str, &[&str])> =
+        parts.iter().map(|(path, names)| (*path, names.as_slice())).collect();
+    let mut program = Program::with(&tree, WalkSettings::default());
+    program.list("");
+    program.completes = false;
+    let (mut listed, mut missed) = (Vec::<String>::new(), 0);
+    for visit in &visits {
+        let (dir, name) = visit.rsplit_once('/').unwrap();
+        let before = program.walks.stats();
+        if !listed.iter().any(|it| it == dir) {
+            listed.push(dir.to_owned());
+            program.list(dir);
+        }
+        let id = program.dir(dir);
+        // What was requested has come by the next read.
+        for request in std::mem::take(&mut program.waiting) {
+            if request.want == Want::Listing {
+                let path = program.path(&request);
+                listed.push(path);
+            }
+            program.complete(request);
+        }
+        program.walks.told(id, name.as_bytes());
+        program.work();
+        let after = program.walks.stats();
+        missed += usize::from(after.used == before.used);
+    }
+    let stats = program.walks.stats();
+    assert!(missed < 20, "{missed} of {}: {stats:?}", visits.len());
+}

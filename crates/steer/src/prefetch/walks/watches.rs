@@ -1,0 +1,177 @@
+//! Watches of directories that walks know: the kernel tells each file in them that is read.
+//!
+//! A poll meets a program where it is blocked. What was fetched ahead blocks nothing, so that a
+//! poll sees a walk only where it comes to the end of that; a watch tells each step.
+//!
+//! ```text
+//!   worker lists a directory, then watches it --number--> driver: the directory of that number
+//!   a program reads a file in it --(queue)--> poll: directory, name --> core::walk
+//! ```
+//! # Invariants
+//! - At most [`WATCHES_MAX`] directories are watched; of more the one that was told of least
+//!   recently is let go.
+//! - A poll takes [`TOLD_BYTES_MAX`] of the queue, and leaves the rest for the next.
+//! - Reads of any process are told: they are hints like all other uses.
+//! # Sources
+//! inotify(7): a watch is on an inode, is not in the way of unmounting it, and tells what is read
+//! by `read`, `copy_file_range` and the like, not by mappings.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use forerun_core::walk::DirectoryId;
+use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, init, remove_watch};
+
+use crate::prefetch::entries::place::Place;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Watches {
+    /// None where the system has none to give.
+    queue: Option<Arc<OwnedFd>>,
+    rows: BTreeMap<i32, Watched>,
+    /// What was told by watches that the driver does not know yet.
+    early: VecDeque<(i32, Vec<u8>)>,
+    turns: u64,
+    buffer: Vec<MaybeUninit<u8>>,
+}
+
+#[derive(Debug)]
+struct Watched {
+    dir: DirectoryId,
+    place: Arc<Place>,
+    /// The name that was told last: several reads of a file are one use.
+    name: Vec<u8>,
+    turn: u64,
+}
+
+impl Watches {
+    pub(super) fn new() -> Self {
+        let queue = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok().map(Arc::new);
+        let buffer = vec![MaybeUninit::uninit(); BUFFER_BYTES];
+        Self { queue, rows: BTreeMap::new(), early: VecDeque::new(), turns: 0, buffer }
+    }
+
+    /// The queue, for workers to put watches in.
+    pub(super) fn queue(&self) -> Option<Arc<OwnedFd>> {
+        self.queue.clone()
+    }
+
+    /// The watch `number` is on the directory `dir`, which lies at `place`. A directory that is
+    /// watched no more for that.
+    pub(super) fn add(
+        &mut self,
+        number: i32,
+        dir: DirectoryId,
+        place: &Arc<Place>,
+    ) -> Option<DirectoryId> {
+        self.turns += 1;
+        let place = Arc::clone(place);
+        self.rows.insert(number, Watched { dir, place, name: Vec::new(), turn: self.turns });
+        if self.rows.len() <= WATCHES_MAX {
+            return None;
+        }
+        let oldest = self.rows.iter().min_by_key(|(_, row)| row.turn).map(|(&number, _)| number);
+        let removed = oldest.and_then(|number| self.remove(number));
+        assert!(self.rows.len() <= WATCHES_MAX, "watches are bounded");
+        removed.map(|row| row.dir)
+    }
+
+    /// Ends a watch, known or not.
+    pub(super) fn end(&mut self, number: i32) {
+        if let Some(queue) = &self.queue
+            && !self.rows.contains_key(&number)
+        {
+            // It may have ended by itself.
+            let _ = remove_watch(queue, number);
+        }
+    }
+
+    fn remove(&mut self, number: i32) -> Option<Watched> {
+        let row = self.rows.remove(&number)?;
+        self.end(number);
+        Some(row)
+    }
+
+    /// Ends all watches.
+    pub(super) fn clear(&mut self) {
+        while let Some((&number, _)) = self.rows.first_key_value() {
+            self.remove(number);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Appends what was told since the last call: the directory, where it lies, and the file that
+    /// was read.
+    pub(super) fn take(&mut self, told: &mut Vec<(DirectoryId, Arc<Place>, Vec<u8>)>) {
+        let Some(queue) = self.queue.clone().filter(|_| !self.rows.is_empty()) else { return };
+        self.turns += 1;
+        for (number, name) in std::mem::take(&mut self.early) {
+            self.tell(number, &name, told);
+        }
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let (mut reader, mut bytes) = (Reader::new(&*queue, &mut buffer), 0);
+        // There is no more, or no more can be had.
+        while bytes < TOLD_BYTES_MAX
+            && let Ok(event) = reader.next()
+        {
+            let name = event.file_name().map_or(&b""[..], |name| name.to_bytes());
+            bytes += EVENT_BYTES + name.len();
+            if event.events().contains(ReadFlags::IGNORED) {
+                self.rows.remove(&event.wd());
+                continue;
+            }
+            let is_directory = event.events().contains(ReadFlags::ISDIR);
+            if name.is_empty() || is_directory || !event.events().contains(ReadFlags::ACCESS) {
+                continue;
+            }
+            let (number, name) = (event.wd(), name.to_vec());
+            if self.rows.contains_key(&number) {
+                self.tell(number, &name, told);
+            } else if self.early.len() < EARLY_MAX {
+                // The listing of that directory is on its way to the driver.
+                self.early.push_back((number, name));
+            }
+        }
+        self.buffer = buffer;
+        assert!(self.early.len() <= EARLY_MAX, "what waits is bounded");
+    }
+
+    fn tell(
+        &mut self,
+        number: i32,
+        name: &[u8],
+        told: &mut Vec<(DirectoryId, Arc<Place>, Vec<u8>)>,
+    ) {
+        let Some(row) = self.rows.get_mut(&number) else { return };
+        row.turn = self.turns;
+        if row.name != name {
+            row.name.clear();
+            row.name.extend_from_slice(name);
+            told.push((row.dir, Arc::clone(&row.place), name.to_vec()));
+        }
+    }
+}
+
+impl Drop for Watches {
+    fn drop(&mut self) {
+        // A worker that hangs in a call may keep the queue.
+        self.clear();
+    }
+}
+
+/// Reads that are told before their directory is known.
+const EARLY_MAX: usize = 1_024;
+/// Directories that are watched.
+const WATCHES_MAX: usize = 256;
+const BUFFER_BYTES: usize = 16 << 10;
+/// Some two thousand reads.
+const TOLD_BYTES_MAX: usize = 64 << 10;
+/// What an event has before its name.
+const EVENT_BYTES: usize = 16;
