@@ -23,6 +23,7 @@ use forerun_console::failure::note;
 use forerun_console::profile::flag;
 use forerun_console::profile::place::Place;
 use forerun_console::{machine, output};
+use forerun_core::device::DeviceKind;
 use forerun_core::units::Nanos;
 use forerun_report::quantity::{float, ratio, seconds};
 use forerun_report::{ExplainedFile, ExplainedStream, Explanation, Forecast, ReadMoment, page};
@@ -131,7 +132,11 @@ impl Args {
         let small = |rates: [f64; 2]| rates.map(|rate| rate as u64);
         Ok(known.map(|known| DeviceFacts {
             bytes_per_second: known.facts.bytes_per_second,
-            small: known.small.map(small),
+            small: known.small.map(small).map(|[best, alone]| match known.facts.kind {
+                DeviceKind::Parallel => [best, alone],
+                // An arm sorts random reads on all of the disk; a tree lies close together.
+                DeviceKind::SeekBound => [alone, alone],
+            }),
         }))
     }
 

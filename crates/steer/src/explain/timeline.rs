@@ -69,7 +69,9 @@ impl Timeline {
     /// A worker requests what takes `cost`, at `now` or as soon as one is free. When it is there.
     pub(super) fn request(&mut self, now: Nanos, cost: Nanos) -> Nanos {
         let Reverse(free) = self.workers.pop().expect("there are workers");
-        let end = self.serve(free.max(now), cost);
+        // What waits for a worker does not keep the device from serving others meanwhile.
+        self.device = self.device.max(now) + self.busy(cost);
+        let end = (free.max(now) + cost).max(self.device);
         assert!(end >= now && end >= free, "a request takes its time");
         self.workers.push(Reverse(end));
         end
@@ -81,11 +83,6 @@ impl Timeline {
         let end = self.now + cost;
         self.device = self.device.max(self.now) + self.busy(cost);
         end
-    }
-
-    fn serve(&mut self, begin: Nanos, cost: Nanos) -> Nanos {
-        self.device = self.device.max(begin) + self.busy(cost);
-        (begin + cost).max(self.device)
     }
 
     /// How long a request keeps the device from serving others.
