@@ -14,7 +14,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use forerun_console::{failure, interrupt, names};
 
-use crate::{explain, profile, report, run as program, warm};
+use crate::{explain, learned, profile, report, run as program, warm};
 
 #[derive(Parser)]
 #[command(
@@ -44,6 +44,8 @@ enum Command {
 enum Own {
     /// Bring files into the kernel's page cache before they are wanted
     Warm(warm::Args),
+    /// List, show and move what programs used in their last runs, which `run` fetches ahead
+    Learned(learned::Args),
     /// Measure what a device can do: how long it takes, how much it delivers, how many at a time
     Profile(profile::Args),
     #[cfg(feature = "lab")]
@@ -57,6 +59,7 @@ impl Own {
     fn run(self) -> Result<()> {
         match self {
             Self::Warm(args) => warm::run(&args),
+            Self::Learned(args) => learned::run(&args),
             Self::Profile(args) => profile::run(&args),
             #[cfg(feature = "lab")]
             Self::Lab(command) => command.run(),
@@ -173,7 +176,7 @@ fn nearest(error: &clap::Error, words: &[OsString]) -> Option<String> {
 
 /// The groups of the help. What is in none is the lab's.
 const PRODUCT: [(&str, &[&str]); 3] = [
-    ("For programs that read slow storage", &["run", "explain", "warm", "profile"]),
+    ("For programs that read slow storage", &["run", "explain", "warm", "learned", "profile"]),
     ("The laboratory", &[]),
     ("Results", &["report", "help"]),
 ];
@@ -203,7 +206,7 @@ mod tests {
             assert_eq!(help.matches(&line).count(), 1, "{word}:\n{help}");
             help.find(&line).expect("counted above")
         };
-        let mut order = vec!["run", "explain", "warm", "profile"];
+        let mut order = vec!["run", "explain", "warm", "learned", "profile"];
         if cfg!(feature = "lab") {
             order.extend(["vectors", "sim", "trace", "demo", "bench", "replay-journal"]);
         }

@@ -9,6 +9,7 @@
 //! | `cli` | the commands and their dispatch |
 //! | `run`, `explain` | runs a program and reads ahead of it, or says what that would gain |
 //! | `warm` | the kernel's page cache, filled |
+//! | `learned` | what programs used in their last runs |
 //! | `profile` | what a device can do, measured |
 //! | `report` | recorded runs on a page |
 //!
@@ -22,6 +23,7 @@
 
 mod cli;
 mod explain;
+mod learned;
 mod profile;
 mod report;
 mod run;

@@ -13,7 +13,8 @@ use anyhow::{Context as _, Result};
 use forerun_console::failure::{note, usage};
 use forerun_console::{output, specs};
 use forerun_core::params::{Bytes, Param as _};
-use forerun_report::quantity::seconds;
+use forerun_report::quantity::{ratio, seconds};
+use forerun_steer::learn::{self, LearnSettings, LearnedStats, Learning, store};
 use forerun_steer::run::{self, Ended, RunError, Settings, Stats};
 use forerun_steer::{ObserverKind, SessionError, shim};
 use serde::{Serialize, Serializer};
@@ -38,6 +39,13 @@ pub(crate) struct Args {
     /// How the program's reads are observed: by /proc, or also by a shim that it loads
     #[arg(long, value_name = "HOW", default_value = "auto")]
     observe: ObserveFlag,
+    /// What is learned of the program for its next start: auto, off, or the name of a list; off
+    /// where `FORERUN_LEARN` says so [default: auto]
+    #[arg(long, value_name = "HOW", value_parser = learning)]
+    learn: Option<Learning>,
+    /// Use this learned list as well, as `forerun learned export` writes it
+    #[arg(long = "learned-file", value_name = "FILE")]
+    learned_files: Vec<PathBuf>,
     /// Print statistics on stderr, after the program's end
     #[arg(long)]
     stats: bool,
@@ -111,6 +119,21 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
 }
 
 impl Args {
+    /// Which lists are used and learned. A file that is named has to be a list.
+    fn learn(&self) -> Result<LearnSettings> {
+        for path in &self.learned_files {
+            learn::read_file(path)?;
+        }
+        let learning = match (&self.learn, env::var("FORERUN_LEARN")) {
+            (Some(learning), _) => learning.clone(),
+            (None, Ok(text)) => {
+                learning(&text).map_err(|error| usage(format!("FORERUN_LEARN: {error}")))?
+            }
+            (None, Err(_)) => Learning::Auto,
+        };
+        Ok(LearnSettings { learning, files: self.learned_files.clone() })
+    }
+
     fn settings(&self) -> Result<Settings> {
         let spec = specs::readaheads(&self.readahead)?;
         let [readahead] = &spec[..] else {
@@ -123,7 +146,20 @@ impl Args {
             budget_bytes: self.budget.map_or(default.budget_bytes, |bytes| bytes.0),
             readahead: readahead.clone(),
             observe: self.observe.kind()?,
+            learn: self.learn()?,
         })
+    }
+}
+
+/// What `--learn` stands for.
+fn learning(text: &str) -> Result<Learning, String> {
+    match text {
+        "off" => Ok(Learning::Off),
+        "auto" => Ok(Learning::Auto),
+        name => {
+            let named = Learning::Named(name.to_owned());
+            store::check_name(name).map(|()| named).map_err(|error| error.to_string())
+        }
     }
 }
 
@@ -169,6 +205,7 @@ fn lines(stats: &Stats) -> Vec<String> {
             entries.failed
         ));
     }
+    lines.extend(learned(&stats.learned));
     lines.extend(not_observed(stats.processes_skipped, stats.records_lost));
     if stats.files_refused > 0 {
         lines.push(format!(
@@ -187,6 +224,35 @@ fn lines(stats: &Stats) -> Vec<String> {
     }
     lines.extend(given_up(stats.calls_given_up));
     lines
+}
+
+/// What became of a learned list, as lines of text.
+fn learned(stats: &LearnedStats) -> Vec<String> {
+    let mut lines = Vec::new();
+    if stats.entries > 0 {
+        lines.push(format!(
+            "learned: {} of {} entries requested with {} of files, {} seen to be used, {} not \
+             used with {}",
+            stats.requested,
+            stats.entries,
+            Bytes(stats.bytes).show(),
+            stats.used,
+            stats.unused,
+            Bytes(stats.unused_bytes).show()
+        ));
+    }
+    if !stats.name.is_empty() {
+        lines.push(format!("learned: {} paths as {}", stats.seen, stats.name));
+    }
+    if !stats.trouble.is_empty() {
+        lines.push(format!("learned: {}", stats.trouble));
+    }
+    lines
+}
+
+/// The share of `part` in `all`; none of nothing.
+fn share(part: u64, all: u64) -> Value {
+    if all == 0 { Value::Null } else { ratio(part, all).into() }
 }
 
 /// What the observers could not see, as lines of text.
@@ -248,8 +314,25 @@ impl Record {
             ("entries_failed", stats.entries.failed.into()),
             ("entries_bytes", stats.entries.bytes.into()),
             ("entries_unused_bytes", stats.entries.unused_bytes.into()),
+            ("learned", learned_record(&stats.learned)),
         ])
     }
+}
+
+/// What became of a learned list.
+fn learned_record(stats: &LearnedStats) -> Value {
+    serde_json::json!({
+        "name": stats.name,
+        "entries": stats.entries,
+        "requested": stats.requested,
+        "seen": stats.seen,
+        "used": stats.used,
+        "precision": share(stats.used, stats.used + stats.unused),
+        "recall": share(stats.used, stats.seen),
+        "bytes": stats.bytes,
+        "wasted_bytes": stats.unused_bytes,
+        "trouble": stats.trouble,
+    })
 }
 
 impl Serialize for Record {

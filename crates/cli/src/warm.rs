@@ -11,24 +11,40 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
+use forerun_console::failure::usage;
 use forerun_console::{machine, output};
+use forerun_core::learned::LearnedList;
 use forerun_core::params::{Bytes, Param as _, Share};
 use forerun_core::units::Nanos;
 use forerun_report::quantity::{mb_per_second, seconds};
+use forerun_steer::learn::store::Store;
+use forerun_steer::learn::{self, ListReport};
 use forerun_steer::memory::Memory;
 use forerun_steer::warm::{Listing, Progress, Report, SkipReason, SkippedFile};
 use indicatif::BinaryBytes;
 use serde::Serialize;
 
+use crate::learned;
+
 /// The flags and paths.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  forerun warm --budget 8G model-00001.safetensors data/\n  \
-                        forerun warm --json /srv/images\n\n\
+                        forerun warm --json /srv/images\n  \
+                        forerun warm --learned train.py-1f0c9a44e2b7d053\n\n\
                         Exit status: 0 if all of it is in memory, 1 if something is not.")]
 pub(crate) struct Args {
     /// Files, and folders with all that is below them on the same file system
-    #[arg(value_name = "PATH", required = true)]
+    #[arg(value_name = "PATH", required_unless_present_any = ["learned", "learned_files"])]
     paths: Vec<PathBuf>,
+    /// What a program used in its last runs: a name of `forerun learned list`
+    #[arg(long, value_name = "NAME", conflicts_with = "paths")]
+    learned: Option<String>,
+    /// The same, as `forerun learned export` wrote it
+    #[arg(long = "learned-file", value_name = "FILE", conflicts_with = "paths")]
+    learned_files: Vec<PathBuf>,
+    /// Take paths of lists below OLD from below NEW
+    #[arg(long, value_name = "NEW=OLD", value_parser = learned::root, conflicts_with = "paths")]
+    root: Option<(String, String)>,
     /// The most to fetch: a size, or a share of the memory that is free [default: 50%]
     #[arg(long, value_name = "SIZE", value_parser = Budget::parse)]
     budget: Option<Budget>,
@@ -73,6 +89,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let memory = Memory::here();
     let free_bytes = memory.room().bytes_to_use();
     let budget_bytes = args.budget.unwrap_or(DEFAULT).bytes(free_bytes);
+    if args.paths.is_empty() {
+        return lists(args, &Room { free_bytes, budget_bytes });
+    }
     let listing_bar = output::waiting("listing the files");
     let listing = Listing::of(&args.paths);
     listing_bar.finish_and_clear();
@@ -93,6 +112,54 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         output::print(&text(&room, &report, time))?;
     }
     judge(&report)
+}
+
+/// Fetches learned lists.
+fn lists(args: &Args, room: &Room) -> Result<()> {
+    let mut list = LearnedList::default();
+    if let Some(name) = &args.learned {
+        list.merge_list(&learned::named(&Store::of_user()?, name)?.list);
+    }
+    for path in &args.learned_files {
+        list.merge_list(&learn::read_file(path)?.list);
+    }
+    if let Some((new, old)) = &args.root {
+        list = learn::rebased(&list, old.as_bytes(), new.as_bytes()).map_err(usage)?;
+    }
+    let bar = output::progress(list.trusted().count() as u64, "warm");
+    let begun = machine::now();
+    let report =
+        learn::warm(&list, room.budget_bytes, &mut |report| bar.set_position(done(report)));
+    let time = machine::now().since(begun);
+    bar.finish_and_clear();
+    let ListReport { entries, fetched, bytes_fetched, cached, absent, gone, failed, beyond } =
+        report;
+    if args.json {
+        output::json(&serde_json::json!({
+            "budget_bytes": room.budget_bytes, "entries": entries, "fetched": fetched,
+            "bytes_fetched": bytes_fetched, "cached": cached, "absent": absent, "gone": gone,
+            "failed": failed, "beyond_budget": beyond, "seconds": seconds(time),
+        }))?;
+    } else {
+        output::print(&format!(
+            "entries  {entries}\nfetched  {fetched} files with {} in {:.1} s\n\
+             before   {cached} in memory, {absent} absent as ever\n\
+             left     {gone} gone, {failed} failed, {beyond} beyond the budget\n",
+            BinaryBytes(bytes_fetched),
+            seconds(time)
+        ))?;
+    }
+    match (failed, beyond) {
+        (0, 0) => Ok(()),
+        (0, _) => bail!("{beyond} entries are beyond the budget: give a larger --budget"),
+        _ => bail!("{failed} entries could not be fetched"),
+    }
+}
+
+/// Entries that were worked off.
+fn done(report: &ListReport) -> u64 {
+    let ListReport { fetched, cached, absent, gone, failed, beyond, .. } = report;
+    fetched + cached + absent + gone + failed + beyond
 }
 
 /// The memory that could be used.

@@ -18,6 +18,7 @@ pub mod drive;
 pub mod event;
 pub mod eviction;
 pub mod hash;
+pub mod learned;
 pub mod params;
 pub mod planner;
 pub mod prng;

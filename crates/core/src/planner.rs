@@ -224,6 +224,14 @@ impl Planner {
         !self.in_flight.is_empty() || self.pending_pages > 0
     }
 
+    /// Whether it pays to look often: something waits to be requested, or was requested a short
+    /// time ago. A device that takes longer, or never answers, is looked at as often as any other.
+    #[must_use]
+    pub fn is_attentive(&self, now: Nanos) -> bool {
+        let is_young = |row: &InFlight| now.since(row.since) < ATTENTIVE_FOR;
+        self.pending_pages > 0 || self.in_flight.back().is_some_and(is_young)
+    }
+
     /// Bytes that were requested and are not read yet.
     #[must_use]
     pub fn ahead_bytes(&self) -> u64 {
@@ -369,6 +377,9 @@ pub const FILES_MAX: usize = 1024;
 pub const REQUEST_BYTES_MAX: u64 = 1 << 20;
 /// What is ahead of all readers takes one part in so many of the memory, at most.
 const AHEAD_ONE_IN: u64 = 2;
+
+/// Longer than devices take for a request that is not queued behind many.
+const ATTENTIVE_FOR: Nanos = Nanos::from_millis(250);
 
 #[cfg(test)]
 mod tests;

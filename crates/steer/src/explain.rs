@@ -78,7 +78,7 @@ pub fn explain(
         let counts = *published.lock().unwrap_or_else(PoisonError::into_inner);
         (Seen { counts, recorded: records.recorded(), entries: entries.entries() }, 0)
     };
-    let run = session::Run { words, kind, output, is_reported: true };
+    let run = session::Run { words, kind, output, is_reported: true, is_saved: false };
     let Watched { status, ran, used, report } = session::watch(run, make, seen)?;
     let own = clock::process_time();
     let (polling, calls_given_up, bug, seen) = match report {

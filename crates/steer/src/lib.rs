@@ -19,6 +19,8 @@
 //! | `session` | starts a program, forwards signals, waits; a process that polls until its end |
 //! | `observe` | processes, open files, mappings, system calls by the shim; poll budget |
 //! | `prefetch` | files, residency and worker threads of the planner; walks and their workers |
+//! | `learn` | what a program used in its last runs: lists, their store, their replay |
+//! | `pool` | threads for jobs that may wait for a file system |
 //! | `open` | a file of a program, by its descriptor or path: a checked descriptor or a refusal |
 //! | `kernel` | prefetches a range, and tells what of it is cached |
 //! | `memory` | how many bytes may be prefetched |
@@ -36,9 +38,11 @@ mod aside;
 mod clock;
 pub mod explain;
 pub mod kernel;
+pub mod learn;
 pub mod memory;
 mod observe;
 mod open;
+mod pool;
 mod prefetch;
 pub mod record;
 pub mod run;

@@ -25,12 +25,12 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read as _;
-use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxFlags, fstatfs, major, makedev,
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags, fstatfs, major, makedev,
     open as open_path, openat, openat2, readlinkat, statx,
 };
 use rustix::io::Errno;
@@ -245,6 +245,14 @@ impl OwnDescriptors {
             None => open_path(own_path(place), flags, Mode::empty()),
         }
     }
+}
+
+/// The full path, without links, of what `place` is a handle of, if it has one.
+pub(crate) fn path_of(place: impl AsFd) -> Option<Box<[u8]>> {
+    let own = format!("/proc/self/fd/{}", place.as_fd().as_raw_fd());
+    let path = readlinkat(CWD, own, Vec::new()).ok()?.into_bytes();
+    let is_there = path.starts_with(b"/") && !path.ends_with(b" (deleted)");
+    is_there.then(|| path.into())
 }
 
 /// The path that stands for what `place` is a handle of.

@@ -42,6 +42,8 @@ pub(crate) struct Prefetcher {
     files: Files,
     workers: Workers,
     walks: WalkDriver,
+    /// Bytes that a learned list has ahead of the program.
+    list_ahead_bytes: u64,
     /// The bytes of memory, and of the budget, that may be ahead of readers and walks together.
     memory_bytes: u64,
     budget_bytes: u64,
@@ -56,9 +58,16 @@ pub(crate) struct Prefetcher {
 
 /// Calls of the workers that have not returned.
 #[derive(Clone, Debug)]
-pub(crate) struct Running([Arc<AtomicU64>; 2]);
+pub(crate) struct Running(Vec<Arc<AtomicU64>>);
 
 impl Running {
+    /// One more kind of workers: what they have to count in.
+    pub(crate) fn counter(&mut self) -> Arc<AtomicU64> {
+        let counter = Arc::default();
+        self.0.push(Arc::clone(&counter));
+        counter
+    }
+
     pub(crate) fn count(&self) -> u64 {
         self.0.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
@@ -73,6 +82,7 @@ impl Prefetcher {
             files: Files::default(),
             workers: Workers::default(),
             walks: WalkDriver::new(limit_bytes, budget_bytes / WALKS_ONE_IN),
+            list_ahead_bytes: 0,
             memory_bytes: u64::MAX,
             budget_bytes,
             is_cold: false,
@@ -102,7 +112,7 @@ impl Prefetcher {
 
     /// Calls of the workers that have not returned.
     pub(crate) fn running(&self) -> Running {
-        Running([self.workers.running(), self.walks.running()])
+        Running(vec![self.workers.running(), self.walks.running()])
     }
 
     /// Sets the bytes of memory that may be ahead.
@@ -110,9 +120,21 @@ impl Prefetcher {
         self.memory_bytes = bytes;
     }
 
+    /// The bytes that a learned list may have ahead.
+    pub(crate) fn list_bytes(&self) -> u64 {
+        let (readers, walks) = (self.planner.ahead_bytes(), self.walks.ahead_bytes());
+        self.memory_bytes.min(self.budget_bytes).saturating_sub(readers + walks) / WALKS_ONE_IN
+    }
+
+    /// Sets the bytes that a learned list has ahead.
+    pub(crate) fn set_list_ahead(&mut self, bytes: u64) {
+        self.list_ahead_bytes = bytes;
+    }
+
     /// Shares memory and budget between readers and walks.
     fn share(&mut self) {
-        let (readers, walks) = (self.planner.ahead_bytes(), self.walks.ahead_bytes());
+        let walks = self.walks.ahead_bytes() + self.list_ahead_bytes;
+        let readers = self.planner.ahead_bytes();
         self.planner.set_memory(self.memory_bytes.saturating_sub(walks));
         let memory = self.memory_bytes.saturating_sub(readers) / WALKS_ONE_IN;
         let budget = (self.budget_bytes / WALKS_ONE_IN)
@@ -130,6 +152,11 @@ impl Prefetcher {
     /// Whether something is in flight or waits to be requested.
     pub(crate) fn is_busy(&self) -> bool {
         self.planner.is_busy() || self.walks.is_fetching()
+    }
+
+    /// Whether it pays to look often.
+    pub(crate) fn is_attentive(&self, now: Nanos) -> bool {
+        self.planner.is_attentive(now) || self.is_walking()
     }
 
     /// Whether entries of directory trees are used or fetched.

@@ -69,7 +69,7 @@ pub fn record(kind: &ObserverKind, words: &[OsString]) -> Result<Recording, Sess
         let counts = *counts.lock().unwrap_or_else(PoisonError::into_inner);
         (Seen { calls, counts }, 0)
     };
-    let run = session::Run { words, kind, output: None, is_reported: true };
+    let run = session::Run { words, kind, output: None, is_reported: true, is_saved: false };
     let Watched { status, ran, used: _, report } = session::watch(run, make, seen)?;
     session::accept_signals();
     let is_observed = report.is_some();

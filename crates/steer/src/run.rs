@@ -7,6 +7,8 @@
 //! - While requests are in flight, polling uses at most one part in `BUSY_ONE_IN` of a processor;
 //!   else it uses one in `IDLE_ONE_IN`, with the workers.
 
+mod learning;
+
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,13 +20,15 @@ use forerun_core::planner::{PlannerSettings, PlannerStats, device::DeviceEstimat
 use forerun_core::units::Nanos;
 
 use crate::clock;
+use crate::learn::{LearnSettings, LearnedStats, Learner, Learning};
 use crate::memory::Memory;
-use crate::observe::poll::{INTERVAL_MIN, Interval, Pause, PollTimer};
+use crate::observe::poll::{Allowance, INTERVAL_MIN, Interval, Pause, PollTimer};
 use crate::observe::{ObserverKind, Observers};
 pub use crate::prefetch::EntryStats;
 use crate::prefetch::Prefetcher;
 use crate::session::{self, Poller, SessionError, Watched};
 use crate::wire::wire;
+use learning::LearningSink;
 
 /// The settings of a run.
 #[derive(Clone, Debug)]
@@ -39,6 +43,8 @@ pub struct Settings {
     pub readahead: String,
     /// The observers of the program.
     pub observe: ObserverKind,
+    /// Which learned lists are used, and which is added to.
+    pub learn: LearnSettings,
 }
 
 impl Default for Settings {
@@ -49,6 +55,7 @@ impl Default for Settings {
             budget_bytes: 256 << 20,
             readahead: "streams:first=1M".into(),
             observe: ObserverKind::Proc,
+            learn: LearnSettings::default(),
         }
     }
 }
@@ -82,7 +89,7 @@ pub struct Ended {
 }
 
 /// What a run did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// The run time.
     pub ran: Nanos,
@@ -119,13 +126,15 @@ pub struct Stats {
     pub pages_unused: u64,
     /// What was done for entries of directory trees.
     pub entries: EntryStats,
+    /// What became of a learned list, where one is used.
+    pub learned: LearnedStats,
 }
 
 wire! {
     Stats {
         ran, processor, polls, processes, processes_skipped, files, files_refused, records_lost,
         readers_skipped, calls_refused, calls_foreign, calls_given_up, planner, pages_used,
-        pages_late, pages_unused, entries,
+        pages_late, pages_unused, entries, learned,
     }
     EntryStats { walks, requested, used, late, passed, unused, failed, bytes, unused_bytes }
     PlannerStats {
@@ -142,11 +151,19 @@ wire! {
 pub fn run(settings: &Settings, words: &[OsString], is_reported: bool) -> Result<Ended, RunError> {
     let prefetcher =
         Prefetcher::new(settings.planner()?, settings.limit_bytes).map_err(RunError::Settings)?;
-    let (running, published) = (prefetcher.running(), Arc::new(Mutex::new(Stats::default())));
-    let for_poller = Arc::clone(&published);
-    let make = move |observers| Runner::new(prefetcher, observers, for_poller);
-    let seen = || (*published.lock().unwrap_or_else(PoisonError::into_inner), running.count());
-    let run = session::Run { words, kind: &settings.observe, output: None, is_reported };
+    let (mut running, published) = (prefetcher.running(), Arc::new(Mutex::new(Stats::default())));
+    let counter = running.counter();
+    let (for_poller, learn) = (Arc::clone(&published), settings.learn.clone());
+    let owned = words.to_vec();
+    let is_saved = learn.learning != Learning::Off;
+    let make = move |observers: Observers| {
+        let learner = Learner::start(&learn, &owned, counter);
+        Runner::new(prefetcher, learner, observers, for_poller)
+    };
+    let seen =
+        || (published.lock().unwrap_or_else(PoisonError::into_inner).clone(), running.count());
+    let kind = &settings.observe;
+    let run = session::Run { words, kind, output: None, is_reported, is_saved };
     let Watched { status, ran, used: _, report } = session::watch(run, make, seen)?;
     let (is_observed, own) = (report.is_some(), Stats { ran, ..Stats::default() });
     let (seen, bug) = report.map_or((own, None), |report| {
@@ -159,7 +176,7 @@ pub fn run(settings: &Settings, words: &[OsString], is_reported: bool) -> Result
 
 impl Settings {
     fn planner(&self) -> Result<PlannerSettings, RunError> {
-        let Self { limit_bytes, burst_bytes, budget_bytes, ref readahead, observe: _ } = *self;
+        let Self { limit_bytes, burst_bytes, budget_bytes, ref readahead, .. } = *self;
         let spec = format!("adaptive:burst={burst_bytes},limit={limit_bytes}");
         let pace = PaceRule::make(&spec).map_err(RunError::Pace)?;
         let readahead = readahead.clone();
@@ -171,6 +188,7 @@ impl Settings {
 struct Runner {
     observers: Observers,
     prefetcher: Prefetcher,
+    learner: Option<Learner>,
     memory: Option<Memory>,
     /// When free memory is read again.
     memory_at: Nanos,
@@ -189,14 +207,19 @@ impl Poller for Runner {
     fn poll(&mut self, some_ended: bool) -> Pause {
         let (now, began) = (self.observers.clock.now(), clock::thread_time());
         self.poll_memory(now);
-        let allowance = self.timer.allowance(now, self.one_in());
-        let moved = self.observers.poll(now, some_ended, allowance, &mut self.prefetcher);
+        let allowance = self.timer.allowance(now, self.one_in(now));
+        let moved = self.poll_observers(now, some_ended, allowance);
         self.prefetcher.advance(now);
+        if let Some(learner) = &mut self.learner {
+            learner.advance(now, self.prefetcher.list_bytes());
+            self.prefetcher.set_list_ahead(learner.ahead_bytes());
+        }
         self.publish();
         let cost = self.cost(began);
-        let one_in = self.one_in();
-        let is_cold = self.prefetcher.take_cold() || self.prefetcher.is_starved();
-        let interval = match (moved || self.prefetcher.is_walking(), is_cold) {
+        let one_in = self.one_in(now);
+        let replays = self.replays();
+        let is_cold = self.prefetcher.take_cold() || self.prefetcher.is_starved() || replays;
+        let interval = match (moved || self.goes_ahead(), is_cold) {
             (true, true) => Interval::Of(INTERVAL_MIN),
             // A reader of cached bytes does not come to their end so soon.
             (true, false) => Interval::Of(INTERVAL_WARM),
@@ -207,20 +230,55 @@ impl Poller for Runner {
     }
 
     fn finish(&mut self) {
+        if let Some(learner) = &mut self.learner {
+            learner.finish(self.observers.clock.now());
+        }
         self.publish();
     }
 
     fn give_up(&mut self) {
         self.observers.tree.clear();
         self.prefetcher.clear();
+        self.learner = None;
     }
 }
 
 impl Runner {
-    fn new(prefetcher: Prefetcher, observers: Observers, published: Arc<Mutex<Stats>>) -> Self {
+    fn new(
+        prefetcher: Prefetcher,
+        mut learner: Option<Learner>,
+        observers: Observers,
+        published: Arc<Mutex<Stats>>,
+    ) -> Self {
+        // What the program needs first is on its way before the first poll.
+        if let Some(learner) = &mut learner {
+            learner.advance(observers.clock.now(), prefetcher.list_bytes());
+        }
         let (memory_at, timer) = (Nanos(0), PollTimer::new());
         let processor = clock::process_time();
-        Self { observers, prefetcher, memory: None, memory_at, timer, processor, published }
+        let memory = None;
+        Self { observers, prefetcher, learner, memory, memory_at, timer, processor, published }
+    }
+
+    fn poll_observers(&mut self, now: Nanos, some_ended: bool, allowance: Allowance) -> bool {
+        let Self { observers, prefetcher, learner, .. } = self;
+        match learner {
+            Some(learner) => {
+                let mut sink = LearningSink { prefetcher, learner };
+                observers.poll(now, some_ended, allowance, &mut sink)
+            }
+            None => observers.poll(now, some_ended, allowance, prefetcher),
+        }
+    }
+
+    /// Whether something is fetched ahead of a program that goes from file to file.
+    fn goes_ahead(&self) -> bool {
+        self.prefetcher.is_walking() || self.replays()
+    }
+
+    /// Whether entries of a learned list are fetched.
+    fn replays(&self) -> bool {
+        self.learner.as_ref().is_some_and(Learner::is_busy)
     }
 
     fn publish(&self) {
@@ -232,12 +290,18 @@ impl Runner {
     fn cost(&mut self, began: Nanos) -> Nanos {
         let own = clock::thread_time().since(began);
         let before = std::mem::replace(&mut self.processor, clock::process_time());
-        if self.prefetcher.is_busy() { own } else { self.processor.since(before).max(own) }
+        let replays = self.replays();
+        if self.prefetcher.is_busy() || replays {
+            own
+        } else {
+            self.processor.since(before).max(own)
+        }
     }
 
     /// The part of a processor that polls may use now.
-    fn one_in(&self) -> u64 {
-        if self.prefetcher.is_busy() { BUSY_ONE_IN } else { IDLE_ONE_IN }
+    fn one_in(&self, now: Nanos) -> u64 {
+        let is_busy = self.prefetcher.is_attentive(now) || self.goes_ahead();
+        if is_busy { BUSY_ONE_IN } else { IDLE_ONE_IN }
     }
 
     /// Reads how much memory is free, where prefetching depends on it.
@@ -268,6 +332,7 @@ impl Runner {
             pages_late: core.late_hits,
             pages_unused: core.ahead_wasted + core.ahead_unread,
             entries: self.prefetcher.entry_stats(),
+            learned: self.learner.as_ref().map(Learner::stats).unwrap_or_default(),
             // Known to the process that waits.
             ..Stats::default()
         }

@@ -68,6 +68,8 @@ pub(crate) struct Run<'a> {
     pub(crate) output: Option<OwnedFd>,
     /// Whether what was seen is wanted at the end, and messages may follow.
     pub(crate) is_reported: bool,
+    /// Whether the observing process saves something at the end.
+    pub(crate) is_saved: bool,
 }
 
 /// A program that has ended.
@@ -149,9 +151,10 @@ pub(crate) fn watch<P: Poller, S: Wire>(
         }
     };
     let (ran, used) = (clock.now(), Usage::of_children().since(before));
-    let report = observing.filter(|_| run.is_reported).and_then(|mut observing| {
+    let report = observing.filter(|_| run.is_reported || run.is_saved).and_then(|mut observing| {
+        let within = if run.is_reported { REPORT_WITHIN } else { SAVED_WITHIN };
         observing.send(&[observing::END]).ok()?;
-        let report: Report<S> = from_bytes(&observing.answer(REPORT_WITHIN)?)?;
+        let report: Report<S> = from_bytes(&observing.answer(within)?)?;
         if report.calls_given_up > 0 {
             observing.is_blocked();
         }
@@ -215,4 +218,6 @@ impl<S: Wire> Wire for Report<S> {
 
 /// The thread that answers is never blocked, but may have to wait for a processor.
 const REPORT_WITHIN: Nanos = Nanos::from_millis(5_000);
+/// What is not saved by then is lost: the program's end is what others wait for.
+const SAVED_WITHIN: Nanos = Nanos::from_millis(60);
 const ASKED_AGAIN_NANOS: i64 = 10_000_000;

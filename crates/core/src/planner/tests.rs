@@ -264,3 +264,22 @@ fn around_a_first_read_residency_is_probed_closely() {
     cache.close(Nanos(3), cursor);
     cache.assert_settled();
 }
+
+#[test]
+fn a_device_that_does_not_answer_is_looked_at_often_for_a_short_time() {
+    // The file ends with the first window, so that nothing more waits for it.
+    let mut cache = PageCache::new(LIMIT, 64 << 20);
+    cache.latency = Nanos(u64::MAX);
+    let cursor = cache.open(256 << 10, 0);
+    let mut now = Nanos::from_millis(1);
+    assert!(!cache.planner.is_attentive(now));
+    for at in [0, 4096, 8192] {
+        cache.read(now, cursor, &(at..at + 4096), true);
+        cache.advance(now);
+    }
+    assert_eq!((cache.planner.in_flight.len(), cache.planner.pending_pages), (1, 0));
+    assert!(cache.planner.is_attentive(now));
+    now += ATTENTIVE_FOR;
+    assert!(!cache.planner.is_attentive(now));
+    assert!(cache.planner.is_busy(), "it may still come");
+}

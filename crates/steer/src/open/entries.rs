@@ -21,7 +21,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxFlags, openat, openat2, statx,
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags, openat, openat2, statx,
 };
 use rustix::io::Errno;
 
@@ -104,6 +104,23 @@ pub(crate) fn entry(directory: impl AsFd, name: &[u8]) -> Result<(OwnedFd, Stat)
 /// See [`Refusal`].
 pub(crate) fn subdirectory(directory: impl AsFd, name: &[u8]) -> Result<(OwnedFd, Stat), Refusal> {
     as_directory(entry(directory, name)?.0)
+}
+
+/// What lies at the full `path`, as this process and those with its root and rights see it: links
+/// are followed, and what lies on a file system of the kernel's own is refused.
+///
+/// # Errors
+/// See [`Refusal`].
+pub(crate) fn on_the_way(path: &[u8]) -> Result<(OwnedFd, Stat), Refusal> {
+    assert!(path.starts_with(b"/"), "a full path");
+    let how = ResolveFlags::NO_MAGICLINKS;
+    let place = openat2(CWD, OsStr::from_bytes(path), HANDLE, Mode::empty(), how);
+    let place = place.map_err(Refusal::Absent)?;
+    if KERNELS_OWN.contains(&file_system(&place)?) {
+        return Err(Refusal::Kind);
+    }
+    let stat = stat(&place).map_err(Refusal::Absent)?;
+    Ok((place, stat))
 }
 
 /// Opens the directory that `place` is a handle of, for listing it.

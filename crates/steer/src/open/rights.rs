@@ -167,7 +167,7 @@ mod tests {
         let rights = Rights { user: 4, group: 8, groups: vec![24, 25], capabilities: 0xa1 };
         assert_eq!(Rights::parse(STATUS), Some(rights));
         let without = STATUS.replace("24 25 ", "");
-        assert_eq!(Rights::parse(&without).unwrap().groups, []);
+        assert_eq!(Rights::parse(&without).unwrap().groups, [0; 0]);
         for cut in ["", "Uid:\t1\n", "Uid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\n"] {
             assert_eq!(Rights::parse(cut), None, "{cut}");
         }

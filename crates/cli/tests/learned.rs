@@ -1,0 +1,315 @@
+//! Learned lists, end to end: what one run uses is fetched at the start of the next; lists are
+//! shown, moved and forgotten; hostile lists open nothing.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+
+use forerun_testkit::{Scratch, drop_from_cache, installed};
+use serde_json::Value;
+
+/// A folder of lists, and one of files that a program reads one after the other.
+struct Home(Scratch);
+
+/// Reads the files that it is given, and has each open until another process has it open, too.
+const READER: &str = "
+import glob, os, sys, time
+def is_seen(path):
+    for link in glob.glob('/proc/[0-9]*/fd/*'):
+        try:
+            if os.readlink(link) == path and link.split('/')[2] != str(os.getpid()): return True
+        except OSError: pass
+for path in sys.argv[1:]:
+    with open(path, 'rb') as file:
+        while not is_seen(path):
+            file.seek(0)
+            while file.read(65536): pass
+            time.sleep(.005)
+";
+
+/// Observers follow readers of files that are no smaller.
+const BYTES: usize = 300_000;
+
+impl Home {
+    fn new(test: &str, files: usize) -> Self {
+        let home = Self(Scratch::on_disk(&format!("learned-{test}")));
+        fs::create_dir(home.0.join("files")).unwrap();
+        for at in 0..files {
+            fs::write(home.file(at), vec![1; BYTES]).unwrap();
+        }
+        fs::write(home.0.join("reader.py"), READER).unwrap();
+        home
+    }
+
+    fn file(&self, at: usize) -> PathBuf {
+        self.0.join(format!("files/{at:03}"))
+    }
+
+    fn forerun(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forerun"));
+        command.args(words).env("XDG_STATE_HOME", self.0.join("state")).env_remove("FORERUN_LEARN");
+        command.current_dir(self.0.join("files")).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the reader of `files` under `run` with `flags`, all that there are cold: the statistics.
+    fn read(&self, flags: &[&str], files: &[PathBuf]) -> Value {
+        for file in fs::read_dir(self.0.join("files")).unwrap() {
+            drop_from_cache(&File::open(file.unwrap().path()).unwrap());
+        }
+        let record = self.0.join("stats.json");
+        let record_text = record.to_str().unwrap();
+        let mut command = self.forerun(&[&["run", "--stats-json", record_text], flags].concat());
+        let output = command.args(["--", "python3"]).arg(self.0.join("reader.py")).args(files);
+        succeeded(&output.output().unwrap());
+        let stats: Value = serde_json::from_slice(&fs::read(record).unwrap()).unwrap();
+        stats["learned"].clone()
+    }
+
+    fn names(&self) -> Vec<String> {
+        let output = self.forerun(&["learned", "--json"]).output().unwrap();
+        let lists: Value = serde_json::from_str(&succeeded(&output)).unwrap();
+        let lists = lists.as_array().unwrap().iter();
+        lists.map(|list| list["name"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+fn succeeded(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn refused(output: &Output, status: i32) -> String {
+    assert_eq!(output.status.code(), Some(status), "{output:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn what_one_run_uses_is_fetched_at_the_start_of_the_next() {
+    let test = "what_one_run_uses_is_fetched_at_the_start_of_the_next";
+    if !installed(test, "python3") {
+        return;
+    }
+    let home = Home::new("next", 12);
+    let files: Vec<PathBuf> = (0..12).map(|at| home.file(at)).collect();
+    let first = home.read(&[], &files);
+    assert_eq!((&first["entries"], &first["trouble"]), (&0.into(), &"".into()), "{first}");
+    let name = first["name"].as_str().unwrap();
+    assert!(name.starts_with("reader.py-"), "{name}");
+    let shown = succeeded(&home.forerun(&["learned", "show", name, "--json"]).output().unwrap());
+    for file in &files {
+        let row = shown.lines().find(|row| row.contains(file.to_str().unwrap())).expect(&shown);
+        let row: Value = serde_json::from_str(row).unwrap();
+        assert_eq!(row["ranges"], serde_json::json!([[0, BYTES]]), "{row}");
+    }
+    let second = home.read(&[], &files);
+    assert!(second["requested"].as_u64() >= Some(12), "{second}");
+    assert!(second["used"].as_u64() >= Some(12), "{second}");
+    assert_eq!(second["wasted_bytes"], 0, "{second}");
+    // Others of the same program: what is not used any more leaves with the third run.
+    for _ in 0..2 {
+        let last = home.read(&[], &files[..2]);
+        assert!(last["wasted_bytes"].as_u64() <= Some(10 * BYTES as u64), "{last}");
+    }
+    let shown = succeeded(&home.forerun(&["learned", "show", name]).output().unwrap());
+    let row = |file: &Path| shown.lines().find(|row| row.contains(file.to_str().unwrap()));
+    assert!(row(&files[0]).unwrap().trim_end().ends_with("yes"), "{shown}");
+    assert!(row(&files[11]).is_none_or(|row| row.trim_end().ends_with("no")), "{shown}");
+}
+
+#[test]
+fn off_leaves_no_trace_and_names_are_kept_apart() {
+    let test = "off_leaves_no_trace_and_names_are_kept_apart";
+    if !installed(test, "python3") {
+        return;
+    }
+    let home = Home::new("off", 2);
+    let files = [home.file(0), home.file(1)];
+    home.read(&["--learn", "off"], &files);
+    let mut command = home.forerun(&["run", "--", "python3"]);
+    let output = command.arg(home.0.join("reader.py")).args(&files).env("FORERUN_LEARN", "off");
+    succeeded(&output.output().unwrap());
+    assert!(!home.0.join("state").exists());
+    home.read(&["--learn", "one"], &files[..1]);
+    home.read(&["--learn", "two"], &files[1..]);
+    assert_eq!(home.names(), ["two", "one"]);
+    for bad in ["../x", "a/b", ".x", ""] {
+        let output = home.forerun(&["run", "--learn", bad, "--", "true"]).output().unwrap();
+        assert!(refused(&output, 2).contains("no name of a list"), "{bad}");
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_used_is_told_and_the_program_runs() {
+    let home = Home::new("folder", 1);
+    fs::write(home.0.join("state"), "a file").unwrap();
+    let output = home.forerun(&["run", "--stats", "--", "cat"]).arg(home.file(0)).output().unwrap();
+    assert_eq!(output.stdout.len(), BYTES);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("learned: "), "{output:?}");
+    let output = home.forerun(&["run", "--", "cat"]).arg(home.file(0)).output().unwrap();
+    assert!(output.stderr.is_empty(), "{output:?}");
+    fs::remove_file(home.0.join("state")).unwrap();
+    fs::create_dir_all(home.0.join("state/forerun/learned")).unwrap();
+    let open = fs::Permissions::from_mode(0o777);
+    fs::set_permissions(home.0.join("state/forerun/learned"), open).unwrap();
+    let output = home.forerun(&["run", "--stats", "--", "cat"]).arg(home.file(0)).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("another user could have written it"), "{told}");
+}
+
+#[test]
+fn lists_are_moved_joined_and_forgotten() {
+    let test = "lists_are_moved_joined_and_forgotten";
+    if !installed(test, "python3") {
+        return;
+    }
+    let home = Home::new("moved", 3);
+    home.read(&["--learn", "one"], &[home.file(0)]);
+    home.read(&["--learn", "two"], &[home.file(1)]);
+    let file = |name: &str| home.0.join(name).to_str().unwrap().to_owned();
+    let files = file("files");
+    let run = |words: &[&str]| succeeded(&home.forerun(words).output().unwrap());
+    run(&["learned", "export", "one", "-o", &file("1.jsonl")]);
+    let root = format!("/elsewhere={files}");
+    run(&["learned", "export", "two", "-o", &file("2.jsonl"), "--root", &root]);
+    run(&["learned", "merge", &file("all.jsonl"), &file("1.jsonl"), &file("2.jsonl")]);
+    run(&["learned", "import", &file("all.jsonl")]);
+    let shown = run(&["learned", "show", "all"]);
+    assert!(shown.contains(&format!("{files}/000")) && shown.contains("/elsewhere/001"), "{shown}");
+    let missing = home.forerun(&["learned", "show", "al"]).output().unwrap();
+    assert!(refused(&missing, 1).contains("the nearest is `all`"));
+    let other = home.forerun(&["learned", "import", &home.file(0).to_string_lossy()]).output();
+    assert!(refused(&other.unwrap(), 1).contains("no learned list"));
+    let full = home.forerun(&["learned", "export", "one", "-o", "/dev/full"]).output().unwrap();
+    assert!(refused(&full, 1).contains("/dev/full"));
+    run(&["learned", "forget", "one"]);
+    assert_eq!(home.names(), ["all", "two"]);
+    run(&["learned", "forget", "--all"]);
+    assert!(home.names().is_empty());
+    assert!(run(&["learned"]).contains("nothing is learned yet"));
+}
+
+#[test]
+fn a_new_machine_is_warmed_by_what_matters() {
+    let test = "a_new_machine_is_warmed_by_what_matters";
+    if !installed(test, "python3") {
+        return;
+    }
+    let home = Home::new("warm", 4);
+    let files = [home.file(0), home.file(1)];
+    home.read(&["--learn", "app"], &files);
+    let list = home.0.join("app.jsonl").to_str().unwrap().to_owned();
+    succeeded(&home.forerun(&["learned", "export", "app", "-o", &list]).output().unwrap());
+    fs::rename(home.0.join("files"), home.0.join("copy")).unwrap();
+    fs::create_dir(home.0.join("files")).unwrap();
+    for name in ["000", "001"] {
+        drop_from_cache(&File::open(home.0.join("copy").join(name)).unwrap());
+    }
+    let root = format!("{}={}", home.0.join("copy").display(), home.0.join("files").display());
+    let words = ["warm", "--learned-file", &list, "--root", &root, "--json"];
+    let report = succeeded(&home.forerun(&words).output().unwrap());
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["bytes_fetched"], 2 * BYTES, "{report}");
+    let words = ["warm", "--learned", "app", "--json"];
+    let report = succeeded(&home.forerun(&words).output().unwrap());
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert!(report["gone"].as_u64() >= Some(2), "{report}");
+}
+
+#[test]
+fn hostile_lists_open_nothing_but_files() {
+    let home = Home::new("hostile", 1);
+    let fifo = home.0.join("fifo");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &fifo,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        0,
+    )
+    .unwrap();
+    symlink(&fifo, home.0.join("link")).unwrap();
+    symlink("loop", home.0.join("loop")).unwrap();
+    let mut text =
+        String::from(r#"{"format":"forerun-learned","version":1,"runs":1,"program":{}}"#);
+    let here = |name: &str| home.0.join(name).to_str().unwrap().to_owned();
+    let paths = [here("fifo"), here("link"), here("loop"), here("none"), here("files/000/x")];
+    let others = ["/dev/zero", "/dev/tty", "/proc/kmsg", "/proc/self/mem", "/sys/kernel/tracing"];
+    for path in paths.iter().map(String::as_str).chain(others) {
+        for kind in ["read", "stat", "absent", "directory"] {
+            let below = if kind == "read" { "" } else { "/." };
+            let row = serde_json::json!({
+                "path": format!("{path}{below}"), "kind": kind, "first_us": 0, "history": 7,
+                "bytes": 9, "ranges": [[0, i64::MAX], [4096, 8192]],
+            });
+            text = format!("{text}\n{row}");
+        }
+    }
+    fs::write(here("list.jsonl"), text).unwrap();
+    let words =
+        ["run", "--learn", "off", "--learned-file", &here("list.jsonl"), "--", "sleep", "0.2"];
+    // An open of the pipe would wait for a writer, or be seen by one that does not wait.
+    let mut running = home.forerun(&words).spawn().unwrap();
+    while running.try_wait().unwrap().is_none() {
+        let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::NONBLOCK;
+        let writer = rustix::fs::open(&fifo, flags, rustix::fs::Mode::empty());
+        assert_eq!(writer.err(), Some(rustix::io::Errno::NXIO), "nothing has it open to read");
+    }
+    let words = ["warm", "--learned-file", &here("list.jsonl"), "--json"];
+    let output = home.forerun(&words).output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["fetched"], 0, "{report}");
+    fs::write(here("broken.jsonl"), "{").unwrap();
+    let words = ["run", "--learned-file", &here("broken.jsonl"), "--", "true"];
+    assert!(refused(&home.forerun(&words).output().unwrap(), 1).contains("no learned list"));
+}
+
+#[test]
+fn lists_stay_whole_whatever_is_killed() {
+    let test = "lists_stay_whole_whatever_is_killed";
+    if !installed(test, "python3") {
+        return;
+    }
+    let home = Home::new("killed", 20);
+    thread::scope(|scope| {
+        for own in 0..10 {
+            let home = &home;
+            scope.spawn(move || {
+                for turn in 0..4 {
+                    let name = if own % 2 == 0 { "shared".into() } else { format!("own{own}") };
+                    let mut command = home.forerun(&["run", "--learn", &name, "--", "python3"]);
+                    command.arg(home.0.join("reader.py")).arg(home.file(own)).process_group(0);
+                    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+                    if turn % 2 == 1 {
+                        // At any moment of the run, its end included.
+                        let group = rustix::process::Pid::from_child(&child);
+                        let flags = rustix::process::PidfdFlags::empty();
+                        let end = rustix::process::pidfd_open(group, flags).unwrap();
+                        let mut ends =
+                            [rustix::event::PollFd::new(&end, rustix::event::PollFlags::IN)];
+                        let tv_nsec = (50 + 13 * i64::try_from(own).unwrap()) * 1_000_000;
+                        let time = rustix::event::Timespec { tv_sec: 0, tv_nsec };
+                        rustix::event::poll(&mut ends, Some(&time)).unwrap();
+                        let kill = rustix::process::Signal::KILL;
+                        let _ = rustix::process::kill_process_group(group, kill);
+                    }
+                    child.wait().unwrap();
+                }
+            });
+        }
+    });
+    for name in home.names() {
+        let shown = succeeded(&home.forerun(&["learned", "show", &name]).output().unwrap());
+        let own = name.strip_prefix("own").and_then(|own| own.parse::<usize>().ok());
+        let foreign = |at: &usize| own.is_some_and(|own| own != *at);
+        let files = home.0.join("files");
+        for other in (0..20).filter(foreign) {
+            let path = files.join(format!("{other:03}"));
+            assert!(!shown.contains(path.to_str().unwrap()), "{name} has {other}:\n{shown}");
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The replay by itself: order, distance, judgement, budget, and counts under any calls.
+
+use super::*;
+use std::vec;
+
+/// Entries of the first window.
+const FIRST: u32 = 32;
+const _: () = assert!(FIRST as usize == AHEAD_MIN);
+
+fn entries(count: usize) -> Vec<ReplayEntry> {
+    let entry = |place| ReplayEntry { bytes: 4096, place, is_judged: true };
+    (0..count as u64).map(entry).collect()
+}
+
+fn issue(replay: &mut Replay) -> Vec<u32> {
+    let mut out = Vec::new();
+    replay.issue(1_000, 1 << 30, false, &mut out);
+    out
+}
+
+fn millis(count: u64) -> Nanos {
+    Nanos::from_millis(count)
+}
+
+/// Completes and uses what is requested of `replay`, in order, one entry each millisecond.
+fn follow(replay: &mut Replay, is_used: impl Fn(u32) -> bool, took: Nanos) -> usize {
+    let (mut requested, mut furthest) = (issue(replay), 0);
+    let mut at = 0;
+    while at < requested.len() {
+        let index = requested[at];
+        at += 1;
+        replay.complete(index, Some(took));
+        if is_used(index) {
+            replay.used(millis(at as u64), index);
+        }
+        furthest = furthest.max(replay.distance());
+        requested.extend(issue(replay));
+    }
+    furthest
+}
+
+#[test]
+fn a_list_that_is_right_is_fetched_whole_in_order_each_entry_once() {
+    let mut replay = Replay::new(entries(1_000));
+    assert_eq!(issue(&mut replay), (0..FIRST).collect::<Vec<_>>());
+    assert_eq!(issue(&mut replay), [], "nothing more before the program uses something");
+    let mut all = (0..FIRST).collect::<Vec<_>>();
+    for index in 0..1_000 {
+        replay.complete(index, Some(millis(1)));
+        replay.used(millis(u64::from(index)), index);
+        all.extend(issue(&mut replay));
+    }
+    assert_eq!(all, (0..1_000).collect::<Vec<_>>());
+    assert!(replay.is_over());
+    replay.finish();
+    let ReplayStats { requested, used, used_requested, unused, .. } = replay.stats();
+    assert_eq!((requested, used, used_requested, unused), (1_000, 1_000, 1_000, 0));
+    assert_eq!(replay.ahead_bytes(), 0);
+}
+
+#[test]
+fn the_distance_follows_latency_and_rate_within_its_bounds() {
+    #[rustfmt::skip]
+    let rows = [ // a fetch takes  entries ahead, with one use each millisecond
+        (millis(1),                AHEAD_MIN),
+        (millis(50),               100),
+        (millis(5_000),            AHEAD_MAX),
+    ];
+    for (took, expected) in rows {
+        let mut replay = Replay::new(entries(1_000));
+        assert_eq!(follow(&mut replay, |_| true, took), expected, "{took:?}");
+    }
+}
+
+#[test]
+fn a_list_that_is_wrong_is_left_soon() {
+    let mut nothing = Replay::new(entries(10_000));
+    follow(&mut nothing, |_| false, millis(1));
+    assert_eq!(nothing.stats().requested, AHEAD_MIN as u64);
+    let mut few = Replay::new(entries(10_000));
+    follow(&mut few, |index| index.is_multiple_of(3), millis(1));
+    assert!(few.is_over(), "a third is used");
+    assert!(few.stats().requested < 400, "{:?}", few.stats());
+    let mut most = Replay::new(entries(10_000));
+    let furthest = follow(&mut most, |index| !index.is_multiple_of(3), millis(100));
+    assert!(furthest > AHEAD_MIN, "before it is judged");
+    assert!(!most.is_over() || most.stats().requested == 10_000);
+    assert_eq!(most.distance().min(AHEAD_MAX / 2), most.distance(), "halved");
+}
+
+#[test]
+fn what_cannot_be_judged_stops_nothing() {
+    let all = entries(1_000).into_iter().map(|it| ReplayEntry { is_judged: false, ..it });
+    let mut replay = Replay::new(all);
+    follow(&mut replay, |index| index.is_multiple_of(4), millis(1));
+    replay.finish();
+    assert!(replay.stats().requested > 990, "{:?}", replay.stats());
+    assert_eq!(replay.stats().unused, 0);
+}
+
+#[test]
+fn a_program_that_is_ahead_of_the_list_is_not_waited_for() {
+    let mut replay = Replay::new(entries(1_000));
+    assert_eq!(issue(&mut replay).len(), AHEAD_MIN);
+    replay.used(millis(1), 45);
+    let next = issue(&mut replay);
+    assert_eq!(next[..AHEAD_MIN], (46..46 + FIRST).collect::<Vec<_>>());
+    assert_eq!(next[AHEAD_MIN..], (FIRST..45).collect::<Vec<_>>(), "then the skipped");
+}
+
+#[test]
+fn one_use_far_ahead_moves_nothing_and_several_do() {
+    let mut replay = Replay::new(entries(1_000));
+    for index in issue(&mut replay) {
+        replay.complete(index, Some(millis(1)));
+    }
+    for (now, far) in [500, 900, 200].into_iter().enumerate() {
+        replay.used(millis(now as u64), far);
+        assert_eq!(issue(&mut replay), [], "{far}");
+    }
+    for index in 0..FIRST {
+        replay.used(millis(10), index);
+    }
+    assert!(issue(&mut replay).contains(&(FIRST)), "it goes on where it was");
+    for index in 700..704 {
+        replay.used(millis(20), index);
+    }
+    assert_eq!(issue(&mut replay)[0], 704);
+    assert!(!replay.is_wrong());
+}
+
+#[test]
+fn the_budget_holds_and_what_exceeds_it_is_left_out() {
+    let mut all = entries(100);
+    all[3].bytes = 1 << 20;
+    let mut replay = Replay::new(all);
+    let mut out = Vec::new();
+    replay.issue(1_000, 5 * 4096, false, &mut out);
+    assert_eq!(out, [0, 1, 2, 4, 5]);
+    assert_eq!(replay.ahead_bytes(), 5 * 4096);
+    out.clear();
+    replay.used(millis(1), 0);
+    replay.issue(1_000, 5 * 4096, false, &mut out);
+    assert_eq!(out, [6]);
+    out.clear();
+    replay.issue(1_000, 1 << 30, false, &mut out);
+    assert!(!out.contains(&3), "it was passed");
+}
+
+#[test]
+fn seek_bound_devices_get_batches_by_place() {
+    let mut all = entries(50);
+    for (entry, place) in all.iter_mut().zip([9, 3, 7, 1]) {
+        entry.place = place;
+    }
+    let mut replay = Replay::new(all);
+    let mut out = Vec::new();
+    replay.issue(4, 1 << 30, true, &mut out);
+    assert_eq!(out, [3, 1, 2, 0]);
+    assert_eq!(replay.in_flight(), 4);
+}
+
+#[test]
+fn any_calls_keep_the_counts_in_balance() {
+    let mut random = crate::prng::Prng::new(7);
+    for _ in 0..200 {
+        let count = 1 + usize::try_from(random.below(300)).unwrap();
+        let mut replay = Replay::new(entries(count));
+        let mut seen = vec![false; count];
+        for now in 0..400 {
+            let index = u32::try_from(random.below(count as u64 + 5)).unwrap();
+            match random.below(3) {
+                0 => replay.used(millis(now), index),
+                1 => replay.complete(index, Some(Nanos(random.below(1 << 20)))),
+                _ => {
+                    let mut out = Vec::new();
+                    let room = usize::try_from(random.below(40)).unwrap();
+                    replay.issue(room, random.below(1 << 20), false, &mut out);
+                    for index in out {
+                        assert!(!std::mem::replace(&mut seen[index as usize], true), "once");
+                    }
+                }
+            }
+        }
+        replay.finish();
+        let stats = replay.stats();
+        let requested = seen.iter().filter(|is| **is).count() as u64;
+        assert_eq!(stats.requested, requested);
+        assert!(stats.used_requested + stats.unused <= requested);
+        assert_eq!(replay.ahead_bytes(), 4096 * (requested - stats.used_requested));
+        assert_eq!(stats.unused_bytes, 4096 * stats.unused);
+    }
+}

@@ -1,0 +1,466 @@
+//! Learned lists, live: what the program used in its last runs is fetched before it asks, and what
+//! it uses now is learned.
+//!
+//! ```text
+//!   store --list--> core::learned::Replay --> workers: look up, list, read ahead
+//!                        ^ used                  |
+//!   observers, watches --+--> what was seen <----+ versions
+//!                                  `--at the end--> merge --> store
+//! ```
+//! | module | what |
+//! |---|---|
+//! | `program` | what a list is learned of, and its name |
+//! | `format`, `store` | lists as files, and the folder of them |
+//! | `seen` | what a run was seen to use |
+//! | `watches` | directories whose files are read |
+//! | `fetch` | what a worker does for a path |
+//! | `warm` | all of a list, for a machine that is new |
+//!
+//! # Invariants
+//! - Whatever becomes of lists, the program runs on; why one was not used or saved is told.
+//! - At most [`JOBS_MAX`] paths are with workers; a file system that does not answer holds these.
+
+pub(crate) mod fetch;
+pub mod format;
+mod program;
+mod seen;
+pub mod store;
+mod warm;
+mod watches;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use forerun_core::learned::replay::{Replay, ReplayEntry, ReplayStats};
+use forerun_core::learned::{ENTRIES_MAX, LearnedEntry, LearnedKind, LearnedList, Observed};
+use forerun_core::units::Nanos;
+use forerun_core::walk::depth::WalkDepth;
+use rustix::fs::{CWD, FileType, readlinkat};
+
+use crate::kernel::Stat;
+use crate::observe::access::{CursorId, EntryAccess, EntryCall};
+use crate::pool::{Pool, PoolBounds};
+use crate::wire::wire;
+use fetch::{Done, Found, Job, Tools, What, work};
+use format::{LearnedFile, Program};
+use seen::Seen;
+use store::{Store, StoreError};
+pub use warm::{ListReport, rebased, warm};
+
+/// What is learned, and what of it is used.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Learning {
+    /// Nothing; no list of the user's is read or written.
+    #[default]
+    Off,
+    /// The list of the program that runs.
+    Auto,
+    /// The list of this name.
+    Named(String),
+}
+
+/// The settings of learning.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LearnSettings {
+    /// Which list is learned.
+    pub learning: Learning,
+    /// Files of lists that are used besides, and not changed.
+    pub files: Vec<PathBuf>,
+}
+
+/// What became of a learned list in a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LearnedStats {
+    /// The name of the list; empty where nothing is learned.
+    pub name: String,
+    /// Entries of the list that were expected to be used.
+    pub entries: u64,
+    /// Entries that were requested.
+    pub requested: u64,
+    /// Paths that the program was seen to use.
+    pub seen: u64,
+    /// Of the requested ones, those that it was seen to use.
+    pub used: u64,
+    /// Requested entries of which a use would have been seen, and was not.
+    pub unused: u64,
+    /// Their bytes.
+    pub unused_bytes: u64,
+    /// Bytes of files that were requested of the kernel.
+    pub bytes: u64,
+    /// Why the list was not used, or not saved; empty where it was.
+    pub trouble: String,
+}
+
+wire! {
+    LearnedStats {
+        name, entries, requested, seen, used, unused, unused_bytes, bytes, trouble,
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Learner {
+    /// The list that is learned; none where the lists of files alone are used.
+    target: Option<Target>,
+    entries: Vec<Arc<LearnedEntry>>,
+    /// The places of entries, by path.
+    places: BTreeMap<Box<[u8]>, u32>,
+    replay: Replay,
+    depth: WalkDepth,
+    /// Entries of which a use would be seen.
+    watched: Vec<bool>,
+    seen: Seen,
+    cursors: BTreeMap<CursorId, Box<[u8]>>,
+    /// Whether processes see the same tree as this one.
+    processes: BTreeMap<i32, bool>,
+    tools: Arc<Tools>,
+    pool: Pool<Job, Done>,
+    stats: LearnedStats,
+}
+
+/// A list that a run adds to.
+#[derive(Debug)]
+struct Target {
+    store: Store,
+    name: String,
+    program: Program,
+}
+
+impl Learner {
+    /// The learner of the program that `words` start; none where nothing is to be learned or used.
+    /// Calls of workers that have not returned are counted in `running`.
+    pub(crate) fn start(
+        settings: &LearnSettings,
+        words: &[OsString],
+        running: Arc<AtomicU64>,
+    ) -> Option<Self> {
+        if settings.learning == Learning::Off && settings.files.is_empty() {
+            return None;
+        }
+        let mut stats = LearnedStats::default();
+        let (mut list, mut target) = (LearnedList::default(), None);
+        match Target::of(&settings.learning, words) {
+            Ok(found) => target = found,
+            Err(why) => stats.trouble = why.to_string(),
+        }
+        if let Some(target) = &target {
+            stats.name.clone_from(&target.name);
+            match target.store.load(&target.name) {
+                Ok(file) => list = file.map(|file| file.list).unwrap_or_default(),
+                Err(why) => stats.trouble = why.to_string(),
+            }
+        }
+        for path in &settings.files {
+            match read_file(path) {
+                Ok(file) => list.merge_list(&file.list),
+                Err(why) => stats.trouble = why.to_string(),
+            }
+        }
+        Some(Self::new(target, &list, stats, running))
+    }
+
+    fn new(
+        target: Option<Target>,
+        list: &LearnedList,
+        stats: LearnedStats,
+        running: Arc<AtomicU64>,
+    ) -> Self {
+        let entries: Vec<Arc<LearnedEntry>> = list.trusted().cloned().map(Arc::new).collect();
+        assert!(entries.len() <= ENTRIES_MAX, "a list has a bound");
+        let places = entries.iter().zip(0..).map(|(entry, at)| (entry.path.clone(), at)).collect();
+        let bounds = PoolBounds { jobs_max: JOBS_MAX, threads_max: JOBS_MAX, name: "learned" };
+        let replay = Replay::new(entries.iter().map(|entry| ReplayEntry {
+            bytes: entry.ranges.iter().map(|range| range.end - range.start).sum(),
+            place: entry.version.inode,
+            is_judged: entry.kind == LearnedKind::Read,
+        }));
+        Self {
+            target,
+            watched: vec![false; entries.len()],
+            stats: LearnedStats { entries: entries.len() as u64, ..stats },
+            entries,
+            places,
+            replay,
+            depth: WalkDepth::default(),
+            seen: Seen::default(),
+            cursors: BTreeMap::new(),
+            processes: BTreeMap::new(),
+            tools: Arc::new(Tools::new()),
+            pool: Pool::new(bounds, running, work),
+        }
+    }
+
+    /// Whether entries are fetched, or will be as the program goes on.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.replay.is_over() || self.replay.in_flight() > 0
+    }
+
+    /// Bytes that were requested and not used yet.
+    pub(crate) fn ahead_bytes(&self) -> u64 {
+        if self.is_busy() { self.replay.ahead_bytes() } else { 0 }
+    }
+
+    pub(crate) fn stats(&self) -> LearnedStats {
+        let ReplayStats { requested, used_requested, unused, unused_bytes, .. } =
+            self.replay.stats();
+        let seen = self.seen.count() as u64;
+        LearnedStats {
+            requested,
+            seen,
+            used: used_requested,
+            unused,
+            unused_bytes,
+            ..self.stats.clone()
+        }
+    }
+
+    /// Takes in what was read and fetched since the last call, and has more fetched: with all that
+    /// is ahead no more than `budget_bytes`.
+    pub(crate) fn advance(&mut self, now: Nanos, budget_bytes: u64) {
+        self.take_notes(now);
+        while let Some(done) = self.pool.completed() {
+            self.take_in(now, done);
+        }
+        let depth = self.depth.requests() as usize;
+        let room = depth.saturating_sub(self.replay.in_flight()).min(self.pool.room());
+        let mut next = Vec::new();
+        self.replay.issue(room, budget_bytes, false, &mut next);
+        assert!(next.len() <= self.pool.room(), "no more requests than there is room for");
+        for index in next {
+            let entry = Arc::clone(&self.entries[index as usize]);
+            self.push(What::Fetch(index, entry));
+        }
+    }
+
+    fn push(&mut self, what: What) {
+        assert!(self.pool.room() > 0, "a path is pushed where there is room");
+        self.pool.push(Job { tools: Arc::clone(&self.tools), what });
+    }
+
+    fn take_notes(&mut self, now: Nanos) {
+        let notes = self.tools.watches.take();
+        // Any process may have read it: that tells whether an entry is used, and teaches none.
+        for path in notes.paths {
+            if self.places.contains_key(&path[..]) {
+                self.note(now, &path, LearnedKind::Read);
+            }
+        }
+        for directory in notes.left {
+            let below = |path: &[u8]| {
+                path.strip_prefix(&directory[..]).is_some_and(|rest| rest.starts_with(b"/"))
+            };
+            for (entry, is_watched) in self.entries.iter().zip(&mut self.watched) {
+                *is_watched &= !below(&entry.path);
+            }
+        }
+    }
+
+    fn take_in(&mut self, now: Nanos, done: Done) {
+        let Done { what, found, took, is_watched } = done;
+        match what {
+            What::Fetch(index, entry) => {
+                assert!((index as usize) < self.watched.len(), "a job is of an entry");
+                let is_quick = took < CACHED_WITHIN;
+                let needs_bytes =
+                    found.as_ref().is_ok_and(|found| found.bytes > 0 && !found.is_cached);
+                let was_there = is_quick && !needs_bytes;
+                let is_full = self.replay.in_flight() >= self.depth.requests() as usize;
+                self.depth.answered(now, was_there, is_full);
+                self.watched[index as usize] = is_watched && !was_there;
+                let is_judged = is_watched && !was_there;
+                self.replay.complete(index, is_judged.then_some(took));
+                if let Ok(Found { version, bytes, is_cached, .. }) = found {
+                    self.stats.bytes += if is_cached { 0 } else { bytes };
+                    self.seen.found(&entry.path, version);
+                }
+            }
+            What::Warm(_) => unreachable!("a run waits for no bytes"),
+            What::Look(path) => match found {
+                Ok(found) => {
+                    if let Some(real) = found.real.clone() {
+                        self.seen.link(now, &path, &real, self.target.is_some());
+                        self.use_place(now, &real);
+                    }
+                    self.seen.looked(&path, &found);
+                }
+                Err(_) => self.seen.absent(&path),
+            },
+        }
+    }
+
+    /// The program uses `path`.
+    fn note(&mut self, now: Nanos, path: &[u8], kind: LearnedKind) {
+        if format::check_path(path).is_err() || KERNELS_OWN.iter().any(|own| path.starts_with(own))
+        {
+            return;
+        }
+        self.use_place(now, path);
+        let is_new = self.target.is_some() && self.seen.note(now, path, kind);
+        if is_new && self.pool.room() > LOOKS_LEFT {
+            self.push(What::Look(path.into()));
+        }
+    }
+
+    fn use_place(&mut self, now: Nanos, path: &[u8]) {
+        if let Some(&place) = self.places.get(path) {
+            self.replay.used(now, place);
+        }
+    }
+
+    /// Whether the process of `access` sees what this process sees at a path, as was found when it
+    /// was first met.
+    fn sees_the_same(&mut self, access: &EntryAccess<'_>) -> bool {
+        if self.processes.len() >= PROCESSES_MAX {
+            self.processes.clear();
+        }
+        *self.processes.entry(access.pid).or_insert_with(|| {
+            let link = |name| readlinkat(access.process, name, Vec::new()).ok();
+            let own = |name| readlinkat(CWD, format!("/proc/self/{name}"), Vec::new()).ok();
+            let is_own = |name| link(name).is_some_and(|it| Some(it) == own(name));
+            is_own("ns/mnt") && is_own("root")
+        })
+    }
+
+    /// The program uses an entry of a directory tree.
+    pub(crate) fn entry(&mut self, now: Nanos, access: &EntryAccess<'_>) {
+        if !self.sees_the_same(access) {
+            return;
+        }
+        let kind = match access.call {
+            EntryCall::Stat => LearnedKind::Stat,
+            EntryCall::Open | EntryCall::Read { .. } => LearnedKind::Read,
+            EntryCall::List => LearnedKind::Directory,
+        };
+        self.note(now, access.path, kind);
+    }
+
+    /// The program has the file at `path` open or mapped, with this cursor.
+    pub(crate) fn opened(
+        &mut self,
+        now: Nanos,
+        cursor: CursorId,
+        path: Box<[u8]>,
+        stat: &Stat,
+        file: Option<&File>,
+    ) {
+        self.use_place(now, &path);
+        if self.target.is_some() {
+            let is_new = self.seen.note(now, &path, LearnedKind::Read);
+            self.seen.found(&path, fetch::version(stat));
+            assert!(self.seen.count() <= ENTRIES_MAX, "what is seen has a bound");
+            if is_new && stat.st_size > fetch::WHOLE_BYTES {
+                let is_cached = file.is_none_or(|it| fetch::is_mostly_cached(it, stat.st_size));
+                self.seen.was_cached(&path, is_cached);
+            }
+            if self.cursors.len() < CURSORS_MAX {
+                self.cursors.insert(cursor, path);
+            }
+            assert!(self.cursors.len() <= CURSORS_MAX, "cursors have a bound");
+        }
+    }
+
+    /// A second reader of the file of `from`.
+    pub(crate) fn opened_again(&mut self, from: CursorId, cursor: CursorId) {
+        if let Some(path) = self.cursors.get(&from).cloned()
+            && self.cursors.len() < CURSORS_MAX
+        {
+            self.cursors.insert(cursor, path);
+        }
+    }
+
+    /// The reader of `cursor` has read `range`.
+    pub(crate) fn read(&mut self, cursor: CursorId, range: &Range<u64>) {
+        if let Some(path) = self.cursors.get(&cursor) {
+            self.seen.read(path, range);
+        }
+    }
+
+    pub(crate) fn closed(&mut self, cursor: CursorId) {
+        self.cursors.remove(&cursor);
+    }
+
+    /// The program has ended: what was seen is learned.
+    pub(crate) fn finish(&mut self, now: Nanos) {
+        self.take_notes(now);
+        while let Some(done) = self.pool.completed() {
+            self.take_in(now, done);
+        }
+        self.replay.finish();
+        let Some(target) = &self.target else { return };
+        if self.seen.count() == 0 {
+            return;
+        }
+        let run = self.run();
+        let saved = target.store.update(&target.name, SAVE_PATIENCE, |before| {
+            let mut file = before.unwrap_or_default();
+            file.list.merge(run);
+            LearnedFile { program: target.program.clone(), list: file.list }
+        });
+        if let Err(why) = saved {
+            self.stats.trouble = why.to_string();
+        }
+    }
+
+    /// What this run tells.
+    fn run(&self) -> Vec<Observed> {
+        let is_wrong = self.replay.is_wrong();
+        let mut run = self.seen.observed();
+        let unseen = self.entries.iter().zip(&self.watched).filter(|(entry, is_watched)| {
+            let is_judged = entry.kind == LearnedKind::Read && **is_watched;
+            !is_judged && !is_wrong && !self.seen.has(&entry.path)
+        });
+        run.extend(
+            unseen.map(|(entry, _)| Observed { entry: LearnedEntry::clone(entry), is_seen: false }),
+        );
+        run
+    }
+}
+
+impl Target {
+    /// The list that is learned.
+    fn of(learning: &Learning, words: &[OsString]) -> Result<Option<Self>, StoreError> {
+        let program = Program::of(words);
+        let name = match (learning, &program) {
+            (Learning::Off, _) | (Learning::Auto, None) => return Ok(None),
+            (Learning::Auto, Some(program)) => program.list_name(),
+            (Learning::Named(name), _) => name.clone(),
+        };
+        store::check_name(&name)?;
+        let store = Store::of_user()?;
+        Ok(Some(Self { store, name, program: program.unwrap_or_default() }))
+    }
+}
+
+/// Reads the list in the file at `path`.
+///
+/// # Errors
+/// It cannot be read, or is no list.
+pub fn read_file(path: &Path) -> Result<LearnedFile, StoreError> {
+    let file = File::open(path);
+    let file = file.map_err(|error| StoreError::Io(path.to_owned(), error))?;
+    LearnedFile::read(file).map_err(|why| StoreError::Format(path.to_owned(), why))
+}
+
+/// Whether `kind` is of what can be learned as a file or a directory.
+fn is_plain(kind: FileType) -> bool {
+    matches!(kind, FileType::RegularFile | FileType::Directory | FileType::Symlink)
+}
+
+/// Paths that workers have: a file system that has proved parallel is given 128 requests.
+const JOBS_MAX: usize = 192;
+/// Of these, so many are for entries of the list.
+const LOOKS_LEFT: usize = 128;
+const CURSORS_MAX: usize = 4_096;
+const PROCESSES_MAX: usize = 1_024;
+/// A lookup within this time waited for no device.
+const CACHED_WITHIN: Nanos = Nanos::from_micros(100);
+/// How long others may save before this run is not learned.
+const SAVE_PATIENCE: Duration = Duration::from_millis(30);
+/// What lies there is not on a device, wherever else it may be mounted.
+const KERNELS_OWN: [&[u8]; 3] = [b"/proc/", b"/sys/", b"/dev/"];

@@ -1,0 +1,253 @@
+//! What a worker does for a path of a list: it looks it up, and has the kernel read its ranges.
+//!
+//! ```text
+//!   path --handle that opens nothing--> kind, version --> listing | readahead
+//!                                  `--> its directory: a watch
+//! ```
+//! The path is resolved as the program resolves it, links too, by the rights that
+//! forerun and the program share: nothing is opened that the program could not open.
+//!
+//! # Invariants
+//! - Regular files and directories alone are opened, of no file system of the kernel's own,
+//!   whatever a list says; and of those none that has a lease.
+//! - No byte of a file is read into this process.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use forerun_core::learned::{LearnedEntry, LearnedKind, Version};
+use forerun_core::units::Nanos;
+use rustix::fs::{FileType, RawDir};
+use rustix::io::Errno;
+
+use super::watches::Watches;
+use crate::clock::Clock;
+use crate::kernel::{self, Residency, Stat};
+use crate::open::entries::{listable, on_the_way};
+use crate::open::{LeaseList, Refusal, is_regular, open_found, path_of};
+
+/// What workers share.
+#[derive(Debug)]
+pub(super) struct Tools {
+    pub(super) watches: Watches,
+    leases: LeaseList,
+    clock: Clock,
+}
+
+/// A path to be fetched, or to be looked up alone.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) tools: Arc<Tools>,
+    pub(super) what: What,
+}
+
+/// See [`Job`].
+#[derive(Debug)]
+pub(super) enum What {
+    /// The entry of a list, by its place there.
+    Fetch(u32, Arc<LearnedEntry>),
+    /// An entry whose bytes are waited for.
+    Warm(Arc<LearnedEntry>),
+    /// A path that the program was seen to use.
+    Look(Box<[u8]>),
+}
+
+impl What {
+    fn path(&self) -> &[u8] {
+        match self {
+            Self::Fetch(_, entry) | Self::Warm(entry) => &entry.path,
+            Self::Look(path) => path,
+        }
+    }
+}
+
+/// What became of a job.
+#[derive(Debug)]
+pub(super) struct Done {
+    pub(super) what: What,
+    pub(super) found: Result<Found, Refusal>,
+    /// How long it took.
+    pub(super) took: Nanos,
+    /// Reads of the file are told from now on.
+    pub(super) is_watched: bool,
+}
+
+/// What lies at a path.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) kind: FileType,
+    pub(super) version: Version,
+    /// Its path without links, where that is another.
+    pub(super) real: Option<Box<[u8]>>,
+    /// Bytes that were requested, or are cached.
+    pub(super) bytes: u64,
+    /// All that was wanted was cached.
+    pub(super) is_cached: bool,
+}
+
+impl Tools {
+    pub(super) fn new() -> Self {
+        Self { watches: Watches::new(), leases: LeaseList::new(), clock: Clock::start() }
+    }
+
+    /// Fetches what is learned of `entry`.
+    fn fetch(&self, entry: &LearnedEntry) -> Result<(Found, bool), Refusal> {
+        let is_watched = entry.kind == LearnedKind::Read && self.watch_above(&entry.path);
+        let (place, stat) = on_the_way(&entry.path)?;
+        let mut found = Found::of(&stat, None);
+        match entry.kind {
+            LearnedKind::Read if is_regular(&stat) && stat.st_size > 0 => {
+                self.read_ahead(&place, &stat, entry, &mut found)?;
+            }
+            LearnedKind::Directory if found.kind == FileType::Directory => list(&place)?,
+            _ => {}
+        }
+        Ok((found, is_watched))
+    }
+
+    /// Fetches what is learned of `entry`, and waits until its bytes are there.
+    fn fetch_and_wait(&self, entry: &LearnedEntry) -> Result<(Found, bool), Refusal> {
+        let (place, stat) = on_the_way(&entry.path)?;
+        let (mut found, began) = (Found::of(&stat, None), self.clock.now());
+        match entry.kind {
+            LearnedKind::Read if is_regular(&stat) && stat.st_size > 0 => {
+                let (file, ranges) = self.read_ahead(&place, &stat, entry, &mut found)?;
+                for range in ranges {
+                    while kernel::absent(&file, &range)
+                        .ok()
+                        .flatten()
+                        .is_some_and(|it| !it.is_empty())
+                        && self.clock.now().since(began) < ARRIVES_WITHIN
+                    {
+                        thread::sleep(ARRIVED_EVERY);
+                    }
+                }
+            }
+            LearnedKind::Directory if found.kind == FileType::Directory => list(&place)?,
+            _ => {}
+        }
+        Ok((found, false))
+    }
+
+    /// Has the kernel read the ranges of `entry` that are not cached: the file, and these ranges.
+    fn read_ahead(
+        &self,
+        place: &OwnedFd,
+        stat: &Stat,
+        entry: &LearnedEntry,
+        found: &mut Found,
+    ) -> Result<(File, Vec<Range<u64>>), Refusal> {
+        let (file, stat) = open_found(place, stat, &self.leases, None)?;
+        let ranges = entry.ranges_of(version(&stat));
+        assert!(ranges.iter().all(|it| it.end <= stat.st_size), "what is fetched lies in the file");
+        let chunk_bytes = kernel::chunk_bytes(stat.st_dev);
+        found.is_cached = !ranges.is_empty();
+        for range in &ranges {
+            found.bytes += range.end - range.start;
+            if kernel::cached(&file, range).ok() == Some(Residency::Pages(kernel::pages(range))) {
+                continue;
+            }
+            found.is_cached = false;
+            let requested = kernel::prefetch(&file, range, chunk_bytes);
+            requested.map_err(|error| {
+                Refusal::Closed(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+            })?;
+        }
+        Ok((file, ranges))
+    }
+
+    /// Looks at what the program uses at `path`.
+    fn look(&self, path: &[u8]) -> Result<(Found, bool), Refusal> {
+        let (place, stat) = on_the_way(path)?;
+        let real = path_of(&place).filter(|real| **real != *path);
+        let mut found = Found::of(&stat, real);
+        if is_regular(&stat) && stat.st_size > WHOLE_BYTES {
+            let (file, stat) = open_found(&place, &stat, &self.leases, None)?;
+            found.is_cached = is_mostly_cached(&file, stat.st_size);
+        }
+        Ok((found, false))
+    }
+
+    /// Watches the directory of `path`.
+    fn watch_above(&self, path: &[u8]) -> bool {
+        let above = Path::new(OsStr::from_bytes(path)).parent().map(|it| it.as_os_str().as_bytes());
+        let Some(above) = above.filter(|above| above.len() > 1) else { return false };
+        if self.watches.has(above) {
+            return true;
+        }
+        on_the_way(above).is_ok_and(|(place, stat)| {
+            stat.kind() == FileType::Directory && self.watches.watch(above, &place)
+        })
+    }
+}
+
+impl Found {
+    fn of(stat: &Stat, real: Option<Box<[u8]>>) -> Self {
+        Self { kind: stat.kind(), version: version(stat), real, bytes: 0, is_cached: false }
+    }
+}
+
+/// Does `job`.
+pub(super) fn work(job: Job) -> Done {
+    let Job { tools, what } = job;
+    let began = tools.clock.now();
+    let found = match &what {
+        What::Fetch(_, entry) => tools.fetch(entry),
+        What::Warm(entry) => tools.fetch_and_wait(entry),
+        What::Look(path) => tools.look(path),
+    };
+    let took = tools.clock.now().since(began);
+    assert!(what.path().starts_with(b"/"), "a path begins at the root");
+    let (found, is_watched) = match found {
+        Ok((found, is_watched)) => (Ok(found), is_watched),
+        Err(why) => (Err(why), false),
+    };
+    Done { what, found, took, is_watched }
+}
+
+/// Whether at least a half of the file is in memory, as far as the kernel tells.
+pub(super) fn is_mostly_cached(file: &File, bytes: u64) -> bool {
+    let all = 0..bytes;
+    match kernel::cached(file, &all) {
+        Ok(Residency::Pages(pages)) => pages * 2 >= kernel::pages(&all),
+        Ok(Residency::Unknown) | Err(_) => true,
+    }
+}
+
+/// Has the directory's blocks read, by reading its names.
+fn list(place: &OwnedFd) -> Result<(), Refusal> {
+    let directory = listable(place, None)?;
+    let mut buffer = vec![MaybeUninit::uninit(); LISTING_BYTES];
+    let mut entries = RawDir::new(&directory, &mut buffer);
+    for _ in 0..ENTRIES_MAX {
+        match entries.next() {
+            Some(Ok(_)) => {}
+            Some(Err(why)) => return Err(Refusal::Closed(why)),
+            None => break,
+        }
+    }
+    Ok(())
+}
+
+/// The version that `stat` tells of.
+pub(super) fn version(stat: &Stat) -> Version {
+    let (seconds, nanos) = stat.st_mtime;
+    let modified = seconds.saturating_mul(1_000_000_000).saturating_add(i64::from(nanos));
+    Version { inode: stat.st_ino, bytes: stat.st_size, modified }
+}
+
+/// Files up to here are learned whole.
+pub(super) const WHOLE_BYTES: u64 = 256 << 10;
+/// A device that takes longer for a file has failed.
+const ARRIVES_WITHIN: Nanos = Nanos::from_millis(30_000);
+const ARRIVED_EVERY: Duration = Duration::from_millis(1);
+const LISTING_BYTES: usize = 32 << 10;
+const ENTRIES_MAX: usize = 1 << 16;

@@ -1,0 +1,297 @@
+//! What a list is learned of: the program that runs, and the name of its list.
+//!
+//! ```text
+//!   executable, its build id, the script of an interpreter, the name called, the folder
+//!                                          --hash--> train.py-1f0c9a44e2b7d053
+//! ```
+//! Two programs share a list only if all of it is the same: `python3 train.py` and `python3 -m
+//! pytest` read other files, and so does a program that is started elsewhere.
+//!
+//! # Invariants
+//! - Nothing but the executable is opened, and of that the head and the notes are read.
+//! # Sources
+//! elf(5), `NT_GNU_BUILD_ID`.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::{Component, Path, PathBuf};
+
+use forerun_core::hash::FixedState;
+use rustix::fs::{Access, access};
+
+use super::format::{Program, hex};
+use super::store::NAME_BYTES_MAX;
+
+impl Program {
+    /// The program that `words` start in this folder; none where there is no such program.
+    pub(crate) fn of(words: &[OsString]) -> Option<Self> {
+        let folder = env::current_dir().ok()?;
+        let (called, words) = words.split_first()?;
+        let executable = fs::canonicalize(found(called, &folder)?).ok()?;
+        let build = build_of(&File::open(&executable).ok()?)?;
+        let text = |word: &OsString| word.to_string_lossy().into_owned();
+        let words: Vec<String> = words.iter().take(WORDS_MAX).map(text).collect();
+        let script = script_of(&executable, &words, &folder);
+        Some(Self {
+            executable: executable.to_string_lossy().into_owned(),
+            build,
+            script,
+            called: text(called),
+            folder: folder.to_string_lossy().into_owned(),
+        })
+    }
+
+    /// The name of its list.
+    pub(crate) fn list_name(&self) -> String {
+        let Self { executable, build, script, called, folder } = self;
+        let mut hasher = FixedState.build_hasher();
+        for word in [executable, build, script.as_ref().unwrap_or(&String::new()), called, folder] {
+            hasher.write(word.as_bytes());
+            hasher.write_u64(word.len() as u64);
+        }
+        let shown = script.as_ref().unwrap_or(executable);
+        let base = shown.rsplit('/').next().unwrap_or_default();
+        let is_plain = |it: &char| it.is_ascii_alphanumeric() || "._-+".contains(*it);
+        let base: String = base.chars().filter(is_plain).take(BASE_CHARS_MAX).collect();
+        let base = base.trim_start_matches(['.', '-']);
+        let base = if base.is_empty() { "program" } else { base };
+        let name = format!("{base}-{:016x}", hasher.finish());
+        assert!(name.len() <= NAME_BYTES_MAX, "it can be the name of a list");
+        name
+    }
+}
+
+/// Where a shell finds the program `called`.
+fn found(called: &OsStr, folder: &Path) -> Option<PathBuf> {
+    if called.as_bytes().contains(&b'/') {
+        return Some(folder.join(called));
+    }
+    let is_there = |path: &PathBuf| access(path, Access::EXEC_OK).is_ok() && path.is_file();
+    let places = env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
+    env::split_paths(&places).map(|place| folder.join(place).join(called)).find(is_there)
+}
+
+/// What an interpreter runs: the first word that is no flag, as a full path; a module, or text that
+/// is given as a flag.
+fn script_of(executable: &Path, words: &[String], folder: &Path) -> Option<String> {
+    let base = executable.file_name()?.to_string_lossy();
+    let base = base.trim_end_matches(|it: char| it.is_ascii_digit() || it == '.');
+    if STARTERS.contains(&base) {
+        return Some(words.join(" "));
+    }
+    let (_, takes) = INTERPRETERS.iter().find(|(name, _)| *name == base)?;
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        if takes.iter().any(|flag| flag == word) {
+            // A flag with its value: a module, a text to run, an archive.
+            return Some(format!("{word} {}", words.next().map_or("", String::as_str)));
+        }
+        if !word.starts_with('-') && !word.is_empty() {
+            let path = folder.join(word);
+            let path = fs::canonicalize(&path).unwrap_or_else(|_| plain(&path));
+            return Some(path.to_string_lossy().into_owned());
+        }
+    }
+    None
+}
+
+/// `path` without `.` and `..`.
+fn plain(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(out.pop()),
+            Component::CurDir => {}
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// The build id of `executable`, else its size and the time of its last change.
+fn build_of(executable: &File) -> Option<String> {
+    if let Some(id) = build_id(executable) {
+        return Some(hex(&id));
+    }
+    let found = executable.metadata().ok()?;
+    Some(format!("{}-{}.{:09}", found.len(), found.mtime(), found.mtime_nsec()))
+}
+
+/// The note that the linker left, of files of 64 bits in this machine's order.
+fn build_id(executable: &File) -> Option<Vec<u8>> {
+    let mut head = [0; 64];
+    executable.read_exact_at(&mut head, 0).ok()?;
+    let is_native =
+        head.starts_with(b"\x7fELF\x02") && (head[5] == 1) == cfg!(target_endian = "little");
+    if !is_native {
+        return None;
+    }
+    let table = u64::from_ne_bytes(head[32..40].try_into().ok()?);
+    let (size, count) = (half(&head, 54)?, half(&head, 56)?.min(SEGMENTS_MAX));
+    if size < 56 {
+        return None;
+    }
+    for at in 0..u64::from(count) {
+        let mut row = [0; 56];
+        executable.read_exact_at(&mut row, table.checked_add(at * u64::from(size))?).ok()?;
+        if u32::from_ne_bytes(row[..4].try_into().ok()?) != NOTE {
+            continue;
+        }
+        let place = u64::from_ne_bytes(row[8..16].try_into().ok()?);
+        let bytes = u64::from_ne_bytes(row[32..40].try_into().ok()?).min(NOTES_BYTES_MAX);
+        let mut notes = vec![0; usize::try_from(bytes).ok()?];
+        if executable.read_exact_at(&mut notes, place).is_ok()
+            && let Some(id) = build_id_in(&notes)
+        {
+            return Some(id.to_vec());
+        }
+    }
+    None
+}
+
+fn build_id_in(mut notes: &[u8]) -> Option<&[u8]> {
+    let word = |bytes: &[u8], at| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    while let (Some(name), Some(bytes), Some(kind)) =
+        (word(notes, 0), word(notes, 4), word(notes, 8))
+    {
+        let (name, bytes) = (name as usize, bytes as usize);
+        let begins = 12 + name.next_multiple_of(4);
+        let value = notes.get(begins..begins.checked_add(bytes)?)?;
+        if kind == BUILD_ID && notes.get(12..12 + name)? == b"GNU\0" {
+            return Some(value);
+        }
+        notes = notes.get(begins + bytes.next_multiple_of(4)..)?;
+    }
+    None
+}
+
+fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+/// Interpreters by the name of their executable, without a version, and the flags that say what
+/// they run.
+const INTERPRETERS: &[(&str, &[&str])] = &[
+    ("python", &["-m", "-c"]),
+    ("pypy", &["-m", "-c"]),
+    ("perl", &["-e", "-E"]),
+    ("ruby", &["-e"]),
+    ("node", &["-e", "--eval", "-p", "--print"]),
+    ("java", &["-jar", "-m", "--module"]),
+    ("php", &["-r"]),
+    ("lua", &["-e"]),
+    ("Rscript", &["-e"]),
+    ("julia", &["-e"]),
+    ("sh", &["-c"]),
+    ("bash", &["-c"]),
+    ("dash", &["-c"]),
+    ("zsh", &["-c"]),
+    ("busybox", &["-c"]),
+];
+/// Programs that become the one that their words name.
+const STARTERS: &[&str] = &[
+    "env", "nice", "ionice", "nohup", "setsid", "stdbuf", "time", "timeout", "taskset", "chrt",
+    "numactl", "prlimit", "setarch", "unshare", "chroot", "xargs", "sudo", "su", "setpriv",
+];
+/// Where programs are without `PATH`.
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+const WORDS_MAX: usize = 1_024;
+const BASE_CHARS_MAX: usize = 64;
+const SEGMENTS_MAX: u16 = 64;
+const NOTES_BYTES_MAX: u64 = 64 << 10;
+/// `PT_NOTE`.
+const NOTE: u32 = 4;
+/// `NT_GNU_BUILD_ID`.
+const BUILD_ID: u32 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::learn::store::check_name;
+
+    #[test]
+    fn interpreters_are_known_by_what_they_run() {
+        #[rustfmt::skip]
+        let rows = [ // executable           words                      what runs
+            ("/usr/bin/python3.11",          "train.py 1",              Some("/w/train.py")),
+            ("/usr/bin/python3.11",          "-u ./a/../train.py",      Some("/w/train.py")),
+            ("/usr/bin/python3.11",          "-m pytest -x",            Some("-m pytest")),
+            ("/usr/bin/python3.11",          "-c import",               Some("-c import")),
+            ("/usr/bin/python3.11",          "",                        None),
+            ("/usr/bin/perl",                "/b/x.pl",                 Some("/b/x.pl")),
+            ("/usr/lib/jvm/bin/java",        "-Xmx1g -jar app.jar",     Some("-jar app.jar")),
+            ("/usr/bin/bash",                "-c ls",                   Some("-c ls")),
+            ("/usr/bin/git",                 "status",                  None),
+            ("/usr/bin/env",                 "A=1 git status",          Some("A=1 git status")),
+        ];
+        for (executable, words, expected) in rows {
+            let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+            let script = script_of(Path::new(executable), &words, Path::new("/w"));
+            assert_eq!(script.as_deref(), expected, "{executable} {words:?}");
+        }
+    }
+
+    #[test]
+    fn each_part_makes_another_list_with_a_name_that_can_be_one() {
+        let program = Program {
+            executable: "/usr/bin/\u{e9}x y".into(),
+            build: "1".into(),
+            script: None,
+            called: "x".into(),
+            folder: "/w".into(),
+        };
+        let others = [
+            Program { executable: "/bin/x".into(), ..program.clone() },
+            Program { build: "2".into(), ..program.clone() },
+            Program { script: Some("-m ..".into()), ..program.clone() },
+            Program { called: "y".into(), ..program.clone() },
+            Program { folder: "/".into(), ..program.clone() },
+        ];
+        let name = program.list_name();
+        assert!(name.starts_with("xy-"), "{name}");
+        assert_eq!(name, program.clone().list_name());
+        for other in others {
+            assert_ne!(other.list_name(), name, "{other:?}");
+            check_name(&other.list_name()).unwrap();
+        }
+    }
+
+    #[test]
+    fn programs_are_found_as_a_shell_finds_them() {
+        let words = [env::current_exe().unwrap().into_os_string(), "x".into()];
+        let own = Program::of(&words).unwrap();
+        assert_eq!(Path::new(&own.executable), fs::canonicalize(&words[0]).unwrap());
+        assert!(!own.build.is_empty() && own.called == words[0].to_string_lossy());
+        let shell = Program::of(&["sh".into(), "-c".into(), "exit".into()]).unwrap();
+        assert!(Path::new(&shell.executable).is_absolute(), "found by PATH");
+        assert_eq!(shell.script.as_deref(), Some("-c exit"));
+        assert_eq!(Program::of(&["no such program".into()]), None);
+    }
+
+    #[test]
+    fn notes_are_found_and_damaged_ones_are_none() {
+        let note = |name: &[u8], kind: u32, value: &[u8]| {
+            let mut bytes = Vec::new();
+            let length = |part: &[u8]| u32::try_from(part.len()).unwrap();
+            for word in [length(name), length(value), kind] {
+                bytes.extend(word.to_ne_bytes());
+            }
+            for part in [name, value] {
+                bytes.extend(part);
+                bytes.resize(bytes.len().next_multiple_of(4), 0);
+            }
+            bytes
+        };
+        let both = [note(b"GNU\0", 1, b"abi"), note(b"GNU\0", BUILD_ID, b"12345")].concat();
+        assert_eq!(build_id_in(&both), Some(b"12345".as_slice()));
+        assert_eq!(build_id_in(&note(b"Go\0\0", BUILD_ID, b"1")), None);
+        for end in 0..both.len() {
+            let _ = build_id_in(&both[..end]);
+        }
+        assert_eq!(build_id_in(&[0xff; 64]), None);
+    }
+}

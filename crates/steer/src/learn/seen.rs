@@ -1,0 +1,202 @@
+//! What a run was seen to use.
+//!
+//! # Invariants
+//! - At most [`ENTRIES_MAX`] paths; of a path at most [`TOUCHES_MAX`] ranges are kept apart.
+//! - A path that nothing was found out of is not learned: it may have been gone at once.
+
+use std::collections::BTreeMap;
+use std::iter;
+use std::ops::Range;
+
+use forerun_core::learned::{ENTRIES_MAX, LearnedEntry, LearnedKind, Observed, Version};
+use forerun_core::units::Nanos;
+use rustix::fs::FileType;
+
+use super::fetch::{Found, WHOLE_BYTES};
+use super::is_plain;
+use crate::kernel;
+use crate::open::entries::on_the_way;
+use crate::open::{LeaseList, open_found};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    rows: BTreeMap<Box<[u8]>, Row>,
+}
+
+#[derive(Debug)]
+struct Row {
+    kind: LearnedKind,
+    first: Nanos,
+    /// None until it was looked at.
+    version: Option<Version>,
+    /// It is neither file nor directory, or cannot be looked at.
+    is_strange: bool,
+    /// Most of the file was in memory when the program came to it: what is there at the end says
+    /// nothing of what was used.
+    was_cached: bool,
+    touches: Vec<Range<u64>>,
+}
+
+impl Seen {
+    pub(super) fn count(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub(super) fn has(&self, path: &[u8]) -> bool {
+        self.rows.contains_key(path)
+    }
+
+    /// The program uses `path`. Whether that is the first time.
+    pub(super) fn note(&mut self, now: Nanos, path: &[u8], kind: LearnedKind) -> bool {
+        if let Some(row) = self.rows.get_mut(path) {
+            // A file that is looked up is read later; what is absent may come to be.
+            row.kind = if row.kind == LearnedKind::Stat { kind } else { row.kind };
+            return false;
+        }
+        if self.rows.len() >= ENTRIES_MAX {
+            return false;
+        }
+        let row = Row {
+            kind,
+            first: now,
+            version: None,
+            is_strange: false,
+            was_cached: false,
+            touches: Vec::new(),
+        };
+        self.rows.insert(path.into(), row);
+        assert!(self.rows.len() <= ENTRIES_MAX, "paths have a bound");
+        true
+    }
+
+    /// The version of the file at `path`.
+    pub(super) fn found(&mut self, path: &[u8], version: Version) {
+        if let Some(row) = self.rows.get_mut(path) {
+            row.version = Some(version);
+        }
+    }
+
+    pub(super) fn was_cached(&mut self, path: &[u8], is_cached: bool) {
+        if let Some(row) = self.rows.get_mut(path) {
+            row.was_cached = is_cached;
+        }
+    }
+
+    /// What lies at `path` was looked up.
+    pub(super) fn looked(&mut self, path: &[u8], found: &Found) {
+        let Some(row) = self.rows.get_mut(path) else { return };
+        row.version = Some(found.version);
+        row.was_cached |= found.is_cached;
+        row.is_strange = !is_plain(found.kind);
+        row.kind = match (row.kind, found.kind) {
+            // It was opened, and is listed or its entries are used.
+            (LearnedKind::Read, FileType::Directory) => LearnedKind::Directory,
+            // The link itself is looked up, and what it leads to is used.
+            (LearnedKind::Read, _) if found.real.is_some() => LearnedKind::Stat,
+            (kind, _) => kind,
+        };
+    }
+
+    /// `path` leads to `real`, by links.
+    pub(super) fn link(&mut self, now: Nanos, path: &[u8], real: &[u8], is_learned: bool) {
+        let Some(row) = self.rows.get(path) else { return };
+        let kind = row.kind;
+        if is_learned && kind == LearnedKind::Read && self.note(now, real, kind) {
+            let version = self.rows.get(path).and_then(|row| row.version);
+            self.rows.get_mut(real).expect("it was noted").version = version;
+        }
+    }
+
+    /// Nothing lies at `path`.
+    pub(super) fn absent(&mut self, path: &[u8]) {
+        if let Some(row) = self.rows.get_mut(path) {
+            row.kind = LearnedKind::Absent;
+            row.version = Some(Version::default());
+        }
+    }
+
+    /// `range` of the file at `path` was read.
+    pub(super) fn read(&mut self, path: &[u8], range: &Range<u64>) {
+        let Some(row) = self.rows.get_mut(path) else { return };
+        let wide = range.start / TOUCH_BYTES * TOUCH_BYTES
+            ..range.end.checked_next_multiple_of(TOUCH_BYTES).unwrap_or(range.end);
+        let last = row.touches.last_mut();
+        if let Some(last) = last.filter(|it| it.start <= wide.start && wide.start <= it.end) {
+            last.end = last.end.max(wide.end);
+        } else if row.touches.len() < TOUCHES_MAX {
+            row.touches.push(wide);
+        }
+        assert!(row.touches.len() <= TOUCHES_MAX, "ranges of a path have a bound");
+    }
+
+    /// All of it, for a list. Of large files that were not in memory before it is asked what is
+    /// there now.
+    pub(super) fn observed(&self) -> Vec<Observed> {
+        let mut asked = 0;
+        let mut all = Vec::new();
+        for (path, row) in &self.rows {
+            let Some(version) = row.version.filter(|_| !row.is_strange) else { continue };
+            let is_large = row.kind == LearnedKind::Read && version.bytes > WHOLE_BYTES;
+            let mut ranges = row.ranges(version);
+            if is_large && !row.was_cached && asked < ASKED_MAX {
+                asked += 1;
+                ranges = resident(path).unwrap_or(ranges);
+            }
+            let entry = LearnedEntry {
+                path: path.clone(),
+                kind: row.kind,
+                first: row.first,
+                ranges,
+                version,
+                history: 0,
+            };
+            all.push(Observed { entry, is_seen: true });
+        }
+        all
+    }
+}
+
+impl Row {
+    /// What is known of the bytes that were read.
+    fn ranges(&self, version: Version) -> Vec<Range<u64>> {
+        if self.kind != LearnedKind::Read {
+            return Vec::new();
+        }
+        if version.bytes <= WHOLE_BYTES {
+            return iter::once(0..version.bytes).collect();
+        }
+        if self.touches.is_empty() {
+            return iter::once(0..HEAD_BYTES.min(version.bytes)).collect();
+        }
+        let end = version.bytes;
+        self.touches.iter().map(|range| range.start..range.end.min(end)).collect()
+    }
+}
+
+/// What is in memory of the file at `path`, where the kernel tells.
+fn resident(path: &[u8]) -> Option<Vec<Range<u64>>> {
+    let (place, stat) = on_the_way(path).ok()?;
+    let (file, stat) = open_found(&place, &stat, &LeaseList::new(), None).ok()?;
+    let all = 0..stat.st_size.min(RESIDENT_MAX);
+    let absent = kernel::absent(&file, &all).ok()??;
+    let (mut ranges, mut at) = (Vec::new(), 0);
+    for gap in absent {
+        ranges.push(at..gap.start);
+        at = gap.end;
+    }
+    ranges.push(at..all.end);
+    ranges.retain(|range| !range.is_empty());
+    assert!(ranges.is_sorted_by(|a, b| a.end <= b.start), "what is resident lies in order");
+    Some(ranges)
+}
+
+const TOUCHES_MAX: usize = 512;
+/// The unit of what observers tell of mappings: pages around a fault come with it.
+const TOUCH_BYTES: u64 = 64 << 10;
+/// Of a large file of which nothing else is known.
+const HEAD_BYTES: u64 = 128 << 10;
+/// Large files that are asked about at the end.
+const ASKED_MAX: usize = 64;
+/// Bytes of a file that are asked about.
+const RESIDENT_MAX: u64 = 1 << 30;

@@ -1,0 +1,122 @@
+//! The folder of lists: names, owners, bounds, many at once.
+
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+use forerun_core::learned::{LearnedEntry, LearnedKind, Observed, Version};
+use forerun_core::units::Nanos;
+use forerun_testkit::Scratch;
+
+use super::*;
+use crate::learn::format::Program;
+
+fn with(path: &str) -> impl FnOnce(Option<LearnedFile>) -> LearnedFile {
+    let entry = LearnedEntry {
+        path: path.as_bytes().into(),
+        kind: LearnedKind::Read,
+        first: Nanos(0),
+        ranges: std::iter::once(0..4096).collect(),
+        version: Version::default(),
+        history: 0,
+    };
+    move |before| {
+        let mut file = before.unwrap_or_default();
+        file.list.merge(vec![Observed { entry, is_seen: true }]);
+        LearnedFile { program: Program::default(), ..file }
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_list_is_kept_changed_and_forgotten() {
+    let scratch = Scratch::new("learned-store");
+    let store = Store::at(&scratch.join("a/b")).unwrap();
+    assert!(store.load("x").unwrap().is_none());
+    store.update("x", PATIENCE, with("/1")).unwrap();
+    store.update("x", PATIENCE, with("/2")).unwrap();
+    let list = store.load("x").unwrap().unwrap().list;
+    assert_eq!((list.runs(), list.entries().len()), (2, 2));
+    assert_eq!(fs::metadata(store.path("x")).unwrap().mode() & 0o777, 0o600);
+    assert_eq!(fs::metadata(scratch.join("a/b")).unwrap().mode() & 0o777, 0o700);
+    assert_eq!(store.lists().unwrap().len(), 1);
+    assert!(store.forget("x").unwrap());
+    assert!(!store.forget("x").unwrap());
+    assert!(store.load("x").unwrap().is_none());
+}
+
+#[test]
+fn names_that_lead_elsewhere_are_refused() {
+    let scratch = Scratch::new("learned-names");
+    let store = Store::at(&scratch.join("l")).unwrap();
+    for name in ["", ".", "..", "../x", "a/b", ".hidden", "a b", "\u{e9}", &"n".repeat(129)] {
+        assert!(store.load(name).is_err(), "{name}");
+        assert!(store.update(name, PATIENCE, with("/1")).is_err(), "{name}");
+        assert!(store.forget(name).is_err(), "{name}");
+    }
+}
+
+#[test]
+fn what_others_could_have_written_is_refused() {
+    let scratch = Scratch::new("learned-others");
+    let store = Store::at(&scratch.join("l")).unwrap();
+    store.update("x", PATIENCE, with("/1")).unwrap();
+    fs::set_permissions(store.path("x"), fs::Permissions::from_mode(0o620)).unwrap();
+    assert!(matches!(store.load("x"), Err(StoreError::OfOthers(_))));
+    fs::rename(store.path("x"), scratch.join("elsewhere")).unwrap();
+    symlink(scratch.join("elsewhere"), store.path("x")).unwrap();
+    assert!(store.load("x").is_err(), "a link");
+    store.update("x", PATIENCE, with("/2")).unwrap();
+    assert_eq!(store.load("x").unwrap().unwrap().list.runs(), 1, "replaced, not followed");
+    fs::set_permissions(scratch.join("l"), fs::Permissions::from_mode(0o777)).unwrap();
+    assert!(matches!(Store::at(&scratch.join("l")), Err(StoreError::OfOthers(_))));
+}
+
+#[test]
+fn lists_that_were_saved_longest_ago_go() {
+    let scratch = Scratch::new("learned-prune");
+    let store = Store::at(&scratch.join("l")).unwrap();
+    store.update("new", PATIENCE, with("/1")).unwrap();
+    let old = fs::metadata(store.path("new")).unwrap().modified().unwrap();
+    let old = old - Duration::from_secs(3_600);
+    for count in 0..LISTS_MAX + 5 {
+        let path = store.path(&format!("old{count}"));
+        fs::copy(store.path("new"), &path).unwrap();
+        let age = Duration::from_secs(count as u64);
+        File::options().write(true).open(&path).unwrap().set_modified(old - age).unwrap();
+    }
+    let stale = scratch.join("l/.gone.1.tmp");
+    fs::write(&stale, "{").unwrap();
+    File::options().write(true).open(&stale).unwrap().set_modified(old).unwrap();
+    store.update("new", PATIENCE, with("/1")).unwrap();
+    let names: Vec<String> = store.lists().unwrap().into_iter().map(|list| list.name).collect();
+    assert_eq!(names.len(), LISTS_MAX);
+    assert_eq!(names[..2], ["new", "old0"]);
+    assert!(!stale.exists());
+}
+
+#[test]
+fn a_damaged_list_is_told_and_begun_anew() {
+    let scratch = Scratch::new("learned-damaged");
+    let store = Store::at(&scratch.join("l")).unwrap();
+    fs::write(store.path("x"), "not a list").unwrap();
+    fs::set_permissions(store.path("x"), fs::Permissions::from_mode(0o600)).unwrap();
+    assert!(matches!(store.load("x"), Err(StoreError::Format(..))));
+    store.update("x", PATIENCE, with("/1")).unwrap();
+    assert_eq!(store.load("x").unwrap().unwrap().list.runs(), 1);
+}
+
+#[test]
+fn many_at_once_lose_no_run() {
+    let scratch = Scratch::new("learned-many");
+    let store = Store::at(&scratch.join("l")).unwrap();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..10 {
+                    store.update("x", PATIENCE, with("/1")).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(store.load("x").unwrap().unwrap().list.runs(), 40);
+}

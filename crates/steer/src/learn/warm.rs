@@ -1,0 +1,119 @@
+//! Fetches all of a learned list, as for a machine, container or volume that is new.
+//!
+//! # Invariants
+//! - What is requested fits the budget; at most [`JOBS_MAX`] paths are with workers.
+//! - Every entry is told as fetched, cached, absent, failed or beyond the budget.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forerun_core::learned::{LearnedEntry, LearnedKind, LearnedList};
+use rustix::io::Errno;
+
+use super::fetch::{Done, Job, Tools, What, work};
+use super::format::check_path;
+use crate::open::Refusal;
+use crate::pool::{Pool, PoolBounds};
+
+/// What became of the entries of a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListReport {
+    /// Entries that are expected to be used.
+    pub entries: u64,
+    /// Entries that are in memory now and were not before, and the bytes of their files.
+    pub fetched: u64,
+    /// See `fetched`.
+    pub bytes_fetched: u64,
+    /// Entries that were in memory before.
+    pub cached: u64,
+    /// Paths where nothing is, and was not.
+    pub absent: u64,
+    /// Paths of files that are gone.
+    pub gone: u64,
+    /// Paths that could not be fetched.
+    pub failed: u64,
+    /// Entries that did not fit the budget.
+    pub beyond: u64,
+}
+
+/// Fetches what is trusted of `list`, files up to `budget_bytes` in all, and waits until it is
+/// there. `progress` is called with what was done so far.
+#[must_use]
+pub fn warm(
+    list: &LearnedList,
+    budget_bytes: u64,
+    progress: &mut dyn FnMut(&ListReport),
+) -> ListReport {
+    let bounds = PoolBounds { jobs_max: JOBS_MAX, threads_max: JOBS_MAX, name: "warm-list" };
+    let mut pool = Pool::new(bounds, Arc::default(), work);
+    let tools = Arc::new(Tools::new());
+    let mut entries: Vec<Arc<LearnedEntry>> = list.trusted().cloned().map(Arc::new).collect();
+    // Directories and lookups are small and lead to the rest.
+    entries.sort_by_key(|entry| entry.kind == LearnedKind::Read);
+    let mut report = ListReport { entries: entries.len() as u64, ..ListReport::default() };
+    let (mut left, mut next) = (budget_bytes, entries.into_iter());
+    loop {
+        while pool.room() > 0
+            && let Some(entry) = next.next()
+        {
+            let bytes: u64 = entry.ranges.iter().map(|range| range.end - range.start).sum();
+            if bytes > left {
+                report.beyond += 1;
+                continue;
+            }
+            left -= bytes;
+            assert!(left <= budget_bytes, "what is fetched fits the budget");
+            pool.push(Job { tools: Arc::clone(&tools), what: What::Warm(entry) });
+        }
+        if pool.outstanding() == 0 {
+            break;
+        }
+        if let Some(done) = pool.wait(PROGRESS_EVERY) {
+            report.note(&done);
+        }
+        progress(&report);
+    }
+    report
+}
+
+impl ListReport {
+    fn note(&mut self, done: &Done) {
+        let What::Warm(entry) = &done.what else { return };
+        match (&done.found, entry.kind) {
+            (Err(Refusal::Absent(Errno::NOENT)), LearnedKind::Absent) => self.absent += 1,
+            (Err(Refusal::Absent(Errno::NOENT)), _) => self.gone += 1,
+            (Err(_), _) => self.failed += 1,
+            (Ok(found), LearnedKind::Read) if !found.is_cached => {
+                self.fetched += 1;
+                self.bytes_fetched += found.bytes;
+            }
+            (Ok(_), _) => self.cached += 1,
+        }
+    }
+}
+
+/// `list` with the paths below `old` taken from below `new`; the others stay.
+///
+/// # Errors
+/// One of both is no full path.
+pub fn rebased(list: &LearnedList, old: &[u8], new: &[u8]) -> Result<LearnedList, String> {
+    for path in [old, new] {
+        check_path(path)?;
+    }
+    let (old, new) = (without_slash(old), without_slash(new));
+    let entries = list.entries().iter().cloned().map(|mut entry| {
+        let rest = entry.path.strip_prefix(old).filter(|rest| rest.first() == Some(&b'/'));
+        if let Some(rest) = rest {
+            entry.path = [new, rest].concat().into();
+        }
+        entry
+    });
+    Ok(LearnedList::new(list.runs(), entries))
+}
+
+fn without_slash(path: &[u8]) -> &[u8] {
+    path.strip_suffix(b"/").unwrap_or(path)
+}
+
+const JOBS_MAX: usize = 64;
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
