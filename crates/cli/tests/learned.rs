@@ -55,7 +55,7 @@ impl Home {
         command
     }
 
-    /// Runs the reader of `files` under `run` with `flags`, all that there are cold: the statistics.
+    /// Runs the reader of `files` under `run` with `flags`, all of them cold: the statistics.
     fn read(&self, flags: &[&str], files: &[PathBuf]) -> Value {
         for file in fs::read_dir(self.0.join("files")).unwrap() {
             drop_from_cache(&File::open(file.unwrap().path()).unwrap());
