@@ -18,7 +18,7 @@
 //!
 //! # Invariants
 //! - Whatever becomes of lists, the program runs on; why one was not used or saved is told.
-//! - At most [`JOBS_MAX`] paths are with workers; a file system that does not answer holds these.
+//! - At most 192 paths are with workers; a file system that does not answer holds these.
 
 pub(crate) mod fetch;
 pub mod format;

@@ -1,7 +1,7 @@
 //! Fetches all of a learned list, as for a machine, container or volume that is new.
 //!
 //! # Invariants
-//! - What is requested fits the budget; at most [`JOBS_MAX`] paths are with workers.
+//! - What is requested fits the budget; at most 64 paths are with workers.
 //! - Every entry is told as fetched, cached, absent, failed or beyond the budget.
 
 use std::sync::Arc;

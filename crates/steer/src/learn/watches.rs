@@ -9,7 +9,7 @@
 //! they map.
 //!
 //! # Invariants
-//! - At most [`WATCHES_MAX`] directories; one whose files are read over and over is left, as each
+//! - At most 1,024 directories; one whose files are read over and over is left, as each
 //!   read costs its reader a note.
 //! - Once notes were lost no directory is watched any more, and that is told.
 //! # Sources
