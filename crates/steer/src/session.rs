@@ -219,5 +219,5 @@ impl<S: Wire> Wire for Report<S> {
 /// The thread that answers is never blocked, but may have to wait for a processor.
 const REPORT_WITHIN: Nanos = Nanos::from_millis(5_000);
 /// What is not saved by then is lost: the program's end is what others wait for.
-const SAVED_WITHIN: Nanos = Nanos::from_millis(60);
+const SAVED_WITHIN: Nanos = Nanos::from_millis(40);
 const ASKED_AGAIN_NANOS: i64 = 10_000_000;
