@@ -80,7 +80,7 @@ impl Aside {
                 unsafe { libc::_exit(0) }
             }
             pid => {
-                let pid = Pid::from_raw(pid).filter(|_| pid > 0);
+                let pid = if pid > 0 { Pid::from_raw(pid) } else { None };
                 let pid = pid.ok_or_else(io::Error::last_os_error)?;
                 let end = pidfd_open(pid, PidfdFlags::empty()).ok();
                 Ok(Self { socket, pid, end, left_after: LEFT_AFTER, has_ended: false })
