@@ -104,7 +104,9 @@ fn what_one_run_uses_is_fetched_at_the_start_of_the_next() {
     for file in &files {
         let row = shown.lines().find(|row| row.contains(file.to_str().unwrap())).expect(&shown);
         let row: Value = serde_json::from_str(row).unwrap();
-        assert_eq!(row["ranges"], serde_json::json!([[0, BYTES]]), "{row}");
+        // How much depends on how far the reader was when a poll met it.
+        assert_eq!((&row["kind"], &row["bytes"]), (&"read".into(), &BYTES.into()), "{row}");
+        assert_eq!(row["ranges"][0][0], 0, "{row}");
     }
     let second = home.read(&[], &files);
     assert!(second["requested"].as_u64() >= Some(12), "{second}");
@@ -213,7 +215,7 @@ fn a_new_machine_is_warmed_by_what_matters() {
     let words = ["warm", "--learned-file", &list, "--root", &root, "--json"];
     let report = succeeded(&home.forerun(&words).output().unwrap());
     let report: Value = serde_json::from_str(&report).unwrap();
-    assert_eq!(report["bytes_fetched"], 2 * BYTES, "{report}");
+    assert_eq!(report["fetched"], 2, "{report}");
     let words = ["warm", "--learned", "app", "--json"];
     let report = succeeded(&home.forerun(&words).output().unwrap());
     let report: Value = serde_json::from_str(&report).unwrap();
