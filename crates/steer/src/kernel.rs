@@ -24,6 +24,7 @@
 //! `mm/filemap.c` (`cachestat`, from 6.5 on).
 
 mod chunk;
+mod devices;
 mod probe;
 mod reading;
 mod stat;
@@ -38,6 +39,7 @@ use rustix::io::Errno;
 use rustix::param::page_size;
 
 pub use chunk::chunk_bytes;
+pub(crate) use devices::Devices;
 pub use probe::Probe;
 pub(crate) use reading::{open_again, open_for_reading};
 pub(crate) use stat::{Stat, stat};

@@ -17,7 +17,8 @@
 //! | `warm` | all of a list, for a machine that is new |
 //!
 //! # Invariants
-//! - Whatever becomes of lists, the program runs on; why one was not used or saved is told.
+//! - Whatever becomes of lists, the program runs on; the statistics say why one was
+//!   not used or saved.
 //! - At most 192 paths are with workers; a file system that does not answer holds these.
 
 pub(crate) mod fetch;
@@ -40,8 +41,8 @@ use std::time::Duration;
 use forerun_core::learned::replay::{Replay, ReplayEntry, ReplayStats};
 use forerun_core::learned::{ENTRIES_MAX, LearnedEntry, LearnedKind, LearnedList, Observed};
 use forerun_core::units::Nanos;
-use forerun_core::walk::depth::WalkDepth;
-use rustix::fs::{CWD, FileType, readlinkat};
+use forerun_core::walk::depth::{WalkDepth, was_cached};
+use rustix::fs::{CWD, readlinkat};
 
 use crate::kernel::Stat;
 use crate::observe::access::{CursorId, EntryAccess, EntryCall};
@@ -223,10 +224,7 @@ impl Learner {
     /// Takes in what was read and fetched since the last call, and has more fetched: with all that
     /// is ahead no more than `budget_bytes`.
     pub(crate) fn advance(&mut self, now: Nanos, budget_bytes: u64) {
-        self.take_notes(now);
-        while let Some(done) = self.pool.completed() {
-            self.take_in(now, done);
-        }
+        self.take_all(now);
         let depth = self.depth.requests() as usize;
         let room = depth.saturating_sub(self.replay.in_flight()).min(self.pool.room());
         let mut next = Vec::new();
@@ -241,6 +239,14 @@ impl Learner {
     fn push(&mut self, what: What) {
         assert!(self.pool.room() > 0, "a path is pushed where there is room");
         self.pool.push(Job { tools: Arc::clone(&self.tools), what });
+    }
+
+    /// Takes in what was read and fetched since the last call.
+    fn take_all(&mut self, now: Nanos) {
+        self.take_notes(now);
+        while let Some(done) = self.pool.completed() {
+            self.take_in(now, done);
+        }
     }
 
     fn take_notes(&mut self, now: Nanos) {
@@ -266,14 +272,13 @@ impl Learner {
         match what {
             What::Fetch(index, entry) => {
                 assert!((index as usize) < self.watched.len(), "a job is of an entry");
-                let is_quick = took < CACHED_WITHIN;
                 let needs_bytes =
                     found.as_ref().is_ok_and(|found| found.bytes > 0 && !found.is_cached);
-                let was_there = is_quick && !needs_bytes;
+                let was_there = was_cached(took, needs_bytes);
                 let is_full = self.replay.in_flight() >= self.depth.requests() as usize;
                 self.depth.answered(now, was_there, is_full);
-                self.watched[index as usize] = is_watched && !was_there;
                 let is_judged = is_watched && !was_there;
+                self.watched[index as usize] = is_judged;
                 self.replay.complete(index, is_judged.then_some(took));
                 if let Ok(Found { version, bytes, is_cached, .. }) = found {
                     self.stats.bytes += if is_cached { 0 } else { bytes };
@@ -284,7 +289,7 @@ impl Learner {
             What::Look(path) => match found {
                 Ok(found) => {
                     if let Some(real) = found.real.clone() {
-                        self.seen.link(now, &path, &real, self.target.is_some());
+                        self.seen.link(now, &path, &real);
                         self.use_place(now, &real);
                     }
                     self.seen.looked(&path, &found);
@@ -387,10 +392,7 @@ impl Learner {
 
     /// The program has ended: what was seen is learned.
     pub(crate) fn finish(&mut self, now: Nanos) {
-        self.take_notes(now);
-        while let Some(done) = self.pool.completed() {
-            self.take_in(now, done);
-        }
+        self.take_all(now);
         self.replay.finish();
         let Some(target) = &self.target else { return };
         if self.seen.count() == 0 {
@@ -425,12 +427,14 @@ impl Learner {
 impl Target {
     /// The list that is learned.
     fn of(learning: &Learning, words: &[OsString]) -> Result<Option<Self>, StoreError> {
-        let program = Program::of(words);
-        let name = match (learning, &program) {
-            (Learning::Off, _) | (Learning::Auto, None) => return Ok(None),
-            (Learning::Auto, Some(program)) => program.list_name(),
-            (Learning::Named(name), _) => name.clone(),
+        let named = match learning {
+            Learning::Off => return Ok(None),
+            Learning::Auto => None,
+            Learning::Named(name) => Some(name.clone()),
         };
+        let program = Program::of(words);
+        let name = named.or_else(|| program.as_ref().map(Program::list_name));
+        let Some(name) = name else { return Ok(None) };
         store::check_name(&name)?;
         let store = Store::of_user()?;
         Ok(Some(Self { store, name, program: program.unwrap_or_default() }))
@@ -447,19 +451,12 @@ pub fn read_file(path: &Path) -> Result<LearnedFile, StoreError> {
     LearnedFile::read(file).map_err(|why| StoreError::Format(path.to_owned(), why))
 }
 
-/// Whether `kind` is of what can be learned as a file or a directory.
-fn is_plain(kind: FileType) -> bool {
-    matches!(kind, FileType::RegularFile | FileType::Directory | FileType::Symlink)
-}
-
 /// Paths that workers have: a file system that has proved parallel is given 128 requests.
 const JOBS_MAX: usize = 192;
 /// Of these, so many are for entries of the list.
 const LOOKS_LEFT: usize = 128;
 const CURSORS_MAX: usize = 4_096;
 const PROCESSES_MAX: usize = 1_024;
-/// A lookup within this time waited for no device.
-const CACHED_WITHIN: Nanos = Nanos::from_micros(100);
 /// How long others may save before this run is not learned.
 const SAVE_PATIENCE: Duration = Duration::from_millis(30);
 /// What lies there is not on a device, wherever else it may be mounted.

@@ -77,6 +77,15 @@ impl WalkDepth {
     }
 }
 
+/// Whether a lookup that `took` so long waited for no device; it did where it `needs_bytes`, which
+/// were requested and have not come.
+#[must_use]
+pub fn was_cached(took: Nanos, needs_bytes: bool) -> bool {
+    took < CACHED_WITHIN && !needs_bytes
+}
+
+/// Faster than any device answers.
+const CACHED_WITHIN: Nanos = Nanos::from_micros(100);
 /// The depth of a device that nothing is known of.
 const DEPTH_FIRST: u32 = 32;
 /// The depth of a device that has proved parallel.

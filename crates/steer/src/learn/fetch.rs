@@ -30,7 +30,7 @@ use rustix::io::Errno;
 
 use super::watches::Watches;
 use crate::clock::Clock;
-use crate::kernel::{self, Residency, Stat};
+use crate::kernel::{self, Devices, Residency, Stat};
 use crate::open::entries::{listable, on_the_way};
 use crate::open::{LeaseList, Refusal, is_regular, open_found, path_of};
 
@@ -39,6 +39,7 @@ use crate::open::{LeaseList, Refusal, is_regular, open_found, path_of};
 pub(super) struct Tools {
     pub(super) watches: Watches,
     leases: LeaseList,
+    devices: Devices,
     clock: Clock,
 }
 
@@ -76,7 +77,7 @@ pub(super) struct Done {
     pub(super) found: Result<Found, Refusal>,
     /// How long it took.
     pub(super) took: Nanos,
-    /// Reads of the file are told from now on.
+    /// The watch of its directory reports reads of the file from now on.
     pub(super) is_watched: bool,
 }
 
@@ -95,46 +96,42 @@ pub(super) struct Found {
 
 impl Tools {
     pub(super) fn new() -> Self {
-        Self { watches: Watches::new(), leases: LeaseList::new(), clock: Clock::start() }
+        Self {
+            watches: Watches::new(),
+            leases: LeaseList::new(),
+            devices: Devices::default(),
+            clock: Clock::start(),
+        }
     }
 
-    /// Fetches what is learned of `entry`.
-    fn fetch(&self, entry: &LearnedEntry) -> Result<(Found, bool), Refusal> {
-        let is_watched = entry.kind == LearnedKind::Read && self.watch_above(&entry.path);
+    /// Fetches what is learned of `entry`; where it `waits`, until its bytes are there.
+    fn fetch(&self, entry: &LearnedEntry, waits: bool) -> Result<Found, Refusal> {
         let (place, stat) = on_the_way(&entry.path)?;
         let mut found = Found::of(&stat, None);
         match entry.kind {
             LearnedKind::Read if is_regular(&stat) && stat.st_size > 0 => {
-                self.read_ahead(&place, &stat, entry, &mut found)?;
-            }
-            LearnedKind::Directory if found.kind == FileType::Directory => list(&place)?,
-            _ => {}
-        }
-        Ok((found, is_watched))
-    }
-
-    /// Fetches what is learned of `entry`, and waits until its bytes are there.
-    fn fetch_and_wait(&self, entry: &LearnedEntry) -> Result<(Found, bool), Refusal> {
-        let (place, stat) = on_the_way(&entry.path)?;
-        let (mut found, began) = (Found::of(&stat, None), self.clock.now());
-        match entry.kind {
-            LearnedKind::Read if is_regular(&stat) && stat.st_size > 0 => {
                 let (file, ranges) = self.read_ahead(&place, &stat, entry, &mut found)?;
-                for range in ranges {
-                    while kernel::absent(&file, &range)
-                        .ok()
-                        .flatten()
-                        .is_some_and(|it| !it.is_empty())
-                        && self.clock.now().since(began) < ARRIVES_WITHIN
-                    {
-                        thread::sleep(ARRIVED_EVERY);
-                    }
+                if waits {
+                    self.wait(&file, &ranges);
                 }
             }
             LearnedKind::Directory if found.kind == FileType::Directory => list(&place)?,
             _ => {}
         }
-        Ok((found, false))
+        Ok(found)
+    }
+
+    /// Waits until `ranges` of `file` have arrived.
+    fn wait(&self, file: &File, ranges: &[Range<u64>]) {
+        let began = self.clock.now();
+        let is_absent = |range: &Range<u64>| {
+            kernel::absent(file, range).ok().flatten().is_some_and(|absent| !absent.is_empty())
+        };
+        for range in ranges {
+            while is_absent(range) && self.clock.now().since(began) < ARRIVES_WITHIN {
+                thread::sleep(ARRIVED_EVERY);
+            }
+        }
     }
 
     /// Has the kernel read the ranges of `entry` that are not cached: the file, and these ranges.
@@ -148,7 +145,7 @@ impl Tools {
         let (file, stat) = open_found(place, stat, &self.leases, None)?;
         let ranges = entry.ranges_of(version(&stat));
         assert!(ranges.iter().all(|it| it.end <= stat.st_size), "what is fetched lies in the file");
-        let chunk_bytes = kernel::chunk_bytes(stat.st_dev);
+        let chunk_bytes = self.devices.chunk_bytes(stat.st_dev);
         found.is_cached = !ranges.is_empty();
         for range in &ranges {
             found.bytes += range.end - range.start;
@@ -165,7 +162,7 @@ impl Tools {
     }
 
     /// Looks at what the program uses at `path`.
-    fn look(&self, path: &[u8]) -> Result<(Found, bool), Refusal> {
+    fn look(&self, path: &[u8]) -> Result<Found, Refusal> {
         let (place, stat) = on_the_way(path)?;
         let real = path_of(&place).filter(|real| **real != *path);
         let mut found = Found::of(&stat, real);
@@ -173,7 +170,7 @@ impl Tools {
             let (file, stat) = open_found(&place, &stat, &self.leases, None)?;
             found.is_cached = is_mostly_cached(&file, stat.st_size);
         }
-        Ok((found, false))
+        Ok(found)
     }
 
     /// Watches the directory of `path`.
@@ -199,17 +196,19 @@ impl Found {
 pub(super) fn work(job: Job) -> Done {
     let Job { tools, what } = job;
     let began = tools.clock.now();
+    assert!(what.path().starts_with(b"/"), "a path begins at the root");
+    let mut is_watched = false;
     let found = match &what {
-        What::Fetch(_, entry) => tools.fetch(entry),
-        What::Warm(entry) => tools.fetch_and_wait(entry),
+        What::Fetch(_, entry) => {
+            // Before it is looked up, so that no read after that is missed.
+            is_watched = entry.kind == LearnedKind::Read && tools.watch_above(&entry.path);
+            tools.fetch(entry, false)
+        }
+        What::Warm(entry) => tools.fetch(entry, true),
         What::Look(path) => tools.look(path),
     };
     let took = tools.clock.now().since(began);
-    assert!(what.path().starts_with(b"/"), "a path begins at the root");
-    let (found, is_watched) = match found {
-        Ok((found, is_watched)) => (Ok(found), is_watched),
-        Err(why) => (Err(why), false),
-    };
+    is_watched &= found.is_ok();
     Done { what, found, took, is_watched }
 }
 

@@ -13,7 +13,6 @@ use forerun_core::units::Nanos;
 use rustix::fs::FileType;
 
 use super::fetch::{Found, WHOLE_BYTES};
-use super::is_plain;
 use crate::kernel;
 use crate::open::entries::on_the_way;
 use crate::open::{LeaseList, open_found};
@@ -88,7 +87,7 @@ impl Seen {
         let Some(row) = self.rows.get_mut(path) else { return };
         row.version = Some(found.version);
         row.was_cached |= found.is_cached;
-        row.is_strange = !is_plain(found.kind);
+        row.is_strange = !matches!(found.kind, FileType::RegularFile | FileType::Directory);
         row.kind = match (row.kind, found.kind) {
             // It was opened, and is listed or its entries are used.
             (LearnedKind::Read, FileType::Directory) => LearnedKind::Directory,
@@ -99,10 +98,10 @@ impl Seen {
     }
 
     /// `path` leads to `real`, by links.
-    pub(super) fn link(&mut self, now: Nanos, path: &[u8], real: &[u8], is_learned: bool) {
+    pub(super) fn link(&mut self, now: Nanos, path: &[u8], real: &[u8]) {
         let Some(row) = self.rows.get(path) else { return };
         let kind = row.kind;
-        if is_learned && kind == LearnedKind::Read && self.note(now, real, kind) {
+        if kind == LearnedKind::Read && self.note(now, real, kind) {
             let version = self.rows.get(path).and_then(|row| row.version);
             self.rows.get_mut(real).expect("it was noted").version = version;
         }

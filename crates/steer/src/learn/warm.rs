@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! - What is requested fits the budget; at most 64 paths are with workers.
-//! - Every entry is told as fetched, cached, absent, failed or beyond the budget.
+//! - The report counts every entry once: fetched, cached, absent, gone, failed or beyond the
+//!   budget.
 
 use std::sync::Arc;
 use std::time::Duration;

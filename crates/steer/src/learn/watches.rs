@@ -3,15 +3,15 @@
 //! ```text
 //!   directory --watch--> inotify: IN_ACCESS, name --take--> the path that was read
 //! ```
-//! A read is told of each file in a directory with a watch, however short it was; polls miss those
-//! that wait for nothing, as those of what was fetched ahead do. Reads alone are told: what forerun
-//! requests of the kernel is none. A mapping is none either, but programs read the head of what
-//! they map.
+//! The kernel reports each read of a file in a directory with a watch, however short it was;
+//! polls miss those that wait for nothing, as those of what was fetched ahead do. What forerun
+//! requests of the kernel is no read. A mapping is none either, but programs read the head of
+//! what they map.
 //!
 //! # Invariants
 //! - At most 1,024 directories; one whose files are read over and over is left, as each
 //!   read costs its reader a note.
-//! - Once notes were lost no directory is watched any more, and that is told.
+//! - Once notes were lost no directory is watched any more, and [`Notes::left`] has them all.
 //! # Sources
 //! inotify(7); Linux `fs/notify/inotify/inotify_fsnotify.c`: equal notes in a row are one.
 
@@ -37,6 +37,7 @@ struct State {
     paths: BTreeSet<Vec<u8>>,
     /// Notes were lost.
     is_over: bool,
+    buffer: Vec<MaybeUninit<u8>>,
 }
 
 #[derive(Debug)]
@@ -60,7 +61,8 @@ pub(super) struct Notes {
 impl Watches {
     pub(super) fn new() -> Self {
         let queue = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok();
-        Self { queue, state: Mutex::default() }
+        let buffer = vec![MaybeUninit::uninit(); NOTES_BYTES];
+        Self { queue, state: Mutex::new(State { buffer, ..State::default() }) }
     }
 
     /// Watches the directory at `path`, of which `handle` is one. Whether it is watched now.
@@ -80,7 +82,7 @@ impl Watches {
             repeats: 0,
             names: BTreeSet::new(),
         });
-        // By another path it is told by the first.
+        // Reads by another path are reported by the first.
         let is_first = row.path == path;
         if is_first {
             state.paths.insert(path.to_vec());
@@ -97,10 +99,12 @@ impl Watches {
     pub(super) fn take(&self) -> Notes {
         let mut notes = Notes::default();
         let Some(queue) = &self.queue else { return notes };
-        let mut buffer = vec![MaybeUninit::uninit(); NOTES_BYTES];
-        let mut reader = Reader::new(queue, &mut buffer);
-        let (mut state, mut repeated) = (self.lock(), Vec::new());
-        let State { directories, is_over, .. } = &mut *state;
+        let mut state = self.lock();
+        let State { directories, is_over, buffer, .. } = &mut *state;
+        if directories.is_empty() {
+            return notes;
+        }
+        let (mut reader, mut repeated) = (Reader::new(queue, buffer), BTreeSet::new());
         for _ in 0..NOTES_MAX {
             let Ok(event) = reader.next() else { break };
             let flags = event.events();
@@ -118,12 +122,11 @@ impl Watches {
             let Some(row) = directories.get_mut(&event.wd()) else { continue };
             let name = name.to_bytes();
             if row.names.len() >= NAMES_MAX || !row.names.insert(name.to_vec()) {
-                repeated.push(event.wd());
+                repeated.insert(event.wd());
                 continue;
             }
             notes.paths.push([&row.path, name].join(&b'/'));
         }
-        repeated.dedup();
         for number in repeated {
             let Some(row) = directories.get_mut(&number) else { continue };
             row.repeats += 1;

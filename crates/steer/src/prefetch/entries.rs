@@ -15,7 +15,6 @@
 //!   many threads, and the others go on.
 //! - No lock is held over a call on a file system. Nothing waits for the threads.
 
-mod devices;
 pub(super) mod fetch;
 pub(super) mod place;
 
@@ -31,8 +30,8 @@ use forerun_core::units::Nanos;
 use forerun_core::walk::{WalkRequestId, Want};
 
 use crate::clock::Clock;
+use crate::kernel::Devices;
 use crate::open::{LeaseList, OwnDescriptors, Refusal, Rights};
-use devices::Devices;
 use fetch::Fetched;
 use fetch::Tools;
 pub(super) use fetch::{Bounds, Names};

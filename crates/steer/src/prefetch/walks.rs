@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use forerun_core::units::Nanos;
-use forerun_core::walk::depth::WalkDepth;
+use forerun_core::walk::depth::{WalkDepth, was_cached};
 use forerun_core::walk::{
     DirectoryId, Use, WalkOutcome, WalkRequest, WalkRequestId, WalkSettings, WalkStats, Walks,
 };
@@ -330,7 +330,7 @@ impl WalkDriver {
         let row = self.devices.get_mut(&job.device).expect("a job has a device");
         let is_full = row.in_flight + 1 >= row.requests_max();
         let needs_bytes = result.as_ref().is_ok_and(|it| it.bytes > 0 && !it.is_cached);
-        row.depth.answered(now, took < CACHED_WITHIN && !needs_bytes, is_full);
+        row.depth.answered(now, was_cached(took, needs_bytes), is_full);
         row.answered = now;
         let is_here = self.directories.is_at(dir, &job.place);
         let outcome = match result {
@@ -390,8 +390,6 @@ impl WalkDriver {
 const QUEUED_MAX: usize = 32;
 /// Requests that run while their device is not known.
 const UNKNOWN_RUNNING_MAX: usize = 16;
-/// A lookup within this time waited for no device.
-const CACHED_WITHIN: Nanos = Nanos::from_micros(100);
 /// The slowest of the devices that answer at all are faster.
 const STUCK_AFTER: Nanos = Nanos::from_millis(2_000);
 /// After an entry the next one is looked for this long.

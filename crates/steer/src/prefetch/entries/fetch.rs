@@ -19,9 +19,8 @@ use rustix::fs::inotify::{WatchFlags, add_watch};
 use rustix::fs::{FileType, RawDir};
 use rustix::io::Errno;
 
-use super::devices::Devices;
 use super::place::{Handles, Place};
-use crate::kernel::{self, Residency, Stat};
+use crate::kernel::{self, Devices, Residency, Stat};
 use crate::open::entries::{entry, listable, subdirectory};
 use crate::open::{LeaseList, OwnDescriptors, Refusal, open_found, own_path};
 

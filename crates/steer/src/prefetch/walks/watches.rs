@@ -8,10 +8,10 @@
 //!   a program reads a file in it --(queue)--> poll: directory, name --> core::walk
 //! ```
 //! # Invariants
-//! - At most [`WATCHES_MAX`] directories are watched; of more the one that was told of least
-//!   recently is let go.
+//! - At most [`WATCHES_MAX`] directories are watched; of more, the watch that reported least
+//!   recently ends.
 //! - A poll takes [`TOLD_BYTES_MAX`] of the queue, and leaves the rest for the next.
-//! - Reads of any process are told: they are hints like all other uses.
+//! - The kernel reports reads of any process: they are hints like all other uses.
 //! # Sources
 //! inotify(7): a watch is on an inode, is not in the way of unmounting it, and tells what is read
 //! by `read`, `copy_file_range` and the like, not by mappings.
@@ -166,7 +166,7 @@ impl Drop for Watches {
     }
 }
 
-/// Reads that are told before their directory is known.
+/// Reads that the kernel reports before their directory is known.
 const EARLY_MAX: usize = 1_024;
 /// Directories that are watched.
 const WATCHES_MAX: usize = 256;

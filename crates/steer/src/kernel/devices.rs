@@ -6,22 +6,22 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use crate::kernel;
+use super::chunk;
 
 /// The bytes of one call, by device.
 #[derive(Debug, Default)]
-pub(super) struct Devices {
+pub(crate) struct Devices {
     chunks: Mutex<BTreeMap<u64, u64>>,
 }
 
 impl Devices {
     /// The most that one call reads of a file on `device`.
-    pub(super) fn chunk_bytes(&self, device: u64) -> u64 {
+    pub(crate) fn chunk_bytes(&self, device: u64) -> u64 {
         let mut chunks = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(&bytes) = chunks.get(&device) {
             return bytes;
         }
-        let bytes = kernel::chunk_bytes(device);
+        let bytes = chunk::chunk_bytes(device);
         if chunks.len() >= DEVICES_MAX {
             chunks.clear();
         }
