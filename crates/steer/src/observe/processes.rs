@@ -323,12 +323,18 @@ impl Process {
     fn discover(&mut self, now: Nanos, allowance: Allowance, sink: &mut dyn AccessSink) -> bool {
         let folder = self.folder.as_fd();
         let found = self.files.discover(folder, self.processor, allowance);
-        // A process that has just ended cannot be looked into either, and is reaped.
-        self.is_permitted = !matches!(found, Err(Errno::ACCESS | Errno::PERM));
+        let is_denied = matches!(found, Err(Errno::ACCESS | Errno::PERM));
+        self.is_permitted = !is_denied || self.is_exiting();
         let Ok(is_cut) = found else { return false };
         // Where mappings cannot be read there is nothing to follow.
         let mappings = self.mappings.discover(folder, now, allowance, sink);
         is_cut || mappings == Some(false)
+    }
+
+    /// Whether it is about to end: the kernel lets other users than root look into it no longer.
+    fn is_exiting(&self) -> bool {
+        let stat = procfs::open_in(self.folder.as_fd(), "stat");
+        stat.is_none_or(|stat| procfs::read(&stat, procfs::text::is_exiting) != Some(false))
     }
 
     /// Names the children of its threads.

@@ -25,6 +25,12 @@ pub(crate) fn parent(stat: &str) -> Option<i32> {
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
+/// Whether a process is about to end: `PF_EXITING` among its flags, the ninth field of `stat`.
+pub(crate) fn is_exiting(stat: &str) -> Option<bool> {
+    let flags: u64 = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(6)?.parse().ok()?;
+    Some(flags & EXITING != 0)
+}
+
 /// The page faults of a process: the fields 10 and 12 of `stat`, without a device and with one.
 pub(crate) fn faults(stat: &str) -> Option<u64> {
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(7).step_by(2);
@@ -142,9 +148,27 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     lines.find(|(key, _)| *key == name).map(|(_, value)| value.trim())
 }
 
+/// `PF_EXITING` of Linux `include/linux/sched.h`.
+const EXITING: u64 = 4;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_that_ends_says_so() {
+        #[rustfmt::skip]
+        let rows = [
+            ("12 (cat) S 7 12 7 0 -1 4194304 66",   Some(false)),
+            ("12 (cat) R 7 12 7 0 -1 4194308 66",   Some(true)),
+            ("12 (a) 4) Z 7 12 7 0 -1 4227148 66",  Some(true)),
+            ("12 (cat) S 7 12 7 0 -1",              None),
+            ("",                                    None),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(is_exiting(text), expected, "{text}");
+        }
+    }
 
     #[test]
     fn a_parent_is_found_whatever_the_name() {
