@@ -1,10 +1,13 @@
 """Columns of a Parquet file over HTTP: fsspec's caches and forerun's, side by side.
 
-    python bench/python/parquet_columns.py [--columns A,B] [--rounds N] [--only NAME] [--json FILE]
+    python bench/python/parquet_columns.py [--compressed] [--columns A,B] [--rounds N] [--only NAME] [--json FILE]
 
 needs the wheel, aiohttp, numpy, pyarrow, and `cargo build --release -p forerun-compare` for the server, which
 adds a latency to each request and a cap to each connection. pyarrow writes a file of random floats
 without compression, 20 columns in 8 row groups, and reads 4 columns, with and without `pre_buffer`.
+With `--compressed` it is 12 columns of compressed whole numbers, whose chunks lie at uneven
+distances, of which 3 are read. Beside the caches are the two that know the columns beforehand:
+`fsspec.parquet.open_parquet_file` and `forerun.parquet.open`.
 Rounds are interleaved; a row is a median, with the fastest and the slowest, and what was fetched in
 the last round. Opening the file is part of it. All bytes are compared with the local file's.
 """
@@ -26,6 +29,7 @@ import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from fsspec.parquet import open_parquet_file
 
 import forerun
 
@@ -33,16 +37,22 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "python"))
 from range_server import RangeServer
 
 CACHES = ("readahead", "bytes", "blockcache", "background", "adaptive", "none", "forerun")
+KNOWING = ("open_parquet_file", "forerun.parquet")
 LATENCY, RATE = "30ms", "90M"
-COLUMNS, ROW_GROUPS = 20, 8
-READ = "c02,c07,c12,c17"
+COLUMNS, COLUMNS_COMPRESSED, ROW_GROUPS = 20, 12, 8
+READ, READ_COMPRESSED = "c02,c07,c12,c17", "c01,c05,c10"
 
 
-def write(path: Path, rows: int) -> None:
-    """A file of random floats, `rows` in all."""
+def write(path: Path, rows: int, compressed: bool) -> None:
+    """A file of random floats, or of numbers that compress unequally; `rows` in all."""
     chance = np.random.default_rng(1)
-    table = pa.table({f"c{number:02}": chance.random(rows) for number in range(COLUMNS)})
     group = -(-rows // ROW_GROUPS)
+    if compressed:
+        numbers = range(COLUMNS_COMPRESSED)
+        values = {f"c{at:02}": chance.integers(0, 1 << (20 + at), rows) for at in numbers}
+        pq.write_table(pa.table(values), path, row_group_size=group, compression="zstd")
+        return
+    table = pa.table({f"c{number:02}": chance.random(rows) for number in range(COLUMNS)})
     pq.write_table(
         table,
         path,
@@ -69,11 +79,18 @@ def run(server: RangeServer, cache: str, pre_buffer: bool, expected: pa.Table) -
     fs.info(f"{server.url}/table.parquet")
     server.reset()
     begun = time.perf_counter()
-    with fs.open(f"{server.url}/table.parquet", "rb", cache_type=cache) as file:
-        table = pq.ParquetFile(file, pre_buffer=pre_buffer).read(columns=expected.column_names)
+    url, names = f"{server.url}/table.parquet", expected.column_names
+    if cache == "forerun.parquet":
+        opened = forerun.parquet.open(url, names, fs=fs)
+    elif cache == "open_parquet_file":
+        opened = open_parquet_file(url, fs=fs, columns=names, engine="pyarrow")
+    else:
+        opened = fs.open(url, "rb", cache_type=cache)
+    with opened as file:
+        table = pq.ParquetFile(file, pre_buffer=pre_buffer).read(columns=names)
         seconds = time.perf_counter() - begun
         counts = server.counts()
-        report = file.cache.report().as_dict() if cache == "forerun" else None
+        report = file.cache.report().as_dict() if cache.startswith("forerun") else None
     if not table.equals(expected):
         raise AssertionError(f"{cache}: wrong columns")
     return {
@@ -102,16 +119,18 @@ def line(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_250_000, help="160 bytes each")
-    parser.add_argument("--columns", default=READ, help="c00 to c19, with commas")
+    parser.add_argument("--compressed", action="store_true", help="12 columns of which 3 are read")
+    parser.add_argument("--columns", help="c00 to c19, with commas")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="caches whose names hold this")
     parser.add_argument("--json", type=Path, help="a file for the record of all runs")
     options = parser.parse_args()
-    caches = [cache for cache in CACHES if options.only in cache]
+    options.columns = options.columns or (READ_COMPRESSED if options.compressed else READ)
+    caches = [cache for cache in CACHES + KNOWING if options.only in cache]
     got: dict[tuple[bool, str], list[dict[str, Any]]] = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "table.parquet"
-        write(path, options.rows)
+        write(path, options.rows, options.compressed)
         columns = options.columns.split(",")
         expected = pq.read_table(path, columns=columns)
         wanted = size(path, columns)
@@ -132,7 +151,7 @@ def main() -> None:
         own = [
             statistics.median(result["seconds"] for result in rows)
             for (other, name), rows in got.items()
-            if other == pre_buffer and name != "forerun"
+            if other == pre_buffer and name in CACHES and name != "forerun"
         ]
         median = statistics.median(result["seconds"] for result in results)
         print(line(pre_buffer, cache, results, min(own, default=median), wanted))

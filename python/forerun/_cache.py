@@ -7,7 +7,8 @@ import os
 import re
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from typing import Any, ClassVar, overload
 
 from fsspec.caching import BaseCache, register_cache
@@ -16,7 +17,8 @@ from forerun._forerun import clear_frames
 from forerun._memory import LEAST, Memory
 from forerun._pool import Pool
 from forerun._report import Report
-from forerun._session import Answer, Fetcher, InFlight, Session
+from forerun._session import RETRIES, Answer, Counts, Fetcher, InFlight, Session
+from forerun._travel import CacheName, after_fork
 from forerun.errors import OptionError
 
 _READAHEAD = "streams:first=1M"
@@ -65,8 +67,11 @@ class ForerunCache(BaseCache):
         The most bytes that one fetch asks for.
     readahead:
         The policy, as ``forerun sim --list-policies`` names them.
+    retries:
+        How often a fetch is made again that a server or a network failed for the moment.
     """
 
+    # Of a file with options, they are in its name: see `_travel.py`.
     name: ClassVar[str] = "forerun"
     hit_count = _Counter(
         "Reads that found all their bytes.", lambda now: now["reads"] - now["stalls"]
@@ -87,23 +92,33 @@ class ForerunCache(BaseCache):
         connections: int = 16,
         request: int | str = 9 << 18,
         readahead: str = _READAHEAD,
+        retries: int = RETRIES,
+        **unknown: object,
     ) -> None:
         self._session: Session | None = None
+        if unknown:
+            raise OptionError(_unknown(next(iter(unknown))))
         self._past: dict[str, float] = {}
         self._shown: dict[str, int] = {}
         self._memory = _bytes("memory", memory, LEAST, 1 << 43)
         self._request = _bytes("request", request, 64 << 10, 1 << 30)
         self._connections = _count("connections", connections, 256)
+        self._retries = _count("retries", retries, RETRIES, least=0)
+        given = (memory, connections, request, readahead, retries)
+        named = zip(_OPTIONS.items(), given, strict=True)
+        changed = tuple((option, now) for (option, usual), now in named if now != usual)
+        self.name = CacheName.of(changed)  # type: ignore[misc]
         # What is on its way takes a quarter of the memory at most.
         most = max(self._memory // 4 // self._connections, 64 << 10)
         self._request = min(self._request, most)
         self._readahead = readahead
         self._in_flight = InFlight(self._connections)
+        self._counted = Counts(self._retries)
         super().__init__(blocksize, fetcher, size)
         if readahead != _READAHEAD:
             # What cannot be is refused here, where it is given, at the least memory there may be.
             options = (min(self._own(), LEAST), self._request, self._connections, readahead)
-            Session(fetcher, 0, options, _pool)
+            Session(fetcher, 0, options, _pool, Counts(0))
         _caches.add(self)
 
     def _fetch(self, start: int | None, end: int | None) -> bytes:
@@ -179,7 +194,10 @@ class ForerunCache(BaseCache):
             return None
         try:
             options = (grant.size, self._request, self._connections, self._readahead)
-            session = Session(self.fetcher, self.size, options, _pool, grant, self._in_flight)
+            counts = self._counted
+            session = Session(
+                self.fetcher, self.size, options, _pool, counts, grant, self._in_flight
+            )
             self._in_flight.session = weakref.ref(session)
             self._session = session
         except BaseException:
@@ -193,6 +211,26 @@ class ForerunCache(BaseCache):
         64th of the pages is kept twice."""
         pages = self._memory - min(self._connections * self._request, self._memory // 4)
         return pages // 65 * 64
+
+    def will_need(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Says that each of `ranges`, from its first byte to before its second, will be read.
+
+        They are fetched in this order, as far as the memory allows, the rest as they are read.
+        What lies beyond the file is left out, and nothing is raised where a fetch fails.
+        """
+        if self.size is None:
+            return
+        session = self._session
+        if session is None:
+            with _beginning:
+                session = self._session or self._begin()
+        if session is None:
+            return
+        for start, end in ranges:
+            begin, stop = max(start, 0), min(end, self.size)
+            if begin < stop:
+                session.ranges.will_need(begin, stop)
+        session.start()
 
     def let_go(self) -> None:
         """Drops all pages. The next read begins anew."""
@@ -229,30 +267,25 @@ class ForerunCache(BaseCache):
     def _counts(self) -> dict[str, float]:
         session = self._session
         now = dict.fromkeys(_NAMES, 0) if session is None else session.ranges.stats()
+        now["retried"] = self._counted.retried
         return {name: value + self._past.get(name, 0) for name, value in now.items()}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        options = (self._memory, self._connections, self._request, self._readahead)
-        return _again, (type(self), self.blocksize, self.fetcher, self.size, options)
+        return _again, (type(self), self.blocksize, self.fetcher, self.size, self.name)
 
 
 def _again(
-    cls: type[ForerunCache],
-    blocksize: int,
-    fetcher: Fetcher,
-    size: int,
-    options: tuple[int, int, int, str],
+    cls: type[ForerunCache], blocksize: int, fetcher: Fetcher, size: int, name: CacheName
 ) -> ForerunCache:
-    memory, connections, request, readahead = options
-    return cls(
-        blocksize,
-        fetcher,
-        size,
-        memory=memory,
-        connections=connections,
-        request=request,
-        readahead=readahead,
-    )
+    return cls(blocksize, fetcher, size, **name.options)
+
+
+def _unknown(option: str) -> str:
+    """Says which option is nearest to one that there is not."""
+    known = ", ".join(_OPTIONS)
+    nearest = get_close_matches(option, _OPTIONS, 1)
+    hint = f"; the nearest is {nearest[0]!r}" if nearest else ""
+    return f"no option {option!r}{hint}; there are: {known}"
 
 
 def memory_limit(total: int | str | None = None) -> int:
@@ -281,9 +314,9 @@ def _bytes(name: str, value: int | str, least: int, most: int) -> int:
     return size
 
 
-def _count(name: str, value: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise OptionError(f"{name}={value!r}: a number from 1 to {most} is needed")
+def _count(name: str, value: int, most: int, least: int = 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise OptionError(f"{name}={value!r}: a number from {least} to {most} is needed")
     return value
 
 
@@ -296,11 +329,15 @@ def _after_fork() -> None:
     for cache in list(_caches):
         cache._session = None
         cache._in_flight = InFlight(cache._connections)
+        cache._counted = Counts(cache._retries)
+        after_fork(cache.fetcher)
         cache._past.clear()
         cache._shown.clear()
 
 
 _log = logging.getLogger("fsspec")
+# Options and their usual values, in their order.
+_OPTIONS: dict[str, object] = dict(ForerunCache.__init__.__kwdefaults__ or {})
 _PAGE = 8192
 _THREADS = 64
 _NAMES = (

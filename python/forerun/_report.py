@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from forerun.errors import OptionError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Report:
@@ -48,9 +55,50 @@ class Report:
             ("wasted", _size(count["bytes_wasted"])),
             ("not read yet", _size(count["bytes_unread"])),
             ("stalls", f"{count['stalls']:.0f}, {count['stalled_seconds']:.3f} s"),
+            ("requests again", f"{count['retried']:.0f}"),
             ("failed requests", f"{count['failures']:.0f}"),
             ("memory", _size(count["memory"])),
         ]
+
+
+class report:
+    """Prints, where a ``with`` block ends, what the cache of `file` did in it.
+
+        with forerun.report(file):
+            table = pyarrow.parquet.read_table(file)
+
+    The file may be closed in the block. ``with forerun.report(file) as done`` gives `Report` by
+    ``done.counts``; ``show=None`` prints nothing.
+    """
+
+    counts: Report
+
+    def __init__(self, file: Any, show: Callable[[object], object] | None = print) -> None:
+        counts = getattr(getattr(file, "cache", None), "_counts", None)
+        if counts is None:
+            raise OptionError(
+                f'{file!r} has no cache of forerun: open it with cache_type="forerun"'
+            )
+        self._now: Callable[[], dict[str, float]] = counts
+        self._show = show
+
+    def __enter__(self) -> Self:
+        self._before = self._now()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        now = self._now()
+        # What is held is no count.
+        levels = ("memory", "bytes_unread")
+        before = {name: 0 if name in levels else self._before[name] for name in now}
+        self.counts = Report({name: value - before[name] for name, value in now.items()})
+        if self._show is not None:
+            self._show(self.counts)
 
 
 def _size(size: float) -> str:

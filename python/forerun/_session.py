@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from forerun import _forerun
+from forerun._retry import WAITS, is_transient
 from forerun.errors import FetchError
 
 if TYPE_CHECKING:
@@ -59,6 +60,16 @@ def _none() -> None:
     """Of a file without a session."""
 
 
+class Counts:
+    """What all sessions of a file count that Rust does not, and how often they try again."""
+
+    __slots__ = ("retried", "retries")
+
+    def __init__(self, retries: int) -> None:
+        self.retries = retries
+        self.retried = 0
+
+
 class Session:
     """Decisions and bytes are in `_forerun.Ranges`; here is who fetches and who waits."""
 
@@ -68,11 +79,13 @@ class Session:
         size: int,
         options: tuple[int, int, int, str],
         pool: Pool,
+        counts: Counts,
         grant: Grant | None = None,
         in_flight: InFlight | None = None,
     ) -> None:
         self._fetcher = fetcher
         self._pool = pool
+        self._counts = counts
         self._grant = grant
         self._connections = options[2]
         self._in_flight = in_flight or InFlight(self._connections)
@@ -148,7 +161,7 @@ class Session:
 
     def fetch(self, start: int, end: int) -> bytes:
         """Exactly those bytes, from the fetcher."""
-        data = self._fetcher(start, end)
+        data = self._fetched(start, end)
         if not isinstance(data, bytes):
             data = bytes(data)
         got = len(data)
@@ -161,6 +174,19 @@ class Session:
                 'cache_type="none"'
             )
         return data
+
+    def _fetched(self, start: int, end: int) -> bytes:
+        """What the fetcher gives, at the last attempt if the first ones fail for the moment."""
+        for wait in WAITS[: self._counts.retries]:
+            try:
+                return self._fetcher(start, end)
+            except Exception as error:
+                if self.ranges.closed or not is_transient(error) or _is_interrupt(error):
+                    raise
+                logger.debug("bytes %d to %d are asked for again: %r", start, end, error)
+            self._counts.retried += 1
+            time.sleep(wait)
+        return self._fetcher(start, end)
 
     def _answer(self, read: int, start: int, end: int, gate: threading.Lock) -> bytes | bool:
         ranges = self.ranges
@@ -252,6 +278,9 @@ def _is_interrupt(error: BaseException) -> bool:
             return True
         link = link.tb_next
     return False
+
+
+RETRIES = len(WAITS)
 
 
 def _code(handler: object) -> object:

@@ -548,7 +548,8 @@ def test_a_pickle_keeps_the_options() -> None:
     check(cache, 0, 1000)
     again = pickle.loads(pickle.dumps(cache))
     assert type(again) is ForerunCache
-    assert again.__reduce__()[1][-1] == (8 << 20, 3, 128 << 10, "off")
+    options = {"memory": "8M", "connections": 3, "request": "128K", "readahead": "off"}
+    assert again.name.options == cache.name.options == options
     assert (again.blocksize, again.size) == (cache.blocksize, cache.size)
     assert again.report().as_dict()["reads"] == 0
     fetcher = again.fetcher

@@ -347,3 +347,46 @@ fn byte_ranges_are_fetched_once_each_within_the_frames_and_the_same_twice() {
         assert!(!made.is_empty());
     }
 }
+
+#[test]
+fn known_ranges_are_fetched_ahead_as_far_as_there_is_room_and_not_beyond() {
+    let known = [(100_001, 900_000), (1_500_000, 2_900_001)];
+    let settings = RangesSettings {
+        memory_bytes: MIB,
+        request_bytes_max: 64 << 10,
+        readahead: "off".into(),
+        ..Default::default()
+    };
+    let mut planner = RangePlanner::new(&settings, 3 * MIB).unwrap();
+    for (start, end) in known {
+        assert!(planner.will_need(Nanos(0), start, end));
+    }
+    let (mut request, mut stalls) = (0, 0);
+    arrive_all(&mut planner, Nanos(0));
+    let ahead = planner.stats().core.ahead_unread;
+    assert!(ahead > u64::from(planner.frames()) / 2, "{ahead} pages are ahead at first");
+    for (start, end) in known {
+        for at in (start..end).step_by(50_000) {
+            request += 1;
+            let (now, end) = (Nanos(request), end.min(at + 50_000));
+            planner.access(now, at, end);
+            planner.prepare(now, at, end);
+            planner.read(now, RequestId(request), false);
+            let is_done = planner.actions().any(|it| it == RangeAction::Done(RequestId(request)));
+            stalls += u32::from(!is_done);
+            arrive_all(&mut planner, now);
+        }
+    }
+    let wanted: u64 = known.iter().map(|(start, end)| end - start).sum();
+    let fetched = planner.stats().bytes_fetched;
+    assert!(fetched >= wanted, "{fetched} of {wanted}");
+    assert!(fetched <= wanted + known.len() as u64 * 2 * (8 << 10), "{fetched} of {wanted}");
+    assert_eq!(stalls, 0, "all was there before it was read");
+}
+
+/// All fetches are made.
+fn arrive_all(planner: &mut RangePlanner, now: Nanos) {
+    while let Some(fetch) = planner.queue_mut().claim() {
+        planner.arrived(now, fetch.id, fetch.end - fetch.start);
+    }
+}

@@ -117,6 +117,17 @@ impl Ranges {
         ReadStart::Waits(read)
     }
 
+    /// The caller will read `start..end`, within the file and not empty: it is fetched ahead as far
+    /// as memory allows, the rest as that is read. Returns whether it was noted: 65,536 ranges are.
+    ///
+    /// # Panics
+    /// The range is empty or past the end of the file.
+    pub fn will_need(&mut self, start: u64, end: u64) -> bool {
+        let is_noted = self.planner.will_need(self.clock.now(), start, end);
+        self.carry_out();
+        is_noted
+    }
+
     /// Copies the bytes of the last read, which began as [`ReadStart::Ready`]. No other call may
     /// come between.
     ///

@@ -154,6 +154,11 @@ impl Ranges {
         self.begin(py, begin, end - start)
     }
 
+    /// `start..end` will be read: whether that was noted.
+    fn will_need(&self, start: u64, end: u64) -> bool {
+        self.with(|open| open.will_need(start, end)).unwrap_or(false)
+    }
+
     /// The next fetch for a thread.
     fn claim(&self) -> Option<Claimed> {
         self.with(ranges::Ranges::claim).flatten().map(claimed)

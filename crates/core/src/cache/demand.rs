@@ -329,7 +329,7 @@ impl Cache {
     }
 
     /// Pages that may still be read ahead before one of those that are is used.
-    pub(super) fn ahead_room(&self) -> u32 {
+    pub(crate) fn ahead_room(&self) -> u32 {
         let unread = u32::try_from(self.stats.ahead_unread).unwrap_or(u32::MAX);
         self.settings.ahead_pages_max.saturating_sub(unread)
     }

@@ -16,6 +16,7 @@
 
 mod extents;
 mod fetches;
+mod known;
 mod settings;
 
 use alloc::vec::{Drain, Vec};
@@ -32,6 +33,7 @@ use crate::event::{Actions, Error, Event, FetchKind};
 use crate::readahead::{self, Decision};
 use crate::units::{FileId, FrameId, HandleId, Nanos, PageId, PageIndex, PartitionId, RequestId};
 use extents::Extents;
+use known::KnownRanges;
 
 /// What the driver has to do, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +99,8 @@ pub struct RangePlanner {
     state: State,
     /// None where the policy leaves strides to itself.
     strides: Option<StrideDetector>,
+    /// What the caller said will be read, and is not fetched yet.
+    known: KnownRanges,
     /// The largest fetch, in bytes.
     request_bytes_max: u32,
     connections: u32,
@@ -145,6 +149,7 @@ impl RangePlanner {
             actions: Actions::new(),
             state,
             strides: policy.wants_byte_strides().then(StrideDetector::default),
+            known: KnownRanges::default(),
             request_bytes_max: settings.request_bytes_max,
             connections: settings.connections,
             end: None,
@@ -207,7 +212,22 @@ impl RangePlanner {
         self.stats.reads += 1;
         self.stats.bytes_wanted += end - start;
         self.prefetch_strides(now, start, end);
+        self.prefetch_known(now);
         self.previous_end = self.end.replace(end);
+    }
+
+    /// The caller will read `start..end`, within the file and not empty, after all that it said
+    /// before: it is fetched ahead as far as there is room, the rest as that is read. Returns
+    /// whether it was noted: a bounded number of ranges is.
+    ///
+    /// # Panics
+    /// The range is none of these.
+    pub fn will_need(&mut self, now: Nanos, start: u64, end: u64) -> bool {
+        let file_bytes = self.state.file_bytes;
+        assert!(start < end && end <= file_bytes, "{start}..{end} of {file_bytes}");
+        let is_noted = self.known.add(start, end);
+        self.prefetch_known(now);
+        is_noted
     }
 
     /// A read of `start..end` is at hand: drops pages that lack bytes of it. Returns whether its
@@ -252,6 +272,7 @@ impl RangePlanner {
         self.stats.bytes_fetched += bytes;
         self.state.extents.fill(&fetch, self.state.file_bytes);
         self.send(now, Event::Arrived { first: fetch.frames[0], count: fetch.count() });
+        self.prefetch_known(now);
         Some(fetch)
     }
 
@@ -289,6 +310,16 @@ impl RangePlanner {
             }
         }
         self.strides = Some(strides);
+    }
+
+    /// Prefetches what the caller said, a request for each connection at a time.
+    fn prefetch_known(&mut self, now: Nanos) {
+        while self.state.queue.waiting() < self.connections
+            && let room = u64::from(self.cache.ahead_room()) * u64::from(RANGE_PAGE_BYTES)
+            && let Some((start, end)) = self.known.next(room.min(self.request_bytes_max.into()))
+        {
+            self.prefetch(now, start, end);
+        }
     }
 
     fn prefetch(&mut self, now: Nanos, start: u64, end: u64) {
