@@ -53,6 +53,10 @@ mkfs.ext4 -q -F -m 0 -E lazy_itable_init=0,lazy_journal_init=0 -J size=16 "$imag
 mount -o loop "$image" "$folder/make" || lacks 'loop devices'
 [ -z "$contents" ] || cp -a "$contents/." "$folder/make"
 "$forerun" bench file "$folder/make/data" --make "${file_mib}M" --seconds 0.001 </dev/null >/dev/null
+# What git keeps of its files is of the image: they have other inodes there.
+for repository in "$folder"/make/*/.git; do
+    [ ! -d "$repository" ] || git -C "${repository%/.git}" update-index -q --refresh >/dev/null
+done
 sync
 umount "$folder/make"
 

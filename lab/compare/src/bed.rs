@@ -16,6 +16,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -115,7 +117,7 @@ impl Bed {
         if self.mounted != Some(folios) {
             self.model("null")?;
             if self.mounted.take().is_some() {
-                output_of(Command::new("umount").arg(&ext))?;
+                unmount(&ext)?;
             }
             let mut mount = Command::new("mount");
             output_of(mount.args(["-o", folios.mount_options(), &self.loop_device]).arg(&ext))?;
@@ -128,7 +130,7 @@ impl Bed {
     pub(crate) fn fresh(&mut self, folios: Folios) -> Result<PathBuf> {
         let ext = self.folder.join("ext");
         if self.mounted.take().is_some() {
-            output_of(Command::new("umount").arg(&ext))?;
+            unmount(&ext)?;
         }
         self.file(folios)?;
         Ok(ext)
@@ -191,6 +193,20 @@ impl Bed {
     }
 }
 
+/// Unmounts `folder`. A process that was killed while it waited for the device holds a file until
+/// its request is answered: that is tried for [`BUSY_MAX`].
+fn unmount(folder: &Path) -> Result<()> {
+    let mut tries = BUSY_MAX.as_millis() / BUSY_PAUSE.as_millis();
+    loop {
+        let done = output_of(Command::new("umount").arg(folder));
+        if done.is_ok() || tries == 0 {
+            return done.map(drop);
+        }
+        tries -= 1;
+        thread::sleep(BUSY_PAUSE);
+    }
+}
+
 impl Drop for Bed {
     fn drop(&mut self) {
         drop(self.script.stdin.take());
@@ -203,3 +219,7 @@ fn put(path: &Path, text: &str) -> Result<()> {
     ensure!(path.exists(), "{} is missing", path.display());
     fs::write(path, text).with_context(|| path.display().to_string())
 }
+
+/// Requests of the slowest model are answered within that.
+const BUSY_MAX: Duration = Duration::from_secs(5);
+const BUSY_PAUSE: Duration = Duration::from_millis(20);

@@ -18,6 +18,7 @@
 mod cases;
 mod costs;
 
+use std::env;
 use std::fs::{self, File};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
@@ -282,6 +283,9 @@ impl Bench<'_> {
             command.arg(&self.forerun).arg("run").args(flags).arg("--stats-json").arg(&stats);
             command.arg("--");
         }
+        if env::var_os(LEARN).is_none() {
+            command.env(LEARN, "off");
+        }
         command.args(words).stdin(Stdio::null()).stdout(File::create(&printed)?);
         let before = self.bed.bytes()?;
         let begun = Instant::now();
@@ -331,9 +335,11 @@ impl Bench<'_> {
 
 /// The requirement of a program that this machine lacks.
 fn lacking(program: &Program, words: &[String], folder: &Path) -> Option<String> {
-    let found = Command::new("sh").args(["-c", "command -v \"$0\"", &words[0]]).output();
-    if !found.is_ok_and(|found| found.status.success()) {
-        return Some(words[0].clone());
+    for called in [words[0].as_str()].into_iter().chain(program.calls) {
+        let found = Command::new("sh").args(["-c", "command -v \"$0\"", called]).output();
+        if !found.is_ok_and(|found| found.status.success()) {
+            return Some(called.to_owned());
+        }
     }
     let is_there = folder.join(program.reads).exists();
     (!is_there).then(|| format!("what makes {}", program.reads))
@@ -419,6 +425,9 @@ const HEADER: &str = "\
 |---|---|---|---|---|---|---|---|---|---|---|---|";
 /// The device's profile, as `forerun profile` measured it.
 const PROFILE: &str = "profile.toml";
+/// What sets whether lists are used: not here unless the caller has set it, as one run would learn
+/// for the next.
+const LEARN: &str = "FORERUN_LEARN";
 /// The size of the file that a small cgroup reads.
 const LARGE_MIB: u32 = 2_048;
 

@@ -3,12 +3,16 @@
  *   reader read FILE MB_PER_SECOND        read(2) of 64 KiB, in order
  *   reader map FILE MB_PER_SECOND         the same by a mapping
  *   reader random FILE COUNT              pread(2) of 4 KiB at random places
+ *   reader tree FOLDER THREADS            threads that take the files of a tree one after the other
  *
  * Computing is a loop that takes a chunk's time at the rate, after the chunk is there: it does not
  * overlap with reading, as in most programs. Prints a sum of what it read. Built statically.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
+#define _GNU_SOURCE
 #include <fcntl.h>
+#include <ftw.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,8 +45,49 @@ static void fail(const char *what) {
 	exit(1);
 }
 
+/* The files of a tree, as they were found, and the next of them. */
+static char **paths;
+static size_t found, next;
+static uint64_t tree_sum;
+
+static int add(const char *path, const struct stat *stat, int kind, struct FTW *place) {
+	(void)stat, (void)place;
+	if (kind != FTW_F) return 0;
+	if (found % 1024 == 0 && !(paths = realloc(paths, (found + 1024) * sizeof *paths))) fail("realloc");
+	if (!(paths[found++] = strdup(path))) fail("strdup");
+	return 0;
+}
+
+static void *read_files(void *unused) {
+	static _Thread_local unsigned char bytes[CHUNK];
+	for (size_t at; (at = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED)) < found;) {
+		int file = open(paths[at], O_RDONLY);
+		if (file < 0) fail(paths[at]);
+		ssize_t got;
+		uint64_t sum = at;
+		while ((got = read(file, bytes, CHUNK)) > 0) sum = sum * 31 + sum_of(bytes, got);
+		if (got < 0) fail("read");
+		close(file);
+		__atomic_fetch_add(&tree_sum, sum, __ATOMIC_RELAXED);
+	}
+	return unused;
+}
+
+static uint64_t tree(const char *folder, int threads) {
+	pthread_t all[64];
+	if (threads < 1 || threads > 64 || nftw(folder, add, 16, FTW_PHYS)) fail(folder);
+	for (int at = 0; at < threads; at++)
+		if (pthread_create(all + at, 0, read_files, 0)) fail("pthread_create");
+	for (int at = 0; at < threads; at++) pthread_join(all[at], 0);
+	return tree_sum;
+}
+
 int main(int count, char **words) {
-	if (count != 4) return fprintf(stderr, "usage: reader read|map|random FILE NUMBER\n"), 2;
+	if (count != 4) return fprintf(stderr, "usage: reader read|map|random|tree PATH NUMBER\n"), 2;
+	if (!strcmp(words[1], "tree")) {
+		printf("%llu\n", (unsigned long long)tree(words[2], atoi(words[3])));
+		return 0;
+	}
 	int file = open(words[2], O_RDONLY);
 	struct stat stat;
 	if (file < 0 || fstat(file, &stat)) fail(words[2]);

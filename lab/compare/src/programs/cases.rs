@@ -20,13 +20,24 @@ pub(super) struct Program {
     pub(super) memory_mib: Option<u32>,
     /// Flags of `forerun run`, one after the other.
     pub(super) ways: &'static [&'static [&'static str]],
+    /// A program that it calls, beside the first of its words.
+    pub(super) calls: Option<&'static str>,
     /// The devices that it is run on; all of them if empty.
     devices: &'static [&'static str],
 }
 
 impl Program {
     const fn new(name: &'static str, reads: &'static str, words: &'static [&'static str]) -> Self {
-        Self { name, words, reads, share: 1.0, memory_mib: None, ways: &[&[]], devices: &[] }
+        Self {
+            name,
+            words,
+            reads,
+            share: 1.0,
+            memory_mib: None,
+            ways: &[&[]],
+            calls: None,
+            devices: &[],
+        }
     }
 
     pub(super) fn is_for(&self, device: &str) -> bool {
@@ -56,7 +67,7 @@ for at in reversed(range(0, os.fstat(file).st_size, 65536)):
 print(crc)";
 
 /// Every program.
-pub(super) const PROGRAMS: [Program; 24] = [
+pub(super) const PROGRAMS: [Program; 34] = [
     Program::new("gzip", "data.tar", &["gzip", "-3", "-c", "{files}/data.tar"]),
     Program {
         ways: LIMITS,
@@ -85,9 +96,23 @@ pub(super) const PROGRAMS: [Program; 24] = [
         &[
             "sh",
             "-c",
-            "to=$(mktemp -d /dev/shm/cp-XXXXXX) && cp -r {files}/headers $to && rm -r $to",
+            "to=$(mktemp -d /dev/shm/cp-XXXXXX) && cp -r {files}/headers $to; \
+             (cd $to && find . -printf '%s %P\n' | sort | md5sum); rm -r $to",
         ],
     ),
+    Program {
+        calls: Some("rsync"),
+        ..Program::new(
+            "rsync headers",
+            "headers",
+            &[
+                "sh",
+                "-c",
+                "to=$(mktemp -d /dev/shm/cp-XXXXXX) && rsync -a {files}/headers $to; \
+                 (cd $to && find . -printf '%s %P\n' | sort | md5sum); rm -r $to",
+            ],
+        )
+    },
     Program {
         share: 0.02,
         ..Program::new(
@@ -97,6 +122,34 @@ pub(super) const PROGRAMS: [Program; 24] = [
         )
     },
     Program { share: 0.02, ..Program::new("du", "headers", &["du", "-s", "{files}/headers"]) },
+    Program::new("Go headers", "headers", &["{bin}/gosum", "{files}/headers"]),
+    Program::new("8 threads headers", "headers", &["{bin}/reader", "tree", "{files}/headers", "8"]),
+    Program::new("tar repo", "repo", &["sh", "-c", "tar cf - -C {files} repo | md5sum"]),
+    Program::new("grep -r repo", "repo", &["sh", "-c", "grep -rc size_t {files}/repo | md5sum"]),
+    Program::new("du repo", "repo", &["du", "-s", "{files}/repo"]),
+    Program::new("git status", "repo/.git", &["git", "-C", "{files}/repo", "status", "--short"]),
+    Program::new("git grep", "repo/.git", &["git", "-C", "{files}/repo", "grep", "-c", "size_t"]),
+    Program {
+        calls: Some("make"),
+        ..Program::new(
+            "make -j2",
+            "c",
+            &[
+                "sh",
+                "-c",
+                "to=$(mktemp -d /dev/shm/make-XXXXXX) && make -s -j2 -C {files}/c OUT=$to; \
+                 (cd $to && cat *.o | md5sum); rm -r $to",
+            ],
+        )
+    },
+    Program {
+        devices: &["cloud"],
+        ..Program::new(
+            "10,000 opens twice",
+            "opens",
+            &["sh", "-c", "cd {files} && xargs cat <twice | md5sum"],
+        )
+    },
     Program {
         share: 0.25,
         ..Program::new(

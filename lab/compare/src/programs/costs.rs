@@ -3,6 +3,7 @@
 //! ```text
 //!   start      /bin/true                  milliseconds more to start and end
 //!   warm       md5sum of a cached file    seconds, and forerun's share of a processor
+//!   warm tar   tar and grep -r of a cached tree    the same
 //!   computes   awk, which counts          the same
 //! ```
 //!
@@ -34,12 +35,17 @@ pub(super) struct Cost {
 }
 
 /// Every such program.
-pub(super) const COSTS: [Cost; 3] = [
+pub(super) const COSTS: [Cost; 5] = [
     Cost { name: "start", words: &["/bin/true"], turns: 200, has_stats: false },
     Cost { name: "warm", words: &["md5sum", "{file}"], turns: 11, has_stats: true },
+    Cost { name: "warm tar", words: &["sh", "-c", TAR], turns: 11, has_stats: true },
+    Cost { name: "warm grep -r", words: &["sh", "-c", GREP], turns: 11, has_stats: true },
     Cost { name: "computes", words: &["awk", COUNTS], turns: 11, has_stats: true },
 ];
 
+/// Trees that every system has; the first run loads them into memory.
+const TAR: &str = "tar cf - -C /usr include | md5sum";
+const GREP: &str = "grep -rc size_t /usr/include | md5sum";
 const COUNTS: &str = "BEGIN { for (i = 0; i < 40000000; i++) sum += i; print sum }";
 
 /// Measures `costs` with a file of `mib` below `folder`: an object for each.
