@@ -21,7 +21,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut traces = vec![AccessTrace {
         program: String::new(),
         tree: Tree::new(),
-        calls: strace_calls(&text, "/t"),
+        calls: strace_calls(&text, "/t", "/t/d"),
     }];
     traces.extend(AccessTrace::read(Cursor::new(bytes.to_vec())));
     for trace in traces {

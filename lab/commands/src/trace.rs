@@ -7,6 +7,7 @@
 mod convert;
 mod info;
 mod record;
+pub(crate) mod strace;
 
 use anyhow::Result;
 

@@ -251,7 +251,7 @@ fn the_calls_of_strace_are_read() {
         let error = call.error.as_ref().map_or(String::new(), |error| format!(" {error}"));
         format!("{:?} {}{range}{error}", call.call, call.path)
     };
-    let calls: Vec<String> = strace_calls(&text.join("\n"), TOP).iter().map(shown).collect();
+    let calls: Vec<String> = strace_calls(&text.join("\n"), TOP, "/").iter().map(shown).collect();
     let expected: Vec<&str> =
         rows.iter().map(|&(_, call)| call).filter(|call| !call.is_empty()).collect();
     assert_eq!(calls, expected);
@@ -263,8 +263,107 @@ fn a_call_that_strace_interrupts_is_one_call() {
                 71 10.000002 read(5</t/a>,  <unfinished ...>\n\
                 72 10.000009 <... openat resumed>) = 6</t/b> <0.000008>\n\
                 71 10.000010 <... read resumed>\"\"..., 9) = 9 <0.000008>\n";
-    let calls = strace_calls(text, "/t");
+    let calls = strace_calls(text, "/t", "/");
     let shown: Vec<_> =
         calls.iter().map(|call| (call.thread, call.path.as_str(), call.begin, call.took)).collect();
     assert_eq!(shown, [(72, "b", 0, 8_000), (71, "a", 1_000, 8_000)]);
+}
+
+#[test]
+fn strace_without_paths_of_descriptors_is_followed() {
+    let text = r#"
+71 10.01 openat(AT_FDCWD, "a", O_RDONLY|O_CLOEXEC) = 3
+71 10.02 fstat(3, {st_mode=S_IFDIR|0755, ...}) = 0
+71 10.03 getdents64(3, 0x55 /* 4 entries */, 32768) = 96
+71 10.04 newfstatat(3, "x", {st_mode=S_IFREG, ...}, AT_SYMLINK_NOFOLLOW) = 0
+71 10.05 openat(3, "x", O_RDONLY) = 4
+71 10.06 read(4, ""..., 10) = 10
+71 10.07 lseek(4, 5, SEEK_SET) = 5
+71 10.08 dup2(4, 9) = 9
+71 10.09 read(9, ""..., 10) = 7
+71 10.10 close(4) = 0
+71 10.11 read(4, ""..., 10) = -1 EBADF (Bad file descriptor)
+71 10.12 clone(child_stack=NULL, flags=CLONE_CHILD_SETTID|SIGCHLD <unfinished ...>
+72 10.13 chdir("a") = 0
+72 10.14 stat("y", {st_mode=S_IFREG, ...}) = 0
+71 10.15 <... clone resumed>, child_tidptr=0x7f) = 72
+71 10.16 stat("z", 0x7ffd) = -1 ENOENT (No such file or directory)
+71 10.17 clone3({flags=CLONE_VM|CLONE_FS|CLONE_FILES|CLONE_THREAD, exit_signal=0}, 88) = 73
+73 10.18 fchdir(3) = 0
+71 10.19 open("x", O_RDONLY) = 5
+72 10.20 read(9, ""..., 10) = 2
+72 10.21 +++ exited with 0 +++
+"#;
+    let shown = |call: &Call| {
+        (call.thread, format!("{:?} {} {}+{}", call.call, call.path, call.offset, call.bytes))
+    };
+    let calls: Vec<_> = strace_calls(text, "/t", "/t").iter().map(shown).collect();
+    let expected = [
+        (71, "Open a 0+0"),
+        (71, "List a 0+0"),
+        (71, "Stat a/x 0+0"),
+        (71, "Open a/x 0+0"),
+        (71, "Read a/x 0+10"),
+        (71, "Read a/x 5+7"),
+        (72, "Stat a/y 0+0"),
+        (71, "Stat z 0+0"),
+        (71, "Open a/x 0+0"),
+        // A copy of the descriptor has its own position here.
+        (72, "Read a/x 12+2"),
+    ];
+    assert_eq!(calls, expected.map(|(thread, text)| (thread, text.to_owned())));
+}
+
+#[test]
+fn heads_of_lines_are_read_in_each_form_that_strace_has() {
+    let text = "10.000001 stat(\"/t/a\", 0x7f) = 0\n\
+                [pid    72] 10.000002 stat(\"/t/b\", 0x7f) = 0 <0.000003>\n\
+                73  10.000003 stat(\"/t/c\", 0x7f) = ? <unavailable>\n\
+                strace: Process 74 attached\n\
+                [pid 72 10.000004 stat(\"/t/d\", 0x7f) = 0\n";
+    let calls = strace_calls(text, "/t", "/");
+    let shown: Vec<_> =
+        calls.iter().map(|call| (call.thread, call.path.as_str(), call.took)).collect();
+    assert_eq!(shown, [(0, "a", 0), (72, "b", 3_000), (73, "c", 0)]);
+}
+
+#[test]
+fn any_text_is_read_as_straces_in_bounded_time_and_memory() {
+    // Each part of a line, broken, repeated and beyond its bounds.
+    let long = "x/".repeat(20_000);
+    let mut text = String::new();
+    for number in 0..3_000_u32 {
+        let lines = [
+            format!("{number} 1.1 clone(flags=CLONE_VM <unfinished ...>"),
+            format!(
+                "{number} 1.2 openat(3, \"{}\", O_RDONLY) = {number}",
+                &long[..number as usize]
+            ),
+            format!("{number} 1.3 chdir(\"{}\") = 0", "deeper/".repeat(20)),
+            format!("{} 1.4 fork() = {}", number / 2, number + 1),
+            format!("{number} 1.5 read({number}, ) = 18446744073709551615"),
+            format!("{number} 1.5 read({number}, ) = 18446744073709551615"),
+            format!("{number} 1.6 <... clone resumed>"),
+            format!("{number} 1.7 dup2({number}, 4294967295) = 4294967296"),
+            format!("{number} 1.8 openat(AT_FDCWD<, \"\\777\\"),
+            format!("[pid {number}] 99999999999999999999.9 read("),
+            format!("{number} 1.9 mmap({{[<, , , , <\", ) = 5</t"),
+            format!("{number} 2.0 +++ "),
+        ];
+        for line in lines {
+            text.push_str(&line);
+            text.push('\n');
+        }
+    }
+    for (top, directory) in [("/t", "/t"), ("/", ""), ("", "t\\xff")] {
+        let calls = strace_calls(&text, top, directory);
+        assert!(calls.windows(2).all(|two| two[0].begin <= two[1].begin), "in the order of time");
+        assert!(calls.iter().all(|call| call.path.len() < 100_000), "paths have a bound");
+    }
+    let long = format!("7 1.1 openat(AT_FDCWD, \"/t/{long}\", O_RDONLY) = 3\n7 1.2 read(3, ) = 1");
+    assert_eq!(
+        strace_calls(&long, "/t", "/").len(),
+        1,
+        "the descriptor of a long path is not kept"
+    );
 }

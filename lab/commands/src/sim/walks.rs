@@ -1,13 +1,13 @@
 //! `forerun sim walks`: recorded programs that go over trees: alone, with walks, with all known.
 //!
 //! ```text
-//!   strace's text, --tree --> trace --write--> FILE
+//!   strace's text, --tree --> trace
 //!   trace --> alone | walks | known --> a row
 //! ```
 //! # Invariants
 //! - The same arguments print the same results on each machine.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
@@ -16,8 +16,7 @@ use forerun_core::params::Param as _;
 use forerun_core::units::Nanos;
 use forerun_report::quantity::{bytes, seconds};
 use forerun_sim::walks::{
-    AccessTrace, Ahead, Tree, WalkRun, WalkSettings, WalkSetup, precision_and_recall, run,
-    strace_calls,
+    AccessTrace, Ahead, WalkRun, WalkSettings, WalkSetup, precision_and_recall, run,
 };
 use serde::Serialize;
 
@@ -27,7 +26,7 @@ use crate::{parallel, specs};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     strace -f -ttt -T -y -s 0 -o tar.strace tar cf - tree | cat > /dev/null\n  \
-    forerun sim walks tar.strace --tree tree --write tar.jsonl\n  \
+    forerun trace convert tar.strace tar.jsonl --to accesses --tree tree\n  \
     forerun sim walks tar.jsonl --device object --observer poll\n  \
     forerun sim walks *.jsonl.zst --json")]
 pub(super) struct Args {
@@ -37,12 +36,6 @@ pub(super) struct Args {
     /// The tree that strace's text is about, as it was when the program began
     #[arg(long, value_name = "DIR")]
     tree: Option<PathBuf>,
-    /// The program, for the head of the trace [default: the file's name]
-    #[arg(long, value_name = "TEXT", requires = "tree")]
-    program: Option<String>,
-    /// Write the trace and run nothing
-    #[arg(long, value_name = "FILE", requires = "tree")]
-    write: Option<PathBuf>,
     /// The device, NAME[:key=value,...]
     #[arg(long, value_name = "MODEL", default_value = "cloud")]
     device: String,
@@ -111,14 +104,6 @@ pub(super) fn run_all(args: &Args) -> Result<()> {
     for path in &args.traces {
         traces.push((name(path), read(path, args)?));
     }
-    if let Some(path) = &args.write {
-        output::require_place(path)?;
-        let mut bytes = Vec::new();
-        for (_, trace) in &traces {
-            trace.write(&mut bytes)?;
-        }
-        return output::file(path, &bytes);
-    }
     let rows = parallel::map(&traces, |(name, trace)| row(name, trace, &setup));
     if args.json {
         return output::json(&serde_json::json!({ "device": args.device, "runs": rows }));
@@ -137,12 +122,7 @@ fn read(path: &Path, args: &Args) -> Result<AccessTrace> {
         let file = File::open(path).with_context(|| format!("cannot open {shown}"))?;
         return AccessTrace::read(file).with_context(|| format!("{shown}"));
     };
-    let top = fs::canonicalize(top).with_context(|| format!("--tree {}", top.display()))?;
-    let text = fs::read(path).with_context(|| format!("cannot read {shown}"))?;
-    let calls = strace_calls(&String::from_utf8_lossy(&text), &top.to_string_lossy());
-    let tree = Tree::read(&top).with_context(|| format!("--tree {}", top.display()))?;
-    let program = args.program.clone().unwrap_or_else(|| name(path));
-    Ok(AccessTrace { program, tree, calls })
+    crate::trace::strace::accesses(path, top, None, name(path))
 }
 
 fn row(name: &str, trace: &AccessTrace, setup: &WalkSetup) -> Row {

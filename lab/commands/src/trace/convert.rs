@@ -1,6 +1,7 @@
 //! `forerun trace convert`: a trace in another format.
 //!
 //! ```text
+//!   strace's text, --tree --> accesses with paths --> OUT
 //!   IN --requests--> Writer --> .OUT.PID.part --> next uses, where the format has them --> OUT
 //! ```
 //! # Invariants
@@ -13,14 +14,14 @@ use std::io::{self, BufWriter, Seek as _, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use forerun_console::failure::note;
+use forerun_console::failure::{note, usage};
 use forerun_console::names;
 use forerun_console::{interrupt, output};
 use forerun_measure::pattern_file;
 use forerun_report::NewFile;
 use forerun_sim::trace::write::{Writer, link_next_uses};
 
-use super::Input;
+use super::{Input, strace};
 use crate::sim::source::Requests;
 
 /// What `trace convert` takes.
@@ -28,20 +29,37 @@ use crate::sim::source::Requests;
 #[command(after_help = "Examples:\n  \
     forerun trace convert OLTP.lis.zst oltp.oracleGeneral --to oracleGeneral\n  \
     forerun trace convert hm_0.csv.gz - --to fio | head\n  \
-    forerun trace convert workload:mail,requests=100000 mail.csv --to csv")]
+    forerun trace convert workload:mail,requests=100000 mail.csv --to csv\n  \
+    forerun trace convert tar.strace tar.jsonl --to accesses --tree tree")]
 pub(crate) struct Args {
     #[command(flatten)]
     input: Input,
     /// The new file, `-` for stdout
     #[arg(value_name = "OUT")]
     output: PathBuf,
-    /// The new format: keys, csv, lis[:unit=512], fio[:version=2] or oracleGeneral
+    /// The new format: keys, csv, lis[:unit=512], fio[:version=2] or oracleGeneral; of the text of
+    /// `strace -f -ttt` accesses, which `sim walks` runs
     #[arg(long, value_name = "FORMAT")]
     to: String,
+    /// The tree that strace's text is about, as it was when the program began
+    #[arg(long, value_name = "DIR")]
+    tree: Option<PathBuf>,
+    /// Where the program was started that strace followed [default: here]
+    #[arg(long, value_name = "DIR", requires = "tree")]
+    cwd: Option<PathBuf>,
+    /// The program, for the head of that trace [default: the file's name]
+    #[arg(long, value_name = "TEXT", requires = "tree")]
+    program: Option<String>,
 }
 
 /// Converts, and says on stderr how much.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    match (args.to.as_str(), &args.tree) {
+        (ACCESSES, Some(tree)) => return write_accesses(args, tree),
+        (ACCESSES, None) => return Err(usage("--to accesses takes a --tree")),
+        (_, Some(_)) => return Err(usage("a --tree is for --to accesses alone")),
+        (_, None) => {}
+    }
     Writer::check(&args.to).map_err(|error| names::refused("--to", &error, names::FORMATS))?;
     let is_stdout = args.output == Path::new("-");
     if !is_stdout {
@@ -64,6 +82,28 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         interrupt::unbroken(|| file.keep()).with_context(cannot)?;
     }
     note(&format!("{}: {} requests, {} pages", args.output.display(), work.count, work.pages));
+    Ok(())
+}
+
+/// Writes the calls of strace's text as a trace of accesses.
+fn write_accesses(args: &Args, tree: &Path) -> Result<()> {
+    let input = Path::new(&args.input.trace);
+    let is_stdout = args.output == Path::new("-");
+    if !is_stdout {
+        output::require_place(&args.output)?;
+        output::require_apart(&[input, &args.output])?;
+    }
+    let named = || input.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let program = args.program.clone().unwrap_or_else(named);
+    let trace = strace::accesses(input, tree, args.cwd.as_deref(), program)?;
+    let mut bytes = Vec::new();
+    trace.write(&mut bytes)?;
+    if is_stdout {
+        return output::print(&String::from_utf8(bytes).context("a trace is text")?);
+    }
+    output::file(&args.output, &bytes)?;
+    let (calls, entries) = (trace.calls.len(), trace.tree.count() - 1);
+    note(&format!("{}: {calls} calls; {entries} entries of directories", args.output.display()));
     Ok(())
 }
 
@@ -120,6 +160,8 @@ impl Work<'_> {
     }
 }
 
+/// The name of traces with paths.
+const ACCESSES: &str = "accesses";
 const BUFFER_BYTES: usize = 1 << 16;
 
 #[cfg(test)]

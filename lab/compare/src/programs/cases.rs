@@ -145,7 +145,7 @@ pub(super) const PROGRAMS: [Program; 34] = [
     Program {
         devices: &["cloud"],
         ..Program::new(
-            "10,000 opens twice",
+            "opens twice",
             "opens",
             &["sh", "-c", "cd {files} && xargs cat <twice | md5sum"],
         )

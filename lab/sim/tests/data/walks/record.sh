@@ -38,7 +38,7 @@ record() { # NAME COMMAND: the tree goes into the trace as it was before the com
   local name=$1; shift
   strace -f -ttt -T -y -s 0 -o "$work/$name.strace" sh -c "$*" > "$work/out/$name" 2>&1 || true
   rm -f tree/build/*.o tree/build/*.a
-  "$forerun" sim walks "$work/$name.strace" --tree "$work/tree" --program "$*" --write "$out/$name.jsonl"
+  "$forerun" trace convert "$work/$name.strace" "$out/$name.jsonl" --to accesses --tree "$work/tree" --program "$*"
   zstd -q -19 --rm -f "$out/$name.jsonl"
 }
 record tar          "tar cf - tree/repo | cat > /dev/null"
