@@ -53,9 +53,12 @@ mkfs.ext4 -q -F -m 0 -E lazy_itable_init=0,lazy_journal_init=0 -J size=16 "$imag
 mount -o loop "$image" "$folder/make" || lacks 'loop devices'
 [ -z "$contents" ] || cp -a "$contents/." "$folder/make"
 "$forerun" bench file "$folder/make/data" --make "${file_mib}M" --seconds 0.001 </dev/null >/dev/null
-# What git keeps of its files is of the image: they have other inodes there.
+# What git keeps of its files is of the image: they have other inodes there. The index before that
+# stays beside it: with it git reads all files, as after a copy or a restore.
 for repository in "$folder"/make/*/.git; do
-    [ ! -d "$repository" ] || git -C "${repository%/.git}" update-index -q --refresh >/dev/null
+    [ -e "$repository/index" ] || continue
+    cp -p "$repository/index" "$repository/index-copied"
+    git -C "${repository%/.git}" update-index -q --refresh >/dev/null
 done
 sync
 umount "$folder/make"

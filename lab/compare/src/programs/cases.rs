@@ -67,7 +67,7 @@ for at in reversed(range(0, os.fstat(file).st_size, 65536)):
 print(crc)";
 
 /// Every program.
-pub(super) const PROGRAMS: [Program; 34] = [
+pub(super) const PROGRAMS: [Program; 35] = [
     Program::new("gzip", "data.tar", &["gzip", "-3", "-c", "{files}/data.tar"]),
     Program {
         ways: LIMITS,
@@ -128,6 +128,18 @@ pub(super) const PROGRAMS: [Program; 34] = [
     Program::new("grep -r repo", "repo", &["sh", "-c", "grep -rc size_t {files}/repo | md5sum"]),
     Program::new("du repo", "repo", &["du", "-s", "{files}/repo"]),
     Program::new("git status", "repo/.git", &["git", "-C", "{files}/repo", "status", "--short"]),
+    Program {
+        calls: Some("git"),
+        ..Program::new(
+            "git status copied",
+            "repo",
+            &[
+                "sh",
+                "-c",
+                "GIT_INDEX_FILE={files}/repo/.git/index-copied git -C {files}/repo status --short",
+            ],
+        )
+    },
     Program::new("git grep", "repo/.git", &["git", "-C", "{files}/repo", "grep", "-c", "size_t"]),
     Program {
         calls: Some("make"),
