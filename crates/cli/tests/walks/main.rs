@@ -6,6 +6,8 @@
 //!                                                     |                 |
 //!                       reads: programs as they are --'                 '-- changes: by themselves
 //! ```
+//! `large` is a directory of a million entries, in memory.
+//!
 //! Each row begins with nothing cached, alone and under `run`.
 //!
 //! # Invariants
@@ -13,5 +15,6 @@
 
 mod changes;
 mod device;
+mod large;
 mod reads;
 mod tree;

@@ -82,6 +82,11 @@ for name in sorted(glob.glob(\"d*/*\"), reverse=True):
     ("node",    "node -e 'const fs = require(\"fs\")
 for (const d of fs.readdirSync(\".\").filter(name => /^d/.test(name)))
     for (const f of fs.readdirSync(d)) console.log(f, fs.readFileSync(d + \"/\" + f).length)'"),
+    ("chroot",  "top=$PWD; unshare -m sh -c 'mount --rbind / empty && exec chroot empty sh -c \"
+                 cd $0 && cat d*/* | cksum; grep -rc word2 d0*; du -s d*\"' \"$top\""),
+    ("unshare", "unshare -m sh -c 'mount --bind . empty && cat empty/d*/* | cksum
+                 ls -lR empty/d0*'"),
+    ("unshare", "unshare -Urm sh -c 'mount --bind d02 empty && cat empty/* d*/* | cksum'"),
     ("sh",      "cd d00 && for f in *; do read -r a < $f && echo $a; done;
                  cd ../up/d01 && pwd -P; ls | cksum"),
     ("sh",      "cd p0 && while cd p* 2> /dev/null; do :; done; cat end"),
