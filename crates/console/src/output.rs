@@ -15,7 +15,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use forerun_report::{NewFile, write_whole};
 use indicatif::{ProgressBar, ProgressStyle};
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, Mode, OFlags, access, fcntl_setfl, open};
+use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::failure::{plain, usage};
@@ -37,10 +38,27 @@ pub fn json(value: &impl Serialize) -> Result<()> {
     print(&(text + "\n"))
 }
 
-/// Writes `bytes` as the whole file `path`, or leaves it as it was.
+/// Writes `bytes` as the whole file `path`, or leaves it as it was. A pipe has to have a reader:
+/// none is waited for.
 pub fn file(path: &Path, bytes: &[u8]) -> Result<()> {
-    interrupt::unbroken(|| write_whole(path, bytes))
-        .with_context(|| format!("cannot write {}", path.display()))
+    let is_pipe = fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo());
+    let written = if is_pipe {
+        to_pipe(path, bytes)
+    } else {
+        interrupt::unbroken(|| write_whole(path, bytes))
+    };
+    written.with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn to_pipe(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let pipe = match open(path, flags, Mode::empty()) {
+        Err(Errno::NXIO) => return Err(io::Error::other("no process reads that pipe")),
+        opened => opened?,
+    };
+    // A reader that is slow is waited for.
+    fcntl_setfl(&pipe, OFlags::empty())?;
+    fs::File::from(pipe).write_all(bytes)
 }
 
 /// The full path of `path`, wherever this process goes; as it is where there is no working folder.

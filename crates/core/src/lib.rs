@@ -15,6 +15,7 @@ extern crate std;
 pub mod cache;
 pub mod device;
 pub mod drive;
+pub mod effort;
 pub mod event;
 pub mod eviction;
 pub mod hash;

@@ -41,6 +41,7 @@ mod visit;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
+use crate::units::Nanos;
 use cursor::{WalkCursor, WalkState};
 use directories::{Directories, Level, Lookup, hash};
 pub use entry::{
@@ -80,6 +81,8 @@ pub struct Walks {
     /// Walks that went wrong since one was right eight times: so many more entries does it take to
     /// recognise the next.
     failures: u8,
+    /// What uses have saved since that was taken last.
+    gained: Nanos,
     requests: u64,
     touches: u64,
     counts: WalkStats,
@@ -110,6 +113,7 @@ impl Walks {
             proven_bytes: 0,
             file_bytes: issue::FILE_BYTES_FIRST,
             failures: 0,
+            gained: Nanos(0),
             requests: 0,
             touches: 0,
             counts: WalkStats::default(),
@@ -209,6 +213,11 @@ impl Walks {
     #[must_use]
     pub fn ahead_bytes(&self) -> u64 {
         self.ahead_bytes
+    }
+
+    /// What programs were saved since the last call, by what was there as they came to it.
+    pub fn take_gained(&mut self) -> Nanos {
+        core::mem::take(&mut self.gained)
     }
 
     /// Sets the bytes that may be ahead of all walks. What is ahead already stays.

@@ -30,6 +30,11 @@ impl Clock {
     }
 }
 
+/// The time since some moment of the past.
+pub(crate) fn monotonic() -> Nanos {
+    Nanos(nanos(clock_gettime(ClockId::Monotonic)))
+}
+
 /// Processor time that this thread has used.
 pub(crate) fn thread_time() -> Nanos {
     Nanos(nanos(clock_gettime(ClockId::ThreadCPUTime)))

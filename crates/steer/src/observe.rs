@@ -105,7 +105,7 @@ impl Observers {
             self.discover_at = now + pause;
         }
         let mut moved = false;
-        if has_run || some_ended {
+        if self.calls.is_some() && (has_run || some_ended) {
             moved = self.poll_calls(now, allowance.share(RECORDS_ONE_IN), sink);
         }
         if some_ended || discovers {

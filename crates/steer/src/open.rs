@@ -219,7 +219,8 @@ pub(crate) fn open_found(
         Err(Errno::PERM) => open(OPENING),
         opened => opened,
     };
-    checked(file.map_err(Refusal::Closed)?.into(), stat)
+    // The handle is this process's own, so what it was opened by is the file that was looked at.
+    Ok((file.map_err(Refusal::Closed)?.into(), *stat))
 }
 
 /// The folder of this process's descriptors, for a process that opens many again.

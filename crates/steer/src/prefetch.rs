@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use forerun_core::cache::{self, SettingsError};
+use forerun_core::effort::{Effort, Spent};
 use forerun_core::planner::{Access, Planner, PlannerSettings, PlannerStats, RequestState};
 use forerun_core::units::Nanos;
 
@@ -41,6 +42,9 @@ pub(crate) struct Prefetcher {
     planner: Planner,
     files: Files,
     workers: Workers,
+    effort: Effort,
+    /// Requests that workers had carried out at the last poll.
+    carried_out: u64,
     walks: WalkDriver,
     /// Bytes that a learned list has ahead of the program.
     list_ahead_bytes: u64,
@@ -81,6 +85,8 @@ impl Prefetcher {
             planner: Planner::new(settings)?,
             files: Files::default(),
             workers: Workers::default(),
+            effort: Effort::default(),
+            carried_out: 0,
             walks: WalkDriver::new(limit_bytes, budget_bytes / WALKS_ONE_IN),
             list_ahead_bytes: 0,
             memory_bytes: u64::MAX,
@@ -174,13 +180,45 @@ impl Prefetcher {
         std::mem::take(&mut self.is_cold)
     }
 
+    /// Takes in that this thread used `polls` of a processor until `now` since the last call, and
+    /// all others `workers`, where one part in `one_in` may be used. The pause that this takes,
+    /// after a poll that has used `cost`.
+    pub(crate) fn spend(
+        &mut self,
+        now: Nanos,
+        used: [Nanos; 2],
+        cost: Nanos,
+        one_in: u64,
+    ) -> Nanos {
+        let (outstanding, submitted) = self.requests();
+        let carried_out = submitted.saturating_sub(outstanding as u64);
+        let requests = carried_out.saturating_sub(self.carried_out);
+        self.carried_out = self.carried_out.max(carried_out);
+        let [polls, workers] = used;
+        self.effort.gain(self.walks.take_gained(), one_in);
+        self.effort.spend(now, Spent { polls, workers, requests }, one_in);
+        self.effort.pause(cost, one_in)
+    }
+
+    /// Requests that workers have, and how many they were given so far.
+    fn requests(&self) -> (usize, u64) {
+        let (walks, submitted) = self.walks.requests();
+        let others = self.workers.outstanding();
+        (walks + others, submitted + self.planner.stats().requests)
+    }
+
+    /// How many requests more are paid for.
+    pub(crate) fn paid_for(&self) -> usize {
+        self.effort.requests(self.requests().0)
+    }
+
     /// Looks what has arrived, and has more prefetched.
     pub(crate) fn advance(&mut self, now: Nanos) {
         self.share();
-        self.walks.advance(now);
+        self.walks.advance(now, self.paid_for());
         self.see_arrivals(now);
         let mut requests = Vec::new();
-        let room = self.workers.room();
+        let room = self.workers.room().min(self.paid_for());
         self.planner.issue(now, room, &mut requests);
         assert!(requests.len() <= room, "no more requests than there is room for");
         for request in requests {

@@ -22,7 +22,7 @@ use forerun_core::units::Nanos;
 use crate::clock;
 use crate::learn::{LearnSettings, LearnedStats, Learner, Learning};
 use crate::memory::Memory;
-use crate::observe::poll::{Allowance, INTERVAL_MIN, Interval, Pause, PollTimer};
+use crate::observe::poll::{Allowance, INTERVAL_MIN, Interval, PAUSE_MAX, Pause, PollTimer};
 use crate::observe::{ObserverKind, Observers};
 pub use crate::prefetch::EntryStats;
 use crate::prefetch::Prefetcher;
@@ -193,8 +193,9 @@ struct Runner {
     /// When free memory is read again.
     memory_at: Nanos,
     timer: PollTimer,
-    /// Processor time of this process at the last poll.
+    /// Processor time of this process, and of the thread that polls, at the last poll.
     processor: Nanos,
+    polling: Nanos,
     /// What the run did until the last poll.
     published: Arc<Mutex<Stats>>,
 }
@@ -210,13 +211,14 @@ impl Poller for Runner {
         let allowance = self.timer.allowance(now, self.one_in(now));
         let moved = self.poll_observers(now, some_ended, allowance);
         self.prefetcher.advance(now);
+        let list_bytes = self.list_bytes();
         if let Some(learner) = &mut self.learner {
-            learner.advance(now, self.prefetcher.list_bytes());
+            learner.advance(now, list_bytes);
             self.prefetcher.set_list_ahead(learner.ahead_bytes());
         }
         self.publish();
-        let cost = self.cost(began);
         let one_in = self.one_in(now);
+        let (cost, effort) = self.cost(now, began, one_in);
         let replays = self.replays();
         let is_cold = self.prefetcher.take_cold() || self.prefetcher.is_starved() || replays;
         let interval = match (moved || self.goes_ahead(), is_cold) {
@@ -226,7 +228,9 @@ impl Poller for Runner {
             (false, _) if now < EARLY => Interval::Of(INTERVAL_EARLY),
             (false, _) => Interval::DoubledUpTo(IDLE_MAX),
         };
-        self.timer.pause(now, interval, cost, one_in)
+        let pause = self.timer.pause(now, interval, cost, one_in);
+        let effort = effort.min(PAUSE_MAX);
+        if effort > pause.time { Pause { time: effort, is_paying: true } } else { pause }
     }
 
     fn finish(&mut self) {
@@ -255,9 +259,18 @@ impl Runner {
             learner.advance(observers.clock.now(), prefetcher.list_bytes());
         }
         let (memory_at, timer) = (Nanos(0), PollTimer::new());
-        let processor = clock::process_time();
-        let memory = None;
-        Self { observers, prefetcher, learner, memory, memory_at, timer, processor, published }
+        let (processor, polling) = (clock::process_time(), clock::thread_time());
+        Self {
+            observers,
+            prefetcher,
+            learner,
+            memory: None,
+            memory_at,
+            timer,
+            processor,
+            polling,
+            published,
+        }
     }
 
     fn poll_observers(&mut self, now: Nanos, some_ended: bool, allowance: Allowance) -> bool {
@@ -285,17 +298,23 @@ impl Runner {
         *self.published.lock().unwrap_or_else(PoisonError::into_inner) = self.stats();
     }
 
-    /// What the poll cost that began at this time of its thread. Where nothing is fetched from a
-    /// device, what the workers did is part of it.
-    fn cost(&mut self, began: Nanos) -> Nanos {
-        let own = clock::thread_time().since(began);
+    /// What the poll at `now` cost that began at this time of its thread, and the pause that all
+    /// that was used since the last one takes. Where nothing is fetched from a device, what the
+    /// workers did is part of the cost.
+    fn cost(&mut self, now: Nanos, began: Nanos, one_in: u64) -> (Nanos, Nanos) {
+        let polling = clock::thread_time();
+        let own = polling.since(began);
+        let polls = polling.since(std::mem::replace(&mut self.polling, polling));
         let before = std::mem::replace(&mut self.processor, clock::process_time());
-        let replays = self.replays();
-        if self.prefetcher.is_busy() || replays {
-            own
-        } else {
-            self.processor.since(before).max(own)
-        }
+        let all = self.processor.since(before).max(polls);
+        let effort = self.prefetcher.spend(now, [polls, all.since(polls)], own, one_in);
+        let is_fetching = self.prefetcher.is_busy() || self.replays();
+        (if is_fetching { own } else { all.max(own) }, effort)
+    }
+
+    /// The bytes that a learned list may have ahead: none where that is not paid for.
+    fn list_bytes(&self) -> u64 {
+        if self.prefetcher.paid_for() > 0 { self.prefetcher.list_bytes() } else { 0 }
     }
 
     /// The part of a processor that polls may use now.

@@ -9,6 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use forerun_testkit::{Scratch, installed};
+use serde_json::Value;
 
 use crate::rig::{folder, run, shim, stats};
 
@@ -22,12 +23,12 @@ const START_SECONDS: f64 = 0.08;
 /// `FORERUN_SECONDS` says: forerun uses at most this share of a processor.
 fn check(test: &str, observe: &str, share_max: f64, program: &str) {
     if installed(test, "python3") {
-        check_in(&folder(test), test, observe, share_max, program);
+        let _ = check_in(&folder(test), test, observe, share_max, program);
     }
 }
 
-/// The same with a folder, in which there is what else the program reads.
-fn check_in(folder: &Scratch, test: &str, observe: &str, share_max: f64, program: &str) {
+/// The same with a folder, in which there is what else the program reads. What forerun tells.
+fn check_in(folder: &Scratch, test: &str, observe: &str, share_max: f64, program: &str) -> Value {
     let (file, record): (PathBuf, PathBuf) = (folder.join("file"), folder.join("stats.json"));
     fs::write(&file, vec![1; 1 << 20]).unwrap();
     let mut command = run(&format!("--observe {observe} --stats-json {}", record.display()));
@@ -41,6 +42,7 @@ fn check_in(folder: &Scratch, test: &str, observe: &str, share_max: f64, program
     let (per_cent, most) = (100.0 * used / ran, 100.0 * share_max);
     println!("| {test} | {ran:.1} | {used:.3} | {per_cent:.1} % of {most:.0} % |");
     assert!(used <= share_max * ran + START_SECONDS, "{used} s of {ran} s: {stats}");
+    stats
 }
 
 /// A folder with files of which nothing is cached once a program drops them.
@@ -177,6 +179,34 @@ while is_early():
     let test = "files_that_are_read_from_the_device_all_the_time_cost_no_more_than_they_may";
     if installed(test, "python3") {
         let folder = folder_with_files(test);
-        check_in(&folder, test, "proc", SHARE_GAINING_MAX, program);
+        let _ = check_in(&folder, test, "proc", SHARE_GAINING_MAX, program);
     }
+}
+
+#[test]
+fn a_hostile_program_that_gains_costs_no_more_than_it_may() {
+    let program = "
+fds = []
+for nth in range(16):
+    fds.append(os.open(f'{path}-{nth}', os.O_RDONLY))
+    # What is beyond a read was prefetched.
+    os.posix_fadvise(fds[-1], 0, 0, os.POSIX_FADV_RANDOM)
+idle = [os.open(path, os.O_RDONLY) for _ in range(100)]
+held = [mmap.mmap(-1, 4096, prot=mmap.PROT_READ) for _ in range(500)]
+while is_early():
+    for fd in fds:
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.lseek(fd, 0, 0)
+    for _ in range(256):
+        for fd in fds: os.read(fd, 65536)
+";
+    let test = "a_hostile_program_that_gains_costs_no_more_than_it_may";
+    if !installed(test, "python3") {
+        return;
+    }
+    let folder = folder_with_files(test);
+    let stats = check_in(&folder, test, "proc", SHARE_GAINING_MAX, program);
+    let [used, unused] = ["pages_used", "pages_unused"].map(|name| stats[name].as_u64());
+    println!("| {test} | pages {used:?} used, {unused:?} not |");
+    assert!(used > Some(0), "nothing was gained: {stats}");
 }

@@ -18,6 +18,7 @@ mod record;
 mod rig;
 mod server;
 mod sick;
+mod statistics;
 mod stops;
 mod terminal;
 mod users;

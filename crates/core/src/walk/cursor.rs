@@ -16,6 +16,7 @@ use super::habits::Habits;
 use super::order::{self, Sequence};
 use super::tree::Chain;
 use super::{EntryKind, Settings, Spot, WalkRequestId};
+use crate::units::Nanos;
 
 /// See the module.
 #[derive(Debug)]
@@ -67,6 +68,8 @@ pub(super) struct Step {
     /// What it is expected to bring, then what it has brought.
     pub(super) expected: u64,
     pub(super) is_complete: bool,
+    /// What its use saves.
+    pub(super) saves: Nanos,
     /// Entries that were used since the walk went past it.
     pub(super) behind: u8,
 }

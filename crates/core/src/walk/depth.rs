@@ -24,11 +24,20 @@ pub struct WalkDepth {
     round: Option<(Nanos, u32)>,
     /// Requests in a row that were cached.
     cached: u32,
+    /// How long the device takes for a lookup that waits for no others; 0: not known.
+    latency: Nanos,
 }
 
 impl Default for WalkDepth {
     fn default() -> Self {
-        Self { depth: DEPTH_FIRST, before: None, is_settled: false, round: None, cached: 0 }
+        Self {
+            depth: DEPTH_FIRST,
+            before: None,
+            is_settled: false,
+            round: None,
+            cached: 0,
+            latency: Nanos(0),
+        }
     }
 }
 
@@ -63,6 +72,21 @@ impl WalkDepth {
         assert!((1..=DEPTH_MAX).contains(&self.depth), "the depth has its bounds");
     }
 
+    /// A lookup `took` so long beside `others` on the same device.
+    pub fn took(&mut self, took: Nanos, others: usize) {
+        if took >= CACHED_WITHIN && others < FEW {
+            let Nanos(before) = self.latency;
+            let mean = (before * (LATENCY_OF - 1) + took.0) / LATENCY_OF;
+            self.latency = if before == 0 { took } else { Nanos(mean) };
+        }
+    }
+
+    /// What a program waits for a lookup at least, as far as it is known.
+    #[must_use]
+    pub fn latency(&self) -> Nanos {
+        self.latency
+    }
+
     /// A round at this depth took so many nanoseconds for a request.
     fn compare(&mut self, nanos: u64) {
         let is_better = self.before.is_none_or(|before| nanos * FASTER.1 <= before * FASTER.0);
@@ -92,6 +116,10 @@ const DEPTH_FIRST: u32 = 32;
 const DEPTH_MAX: u32 = 128;
 /// Requests of a round, for each that may be in flight.
 const ROUND_FACTOR: u32 = 2;
+/// Beside no more lookups than these one does not wait in the device's queue.
+const FEW: usize = 4;
+/// A latency is the mean of about so many.
+const LATENCY_OF: u64 = 8;
 /// A depth is kept that takes four fifths of the time, or less.
 const FASTER: (u64, u64) = (4, 5);
 /// More than the inodes that one read of a file system brings.
@@ -126,6 +154,24 @@ mod tests {
         ];
         for (slots, is_full, expected, why) in rows {
             assert_eq!(learnt(slots, is_full), expected, "{why}");
+        }
+    }
+
+    #[test]
+    fn a_latency_is_that_of_lookups_that_wait_for_no_others() {
+        let mut depth = WalkDepth::default();
+        let micros = Nanos::from_micros;
+        #[rustfmt::skip]
+        let rows = [ // took us, others, latency us, why
+            (9_000, 30,     0, "many others"),
+            (20,     0,     0, "cached"),
+            (800,    3,   800, "the first"),
+            (1_600,  0,   900, "one of eight"),
+            (90_000, 4,   900, "as many as may wait for each other"),
+        ];
+        for (took, others, latency, why) in rows {
+            depth.took(micros(took), others);
+            assert_eq!(depth.latency(), micros(latency), "{why}");
         }
     }
 

@@ -4,6 +4,8 @@
 //! # Invariants
 //! - A request names an entry by its place in the listing that the driver gave.
 
+use crate::units::Nanos;
+
 /// A directory. Dense from 0; a number that is given again belongs to another directory then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DirectoryId(pub u32);
@@ -80,6 +82,8 @@ pub enum WalkOutcome {
     Fetched {
         /// Bytes of the file that were fetched.
         bytes: u64,
+        /// What a program that uses it does not have to wait for any more; 0: not known.
+        saves: Nanos,
     },
     /// It could not be fetched, or is no longer there.
     Failed,

@@ -18,6 +18,7 @@ use super::cursor::{Step, WalkState};
 use super::directories::{Directories, Level};
 use super::tree::Chain;
 use super::{DirectoryId, EntryKind, Spot, WalkOutcome, WalkRequest, WalkRequestId, Walks, Want};
+use crate::units::Nanos;
 
 impl Walks {
     /// Appends up to `room` requests to `out`: listings, then what is ahead of each walk, in its
@@ -97,7 +98,8 @@ impl Walks {
         assert!(row.owner.is_none() && row.requested < level, "an entry is requested once");
         (row.owner, row.requested) = (u8::try_from(which).ok(), level);
         let walk = self.cursors[which].as_mut().expect("the walk is there");
-        walk.ahead.push(Step { id, spot, bytes, expected, is_complete: false, behind: 0 });
+        let (is_complete, saves) = (false, Nanos(0));
+        walk.ahead.push(Step { id, spot, bytes, expected, is_complete, saves, behind: 0 });
         walk.ahead_bytes += bytes;
         self.expected_bytes += expected;
         assert!(walk.ahead_bytes <= self.settings.ahead_bytes_max, "a walk keeps its bound");
@@ -146,7 +148,7 @@ impl Walks {
             return;
         }
         if let Some(used) = self.settled.remove(&id) {
-            if let (WalkOutcome::Fetched { bytes }, false) = (outcome, used) {
+            if let (WalkOutcome::Fetched { bytes, .. }, false) = (outcome, used) {
                 self.counts.unused_bytes += bytes;
             }
             return;
@@ -163,13 +165,13 @@ impl Walks {
                 self.counts.failed += 1;
                 assert!(!step.is_complete, "a request ends once");
             }
-            WalkOutcome::Fetched { bytes } => {
+            WalkOutcome::Fetched { bytes, saves } => {
                 let step = &mut walk.ahead[at];
                 assert!(!step.is_complete, "a request ends once");
                 // What is more than was asked for is not accounted to the walk.
                 let bytes = bytes.min(step.bytes);
                 let less = step.bytes - bytes;
-                (step.bytes, step.is_complete) = (bytes, true);
+                (step.bytes, step.is_complete, step.saves) = (bytes, true, saves);
                 walk.ahead_bytes -= less;
                 self.ahead_bytes -= less;
                 self.expected_bytes = self.expected_bytes + bytes - step.expected;
@@ -213,6 +215,7 @@ impl Walks {
             self.counts.unused_bytes += step.bytes;
         } else {
             self.proven_bytes += step.bytes;
+            self.gained += step.saves;
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use forerun_core::prng::Prng;
+use forerun_core::units::Nanos;
 use forerun_core::walk::{
     DirectoryId, Entry, EntryKind, Use, WalkOutcome, WalkRequest, WalkRequestId, WalkSettings,
     WalkStats, Walks, Want,
@@ -68,7 +69,7 @@ fn run(seed: u64) -> Seen {
             5..=8 if !waiting.is_empty() => {
                 let request = waiting.swap_remove(pick(&mut chance, waiting.len()));
                 let outcome = if chance.chance(90) {
-                    WalkOutcome::Fetched { bytes: chance.below(300 << 10) }
+                    WalkOutcome::Fetched { bytes: chance.below(300 << 10), saves: Nanos(0) }
                 } else {
                     WalkOutcome::Failed
                 };
@@ -99,7 +100,7 @@ fn run(seed: u64) -> Seen {
     }
     // All that is still in flight comes: then nothing is.
     for request in waiting {
-        walks.complete(request.id, WalkOutcome::Fetched { bytes: 1 });
+        walks.complete(request.id, WalkOutcome::Fetched { bytes: 1, saves: Nanos(1) });
     }
     let stats = walks.stats();
     assert_eq!(stats.in_flight, 0);

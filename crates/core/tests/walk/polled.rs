@@ -1,8 +1,9 @@
 //! Drivers that do not see every use, and those that are told of each read in some directories.
 
+use forerun_core::units::Nanos;
 use forerun_core::walk::{WalkSettings, Want};
 
-use super::program::{Program, READ};
+use super::program::{Program, READ, SAVES};
 
 /// Names of files, in no order but their own.
 fn names(count: usize) -> Vec<String> {
@@ -63,6 +64,20 @@ fn where_reads_are_told_what_is_passed_by_was_not_used() {
         program.touch_all(&[names[150], names[155], names[160]], READ);
         assert_eq!(program.walks.stats().misses, stats.misses, "told: {is_told}");
     }
+}
+
+#[test]
+fn what_was_used_has_saved_its_program_time() {
+    let names = names(100);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut program = polled(&names, 1_000);
+    for name in &names[..50] {
+        program.touch(name, READ);
+    }
+    let stats = program.walks.stats();
+    assert!(stats.used > 0 && stats.waiting > 0, "{stats:?}");
+    assert_eq!(program.walks.take_gained(), Nanos(SAVES.0 * (stats.used + stats.passed)));
+    assert_eq!(program.walks.take_gained(), Nanos(0), "it is taken once");
 }
 
 #[test]

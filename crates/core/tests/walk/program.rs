@@ -2,9 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use forerun_core::units::Nanos;
 use forerun_core::walk::{
     DirectoryId, Entry, EntryKind, Use, WalkOutcome, WalkRequest, WalkSettings, Walks, Want,
 };
+
+/// What the use of each entry saves.
+pub(crate) const SAVES: Nanos = Nanos(7);
 
 /// All bytes of a file.
 pub(crate) const READ: Use = Use::Read { to_end: true };
@@ -141,6 +145,6 @@ impl Program {
             Want::Head => self.bytes.min(128 << 10),
             Want::Whole => self.bytes.min(256 << 10),
         };
-        self.walks.complete(request.id, WalkOutcome::Fetched { bytes });
+        self.walks.complete(request.id, WalkOutcome::Fetched { bytes, saves: SAVES });
     }
 }

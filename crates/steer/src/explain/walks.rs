@@ -295,7 +295,7 @@ impl Replay<'_> {
     }
 
     fn arrive(&mut self, Arrival { id, listing }: Arrival) {
-        let mut outcome = WalkOutcome::Fetched { bytes: 0 };
+        let mut outcome = WalkOutcome::Fetched { bytes: 0, saves: Nanos(0) };
         if let Some((listed, key)) = listing
             && listed.and_then(|listed| self.list(listed)).is_none()
         {

@@ -164,8 +164,8 @@ impl BlockedCalls {
     /// # Errors
     /// They may not be seen.
     fn list(&mut self, process: BorrowedFd<'_>, room: &mut usize) -> Result<(), Errno> {
-        let links = match statx(process, "task", AtFlags::empty(), StatxFlags::NLINK) {
-            Ok(stat) => stat.stx_nlink,
+        let links = match procfs::thread_links(process) {
+            Ok(links) => links,
             Err(why) if is_refusal(why) => return Err(why),
             Err(_) => 0,
         };

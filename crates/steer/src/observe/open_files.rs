@@ -114,16 +114,17 @@ impl OpenFiles {
         processor: Option<Nanos>,
         allowance: Allowance,
     ) -> Result<bool, Errno> {
-        let (folder, entries) = procfs::list_in(process, "fd")?;
+        let mut entries = procfs::list_in(process, "fd")?;
         let from = std::mem::take(&mut self.discovered);
         if from == 0 {
             self.listed = processor;
         }
         let mut looked_at = 0;
-        for entry in entries.take(DESCRIPTORS_MAX) {
+        for _ in 0..DESCRIPTORS_MAX {
             if self.open.len() >= FILES_MAX {
                 break;
             }
+            let Some(entry) = entries.read() else { break };
             let entry = entry?;
             let number = entry.file_name().to_str().ok().and_then(|name| name.parse().ok());
             let Some(number) = number.filter(|number| *number >= from) else { continue };
@@ -137,7 +138,8 @@ impl OpenFiles {
             }
             // What is known of it here: a file system that would have to be asked may not answer.
             let how = AtFlags::STATX_DONT_SYNC;
-            if let Ok(stat) = statx(&folder, entry.file_name(), how, StatxFlags::BASIC_STATS) {
+            if let Ok(stat) = statx(entries.fd()?, entry.file_name(), how, StatxFlags::BASIC_STATS)
+            {
                 self.add(process, number, &Stat::from(stat));
             }
         }

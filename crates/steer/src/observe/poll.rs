@@ -16,19 +16,22 @@
 
 use forerun_core::units::Nanos;
 
-use crate::clock::thread_time;
+use crate::clock::{monotonic, thread_time};
 
 /// Processor time that a poll may still use. What goes on in steps looks at it between them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowance {
     time: Nanos,
+    /// What this thread will have used then, and the time before which it cannot have.
     ends: Nanos,
+    not_before: Nanos,
 }
 
 impl Allowance {
     /// So much of this thread's time, from now on.
     pub(crate) fn of(time: Nanos) -> Self {
-        Self { time, ends: thread_time() + time }
+        let not_before = monotonic() + time;
+        Self { time, ends: thread_time() + time, not_before }
     }
 
     /// One that no test uses up.
@@ -44,7 +47,8 @@ impl Allowance {
 
     /// Whether it is used up.
     pub(crate) fn is_over(self) -> bool {
-        thread_time() >= self.ends
+        // No system call, and a thread uses no more than the time that goes by.
+        monotonic() >= self.not_before && thread_time() >= self.ends
     }
 }
 
@@ -219,7 +223,7 @@ mod tests {
     #[test]
     fn a_share_is_whole_after_all_else_was_used() {
         let allowance = Allowance::of(Nanos::from_millis(2));
-        let used = Allowance { ends: Nanos(0), ..allowance };
+        let used = Allowance { ends: Nanos(0), not_before: Nanos(0), ..allowance };
         assert!(used.is_over() && !used.share(4).is_over());
     }
 

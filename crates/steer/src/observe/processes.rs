@@ -15,7 +15,6 @@
 //! `pidfd_open(2)`, proc(5).
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 
@@ -69,6 +68,8 @@ struct Process {
     is_permitted: bool,
     /// Processor time used until the last poll, where the kernel tells.
     processor: Option<Nanos>,
+    /// The same until the last discovery that found all there was.
+    discovered: Option<Nanos>,
 }
 
 impl ProcessTree {
@@ -222,12 +223,15 @@ impl ProcessTree {
         let (mut has_more, mut is_over) = (false, false);
         for pid in self.in_turn(self.discovered) {
             let Some(process) = self.processes.get_mut(&pid) else { continue };
+            if process.has_nothing_new() {
+                continue;
+            }
             if is_over {
                 self.discovered = pid;
                 has_more = true;
                 break;
             }
-            process.children(|child| children.push((child, pid)));
+            process.children(pid, |child| children.push((child, pid)));
             let was_permitted = process.is_permitted;
             let is_cut = process.discover(now, allowance, sink);
             self.skipped += u64::from(was_permitted && !process.is_permitted);
@@ -236,6 +240,7 @@ impl ProcessTree {
                 has_more = true;
                 break;
             }
+            process.discovered = process.processor;
             is_over = allowance.is_over();
         }
         let seen = self.seen;
@@ -312,8 +317,9 @@ impl Process {
         let folder = open(format!("/proc/{pid}"), flags, Mode::empty()).ok()?;
         let (files, mappings) = (OpenFiles::default(), Mappings::default());
         let (blocked, is_permitted) = (BlockedCalls::default(), true);
+        let (processor, discovered) = (None, None);
         let process =
-            Self { pidfd, folder, files, mappings, blocked, is_permitted, processor: None };
+            Self { pidfd, folder, files, mappings, blocked, is_permitted, processor, discovered };
         let stat = procfs::open_in(process.folder.as_fd(), "stat")?;
         let is_child = procfs::read(&stat, procfs::text::parent) == Some(parent);
         (is_child && !has_ended(&process.pidfd)).then_some(process)
@@ -337,16 +343,26 @@ impl Process {
         stat.is_none_or(|stat| procfs::read(&stat, procfs::text::is_exiting) != Some(false))
     }
 
-    /// Names the children of its threads.
-    fn children(&self, mut child: impl FnMut(i32)) {
+    /// Whether it has used no processor since all was found that it had: without one it opens,
+    /// maps and forks nothing.
+    fn has_nothing_new(&self) -> bool {
+        self.processor.is_some() && self.processor == self.discovered
+    }
+
+    /// Names the children of the threads of this process, `pid`.
+    fn children(&self, pid: i32, mut child: impl FnMut(i32)) {
         let folder = self.folder.as_fd();
-        for thread in procfs::threads(folder, THREADS_MAX) {
+        let mut of = |thread: i32| {
             let list = procfs::open_in(folder, &format!("task/{thread}/children"));
-            let list = list.map(|file| file.take(CHILDREN_BYTES_MAX));
-            let list = list.and_then(|file| std::io::read_to_string(file).ok());
-            let pids = list.iter().flat_map(|list| list.split_ascii_whitespace());
+            let list = list.and_then(|list| procfs::read_whole(list, CHILDREN_BYTES_MAX).ok());
+            let list = list.unwrap_or_default();
+            let pids = str::from_utf8(&list).unwrap_or_default().split_ascii_whitespace();
             pids.filter_map(|pid| pid.parse().ok()).for_each(&mut child);
+        };
+        if procfs::thread_links(folder) == Ok(ONE_THREAD_LINKS) {
+            return of(pid);
         }
+        procfs::threads(folder, THREADS_MAX).for_each(of);
     }
 }
 
@@ -359,5 +375,7 @@ fn has_ended(pidfd: &OwnedFd) -> bool {
 const PROCESSES_MAX: usize = 256;
 /// Of a longer list of children the first are found, and others once those have ended.
 const CHILDREN_BYTES_MAX: u64 = 16 << 10;
+/// Links of the folder of threads of a process with one.
+const ONE_THREAD_LINKS: u32 = 3;
 /// Threads of a process whose children are looked for.
 const THREADS_MAX: usize = 64;

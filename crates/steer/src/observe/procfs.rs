@@ -4,9 +4,10 @@
 //! - Of a text no more is read than [`TEXT_BYTES_MAX`].
 
 use std::fs::File;
+use std::io::Read as _;
 use std::os::fd::BorrowedFd;
 
-use rustix::fs::{Dir, FileType, Mode, OFlags, openat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, StatxFlags, openat, statx};
 use rustix::io::{Errno, pread};
 
 use crate::kernel::Stat;
@@ -23,18 +24,30 @@ pub(crate) fn try_open_in(process: BorrowedFd<'_>, name: &str) -> Result<File, E
     openat(process, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map(File::from)
 }
 
-/// The entries of the folder `name` in the folder of a process, with that folder.
-pub(crate) fn list_in(process: BorrowedFd<'_>, name: &str) -> Result<(File, Dir), Errno> {
+/// The entries of the folder `name` in the folder of a process.
+pub(crate) fn list_in(process: BorrowedFd<'_>, name: &str) -> Result<Dir, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder = openat(process, name, flags, Mode::empty())?;
-    let entries = Dir::read_from(&folder)?;
-    Ok((folder.into(), entries))
+    Dir::new(openat(process, name, flags, Mode::empty())?)
 }
 
 /// The numbers of at most `max` threads of a process.
 pub(crate) fn threads(process: BorrowedFd<'_>, max: usize) -> impl Iterator<Item = i32> {
-    let entries = list_in(process, "task").into_iter().flat_map(|(_, entries)| entries.flatten());
+    let entries = list_in(process, "task").into_iter().flat_map(Iterator::flatten);
     entries.filter_map(|entry| entry.file_name().to_str().ok()?.parse().ok()).take(max)
+}
+
+/// Links of the folder of a process's threads: each thread is one, and the folder has two more.
+pub(crate) fn thread_links(process: BorrowedFd<'_>) -> Result<u32, Errno> {
+    Ok(statx(process, "task", AtFlags::empty(), StatxFlags::NLINK)?.stx_nlink)
+}
+
+/// The text of `file`, `bytes_max` of it at most, read in few calls: the kernel does not tell how
+/// long it is.
+pub(crate) fn read_whole(file: File, bytes_max: u64) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(TEXT_BYTES);
+    file.take(bytes_max).read_to_end(&mut bytes)?;
+    assert!(bytes.len() as u64 <= bytes_max, "no more is read than may be");
+    Ok(bytes)
 }
 
 /// What `parse` makes of the text of `file`, read from its start.
@@ -52,5 +65,7 @@ pub(crate) fn is_followed(stat: &Stat) -> bool {
 
 /// The kernel's own readahead is at the end of a smaller file before a poll sees it.
 pub(crate) const FOLLOWED_BYTES_MIN: u64 = 256 << 10;
+/// What a longer text than most takes.
+const TEXT_BYTES: usize = 4 << 10;
 /// The longest text of `/proc` that is read as a whole.
 const TEXT_BYTES_MAX: usize = 1024;

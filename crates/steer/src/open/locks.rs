@@ -12,7 +12,6 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::Read as _;
 use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, PoisonError};
 
@@ -21,6 +20,7 @@ use rustix::fs::{Mode, OFlags, openat};
 
 use super::{READING, Refusal};
 use crate::clock::Clock;
+use crate::observe::procfs::read_whole;
 
 /// The files with leases, for many that are opened one after the other: the list is read again
 /// once it is a millisecond old, and [`READ_ONE_IN`] times as old as reading it takes.
@@ -129,9 +129,8 @@ fn inodes(line: &str) -> impl Iterator<Item = u64> {
 }
 
 fn read(list: File) -> Result<String, Refusal> {
-    let mut bytes = Vec::new();
-    let count = list.take(LIST_BYTES_MAX).read_to_end(&mut bytes).map_err(|_| Refusal::Locked)?;
-    if count as u64 >= LIST_BYTES_MAX {
+    let bytes = read_whole(list, LIST_BYTES_MAX).map_err(|_| Refusal::Locked)?;
+    if bytes.len() as u64 >= LIST_BYTES_MAX {
         return Err(Refusal::Locked);
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())

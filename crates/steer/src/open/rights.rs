@@ -19,7 +19,6 @@
 #![expect(unsafe_code, reason = "the ids of the file system have no safe wrapper")]
 
 use std::fs::File;
-use std::io::Read as _;
 use std::os::fd::BorrowedFd;
 use std::thread;
 
@@ -29,6 +28,7 @@ use rustix::process::{Gid, getgroups};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities, set_thread_groups};
 
 use super::{READING, Refusal};
+use crate::observe::procfs::read_whole;
 
 /// What decides which files a process may open.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,9 +83,8 @@ impl Rights {
 
     fn in_folder(folder: BorrowedFd<'_>, name: &str) -> Result<Self, Refusal> {
         let file = File::from(openat(folder, name, READING, Mode::empty()).map_err(unseen)?);
-        let mut bytes = Vec::new();
-        let read = file.take(STATUS_BYTES_MAX).read_to_end(&mut bytes);
-        read.map_err(|error| Errno::from_io_error(&error).map_or(Refusal::Rights, unseen))?;
+        let bytes = read_whole(file, STATUS_BYTES_MAX)
+            .map_err(|error| Errno::from_io_error(&error).map_or(Refusal::Rights, unseen))?;
         Self::parse(&String::from_utf8_lossy(&bytes)).ok_or(Refusal::Rights)
     }
 

@@ -124,6 +124,11 @@ impl EntryWorkers {
         JOBS_MAX - self.outstanding
     }
 
+    /// Jobs that are queued or run, or whose end was not taken in.
+    pub(super) fn outstanding(&self) -> usize {
+        self.outstanding
+    }
+
     /// Queues `job`, of whose device at most `running_max` jobs may run.
     pub(super) fn push(&mut self, job: Job, running_max: usize) {
         assert!(self.outstanding < JOBS_MAX, "a job is pushed where there is room");

@@ -68,6 +68,8 @@ pub(super) struct WalkDriver {
     running: Arc<AtomicU64>,
     /// The directories of the requests that a worker has.
     requests: BTreeMap<WalkRequestId, DirectoryId>,
+    /// Requests that workers were given.
+    submitted: u64,
     devices: BTreeMap<Option<u64>, DeviceRow>,
     /// When an entry was last used, if any was since all was forgotten.
     used: Option<Nanos>,
@@ -111,6 +113,7 @@ impl WalkDriver {
             workers: None,
             running: Arc::default(),
             requests: BTreeMap::new(),
+            submitted: 0,
             devices: BTreeMap::new(),
             used: None,
             now: Nanos(0),
@@ -127,6 +130,16 @@ impl WalkDriver {
     pub(super) fn is_busy(&self) -> bool {
         let is_used = self.used.is_some_and(|at| self.now.since(at) < BUSY_FOR);
         is_used || !self.requests.is_empty()
+    }
+
+    /// Requests that workers have, and how many they were given so far.
+    pub(super) fn requests(&self) -> (usize, u64) {
+        (self.workers.as_ref().map_or(0, EntryWorkers::outstanding), self.submitted)
+    }
+
+    /// What programs were saved since the last call.
+    pub(super) fn take_gained(&mut self) -> Nanos {
+        self.walks.take_gained()
     }
 
     pub(super) fn ahead_bytes(&self) -> u64 {
@@ -233,8 +246,8 @@ impl WalkDriver {
         self.is_busy() && (self.devices.is_empty() || self.devices.values().any(is_cold))
     }
 
-    /// Takes in what workers have done, and gives them more.
-    pub(super) fn advance(&mut self, now: Nanos) {
+    /// Takes in what workers have done, and gives them up to `room_max` requests more.
+    pub(super) fn advance(&mut self, now: Nanos, room_max: usize) {
         self.now = now;
         if self.used.is_none() && self.requests.is_empty() {
             return;
@@ -250,7 +263,7 @@ impl WalkDriver {
             }
             return;
         }
-        let room = self.room(now);
+        let room = self.room(now).min(room_max);
         if room == 0 {
             return;
         }
@@ -303,6 +316,7 @@ impl WalkDriver {
             row.answered = now;
         }
         row.in_flight += 1;
+        self.submitted += 1;
         self.requests.insert(job.id, dir);
         // What is known of no device may hang like any other.
         let running_max =
@@ -330,7 +344,10 @@ impl WalkDriver {
         let row = self.devices.get_mut(&job.device).expect("a job has a device");
         let is_full = row.in_flight + 1 >= row.requests_max();
         let needs_bytes = result.as_ref().is_ok_and(|it| it.bytes > 0 && !it.is_cached);
-        row.depth.answered(now, was_cached(took, needs_bytes), is_full);
+        let is_cached = was_cached(took, needs_bytes);
+        row.depth.answered(now, is_cached, is_full);
+        row.depth.took(took, row.in_flight);
+        let saves = if is_cached { Nanos(0) } else { row.depth.latency() };
         row.answered = now;
         let is_here = self.directories.is_at(dir, &job.place);
         let outcome = match result {
@@ -353,7 +370,7 @@ impl WalkDriver {
                 if let Some(number) = fetched.watch {
                     self.watches.end(number);
                 }
-                WalkOutcome::Fetched { bytes: fetched.bytes }
+                WalkOutcome::Fetched { bytes: fetched.bytes, saves }
             }
         };
         self.walks.complete(job.id, outcome);

@@ -90,6 +90,12 @@ impl Workers {
         QUEUE_MAX - self.shared.lock().jobs.len()
     }
 
+    /// Jobs that wait or run.
+    pub(crate) fn outstanding(&self) -> usize {
+        let queued = self.shared.lock().jobs.len();
+        queued + usize::try_from(self.shared.running.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
     /// Queues `job`, for which there is room.
     pub(crate) fn push(&mut self, job: Job) {
         assert!(job.range.start < job.range.end, "a job has bytes");

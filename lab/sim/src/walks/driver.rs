@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use forerun_core::units::Nanos;
 use forerun_core::walk::{
     DirectoryId, Entry, EntryKind, Use, WalkOutcome, WalkRequest, WalkRequestId, WalkSettings,
     WalkStats, Walks, Want,
@@ -130,7 +131,8 @@ impl WalkDriver {
                 rows.iter().map(|&(ref name, inode, kind)| Entry { name, inode, kind }).collect();
             self.walks.listed(dir, &entries, &mut Vec::new());
         }
-        self.walks.complete(id, WalkOutcome::Fetched { bytes: self.bytes(tree, node, want) });
+        let (bytes, saves) = (self.bytes(tree, node, want), Nanos(0));
+        self.walks.complete(id, WalkOutcome::Fetched { bytes, saves });
     }
 
     pub(super) fn stats(&self) -> WalkStats {

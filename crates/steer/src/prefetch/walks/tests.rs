@@ -47,10 +47,10 @@ impl Walk {
 
     /// Polls until nothing is in flight.
     fn advance(&mut self) {
-        self.driver.advance(self.now);
+        self.driver.advance(self.now, usize::MAX);
         while !self.driver.requests.is_empty() {
             thread::yield_now();
-            self.driver.advance(self.now);
+            self.driver.advance(self.now, usize::MAX);
         }
         self.now += Nanos::from_millis(1);
     }
