@@ -126,8 +126,8 @@ mod tests {
             (0,     5,   5,  100,  0, "something is left"),
             (100,  10,  20,  200,  0, "so it is of that and of what was earned"),
             (110,   1,  20,  200, 10, "workers have used it up"),
-            (200,   0,   0,    0,  0, "time has paid"),
-            (300,  30,   0,    0, 10, "polls use it up as well"),
+            (300,   0,   0,    0,  0, "time has paid"),
+            (400,  30,   0,    0, 10, "polls use it up as well"),
             (9000,  0,   0,    0,  0, "no more is saved than at first"),
         ];
         let mut effort = Effort::default();
@@ -184,6 +184,6 @@ mod tests {
         let mut effort = Effort::default();
         effort.spend(Nanos(0), spent(300, 0, 0), 10);
         assert_eq!(effort.pause(Nanos::from_millis(3), 10), Nanos::from_millis(60));
-        assert_eq!(effort.pause(Nanos::from_millis(300), 10), Nanos::from_millis(1_600));
+        assert_eq!(effort.pause(Nanos::from_millis(80), 10), Nanos::from_millis(1_600));
     }
 }
