@@ -13,7 +13,7 @@
 //! costs what those before it have cost.
 //!
 //! # Invariants
-//! - At most [`SAVED_MAX`] is saved, and no more than [`DEBT_MAX`] is owed.
+//! - At most [`SAVED_MAX`] is saved, and it is overdrawn by no more than [`OVERDRAWN_MAX`].
 //! - While it is overdrawn nothing is requested, and polls take no more than one part in
 //!   [`OVERDRAWN_POLLS_ONE_IN`] of the time, or come [`OVERDRAWN_PAUSE`] apart.
 
@@ -57,7 +57,7 @@ impl Effort {
         self.earn(now.since(self.at), one_in);
         self.at = now;
         let sum = signed(spent.polls.0.saturating_add(spent.workers.0));
-        self.saved = self.saved.saturating_sub(sum).max(-DEBT_MAX);
+        self.saved = self.saved.saturating_sub(sum).max(-OVERDRAWN_MAX);
         if spent.requests > 0 {
             let (cost, requests) = self.cost;
             self.cost = (cost.saturating_add(spent.workers.0), requests + spent.requests);
@@ -65,7 +65,7 @@ impl Effort {
                 self.cost = (self.cost.0 / 2, self.cost.1 / 2);
             }
         }
-        assert!((-DEBT_MAX..=SAVED_MAX).contains(&self.saved), "the budget has its bounds");
+        assert!((-OVERDRAWN_MAX..=SAVED_MAX).contains(&self.saved), "the budget has its bounds");
     }
 
     /// The program was saved `time` by what was done for it, of which one part in `one_in` pays.
@@ -102,7 +102,7 @@ fn signed(nanos: u64) -> i64 {
 /// Nanoseconds of a processor that are saved at most: what the first requests of a program cost.
 const SAVED_MAX: i64 = 40_000_000;
 /// What cannot be paid in two seconds by a tenth of a processor is forgiven.
-const DEBT_MAX: i64 = 200_000_000;
+const OVERDRAWN_MAX: i64 = 200_000_000;
 /// What a request is taken to cost before one has ended, in nanoseconds.
 const REQUEST_COST_FIRST: u64 = 100_000;
 /// A request costs the mean of about so many.
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn whatever_workers_do_their_part_is_a_tenth() {
-        // Each poll takes 1 ms and requests all that it may; each request takes as much as it likes.
+        // Each poll takes 1 ms and requests all that it may; each request takes what it likes.
         let (mut effort, mut now, mut used, mut outstanding) =
             (Effort::default(), Nanos(0), 0, 0_usize);
         for turn in 0..10_000_u64 {
@@ -174,7 +174,7 @@ mod tests {
             outstanding = effort.requests(0).min(256);
             now += effort.pause(polls, 10).max(Nanos::from_millis(1));
         }
-        let most = now.0 / 10 + SAVED_MAX.unsigned_abs() + DEBT_MAX.unsigned_abs();
+        let most = now.0 / 10 + SAVED_MAX.unsigned_abs() + OVERDRAWN_MAX.unsigned_abs();
         assert!(used <= most, "{used} of {most}");
         assert!(used >= now.0 / 20, "the budget is used: {used} of {now:?}");
     }
