@@ -13,9 +13,9 @@
 //! costs what those before it have cost.
 //!
 //! # Invariants
-//! - At most [`SAVED_MAX`] is saved, and it is overdrawn by no more than [`OVERDRAWN_MAX`].
+//! - At most `SAVED_MAX` is saved, and it is overdrawn by no more than `OVERDRAWN_MAX`.
 //! - While it is overdrawn nothing is requested, and polls take no more than one part in
-//!   [`OVERDRAWN_POLLS_ONE_IN`] of the time, or come [`OVERDRAWN_PAUSE`] apart.
+//!   `OVERDRAWN_POLLS_ONE_IN` of the time, or come `OVERDRAWN_PAUSE` apart.
 
 use crate::units::Nanos;
 
