@@ -9,6 +9,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from fractions import Fraction
 from typing import Any, ClassVar, overload
 
 from fsspec.caching import BaseCache, register_cache
@@ -301,11 +302,12 @@ def memory_held() -> int:
 
 
 def _bytes(name: str, value: int | str, least: int, most: int) -> int:
-    """A size such as 4096, ``"64M"`` or ``"1G"``."""
+    """A size such as 4096, ``"64M"`` or ``"1.5GiB"``; units are powers of 1024."""
     size: int | str | None = value
     if isinstance(value, str):
-        match = re.fullmatch(r"(\d+)\s*([KMGT]?)(?:i?B)?", value.strip(), re.IGNORECASE)
-        size = int(match[1]) << 10 * " KMGT".index(match[2].upper() or " ") if match else None
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", value.strip(), re.IGNORECASE)
+        unit = 1024 ** " KMGT".index(match[2].upper() or " ") if match else 0
+        size = int(Fraction(match[1]) * unit) if match else None
     if isinstance(size, bool) or not isinstance(size, int) or not least <= size <= most:
         raise OptionError(
             f"{name}={value!r}: a number of bytes from {least} to {most} is needed, such as "

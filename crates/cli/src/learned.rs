@@ -9,11 +9,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use forerun_console::failure::usage;
 use forerun_console::output;
-use forerun_report::quantity::seconds;
+use forerun_report::quantity::{self, seconds};
 use forerun_steer::learn::format::LearnedFile;
 use forerun_steer::learn::store::{Store, StoredList};
 use forerun_steer::learn::{read_file, rebased};
-use indicatif::BinaryBytes;
 use serde_json::{Value, json};
 
 /// The commands.
@@ -171,7 +170,7 @@ fn show(file: &LearnedFile, is_json: bool) -> Result<()> {
             String::from_utf8_lossy(&entry.path).into_owned(),
             entry.kind.name().to_owned(),
             format!("{:.1} ms", 1e3 * seconds(entry.first)),
-            if bytes == 0 { String::new() } else { BinaryBytes(bytes).to_string() },
+            if bytes == 0 { String::new() } else { quantity::bytes(bytes) },
             if file.list.is_trusted(entry) { "yes".into() } else { "no".into() },
         ]
     });

@@ -16,12 +16,11 @@ use forerun_console::{machine, output};
 use forerun_core::learned::LearnedList;
 use forerun_core::params::{Bytes, Param as _, Share};
 use forerun_core::units::Nanos;
-use forerun_report::quantity::{mb_per_second, seconds};
+use forerun_report::quantity::{self, mb_per_second, seconds};
 use forerun_steer::learn::store::Store;
 use forerun_steer::learn::{self, ListReport};
 use forerun_steer::memory::Memory;
 use forerun_steer::warm::{Listing, Progress, Report, SkipReason, SkippedFile};
-use indicatif::BinaryBytes;
 use serde::Serialize;
 
 use crate::learned;
@@ -145,7 +144,7 @@ fn lists(args: &Args, room: &Room) -> Result<()> {
             "entries  {entries}\nfetched  {fetched} files with {} in {:.1} s\n\
              before   {cached} in memory, {absent} absent as ever\n\
              left     {gone} gone, {failed} failed, {beyond} beyond the budget\n",
-            BinaryBytes(bytes_fetched),
+            quantity::bytes(bytes_fetched),
             seconds(time)
         ))?;
     }
@@ -195,17 +194,17 @@ fn text(room: &Room, report: &Report, time: Nanos) -> String {
     let mut text = format!(
         "budget   {} of {} that are free\nfiles    {} with {}\nbefore   {} in memory\n\
          fetched  {} in {:.1} s{rate}\n",
-        BinaryBytes(room.budget_bytes),
-        BinaryBytes(room.free_bytes),
+        quantity::bytes(room.budget_bytes),
+        quantity::bytes(room.free_bytes),
         report.files,
-        BinaryBytes(report.bytes),
-        BinaryBytes(report.bytes_before),
-        BinaryBytes(report.bytes_fetched),
+        quantity::bytes(report.bytes),
+        quantity::bytes(report.bytes_before),
+        quantity::bytes(report.bytes_fetched),
         seconds(time),
     );
     if !report.skipped.is_empty() {
         let row = |file: &SkippedFile| {
-            let bytes = BinaryBytes(file.bytes).to_string();
+            let bytes = quantity::bytes(file.bytes);
             vec![file.path.display().to_string(), file.why.to_string(), bytes]
         };
         let rows: Vec<Vec<String>> = report.skipped.iter().map(row).collect();
@@ -283,7 +282,9 @@ mod tests {
             ("100%",      Some(1_000)),
             ("101%",      None),
             ("-1",        None),
-            ("8 G",       None),
+            ("8 GiB",     Some(1_000)),
+            ("0.5K",      Some(512)),
+            ("8  G",      None),
             ("%",         None),
             ("",          None),
             ("all",       None),

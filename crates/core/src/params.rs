@@ -124,7 +124,7 @@ pub fn apply<P: Params>(params: &mut P, pairs: &str) -> Result<(), ParamError> {
     Ok(())
 }
 
-/// A size in bytes: `4096`, `64K`, `1M`, `2G`, powers of 1024.
+/// A size in bytes: `4096`, `64K`, `1.5M`, `2 GiB`, powers of 1024.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bytes(pub u64);
 
@@ -137,17 +137,26 @@ impl Bytes {
 }
 
 impl Param for Bytes {
-    const FORM: &'static str = "a size such as 4096, 64K, 1M or 2G";
+    const FORM: &'static str = "a size such as 4096, 64K, 1.5M or 2GiB";
 
+    /// Units are powers of 1024, however they are written: `64K`, `64KB`, `64 KiB`.
     fn parse(text: &str) -> Option<Self> {
-        let (number, shift) = match text.as_bytes().last()?.to_ascii_uppercase() {
-            b'K' => (&text[..text.len() - 1], 10),
-            b'M' => (&text[..text.len() - 1], 20),
-            b'G' => (&text[..text.len() - 1], 30),
-            b'T' => (&text[..text.len() - 1], 40),
-            _ => (text, 0),
+        let digits_end = text.find(|it: char| !it.is_ascii_digit() && it != '.');
+        let (number, unit) = text.split_at(digits_end.unwrap_or(text.len()));
+        let unit = unit.strip_prefix(' ').unwrap_or(unit).to_ascii_uppercase();
+        let shift = match unit.as_str() {
+            "" | "B" => 0,
+            "K" | "KB" | "KIB" => 10,
+            "M" | "MB" | "MIB" => 20,
+            "G" | "GB" | "GIB" => 30,
+            "T" | "TB" | "TIB" => 40,
+            _ => return None,
         };
-        digits::<u64>(number)?.checked_mul(1 << shift).map(Self)
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+        let steps = 10_u64.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+        let part = (u128::from(digits::<u64>(fraction)?) << shift) / u128::from(steps);
+        let whole = digits::<u64>(whole)?.checked_mul(1 << shift)?;
+        whole.checked_add(u64::try_from(part).ok()?).map(Self)
     }
 
     fn show(&self) -> String {
@@ -300,9 +309,20 @@ mod tests {
             ("1P",                    None,                       ""),
             ("+1",                    None,                       ""),
             ("-1",                    None,                       ""),
-            ("1 K",                   None,                       ""),
+            ("1 K",                   Some(K),                    "1K"),
+            ("1.5M",                  Some(1_536 * K),            "1536K"),
+            ("0.98 KiB",              Some(1_003),                "1003"),
+            ("64MiB",                 Some(64 * K * K),           "64M"),
+            ("64 MB",                 Some(64 * K * K),           "64M"),
+            ("169280kib",             Some(169_280 * K),          "169280K"),
+            ("12 B",                  Some(12),                   "12"),
             ("1KK",                   None,                       ""),
-            ("1.5M",                  None,                       ""),
+            ("1  K",                  None,                       ""),
+            ("1iB",                   None,                       ""),
+            ("1.",                    None,                       ""),
+            (".5G",                   None,                       ""),
+            ("1.2.3",                 None,                       ""),
+            ("1.99999999999999999999", None,                      ""),
             ("\u{e9}K",               None,                       ""), // Not ASCII.
             ("1\u{212a}",             None,                       ""), // The Kelvin sign.
         ];

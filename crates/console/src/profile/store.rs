@@ -30,8 +30,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use forerun_core::device::DeviceKind;
 use forerun_core::device::estimate::{DeviceProfile, Evidence};
 use forerun_core::units::Nanos;
-use forerun_report::quantity::float;
-use indicatif::BinaryBytes;
+use forerun_report::quantity::{self, float};
 use serde::{Deserialize, Serialize};
 
 use super::latency::Latencies;
@@ -105,7 +104,7 @@ impl Profiles {
         let mut text = String::new();
         file.take(BYTES_MAX + 1).read_to_string(&mut text).with_context(unread)?;
         if text.len() as u64 > BYTES_MAX {
-            bail!("{name} has more than {}, which profiles never have", BinaryBytes(BYTES_MAX));
+            bail!("{name} has more than {}, which profiles never have", quantity::bytes(BYTES_MAX));
         }
         Self::parse(&text).with_context(|| format!("{name} holds no profiles: name another file"))
     }

@@ -8,8 +8,9 @@
 
 use anyhow::{Error, anyhow};
 use forerun_core::params::{Param as _, Share};
+use forerun_report::quantity;
 use forerun_steer::memory::Memory;
-use indicatif::{BinaryBytes, ProgressBar};
+use indicatif::ProgressBar;
 
 /// Half of the memory that is free; where the system does not say, a gibibyte.
 pub(super) fn default() -> u64 {
@@ -30,7 +31,7 @@ pub(super) fn too_large(
     let rate = sample.map(|sample| fitting(bytes, allowed, sample, read).show());
     let estimate =
         rate.map_or_else(String::new, |rate| format!("estimate with --sample {rate}, or "));
-    let (bytes, allowed) = (BinaryBytes(bytes), BinaryBytes(allowed));
+    let (bytes, allowed) = (quantity::bytes(bytes), quantity::bytes(allowed));
     let after = if keys == 0 { String::new() } else { format!(" after {keys} distinct pages") };
     anyhow!(
         "the simulation needs {bytes} of memory{after}, and --memory allows {allowed}: \

@@ -29,7 +29,6 @@ use forerun_report::quantity;
 use forerun_sim::queues::{self, QueueCounts};
 use forerun_sim::replay::{self, Cell, Numbering, ReplayError, replay};
 use forerun_sim::trace::survey::{Survey, SurveySettings, TraceSummary};
-use indicatif::BinaryBytes;
 
 use super::memory;
 use super::plot::Plot;
@@ -145,7 +144,7 @@ fn count(source: &Source, reading: &Reading, sizes: &[Size]) -> Result<TraceCoun
         ReplayError::Policy(error) => anyhow!("{error}"),
         ReplayError::Memory { bytes, .. } => anyhow!(
             "the caches need {} of memory, which is more than there is: give smaller sizes",
-            BinaryBytes(bytes)
+            quantity::bytes(bytes)
         ),
         ReplayError::Sample { .. } => unreachable!("it is no sample"),
     })?;

@@ -378,7 +378,7 @@ fn rules_are_made_from_their_text() {
         ("theirs:limit=1",        Err("no `theirs`; there are: paper adaptive")),
         ("paper:burst=0",         Err("`burst=0`: expected at least one byte")),
         ("adaptive:lead=1M",          Err("no parameter `lead`; there are: burst limit")),
-        ("adaptive:limit=all", Err("`limit=all`: expected a size such as 4096, 64K, 1M or 2G")),
+        ("adaptive:limit=all", Err("`limit=all`: expected a size such as 4096, 64K, 1.5M or 2GiB")),
     ];
     for (text, expected) in rows {
         let made = PaceRule::make(text).map_err(|error| std::format!("{error}"));
