@@ -5,6 +5,7 @@ CARGO ?= $(firstword $(shell command -v cargo 2>/dev/null) $(wildcard $(HOME)/.c
 FORERUN = target/release/forerun
 SEEDS ?= 10000
 PREFIX ?= /usr/local
+SHARE = $(DESTDIR)$(PREFIX)/share
 FUZZ_SECONDS ?= 600
 # Of each target but the readers of traces.
 FUZZ_SECONDS_OTHERS ?= 60
@@ -13,7 +14,7 @@ FUZZ_FORMAT ?=
 # CI=true, as build servers set it: what a machine lacks is a failure there.
 SKIPS = $(if $(filter true,$(CI)),--no-skips)
 
-.PHONY: help demo test seeds fuzz mutants sanitize soak bench bench-engine fmt tools release install \
+.PHONY: help demo test seeds fuzz mutants sanitize soak bench bench-engine fmt tools release install symbols \
     test-python test-python-full wheel
 
 help:
@@ -22,7 +23,8 @@ help:
 	@echo 'make test-python        the Python package alone, of that'
 	@echo 'make test-python-full   the Python package beside pandas, zarr, xarray, ...'
 	@echo 'make wheel    the Python package as a wheel, in target/wheels'
-	@echo 'make install  the command and its shim, under PREFIX ($(PREFIX))'
+	@echo 'make install  the command, its shim, manual pages and completions, under PREFIX ($(PREFIX))'
+	@echo 'make symbols  the command with all that a debugger or a profiler wants, in target/symbols'
 	@echo 'make seeds    the core against faults, $(SEEDS) seeds'
 	@echo 'make fuzz     readers of traces against any bytes, $(FUZZ_SECONDS) s (needs cargo-fuzz), then'
 	@echo '              convert, vectors, journals and the ring, $(FUZZ_SECONDS_OTHERS) s each;'
@@ -86,6 +88,16 @@ release: tools
 install: release
 	@install -D $(FORERUN) '$(DESTDIR)$(PREFIX)/bin/forerun'
 	@install -D -m 644 target/release/libforerun_preload.so '$(DESTDIR)$(PREFIX)/lib/libforerun_preload.so'
+	@$(FORERUN) man '$(SHARE)/man/man1'
+	@mkdir -p '$(SHARE)/bash-completion/completions' '$(SHARE)/zsh/site-functions' \
+	    '$(SHARE)/fish/vendor_completions.d'
+	@$(FORERUN) completions bash > '$(SHARE)/bash-completion/completions/forerun'
+	@$(FORERUN) completions zsh > '$(SHARE)/zsh/site-functions/_forerun'
+	@$(FORERUN) completions fish > '$(SHARE)/fish/vendor_completions.d/forerun.fish'
+
+# With lines and variables, for a debugger or a profiler: target/symbols.
+symbols: tools
+	@$(CARGO) build --profile symbols --package forerun-cli --package forerun-preload
 
 tools:
 	@test -n '$(CARGO)' && $(CARGO) --version >/dev/null || { \

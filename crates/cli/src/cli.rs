@@ -12,9 +12,9 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use forerun_console::{failure, interrupt, names};
+use forerun_console::{failure, interrupt, machine, names, output};
 
-use crate::{explain, learned, profile, report, run as program, warm};
+use crate::{doctor, explain, learned, profile, report, run as program, shell, warm};
 
 #[derive(Parser)]
 #[command(
@@ -46,6 +46,8 @@ enum Own {
     Warm(warm::Args),
     /// List, show and move what programs used in their last runs, which `run` fetches ahead
     Learned(learned::Args),
+    /// Say what this machine lets forerun do, what it costs to be without, and how to get it
+    Doctor(doctor::Args),
     /// Measure what a device can do: how long it takes, how much it delivers, how many at a time
     Profile(profile::Args),
     #[cfg(feature = "lab")]
@@ -53,6 +55,10 @@ enum Own {
     Lab(forerun_lab::Command),
     /// Draw recorded runs on one static page
     Report(report::Args),
+    /// Print the completions of a shell
+    Completions(shell::CompletionsArgs),
+    /// Write a manual page for each command
+    Man(shell::ManArgs),
 }
 
 impl Own {
@@ -64,6 +70,9 @@ impl Own {
             #[cfg(feature = "lab")]
             Self::Lab(command) => command.run(),
             Self::Report(args) => report::run(&args),
+            Self::Doctor(args) => doctor::run(&args),
+            Self::Completions(args) => shell::completions(&args, definitions()),
+            Self::Man(args) => shell::man(&args, definitions()),
         }
     }
 }
@@ -79,6 +88,12 @@ pub fn main() -> ExitCode {
 #[must_use]
 pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
     let words: Vec<OsString> = words.into_iter().collect();
+    if let [_, first, second] = &words[..]
+        && [["--version", "--json"], ["--json", "--version"]]
+            .contains(&[first, second].map(|it| it.to_str().unwrap_or("")))
+    {
+        return version().map_or_else(|error| failure::tell(&error), |()| failure::DONE);
+    }
     let parsed = definitions().try_get_matches_from(&words);
     let parsed = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(parsed) => parsed,
@@ -94,6 +109,18 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
         }
     };
     result.unwrap_or_else(|error| failure::tell(&error))
+}
+
+/// The version as one JSON object.
+fn version() -> Result<()> {
+    output::json(&serde_json::json!({
+        "name": "forerun",
+        "version": env!("CARGO_PKG_VERSION"),
+        "commit": machine::COMMIT,
+        "lab": cfg!(feature = "lab"),
+        "system": std::env::consts::OS,
+        "processor": std::env::consts::ARCH,
+    }))
 }
 
 /// The commands, with a help that groups them, the product first.
@@ -176,10 +203,11 @@ fn nearest(error: &clap::Error, words: &[OsString]) -> Option<String> {
 
 /// The groups of the help. What is in none is the lab's.
 const PRODUCT: [(&str, &[&str]); 3] = [
-    ("For programs that read slow storage", &["run", "explain", "warm", "learned", "profile"]),
+    ("For programs that read slow storage", &PRODUCT_NAMES),
     ("The laboratory", &[]),
-    ("Results", &["report", "help"]),
+    ("Results and help", &["report", "completions", "man", "help"]),
 ];
+const PRODUCT_NAMES: [&str; 6] = ["run", "explain", "warm", "learned", "doctor", "profile"];
 const LAB: usize = 1;
 const NAME_WIDTH: usize = 16;
 
@@ -206,11 +234,11 @@ mod tests {
             assert_eq!(help.matches(&line).count(), 1, "{word}:\n{help}");
             help.find(&line).expect("counted above")
         };
-        let mut order = vec!["run", "explain", "warm", "learned", "profile"];
+        let mut order = PRODUCT_NAMES.to_vec();
         if cfg!(feature = "lab") {
             order.extend(["vectors", "sim", "trace", "demo", "bench", "replay-journal"]);
         }
-        order.push("report");
+        order.extend(["report", "completions", "man"]);
         assert!(order.iter().map(|word| at(word)).is_sorted(), "{help}");
         assert!(!help.contains("soak"), "{help}");
     }

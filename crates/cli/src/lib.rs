@@ -11,7 +11,9 @@
 //! | `warm` | the kernel's page cache, filled |
 //! | `learned` | what programs used in their last runs |
 //! | `profile` | what a device can do, measured |
+//! | `doctor` | what this machine lets forerun do |
 //! | `report` | recorded runs on a page |
+//! | `shell` | completions and manual pages, of the same definitions as the help |
 //!
 //! To add a command: write its module with an `Args` struct and a `run`, and its line in
 //! `cli::Command`.
@@ -22,11 +24,13 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod doctor;
 mod explain;
 mod learned;
 mod profile;
 mod report;
 mod run;
+mod shell;
 mod warm;
 
 pub use cli::{main, run};

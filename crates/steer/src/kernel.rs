@@ -101,6 +101,11 @@ pub fn cached(file: &File, range: &Range<u64>) -> io::Result<Residency> {
     }))
 }
 
+/// Whether the kernel counts what is cached of `file` in one call.
+pub(crate) fn counts_cached(file: &File) -> bool {
+    sys::cachestat(file, &(0..page_size() as u64)).is_ok()
+}
+
 /// The parts of `range` whose bytes are not in memory, in order, to whole pages but for the ends
 /// of `range`; none where the kernel does not tell this process.
 ///

@@ -24,6 +24,7 @@
 //! | `open` | a file of a program, by its descriptor or path: a checked descriptor or a refusal |
 //! | `kernel` | prefetches a range, and tells what of it is cached |
 //! | `memory` | how many bytes may be prefetched |
+//! | `abilities` | what this machine and this user's rights let forerun see |
 //! | `aside` | work that a file system may block, in a process of its own |
 //! | `wire` | values as bytes between such processes |
 //! | `clock` | real time |
@@ -34,6 +35,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod abilities;
 mod aside;
 mod clock;
 pub mod explain;

@@ -59,6 +59,11 @@ struct ScanArgument {
     returned: u64,
 }
 
+/// Whether the kernel scans a process's pages, whose `pagemap` this is.
+pub(crate) fn scans_pages(pagemap: &File) -> bool {
+    scan(pagemap, 0..page_size() as u64, 1).is_ok()
+}
+
 fn scan(pagemap: &File, range: Range<u64>, max: usize) -> io::Result<Vec<Range<u64>>> {
     let mut regions = vec![Region::default(); max];
     let mut argument = ScanArgument {
