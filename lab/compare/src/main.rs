@@ -4,6 +4,7 @@
 //!   engine     the live engine                    beside fio and pread, on this machine
 //!   streams    readahead in real time             beside the kernel's, on emulated devices
 //!   programs   programs under `forerun run`       beside the same programs alone
+//!   learned    programs that start, with lists    beside the same programs alone
 //!   virtual    readahead in virtual time          beside floors
 //!   lab        the simulator                      beside libCacheSim
 //! ```
@@ -22,6 +23,7 @@ mod engine;
 mod floors;
 mod forerun;
 mod lab;
+mod learned;
 mod programs;
 mod range_server;
 mod streams;
@@ -42,6 +44,8 @@ enum Command {
     Streams(streams::Args),
     /// Programs alone and under `forerun run`, on those devices
     Programs(programs::Args),
+    /// Programs that start on those devices: alone, and with learned lists, right ones and wrong
+    Learned(learned::Args),
     /// Readahead in virtual time, against its floors
     Virtual(floors::Args),
     /// The lab's simulator beside libCacheSim: its library, if Python has it, and its program, if
@@ -58,6 +62,7 @@ fn main() -> ExitCode {
         Command::Engine(args) => engine::run(root, &args),
         Command::Streams(args) => streams::run(root, &args),
         Command::Programs(args) => programs::run(root, &args),
+        Command::Learned(args) => learned::run(root, &args),
         Command::Virtual(args) => floors::run(root, &args),
         Command::Lab(args) => lab::run(root, &args),
         Command::RangeServer(args) => range_server::run(args),
