@@ -88,7 +88,9 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     }
     let profile = args.limit(&summary);
     summary.look_for_walks(profile);
-    let explanation = args.explanation(&summary, &explain::predict(&summary, profile));
+    let [prediction, learned] =
+        [explain::predict(&summary, profile), explain::predict_learned(&summary, profile)];
+    let explanation = args.explanation(&summary, &prediction, &learned);
     // The exit status is the program's, whatever becomes of the report.
     if let Err(error) = args.report(&explanation) {
         note(&format!("{error:#}"));
@@ -154,7 +156,12 @@ impl Args {
         Ok(())
     }
 
-    fn explanation(&self, summary: &ProgramSummary, prediction: &Prediction) -> Explanation {
+    fn explanation(
+        &self,
+        summary: &ProgramSummary,
+        prediction: &Prediction,
+        learned: &Prediction,
+    ) -> Explanation {
         let observer = match self.observe {
             ObserveFlag::Auto | ObserveFlag::Proc => "proc",
             ObserveFlag::Preload => "preload",
@@ -192,7 +199,7 @@ impl Args {
             directories: tables.directories.iter().map(trees::directory).collect(),
             directories_left_out: tables.directories_left_out,
             traps: tables.traps.iter().map(trees::trap).collect(),
-            prediction: forecast(summary, prediction),
+            prediction: forecast(summary, prediction, learned),
             files: summary.files.iter().map(file).collect(),
             files_left_out: summary.files_left_out,
         }
@@ -218,7 +225,7 @@ fn of_text(text: &str) -> Option<DeviceFacts> {
     }
 }
 
-fn forecast(summary: &ProgramSummary, prediction: &Prediction) -> Forecast {
+fn forecast(summary: &ProgramSummary, prediction: &Prediction, learned: &Prediction) -> Forecast {
     let (gain, ran) = (seconds(prediction.gain), seconds(summary.ran));
     Forecast {
         verdict: match prediction.why.gains() {
@@ -232,6 +239,9 @@ fn forecast(summary: &ProgramSummary, prediction: &Prediction) -> Forecast {
         gain_seconds: gain,
         gain_share: gain / ran.max(f64::MIN_POSITIVE),
         gain_seconds_max: seconds(prediction.gain_max),
+        learned_seconds: seconds(learned.run),
+        learned_gain_seconds: seconds(learned.gain),
+        learned_gain_seconds_max: seconds(learned.gain_max),
         limit_mb_per_second: prediction.limit.map(|limit| float(limit.bytes_per_second) / 1e6),
         limit_basis: prediction.limit.map(|l| if l.is_profile { "profile" } else { "run" }),
     }

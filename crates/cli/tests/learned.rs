@@ -277,11 +277,13 @@ fn lists_stay_whole_whatever_is_killed() {
         return;
     }
     let home = Home::new("killed", 20);
+    let kills = std::env::var("FORERUN_KILLS").map_or(20, |text| text.parse().unwrap());
+    let turns = 2 * u32::div_ceil(kills, 20);
     thread::scope(|scope| {
-        for own in 0..10 {
+        for own in 0..20 {
             let home = &home;
             scope.spawn(move || {
-                for turn in 0..4 {
+                for turn in 0..turns {
                     let name = if own % 2 == 0 { "shared".into() } else { format!("own{own}") };
                     let mut command = home.forerun(&["run", "--learn", &name, "--", "python3"]);
                     command.arg(home.0.join("reader.py")).arg(home.file(own)).process_group(0);
@@ -293,7 +295,8 @@ fn lists_stay_whole_whatever_is_killed() {
                         let end = rustix::process::pidfd_open(group, flags).unwrap();
                         let mut ends =
                             [rustix::event::PollFd::new(&end, rustix::event::PollFlags::IN)];
-                        let tv_nsec = (50 + 13 * i64::try_from(own).unwrap()) * 1_000_000;
+                        let later = (7 * i64::try_from(own).unwrap() + 11 * i64::from(turn)) % 300;
+                        let tv_nsec = (50 + later) * 1_000_000;
                         let time = rustix::event::Timespec { tv_sec: 0, tv_nsec };
                         rustix::event::poll(&mut ends, Some(&time)).unwrap();
                         let kill = rustix::process::Signal::KILL;

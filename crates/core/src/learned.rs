@@ -10,7 +10,8 @@
 //! # Invariants
 //! - A list has each path once, and at most [`ENTRIES_MAX`] entries; those that were trusted least
 //!   and used latest go first.
-//! - An entry has at most [`RANGES_MAX`] ranges, in order, none touching another.
+//! - An entry has at most [`RANGES_MAX`] ranges, in order, none touching another, and a list
+//!   [`RANGES_ALL_MAX`] in all.
 //! - The same runs in the same order give the same list.
 //! # Sources
 //! Android's `IORap` and FAST (FAST'11): lists of several runs, merged.
@@ -123,9 +124,16 @@ impl LearnedList {
 
     fn of(runs: u64, by_path: BTreeMap<Box<[u8]>, LearnedEntry>) -> Self {
         let mut entries: Vec<LearnedEntry> = by_path.into_values().collect();
-        if entries.len() > ENTRIES_MAX {
+        let ranges: usize = entries.iter().map(|entry| entry.ranges.len()).sum();
+        if entries.len() > ENTRIES_MAX || ranges > RANGES_ALL_MAX {
             entries.sort_by_key(|entry| (core::cmp::Reverse(entry.history), entry.first));
-            entries.truncate(ENTRIES_MAX);
+            let mut ranges = 0;
+            let fits = |entry: &&LearnedEntry| {
+                ranges += entry.ranges.len();
+                ranges <= RANGES_ALL_MAX
+            };
+            let count = entries.iter().take(ENTRIES_MAX).take_while(fits).count();
+            entries.truncate(count);
         }
         entries.sort_by(|a, b| (a.first, &a.path).cmp(&(b.first, &b.path)));
         assert!(entries.len() <= ENTRIES_MAX, "a list has a bound");
@@ -273,7 +281,9 @@ fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
 /// Entries of a list, at most.
 pub const ENTRIES_MAX: usize = 1 << 16;
 /// Ranges of an entry, at most.
-pub const RANGES_MAX: usize = 256;
+pub const RANGES_MAX: usize = 4_096;
+/// Ranges of a list, at most.
+pub const RANGES_ALL_MAX: usize = 1 << 17;
 /// The runs that the history tells of.
 const HISTORY: u8 = 0b111;
 /// From so many runs on an entry needs a majority of the last three.

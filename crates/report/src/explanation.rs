@@ -89,6 +89,12 @@ pub struct Forecast {
     pub gain_share: f64,
     /// The gain if the device had no limit, where that is not known.
     pub gain_seconds_max: f64,
+    /// The predicted run time at the next start, with a learned list.
+    pub learned_seconds: f64,
+    /// The saving of that, and the same if the device had no limit.
+    pub learned_gain_seconds: f64,
+    /// See `learned_gain_seconds`.
+    pub learned_gain_seconds_max: f64,
     /// The device's throughput.
     pub limit_mb_per_second: Option<f64>,
     /// The source of that: `profile`, or `run`, which is a lower bound.

@@ -40,7 +40,7 @@ use crate::session::{self, Poller, SessionError, Watched};
 use crate::wire::wire;
 pub use causes::{Cause, CauseTimes};
 use entries::{Entries, EntryRecords};
-pub use predict::{DeviceLimit, Prediction, Why, predict};
+pub use predict::{DeviceLimit, Prediction, Why, predict, predict_learned};
 use rate::RateMeter;
 use recorder::{AccessRecorder, Recorded, Records};
 pub use summary::{

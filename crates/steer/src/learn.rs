@@ -114,6 +114,8 @@ pub(crate) struct Learner {
     places: BTreeMap<Box<[u8]>, u32>,
     replay: Replay,
     depth: WalkDepth,
+    /// What is fetched lies on devices that seek, as far as is known.
+    is_seek_bound: bool,
     /// Entries of which a use would be seen.
     watched: Vec<bool>,
     seen: Seen,
@@ -189,6 +191,7 @@ impl Learner {
             places,
             replay,
             depth: WalkDepth::default(),
+            is_seek_bound: true,
             seen: Seen::default(),
             cursors: BTreeMap::new(),
             processes: BTreeMap::new(),
@@ -228,7 +231,7 @@ impl Learner {
         let depth = self.depth.requests() as usize;
         let room = depth.saturating_sub(self.replay.in_flight()).min(self.pool.room());
         let mut next = Vec::new();
-        self.replay.issue(room, budget_bytes, false, &mut next);
+        self.replay.issue(room, budget_bytes, self.is_seek_bound, &mut next);
         assert!(next.len() <= self.pool.room(), "no more requests than there is room for");
         for index in next {
             let entry = Arc::clone(&self.entries[index as usize]);
@@ -268,13 +271,16 @@ impl Learner {
     }
 
     fn take_in(&mut self, now: Nanos, done: Done) {
-        let Done { what, found, took, is_watched } = done;
+        let Done { what, found, took, is_watched, is_rotational } = done;
         match what {
             What::Fetch(index, entry) => {
                 assert!((index as usize) < self.watched.len(), "a job is of an entry");
                 let needs_bytes =
                     found.as_ref().is_ok_and(|found| found.bytes > 0 && !found.is_cached);
                 let was_there = was_cached(took, needs_bytes);
+                if !was_there {
+                    self.is_seek_bound = is_rotational;
+                }
                 let is_full = self.replay.in_flight() >= self.depth.requests() as usize;
                 self.depth.answered(now, was_there, is_full);
                 let is_judged = is_watched && !was_there;
@@ -412,7 +418,11 @@ impl Learner {
     /// What this run tells.
     fn run(&self) -> Vec<Observed> {
         let is_wrong = self.replay.is_wrong();
-        let mut run = self.seen.observed();
+        let is_listed = |path: &[u8], version| {
+            let entry = self.places.get(path).map(|&at| &self.entries[at as usize]);
+            entry.is_some_and(|it| !it.ranges.is_empty() && !it.version.has_changed(version))
+        };
+        let mut run = self.seen.observed(is_listed);
         let unseen = self.entries.iter().zip(&self.watched).filter(|(entry, is_watched)| {
             let is_judged = entry.kind == LearnedKind::Read && **is_watched;
             !is_judged && !is_wrong && !self.seen.has(&entry.path)

@@ -150,19 +150,29 @@ impl Bed {
             if device.request_kib < 1_024 { device.request_kib } else { 1_280 },
         )?;
         self.queue("read_ahead_kb", read_ahead_kib)?;
+        self.queue("rotational", u32::from(device.is_rotational))?;
         self.model(device.name)
     }
 
     /// Bytes read from the device since its model was set.
     pub(crate) fn bytes(&self) -> Result<u64> {
+        self.count("bytes ")
+    }
+
+    /// Requests that the device was given since its model was set.
+    pub(crate) fn requests(&self) -> Result<u64> {
+        self.count("n ")
+    }
+
+    fn count(&self, name: &str) -> Result<u64> {
         let path = self.folder.join("mnt/ctl");
         // slowdisk answers the first read, which has to be long enough.
         let mut text = [0; 4096];
         let file = fs::File::open(&path).and_then(|mut file| file.read(&mut text));
         let count = file.with_context(|| path.display().to_string())?;
         let text = String::from_utf8_lossy(&text[..count]);
-        let line = text.lines().find_map(|line| line.strip_prefix("bytes "));
-        line.context("slowdisk counts no bytes")?.trim().parse().context("bytes of slowdisk")
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.context("slowdisk does not count it")?.trim().parse().context("a count of slowdisk")
     }
 
     /// A memory cgroup, where the system has them; it holds `mib` from now on.

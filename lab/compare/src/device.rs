@@ -16,6 +16,8 @@ pub(crate) struct Device {
     pub(crate) limit_mb_per_second: f64,
     /// The largest request that its queue takes.
     pub(crate) request_kib: u32,
+    /// Whether its queue says that it is a disk that turns.
+    pub(crate) is_rotational: bool,
     /// The queue depth beyond which throughput does not grow.
     pub(crate) depth: u32,
     /// The spec for the simulator.
@@ -26,12 +28,16 @@ pub(crate) struct Device {
 #[rustfmt::skip]
 pub(crate) const DEVICES: [Device; 4] = [
     Device { name: "t7k250", limit_mb_per_second: 28.5,  request_kib: 512,   depth: 1,
+             is_rotational: true,
              virtually: "t7k250:cache=off" },
     Device { name: "hdd",    limit_mb_per_second: 200.0, request_kib: 1_024, depth: 8,
+             is_rotational: true,
              virtually: "hdd" },
     Device { name: "cloud",  limit_mb_per_second: 125.0, request_kib: 1_024, depth: 64,
+             is_rotational: false,
              virtually: "cloud" },
     Device { name: "object", limit_mb_per_second: 562.0, request_kib: 1_024, depth: 64,
+             is_rotational: false,
              virtually: "object" },
 ];
 

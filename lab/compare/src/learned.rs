@@ -221,15 +221,16 @@ impl Bench<'_> {
         command.args(&words[1..]).stdin(Stdio::null()).stdout(File::create(&printed)?);
         // No settings of this user, which may lie on another device.
         command.stderr(Stdio::null()).env("HOME", &self.kept).env("PYTHONDONTWRITEBYTECODE", "1");
-        let before = self.bed.bytes()?;
+        let before = [self.bed.bytes()?, self.bed.requests()?];
         let begun = Instant::now();
         let ended = command.status().with_context(|| words[0].clone())?;
         let seconds = begun.elapsed().as_secs_f64();
-        let bytes = self.bed.bytes()? - before;
+        let bytes = self.bed.bytes()? - before[0];
+        let requests = self.bed.requests()? - before[1];
         let stats = if way.is_some() { read(&stats)? } else { Value::Null };
         let printed = fs::read(&printed)?;
         ensure!(ended.success(), "{} failed: {ended}", words.join(" "));
-        Ok(Taken { seconds, bytes, printed, stats })
+        Ok(Taken { seconds, bytes, requests, printed, stats })
     }
 
     /// The command, with its folders put in; the device is mounted.

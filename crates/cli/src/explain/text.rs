@@ -8,7 +8,7 @@ use forerun_console::output;
 use forerun_core::units::Nanos;
 use forerun_report::quantity::{bytes_as_option, seconds};
 use forerun_report::{
-    ExplainedCauses, ExplainedDirectory, ExplainedFile, ExplainedTrap, Explanation,
+    ExplainedCauses, ExplainedDirectory, ExplainedFile, ExplainedTrap, Explanation, Forecast,
 };
 use forerun_steer::explain::{Prediction, ProgramSummary, Why};
 
@@ -47,7 +47,21 @@ pub(super) fn lines(explanation: &Explanation) -> Vec<String> {
         lines.push(format!("and {more} more files"));
     }
     lines.push(explanation.prediction.why.clone());
+    lines.extend(learned(explanation));
     lines
+}
+
+/// What a learned list would gain at the next start, where that is more.
+fn learned(explanation: &Explanation) -> Option<String> {
+    let forecast = &explanation.prediction;
+    let ran = explanation.seconds;
+    let Forecast { learned_seconds: run, learned_gain_seconds_max: most, .. } = *forecast;
+    let words = "once it has run under `forerun run`, which learns what it reads, the next start";
+    if forecast.learned_gain_seconds > forecast.gain_seconds + SHOWN_MIN {
+        return Some(format!("{words} would take about {run:.3} s instead of {ran:.3} s"));
+    }
+    let is_more = most > forecast.gain_seconds_max + SHOWN_MIN;
+    is_more.then(|| format!("{words} would gain up to {most:.3} s of {ran:.3} s"))
 }
 
 /// What could not be observed of calls.

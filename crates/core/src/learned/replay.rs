@@ -10,8 +10,9 @@
 //!
 //! # Invariants
 //! - Each entry is requested at most once.
-//! - No more than [`AHEAD_MAX`] entries, nor more bytes than the budget, are ahead of the position;
-//!   entries that the program has passed by count for their bytes until the list is used up.
+//! - No more than [`AHEAD_MAX`] entries, or one batch of a list that proved right, and no more
+//!   bytes than the budget are ahead of the position; entries that the program has passed by count
+//!   for their bytes until the list is used up.
 //! - Of entries that can be judged, fewer than [`PRECISION_HALF`] percent used halves the distance;
 //!   fewer than [`PRECISION_STOP`] percent ends the replay.
 //! - The same calls give the same requests; the time is an argument.
@@ -79,6 +80,8 @@ pub struct Replay {
     front: usize,
     /// Entries before the front that the program passed before they were requested.
     skipped: VecDeque<u32>,
+    /// Entries before the front that are requested next, by place.
+    batch: VecDeque<u32>,
     /// Entries that wait to be used, by deadline.
     awaited: BTreeSet<(u64, u32)>,
     recent: Recent,
@@ -131,6 +134,7 @@ impl Replay {
             far: VecDeque::new(),
             front: 0,
             skipped: VecDeque::new(),
+            batch: VecDeque::new(),
             awaited: BTreeSet::new(),
             recent: Recent::default(),
             ahead_bytes: 0,
@@ -157,7 +161,8 @@ impl Replay {
     /// Whether more may be requested at some time.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.is_stopped || (self.front == self.rows.len() && self.skipped.is_empty())
+        let is_all = self.front == self.rows.len();
+        self.is_stopped || (is_all && self.skipped.is_empty() && self.batch.is_empty())
     }
 
     /// Requests that were not completed.
@@ -274,7 +279,7 @@ impl Replay {
     }
 
     /// Appends the entries to fetch next to `out`: at most `room`, and no more than `budget_bytes`
-    /// in all that is ahead. On a seek-bound device those of one call go by place.
+    /// in all that is ahead. On a seek-bound device they go by place within their batch.
     pub fn issue(
         &mut self,
         room: usize,
@@ -283,43 +288,77 @@ impl Replay {
         out: &mut Vec<u32>,
     ) {
         let from = out.len();
-        let end = (self.position + self.distance()).min(self.rows.len());
-        let mut batch_bytes = 0;
-        while out.len() - from < room {
-            let is_ahead = self.front < end;
-            let next = if is_ahead { Some(number(self.front)) } else { self.next_skipped() };
-            let Some(next) = next.filter(|_| !self.is_stopped) else { break };
+        if is_seek_bound {
+            self.gather();
+        }
+        let end = self.end();
+        while out.len() - from < room && !self.is_stopped {
+            let is_batch = !self.batch.is_empty();
+            let is_ahead = !is_batch && self.front < end;
+            let next = match self.batch.front() {
+                Some(&next) => Some(next),
+                None if is_ahead => Some(number(self.front)),
+                None => self.next_skipped(),
+            };
+            let Some(next) = next else { break };
             let row = &mut self.rows[next as usize];
             let bytes = row.entry.bytes;
             let all = self.ahead_bytes.saturating_add(bytes);
+            let is_new = !row.is_used && row.state == State::Waiting;
             // A file beyond the whole budget would hold up those behind it for ever: left out.
-            let fits = bytes <= budget_bytes;
-            let is_batch_full = batch_bytes > 0 && batch_bytes + bytes > BATCH_BYTES;
-            if fits && (all > budget_bytes || is_batch_full) {
+            let is_requested = is_new && bytes <= budget_bytes;
+            if is_requested && all > budget_bytes {
                 break;
             }
-            if is_ahead {
+            if is_batch {
+                self.batch.pop_front();
+            } else if is_ahead {
                 self.front += 1;
             } else {
                 self.skipped.pop_front();
             }
-            if !fits {
-                continue;
+            if is_requested {
+                row.state = State::InFlight;
+                self.ahead_bytes = all;
+                self.in_flight.insert(next);
+                self.stats.requested += 1;
+                out.push(next);
             }
-            if row.is_used || row.state != State::Waiting {
-                continue;
-            }
-            row.state = State::InFlight;
-            self.ahead_bytes = all;
-            batch_bytes += bytes;
-            self.in_flight.insert(next);
-            self.stats.requested += 1;
-            out.push(next);
-        }
-        if is_seek_bound {
-            out[from..].sort_by_key(|&index| (self.rows[index as usize].entry.place, index));
         }
         assert!(out.len() - from <= room, "no more than there is room for");
+    }
+
+    /// One past the last entry that may be requested now.
+    fn end(&self) -> usize {
+        let distance = self.distance();
+        let mut left = distance * CHEAP_FOR_ONE;
+        let ahead = self.rows[self.position..].iter().take(AHEAD_MAX).take_while(|row| {
+            let is_ahead = left > 0;
+            left = left.saturating_sub(if row.entry.bytes == 0 { 1 } else { CHEAP_FOR_ONE });
+            is_ahead
+        });
+        self.position + ahead.count()
+    }
+
+    /// Has the next entries requested by place, where no batch is under way.
+    fn gather(&mut self) {
+        if !self.batch.is_empty() || self.is_stopped {
+            return;
+        }
+        let is_right = self.recent.precision().is_some_and(|it| it >= PRECISION_HALF);
+        let end = if is_right { self.rows.len() } else { self.end() };
+        let (mut batch, mut bytes) = (Vec::new(), 0_u64);
+        while self.front < end && batch.len() < BATCH_ENTRIES {
+            let entry = self.rows[self.front].entry;
+            bytes = bytes.saturating_add(entry.bytes);
+            if bytes > BATCH_BYTES && !batch.is_empty() {
+                break;
+            }
+            batch.push((entry.place, number(self.front)));
+            self.front += 1;
+        }
+        batch.sort_unstable();
+        self.batch.extend(batch.into_iter().map(|(_, index)| index));
     }
 
     /// The oldest of the skipped that is not used by now.
@@ -368,8 +407,11 @@ pub const AHEAD_MAX: usize = 256;
 pub const PRECISION_HALF: u32 = 80;
 /// See the module.
 pub const PRECISION_STOP: u32 = 50;
-/// What one call requests: batches on seek-bound devices go by place.
+/// A batch on a seek-bound device, at most.
 const BATCH_BYTES: u64 = 64 << 20;
+const BATCH_ENTRIES: usize = 4_096;
+/// So many entries without bytes count as one with.
+const CHEAP_FOR_ONE: usize = 8;
 /// Entries by which two runs differ in order.
 const ORDER_SLACK: u64 = 32;
 /// So many uses far ahead, no further from each other than the spread, are where the program is.

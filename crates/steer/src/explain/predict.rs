@@ -10,6 +10,8 @@
 //! walk predicts. That is the optimum, which a real run approaches where the device serves several
 //! requests at a time.
 //!
+//! A learned list holds all that the run has read, and no wait is unpredictable to the next.
+//!
 //! Walks are replayed in virtual time (`timeline`), on a device as its profile says; without one
 //! the device has no limit there, and what is spared is an upper bound.
 //!
@@ -106,6 +108,18 @@ impl Why {
 /// where it was measured.
 #[must_use]
 pub fn predict(summary: &ProgramSummary, profile: Option<DeviceFacts>) -> Prediction {
+    decide(&times(summary, profile))
+}
+
+/// What `forerun run` would gain at the next start, with what it has learned of a run such as that
+/// of `summary`: no wait is unpredictable then.
+#[must_use]
+pub fn predict_learned(summary: &ProgramSummary, profile: Option<DeviceFacts>) -> Prediction {
+    let times = times(summary, profile);
+    decide(&RunTimes { known: times.waited, ..times })
+}
+
+fn times(summary: &ProgramSummary, profile: Option<DeviceFacts>) -> RunTimes {
     let streams = summary.files.iter().flat_map(|file| &file.streams);
     let known = streams.filter(|stream| stream.pattern.is_predictable());
     let rate = profile.map(|facts| (facts.bytes_per_second, true));
@@ -117,7 +131,7 @@ pub fn predict(summary: &ProgramSummary, profile: Option<DeviceFacts>) -> Predic
     let known = Nanos(known.map(|stream| stream.waited.0).sum()) + spared;
     let entries = trees.map_or(Nanos(0), |trees| trees.waited);
     let is_known = profile.is_some_and(|facts| facts.small.is_some());
-    decide(&RunTimes {
+    RunTimes {
         ran: summary.ran,
         waited: summary.waited,
         before: summary.read_from,
@@ -128,7 +142,7 @@ pub fn predict(summary: &ProgramSummary, profile: Option<DeviceFacts>) -> Predic
         device_bytes: summary.device_bytes,
         bytes_read: summary.bytes_read,
         limit: limit.filter(|limit| limit.bytes_per_second > 0),
-    })
+    }
 }
 
 /// The times and bytes of a run, as far as they decide.
@@ -284,6 +298,23 @@ mod tests {
             });
             assert_eq!(prediction.run, millis(run), "{before}, {after}");
         }
+    }
+
+    #[test]
+    fn a_learned_list_spares_the_waits_that_nothing_else_predicts() {
+        let millis = Nanos::from_millis;
+        let summary = ProgramSummary {
+            ran: millis(2_000),
+            waited: millis(1_000),
+            read_until: millis(2_000),
+            device_bytes: 10_000_000,
+            bytes_read: 10_000_000,
+            ..ProgramSummary::default()
+        };
+        let profile = Some(DeviceFacts { bytes_per_second: 100_000_000, small: None });
+        assert_eq!(predict(&summary, profile).why, Why::Unpredictable);
+        let learned = predict_learned(&summary, profile);
+        assert_eq!((learned.why, learned.run), (Why::Waits, millis(1_023)));
     }
 
     #[test]

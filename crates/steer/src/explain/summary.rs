@@ -14,7 +14,7 @@ use super::trees::TreeSummary;
 use crate::wire::{Wire, wire};
 
 /// What a program did.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ProgramSummary {
     /// The exit status, as a shell reports it.
     pub status: u8,
@@ -87,11 +87,12 @@ pub struct DeviceFacts {
 }
 
 /// How the time that a program waited was measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WaitBasis {
     /// By the kernel's delay accounting.
     DelayAccounting,
     /// By sampling the state of its threads.
+    #[default]
     SampledState,
 }
 

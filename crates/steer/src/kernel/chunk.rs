@@ -14,7 +14,7 @@
 //! `block/blk-settings.c`: `io_pages` follows `max_sectors_kb`.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{major, minor};
 
@@ -26,12 +26,23 @@ pub fn chunk_bytes(device: u64) -> u64 {
     bytes
 }
 
-/// The same, where `sys` is what `/sys` is elsewhere.
+/// Whether the system says that `device` turns.
+pub(super) fn is_rotational(device: u64) -> bool {
+    let told = fs::read_to_string(queue(Path::new("/sys"), device).join("rotational"));
+    told.is_ok_and(|text| text.trim() == "1")
+}
+
+/// The folder of the queue of `device`, where it has one.
+fn queue(sys: &Path, device: u64) -> PathBuf {
+    let disk = sys.join(format!("dev/block/{}:{}", major(device), minor(device)));
+    let whole = if disk.join("partition").exists() { disk.join("..") } else { disk };
+    whole.join("queue")
+}
+
+/// As [`chunk_bytes`], where `sys` is what `/sys` is elsewhere.
 fn below(sys: &Path, device: u64) -> u64 {
     let number = format!("{}:{}", major(device), minor(device));
-    let disk = sys.join("dev/block").join(&number);
-    let whole = if disk.join("partition").exists() { disk.join("..") } else { disk };
-    let queue = whole.join("queue");
+    let queue = queue(sys, device);
     let window = kib(&queue.join("read_ahead_kb"));
     let request = kib(&queue.join("max_sectors_kb"));
     if window.is_some() || request.is_some() {

@@ -8,26 +8,41 @@ use std::sync::{Mutex, PoisonError};
 
 use super::chunk;
 
-/// The bytes of one call, by device.
+/// What was asked, by device.
 #[derive(Debug, Default)]
 pub(crate) struct Devices {
-    chunks: Mutex<BTreeMap<u64, u64>>,
+    rows: Mutex<BTreeMap<u64, DeviceFacts>>,
+}
+
+/// What is asked once of a device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DeviceFacts {
+    /// The most that one call reads of a file.
+    pub(crate) chunk_bytes: u64,
+    /// The system says that it turns.
+    pub(crate) is_rotational: bool,
 }
 
 impl Devices {
+    /// What is known of `device`.
+    pub(crate) fn facts(&self, device: u64) -> DeviceFacts {
+        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&facts) = rows.get(&device) {
+            return facts;
+        }
+        let chunk_bytes = chunk::chunk_bytes(device);
+        let facts = DeviceFacts { chunk_bytes, is_rotational: chunk::is_rotational(device) };
+        if rows.len() >= DEVICES_MAX {
+            rows.clear();
+        }
+        rows.insert(device, facts);
+        assert!(chunk_bytes > 0 && rows.len() <= DEVICES_MAX, "devices are bounded");
+        facts
+    }
+
     /// The most that one call reads of a file on `device`.
     pub(crate) fn chunk_bytes(&self, device: u64) -> u64 {
-        let mut chunks = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(&bytes) = chunks.get(&device) {
-            return bytes;
-        }
-        let bytes = chunk::chunk_bytes(device);
-        if chunks.len() >= DEVICES_MAX {
-            chunks.clear();
-        }
-        chunks.insert(device, bytes);
-        assert!(bytes > 0 && chunks.len() <= DEVICES_MAX, "devices are bounded");
-        bytes
+        self.facts(device).chunk_bytes
     }
 }
 

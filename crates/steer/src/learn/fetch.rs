@@ -79,6 +79,8 @@ pub(super) struct Done {
     pub(super) took: Nanos,
     /// The watch of its directory reports reads of the file from now on.
     pub(super) is_watched: bool,
+    /// The system says that its device turns.
+    pub(super) is_rotational: bool,
 }
 
 /// What lies at a path.
@@ -92,6 +94,7 @@ pub(super) struct Found {
     pub(super) bytes: u64,
     /// All that was wanted was cached.
     pub(super) is_cached: bool,
+    device: u64,
 }
 
 impl Tools {
@@ -188,7 +191,14 @@ impl Tools {
 
 impl Found {
     fn of(stat: &Stat, real: Option<Box<[u8]>>) -> Self {
-        Self { kind: stat.kind(), version: version(stat), real, bytes: 0, is_cached: false }
+        Self {
+            kind: stat.kind(),
+            version: version(stat),
+            real,
+            bytes: 0,
+            is_cached: false,
+            device: stat.st_dev,
+        }
     }
 }
 
@@ -209,7 +219,9 @@ pub(super) fn work(job: Job) -> Done {
     };
     let took = tools.clock.now().since(began);
     is_watched &= found.is_ok();
-    Done { what, found, took, is_watched }
+    let is_rotational =
+        found.as_ref().is_ok_and(|found| tools.devices.facts(found.device).is_rotational);
+    Done { what, found, took, is_watched, is_rotational }
 }
 
 /// Whether at least a half of the file is in memory, as far as the kernel tells.

@@ -130,15 +130,18 @@ impl Seen {
     }
 
     /// All of it, for a list. Of large files that were not in memory before it is asked what is
-    /// there now.
-    pub(super) fn observed(&self) -> Vec<Observed> {
+    /// there now, but for those that `is_listed` knows in this version: there is what was fetched
+    /// of it, and what prefetching has wasted would never leave the list.
+    pub(super) fn observed(&self, is_listed: impl Fn(&[u8], Version) -> bool) -> Vec<Observed> {
         let mut asked = 0;
         let mut all = Vec::new();
         for (path, row) in &self.rows {
             let Some(version) = row.version.filter(|_| !row.is_strange) else { continue };
             let is_large = row.kind == LearnedKind::Read && version.bytes > WHOLE_BYTES;
             let mut ranges = row.ranges(version);
-            if is_large && !row.was_cached && asked < ASKED_MAX {
+            if is_large && is_listed(path, version) {
+                ranges = row.touched(version);
+            } else if is_large && !row.was_cached && asked < ASKED_MAX {
                 asked += 1;
                 ranges = resident(path).unwrap_or(ranges);
             }
@@ -168,6 +171,11 @@ impl Row {
         if self.touches.is_empty() {
             return iter::once(0..HEAD_BYTES.min(version.bytes)).collect();
         }
+        self.touched(version)
+    }
+
+    /// What observers told of the bytes that were read.
+    fn touched(&self, version: Version) -> Vec<Range<u64>> {
         let end = version.bytes;
         self.touches.iter().map(|range| range.start..range.end.min(end)).collect()
     }

@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 pub(super) struct Taken {
     pub(super) seconds: f64,
     pub(super) bytes: u64,
+    /// Of the device.
+    pub(super) requests: u64,
     pub(super) printed: Vec<u8>,
     /// The statistics of `forerun run`.
     pub(super) stats: Value,
@@ -32,6 +34,7 @@ pub(super) fn record(names: [&str; 3], alone: &[Taken], ours: &[Taken]) -> Value
     json!({
         "device": device, "program": program, "way": way,
         "seconds": spread(&seconds(ours)), "bytes": spread(&bytes(ours)),
+        "requests": spread(&of(ours, &|it| float(it.requests))),
         "gain": Summary::of_ratios(&seconds(alone), &seconds(ours)),
         "bytes_ratio": Summary::of_ratios(&bytes(ours), &bytes(alone)),
         "processor_share": spread(&share),
@@ -55,11 +58,13 @@ pub(super) fn row(run: &Value) -> String {
         ["median", "min", "max"].map(|of| part("seconds", of).unwrap_or(f64::NAN));
     let text = |name: &str| run[name].as_str().unwrap_or("?").to_owned();
     format!(
-        "| {} | {} | {} | {middle:.3} ({least:.3} to {most:.3}) | {} | {} | {} | {} | {} | {} |{}",
+        "| {} | {} | {} | {middle:.3} ({least:.3} to {most:.3}) \
+         | {} | {} | {} | {} | {} | {} | {} |{}",
         text("device"),
         text("program"),
         text("way"),
         median("gain", 3, 1.0),
+        median("requests", 0, 1.0),
         median("bytes_ratio", 3, 1.0),
         median("processor_share", 1, 100.0),
         median("requested", 0, 1.0),
@@ -70,9 +75,9 @@ pub(super) fn row(run: &Value) -> String {
 }
 
 pub(super) const HEADER: &str = "\
-| device | program | way | seconds | alone / way | bytes / alone | forerun's processor % \
-| entries requested | used | wasted MB |
-|---|---|---|---|---|---|---|---|---|---|";
+| device | program | way | seconds | alone / way | requests | bytes / alone \
+| forerun's processor % | entries requested | used | wasted MB |
+|---|---|---|---|---|---|---|---|---|---|---|";
 
 #[cfg(test)]
 mod tests {
@@ -80,7 +85,10 @@ mod tests {
 
     #[test]
     fn a_row_compares_with_the_program_alone_round_by_round() {
-        let taken = |seconds, bytes, stats| Taken { seconds, bytes, printed: Vec::new(), stats };
+        let taken = |seconds, bytes, stats| {
+            let printed = Vec::new();
+            Taken { seconds, bytes, requests: 7, printed, stats }
+        };
         let stats = json!({
             "processor_seconds": 0.1,
             "learned": { "requested": 9, "used": 8, "wasted_bytes": 2_500_000, "trouble": "" },
@@ -89,11 +97,12 @@ mod tests {
         let ours = [taken(2.0, 1_050, stats.clone()), taken(2.0, 1_050, stats)];
         assert_eq!(
             row(&record(["cloud", "git", "later"], &alone, &ours)),
-            "| cloud | git | later | 2.000 (2.000 to 2.000) | 2.500 | 1.050 | 5.0 | 9 | 8 | 2.50 |"
+            "| cloud | git | later | 2.000 (2.000 to 2.000) \
+             | 2.500 | 7 | 1.050 | 5.0 | 9 | 8 | 2.50 |"
         );
         assert_eq!(
             row(&record(["cloud", "git", "alone"], &alone, &alone)),
-            "| cloud | git | alone | 5.000 (4.000 to 6.000) | 1.000 | 1.000 | - | - | - | - |"
+            "| cloud | git | alone | 5.000 (4.000 to 6.000) | 1.000 | 7 | 1.000 | - | - | - | - |"
         );
     }
 }

@@ -148,16 +148,36 @@ fn the_budget_holds_and_what_exceeds_it_is_left_out() {
 }
 
 #[test]
-fn seek_bound_devices_get_batches_by_place() {
-    let mut all = entries(50);
-    for (entry, place) in all.iter_mut().zip([9, 3, 7, 1]) {
+fn seek_bound_devices_get_batches_by_place_large_ones_once_the_list_proved_right() {
+    let mut all = entries(500);
+    for (entry, place) in all.iter_mut().zip((0..500).rev()) {
         entry.place = place;
     }
     let mut replay = Replay::new(all);
-    let mut out = Vec::new();
-    replay.issue(4, 1 << 30, true, &mut out);
-    assert_eq!(out, [3, 1, 2, 0]);
-    assert_eq!(replay.in_flight(), 4);
+    let issue = |replay: &mut Replay, room| {
+        let mut out = Vec::new();
+        replay.issue(room, 1 << 30, true, &mut out);
+        out
+    };
+    let first: Vec<u32> = [issue(&mut replay, 4), issue(&mut replay, 1_000)].concat();
+    assert_eq!(first, (0..FIRST).rev().collect::<Vec<_>>(), "no more until it proves right");
+    for index in first {
+        replay.complete(index, Some(millis(1)));
+    }
+    for index in 0..20 {
+        replay.used(millis(1), index);
+    }
+    assert_eq!(issue(&mut replay, 1_000), (FIRST..500).rev().collect::<Vec<_>>());
+    assert!(replay.is_over());
+    assert_eq!(replay.in_flight(), 500 - FIRST as usize);
+}
+
+#[test]
+fn entries_without_bytes_are_ahead_in_larger_numbers() {
+    let all = entries(1_000).into_iter().map(|it| ReplayEntry { bytes: 0, ..it });
+    let mut replay = Replay::new(all.collect::<Vec<_>>());
+    assert_eq!(issue(&mut replay).len(), AHEAD_MAX);
+    assert_eq!(issue(&mut replay), []);
 }
 
 #[test]
@@ -175,7 +195,7 @@ fn any_calls_keep_the_counts_in_balance() {
                 _ => {
                     let mut out = Vec::new();
                     let room = usize::try_from(random.below(40)).unwrap();
-                    replay.issue(room, random.below(1 << 20), false, &mut out);
+                    replay.issue(room, random.below(1 << 20), random.below(2) == 0, &mut out);
                     for index in out {
                         assert!(!std::mem::replace(&mut seen[index as usize], true), "once");
                     }
