@@ -267,7 +267,7 @@ fn what_cannot_be_measured_is_refused_in_one_line() {
         ("--device ssd --request 0".into(),                                 2, "--request"),
         ("--device ssd --request 1G".into(),                                2, "--request"),
         ("--device ssd --each 0".into(),                                    2, "--each 0"),
-        ("--device ssd --each 1.5M".into(),                                 2, "1.5M"),
+        ("--device ssd --each 1.5X".into(),                                 2, "1.5X"),
         ("--device ssd --rate 5".into(),                                    2, "--rate 5"),
         ("--device ssd --io uring".into(),                                  2, "--io"),
         ("--device ssd --pattern disturb:1 --handles each".into(),          2, "--handles"),
@@ -280,7 +280,7 @@ fn what_cannot_be_measured_is_refused_in_one_line() {
         (format!("--device ssd --journal {dir}/no/where"),                  1, "no such folder"),
         (format!("--device ssd --journal {dir}"),                           1, "is a folder"),
         ("--device ssd --journal-max 1M".into(),                            2, "--journal"),
-        (format!("--device ssd --journal {dir}/j --journal-max 1.5M"),      2, "1.5M"),
+        (format!("--device ssd --journal {dir}/j --journal-max 1.5X"),      2, "1.5X"),
         (format!("--device ssd --each 8K -o {dir}/no/where"),               1, "no such folder"),
     ];
     for (words, status, says) in rows {

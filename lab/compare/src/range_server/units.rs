@@ -4,7 +4,7 @@
 //! as networks do: `90M` is 90,000,000 bytes a second.
 //!
 //! # Invariants
-//! - Digits and one unit; signs and numbers beyond 64 bits are refused.
+//! - Digits and one unit, in sizes with a fraction; signs and numbers beyond 64 bits are refused.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ mod tests {
             ("",                None,               None,                None),
             ("M",               None,               None,                None),
             ("+1",              None,               None,                None),
-            ("1.5M",            None,               None,                None),
+            ("1.5M",            Some(1_572_864),    None,                None),
             ("99999999999999999999", None,          None,                None),
             ("99999999999G",    None,               None,                None),
         ];
