@@ -405,7 +405,7 @@ def test_another_number_of_bytes_is_an_error_of_one_line(off_by: int) -> None:
         {"memory": 1},
         {"memory": "abc"},
         {"memory": "-4M"},
-        {"memory": "4.5M"},
+        {"memory": "4.5X"},
         {"memory": True},
         {"memory": 8e6},
         {"memory": None},
