@@ -8,12 +8,13 @@ Importing this package registers the name ``"forerun"`` with fsspec and loads no
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
 from forerun import _hook
 
+# Importing `typing` takes longer than all else here.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from forerun import parquet, vectors
     from forerun._cache import ForerunCache, memory_held, memory_limit
     from forerun._forerun import version
@@ -55,6 +56,8 @@ _PLACES = {
 
 def __getattr__(name: str) -> Any:
     """Loads what is asked for first."""
+    import importlib
+
     if name == "__version__":
         value: Any = __getattr__("version")()
     elif name in _PLACES:
