@@ -8,7 +8,6 @@ import re
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from fractions import Fraction
 from typing import Any, ClassVar, overload
 
@@ -20,7 +19,7 @@ from forerun._pool import Pool
 from forerun._report import Report
 from forerun._session import RETRIES, Answer, Counts, Fetcher, InFlight, Session
 from forerun._travel import CacheName, after_fork
-from forerun.errors import OptionError
+from forerun.errors import OptionError, nearest
 
 _READAHEAD = "streams:first=1M"
 
@@ -142,10 +141,7 @@ class ForerunCache(BaseCache):
         end = self.size if end is None else min(end, self.size)
         if start >= end:
             return b""
-        session = self._session
-        if session is None:
-            with _beginning:
-                session = self._session or self._begin()
+        session = self._session or self._begun()
         if session is None:
             return self.fetcher(start, end)
         parts: list[bytes] = []
@@ -187,6 +183,11 @@ class ForerunCache(BaseCache):
             # Its traceback has this frame, which would keep the memory until a collection.
             del got, session, ranges
 
+    def _begun(self) -> Session | None:
+        """The session of this file, which one thread begins; `None` if there is no memory."""
+        with _beginning:
+            return self._session or self._begin()
+
     def _begin(self) -> Session | None:
         """Takes memory; `None` if there is none to be had."""
         whole = max(-(-self.size // _PAGE) * _PAGE, LEAST)
@@ -221,10 +222,7 @@ class ForerunCache(BaseCache):
         """
         if self.size is None:
             return
-        session = self._session
-        if session is None:
-            with _beginning:
-                session = self._session or self._begin()
+        session = self._session or self._begun()
         if session is None:
             return
         for start, end in ranges:
@@ -284,9 +282,7 @@ def _again(
 def _unknown(option: str) -> str:
     """Says which option is nearest to one that there is not."""
     known = ", ".join(_OPTIONS)
-    nearest = get_close_matches(option, _OPTIONS, 1)
-    hint = f"; the nearest is {nearest[0]!r}" if nearest else ""
-    return f"no option {option!r}{hint}; there are: {known}"
+    return f"no option {option!r}{nearest(option, _OPTIONS)}; there are: {known}"
 
 
 def memory_limit(total: int | str | None = None) -> int:

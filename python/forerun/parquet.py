@@ -17,7 +17,7 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
 from forerun._cache import ForerunCache
-from forerun.errors import OptionError
+from forerun.errors import OptionError, nearest
 
 __all__ = ["open"]
 
@@ -110,18 +110,11 @@ def _wanted(metadata: Any, paths: Sequence[str], columns: Sequence[str] | None) 
     for name in columns:
         below = {at for at, path in enumerate(paths) if f"{path}.".startswith(f"{name}.")}
         if not below:
-            raise OptionError(f"no column {name!r}{_nearest(name, paths)}")
+            raise OptionError(f"no column {name!r}{nearest(name, paths, 0)}")
         indices |= below
     index = (metadata.schema.to_arrow_schema().pandas_metadata or {}).get("index_columns", [])
     indices.update(at for at, path in enumerate(paths) if path in index)
     return sorted(indices)
-
-
-def _nearest(name: str, paths: Sequence[str]) -> str:
-    from difflib import get_close_matches
-
-    nearest = get_close_matches(name, paths, 1) or get_close_matches(name, paths, 1, 0)
-    return f"; the nearest is {nearest[0]!r}" if nearest else ""
 
 
 def _extent(chunk: Any) -> Range:

@@ -15,7 +15,6 @@ import fsspec.caching
 import pytest
 from stores import GUARD_SECONDS, KIB, MIB, Hooked, Store, ahead, content, until
 
-import forerun
 from forerun import FetchError, ForerunCache, OptionError, memory_held, memory_limit
 from forerun._memory import Memory
 from forerun._pool import Pool
@@ -577,39 +576,3 @@ def test_the_report_adds_up() -> None:
     assert told["failures"] == 0
     assert told["memory"] == memory_held()
     assert told["bytes_wasted"] + told["bytes_unread"] <= told["bytes_ahead"]
-
-
-def test_the_report_is_text_a_dict_and_a_table() -> None:
-    cache = cache_of(Store(SIZE))
-    for start in range(0, 4 * MIB, MIB):
-        check(cache, start, start + MIB)
-    report = cache.report()
-    told = report.as_dict()
-    assert (told["reads"], told["bytes_wanted"]) == (4, 4 * MIB)
-    rows = dict(line.split("  ", 1) for line in str(report).splitlines())
-    assert rows["wanted"].strip() == "4.0 MiB"
-    assert rows["reads"].strip() == "4"
-    html = report._repr_html_()
-    for name, value in rows.items():
-        assert f"<td>{name}</td><td>{value.strip()}</td>" in html
-    assert repr(report).startswith("<forerun report: reads 4, wanted 4.0 MiB")
-    # It is of its moment.
-    check(cache, 0, 10)
-    assert report.as_dict() == told
-    assert str(ForerunCache(0, Store(1), 1).report()).splitlines()[0].split() == ["reads", "0"]
-
-
-def test_the_counts_of_fsspec_can_be_set() -> None:
-    cache = cache_of(Store(SIZE), readahead="off")
-    check(cache, 0, 8192)
-    check(cache, 0, 8192)
-    check(cache, 8192, 16384)
-    assert (cache.hit_count, cache.miss_count, cache.total_requested_bytes) == (1, 2, 16384)
-    cache._reset_stats()
-    assert (cache.hit_count, cache.miss_count, cache.total_requested_bytes) == (0, 0, 0)
-    check(cache, 0, 16384)
-    check(cache, 16384, 24576)
-    assert (cache.hit_count, cache.miss_count, cache.total_requested_bytes) == (1, 1, 8192)
-    cache.close()
-    assert (cache.hit_count, cache.miss_count, cache.total_requested_bytes) == (1, 1, 8192)
-    assert forerun.Report is type(cache.report())

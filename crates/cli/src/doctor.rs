@@ -86,7 +86,7 @@ fn findings(can: Abilities) -> Vec<Finding> {
             }
             .to_owned(),
             without: "what is cached already is requested again, which costs time and no reads",
-            remedy: "files that this user owns or may write are told of by every kernel",
+            remedy: "every kernel tells of files that this user owns or may write",
         },
         Finding {
             what: "pages of mappings",

@@ -54,7 +54,7 @@ impl Effort {
     pub fn spend(&mut self, now: Nanos, spent: Spent, one_in: u64) {
         assert!(one_in > 0, "there is a budget");
         assert!(self.at <= now, "time does not go back");
-        self.earn(now.since(self.at), one_in);
+        self.gain(now.since(self.at), one_in);
         self.at = now;
         let sum = signed(spent.polls.0.saturating_add(spent.workers.0));
         self.saved = self.saved.saturating_sub(sum).max(-OVERDRAWN_MAX);
@@ -68,9 +68,9 @@ impl Effort {
         assert!((-OVERDRAWN_MAX..=SAVED_MAX).contains(&self.saved), "the budget has its bounds");
     }
 
-    /// The program was saved `time` by what was done for it, of which one part in `one_in` pays.
+    /// Earns one part in `one_in` of `time`: that goes by, or that the program was saved.
     pub fn gain(&mut self, time: Nanos, one_in: u64) {
-        self.earn(time, one_in);
+        self.saved = self.saved.saturating_add(signed(time.0 / one_in)).min(SAVED_MAX);
     }
 
     /// How many requests may be made, where workers have `outstanding` others.
@@ -88,10 +88,6 @@ impl Effort {
     pub fn pause(&self, cost: Nanos, one_in: u64) -> Nanos {
         let longest = OVERDRAWN_PAUSE.max(Nanos(cost.0.saturating_mul(OVERDRAWN_POLLS_ONE_IN)));
         Nanos(self.saved.min(0).unsigned_abs().saturating_mul(one_in)).min(longest)
-    }
-
-    fn earn(&mut self, time: Nanos, one_in: u64) {
-        self.saved = self.saved.saturating_add(signed(time.0 / one_in)).min(SAVED_MAX);
     }
 }
 

@@ -4,7 +4,7 @@
 //!   push --> queue --(threads)--> work --> done --> completed
 //! ```
 //! # Invariants
-//! - At most `jobs_max` jobs are queued, run, or told and not taken; each is told once.
+//! - At most `jobs_max` jobs are queued, run, or done and not taken; each is given back once.
 //! - At most `threads_max` threads; the first starts with the first job, and one without a job for
 //!   a second ends.
 //! - No lock is held over a job. Nothing waits for the threads: they end with the process.
@@ -94,7 +94,7 @@ impl<J: Send + 'static, D: Send + 'static> Pool<J, D> {
     /// The next job that is done, if there is one.
     pub(crate) fn completed(&mut self) -> Option<D> {
         let done = self.done.try_recv().ok()?;
-        assert!(self.outstanding > 0, "a job is told once");
+        assert!(self.outstanding > 0, "a job is given back once");
         self.outstanding -= 1;
         Some(done)
     }
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_job_is_told_once_by_no_more_threads_than_are_allowed() {
+    fn each_job_is_done_once_by_no_more_threads_than_are_allowed() {
         let bounds = PoolBounds { jobs_max: 100, threads_max: 3, name: "test" };
         let mut pool = Pool::new(bounds, Arc::default(), |job: u32| (job, thread::current().id()));
         for job in 0..100 {

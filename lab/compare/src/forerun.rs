@@ -45,6 +45,16 @@ pub(crate) fn place(root: &Path, bench: &str) -> Result<PathBuf> {
     Ok(root.join("bench/runs").join(format!("{day}-{machine}-{commit}")).join(bench))
 }
 
+/// The version of `forerun`, and this machine in words.
+pub(crate) fn machine(forerun: &Path) -> Result<[String; 2]> {
+    let word = |program: &Path, words: &[&str]| {
+        output_of(Command::new(program).args(words)).map(|text| text.trim().to_owned())
+    };
+    let version = word(forerun, &["--version"])?;
+    let (count, system) = (word("nproc".as_ref(), &[])?, word("uname".as_ref(), &["-srm"])?);
+    Ok([version, format!("{count} processors, {system}")])
+}
+
 /// The stdout of `command`, which must succeed.
 pub(crate) fn output_of(command: &mut Command) -> Result<String> {
     let name = command.get_program().display().to_string();

@@ -271,12 +271,7 @@ impl Bench<'_> {
 
     /// The record and the table of all `runs` so far.
     fn write(&self, out: &Path, runs: &[Value]) -> Result<()> {
-        let word = |program: &Path, words: &[&str]| {
-            output_of(Command::new(program).args(words)).map(|text| text.trim().to_owned())
-        };
-        let version = word(&self.forerun, &["--version"])?;
-        let (count, system) = (word("nproc".as_ref(), &[])?, word("uname".as_ref(), &["-srm"])?);
-        let machine = format!("{count} processors, {system}");
+        let [version, machine] = forerun::machine(&self.forerun)?;
         let &Args { rounds, read_ahead_kib, .. } = self.args;
         let record = json!({
             "forerun": version, "machine": machine, "rounds": rounds,

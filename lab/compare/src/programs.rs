@@ -95,7 +95,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
 
 /// The record and the table of the cost of `run` without a possible gain.
 fn write_costs(forerun: &Path, out: &Path, mib: u32, runs: &[Value]) -> Result<()> {
-    let [version, machine] = machine(forerun)?;
+    let [version, machine] = forerun::machine(forerun)?;
     let record = json!({ "forerun": version, "machine": machine, "file_mib": mib, "runs": runs });
     write(&out.join("costs.json"), &record)?;
     let rows: Vec<String> = runs.iter().map(costs::row).collect();
@@ -153,16 +153,6 @@ fn on_devices(
         }
     }
     Ok(())
-}
-
-/// The results, and the environment.
-fn machine(forerun: &Path) -> Result<[String; 2]> {
-    let word = |program: &Path, words: &[&str]| {
-        output_of(Command::new(program).args(words)).map(|text| text.trim().to_owned())
-    };
-    let version = word(forerun, &["--version"])?;
-    let (count, system) = (word("nproc".as_ref(), &[])?, word("uname".as_ref(), &["-srm"])?);
-    Ok([version, format!("{count} processors, {system}")])
 }
 
 /// The state of one bench.
@@ -314,7 +304,7 @@ impl Bench<'_> {
 
     /// The record and the table of all `runs` so far.
     fn write(&self, out: &Path, runs: &[Value]) -> Result<()> {
-        let [version, machine] = machine(&self.forerun)?;
+        let [version, machine] = forerun::machine(&self.forerun)?;
         let &Args { rounds, mib, read_ahead_kib, .. } = self.args;
         let record = json!({
             "forerun": version, "machine": machine, "rounds": rounds, "file_mib": mib,

@@ -65,6 +65,13 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 began = time.monotonic()
 def goes_on(): return time.process_time() < seconds
 def is_early(): return time.monotonic() < began + seconds
+def reads_again(fds):
+    while is_early():
+        for fd in fds:
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.lseek(fd, 0, 0)
+        for _ in range(256):
+            for fd in fds: os.read(fd, 65536)
 ";
 
 #[test]
@@ -169,12 +176,7 @@ for nth in range(16):
     fds.append(os.open(f'{path}-{nth}', os.O_RDONLY))
 idle = [os.open(path, os.O_RDONLY) for _ in range(most - 250)]
 held = [mmap.mmap(-1, 4096, prot=mmap.PROT_READ) for _ in range(2000)]
-while is_early():
-    for fd in fds:
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.lseek(fd, 0, 0)
-    for _ in range(256):
-        for fd in fds: os.read(fd, 65536)
+reads_again(fds)
 ";
     let test = "files_that_are_read_from_the_device_all_the_time_cost_no_more_than_they_may";
     if installed(test, "python3") {
@@ -193,12 +195,7 @@ for nth in range(16):
     os.posix_fadvise(fds[-1], 0, 0, os.POSIX_FADV_RANDOM)
 idle = [os.open(path, os.O_RDONLY) for _ in range(100)]
 held = [mmap.mmap(-1, 4096, prot=mmap.PROT_READ) for _ in range(500)]
-while is_early():
-    for fd in fds:
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.lseek(fd, 0, 0)
-    for _ in range(256):
-        for fd in fds: os.read(fd, 65536)
+reads_again(fds)
 ";
     let test = "a_hostile_program_that_gains_costs_no_more_than_it_may";
     if !installed(test, "python3") {
