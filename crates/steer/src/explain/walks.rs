@@ -64,21 +64,7 @@ pub(super) fn replay(
     rates: Option<[u64; 2]>,
     stays: impl Fn(usize) -> bool,
 ) -> Replayed {
-    let mut replay = Replay {
-        walks: Walks::new(WalkSettings::default()),
-        root,
-        entries,
-        costs: costs(entries),
-        timeline: Timeline::new(rates),
-        directories: Vec::new(),
-        requested: BTreeMap::new(),
-        arriving: BTreeMap::new(),
-        requests: 0,
-        used: BTreeSet::new(),
-        found: BTreeMap::new(),
-        in_directory: BTreeMap::new(),
-        last_walk: None,
-    };
+    let mut replay = Replay::new(entries, root, rates);
     let mut spared = Nanos(0);
     for at in 0..entries.rows.len() {
         spared += replay.step(at, stays(at));
@@ -152,6 +138,26 @@ impl Depth {
             Cause::Stat | Cause::Open => Some(Self::Inode),
             Cause::List | Cause::Read => Some(Self::Bytes),
             Cause::Fault | Cause::Other => None,
+        }
+    }
+}
+
+impl<'a> Replay<'a> {
+    fn new(entries: &'a Entries, root: &'a Root, rates: Option<[u64; 2]>) -> Self {
+        Self {
+            walks: Walks::new(WalkSettings::default()),
+            root,
+            entries,
+            costs: costs(entries),
+            timeline: Timeline::new(rates),
+            directories: Vec::new(),
+            requested: BTreeMap::new(),
+            arriving: BTreeMap::new(),
+            requests: 0,
+            used: BTreeSet::new(),
+            found: BTreeMap::new(),
+            in_directory: BTreeMap::new(),
+            last_walk: None,
         }
     }
 }
@@ -330,6 +336,11 @@ impl Replay<'_> {
             if !matches!(name, b"." | b"..") {
                 rows.push((name.into(), entry.ino(), kind(entry.file_type())));
             }
+        }
+        // Core drops what it requested in a directory that is listed anew.
+        let known = &self.directories[dir.0 as usize].as_ref()?.names;
+        if !known.is_empty() && known.iter().eq(rows.iter().map(|(name, ..)| name)) {
+            return Some(());
         }
         let entries: Vec<Entry<'_>> =
             rows.iter().map(|&(ref name, inode, kind)| Entry { name, inode, kind }).collect();

@@ -103,3 +103,35 @@ fn what_is_gone_or_the_kernels_own_has_no_walk() {
     let replayed = calls.replayed(None, false);
     assert_eq!((replayed.walks.len(), replayed.spared), (0, Nanos(0)));
 }
+
+#[test]
+fn a_walk_goes_on_where_a_directory_is_listed_twice() {
+    let scratch = Scratch::new("replay-listed-twice");
+    let paths = files(&scratch, 100);
+    let top = paths[0].parent().expect("it has one");
+    let mut calls = Calls::new();
+    calls.add(top, EntryCall::List);
+    for path in &paths[..20] {
+        calls.add(path, EntryCall::Stat);
+    }
+    let root = Root::of(calls.own.as_fd()).expect("this process sees itself");
+    let entries = calls.records.entries();
+    let mut replay = Replay::new(&entries, &root, None);
+    for at in 0..entries.rows.len() {
+        replay.step(at, false);
+    }
+    let names: Vec<&[u8]> = top
+        .as_os_str()
+        .as_bytes()
+        .split(|&byte| byte == b'/')
+        .filter(|it| !it.is_empty())
+        .collect();
+    let dir = replay.directory(&names).expect("it is known");
+    let before = replay.walks.stats();
+    assert!(before.in_flight + before.waiting > 0, "something is ahead: {before:?}");
+    replay.list(dir).expect("it is there");
+    assert_eq!(replay.walks.stats(), before, "the same listing drops nothing");
+    fs::remove_file(&paths[99]).expect("it was there");
+    replay.list(dir).expect("it is there");
+    assert_ne!(replay.walks.stats(), before, "another one does");
+}
