@@ -12,9 +12,10 @@
 //! - It only reads, and it ends when its time is over and what is under way has come.
 //! - What the estimator did not see is marked as assumed, in the table and in the file.
 //! - Latencies of a busy machine are shown, with the reason, and not saved.
-//! - Without `-o`, stdout is TOML: the table stands in comments.
+//! - Without `-o`, that of a file or device is kept where commands look for it; that of a model
+//!   goes to stdout as TOML, the table in comments.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use forerun_console::failure::{note, usage};
@@ -28,14 +29,15 @@ use forerun_core::units::Nanos;
 use forerun_io::files::Backend;
 use forerun_report::quantity::thousandths;
 
-use forerun_console::profile::kind;
 use forerun_console::profile::measure::{Class, ClassRates, Order, RateTarget};
 use forerun_console::profile::store::{Profile, Profiles};
+use forerun_console::profile::{flag, kind};
 
 /// What `profile` takes.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
-        forerun profile /dev/nvme0n1 -o devices.toml\n  \
+        forerun profile /dev/nvme0n1\n  \
+        forerun profile big.img --table -o devices.toml\n  \
         forerun profile --device object --time 30s")]
 pub(crate) struct Args {
     /// Read this file or block device; a file stands for the device that it lies on
@@ -47,9 +49,16 @@ pub(crate) struct Args {
     /// How long to measure the rates; latencies take as long again, and 1s at most
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     time: Nanos,
-    /// Write the profile into this file, beside those of other devices [default: to stdout]
+    /// Write the profile into this file, beside those of other devices [default: the one that
+    /// commands look into, ~/.config/forerun/devices.toml; that of a model: stdout]
     #[arg(short, long, value_name = "FILE.toml")]
     output: Option<PathBuf>,
+    /// Print all that was measured, as tables
+    #[arg(long, conflicts_with = "json")]
+    table: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
     /// Decides where is read
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -57,15 +66,16 @@ pub(crate) struct Args {
 
 /// Measures, prints, and writes the profile where it was asked for.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let mut profiles = Profiles::default();
     if let Some(path) = &args.output {
         output::require_place(path)?;
         let both: Vec<_> = args.path.iter().chain([path]).map(PathBuf::as_path).collect();
         output::require_apart(&both)?;
-        profiles = Profiles::to_add_to(path)?;
+        Profiles::to_add_to(path)?;
     }
     let target = target(args)?;
     let place = place(&target)?;
+    let saved = saved(args)?;
+    let profiles = saved.as_deref().map(Profiles::to_add_to).transpose()?.unwrap_or_default();
     let before = profiles.facts(&place).transpose()?;
 
     let request_bytes_max = target.request_bytes_max() / PAGE_BYTES * PAGE_BYTES;
@@ -77,18 +87,68 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let half = LatencyHalf::measure(device, path, place.is_direct, time, args.seed);
     let profile = Profile::new(&place, facts, known, &rates, half.kept());
     let text = table(facts, known, before, &rates) + "\n";
-    if let Some(path) = &args.output {
+    if args.json {
+        let object = serde_json::json!({
+            "device": place.key(), "saved": saved.as_ref(), "profile": &profile,
+        });
+        let written = saved.map_or(Ok(true), |path| {
+            Profiles::update(&path, |profiles| profiles.insert(&place, profile))
+        });
         // The results are printed, whatever becomes of the file.
+        return written.map(drop).and(output::json(&object));
+    }
+    if let Some(path) = &saved {
         let written = Profiles::update(path, |profiles| profiles.insert(&place, profile));
         let kept_before = written.as_ref().is_ok_and(|&kept| kept);
-        return written.and(output::print(&(text + &half.describe(kept_before))));
+        let text = if args.table {
+            text + &half.describe(kept_before)
+        } else {
+            brief(&place, facts, known, &half, path)
+        };
+        return written.and(output::print(&text));
     }
+    let mut profiles = profiles;
     let kept_before = profiles.insert(&place, profile);
     let text = text + &half.describe(kept_before);
     let toml = profiles.text()?;
     let comments: Vec<String> =
         text.lines().map(|line| format!("# {line}").trim_end().to_owned()).collect();
     output::print(&format!("{}\n\n{toml}", comments.join("\n")))
+}
+
+/// The file that the profile is added to; none for a device model without `-o`.
+fn saved(args: &Args) -> Result<Option<PathBuf>> {
+    match (&args.output, &args.path) {
+        (Some(path), _) => Ok(Some(path.clone())),
+        (None, Some(_)) => flag::usual_place_to_write().map(Some),
+        (None, None) => Ok(None),
+    }
+}
+
+/// The facts in five lines.
+fn brief(
+    place: &Place,
+    facts: DeviceProfile,
+    known: Evidence,
+    half: &LatencyHalf,
+    path: &Path,
+) -> String {
+    let basis = |is_known: bool| if is_known { "" } else { " (assumed)" };
+    let requests = if facts.depth == 1 { "request" } else { "requests" };
+    format!(
+        "device   {}\nkind     {}: {} {requests} of {} in flight{}\n\
+         reads    {} us, then {} MB/s{}\nwaiting  {}\nsaved    {}\n",
+        place.key(),
+        kind(facts.kind),
+        facts.depth,
+        Bytes(facts.request_bytes.into()).show(),
+        basis(known.kind && known.rate),
+        thousandths(facts.access.0),
+        thousandths(facts.bytes_per_second / 1_000),
+        basis(known.access && known.rate),
+        half.brief(),
+        path.display(),
+    )
 }
 
 /// Reads in each of `classes` in turn, an equal time each.

@@ -13,6 +13,7 @@ use anyhow::{Context as _, Result};
 use forerun_console::failure::{note, usage};
 use forerun_console::{output, specs};
 use forerun_core::params::{Bytes, Param as _};
+use forerun_core::units::Nanos;
 use forerun_report::quantity::{ratio, seconds};
 use forerun_steer::learn::{self, LearnSettings, LearnedStats, Learning, store};
 use forerun_steer::run::{self, Ended, RunError, Settings, Stats};
@@ -172,13 +173,16 @@ fn library() -> Result<PathBuf> {
 
 /// The statistics as lines of text.
 fn lines(stats: &Stats) -> Vec<String> {
-    let ran = seconds(stats.ran);
-    let share = 100.0 * seconds(stats.processor) / ran.max(f64::MIN_POSITIVE);
     let (planner, bytes) = (&stats.planner, |bytes: u64| Bytes(bytes).show());
     let mut lines = vec![
         format!(
-            "{ran:.3} s; {} processes, {} files, {} streams; {} polls, {share:.1} % of a processor",
-            stats.processes, stats.files, planner.streams, stats.polls
+            "{:.3} s; {} processes, {} files, {} streams; {} polls, {}",
+            seconds(stats.ran),
+            stats.processes,
+            stats.files,
+            planner.streams,
+            stats.polls,
+            processor(stats)
         ),
         format!(
             "read {}; requested {} in {} calls, at most {} ahead; {} were cached already",
@@ -224,6 +228,16 @@ fn lines(stats: &Stats) -> Vec<String> {
     }
     lines.extend(given_up(stats.calls_given_up));
     lines
+}
+
+/// The processor time that forerun used: a share, where the program ran long enough for one.
+fn processor(stats: &Stats) -> String {
+    let (used, ran) = (seconds(stats.processor), seconds(stats.ran));
+    if stats.ran < SHARE_FROM {
+        format!("{:.1} ms of a processor", 1e3 * used)
+    } else {
+        format!("{:.1} % of a processor", 100.0 * used / ran)
+    }
 }
 
 /// What became of a learned list, as lines of text.
@@ -345,4 +359,28 @@ fn bytes(text: &str) -> Result<Bytes, String> {
     Bytes::parse(text)
         .filter(|bytes| bytes.0 > 0)
         .ok_or_else(|| format!("expected {}, and more than 0", Bytes::FORM))
+}
+
+/// The start of forerun alone is a large share of less.
+const SHARE_FROM: Nanos = Nanos::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_run_has_no_share_of_a_processor() {
+        let millis = Nanos::from_millis;
+        #[rustfmt::skip]
+        let rows = [ // ran      used          told
+            (millis(2),     Nanos(2_880_000), "2.9 ms of a processor"),
+            (millis(99),    millis(3),        "3.0 ms of a processor"),
+            (millis(100),   millis(3),        "3.0 % of a processor"),
+            (millis(2_000), millis(5),        "0.2 % of a processor"),
+            (Nanos(0),      Nanos(0),         "0.0 ms of a processor"),
+        ];
+        for (ran, used, told) in rows {
+            assert_eq!(processor(&Stats { ran, processor: used, ..Stats::default() }), told);
+        }
+    }
 }

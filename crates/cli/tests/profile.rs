@@ -17,6 +17,8 @@ fn folder(test: &str) -> Scratch {
 fn profile(words: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forerun"));
     command.arg("profile").args(words.split_whitespace()).stdin(Stdio::null());
+    // No test changes the profiles of its user.
+    command.env("XDG_CONFIG_HOME", env!("CARGO_TARGET_TMPDIR"));
     command
 }
 
@@ -89,7 +91,7 @@ fn a_model_shows_what_it_is() {
 fn a_file_is_profiled_into_a_file_beside_other_devices() {
     let folder = folder("file");
     let (path, profile) = (file(&folder, 20 << 20), folder.join("devices.toml"));
-    let words = format!("{} --time 200ms -o {}", path.display(), profile.display());
+    let words = format!("{} --time 200ms --table -o {}", path.display(), profile.display());
     let text = stdout(&words);
     assert!(text.starts_with("fact ") && !text.contains("mb_per_second"), "{text}");
     let read = || fs::read_to_string(&profile).expect("it is written");
@@ -113,6 +115,39 @@ fn a_file_is_profiled_into_a_file_beside_other_devices() {
     assert_eq!(before, found["kind"].as_str().expect("text"), "{again}");
     assert_eq!(profiles(&read()).len(), 2, "the same device has one table");
     assert_eq!(fs::read(&path).expect("it is there"), vec![7; 20 << 20], "it was only read");
+}
+
+#[test]
+fn a_profile_is_kept_where_commands_look_for_it() {
+    let folder = folder("usual");
+    let path = file(&folder, 20 << 20);
+    let config = folder.join("none/yet");
+    let mut command = profile(&format!("{} --time 200ms", path.display()));
+    let output = command.env("XDG_CONFIG_HOME", &config).output().expect("it starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let toml = config.join("forerun/devices.toml");
+    let names: Vec<_> = text.lines().map(|line| line.split(' ').next().unwrap_or("")).collect();
+    assert_eq!(names, ["device", "kind", "reads", "waiting", "saved"], "{text}");
+    assert!(text.ends_with(&format!("saved    {}\n", toml.display())), "{text}");
+    let kept = profiles(&fs::read_to_string(&toml).expect("it is written"));
+    assert!(text.contains(&format!("device   {}\n", kept[0].0)), "{text}");
+
+    let mut command = profile(&format!("{} --time 200ms --json", path.display()));
+    let output = command.env("XDG_CONFIG_HOME", &config).output().expect("it starts");
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let kept = profiles(&fs::read_to_string(&toml).expect("it is written"));
+    assert_eq!(kept.len(), 1, "the same device has one table");
+    assert_eq!(told["device"].as_str(), Some(&*kept[0].0));
+    assert_eq!(told["profile"]["depth"].as_i64(), kept[0].1["depth"].as_integer());
+
+    let mut command = profile(&format!("{} --time 200ms", path.display()));
+    command.env_remove("XDG_CONFIG_HOME").env_remove("HOME");
+    let output = command.output().expect("it starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("name a file with -o"), "{errors}");
 }
 
 #[test]
@@ -182,7 +217,7 @@ fn what_cannot_be_profiled_is_said_in_one_line() {
 fn a_profile_is_taken_by_a_bench_of_its_device_and_refused_to_others() {
     let folder = folder("given");
     let toml = folder.join("devices.toml");
-    let text = stdout(&format!("--device optane --time 1s -o {}", toml.display()));
+    let text = stdout(&format!("--device optane --time 1s --table -o {}", toml.display()));
     assert!(text.starts_with("fact "), "{text}");
     let bench = |device: &str, profile: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_forerun"));

@@ -9,14 +9,17 @@
 //!   noted on stderr.
 
 use std::env;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use forerun_core::device::estimate::DeviceProfile;
 
 use super::place::Place;
 use super::store::{Lookup, Profiles};
 use crate::failure::{note, usage};
+use crate::output;
 use crate::target::Target;
 
 /// The flag.
@@ -127,6 +130,20 @@ fn usual_place() -> Option<PathBuf> {
     let folder = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let config = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;
     Some(config.join("forerun/devices.toml"))
+}
+
+/// The same, its folder made, for a profile to be added.
+///
+/// # Errors
+/// There is no home folder, or the folder cannot be made.
+pub fn usual_place_to_write() -> Result<PathBuf> {
+    let path =
+        usual_place().ok_or_else(|| usage("there is no home folder: name a file with -o"))?;
+    let folder = output::parent(&path);
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.with_context(|| format!("cannot make {}", folder.display()))?;
+    output::require_place(&path)?;
+    Ok(path)
 }
 
 const AUTO: &str = "auto";

@@ -26,7 +26,7 @@ use forerun_core::reap::{self, CLASS_BYTES};
 use forerun_core::units::Nanos;
 use forerun_io::files::Backend;
 use forerun_io::reaper::{ReapOutcome, Reaper, ReaperSettings, Sleeper, involuntary_switches};
-use forerun_report::quantity::thousandths;
+use forerun_report::quantity::{self, thousandths};
 
 use crate::reap_reads::{Reads, trimmed};
 use crate::{machine, output, specs};
@@ -165,6 +165,25 @@ impl LatencyHalf {
         }
     }
 
+    /// What waiting for the smallest read costs, or why that is unknown, in a line.
+    #[must_use]
+    pub fn brief(&self) -> String {
+        let latencies = match self {
+            Self::LeftOut(why) => return format!("not measured: {why}"),
+            Self::Measured(latencies) => latencies,
+        };
+        let busy = latencies.busy().join(", ");
+        if !busy.is_empty() {
+            return format!("not saved: {busy}; measure again when the machine is idle");
+        }
+        let Some(first) = latencies.reads.first() else { return "not measured".to_owned() };
+        let polling = first.polling.map_or_else(String::new, |waits| {
+            format!("; {} us by polling", thousandths(waits.latency.mean.0))
+        });
+        let (size, mean) = (quantity::bytes(first.bytes), first.interrupt.latency.mean.0);
+        format!("{size} take {} us by interrupt{polling}", thousandths(mean))
+    }
+
     /// For people; `kept_before`: the profile has those of an earlier time.
     #[must_use]
     pub fn describe(&self, kept_before: bool) -> String {
@@ -255,10 +274,9 @@ impl Waits {
 
     fn rows(&self) -> Vec<Vec<String>> {
         let row = |way: &str, took: WaitTimes, wake: Option<i64>| {
-            let wake = wake.map_or("-".to_owned(), |wake| {
-                let sign = if wake < 0 { "-" } else { "" };
-                sign.to_owned() + &thousandths(wake.unsigned_abs())
-            });
+            // Less than nothing is what other work on the machine took from the polling thread.
+            let wake = wake.filter(|&wake| wake >= 0);
+            let wake = wake.map_or("-".to_owned(), |wake| thousandths(wake.unsigned_abs()));
             vec![
                 way.to_owned(),
                 (self.bytes >> 10).to_string(),
