@@ -6,13 +6,13 @@
 //! ```
 //! # Invariants
 //! - What is not in memory at the end is named on stdout with the reason, and the exit status is 1.
-//! - A signal ends the command at once; what was fetched until then stays in memory.
+//! - A signal ends the command at once, with what was fetched until then, which stays in memory.
 
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use forerun_console::failure::usage;
-use forerun_console::{machine, output};
+use forerun_console::{interrupt, machine, output};
 use forerun_core::learned::LearnedList;
 use forerun_core::params::{Bytes, Param as _, Share};
 use forerun_core::units::Nanos;
@@ -95,6 +95,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let listing = Listing::of(&args.paths);
     listing_bar.finish_and_clear();
     let bar = output::transfer(listing.bytes_missing().min(budget_bytes), "warm");
+    let shown = bar.clone();
+    interrupt::tells(move || {
+        let (done, all) = (shown.position(), shown.length().unwrap_or(0));
+        format!(
+            "{} of {} are fetched, and stay in memory",
+            quantity::bytes(done),
+            quantity::bytes(all)
+        )
+    });
     let begun = machine::now();
     let report = listing.fetch(budget_bytes, &memory, &mut |progress| {
         let Progress { bytes, bytes_all, files, files_all } = progress;

@@ -20,6 +20,8 @@ static WRITING: Mutex<()> = Mutex::new(());
 /// The command ends by itself after the first signal.
 static GENTLE: AtomicBool = AtomicBool::new(false);
 static ASKED: AtomicBool = AtomicBool::new(false);
+/// What the message on an interrupted command ends with.
+static FAREWELL: Mutex<Option<Box<dyn Fn() -> String + Send>>> = Mutex::new(None);
 
 /// Takes over SIGINT (and the other two that end a program) for this process.
 pub fn install() -> Result<()> {
@@ -35,6 +37,11 @@ pub fn unbroken<R>(write: impl FnOnce() -> R) -> R {
 /// Makes the first signal set the flag of [`asked`] only.
 pub fn gently() {
     GENTLE.store(true, Ordering::Relaxed);
+}
+
+/// Makes an interrupted command end with what `tell` says, on stderr.
+pub fn tells(tell: impl Fn() -> String + Send + 'static) {
+    *FAREWELL.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(tell));
 }
 
 /// Whether a signal has requested the command's end.
@@ -59,7 +66,9 @@ fn end() {
 /// Ends the process as interrupted.
 pub fn leave() -> ! {
     remove_parts();
-    let _ = writeln!(io::stderr(), "forerun: interrupted");
+    let farewell = FAREWELL.try_lock().ok();
+    let told = farewell.and_then(|tell| tell.as_ref().map(|tell| format!(": {}", tell())));
+    let _ = writeln!(io::stderr(), "forerun: interrupted{}", told.unwrap_or_default());
     process::exit(STATUS)
 }
 

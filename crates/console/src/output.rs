@@ -5,6 +5,7 @@
 //! - A file is the whole new one or what was there before; a place that takes none is found out
 //!   before anything is run.
 
+use std::fmt;
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
@@ -13,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use forerun_report::{NewFile, write_whole};
-use indicatif::{ProgressBar, ProgressStyle};
+use forerun_report::{NewFile, quantity, write_whole};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use rustix::fs::{Access, Mode, OFlags, access, fcntl_setfl, open};
 use rustix::io::Errno;
 use serde::Serialize;
@@ -179,21 +180,76 @@ pub fn waiting(what: &str) -> ProgressBar {
     bar
 }
 
-/// Progress over bytes that are moved, with the rate and the time that is left.
+/// Progress over bytes that are moved, with the rate and the time that is left, at the rate since
+/// the beginning: that of the last moments says minutes of a second that waits for a slow file.
 #[must_use]
 pub fn transfer(bytes: u64, what: &str) -> ProgressBar {
     let bar = ProgressBar::new(bytes);
     let style = ProgressStyle::with_template(
-        "{msg} {bar:24} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta} left",
-    );
-    bar.set_style(style.expect("the template is well formed"));
+        "{msg} {bar:24} {binary_bytes}/{binary_total_bytes} {rate} {left}",
+    )
+    .expect("the template is well formed");
+    let style = style
+        .with_key("rate", |state: &ProgressState, text: &mut dyn fmt::Write| {
+            let _ = write!(text, "{}", rate(state.pos(), state.elapsed()));
+        })
+        .with_key("left", |state: &ProgressState, text: &mut dyn fmt::Write| {
+            let all = state.len().unwrap_or(0);
+            let _ = write!(text, "{}", left(state.pos(), all, state.elapsed()));
+        });
+    bar.set_style(style);
     bar.set_message(what.to_owned());
     bar
 }
 
+/// Bytes a second; nothing where none came yet.
+fn rate(bytes: u64, elapsed: Duration) -> String {
+    let millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+    match u128::from(bytes) * 1_000 / u128::from(millis.max(1)) {
+        0 => String::new(),
+        rate => quantity::bytes(u64::try_from(rate).unwrap_or(u64::MAX)) + "/s",
+    }
+}
+
+/// The time that is left at the rate so far; nothing before there is one.
+fn left(bytes: u64, all: u64, elapsed: Duration) -> String {
+    if bytes == 0 || elapsed < RATE_KNOWN_FROM {
+        return String::new();
+    }
+    let rest = u128::from(all.saturating_sub(bytes));
+    let millis = elapsed.as_millis() * rest / u128::from(bytes);
+    let seconds = millis.div_ceil(1_000);
+    match (seconds / 3_600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds} s left"),
+        (0, minutes, seconds) => format!("{minutes} min {seconds} s left"),
+        (hours, minutes, _) => format!("{hours} h {minutes} min left"),
+    }
+}
+
+const RATE_KNOWN_FROM: Duration = Duration::from_millis(300);
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_is_told_at_the_rate_so_far() {
+        #[rustfmt::skip]
+        let rows = [ // bytes  of     millis     left                rate
+            (0,         100,   10_000,    "",                 ""),
+            (50,        100,   100,       "",                 "500 B/s"),
+            (50,        100,   1_000,     "1 s left",         "50 B/s"),
+            (100,       100,   1_000,     "0 s left",         "100 B/s"),
+            (200,       100,   1_000,     "0 s left",         "200 B/s"),
+            (10,        1_000, 1_000,     "1 min 39 s left",  "10 B/s"),
+            (1,         7_300, 1_000,     "2 h 1 min left",   "1 B/s"),
+        ];
+        for (bytes, all, millis, told, speed) in rows {
+            let elapsed = Duration::from_millis(millis);
+            assert_eq!(left(bytes, all, elapsed), told, "{bytes} of {all}");
+            assert_eq!(rate(bytes, elapsed), speed, "{bytes} of {all}");
+        }
+    }
 
     #[test]
     fn columns_are_aligned() {
