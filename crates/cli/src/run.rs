@@ -15,6 +15,7 @@ use forerun_console::{output, specs};
 use forerun_core::params::{Bytes, Param as _};
 use forerun_core::units::Nanos;
 use forerun_report::quantity::{ratio, seconds};
+use forerun_steer::abilities::{Abilities, abilities};
 use forerun_steer::learn::{self, LearnSettings, LearnedStats, Learning, store};
 use forerun_steer::run::{self, Ended, RunError, Settings, Stats};
 use forerun_steer::{ObserverKind, SessionError, shim};
@@ -53,6 +54,9 @@ pub(crate) struct Args {
     /// Write the same to a file, as JSON
     #[arg(long, value_name = "FILE")]
     stats_json: Option<PathBuf>,
+    /// Print what would be observed and fetched ahead, and run nothing
+    #[arg(long, conflicts_with_all = ["stats", "stats_json"])]
+    dry_run: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     words: Vec<OsString>,
@@ -82,6 +86,9 @@ impl ObserveFlag {
 /// Runs the program, and returns its exit status.
 pub(crate) fn run(args: &Args) -> Result<u8> {
     let settings = args.settings()?;
+    if args.dry_run {
+        return output::print(&plan(&settings, &args.words, abilities())).map(|()| 0);
+    }
     // This process leaves its folder to the program.
     let stats_json = args.stats_json.as_deref().map(output::absolute);
     if let Some(path) = &args.stats_json {
@@ -169,6 +176,46 @@ fn library() -> Result<PathBuf> {
     let chosen = env::var_os("FORERUN_PRELOAD").map(PathBuf::from);
     let own = env::current_exe().context("cannot find this program's own folder")?;
     shim::library(chosen.as_deref(), &own).context("--observe preload")
+}
+
+/// What a run would observe and fetch ahead, as lines of text.
+fn plan(settings: &Settings, words: &[OsString], can: Abilities) -> String {
+    let mut observed = vec!["positions of open files"];
+    observed.push(if can.scans_pages { "pages of mappings" } else { "pages of mappings, slowly" });
+    if can.sees_calls {
+        observed.push("blocked calls");
+    }
+    if matches!(settings.observe, ObserverKind::Preload(_)) {
+        observed.push("every read call, by the shim");
+    }
+    let show = |bytes| Bytes(bytes).show();
+    let walks = if can.sees_calls {
+        "entries of directories ahead of a program that walks them"
+    } else {
+        "none: blocked calls are not seen; `forerun doctor` says how to get them"
+    };
+    let lists = learn::planned(&settings.learn, words);
+    let is_off = settings.learn.learning == Learning::Off && settings.learn.files.is_empty();
+    let learned = match &lists {
+        _ if is_off => "off".to_owned(),
+        lists if !lists.trouble.is_empty() => lists.trouble.clone(),
+        lists if lists.name.is_empty() && lists.entries == 0 => {
+            "nothing: there is no such program".to_owned()
+        }
+        lists if lists.entries == 0 => format!("nothing yet; this run as {}", lists.name),
+        lists => format!("{} paths with {}, of {}", lists.entries, show(lists.bytes), lists.name),
+    };
+    let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+    format!(
+        "program   {}\nobserved  {}\nstreams   {}: at most {} ahead of a reader, {} at a time, {} \
+         in all\nwalks     {walks}\nlearned   {learned}\n",
+        words.join(" "),
+        observed.join(", "),
+        settings.readahead,
+        show(settings.limit_bytes),
+        show(settings.burst_bytes),
+        show(settings.budget_bytes),
+    )
 }
 
 /// The statistics as lines of text.

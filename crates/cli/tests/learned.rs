@@ -89,6 +89,34 @@ fn refused(output: &Output, status: i32) -> String {
 }
 
 #[test]
+fn a_dry_run_says_what_would_be_done_and_runs_nothing() {
+    let home = Home::new("dry", 3);
+    let files: Vec<_> = (0..3).map(|at| home.file(at)).collect();
+    let made = home.0.join("made");
+    let plan = |flags: &[&str], program: &[&str]| {
+        let words = [&["run", "--dry-run"], flags, &["--"], program].concat();
+        let output = home.forerun(&words).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = plan(&["--limit", "3M"], &["touch", made.to_str().unwrap()]);
+    let firsts: Vec<_> = text.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(firsts, ["program", "observed", "streams", "walks", "learned"], "{text}");
+    assert!(
+        text.contains("at most 3M ahead of a reader") && text.contains("nothing yet"),
+        "{text}"
+    );
+    assert!(!made.exists(), "it ran");
+    assert!(plan(&["--learn", "off"], &["touch"]).contains("learned   off\n"));
+    assert!(plan(&[], &["no-such-program-at-all"]).contains("there is no such program"));
+
+    home.read(&["--learn", "dry"], &files);
+    let text = plan(&["--learn", "dry"], &["python3"]);
+    let learned = text.lines().last().unwrap();
+    assert!(learned.ends_with(", of dry") && learned.contains(" paths with "), "{text}");
+}
+
+#[test]
 fn what_one_run_uses_is_fetched_at_the_start_of_the_next() {
     let test = "what_one_run_uses_is_fetched_at_the_start_of_the_next";
     if !installed(test, "python3") {

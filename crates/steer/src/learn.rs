@@ -146,25 +146,7 @@ impl Learner {
         if settings.learning == Learning::Off && settings.files.is_empty() {
             return None;
         }
-        let mut stats = LearnedStats::default();
-        let (mut list, mut target) = (LearnedList::default(), None);
-        match Target::of(&settings.learning, words) {
-            Ok(found) => target = found,
-            Err(why) => stats.trouble = why.to_string(),
-        }
-        if let Some(target) = &target {
-            stats.name.clone_from(&target.name);
-            match target.store.load(&target.name) {
-                Ok(file) => list = file.map(|file| file.list).unwrap_or_default(),
-                Err(why) => stats.trouble = why.to_string(),
-            }
-        }
-        for path in &settings.files {
-            match read_file(path) {
-                Ok(file) => list.merge_list(&file.list),
-                Err(why) => stats.trouble = why.to_string(),
-            }
-        }
+        let (target, list, stats) = lists_of(settings, words);
         Some(Self::new(target, &list, stats, running))
     }
 
@@ -449,6 +431,56 @@ impl Target {
         let store = Store::of_user()?;
         Ok(Some(Self { store, name, program: program.unwrap_or_default() }))
     }
+}
+
+/// What a start of `words` would be given by its lists: their name, how much of what they have is
+/// trusted, and what is wrong with them.
+#[must_use]
+pub fn planned(settings: &LearnSettings, words: &[OsString]) -> PlannedLists {
+    let (_, list, LearnedStats { name, trouble, .. }) = lists_of(settings, words);
+    let ranges = list.trusted().flat_map(|entry| &entry.ranges);
+    let bytes = ranges.map(|range| range.end - range.start).sum();
+    PlannedLists { name, entries: list.trusted().count() as u64, bytes, trouble }
+}
+
+/// See [`planned`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlannedLists {
+    /// That of the list that is learned; empty where none is.
+    pub name: String,
+    /// Paths that are looked up ahead.
+    pub entries: u64,
+    /// Of their files.
+    pub bytes: u64,
+    /// Why a list is not used; empty where all is well.
+    pub trouble: String,
+}
+
+/// The list that is learned, what it and the named ones have, and what was wrong with them.
+fn lists_of(
+    settings: &LearnSettings,
+    words: &[OsString],
+) -> (Option<Target>, LearnedList, LearnedStats) {
+    let mut stats = LearnedStats::default();
+    let (mut list, mut target) = (LearnedList::default(), None);
+    match Target::of(&settings.learning, words) {
+        Ok(found) => target = found,
+        Err(why) => stats.trouble = why.to_string(),
+    }
+    if let Some(target) = &target {
+        stats.name.clone_from(&target.name);
+        match target.store.load(&target.name) {
+            Ok(file) => list = file.map(|file| file.list).unwrap_or_default(),
+            Err(why) => stats.trouble = why.to_string(),
+        }
+    }
+    for path in &settings.files {
+        match read_file(path) {
+            Ok(file) => list.merge_list(&file.list),
+            Err(why) => stats.trouble = why.to_string(),
+        }
+    }
+    (target, list, stats)
 }
 
 /// Reads the list in the file at `path`.
