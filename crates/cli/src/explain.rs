@@ -199,7 +199,7 @@ impl Args {
             directories: tables.directories.iter().map(trees::directory).collect(),
             directories_left_out: tables.directories_left_out,
             traps: tables.traps.iter().map(trees::trap).collect(),
-            prediction: forecast(summary, prediction, learned),
+            prediction: forecast(summary, prediction, learned, observer == "preload"),
             files: summary.files.iter().map(file).collect(),
             files_left_out: summary.files_left_out,
         }
@@ -225,7 +225,12 @@ fn of_text(text: &str) -> Option<DeviceFacts> {
     }
 }
 
-fn forecast(summary: &ProgramSummary, prediction: &Prediction, learned: &Prediction) -> Forecast {
+fn forecast(
+    summary: &ProgramSummary,
+    prediction: &Prediction,
+    learned: &Prediction,
+    is_preload: bool,
+) -> Forecast {
     let (gain, ran) = (seconds(prediction.gain), seconds(summary.ran));
     Forecast {
         verdict: match prediction.why.gains() {
@@ -234,7 +239,7 @@ fn forecast(summary: &ProgramSummary, prediction: &Prediction, learned: &Predict
             None => "unknown",
         },
         reason: prediction.why.name(),
-        why: text::why(summary, prediction),
+        why: text::why(summary, prediction, is_preload),
         seconds: seconds(prediction.run),
         gain_seconds: gain,
         gain_share: gain / ran.max(f64::MIN_POSITIVE),

@@ -155,7 +155,7 @@ fn row(file: &ExplainedFile) -> Vec<String> {
 }
 
 /// What `run` would gain, and why.
-pub(super) fn why(summary: &ProgramSummary, prediction: &Prediction) -> String {
+pub(super) fn why(summary: &ProgramSummary, prediction: &Prediction, is_preload: bool) -> String {
     let (ran, waited) = (seconds(summary.ran), seconds(summary.waited));
     let (run, most) = (seconds(prediction.run), seconds(prediction.gain_max));
     let share = 100.0 * seconds(prediction.gain) / ran.max(f64::MIN_POSITIVE);
@@ -181,6 +181,7 @@ pub(super) fn why(summary: &ProgramSummary, prediction: &Prediction) -> String {
         Why::Unpredictable => {
             format!("nothing to gain: it waited {waited:.3} s, for reads that cannot be predicted")
         }
+        Why::NotSeen => not_seen(summary, is_preload),
         Why::TooShort => {
             format!("nothing to gain: {waited:.3} s of waiting are about what `run` itself costs")
         }
@@ -213,6 +214,21 @@ pub(super) fn why(summary: &ProgramSummary, prediction: &Prediction) -> String {
             )
         }
     }
+}
+
+/// How much of what a program read was not observed, and what can be done.
+fn not_seen(summary: &ProgramSummary, is_preload: bool) -> String {
+    let unseen = summary.device_bytes.saturating_sub(summary.bytes_read);
+    let [unseen, all] = [unseen, summary.device_bytes].map(bytes_as_option);
+    let remedy = if is_preload {
+        "no observer sees reads of static programs, io_uring or direct I/O; `forerun warm PATHS` \
+         fetches the files as a whole before"
+    } else {
+        "`forerun explain --observe preload` sees reads that move no position (pread, io of \
+         libraries), `forerun run --observe preload` fetches ahead of them, and `forerun warm \
+         PATHS` fetches the files as a whole before"
+    };
+    format!("no verdict: {unseen} of the {all} that came from devices were not observed: {remedy}")
 }
 
 /// What the program waits for that `run` fetches ahead.

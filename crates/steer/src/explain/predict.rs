@@ -25,6 +25,7 @@
 
 use forerun_core::units::Nanos;
 
+use super::causes::Cause;
 use super::summary::{DeviceFacts, ProgramSummary};
 
 /// The rate of a device.
@@ -62,6 +63,8 @@ pub enum Why {
     Computes,
     /// The program waits for reads that cannot be predicted.
     Unpredictable,
+    /// The program waits for reads of which too few were observed for a verdict.
+    NotSeen,
     /// The waits are about as long as the cost of prefetching.
     TooShort,
     /// The device is at its limit.
@@ -81,6 +84,7 @@ impl Why {
             Self::InMemory => "in-memory",
             Self::Computes => "computes",
             Self::Unpredictable => "unpredictable",
+            Self::NotSeen => "not-seen",
             Self::TooShort => "too-short",
             Self::DeviceBusy => "device-busy",
             Self::Waits => "waits",
@@ -99,7 +103,7 @@ impl Why {
             | Self::TooShort
             | Self::DeviceBusy => Some(false),
             Self::Waits => Some(true),
-            Self::Unknown => None,
+            Self::NotSeen | Self::Unknown => None,
         }
     }
 }
@@ -139,6 +143,7 @@ fn times(summary: &ProgramSummary, profile: Option<DeviceFacts>) -> RunTimes {
         known: known.min(summary.waited),
         entries,
         lookups: if is_known { Nanos(0) } else { entries },
+        reads: summary.causes.of(Cause::Read).since(entries),
         device_bytes: summary.device_bytes,
         bytes_read: summary.bytes_read,
         limit: limit.filter(|limit| limit.bytes_per_second > 0),
@@ -158,6 +163,8 @@ struct RunTimes {
     /// The time of waits for entries, and what the device needs for them as far as that is known.
     entries: Nanos,
     lookups: Nanos,
+    /// The time of waits in read calls that are none for entries.
+    reads: Nanos,
     device_bytes: u64,
     bytes_read: u64,
     limit: Option<DeviceLimit>,
@@ -178,7 +185,11 @@ fn decide(times: &RunTimes) -> Prediction {
     let worth = Nanos(ran.0 / WORTH_ONE_IN).max(WORTH_MIN);
     let (gain, gain_max) = (ran.since(run), ran.since(fastest));
     assert!(run <= ran && fastest <= ran, "a prediction is no slower than the run");
-    let why = if times.bytes_read == 0 && entries == Nanos(0) {
+    let unseen = times.device_bytes.saturating_sub(times.bytes_read);
+    let is_unseen = unseen > times.device_bytes / UNSEEN_ONE_IN && times.reads >= worth;
+    let why = if is_unseen && times.known < worth {
+        Why::NotSeen
+    } else if times.bytes_read == 0 && entries == Nanos(0) {
         Why::ReadsNothing
     } else if times.device_bytes < times.bytes_read / IN_MEMORY_ONE_IN && entries < worth {
         Why::InMemory
@@ -203,6 +214,7 @@ fn decide(times: &RunTimes) -> Prediction {
             let gain_max = if is_profile { gain } else { gain_max };
             Prediction { run, gain, gain_max, limit, why }
         }
+        None if why == Why::NotSeen => nothing,
         None => Prediction { gain_max, ..nothing },
     }
 }
@@ -223,6 +235,8 @@ const WORTH_ONE_IN: u64 = 50;
 const WORTH_MIN: Nanos = Nanos::from_millis(10);
 /// If less than one byte in so many came from a device, all counts as in memory.
 const IN_MEMORY_ONE_IN: u64 = 100;
+/// More of what came from devices has to be observed for a verdict on waits for reads.
+const UNSEEN_ONE_IN: u64 = 10;
 
 #[cfg(test)]
 mod tests {
@@ -260,6 +274,7 @@ mod tests {
                 after: Nanos(0),
                 entries: Nanos(0),
                 lookups: Nanos(0),
+                reads: Nanos(0),
                 device_bytes: mb * 1_000_000,
                 bytes_read: 100_000_000,
                 limit,
@@ -292,6 +307,7 @@ mod tests {
                 after: millis(after),
                 entries: Nanos(0),
                 lookups: Nanos(0),
+                reads: Nanos(0),
                 device_bytes: 100_000_000,
                 bytes_read: 100_000_000,
                 limit,
@@ -322,7 +338,7 @@ mod tests {
         let (ran, waited) = (Nanos::from_millis(900), Nanos::from_millis(800));
         let (known, before, after, limit) = (waited, Nanos(0), Nanos(0), None);
         let (device_bytes, bytes_read) = (9, 0);
-        let (entries, lookups) = (Nanos(0), Nanos(0));
+        let (entries, lookups, reads) = (Nanos(0), Nanos(0), Nanos(0));
         let times = RunTimes {
             ran,
             waited,
@@ -331,6 +347,7 @@ mod tests {
             after,
             entries,
             lookups,
+            reads,
             device_bytes,
             bytes_read,
             limit,
@@ -340,5 +357,37 @@ mod tests {
         let entries = waited;
         let prediction = decide(&RunTimes { entries, ..times });
         assert_eq!(prediction.why, Why::Unknown, "it waited for entries");
+    }
+
+    #[test]
+    fn there_is_no_verdict_on_reads_that_were_not_observed() {
+        let millis = Nanos::from_millis;
+        let at = |known, reads, bytes_read| RunTimes {
+            ran: millis(2_000),
+            waited: millis(1_000),
+            known: millis(known),
+            before: Nanos(0),
+            after: Nanos(0),
+            entries: Nanos(0),
+            lookups: Nanos(0),
+            reads: millis(reads),
+            device_bytes: 100_000_000,
+            bytes_read,
+            limit: None,
+        };
+        #[rustfmt::skip]
+        let rows = [ // known, in reads, bytes    the reason
+            (0,      1_000,  89_000_000,    Why::NotSeen),
+            (0,      1_000,  0,             Why::NotSeen),
+            (0,      1_000,  90_000_000,    Why::Unpredictable),
+            // Pages of mappings are fetched around those that are used.
+            (0,      30,     10_000_000,    Why::Unpredictable),
+            (900,    1_000,  10_000_000,    Why::Unknown),
+        ];
+        for (known, reads, bytes_read, why) in rows {
+            let prediction = decide(&at(known, reads, bytes_read));
+            assert_eq!(prediction.why, why, "{known} ms, {reads} ms, {bytes_read} bytes");
+            assert_eq!(prediction.gain_max == Nanos(0), why != Why::Unknown);
+        }
     }
 }
