@@ -221,12 +221,12 @@ fn not_seen(summary: &ProgramSummary, is_preload: bool) -> String {
     let unseen = summary.device_bytes.saturating_sub(summary.bytes_read);
     let [unseen, all] = [unseen, summary.device_bytes].map(bytes_as_option);
     let remedy = if is_preload {
-        "no observer sees reads of static programs, io_uring or direct I/O; `forerun warm PATHS` \
-         fetches the files as a whole before"
+        "no observer sees reads of static programs that move no position, nor io_uring; \
+         `forerun warm PATHS` fetches the files as a whole before"
     } else {
-        "`forerun explain --observe preload` sees reads that move no position (pread, io of \
-         libraries), `forerun run --observe preload` fetches ahead of them, and `forerun warm \
-         PATHS` fetches the files as a whole before"
+        "`forerun explain --observe preload` sees each read call that goes through the C library, \
+         `forerun run --observe preload` fetches ahead by them, and `forerun warm PATHS` fetches \
+         the files as a whole before"
     };
     format!("no verdict: {unseen} of the {all} that came from devices were not observed: {remedy}")
 }
