@@ -165,7 +165,7 @@ fn show(file: &LearnedFile, is_json: bool) -> Result<()> {
         return output::print(&String::from_utf8(bytes).context("a list is text")?);
     }
     let rows = file.list.entries().iter().map(|entry| {
-        let bytes = entry.ranges.iter().map(|range| range.end - range.start).sum();
+        let bytes = entry.bytes();
         vec![
             String::from_utf8_lossy(&entry.path).into_owned(),
             entry.kind.name().to_owned(),

@@ -23,11 +23,12 @@ use forerun_console::profile::latency::LatencyHalf;
 use forerun_console::profile::place::Place;
 use forerun_console::target::Target;
 use forerun_console::{output, specs};
-use forerun_core::device::estimate::{DeviceProfile, Estimate, Estimator, Evidence};
+use forerun_core::device::estimate::{DeviceProfile, Estimate, Estimator};
 use forerun_core::params::{Bytes, Param};
 use forerun_core::units::Nanos;
 use forerun_io::files::Backend;
 use forerun_report::quantity::thousandths;
+use serde_json::json;
 
 use forerun_console::profile::measure::{Class, ClassRates, Order, RateTarget};
 use forerun_console::profile::store::{Profile, Profiles};
@@ -66,73 +67,63 @@ pub(crate) struct Args {
 
 /// Measures, prints, and writes the profile where it was asked for.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    if let Some(path) = &args.output {
-        output::require_place(path)?;
-        let both: Vec<_> = args.path.iter().chain([path]).map(PathBuf::as_path).collect();
-        output::require_apart(&both)?;
-        Profiles::to_add_to(path)?;
-    }
     let target = target(args)?;
-    let place = place(&target)?;
     let saved = saved(args)?;
+    let place = place(&target)?;
     let profiles = saved.as_deref().map(Profiles::to_add_to).transpose()?.unwrap_or_default();
     let before = profiles.facts(&place).transpose()?;
 
     let request_bytes_max = target.request_bytes_max() / PAGE_BYTES * PAGE_BYTES;
     let mut estimator = Estimator::new(request_bytes_max);
     let rates = measure(&target, args, &classes(request_bytes_max), &mut estimator)?;
-    let Estimate { profile: facts, known } = estimator.estimate();
+    let estimate = estimator.estimate();
     let time = args.time.min(LATENCY_TIME_MAX);
     let (device, path) = (args.device.as_deref(), args.path.as_deref());
     let half = LatencyHalf::measure(device, path, place.is_direct, time, args.seed);
-    let profile = Profile::new(&place, facts, known, &rates, half.kept());
-    let text = table(facts, known, before, &rates) + "\n";
-    if args.json {
-        let object = serde_json::json!({
-            "device": place.key(), "saved": saved.as_ref(), "profile": &profile,
-        });
-        let written = saved.map_or(Ok(true), |path| {
-            Profiles::update(&path, |profiles| profiles.insert(&place, profile))
-        });
-        // The results are printed, whatever becomes of the file.
-        return written.map(drop).and(output::json(&object));
-    }
-    if let Some(path) = &saved {
-        let written = Profiles::update(path, |profiles| profiles.insert(&place, profile));
-        let kept_before = written.as_ref().is_ok_and(|&kept| kept);
-        let text = if args.table {
-            text + &half.describe(kept_before)
-        } else {
-            brief(&place, facts, known, &half, path)
-        };
-        return written.and(output::print(&text));
-    }
-    let mut profiles = profiles;
-    let kept_before = profiles.insert(&place, profile);
-    let text = text + &half.describe(kept_before);
-    let toml = profiles.text()?;
-    let comments: Vec<String> =
-        text.lines().map(|line| format!("# {line}").trim_end().to_owned()).collect();
-    output::print(&format!("{}\n\n{toml}", comments.join("\n")))
+    let profile = Profile::new(&place, estimate.profile, estimate.known, &rates, half.kept());
+
+    let object = json!({ "device": place.key(), "saved": &saved, "profile": &profile });
+    let mut alone = Profiles::default();
+    let insert = |profiles: &mut Profiles| profiles.insert(&place, profile);
+    let written = match &saved {
+        Some(path) => Profiles::update(path, insert),
+        None => Ok(insert(&mut alone)),
+    };
+    let kept_before = written.as_ref().is_ok_and(|&kept| kept);
+    let tables = || table(&estimate, before, &rates) + "\n" + &half.describe(kept_before);
+    // The results are printed, whatever becomes of the file.
+    let printed = match &saved {
+        _ if args.json => output::json(&object),
+        Some(_) if args.table => output::print(&tables()),
+        Some(path) => output::print(&brief(&place, &estimate, &half, path)),
+        None => output::print(&(commented(&tables()) + "\n" + &alone.text()?)),
+    };
+    written.and(printed)
 }
 
 /// The file that the profile is added to; none for a device model without `-o`.
 fn saved(args: &Args) -> Result<Option<PathBuf>> {
-    match (&args.output, &args.path) {
-        (Some(path), _) => Ok(Some(path.clone())),
-        (None, Some(_)) => flag::usual_place_to_write().map(Some),
-        (None, None) => Ok(None),
-    }
+    let path = match (&args.output, &args.path) {
+        (Some(path), _) => {
+            output::require_place(path)?;
+            let both: Vec<_> = args.path.iter().chain([path]).map(PathBuf::as_path).collect();
+            output::require_apart(&both)?;
+            path.clone()
+        }
+        (None, Some(_)) => flag::usual_place_to_write()?,
+        (None, None) => return Ok(None),
+    };
+    Ok(Some(path))
+}
+
+/// `text` as lines of comments of TOML.
+fn commented(text: &str) -> String {
+    text.lines().map(|line| format!("# {line}").trim_end().to_owned() + "\n").collect()
 }
 
 /// The facts in five lines.
-fn brief(
-    place: &Place,
-    facts: DeviceProfile,
-    known: Evidence,
-    half: &LatencyHalf,
-    path: &Path,
-) -> String {
+fn brief(place: &Place, estimate: &Estimate, half: &LatencyHalf, path: &Path) -> String {
+    let Estimate { profile: facts, known } = *estimate;
     let basis = |is_known: bool| if is_known { "" } else { " (assumed)" };
     let requests = if facts.depth == 1 { "request" } else { "requests" };
     format!(
@@ -204,12 +195,8 @@ fn classes(request_bytes_max: u32) -> Vec<Class> {
 }
 
 /// The facts and the rates of the classes, as tables.
-fn table(
-    facts: DeviceProfile,
-    known: Evidence,
-    before: Option<DeviceProfile>,
-    rates: &[ClassRates],
-) -> String {
+fn table(estimate: &Estimate, before: Option<DeviceProfile>, rates: &[ClassRates]) -> String {
+    let Estimate { profile: facts, known } = *estimate;
     let row = |what: &str, value: fn(DeviceProfile) -> String, is_known: bool, unit: &str| {
         let basis = if is_known { "measured" } else { "assumed" };
         let before = before.map_or_else(|| "-".to_owned(), value);

@@ -195,9 +195,8 @@ fn plan(settings: &Settings, words: &[OsString], can: Abilities) -> String {
         "none: blocked calls are not seen; `forerun doctor` says how to get them"
     };
     let lists = learn::planned(&settings.learn, words);
-    let is_off = settings.learn.learning == Learning::Off && settings.learn.files.is_empty();
     let learned = match &lists {
-        _ if is_off => "off".to_owned(),
+        _ if settings.learn.is_off() => "off".to_owned(),
         lists if !lists.trouble.is_empty() => lists.trouble.clone(),
         lists if lists.name.is_empty() && lists.entries == 0 => {
             "nothing: there is no such program".to_owned()

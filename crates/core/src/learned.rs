@@ -213,6 +213,12 @@ impl LearnedList {
 }
 
 impl LearnedEntry {
+    /// The bytes that were used.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.ranges.iter().map(|range| range.end - range.start).sum()
+    }
+
     /// Takes in what a run tells of the same path.
     fn take_in(&mut self, now: Self, is_seen: bool) {
         if !is_seen {

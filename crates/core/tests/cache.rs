@@ -17,6 +17,8 @@ mod prefetch;
 mod protocol;
 #[path = "cache/reads.rs"]
 mod reads;
+#[path = "cache/spied.rs"]
+mod spied;
 #[path = "cache/streams.rs"]
 mod streams;
 #[path = "cache/world.rs"]

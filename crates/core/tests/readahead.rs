@@ -1,6 +1,8 @@
 //! Readahead policies on a cache reduced to sets of pages: tables of decisions that were worked out
 //! by hand, and twins.
 
+#[path = "readahead/alone.rs"]
+mod alone;
 #[path = "readahead/amp.rs"]
 mod amp;
 #[path = "readahead/contract.rs"]

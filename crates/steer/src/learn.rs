@@ -75,6 +75,14 @@ pub struct LearnSettings {
     pub files: Vec<PathBuf>,
 }
 
+impl LearnSettings {
+    /// Whether nothing is learned or used.
+    #[must_use]
+    pub fn is_off(&self) -> bool {
+        self.learning == Learning::Off && self.files.is_empty()
+    }
+}
+
 /// What became of a learned list in a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LearnedStats {
@@ -143,7 +151,7 @@ impl Learner {
         words: &[OsString],
         running: Arc<AtomicU64>,
     ) -> Option<Self> {
-        if settings.learning == Learning::Off && settings.files.is_empty() {
+        if settings.is_off() {
             return None;
         }
         let (target, list, stats) = lists_of(settings, words);
@@ -161,7 +169,7 @@ impl Learner {
         let places = entries.iter().zip(0..).map(|(entry, at)| (entry.path.clone(), at)).collect();
         let bounds = PoolBounds { jobs_max: JOBS_MAX, threads_max: JOBS_MAX, name: "learned" };
         let replay = Replay::new(entries.iter().map(|entry| ReplayEntry {
-            bytes: entry.ranges.iter().map(|range| range.end - range.start).sum(),
+            bytes: entry.bytes(),
             place: entry.version.inode,
             is_judged: entry.kind == LearnedKind::Read,
         }));
@@ -438,8 +446,7 @@ impl Target {
 #[must_use]
 pub fn planned(settings: &LearnSettings, words: &[OsString]) -> PlannedLists {
     let (_, list, LearnedStats { name, trouble, .. }) = lists_of(settings, words);
-    let ranges = list.trusted().flat_map(|entry| &entry.ranges);
-    let bytes = ranges.map(|range| range.end - range.start).sum();
+    let bytes = list.trusted().map(LearnedEntry::bytes).sum();
     PlannedLists { name, entries: list.trusted().count() as u64, bytes, trouble }
 }
 

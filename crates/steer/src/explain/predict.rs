@@ -151,7 +151,7 @@ fn times(summary: &ProgramSummary, profile: Option<DeviceFacts>) -> RunTimes {
 }
 
 /// The times and bytes of a run, as far as they decide.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct RunTimes {
     ran: Nanos,
     waited: Nanos,
@@ -270,14 +270,10 @@ mod tests {
                 ran: millis(ran),
                 waited: millis(waited),
                 known: millis(known),
-                before: Nanos(0),
-                after: Nanos(0),
-                entries: Nanos(0),
-                lookups: Nanos(0),
-                reads: Nanos(0),
                 device_bytes: mb * 1_000_000,
                 bytes_read: 100_000_000,
                 limit,
+                ..RunTimes::default()
             });
             let gain = millis(ran).since(millis(run));
             let expected =
@@ -305,12 +301,10 @@ mod tests {
                 known: millis(1_000),
                 before: millis(before),
                 after: millis(after),
-                entries: Nanos(0),
-                lookups: Nanos(0),
-                reads: Nanos(0),
                 device_bytes: 100_000_000,
                 bytes_read: 100_000_000,
                 limit,
+                ..RunTimes::default()
             });
             assert_eq!(prediction.run, millis(run), "{before}, {after}");
         }
@@ -336,22 +330,7 @@ mod tests {
     #[test]
     fn a_program_that_reads_nothing_gains_nothing() {
         let (ran, waited) = (Nanos::from_millis(900), Nanos::from_millis(800));
-        let (known, before, after, limit) = (waited, Nanos(0), Nanos(0), None);
-        let (device_bytes, bytes_read) = (9, 0);
-        let (entries, lookups, reads) = (Nanos(0), Nanos(0), Nanos(0));
-        let times = RunTimes {
-            ran,
-            waited,
-            known,
-            before,
-            after,
-            entries,
-            lookups,
-            reads,
-            device_bytes,
-            bytes_read,
-            limit,
-        };
+        let times = RunTimes { ran, waited, known: waited, device_bytes: 9, ..RunTimes::default() };
         let prediction = decide(&times);
         assert_eq!((prediction.why, prediction.gain_max), (Why::ReadsNothing, Nanos(0)));
         let entries = waited;
@@ -366,14 +345,10 @@ mod tests {
             ran: millis(2_000),
             waited: millis(1_000),
             known: millis(known),
-            before: Nanos(0),
-            after: Nanos(0),
-            entries: Nanos(0),
-            lookups: Nanos(0),
             reads: millis(reads),
             device_bytes: 100_000_000,
             bytes_read,
-            limit: None,
+            ..RunTimes::default()
         };
         #[rustfmt::skip]
         let rows = [ // known, in reads, bytes    the reason

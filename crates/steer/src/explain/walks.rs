@@ -160,9 +160,7 @@ impl<'a> Replay<'a> {
             last_walk: None,
         }
     }
-}
 
-impl Replay<'_> {
     /// The program comes to the call at `at`. The time that it waits less; none where the wait
     /// `stays`.
     fn step(&mut self, at: usize, stays: bool) -> Nanos {

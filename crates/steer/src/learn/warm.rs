@@ -57,7 +57,7 @@ pub fn warm(
         while pool.room() > 0
             && let Some(entry) = next.next()
         {
-            let bytes: u64 = entry.ranges.iter().map(|range| range.end - range.start).sum();
+            let bytes = entry.bytes();
             if bytes > left {
                 report.beyond += 1;
                 continue;
