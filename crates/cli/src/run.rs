@@ -13,14 +13,15 @@ use anyhow::{Context as _, Result};
 use forerun_console::failure::{note, usage};
 use forerun_console::{output, specs};
 use forerun_core::params::{Bytes, Param as _};
-use forerun_core::units::Nanos;
-use forerun_report::quantity::{ratio, seconds};
 use forerun_steer::abilities::{Abilities, abilities};
-use forerun_steer::learn::{self, LearnSettings, LearnedStats, Learning, store};
-use forerun_steer::run::{self, Ended, RunError, Settings, Stats};
+use forerun_steer::learn::{self, LearnSettings, Learning, store};
+use forerun_steer::run::{self, Ended, RunError, Settings};
 use forerun_steer::{ObserverKind, SessionError, shim};
-use serde::{Serialize, Serializer};
-use serde_json::Value;
+
+use stats::{Record, lines};
+pub(crate) use stats::{given_up, not_observed};
+
+mod stats;
 
 /// The flags.
 #[derive(clap::Args)]
@@ -54,8 +55,11 @@ pub(crate) struct Args {
     /// Write the same to a file, as JSON
     #[arg(long, value_name = "FILE")]
     stats_json: Option<PathBuf>,
+    /// Print nothing of forerun's own but errors of what the command line asks for
+    #[arg(short, long, conflicts_with = "stats")]
+    quiet: bool,
     /// Print what would be observed and fetched ahead, and run nothing
-    #[arg(long, conflicts_with_all = ["stats", "stats_json"])]
+    #[arg(long, conflicts_with_all = ["stats", "stats_json", "quiet"])]
     dry_run: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
@@ -104,11 +108,16 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
             }
             Err(error) => return Err(error.into()),
         };
+    let tell = |text: &str| {
+        if !args.quiet {
+            note(text);
+        }
+    };
     if let Some(bug) = bug {
-        note(&bug);
+        tell(&bug);
     }
     if is_reported && !is_observed {
-        note("the program was not observed: the process for that did not start, or was killed");
+        tell("the program was not observed: the process for that did not start, or was killed");
     }
     if args.stats {
         for line in lines(&stats) {
@@ -217,216 +226,8 @@ fn plan(settings: &Settings, words: &[OsString], can: Abilities) -> String {
     )
 }
 
-/// The statistics as lines of text.
-fn lines(stats: &Stats) -> Vec<String> {
-    let (planner, bytes) = (&stats.planner, |bytes: u64| Bytes(bytes).show());
-    let mut lines = vec![
-        format!(
-            "{:.3} s; {} processes, {} files, {} streams; {} polls, {}",
-            seconds(stats.ran),
-            stats.processes,
-            stats.files,
-            planner.streams,
-            stats.polls,
-            processor(stats)
-        ),
-        format!(
-            "read {}; requested {} in {} calls, at most {} ahead; {} were cached already",
-            bytes(planner.bytes_read),
-            bytes(planner.bytes_requested),
-            planner.requests,
-            bytes(planner.distance_bytes_max),
-            bytes(planner.bytes_cached)
-        ),
-    ];
-    let entries = &stats.entries;
-    if entries.requested > 0 {
-        lines.push(format!(
-            "{} walks; {} entries requested with {} of files, {} seen to be used, {} of them late; \
-             {} passed by, {} not used with {}, {} not fetched",
-            entries.walks,
-            entries.requested,
-            bytes(entries.bytes),
-            entries.used,
-            entries.late,
-            entries.passed,
-            entries.unused,
-            bytes(entries.unused_bytes),
-            entries.failed
-        ));
-    }
-    lines.extend(learned(&stats.learned));
-    lines.extend(not_observed(stats.processes_skipped, stats.records_lost));
-    if stats.files_refused > 0 {
-        lines.push(format!(
-            "{} files were not opened: not the program's to open, locked or replaced",
-            stats.files_refused
-        ));
-    }
-    if stats.calls_refused > 0 {
-        lines.push(format!("calls of {} processes could not be observed", stats.calls_refused));
-    }
-    if stats.calls_foreign > 0 {
-        lines.push(format!("{} calls of 32-bit programs were skipped", stats.calls_foreign));
-    }
-    if stats.readers_skipped > 0 {
-        lines.push(format!("{} readers were too many to follow", stats.readers_skipped));
-    }
-    lines.extend(given_up(stats.calls_given_up));
-    lines
-}
-
-/// The processor time that forerun used: a share, where the program ran long enough for one.
-fn processor(stats: &Stats) -> String {
-    let (used, ran) = (seconds(stats.processor), seconds(stats.ran));
-    if stats.ran < SHARE_FROM {
-        format!("{:.1} ms of a processor", 1e3 * used)
-    } else {
-        format!("{:.1} % of a processor", 100.0 * used / ran)
-    }
-}
-
-/// What became of a learned list, as lines of text.
-fn learned(stats: &LearnedStats) -> Vec<String> {
-    let mut lines = Vec::new();
-    if stats.entries > 0 {
-        lines.push(format!(
-            "learned: {} of {} entries requested with {} of files, {} seen to be used, {} not \
-             used with {}",
-            stats.requested,
-            stats.entries,
-            Bytes(stats.bytes).show(),
-            stats.used,
-            stats.unused,
-            Bytes(stats.unused_bytes).show()
-        ));
-    }
-    if !stats.name.is_empty() {
-        lines.push(format!("learned: {} paths as {}", stats.seen, stats.name));
-    }
-    if !stats.trouble.is_empty() {
-        lines.push(format!("learned: {}", stats.trouble));
-    }
-    lines
-}
-
-/// The share of `part` in `all`; none of nothing.
-fn share(part: u64, all: u64) -> Value {
-    if all == 0 { Value::Null } else { ratio(part, all).into() }
-}
-
-/// What the observers could not see, as lines of text.
-pub(crate) fn not_observed(processes_skipped: u64, records_lost: u64) -> Vec<String> {
-    let mut lines = Vec::new();
-    if processes_skipped > 0 {
-        lines.push(format!(
-            "{processes_skipped} processes could not be looked into: other user, setuid or not \
-             dumpable"
-        ));
-    }
-    if records_lost > 0 {
-        lines.push(format!("{records_lost} reads that the shim recorded were lost"));
-    }
-    lines
-}
-
-/// What file systems did not answer, as a line of text.
-pub(crate) fn given_up(calls: u64) -> Option<String> {
-    (calls > 0).then(|| format!("{calls} calls were given up: a file system did not answer"))
-}
-
-/// The statistics as JSON, in this order.
-struct Record(Vec<(&'static str, Value)>);
-
-impl Record {
-    fn new(exit: u8, stats: &Stats) -> Self {
-        let planner = &stats.planner;
-        Self(vec![
-            ("status", exit.into()),
-            ("seconds", seconds(stats.ran).into()),
-            ("processor_seconds", seconds(stats.processor).into()),
-            ("looks", stats.polls.into()),
-            ("processes", stats.processes.into()),
-            ("processes_skipped", stats.processes_skipped.into()),
-            ("files", stats.files.into()),
-            ("files_refused", stats.files_refused.into()),
-            ("records_lost", stats.records_lost.into()),
-            ("calls_refused", stats.calls_refused.into()),
-            ("calls_foreign", stats.calls_foreign.into()),
-            ("readers_skipped", stats.readers_skipped.into()),
-            ("streams", planner.streams.into()),
-            ("bytes_read", planner.bytes_read.into()),
-            ("bytes_asked", planner.bytes_requested.into()),
-            ("asks", planner.requests.into()),
-            ("bytes_cached", planner.bytes_cached.into()),
-            ("bytes_dropped", planner.bytes_dropped.into()),
-            ("distance_bytes_max", planner.distance_bytes_max.into()),
-            ("pages_used", stats.pages_used.into()),
-            ("pages_late", stats.pages_late.into()),
-            ("pages_unused", stats.pages_unused.into()),
-            ("calls_given_up", stats.calls_given_up.into()),
-            ("walks", stats.entries.walks.into()),
-            ("entries_requested", stats.entries.requested.into()),
-            ("entries_used", stats.entries.used.into()),
-            ("entries_late", stats.entries.late.into()),
-            ("entries_passed", stats.entries.passed.into()),
-            ("entries_unused", stats.entries.unused.into()),
-            ("entries_failed", stats.entries.failed.into()),
-            ("entries_bytes", stats.entries.bytes.into()),
-            ("entries_unused_bytes", stats.entries.unused_bytes.into()),
-            ("learned", learned_record(&stats.learned)),
-        ])
-    }
-}
-
-/// What became of a learned list.
-fn learned_record(stats: &LearnedStats) -> Value {
-    serde_json::json!({
-        "name": stats.name,
-        "entries": stats.entries,
-        "requested": stats.requested,
-        "seen": stats.seen,
-        "used": stats.used,
-        "precision": share(stats.used, stats.used + stats.unused),
-        "recall": share(stats.used, stats.seen),
-        "bytes": stats.bytes,
-        "wasted_bytes": stats.unused_bytes,
-        "trouble": stats.trouble,
-    })
-}
-
-impl Serialize for Record {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
-    }
-}
-
 fn bytes(text: &str) -> Result<Bytes, String> {
     Bytes::parse(text)
         .filter(|bytes| bytes.0 > 0)
         .ok_or_else(|| format!("expected {}, and more than 0", Bytes::FORM))
-}
-
-/// The start of forerun alone is a large share of less.
-const SHARE_FROM: Nanos = Nanos::from_millis(100);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_short_run_has_no_share_of_a_processor() {
-        let millis = Nanos::from_millis;
-        #[rustfmt::skip]
-        let rows = [ // ran      used          told
-            (millis(2),     Nanos(2_880_000), "2.9 ms of a processor"),
-            (millis(99),    millis(3),        "3.0 ms of a processor"),
-            (millis(100),   millis(3),        "3.0 % of a processor"),
-            (millis(2_000), millis(5),        "0.2 % of a processor"),
-            (Nanos(0),      Nanos(0),         "0.0 ms of a processor"),
-        ];
-        for (ran, used, told) in rows {
-            assert_eq!(processor(&Stats { ran, processor: used, ..Stats::default() }), told);
-        }
-    }
 }

@@ -95,6 +95,8 @@ pub struct Stats {
     pub ran: Nanos,
     /// Processor time of this process.
     pub processor: Nanos,
+    /// Processor time of the program, with the children that it waited for.
+    pub computed: Nanos,
     /// Polls of the observers.
     pub polls: u64,
     /// Processes that were followed.
@@ -132,7 +134,7 @@ pub struct Stats {
 
 wire! {
     Stats {
-        ran, processor, polls, processes, processes_skipped, files, files_refused, records_lost,
+        ran, processor, computed, polls, processes, processes_skipped, files, files_refused, records_lost,
         readers_skipped, calls_refused, calls_foreign, calls_given_up, planner, pages_used,
         pages_late, pages_unused, entries, learned,
     }
@@ -164,13 +166,14 @@ pub fn run(settings: &Settings, words: &[OsString], is_reported: bool) -> Result
         || (published.lock().unwrap_or_else(PoisonError::into_inner).clone(), running.count());
     let kind = &settings.observe;
     let run = session::Run { words, kind, output: None, is_reported, is_saved };
-    let Watched { status, ran, used: _, report } = session::watch(run, make, seen)?;
+    let Watched { status, ran, used, report } = session::watch(run, make, seen)?;
     let (is_observed, own) = (report.is_some(), Stats { ran, ..Stats::default() });
     let (seen, bug) = report.map_or((own, None), |report| {
         let processor = report.processor;
         (Stats { processor, calls_given_up: report.calls_given_up, ..report.seen }, report.bug)
     });
-    let stats = Stats { ran, processor: clock::process_time() + seen.processor, ..seen };
+    let processor = clock::process_time() + seen.processor;
+    let stats = Stats { ran, processor, computed: used.processor, ..seen };
     Ok(Ended { status, stats, is_observed, bug })
 }
 

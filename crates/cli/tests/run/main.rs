@@ -13,6 +13,7 @@ mod limits;
 mod mappings;
 mod opening;
 mod programs;
+mod progress;
 mod reading;
 mod record;
 mod rig;

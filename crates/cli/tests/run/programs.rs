@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, waitpid};
 
-use forerun_testkit::installed;
+use forerun_testkit::{Scratch, installed};
 
 use crate::rig::{Reader, folder, run, stats};
 
@@ -193,7 +193,25 @@ fn statistics_are_printed_on_stderr_by_a_flag() {
     let output = run("--stats").args(["sh", "-c", "echo out; exit 3"]).output().unwrap();
     assert_eq!((output.status.code(), &output.stdout[..]), (Some(3), &b"out\n"[..]));
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(errors.contains("requested 0 in 0 calls"), "{errors}");
+    assert!(errors.contains("requested 0 B in 0 calls"), "{errors}");
+    assert!(errors.contains(" s of computing, at most ") && errors.contains(" of a processor"));
+}
+
+#[test]
+fn nothing_is_said_of_a_lost_observer_where_quiet_is_asked_for() {
+    let kills = "for it in $(cat /proc/$PPID/task/*/children); do
+                     [ $it = $$ ] || kill -9 $it
+                 done
+                 echo out";
+    let folder = Scratch::new("quiet");
+    let record = folder.join("stats.json");
+    let words = format!("--stats-json {}", record.display());
+    for (flags, told) in [(words.clone(), "was not observed"), (words + " --quiet", "")] {
+        let output = run(&flags).args(["sh", "-c", kills]).output().unwrap();
+        assert_eq!((output.status.code(), &output.stdout[..]), (Some(0), &b"out\n"[..]));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(errors.contains(told) && (!told.is_empty() || errors.is_empty()), "{errors}");
+    }
 }
 
 #[test]

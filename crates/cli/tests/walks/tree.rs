@@ -28,6 +28,8 @@ pub(crate) fn make(at: &Path) {
     let deep = (0..40).fold(at.to_path_buf(), |path, nth| path.join(format!("p{nth}")));
     fs::create_dir_all(&deep).expect("the folder takes folders");
     fs::write(deep.join("end"), "the end\n").expect("there is room");
+    let large: String = (0..LARGE).map(text).collect();
+    fs::write(at.join("large"), large).expect("there is room");
     for (from, to) in [("loop", "loop"), ("up", ".."), ("ab", "ba"), ("ba", "ab"), ("in", "d03")] {
         symlink(to, at.join(from)).expect("the folder takes links");
     }
@@ -48,3 +50,5 @@ fn text(nth: usize) -> String {
 const NOBODY: u32 = 65_534;
 const FOLDERS: usize = 8;
 const FILES: usize = 24;
+/// Texts in the large file: 2 MiB.
+const LARGE: usize = 600;
