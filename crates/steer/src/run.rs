@@ -134,9 +134,9 @@ pub struct Stats {
 
 wire! {
     Stats {
-        ran, processor, computed, polls, processes, processes_skipped, files, files_refused, records_lost,
-        readers_skipped, calls_refused, calls_foreign, calls_given_up, planner, pages_used,
-        pages_late, pages_unused, entries, learned,
+        ran, processor, computed, polls, processes, processes_skipped, files, files_refused,
+        records_lost, readers_skipped, calls_refused, calls_foreign, calls_given_up, planner,
+        pages_used, pages_late, pages_unused, entries, learned,
     }
     EntryStats { walks, requested, used, late, passed, unused, failed, bytes, unused_bytes }
     PlannerStats {

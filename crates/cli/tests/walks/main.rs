@@ -6,8 +6,8 @@
 //!                                                     |                 |
 //!                       reads: programs as they are --'                 '-- changes: by themselves
 //! ```
-//! `large` is a directory of a million entries, in memory; `explained` is what `explain` says of reads
-//! on that device.
+//! `large` is a directory of a million entries, in memory; `explained` is what `explain` says of
+//! reads on that device.
 //!
 //! Each row begins with nothing cached, alone and under `run`.
 //!
