@@ -161,6 +161,8 @@ pub struct Planner {
     in_flight: VecDeque<InFlight>,
     /// Pages that are pending, of all cursors.
     pending_pages: u64,
+    /// When the last request was made that was not cached.
+    requested: Option<Nanos>,
     latencies: BTreeMap<u64, LatencyTracker>,
     memory_bytes: u64,
     reads: u64,
@@ -192,6 +194,7 @@ impl Planner {
             cursors: Vec::new(),
             in_flight: VecDeque::new(),
             pending_pages: 0,
+            requested: None,
             latencies: BTreeMap::new(),
             memory_bytes: u64::MAX,
             reads: 0,
@@ -224,12 +227,11 @@ impl Planner {
         !self.in_flight.is_empty() || self.pending_pages > 0
     }
 
-    /// Whether it pays to look often: something waits to be requested, or was requested a short
-    /// time ago. A device that takes longer, or never answers, is looked at as often as any other.
+    /// Whether it pays to look often: something was requested of a device a short time ago. What
+    /// is pending does not count: a reader that does not come nearer gains nothing by it.
     #[must_use]
     pub fn is_attentive(&self, now: Nanos) -> bool {
-        let is_young = |row: &InFlight| now.since(row.since) < ATTENTIVE_FOR;
-        self.pending_pages > 0 || self.in_flight.back().is_some_and(is_young)
+        self.requested.is_some_and(|at| now.since(at) < ATTENTIVE_FOR)
     }
 
     /// Bytes that were requested and are not read yet.
@@ -250,6 +252,7 @@ impl Planner {
         self.cursors.clear();
         self.files.clear();
         self.in_flight.clear();
+        self.requested = None;
     }
 
     /// A reader of `file` is at `position`. `None` if there are too many readers.

@@ -162,7 +162,7 @@ impl Prefetcher {
 
     /// Whether it pays to look often.
     pub(crate) fn is_attentive(&self, now: Nanos) -> bool {
-        self.planner.is_attentive(now) || self.is_walking()
+        self.planner.is_attentive(now) || self.walks.is_attentive(now)
     }
 
     /// Whether entries of directory trees are used or fetched.

@@ -322,7 +322,7 @@ impl Runner {
 
     /// The part of a processor that polls may use now.
     fn one_in(&self, now: Nanos) -> u64 {
-        let is_busy = self.prefetcher.is_attentive(now) || self.goes_ahead();
+        let is_busy = self.prefetcher.is_attentive(now) || self.replays();
         if is_busy { BUSY_ONE_IN } else { IDLE_ONE_IN }
     }
 

@@ -106,6 +106,26 @@ while goes_on():
 }
 
 #[test]
+fn calls_that_wait_for_no_device_cost_no_more() {
+    let program = "
+import threading
+fds = [os.open(path, os.O_RDONLY) for _ in range(most - 250)]
+for fd in fds: os.read(fd, 4096)
+pipes = [f'{path}-pipe-{nth}' for nth in range(64)]
+for pipe in pipes: os.mkfifo(pipe)
+def opens(how):
+    while is_early():
+        for pipe in pipes:
+            os.close(os.open(pipe, how))
+            for fd in fds[:99]: os.lseek(fd, 4096, 0)
+other = threading.Thread(target=opens, args=[os.O_WRONLY])
+other.start()
+opens(os.O_RDONLY)
+";
+    check("calls_that_wait_for_no_device_cost_no_more", "proc", SHARE_MAX, program);
+}
+
+#[test]
 fn files_that_are_opened_and_closed_cost_no_more() {
     let program = "
 while goes_on():

@@ -108,6 +108,7 @@ impl Planner {
         let row = self.in_flight.iter_mut().rev().find(|row| row.id == id);
         let row = row.expect("a request is submitted as it is issued");
         row.is_cold = is_cold;
+        self.requested = Some(row.since);
         self.counts.requests += 1;
         self.counts.bytes_requested += u64::from(row.run.count()) * PAGE_BYTES;
         self.counts.distance_bytes_max = self.counts.distance_bytes_max.max(row.distance);

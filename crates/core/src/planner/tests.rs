@@ -266,6 +266,22 @@ fn around_a_first_read_residency_is_probed_closely() {
 }
 
 #[test]
+fn what_is_pending_alone_is_not_looked_at_often() {
+    // No byte may be ahead, so that nothing is requested.
+    let mut cache = PageCache::new(LIMIT, 0);
+    let cursor = cache.open(BYTES, 0);
+    let now = Nanos::from_millis(1);
+    for at in [0, 4096, 8192] {
+        cache.read(now, cursor, &(at..at + 4096), true);
+        cache.advance(now);
+    }
+    assert!(cache.planner.pending_pages > 0 && cache.planner.in_flight.is_empty());
+    assert!(!cache.planner.is_attentive(now));
+    cache.close(now, cursor);
+    cache.assert_settled();
+}
+
+#[test]
 fn a_device_that_does_not_answer_is_looked_at_often_for_a_short_time() {
     // The file ends with the first window, so that nothing more waits for it.
     let mut cache = PageCache::new(LIMIT, 64 << 20);

@@ -73,6 +73,8 @@ pub(super) struct WalkDriver {
     devices: BTreeMap<Option<u64>, DeviceRow>,
     /// When an entry was last used, if any was since all was forgotten.
     used: Option<Nanos>,
+    /// When a device answered last.
+    answered: Option<Nanos>,
     /// The time of the last poll.
     now: Nanos,
     /// Of walks that are forgotten; of all, the bytes.
@@ -116,6 +118,7 @@ impl WalkDriver {
             submitted: 0,
             devices: BTreeMap::new(),
             used: None,
+            answered: None,
             now: Nanos(0),
             counts: EntryStats::default(),
         }
@@ -240,6 +243,13 @@ impl WalkDriver {
         self.is_busy() && (self.devices.is_empty() || self.devices.values().any(has_room))
     }
 
+    /// Whether it pays to look often: a device has requests, or has answered one a short time ago.
+    pub(super) fn is_attentive(&self, now: Nanos) -> bool {
+        let is_cold = |row: &DeviceRow| row.requests_max() > 1 && !row.is_stuck(now);
+        let is_young = self.answered.is_some_and(|at| now.since(at) < BUSY_FOR);
+        is_young || self.devices.values().any(|row| row.in_flight > 0 && is_cold(row))
+    }
+
     /// Whether entries are fetched, or may have to be: not all were cached of late.
     pub(super) fn is_fetching(&self) -> bool {
         let is_cold = |row: &DeviceRow| row.requests_max() > 1;
@@ -347,6 +357,7 @@ impl WalkDriver {
         let is_cached = was_cached(took, needs_bytes);
         row.depth.answered(now, is_cached, is_full);
         row.depth.took(took, row.in_flight);
+        self.answered = if is_cached { self.answered } else { Some(now) };
         let saves = if is_cached { Nanos(0) } else { row.depth.latency() };
         row.answered = now;
         let is_here = self.directories.is_at(dir, &job.place);
