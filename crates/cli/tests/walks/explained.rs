@@ -23,19 +23,19 @@ fn reads_that_were_not_observed_get_no_verdict_but_all_remedies() {
     }
     let Some(device) = Device::new(test) else { return };
     within(move || {
-        let explain = |flags: &[&str]| {
-            let forerun = [env!("CARGO_BIN_EXE_forerun"), "explain", "--observe", "proc"];
-            let words = [&forerun[..], flags, &["--", "python3", "-ISc", READS]].concat();
+        let forerun = |flags: &[&str]| {
+            let words = [env!("CARGO_BIN_EXE_forerun"), "explain", "--observe", "proc"];
+            let words = [&words[..], flags, &["--", "python3", "-ISc", READS]].concat();
             let (status, output, errors) = device.run(false, &words);
             assert_eq!(status, Some(0), "{errors}");
             (output, errors)
         };
-        let (json, _) = explain(&["--json"]);
+        let (json, _) = forerun(&["--json"]);
         let explained: Value = serde_json::from_str(&json).expect("one JSON object");
         let prediction = &explained["prediction"];
         let told = [&prediction["verdict"], &prediction["reason"]];
         assert_eq!(told, ["unknown", "not-seen"], "{json}");
-        let (_, text) = explain(&[]);
+        let (_, text) = forerun(&[]);
         for told in [
             "no verdict: ",
             "were not observed",
