@@ -35,7 +35,7 @@ fn reads_that_were_not_observed_get_no_verdict_but_all_remedies() {
         let prediction = &explained["prediction"];
         let told = [&prediction["verdict"], &prediction["reason"]];
         assert_eq!(told, ["unknown", "not-seen"], "{json}");
-        let (_, text) = forerun(&[]);
+        let (_, errors) = forerun(&[]);
         for told in [
             "no verdict: ",
             "were not observed",
@@ -43,8 +43,8 @@ fn reads_that_were_not_observed_get_no_verdict_but_all_remedies() {
             "forerun run --observe preload",
             "forerun warm PATHS",
         ] {
-            assert!(text.contains(told), "{told}: {text}");
+            assert!(errors.contains(told), "{told}: {errors}");
         }
-        assert!(!text.contains("nothing to gain"), "{text}");
+        assert!(!errors.contains("nothing to gain"), "{errors}");
     });
 }
