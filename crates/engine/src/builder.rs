@@ -34,7 +34,7 @@ impl Cache {
     /// let cache = Cache::builder().memory(64 << 20).build()?;
     /// let file = cache.open(path)?;
     /// let mut start = [0; 4];
-    /// file.read_at(0, &mut start)?;
+    /// file.read_at(&mut start, 0)?;
     /// assert_eq!(&start, b"\x7fELF");
     /// # Ok(())
     /// # }

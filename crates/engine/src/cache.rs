@@ -47,7 +47,7 @@ use crate::{
 /// let cache = Cache::new(Settings::default()).expect("the defaults work");
 /// let file = cache.open_store(Arc::new(Pattern::new(1 << 20))).expect("it has a length");
 /// let mut buf = [0; 10_000];
-/// assert_eq!(file.read_at(123, &mut buf), Ok(10_000));
+/// assert_eq!(file.read_at(&mut buf, 123), Ok(10_000));
 /// assert_eq!(pattern::verify(123, &buf), Ok(()));
 /// assert_eq!(cache.stats().bytes, 10_000);
 /// ```
@@ -122,8 +122,8 @@ impl Cache {
         self.open_as(store, version.bytes, version, true)
     }
 
-    /// Opens the contents of `store`. Each call creates a separate file; [`Handle::again`] opens a
-    /// second handle on it.
+    /// Opens the contents of `store`. Each call creates a separate file; [`Handle::try_clone`]
+    /// opens a second handle on it.
     ///
     /// # Errors
     /// The store does not know its length, or a bound of the settings is reached.
@@ -289,10 +289,10 @@ mod tests {
         let version = early.version().unwrap();
         fs::write(&path, vec![2; 200]).unwrap();
         let (newest, mut buf) = (cache.open(&path).unwrap(), [0; 300]);
-        assert_eq!(newest.read_at(0, &mut buf), Ok(200));
+        assert_eq!(newest.read_at(&mut buf, 0), Ok(200));
         let late = cache.open_as(early, version.bytes, version, true).unwrap();
-        assert_eq!((late.file_bytes(), late.read_at(0, &mut buf), buf[199]), (200, Ok(200), 2));
-        assert_eq!(newest.read_at(0, &mut buf), Ok(200));
+        assert_eq!((late.len(), late.read_at(&mut buf, 0), buf[199]), (200, Ok(200), 2));
+        assert_eq!(newest.read_at(&mut buf, 0), Ok(200));
         assert_eq!((cache.stats().store_requests, cache.stats().files_changed), (1, 0));
     }
 
@@ -304,7 +304,7 @@ mod tests {
         let background = &file.file.background;
         background.refuse_thread();
         let mut buf = [0; 10];
-        assert_eq!(file.read_at(0, &mut buf), Ok(10));
+        assert_eq!(file.read_at(&mut buf, 0), Ok(10));
         assert_eq!(background.reap_here(&cache.owner.shared), 7);
         assert_eq!(cache.stats().store_requests, 8);
         assert_eq!(cache.stats().core.ahead_failed, 0);

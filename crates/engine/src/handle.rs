@@ -14,8 +14,7 @@
 //! page is unpinned while a miss waits for a frame.
 
 use std::{
-    fmt,
-    io::{self, SeekFrom},
+    fmt, io,
     ops::{Deref, Range},
     sync::{
         Arc,
@@ -29,6 +28,8 @@ use forerun_core::{
 };
 use forerun_io::{frames::Pin, store::Version};
 
+mod position;
+
 use crate::{
     cancel::Cancel,
     error::{OpenError, ReadError},
@@ -40,16 +41,16 @@ use crate::{
 };
 
 /// An open file. Any thread may read through a handle. Readahead treats each handle as one reader,
-/// so threads that read different parts do best with [`Handle::again`].
+/// so threads that read different parts do best with [`Handle::try_clone`].
 ///
-/// [`std::io::Read`] and [`std::io::Seek`] use a position of the handle's own, which begins at 0;
-/// [`Handle::read_at`] leaves it alone.
+/// [`std::io::Read`] and [`std::io::Seek`], of `Handle` and of `&Handle`, use a position of the
+/// handle's own, which begins at 0; [`Handle::read_at`] leaves it alone.
 pub struct Handle {
     pub(crate) owner: Arc<Owner>,
     pub(crate) file: Arc<File>,
     id: HandleId,
     /// For `Read` and `Seek`.
-    position: u64,
+    position: AtomicU64,
     previous_end: PreviousEnd,
 }
 
@@ -84,7 +85,8 @@ impl Handle {
         let (partition, file_pages) = (PartitionId(0), file.pages());
         state.send(None, Event::Open { handle: id, file: file.id, partition, file_pages });
         let previous_end = PreviousEnd(AtomicU64::new(NEVER_READ));
-        Ok(Self { owner: Arc::clone(owner), file: Arc::clone(file), id, position: 0, previous_end })
+        let (owner, file, position) = (Arc::clone(owner), Arc::clone(file), AtomicU64::new(0));
+        Ok(Self { owner, file, id, position, previous_end })
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -92,12 +94,25 @@ impl Handle {
     }
 
     /// Reads from `offset` on into `buf` and returns the number of bytes: less than `buf.len()`
-    /// only at the end of the file, and 0 at or past it.
+    /// only at the end of the file, and 0 at or past it. Its arguments are those of
+    /// [`FileExt::read_at`](std::os::unix::fs::FileExt::read_at).
     ///
     /// # Errors
     /// See [`ReadError`]. A failed readahead is not an error of a read.
-    pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, ReadError> {
-        self.read_pieces(offset, buf, None)
+    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, ReadError> {
+        self.read_pieces(buf, offset, None)
+    }
+
+    /// As [`Handle::read_at`], of exactly `buf.len()` bytes.
+    ///
+    /// # Errors
+    /// That of `read_at`; [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) where the file ends
+    /// before.
+    pub fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        if self.read_at(buf, offset)? < buf.len() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(())
     }
 
     /// As [`Handle::read_at`], until `cancel` is cancelled.
@@ -106,14 +121,14 @@ impl Handle {
     /// See [`ReadError`]; when cancelled, [`ReadError::Cancelled`].
     pub fn read_at_cancellable(
         &self,
-        offset: u64,
         buf: &mut [u8],
+        offset: u64,
         cancel: &Cancel,
     ) -> Result<usize, ReadError> {
         if cancel.is_cancelled() {
             return Err(ReadError::Cancelled);
         }
-        self.read_pieces(offset, buf, Some(cancel))
+        self.read_pieces(buf, offset, Some(cancel))
     }
 
     /// The page at `offset`, from there on, without a copy; empty at or past the end of the file.
@@ -144,7 +159,7 @@ impl Handle {
             return Ok(Pinned { pin: Some(found.pin), within, shared });
         }
         let mut kept = None;
-        self.read(offset, 1, None, &mut |_, pin| kept = Some(shared.frames().resume(pin)))?;
+        self.read_locked(offset, 1, None, &mut |_, pin| kept = Some(shared.frames().resume(pin)))?;
         assert!(kept.is_some(), "a read of a page gives it");
         Ok(Pinned { pin: kept, within, shared })
     }
@@ -172,25 +187,32 @@ impl Handle {
         Ok(())
     }
 
-    /// The length of the file at its opening.
+    /// The length of the file at its opening, in bytes.
     #[must_use]
-    pub fn file_bytes(&self) -> u64 {
+    pub fn len(&self) -> u64 {
         self.file.bytes
     }
 
-    /// Opens another handle on the same file. The handles share its pages.
+    /// Whether the file was empty at its opening.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Opens another handle on the same file. The handles share its pages; unlike clones of
+    /// [`std::fs::File`], each has a position of its own, which begins at 0.
     ///
     /// # Errors
     /// The cache is closed, or a bound of the settings is reached.
-    pub fn again(&self) -> Result<Self, OpenError> {
+    pub fn try_clone(&self) -> Result<Self, OpenError> {
         let mut state = self.shared().state.lock();
         Self::open(&self.owner, &mut state, &self.file, None)
     }
 
     fn read_pieces(
         &self,
-        offset: u64,
         buf: &mut [u8],
+        offset: u64,
         cancel: Option<&Cancel>,
     ) -> Result<usize, ReadError> {
         let left = self.file.bytes.saturating_sub(offset);
@@ -206,7 +228,7 @@ impl Handle {
             let page_bytes = u64::from(self.file.page_bytes);
             let room = &mut buf[done..done + piece];
             let frames = self.shared().frames();
-            self.read(from, piece, cancel, &mut |page, pin| {
+            self.read_locked(from, piece, cancel, &mut |page, pin| {
                 copy(&frames.resume(pin), page * page_bytes, from, room);
             })?;
             done += piece;
@@ -215,7 +237,8 @@ impl Handle {
         Ok(bytes)
     }
 
-    fn read(
+    /// Reads through the lock: from the first page that the index lacks.
+    fn read_locked(
         &self,
         offset: u64,
         bytes: usize,
@@ -290,27 +313,6 @@ impl Handle {
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Handle").field("bytes", &self.file.bytes).finish_non_exhaustive()
-    }
-}
-
-impl io::Read for Handle {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let count = self.read_at(self.position, buf)?;
-        self.position += count as u64;
-        Ok(count)
-    }
-}
-
-impl io::Seek for Handle {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let position = match to {
-            SeekFrom::Start(offset) => Some(offset),
-            SeekFrom::Current(by) => self.position.checked_add_signed(by),
-            SeekFrom::End(by) => self.file.bytes.checked_add_signed(by),
-        };
-        let before = || io::Error::new(io::ErrorKind::InvalidInput, "a position before the start");
-        self.position = position.ok_or_else(before)?;
-        Ok(self.position)
     }
 }
 

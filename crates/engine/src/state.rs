@@ -366,15 +366,15 @@ mod tests {
         let cache = Cache::builder().memory(4 << 20).build().unwrap();
         let handle = cache.open(&path).unwrap();
         let (old, mut buf) = (Arc::clone(&handle.file), [0; 300]);
-        assert_eq!(handle.read_at(0, &mut buf), Ok(100));
+        assert_eq!(handle.read_at(&mut buf, 0), Ok(100));
         drop(handle);
         fs::write(&path, vec![2; 200]).unwrap();
         let handle = cache.open(&path).unwrap();
-        assert_eq!(handle.read_at(0, &mut buf), Ok(200));
+        assert_eq!(handle.read_at(&mut buf, 0), Ok(200));
         assert_eq!((handle.file.id, old.state()), (old.id, FileState::Current), "its place");
         handle.shared().state.lock().changed(&old, FileState::Changed);
         let before = cache.stats();
-        assert_eq!((handle.read_at(0, &mut buf), buf[199]), (Ok(200), 2));
+        assert_eq!((handle.read_at(&mut buf, 0), buf[199]), (Ok(200), 2));
         assert_eq!(cache.stats().store_requests, before.store_requests, "the page is still there");
         assert_eq!(before.files_changed, 1, "it was counted when it was found out");
     }

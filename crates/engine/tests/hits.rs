@@ -79,7 +79,7 @@ fn the_child_runs_the_case_of_its_variable() {
     let handle = open(&cache, file);
     let mut random = Prng::new(1);
     // Every page, and batches of hits: one-time allocations happen now.
-    handle.read_at(0, &mut vec![0; BYTES]).unwrap();
+    handle.read_at(&mut vec![0; BYTES], 0).unwrap();
     (0..10_000).for_each(|_| hit(&handle, &mut random));
     let before = cache.stats();
     let failed = AtomicBool::new(false);
@@ -138,7 +138,7 @@ fn say(cache: &Cache, before: &Stats, allocations: u64) {
 fn read_one(file: &Handle, random: &mut Prng) {
     let mut buf = [0; PAGE];
     let page = random.below((BYTES / PAGE) as u64) * PAGE as u64;
-    assert_eq!(file.read_at(page, &mut buf), Ok(PAGE));
+    assert_eq!(file.read_at(&mut buf, page), Ok(PAGE));
     assert_eq!(pattern::verify(page, &buf[..8]), Ok(()));
 }
 
@@ -152,7 +152,7 @@ fn pin_one(file: &Handle, random: &mut Prng) {
 fn read_some(file: &Handle, random: &mut Prng) {
     let mut buf = [0; 3 * PAGE];
     let offset = random.below((BYTES - buf.len()) as u64);
-    assert_eq!(file.read_at(offset, &mut buf), Ok(buf.len()));
+    assert_eq!(file.read_at(&mut buf, offset), Ok(buf.len()));
     assert_eq!(pattern::verify(offset + PAGE as u64, &buf[PAGE..][..8]), Ok(()));
 }
 
@@ -172,7 +172,7 @@ fn open(cache: &Cache, file: &str) -> Handle {
     let path = scratch.file("data", contents);
     let handle = cache.open(&path).unwrap();
     // A deleted file has changed, which only a fetch would notice: this test has none.
-    handle.read_at(0, &mut vec![0; BYTES]).unwrap();
+    handle.read_at(&mut vec![0; BYTES], 0).unwrap();
     handle
 }
 

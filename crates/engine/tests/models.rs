@@ -259,7 +259,7 @@ fn read_cancellable(
     cancel: &Cancel,
 ) -> Result<(), ReadError> {
     let mut buf = vec![0; count * PAGE_BYTES as usize];
-    let bytes = file.read_at_cancellable(page * PAGE, &mut buf, cancel)?;
+    let bytes = file.read_at_cancellable(&mut buf, page * PAGE, cancel)?;
     assert_eq!(bytes, buf.len());
     assert_eq!(pattern::verify(page * PAGE, &buf), Ok(()), "{count} from {page} on");
     Ok(())

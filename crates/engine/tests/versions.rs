@@ -179,7 +179,7 @@ impl Scene {
             self.newest.store(tag(self.kind, generation), Ordering::SeqCst);
             drop(shut);
             let after = self.cache.open(&self.path).unwrap();
-            assert_eq!(after.file_bytes(), bytes, "{:?}", self.kind);
+            assert_eq!(after.len(), bytes, "{:?}", self.kind);
             assert_eq!(read_all(&after), Ok(tag(self.kind, generation)), "{:?}", self.kind);
             self.see_it_end(&before);
         }
@@ -223,13 +223,13 @@ impl Scene {
         let mut buf = vec![0; PAGES_MAX * 4096];
         let mut known = None;
         while !self.ended.load(Ordering::SeqCst) {
-            let words = file.file_bytes() / 8;
+            let words = file.len() / 8;
             let (at, count) =
                 (random.below(words.max(1)), 1 + random.below(PAGES_MAX as u64 * 512));
             let room = &mut buf[..usize::try_from(count * 8).unwrap()];
-            let generation = match file.read_at(at * 8, room) {
+            let generation = match file.read_at(room, at * 8) {
                 Ok(bytes) => {
-                    assert_eq!(bytes as u64, (count * 8).min(file.file_bytes() - at * 8));
+                    assert_eq!(bytes as u64, (count * 8).min(file.len() - at * 8));
                     check(at, &room[..bytes]).unwrap_or_else(|why| panic!("{:?}: {why}", self.kind))
                 }
                 Err(ReadError::Changed | ReadError::Shrunk { .. }) => {
@@ -273,8 +273,8 @@ fn check(at: u64, bytes: &[u8]) -> Result<Option<u64>, String> {
 
 /// The generation of the whole file.
 fn read_all(file: &Handle) -> Result<u64, ReadError> {
-    let mut buf = vec![0; usize::try_from(file.file_bytes()).unwrap()];
-    let count = file.read_at(0, &mut buf)?;
+    let mut buf = vec![0; usize::try_from(file.len()).unwrap()];
+    let count = file.read_at(&mut buf, 0)?;
     assert_eq!(count, buf.len());
     let generation = check(0, &buf).unwrap_or_else(|why| panic!("{why}"));
     Ok(generation.expect("no generation is empty"))

@@ -84,14 +84,14 @@ impl LiveRun<'_> {
         let meter = Arc::new(Meter::new(opened.store, 2 * self.log_max));
         let cache = journal::cache(self.settings.clone(), self.journal).map_err(refused)?;
         let handle = cache.open_store(Arc::clone(&meter) as _)?;
-        let handles = workload.handles.iter().map(|_| handle.again());
+        let handles = workload.handles.iter().map(|_| handle.try_clone());
         let handles: Vec<Handle> = handles.collect::<Result<_, _>>()?;
         let made_before = cache.windows().now;
         let (begun, model_begun) = (machine::now(), opened.model.as_ref().map(|model| model.now()));
         let read = |access: Access, room: &mut [u8]| {
             let handle = &handles[access.handle as usize];
-            let count = handle.read_at(access.offset, room).map_err(|error| self.failed(error))?;
-            let end = || anyhow!("it ended at byte {}", handle.file_bytes());
+            let count = handle.read_at(room, access.offset).map_err(|error| self.failed(error))?;
+            let end = || anyhow!("it ended at byte {}", handle.len());
             if count < room.len() { Err(self.failed(end())) } else { Ok(()) }
         };
         let ended = ReaderThreads::new(begun, against).run(workload, read, |passed| {

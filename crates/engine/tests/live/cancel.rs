@@ -16,7 +16,7 @@ fn read_until(
     cancel: &Cancel,
 ) -> Result<usize, ReadError> {
     let mut buf = vec![0; bytes];
-    let count = file.read_at_cancellable(offset, &mut buf, cancel)?;
+    let count = file.read_at_cancellable(&mut buf, offset, cancel)?;
     assert_eq!(pattern::verify(offset, &buf[..count]), Ok(()));
     Ok(count)
 }

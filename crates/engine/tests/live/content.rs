@@ -42,7 +42,7 @@ fn at_and_past_the_end_there_is_nothing_to_read() {
     assert_eq!(read(&file, 999, 100), Ok(1));
     assert_eq!(read(&file, 0, 0), Ok(0));
     let empty = cache.open_store(Arc::new(Pattern::new(0))).unwrap();
-    assert_eq!((empty.file_bytes(), read(&empty, 0, 10)), (0, Ok(0)));
+    assert_eq!((empty.len(), read(&empty, 0, 10)), (0, Ok(0)));
     assert_eq!(cache.stats().requests, 1, "a read of no page is no request");
 }
 
@@ -63,11 +63,11 @@ fn threads_that_read_interleaved_streams_all_get_their_bytes() {
                 .map(|_| cache.open_store(Arc::new(Pattern::new(300 * PAGE + 5))).unwrap())
                 .collect();
             on_threads(4, |thread| {
-                let file = files[usize::try_from(thread).unwrap() % 2].again().unwrap();
+                let file = files[usize::try_from(thread).unwrap() % 2].try_clone().unwrap();
                 let mut random = Prng::new(thread);
                 let mut at = thread * 70 * PAGE;
                 for _ in 0..200 {
-                    let (offset, bytes) = next_read(&mut random, file.file_bytes(), &mut at);
+                    let (offset, bytes) = next_read(&mut random, file.len(), &mut at);
                     read(&file, offset, bytes).unwrap();
                 }
             });
@@ -83,7 +83,7 @@ fn a_second_handle_finds_the_pages_of_the_first() {
     let first = cache.open_store(Arc::new(Pattern::new(20 * PAGE))).unwrap();
     read(&first, 0, 4_000).unwrap();
     let fetched = cache.stats().store_requests;
-    let second = first.again().unwrap();
+    let second = first.try_clone().unwrap();
     drop(first);
     read(&second, 0, 4_000).unwrap();
     let stats = cache.stats();
@@ -97,14 +97,14 @@ fn the_pages_of_a_file_go_with_its_last_handle() {
     let store = Memory::new(vec![1; 2_000], 4_000);
     let mut buf = [0; 2_000];
     let file = cache.open_store(Arc::new(store.clone())).unwrap();
-    assert_eq!((file.read_at(0, &mut buf), buf), (Ok(2_000), [1; 2_000]));
+    assert_eq!((file.read_at(&mut buf, 0), buf), (Ok(2_000), [1; 2_000]));
     assert_eq!(cache.frames(), (64, 60));
     drop(file);
     assert_eq!(cache.frames(), (64, 64));
     store.resize(100);
     store.resize(3_000);
     let file = cache.open_store(Arc::new(store)).unwrap();
-    assert_eq!((file.file_bytes(), file.read_at(50, &mut buf)), (3_000, Ok(2_000)));
+    assert_eq!((file.len(), file.read_at(&mut buf, 50)), (3_000, Ok(2_000)));
     assert_eq!((&buf[..50], &buf[50..]), (&[1; 50][..], &[0; 1_950][..]), "nothing old is seen");
 }
 

@@ -50,12 +50,11 @@ fn at_any_instant_the_counts_balance_and_in_the_end_no_page_is_missing() {
             thread::scope(|scope| {
                 let readers: Vec<_> = (0..8)
                     .map(|thread| {
-                        let (file, pages, total) = (file.again().unwrap(), &pages, &total);
+                        let (file, pages, total) = (file.try_clone().unwrap(), &pages, &total);
                         scope.spawn(move || {
                             let (mut random, mut at) = (Prng::new(thread), thread * 30 * PAGE);
                             for _ in 0..400 {
-                                let (offset, bytes) =
-                                    next_read(&mut random, file.file_bytes(), &mut at);
+                                let (offset, bytes) = next_read(&mut random, file.len(), &mut at);
                                 let count = read(&file, offset, bytes).unwrap() as u64;
                                 let last = (offset + count - 1) / PAGE;
                                 pages.fetch_add(last - offset / PAGE + 1, Ordering::Relaxed);

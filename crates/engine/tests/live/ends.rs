@@ -42,7 +42,7 @@ fn a_cache_goes_while_readahead_is_in_flight_and_handles_are_open() {
         assert!(cache.stats().core.balanced());
         let another = cache.open_store(Arc::new(Pattern::new(10)));
         assert_eq!(another.err(), Some(OpenError::Closed));
-        assert_eq!(file.again().err(), Some(OpenError::Closed));
+        assert_eq!(file.try_clone().err(), Some(OpenError::Closed));
         drop(cache);
         assert_eq!(read(&file, 0, 10), Err(ReadError::Closed));
         assert_eq!(read(&file, 1 << 20, 10), Ok(0));

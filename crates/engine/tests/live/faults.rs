@@ -65,11 +65,11 @@ fn whatever_fails_or_comes_short_no_byte_is_wrong_and_no_reader_hangs() {
                 );
                 let file = cache.open_store(store.clone()).unwrap();
                 on_threads(6, |thread| {
-                    let file = file.again().unwrap();
+                    let file = file.try_clone().unwrap();
                     let mut random = Prng::new(thread);
                     let mut at = thread * 20 * PAGE;
                     for _ in 0..60 {
-                        let (offset, bytes) = next_read(&mut random, file.file_bytes(), &mut at);
+                        let (offset, bytes) = next_read(&mut random, file.len(), &mut at);
                         match read(&file, offset, bytes) {
                             Ok(_) => {}
                             Err(ReadError::Store { errno: EIO, offset: page }) => {

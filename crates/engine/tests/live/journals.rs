@@ -46,10 +46,10 @@ fn storm(settings: &Settings, recorder: Box<dyn Recorder>, seed: u64, turns: u64
     on_threads(8, |thread| {
         let mut random = Prng::new(seed << 8 | thread);
         let own = (thread % 2 == 0).then(|| cache.open_store(store.clone()).unwrap());
-        let file = own.unwrap_or_else(|| first.again().unwrap());
+        let file = own.unwrap_or_else(|| first.try_clone().unwrap());
         let mut at = 0;
         for _ in 0..turns {
-            let (offset, bytes) = next_read(&mut random, file.file_bytes(), &mut at);
+            let (offset, bytes) = next_read(&mut random, file.len(), &mut at);
             let _ = read(&file, offset, bytes);
         }
     });

@@ -9,6 +9,7 @@ mod faults;
 mod journals;
 mod odd;
 mod pins;
+mod position;
 mod pressure;
 mod reopen;
 mod replay;

@@ -53,7 +53,7 @@ fn a_pinned_page_keeps_its_bytes_under_any_pressure() {
                 let mut random = Prng::new(thread);
                 let mut at = thread * 70 * PAGE;
                 for _ in 0..150 {
-                    let (offset, bytes) = next_read(&mut random, file.file_bytes(), &mut at);
+                    let (offset, bytes) = next_read(&mut random, file.len(), &mut at);
                     read(&file, offset, bytes).unwrap();
                 }
             });

@@ -23,11 +23,11 @@ fn crowd(settings: Settings, delayed: bool) {
         let store = Fault::new(pattern, Faults { reads, ..Faults::default() }, 5);
         let file = cache.open_store(Arc::new(store)).unwrap();
         on_threads(8, |thread| {
-            let file = file.again().unwrap();
+            let file = file.try_clone().unwrap();
             let mut random = Prng::new(thread);
             let mut at = thread * 20 * PAGE;
             for _ in 0..100 {
-                let (offset, bytes) = next_read(&mut random, file.file_bytes(), &mut at);
+                let (offset, bytes) = next_read(&mut random, file.len(), &mut at);
                 read(&file, offset, bytes).unwrap();
                 let ahead = cache.stats().core.ahead_unread;
                 assert!(ahead <= ahead_max, "{ahead} pages ahead");
@@ -121,7 +121,7 @@ fn readahead_stops_at_a_marker_while_the_device_is_congested() {
         let file = cache.open_store(store).unwrap();
         gate.set(true, false);
         read(&file, 0, 512).unwrap();
-        let reading = file.again().unwrap();
+        let reading = file.try_clone().unwrap();
         let reader = thread::spawn(move || read(&reading, 8 * PAGE, 512));
         until(|| cache.stats().core.markers_deferred == 1);
         assert_eq!(gate.submitted(true), 1, "the marker triggered nothing");
@@ -210,8 +210,8 @@ fn numbers_of_files_and_handles_are_bounded_and_used_again() {
         let first = open().unwrap();
         let second = open().unwrap();
         assert_eq!(open().err(), Some(OpenError::Files { bound: 2 }));
-        let third = second.again().unwrap();
-        assert_eq!(first.again().err(), Some(OpenError::Handles { bound: 3 }));
+        let third = second.try_clone().unwrap();
+        assert_eq!(first.try_clone().err(), Some(OpenError::Handles { bound: 3 }));
         for file in [&first, &second, &third] {
             read(file, 100, 3_000).unwrap();
         }

@@ -87,11 +87,11 @@ fn the_journal_of_eight_threads_under_faults_gives_the_same_actions() {
             on_threads(8, |thread| {
                 let mut random = Prng::new(thread);
                 let file = cache.open_store(store.clone()).unwrap();
-                let second = file.again().unwrap();
+                let second = file.try_clone().unwrap();
                 let mut at = 0;
                 for turn in 0..40 {
                     let file = if turn % 8 == 0 { &second } else { &file };
-                    let (offset, bytes) = next_read(&mut random, file.file_bytes(), &mut at);
+                    let (offset, bytes) = next_read(&mut random, file.len(), &mut at);
                     let _ = read(file, offset, bytes);
                 }
             });

@@ -54,8 +54,8 @@ pub(crate) fn fixed() -> String {
 /// Reads and checks; returns the cache's error.
 pub(crate) fn read(file: &Handle, offset: u64, bytes: usize) -> Result<usize, ReadError> {
     let mut buf = vec![0xee; bytes];
-    let count = file.read_at(offset, &mut buf)?;
-    let left = file.file_bytes().saturating_sub(offset);
+    let count = file.read_at(&mut buf, offset)?;
+    let left = file.len().saturating_sub(offset);
     assert_eq!(count as u64, left.min(bytes as u64), "{bytes} at {offset}");
     assert_eq!(pattern::verify(offset, &buf[..count]), Ok(()), "{bytes} at {offset}");
     assert!(buf[count..].iter().all(|&byte| byte == 0xee), "nothing beyond the end is touched");

@@ -82,7 +82,7 @@ fn four_readers_get_their_bytes_while_the_cache_shrinks_and_grows() {
                 }
                 let mut at = thread * 70 * PAGE;
                 for _ in 0..150 {
-                    let (offset, bytes) = next_read(&mut random, file.file_bytes(), &mut at);
+                    let (offset, bytes) = next_read(&mut random, file.len(), &mut at);
                     read(&file, offset, bytes).unwrap();
                 }
             });

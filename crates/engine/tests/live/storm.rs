@@ -68,10 +68,10 @@ fn step(cache: &Cache, stores: &[Arc<dyn Store>], random: &mut Prng, handles: &m
     } else {
         let at = draw(random, handles.len());
         match what {
-            1 => handles[at].again(),
+            1 => handles[at].try_clone(),
             2 => return drop(handles.swap_remove(at)),
             _ => {
-                let offset = random.below(handles[at].file_bytes() + PAGE);
+                let offset = random.below(handles[at].len() + PAGE);
                 return match read(&handles[at], offset, draw(random, 15_000)) {
                     Ok(_)
                     | Err(

@@ -63,7 +63,7 @@ fn assert_near_ideal(why: &str, stats: &Stats, more: u64, misses: u64) {
 fn handles_that_take_turns_at_one_stream_are_one_stream() {
     for handles in [1, 2, 4, 32] {
         let (cache, file) = open();
-        let handles: Vec<_> = (0..handles).map(|_| file.again().expect("a handle")).collect();
+        let handles: Vec<_> = (0..handles).map(|_| file.try_clone().expect("a handle")).collect();
         for (nth, handle) in (0..READS).zip(handles.iter().cycle()) {
             read_nth(handle, nth);
         }

@@ -143,7 +143,7 @@ fn warmed(file: &File, handle: &Handle, bytes: u64) -> Result<Vec<u64>> {
         let (mut plain, mut ours) = (race::page(), race::page());
         for offset in (0..bytes).step_by(PAGE_BYTES) {
             file.read_exact_at(&mut plain.0, offset).context("cannot read the file")?;
-            let count = handle.read_at(offset, &mut ours.0)?;
+            let count = handle.read_at(&mut ours.0, offset)?;
             if count < PAGE_BYTES || plain.0 != ours.0 || *handle.pin(offset)? != plain.0 {
                 bail!("the engine serves another page at {offset} than pread: please report it");
             }

@@ -101,7 +101,7 @@ impl<'a> Worker<'a> {
             }
             36..52 => {
                 let at = self.draw(self.own.len());
-                let offset = self.random.below(self.own[at].handle.file_bytes().max(1));
+                let offset = self.random.below(self.own[at].handle.len().max(1));
                 let Own { handle, file, .. } = &self.own[at];
                 self.pin(&self.stores.files[*file], handle, offset)
             }
@@ -130,7 +130,7 @@ impl<'a> Worker<'a> {
 
     fn open_again(&mut self) -> Result<()> {
         let file = self.draw(self.shared.len());
-        let handle = self.shared[file].again();
+        let handle = self.shared[file].try_clone();
         self.keep(file, handle.context("cannot open a file again")?);
         Ok(())
     }
@@ -160,7 +160,7 @@ impl<'a> Worker<'a> {
         };
         let is_shared = self.random.below(8) == 0;
         let handle = if is_shared { &self.shared[file] } else { &self.own[at].handle };
-        let result = handle.read_at(offset, &mut self.buf[..bytes]);
+        let result = handle.read_at(&mut self.buf[..bytes], offset);
         self.own[at].next = offset + bytes as u64;
         self.verify(&self.stores.files[file], offset, bytes, result)
             .with_context(|| format!("{bytes} bytes at {offset} of file {file}"))

@@ -73,7 +73,7 @@ impl Plan {
     pub(super) fn run(&self, handle: &Handle) -> Result<FileReads> {
         let stop = AtomicBool::new(false);
         let handles: Vec<Handle> =
-            (0..self.threads).map(|_| handle.again()).collect::<Result<_, _>>()?;
+            (0..self.threads).map(|_| handle.try_clone()).collect::<Result<_, _>>()?;
         let threads = (0..self.threads).zip(&handles).map(|(thread, handle)| {
             let stop = &stop;
             move |start: &Steps| self.read_thread(thread, handle, start, stop)
@@ -121,11 +121,11 @@ impl Plan {
             if is_over || stop.load(Ordering::Relaxed) {
                 break;
             }
-            let read = handle.read_at(offset, &mut room[..bytes]);
+            let read = handle.read_at(&mut room[..bytes], offset);
             own.ended = machine::now();
             let time = own.ended.since(from).0;
             let checked = read.map_err(anyhow::Error::from).and_then(|count| {
-                ensure!(count == bytes, "it ended at byte {}", handle.file_bytes());
+                ensure!(count == bytes, "it ended at byte {}", handle.len());
                 self.checked(own.digest, offset, &room[..bytes])
             });
             match checked {

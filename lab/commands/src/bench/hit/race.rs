@@ -89,7 +89,11 @@ impl PageOrder {
         let mut readers = Vec::new();
         for thread in 0..threads {
             let file = File::open(path).context("cannot open the file again")?;
-            readers.push(HitThread { file, handle: handle.again()?, pages: self.pages(thread) });
+            readers.push(HitThread {
+                file,
+                handle: handle.try_clone()?,
+                pages: self.pages(thread),
+            });
         }
         let bodies = readers
             .iter()
@@ -137,7 +141,7 @@ impl HitThread {
                 Ok(word(&room.0, offset))
             }),
             Way::Copy => self.hits(start, each, words, |offset| {
-                self.handle.read_at(offset, &mut room.0)?;
+                self.handle.read_at(&mut room.0, offset)?;
                 Ok(word(&room.0, offset))
             }),
             Way::Pin => {
