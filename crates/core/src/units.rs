@@ -3,6 +3,8 @@
 //! Newtypes stand where two integers could be swapped by mistake. Sizes in bytes are plain
 //! `u64`; counts of pages are `u32` where a bound is known and `u64` along a file.
 
+use core::time::Duration;
+
 /// A page's position in its file, counted from 0.
 pub type PageIndex = u64;
 
@@ -57,6 +59,19 @@ impl Nanos {
     #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl From<Nanos> for Duration {
+    fn from(time: Nanos) -> Self {
+        Self::from_nanos(time.0)
+    }
+}
+
+/// A time that does not fit, of more than 500 years, is the longest one.
+impl From<Duration> for Nanos {
+    fn from(time: Duration) -> Self {
+        Self(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
     }
 }
 

@@ -9,11 +9,7 @@ use forerun_core::device::estimate::DeviceProfile;
 use forerun_io::files::Backend;
 
 use crate::{
-    cache::Cache,
-    error::BuildError,
-    handle::Handle,
-    journal::Recorder,
-    settings::{Settings, SettingsError},
+    cache::Cache, error::BuildError, handle::Handle, journal::Recorder, settings::Settings,
 };
 
 /// See [`Cache::builder`].
@@ -97,7 +93,7 @@ impl Builder {
     ///
     /// # Errors
     /// A setting cannot work, or the system refuses the memory.
-    pub fn build(self) -> Result<Cache, SettingsError> {
+    pub fn build(self) -> Result<Cache, BuildError> {
         Cache::build(self.settings, self.recorder)
     }
 

@@ -11,7 +11,11 @@
 
 use std::{path::Path, sync::Arc};
 
-use forerun_core::{cache, event::Event, units::PartitionId};
+use forerun_core::{
+    cache::{self, SettingsError},
+    event::Event,
+    units::PartitionId,
+};
 use forerun_io::{
     files::{ChosenBackend, Files},
     frames::Frames,
@@ -23,14 +27,14 @@ use forerun_io::{
 use crate::{
     background::Backgrounds,
     clock::Clock,
-    error::OpenError,
+    error::{BuildError, OpenError},
     file::{File, FileStateCell},
     handle::Handle,
     hits::HitBuffer,
     journal::Recorder,
     owner::Owner,
     queues::Queues,
-    settings::{Settings, SettingsError},
+    settings::Settings,
     shared::Shared,
     state::{Place, State},
     stats::{Stats, Windows},
@@ -61,7 +65,7 @@ impl Cache {
     ///
     /// # Errors
     /// A setting cannot work, or the system refuses the memory.
-    pub fn new(settings: Settings) -> Result<Self, SettingsError> {
+    pub fn new(settings: Settings) -> Result<Self, BuildError> {
         Self::build(settings, None)
     }
 
@@ -69,17 +73,14 @@ impl Cache {
     ///
     /// # Errors
     /// As for `new`.
-    pub fn recorded(
-        settings: Settings,
-        recorder: Box<dyn Recorder>,
-    ) -> Result<Self, SettingsError> {
+    pub fn recorded(settings: Settings, recorder: Box<dyn Recorder>) -> Result<Self, BuildError> {
         Self::build(settings, Some(recorder))
     }
 
     pub(crate) fn build(
         settings: Settings,
         recorder: Option<Box<dyn Recorder>>,
-    ) -> Result<Self, SettingsError> {
+    ) -> Result<Self, BuildError> {
         settings.check()?;
         let (core, page_bytes) = (settings.core()?, settings.page_bytes as usize);
         // The core's tables are in proportion to the frames, and a failed allocation of theirs
@@ -213,7 +214,7 @@ impl Cache {
             store_bytes: state.store_bytes,
             store_requests: state.store_requests,
             waits: total.locked.waits,
-            waited: total.locked.waited,
+            waited: total.locked.waited.into(),
             files_changed: state.files_changed,
             latency: total.locked.latency,
         };

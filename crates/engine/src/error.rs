@@ -6,10 +6,8 @@
 
 use std::io;
 
-use forerun_core::event;
-use forerun_io::store::StoreError;
-
-use crate::settings::SettingsError;
+use forerun_core::{cache::SettingsError, event};
+use forerun_io::{files::BackendError, frames::NoMemory, store::StoreError};
 
 /// Why a read gave no bytes. The contents of its buffer are unspecified; the cache is intact, and
 /// the next read tries again.
@@ -102,14 +100,28 @@ impl From<OpenError> for io::Error {
     }
 }
 
-/// Why [`Builder::open`](crate::Builder::open) gave no handle.
+/// Why a live cache cannot be built; one line each.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The cache could not be built.
+    /// A page is read at once, and counted in few bits.
+    #[error("a page of {bytes} bytes: at most {bound}")]
+    PageBytes {
+        /// The page.
+        bytes: u32,
+        /// The largest.
+        bound: u32,
+    },
+    /// A bound is 0, a window does not fit, or a policy is unknown.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// The file could not be opened.
+    /// The system refuses the memory for frames.
+    #[error(transparent)]
+    Memory(#[from] NoMemory),
+    /// The system does not offer the requested interface.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// The file of [`Builder::open`](crate::Builder::open) could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
 }

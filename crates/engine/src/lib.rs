@@ -19,7 +19,7 @@
 //! A source file imports only files of lines above its own, or earlier ones of its line:
 //!
 //! ```text
-//!   settings error stats clock      values
+//!   error settings stats clock      values
 //!   queues background journal       queues of readers, reapers of readahead, recorders
 //!   file hits                       one file and its fetches; the hit buffer
 //!   files waiters ahead             tables: files, reads in flight, readahead to submit
@@ -67,6 +67,7 @@ mod stats;
 mod waiters;
 mod watch;
 
+pub use forerun_core::cache::SettingsError;
 pub use forerun_core::device::{DeviceKind, estimate::DeviceProfile};
 pub use forerun_core::units::Nanos;
 pub use forerun_core::windows::WindowRecord;
@@ -78,5 +79,5 @@ pub use cancel::Cancel;
 pub use error::{BuildError, OpenError, ReadError};
 pub use handle::{Handle, Pinned};
 pub use journal::{Journal, Record, Recorder};
-pub use settings::{Settings, SettingsError};
+pub use settings::Settings;
 pub use stats::{Histogram, Stats, Windows};

@@ -28,7 +28,7 @@ use forerun_core::units::{Nanos, RequestId};
 pub use forerun_io::frames::spare_bytes_max;
 
 use crate::clock::Clock;
-use crate::settings::SettingsError;
+use crate::error::BuildError;
 use memory::Memory;
 
 /// The number of a read that waits.
@@ -73,7 +73,7 @@ impl Ranges {
     ///
     /// # Errors
     /// A bound is 0 or too large, a policy is unknown, or there is no memory.
-    pub fn new(settings: &RangesSettings, file_bytes: u64) -> Result<Self, SettingsError> {
+    pub fn new(settings: &RangesSettings, file_bytes: u64) -> Result<Self, BuildError> {
         let planner = RangePlanner::new(settings, file_bytes)?;
         let memory = Memory::new(planner.frames(), file_bytes)?;
         let (clock, stalled) = (Clock::start(), Nanos(0));

@@ -7,11 +7,12 @@
 //! - The core's settings follow from these values alone ([`Settings::core`]), so a journal and its
 //!   settings are enough for a replay.
 
+use std::time::Duration;
+
 use forerun_core::{cache, device::estimate::DeviceProfile, units::Nanos};
-use forerun_io::{
-    files::{BackendError, FilesSettings},
-    frames::NoMemory,
-};
+use forerun_io::files::FilesSettings;
+
+use crate::error::BuildError;
 
 /// The settings of a live cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,10 +49,10 @@ pub struct Settings {
     /// Files open at once, or closed with cached pages; closed ones are replaced first.
     pub files_max: u32,
     /// How long a read waits for a frame when all are pinned or in flight.
-    pub wait_max: Nanos,
+    pub wait_max: Duration,
     /// The interval at which the watch compares the versions of open files. Fetches compare in any
     /// case.
-    pub version_interval: Nanos,
+    pub version_interval: Duration,
     /// The number of readahead windows that [`Cache::windows`](crate::Cache::windows) keeps, from
     /// the first on; 0: none.
     pub windows_max: u32,
@@ -78,8 +79,8 @@ impl Default for Settings {
             waiters_max: 1 << 20,
             handles_max: 1 << 16,
             files_max: 1 << 10,
-            wait_max: Nanos::from_millis(10_000),
-            version_interval: Nanos::from_millis(1_000),
+            wait_max: Duration::from_secs(10),
+            version_interval: Duration::from_secs(1),
             windows_max: 0,
             device: None,
             files: FilesSettings::default(),
@@ -92,12 +93,13 @@ impl Settings {
     ///
     /// # Errors
     /// A bound is 0 or does not fit. The core checks the rest when it is built.
-    pub fn core(&self) -> Result<cache::Settings, SettingsError> {
+    pub fn core(&self) -> Result<cache::Settings, BuildError> {
         if !self.page_bytes.is_power_of_two() {
             return Err(cache::SettingsError::PageBytes(self.page_bytes).into());
         }
         if self.page_bytes > PAGE_BYTES_MAX {
-            return Err(SettingsError::PageBytes { bytes: self.page_bytes });
+            let (bytes, bound) = (self.page_bytes, PAGE_BYTES_MAX);
+            return Err(BuildError::PageBytes { bytes, bound });
         }
         let (page_bytes, bytes) = (u64::from(self.page_bytes), self.cache_bytes);
         let frames = bytes / page_bytes;
@@ -118,14 +120,14 @@ impl Settings {
         core.waiters_max = self.waiters_max;
         core.handles_max = self.handles_max;
         core.files_max = self.files_max;
-        core.wait_max = self.wait_max;
+        core.wait_max = Nanos::from(self.wait_max);
         core.explain = self.windows_max > 0;
         core.device = self.device;
         Ok(core)
     }
 
     /// Refuses bounds of the engine's own that are 0.
-    pub(crate) fn check(&self) -> Result<(), SettingsError> {
+    pub(crate) fn check(&self) -> Result<(), BuildError> {
         let bounds = [
             ("background_depth", self.background_depth),
             ("background_depth_max", self.background_depth_max),
@@ -134,31 +136,10 @@ impl Settings {
             ("readers_max", self.readers_max),
         ];
         // An interval of 0 would make the watch spin.
-        let interval = ("version_interval", u32::from(self.version_interval > Nanos(0)));
+        let interval = ("version_interval", u32::from(self.version_interval > Duration::ZERO));
         let zero = bounds.iter().chain([&interval]).find(|bound| bound.1 == 0);
         zero.map_or(Ok(()), |&(name, _)| Err(cache::SettingsError::Zero(name).into()))
     }
-}
-
-/// Why a live cache cannot be built; one line each.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SettingsError {
-    /// A page is read at once, and counted in few bits.
-    #[error("a page of {bytes} bytes: at most {PAGE_BYTES_MAX}")]
-    PageBytes {
-        /// The page.
-        bytes: u32,
-    },
-    /// A bound is 0, a window does not fit, or a policy is unknown.
-    #[error(transparent)]
-    Core(#[from] cache::SettingsError),
-    /// The system refuses the memory for frames.
-    #[error(transparent)]
-    Memory(#[from] NoMemory),
-    /// The system does not offer the requested interface.
-    #[error(transparent)]
-    Backend(#[from] BackendError),
 }
 
 /// `nr_requests` of a Linux block queue by default; it counts as congested from 7/8 of it on
@@ -193,6 +174,7 @@ mod tests {
     #[test]
     fn what_cannot_work_is_refused_in_one_line() {
         let default = Settings::default;
+        let zero = Duration::ZERO;
         let linux = || Settings { readahead: "linux-6".into(), ..default() };
         #[rustfmt::skip]
         let rows = [
@@ -207,7 +189,7 @@ mod tests {
             ("no bound", Settings { congested_requests: 0, ..default() }, "congested_requests"),
             ("no queue", Settings { demand_queues_max: 0, ..default() }, "demand_queues_max is"),
             ("no reader", Settings { readers_max: 0, ..default() }, "readers_max is 0"),
-            ("no interval", Settings { version_interval: Nanos(0), ..default() }, "version_int"),
+            ("no interval", Settings { version_interval: zero, ..default() }, "version_interval"),
             ("no waiter", Settings { waiters_max: 0, ..default() }, "waiters_max is 0"),
             ("no handle", Settings { handles_max: 0, ..default() }, "handles_max is 0"),
             ("no file", Settings { files_max: 0, ..default() }, "files_max is 0"),

@@ -14,6 +14,8 @@
 //! # Sources
 //! Buckets that are linear within powers of two: Tene, `HdrHistogram`, 2012.
 
+use std::time::Duration;
+
 use forerun_core::{cache, units::Nanos, windows::WindowRecord};
 
 /// Counters since the cache was built.
@@ -38,7 +40,7 @@ pub struct Stats {
     /// Reads that waited for a page.
     pub waits: u64,
     /// The total time of these waits: the delay by I/O.
-    pub waited: Nanos,
+    pub waited: Duration,
     /// Files that were found changed.
     pub files_changed: u64,
     /// The latency of reads that were not `unlocked`.
@@ -60,7 +62,7 @@ pub struct Windows {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Histogram {
     buckets: hdrhistogram::Histogram<u64>,
-    max: Nanos,
+    max: Duration,
 }
 
 impl Default for Histogram {
@@ -75,12 +77,13 @@ impl Histogram {
     #[must_use]
     pub fn new(digits: u8) -> Self {
         let buckets = hdrhistogram::Histogram::new_with_max(u64::MAX, digits);
-        Self { buckets: buckets.expect("at most 5 digits of any time"), max: Nanos(0) }
+        Self { buckets: buckets.expect("at most 5 digits of any time"), max: Duration::ZERO }
     }
 
     /// Adds one time.
-    pub fn add(&mut self, time: Nanos) {
-        self.buckets.saturating_record(time.0);
+    pub fn add(&mut self, time: impl Into<Duration>) {
+        let time = time.into();
+        self.buckets.saturating_record(Nanos::from(time).0);
         self.max = self.max.max(time);
     }
 
@@ -98,14 +101,14 @@ impl Histogram {
 
     /// The longest time.
     #[must_use]
-    pub fn max(&self) -> Nanos {
+    pub fn max(&self) -> Duration {
         self.max
     }
 
-    /// The mean in nanoseconds; 0 when the histogram is empty.
+    /// The mean, in whole nanoseconds; 0 when the histogram is empty.
     #[must_use]
-    pub fn mean_ns(&self) -> f64 {
-        self.buckets.mean()
+    pub fn mean(&self) -> Duration {
+        Duration::from_secs_f64(self.buckets.mean() / 1e9)
     }
 
     /// The time that `per_mille` of 1000 did not exceed, rounded up in its digits; 0 when the
@@ -115,23 +118,23 @@ impl Histogram {
     /// `per_mille` is above 1000.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "half a rank is more than the rounding")]
-    pub fn quantile(&self, per_mille: u32) -> Nanos {
+    pub fn quantile(&self, per_mille: u32) -> Duration {
         assert!(per_mille <= 1_000, "{per_mille} of 1000");
         let rank = (self.count() * u64::from(per_mille)).div_ceil(1_000).max(1);
         // Half a rank before the end: no rounding of the share selects the next time.
         let share = (rank as f64 - 0.5) / self.count().max(1) as f64;
-        Nanos(self.buckets.value_at_quantile(share)).min(self.max)
+        Duration::from_nanos(self.buckets.value_at_quantile(share)).min(self.max)
     }
 
     /// The median.
     #[must_use]
-    pub fn p50(&self) -> Nanos {
+    pub fn p50(&self) -> Duration {
         self.quantile(500)
     }
 
     /// The 99th percentile.
     #[must_use]
-    pub fn p99(&self) -> Nanos {
+    pub fn p99(&self) -> Duration {
         self.quantile(990)
     }
 }
@@ -142,7 +145,7 @@ mod tests {
 
     fn times(digits: u8, all: impl IntoIterator<Item = u64>) -> Histogram {
         let mut times = Histogram::new(digits);
-        all.into_iter().for_each(|time| times.add(Nanos(time)));
+        all.into_iter().for_each(|time| times.add(Duration::from_nanos(time)));
         times
     }
 
@@ -152,12 +155,12 @@ mod tests {
         for (per_mille, time) in
             [(0, 1), (1, 1), (500, 500), (501, 501), (990, 990), (1_000, 1_000)]
         {
-            assert_eq!(short.quantile(per_mille), Nanos(time));
+            assert_eq!(short.quantile(per_mille), Duration::from_nanos(time));
         }
-        assert!((short.mean_ns() - 500.5).abs() < 1e-9);
-        assert_eq!((times(1, []).p50(), times(1, []).count()), (Nanos(0), 0));
-        assert_eq!(times(1, [7]).p99(), Nanos(7));
-        assert_eq!(times(1, [3, 1, 2]).p50(), Nanos(2));
+        assert_eq!(short.mean(), Duration::from_nanos(501), "500.5, rounded");
+        assert_eq!((times(1, []).p50(), times(1, []).count()), (Duration::from_nanos(0), 0));
+        assert_eq!(times(1, [7]).p99(), Duration::from_nanos(7));
+        assert_eq!(times(1, [3, 1, 2]).p50(), Duration::from_nanos(2));
     }
 
     #[test]
@@ -166,13 +169,13 @@ mod tests {
             let mut long = times(digits, (1..=500).map(|time| time * 1_000_000));
             long.merge(&times(digits, (501..=1_000).map(|time| time * 1_000_000)));
             for (per_mille, exact) in [(1, 1_000_000), (500, 500_000_000), (990, 990_000_000)] {
-                let found = long.quantile(per_mille).0;
+                let found = Nanos::from(long.quantile(per_mille)).0;
                 assert!(exact <= found && found < exact + exact / part, "{per_mille}: {found}");
             }
-            assert_eq!((long.quantile(1_000), long.count()), (Nanos(1_000_000_000), 1_000));
-            assert_eq!(long.max(), Nanos(1_000_000_000), "never above the longest");
+            assert_eq!((long.quantile(1_000), long.count()), (Duration::from_secs(1), 1_000));
+            assert_eq!(long.max(), Duration::from_secs(1), "never above the longest");
             for time in [86_400 * 1_000_000_007, u64::MAX / 2] {
-                assert_eq!(times(digits, [time]).quantile(1_000), Nanos(time));
+                assert_eq!(times(digits, [time]).quantile(1_000), Duration::from_nanos(time));
             }
         }
     }

@@ -41,7 +41,7 @@ impl Watch {
             return;
         }
         let (stop, shared) = (Arc::clone(&self.stop), Arc::clone(shared));
-        let interval = Duration::from_nanos(shared.settings.version_interval.0);
+        let interval = shared.settings.version_interval;
         let body = move || {
             while stop.sleep(interval) {
                 compare_all(&shared);

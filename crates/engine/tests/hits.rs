@@ -20,9 +20,10 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
+    time::Duration,
 };
 
-use forerun_core::{prng::Prng, units::Nanos};
+use forerun_core::prng::Prng;
 use forerun_engine::{Cache, Handle, Settings, Stats};
 use forerun_io::store::pattern::{self, Pattern};
 use forerun_testkit::{Scratch, skip};
@@ -158,7 +159,7 @@ fn read_some(file: &Handle, random: &mut Prng) {
 
 fn settings() -> Settings {
     // An interval that keeps the watch of a file opened by path from taking the lock.
-    let version_interval = Nanos::from_millis(3_600_000);
+    let version_interval = Duration::from_secs(3_600);
     Settings { cache_bytes: 2 * BYTES as u64, version_interval, ..Settings::default() }
 }
 

@@ -24,6 +24,7 @@ use std::{
         Arc, Mutex as Plain,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use forerun_core::{
@@ -198,7 +199,7 @@ impl Rig {
             waiters_max: 8,
             handles_max: 2,
             files_max: 2,
-            wait_max: Nanos::from_millis(1 << 40), // No model takes as long.
+            wait_max: Duration::from_millis(1 << 40), // No model takes as long.
             ..Settings::default()
         };
         let ticks = Arc::default();

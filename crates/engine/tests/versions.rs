@@ -23,9 +23,10 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
+    time::Duration,
 };
 
-use forerun_core::{prng::Prng, units::Nanos};
+use forerun_core::prng::Prng;
 use forerun_engine::{Cache, Handle, OpenError, ReadError, Settings};
 use forerun_io::files::{Backend, FilesSettings};
 use forerun_testkit::{Scratch, skip, until_tick, within};
@@ -121,7 +122,7 @@ impl Scene {
         let settings = Settings {
             cache_bytes: WORDS * 4,
             readahead: "linux-6:max=128K,io=128K".into(),
-            version_interval: Nanos::from_millis(5),
+            version_interval: Duration::from_millis(5),
             files: FilesSettings { backend, ..FilesSettings::default() },
             ..Settings::default()
         };

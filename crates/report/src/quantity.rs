@@ -36,14 +36,14 @@ pub fn ratio(part: u64, whole: u64) -> f64 {
 
 /// `time` in seconds.
 #[must_use]
-pub fn seconds(time: Nanos) -> f64 {
-    float(time.0) / 1e9
+pub fn seconds(time: impl Into<Nanos>) -> f64 {
+    float(time.into().0) / 1e9
 }
 
 /// `time` in microseconds.
 #[must_use]
-pub fn micros(time: Nanos) -> f64 {
-    float(time.0) / 1e3
+pub fn micros(time: impl Into<Nanos>) -> f64 {
+    float(time.into().0) / 1e3
 }
 
 /// `bytes` in MiB.

@@ -74,7 +74,7 @@ fn soak(args: &Args, journal: Option<&JournalFile>) -> Result<()> {
         cache_bytes: CACHE_BYTES,
         background_depth: 2,
         // A read that waits longer than this counts as lost.
-        wait_max: Nanos::from_millis(STALL_MS),
+        wait_max: Duration::from_millis(STALL_MS),
         ..Settings::default()
     };
     let cache = journal::cache(settings, journal).context("cannot make a cache")?;

@@ -9,7 +9,7 @@ use anyhow::anyhow;
 use forerun_console::failure::usage;
 use forerun_console::target::{Checked, Target};
 use forerun_core::device::Device;
-use forerun_engine::{Cache, Handle, ReadError, Settings, SettingsError};
+use forerun_engine::{BuildError, Cache, Handle, ReadError, Settings};
 
 /// The settings of a cache of `cache_bytes` for `target`.
 #[must_use]
@@ -43,9 +43,9 @@ pub fn opened_cold(file: &Checked, cache: &Cache) -> anyhow::Result<Handle> {
 
 /// A cache that cannot be built is a usage error.
 #[must_use]
-pub fn refused(error: SettingsError) -> anyhow::Error {
+pub fn refused(error: BuildError) -> anyhow::Error {
     match error {
-        SettingsError::Memory(error) => anyhow!("{error}: give a smaller --cache"),
+        BuildError::Memory(error) => anyhow!("{error}: give a smaller --cache"),
         error => usage(format!("--cache: {error}")),
     }
 }

@@ -12,7 +12,7 @@ use forerun_console::failure::note;
 use forerun_console::output;
 use forerun_core::params::Bytes;
 use forerun_engine::journal::{Bounds, JournalFile, Summary};
-use forerun_engine::{Cache, Settings, SettingsError};
+use forerun_engine::{BuildError, Cache, Settings};
 use forerun_report::quantity::read;
 
 /// The flags.
@@ -52,7 +52,7 @@ impl Journal {
 }
 
 /// A cache whose events go to `journal`, if there is one.
-pub fn cache(settings: Settings, journal: Option<&JournalFile>) -> Result<Cache, SettingsError> {
+pub fn cache(settings: Settings, journal: Option<&JournalFile>) -> Result<Cache, BuildError> {
     match journal {
         Some(journal) => {
             let recorder = journal.record(&settings.core()?);

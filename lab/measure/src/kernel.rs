@@ -74,6 +74,7 @@ impl Kernel<'_> {
         self.file.require_unchanged()?;
         let ReadTimes { latency, .. } = &ended.times;
         let (requests, bytes, waited) = (latency.count(), bytes.into_inner(), ended.times.waited());
+        let waited = waited.into();
         let stats = Stats { requests, bytes, waited, ..Stats::default() };
         Ok(RunResult {
             elapsed: ended.at.since(begun),

@@ -5,6 +5,7 @@
 //!   a file has none.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use forerun_console::machine;
@@ -88,7 +89,7 @@ pub fn run(
     measured: RunResult,
 ) -> Run {
     let mb_per_second = rate(measured.bytes_wanted, measured.elapsed);
-    let micros = |time: Nanos| quantity::seconds(time) * 1e6;
+    let micros = |time: Duration| quantity::seconds(time) * 1e6;
     let kept = measured.requests.len() as u64;
     Run {
         readahead: name,

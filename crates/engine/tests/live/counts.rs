@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-use forerun_core::prng::Prng;
+use forerun_core::{prng::Prng, units::Nanos};
 use forerun_engine::{Cache, Stats};
 use forerun_io::store::pattern::Pattern;
 use forerun_testkit::within;
@@ -21,6 +21,7 @@ fn check(before: &Stats, now: &Stats, ahead_max: u64) {
     assert!(now.core.ahead_unread <= ahead_max, "{now:?}");
     assert_eq!(now.latency.count(), now.requests - now.unlocked, "{now:?}");
     assert!(now.unlocked <= now.requests && now.failures == 0, "{now:?}");
+    let nanos = |time| Nanos::from(time).0;
     #[rustfmt::skip]
     let never_less = [
         ("bytes",           before.bytes,           now.bytes),
@@ -31,7 +32,7 @@ fn check(before: &Stats, now: &Stats, ahead_max: u64) {
         ("store_bytes",     before.store_bytes,     now.store_bytes),
         ("store_requests",  before.store_requests,  now.store_requests),
         ("waits",           before.waits,           now.waits),
-        ("waited",          before.waited.0,        now.waited.0),
+        ("waited",          nanos(before.waited),   nanos(now.waited)),
     ];
     for (what, before, now) in never_less {
         assert!(before <= now, "{what} went from {before} to {now}");

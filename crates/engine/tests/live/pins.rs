@@ -1,8 +1,8 @@
 //! Pins: a page without a copy, whose frame serves no other page while the pin lives.
 
-use std::{sync::Arc, thread};
+use std::{sync::Arc, thread, time::Duration};
 
-use forerun_core::{prng::Prng, units::Nanos};
+use forerun_core::prng::Prng;
 use forerun_engine::{Cache, ReadError, Settings};
 use forerun_io::store::pattern::{self, Pattern};
 use forerun_testkit::{on_threads, until, within};
@@ -97,7 +97,7 @@ fn threads_that_pin_and_read_the_same_few_frames_all_see_their_pages() {
 #[test]
 fn while_all_frames_are_pinned_reads_and_pins_are_refused_in_time() {
     within(|| {
-        let settings = Settings { wait_max: Nanos::from_millis(3), ..settings(4, "off") };
+        let settings = Settings { wait_max: Duration::from_millis(3), ..settings(4, "off") };
         let cache = Cache::new(settings.clone()).unwrap();
         let file = cache.open_store(Arc::new(Pattern::new(50 * PAGE))).unwrap();
         let mut pinned: Vec<_> = (0..4).map(|page| file.pin(page * PAGE).unwrap()).collect();
@@ -116,7 +116,7 @@ fn while_all_frames_are_pinned_reads_and_pins_are_refused_in_time() {
 
 #[test]
 fn a_read_that_waits_for_a_frame_gets_the_one_that_is_unpinned() {
-    let never = Nanos::from_millis(3_600_000);
+    let never = Duration::from_secs(3_600);
     for round in 0..50_u64 {
         within(move || {
             let settings = Settings { wait_max: never, ..settings(4, "off") };

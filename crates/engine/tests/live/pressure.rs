@@ -1,9 +1,9 @@
 //! Bounds: too few frames, queues, slots and numbers.
 
-use std::{sync::Arc, thread};
+use std::{sync::Arc, thread, time::Duration};
 
-use forerun_core::{prng::Prng, units::Nanos};
-use forerun_engine::{Cache, OpenError, ReadError, Settings, SettingsError};
+use forerun_core::prng::Prng;
+use forerun_engine::{BuildError, Cache, OpenError, ReadError, Settings};
 use forerun_io::{
     store::pattern::Pattern,
     wrap::fault::{Fault, Faults, Rule, When},
@@ -133,7 +133,7 @@ fn readahead_stops_at_a_marker_while_the_device_is_congested() {
 #[test]
 fn where_no_frame_comes_free_the_read_fails_in_time() {
     within(|| {
-        let wait_max = Nanos::from_millis(5);
+        let wait_max = Duration::from_millis(5);
         let settings = Settings { wait_max, ..settings(1, "off") };
         let cache = Cache::new(settings.clone()).unwrap();
         let (store, gate) = Gated::new(50 * PAGE);
@@ -227,5 +227,5 @@ fn more_memory_than_any_machine_has_is_an_error() {
     let settings =
         Settings { cache_bytes, page_bytes, request_bytes_max, readahead, ..Settings::default() };
     let error = Cache::new(settings).err().expect("32 PiB");
-    assert!(matches!(error, SettingsError::Memory(_)), "{error}");
+    assert!(matches!(error, BuildError::Memory(_)), "{error}");
 }

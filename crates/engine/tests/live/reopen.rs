@@ -3,9 +3,9 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
-use forerun_core::units::Nanos;
 use forerun_engine::{Cache, Handle, OpenError, ReadError, Settings};
 use forerun_io::store::pattern;
 use forerun_testkit::{Scratch, until, until_tick, within};
@@ -31,7 +31,7 @@ fn contents(bytes: usize) -> Vec<u8> {
     contents
 }
 
-fn watched(interval: Nanos) -> Settings {
+fn watched(interval: Duration) -> Settings {
     Settings { version_interval: interval, ..settings(64, "off") }
 }
 
@@ -126,7 +126,7 @@ fn where_places_for_files_are_few_the_one_closed_longest_ago_goes() {
 fn a_change_that_only_hits_would_not_notice_is_noticed_by_the_watch() {
     within(|| {
         let temp = Temp::new(5_000);
-        let cache = Cache::new(watched(Nanos::from_millis(2))).unwrap();
+        let cache = Cache::new(watched(Duration::from_millis(2))).unwrap();
         let file = cache.open(&temp.path).unwrap();
         read_all(&file).unwrap();
         let before = cache.stats().store_requests;
@@ -170,5 +170,5 @@ fn a_file_that_was_deleted_is_changed_and_cannot_be_opened() {
 }
 
 /// No test takes as long.
-const HOUR: Nanos = Nanos::from_millis(3_600_000);
+const HOUR: Duration = Duration::from_secs(3_600);
 const ENOENT: i32 = 2;

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use forerun_core::{device, eviction, prng::Prng, units::Nanos};
+use forerun_core::{device, eviction, prng::Prng};
 use forerun_engine::{Cache, Handle, OpenError, ReadError, Settings};
 use forerun_io::{
     store::{Store, pattern::Pattern},
@@ -38,7 +38,7 @@ fn tight(random: &mut Prng) -> Settings {
         waiters_max: from(1, 40),
         handles_max: from(3, 6),
         files_max: from(1, 4),
-        wait_max: Nanos(u64::from(from(0, 2_000_000))),
+        wait_max: Duration::from_nanos(from(0, 2_000_000).into()),
         ahead_bytes_max: u64::from(from(0, 30)) * PAGE,
         ..settings(from(WINDOW, 60), readahead)
     }

@@ -14,6 +14,7 @@
 mod reads;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Result;
 use forerun_console::failure::{note, usage};
@@ -201,7 +202,7 @@ fn measured(
 }
 
 fn table(args: &Args, size: Bytes, measured: &FileResult) -> String {
-    let micros = |time: Nanos| format!("{:.1}", micros(time));
+    let micros = |time: Duration| format!("{:.1}", micros(time));
     let header = [
         "pattern", "size", "threads", "MB/s", "IO/s", "mean us", "p50", "p90", "p99", "max",
         "hits %", "late %", "requests", "cold %",
@@ -213,7 +214,7 @@ fn table(args: &Args, size: Bytes, measured: &FileResult) -> String {
         args.threads.to_string(),
         format!("{:.1}", measured.mb_per_second()),
         format!("{:.0}", measured.io_per_second()),
-        format!("{:.1}", times.mean_ns() / 1e3),
+        format!("{:.1}", micros(times.mean())),
         micros(times.quantile(500)),
         micros(times.quantile(900)),
         micros(times.quantile(990)),
@@ -230,7 +231,7 @@ fn table(args: &Args, size: Bytes, measured: &FileResult) -> String {
 /// The run, as `--json` prints it.
 fn json_row(args: &Args, size: Bytes, measured: &FileResult) -> impl Serialize {
     let times = &measured.times;
-    let micros = |per_mille| micros(times.quantile(per_mille));
+    let quantile = |per_mille| micros(times.quantile(per_mille));
     object! {
         pattern: args.pattern,
         size: size.0,
@@ -239,12 +240,12 @@ fn json_row(args: &Args, size: Bytes, measured: &FileResult) -> impl Serialize {
         seconds: quantity::seconds(measured.elapsed),
         mb_per_second: measured.mb_per_second(),
         io_per_second: measured.io_per_second(),
-        mean_us: times.mean_ns() / 1e3,
-        p50_us: micros(500),
-        p90_us: micros(900),
-        p99_us: micros(990),
-        p999_us: micros(999),
-        max_us: micros(1_000),
+        mean_us: micros(times.mean()),
+        p50_us: quantile(500),
+        p90_us: quantile(900),
+        p99_us: quantile(990),
+        p999_us: quantile(999),
+        max_us: quantile(1_000),
         hit_ratio: measured.hit_ratio(),
         late_ratio: measured.late_ratio(),
         bytes_wanted: measured.bytes,
