@@ -26,7 +26,7 @@
 
 use alloc::{string::String, vec::Vec};
 
-use crate::params::{ParamError, Params, by_name};
+use crate::params::{ParamError, Params, by_name, join};
 use crate::units::{FrameId, PageId};
 
 /// Chooses the pages that leave.
@@ -35,6 +35,11 @@ pub trait Eviction: Sized + Send + 'static {
     const NAME: &'static str;
     /// What a sweep may vary; each default names its source.
     type Params: Params;
+    /// The text that names this policy with `params`: what settings hold.
+    #[must_use]
+    fn spec(params: &Self::Params) -> String {
+        join(Self::NAME, params)
+    }
     /// A policy for `capacity` frames, all empty. Frame numbers are global: they may exceed it.
     fn new(capacity: u32, params: Self::Params) -> Self;
     /// `page` was demanded and is not resident. An eviction for it may come next; when it arrives,

@@ -99,6 +99,13 @@ pub fn check(holds: bool, key: &str, value: &impl Param, form: &str) -> Result<(
     Err(ParamError::BadValue { key: key.into(), value: value.show(), form: form.into() })
 }
 
+/// The text that [`split`] and [`apply`] read as `name` with `params`.
+#[must_use]
+pub fn join(name: &str, params: &impl Params) -> String {
+    let pairs: Vec<_> = params.show().iter().map(|(key, value)| format!("{key}={value}")).collect();
+    if pairs.is_empty() { name.to_owned() } else { format!("{name}:{}", pairs.join(",")) }
+}
+
 /// The name and the `key=value` pairs of `NAME:key=value,..`.
 #[must_use]
 pub fn split(spec: &str) -> (&str, &str) {

@@ -28,7 +28,7 @@
 use alloc::{boxed::Box, string::String, vec::Vec};
 
 use crate::device::estimate::DeviceProfile;
-use crate::params::{ParamError, Params, by_name};
+use crate::params::{ParamError, Params, by_name, join};
 use crate::units::{FileId, HandleId, Nanos, PageIndex};
 
 /// The pages of one readahead, and where the next one is triggered.
@@ -328,6 +328,11 @@ pub trait Named: Readahead + Sized + 'static {
     const NAME: &'static str;
     /// What may be set; each default names its source.
     type Params: Params;
+    /// The text that names this policy with `params`: what settings hold.
+    #[must_use]
+    fn spec(params: &Self::Params) -> String {
+        join(Self::NAME, params)
+    }
     /// A policy for pages of `page_bytes`, with no handle open.
     fn new(params: Self::Params, page_bytes: u32) -> Self;
 }

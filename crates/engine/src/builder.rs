@@ -53,13 +53,34 @@ impl Builder {
         self
     }
 
-    /// The replacement policy, as `NAME:key=value,...`.
+    /// The replacement policy: as `NAME:key=value,...`, or by its type.
+    ///
+    /// ```
+    /// use forerun_engine::{Cache, params::Share};
+    /// use forerun_engine::eviction::{Eviction as _, two_q_star::{TwoQStar, TwoQStarParams}};
+    /// # fn main() -> Result<(), forerun_engine::BuildError> {
+    /// let by_text = Cache::builder().policy("2q-star:kin=0.25").build()?;
+    /// let params = TwoQStarParams { kin: Share::percent(25), ..Default::default() };
+    /// let by_type = Cache::builder().policy(TwoQStar::spec(&params)).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn policy(mut self, spec: impl Into<String>) -> Self {
         self.settings.policy = spec.into();
         self
     }
 
-    /// The readahead policy, as `NAME:key=value,...`.
+    /// The readahead policy: as `NAME:key=value,...`, or by its type.
+    ///
+    /// ```
+    /// use forerun_engine::{Cache, params::Bytes};
+    /// use forerun_engine::readahead::{Named as _, streams::{Streams, StreamsParams}};
+    /// # fn main() -> Result<(), forerun_engine::BuildError> {
+    /// let params = StreamsParams { max: Bytes(256 << 10), ..Default::default() };
+    /// let cache = Cache::builder().readahead(Streams::spec(&params)).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn readahead(mut self, spec: impl Into<String>) -> Self {
         self.settings.readahead = spec.into();
         self

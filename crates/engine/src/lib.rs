@@ -1,4 +1,24 @@
-//! The live cache: threads, locks, real time and bytes around the decisions of `forerun-core`.
+//! A page cache with readahead in a program's own memory, in front of files or of any store.
+//!
+//! ```
+//! use std::io::Read;
+//! use forerun_engine::Cache;
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let path = std::env::current_exe()?;
+//! let cache = Cache::builder().memory(64 << 20).build()?; // Clones are the same cache.
+//! let file = cache.open(path)?; // `Send` and `Sync`; `try_clone` for each further reader.
+//! let mut head = [0; 4];
+//! file.read_at(&mut head, 0)?; // As `FileExt`: short only at the end of the file.
+//! let mut rest = Vec::new();
+//! (&file).read_to_end(&mut rest)?; // Also `Seek`; a shared handle has one position.
+//! assert_eq!(head, rest[..4]);
+//! println!("{} of {} pages hit", cache.stats().hits(), cache.stats().pages());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # How it works
+//! Threads, locks, real time and bytes around the decisions of `forerun-core`:
 //!
 //! ```text
 //!   Handle::read_at --> Index: found? pin, copy, record          no lock, no system call
@@ -71,6 +91,7 @@ pub use forerun_core::cache::SettingsError;
 pub use forerun_core::device::{DeviceKind, estimate::DeviceProfile};
 pub use forerun_core::units::Nanos;
 pub use forerun_core::windows::WindowRecord;
+pub use forerun_core::{eviction, params, readahead};
 pub use forerun_io::files::{Backend, ChosenBackend, FilesSettings};
 
 pub use builder::Builder;

@@ -31,7 +31,8 @@ pub struct Stats {
     pub failures: u64,
     /// Bytes handed to readers; a pin counts as one.
     pub bytes: u64,
-    /// Hits that the hit buffer dropped for lack of room; the replacement policy misses them.
+    /// Hits that the hit buffer dropped for lack of room; the replacement policy misses them, and
+    /// pages read ahead that had no other use count as unread in `core`.
     pub dropped_hits: u64,
     /// Bytes read from stores.
     pub store_bytes: u64,
@@ -45,6 +46,41 @@ pub struct Stats {
     pub files_changed: u64,
     /// The latency of reads that were not `unlocked`.
     pub latency: Histogram,
+}
+
+impl Stats {
+    /// Pages that reads asked for: the sum of [`Stats::hits`], [`Stats::late_hits`] and
+    /// [`Stats::misses`].
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        self.hits() + self.late_hits() + self.misses()
+    }
+
+    /// Of these, pages that were in the cache: also those whose use the core did not see in time
+    /// (`stale_hits`, [`Stats::dropped_hits`]).
+    #[must_use]
+    pub fn hits(&self) -> u64 {
+        self.core.hits + self.core.stale_hits + self.dropped_hits
+    }
+
+    /// Pages that were on their way.
+    #[must_use]
+    pub fn late_hits(&self) -> u64 {
+        self.core.late_hits
+    }
+
+    /// Pages that were neither.
+    #[must_use]
+    pub fn misses(&self) -> u64 {
+        self.core.misses
+    }
+
+    /// [`Stats::hits`] of [`Stats::pages`]; 0 of none.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "no run has 2^53 hits")]
+    pub fn hit_ratio(&self) -> f64 {
+        self.hits() as f64 / self.pages().max(1) as f64
+    }
 }
 
 /// The readahead windows of a cache, as they are now.
@@ -142,6 +178,17 @@ impl Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hits_that_the_core_did_not_see_in_time_are_hits() {
+        let (hits, late_hits, misses, stale_hits) = (5, 2, 1, 3);
+        let core = cache::Stats { hits, late_hits, misses, stale_hits, ..cache::Stats::default() };
+        let stats = Stats { core, dropped_hits: 4, ..Stats::default() };
+        let counts = (stats.hits(), stats.late_hits(), stats.misses(), stats.pages());
+        assert_eq!(counts, (12, 2, 1, 15));
+        assert!((stats.hit_ratio() - 0.8).abs() < 1e-9);
+        assert!(Stats::default().hit_ratio().abs() < 1e-9, "of no page");
+    }
 
     fn times(digits: u8, all: impl IntoIterator<Item = u64>) -> Histogram {
         let mut times = Histogram::new(digits);

@@ -9,11 +9,11 @@ use std::{
 };
 
 use forerun_core::{prng::Prng, units::Nanos};
-use forerun_engine::{Cache, Stats};
+use forerun_engine::{Cache, Settings, Stats};
 use forerun_io::store::pattern::Pattern;
 use forerun_testkit::within;
 
-use crate::rig::{PAGE, check_quiet, next_read, read, readaheads, settings};
+use crate::rig::{PAGE, PAGE_BYTES, check_quiet, next_read, read, readaheads, settings};
 
 /// Checks two snapshots, and the later one by itself.
 fn check(before: &Stats, now: &Stats, ahead_max: u64) {
@@ -72,10 +72,25 @@ fn at_any_instant_the_counts_balance_and_in_the_end_no_page_is_missing() {
                 }
             });
             let stats = cache.stats();
-            let seen = stats.core.demanded + stats.core.stale_hits + stats.dropped_hits;
-            assert_eq!(seen, pages.into_inner(), "{readahead}: {stats:?}");
+            assert_eq!(stats.pages(), pages.into_inner(), "{readahead}: {stats:?}");
             assert_eq!((stats.bytes, stats.requests), (total.into_inner(), 8 * 400), "{readahead}");
             check_quiet(&cache, &settings);
         });
     }
+}
+
+#[test]
+fn a_cold_sequential_read_counts_each_page_once_and_nearly_all_as_hits() {
+    within(|| {
+        let settings = Settings { cache_bytes: 4 << 20, ..settings(1, "streams") };
+        let cache = Cache::new(settings).unwrap();
+        let file = cache.open_store(Arc::new(Pattern::new(4_000 * PAGE))).unwrap();
+        for page in 0..4_000 {
+            read(&file, page * PAGE, PAGE_BYTES as usize).unwrap();
+        }
+        let stats = cache.stats();
+        assert_eq!(stats.pages(), 4_000, "{stats:?}");
+        assert_eq!(stats.core.demand_fetched, 1, "all but the first page is read ahead: {stats:?}");
+        assert_eq!(stats.misses(), 1, "{stats:?}");
+    });
 }

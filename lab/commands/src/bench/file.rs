@@ -151,14 +151,14 @@ impl FileResult {
 
     /// Pages that were resident at the request.
     fn hit_ratio(&self) -> f64 {
-        let core = &self.stats.core;
-        ratio(core.hits, core.demanded)
+        let stats = &self.stats;
+        ratio(stats.hits(), stats.pages())
     }
 
     /// Pages that were in flight at the request.
     fn late_ratio(&self) -> f64 {
-        let core = &self.stats.core;
-        ratio(core.late_hits, core.demanded)
+        let stats = &self.stats;
+        ratio(stats.late_hits(), stats.pages())
     }
 }
 
