@@ -14,7 +14,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use forerun_console::{failure, interrupt, machine, names, output};
 
-use crate::{doctor, explain, learned, profile, report, run as program, shell, warm};
+use crate::{compare, doctor, explain, learned, profile, report, run as program, shell, warm};
 
 #[derive(Parser)]
 #[command(
@@ -35,6 +35,8 @@ enum Command {
     Run(program::Args),
     /// Run a program, and say what it reads, where it waits, and what reading ahead would gain
     Explain(explain::Args),
+    /// Time a program cold, alone and under `run`, in turns
+    Compare(compare::Args),
     #[command(flatten)]
     Own(Own),
 }
@@ -102,6 +104,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
     let result = match parsed.command {
         Command::Run(args) => program::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Compare(args) => compare::run(&args),
         #[cfg(feature = "lab")]
         Command::Own(Own::Lab(command)) if command.runs_program() => command.run_program(),
         Command::Own(command) => {
@@ -207,7 +210,8 @@ const PRODUCT: [(&str, &[&str]); 3] = [
     ("The laboratory", &[]),
     ("Results and help", &["report", "completions", "man", "help"]),
 ];
-const PRODUCT_NAMES: [&str; 6] = ["run", "explain", "warm", "learned", "doctor", "profile"];
+const PRODUCT_NAMES: [&str; 7] =
+    ["run", "explain", "compare", "warm", "learned", "doctor", "profile"];
 const LAB: usize = 1;
 const NAME_WIDTH: usize = 16;
 

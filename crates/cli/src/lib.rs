@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `cli` | the commands and their dispatch |
 //! | `run`, `explain` | runs a program and reads ahead of it, or says what that would gain |
+//! | `compare` | a program alone and under `run`, cold and timed in turns |
 //! | `warm` | the kernel's page cache, filled |
 //! | `learned` | what programs used in their last runs |
 //! | `profile` | what a device can do, measured |
@@ -24,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod compare;
 mod doctor;
 mod explain;
 mod learned;

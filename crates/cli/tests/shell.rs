@@ -35,9 +35,12 @@ fn each_command_has_a_manual_page() {
     let scratch = Scratch::new("man");
     let folder = scratch.join("new/man1");
     said(&["man", folder.to_str().unwrap()]);
-    for (page, word) in
-        [("forerun", "explain"), ("forerun-run", "stats"), ("forerun-warm", "budget")]
-    {
+    for (page, word) in [
+        ("forerun", "explain"),
+        ("forerun-run", "stats"),
+        ("forerun-warm", "budget"),
+        ("forerun-compare", "runs"),
+    ] {
         let text = fs::read_to_string(folder.join(format!("{page}.1"))).unwrap();
         assert!(text.starts_with(".ie") && text.contains(word), "{page}: {text}");
     }

@@ -16,6 +16,7 @@
 //! | module | what |
 //! |---|---|
 //! | `run`, `explain`, `record`, `warm` | the commands |
+//! | `compare` | the first run of a comparison, eviction, timed runs |
 //! | `session` | starts a program, forwards signals, waits; a process that polls until its end |
 //! | `observe` | processes, open files, mappings, system calls by the shim; poll budget |
 //! | `prefetch` | files, residency and worker threads of the planner; walks and their workers |
@@ -30,7 +31,7 @@
 //! | `clock` | real time |
 //!
 //! # Invariants
-//! - No byte of a file is written, and no page is evicted.
+//! - No byte of a file is written, and no page is evicted but by `compare`, which is for that.
 //! - The kernel is believed only where it tells the truth ([`kernel::Residency`]).
 
 #![deny(unsafe_code)]
@@ -38,6 +39,7 @@
 pub mod abilities;
 mod aside;
 mod clock;
+pub mod compare;
 pub mod explain;
 pub mod kernel;
 pub mod learn;

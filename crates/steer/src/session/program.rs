@@ -13,7 +13,7 @@
 //! - Where there is no room for another process, this one becomes the program.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -37,6 +37,10 @@ pub struct StartError {
 }
 
 impl StartError {
+    pub(crate) fn new(name: &OsStr, source: io::Error) -> Self {
+        Self { name: name.to_string_lossy().into_owned(), source }
+    }
+
     /// The exit status that a shell gives in this case: 127 for a program that is not found, 126
     /// for one that cannot be executed.
     #[must_use]

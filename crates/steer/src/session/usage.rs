@@ -17,6 +17,8 @@ use forerun_core::units::Nanos;
 pub(crate) struct Usage {
     /// Processor time, in user mode and in the kernel.
     pub(crate) processor: Nanos,
+    /// Of that, in the kernel.
+    pub(crate) system: Nanos,
     /// Bytes that were read from devices.
     pub(crate) device_bytes: u64,
 }
@@ -38,6 +40,7 @@ impl Usage {
         };
         Self {
             processor: nanos(usage.ru_utime) + nanos(usage.ru_stime),
+            system: nanos(usage.ru_stime),
             device_bytes: u64::try_from(usage.ru_inblock).unwrap_or(0) * BLOCK_BYTES,
         }
     }
@@ -46,6 +49,7 @@ impl Usage {
     pub(crate) fn since(self, before: Self) -> Self {
         Self {
             processor: self.processor.since(before.processor),
+            system: self.system.since(before.system),
             device_bytes: self.device_bytes.saturating_sub(before.device_bytes),
         }
     }

@@ -1,0 +1,152 @@
+//! The first run of a comparison: which files the program reads, and whether it writes.
+//!
+//! # Invariants
+//! - Without `--yes` nothing is changed, and a program of which that cannot be known is not run.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use forerun_console::failure::note;
+use forerun_console::{interrupt, output};
+use forerun_core::units::Nanos;
+use forerun_report::quantity::{self, seconds};
+use forerun_steer::StartError;
+use forerun_steer::compare::{Changes, ReadFile, TraceError, Traced, timed, trace};
+use serde_json::Value;
+
+use super::text::Unit;
+use super::{Args, FindBy, Folder};
+
+/// What the first run told.
+pub(super) struct FirstRun {
+    pub(super) status: u8,
+    pub(super) time: Nanos,
+    pub(super) files: Vec<ReadFile>,
+    pub(super) files_left_out: u64,
+    /// What it changed first, where that is allowed.
+    pub(super) change: Option<String>,
+    pub(super) found_by: FindBy,
+}
+
+/// Why there is no first run.
+pub(super) enum Failure {
+    Start(StartError),
+    Other(anyhow::Error),
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+/// Makes the first run, and says what it told; nothing where a signal came.
+pub(super) fn run(args: &Args) -> Result<Option<FirstRun>, Failure> {
+    let name = args.words[0].display();
+    let bar = output::waiting(&format!("first run of {name}: which files does it read?"));
+    let first = find(args);
+    bar.finish_and_clear();
+    let Some(first) = first? else { return Ok(None) };
+    first.tell(args);
+    Ok(Some(first))
+}
+
+fn find(args: &Args) -> Result<Option<FirstRun>, Failure> {
+    if args.find_by == FindBy::Samples {
+        require_yes(args, "samples do not show what a program writes")?;
+        return Ok(sampled(args)?);
+    }
+    let changes = if args.yes { Changes::Allowed } else { Changes::Refused };
+    let (input, [output, errors]) =
+        (args.open_input().context("cannot read the input")?, args.outputs()?);
+    let prepare = |command: &mut Command| {
+        command.stdin(input).stdout(output).stderr(errors);
+    };
+    match trace(&args.words, prepare, changes, interrupt::asked) {
+        Ok(None) => Ok(None),
+        Ok(Some(traced)) => Ok(Some(FirstRun::of(args, traced)?)),
+        Err(TraceError::Start(error)) => Err(Failure::Start(error)),
+        Err(error) => {
+            require_yes(args, &error.to_string())?;
+            note(&format!("{error}: the files are found by samples instead"));
+            Ok(sampled(args)?)
+        }
+    }
+}
+
+fn require_yes(args: &Args, why: &str) -> Result<()> {
+    if args.yes {
+        return Ok(());
+    }
+    bail!("it cannot be known whether the program writes: {why}; give --yes if that does no harm")
+}
+
+/// The first run as `explain` sees it.
+fn sampled(args: &Args) -> Result<Option<FirstRun>> {
+    let folder = Folder::make()?;
+    let path = folder.0.join("explained.json");
+    let own = std::env::current_exe().context("cannot find this program itself")?;
+    let mut command = Command::new(own);
+    command.args(["explain", "--json", "--"]).args(&args.words);
+    args.direct(&mut command)?;
+    command.stdout(File::create(&path).context("cannot write a temporary file")?);
+    command.stderr(Stdio::null());
+    let run = timed(&mut command, interrupt::asked).context("cannot run explain")?;
+    let Some(run) = run else { return Ok(None) };
+    let mut text = String::new();
+    File::open(&path)?.read_to_string(&mut text)?;
+    let explained: Value = serde_json::from_str(&text)
+        .map_err(|_| anyhow!("{} did not start", args.words[0].display()))?;
+    let files = explained["files"].as_array().into_iter().flatten();
+    let files = files.filter_map(|file| ReadFile::at(Path::new(file["path"].as_str()?)));
+    Ok(Some(FirstRun {
+        status: run.status,
+        time: run.time,
+        files: files.collect(),
+        files_left_out: explained["files_left_out"].as_u64().unwrap_or(0),
+        change: None,
+        found_by: FindBy::Samples,
+    }))
+}
+
+impl FirstRun {
+    fn of(args: &Args, traced: Traced) -> Result<Self> {
+        let name = args.words[0].display();
+        let Traced { status, time, files, files_left_out, change, is_foreign } = traced;
+        if let Some(change) = &change
+            && !args.yes
+        {
+            bail!(
+                "{name} {change}, and was ended before that: every run would do it; give --yes if \
+                 that does no harm"
+            );
+        }
+        if is_foreign {
+            require_yes(args, "it makes calls of another processor")?;
+        }
+        Ok(Self { status, time, files, files_left_out, change, found_by: FindBy::Calls })
+    }
+
+    /// Says what was found out.
+    fn tell(&self, args: &Args) {
+        let name = args.words[0].display();
+        let (files, bytes) = (self.files.len(), quantity::bytes(self.bytes()));
+        let time = seconds(self.time);
+        let time = Unit::of(time).show(time);
+        let time = time.trim();
+        note(&format!("first run, {time}, not counted: {name} reads {files} files of {bytes}"));
+        if self.files_left_out > 0 {
+            note(&format!("{} files more are not evicted: too many", self.files_left_out));
+        }
+        if let Some(change) = &self.change {
+            note(&format!("{name} {change}; each run does it again"));
+        }
+        if self.status != 0 {
+            let status = self.status;
+            note(&format!("{name} ends with status {status}; --show-output shows what it says"));
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! `forerun compare`, end to end: runs are cold, in turns and equal; a program that writes is ended
+//! before it does; nothing is left behind.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use forerun_testkit::{Scratch, forerun_path, installed, until};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// A folder on a disk, where commands run that leave their temporary files in it.
+struct Place(Scratch);
+
+impl Place {
+    fn new(test: &str) -> Self {
+        let place = Self(Scratch::on_disk(&format!("compare-{test}")));
+        fs::create_dir(place.0.join("tmp")).unwrap();
+        fs::create_dir(place.0.join("here")).unwrap();
+        place
+    }
+
+    fn compare(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(forerun_path());
+        command.arg("compare").args(words).current_dir(self.0.join("here"));
+        command.env("TMPDIR", self.0.join("tmp")).env("XDG_STATE_HOME", self.0.join("state"));
+        command.stdin(Stdio::null());
+        command
+    }
+
+    fn output(&self, words: &[&str]) -> Output {
+        self.compare(words).output().unwrap()
+    }
+
+    /// What it prints with `--json`.
+    fn json(&self, words: &[&str]) -> Value {
+        let output = self.output(&[&["--json"], words].concat());
+        assert!(output.status.success(), "{}", errors(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    fn file(&self, name: &str, bytes: usize) {
+        fs::write(self.0.join("here").join(name), vec![b'x'; bytes]).unwrap();
+    }
+
+    fn names(&self, folder: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.0.join(folder)).unwrap();
+        let name = |entry: fs::DirEntry| entry.file_name().into_string().unwrap();
+        let mut names: Vec<_> = entries.map(|entry| name(entry.unwrap())).collect();
+        names.sort();
+        names
+    }
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn printed(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+const MIB: usize = 1 << 20;
+
+#[test]
+fn each_run_reads_the_device_and_each_way_has_as_many() {
+    let place = Place::new("cold");
+    place.file("large", 8 * MIB);
+    let record = place.json(&["-n", "3", "--", "cat", "large"]);
+    assert_eq!((&record["status"], &record["runs"]), (&0.into(), &3.into()), "{record}");
+    assert_eq!(record["first"]["found_by"], "calls", "{record}");
+    assert_eq!(record["cold"]["is_cold"], true, "{record}");
+    let kept = record["cold"]["kept"].as_array().unwrap();
+    assert!(kept.iter().all(|it| !it["path"].as_str().unwrap().ends_with("large")), "{record}");
+    let ways = record["ways"].as_array().unwrap();
+    let names: Vec<_> = ways.iter().map(|way| way["way"].as_str().unwrap()).collect();
+    assert_eq!(names, ["alone", "run"]);
+    for way in ways {
+        let seconds: Vec<f64> = serde_json::from_value(way["seconds"].clone()).unwrap();
+        assert_eq!(seconds.len(), 3, "{way}");
+        let (min, mean, max) = (&way["min_seconds"], &way["mean_seconds"], &way["max_seconds"]);
+        let [min, mean, max] = [min, mean, max].map(|it| it.as_f64().unwrap());
+        assert!(0.0 < min && min <= mean && mean <= max, "{way}");
+    }
+    assert!(ways[0]["device_bytes"].as_f64() >= Some(8.0 * 1_048_576.0), "{record}");
+    let alone = ways[0]["mean_seconds"].as_f64().unwrap();
+    let run = ways[1]["mean_seconds"].as_f64().unwrap();
+    let ratio = record["ratios"][0]["times_as_fast"].as_f64().unwrap();
+    assert!((ratio - alone / run).abs() < 1e-9, "{record}");
+}
+
+#[test]
+fn the_text_has_each_way_and_says_how_cold_it_was() {
+    let place = Place::new("text");
+    place.file("small", 20_000);
+    let output = place.output(&["-n", "2", "--", "cat", "small"]);
+    assert!(output.status.success(), "{}", errors(&output));
+    let text = printed(&output);
+    for part in [
+        "Benchmark 1, alone: cat small\n  Time (mean \u{b1} \u{3c3}):",
+        "Benchmark 2, run: cat small\n",
+        "Range (min \u{2026} max):",
+        "    2 runs\n",
+        "Median:",
+        "[User: ",
+        "Summary\n  run: ",
+        "\ncold     ",
+        "inodes and directory entries stay cached",
+    ] {
+        assert!(text.contains(part), "{part:?} is missing:\n{text}");
+    }
+    assert!(!text.contains("xxxx"), "the program's output is dropped:\n{text}");
+    assert!(errors(&output).contains("first run, "), "{}", errors(&output));
+    let single = printed(&place.output(&["-n", "1", "--", "cat", "small"]));
+    assert!(single.contains("one run tells no spread"), "{single}");
+}
+
+#[test]
+fn a_program_that_writes_is_ended_before_it_does() {
+    let place = Place::new("writes");
+    place.file("there", 10_000);
+    fs::create_dir(place.0.join("here/folder")).unwrap();
+    let before = place.names("here");
+    #[rustfmt::skip]
+    let rows = [ // program                               what it would do
+        (&["sh", "-c", "echo x > made"][..],              "makes "),
+        (&["sh", "-c", "echo x >> there"],                "opens for writing "),
+        (&["sh", "-c", "(echo x | cat > made) & wait"],   "makes "),
+        (&["touch", "there"],                             "opens for writing "),
+        (&["touch", "-a", "-c", "there"],                 "changes "),
+        (&["rm", "there"],                                "changes "),
+        (&["rmdir", "folder"],                            "changes "),
+        (&["mkdir", "new"],                               "makes "),
+        (&["mv", "there", "moved"],                       "changes "),
+        (&["ln", "there", "linked"],                      "makes "),
+        (&["ln", "-s", "there", "linked"],                "makes "),
+        (&["chmod", "600", "there"],                      "changes "),
+        (&["truncate", "-s", "5", "there"],               "opens for writing "),
+        (&["cp", "there", "copy"],                        "makes "),
+    ];
+    for (program, what) in rows {
+        let output = place.output(&[&["-n", "1", "--"], program].concat());
+        let told = errors(&output);
+        assert_eq!(output.status.code(), Some(1), "{program:?}: {told}");
+        assert!(told.contains(&format!("{} {what}/", program[0])), "{program:?}: {told}");
+        assert!(told.contains("--yes") && output.stdout.is_empty(), "{program:?}: {told}");
+        assert_eq!(place.names("here"), before, "{program:?}");
+        assert_eq!(fs::metadata(place.0.join("here/there")).unwrap().len(), 10_000, "{program:?}");
+    }
+}
+
+#[test]
+fn what_changes_nothing_is_no_writing() {
+    let place = Place::new("harmless");
+    place.file("there", 10_000);
+    for program in [
+        &["sh", "-c", "echo x > /dev/null; cat there | wc -c"][..],
+        &["mkdir", "-p", "."],
+        &["rm", "-f", "absent"],
+        &["find", "."],
+    ] {
+        let output = place.output(&[&["-n", "1", "--"], program].concat());
+        assert!(output.status.success(), "{program:?}: {}", errors(&output));
+    }
+}
+
+#[test]
+fn what_writes_is_run_again_and_again_with_yes() {
+    let place = Place::new("yes");
+    let output = place.output(&["--yes", "-n", "2", "--", "sh", "-c", "echo x >> log"]);
+    assert!(output.status.success(), "{}", errors(&output));
+    assert!(errors(&output).contains("each run does it again"), "{}", errors(&output));
+    // The first run, and two of each way.
+    assert_eq!(fs::read(place.0.join("here/log")).unwrap(), b"x\nx\nx\nx\nx\n");
+}
+
+#[test]
+fn exit_statuses_that_differ_are_an_error_and_equal_ones_are_told() {
+    let place = Place::new("status");
+    let turns = "test -e mark && exit 3; touch mark";
+    let output = place.output(&["--yes", "-n", "2", "--", "sh", "-c", turns]);
+    assert_eq!(output.status.code(), Some(1), "{}", errors(&output));
+    let told = "alone ended with status 3, the first run with 0";
+    assert!(errors(&output).contains(told), "{}", errors(&output));
+    assert!(output.stdout.is_empty());
+    for (program, status) in [("exit 7", 7), ("kill -9 $$", 137)] {
+        let words = ["--json", "-n", "1", "--", "sh", "-c", program];
+        let output = place.output(&words);
+        assert!(output.status.success(), "{}", errors(&output));
+        let record: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(record["status"], status, "{record}");
+        assert!(errors(&output).contains(&format!("ends with status {status}")), "{program}");
+    }
+}
+
+#[test]
+fn wrong_input_is_told_before_anything_runs() {
+    let place = Place::new("wrong");
+    place.file("plain", 10);
+    #[rustfmt::skip]
+    let rows = [ // words                                        status  what is said
+        (&["--", "no-such-program-at-all"][..],                  127, "cannot run no-such-program"),
+        (&["--", "./plain"],                                     126, "cannot run ./plain"),
+        (&[],                                                    2,   "PROGRAM"),
+        (&["-n", "0", "--", "true"],                             2,   "--runs"),
+        (&["-n", "x", "--", "true"],                             2,   "--runs"),
+        (&["--lern", "--", "true"],                              2,   "the nearest is `--learn`"),
+        (&["--find-by", "cals", "--", "true"],                   2,   "the nearest is `calls`"),
+        (&["--input", "absent", "--", "true"],                   1,   "cannot read absent"),
+        (&["--find-by", "samples", "--", "true"],                1,   "give --yes"),
+    ];
+    for (words, status, said) in rows {
+        let output = place.output(words);
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {}", errors(&output));
+        assert!(errors(&output).contains(said), "{words:?}: {}", errors(&output));
+        assert!(output.stdout.is_empty(), "{words:?}");
+    }
+}
+
+#[test]
+fn the_input_is_the_same_in_each_run_and_the_output_is_shown_where_asked() {
+    let place = Place::new("input");
+    fs::write(place.0.join("here/words"), "hello\n").unwrap();
+    let asks = "test \"$(cat)\" = hello && echo answered";
+    let words = ["--input", "words", "--show-output", "-n", "2", "--", "sh", "-c", asks];
+    let output = place.output(&words);
+    assert!(output.status.success(), "{}", errors(&output));
+    let answers = |text: &str| text.lines().filter(|line| *line == "answered").count();
+    assert_eq!(answers(&printed(&output)), 5, "{}", printed(&output));
+    let output = place.output(&[&["--json"], &words[..]].concat());
+    let record: Value = serde_json::from_slice(&output.stdout).expect("one object on stdout");
+    assert_eq!((&record["status"], answers(&errors(&output))), (&0.into(), 5));
+}
+
+/// Reads a file, and under `run` has it open until the observer has it open, too.
+const READER: &str = "
+import glob, os, sys
+def is_seen(path):
+    for link in glob.glob('/proc/[0-9]*/fd/*'):
+        try:
+            if os.readlink(link) == path and link.split('/')[2] != str(os.getpid()): return True
+        except OSError: pass
+path = os.path.abspath(sys.argv[1])
+parent = open(f'/proc/{os.getppid()}/cmdline').read().split(chr(0))
+with open(path, 'rb') as file:
+    while True:
+        file.seek(0)
+        while file.read(65536): pass
+        if parent[1] != 'run' or is_seen(path): break
+";
+
+#[test]
+fn a_list_is_learned_apart_from_the_users() {
+    let test = "a_list_is_learned_apart_from_the_users";
+    if !installed(test, "python3") {
+        return;
+    }
+    let place = Place::new("learn");
+    place.file("large", MIB);
+    fs::write(place.0.join("here/reader.py"), READER).unwrap();
+    let record = place.json(&["--learn", "-n", "2", "--", "python3", "-B", "reader.py", "large"]);
+    let ways = record["ways"].as_array().unwrap();
+    assert_eq!((ways.len(), &ways[2]["way"]), (3, &"run with a list".into()), "{record}");
+    assert_eq!(record["ratios"].as_array().unwrap().len(), 2);
+    assert!(record["learned_entries"].as_u64() >= Some(1), "{record}");
+    assert!(!place.0.join("state").exists(), "a list of the user's was written");
+    assert_eq!(place.names("tmp"), [""; 0], "the list is left");
+}
+
+#[test]
+fn what_another_program_has_mapped_stays_and_is_said() {
+    let test = "what_another_program_has_mapped_stays_and_is_said";
+    if !installed(test, "python3") {
+        return;
+    }
+    let place = Place::new("mapped");
+    place.file("large", 8 * MIB);
+    let map = "import mmap, sys
+file = open(sys.argv[1], 'rb')
+m = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+sum(m[at] for at in range(0, len(m), 4096))
+print('mapped', flush=True)
+sys.stdin.read()";
+    let mut other = Command::new("python3");
+    other.args(["-c", map]).arg(place.0.join("here/large"));
+    let mut other = other.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(other.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "mapped\n");
+    let record = place.json(&["-n", "1", "--", "cat", "large"]);
+    let told = printed(&place.output(&["-n", "1", "--", "cat", "large"]));
+    drop(other.stdin.take());
+    assert!(other.wait().unwrap().success());
+    let kept = record["cold"]["kept"].as_array().unwrap();
+    let large = kept.iter().find(|it| it["path"].as_str().unwrap().ends_with("/large"));
+    assert_eq!(large.expect("it is kept")["why"], "mapped by running programs", "{record}");
+    assert_eq!(record["cold"]["is_cold"], false, "{record}");
+    assert!(told.contains("these runs were not cold"), "{told}");
+}
+
+#[test]
+fn a_sampled_first_run_says_what_it_misses() {
+    let place = Place::new("samples");
+    place.file("small", 1000);
+    let words = ["--find-by", "samples", "--yes", "-n", "1", "--", "cat", "small"];
+    let output = place.output(&words);
+    assert!(output.status.success(), "{}", errors(&output));
+    assert!(printed(&output).contains("small ones were not evicted"), "{}", printed(&output));
+    assert_eq!(place.json(&words)["first"]["found_by"], "samples");
+    assert_eq!(place.names("tmp"), [""; 0]);
+}
+
+/// The processes that have `word` as their last argument.
+fn processes(word: &str) -> Vec<u32> {
+    let has_word = |process: &Path| {
+        let words = fs::read_to_string(process.join("cmdline")).unwrap_or_default();
+        words.split_terminator('\0').next_back() == Some(word)
+    };
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let numbers = entries.filter_map(|entry| {
+        let number = entry.file_name().to_str()?.parse().ok()?;
+        has_word(&entry.path()).then_some(number)
+    });
+    numbers.collect()
+}
+
+#[test]
+fn an_interrupt_leaves_nothing_behind() {
+    let place = Place::new("interrupt");
+    // The runs are: the first, the one that is learned, alone, under run.
+    for hangs_at in 1..=4 {
+        let word = format!("{}.{}", 70_000 + hangs_at, std::process::id());
+        let hangs = format!(
+            "exec 3< large; cat <&3; echo x >> log; n=$(cat log | wc -l); \
+             test $n -ge {hangs_at} && exec tail -f /dev/null {word}"
+        );
+        place.file("large", 2 * MIB);
+        fs::write(place.0.join("here/log"), "").unwrap();
+        fs::write(place.0.join("here").join(&word), "").unwrap();
+        let script = ["--yes", "--learn", "-n", "1", "--", "sh", "-c", &hangs];
+        let mut child = place.compare(&script).stderr(Stdio::piped()).spawn().unwrap();
+        until(|| !processes(&word).is_empty());
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        let status = child.wait().unwrap();
+        assert_eq!(status.code(), Some(130), "at run {hangs_at}");
+        until(|| processes(&word).is_empty());
+        assert_eq!(place.names("tmp"), [""; 0], "at run {hangs_at}");
+    }
+}
