@@ -54,6 +54,7 @@ const STEPS: &[Step] = &[
     ("models", models),
     ("shim", shim),
     ("docs", docs),
+    ("api", api),
     ("deny", deny),
     ("build", |run| run.cargo(&["build", "--release", "--package", "forerun-cli"])),
     ("seeds", seeds),
@@ -63,8 +64,9 @@ const STEPS: &[Step] = &[
 
 const PYTHON: Step = ("python", |run| python::test(run, &python::LIGHT));
 
-/// Every package that builds without Python.
-const RUST: &[&str] = &["--workspace", "--exclude=forerun-python"];
+/// Every package that builds without Python, and the engine's front for tasks.
+const RUST: &[&str] =
+    &["--workspace", "--exclude=forerun-python", "--features=forerun-engine/futures"];
 
 /// Runs the steps; whether all passed.
 pub(crate) fn run(root: &Path, skips: Skips) -> Result<bool> {
@@ -291,6 +293,15 @@ const MODELS: &[&str] = &[
     "--features=forerun-io/shuttle,forerun-engine/shuttle",
     "--test=models",
 ];
+
+/// The list of public items, where the tool that makes it is installed.
+fn api(run: &mut Run) -> Result<bool> {
+    Ok(match crate::api::check(&run.root)? {
+        Outcome::Clean => true,
+        Outcome::Found => false,
+        Outcome::LeftOut(what) => run.leave_out(what),
+    })
+}
 
 fn docs(run: &mut Run) -> Result<bool> {
     let mut cargo = Command::new(crate::cargo());

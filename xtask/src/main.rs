@@ -5,6 +5,7 @@
 //! Exit codes: 0 done, 1 the chore found something, 2 bad usage.
 #![forbid(unsafe_code)]
 
+mod api;
 mod ci;
 mod flakes;
 mod mutants;
@@ -53,6 +54,8 @@ enum Chore {
         /// Some of the tools [default: all]
         tools: Vec<sanitize::Tool>,
     },
+    /// Whether the list of public items is current
+    Api(api::Args),
     /// Whether the working tree decides what an older commit decided
     Same(same::Args),
     /// What programs see under `run` and `explain`, in a table beside what they see alone
@@ -91,6 +94,7 @@ fn main() -> ExitCode {
             become_one(&root, &["--release", "--package", "forerun-cli", "--", "soak"], &options)
         }
         Chore::Sanitize { tools } => sanitize::run(&root, &tools),
+        Chore::Api(args) => api::run(&root, &args),
         Chore::Same(args) => same::run(&root, &args),
         Chore::Transparent => transparent(&root),
         Chore::Bounds { ends, seconds } => bounds(&root, ends, seconds),

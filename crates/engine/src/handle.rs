@@ -164,6 +164,34 @@ impl Handle {
         Ok(Pinned { pin: kept, within, shared })
     }
 
+    /// Copies as many whole pages from `offset` on as the cache has at once.
+    #[cfg(feature = "futures")]
+    pub(crate) fn read_cached(&self, buf: &mut [u8], offset: u64) -> Result<usize, ReadError> {
+        let bytes = self.bytes_from(offset, buf.len());
+        if bytes == 0 {
+            return Ok(0);
+        }
+        self.file.require_current()?;
+        let (page_bytes, index) = (u64::from(self.file.page_bytes), &self.shared().index);
+        let mut cached = 0;
+        while cached < bytes {
+            let from = offset + cached as u64;
+            let page = PageId { file: self.file.id, index: from / page_bytes };
+            if index.find(page).is_none() {
+                break;
+            }
+            cached = bytes.min(cached + at(page_bytes - from % page_bytes));
+        }
+        // Its end is that of the read, which is counted so.
+        Ok(self.copy_hits(offset, &mut buf[..cached], true))
+    }
+
+    /// The bytes that a read of at most `bytes` from `offset` on gives.
+    pub(crate) fn bytes_from(&self, offset: u64, bytes: usize) -> usize {
+        let left = self.file.bytes.saturating_sub(offset);
+        usize::try_from(left).map_or(bytes, |left| left.min(bytes))
+    }
+
     /// Requests a prefetch of `range` in the background, as far as the bounds of readahead allow.
     /// Returns at once; pages beyond the bounds are not fetched.
     ///
@@ -215,8 +243,7 @@ impl Handle {
         offset: u64,
         cancel: Option<&Cancel>,
     ) -> Result<usize, ReadError> {
-        let left = self.file.bytes.saturating_sub(offset);
-        let bytes = usize::try_from(left).map_or(buf.len(), |left| left.min(buf.len()));
+        let bytes = self.bytes_from(offset, buf.len());
         if bytes == 0 {
             return Ok(0);
         }

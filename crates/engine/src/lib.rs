@@ -47,6 +47,7 @@
 //!   shared                          the state, the index and the hit buffer, for every thread
 //!   read watch cancel               a read that took the lock, version checks, cancelling
 //!   owner handle cache builder      the objects of a program
+//!   futures                         handles for tasks (feature `futures`)
 //!   ranges                          byte ranges without frames; beside all of these
 //! ```
 //!
@@ -71,6 +72,8 @@ mod clock;
 mod error;
 mod file;
 mod files;
+#[cfg(feature = "futures")]
+mod futures;
 mod handle;
 mod hits;
 pub mod journal;
@@ -98,6 +101,8 @@ pub use builder::Builder;
 pub use cache::Cache;
 pub use cancel::Cancel;
 pub use error::{BuildError, OpenError, ReadError};
+#[cfg(feature = "futures")]
+pub use futures::{AsyncHandle, ReadAt, ReaderThreads};
 pub use handle::{Handle, Pinned};
 pub use journal::{Journal, Record, Recorder};
 pub use settings::Settings;

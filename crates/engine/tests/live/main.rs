@@ -17,3 +17,5 @@ mod rig;
 mod size;
 mod storm;
 mod streams;
+#[cfg(feature = "futures")]
+mod tasks;
