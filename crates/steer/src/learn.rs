@@ -272,7 +272,8 @@ impl Learner {
                     self.is_seek_bound = is_rotational;
                 }
                 let is_full = self.replay.in_flight() >= self.depth.requests() as usize;
-                self.depth.answered(now, was_there, is_full);
+                let bytes = found.as_ref().map_or(0, |it| it.bytes);
+                self.depth.answered(now, was_there, is_full, bytes);
                 let is_judged = is_watched && !was_there;
                 self.watched[index as usize] = is_judged;
                 self.replay.complete(index, is_judged.then_some(took));

@@ -46,6 +46,8 @@ pub(super) struct Job {
     /// The entry; none for the directory itself.
     pub(super) name: Option<Box<[u8]>>,
     pub(super) want: Want,
+    /// The inode of the entry; 0 where it is not known.
+    pub(super) inode: u64,
     /// The device that it is thought to lie on.
     pub(super) device: Option<u64>,
 }
@@ -79,11 +81,35 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     teams: Vec<Team>,
-    /// Jobs that run, by device, and how many may.
-    devices: BTreeMap<Option<u64>, (usize, usize)>,
+    devices: BTreeMap<Option<u64>, DeviceQueue>,
     threads: usize,
     /// One of the threads that wait closes handles.
     expires: bool,
+}
+
+/// How the jobs of one device are carried out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pacing {
+    /// Jobs that may run.
+    pub(super) running_max: usize,
+    /// Those whose inode follows come first, instead of those that were pushed first.
+    pub(super) is_by_place: bool,
+}
+
+/// The jobs of a device.
+#[derive(Debug)]
+struct DeviceQueue {
+    running: usize,
+    pacing: Pacing,
+    /// The inode of the last job that was begun.
+    place: u64,
+}
+
+impl Default for DeviceQueue {
+    fn default() -> Self {
+        let pacing = Pacing { running_max: THREADS_MAX, is_by_place: false };
+        Self { running: 0, pacing, place: 0 }
+    }
 }
 
 /// The jobs of one set of rights.
@@ -129,13 +155,13 @@ impl EntryWorkers {
         self.outstanding
     }
 
-    /// Queues `job`, of whose device at most `running_max` jobs may run.
-    pub(super) fn push(&mut self, job: Job, running_max: usize) {
+    /// Queues `job`, those of whose device are carried out by `pacing`.
+    pub(super) fn push(&mut self, job: Job, pacing: Pacing) {
         assert!(self.outstanding < JOBS_MAX, "a job is pushed where there is room");
-        assert!(running_max > 0, "some of the jobs may run");
+        assert!(pacing.running_max > 0, "some of the jobs may run");
         self.outstanding += 1;
         let mut state = self.shared.lock();
-        state.devices.entry(job.device).or_default().1 = running_max;
+        state.devices.entry(job.device).or_default().pacing = pacing;
         let rights = job.place.root().rights_to_take_on().cloned();
         let which = state.team(rights.as_ref());
         state.teams[which].jobs.push_back(job);
@@ -284,24 +310,33 @@ impl State {
         self.teams.len() - 1
     }
 
-    /// A job of the team at `which` whose device is not at its bound.
+    /// A job of the team at `which` whose device is not at its bound: the first, or of its device
+    /// that which lies next, from there to the end and then from the beginning.
     fn take(&mut self, which: usize) -> Option<Job> {
         let Self { teams, devices, .. } = self;
-        let may_run = |job: &Job| devices.get(&job.device).is_none_or(|(count, max)| count < max);
-        let at = teams[which].jobs.iter().position(may_run)?;
-        let job = teams[which].jobs.remove(at).expect("it was found");
-        devices.entry(job.device).or_insert((0, THREADS_MAX)).0 += 1;
+        let jobs = &mut teams[which].jobs;
+        let may_run = |job: &Job| {
+            devices.get(&job.device).is_none_or(|row| row.running < row.pacing.running_max)
+        };
+        let first = jobs.iter().position(may_run)?;
+        let device = jobs[first].device;
+        let row = devices.entry(device).or_default();
+        let distance = |at: &usize| jobs[*at].inode.wrapping_sub(row.place);
+        let of_device = (first..jobs.len()).filter(|&at| jobs[at].device == device);
+        let next = if row.pacing.is_by_place { of_device.min_by_key(distance) } else { None };
+        let job = jobs.remove(next.unwrap_or(first)).expect("it was found");
+        (row.running, row.place) = (row.running + 1, job.inode);
         Some(job)
     }
 
     /// A job on `device` has ended; another team may wait for that.
     fn ended(&mut self, device: Option<u64>) {
         let row = self.devices.get_mut(&device).expect("a job that ran has a device");
-        assert!(row.0 > 0, "a job that ends ran");
-        let was_full = row.0 >= row.1;
-        row.0 -= 1;
+        assert!(row.running > 0, "a job that ends ran");
+        let was_full = row.running >= row.pacing.running_max;
+        row.running -= 1;
         if self.devices.len() > DEVICES_MAX {
-            self.devices.retain(|_, row| row.0 > 0);
+            self.devices.retain(|_, row| row.running > 0);
         }
         let waits = |team: &&Team| was_full && team.idle > 0 && !team.jobs.is_empty();
         for team in self.teams.iter().filter(waits) {
@@ -336,3 +371,46 @@ const JOBS_A_WAKE: usize = 4;
 const STACK_BYTES: usize = 64 << 10;
 
 const _: () = assert!(THREADS_MAX <= JOBS_MAX);
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd as _;
+
+    use rustix::fs::{Mode, OFlags, open};
+
+    use super::*;
+    use crate::open::entries::Root;
+
+    #[test]
+    fn jobs_of_a_device_that_seeks_are_carried_out_by_place_and_others_in_turn() {
+        let process = open("/proc/self", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        let process = process.expect("this process sees itself");
+        let root = Root::of(process.as_fd()).expect("this process sees its root");
+        let place = Place::top(Arc::new(root));
+        let job = |(device, inode): (u64, u64)| Job {
+            id: WalkRequestId(inode),
+            place: Arc::clone(&place),
+            name: None,
+            want: Want::Inode,
+            inode,
+            device: Some(device),
+        };
+        let jobs = [(1, 50), (2, 9), (1, 10), (1, 30), (2, 3), (1, 20)];
+        #[rustfmt::skip]
+        let rows = [ // by place on device 1, after the inode, the order
+            (false, 0,  [50, 9, 10, 30, 3, 20]),
+            (true,  0,  [10, 20, 30, 50, 9, 3]),
+            (true,  20, [20, 30, 50, 9, 10, 3]),
+            (true,  99, [10, 20, 30, 50, 9, 3]),
+        ];
+        for (is_by_place, after, expected) in rows {
+            let mut state = State::default();
+            let which = state.team(None);
+            state.teams[which].jobs.extend(jobs.map(job));
+            let row = state.devices.entry(Some(1)).or_default();
+            (row.pacing.is_by_place, row.place) = (is_by_place, after);
+            let order: Vec<u64> = iter::from_fn(|| state.take(which)).map(|it| it.inode).collect();
+            assert_eq!(order, expected, "by place: {is_by_place}, after {after}");
+        }
+    }
+}

@@ -26,7 +26,8 @@ use forerun_core::walk::{
     DirectoryId, Use, WalkOutcome, WalkRequest, WalkRequestId, WalkSettings, WalkStats, Walks,
 };
 
-use super::entries::{Bounds, Completion, EntryWorkers, JOBS_MAX, Job};
+use super::entries::{Bounds, Completion, EntryWorkers, JOBS_MAX, Job, Pacing};
+use crate::kernel::Devices;
 use crate::observe::access::{EntryAccess, EntryCall};
 use directories::Directories;
 use roots::Roots;
@@ -71,6 +72,7 @@ pub(super) struct WalkDriver {
     /// Requests that workers were given.
     submitted: u64,
     devices: BTreeMap<Option<u64>, DeviceRow>,
+    facts: Devices,
     /// When an entry was last used, if any was since all was forgotten.
     used: Option<Nanos>,
     /// When a device answered last.
@@ -95,6 +97,16 @@ impl DeviceRow {
         self.in_flight > 0 && now.since(self.answered) >= STUCK_AFTER
     }
 
+    /// Whether nothing is requested of it.
+    fn is_closed(&self, now: Nanos) -> bool {
+        self.is_stuck(now) || self.depth.rests(now)
+    }
+
+    /// Whether it has to do what is requested of it: not all was cached of late.
+    fn is_cold(&self, now: Nanos) -> bool {
+        !self.depth.is_cached() && !self.is_closed(now)
+    }
+
     fn requests_max(&self) -> usize {
         self.depth.requests() as usize
     }
@@ -117,6 +129,7 @@ impl WalkDriver {
             requests: BTreeMap::new(),
             submitted: 0,
             devices: BTreeMap::new(),
+            facts: Devices::default(),
             used: None,
             answered: None,
             now: Nanos(0),
@@ -239,21 +252,20 @@ impl WalkDriver {
     /// entry that a program uses is worth an early poll.
     pub(super) fn is_starved(&self) -> bool {
         let has_room =
-            |row: &DeviceRow| row.requests_max() > 1 && row.in_flight < row.requests_max();
+            |row: &DeviceRow| row.is_cold(self.now) && row.in_flight < row.requests_max();
         self.is_busy() && (self.devices.is_empty() || self.devices.values().any(has_room))
     }
 
     /// Whether it pays to look often: a device has requests, or has answered one a short time ago.
     pub(super) fn is_attentive(&self, now: Nanos) -> bool {
-        let is_cold = |row: &DeviceRow| row.requests_max() > 1 && !row.is_stuck(now);
         let is_young = self.answered.is_some_and(|at| now.since(at) < BUSY_FOR);
-        is_young || self.devices.values().any(|row| row.in_flight > 0 && is_cold(row))
+        is_young || self.devices.values().any(|row| row.in_flight > 0 && row.is_cold(now))
     }
 
     /// Whether entries are fetched, or may have to be: not all were cached of late.
     pub(super) fn is_fetching(&self) -> bool {
-        let is_cold = |row: &DeviceRow| row.requests_max() > 1;
-        self.is_busy() && (self.devices.is_empty() || self.devices.values().any(is_cold))
+        self.is_busy()
+            && (self.devices.is_empty() || self.devices.values().any(|row| row.is_cold(self.now)))
     }
 
     /// Takes in what workers have done, and gives them up to `room_max` requests more.
@@ -295,33 +307,42 @@ impl WalkDriver {
     /// How many requests more the devices are given.
     fn room(&self, now: Nanos) -> usize {
         let first = DeviceRow::default();
-        let open = self.devices.values().filter(|row| !row.is_stuck(now));
+        let open = self.devices.values().filter(|row| !row.is_closed(now));
         let (mut deepest, mut in_flight) = (0, 0);
         for row in open {
-            deepest = deepest.max(row.requests_max());
+            deepest = deepest.max(row.depth.requests_and_queue());
             in_flight += row.in_flight;
         }
-        let depth = if deepest == 0 { first.requests_max() } else { deepest };
-        let queued = if depth > 1 { QUEUED_MAX } else { 0 };
+        if deepest == 0 && self.devices.values().any(|row| row.depth.rests(now)) {
+            return 0;
+        }
+        let depth = if deepest == 0 { first.depth.requests_and_queue() } else { deepest } as usize;
         let most = self.workers.as_ref().map_or(JOBS_MAX, EntryWorkers::room);
-        (depth + queued).saturating_sub(in_flight).min(most)
+        depth.saturating_sub(in_flight).min(most)
     }
 
     /// The job of a request; none where its place, its name or its device is not there.
     fn job(&self, now: Nanos, request: &WalkRequest) -> Option<Job> {
         let &WalkRequest { id, dir, index, want } = request;
         let place = Arc::clone(self.directories.place(dir)?);
-        let name = match index {
-            Some(index) => Some(self.directories.name(dir, index)?.into()),
-            None => None,
+        let (name, inode) = match index {
+            Some(index) => {
+                let (name, inode) = self.directories.entry(dir, index)?;
+                (Some(name.into()), inode)
+            }
+            None => (None, 0),
         };
         let device = place.device();
-        let is_stuck = self.devices.get(&device).is_some_and(|row| row.is_stuck(now));
-        (!is_stuck).then_some(Job { id, place, name, want, device })
+        let is_closed = self.devices.get(&device).is_some_and(|row| row.is_closed(now));
+        (!is_closed).then_some(Job { id, place, name, want, inode, device })
     }
 
     fn submit(&mut self, now: Nanos, dir: DirectoryId, job: Job) {
-        let row = self.devices.entry(job.device).or_default();
+        let facts = &self.facts;
+        let row = self.devices.entry(job.device).or_insert_with(|| {
+            let seeks = job.device.is_some_and(|device| facts.facts(device).is_rotational);
+            DeviceRow { depth: WalkDepth::of(seeks), ..DeviceRow::default() }
+        });
         if row.in_flight == 0 {
             row.answered = now;
         }
@@ -331,13 +352,14 @@ impl WalkDriver {
         // What is known of no device may hang like any other.
         let running_max =
             if job.device.is_some() { row.requests_max() } else { UNKNOWN_RUNNING_MAX };
+        let pacing = Pacing { running_max, is_by_place: row.depth.is_by_place() };
         let &WalkSettings { head_bytes, whole_bytes, entries_max, .. } = &self.settings;
         let (running, watches) = (&self.running, &self.watches);
         let workers = self.workers.get_or_insert_with(|| {
             let bounds = Bounds { head_bytes, whole_bytes, entries_max: entries_max as usize };
             EntryWorkers::new(bounds, watches.queue(), Arc::clone(running))
         });
-        workers.push(job, running_max);
+        workers.push(job, pacing);
     }
 
     /// `job` is with the workers no more. The directory of its request.
@@ -355,8 +377,10 @@ impl WalkDriver {
         let is_full = row.in_flight + 1 >= row.requests_max();
         let needs_bytes = result.as_ref().is_ok_and(|it| it.bytes > 0 && !it.is_cached);
         let is_cached = was_cached(took, needs_bytes);
-        row.depth.answered(now, is_cached, is_full);
-        row.depth.took(took, row.in_flight);
+        let bytes = result.as_ref().map_or(0, |it| it.bytes);
+        row.depth.answered(now, is_cached, is_full, bytes);
+        // Those that wait for their turn do not wait in the device's queue.
+        row.depth.took(took, row.in_flight.min(row.requests_max() - 1));
         self.answered = if is_cached { self.answered } else { Some(now) };
         let saves = if is_cached { Nanos(0) } else { row.depth.latency() };
         row.answered = now;
@@ -397,9 +421,9 @@ impl WalkDriver {
         }
     }
 
-    /// Takes the jobs of devices that do not answer out of the queue.
+    /// Takes the jobs of devices that do not answer, or are to rest, out of the queue.
     fn give_up_on_stuck(&mut self, now: Nanos) {
-        let stuck = self.devices.iter().filter(|(_, row)| row.is_stuck(now));
+        let stuck = self.devices.iter().filter(|(_, row)| row.is_closed(now));
         let stuck: Vec<Option<u64>> = stuck.map(|(&device, _)| device).collect();
         for device in stuck {
             let Some(workers) = &mut self.workers else { return };
@@ -414,8 +438,6 @@ impl WalkDriver {
     }
 }
 
-/// Requests beyond those that run, so that none of the workers waits for the next poll.
-const QUEUED_MAX: usize = 32;
 /// Requests that run while their device is not known.
 const UNKNOWN_RUNNING_MAX: usize = 16;
 /// The slowest of the devices that answer at all are faster.

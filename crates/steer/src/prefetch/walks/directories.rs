@@ -67,10 +67,10 @@ impl Directories {
         self.place(dir).is_some_and(|now| Arc::ptr_eq(now, place))
     }
 
-    /// The name of an entry of `dir`.
-    pub(super) fn name(&self, dir: DirectoryId, index: u32) -> Option<&[u8]> {
+    /// The name and the inode of an entry of `dir`.
+    pub(super) fn entry(&self, dir: DirectoryId, index: u32) -> Option<(&[u8], u64)> {
         let row = self.rows.get(dir.0 as usize)?.as_ref()?;
-        row.names.as_ref()?.get(index as usize).map(|(name, ..)| name)
+        row.names.as_ref()?.get(index as usize).map(|(name, inode, _)| (name, inode))
     }
 
     /// Gives core the listing of `dir`, if it is another one than core has.

@@ -220,6 +220,34 @@ fn a_device_without_an_answer_gets_nothing_more() {
 }
 
 #[test]
+fn a_device_that_rests_gets_nothing_until_it_has_rested() {
+    let mut walk = Walk::new("walk-rest");
+    for at in 0..1_000 {
+        walk.tree.file(&format!("f{at}"), vec![1; 100]);
+    }
+    walk.read("", 20);
+    let device = *walk.driver.devices.keys().flatten().next().expect("one was read from");
+    // Two lookups at a time are no faster than one.
+    let (mut depth, mut now) = (WalkDepth::of(true), walk.now);
+    while !depth.rests(now) {
+        now += Nanos::from_millis(2 * u64::from(depth.requests()));
+        depth.answered(now, false, true, 0);
+    }
+    for row in walk.driver.devices.values_mut() {
+        row.depth = depth.clone();
+    }
+    walk.now = now;
+    let submitted = walk.driver.submitted;
+    walk.read("", 40);
+    assert_eq!(walk.driver.submitted, submitted, "it rests");
+    assert!(!walk.driver.is_starved() && !walk.driver.is_fetching());
+    assert_eq!(walk.driver.devices[&Some(device)].in_flight, 0);
+    walk.now += Nanos::from_millis(3_000);
+    walk.read("", 500);
+    assert!(walk.driver.submitted > submitted, "it has rested: {:?}", walk.driver.stats());
+}
+
+#[test]
 fn directories_that_the_program_has_not_gone_are_reached_from_their_parents() {
     let walk = Walk::new("walk-places");
     fs::create_dir_all(walk.path("a/b")).unwrap();
