@@ -3,10 +3,11 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use forerun_testkit::{Scratch, forerun_path, installed, until};
+use forerun_testkit::{Scratch, compile_c, forerun_path, installed, until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -103,6 +104,7 @@ fn the_text_has_each_way_and_says_how_cold_it_was() {
         "Range (min \u{2026} max):",
         "    2 runs\n",
         "Median:",
+        "Device:",
         "[User: ",
         "Summary\n  run: ",
         "\ncold     ",
@@ -121,6 +123,7 @@ fn a_program_that_writes_is_ended_before_it_does() {
     let place = Place::new("writes");
     place.file("there", 10_000);
     fs::create_dir(place.0.join("here/folder")).unwrap();
+    symlink(place.0.join("here/nowhere"), place.0.join("here/dangling")).unwrap();
     let before = place.names("here");
     #[rustfmt::skip]
     let rows = [ // program                               what it would do
@@ -138,6 +141,10 @@ fn a_program_that_writes_is_ended_before_it_does() {
         (&["chmod", "600", "there"],                      "changes "),
         (&["truncate", "-s", "5", "there"],               "opens for writing "),
         (&["cp", "there", "copy"],                        "makes "),
+        (&["sh", "-c", "echo x > /proc/self/cwd/made"],   "makes "),
+        (&["sh", "-c", "echo x > /dev/shm/../..$PWD/made"], "makes "),
+        (&["sh", "-c", "echo x > dangling"],              "makes "),
+        (&["sh", "-c", "exec 3< there; echo x > /dev/fd/3"], "opens for writing "),
     ];
     for (program, what) in rows {
         let output = place.output(&[&["-n", "1", "--"], program].concat());
@@ -159,8 +166,14 @@ fn what_changes_nothing_is_no_writing() {
         &["mkdir", "-p", "."],
         &["rm", "-f", "absent"],
         &["find", "."],
+        &["sh", "-c", "echo x > /dev/stdout; echo x > /dev/fd/2"],
+        &["sh", "-c", "echo x > /proc/self/comm; echo x | cat > /dev/null"],
+        &["sh", "-c", "echo x > /dev/shm/compare-$$ && rm /dev/shm/compare-$$"],
     ] {
-        let output = place.output(&[&["-n", "1", "--"], program].concat());
+        // A file, which is not the program's output.
+        let to = fs::File::create(place.0.join("printed")).unwrap();
+        let mut command = place.compare(&[&["-n", "1", "--"], program].concat());
+        let output = command.stdout(to).output().unwrap();
         assert!(output.status.success(), "{program:?}: {}", errors(&output));
     }
 }
@@ -309,6 +322,56 @@ fn a_sampled_first_run_says_what_it_misses() {
     assert!(printed(&output).contains("small ones were not evicted"), "{}", printed(&output));
     assert_eq!(place.json(&words)["first"]["found_by"], "samples");
     assert_eq!(place.names("tmp"), [""; 0]);
+}
+
+/// Runs its arguments where `ptrace` is refused, as some containers do.
+const WITHOUT_TRACING: &str = r"
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int main(int count, char **words) {
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ptrace, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = { 4, code };
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return 90;
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter)) return 91;
+    execvp(words[1], words + 1);
+    return 92 + (count < 2);
+}
+";
+
+#[test]
+fn where_tracing_is_refused_samples_stand_in_if_writing_is_allowed() {
+    let test = "where_tracing_is_refused_samples_stand_in_if_writing_is_allowed";
+    let place = Place::new("untraced");
+    let [source, program] = ["refuses.c", "refuses"].map(|name| place.0.join(name));
+    fs::write(&source, WITHOUT_TRACING).unwrap();
+    if compile_c(test, &source, &[], &program).is_none() {
+        return;
+    }
+    let compare = |flags: &[&str]| {
+        let mut command = Command::new(&program);
+        command.arg(forerun_path()).args(["compare", "--json", "-n", "1"]).args(flags);
+        command.args(["--", "echo", "x"]).env("TMPDIR", place.0.join("tmp"));
+        command.output().unwrap()
+    };
+    let refused = compare(&[]);
+    assert_eq!(refused.status.code(), Some(1), "{}", errors(&refused));
+    assert!(errors(&refused).contains("does not let programs be traced"), "{}", errors(&refused));
+    assert!(errors(&refused).contains("give --yes"), "{}", errors(&refused));
+    let sampled = compare(&["--yes"]);
+    assert!(sampled.status.success(), "{}", errors(&sampled));
+    let record: Value = serde_json::from_slice(&sampled.stdout).unwrap();
+    assert_eq!(record["first"]["found_by"], "samples", "{record}");
+    assert!(errors(&sampled).contains("by samples instead"), "{}", errors(&sampled));
 }
 
 /// The processes that have `word` as their last argument.

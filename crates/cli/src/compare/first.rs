@@ -125,7 +125,7 @@ impl FirstRun {
             );
         }
         if is_foreign {
-            require_yes(args, "it makes calls of another processor")?;
+            require_yes(args, "it makes calls that cannot be examined")?;
         }
         Ok(Self { status, time, files, files_left_out, change, found_by: FindBy::Calls })
     }

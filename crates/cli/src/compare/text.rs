@@ -35,6 +35,12 @@ impl Way {
     fn device_bytes(&self) -> f64 {
         self.mean_of(|run| quantity::float(run.device_bytes))
     }
+
+    /// What a run read from devices, as text; nothing where the kernel counts none.
+    fn device(&self) -> Option<String> {
+        let sum: u64 = self.runs.iter().map(|run| run.device_bytes).sum();
+        (sum > 0).then(|| quantity::bytes(sum / self.runs.len() as u64))
+    }
 }
 
 /// The comparison as text.
@@ -74,6 +80,9 @@ fn figures(way: &Way) -> String {
         let runs = all.len();
         let _ = writeln!(text, "  {title:20} {} \u{2026} {}    {runs} runs", show(min), show(max));
         let _ = writeln!(text, "  {:20} {}", "Median:", show(median));
+    }
+    if let Some(device) = way.device() {
+        let _ = writeln!(text, "  {:20} {device:>10} read", "Device:");
     }
     let far = outliers(&all);
     if far > 0 {
@@ -134,7 +143,9 @@ fn cold(args: &Args, comparison: &Comparison) -> Vec<String> {
     }
     if eviction.files_unknown > 0 {
         lines.push(format!(
-            "unknown  {} files: the kernel does not tell this user what of them is in memory",
+            "unknown  {} of {} files of other users: evicted as the others, but the kernel does not \
+             tell what is left",
+            quantity::bytes(eviction.bytes_unknown),
             eviction.files_unknown
         ));
     }
@@ -169,6 +180,13 @@ fn by_reason(kept: &[Kept]) -> BTreeMap<KeptReason, Vec<&Kept>> {
 fn is_warm(comparison: &Comparison) -> bool {
     let kept = comparison.eviction.kept.iter().filter(|kept| kept.why != KeptReason::Program);
     ratio(kept.map(|kept| kept.bytes).sum(), comparison.eviction.bytes) > WARM_SHARE
+}
+
+/// Whether little stayed in memory; nothing where the kernel does not tell.
+fn is_cold(comparison: &Comparison) -> Option<bool> {
+    let unknown = ratio(comparison.eviction.bytes_unknown, comparison.eviction.bytes);
+    let is_warm = is_warm(comparison);
+    (is_warm || unknown <= WARM_SHARE).then_some(!is_warm)
 }
 
 /// The unit of a way's times.
@@ -240,7 +258,8 @@ pub(super) fn record(args: &Args, comparison: &Comparison) -> impl Serialize {
             "bytes": eviction.bytes,
             "bytes_kept": eviction.bytes_kept,
             "files_unknown": eviction.files_unknown,
-            "is_cold": !is_warm(comparison) && eviction.files_unknown == 0,
+            "is_cold": is_cold(comparison),
+            "bytes_unknown": eviction.bytes_unknown,
             "kept": eviction.kept.iter().map(kept).collect::<Vec<Value>>(),
         },
         "learned_entries": learned_entries,

@@ -13,6 +13,8 @@
 pub(super) enum Does {
     /// Opens what `at` names, with flags as this says.
     Opens(At, Flags),
+    /// Opens what no path names.
+    OpensHandle(Flags),
     /// Makes an entry, where there is none.
     Makes(At),
     /// Changes or removes the entry that is there.
@@ -59,6 +61,7 @@ const fn plain(path: usize) -> At {
 pub(super) const CALLS: &[(libc::c_long, Does)] = &[
     (libc::SYS_openat, Does::Opens(at(0, 1), Flags::Argument(2))),
     (libc::SYS_openat2, Does::Opens(at(0, 1), Flags::Structure(2))),
+    (libc::SYS_open_by_handle_at, Does::OpensHandle(Flags::Argument(2))),
     (libc::SYS_mkdirat, Does::Makes(at(0, 1))),
     (libc::SYS_mknodat, Does::Makes(at(0, 1))),
     (libc::SYS_symlinkat, Does::Makes(at(1, 2))),
@@ -74,6 +77,9 @@ pub(super) const CALLS: &[(libc::c_long, Does)] = &[
     (libc::SYS_lsetxattr, Does::Changes(At { directory: None, path: 0 })),
     (libc::SYS_removexattr, Does::Changes(At { directory: None, path: 0 })),
     (libc::SYS_lremovexattr, Does::Changes(At { directory: None, path: 0 })),
+    (SETXATTRAT, Does::Changes(at(0, 1))),
+    (REMOVEXATTRAT, Does::Changes(at(0, 1))),
+    (FILE_SETATTR, Does::Changes(at(0, 1))),
     (libc::SYS_fchmod, Does::ChangesOpen),
     (libc::SYS_fchown, Does::ChangesOpen),
     (libc::SYS_fsetxattr, Does::ChangesOpen),
@@ -114,6 +120,11 @@ pub(super) const CALLS: &[(libc::c_long, Does)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_futimesat, Does::Changes(at(0, 1))),
 ];
+
+/// Calls that libraries do not name yet; these numbers are those of every processor.
+const SETXATTRAT: libc::c_long = 463;
+const REMOVEXATTRAT: libc::c_long = 466;
+const FILE_SETATTR: libc::c_long = 469;
 
 #[cfg(test)]
 mod tests {

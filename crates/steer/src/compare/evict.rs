@@ -37,6 +37,8 @@ pub struct Eviction {
     pub kept: Vec<Kept>,
     /// Files of which the kernel does not tell this user what is in memory. They were advised.
     pub files_unknown: u64,
+    /// Their bytes.
+    pub bytes_unknown: u64,
 }
 
 /// A file that stays in memory, whole or in part.
@@ -86,7 +88,10 @@ pub fn evict(files: &[ReadFile]) -> Eviction {
             Ok(Left::Bytes(0)) => {}
             Ok(Left::Bytes(bytes)) => eviction.keep(file, bytes, KeptReason::InUse),
             Ok(Left::InMemory) => eviction.keep(file, file.bytes, KeptReason::InMemory),
-            Ok(Left::Unknown) => eviction.files_unknown += 1,
+            Ok(Left::Unknown) => {
+                eviction.files_unknown += 1;
+                eviction.bytes_unknown += file.bytes;
+            }
             Ok(Left::Gone) | Err(Errno::NOENT) => continue,
             Err(_) => eviction.keep(file, file.bytes, KeptReason::NotPermitted),
         }
@@ -105,7 +110,10 @@ pub fn evict(files: &[ReadFile]) -> Eviction {
     }
     eviction.kept.sort_by(|a, b| (b.bytes, &a.path).cmp(&(a.bytes, &b.path)));
     assert!(eviction.kept.len() as u64 <= eviction.files, "a file is kept once");
-    assert!(eviction.bytes_kept <= eviction.bytes, "what stays is a part of the files");
+    assert!(
+        eviction.bytes_kept + eviction.bytes_unknown <= eviction.bytes,
+        "what stays is a part of the files"
+    );
     eviction
 }
 

@@ -4,8 +4,9 @@
 //! - Nothing of the program is changed, and no file is opened but those of `/proc`.
 //! - A call that would fail for what is there, or for lack of permission, changes nothing. Where
 //!   that cannot be told, it is a change.
-//! - Devices, pipes, terminals and what lies in `/proc` and in shared memory are no files: writing
-//!   there leaves nothing behind on storage.
+//! - Devices of characters, pipes and terminals are no files, and what a process writes to shared
+//!   memory or of itself in `/proc` is left on no storage. It is the place that counts, after all
+//!   links, and not how it is named.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -32,20 +33,22 @@ impl Stopped<'_> {
                 let opens = self.flags(flags);
                 self.written(&path, opens).map(|what| format!("{what} {}", path.display()))
             }
+            Does::OpensHandle(flags) => is_writing(self.flags(flags))
+                .then(|| "opens a file by its handle, for writing".to_owned()),
             Does::Makes(at) => {
                 let path = self.path(at)?;
                 let is_new = self.kind(&path).is_none() && self.may_write(parent(&path));
-                (is_new && !is_passing(&path)).then(|| format!("makes {}", path.display()))
+                (is_new && !self.is_passing(&path)).then(|| format!("makes {}", path.display()))
             }
             Does::Changes(at) => {
                 let path = self.path(at)?;
                 let is_there = self.kind_of_link(&path).is_some_and(is_file);
-                (is_there && !is_passing(&path)).then(|| format!("changes {}", path.display()))
+                (is_there && !self.is_passing(&path)).then(|| format!("changes {}", path.display()))
             }
             Does::ChangesOpen => {
                 let path = self.opened(self.number(0));
                 let is_there = self.kind(&path).is_some_and(is_file);
-                (is_there && !is_passing(&path)).then(|| format!("changes {}", path.display()))
+                (is_there && !self.is_passing(&path)).then(|| format!("changes {}", path.display()))
             }
             Does::Mounts => Some("changes what is mounted".to_owned()),
         }
@@ -54,7 +57,7 @@ impl Stopped<'_> {
     /// What an opening with `flags` would do to the file at `path`.
     fn written(&self, path: &Path, flags: OFlags) -> Option<&'static str> {
         let is_unnamed = flags.contains(OFlags::TMPFILE);
-        if flags.contains(OFlags::PATH) || is_unnamed || is_passing(path) {
+        if flags.contains(OFlags::PATH) || is_unnamed || self.is_passing(path) {
             return None;
         }
         match self.kind(path) {
@@ -62,8 +65,10 @@ impl Stopped<'_> {
                 let writes = is_writing(flags) && is_file(kind) && kind != FileType::Directory;
                 (writes && self.may_write(path)).then_some("opens for writing")
             }
+            // A link that leads nowhere is made to lead somewhere, wherever that is.
             None if flags.contains(OFlags::CREATE) => {
-                self.may_write(parent(path)).then_some("makes")
+                let may_make = self.kind_of_link(path).is_some() || self.may_write(parent(path));
+                may_make.then_some("makes")
             }
             None => None,
         }
@@ -95,11 +100,28 @@ impl Stopped<'_> {
             address => self.text(address)?,
         };
         let from = match directory {
-            _ if named.is_absolute() => return Some(named),
+            _ if named.is_absolute() => return Some(self.own(named)),
             Some(number) if number != libc::AT_FDCWD => self.opened(number),
             _ => fs::read_link(format!("/proc/{}/cwd", self.tid)).ok()?,
         };
         Some(if named.as_os_str().is_empty() { from } else { from.join(named) })
+    }
+
+    /// `path`, where names that mean another thing to each process mean what they do to this one.
+    fn own(&self, path: PathBuf) -> PathBuf {
+        let process = PathBuf::from(format!("/proc/{}", self.tid));
+        for (name, place) in OWN {
+            if let Ok(below) = path.strip_prefix(name) {
+                let place = process.join(place);
+                return if below.as_os_str().is_empty() { place } else { place.join(below) };
+            }
+        }
+        path
+    }
+
+    /// Whether what a call would need to be understood can be read.
+    pub(super) fn is_readable(&self) -> bool {
+        self.memory().is_some()
     }
 
     /// The argument as a descriptor's number.
@@ -155,6 +177,18 @@ impl Stopped<'_> {
         Some(FileType::from_raw_mode(found.st_mode))
     }
 
+    /// Whether nothing of what is written to `path` is left on storage: it is in shared memory, or
+    /// a process's own in `/proc`.
+    fn is_passing(&self, path: &Path) -> bool {
+        let full = self.in_root(path);
+        let found = fs::canonicalize(&full).or_else(|_| fs::canonicalize(parent(&full)));
+        let found = found.unwrap_or(full);
+        let is_process = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());
+        let in_proc = found.strip_prefix("/proc").ok().and_then(|below| below.iter().next());
+        found.starts_with("/dev/shm")
+            || in_proc.and_then(|name| name.to_str()).is_some_and(is_process)
+    }
+
     fn may_write(&self, path: &Path) -> bool {
         accessat(CWD, self.in_root(path), Access::WRITE_OK, AtFlags::EACCESS).is_ok()
     }
@@ -169,19 +203,19 @@ fn is_file(kind: FileType) -> bool {
     !matches!(kind, FileType::CharacterDevice | FileType::Fifo | FileType::Socket)
 }
 
-/// Whether nothing of what is written to `path` is left once the program has ended, or only in
-/// memory.
-fn is_passing(path: &Path) -> bool {
-    // Descriptors without a name are given as `pipe:[7]`.
-    !path.is_absolute() || PASSING.iter().any(|folder| path.starts_with(folder))
-}
-
 fn parent(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("/"))
 }
 
-/// With `/proc/sys` the kernel's settings are left out: changes there are changes.
-const PASSING: [&str; 4] = ["/dev/shm", "/proc/self", "/proc/thread-self", "/dev/fd"];
+/// Names that mean another thing to each process, and what below its folder in `/proc` they mean.
+const OWN: [(&str, &str); 6] = [
+    ("/proc/self", ""),
+    ("/proc/thread-self", ""),
+    ("/dev/fd", "fd"),
+    ("/dev/stdin", "fd/0"),
+    ("/dev/stdout", "fd/1"),
+    ("/dev/stderr", "fd/2"),
+];
 const PATH_MAX: usize = 4096;
 /// A part of a page, and of all larger ones.
 const PIECE: u64 = 256;

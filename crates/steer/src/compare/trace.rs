@@ -62,8 +62,8 @@ pub struct Traced {
     /// What it changed first, as words that follow its name; it was killed before, where changes
     /// are refused.
     pub change: Option<String>,
-    /// It, or a program that it started, makes calls by the numbers of another processor, of which
-    /// is not known what they do.
+    /// It, or a program that it started, makes calls of which is not known what they do: by the
+    /// numbers of another processor, or from memory that may not be read.
     pub is_foreign: bool,
 }
 
@@ -215,14 +215,14 @@ impl Tracer {
     fn calls(&mut self, tid: ThreadId) {
         let Some(call) = stops::call(tid) else { return stops::go_on(tid, 0) };
         let mut is_read = false;
-        if call.is_foreign {
+        let stopped = Stopped { tid, arguments: &call.arguments };
+        if call.is_foreign || !stopped.is_readable() {
             self.traced.is_foreign = true;
         } else if let Some(does) = does(call.number) {
-            let stopped = Stopped { tid, arguments: &call.arguments };
             if self.traced.change.is_none() {
                 self.traced.change = stopped.change(does);
             }
-            if let Does::Opens(_, flags) = does {
+            if let Does::Opens(_, flags) | Does::OpensHandle(flags) = does {
                 let flags = stopped.flags(flags);
                 is_read = !flags.intersects(OFlags::PATH | OFlags::WRONLY | OFlags::DIRECTORY);
             }
