@@ -204,6 +204,8 @@ fn exit_statuses_that_differ_are_an_error_and_equal_ones_are_told() {
         let record: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(record["status"], status, "{record}");
         assert!(errors(&output).contains(&format!("ends with status {status}")), "{program}");
+        let text = printed(&place.output(&words[1..]));
+        assert!(text.contains(&format!("\nstatus   {status} in every run")), "{text}");
     }
 }
 

@@ -17,7 +17,7 @@ use forerun_steer::StartError;
 use forerun_steer::compare::{Changes, ReadFile, TraceError, Traced, timed, trace};
 use serde_json::Value;
 
-use super::text::Unit;
+use super::text::{Unit, files};
 use super::{Args, FindBy, Folder};
 
 /// What the first run told.
@@ -133,13 +133,13 @@ impl FirstRun {
     /// Says what was found out.
     fn tell(&self, args: &Args) {
         let name = args.words[0].display();
-        let (files, bytes) = (self.files.len(), quantity::bytes(self.bytes()));
+        let (read, bytes) = (files(self.files.len() as u64), quantity::bytes(self.bytes()));
         let time = seconds(self.time);
         let time = Unit::of(time).show(time);
         let time = time.trim();
-        note(&format!("first run, {time}, not counted: {name} reads {files} files of {bytes}"));
+        note(&format!("first run, {time}, not counted: {name} reads {read} of {bytes}"));
         if self.files_left_out > 0 {
-            note(&format!("{} files more are not evicted: too many", self.files_left_out));
+            note(&format!("{} more are not evicted: too many", files(self.files_left_out)));
         }
         if let Some(change) = &self.change {
             note(&format!("{name} {change}; each run does it again"));

@@ -121,14 +121,11 @@ fn ratios(ways: &[Way]) -> impl Iterator<Item = (&Way, Ratio)> {
 /// How cold the runs were.
 fn cold(args: &Args, comparison: &Comparison) -> Vec<String> {
     let Comparison { first, eviction, .. } = comparison;
-    let (files, bytes) = (eviction.files, quantity::bytes(eviction.bytes));
+    let (read, bytes) = (files(eviction.files), quantity::bytes(eviction.bytes));
     let mut lines = vec![if args.drop_caches {
-        format!(
-            "cold     the machine's page cache was emptied before each run; {files} files of \
-                 {bytes} are read"
-        )
+        format!("cold     the machine's page cache was emptied before each run: {read} of {bytes}")
     } else {
-        format!("cold     {files} files of {bytes} were evicted before each run")
+        format!("cold     {read} of {bytes} evicted before each run")
     }];
     for (why, kept) in by_reason(&eviction.kept) {
         let bytes: u64 = kept.iter().map(|kept| kept.bytes).sum();
@@ -139,14 +136,15 @@ fn cold(args: &Args, comparison: &Comparison) -> Vec<String> {
         }
         let (count, bytes) = (kept.len(), quantity::bytes(bytes));
         let names = names.join(", ");
-        lines.push(format!("stayed   {bytes} of {count} files, {why}: {names}"));
+        let files = files(count as u64);
+        lines.push(format!("stayed   {bytes} of {files}, {why}: {names}"));
     }
     if eviction.files_unknown > 0 {
         lines.push(format!(
-            "unknown  {} of {} files of other users: evicted as the others, but the kernel does not \
-             tell what is left",
+            "unknown  {} of {} of other users: evicted as well, but the kernel does not tell what \
+             is left",
             quantity::bytes(eviction.bytes_unknown),
-            eviction.files_unknown
+            files(eviction.files_unknown)
         ));
     }
     if is_warm(comparison) {
@@ -162,10 +160,19 @@ fn cold(args: &Args, comparison: &Comparison) -> Vec<String> {
     if first.found_by == FindBy::Samples {
         lines.push("missed   files were found by samples: small ones were not evicted".to_owned());
     }
+    if first.status != 0 {
+        let status = first.status;
+        lines.push(format!("status   {status} in every run: did the program do what it should?"));
+    }
     if let Some(entries) = comparison.learned_entries {
-        lines.push(format!("list     learned of one run, {entries} entries; gone now"));
+        lines.push(format!("list     learned of one run, entries: {entries}; gone now"));
     }
     lines.iter().map(|line| forerun_console::failure::plain(line)).collect()
+}
+
+/// `count` files, in words.
+pub(super) fn files(count: u64) -> String {
+    if count == 1 { "1 file".to_owned() } else { format!("{} files", quantity::count(count)) }
 }
 
 fn by_reason(kept: &[Kept]) -> BTreeMap<KeptReason, Vec<&Kept>> {
