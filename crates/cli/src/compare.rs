@@ -122,6 +122,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
             note(&error.to_string());
             return Ok(error.status());
         }
+        Err(first::Failure::Explained(status)) => return Ok(status),
         Err(first::Failure::Other(error)) => return Err(error),
     };
     let Some(comparison) = compare(args, first)? else { interrupt::leave() };
@@ -227,6 +228,9 @@ impl Runner<'_> {
         state: Option<&Path>,
     ) -> Result<Option<TimedRun>> {
         self.evict()?;
+        if interrupt::asked() {
+            return Ok(None);
+        }
         let (name, arguments) = words.split_first().expect("a program is named");
         let mut command = Command::new(name);
         command.args(arguments);
@@ -251,7 +255,7 @@ impl Runner<'_> {
         if self.args.drop_caches {
             drop_everything().context("cannot empty the page cache")?;
         }
-        let eviction = evict(&self.first.files);
+        let eviction = evict(&self.first.files, interrupt::asked);
         if eviction.bytes_kept >= self.eviction.bytes_kept {
             self.eviction = eviction;
         }

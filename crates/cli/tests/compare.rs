@@ -224,6 +224,8 @@ fn wrong_input_is_told_before_anything_runs() {
         (&["--find-by", "cals", "--", "true"],                   2,   "the nearest is `calls`"),
         (&["--input", "absent", "--", "true"],                   1,   "cannot read absent"),
         (&["--find-by", "samples", "--", "true"],                1,   "give --yes"),
+        (&["--find-by", "samples", "-y", "--", "no-such-one"],   127, "cannot run no-such-one"),
+        (&["--learn", "-n", "1", "--", "true"],                  1,   "leave out --learn"),
     ];
     for (words, status, said) in rows {
         let output = place.output(words);

@@ -3,12 +3,11 @@
 //! # Invariants
 //! - Without `--yes` nothing is changed, and a program of which that cannot be known is not run.
 
-use std::fs::File;
-use std::io::Read as _;
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail};
 use forerun_console::failure::note;
 use forerun_console::{interrupt, output};
 use forerun_core::units::Nanos;
@@ -34,6 +33,8 @@ pub(super) struct FirstRun {
 /// Why there is no first run.
 pub(super) enum Failure {
     Start(StartError),
+    /// It did not start under `explain`, which ended with this status.
+    Explained(u8),
     Other(anyhow::Error),
 }
 
@@ -57,7 +58,7 @@ pub(super) fn run(args: &Args) -> Result<Option<FirstRun>, Failure> {
 fn find(args: &Args) -> Result<Option<FirstRun>, Failure> {
     if args.find_by == FindBy::Samples {
         require_yes(args, "samples do not show what a program writes")?;
-        return Ok(sampled(args)?);
+        return sampled(args);
     }
     let changes = if args.yes { Changes::Allowed } else { Changes::Refused };
     let (input, [output, errors]) =
@@ -72,7 +73,7 @@ fn find(args: &Args) -> Result<Option<FirstRun>, Failure> {
         Err(error) => {
             require_yes(args, &error.to_string())?;
             note(&format!("{error}: the files are found by samples instead"));
-            Ok(sampled(args)?)
+            sampled(args)
         }
     }
 }
@@ -85,7 +86,7 @@ fn require_yes(args: &Args, why: &str) -> Result<()> {
 }
 
 /// The first run as `explain` sees it.
-fn sampled(args: &Args) -> Result<Option<FirstRun>> {
+fn sampled(args: &Args) -> Result<Option<FirstRun>, Failure> {
     let folder = Folder::make()?;
     let path = folder.0.join("explained.json");
     let own = std::env::current_exe().context("cannot find this program itself")?;
@@ -96,10 +97,12 @@ fn sampled(args: &Args) -> Result<Option<FirstRun>> {
     command.stderr(Stdio::null());
     let run = timed(&mut command, interrupt::asked).context("cannot run explain")?;
     let Some(run) = run else { return Ok(None) };
-    let mut text = String::new();
-    File::open(&path)?.read_to_string(&mut text)?;
-    let explained: Value = serde_json::from_str(&text)
-        .map_err(|_| anyhow!("{} did not start", args.words[0].display()))?;
+    let text = fs::read(&path).context("cannot read a temporary file")?;
+    if text.is_empty() {
+        note(&format!("cannot run {}", args.words[0].display()));
+        return Err(Failure::Explained(run.status));
+    }
+    let explained: Value = serde_json::from_slice(&text).context("explain printed no JSON")?;
     let files = explained["files"].as_array().into_iter().flatten();
     let files = files.filter_map(|file| ReadFile::at(Path::new(file["path"].as_str()?)));
     Ok(Some(FirstRun {

@@ -79,11 +79,12 @@ impl fmt::Display for KeptReason {
     }
 }
 
-/// Evicts `files` from the page cache, and tells what stays.
+/// Evicts `files` from the page cache, and tells what stays; the rest is left where `is_given_up`
+/// says so.
 #[must_use]
-pub fn evict(files: &[ReadFile]) -> Eviction {
+pub fn evict(files: &[ReadFile], is_given_up: impl Fn() -> bool) -> Eviction {
     let mut eviction = Eviction::default();
-    for file in files {
+    for file in files.iter().take_while(|_| !is_given_up()) {
         match evict_one(file) {
             Ok(Left::Bytes(0)) => {}
             Ok(Left::Bytes(bytes)) => eviction.keep(file, bytes, KeptReason::InUse),
