@@ -133,6 +133,7 @@ fn a_program_that_writes_is_ended_before_it_does() {
         (&["touch", "there"],                             "opens for writing "),
         (&["touch", "-a", "-c", "there"],                 "changes "),
         (&["rm", "there"],                                "changes "),
+        (&["setsid", "--fork", "rm", "there"],            "changes "),
         (&["rmdir", "folder"],                            "changes "),
         (&["mkdir", "new"],                               "makes "),
         (&["mv", "there", "moved"],                       "changes "),
@@ -225,6 +226,7 @@ fn wrong_input_is_told_before_anything_runs() {
         (&["--input", "absent", "--", "true"],                   1,   "cannot read absent"),
         (&["--find-by", "samples", "--", "true"],                1,   "give --yes"),
         (&["--find-by", "samples", "-y", "--", "no-such-one"],   127, "cannot run no-such-one"),
+        (&["-n", "1", "--", "sh", "-c", "tail -f /dev/null &"],  1,   "runs on after its end"),
         (&["--learn", "-n", "1", "--", "true"],                  1,   "leave out --learn"),
     ];
     for (words, status, said) in rows {

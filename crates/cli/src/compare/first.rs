@@ -118,8 +118,8 @@ fn sampled(args: &Args) -> Result<Option<FirstRun>, Failure> {
 impl FirstRun {
     fn of(args: &Args, traced: Traced) -> Result<Self> {
         let name = args.words[0].display();
-        let Traced { status, time, files, files_left_out, change, is_foreign } = traced;
-        if let Some(change) = &change
+
+        if let Some(change) = &traced.change
             && !args.yes
         {
             bail!(
@@ -127,9 +127,13 @@ impl FirstRun {
                  that does no harm"
             );
         }
-        if is_foreign {
+        if traced.leaves_processes {
+            require_yes(args, "what it starts runs on after its end")?;
+        }
+        if traced.is_foreign {
             require_yes(args, "it makes calls that cannot be examined")?;
         }
+        let Traced { status, time, files, files_left_out, change, .. } = traced;
         Ok(Self { status, time, files, files_left_out, change, found_by: FindBy::Calls })
     }
 

@@ -36,6 +36,17 @@ pub(super) enum Stop {
     Signal(libc::c_int),
 }
 
+/// What became of the threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// One of them stopped.
+    Stopped(ThreadId, Stop),
+    /// None has, of those that are left.
+    Running,
+    /// All have ended.
+    NoneLeft,
+}
+
 /// A call that is about to be made.
 pub(super) struct Call {
     pub(super) number: u64,
@@ -46,15 +57,28 @@ pub(super) struct Call {
 
 /// Waits for the next stop; nothing where no thread is left.
 pub(super) fn next() -> Option<(ThreadId, Stop)> {
+    match wait(0) {
+        Next::Stopped(tid, stop) => Some((tid, stop)),
+        Next::Running | Next::NoneLeft => None,
+    }
+}
+
+/// What there is without waiting.
+pub(super) fn next_now() -> Next {
+    wait(libc::WNOHANG)
+}
+
+fn wait(how: libc::c_int) -> Next {
     loop {
         let mut status = 0;
+        let how = how | libc::__WALL | libc::__WNOTHREAD;
         // SAFETY: the status is written to where it lies.
-        let tid = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | libc::__WNOTHREAD) };
-        if tid > 0 {
-            return Some((tid, stop(status)));
+        let tid = unsafe { libc::waitpid(-1, &raw mut status, how) };
+        if tid >= 0 {
+            return if tid > 0 { Next::Stopped(tid, stop(status)) } else { Next::Running };
         }
         if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-            return None;
+            return Next::NoneLeft;
         }
     }
 }
@@ -75,6 +99,7 @@ fn stop(status: libc::c_int) -> Stop {
 
 /// Has `tid`, and all that it starts, stop where it should, and end when this thread does.
 pub(super) fn set_options(tid: ThreadId) -> io::Result<()> {
+    assert!(tid > 0, "a thread has a number");
     let options = libc::PTRACE_O_TRACESYSGOOD
         | libc::PTRACE_O_TRACEFORK
         | libc::PTRACE_O_TRACEVFORK

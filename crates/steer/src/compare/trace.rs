@@ -34,7 +34,7 @@ use super::calls::{Does, does};
 use super::evict::mapped_by;
 use super::filter;
 use super::paths::Stopped;
-use super::stops::{self, Stop, ThreadId};
+use super::stops::{self, Next, Stop, ThreadId};
 use super::timed::{end_group, shell_status};
 use crate::clock::Clock;
 use crate::session::StartError;
@@ -65,6 +65,8 @@ pub struct Traced {
     /// It, or a program that it started, makes calls of which is not known what they do: by the
     /// numbers of another processor, or from memory that may not be read.
     pub is_foreign: bool,
+    /// Processes that it started ran on after its end, and were killed.
+    pub leaves_processes: bool,
 }
 
 /// Why a program was not traced.
@@ -90,6 +92,7 @@ pub fn trace(
     changes: Changes,
     is_given_up: impl Fn() -> bool,
 ) -> Result<Option<Traced>, TraceError> {
+    assert!(!words.is_empty(), "a program is named");
     let (tell, told) = mpsc::channel();
     thread::scope(|scope| {
         let tracing = scope.spawn(move || {
@@ -165,30 +168,59 @@ impl Tracer {
         let root = self.root.as_raw_nonzero().get();
         self.begin(root)?;
         while let Some((tid, stop)) = stops::next() {
-            match stop {
-                Stop::Ended(status) => {
-                    self.opening.remove(&tid);
-                    if tid == root {
-                        self.traced.status = shell_status(status);
-                        break;
-                    }
-                }
-                Stop::Call => self.calls(tid),
-                Stop::EndOfCall => {
-                    self.called(tid);
-                    stops::go_on(tid, 0);
-                }
-                Stop::Program => {
-                    self.starts(tid);
-                    stops::go_on(tid, 0);
-                }
-                Stop::New => stops::go_on(tid, 0),
-                Stop::Signal(signal) => stops::go_on(tid, signal),
+            if let Stop::Ended(status) = stop
+                && tid == root
+            {
+                self.traced.status = shell_status(status);
+                break;
             }
+            self.stopped(tid, stop);
         }
         self.traced.time = self.clock.now();
+        self.follow_rest();
         end_group(self.root);
         Ok(())
+    }
+
+    /// The program has ended: what it leaves running has some time to end as well.
+    fn follow_rest(&mut self) {
+        let ended = self.clock.now();
+        while !self.is_refused() {
+            match stops::next_now() {
+                Next::NoneLeft => return,
+                Next::Stopped(tid, stop) => self.stopped(tid, stop),
+                Next::Running if self.clock.now().since(ended) < REST_MAX => {
+                    thread::sleep(REST_LOOKED_EVERY);
+                }
+                Next::Running => {
+                    self.traced.leaves_processes = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn stopped(&mut self, tid: ThreadId, stop: Stop) {
+        match stop {
+            Stop::Ended(_) => drop(self.opening.remove(&tid)),
+            Stop::Call => self.calls(tid),
+            Stop::EndOfCall => {
+                self.called(tid);
+                stops::go_on(tid, 0);
+            }
+            Stop::Program => {
+                self.starts(tid);
+                stops::go_on(tid, 0);
+            }
+            Stop::New => stops::go_on(tid, 0),
+            Stop::Signal(signal) => stops::go_on(tid, signal),
+        }
+    }
+
+    /// Whether the program may not go on.
+    fn is_refused(&self) -> bool {
+        let is_change = self.traced.is_foreign || self.traced.change.is_some();
+        is_change && self.changes == Changes::Refused
     }
 
     /// The program waits for its first instruction.
@@ -227,8 +259,7 @@ impl Tracer {
                 is_read = !flags.intersects(OFlags::PATH | OFlags::WRONLY | OFlags::DIRECTORY);
             }
         }
-        let is_refused = self.traced.is_foreign || self.traced.change.is_some();
-        if is_refused && self.changes == Changes::Refused {
+        if self.is_refused() {
             return end_group(self.root);
         }
         if is_read {
@@ -273,6 +304,9 @@ impl Tracer {
     }
 }
 
+/// More than the ends of a pipeline take, whose last process the program did not wait for.
+const REST_MAX: Nanos = Nanos::from_millis(1_000);
+const REST_LOOKED_EVERY: Duration = Duration::from_millis(1);
 const FILES_MAX: usize = 100_000;
 /// How long a request to give up may take to be noticed; the program's end is noticed at once.
 const LOOKED_EVERY: Duration = Duration::from_millis(50);
