@@ -259,7 +259,7 @@ fn file(summary: &FileSummary) -> ExplainedFile {
         to_us: micros(sample.to),
         offset: sample.offset,
         bytes: sample.bytes,
-        waited: sample.waited,
+        waited_us: micros(sample.waited),
     });
     ExplainedFile {
         path: summary.path.to_string_lossy().into_owned(),

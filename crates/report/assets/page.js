@@ -7,7 +7,8 @@
 //
 // What was drawn is written to the document for tests: `data-drawn` on every figure (points or bars
 // within the plot), with `#check` in the address also `data-inked` (those whose pixel has a colour
-// of the chart), on <html> `data-charts` (charts drawn), `data-overflow` (pixels too wide) and,
+// of the chart), on <html> `data-charts` (charts drawn), `data-overflow` (pixels too wide, of
+// the document and of its folded tables) and,
 // last of all, `data-ready`.
 (() => {
   const root = document.documentElement;
@@ -31,6 +32,14 @@
     probe.style.color = `var(--${name})`;
     return getComputedStyle(probe).color;
   };
+  // Where the page is narrow a table's head is hidden, and stands beside each figure.
+  for (const table of document.querySelectorAll("table.stacked")) {
+    const heads = [...table.querySelectorAll("thead th")].map((head) => head.textContent);
+    for (const row of table.tBodies[0].rows) {
+      [...row.cells].forEach((cell, at) => { if (cell.tagName === "TD" && heads[at]) cell.dataset.head = heads[at]; });
+    }
+  }
+
   const policyColour = (policy) => colour(`p${policy % COLOURS}`);
   /** Lines beyond the eighth repeat a colour: they are dashed. */
   const policyDash = (policy) => (policy < COLOURS ? [] : [6, 3 + 2 * Math.floor(policy / COLOURS)]);
@@ -482,7 +491,11 @@
 
   const settle = () => {
     root.dataset.charts = String(document.querySelectorAll("figure[data-drawn]").length);
-    root.dataset.overflow = String(Math.max(0, root.scrollWidth - root.clientWidth));
+    // Folded tables have no width: they are opened to be measured.
+    const parts = [...document.querySelectorAll("details.part")];
+    for (const part of parts) part.open = part.open || checking;
+    const boxes = [root, ...parts.map((part) => part.querySelector(".scroll"))];
+    root.dataset.overflow = String(Math.max(...boxes.map((box) => Math.max(0, box.scrollWidth - box.clientWidth))));
     root.dataset.width = String(root.clientWidth);
     root.dataset.scheme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
     root.dataset.ready = "1";

@@ -230,8 +230,8 @@ pub struct ReadMoment {
     pub offset: u64,
     /// How much.
     pub bytes: u64,
-    /// Whether the program waited for storage meanwhile.
-    pub waited: bool,
+    /// The time that the program waited for storage meanwhile.
+    pub waited_us: u64,
 }
 
 impl ExplainedCauses {

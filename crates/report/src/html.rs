@@ -32,6 +32,15 @@ pub(crate) fn escape(text: &str) -> String {
     Text(text).render().into_string()
 }
 
+/// `text` with its words between backticks as code.
+pub(crate) fn prose(text: &str) -> Markup {
+    html! {
+        @for (nth, part) in text.split('`').enumerate() {
+            @if nth % 2 == 1 { code { (Text(part)) } } @else { (Text(part)) }
+        }
+    }
+}
+
 /// Heads of columns of figures.
 pub(crate) fn figure_heads(titles: impl IntoIterator<Item = impl Render>) -> Markup {
     html! { @for title in titles { th scope="col" class="n" { (title) } } }
@@ -104,6 +113,20 @@ mod tests {
         ];
         for (text, safe) in rows {
             assert_eq!(escape(text), safe);
+        }
+    }
+
+    #[test]
+    fn words_between_backticks_are_code() {
+        #[rustfmt::skip]
+        let rows = [
+            ("run `a -- b` then", "run <code>a -- b</code> then"),
+            ("`<b>`",             "<code>&lt;b&gt;</code>"),
+            ("none",              "none"),
+        ];
+        for (text, expected) in rows {
+            let html = prose(text).into_string();
+            assert!(html.contains(expected), "{html}");
         }
     }
 

@@ -16,8 +16,8 @@
 
 use forerun_core::readahead::Cause;
 use forerun_report::{
-    DeviceRequest, ExplainedFile, Explanation, Machine, ReadMoment, RequestKind, Run, RunRecord,
-    Spread, Window, page, write_whole,
+    DeviceRequest, ExplainedDirectory, ExplainedFile, Explanation, Machine, ReadMoment,
+    RequestKind, Run, RunRecord, Spread, Window, page, write_whole,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -112,7 +112,7 @@ fn the_page_of_a_program_is_drawn_in_light_dark_and_narrow() {
         to_us: at * 9_000 + 7_000,
         offset: at << 20,
         bytes: 1 << 20,
-        waited: at.is_multiple_of(3),
+        waited_us: if at.is_multiple_of(3) { 7_000 } else { 0 },
     };
     let file = |path: &str, count| ExplainedFile {
         path: path.to_owned(),
@@ -121,9 +121,16 @@ fn the_page_of_a_program_is_drawn_in_light_dark_and_narrow() {
         moments: (0..count).map(moment).collect(),
         ..ExplainedFile::default()
     };
+    let directory = |nth: u32| ExplainedDirectory {
+        path: format!("/a/directory/with/a/name/that/is/longer/than/a/narrow/page/is-wide/{nth}"),
+        calls: 12_345,
+        storage_seconds: 0.123,
+        ..ExplainedDirectory::default()
+    };
     let told = Explanation {
         command: vec!["gzip".to_owned(), "-3k".to_owned(), "backup.tar".to_owned()],
         seconds: 1.5,
+        directories: (0..3).map(directory).collect(),
         files: vec![file("/data/backup.tar", 40), file("/data/</script><b>", 5)],
         ..Explanation::default()
     };

@@ -2,11 +2,10 @@
 //!
 //! ```text
 //!   title, theme switch
-//!   the program, the result, the reason     words
-//!   where the time went                     table, and bars by cause: as it was, under `run`
-//!   walks, directories, traps               tables, where there are any
-//!   files                                   table
-//!   a panel a file                          charts: time -> offset, waits in their own colour
+//!   the program, bars by cause       as it was, under `run`
+//!   the reason                       words, with what a list of this run would gain
+//!   a panel a file                   charts: time -> offset, waits in their own colour
+//!   where the time went, causes, walks, directories, files     tables, folded
 //! ```
 //!
 //! # Invariants
@@ -22,7 +21,7 @@ use super::panels::{HINT, legend, own_time, plot};
 use super::summary::{seconds, share};
 use super::{ASSETS, fact, head_of};
 use crate::explanation::{ExplainedFile, Explanation};
-use crate::html::{Text, cut, figure_heads, figures, folded, script_json, scrolled};
+use crate::html::{Text, cut, figure_heads, figures, folded, prose, script_json, scrolled};
 use crate::quantity::{bytes, count, date, figure, percent};
 use crate::record::Machine;
 use crate::shell;
@@ -39,11 +38,16 @@ pub fn explained(explanation: &Explanation, machine: &Machine, unix_seconds: u64
             date(unix_seconds), machine.cpu.clone(), machine.kernel.clone(),
         ])))
         (opening(explanation))
-        (times(explanation))
         (trees::bars(explanation))
-        (trees::tables(explanation))
-        (files(explanation))
+        p.outcome { (prose(&explanation.prediction.why)) }
+        (trees::traps(explanation))
         (panels(explanation, &mut charts))
+        section {
+            h2 { "Details" }
+            (times(explanation))
+            (trees::tables(explanation))
+            (files(explanation))
+        }
     };
     let labels = [program.to_owned()];
     let data = Data { policies: &labels, causes: Cause::ALL.map(Cause::name), charts };
@@ -59,7 +63,6 @@ fn opening(explanation: &Explanation) -> Markup {
             (bytes(explanation.bytes_read)) "; " (bytes(explanation.device_bytes))
             " came from devices."
         }
-        p.outcome { (Text(&explanation.prediction.why)) }
     }
 }
 
@@ -85,16 +88,13 @@ fn times(explanation: &Explanation) -> Markup {
             }
         }
     };
-    html! {
-        section {
-            h2 { "Where the time went" }
-            (scrolled(None, &heads, &rows))
-            p.note {
-                "Waiting for storage: " (Text(&explanation.storage_basis)) ". Several threads or \
-                 processes compute at the same time."
-            }
+    let note = html! {
+        p.note {
+            "Waiting for storage: " (Text(&explanation.storage_basis)) ". Several threads or \
+             processes compute at the same time."
         }
-    }
+    };
+    part("Where the time went", &heads, &rows, &note)
 }
 
 fn files(explanation: &Explanation) -> Markup {
@@ -120,15 +120,22 @@ fn files(explanation: &Explanation) -> Markup {
             tr { td colspan="7" { "It was not seen to read a file of 256 KiB or more." } }
         }
     };
+    let left_out = html! {
+        @if explanation.files_left_out > 0 {
+            p.note { (count(explanation.files_left_out)) " openings of more files are left out." }
+        }
+    };
+    part("Files", &heads, &rows, &left_out)
+}
+
+/// A table that is folded away under `title`, with what is to be said of it. Where the page is
+/// narrow each row is a block.
+fn part(title: &str, heads: &Markup, rows: &Markup, note: &Markup) -> Markup {
     html! {
-        section {
-            h2 { "Files" }
-            (scrolled(Some("runs"), &heads, &rows))
-            @if explanation.files_left_out > 0 {
-                p.note {
-                    (count(explanation.files_left_out)) " openings of more files are left out."
-                }
-            }
+        details.part {
+            summary { (title) }
+            (scrolled(Some("stacked"), heads, rows))
+            (note)
         }
     }
 }
@@ -187,9 +194,14 @@ fn panel(file: &ExplainedFile, id: &str) -> Markup {
 }
 
 fn chart(file: &ExplainedFile, id: String) -> Chart {
-    let requests = file.moments.iter().map(|moment| {
-        let kind = if moment.waited { WAITED } else { READ };
-        (moment.from_us, moment.to_us, moment.offset, moment.bytes, kind)
+    let requests = file.moments.iter().flat_map(|moment| {
+        // As much of it has the colour of waiting as was waited.
+        let from = moment.to_us.saturating_sub(moment.waited_us).max(moment.from_us);
+        let parts = [(moment.from_us, from, READ), (from, moment.to_us, WAITED)];
+        let is_some = |&(from, to, kind): &(u64, u64, u8)| from < to || kind == READ;
+        let all_waited = from == moment.from_us && moment.waited_us > 0;
+        let parts = parts.into_iter().skip(usize::from(all_waited)).filter(is_some);
+        parts.map(|(from, to, kind)| (from, to, moment.offset, moment.bytes, kind))
     });
     Chart::Requests { set: id.clone(), id, policy: 0, requests: requests.collect() }
 }
@@ -234,7 +246,7 @@ mod tests {
     use crate::explanation::{ExplainedStream, Forecast, ReadMoment};
 
     fn told(name: &str) -> Explanation {
-        let moment = ReadMoment { from_us: 5, to_us: 9, offset: 0, bytes: 4096, waited: true };
+        let moment = ReadMoment { from_us: 5, to_us: 9, offset: 0, bytes: 4096, waited_us: 4 };
         let stream = ExplainedStream { pattern: "random", bytes: 4096, ..Default::default() };
         let file = ExplainedFile {
             path: name.to_owned(),
@@ -244,7 +256,12 @@ mod tests {
             start_share: Some(0.25),
             start_basis: Some("opening"),
             streams: vec![stream],
-            moments: vec![moment, ReadMoment { waited: false, ..moment }],
+            moments: vec![
+                moment,
+                ReadMoment { waited_us: 0, ..moment },
+                ReadMoment { waited_us: 1, ..moment },
+                ReadMoment { waited_us: 9, ..moment },
+            ],
             ..ExplainedFile::default()
         };
         let prediction = Forecast { why: format!("Because of {name}."), ..Forecast::default() };
@@ -271,7 +288,7 @@ mod tests {
             "mapped, random",
             "part (25 %, when first seen)",
             "<figure id=\"file-0\" data-chart=\"requests\">",
-            "[5,9,0,4096,0],[5,9,0,4096,3]",
+            "[5,9,0,4096,0],[5,9,0,4096,3],[5,8,0,4096,3],[8,9,0,4096,0],[5,9,0,4096,0]",
         ] {
             assert!(page.contains(part), "{part}: {page}");
         }

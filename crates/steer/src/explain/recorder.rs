@@ -329,7 +329,7 @@ impl FileRecord {
         self.bytes_read += bytes;
         self.waited += waited;
         self.streams.read(now, range, waited);
-        let (offset, waited) = (range.start, waited > Nanos(0));
+        let offset = range.start;
         let sample = AccessSample { from, to: now, offset, bytes, waited };
         if let Some(at) = last
             && self.samples[at].join(&sample, self.grain)

@@ -177,8 +177,8 @@ pub struct AccessSample {
     pub offset: u64,
     /// Its length.
     pub bytes: u64,
-    /// Whether the program waited for storage meanwhile.
-    pub waited: bool,
+    /// The time that the program waited for storage meanwhile.
+    pub waited: Nanos,
 }
 
 wire! {
@@ -264,10 +264,12 @@ impl StreamSummary {
 impl AccessSample {
     /// Continues with `next`, if both are one within `grain`. Whether it did.
     pub(super) fn join(&mut self, next: &Self, grain: Nanos) -> bool {
-        let continues = self.offset + self.bytes == next.offset && self.waited == next.waited;
+        let is_alike = (self.waited > Nanos(0)) == (next.waited > Nanos(0));
+        let continues = self.offset + self.bytes == next.offset && is_alike;
         let joins = continues && next.to.since(self.from) <= grain;
         if joins {
             (self.to, self.bytes) = (next.to, self.bytes + next.bytes);
+            self.waited += next.waited;
         }
         joins
     }

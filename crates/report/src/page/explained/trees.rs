@@ -10,13 +10,14 @@
 use maud::{Markup, html};
 
 use super::super::summary::{seconds, share};
+use super::part;
 use crate::explanation::{ExplainedCauses, Explanation};
-use crate::html::{Text, figure_heads, figures, scrolled};
+use crate::html::{Text, figure_heads, figures, prose};
 use crate::quantity::count;
 
 /// Where the time went, by cause, and what is left of it under `run`.
 pub(super) fn bars(explanation: &Explanation) -> Markup {
-    let Times { ran, computing, rest, after } = Times::of(explanation);
+    let Times { computing, rest, after, .. } = Times::of(explanation);
     let waits = explanation.causes.named().into_iter().zip(COLOURS);
     let mut now = vec![("computing", computing, "var(--ink-2)")];
     now.extend(waits.map(|((name, time), colour)| (name, time, colour)));
@@ -29,7 +30,7 @@ pub(super) fn bars(explanation: &Explanation) -> Markup {
     let scale = now.iter().map(|part| part.1).sum::<f64>().max(f64::MIN_POSITIVE);
     html! {
         section {
-            h2 { "What it waited in" }
+            h2 { "Now, and under forerun run" }
             div style="background:var(--panel);border:1px solid var(--rule);padding:14px" {
                 (bar("as it ran", &now, scale))
                 (bar("under forerun run, predicted", &under_run, scale))
@@ -44,24 +45,29 @@ pub(super) fn bars(explanation: &Explanation) -> Markup {
                     }
                 }
             }
-            (scrolled(
-                None,
-                &html! { th scope="col" {} (figure_heads(["Time", "Share of all"])) },
-                &html! {
-                    @for (name, time) in explanation.causes.named() {
-                        tr {
-                            th scope="row" { (name) }
-                            (figures([seconds(time), share(time / ran)]))
-                        }
-                    }
-                },
-            ))
-            p.note {
-                "Calls are those that polls met. A read of a followed file counts with the file \
-                 below; what could not be observed is other."
-            }
         }
     }
+}
+
+/// The waits by cause.
+fn causes(explanation: &Explanation) -> Markup {
+    let ran = Times::of(explanation).ran;
+    let heads = html! { th scope="col" {} (figure_heads(["Time", "Share of all"])) };
+    let rows = html! {
+        @for (name, time) in explanation.causes.named() {
+            tr {
+                th scope="row" { (name) }
+                (figures([seconds(time), share(time / ran)]))
+            }
+        }
+    };
+    let note = html! {
+        p.note {
+            "Calls are those that polls met. A read of a followed file counts with the file \
+             below; what could not be observed is other."
+        }
+    };
+    part("What it waited in", &heads, &rows, &note)
 }
 
 /// Parts of the run time, in seconds.
@@ -102,14 +108,22 @@ fn bar(title: &str, parts: &[(&str, f64, &str)], scale: f64) -> Markup {
     }
 }
 
-/// The tables of walks and directories, and the traps of their file systems.
+/// The tables of waits by cause, of walks and of directories.
 pub(super) fn tables(explanation: &Explanation) -> Markup {
     html! {
+        (causes(explanation))
         (walks(explanation))
         (directories(explanation))
+    }
+}
+
+/// The traps of the file systems that were read.
+pub(super) fn traps(explanation: &Explanation) -> Markup {
+    html! {
         @for trap in &explanation.traps {
             p.note {
-                code { (Text(&trap.path)) } ": " (trap.why) ". " (seconds(trap.storage_seconds))
+                code { (Text(&trap.path)) } ": " (prose(trap.why)) ". "
+                (seconds(trap.storage_seconds))
                 " waited there."
             }
         }
@@ -137,17 +151,12 @@ fn walks(explanation: &Explanation) -> Markup {
             }
         }
     };
-    html! {
-        @if !walks.is_empty() {
-            section {
-                h2 { "Walks" }
-                (scrolled(Some("runs"), &heads, &rows))
-                @if explanation.walks_left_out > 0 {
-                    p.note { (count(explanation.walks_left_out)) " more walks are left out." }
-                }
-            }
+    let left_out = html! {
+        @if explanation.walks_left_out > 0 {
+            p.note { (count(explanation.walks_left_out)) " more walks are left out." }
         }
-    }
+    };
+    html! { @if !walks.is_empty() { (part("Walks", &heads, &rows, &left_out)) } }
 }
 
 fn directories(explanation: &Explanation) -> Markup {
@@ -166,17 +175,13 @@ fn directories(explanation: &Explanation) -> Markup {
             }
         }
     };
-    html! {
-        @if !explanation.directories.is_empty() {
-            section {
-                h2 { "Directories" }
-                (scrolled(Some("runs"), &heads, &rows))
-                @if explanation.directories_left_out > 0 {
-                    p.note { (count(explanation.directories_left_out)) " more are left out." }
-                }
-            }
+    let left_out = html! {
+        @if explanation.directories_left_out > 0 {
+            p.note { (count(explanation.directories_left_out)) " more are left out." }
         }
-    }
+    };
+    let is_empty = explanation.directories.is_empty();
+    html! { @if !is_empty { (part("Directories", &heads, &rows, &left_out)) } }
 }
 
 fn cause_heads() -> Markup {
@@ -221,7 +226,7 @@ mod tests {
         for part in ["width:25.00%", "width:37.50%", "width:12.50%", "predicted: "] {
             assert!(html.contains(part), "{part}: {html}");
         }
-        let html = tables(&told).into_string();
+        let html = tables(&told).into_string() + &traps(&told).into_string();
         for part in ["/a&lt;b", "name", "/d&amp;", "it asks"] {
             assert!(html.contains(part), "{part}: {html}");
         }
