@@ -397,19 +397,24 @@ fn processes(word: &str) -> Vec<u32> {
 #[test]
 fn an_interrupt_leaves_nothing_behind() {
     let place = Place::new("interrupt");
-    // The runs are: the first, the one that is learned, alone, under run.
+    // The runs are: the first, the one that is learned, which is not over before it is observed,
+    // alone, under run.
     for hangs_at in 1..=4 {
         let word = format!("{}.{}", 70_000 + hangs_at, std::process::id());
         let hangs = format!(
             "exec 3< large; cat <&3; echo x >> log; n=$(cat log | wc -l); \
-             test $n -ge {hangs_at} && exec tail -f /dev/null {word}"
+             test $n -eq 2 && sleep 0.5; test $n -ge {hangs_at} && exec tail -f /dev/null {word}"
         );
         place.file("large", 2 * MIB);
         fs::write(place.0.join("here/log"), "").unwrap();
         fs::write(place.0.join("here").join(&word), "").unwrap();
         let script = ["--yes", "--learn", "-n", "1", "--", "sh", "-c", &hangs];
         let mut child = place.compare(&script).stderr(Stdio::piped()).spawn().unwrap();
-        until(|| !processes(&word).is_empty());
+        until(|| child.try_wait().unwrap().is_some() || !processes(&word).is_empty());
+        if processes(&word).is_empty() {
+            let output = child.wait_with_output().unwrap();
+            panic!("it ended before run {hangs_at}: {}: {}", output.status, errors(&output));
+        }
         kill_process(Pid::from_child(&child), Signal::INT).unwrap();
         let status = child.wait().unwrap();
         assert_eq!(status.code(), Some(130), "at run {hangs_at}");
