@@ -7,8 +7,8 @@
 //! the content. The format is named, or guessed from the content and the name; [`Trace::guess`]
 //! tells what was guessed. `write` turns requests into files of other formats.
 //!
-//! To add a format: write `trace/NAME.rs` and add its line to `formats!` below; if its content
-//! tells, add a line to `guess.rs`.
+//! To add a format: write `trace/NAME.rs`, add its line to `formats!` below and a record to the
+//! samples of `trace/tests.rs`; if its content tells, add a line to `guess.rs`.
 //!
 //! # Invariants
 //! - Memory does not grow with the length of a trace, nor with what a record claims.

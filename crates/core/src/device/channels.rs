@@ -32,7 +32,8 @@ pub struct ChannelModel {
     pub channels: u32,
 }
 
-/// Every model.
+/// Every model. A new one goes to the end. A name that `devices!` has too stands for the same drive
+/// with numbers of its own; only such a drive has latencies in a profile of a model.
 pub const CHANNEL_MODELS: [ChannelModel; 3] = [
     ChannelModel {
         name: "optane",

@@ -8,8 +8,8 @@
 //! such an order has `ENTRIES`, the order of these, beside the one in which directories are
 //! entered.
 //!
-//! To add an order: write `order/NAME.rs` with its `NAME`, `compare` and `ENTRIES`, and its line in
-//! `orders!` below.
+//! To add an order: write `order/NAME.rs` with its `NAME`, `compare` and `ENTRIES`, its line in
+//! `orders!` below, and its definition in the model of `tests/walk/orders.rs`.
 //!
 //! # Invariants
 //! - Every order is a permutation of all entries of a directory.
