@@ -14,10 +14,17 @@
 set -eu
 sources=$1 folder=$2 mib=$3 python=$4
 files=$folder/files bin=$folder/bin
-[ ! -e "$folder/made-3-$mib" ] || exit 0
+has() { command -v "$1" >/dev/null; }
+programs() {
+    cc -O2 -static -pthread -o "$bin/reader" "$sources/reader.c"
+    ! has go || CGO_ENABLED=0 go build -o "$bin/gosum" "$sources/reader.go"
+}
+if [ -e "$folder/made-3-$mib" ]; then
+    [ "$bin/reader" -nt "$sources/reader.c" ] || programs
+    exit 0
+fi
 rm -rf "$folder"
 mkdir -p "$files/tree" "$bin"
-has() { command -v "$1" >/dev/null; }
 
 # tar is told that the pipe is closed; that is no failure.
 (cd / && tar cf - usr/include usr/share/doc usr/lib/python3* usr/lib 2>/dev/null || true) | head -c "${mib}M" >"$files/data.tar"
@@ -62,6 +69,5 @@ if has sqlite3; then
 fi
 "$python" "$sources/tensors.py" make "$files/model.safetensors" "$mib" 2>/dev/null ||
     rm -f "$files/model.safetensors"
-cc -O2 -static -pthread -o "$bin/reader" "$sources/reader.c"
-! has go || CGO_ENABLED=0 go build -o "$bin/gosum" "$sources/reader.go"
+programs
 touch "$folder/made-3-$mib"

@@ -8,15 +8,20 @@
 //!        --> seconds, medians --> alone / run, run / max(device, cached), bytes --> summary.md
 //! ```
 //!
-//! `costs` measures programs without a possible gain, on no device.
+//! `costs` measures programs without a possible gain, on no device; `warm` measures `forerun warm`
+//! on trees.
 //!
 //! # Invariants
-//! - A ratio is of figures of the same round; no figure is left out.
+//! - A ratio is of figures of the same round, or of the last one before with the program alone; no
+//!   figure is left out.
 //! - Nothing of the device is cached; programs, their libraries and `forerun` are.
 //! - A program's output and exit status are the same under `run`: else the bench fails.
 
 mod cases;
 mod costs;
+mod floors;
+mod row;
+mod warm;
 
 use std::env;
 use std::fs::{self, File};
@@ -27,7 +32,6 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
-use forerun_report::Summary;
 use forerun_report::quantity::float;
 use serde_json::{Value, json};
 
@@ -37,23 +41,30 @@ use crate::device::{DEVICES, Device};
 use crate::forerun::{self, folder, output_of, put, read, write};
 use cases::{PROGRAMS, Program};
 use costs::{COSTS, Cost};
+use row::{HEADER, record, row};
 
 /// The options of the command line.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     places: Places,
-    /// Devices [default: all]
+    /// Devices; `own`, the machine's disk, is for `warm trees` alone [default: all]
     #[arg(long = "device", value_name = "D,...", value_delimiter = ',',
-        value_parser = names(&DEVICES, |device| device.name))]
+        value_parser = names(&places(), |name| name))]
     devices: Vec<String>,
-    /// Programs [default: all]
+    /// Programs; `walks` is all that are wanted to gain on a device by walks [default: all]
     #[arg(long = "program", value_name = "P,...", value_delimiter = ',',
         value_parser = names(&every(), |name| name))]
     programs: Vec<String>,
     /// Rounds, in turns
     #[arg(long, value_name = "N", default_value = "3")]
     rounds: NonZeroUsize,
+    /// Of these, the first so many run the program alone as well [default: all]
+    #[arg(long = "alone", value_name = "N")]
+    alone: Option<NonZeroUsize>,
+    /// Whether the gain that `explain` predicts is measured too, in one run more
+    #[arg(long, value_name = "on|off", default_value = "on", value_parser = ["on", "off"])]
+    explain: String,
     /// The size of the files
     #[arg(long = "size", value_name = "MIB", default_value = "128")]
     mib: NonZeroU32,
@@ -66,15 +77,43 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    fn programs(&self) -> Vec<&'static Program> {
-        chosen(&PROGRAMS, &self.programs, |program| program.name)
+    fn is_named(&self, name: &str) -> bool {
+        self.programs.iter().any(|it| it == name)
+    }
+
+    /// The programs that are run on `device`.
+    fn programs(&self, device: &str) -> Vec<&'static Program> {
+        let is_chosen = |program: &&Program| {
+            let is_walk = || floors::of(device, program.name).is_some();
+            self.programs.is_empty()
+                || self.is_named(program.name)
+                || self.is_named(floors::GROUP) && is_walk()
+        };
+        PROGRAMS.iter().filter(|it| it.is_for(device)).filter(is_chosen).collect()
+    }
+
+    /// Whether `forerun warm` is measured.
+    fn is_warm(&self) -> bool {
+        self.programs.is_empty() || self.is_named(warm::NAME)
+    }
+
+    /// The devices, and whether the machine's own disk is one of them.
+    fn places(&self) -> (Vec<&'static Device>, bool) {
+        let is_own = self.devices.is_empty() || self.devices.iter().any(|it| it == warm::OWN);
+        (chosen(&DEVICES, &self.devices, |device| device.name), is_own)
     }
 }
 
-/// The names of all programs.
+/// The names of all programs, and of groups.
 fn every() -> Vec<&'static str> {
     let costs = COSTS.iter().map(|cost| cost.name);
-    PROGRAMS.iter().map(|program| program.name).chain(costs).collect()
+    let programs = PROGRAMS.iter().map(|program| program.name);
+    programs.chain(costs).chain([floors::GROUP, warm::NAME]).collect()
+}
+
+/// The names of all devices.
+fn places() -> Vec<&'static str> {
+    DEVICES.iter().map(|device| device.name).chain([warm::OWN]).collect()
 }
 
 /// Measures everything and writes the records and the tables.
@@ -86,7 +125,8 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
         let runs = costs::measured(&costs, &forerun, &contents, args.mib.get())?;
         write_costs(&forerun, &out, args.mib.get(), &runs)?;
     }
-    if !args.programs().is_empty() {
+    let (devices, _) = args.places();
+    if args.is_warm() || devices.iter().any(|device| !args.programs(device.name).is_empty()) {
         on_devices(root, args, forerun, contents, &out)?;
     }
     println!("\nrecords and summaries: {}", out.display());
@@ -125,7 +165,9 @@ fn on_devices(
     let mut script = Command::new("bash");
     script.arg(sources.join("contents.sh")).args([&sources.join("programs"), &contents]);
     output_of(script.args([&args.mib.to_string(), &args.python]))?;
-    let large = args.programs().iter().any(|it| it.memory_mib.is_some());
+    let (devices, is_own) = args.places();
+    let programs = devices.iter().flat_map(|device| args.programs(device.name));
+    let large = programs.clone().any(|it| it.memory_mib.is_some());
     let data_mib = if large { LARGE_MIB } else { 1 };
     let files = contents.join("files");
     let bed = Bed::up(root, &forerun::target(root), &forerun, data_mib, Some(&files))?;
@@ -139,18 +181,11 @@ fn on_devices(
     let python = args.python.clone();
     let tensors = sources.join("programs/tensors.py").display().to_string();
     let mut bench = Bench { forerun, bed, args, contents, python, tensors };
-    let mut runs = Vec::new();
-    println!("{HEADER}");
-    for device in chosen(&DEVICES, &args.devices, |device| device.name) {
-        bench.profile(device)?;
-        for program in args.programs().into_iter().filter(|it| it.is_for(device.name)) {
-            for run in bench.program(device, program)? {
-                println!("{}", row(&run));
-                runs.push(run);
-            }
-            // After each, so that a stopped bench leaves its results so far.
-            bench.write(out, &runs)?;
-        }
+    if programs.count() > 0 {
+        bench.programs(&devices, out)?;
+    }
+    if args.is_warm() {
+        bench.warm(&devices, is_own, out)?;
     }
     Ok(())
 }
@@ -169,6 +204,8 @@ struct Bench<'a> {
 struct ProgramRun {
     seconds: f64,
     bytes_read: u64,
+    /// Of the device.
+    requests: u64,
     printed: Vec<u8>,
     status: Option<i32>,
     /// The statistics of `forerun run`.
@@ -176,6 +213,57 @@ struct ProgramRun {
 }
 
 impl Bench<'_> {
+    /// All programs on `devices`.
+    fn programs(&mut self, devices: &[&Device], out: &Path) -> Result<()> {
+        let mut runs = Vec::new();
+        println!("{HEADER}");
+        for device in devices {
+            let programs = self.args.programs(device.name);
+            if self.is_explained() && !programs.is_empty() {
+                self.profile(device)?;
+            }
+            for program in programs {
+                for run in self.program(device, program)? {
+                    println!("{}", row(&run));
+                    runs.push(run);
+                }
+                // After each, so that a stopped bench leaves its results so far.
+                self.write(out, &runs)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `forerun warm` on `devices`, and on the machine's own disk where it `is_own`.
+    fn warm(&mut self, devices: &[&Device], is_own: bool, out: &Path) -> Result<()> {
+        println!("\n{}", warm::HEADER);
+        let [version, machine] = forerun::machine(&self.forerun)?;
+        let (mut runs, mut rows) = (Vec::new(), String::new());
+        let places = devices.iter().map(|&device| Some(device));
+        for place in places.chain(is_own.then_some(None)) {
+            let run = warm::measured(self, place)?;
+            let line = warm::row(&run);
+            println!("{line}");
+            rows.push_str(&line);
+            rows.push('\n');
+            runs.push(run);
+            let record = json!({ "forerun": version, "machine": machine, "runs": runs });
+            write(&out.join("warm.json"), &record)?;
+            let text = format!(
+                "# `forerun warm` on trees\n\n- {version}\n- {machine}\n- {} rounds in turns, \
+                 cold: medians (fastest to slowest)\n\n{}\n{rows}",
+                self.args.rounds,
+                warm::HEADER
+            );
+            put(&out.join("warm.md"), &text)?;
+        }
+        Ok(())
+    }
+
+    fn is_explained(&self) -> bool {
+        self.args.explain == "on"
+    }
+
     /// A program alone and in each way under `run`: an object for each of those.
     fn program(&mut self, device: &Device, program: &Program) -> Result<Vec<Value>> {
         let folder = self.bed.fresh(Folios::Large)?;
@@ -186,18 +274,26 @@ impl Bench<'_> {
         }
         let cached = self.cached(program, &words)?;
         let ways = 1 + program.ways.len();
-        let taken = in_turns(self.args.rounds, ways, |_, way| {
+        let rounds_alone = self.args.alone.unwrap_or(self.args.rounds).get();
+        let taken = in_turns(self.args.rounds, ways, |round, way| {
+            if way == 0 && round >= rounds_alone {
+                return Ok(None);
+            }
             self.bed.fresh(Folios::Large)?;
             self.bed.on(device, self.args.read_ahead_kib.get())?;
-            self.once(program, &words, way.checked_sub(1).map(|way| program.ways[way]))
+            let flags = way.checked_sub(1).map(|way| program.ways[way]);
+            self.once(program, &words, flags).map(Some)
         })?;
+        let taken = taken.into_iter().map(|runs| runs.into_iter().flatten().collect());
+        let taken: Vec<Vec<ProgramRun>> = taken.collect();
         let wanted = float(size(&folder.join(program.reads))?) * program.share;
         let limit = (wanted / (device.limit_mb_per_second * 1e6)).max(cached);
         let (alone, ours) = taken.split_first().expect("it ran alone");
         let rows = program.ways.iter().zip(ours).map(|(way, ours)| {
-            let same =
-                |(a, b): (&ProgramRun, &ProgramRun)| a.printed == b.printed && a.status == b.status;
-            ensure!(alone.iter().zip(ours).all(same), "{} ended otherwise under run", program.name);
+            let (printed, status) = (&alone[0].printed, alone[0].status);
+            let same = |it: &ProgramRun| it.printed == *printed && it.status == status;
+            let all = alone.iter().chain(ours).all(same);
+            ensure!(all, "{} ended otherwise in some run", program.name);
             let mut run = record(device, program, way, [alone, ours], [cached, limit, wanted]);
             run["explained"] = self.explained(device, program, way, &words)?;
             Ok(run)
@@ -225,7 +321,8 @@ impl Bench<'_> {
         words: &[String],
     ) -> Result<Value> {
         // explain takes no limits.
-        if program.memory_mib.is_some() || flags.contains(&"--limit") {
+        let is_limited = program.memory_mib.is_some() || flags.contains(&"--limit");
+        if is_limited || !self.is_explained() {
             return Ok(Value::Null);
         }
         self.bed.fresh(Folios::Large)?;
@@ -277,14 +374,15 @@ impl Bench<'_> {
             command.env(LEARN, "off");
         }
         command.args(words).stdin(Stdio::null()).stdout(File::create(&printed)?);
-        let before = self.bed.bytes()?;
+        let before = [self.bed.bytes()?, self.bed.requests()?];
         let begun = Instant::now();
         let ended = command.status().context("sh")?;
         let seconds = begun.elapsed().as_secs_f64();
-        let bytes_read = self.bed.bytes()? - before;
+        let bytes_read = self.bed.bytes()? - before[0];
+        let requests = self.bed.requests()? - before[1];
         let stats = if flags.is_some() { read(&stats)? } else { Value::Null };
         let printed = fs::read(&printed)?;
-        Ok(ProgramRun { seconds, bytes_read, printed, status: ended.code(), stats })
+        Ok(ProgramRun { seconds, bytes_read, requests, printed, status: ended.code(), stats })
     }
 
     /// The command, with its folders put in.
@@ -348,71 +446,6 @@ fn size(path: &Path) -> Result<u64> {
     Ok(sum)
 }
 
-fn record(
-    device: &Device,
-    program: &Program,
-    way: &[&str],
-    [alone, ours]: [&[ProgramRun]; 2],
-    [cached, limit, wanted]: [f64; 3],
-) -> Value {
-    let seconds = |taken: &[ProgramRun]| taken.iter().map(|it| it.seconds).collect::<Vec<f64>>();
-    let bytes =
-        |taken: &[ProgramRun]| taken.iter().map(|it| float(it.bytes_read)).collect::<Vec<f64>>();
-    let spread = |samples: &[f64]| json!(Summary::of(samples.iter().copied()));
-    let (theirs, mine) = (seconds(alone), seconds(ours));
-    let to_limit: Vec<f64> = mine.iter().map(|seconds| seconds / limit).collect();
-    let gain = Summary::of_ratios(&theirs, &mine);
-    let processor: Vec<f64> = ours
-        .iter()
-        .map(|it| it.stats["processor_seconds"].as_f64().unwrap_or(f64::NAN) / it.seconds)
-        .collect();
-    let lead = ours.iter().filter_map(|it| it.stats["distance_bytes_max"].as_u64()).max();
-    json!({
-        "device": device.name, "program": program.name, "flags": way.join(" "),
-        "wanted_bytes": wanted, "cached_seconds": cached, "limit_seconds": limit,
-        "alone_seconds": spread(&theirs), "run_seconds": spread(&mine),
-        "gain": gain,
-        "to_limit": spread(&to_limit),
-        "alone_bytes": spread(&bytes(alone)), "run_bytes": spread(&bytes(ours)),
-        "processor_share": spread(&processor), "distance_bytes_max": lead,
-        "status": ours[0].status,
-    })
-}
-
-fn row(run: &Value) -> String {
-    let float = |name: &str, part: &str| run[name][part].as_f64().unwrap_or(f64::NAN);
-    let spread = |name: &str| {
-        let [median, min, max] = ["median", "min", "max"].map(|part| float(name, part));
-        format!("{median:.2} ({min:.2} to {max:.2})")
-    };
-    let plain = |name: &str| run[name].as_f64().unwrap_or(f64::NAN);
-    let explained = &run["explained"];
-    let measured = float("alone_seconds", "median") - float("run_seconds", "median");
-    let gain = explained["gain_seconds"].as_f64();
-    let gain = gain.map_or_else(|| "-".to_owned(), |gain| format!("{gain:.2}, {measured:.2}"));
-    let flags = run["flags"].as_str().filter(|flags| !flags.is_empty());
-    format!(
-        "| {} | {}{} | {:.2} | {} | {} | {} | {:.2} | {:.3} | {:.3} | {:.1} % | {:.1} | {gain}{} |",
-        run["device"].as_str().unwrap_or("?"),
-        run["program"].as_str().unwrap_or("?"),
-        flags.map(|flags| format!(" `{flags}`")).unwrap_or_default(),
-        plain("limit_seconds"),
-        spread("alone_seconds"),
-        spread("run_seconds"),
-        spread("gain"),
-        float("to_limit", "median"),
-        float("alone_bytes", "median") / plain("wanted_bytes"),
-        float("run_bytes", "median") / plain("wanted_bytes"),
-        100.0 * float("processor_share", "median"),
-        plain("distance_bytes_max") / f64::from(1 << 20),
-        explained["reason"].as_str().map(|reason| format!(" ({reason})")).unwrap_or_default(),
-    )
-}
-
-const HEADER: &str = "\
-| device | program | limit s | alone s | run s | alone / run | run / limit | alone: read / wanted \
-| run: read / wanted | processor | lead MiB | gain s: explained, measured |
-|---|---|---|---|---|---|---|---|---|---|---|---|";
 /// The device's profile, as `forerun profile` measured it.
 const PROFILE: &str = "profile.toml";
 /// What sets whether lists are used: not here unless the caller has set it, as one run would learn
@@ -430,7 +463,13 @@ mod tests {
     fn options_name_devices_and_programs() {
         let parsed = |line: &str| parsed::<Args>(line);
         let all = parsed("").expect("defaults");
-        assert_eq!((all.devices.len(), all.programs().len()), (0, PROGRAMS.len()));
+        assert_eq!((all.places().0.len(), all.places().1), (DEVICES.len(), true));
+        assert_eq!(all.programs("cloud").len(), PROGRAMS.len());
+        let walks = parsed("--device hdd,own --program walks,sort --alone 1").expect("a group");
+        let chosen: Vec<&str> = walks.programs("hdd").iter().map(|it| it.name).collect();
+        assert!(chosen.contains(&"tar repo") && chosen.contains(&"sort"), "{chosen:?}");
+        assert!(!chosen.contains(&"tar headers") && !walks.is_warm(), "{chosen:?}");
+        assert_eq!((walks.places().0.len(), walks.places().1), (1, true));
         let some =
             parsed("--device hdd,object --program gzip --rounds 5 --ra 1024").expect("known");
         assert_eq!(parsed("--program start").expect("a cost").programs, ["start"]);
@@ -438,28 +477,10 @@ mod tests {
             (some.devices.len(), some.programs, some.rounds.get()),
             (2, vec!["gzip".into()], 5)
         );
-        for nonsense in ["--device floppy", "--program vi", "--rounds 0", "--size x", "--quick"] {
+        for nonsense in
+            ["--device floppy", "--program vi", "--rounds 0", "--size x", "--quick", "--explain x"]
+        {
             assert!(parsed(nonsense).is_none(), "{nonsense}");
         }
-    }
-
-    #[test]
-    fn a_row_tells_the_gain_and_what_is_left_to_gain() {
-        let taken = |seconds: f64, bytes_read| ProgramRun {
-            seconds,
-            bytes_read,
-            printed: Vec::new(),
-            status: Some(0),
-            stats: json!({ "processor_seconds": 0.1, "distance_bytes_max": 3 << 20 }),
-        };
-        let (alone, ours) =
-            ([taken(4.0, 1_000), taken(6.0, 1_000)], [taken(2.0, 1_050), taken(2.0, 1_050)]);
-        let seconds_bytes = [1.0, 1.6, 1_000.0];
-        let mut run = record(&DEVICES[2], &PROGRAMS[0], &[], [&alone, &ours], seconds_bytes);
-        run["explained"] = json!({ "gain_seconds": 2.5, "reason": "waits" });
-        let text = "| cloud | gzip | 1.60 | 5.00 (4.00 to 6.00) | 2.00 (2.00 to 2.00) \
-                    | 2.50 (2.00 to 3.00) | 1.25 | 1.000 | 1.050 | 5.0 % | 3.0 \
-                    | 2.50, 3.00 (waits) |";
-        assert_eq!(row(&run), text);
     }
 }

@@ -4,6 +4,8 @@
  *   reader map FILE MB_PER_SECOND         the same by a mapping
  *   reader random FILE COUNT              pread(2) of 4 KiB at random places
  *   reader tree FOLDER THREADS            threads that take the files of a tree one after the other
+ *   reader ahead LIST THREADS             threads that open each path of a list, and request a file
+ *                                         whole or read a directory: the bound of prefetching
  *
  * Computing is a loop that takes a chunk's time at the rate, after the chunk is there: it does not
  * overlap with reading, as in most programs. Prints a sum of what it read. Built statically.
@@ -19,6 +21,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -73,19 +76,58 @@ static void *read_files(void *unused) {
 	return unused;
 }
 
-static uint64_t tree(const char *folder, int threads) {
+static void *request_files(void *unused) {
+	static _Thread_local char names[CHUNK];
+	for (size_t at; (at = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED)) < found;) {
+		int file = open(paths[at], O_RDONLY | O_NONBLOCK | O_NOATIME);
+		struct stat stat;
+		if (file < 0 || fstat(file, &stat)) fail(paths[at]);
+		if (S_ISDIR(stat.st_mode))
+			while (syscall(SYS_getdents64, file, names, sizeof names) > 0) {}
+		else
+			/* One call requests no more than the device's largest request. */
+			for (off_t from = 0; from < stat.st_size; from += 1 << 20) readahead(file, from, 1 << 20);
+		close(file);
+	}
+	return unused;
+}
+
+static void by_threads(void *(*work)(void *), int threads) {
 	pthread_t all[64];
-	if (threads < 1 || threads > 64 || nftw(folder, add, 16, FTW_PHYS)) fail(folder);
+	if (threads < 1 || threads > 64) fail("threads");
 	for (int at = 0; at < threads; at++)
-		if (pthread_create(all + at, 0, read_files, 0)) fail("pthread_create");
+		if (pthread_create(all + at, 0, work, 0)) fail("pthread_create");
 	for (int at = 0; at < threads; at++) pthread_join(all[at], 0);
+}
+
+static uint64_t tree(const char *folder, int threads) {
+	if (nftw(folder, add, 16, FTW_PHYS)) fail(folder);
+	by_threads(read_files, threads);
 	return tree_sum;
 }
 
+static uint64_t ahead(const char *list, int threads) {
+	static char line[8192];
+	struct stat unused;
+	struct FTW place;
+	FILE *file = fopen(list, "r");
+	if (!file) fail(list);
+	while (fgets(line, sizeof line, file)) {
+		line[strcspn(line, "\n")] = 0;
+		add(line, &unused, FTW_F, &place);
+	}
+	by_threads(request_files, threads);
+	return found;
+}
+
 int main(int count, char **words) {
-	if (count != 4) return fprintf(stderr, "usage: reader read|map|random|tree PATH NUMBER\n"), 2;
+	if (count != 4) return fprintf(stderr, "usage: reader read|map|random|tree|ahead PATH NUMBER\n"), 2;
 	if (!strcmp(words[1], "tree")) {
 		printf("%llu\n", (unsigned long long)tree(words[2], atoi(words[3])));
+		return 0;
+	}
+	if (!strcmp(words[1], "ahead")) {
+		printf("%llu\n", (unsigned long long)ahead(words[2], atoi(words[3])));
 		return 0;
 	}
 	int file = open(words[2], O_RDONLY);

@@ -67,7 +67,7 @@ for at in reversed(range(0, os.fstat(file).st_size, 65536)):
 print(crc)";
 
 /// Every program.
-pub(super) const PROGRAMS: [Program; 35] = [
+pub(super) const PROGRAMS: [Program; 36] = [
     Program::new("gzip", "data.tar", &["gzip", "-3", "-c", "{files}/data.tar"]),
     Program {
         ways: LIMITS,
@@ -123,6 +123,7 @@ pub(super) const PROGRAMS: [Program; 35] = [
     },
     Program { share: 0.02, ..Program::new("du", "headers", &["du", "-s", "{files}/headers"]) },
     Program::new("Go headers", "headers", &["{bin}/gosum", "{files}/headers"]),
+    Program::new("Go repo", "repo", &["{bin}/gosum", "{files}/repo"]),
     Program::new("8 threads headers", "headers", &["{bin}/reader", "tree", "{files}/headers", "8"]),
     Program::new("tar repo", "repo", &["sh", "-c", "tar cf - -C {files} repo | md5sum"]),
     Program::new("grep -r repo", "repo", &["sh", "-c", "grep -rc size_t {files}/repo | md5sum"]),
