@@ -70,7 +70,10 @@ def _cache(*args: Any, **options: Any) -> Any:
 
 
 def _note_local(local: ModuleType) -> None:
-    _note_ignored(local.LocalFileSystem, "_open", "local files have no cache")
+    why = "local files have no cache"
+    _note_ignored(local.LocalFileSystem, "_open", why)
+    # `fsspec.open(path, cache_type=...)` gives it to the file system.
+    _note_ignored(local.LocalFileSystem, "__init__", why)
 
 
 def _note_http(http: ModuleType) -> None:
@@ -81,18 +84,19 @@ def _note_ignored(owner: Any, method: str, why: str) -> None:
     """Has `owner.method` warn, once a process, where it is given this cache's name."""
     import functools
 
-    opens = getattr(owner, method)
+    plain = getattr(owner, method)
 
-    @functools.wraps(opens)
-    def opens_and_notes(*args: Any, **options: Any) -> Any:
-        if options.get("cache_type") == "forerun" and why not in _told:
+    @functools.wraps(plain)
+    def noted(self: Any, *args: Any, **options: Any) -> Any:
+        named = options.get("cache_type", getattr(self, "cache_type", None))
+        if named == "forerun" and why not in _told:
             import warnings
 
             _told.add(why)
             warnings.warn(f'cache_type="forerun" is ignored: {why}', stacklevel=3)
-        return opens(*args, **options)
+        return plain(self, *args, **options)
 
-    setattr(owner, method, opens_and_notes)
+    setattr(owner, method, noted)
 
 
 _AFTER = {

@@ -136,17 +136,36 @@ def test_python_starts_without_what_it_does_not_use() -> None:
     assert said.stdout.strip() == "[]"
 
 
-def test_where_it_is_ignored_it_says_so_once(tmp_path: Path) -> None:
+LOCAL = "local files have no cache"
+ASYNC = "files of open_async have no cache"
+IGNORED = {
+    "open": ("fsspec.filesystem('file').open(path, cache_type='forerun').close()", LOCAL),
+    "fsspec.open": ("fsspec.open(path, cache_type='forerun').open().close()", LOCAL),
+    "open_async": ("asyncio.run(stream(http(), cache_type='forerun'))", ASYNC),
+    "file system": ("asyncio.run(stream(http(cache_type='forerun')))", ASYNC),
+}
+
+
+@pytest.mark.parametrize(("opens", "why"), IGNORED.values(), ids=IGNORED)
+def test_where_it_is_ignored_it_says_so_once(opens: str, why: str, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"x")
     code = (
-        "import fsspec, sys, warnings\n"
+        "import asyncio, fsspec, sys, warnings\n"
+        "path, url = sys.argv[1:]\n"
+        "def http(**options):\n"
+        "    return fsspec.filesystem('http', asynchronous=True, **options)\n"
+        "async def stream(fs, **options):\n"
+        "    file = await fs.open_async(url, size=1, **options)\n"
+        "    await file.close()\n"
+        "    await (await fs.set_session()).close()\n"
         "with warnings.catch_warnings(record=True) as told:\n"
-        "    warnings.simplefilter('always')\n"
+        "    warnings.simplefilter('always', UserWarning)\n"
         "    for _ in range(2):\n"
-        "        fsspec.filesystem('file').open(sys.argv[1], cache_type='forerun').close()\n"
-        "    fsspec.filesystem('file').open(sys.argv[1], cache_type='bytes').close()\n"
+        f"        {opens}\n"
+        f"    {opens.replace('forerun', 'bytes')}\n"
         "print(*(str(one.message) for one in told), sep='|')"
     )
-    words = [sys.executable, "-c", code, str(tmp_path / "x")]
-    said = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert said.stdout.strip() == 'cache_type="forerun" is ignored: local files have no cache'
+    with RangeServer(pattern=10) as server:
+        words = [sys.executable, "-c", code, str(tmp_path / "x"), server.url + "/x"]
+        said = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert said.stdout.strip() == f'cache_type="forerun" is ignored: {why}', said.stderr
