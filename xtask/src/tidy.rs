@@ -64,7 +64,9 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
         imports.extend(circles::imports(&file));
         density.add(&file);
         findings.extend(CHECKS.iter().flat_map(|check| check(&file)));
-        findings.extend(links::check(&file, &|target| exists(root, &paths, target)));
+        let there = |target: &str| exists(root, &paths, target);
+        let read_page = |page: &str| std::fs::read_to_string(root.join(page)).ok();
+        findings.extend(links::check(&file, &there, &read_page));
         long.extend(size::report(&file));
     }
     findings.extend(circles::check(&imports, &paths));

@@ -1,35 +1,64 @@
 //! Links in prose lead somewhere.
 //!
 //! Relative links in Markdown, inline and as references, must name a file or folder that a
-//! clone has. Links to the web are not followed; what stands in code is no link.
+//! clone has, and a heading that it has. Links to the web are not followed; what stands in code is
+//! no link.
 
 use super::finding::Finding;
 use super::source::File;
 
-/// Links whose target is not there; `exists` answers for a path relative to the root.
-pub(crate) fn check(file: &File, exists: &dyn Fn(&str) -> bool) -> Vec<Finding> {
+/// Links whose target is not there; `exists` answers for a path relative to the root, `read` gives
+/// the text of a file.
+pub(crate) fn check(
+    file: &File,
+    exists: &dyn Fn(&str) -> bool,
+    read: &dyn Fn(&str) -> Option<String>,
+) -> Vec<Finding> {
     if file.extension() != "md" {
         return Vec::new();
     }
     let mut found = Vec::new();
-    let mut in_code = false;
-    for (number, line) in (1..).zip(file.text.lines()) {
-        if line.trim_start().starts_with("```") {
-            in_code = !in_code;
-        }
-        if in_code {
-            continue;
-        }
+    for (number, line) in prose(file.text) {
         for target in targets(line) {
-            let there = resolve(file.path, &target).is_some_and(|path| exists(&path));
-            if !there {
-                let what = format!("the link to '{target}' leads nowhere");
-                let instead = "name a committed file, relative to this one";
-                found.push(Finding::new(file.path, number, what, instead));
-            }
+            let (path, heading) = target.split_once('#').unwrap_or((&target, ""));
+            let place = resolve(file.path, path);
+            let instead = match place.filter(|place| path.is_empty() || exists(place)) {
+                None => "name a committed file, relative to this one",
+                // A folder has no text.
+                Some(place) => {
+                    let text = if path.is_empty() { Some(file.text.into()) } else { read(&place) };
+                    if heading.is_empty() || text.is_none_or(|text| has_heading(&text, heading)) {
+                        continue;
+                    }
+                    "name a heading that the page has"
+                }
+            };
+            let what = format!("the link to '{target}' leads nowhere");
+            found.push(Finding::new(file.path, number, what, instead));
         }
     }
     found
+}
+
+/// The lines outside of fences, with their numbers.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut in_code = false;
+    (1..).zip(text.lines()).filter(move |(_, line)| {
+        let is_fence = line.trim_start().starts_with("```");
+        in_code ^= is_fence;
+        !in_code && !is_fence
+    })
+}
+
+/// Whether `name` links to a heading of `text`: in small letters, spaces as dashes, no punctuation.
+fn has_heading(text: &str, name: &str) -> bool {
+    let headings = prose(text).filter(|(_, line)| line.starts_with('#'));
+    let mut headings = headings.map(|(_, line)| line.trim_start_matches('#').trim());
+    headings.any(|heading| {
+        let kept = heading.chars().filter(|it| it.is_alphanumeric() || " -_".contains(*it));
+        let small = kept.flat_map(char::to_lowercase);
+        small.map(|it| if it == ' ' { '-' } else { it }).eq(name.chars())
+    })
 }
 
 /// The relative targets of the links on a line.
@@ -49,7 +78,6 @@ fn targets(line: &str) -> Vec<String> {
         .filter_map(|target| target.split_whitespace().next())
         .map(|target| target.trim_matches(['<', '>']))
         .filter(|target| !target.contains("://") && !target.starts_with("mailto:"))
-        .filter_map(|target| target.split('#').next())
         .filter(|target| !target.is_empty())
         .map(str::to_owned)
         .collect()
@@ -81,9 +109,11 @@ mod tests {
     #[test]
     fn links_lead_somewhere() {
         let exists = |path: &str| ["docs/a.md", "README.md", "docs"].contains(&path);
+        let page = "# It's `a` Part\n```\n# no\n```\n## 2. of two_parts\n";
+        let read = |path: &str| (path == "docs/a.md").then(|| page.to_owned());
         let from = "docs/b.md";
         #[rustfmt::skip]
-        assert_rows(|file| check(file, &exists), &[ // why, path, text, findings
+        assert_rows(|file| check(file, &exists, &read), &[ // why, path, text, findings
             ("a sibling", from,
              "see [a](a.md).\n", &[]),
             ("missing", from,
@@ -97,9 +127,13 @@ mod tests {
             ("a folder", "R.md",
              "[d](docs/)\n", &[]),
             ("a heading elsewhere", from,
-             "[a](a.md#part)\n", &[]),
+             "[a](a.md#its-a-part) [a](a.md#2-of-two_parts)\n", &[]),
+            ("a heading that is in a fence", from,
+             "[a](a.md#no)\n", &[(1, "a heading")]),
             ("a heading here", from,
-             "[a](#part)\n", &[]),
+             "# Part\n[a](#part)\n", &[]),
+            ("a heading that is elsewhere", from,
+             "[a](#its-a-part)\n", &[(1, "a heading")]),
             ("with a title", from,
              "[a](a.md \"A\")\n", &[]),
             ("an image", from,
