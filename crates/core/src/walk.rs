@@ -83,6 +83,8 @@ pub struct Walks {
     failures: u8,
     /// What uses have saved since that was taken last.
     gained: Nanos,
+    /// The device seeks: see [`Walks::set_seeks`].
+    seeks: bool,
     requests: u64,
     touches: u64,
     counts: WalkStats,
@@ -114,6 +116,7 @@ impl Walks {
             file_bytes: issue::FILE_BYTES_FIRST,
             failures: 0,
             gained: Nanos(0),
+            seeks: false,
             requests: 0,
             touches: 0,
             counts: WalkStats::default(),
@@ -223,6 +226,12 @@ impl Walks {
     /// Sets the bytes that may be ahead of all walks. What is ahead already stays.
     pub fn set_budget(&mut self, bytes: u64) {
         self.settings.budget_bytes = bytes;
+    }
+
+    /// Sets whether entries lie on devices that seek. There nothing is requested ahead of a walk
+    /// that goes by place itself: requests beside it take the arm away.
+    pub fn set_seeks(&mut self, seeks: bool) {
+        self.seeks = seeks;
     }
 
     /// What was counted so far.

@@ -47,6 +47,8 @@ pub(super) struct WalkCursor {
     pub(super) moves: u8,
     /// Whether something has changed since the window was last filled.
     pub(super) is_open: bool,
+    /// Whether inodes ascend in its order, in the last directory where that could be told.
+    pub(super) is_by_place: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +110,7 @@ impl WalkCursor {
             born: last_use,
             moves: 0,
             is_open: false,
+            is_by_place: false,
         }
     }
 
@@ -244,6 +247,8 @@ impl WalkCursor {
             self.top = spot.dir;
         }
         self.at = spot;
+        self.is_by_place =
+            directories.is_by_place(spot.dir, self.order).unwrap_or(self.is_by_place);
         self.touch(directories, spot);
         if let WalkState::Resting { left } = &mut self.state {
             *left -= 1;

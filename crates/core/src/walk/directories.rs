@@ -344,6 +344,11 @@ impl Directories {
         self.directory(dir).listing.as_ref().map(|listing| &listing.sequences[order])
     }
 
+    /// Whether inodes ascend in the entries of `dir` in this order; none where that is not known.
+    pub(super) fn is_by_place(&self, dir: u32, order: usize) -> Option<bool> {
+        self.sequence(dir, order)?.is_by_place()
+    }
+
     fn directory(&self, dir: u32) -> &Directory {
         self.slots[dir as usize].as_ref().expect("the directory is registered")
     }

@@ -56,6 +56,7 @@ impl Walks {
         let wanted = walk.habits.wanted(&self.directories, self.settings.sees_all);
         let (order, enters, top) = (walk.order, walk.habits.enters, walk.top);
         let (mut at, mut ahead) = (walk.at, 0);
+        let mut is_by_place = walk.is_by_place;
         let inside = self.directories.mean_entries().min(walk.window / UNKNOWN_ONE_IN);
         for _ in 0..self.settings.window_max as usize * EXAMINED_FACTOR {
             let walk = self.cursors[which].as_ref().expect("the walk is there");
@@ -63,6 +64,7 @@ impl Walks {
             let Some(next) = next.filter(|_| ahead < walk.window) else { break };
             at = next;
             let row = self.directories.row(at).expect("a walk goes over listings");
+            is_by_place = self.directories.is_by_place(at.dir, order).unwrap_or(is_by_place);
             let level = walk.habits.wants(row, wanted);
             if row.used >= level {
                 continue;
@@ -72,7 +74,7 @@ impl Walks {
                 // What lies in it comes before what follows it.
                 ahead += inside;
             }
-            if row.requested >= level || row.owner.is_some() {
+            if row.requested >= level || row.owner.is_some() || self.seeks && is_by_place {
                 continue;
             }
             let want = want(row.kind, level);
@@ -271,9 +273,11 @@ impl Walks {
 }
 
 impl Step {
-    /// Whether a use of it is told; no byte of an empty file is read.
+    /// Whether a use of it is told; no byte of an empty file is read, and many programs map those
+    /// that are not small.
     fn is_told(&self, directories: &Directories, order: usize) -> bool {
-        directories.is_told(self.spot, order) && !(self.is_complete && self.bytes == 0)
+        let is_read = (1..MAPPED_BYTES_MIN).contains(&self.bytes);
+        directories.is_told(self.spot, order) && (is_read || !self.is_complete)
     }
 }
 
@@ -307,6 +311,8 @@ const BEHIND_MAX: u8 = 8;
 const PASS_EVERY: u8 = 4;
 /// The part of a window that a directory counts at most of which the entries are not known.
 const UNKNOWN_ONE_IN: u32 = 16;
+/// Files that programs map, from this size on: LLVM does from 16 KiB, git from 32 KiB.
+const MAPPED_BYTES_MIN: u64 = 16 << 10;
 /// Bytes that may be ahead of walks of which nothing was used yet.
 const UNPROVEN_BYTES: u64 = 8 << 20;
 /// What a file is taken to have is the mean of about so many that have come.

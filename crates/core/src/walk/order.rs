@@ -54,6 +54,8 @@ pub(super) struct Sequence {
     entries: Permutation,
     /// The order in which directories are entered, behind all entries, and the first of them.
     entered: Option<(Permutation, Option<u16>)>,
+    /// Whether inodes ascend in this order; none of few entries.
+    is_by_place: Option<bool>,
 }
 
 /// Which entry comes at a rank, and which rank an entry has.
@@ -74,6 +76,15 @@ impl Permutation {
         Self { at, rank }
     }
 
+    /// Whether at least three of four steps lead to a higher inode: by chance it is half of them.
+    fn is_by_place(&self, entries: &[Entry<'_>]) -> Option<bool> {
+        let steps = self.at.windows(2);
+        let count = steps.len();
+        let inode = |index: u16| entries[usize::from(index)].inode;
+        let ascents = steps.filter(|step| inode(step[0]) < inode(step[1])).count();
+        (count >= STEPS_MIN).then_some(ascents * 4 >= count * 3)
+    }
+
     fn after(&self, index: u16) -> Option<u16> {
         self.at.get(usize::from(self.rank[usize::from(index)]) + 1).copied()
     }
@@ -85,11 +96,23 @@ impl Sequence {
         assert!(entries.len() <= 1 << 16, "an index fits 16 bits");
         let (compare, before) = COMPARES[order];
         let permutation = Permutation::new(compare, entries);
-        let Some(before) = before else { return Self { entries: permutation, entered: None } };
+        let Some(before) = before else {
+            let is_by_place = permutation.is_by_place(entries);
+            return Self { entries: permutation, entered: None, is_by_place };
+        };
         let is_directory =
             |index: &&u16| entries[usize::from(**index)].kind == EntryKind::Directory;
         let first = permutation.at.iter().find(is_directory).copied();
-        Self { entries: Permutation::new(before, entries), entered: Some((permutation, first)) }
+        let entered = Some((permutation, first));
+        let permutation = Permutation::new(before, entries);
+        let is_by_place = permutation.is_by_place(entries);
+        Self { entries: permutation, entered, is_by_place }
+    }
+
+    /// Whether a program that goes in this order goes by the places of the entries on a disk;
+    /// where that cannot be told from chance, none.
+    pub(super) fn is_by_place(&self) -> Option<bool> {
+        self.is_by_place
     }
 
     /// The first entry, if there is one.
@@ -125,6 +148,9 @@ impl Sequence {
         }
     }
 }
+
+/// Fewer steps ascend by chance.
+const STEPS_MIN: usize = 7;
 
 /// Directories after all else.
 fn files_first(a: &Entry<'_>, b: &Entry<'_>) -> Ordering {

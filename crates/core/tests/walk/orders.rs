@@ -165,3 +165,37 @@ fn numbers_in_names_compare_by_their_values() {
     }
     assert_eq!(requested(&listing, &[1, 0, 4]), [5, 2], "12 and 100 come after 9, 10 and 11");
 }
+
+#[test]
+fn on_a_device_that_seeks_nothing_is_requested_of_a_walk_that_goes_by_place() {
+    #[rustfmt::skip]
+    let rows: [(&str, u64, u64, bool, bool); 5] = [ // why, files, step of inodes, seeks, requests
+        ("by place",                 23, 1, true,  false),
+        ("nearly",                   23, 2, true,  false),
+        ("in no order",              23, 11, true,  true),
+        ("too few to tell",           7, 1, true,  true),
+        ("on a device without an arm", 23, 1, false, true),
+    ];
+    for (why, count, step, seeks, requests) in rows {
+        let mut walks = Walks::new(WalkSettings { sees_all: true, ..WalkSettings::default() });
+        let dir = walks.directory(None);
+        let names: Vec<String> = (0..count).map(|at| format!("{:02}", at * 5 % 23)).collect();
+        let inode = |at: u64| 100 + at * step % 23;
+        let entries: Vec<Entry<'_>> = (0..)
+            .zip(&names)
+            .map(|(at, name)| Entry {
+                name: name.as_bytes(),
+                inode: inode(at),
+                kind: EntryKind::File,
+            })
+            .collect();
+        walks.set_seeks(seeks);
+        walks.listed(dir, &entries, &mut Vec::new());
+        let mut out = Vec::new();
+        for name in &names[..5] {
+            walks.touch(dir, name.as_bytes(), Use::Stat);
+            walks.issue(100, &mut out);
+        }
+        assert_eq!(!out.is_empty(), requests, "{why}");
+    }
+}

@@ -289,6 +289,11 @@ impl WalkDriver {
         if room == 0 {
             return;
         }
+        let known =
+            self.devices.iter().filter(|(device, row)| device.is_some() && !row.is_closed(now));
+        let mut known = known.map(|(_, row)| row).peekable();
+        let seeks = known.peek().is_some() && known.all(|row| row.depth.is_by_place());
+        self.walks.set_seeks(seeks);
         let mut requests = Vec::new();
         self.walks.issue(room, &mut requests);
         assert!(requests.len() <= room, "no more requests than there is room for");
@@ -338,21 +343,17 @@ impl WalkDriver {
     }
 
     fn submit(&mut self, now: Nanos, dir: DirectoryId, job: Job) {
-        let facts = &self.facts;
-        let row = self.devices.entry(job.device).or_insert_with(|| {
-            let seeks = job.device.is_some_and(|device| facts.facts(device).is_rotational);
-            DeviceRow { depth: WalkDepth::of(seeks), ..DeviceRow::default() }
-        });
+        let row = self.device(job.device);
         if row.in_flight == 0 {
             row.answered = now;
         }
         row.in_flight += 1;
-        self.submitted += 1;
-        self.requests.insert(job.id, dir);
         // What is known of no device may hang like any other.
         let running_max =
             if job.device.is_some() { row.requests_max() } else { UNKNOWN_RUNNING_MAX };
         let pacing = Pacing { running_max, is_by_place: row.depth.is_by_place() };
+        self.submitted += 1;
+        self.requests.insert(job.id, dir);
         let &WalkSettings { head_bytes, whole_bytes, entries_max, .. } = &self.settings;
         let (running, watches) = (&self.running, &self.watches);
         let workers = self.workers.get_or_insert_with(|| {
@@ -360,6 +361,14 @@ impl WalkDriver {
             EntryWorkers::new(bounds, watches.queue(), Arc::clone(running))
         });
         workers.push(job, pacing);
+    }
+
+    fn device(&mut self, device: Option<u64>) -> &mut DeviceRow {
+        let facts = &self.facts;
+        self.devices.entry(device).or_insert_with(|| {
+            let seeks = device.is_some_and(|device| facts.facts(device).is_rotational);
+            DeviceRow { depth: WalkDepth::of(seeks), ..DeviceRow::default() }
+        })
     }
 
     /// `job` is with the workers no more. The directory of its request.
@@ -393,6 +402,8 @@ impl WalkDriver {
                     self.directories.changed(&mut self.walks, dir);
                 }
                 if let Some(names) = fetched.names.take().filter(|_| is_here) {
+                    // What is requested of these depends on it.
+                    self.device(job.place.device());
                     let listed = match &job.name {
                         Some(name) => self.directories.below(&mut self.walks, dir, name),
                         None => Some(dir),
