@@ -253,7 +253,7 @@ impl WalkDriver {
     pub(super) fn is_starved(&self) -> bool {
         let has_room =
             |row: &DeviceRow| row.is_cold(self.now) && row.in_flight < row.requests_max();
-        self.is_busy() && (self.devices.is_empty() || self.devices.values().any(has_room))
+        self.is_busy() && self.is_some_device(has_room)
     }
 
     /// Whether it pays to look often: a device has requests, or has answered one a short time ago.
@@ -264,8 +264,14 @@ impl WalkDriver {
 
     /// Whether entries are fetched, or may have to be: not all were cached of late.
     pub(super) fn is_fetching(&self) -> bool {
-        self.is_busy()
-            && (self.devices.is_empty() || self.devices.values().any(|row| row.is_cold(self.now)))
+        self.is_busy() && self.is_some_device(|row| row.is_cold(self.now))
+    }
+
+    /// Whether `is_so` of a device; also where none is known yet. What is not known lies on one of
+    /// them as soon as there are some.
+    fn is_some_device(&self, is_so: impl Fn(&DeviceRow) -> bool) -> bool {
+        let mut known = self.devices.iter().filter(|(device, _)| device.is_some()).peekable();
+        known.peek().is_none() || known.any(|(_, row)| is_so(row))
     }
 
     /// Takes in what workers have done, and gives them up to `room_max` requests more.
