@@ -29,7 +29,7 @@ use forerun_report::quantity::{float, ratio, seconds};
 use forerun_report::{ExplainedFile, ExplainedStream, Explanation, Forecast, ReadMoment, page};
 use forerun_steer::explain::{
     self, Cause, DeviceFacts, FileSummary, InitialResidency, Pattern, Prediction, ProgramSummary,
-    StreamSummary, WaitBasis,
+    SmallReads, StreamSummary, WaitBasis,
 };
 use forerun_steer::{SessionError, within};
 use rustix::fs::{major, minor};
@@ -134,10 +134,9 @@ impl Args {
         let small = |rates: [f64; 2]| rates.map(|rate| rate as u64);
         Ok(known.map(|known| DeviceFacts {
             bytes_per_second: known.facts.bytes_per_second,
-            small: known.small.map(small).map(|[best, alone]| match known.facts.kind {
-                DeviceKind::Parallel => [best, alone],
-                // An arm sorts random reads on all of the disk; a tree lies close together.
-                DeviceKind::SeekBound => [alone, alone],
+            small: known.small.map(small).map(|[best, alone]| {
+                let seeks = known.facts.kind == DeviceKind::SeekBound;
+                SmallReads { best, alone, seeks }
             }),
         }))
     }
@@ -206,9 +205,11 @@ impl Args {
     }
 }
 
-/// `facts` from one process to another: three numbers, the last two of which may be missing.
+/// `facts` from one process to another: four numbers, the last three of which may be missing.
 fn as_text(facts: &DeviceFacts) -> String {
-    let small = facts.small.map(|rates| rates.map(|rate| rate.to_string()).join(" "));
+    let small = facts
+        .small
+        .map(|SmallReads { best, alone, seeks }| format!("{best} {alone} {}", u8::from(seeks)));
     format!("{} {}", facts.bytes_per_second, small.unwrap_or_default())
 }
 
@@ -218,8 +219,9 @@ fn of_text(text: &str) -> Option<DeviceFacts> {
         text.split_ascii_whitespace().map(|word| word.parse().ok()).collect();
     match numbers?[..] {
         [bytes_per_second] => Some(DeviceFacts { bytes_per_second, small: None }),
-        [bytes_per_second, best, alone] => {
-            Some(DeviceFacts { bytes_per_second, small: Some([best, alone]) })
+        [bytes_per_second, best, alone, seeks] => {
+            let small = Some(SmallReads { best, alone, seeks: seeks != 0 });
+            Some(DeviceFacts { bytes_per_second, small })
         }
         _ => None,
     }

@@ -47,6 +47,7 @@ pub use summary::{
     AccessSample, DeviceFacts, FileSummary, InitialResidency, Pattern, ProgramSummary,
     StreamSummary, WaitBasis,
 };
+pub use timeline::SmallReads;
 pub use trees::{DirectorySummary, Trap, TrapSummary, TreeSummary};
 use waits::{WaitSampler, WaitSums};
 pub use walks::WalkSummary;
@@ -93,7 +94,7 @@ pub fn explain(
         (read_from, read_until) = (read_from.min(began), read_until.max(entries.ended));
     }
     let idle = ran.since(used.processor).since(waits.queued().unwrap_or_default());
-    let waited = waits.waited(idle).min(ran);
+    let waited = waits.waited(ran, idle);
     let mut causes = entries.causes;
     causes.scale(waited, waits.sampled());
     Ok(ProgramSummary {
@@ -179,8 +180,8 @@ impl Poller for Explainer {
         let allowance = Allowance::of(POLL_MAX);
         let moved = self.observers.poll(now, some_ended, allowance, &mut self.recorder);
         let recorder = &mut self.recorder;
-        let waits = self.waits.poll(now, &self.observers.tree, |thread, time, met| {
-            recorder.waited(now, thread, time, met);
+        let waits = self.waits.poll(now, &self.observers.tree, |thread, wait| {
+            recorder.waited(now, thread, wait);
         });
         self.rate.poll(now, &self.observers.tree, self.recorder.bytes_read());
         self.publish();
@@ -224,5 +225,6 @@ const IDLE_MAX: Nanos = Nanos::from_millis(4);
 /// Processor time of one poll, and of the last, after the program's end.
 const POLL_MAX: Nanos = Nanos::from_millis(50);
 const LAST_POLL_MAX: Nanos = Nanos::from_millis(500);
-/// The poll budget is one part in so many of a processor.
-const ONE_IN: u64 = 20;
+/// The poll budget is one part in so many of a processor, as under `run`: what that sees is to be
+/// seen here.
+const ONE_IN: u64 = 10;

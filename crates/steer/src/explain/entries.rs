@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   observer of blocked calls --entry--> row: when, thread, path, call
-//!   samples of waits ----------waited--> its time, by the call that the thread was met in
+//!   samples of waits ----------waited--> its times, by the call that the thread was met in
 //! ```
 //! # Invariants
 //! - At most [`ROWS_MAX`] calls with [`PATH_BYTES_MAX`] of paths in all; what is beyond is counted.
@@ -29,6 +29,17 @@ pub(super) struct ThreadId {
     pub(super) tid: i32,
 }
 
+/// What a thread waits for, of one sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wait {
+    /// The time that the program loses by it.
+    pub(super) lost: Nanos,
+    /// The time that the thread is blocked.
+    pub(super) blocked: Nanos,
+    /// What it was met in.
+    pub(super) met: Met,
+}
+
 /// The calls, which another thread may read: nothing blocks while they are locked.
 #[derive(Clone, Debug, Default)]
 pub(super) struct EntryRecords(Arc<Mutex<EntryLog>>);
@@ -41,6 +52,8 @@ struct EntryLog {
     current: BTreeMap<ThreadId, Current>,
     /// The mount namespace of this process, as a link of the kernel's tells.
     own_mounts: Option<Vec<u8>>,
+    /// What was lost to waits for all calls in the table.
+    lost: Nanos,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -69,22 +82,24 @@ pub(super) struct Entries {
 /// One call.
 #[derive(Clone, Debug)]
 pub(super) struct EntryRow {
-    /// When it was first met.
-    pub(super) at: Nanos,
     /// Its cause, and for one that reads whether up to the end of the file.
     pub(super) cause: Cause,
     pub(super) to_end: bool,
     /// Whether this process sees the same tree as the program.
     pub(super) is_ours: bool,
-    /// The time that it was waited for.
+    /// When it was first met, less what was lost to waits for entries until then.
+    pub(super) ran: Nanos,
+    /// The time that the program lost to waiting for it.
     pub(super) waited: Nanos,
+    /// The time that its thread was blocked in it.
+    pub(super) blocked: Nanos,
     /// The end of its path among all.
     path_end: u64,
 }
 
 wire! {
     Entries { rows, paths, left_out, causes, began, ended }
-    EntryRow { at, cause, to_end, is_ours, waited, path_end }
+    EntryRow { cause, to_end, is_ours, ran, waited, blocked, path_end }
 }
 
 impl Entries {
@@ -95,7 +110,7 @@ impl Entries {
         self.paths.get(start..end(&self.rows[at])).unwrap_or_default()
     }
 
-    fn add(&mut self, at: Nanos, access: &EntryAccess<'_>, is_ours: bool) -> Option<usize> {
+    fn add(&mut self, ran: Nanos, access: &EntryAccess<'_>, is_ours: bool) -> Option<usize> {
         let path_end = self.paths.len() + access.path.len();
         if self.rows.len() >= ROWS_MAX || path_end > PATH_BYTES_MAX {
             self.left_out += 1;
@@ -103,9 +118,9 @@ impl Entries {
         }
         self.paths.extend_from_slice(access.path);
         let to_end = access.call == EntryCall::Read { to_end: true };
-        let (cause, waited) = (Cause::of(access.call), Nanos(0));
+        let (cause, waited, blocked) = (Cause::of(access.call), Nanos(0), Nanos(0));
         let path_end = path_end as u64;
-        self.rows.push(EntryRow { at, cause, to_end, is_ours, waited, path_end });
+        self.rows.push(EntryRow { cause, to_end, is_ours, ran, waited, blocked, path_end });
         assert!(self.rows.len() <= ROWS_MAX, "more calls than are allowed");
         Some(self.rows.len() - 1)
     }
@@ -116,7 +131,8 @@ impl EntryRecords {
     pub(super) fn add(&self, now: Nanos, access: &EntryAccess<'_>) {
         let mut log = self.lock();
         let is_ours = log.is_ours(access);
-        let row = log.entries.add(now, access, is_ours);
+        let ran = now.since(log.lost);
+        let row = log.entries.add(ran, access, is_ours);
         let is_read = matches!(access.call, EntryCall::Read { .. });
         let is_large = access.read.is_some_and(|read| read.file_bytes >= FOLLOWED_BYTES_MIN);
         let current = Current { row, is_followed: is_read && is_large };
@@ -126,23 +142,25 @@ impl EntryRecords {
         log.current.insert(ThreadId { pid: access.pid, tid: access.thread }, current);
     }
 
-    /// Storage blocked `thread`, met in `met`, for `time` until `now`. Whether the wait is counted
-    /// with an entry.
-    pub(super) fn waited(&self, now: Nanos, thread: ThreadId, time: Nanos, met: Met) -> bool {
+    /// Storage blocked `thread` until `now`. Whether the wait is counted with an entry.
+    pub(super) fn waited(&self, now: Nanos, thread: ThreadId, wait: Wait) -> bool {
         let mut log = self.lock();
+        let Wait { lost, blocked, met } = wait;
         let cause = match met {
             Met::Entry(call) => Cause::of(call),
             Met::Fault => Cause::Fault,
             Met::Other | Met::Nothing => Cause::Other,
         };
-        log.entries.causes.add(cause, time);
+        log.entries.causes.add(cause, lost);
         let current = log.current.get(&thread).copied().filter(|_| matches!(met, Met::Entry(_)));
         let Some(current) = current.filter(|current| !current.is_followed) else { return false };
-        let entries = &mut log.entries;
-        entries.began.get_or_insert(now.since(time));
+        let EntryLog { entries, lost: all, .. } = &mut *log;
+        entries.began.get_or_insert(now.since(blocked));
         entries.ended = now;
         if let Some(row) = current.row {
-            entries.rows[row].waited += time;
+            entries.rows[row].waited += lost;
+            entries.rows[row].blocked += blocked;
+            *all += lost;
         }
         true
     }
@@ -211,12 +229,15 @@ mod tests {
         ];
         for (at, (tid, met, expected, why)) in (1..).zip(rows) {
             let thread = ThreadId { pid: 7, tid };
-            let is = records.waited(Nanos(at * 10), thread, Nanos(at), met);
+            let wait = Wait { lost: Nanos(at), blocked: Nanos(at * 2), met };
+            let is = records.waited(Nanos(at * 10), thread, wait);
             assert_eq!(is, expected, "{why}");
         }
         let entries = records.entries();
         let waited: Vec<u64> = entries.rows.iter().map(|row| row.waited.0).collect();
         assert_eq!(waited, [1, 0, 5]);
+        let blocked: Vec<u64> = entries.rows.iter().map(|row| row.blocked.0).collect();
+        assert_eq!(blocked, [2, 0, 10]);
         let paths: Vec<&[u8]> = (0..3).map(|at| entries.path(at)).collect();
         assert_eq!(paths, [&b"/a/x"[..], b"/a/large", b"/a/small \xff"]);
         assert!(entries.rows.iter().all(|row| row.is_ours), "it is this process");
@@ -224,7 +245,9 @@ mod tests {
             [Cause::Open, Cause::Stat, Cause::List, Cause::Read, Cause::Fault, Cause::Other]
                 .map(|cause| entries.causes.of(cause).0);
         assert_eq!(times, [0, 1, 6, 9, 2, 3]);
-        assert_eq!((entries.began, entries.ended), (Some(Nanos(9)), Nanos(50)));
+        assert_eq!((entries.began, entries.ended), (Some(Nanos(8)), Nanos(50)));
+        add(9, b"/a/next", EntryCall::Open, None);
+        assert_eq!(records.entries().rows[3].ran, Nanos(0), "no earlier than the start");
     }
 
     #[test]

@@ -16,14 +16,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forerun_core::units::Nanos;
 
-use super::entries::{EntryRecords, ThreadId};
+use super::entries::{EntryRecords, ThreadId, Wait};
 use super::residency::{self, Residencies};
 use super::streams::Streams;
 use super::summary::{AccessSample, FileSummary, InitialResidency};
 use super::sums::share;
 use crate::kernel::Stat;
 use crate::observe::access::{AccessSink, CursorId, EntryAccess};
-use crate::observe::blocked::Met;
 use crate::wire::wire;
 
 /// Receives accesses, and holds the files that have readers.
@@ -107,15 +106,15 @@ impl AccessRecorder {
         Self { residencies, records, entries, open: BTreeMap::new() }
     }
 
-    /// Storage blocked `thread`, which was met in `met`, for `time` until `now`.
-    pub(super) fn waited(&mut self, now: Nanos, thread: ThreadId, time: Nanos, met: Met) {
-        if self.entries.waited(now, thread, time, met) {
+    /// Storage blocked `thread` until `now`.
+    pub(super) fn waited(&mut self, now: Nanos, thread: ThreadId, wait: Wait) {
+        if self.entries.waited(now, thread, wait) {
             return;
         }
         let pid = thread.pid;
         let waits = &mut self.records.lock().waits;
         if waits.len() < PROCESSES_MAX || waits.contains_key(&pid) {
-            *waits.entry(pid).or_default() += time;
+            *waits.entry(pid).or_default() += wait.lost;
         }
     }
 
@@ -391,6 +390,7 @@ const RECENT: usize = 32;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observe::blocked::Met;
 
     #[test]
     fn all_accesses_and_waits_are_counted_in_bounded_room() {
@@ -405,8 +405,9 @@ mod tests {
         for at in 0..times {
             let now = Nanos::from_millis(at + 1);
             if at % 3 == 0 {
-                recorder.waited(now, ThreadId { pid: 7, tid: 7 }, Nanos(5), Met::Nothing);
-                recorder.waited(now, ThreadId { pid: 8, tid: 8 }, Nanos(1), Met::Other);
+                let wait = |nanos, met| Wait { lost: Nanos(nanos), blocked: Nanos(9), met };
+                recorder.waited(now, ThreadId { pid: 7, tid: 7 }, wait(5, Met::Nothing));
+                recorder.waited(now, ThreadId { pid: 8, tid: 8 }, wait(1, Met::Other));
             }
             // Two readers in turn, the second of them here and there.
             recorder.read(now, cursor, &(at * 4096..at * 4096 + 4096), true);

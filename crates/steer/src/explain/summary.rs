@@ -10,6 +10,7 @@ use forerun_core::units::Nanos;
 
 use super::causes::CauseTimes;
 use super::entries::Entries;
+use super::timeline::SmallReads;
 use super::trees::TreeSummary;
 use crate::wire::{Wire, wire};
 
@@ -22,7 +23,8 @@ pub struct ProgramSummary {
     pub ran: Nanos,
     /// Processor time of the program and of the children that it waited for.
     pub processor: Nanos,
-    /// The time in which storage blocked some of its threads and none ran.
+    /// The time that it lost to waits for storage: where a thread is blocked, what the program
+    /// would have run more.
     pub waited: Nanos,
     /// How that was measured.
     pub basis: WaitBasis,
@@ -82,8 +84,8 @@ pub struct ProgramSummary {
 pub struct DeviceFacts {
     /// Bytes a second, in order.
     pub bytes_per_second: u64,
-    /// Small random reads, in bytes a second: at its best depth, and one by one.
-    pub small: Option<[u64; 2]>,
+    /// Small random reads.
+    pub small: Option<SmallReads>,
 }
 
 /// How the time that a program waited was measured.
@@ -226,9 +228,9 @@ impl Pattern {
 impl ProgramSummary {
     /// Looks for walks, on a device with these facts; without any it has no limit.
     pub fn look_for_walks(&mut self, facts: Option<DeviceFacts>) {
-        let rates = facts.and_then(|facts| facts.small);
-        let rates = rates.filter(|rates| rates.iter().all(|&rate| rate > 0));
-        self.trees = TreeSummary::of(&self.entries, [self.waited, self.sampled], rates);
+        let small = facts.and_then(|facts| facts.small);
+        let small = small.filter(|small| small.best > 0 && small.alone > 0);
+        self.trees = TreeSummary::of(&self.entries, [self.waited, self.sampled], small);
     }
 }
 

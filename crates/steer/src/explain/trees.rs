@@ -21,6 +21,7 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, statfs, statx};
 use super::causes::{Cause, CauseTimes};
 use super::entries::Entries;
 use super::sums::share;
+use super::timeline::SmallReads;
 use super::walks::{Replayed, WalkSummary, replay};
 use crate::aside::descriptors::detach;
 use crate::aside::within;
@@ -134,25 +135,25 @@ impl Trap {
 
 impl TreeSummary {
     /// Of `entries`, whose waits are scaled from `sampled` to `waited`, on a device with these
-    /// `rates` of small reads. `None` where file systems did not answer in time.
+    /// `small` reads. `None` where file systems did not answer in time.
     pub(super) fn of(
         entries: &Entries,
         [waited, sampled]: [Nanos; 2],
-        rates: Option<[u64; 2]>,
+        small: Option<SmallReads>,
     ) -> Option<Self> {
         if entries.rows.is_empty() {
             return Some(Self::default());
         }
         let bytes = within(WITHIN, || {
             detach();
-            to_bytes(&Self::found(entries, rates))
+            to_bytes(&Self::found(entries, small))
         });
         let mut summary: Self = from_bytes(&bytes?)?;
         summary.scale(waited, sampled);
         Some(summary)
     }
 
-    fn found(entries: &Entries, rates: Option<[u64; 2]>) -> Self {
+    fn found(entries: &Entries, small: Option<SmallReads>) -> Self {
         let mut by_directory: BTreeMap<&[u8], DirectorySummary> = BTreeMap::new();
         for (at, row) in entries.rows.iter().enumerate() {
             let directory = by_directory.entry(directory(entries, at)).or_default();
@@ -166,7 +167,7 @@ impl TreeSummary {
         };
         let root = File::open("/proc/self").ok().and_then(|own| Root::of(own.as_fd()).ok());
         let Replayed { walks, spared } =
-            root.map(|root| replay(entries, &root, rates, stays)).unwrap_or_default();
+            root.map(|root| replay(entries, &root, small, stays)).unwrap_or_default();
         let (walks, walks_left_out) = cut(walks, WALKS_MAX);
         let waited = Nanos(entries.rows.iter().map(|row| row.waited.0).sum());
         assert!(spared <= waited, "what is spared was waited for");

@@ -1,11 +1,18 @@
-//! The time that storage blocks a program.
+//! The time that a program loses to waits for storage.
 //!
 //! ```text
 //!   delay accounting   the kernel sums the time that devices block each thread; exact where
 //!                      sysctl kernel.task_delayacct is 1 and the program has one thread
-//!   sampled state      the state of each thread at each poll; the time since the poll before is
-//!                      blocked by storage where a thread is blocked (D) and none runs (R)
+//!   sampled state      the state of each thread at each poll: r run (R), b are blocked (D).
+//!                      Without waits r + b would run, on P processors: of the time since the poll
+//!                      before 1 - min(r, P) / min(r + b, P) is lost
 //! ```
+//! Where none runs, all of the time is lost; where one of two compilers waits while the other uses
+//! the second of two processors, half of it, as the work that is left would have been done by both;
+//! where all processors are used, nothing. Beside threads that run, threads count as blocked that
+//! were met in a call on an entry or in a page fault: others may wait for a lock, or for a child
+//! (`vfork`). A program is no faster than the thread that ran longest, which bounds what is lost.
+//!
 //! The time that a lone thread did not run is known better than its states: samples only divide it
 //! into waits and sleep.
 //!
@@ -18,16 +25,20 @@
 //! - At most [`THREADS_MAX`] threads of a process are sampled, and [`THREADS_ALL_MAX`] in all.
 //! - No sample counts for more than [`PAUSE_MAX`]: a program that was stopped meanwhile did not
 //!   wait.
+//! # Sources
+//! Graham, "Bounds for certain multiprocessing anomalies", 1966: time is bounded from below by the
+//! work divided by processors, and by the longest chain.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fs::{self, File};
 use std::os::fd::BorrowedFd;
+use std::thread::available_parallelism;
 
 use forerun_core::units::Nanos;
 use rustix::param::clock_ticks_per_second;
 
-use super::entries::ThreadId;
+use super::entries::{ThreadId, Wait};
 use super::summary::WaitBasis;
 use super::sums::share;
 use crate::observe::access::EntryCall;
@@ -42,16 +53,18 @@ use crate::wire::wire;
 pub(super) struct WaitSums {
     has_delay_accounting: bool,
     queued: Option<u64>,
-    /// The time of samples in which storage blocked the program.
+    /// The time of samples that was lost to waits for storage.
     sampled: Nanos,
     /// The time of samples in which all of it slept.
     slept: Nanos,
+    /// The time of samples in which the thread ran that ran longest.
+    busiest: Nanos,
     /// Threads that were sampled at all.
     seen: u64,
     delay_ticks: u64,
 }
 
-wire! { WaitSums { has_delay_accounting, queued, sampled, slept, seen, delay_ticks } }
+wire! { WaitSums { has_delay_accounting, queued, sampled, slept, busiest, seen, delay_ticks } }
 
 /// Samples the state of all threads.
 #[derive(Debug)]
@@ -62,20 +75,27 @@ pub(super) struct WaitSampler {
     /// By process: its `schedstat`, and the time queued at the last poll.
     queues: BTreeMap<i32, (File, u64)>,
     polled_at: Nanos,
+    /// Threads that can run at a time.
+    processors: u64,
 }
 
 #[derive(Debug)]
 struct Thread {
     stat: File,
     delay_ticks: u64,
+    /// The time of samples in which it ran.
+    ran: Nanos,
     is_alive: bool,
 }
 
-/// The states of several threads together.
+/// The states of threads, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct States {
-    some_blocked: bool,
-    some_run: bool,
+    /// Blocked by storage, or by something else that cannot be interrupted.
+    blocked: u64,
+    /// Of these, those that were met in what waits for storage.
+    by_storage: u64,
+    running: u64,
 }
 
 impl WaitSampler {
@@ -86,17 +106,18 @@ impl WaitSampler {
             threads: BTreeMap::new(),
             queues: BTreeMap::new(),
             polled_at: Nanos(0),
+            processors: available_parallelism().map_or(1, |count| count.get() as u64),
         }
     }
 
-    /// Samples all processes, after the observers have polled them. Where storage blocks the
-    /// program, `waited` is called with each thread that it blocks, a share of the time, and what
-    /// the thread was met in. Whether it blocks any thread.
+    /// Samples all processes, after the observers have polled them. Where the program loses time to
+    /// waits for storage, `waited` is called with each thread that waits, and its wait. Whether any
+    /// thread is blocked.
     pub(super) fn poll(
         &mut self,
         now: Nanos,
         tree: &ProcessTree,
-        mut waited: impl FnMut(ThreadId, Nanos, Met),
+        mut waited: impl FnMut(ThreadId, Wait),
     ) -> bool {
         assert!(self.polled_at <= now, "time does not go back");
         let passed = now.since(self.polled_at).min(PAUSE_MAX);
@@ -104,55 +125,61 @@ impl WaitSampler {
         for thread in self.threads.values_mut() {
             thread.is_alive = false;
         }
-        let (mut all, mut blocked) = (States::default(), Vec::new());
+        let (mut all, mut waits) = (States::default(), Vec::new());
         for (pid, folder) in tree.folders() {
             let met: BTreeMap<i32, Met> = tree.met(pid).collect();
-            all = all.and(self.process(pid, folder, &met, &mut blocked));
+            all = all.and(self.process(pid, folder, passed, &met, &mut waits));
             self.poll_queue(pid, folder);
         }
         self.threads.retain(|_, thread| thread.is_alive);
         self.queues.retain(|&pid, _| tree.has(pid));
-        if all.are_blocked() {
-            self.sums.sampled += passed;
-            let count = blocked.len() as u64;
+        let lost = all.lost(passed, self.processors);
+        if all.running > 0 {
+            waits.retain(|&(_, met)| waits_for_storage(met));
+        }
+        if lost > Nanos(0) {
+            self.sums.sampled += lost;
+            let count = waits.len() as u64;
             assert!(count > 0, "some threads are blocked");
             // What does not divide goes to the first.
-            let mut rest = passed.0 % count;
-            for (thread, met) in blocked {
-                waited(thread, Nanos(passed.0 / count + std::mem::take(&mut rest)), met);
+            let mut rest = lost.0 % count;
+            for (thread, met) in waits {
+                let lost = Nanos(lost.0 / count + std::mem::take(&mut rest));
+                waited(thread, Wait { lost, blocked: passed, met });
             }
-        } else if !all.some_run {
+        } else if all == States::default() {
             self.sums.slept += passed;
         }
         assert!(self.sums.sampled.0 + self.sums.slept.0 <= now.0, "each sample counts once");
-        all.some_blocked
+        all.blocked > 0
     }
 
-    /// The states of the threads of a process, which were met in `met`. Those that storage blocks
-    /// are appended to `blocked`.
+    /// The states of the threads of a process for the time that has `passed`, which were met in
+    /// `met`. Those that are blocked are appended to `waits`.
     fn process(
         &mut self,
         pid: i32,
         folder: BorrowedFd<'_>,
+        passed: Nanos,
         met: &BTreeMap<i32, Met>,
-        blocked: &mut Vec<(ThreadId, Met)>,
+        waits: &mut Vec<(ThreadId, Met)>,
     ) -> States {
         let mut add = |tid, state| {
             let met = met.get(&tid).copied().unwrap_or_default();
             let states = States::of(state, met);
-            if states.some_blocked {
-                blocked.push((ThreadId { pid, tid }, met));
+            if states.blocked > 0 {
+                waits.push((ThreadId { pid, tid }, met));
             }
             states
         };
-        let Some(first) = self.thread(pid, pid, folder) else { return States::default() };
+        let Some(first) = self.thread(pid, pid, folder, passed) else { return States::default() };
         let mut states = add(pid, first);
         if first.threads <= 1 {
             return states;
         }
         for tid in procfs::threads(folder, THREADS_MAX) {
             if tid != pid
-                && let Some(state) = self.thread(pid, tid, folder)
+                && let Some(state) = self.thread(pid, tid, folder, passed)
             {
                 states = states.and(add(tid, state));
             }
@@ -160,7 +187,13 @@ impl WaitSampler {
         states
     }
 
-    fn thread(&mut self, pid: i32, tid: i32, folder: BorrowedFd<'_>) -> Option<ThreadState> {
+    fn thread(
+        &mut self,
+        pid: i32,
+        tid: i32,
+        folder: BorrowedFd<'_>,
+        passed: Nanos,
+    ) -> Option<ThreadState> {
         let is_full = self.threads.len() >= THREADS_ALL_MAX;
         let thread = match self.threads.entry((pid, tid)) {
             Entry::Occupied(entry) => entry.into_mut(),
@@ -168,11 +201,15 @@ impl WaitSampler {
             Entry::Vacant(entry) => {
                 let stat = procfs::open_in(folder, &format!("task/{tid}/stat"))?;
                 self.sums.seen += 1;
-                entry.insert(Thread { stat, delay_ticks: 0, is_alive: true })
+                entry.insert(Thread { stat, delay_ticks: 0, ran: Nanos(0), is_alive: true })
             }
         };
         let state = procfs::read(&thread.stat, text::state)?;
         thread.is_alive = true;
+        if state.letter == b'R' {
+            thread.ran += passed;
+            self.sums.busiest = self.sums.busiest.max(thread.ran);
+        }
         self.sums.delay_ticks += state.delay_ticks.saturating_sub(thread.delay_ticks);
         thread.delay_ticks = state.delay_ticks.max(thread.delay_ticks);
         assert!(self.threads.len() <= THREADS_ALL_MAX, "more threads than are allowed");
@@ -196,18 +233,18 @@ impl WaitSampler {
 }
 
 impl WaitSums {
-    /// The time that storage blocked the program, which for `idle` neither ran nor was runnable if
-    /// it has one thread.
-    pub(super) fn waited(&self, idle: Nanos) -> Nanos {
+    /// The time that the program, which has `ran` so long, lost to waits for storage. For `idle` it
+    /// neither ran nor was runnable, if it has one thread.
+    pub(super) fn waited(&self, ran: Nanos, idle: Nanos) -> Nanos {
         match self.basis() {
             WaitBasis::DelayAccounting => {
                 let nanos = self.delay_ticks.saturating_mul(1_000_000_000);
-                Nanos(nanos / clock_ticks_per_second().max(1))
+                Nanos(nanos / clock_ticks_per_second().max(1)).min(ran)
             }
             WaitBasis::SampledState if self.seen == 1 => {
-                share(idle, self.sampled, self.sampled + self.slept)
+                share(idle, self.sampled, self.sampled + self.slept).min(ran)
             }
-            WaitBasis::SampledState => self.sampled,
+            WaitBasis::SampledState => self.sampled.min(ran.since(self.busiest)),
         }
     }
 
@@ -236,21 +273,36 @@ impl States {
         // An open may wait for the other end of a pipe.
         let is_entry =
             matches!(met, Met::Entry(EntryCall::Stat | EntryCall::List | EntryCall::Read { .. }));
-        let some_blocked = state.letter == b'D' || state.letter == b'S' && is_entry;
-        Self { some_blocked, some_run: state.letter == b'R' }
+        let blocked = state.letter == b'D' || state.letter == b'S' && is_entry;
+        Self {
+            blocked: u64::from(blocked),
+            by_storage: u64::from(blocked && waits_for_storage(met)),
+            running: u64::from(state.letter == b'R'),
+        }
     }
 
     fn and(self, other: Self) -> Self {
         Self {
-            some_blocked: self.some_blocked | other.some_blocked,
-            some_run: self.some_run | other.some_run,
+            blocked: self.blocked + other.blocked,
+            by_storage: self.by_storage + other.by_storage,
+            running: self.running + other.running,
         }
     }
 
-    /// Whether storage blocks all of them.
-    fn are_blocked(self) -> bool {
-        self.some_blocked && !self.some_run
+    /// What is lost of the time that has `passed`, with so many processors.
+    fn lost(self, passed: Nanos, processors: u64) -> Nanos {
+        assert!(processors > 0 && self.by_storage <= self.blocked, "a program runs somewhere");
+        if self.running == 0 {
+            return if self.blocked > 0 { passed } else { Nanos(0) };
+        }
+        let could_run = (self.running + self.by_storage).min(processors);
+        share(passed, Nanos(could_run - self.running.min(could_run)), Nanos(could_run))
     }
+}
+
+/// Whether a thread that is blocked in it waits for storage beyond doubt.
+fn waits_for_storage(met: Met) -> bool {
+    matches!(met, Met::Entry(_) | Met::Fault)
 }
 
 /// Threads of a process that are sampled.
@@ -278,19 +330,35 @@ mod tests {
     }
 
     #[test]
-    fn storage_blocks_a_program_where_one_thread_waits_and_none_runs() {
+    fn what_is_lost_is_what_blocked_threads_would_have_run() {
+        let stat = Met::Entry(EntryCall::Stat);
         #[rustfmt::skip]
-        let rows = [
-            ("D", Met::Nothing, true), ("S", Met::Nothing, false), ("R", Met::Nothing, false),
-            ("DS", Met::Other, true), ("DR", Met::Other, false), ("RD", Met::Fault, false),
-            ("DD", Met::Fault, true), ("SS", Met::Other, false), ("", Met::Nothing, false),
-            ("S", Met::Entry(EntryCall::Stat), true), ("S", Met::Entry(EntryCall::Open), false),
-            ("D", Met::Entry(EntryCall::Open), true), ("SR", Met::Entry(EntryCall::List), false),
+        let rows = [ // states, met in, processors, lost of 60
+            ("D", Met::Nothing, 2, 60), ("S", Met::Nothing, 2, 0), ("R", Met::Nothing, 2, 0),
+            ("DS", Met::Other, 2, 60), ("DD", Met::Fault, 2, 60), ("SS", Met::Other, 2, 0),
+            ("", Met::Nothing, 2, 0), ("S", stat, 2, 60),
+            ("S", Met::Entry(EntryCall::Open), 2, 0), ("D", Met::Entry(EntryCall::Open), 2, 60),
+            // Beside a thread that runs: others than waits for storage may be for a child.
+            ("DR", Met::Other, 2, 0), ("DR", Met::Nothing, 2, 0), ("RD", Met::Fault, 2, 30),
+            ("RD", stat, 2, 30), ("RD", stat, 1, 0), ("RRD", stat, 2, 0), ("RDD", stat, 2, 30),
+            ("RDD", stat, 3, 40), ("RD", stat, 64, 30), ("RRRD", stat, 4, 15),
         ];
-        for (letters, met, waits) in rows {
+        for (letters, met, processors, lost) in rows {
             let state = |letter| ThreadState { letter, threads: 1, delay_ticks: 0 };
             let all = letters.bytes().map(state).map(|state| States::of(state, met));
-            assert_eq!(all.fold(States::default(), States::and).are_blocked(), waits, "{letters}");
+            let all = all.fold(States::default(), States::and);
+            assert_eq!(all.lost(Nanos(60), processors), Nanos(lost), "{letters} on {processors}");
         }
+    }
+
+    #[test]
+    fn a_program_is_no_faster_than_its_busiest_thread() {
+        let millis = Nanos::from_millis;
+        let sums = WaitSums { sampled: millis(40), seen: 2, ..WaitSums::default() };
+        let idle = millis(1);
+        assert_eq!(sums.waited(millis(100), idle), millis(40));
+        let sums = WaitSums { busiest: millis(90), ..sums };
+        assert_eq!(sums.waited(millis(100), idle), millis(10));
+        assert_eq!(sums.waited(millis(80), idle), Nanos(0), "samples are longer than the run");
     }
 }

@@ -9,6 +9,8 @@
 //! - The rules are those of `run`; what is fetched here are listings alone, no byte of a file, and
 //!   only after the program's end.
 //! - A wait is shorter only where the entry was requested before its call.
+//! - Calls of several threads come in the order in which they were met; each is there to be seen
+//!   for as long as its thread is blocked, and costs the program what it lost by it.
 //! - Processes in another root than this one's have no walks here.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +27,8 @@ use rustix::fs::{FileType, RawDir};
 
 use super::causes::{Cause, CauseTimes};
 use super::entries::Entries;
-use super::timeline::Timeline;
+use super::sums::share;
+use super::timeline::{SmallReads, Timeline};
 use crate::open::entries::{Root, listable, subdirectory};
 use crate::wire::wire;
 
@@ -56,15 +59,15 @@ pub(super) struct Replayed {
     pub(super) spared: Nanos,
 }
 
-/// Replays `entries`, as this process sees the tree, on a device with these `rates` of small reads.
+/// Replays `entries`, as this process sees the tree, on a device with these `small` reads.
 /// `stays` tells of a call's place whether its wait stays whatever was fetched before.
 pub(super) fn replay(
     entries: &Entries,
     root: &Root,
-    rates: Option<[u64; 2]>,
+    small: Option<SmallReads>,
     stays: impl Fn(usize) -> bool,
 ) -> Replayed {
-    let mut replay = Replay::new(entries, root, rates);
+    let mut replay = Replay::new(entries, root, small);
     let mut spared = Nanos(0);
     for at in 0..entries.rows.len() {
         spared += replay.step(at, stays(at));
@@ -75,12 +78,12 @@ pub(super) fn replay(
     Replayed { walks, spared }
 }
 
-/// The time that the program waited for each path: for its inode, and for what is in it.
+/// The time that threads were blocked for each path: for its inode, and for what is in it.
 fn costs(entries: &Entries) -> BTreeMap<&[u8], [Nanos; 2]> {
     let mut costs: BTreeMap<&[u8], [Nanos; 2]> = BTreeMap::new();
     for (at, row) in entries.rows.iter().enumerate() {
         if let Some(depth) = Depth::of(row.cause) {
-            costs.entry(entries.path(at)).or_default()[depth as usize] += row.waited;
+            costs.entry(entries.path(at)).or_default()[depth as usize] += row.blocked;
         }
     }
     costs
@@ -96,6 +99,10 @@ struct Replay<'a> {
     entries: &'a Entries,
     costs: BTreeMap<&'a [u8], [Nanos; 2]>,
     timeline: Timeline,
+    /// Where the program was, waits left out, when it came to the last call.
+    ran: Nanos,
+    /// Calls that threads are blocked in, each with its end, which no poll has seen.
+    unseen: Vec<(Nanos, usize)>,
     directories: Vec<Option<Directory>>,
     /// What was requested of an entry, and when it is there.
     requested: BTreeMap<Key, (Depth, Nanos)>,
@@ -143,13 +150,17 @@ impl Depth {
 }
 
 impl<'a> Replay<'a> {
-    fn new(entries: &'a Entries, root: &'a Root, rates: Option<[u64; 2]>) -> Self {
+    fn new(entries: &'a Entries, root: &'a Root, small: Option<SmallReads>) -> Self {
+        let mut walks = Walks::new(WalkSettings::default());
+        walks.set_seeks(small.is_some_and(|small| small.seeks));
         Self {
-            walks: Walks::new(WalkSettings::default()),
+            walks,
             root,
             entries,
             costs: costs(entries),
-            timeline: Timeline::new(rates),
+            timeline: Timeline::new(small),
+            ran: Nanos(0),
+            unseen: Vec::new(),
             directories: Vec::new(),
             requested: BTreeMap::new(),
             arriving: BTreeMap::new(),
@@ -165,25 +176,29 @@ impl<'a> Replay<'a> {
     /// `stays`.
     fn step(&mut self, at: usize, stays: bool) -> Nanos {
         let row = &self.entries.rows[at];
-        let before = at.checked_sub(1).map(|before| &self.entries.rows[before]);
-        let computed = before.map_or(Nanos(0), |before| row.at.since(before.at + before.waited));
-        self.advance(self.timeline.now + computed, None);
+        let computed = row.ran.since(self.ran);
+        self.ran += computed;
+        self.advance(self.timeline.now + computed);
         let key = self.key(at).filter(|_| row.is_ours);
         let there = key.as_ref().and_then(|key| {
             let &(depth, there) = self.requested.get(key)?;
             (depth >= Depth::of(row.cause)?).then_some(there)
         });
         let (is_predicted, began) = (there.is_some(), self.timeline.now);
-        let end = match there.filter(|_| !stays) {
-            Some(there) => there.max(began).min(began + row.waited),
-            None => self.timeline.demand(row.waited),
+        let blocked = match there.filter(|_| !stays) {
+            Some(there) => there.since(began).min(row.blocked),
+            None => self.timeline.demand(row.blocked, Depth::of(row.cause) == Some(Depth::Bytes)),
         };
-        self.advance(end, key.as_ref().map(|_| at));
+        let lost = share(row.waited, blocked, row.blocked);
+        if key.is_some() {
+            self.unseen.push((began + blocked, at));
+        }
+        self.advance(began + lost);
         if let Some(key) = key {
             self.note(at, key, is_predicted);
         }
-        assert!(end.since(began) <= row.waited, "a wait is never longer than it was");
-        row.waited.since(end.since(began))
+        assert!(lost <= row.waited, "a wait is never longer than it was");
+        row.waited.since(lost)
     }
 
     /// The directory and the name of the call at `at`; none where there are no walks.
@@ -200,9 +215,9 @@ impl<'a> Replay<'a> {
         Some((self.directory(above)?, name.into()))
     }
 
-    /// Time goes on to `until`; polls on the way see the call at `blocked`.
-    fn advance(&mut self, until: Nanos, mut blocked: Option<usize>) {
-        if self.arriving.is_empty() && blocked.is_none() {
+    /// Time goes on to `until`; polls on the way see the calls that threads are blocked in.
+    fn advance(&mut self, until: Nanos) {
+        if self.arriving.is_empty() && self.unseen.is_empty() {
             self.timeline.skip(until);
         }
         while let Some(now) = self.timeline.poll(until) {
@@ -210,8 +225,10 @@ impl<'a> Replay<'a> {
                 let arrival = first.remove();
                 self.arrive(arrival);
             }
-            if let Some(at) = blocked.take() {
-                self.touch(at);
+            for (end, at) in std::mem::take(&mut self.unseen) {
+                if end >= now {
+                    self.touch(at);
+                }
             }
             self.issue(now);
         }
@@ -279,7 +296,8 @@ impl<'a> Replay<'a> {
         let [inode, bytes] = self.costs.get(&path[..]).copied().unwrap_or_default();
         let depth = if want == Want::Inode { Depth::Inode } else { Depth::Bytes };
         let cost = if depth == Depth::Inode { inode } else { inode + bytes };
-        let there = self.timeline.request(now, cost);
+        let there =
+            self.timeline.request(now, cost, depth == Depth::Bytes && want != Want::Listing);
         let key = name.map(|name| (dir, name));
         if let Some(key) = &key {
             let requested = self.requested.entry(key.clone()).or_insert((depth, there));

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use forerun_testkit::Scratch;
 
-use super::super::entries::{EntryRecords, ThreadId};
+use super::super::entries::{EntryRecords, ThreadId, Wait};
 use super::*;
 use crate::observe::access::{EntryAccess, EntryCall, FileRead};
 use crate::observe::blocked::Met;
@@ -29,20 +29,34 @@ impl Calls {
     }
 
     fn add(&mut self, path: &Path, call: EntryCall) {
-        let (pid, thread, process) = (7, 7, self.own.as_fd());
+        self.meet(7, path, call);
+        self.wait(&[(7, call)], TEN, TEN);
+    }
+
+    /// The thread `tid` comes to a call.
+    fn meet(&mut self, tid: i32, path: &Path, call: EntryCall) {
+        let (pid, thread, process) = (7, tid, self.own.as_fd());
         let is_read = matches!(call, EntryCall::Read { .. });
         let read = FileRead { file_bytes: 9, offset: 0, bytes: 9, moves: true };
         let (path, read) = (path.as_os_str().as_bytes(), is_read.then_some(read));
         self.records.add(self.now, &EntryAccess { pid, thread, process, path, call, read });
+    }
+
+    /// For ten milliseconds threads are blocked in calls, each for `blocked`, and the program loses
+    /// so much by each; then it computes.
+    fn wait(&mut self, threads: &[(i32, EntryCall)], blocked: Nanos, lost: Nanos) {
         self.now += TEN;
-        let thread = ThreadId { pid: 7, tid: 7 };
-        assert!(self.records.waited(self.now, thread, TEN, Met::Entry(call)));
+        for &(tid, call) in threads {
+            let (thread, met) = (ThreadId { pid: 7, tid }, Met::Entry(call));
+            assert!(self.records.waited(self.now, thread, Wait { lost, blocked, met }));
+        }
         self.now += Nanos::from_millis(1);
     }
 
     fn replayed(&self, rates: Option<[u64; 2]>, stays: bool) -> Replayed {
         let root = Root::of(self.own.as_fd()).expect("this process sees itself");
-        replay(&self.records.entries(), &root, rates, |_| stays)
+        let small = rates.map(|[best, alone]| SmallReads { best, alone, seeks: false });
+        replay(&self.records.entries(), &root, small, |_| stays)
     }
 }
 
@@ -78,6 +92,28 @@ fn a_walk_by_names_is_predicted_as_fast_as_the_device_allows() {
     let four = calls.replayed(Some([400, 100]), false);
     assert!(slow.spared < four.spared && four.spared <= free.spared, "in between");
     assert_eq!(calls.replayed(None, true).spared, Nanos(0), "each open is asked for");
+}
+
+#[test]
+fn threads_that_take_files_in_turn_lose_less_and_are_seen_as_long_as_they_wait() {
+    let scratch = Scratch::new("replay-threads");
+    let paths = files(&scratch, 120);
+    let read = EntryCall::Read { to_end: true };
+    // Both wait and lose all of the time together, or half of it beside another that computes.
+    for (lost, all) in [(5, 600), (2, 240)] {
+        let mut calls = Calls::new();
+        calls.add(paths[0].parent().expect("it has one"), EntryCall::List);
+        for pair in paths.chunks(2) {
+            calls.meet(7, &pair[0], read);
+            calls.meet(8, &pair[1], read);
+            calls.wait(&[(7, read), (8, read)], TEN, Nanos::from_millis(lost));
+        }
+        let replayed = calls.replayed(Some([1_000, 100]), false);
+        let spared = replayed.spared.0 / 1_000_000;
+        assert!((all * 3 / 5..=all + 10).contains(&spared), "{spared} of {all} ms");
+        let slow = calls.replayed(Some([100, 100]), false);
+        assert!(slow.spared < replayed.spared, "the device is busy with what threads wait for");
+    }
 }
 
 #[test]
