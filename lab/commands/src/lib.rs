@@ -7,6 +7,7 @@
 //! | module | what |
 //! |---|---|
 //! | `vectors`, `sim`, `trace`, `demo`, `soak` | a command each |
+//! | `replay` | a trace at its times, in virtual or real time |
 //! | `bench`, `replay_journal` | commands on real devices and live runs |
 //! | `parallel` | the same work for many things, on all processors |
 //! | `process` | what the kernel tells of this process |
@@ -20,6 +21,7 @@ mod bench;
 mod demo;
 mod parallel;
 mod process;
+mod replay;
 mod replay_journal;
 mod sim;
 mod soak;
@@ -42,6 +44,8 @@ pub enum Command {
     Demo(demo::Args),
     /// Measure the live engine in real time
     Bench(bench::Args),
+    /// Make the requests of a trace at their times, on a device model or a file, through the cache
+    Replay(Box<replay::Args>),
     /// Send the events of a journal to a fresh core, which has to do the same again
     ReplayJournal(replay_journal::Args),
     /// Read through the live engine for a long time, and check everything
@@ -78,6 +82,7 @@ impl Command {
             Self::Trace(args) => trace::run(&args),
             Self::Demo(args) => demo::run(&args),
             Self::Bench(args) => bench::run(&args),
+            Self::Replay(args) => replay::run(&args),
             Self::ReplayJournal(args) => replay_journal::run(&args),
             Self::Soak(args) => soak::run(&args),
         }

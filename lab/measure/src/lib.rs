@@ -11,6 +11,7 @@
 //! | [`kernel`] | the same reads through the kernel's page cache |
 //! | [`pattern_file`] | files of the pattern: made, and known again |
 //! | [`steps`] | threads that begin, or take each step, at the same moment |
+//! | [`replay`] | requests at their times through the engine |
 //! | [`record`] | run records, and the limit that runs are measured against |
 //! | [`windows`] | readahead windows as records hold them |
 //! | [`journal`] | `--journal` of the commands that run live |
@@ -30,6 +31,7 @@ pub mod pattern;
 pub mod pattern_file;
 mod readers;
 pub mod record;
+pub mod replay;
 pub mod steps;
 pub mod verify;
 pub mod windows;

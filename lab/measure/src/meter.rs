@@ -33,6 +33,10 @@ pub(crate) struct Notes {
     pub(crate) reads: u64,
     /// Their bytes.
     pub(crate) read_bytes: u64,
+    /// Requests that are in flight, and since when there is one.
+    under_way: (u64, Nanos),
+    /// How long there was one before that.
+    busy: Nanos,
     noted: Vec<Noted>,
     noted_max: usize,
 }
@@ -61,6 +65,26 @@ impl Meter {
 }
 
 impl Notes {
+    /// How long there was a request to read in flight, until the last one ended.
+    #[must_use]
+    pub(crate) fn busy(&self) -> Nanos {
+        self.busy
+    }
+
+    fn begin(&mut self, now: Nanos) {
+        if self.under_way.0 == 0 {
+            self.under_way.1 = now;
+        }
+        self.under_way.0 += 1;
+    }
+
+    fn end(&mut self, now: Nanos) {
+        self.under_way.0 -= 1;
+        if self.under_way.0 == 0 {
+            self.busy += now.since(self.under_way.1);
+        }
+    }
+
     /// The requests that are done, their times since `start`.
     #[must_use]
     pub(crate) fn requests(&self, start: Nanos) -> Vec<DeviceRequest> {
@@ -135,6 +159,7 @@ impl Queue for Metered {
             let mut notes = self.notes.lock();
             notes.reads += 1;
             notes.read_bytes += bytes;
+            notes.begin(machine::now());
             let number = notes.noted.len();
             if number < notes.noted_max {
                 let (kind, at) = (self.kind, machine::now());
@@ -150,6 +175,11 @@ impl Queue for Metered {
         let before = out.len();
         self.inner.reap(wait, out);
         let now = machine::now();
+        let reads = out[before..].iter().filter(|done| done.op.kind == OpKind::Read).count();
+        if reads > 0 {
+            let mut notes = self.notes.lock();
+            (0..reads).for_each(|_| notes.end(now));
+        }
         for done in &out[before..] {
             let number = self.in_flight.lock().remove(&done.op.token);
             if let Some(number) = number {

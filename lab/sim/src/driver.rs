@@ -33,9 +33,11 @@ use forerun_core::units::{FileId, HandleId, Nanos, PageIndex, PartitionId, Reque
 
 use crate::host::RequestOrder;
 use crate::prefetch::{Next, Prefetch, Prefetcher};
+use crate::striped::Striped;
+use crate::trace::Op;
 use crate::workload::{Access, Reader, Workload};
-use device_server::{DeviceServer, Fetch};
-pub use outcome::{LoggedRequest, LoggedWindow, RunOutcome, rate};
+use device_server::DeviceServer;
+pub use outcome::{LoggedRequest, LoggedWindow, Responses, RunOutcome, rate};
 
 /// The setup of a run.
 pub struct Setup {
@@ -45,9 +47,12 @@ pub struct Setup {
     pub oracle: Option<Box<dyn Readahead + Send>>,
     /// A thread that reads ahead for a program: one reader of one whole file.
     pub prefetch: Option<Prefetch>,
-    /// The device; without one, every fetch completes at once.
-    pub device: Option<Device>,
-    /// Requests that the device may have at once; more wait in the host queue.
+    /// The device, or several side by side; without one, every fetch completes at once.
+    pub device: Option<Striped>,
+    /// Whether writes of the workload are writes: their pages become dirty, and go to the device
+    /// as the core says. Otherwise a write fetches its pages as a read does.
+    pub writes: bool,
+    /// Requests that each device may have at once; more wait in its host queue.
     pub depth: u32,
     /// The order of waiting requests.
     pub order: RequestOrder,
@@ -69,7 +74,8 @@ impl Setup {
             cache,
             oracle: None,
             prefetch: None,
-            device,
+            device: device.map(Striped::from),
+            writes: false,
             depth: 32,
             order: RequestOrder::DemandFirst,
             congested: 113,
@@ -123,7 +129,7 @@ pub fn run(mut setup: Setup, workload: &mut Workload) -> Result<RunOutcome, RunE
         base
     };
     let bases = workload.files.iter().map(base).collect();
-    if let Some(device) = setup.device.as_ref().filter(|device| device.capacity_bytes() < end) {
+    if let Some(device) = setup.device.as_ref().filter(|set| set.capacity_bytes() < end) {
         return Err(RunError::Device { files: end, device: device.capacity_bytes() });
     }
     if setup.prefetch.is_some() && !Prefetch::suits(workload) {
@@ -141,6 +147,7 @@ pub fn run(mut setup: Setup, workload: &mut Workload) -> Result<RunOutcome, RunE
         stats: *events.cache.stats(),
         requests: server.requests,
         bytes_read: server.bytes_read,
+        bytes_written: server.bytes_written,
         windows_left_out: server.windows.left_out(),
         windows: windows.collect(),
         log: server.log,
@@ -163,6 +170,7 @@ struct EventLoop {
     congested: u32,
     page_cost: Nanos,
     page_bytes: u64,
+    writes: bool,
     /// Each reader's next or pending read, and the start time of that read.
     waiting: Vec<(Option<Access>, Nanos)>,
     outcome: RunOutcome,
@@ -190,6 +198,7 @@ impl EventLoop {
             congested: setup.congested,
             page_cost: setup.page_cost,
             page_bytes,
+            writes: setup.writes,
             waiting: Vec::new(),
             outcome: RunOutcome::default(),
         })
@@ -225,8 +234,8 @@ impl EventLoop {
             assert!(next >= now, "the past does not come back");
             now = next;
             if arrival == Some(now) {
-                while let Some(Fetch { first, count, .. }) = server.arrived(now) {
-                    self.send(now, Event::Arrived { first, count }, server);
+                while let Some(event) = server.finished(now) {
+                    self.send(now, event, server);
                 }
             } else if read == Some(now) {
                 let Reverse((_, _, index)) = self.heap.pop().expect("peeked");
@@ -245,6 +254,17 @@ impl EventLoop {
 
     fn send(&mut self, now: Nanos, event: Event<'_>, server: &mut DeviceServer) {
         drive(&mut self.cache, now, event, &mut self.actions, server);
+        // A writer copies at once, and a sync ends at once: the device has no cache of its own.
+        loop {
+            let event = if let Some((request, frame)) = server.filled.pop() {
+                Event::Filled { request, frame }
+            } else if let Some(file) = server.synced.pop() {
+                Event::Synced { file, errno: 0 }
+            } else {
+                return;
+            };
+            drive(&mut self.cache, now, event, &mut self.actions, server);
+        }
     }
 
     /// Puts the reader's next read on the heap, at `ready` or when it is due.
@@ -288,15 +308,18 @@ impl EventLoop {
         let end = access.offset + u64::from(access.bytes);
         let first: PageIndex = access.offset / self.page_bytes;
         let count = u32::try_from(end.div_ceil(self.page_bytes) - first).expect("bytes is a u32");
+        let (request, handle) = (RequestId(index as u64), HandleId(access.handle));
+        if self.writes && access.op == Op::Write {
+            let head_partial = !access.offset.is_multiple_of(self.page_bytes);
+            let tail_partial = !end.is_multiple_of(self.page_bytes);
+            let durable = false;
+            let event =
+                Event::Write { request, handle, first, count, head_partial, tail_partial, durable };
+            return self.send(now, event, server);
+        }
         let previous_end = self.previous[access.handle as usize].replace(end);
-        let event = Event::Read {
-            request: RequestId(index as u64),
-            handle: HandleId(access.handle),
-            first,
-            count,
-            previous_end,
-            congested: server.load() >= self.congested as usize,
-        };
+        let congested = server.load() >= self.congested as usize;
+        let event = Event::Read { request, handle, first, count, previous_end, congested };
         self.send(now, event, server);
     }
 
@@ -329,6 +352,8 @@ impl EventLoop {
             let outcome = &mut self.outcome;
             outcome.waits.note(wait);
             outcome.delay += wait;
+            let due = if access.not_before > Nanos(0) { access.not_before } else { began };
+            outcome.responses.note(answered_at.since(due), access.op);
             if outcome.bytes_wanted < FIRST_BYTES {
                 outcome.delay_first += wait;
             }
@@ -342,6 +367,7 @@ impl EventLoop {
             }
             outcome.bytes_wanted += bytes;
             outcome.elapsed = outcome.elapsed.max(answered_at);
+            outcome.busy = server.busy(now);
             self.schedule(index, reader, answered_at + access.think);
         }
         Ok(())

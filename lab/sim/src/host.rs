@@ -30,9 +30,11 @@ pub struct Waiting {
     pub offset: u64,
     /// How long it is.
     pub bytes: u64,
+    /// Whether it writes.
+    pub write: bool,
     /// Whether a reader waits for any of it.
     pub kind: FetchKind,
-    /// The fetches, by the driver's numbers.
+    /// The fetches or writes, by the driver's numbers.
     pub fetches: Vec<u32>,
     arrival: u64,
 }
@@ -66,11 +68,21 @@ impl HostQueue {
         self.waiting.is_empty()
     }
 
-    /// A fetch of `bytes` at `offset` comes; no other fetch of them is waiting.
+    /// A fetch of `bytes` at `offset` comes; nothing else of them is waiting.
     pub fn push(&mut self, number: u32, kind: FetchKind, offset: u64, bytes: u64) {
+        self.add(number, (kind, false), offset, bytes);
+    }
+
+    /// A write of `bytes` at `offset` comes; nothing else of them is waiting, and nothing waits for
+    /// it.
+    pub fn push_write(&mut self, number: u32, offset: u64, bytes: u64) {
+        self.add(number, (FetchKind::Readahead, true), offset, bytes);
+    }
+
+    fn add(&mut self, number: u32, (kind, write): (FetchKind, bool), offset: u64, bytes: u64) {
         self.arrivals += 1;
         let arrival = self.arrivals;
-        let mut new = Waiting { offset, bytes, kind, fetches: vec![number], arrival };
+        let mut new = Waiting { offset, bytes, write, kind, fetches: vec![number], arrival };
         if let Some((&at, before)) = self.waiting.range(..offset).next_back()
             && at + before.bytes == offset
             && self.joins(before, &new)
@@ -91,7 +103,8 @@ impl HostQueue {
     fn joins(&self, one: &Waiting, other: &Waiting) -> bool {
         let fits = one.bytes + other.bytes <= self.request_bytes_max;
         // A demand must not wait for readahead behind it in one request, on an own device.
-        fits && (self.order == RequestOrder::Elevator || one.kind == other.kind)
+        let is_alike = self.order == RequestOrder::Elevator || one.kind == other.kind;
+        fits && is_alike && one.write == other.write
     }
 
     /// Removes and returns the next request.
@@ -120,6 +133,7 @@ fn join(before: Waiting, after: Waiting) -> Waiting {
     Waiting {
         offset: before.offset,
         bytes: before.bytes + after.bytes,
+        write: before.write,
         kind: if demand { FetchKind::Demand } else { FetchKind::Readahead },
         fetches,
         arrival: before.arrival.min(after.arrival),

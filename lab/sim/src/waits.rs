@@ -19,8 +19,14 @@ impl Default for Waits {
 }
 
 impl Waits {
-    pub(crate) fn note(&mut self, wait: Nanos) {
+    /// Adds one.
+    pub fn note(&mut self, wait: Nanos) {
         self.0.record(wait.0).expect("the buckets grow to any value");
+    }
+
+    /// Adds all of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        self.0.add(&other.0).expect("the buckets grow to any value");
     }
 
     /// The wait that `percent` in a hundred do not exceed; 0 without a read.

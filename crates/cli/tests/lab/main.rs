@@ -10,6 +10,7 @@ mod plot;
 mod prefetch;
 mod reap;
 mod reference;
+mod replay;
 mod signals;
 mod soak;
 mod trace;

@@ -1,33 +1,41 @@
-//! The host's side of the device: it queues, joins and submits fetches, and reports arrivals.
+//! The host's side of the devices: it queues, joins and submits fetches and writes, and reports
+//! what has arrived or is written.
 //!
+//! ```text
+//!   fetch, write --parts--> a queue a member --(at most depth)--> member --> Arrived, Written
+//! ```
 //! # Invariants
-//! - The device has at most `depth` requests; a fetch arrives once.
-//! - Fetches that arrive together are reported in the order in which they were joined.
+//! - A member has at most `depth` requests; a fetch or write is reported once, when all of its
+//!   parts are done.
+//! - What is done together is reported in the order in which it was joined.
 
-use forerun_core::device::{Device, Request};
+use forerun_core::device::{Completion, Device, Request};
 use forerun_core::drive::Driver;
 use forerun_core::event::{Error, Event, FetchKind, PrefetchOutcomes};
 use forerun_core::readahead::Decision;
-use forerun_core::units::{FrameId, HandleId, Nanos, PageId, PageIndex, RequestId};
+use forerun_core::units::{FileId, FrameId, HandleId, Nanos, PageId, PageIndex, RequestId};
 use forerun_core::windows::WindowLog;
 
 use super::{LoggedRequest, Setup};
-use crate::host::HostQueue;
+use crate::host::{HostQueue, RequestOrder};
+use crate::striped::{Part, Striped};
 
-/// The host's side of the device.
+/// The host's side of the devices.
 pub(super) struct DeviceServer {
     page_bytes: u64,
     pub(super) bases: Vec<u64>,
-    device: Option<Device>,
-    depth: u32,
-    queue: HostQueue,
-    /// Fetches that the core waits for.
-    fetches: Slots<Fetch>,
-    /// Requests in the device, each with its fetches.
-    sent: Slots<(FetchKind, Vec<u32>)>,
-    /// Fetches that have arrived and were not reported yet, the last one first.
-    arrived: Vec<u32>,
+    striped: Option<Striped>,
+    /// The members of `striped`, each behind its queue.
+    members: Vec<Member>,
+    /// Fetches and writes that the core waits for.
+    operations: Slots<Operation>,
+    /// What is done and was not reported yet, the last one first.
+    finished: Vec<u32>,
     pub(super) answered: Vec<(RequestId, Option<Error>)>,
+    /// Frames whose bytes a writer has filled in.
+    pub(super) filled: Vec<(RequestId, FrameId)>,
+    /// Files whose sync has ended.
+    pub(super) synced: Vec<FileId>,
     log_max: usize,
     pub(super) log: Vec<LoggedRequest>,
     pub(super) windows: WindowLog,
@@ -35,12 +43,68 @@ pub(super) struct DeviceServer {
     now: Nanos,
     pub(super) requests: u64,
     pub(super) bytes_read: u64,
+    pub(super) bytes_written: u64,
 }
 
+/// A fetch or a write of the core.
 #[derive(Clone, Copy)]
-pub(super) struct Fetch {
-    pub(super) first: FrameId,
-    pub(super) count: u32,
+struct Operation {
+    first: FrameId,
+    count: u32,
+    write: bool,
+    /// Parts that are not done.
+    parts: u32,
+}
+
+/// A device behind its queue.
+struct Member {
+    device: Device,
+    depth: u32,
+    queue: HostQueue,
+    /// Requests in the device, each with its operations.
+    sent: Slots<(FetchKind, Vec<u32>)>,
+    /// When it was given the first of the requests that it has.
+    busy_since: Nanos,
+    /// How long it has had requests before that.
+    busy: Nanos,
+}
+
+impl Member {
+    fn new(device: Device, depth: u32, order: RequestOrder) -> Self {
+        let queue = HostQueue::new(order, device.request_bytes_max());
+        let (busy_since, busy) = (Nanos(0), Nanos(0));
+        Self { device, depth, queue, sent: Slots::new(), busy_since, busy }
+    }
+
+    /// Submits waiting requests up to the depth.
+    fn pump(&mut self, now: Nanos) {
+        while self.device.in_flight() < self.depth {
+            let Some(next) = self.queue.pop() else { return };
+            if self.device.in_flight() == 0 {
+                self.busy_since = now;
+            }
+            let id = self.sent.put((next.kind, next.fetches)).into();
+            let (offset, bytes, write) = (next.offset, next.bytes, next.write);
+            self.device.submit(now, Request { id, offset, bytes, write });
+        }
+    }
+
+    /// How long it has had requests until `now`.
+    fn busy_until(&self, now: Nanos) -> Nanos {
+        let under_way = self.device.in_flight() > 0;
+        self.busy + if under_way { now.since(self.busy_since) } else { Nanos(0) }
+    }
+
+    /// The request that is done by `now`, if one is, and its operations.
+    fn complete(&mut self, now: Nanos) -> Option<(Completion, FetchKind, Vec<u32>)> {
+        let completion = self.device.complete(now)?;
+        if self.device.in_flight() == 0 {
+            self.busy += now.since(self.busy_since);
+        }
+        let number = u32::try_from(completion.request.id).expect("one of our numbers");
+        let (kind, operations) = self.sent.take(number);
+        Some((completion, kind, operations))
+    }
 }
 
 /// Operations in flight, by small numbers that are used again.
@@ -68,6 +132,10 @@ impl<T> Slots<T> {
         self.slots[number as usize].take().expect("a number is taken once")
     }
 
+    fn get_mut(&mut self, number: u32) -> &mut T {
+        self.slots[number as usize].as_mut().expect("a number is used while it is taken")
+    }
+
     fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
@@ -75,17 +143,19 @@ impl<T> Slots<T> {
 
 impl Driver for DeviceServer {
     fn fetch(&mut self, kind: FetchKind, page: PageId, frames: &[FrameId]) {
-        let count = u32::try_from(frames.len()).expect("a fetch counts its frames in 32 bits");
-        let offset = self.bases[page.file.0 as usize] + page.index * self.page_bytes;
-        let number = self.fetches.put(Fetch { first: frames[0], count });
-        let bytes = u64::from(count) * self.page_bytes;
-        if self.device.is_some() {
-            self.queue.push(number, kind, offset, bytes);
-        } else {
-            self.requests += 1;
-            self.bytes_read += bytes;
-            self.arrived.push(number);
-        }
+        self.put(page, frames, Some(kind));
+    }
+
+    fn write(&mut self, page: PageId, frames: &[FrameId]) {
+        self.put(page, frames, None);
+    }
+
+    fn fill(&mut self, request: RequestId, _: PageIndex, frame: FrameId, _: bool) {
+        self.filled.push((request, frame));
+    }
+
+    fn sync(&mut self, file: FileId) {
+        self.synced.push(file);
     }
 
     fn done(&mut self, request: RequestId) {
@@ -110,64 +180,111 @@ impl Driver for DeviceServer {
 }
 
 impl DeviceServer {
-    /// The server of `setup`'s device, with files that begin at `bases`.
+    /// The server of `setup`'s devices, with files that begin at `bases`.
     pub(super) fn new(setup: &mut Setup, bases: Vec<u64>) -> Self {
-        let device = setup.device.take();
-        let request_bytes_max = device.as_ref().map_or(0, Device::request_bytes_max);
+        let striped = setup.device.take();
+        let devices = striped.as_ref().map_or_else(Vec::new, |set| set.members().to_vec());
+        let member = |device| Member::new(device, setup.depth, setup.order);
         Self {
             page_bytes: setup.cache.page_bytes.into(),
             bases,
-            device,
-            depth: setup.depth,
-            queue: HostQueue::new(setup.order, request_bytes_max),
-            fetches: Slots::new(),
-            sent: Slots::new(),
-            arrived: Vec::new(),
+            striped,
+            members: devices.into_iter().map(member).collect(),
+            operations: Slots::new(),
+            finished: Vec::new(),
             answered: Vec::new(),
+            filled: Vec::new(),
+            synced: Vec::new(),
             log_max: setup.log_max,
             log: Vec::new(),
             windows: WindowLog::new(setup.windows_max),
             now: Nanos(0),
             requests: 0,
             bytes_read: 0,
+            bytes_written: 0,
+        }
+    }
+
+    /// Queues a fetch, of `kind`, or a write.
+    fn put(&mut self, page: PageId, frames: &[FrameId], kind: Option<FetchKind>) {
+        let count = u32::try_from(frames.len()).expect("an operation counts frames in 32 bits");
+        let offset = self.bases[page.file.0 as usize] + page.index * self.page_bytes;
+        let bytes = u64::from(count) * self.page_bytes;
+        let write = kind.is_none();
+        let operation = Operation { first: frames[0], count, write, parts: 0 };
+        let number = self.operations.put(operation);
+        let Some(striped) = &self.striped else {
+            self.count(bytes, write);
+            self.finished.push(number);
+            return;
+        };
+        let mut parts = 0;
+        for Part { member, offset, bytes } in striped.parts(offset, bytes) {
+            let queue = &mut self.members[member].queue;
+            match kind {
+                Some(kind) => queue.push(number, kind, offset, bytes),
+                None => queue.push_write(number, offset, bytes),
+            }
+            parts += 1;
+        }
+        self.operations.get_mut(number).parts = parts;
+    }
+
+    fn count(&mut self, bytes: u64, write: bool) {
+        self.requests += 1;
+        if write {
+            self.bytes_written += bytes;
+        } else {
+            self.bytes_read += bytes;
         }
     }
 
     /// Requests that wait or are in flight.
     pub(super) fn load(&self) -> usize {
-        self.queue.len() + self.sent.len()
+        self.members.iter().map(|member| member.queue.len() + member.sent.len()).sum()
     }
 
-    /// Submits waiting requests up to the device's depth.
+    /// The time for which each member had requests until `now`, on average.
+    pub(super) fn busy(&self, now: Nanos) -> Nanos {
+        let sum: u64 = self.members.iter().map(|member| member.busy_until(now).0).sum();
+        Nanos(sum / self.members.len().max(1) as u64)
+    }
+
+    /// Submits waiting requests up to the depth of each member.
     pub(super) fn pump(&mut self, now: Nanos) {
-        let Some(device) = &mut self.device else { return };
-        while device.in_flight() < self.depth {
-            let Some(next) = self.queue.pop() else { return };
-            let id = self.sent.put((next.kind, next.fetches)).into();
-            let (offset, bytes) = (next.offset, next.bytes);
-            device.submit(now, Request { id, offset, bytes, write: false });
+        for member in &mut self.members {
+            member.pump(now);
         }
     }
 
-    /// The time of the next arrival.
+    /// The time of the next completion.
     pub(super) fn next(&self, now: Nanos) -> Option<Nanos> {
-        if self.arrived.is_empty() { self.device.as_ref()?.next() } else { Some(now) }
+        if self.finished.is_empty() {
+            self.members.iter().filter_map(|member| member.device.next()).min()
+        } else {
+            Some(now)
+        }
     }
 
-    /// The fetch that has arrived by `now`, if one has.
-    pub(super) fn arrived(&mut self, now: Nanos) -> Option<Fetch> {
-        if self.arrived.is_empty() {
-            let completion = self.device.as_mut()?.complete(now)?;
-            let number = u32::try_from(completion.request.id).expect("one of our numbers");
-            let (kind, mut fetches) = self.sent.take(number);
+    /// What the core is told of the next fetch or write that is done by `now`, if one is.
+    pub(super) fn finished(&mut self, now: Nanos) -> Option<Event<'static>> {
+        while self.finished.is_empty() {
+            let mut members = self.members.iter_mut();
+            let (completion, kind, operations) = members.find_map(|member| member.complete(now))?;
             if self.log.len() < self.log_max {
                 self.log.push(LoggedRequest { completion, kind });
             }
-            self.requests += 1;
-            self.bytes_read += completion.request.bytes;
-            fetches.reverse();
-            self.arrived = fetches;
+            self.count(completion.request.bytes, completion.request.write);
+            for number in operations.into_iter().rev() {
+                let operation = self.operations.get_mut(number);
+                operation.parts -= 1;
+                if operation.parts == 0 {
+                    self.finished.push(number);
+                }
+            }
         }
-        self.arrived.pop().map(|number| self.fetches.take(number))
+        let number = self.finished.pop()?;
+        let Operation { first, count, write, .. } = self.operations.take(number);
+        Some(if write { Event::Written { first, count } } else { Event::Arrived { first, count } })
     }
 }

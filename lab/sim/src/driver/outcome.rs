@@ -9,6 +9,7 @@ use forerun_core::event::FetchKind;
 use forerun_core::units::Nanos;
 use forerun_core::windows::WindowRecord;
 
+use crate::trace::Op;
 use crate::waits::Waits;
 
 /// One request of the device.
@@ -38,6 +39,10 @@ pub struct RunOutcome {
     pub bytes_wanted: u64,
     /// Bytes that the device moved.
     pub bytes_read: u64,
+    /// Bytes that were written to the device.
+    pub bytes_written: u64,
+    /// How long the devices had requests, on average, until the last read or write was answered.
+    pub busy: Nanos,
     /// Requests of the device.
     pub requests: u64,
     /// The total delay of reads beyond reads of cached pages.
@@ -52,6 +57,8 @@ pub struct RunOutcome {
     pub late_until: Nanos,
     /// The waiting times of all reads, as a histogram.
     pub waits: Waits,
+    /// The response times of all requests.
+    pub responses: Responses,
     /// The core's counts.
     pub stats: Stats,
     /// The first requests of the device.
@@ -60,6 +67,62 @@ pub struct RunOutcome {
     pub windows: Vec<LoggedWindow>,
     /// Windows that were opened after those.
     pub windows_left_out: u64,
+}
+
+/// Response times: from the moment that a request is due, or comes where it has none, to the end
+/// of its copy. What waits for a slot is late, and counts.
+#[derive(Clone, Debug, Default)]
+pub struct Responses {
+    /// Of all requests.
+    pub all: Waits,
+    total: Nanos,
+    count: u64,
+    /// Of writes alone: their sum and number.
+    writes: (Nanos, u64),
+}
+
+impl Responses {
+    /// Adds one.
+    pub fn note(&mut self, response: Nanos, op: Op) {
+        self.all.note(response);
+        self.total += response;
+        self.count += 1;
+        if op == Op::Write {
+            self.writes = (self.writes.0 + response, self.writes.1 + 1);
+        }
+    }
+
+    /// Adds all of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        self.all.merge(&other.all);
+        self.total += other.total;
+        self.count += other.count;
+        self.writes = (self.writes.0 + other.writes.0, self.writes.1 + other.writes.1);
+    }
+
+    /// Requests.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The mean of all; 0 without one.
+    #[must_use]
+    pub fn mean(&self) -> Nanos {
+        Nanos(self.total.0 / self.count.max(1))
+    }
+
+    /// The mean of reads; 0 without one.
+    #[must_use]
+    pub fn mean_of_reads(&self) -> Nanos {
+        Nanos(self.total.since(self.writes.0).0 / (self.count - self.writes.1).max(1))
+    }
+
+    /// The mean of writes; 0 without one.
+    #[must_use]
+    pub fn mean_of_writes(&self) -> Nanos {
+        Nanos(self.writes.0.0 / self.writes.1.max(1))
+    }
 }
 
 impl RunOutcome {

@@ -1,0 +1,66 @@
+//! A replay in virtual time: the core, host queues, and the models of one device or several.
+//!
+//! # Invariants
+//! - The same plan gives the same figures.
+
+use anyhow::{Result, anyhow};
+use forerun_console::failure::usage;
+use forerun_core::cache::Settings;
+use forerun_measure::cache::queues_commands;
+use forerun_measure::windows::WINDOWS_MAX;
+use forerun_sim::driver::{self, RunError, Setup};
+use forerun_sim::host::RequestOrder;
+use forerun_sim::striped::Striped;
+
+use super::{Case, Plan, Replayed};
+use crate::specs::PAGE_BYTES;
+
+/// Replays one case of the plan on the model `spec`.
+pub(super) fn run(plan: &Plan, case: Case<'_>, spec: &str) -> Result<Replayed> {
+    let set = Striped::make(spec, SEED).map_err(|error| anyhow!("{error}"))?;
+    let slots = (plan.pace, plan.slots, true);
+    let mut scheduled = plan.layout.scheduled(&plan.source, &plan.reading, slots)?;
+    let setup = setup(case, set);
+    let name = || plan.source.name();
+    let outcome = driver::run(setup, &mut scheduled.workload).map_err(|error| match error {
+        RunError::Settings(error) => usage(format!("--cache: {error}")),
+        RunError::Device { .. } => {
+            anyhow!("{}: {error}; give a larger device (capacity=) or more of them", name())
+        }
+        other => anyhow!("{}: {other}; give the cache more with --cache", name()),
+    })?;
+    scheduled.require_whole()?;
+    let windows = outcome.windows.iter().map(|logged| logged.opened.decision.window.size);
+    let window_pages = super::mean(windows);
+    Ok(Replayed {
+        responses: outcome.responses,
+        elapsed: outcome.elapsed,
+        hits: outcome.stats.hits,
+        pages: outcome.stats.demanded,
+        device_requests: outcome.requests,
+        bytes_read: outcome.bytes_read,
+        bytes_written: outcome.bytes_written,
+        busy: Some(outcome.busy),
+        late_p99: None,
+        window_pages,
+    })
+}
+
+fn setup(case: Case<'_>, set: Striped) -> Setup {
+    let mut cache = Settings::new(case.pages, case.policy, case.readahead);
+    let device = &set.members()[0];
+    let pages = device.request_bytes_max() / u64::from(PAGE_BYTES);
+    cache.request_pages_max = u32::try_from(pages).unwrap_or(u32::MAX);
+    let queues = queues_commands(device);
+    let mut setup = Setup::new(cache, None);
+    if !queues {
+        (setup.order, setup.depth) = (RequestOrder::Elevator, 1);
+    }
+    setup.device = Some(set);
+    setup.writes = true;
+    setup.windows_max = WINDOWS_MAX as usize;
+    setup
+}
+
+/// Of the models' draws.
+const SEED: u64 = 1;
