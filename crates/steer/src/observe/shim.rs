@@ -35,6 +35,7 @@ use rustix::{
 
 pub use layout::{Kind, Record, SLOTS};
 use layout::{Ring as Shared, SlotState};
+use library::named;
 pub use library::{NoLibrary, find as library};
 
 #[path = "../../../preload/src/ring.rs"]
@@ -158,7 +159,7 @@ impl RingWriter {
         if !list.is_empty() {
             list.push(":");
         }
-        list.push(library);
+        list.push(named(library, Path::new(library::FOLDER)));
         let (number, ring) = (self.fd.as_raw_fd().to_string(), layout::VARIABLE.to_bytes());
         [("LD_PRELOAD".into(), list), (OsStr::from_bytes(ring).into(), number.into())]
     }
