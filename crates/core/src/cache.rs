@@ -348,6 +348,12 @@ impl Cache {
         row.is_some_and(|row| kept(row.state) || row.fills > 0)
     }
 
+    /// Whether bytes of `file` are written and not known to be durable, or a flush of it waits.
+    #[must_use]
+    pub fn unwritten_file(&self, file: FileId) -> bool {
+        self.files.get(&file).is_some_and(|row| !row.writes.idle())
+    }
+
     fn open(&mut self, handle: HandleId, file: FileId, partition: u32, pages: u64) {
         assert!((partition as usize) < self.partitions.len(), "no partition {partition}");
         assert!(handle.0 < self.settings.handles_max, "handle {handle:?} is out of bounds");

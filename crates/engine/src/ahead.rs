@@ -1,5 +1,5 @@
-//! Readahead to be submitted to the background, and the depth: how many requests of a file are in
-//! flight at once.
+//! Readahead and writes to be submitted to the background, and the depth of readahead: how many
+//! requests of a file are in flight at once.
 //!
 //! ```text
 //!   device                         requests at once
@@ -16,13 +16,30 @@
 
 use forerun_core::device::{DeviceKind, estimate::Estimate};
 
-use crate::{file::Fetch, settings::Settings};
+use crate::{
+    file::{Fetch, Unsubmitted},
+    settings::Settings,
+};
 
-/// Fetches that are not submitted yet.
+/// Background operations that are not submitted yet.
 pub(crate) struct Ahead {
     pub(crate) fetches: Vec<Fetch>,
+    pub(crate) writes: Vec<Unsubmitted>,
     /// Readahead requests of a file in flight at once, from now on.
     pub(crate) depth: u32,
+}
+
+impl Ahead {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.fetches.is_empty() && self.writes.is_empty()
+    }
+
+    /// Appends operations that follow from these.
+    pub(crate) fn append(&mut self, later: Option<Self>) {
+        let Some(mut later) = later else { return };
+        self.fetches.append(&mut later.fetches);
+        self.writes.append(&mut later.writes);
+    }
 }
 
 /// The bounds within which the device decides the depth.

@@ -204,6 +204,9 @@ impl<J> Background<J> {
         }
         self.wake.notify_all();
         let Some(thread) = self.thread.lock().take() else { return };
+        if thread.thread().id() == thread::current().id() {
+            return; // The reaper closes itself after the last write of a file: it ends on its own.
+        }
         if let Err(panic) = thread.join()
             && !thread::panicking()
         {

@@ -9,7 +9,10 @@
 //! # Locking
 //! The state's lock alone, never over a call of a store or the end of a thread.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{Arc, OnceLock},
+};
 
 use forerun_core::{
     cache::{self, SettingsError},
@@ -21,14 +24,14 @@ use forerun_io::{
     frames::Frames,
     index::Index,
     store::{QueueKind, Store, Version, file::Access},
-    sync::{AtomicBool, AtomicU32, Mutex, MutexGuard, Ordering},
+    sync::{AtomicBool, AtomicU32, Condvar, Mutex, MutexGuard, Ordering},
 };
 
 use crate::{
     background::Backgrounds,
     clock::Clock,
-    error::{BuildError, OpenError},
-    file::{File, FileStateCell},
+    error::{BuildError, OpenError, WriteError},
+    file::{File, FileState, FileStateCell, Length, Writer},
     handle::Handle,
     hits::HitBuffer,
     journal::Recorder,
@@ -38,6 +41,7 @@ use crate::{
     shared::Shared,
     state::{Place, State},
     stats::{Stats, Windows},
+    version::VersionCell,
     watch::Watch,
 };
 
@@ -94,15 +98,18 @@ impl Cache {
         let (clock, hit_buffer) = (Clock::start(), HitBuffer::new());
         let starving = Arc::new(AtomicBool::new(false));
         let (sees_requests, frames_now) = (core.sees_requests(), index.frames().count());
+        let dirty_pages_max = core.settings().dirty_pages_max;
         let (starves, hits_max) = (Arc::clone(&starving), hit_buffer.capacity());
         let state = State::new(core, clock, publisher, starves, hits_max, &settings, recorder);
         let shared = Arc::new(Shared {
             index,
             hit_buffer,
             state: Mutex::new(state),
+            writer_left: Condvar::new(),
             starving,
             sees_requests,
             frames_now: AtomicU32::new(frames_now),
+            dirty_pages_max,
             backgrounds: Backgrounds::default(),
             clock,
             settings,
@@ -117,10 +124,33 @@ impl Cache {
     /// # Errors
     /// The file is missing, not readable or not a file, or a bound of the settings is reached.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Handle, OpenError> {
-        let store = self.owner.files.open(path.as_ref(), Access::Read)?;
+        self.open_with(path, Access::Read)
+    }
+
+    /// As [`Cache::open`], to be written too where `access` says so.
+    ///
+    /// ```
+    /// use forerun_engine::{Access, Cache};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let path = std::env::temp_dir().join(format!("forerun-{}", std::process::id()));
+    /// # std::fs::write(&path, "before")?;
+    /// let cache = Cache::builder().memory(16 << 20).build()?;
+    /// let file = cache.open_with(&path, Access::ReadWrite)?;
+    /// file.write_at(b"after!", 0)?; // Other handles read it from now on.
+    /// file.flush()?; // It survives a crash from now on.
+    /// assert_eq!(std::fs::read(&path)?, b"after!");
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As of `open`; the file may not be written.
+    pub fn open_with(&self, path: impl AsRef<Path>, access: Access) -> Result<Handle, OpenError> {
+        let store = self.owner.files.open(path.as_ref(), access)?;
         self.owner.watch.begin(&self.owner.shared);
         let version = store.settled_version()?;
-        self.open_as(store, version.bytes, version, true)
+        self.open_as(store, version.bytes, version, true, access)
     }
 
     /// Opens the contents of `store`. Each call creates a separate file; [`Handle::try_clone`]
@@ -129,8 +159,20 @@ impl Cache {
     /// # Errors
     /// The store does not know its length, or a bound of the settings is reached.
     pub fn open_store(&self, store: Arc<dyn Store>) -> Result<Handle, OpenError> {
+        self.open_store_with(store, Access::Read)
+    }
+
+    /// As [`Cache::open_store`], to be written too where `access` says so and the store takes it.
+    ///
+    /// # Errors
+    /// As of `open_store`.
+    pub fn open_store_with(
+        &self,
+        store: Arc<dyn Store>,
+        access: Access,
+    ) -> Result<Handle, OpenError> {
         let (version, bytes) = (store.settled_version()?, store.bytes()?);
-        self.open_as(store, bytes, version, false)
+        self.open_as(store, bytes, version, false, access)
     }
 
     fn open_as(
@@ -139,12 +181,18 @@ impl Cache {
         bytes: u64,
         version: Version,
         found_again: bool,
+        access: Access,
     ) -> Result<Handle, OpenError> {
+        let writable = access == Access::ReadWrite;
         let (shared, settings) = (&self.owner.shared, &self.owner.shared.settings);
         let queues = Queues::new(Arc::clone(&store), settings.demand_queues_max);
         let depth = settings.background_depth.min(settings.background_depth_max);
         let ahead = store.queue(QueueKind::Background { depth });
         let background = shared.backgrounds.of(&ahead);
+        let writer = writable.then(|| {
+            let queue = store.queue(QueueKind::Background { depth });
+            Writer { background: shared.backgrounds.of(&queue), queue }
+        });
         let page_bytes = settings.page_bytes;
         let (mut state, version, bytes) = if found_again {
             let (state, version) = self.newest(&*store, version)?;
@@ -157,21 +205,28 @@ impl Cache {
         }
         let found_by = found_again.then_some(version);
         let id = match state.place(found_by)? {
-            Place::Open(file) => return Handle::open(&self.owner, &mut state, &file, None),
+            Place::Open(file) => {
+                if let Some(writer) = writer {
+                    // A file that was opened to be written before keeps what writes it.
+                    let _ = file.writer.set(writer);
+                }
+                return Handle::open(&self.owner, &mut state, &file, None, writable);
+            }
             Place::Free(id) => id,
         };
         let file = Arc::new(File {
             id,
             store,
-            version,
-            bytes,
+            version: VersionCell::new(version),
+            length: Length::new(bytes),
             page_bytes,
             queues,
             ahead,
             background,
+            writer: writer.map_or_else(OnceLock::new, OnceLock::from),
             state: FileStateCell::default(),
         });
-        let opened = Handle::open(&self.owner, &mut state, &file, found_by);
+        let opened = Handle::open(&self.owner, &mut state, &file, found_by, writable);
         shared.settle(state); // Before a refused file is dropped, and its store with it.
         opened
     }
@@ -188,10 +243,23 @@ impl Cache {
         loop {
             let state = shared.state.lock();
             let known = state.live.files.find(&version);
-            if known == seen || known.is_none_or(|(_, known)| known == version) {
+            let Some((id, newer)) = known.filter(|(_, known)| *known != version) else {
+                return Ok((state, version));
+            };
+            let written = state.live.files.file(id).filter(|file| file.writer.get().is_some());
+            let written = written.cloned();
+            if known == seen && written.is_none() {
                 return Ok((state, version));
             }
             drop(state);
+            if let Some(file) = written
+                && file.compare() == Ok(FileState::Current)
+            {
+                // The cache's own writes made the difference: the file is the one that is open.
+                let state = shared.state.lock();
+                let known = state.live.files.find(&newer);
+                return Ok((state, known.map_or(newer, |(_, known)| known)));
+            }
             seen = known;
             version = store.settled_version()?;
         }
@@ -265,10 +333,15 @@ impl Cache {
         Ok(())
     }
 
-    /// Refuses new reads and ends all background work. Reads in flight end with their answer.
-    /// Idempotent.
-    pub fn close(&self) {
-        self.owner.close();
+    /// Refuses new reads and writes, makes durable what was written, and ends all background work.
+    /// Reads in flight end with their answer. Idempotent.
+    ///
+    /// # Errors
+    /// Bytes of a file cannot be made durable: the error of the first such file. They are lost with
+    /// the cache. Dropping the last clone and handle of a cache closes it, and panics in place of
+    /// this error.
+    pub fn close(&self) -> Result<(), WriteError> {
+        self.owner.close()
     }
 }
 
@@ -291,7 +364,7 @@ mod tests {
         fs::write(&path, vec![2; 200]).unwrap();
         let (newest, mut buf) = (cache.open(&path).unwrap(), [0; 300]);
         assert_eq!(newest.read_at(&mut buf, 0), Ok(200));
-        let late = cache.open_as(early, version.bytes, version, true).unwrap();
+        let late = cache.open_as(early, version.bytes, version, true, Access::Read).unwrap();
         assert_eq!((late.len(), late.read_at(&mut buf, 0), buf[199]), (200, Ok(200), 2));
         assert_eq!(newest.read_at(&mut buf, 0), Ok(200));
         assert_eq!((cache.stats().store_requests, cache.stats().files_changed), (1, 0));

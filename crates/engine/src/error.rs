@@ -86,6 +86,105 @@ impl ReadError {
     }
 }
 
+/// Why a write or a flush failed. Bytes that a write has been answered for stay in the cache until
+/// they are durable.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// The handle was opened to be read.
+    #[error("the handle was opened for reading only")]
+    ReadOnly,
+    /// The write reaches beyond what a file can hold.
+    #[error("the write ends beyond the longest file")]
+    TooLong,
+    /// Written bytes could not be made durable. They are kept and written again; flush again.
+    #[error("written bytes are not durable yet: {}", io::Error::from_raw_os_error(*errno))]
+    Writeback {
+        /// The store's reason.
+        errno: i32,
+    },
+    /// A page that the write covers in part could not be read.
+    #[error("cannot read the page at byte {offset} to change a part of it: {}",
+        io::Error::from_raw_os_error(*errno))]
+    Store {
+        /// Where the page begins.
+        offset: u64,
+        /// The store's reason.
+        errno: i32,
+    },
+    /// A page stayed pinned: drop the pins on it first.
+    #[error("a page stayed pinned: drop what pins it before it is written")]
+    Pinned,
+    /// Another program wrote, replaced or deleted the file. Open it anew.
+    #[error("the file changed since it was opened: open it again")]
+    Changed,
+    /// No frame came free in time. Use fewer readers or a larger cache.
+    #[error("no frame came free: all {capacity} are pinned, dirty or in flight")]
+    NoFrames {
+        /// The number of frames.
+        capacity: u32,
+    },
+    /// Too many requests at once. Try again.
+    #[error("too many requests at once: at most {bound} {what}")]
+    Busy {
+        /// The resource that ran out.
+        what: &'static str,
+        /// Its bound.
+        bound: u32,
+    },
+    /// The cache was closed.
+    #[error("the cache is closed")]
+    Closed,
+    /// Any other answer of the core.
+    #[error(transparent)]
+    Core(event::Error),
+}
+
+impl WriteError {
+    /// The errno of this error.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::Writeback { errno } | Self::Store { errno, .. } => *errno,
+            Self::ReadOnly | Self::Closed => EBADF,
+            Self::TooLong => EFBIG,
+            Self::Changed => ESTALE,
+            Self::Pinned | Self::NoFrames { .. } | Self::Busy { .. } => EAGAIN,
+            Self::Core(error) => error.errno(),
+        }
+    }
+
+    /// Converts the core's answer to a write or a flush.
+    pub(crate) fn of(error: event::Error, page_bytes: u32) -> Self {
+        match error {
+            event::Error::Writeback { errno } => Self::Writeback { errno },
+            error => ReadError::of(error, page_bytes).into(),
+        }
+    }
+}
+
+/// What a read fails with, a write that needs the bytes of its pages fails with too.
+impl From<ReadError> for WriteError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Store { offset, errno } => Self::Store { offset, errno },
+            ReadError::Changed | ReadError::Shrunk { .. } => Self::Changed,
+            ReadError::NoFrames { capacity } => Self::NoFrames { capacity },
+            ReadError::Busy { what, bound } => Self::Busy { what, bound },
+            ReadError::Closed => Self::Closed,
+            ReadError::Cancelled => Self::Core(event::Error::Cancelled),
+            ReadError::Core(error) => Self::Core(error),
+        }
+    }
+}
+
+impl From<WriteError> for io::Error {
+    fn from(error: WriteError) -> Self {
+        let kind = Self::from_raw_os_error(error.errno()).kind();
+        Self::new(kind, error)
+    }
+}
+
 impl From<ReadError> for io::Error {
     fn from(error: ReadError) -> Self {
         let kind = Self::from_raw_os_error(error.errno()).kind();
@@ -166,6 +265,7 @@ impl OpenError {
 pub(crate) const EIO: i32 = 5;
 const EBADF: i32 = 9;
 const EAGAIN: i32 = 11;
+const EFBIG: i32 = 27;
 const ENFILE: i32 = 23;
 const ESTALE: i32 = 116;
 const ECANCELED: i32 = 125;

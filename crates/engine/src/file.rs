@@ -1,11 +1,6 @@
-//! An open file: its store, its queues, whether its version is still that of its opening, and the
-//! fetches of its pages.
+//! An open file: its store, its queues, its length, and the fetches of its pages.
 //!
 //! ```text
-//!   Current --+--> Changed   the store has another version
-//!             +--> Shrunk    the same, and a shorter one
-//!             +--> Closed    the cache was closed
-//!
 //!   a completed fetch:
 //!   first        first + whole                  first + frames.len()
 //!     |== whole ======|== cut =|== nothing =======|
@@ -16,11 +11,11 @@
 //!
 //! # Invariants
 //! - A handle serves one version. Each fetch compares versions after its bytes arrived, so a page
-//!   of another version never becomes resident; `watch.rs` compares files that are only hit.
-//! - A file state never returns to `Current`: a reader of the new bytes opens the file anew.
+//!   of another version never becomes resident; `watch.rs` compares files that are only hit, and
+//!   `version.rs` tells own writes from those of others.
 //! - A page counts as arrived only if all its bytes within the file arrived.
 //! - A completion of more bytes than were requested, or with an invalid errno, fails with `EIO`.
-//! - A store that ends before the file's length at its opening is an error, never zeros.
+//! - A store that ends before the length that is known of it is an error, never zeros.
 //! # Sources
 //! A write changes the time of modification before it changes bytes (Linux `file_update_time`,
 //! called first by every file system's write), so bytes that arrived before an unchanged version
@@ -30,97 +25,93 @@
 //! fine-grained times (Linux before 6.13); a write through a shared mapping changes the time late
 //! or not at all.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use forerun_core::units::{FileId, FrameId, PageIndex};
 use forerun_io::{
     frames::Frames,
-    store::{Completion, Op, OpKind, Queue, Store, Version},
-    sync::{AtomicU8, Ordering},
+    store::{Completion, Op, OpKind, Queue, Store},
 };
 
+mod length;
+mod writeback;
+
+pub(crate) use self::length::Length;
+pub(crate) use self::writeback::{Job, Unsubmitted, Writeback, Written};
+pub(crate) use crate::version::{FileState, FileStateCell};
 use crate::{
     background::Background,
     error::{EIO, ReadError},
     queues::Queues,
+    version::VersionCell,
 };
 
 /// An open file.
 pub(crate) struct File {
     pub(crate) id: FileId,
     pub(crate) store: Arc<dyn Store>,
-    /// The version at the opening.
-    pub(crate) version: Version,
-    /// The length at the opening.
-    pub(crate) bytes: u64,
+    /// The version of its pages.
+    pub(crate) version: VersionCell,
+    pub(crate) length: Length,
     pub(crate) page_bytes: u32,
     /// The queues of readers.
     pub(crate) queues: Queues,
     /// The queue of readahead.
     pub(crate) ahead: Arc<dyn Queue>,
     /// The reaper of readahead.
-    pub(crate) background: Arc<Background<Fetch>>,
+    pub(crate) background: Arc<Background<Job>>,
+    /// What writes to the store, from the first handle that may write on.
+    pub(crate) writer: OnceLock<Writer>,
     pub(crate) state: FileStateCell,
 }
 
-/// Whether a file may still be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FileState {
-    Current,
-    Changed,
-    Shrunk,
-    Closed,
+/// The queue of writes and syncs of a file, and its reaper.
+pub(crate) struct Writer {
+    pub(crate) queue: Arc<dyn Queue>,
+    pub(crate) background: Arc<Background<Job>>,
 }
 
-/// A file state that changes at most once.
-#[derive(Default)]
-pub(crate) struct FileStateCell(AtomicU8);
-
 impl File {
-    /// The number of pages, a partial last one included.
-    pub(crate) fn pages(&self) -> u64 {
-        self.bytes.div_ceil(u64::from(self.page_bytes))
+    /// The length that reads see.
+    #[inline]
+    pub(crate) fn bytes(&self) -> u64 {
+        self.length.bytes()
     }
 
-    pub(crate) fn state(&self) -> FileState {
-        const STATES: [FileState; 4] =
-            [FileState::Current, FileState::Changed, FileState::Shrunk, FileState::Closed];
-        STATES[usize::from(self.state.0.load(Ordering::Acquire))]
+    /// The number of pages, a partial last one included.
+    pub(crate) fn pages(&self) -> u64 {
+        self.bytes().div_ceil(u64::from(self.page_bytes))
     }
 
     /// Ends the file unless it has ended; returns whether it was current.
     pub(crate) fn end(&self, file_state: FileState) -> bool {
-        let (current, new) = (FileState::Current as u8, file_state as u8);
-        let (done, seen) = (Ordering::AcqRel, Ordering::Acquire);
-        self.state.0.compare_exchange(current, new, done, seen).is_ok()
+        self.state.end(file_state)
     }
 
     /// Refuses a read of a file that has ended.
+    #[inline]
     pub(crate) fn require_current(&self) -> Result<(), ReadError> {
-        match self.state() {
+        match self.state.get() {
             FileState::Current => Ok(()),
             FileState::Changed => Err(ReadError::Changed),
-            FileState::Shrunk => Err(ReadError::Shrunk { file_bytes: self.bytes }),
+            FileState::Shrunk => Err(ReadError::Shrunk { file_bytes: self.bytes() }),
             FileState::Closed => Err(ReadError::Closed),
         }
     }
 
     /// The file state by the store's version now, or the errno of a store that fails to give one.
     pub(crate) fn compare(&self) -> Result<FileState, i32> {
-        let now = self.store.version().map_err(|error| error.errno())?;
-        Ok(if now == self.version {
-            FileState::Current
-        } else if now.bytes < self.version.bytes {
-            FileState::Shrunk
-        } else {
-            FileState::Changed
-        })
+        self.version.compare(|| self.store.version().map_err(|error| error.errno()))
     }
 
-    /// Closes the readahead queue of a file without handles, and its background.
+    /// Closes the background queues of a file without handles, and their reapers.
     pub(crate) fn close(&self) {
         self.ahead.close();
         self.background.file_closed(&self.ahead);
+        if let Some(writer) = self.writer.get() {
+            writer.queue.close();
+            writer.background.file_closed(&writer.queue);
+        }
     }
 }
 
@@ -130,6 +121,8 @@ pub(crate) struct Fetch {
     pub(crate) first: PageIndex,
     /// The frames of the pages, in order.
     pub(crate) frames: Vec<FrameId>,
+    /// The bytes of the pages that the store holds.
+    bytes: usize,
     /// Whether the fetch is readahead, which the file's background carries out and counts.
     pub(crate) background: bool,
 }
@@ -148,28 +141,30 @@ pub(crate) struct Outcome {
 }
 
 impl Fetch {
+    /// A fetch of `frames.len()` pages from `first` on; under the state's lock.
+    pub(crate) fn new(
+        file: Arc<File>,
+        first: PageIndex,
+        frames: Vec<FrameId>,
+        background: bool,
+    ) -> Self {
+        let page_bytes = u64::from(file.page_bytes);
+        let (offset, room) = (first * page_bytes, page_bytes * frames.len() as u64);
+        assert!(offset < file.length.extent(), "a fetch begins within its file");
+        let bytes = room.min(file.length.stored().saturating_sub(offset));
+        let bytes = usize::try_from(bytes).expect("frames fit in memory");
+        Self { file, first, frames, bytes, background }
+    }
+
     pub(crate) fn count(&self) -> u32 {
         u32::try_from(self.frames.len()).expect("at most request_pages_max")
     }
 
     /// Checks the frames out and builds the store's operation.
     pub(crate) fn op(&self, token: u64, frames: &Frames) -> Op {
-        let (offset, bytes) = (self.offset(), self.bytes());
+        let offset = self.first * u64::from(self.file.page_bytes);
         let frames = self.frames.iter().map(|&frame| frames.check_out(frame)).collect();
-        Op { token, kind: OpKind::Read, offset, bytes, frames }
-    }
-
-    fn offset(&self) -> u64 {
-        self.first * u64::from(self.file.page_bytes)
-    }
-
-    /// The bytes of the pages within the file.
-    fn bytes(&self) -> usize {
-        let offset = self.offset();
-        assert!(offset < self.file.bytes, "a fetch begins within its file");
-        let room = u64::from(self.file.page_bytes) * self.frames.len() as u64;
-        let bytes = room.min(self.file.bytes - offset);
-        usize::try_from(bytes).expect("frames fit in memory")
+        Op { token, kind: OpKind::Read, offset, bytes: self.bytes, frames }
     }
 
     /// Checks the frames of the completed operation in.
@@ -191,14 +186,14 @@ impl Fetch {
                 failed(EIO, Some(file_state))
             }
             (Err(errno), _) | (Ok(_), Err(errno)) => failed(errno, None),
-            (Ok(moved), Ok(_)) if moved == self.bytes() => {
+            (Ok(moved), Ok(_)) if moved == self.bytes => {
                 Outcome { whole: self.count(), errno: 0, bytes, file_state: None }
             }
             (Ok(moved), Ok(_)) => {
                 let whole = moved / self.file.page_bytes as usize;
                 let whole = u32::try_from(whole).expect("at most the fetch's pages");
                 let length = self.file.store.bytes();
-                let shrank = length.is_ok_and(|bytes| bytes < self.file.bytes);
+                let shrank = length.is_ok_and(|bytes| bytes < self.file.length.stored());
                 let file_state = shrank.then_some(FileState::Shrunk);
                 Outcome { whole, errno: EIO, bytes, file_state }
             }
@@ -208,9 +203,14 @@ impl Fetch {
     /// The bytes that moved, or a valid errno.
     fn moved(&self, done: &Completion) -> Result<usize, i32> {
         match done.result {
-            Ok(moved) if moved <= self.bytes() => Ok(moved),
+            Ok(moved) if moved <= self.bytes => Ok(moved),
             Ok(_) => Err(EIO),
-            Err(errno) => Err(if errno > 0 && errno < i32::MAX { errno } else { EIO }),
+            Err(errno) => Err(valid(errno)),
         }
     }
+}
+
+/// `errno`, or `EIO` for a number that is none.
+pub(crate) fn valid(errno: i32) -> i32 {
+    if errno > 0 && errno < i32::MAX { errno } else { EIO }
 }

@@ -10,7 +10,8 @@
 //! invalidates its pages; so does that of a block device, whose version does not cover all writes.
 //!
 //! # Invariants
-//! - A row is reused only when no handle and no fetch refers to it.
+//! - A row is reused only when no handle and no operation refers to it, and all bytes of its file
+//!   are written.
 //! - The table has at most `max` rows; files without handles are replaced first, oldest first.
 
 use std::sync::Arc;
@@ -30,10 +31,13 @@ pub(crate) struct Files {
 /// One file.
 #[derive(Default)]
 pub(crate) struct Row {
-    /// The open file, while it has handles or fetches.
+    /// The open file, while it has handles or operations, or is left over.
     file: Option<Arc<File>>,
-    pub(crate) handles: u32,
-    fetches: u32,
+    handles: u32,
+    /// Fetches, writes and syncs in flight.
+    operations: u32,
+    /// Its last handle has closed, but bytes of it could not be written.
+    left_over: bool,
     /// The version of its pages, if the file can be found by it.
     version: Option<Version>,
     /// When its last handle closed, as a count of closings.
@@ -76,12 +80,41 @@ impl Files {
     pub(crate) fn open(&mut self, file: &Arc<File>, version: Option<Version>) {
         let row = self.row(file.id);
         row.handles += 1;
+        row.left_over = false;
         row.file = Some(Arc::clone(file));
         row.version = version.or(row.version);
     }
 
-    pub(crate) fn is_open(&self, id: FileId) -> bool {
-        self.rows[id.0 as usize].handles > 0
+    /// Whether the file has handles, or bytes that could not be written before the last closed.
+    pub(crate) fn is_kept(&self, id: FileId) -> bool {
+        let row = &self.rows[id.0 as usize];
+        row.handles > 0 || row.left_over
+    }
+
+    /// Every file that may be written.
+    pub(crate) fn written_files(&self) -> Vec<Arc<File>> {
+        let files = self.rows.iter().filter_map(|row| row.file.as_ref());
+        files.filter(|file| file.writer.get().is_some()).cloned().collect()
+    }
+
+    /// Whether a file without handles was kept for bytes that are all written now; it is kept no
+    /// longer.
+    pub(crate) fn leftover_written(&mut self, id: FileId, unwritten: bool) -> bool {
+        let row = self.row(id);
+        let last = row.left_over && row.handles == 0 && !unwritten;
+        row.left_over &= unwritten;
+        last
+    }
+
+    /// Whether no later open finds the file.
+    pub(crate) fn is_forgotten(&self, id: FileId) -> bool {
+        self.rows[id.0 as usize].version.is_none()
+    }
+
+    /// Takes the version of a file after a write, if the file can be found by it.
+    pub(crate) fn wrote(&mut self, id: FileId, version: Version) {
+        let row = self.row(id);
+        row.version = row.version.map(|_| version);
     }
 
     pub(crate) fn row(&mut self, id: FileId) -> &mut Row {
@@ -93,12 +126,12 @@ impl Files {
         self.rows.get(id.0 as usize).and_then(|row| row.file.as_ref())
     }
 
-    /// Whether the row of `file` is still its own: the file has handles or fetches, or the row's
+    /// Whether the row of `file` is still its own: the file has handles or operations, or the row's
     /// pages are of its version.
     pub(crate) fn has_place(&self, file: &Arc<File>) -> bool {
         let row = &self.rows[file.id.0 as usize];
         let own = row.file.as_ref().is_some_and(|own| Arc::ptr_eq(own, file));
-        own || row.version == Some(file.version)
+        own || row.version == Some(file.version.get())
     }
 
     /// Every open file; with `found_again`, only those with a version to be found by.
@@ -114,9 +147,14 @@ impl Files {
         self.drop_unused(id);
     }
 
-    /// Counts a closed handle. Returns whether it was the last, and whether its pages must be
-    /// invalidated.
-    pub(crate) fn handle_closed(&mut self, id: FileId) -> (bool, bool) {
+    /// The number of handles of a file.
+    pub(crate) fn handles(&self, id: FileId) -> u32 {
+        self.rows[id.0 as usize].handles
+    }
+
+    /// Counts a closed handle. Returns whether the file is to be closed, as its last handle is and
+    /// no byte is `unwritten`, and whether its pages must be invalidated.
+    pub(crate) fn handle_closed(&mut self, id: FileId, unwritten: bool) -> (bool, bool) {
         self.closings += 1;
         let closings = self.closings;
         let row = self.row(id);
@@ -126,21 +164,23 @@ impl Files {
         if row.handles == 0 && !lasting {
             row.version = None;
         }
-        (row.handles == 0, row.handles == 0 && row.version.is_none())
+        let last = row.handles == 0;
+        row.left_over = last && unwritten;
+        (last && !unwritten, last && row.version.is_none())
     }
 
-    pub(crate) fn fetch_started(&mut self, id: FileId) -> Arc<File> {
+    pub(crate) fn operation_started(&mut self, id: FileId) -> Arc<File> {
         let row = self.row(id);
-        row.fetches += 1;
-        Arc::clone(row.file.as_ref().expect("a file stays until its last fetch has ended"))
+        row.operations += 1;
+        Arc::clone(row.file.as_ref().expect("a file stays until its last operation has ended"))
     }
 
-    pub(crate) fn fetch_ended(&mut self, id: FileId) {
-        self.row(id).fetches -= 1;
+    pub(crate) fn operation_ended(&mut self, id: FileId) {
+        self.row(id).operations -= 1;
         self.drop_unused(id);
     }
 
-    /// Drops a file without handles and fetches.
+    /// Drops a file without handles and operations.
     pub(crate) fn drop_unused(&mut self, id: FileId) {
         let row = self.row(id);
         if row.idle() {
@@ -151,7 +191,7 @@ impl Files {
 
 impl Row {
     fn idle(&self) -> bool {
-        self.handles == 0 && self.fetches == 0
+        self.handles == 0 && self.operations == 0 && !self.left_over
     }
 
     fn is_empty(&self) -> bool {
@@ -161,10 +201,17 @@ impl Row {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::OnceLock;
+
     use forerun_io::store::{Queue, QueueKind, Store, StoreError, pattern::Pattern};
 
     use super::*;
-    use crate::{background::Backgrounds, file::FileStateCell, queues::Queues};
+    use crate::{
+        background::Backgrounds,
+        file::{FileStateCell, Length},
+        queues::Queues,
+        version::VersionCell,
+    };
 
     /// A pattern whose version does not cover all writes.
     struct Unsure(Pattern);
@@ -187,9 +234,10 @@ mod tests {
         let ahead = store.queue(QueueKind::Background { depth: 1 });
         Arc::new(File {
             id,
-            version: Version::default(),
-            bytes: 1,
+            version: VersionCell::new(Version::default()),
+            length: Length::new(1),
             page_bytes: 512,
+            writer: OnceLock::new(),
             queues: Queues::new(Arc::clone(&store), 1),
             background: Backgrounds::default().of(&ahead),
             ahead,
@@ -215,8 +263,12 @@ mod tests {
             files.open(&file, known);
             files.open(&file, None);
             assert_eq!(files.find(&version).is_some(), known.is_some(), "{why}: while it is open");
-            assert_eq!(files.handle_closed(id), (false, false), "{why}: the first of two handles");
-            assert_eq!(files.handle_closed(id), (true, pages_go), "{why}");
+            assert_eq!(
+                files.handle_closed(id, false),
+                (false, false),
+                "{why}: the first of two handles"
+            );
+            assert_eq!(files.handle_closed(id, false), (true, pages_go), "{why}");
             assert_eq!(files.find(&version).is_some(), !pages_go, "{why}");
         }
     }

@@ -32,12 +32,14 @@ mod position;
 
 use crate::{
     cancel::Cancel,
-    error::{OpenError, ReadError},
+    carry::Carrier,
+    error::{OpenError, ReadError, WriteError},
     file::File,
-    owner::Owner,
+    owner::{self, Owner},
     read::{NEVER_READ, Read, Take},
     shared::Shared,
     state::State,
+    write::{self, Write},
 };
 
 /// An open file. Any thread may read through a handle. Readahead treats each handle as one reader,
@@ -49,6 +51,7 @@ pub struct Handle {
     pub(crate) owner: Arc<Owner>,
     pub(crate) file: Arc<File>,
     id: HandleId,
+    writable: bool,
     /// For `Read` and `Seek`.
     position: AtomicU64,
     previous_end: PreviousEnd,
@@ -76,6 +79,7 @@ impl Handle {
         state: &mut State,
         file: &Arc<File>,
         version: Option<Version>,
+        writable: bool,
     ) -> Result<Self, OpenError> {
         if state.closed {
             return Err(OpenError::Closed);
@@ -86,7 +90,7 @@ impl Handle {
         state.send(None, Event::Open { handle: id, file: file.id, partition, file_pages });
         let previous_end = PreviousEnd(AtomicU64::new(NEVER_READ));
         let (owner, file, position) = (Arc::clone(owner), Arc::clone(file), AtomicU64::new(0));
-        Ok(Self { owner, file, id, position, previous_end })
+        Ok(Self { owner, file, id, writable, position, previous_end })
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -138,13 +142,13 @@ impl Handle {
     /// See [`ReadError`].
     pub fn pin(&self, offset: u64) -> Result<Pinned<'_>, ReadError> {
         let shared = self.shared();
-        if offset >= self.file.bytes {
+        if offset >= self.file.bytes() {
             return Ok(Pinned { pin: None, within: 0..0, shared });
         }
         self.file.require_current()?;
         let page_bytes = u64::from(self.file.page_bytes);
         let (page, from) = (offset / page_bytes, offset % page_bytes);
-        let to = page_bytes.min(self.file.bytes - page * page_bytes);
+        let to = page_bytes.min(self.file.bytes() - page * page_bytes);
         let within = at(from)..at(to);
         let end = offset + 1;
         if !shared.sees_requests
@@ -188,7 +192,7 @@ impl Handle {
 
     /// The bytes that a read of at most `bytes` from `offset` on gives.
     pub(crate) fn bytes_from(&self, offset: u64, bytes: usize) -> usize {
-        let left = self.file.bytes.saturating_sub(offset);
+        let left = self.file.bytes().saturating_sub(offset);
         usize::try_from(left).map_or(bytes, |left| left.min(bytes))
     }
 
@@ -198,7 +202,7 @@ impl Handle {
     /// # Errors
     /// The file or the cache has ended.
     pub fn prefetch(&self, range: Range<u64>) -> Result<(), ReadError> {
-        let (start, end) = (range.start, range.end.min(self.file.bytes));
+        let (start, end) = (range.start, range.end.min(self.file.bytes()));
         if start >= end {
             return Ok(());
         }
@@ -215,13 +219,13 @@ impl Handle {
         Ok(())
     }
 
-    /// The length of the file at its opening, in bytes.
+    /// The length of the file, in bytes: at its opening, and as the cache's own writes extend it.
     #[must_use]
     pub fn len(&self) -> u64 {
-        self.file.bytes
+        self.file.bytes()
     }
 
-    /// Whether the file was empty at its opening.
+    /// Whether the file is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -234,7 +238,80 @@ impl Handle {
     /// The cache is closed, or a bound of the settings is reached.
     pub fn try_clone(&self) -> Result<Self, OpenError> {
         let mut state = self.shared().state.lock();
-        Self::open(&self.owner, &mut state, &self.file, None)
+        Self::open(&self.owner, &mut state, &self.file, None, self.writable)
+    }
+
+    /// Writes all of `buf` at `offset`; the file grows as far as needed. Reads through any handle
+    /// see the bytes from the return on. They are durable after [`Handle::flush`], or at the return
+    /// where [`Settings::write_through`](crate::Settings::write_through) is set.
+    ///
+    /// # Errors
+    /// See [`WriteError`]. A write that fails may have changed some of its pages.
+    pub fn write_at(&self, buf: &[u8], offset: u64) -> Result<(), WriteError> {
+        self.write_pieces(buf, offset, self.shared().settings.write_through)
+    }
+
+    /// As [`Handle::write_at`], and durable at the return, with all that was written to the file
+    /// before (FUA).
+    ///
+    /// # Errors
+    /// As of `write_at` and [`Handle::flush`].
+    pub fn write_durable_at(&self, buf: &[u8], offset: u64) -> Result<(), WriteError> {
+        self.write_pieces(buf, offset, true)
+    }
+
+    /// Makes all that was written to the file durable, through any handle.
+    ///
+    /// # Errors
+    /// [`WriteError::Writeback`] once on each handle for every failure since its last flush, also
+    /// where a later attempt has succeeded. The bytes stay in the cache, and are written again.
+    pub fn flush(&self) -> Result<(), WriteError> {
+        let state = self.shared().state.lock();
+        if state.closed {
+            return Err(WriteError::Closed);
+        }
+        write::flush(self.carrier(), state, self.id)
+    }
+
+    fn carrier(&self) -> Carrier<'_> {
+        Carrier { shared: self.shared(), file: &self.file }
+    }
+
+    fn write_pieces(&self, buf: &[u8], offset: u64, durable: bool) -> Result<(), WriteError> {
+        if !self.writable {
+            return Err(WriteError::ReadOnly);
+        }
+        let end = offset.checked_add(buf.len() as u64).filter(|&end| end <= FILE_BYTES_MAX);
+        let end = end.ok_or(WriteError::TooLong)?;
+        let mut from = offset;
+        while from < end {
+            self.file.require_current()?;
+            let to = end.min(from + self.write_piece(from) as u64);
+            let bytes = &buf[at(from - offset)..at(to - offset)];
+            // A flush covers what was written before it.
+            let durable = durable && to == end;
+            let (carrier, handle) = (self.carrier(), self.id);
+            Write { carrier, handle, offset: from, bytes, durable }.run()?;
+            from = to;
+        }
+        Ok(())
+    }
+
+    /// The bytes of one request to write from `offset` on: up to a page's end, and at most a
+    /// quarter of what may be dirty, so that writers of several files get their turns.
+    fn write_piece(&self, offset: u64) -> usize {
+        let shared = self.shared();
+        let (dirty, waiters) = (shared.dirty_pages_max, shared.settings.waiters_max);
+        let pages = (dirty.min(shared.frames_now()) / 4).min(waiters).max(1);
+        self.bytes_to(offset, pages)
+    }
+
+    /// The bytes from `offset` on up to the end of the page that comes `pages - 1` later.
+    fn bytes_to(&self, offset: u64, pages: u32) -> usize {
+        let page_bytes = u64::from(self.file.page_bytes);
+        let pages = u64::from(pages);
+        let end = (offset / page_bytes).saturating_add(pages).saturating_mul(page_bytes);
+        usize::try_from(end - offset).unwrap_or(usize::MAX)
     }
 
     fn read_pieces(
@@ -330,26 +407,37 @@ impl Handle {
     fn piece(&self, offset: u64) -> usize {
         let shared = self.shared();
         let (frames, waiters) = (shared.frames_now(), shared.settings.waiters_max);
-        let pages = u64::from((frames / 2).clamp(1, PIECE_PAGES_MAX).min(waiters));
-        let page_bytes = u64::from(self.file.page_bytes);
-        let end = (offset / page_bytes).saturating_add(pages).saturating_mul(page_bytes);
-        usize::try_from(end - offset).unwrap_or(usize::MAX)
+        self.bytes_to(offset, (frames / 2).clamp(1, PIECE_PAGES_MAX).min(waiters))
     }
 }
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle").field("bytes", &self.file.bytes).finish_non_exhaustive()
+        f.debug_struct("Handle").field("bytes", &self.file.bytes()).finish_non_exhaustive()
     }
 }
 
-impl Drop for Handle {
-    fn drop(&mut self) {
+impl Handle {
+    /// Writes what the last handle of a file leaves unwritten.
+    fn flush_last(&self) -> Result<(), WriteError> {
+        if self.file.writer.get().is_none() {
+            return Ok(());
+        }
+        let state = self.shared().state.lock();
+        let last = state.live.files.handles(self.file.id) == 1;
+        if !last || state.closed || !state.core.unwritten_file(self.file.id) {
+            return Ok(());
+        }
+        write::flush(self.carrier(), state, self.id)
+    }
+
+    fn close(&self) {
         let (shared, file) = (self.shared(), &self.file);
         let mut state = shared.state.lock();
         state.send(None, Event::Close { handle: self.id });
         state.handle_closed(self.id);
-        let (last, pages_go) = state.live.files.handle_closed(file.id);
+        let unwritten = state.core.unwritten_file(file.id);
+        let (last, pages_go) = state.live.files.handle_closed(file.id, unwritten);
         if pages_go {
             state.drop_pages(file.id);
         }
@@ -358,6 +446,17 @@ impl Drop for Handle {
             file.close();
             shared.state.lock().live.files.drop_unused(file.id);
         }
+    }
+}
+
+impl Drop for Handle {
+    /// # Panics
+    /// It is the last handle of its file, and bytes that were written cannot be made durable: see
+    /// [`Handle::flush`], which says so without a panic.
+    fn drop(&mut self) {
+        let flushed = self.flush_last();
+        self.close();
+        owner::must_not_be_missed(flushed);
     }
 }
 
@@ -395,6 +494,9 @@ fn copy(page: &[u8], page_at: u64, offset: u64, buf: &mut [u8]) {
 fn at(offset: u64) -> usize {
     usize::try_from(offset).expect("within a buffer or a page")
 }
+
+/// The longest file that Linux has.
+const FILE_BYTES_MAX: u64 = i64::MAX.unsigned_abs();
 
 /// The most pages of one request, so that long reads leave turns to other readers.
 const PIECE_PAGES_MAX: u32 = 1 << 16;

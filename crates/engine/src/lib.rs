@@ -33,19 +33,22 @@
 //! ```
 //!
 //! The core decides which pages, which frames and when to give up, and says so in actions. This
-//! crate carries actions out and reports results as events. It reads only.
+//! crate carries actions out and reports results as events. What is written stays in the cache, and
+//! is written to the store in the background, at the latest by a flush.
 //!
 //! # Layers
 //! A source file imports only files of lines above its own, or earlier ones of its line:
 //!
 //! ```text
 //!   error settings stats clock      values
-//!   queues background journal       queues of readers, reapers of readahead, recorders
-//!   file hits                       one file and its fetches; the hit buffer
-//!   files waiters ahead             tables: files, reads in flight, readahead to submit
+//!   queues background journal       queues of readers, reapers of the background, recorders
+//!   version file hits               one file, its fetches and writes; the hit buffer
+//!   files waiters fills ahead       tables: files, requests in flight, frames that writers fill,
+//!                                     operations to submit
 //!   state                           the lock: the core and these tables
 //!   shared                          the state, the index and the hit buffer, for every thread
-//!   read watch cancel               a read that took the lock, version checks, cancelling
+//!   carry watch cancel              what a waiting thread does, version checks, cancelling
+//!   read write                      a read that took the lock; a write or a flush
 //!   owner handle cache builder      the objects of a program
 //!   futures                         handles for tasks (feature `futures`)
 //!   ranges                          byte ranges without frames; beside all of these
@@ -54,7 +57,8 @@
 //! # Invariants
 //! - A reader thread that waits for a demand fetches it; readahead never runs on a reader thread
 //!   unless the system refuses every other thread.
-//! - A frame is copied from only while it is pinned, and filled only while it is checked out.
+//! - A frame is copied from only while it is pinned, and filled only while it is checked out, by
+//!   a fetch or a writer.
 //! - A handle serves one version of its file, or an error (`file.rs` names what escapes notice).
 //! - Every reader gets one answer, and [`Settings`] bounds every table.
 //! # Locking
@@ -68,10 +72,12 @@ mod background;
 mod builder;
 mod cache;
 mod cancel;
+mod carry;
 mod clock;
 mod error;
 mod file;
 mod files;
+mod fills;
 #[cfg(feature = "futures")]
 mod futures;
 mod handle;
@@ -87,8 +93,10 @@ mod settings;
 mod shared;
 mod state;
 mod stats;
+mod version;
 mod waiters;
 mod watch;
+mod write;
 
 pub use forerun_core::cache::SettingsError;
 pub use forerun_core::device::{DeviceKind, estimate::DeviceProfile};
@@ -96,11 +104,12 @@ pub use forerun_core::units::Nanos;
 pub use forerun_core::windows::WindowRecord;
 pub use forerun_core::{eviction, params, readahead};
 pub use forerun_io::files::{Backend, ChosenBackend, FilesSettings};
+pub use forerun_io::store::file::Access;
 
 pub use builder::Builder;
 pub use cache::Cache;
 pub use cancel::Cancel;
-pub use error::{BuildError, OpenError, ReadError};
+pub use error::{BuildError, OpenError, ReadError, WriteError};
 #[cfg(feature = "futures")]
 pub use futures::{AsyncHandle, ReadAt, ReaderThreads};
 pub use handle::{Handle, Pinned};

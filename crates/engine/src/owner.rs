@@ -1,15 +1,24 @@
 //! The owner that a cache's clones and handles share: dropping the last of them closes the cache.
 //!
 //! # Invariants
-//! - A closed cache starts no read, and has no thread and no fetch.
+//! - A closed cache starts no read and no write, and has no thread and no operation.
+//! - What was written is durable when a cache has closed, or its closing says that it is not.
 //! # Locking
 //! The state's lock, never over a call of a store or the end of a thread.
 
 use std::sync::Arc;
 
-use forerun_io::files::Files;
+use forerun_core::{event::Event, units::PartitionId};
+use forerun_io::{files::Files, sync::thread};
 
-use crate::{file::FileState, shared::Shared, watch::Watch};
+use crate::{
+    carry::Carrier,
+    error::{OpenError, WriteError},
+    file::{File, FileState},
+    shared::Shared,
+    watch::Watch,
+    write,
+};
 
 /// See the module.
 pub(crate) struct Owner {
@@ -19,23 +28,66 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    /// Refuses new reads and ends all background work. Idempotent.
-    pub(crate) fn close(&self) {
+    /// Refuses new reads and writes, makes durable what was written, and ends all background work.
+    /// Idempotent; the error of the first file that cannot be written.
+    pub(crate) fn close(&self) -> Result<(), WriteError> {
         let mut state = self.shared.state.lock();
-        state.closed = true;
+        if std::mem::replace(&mut state.closed, true) {
+            return Ok(());
+        }
+        while state.writers > 0 {
+            self.shared.writer_left.wait(&mut state);
+        }
+        let written = state.live.files.written_files();
         let files = state.live.files.open_files(false);
         drop(state);
-        for file in &files {
+        let mut flushed = Ok(());
+        for file in &written {
+            flushed = flushed.and(self.flush(file));
+        }
+        for file in written.iter().chain(&files) {
             file.end(FileState::Closed);
             file.close();
         }
         self.shared.backgrounds.close();
         self.watch.end();
+        flushed
+    }
+
+    /// Makes durable what was written to `file`, which may have no handle any more.
+    fn flush(&self, file: &Arc<File>) -> Result<(), WriteError> {
+        let mut state = self.shared.state.lock();
+        if !state.core.unwritten_file(file.id) {
+            return Ok(());
+        }
+        let handle = state.free_handle().map_err(|error: OpenError| match error {
+            OpenError::Handles { bound } => WriteError::Busy { what: "handles", bound },
+            _ => WriteError::Closed,
+        })?;
+        let (partition, file_pages) = (PartitionId(0), file.pages());
+        state.send(None, Event::Open { handle, file: file.id, partition, file_pages });
+        let flushed = write::flush(Carrier { shared: &self.shared, file }, state, handle);
+        let mut state = self.shared.state.lock();
+        state.send(None, Event::Close { handle });
+        state.handle_closed(handle);
+        self.shared.settle(state);
+        flushed
     }
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        self.close();
+        must_not_be_missed(self.close());
+    }
+}
+
+/// Panics with the error of a flush that no caller can be given; in a thread that panics already,
+/// prints it.
+pub(crate) fn must_not_be_missed(flushed: Result<(), WriteError>) {
+    let Err(error) = flushed else { return };
+    if thread::panicking() {
+        eprintln!("forerun: written bytes are not durable: {error}");
+    } else {
+        panic!("written bytes are not durable: {error}");
     }
 }

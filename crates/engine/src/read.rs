@@ -13,29 +13,25 @@
 //!   readers never wait for each other's copies.
 //! - The demand reaches its store before the readahead of the same read, where the store can start
 //!   an operation ahead of the wait for it.
-//! - While a read waits for a frame, its reader sleeps no longer than until the core's deadline.
 //! - A read checks the file's state under the lock, before it sends its event: its bytes are of one
 //!   version.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
 use forerun_core::{
     event::{Error, Event},
     units::{HandleId, Nanos, PageIndex},
 };
-use forerun_io::{frames::OwnedPin, store::Wait, sync::MutexGuard};
+use forerun_io::{frames::OwnedPin, sync::MutexGuard};
 
 use crate::{
     cancel::Cancel,
+    carry::{self, Carrier},
     error::ReadError,
-    file::{Fetch, File},
-    queues::QueueLease,
+    file::File,
     shared::Shared,
     state::State,
     waiters::{PageRange, SlotId},
@@ -55,12 +51,6 @@ pub(crate) struct Read<'a> {
 
 /// Takes a served page and the pin of its frame.
 pub(crate) type Take<'a> = &'a mut dyn FnMut(PageIndex, OwnedPin);
-
-/// Fetches of a reader in flight, and the queue that they were submitted to.
-struct Batch<'a> {
-    lease: QueueLease<'a>,
-    fetches: Vec<Option<Fetch>>,
-}
 
 impl<'a> Read<'a> {
     /// Hands every page to `take`, in any order. A read that fails hands over the pages that were
@@ -109,6 +99,10 @@ impl<'a> Read<'a> {
         }
     }
 
+    fn carrier(&self) -> Carrier<'a> {
+        Carrier { shared: self.shared, file: self.file }
+    }
+
     fn page_range(&self) -> PageRange {
         assert!(self.bytes > 0, "a read of nothing has no pages");
         let page_bytes = u64::from(self.file.page_bytes);
@@ -142,13 +136,10 @@ impl<'a> Read<'a> {
             let slot = state.live.slots.of(me);
             let served = std::mem::take(&mut slot.served);
             let fetches = std::mem::take(&mut slot.fetches);
-            let answer = if fetches.is_empty() { slot.answer.take() } else { None };
-            if answer.is_none()
-                && served.is_empty()
-                && fetches.is_empty()
-                && ahead.fetches.is_empty()
-            {
-                sleep(&mut state, me);
+            let done = fetches.is_empty() && slot.settled();
+            let answer = if done { slot.answer.take() } else { None };
+            if answer.is_none() && served.is_empty() && fetches.is_empty() && ahead.is_empty() {
+                carry::sleep(&mut state, me);
                 continue;
             }
             if answer.is_some() {
@@ -156,7 +147,11 @@ impl<'a> Read<'a> {
             }
             drop(state);
             let mut served = served.into_iter();
-            let batch = (!fetches.is_empty()).then(|| self.submit(fetches, &mut served, take));
+            let carrier = self.carrier();
+            let batch = (!fetches.is_empty()).then(|| {
+                let mut before_wait = || served.by_ref().for_each(|(page, pin)| take(page, pin));
+                carrier.submit(fetches, &mut before_wait)
+            });
             if let Some(batch) = &batch
                 && !ahead.fetches.is_empty()
             {
@@ -168,49 +163,9 @@ impl<'a> Read<'a> {
                 return answer;
             }
             state = match batch {
-                Some(batch) => self.reap(me, batch),
+                Some(batch) => carrier.reap(me, batch),
                 None => self.shared.state.lock(),
             };
-        }
-    }
-
-    /// Submits fetches. Hands over served pages before a wait for a queue.
-    fn submit(
-        &self,
-        fetches: Vec<Fetch>,
-        served: &mut dyn Iterator<Item = (PageIndex, OwnedPin)>,
-        take: Take<'_>,
-    ) -> Batch<'_> {
-        let lease = self.file.queues.try_check_out().unwrap_or_else(|| {
-            served.for_each(|(page, pin)| take(page, pin));
-            self.shared.frames_unpinned();
-            self.file.queues.check_out()
-        });
-        for (token, fetch) in (0..).zip(&fetches) {
-            lease.queue.submit(fetch.op(token, self.shared.frames()));
-        }
-        Batch { lease, fetches: fetches.into_iter().map(Some).collect() }
-    }
-
-    /// Waits for all submitted fetches and reports each as it completes. Returns with the lock
-    /// after the last.
-    fn reap(&self, me: SlotId, batch: Batch<'_>) -> MutexGuard<'a, State> {
-        let Batch { lease, mut fetches } = batch;
-        let (mut in_flight, mut out) = (fetches.len(), Vec::with_capacity(fetches.len()));
-        loop {
-            lease.queue.reap(Wait::One, &mut out);
-            assert!(!out.is_empty(), "a queue gives back what was submitted to it");
-            for done in out.drain(..) {
-                in_flight -= 1;
-                let token = usize::try_from(done.op.token).expect("it counts the fetches");
-                let fetch = fetches[token].take().expect("an operation completes once");
-                if in_flight == 0 {
-                    drop(lease);
-                    return self.shared.report(Some(me), &fetch, done);
-                }
-                let state = self.shared.report(Some(me), &fetch, done);
-                self.shared.settle(state);
-            }
         }
     }
 
@@ -226,23 +181,6 @@ impl<'a> Read<'a> {
                 counts.waited += now.since(from);
             }
         });
-    }
-}
-
-/// Sleeps until the slot is woken or the core's deadline has passed.
-fn sleep(state: &mut MutexGuard<'_, State>, me: SlotId) {
-    let wake = state.live.slots.sleep(me);
-    match state.core.deadline() {
-        None => wake.wait(state),
-        Some(due) => {
-            let left = due.since(state.now());
-            if left > Nanos(0) {
-                wake.wait_for(state, Duration::from_nanos(left.0));
-            }
-            if state.core.deadline().is_some_and(|due| due <= state.now()) {
-                state.send(Some(me), Event::Tick);
-            }
-        }
     }
 }
 

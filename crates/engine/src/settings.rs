@@ -48,7 +48,11 @@ pub struct Settings {
     pub handles_max: u32,
     /// Files open at once, or closed with cached pages; closed ones are replaced first.
     pub files_max: u32,
-    /// How long a read waits for a frame when all are pinned or in flight.
+    /// The most bytes that are written and not yet durable; never more than half of the cache.
+    pub dirty_bytes_max: u64,
+    /// Whether every write is durable before it is answered.
+    pub write_through: bool,
+    /// How long a request waits for a frame when all are pinned or in flight.
     pub wait_max: Duration,
     /// The interval at which the watch compares the versions of open files. Fetches compare in any
     /// case.
@@ -79,6 +83,8 @@ impl Default for Settings {
             waiters_max: 1 << 20,
             handles_max: 1 << 16,
             files_max: 1 << 10,
+            dirty_bytes_max: 256 << 20,
+            write_through: false,
             wait_max: Duration::from_secs(10),
             version_interval: Duration::from_secs(1),
             windows_max: 0,
@@ -121,6 +127,8 @@ impl Settings {
         core.handles_max = self.handles_max;
         core.files_max = self.files_max;
         core.wait_max = Nanos::from(self.wait_max);
+        let dirty = u32::try_from(self.dirty_bytes_max / page_bytes).unwrap_or(u32::MAX);
+        core.dirty_pages_max = dirty.min((frames / 2).max(1));
         core.explain = self.windows_max > 0;
         core.device = self.device;
         Ok(core)

@@ -15,14 +15,14 @@ use forerun_io::{
     frames::Frames,
     index::Index,
     store::{Completion, ECANCELED},
-    sync::{AtomicBool, AtomicU32, Mutex, MutexGuard, Ordering},
+    sync::{AtomicBool, AtomicU32, Condvar, Mutex, MutexGuard, Ordering},
 };
 
 use crate::{
     ahead::Ahead,
     background::{Backgrounds, Completions},
     clock::Clock,
-    file::Fetch,
+    file::{Fetch, File, FileState, Job, Unsubmitted, Writeback, Written},
     hits::{Full, HitBuffer},
     settings::Settings,
     state::State,
@@ -34,13 +34,17 @@ pub(crate) struct Shared {
     pub(crate) index: Arc<Index>,
     pub(crate) hit_buffer: HitBuffer,
     pub(crate) state: Mutex<State>,
+    /// Wakes a closing thread: a write or a flush has its answer.
+    pub(crate) writer_left: Condvar,
     /// Whether a read waits for a frame to be unpinned.
     pub(crate) starving: Arc<AtomicBool>,
     /// Whether the readahead policy needs every read as an event, hits too.
     pub(crate) sees_requests: bool,
     /// The number of frames that pages may take; changed under the state's lock.
     pub(crate) frames_now: AtomicU32,
-    pub(crate) backgrounds: Backgrounds<Fetch>,
+    /// The most pages that may be dirty.
+    pub(crate) dirty_pages_max: u32,
+    pub(crate) backgrounds: Backgrounds<Job>,
     pub(crate) clock: Clock,
     pub(crate) settings: Settings,
 }
@@ -127,23 +131,87 @@ impl Shared {
         self.submit_ahead(ahead);
     }
 
-    /// Submits fetches to the backgrounds of their files.
-    pub(crate) fn submit_ahead(self: &Arc<Self>, ahead: Ahead) {
-        let Ahead { mut fetches, depth } = ahead;
-        while !fetches.is_empty() {
-            let mut later = Vec::new();
+    /// Submits operations to the backgrounds of their files.
+    pub(crate) fn submit_ahead(self: &Arc<Self>, mut ahead: Ahead) {
+        while !ahead.is_empty() {
+            let Ahead { fetches, writes, depth } = ahead;
+            let mut later = Ahead { fetches: Vec::new(), writes: Vec::new(), depth };
+            for write in writes {
+                later.append(self.submit_write(write));
+            }
             for fetch in fetches {
                 let file = Arc::clone(&fetch.file);
                 file.ahead.set_depth(depth);
                 let op = fetch.op(u64::from(fetch.frames[0].0), self.frames());
-                let refused = file.background.submit(self, &*file.ahead, op, fetch);
-                if let Err((op, fetch)) = refused {
+                let refused = file.background.submit(self, &*file.ahead, op, Job::Fetch(fetch));
+                if let Err((op, Job::Fetch(fetch))) = refused {
                     fetch.put_back(op, self.frames());
-                    later.append(&mut self.refused(&fetch).fetches);
+                    later.append(Some(self.refused(&fetch)));
                 }
             }
-            fetches = later;
+            ahead = later;
         }
+    }
+
+    /// Submits a write or a sync. Returns the operations that the core issues where the background
+    /// refuses it.
+    fn submit_write(self: &Arc<Self>, write: Unsubmitted) -> Option<Ahead> {
+        let Unsubmitted { writeback, op } = write;
+        let file = Arc::clone(&writeback.file);
+        self.compare(&file);
+        file.version.begin_write();
+        let writer = file.writer.get().expect("a file with dirty pages has its writer");
+        let job = Job::Write(writeback);
+        match writer.background.submit(self, &*writer.queue, op, job) {
+            Err((op, Job::Write(writeback))) => {
+                let mut state = self.report_write(&writeback, op.cancelled());
+                Some(state.take_ahead())
+            }
+            Ok(()) | Err(_) => None,
+        }
+    }
+
+    /// Compares the version of `file`, and ends the file if it has changed.
+    pub(crate) fn compare(self: &Arc<Self>, file: &Arc<File>) {
+        // A store that fails is queried again by the next comparison.
+        if let Ok(file_state) = file.compare()
+            && file_state != FileState::Current
+        {
+            let mut state = self.state.lock();
+            state.changed(file, file_state);
+            self.settle(state);
+        }
+    }
+
+    /// Reports the result of a write or a sync to the core.
+    fn report_write(
+        self: &Arc<Self>,
+        writeback: &Writeback,
+        done: Completion,
+    ) -> MutexGuard<'_, State> {
+        let file = &writeback.file;
+        let written = writeback.outcome(done);
+        file.version.end_write(|| file.store.version().ok());
+        let mut state = self.state.lock();
+        match written {
+            Written::Pages { first, whole, count, errno } => {
+                let failed = writeback.frame(whole);
+                if whole > 0 {
+                    state.send(None, Event::Written { first, count: whole });
+                }
+                if let Some(first) = failed {
+                    let count = count - whole;
+                    state.send(None, Event::WriteFailed { first, count, errno });
+                }
+            }
+            Written::Sync { errno } => state.send(None, Event::Synced { file: file.id, errno }),
+        }
+        if let Some(file) = state.write_ended(file) {
+            self.settle(state);
+            file.close();
+            state = self.state.lock();
+        }
+        state
     }
 
     /// Fails a fetch that the background refused. Returns the readahead that the core issues
@@ -157,9 +225,12 @@ impl Shared {
     }
 }
 
-impl Completions<Fetch> for Shared {
-    fn take(self: &Arc<Self>, fetch: Fetch, done: Completion) {
-        let state = self.report(None, &fetch, done);
+impl Completions<Job> for Shared {
+    fn take(self: &Arc<Self>, job: Job, done: Completion) {
+        let state = match &job {
+            Job::Fetch(fetch) => self.report(None, fetch, done),
+            Job::Write(writeback) => self.report_write(writeback, done),
+        };
         self.settle(state);
     }
 }

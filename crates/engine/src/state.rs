@@ -4,6 +4,8 @@
 //!   send(event) -> drive: core -> Serve    pins the frame for the reader's slot
 //!                                 Fetch    a demand to a reader that waits for it,
 //!                                          readahead to the background
+//!                                 Fill     checks the frame out to its writer
+//!                                 Write    shares the frames with an operation of the background
 //!                                 Done     answers the slot and wakes its reader
 //!                                 Publish  enters the frame in the index: hits without the lock
 //!                                 Retract  removes it; false while a reader has it pinned
@@ -19,7 +21,8 @@
 //! - `starving` is set while a read waits for a frame, and before the core's last attempt to
 //!   allocate one, so a thread that unpins a frame later sees it.
 //! # Locking
-//! The order is: state, then a journal's or a cancel token's or a stripe's counts. The locks of
+//! The order is: state, then a journal's or a cancel token's or a stripe's counts or a file's
+//! version. The locks of
 //! `queues.rs`, `background.rs`, `watch.rs` and stores are taken under no other. A reader sleeps on
 //! its slot's condition with this lock.
 
@@ -43,8 +46,9 @@ use crate::{
     ahead::{Ahead, Depths},
     clock::Clock,
     error::OpenError,
-    file::{Fetch, File, FileState},
+    file::{Fetch, File, FileState, Unsubmitted, Writeback},
     files::Files,
+    fills::Fills,
     hits::HitBuffer,
     journal::Recorder,
     settings::Settings,
@@ -66,6 +70,8 @@ pub(crate) struct State {
     pub(crate) store_requests: u64,
     pub(crate) files_changed: u64,
     pub(crate) closed: bool,
+    /// Writes and flushes in flight.
+    pub(crate) writers: u32,
     handles_made: u32,
     handles_free: Vec<HandleId>,
 }
@@ -79,6 +85,10 @@ pub(crate) struct Live {
     fetched: Vec<Fetch>,
     /// Readahead that is not submitted yet.
     ahead: Vec<Fetch>,
+    /// Writes and syncs that are not submitted yet.
+    writes: Vec<Unsubmitted>,
+    /// Frames that writers fill.
+    pub(crate) fills: Fills,
     /// The number of readahead fetches in the background, or about to be.
     ahead_count: u32,
     /// Causes and outcomes of readahead windows.
@@ -114,6 +124,8 @@ impl State {
             files: Files::new(core.settings().files_max),
             fetched: Vec::new(),
             ahead: Vec::new(),
+            writes: Vec::new(),
+            fills: Fills::default(),
             ahead_count: 0,
             windows: WindowLog::new(settings.windows_max as usize),
             sent_at: Nanos(0),
@@ -131,6 +143,7 @@ impl State {
             store_requests: 0,
             files_changed: 0,
             closed: false,
+            writers: 0,
             handles_made: 0,
             handles_free: Vec::new(),
         }
@@ -155,10 +168,12 @@ impl State {
     /// Sends `event` and carries out its actions; `me` is the reader that sends it.
     pub(crate) fn send(&mut self, me: Option<SlotId>, event: Event<'_>) {
         self.drive(event);
-        let starves = self.core.deadline().is_some();
+        self.live.retry_fills();
+        let starves = self.core.deadline().is_some() || self.live.fills.blocked();
         if starves && !self.starving.swap(true, Ordering::SeqCst) {
-            // A frame may have been unpinned since the core's attempt, before `starving` was set.
+            // A frame may have been unpinned since the last attempt, before `starving` was set.
             self.drive(Event::Tick);
+            self.live.retry_fills();
         } else if !starves && self.starving.load(Ordering::Relaxed) {
             self.starving.store(false, Ordering::SeqCst);
         }
@@ -199,10 +214,37 @@ impl State {
         self.hits = hits;
     }
 
-    /// Takes the background fetches of events so far; the caller submits them.
+    /// Takes the background operations of events so far; the caller submits them.
     pub(crate) fn take_ahead(&mut self) -> Ahead {
         let fetches = std::mem::take(&mut self.live.ahead);
-        Ahead { fetches, depth: self.depths.of(self.core.device()) }
+        let writes = std::mem::take(&mut self.live.writes);
+        Ahead { fetches, writes, depth: self.depths.of(self.core.device()) }
+    }
+
+    /// A writer has ended its copy into `frame`, which is checked in if it was checked out.
+    pub(crate) fn filled(&mut self, me: SlotId, frame: FrameId, copied: bool) {
+        if copied {
+            self.live.fill_ended(frame);
+        }
+        let slot = self.live.slots.of(me);
+        slot.fills_open -= 1;
+        let request = slot.request;
+        self.send(Some(me), Event::Filled { request, frame });
+    }
+
+    /// When a read or a write has waited for a frame long enough, if one waits.
+    pub(crate) fn deadline(&self) -> Option<Nanos> {
+        let blocked = self.live.fills.blocked_since();
+        let wait_max = self.core.settings().wait_max.0;
+        let blocked = blocked.map(|since| Nanos(since.0.saturating_add(wait_max)));
+        self.core.deadline().into_iter().chain(blocked).min()
+    }
+
+    /// Gives up what has waited for a frame for too long; `me` is the thread that found it out.
+    pub(crate) fn expire(&mut self, me: SlotId) {
+        let (now, wait_max) = (self.now(), self.core.settings().wait_max);
+        self.live.fills.expire(now, wait_max, &mut self.live.slots);
+        self.send(Some(me), Event::Tick);
     }
 
     /// The number of readahead requests in the background.
@@ -213,7 +255,24 @@ impl State {
     /// Counts the end of a fetch whose result the core has.
     pub(crate) fn ended(&mut self, fetch: &Fetch) {
         self.live.ahead_count -= u32::from(fetch.background);
-        self.live.files.fetch_ended(fetch.file.id);
+        self.live.files.operation_ended(fetch.file.id);
+    }
+
+    /// Counts the end of a write or a sync whose result the core has. Returns the file if its last
+    /// handle has closed before, and nothing of it is unwritten any more: it is to be closed.
+    pub(crate) fn write_ended(&mut self, file: &Arc<File>) -> Option<Arc<File>> {
+        let (id, version) = (file.id, file.version.get());
+        self.live.files.wrote(id, version);
+        let unwritten = self.core.unwritten_file(id);
+        let last = self.live.files.leftover_written(id, unwritten);
+        self.live.files.operation_ended(id);
+        if !last {
+            return None;
+        }
+        if self.live.files.is_forgotten(id) {
+            self.drop_pages(id);
+        }
+        Some(Arc::clone(file))
     }
 
     /// Cancels `request`, unless it has its answer.
@@ -251,7 +310,7 @@ impl State {
         let known = version.and_then(|version| self.live.files.find(&version));
         if let (Some((id, known)), Some(version)) = (known, version) {
             if known == version {
-                let open = self.live.files.file(id).filter(|_| self.live.files.is_open(id));
+                let open = self.live.files.file(id).filter(|_| self.live.files.is_kept(id));
                 return Ok(open.map_or(Place::Free(id), |file| Place::Open(Arc::clone(file))));
             }
             let shorter = version.bytes < known.bytes;
@@ -289,6 +348,14 @@ impl State {
 }
 
 impl Live {
+    fn retry_fills(&mut self) {
+        self.fills.retry(&mut self.publisher, &mut self.slots);
+    }
+
+    fn fill_ended(&mut self, frame: FrameId) {
+        self.fills.ended(frame, self.sent_at, &mut self.publisher, &mut self.slots);
+    }
+
     /// Routes the fetches of the last event to waiting readers and to the background. Returns the
     /// demands without a waiting reader: retries of a failed page, where another page of the same
     /// reads failed before.
@@ -308,14 +375,17 @@ impl Live {
 
 impl Driver for Live {
     fn serve(&mut self, request: RequestId, page: PageIndex, frame: FrameId) {
+        if self.fills.defer(frame, request, page, &mut self.slots) {
+            return;
+        }
         let pin = self.publisher.index().frames().pin_owned(frame);
         self.slots.wake(request).served.push((page, pin));
     }
 
     fn fetch(&mut self, kind: FetchKind, page: PageId, frames: &[FrameId]) {
         let background = kind == FetchKind::Readahead;
-        let (file, frames) = (self.files.fetch_started(page.file), frames.to_vec());
-        self.fetched.push(Fetch { file, first: page.index, frames, background });
+        let file = self.files.operation_started(page.file);
+        self.fetched.push(Fetch::new(file, page.index, frames.to_vec(), background));
     }
 
     fn done(&mut self, request: RequestId) {
@@ -323,14 +393,39 @@ impl Driver for Live {
     }
 
     fn fail(&mut self, request: RequestId, error: Error) {
-        self.slots.wake(request).answer = Some(Err(error));
+        self.fills.forget(request);
+        let slot = self.slots.wake(request);
+        slot.serves_deferred = 0;
+        slot.answer = Some(Err(error));
+    }
+
+    fn fill(&mut self, request: RequestId, page: PageIndex, frame: FrameId, fresh: bool) {
+        let tables = (&mut self.publisher, &mut self.slots);
+        self.fills.begin((request, page), (frame, fresh), self.sent_at, tables);
+    }
+
+    fn write(&mut self, page: PageId, frames: &[FrameId]) {
+        let file = self.files.operation_started(page.file);
+        let all = self.publisher.index().frames();
+        self.writes.push(Writeback::pages(file, page.index, frames, all));
+    }
+
+    fn sync(&mut self, file: FileId) {
+        self.writes.push(Writeback::sync(self.files.operation_started(file)));
     }
 
     fn publish(&mut self, page: PageId, frame: FrameId, generation: u32, marker: bool) {
+        if self.fills.mark(frame, marker) {
+            return;
+        }
         self.publisher.publish(page, frame, generation, marker);
     }
 
     fn retract(&mut self, frame: FrameId, gone: bool) -> bool {
+        let (publisher, slots) = (&mut self.publisher, &mut self.slots);
+        if let Some(unpinned) = self.fills.retract(frame, gone, publisher, slots) {
+            return unpinned;
+        }
         self.publisher.retract(frame, gone)
     }
 
@@ -371,7 +466,7 @@ mod tests {
         fs::write(&path, vec![2; 200]).unwrap();
         let handle = cache.open(&path).unwrap();
         assert_eq!(handle.read_at(&mut buf, 0), Ok(200));
-        assert_eq!((handle.file.id, old.state()), (old.id, FileState::Current), "its place");
+        assert_eq!((handle.file.id, old.state.get()), (old.id, FileState::Current), "its place");
         handle.shared().state.lock().changed(&old, FileState::Changed);
         let before = cache.stats();
         assert_eq!((handle.read_at(&mut buf, 0), buf[199]), (Ok(200), 2));

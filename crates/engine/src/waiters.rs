@@ -1,11 +1,13 @@
-//! Reads in flight: one slot each, with served pages, fetches to carry out, and the answer.
+//! Requests in flight, reads, writes and flushes: one slot each, with served pages, fetches and
+//! copies to carry out, and the answer.
 //!
 //! ```text
 //!   RequestId = serial * slots + slot     so an answer finds its slot without a search
 //! ```
 //!
 //! # Invariants
-//! - A slot belongs to one read until the read leaves it, without served pages and fetches.
+//! - A slot belongs to one request until the request leaves it, without served pages, fetches and
+//!   copies.
 //! - Every serve, fetch and answer of a slot wakes its sleeping reader, which checks the slot again
 //!   after any wake-up.
 
@@ -13,9 +15,12 @@ use std::sync::Arc;
 
 use forerun_core::{
     event::Error,
-    units::{FileId, PageIndex, RequestId},
+    units::{FileId, FrameId, PageIndex, RequestId},
 };
-use forerun_io::{frames::OwnedPin, sync::Condvar};
+use forerun_io::{
+    frames::{Frame, OwnedPin},
+    sync::Condvar,
+};
 
 use crate::{error::ReadError, file::Fetch};
 
@@ -31,7 +36,7 @@ pub(crate) struct PageRange {
     pub(crate) count: u32,
 }
 
-/// One read in flight.
+/// One request in flight.
 #[derive(Default)]
 pub(crate) struct Slot {
     pub(crate) request: RequestId,
@@ -40,10 +45,35 @@ pub(crate) struct Slot {
     pub(crate) served: Vec<(PageIndex, OwnedPin)>,
     /// Fetches that this reader carries out.
     pub(crate) fetches: Vec<Fetch>,
+    /// Copies that this writer makes.
+    pub(crate) fills: Vec<Fill>,
+    /// Copies that are handed out or will be, and whose end the core has not heard of.
+    pub(crate) fills_open: u32,
+    /// Pages that are served as soon as a writer has copied.
+    pub(crate) serves_deferred: u32,
     pub(crate) answer: Option<Result<(), Error>>,
     active: bool,
     sleeping: bool,
     wake: Arc<Condvar>,
+}
+
+/// One copy into a frame.
+pub(crate) struct Fill {
+    pub(crate) page: PageIndex,
+    pub(crate) frame: FrameId,
+    pub(crate) room: FillRoom,
+}
+
+/// Where the writer's bytes go.
+pub(crate) enum FillRoom {
+    /// The frame, which holds nothing yet.
+    Fresh(Frame),
+    /// The frame with the page's bytes.
+    Resident(Frame),
+    /// Nowhere: the page has left its file.
+    Gone,
+    /// Nowhere: the frame stayed pinned.
+    Pinned,
 }
 
 /// All slots: as many as the most readers at one time.
@@ -82,6 +112,7 @@ impl Slots {
     pub(crate) fn leave(&mut self, id: SlotId) {
         let slot = self.of(id);
         assert!(slot.active && slot.served.is_empty() && slot.fetches.is_empty());
+        assert!(slot.settled() && slot.fills.is_empty());
         slot.active = false;
         slot.sleeping = false;
         slot.answer = None;
@@ -135,6 +166,11 @@ impl Slots {
 }
 
 impl Slot {
+    /// Whether nothing is to be handed to it any more.
+    pub(crate) fn settled(&self) -> bool {
+        self.fills_open == 0 && self.serves_deferred == 0
+    }
+
     fn rouse(&mut self) {
         if self.sleeping {
             self.sleeping = false;

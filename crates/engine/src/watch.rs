@@ -17,7 +17,7 @@ use forerun_io::{
     },
 };
 
-use crate::{file::FileState, shared::Shared};
+use crate::shared::Shared;
 
 /// See the module.
 #[derive(Default)]
@@ -81,13 +81,6 @@ impl Stop {
 fn compare_all(shared: &Arc<Shared>) {
     let files = shared.state.lock().live.files.open_files(true);
     for file in files {
-        // A store that fails is queried again in the next round, and by each fetch.
-        if let Ok(file_state) = file.compare()
-            && file_state != FileState::Current
-        {
-            let mut state = shared.state.lock();
-            state.changed(&file, file_state);
-            shared.settle(state);
-        }
+        shared.compare(&file);
     }
 }

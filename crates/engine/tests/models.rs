@@ -506,7 +506,7 @@ fn a_cache_that_is_closed_answers_every_read_and_ends_its_threads() {
             })
         };
         let readers = [reader(0), reader(1)];
-        rig.cache.close();
+        rig.cache.close().unwrap();
         join(readers);
         assert_eq!(read(&rig.file, 0, 1), Err(ReadError::Closed));
         rig.end()

@@ -1,8 +1,9 @@
 //! Frames: the memory that pages lie in, by number, and what may touch it.
 //!
 //! A frame is cached, where it is only read and only through a [`Pin`], or checked out: owned by
-//! the operation that fills it or writes it back. Nothing refers to a frame that is checked out, so
+//! the operation or the writer that fills it. Nothing refers to a frame that is checked out, so
 //! a page that the kernel writes to is never read; and no frame is checked out while it is pinned.
+//! A frame that is written back is shared: pinned, and read by the operation and by readers alike.
 //!
 //! ```text
 //!   FrameId  0      1      2      3
@@ -64,6 +65,8 @@ pub struct Frame {
 enum Origin {
     Alone(Layout),
     Arena(Arc<Arena>, FrameId),
+    /// A pinned frame, which is only read.
+    Shared(Arc<Arena>, FrameId),
 }
 
 // SAFETY: a frame owns its bytes, which belong to no thread.
@@ -93,7 +96,7 @@ impl Frame {
     pub fn id(&self) -> Option<FrameId> {
         match &self.origin {
             Origin::Alone(_) => None,
-            Origin::Arena(_, id) => Some(*id),
+            Origin::Arena(_, id) | Origin::Shared(_, id) => Some(*id),
         }
     }
 }
@@ -103,14 +106,17 @@ impl Deref for Frame {
 
     fn deref(&self) -> &[u8] {
         // SAFETY: `bytes` initialised bytes at `start` are this frame's alone: its own allocation,
-        // or a frame whose header says checked out, which nothing else reads or writes.
+        // or a frame whose header says checked out, which nothing else reads or writes. Those of a
+        // shared frame are pinned: nothing writes to them until this frame is dropped.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
     }
 }
 
 impl DerefMut for Frame {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `deref`, and the frame is borrowed to write.
+        let shared = matches!(self.origin, Origin::Shared(..));
+        assert!(!shared, "a shared frame is only read: {self:?}");
+        // SAFETY: as in `deref`, and the frame, which is not shared, is borrowed to write.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
     }
 }
@@ -121,6 +127,7 @@ impl Drop for Frame {
             // SAFETY: allocated by `new` with this layout, and owned by this frame alone.
             Origin::Alone(layout) => unsafe { alloc::dealloc(self.start.as_ptr(), *layout) },
             Origin::Arena(..) => {} // Checked out for good.
+            Origin::Shared(arena, id) => arena.header(*id).unpin(),
         }
     }
 }
@@ -203,10 +210,22 @@ impl Frames {
         Frame { start: self.arena.bytes(id), bytes: self.arena.page_bytes(), origin }
     }
 
+    /// Shares a cached frame with an operation that only reads it, a write to a store: the frame is
+    /// pinned until the result is dropped, and others may read it meanwhile.
+    ///
+    /// # Panics
+    /// It is checked out. To write through a shared frame panics too.
+    #[must_use]
+    pub fn share(&self, id: FrameId) -> Frame {
+        self.arena.header(id).pin(id);
+        let origin = Origin::Shared(Arc::clone(&self.arena), id);
+        Frame { start: self.arena.bytes(id), bytes: self.arena.page_bytes(), origin }
+    }
+
     /// Checks a frame in.
     ///
     /// # Panics
-    /// It is none of these frames.
+    /// It is none of these frames, or is shared.
     pub fn check_in(&self, frame: Frame) {
         let Origin::Arena(arena, id) = &frame.origin else {
             panic!("a frame of no cache: {frame:?}");
@@ -292,6 +311,16 @@ impl Frames {
         let pin = Pin { arena, frame, hazard: Some(hazard) };
         let publication = header.peek(page)?;
         (publication.generation == seen.generation).then_some((pin, publication))
+    }
+
+    /// The page that is published in a frame, for the publisher.
+    pub(crate) fn published(&self, frame: FrameId) -> Option<(PageId, Publication)> {
+        self.arena.header(frame).published()
+    }
+
+    /// Whether the page of a frame was retracted while it was pinned, for the publisher.
+    pub(crate) fn is_retracting(&self, frame: FrameId) -> bool {
+        self.arena.header(frame).is_retracting()
     }
 
     /// Lets `page` be found in a frame, or changes its marker.

@@ -31,7 +31,7 @@ use forerun_core::{
     units::{FrameId, PageId},
 };
 
-use crate::frames::{Frames, Pin, PublishOutcome};
+use crate::frames::{Frames, Pin, Publication, PublishOutcome};
 use buckets::Buckets;
 
 /// See the module.
@@ -47,6 +47,17 @@ pub struct PinnedPage<'a> {
     pub pin: Pin<'a>,
     /// What the core learns of its use.
     pub hit: Hit,
+    /// Its use triggers a readahead.
+    pub marker: bool,
+}
+
+/// What is published in a frame: the arguments of [`Publisher::publish`] but for the frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// The page.
+    pub page: PageId,
+    /// The generation.
+    pub generation: u32,
     /// Its use triggers a readahead.
     pub marker: bool,
 }
@@ -89,6 +100,21 @@ impl Publisher {
     #[must_use]
     pub fn index(&self) -> &Arc<Index> {
         &self.index
+    }
+
+    /// What is published in `frame`.
+    #[must_use]
+    pub fn published(&self, frame: FrameId) -> Option<Published> {
+        let (page, publication) = self.index.frames.published(frame)?;
+        let Publication { generation, marker } = publication;
+        Some(Published { page, generation, marker })
+    }
+
+    /// Whether the page of `frame` was retracted while it was pinned: no page can be published in
+    /// it until a retraction finds it unpinned.
+    #[must_use]
+    pub fn is_retracting(&self, frame: FrameId) -> bool {
+        self.index.frames.is_retracting(frame)
     }
 
     /// Publishes `page` in `frame`, which is cached and holds its bytes. A page that is published

@@ -81,7 +81,7 @@ fn prefetches_stay_within_the_bound_of_what_is_read_ahead() {
 fn a_prefetch_through_what_has_ended_is_refused() {
     let cache = Cache::new(settings(64, &fixed())).unwrap();
     let file = cache.open_store(Arc::new(Pattern::new(10 * PAGE))).unwrap();
-    cache.close();
+    cache.close().unwrap();
     assert_eq!(file.prefetch(0..100), Err(ReadError::Closed));
     assert_eq!(cache.stats().core.ahead_fetched, 0);
 }

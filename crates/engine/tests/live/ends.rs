@@ -35,8 +35,8 @@ fn a_cache_goes_while_readahead_is_in_flight_and_handles_are_open() {
         gate.set(true, false);
         let file = cache.open_store(store).unwrap();
         read(&file, 0, 512).unwrap();
-        cache.close();
-        cache.close();
+        cache.close().unwrap();
+        cache.close().unwrap();
         let stats = cache.stats().core;
         assert_eq!((stats.ahead_failed, stats.ahead_unread), (8, 7), "the first half had come");
         assert!(cache.stats().core.balanced());
@@ -60,7 +60,7 @@ fn a_read_that_waits_for_readahead_when_the_cache_is_closed_gets_its_bytes() {
         thread::scope(|scope| {
             let reader = scope.spawn(|| read(&file, 10 * PAGE, 1_000));
             until(|| cache.stats().core.late_hits == 2);
-            cache.close();
+            cache.close().unwrap();
             assert_eq!(reader.join().unwrap(), Ok(1_000));
         });
     });

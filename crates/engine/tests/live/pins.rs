@@ -153,7 +153,7 @@ fn a_pin_outlives_the_end_of_its_cache() {
         gate.set(true, true);
         let file = cache.open_store(store).unwrap();
         let (page, tail) = (file.pin(700).unwrap(), file.pin(50 * PAGE).unwrap());
-        cache.close();
+        cache.close().unwrap();
         drop(cache);
         assert_eq!((page.len() as u64, tail.len()), (2 * PAGE - 700, 9));
         assert_eq!(pattern::verify(700, &page), Ok(()));

@@ -107,7 +107,7 @@ fn whatever_the_bounds_threads_get_right_bytes_or_a_clear_error_and_nothing_leak
                     step(&cache, &stores, &mut random, &mut handles);
                 }
                 if closes && thread == 0 {
-                    cache.close();
+                    cache.close().unwrap();
                 }
             });
             let stats = cache.stats();

@@ -111,7 +111,7 @@ fn an_error_is_the_tasks_and_the_next_read_goes_on() {
             }
         }
         assert_eq!((pattern::verify(0, &whole), errors), (Ok(()), 255));
-        cache.close();
+        cache.close().unwrap();
         assert_eq!(block_on(file.read_at(vec![0; 10], 77)).0, Err(ReadError::Closed));
     });
 }

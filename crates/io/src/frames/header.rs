@@ -122,6 +122,14 @@ impl FrameHeader {
         self.publication(self.word.load(Ordering::SeqCst), page)
     }
 
+    /// The page that is published in the frame. For the thread that publishes and retracts.
+    pub(crate) fn published(&self) -> Option<(PageId, Publication)> {
+        let (bits, page) = (self.word.load(Ordering::Acquire), self.page());
+        let publication =
+            Publication { generation: Word(bits).generation(), marker: bits & MARKER != 0 };
+        (bits & PUBLISHED != 0).then_some((page, publication))
+    }
+
     /// Counts a pin if `page` is published in the frame.
     pub(crate) fn pin_page(&self, page: PageId) -> Option<Publication> {
         let mut bits = self.word.load(Ordering::Acquire);
@@ -153,6 +161,12 @@ impl FrameHeader {
         let before = self.word.fetch_sub(1, Ordering::SeqCst);
         assert!(Word(before).pins() > 0, "a pin is released once");
         debug_assert!(before & CHECKED_OUT == 0, "a pinned frame is not checked out");
+    }
+
+    /// Whether its page was retracted while it was pinned, and no retraction has found it unpinned
+    /// since.
+    pub(crate) fn is_retracting(&self) -> bool {
+        self.word.load(Ordering::Acquire) & RETRACTING != 0
     }
 
     /// Whether pins are counted.

@@ -243,10 +243,12 @@ fn find_runs(op: &mut Op, from: usize, bytes: usize, runs: &mut Vec<libc::iovec>
     let mut found = 0;
     let mut after = 0; // The address after the last run.
     let mut stretch = Stretch::new(from, bytes);
+    let fills = op.kind == OpKind::Read;
     for frame in &mut op.frames {
         let Some(part) = stretch.part(frame.len()) else { continue };
         let count = part.len();
-        let memory = frame[part].as_mut_ptr();
+        // Of a write the kernel only reads the memory, which may be shared.
+        let memory = if fills { frame[part].as_mut_ptr() } else { frame[part].as_ptr().cast_mut() };
         if let Some(last) = runs.last_mut()
             && memory.addr() == after
         {

@@ -1,0 +1,222 @@
+//! Frames that writers fill: a frame is checked out while a writer copies into it.
+//!
+//! ```text
+//!   Fill --> retracted, checked out --> a writer copies --> checked in, published again --> Filled
+//!              | pinned                     ^
+//!              +--> blocked: retried when --+      readers that the core serves meanwhile wait,
+//!                   a pin is released              and get their pins before the next writer
+//! ```
+//!
+//! The core sees a page that stays resident. Readers that look the page up without the lock do
+//! not find it, and take the lock.
+//!
+//! # Invariants
+//! - A writer copies only into a frame that is checked out, so no reader sees a byte of a copy in
+//!   progress, and a write to the store never takes one along.
+//! - Writers of one frame take turns in the order of the core.
+//! - Each fill is handed to its writer exactly once: with the frame, or as one that has become
+//!   void, since the page has left its file or stayed pinned for too long.
+//! # Locking
+//! All of it lies under the state's lock. Copies are made without it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use forerun_core::units::{FrameId, Nanos, PageIndex, RequestId};
+use forerun_io::index::{Published, Publisher};
+
+use crate::waiters::{Fill, FillRoom, Slots};
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Fills {
+    rows: BTreeMap<FrameId, FillRow>,
+}
+
+/// A frame with fills.
+struct FillRow {
+    /// What is published when the last fill has ended.
+    published: Option<Published>,
+    /// The frame is checked out to a writer.
+    copying: bool,
+    /// Writers that wait for the frame, in order.
+    writers: VecDeque<(RequestId, PageIndex)>,
+    /// Readers that wait for the writer that copies, or for those before them.
+    readers: Vec<(RequestId, PageIndex)>,
+    /// Since when its first writer waits for pins.
+    since: Nanos,
+}
+
+impl Fills {
+    /// Has `request` fill `frame` as soon as no reader has it pinned.
+    pub(crate) fn begin(
+        &mut self,
+        (request, page): (RequestId, PageIndex),
+        (frame, fresh): (FrameId, bool),
+        now: Nanos,
+        (publisher, slots): (&mut Publisher, &mut Slots),
+    ) {
+        slots.wake(request).fills_open += 1;
+        if let Some(row) = self.rows.get_mut(&frame) {
+            assert!(!fresh, "{frame:?} is filled by one writer before it holds a page");
+            row.writers.push_back((request, page));
+            return;
+        }
+        let row = self.rows.entry(frame).or_insert(FillRow {
+            published: publisher.published(frame),
+            copying: false,
+            writers: VecDeque::from([(request, page)]),
+            readers: Vec::new(),
+            since: now,
+        });
+        row.start(frame, fresh, publisher, slots);
+    }
+
+    /// Defers serving `frame` to a reader while a writer has or awaits it; returns whether it did.
+    pub(crate) fn defer(
+        &mut self,
+        frame: FrameId,
+        request: RequestId,
+        page: PageIndex,
+        slots: &mut Slots,
+    ) -> bool {
+        let row = self.rows.get_mut(&frame);
+        let Some(row) = row.filter(|row| row.copying || !row.writers.is_empty()) else {
+            return false;
+        };
+        row.readers.push((request, page));
+        slots.wake(request).serves_deferred += 1;
+        true
+    }
+
+    /// Takes a new marker of a page that is being filled; returns whether it is.
+    pub(crate) fn mark(&mut self, frame: FrameId, marker: bool) -> bool {
+        let Some(row) = self.rows.get_mut(&frame) else { return false };
+        let published = row.published.as_mut().expect("a page in its frame is published once");
+        published.marker = marker;
+        true
+    }
+
+    /// Retracts the page of a frame with fills; returns whether no reader has it pinned or waits
+    /// for it. `None`: the frame has no fills.
+    pub(crate) fn retract(
+        &mut self,
+        frame: FrameId,
+        gone: bool,
+        publisher: &mut Publisher,
+        slots: &mut Slots,
+    ) -> Option<bool> {
+        let row = self.rows.get_mut(&frame)?;
+        assert!(gone || row.writers.is_empty() && !row.copying, "{frame:?} is not evictable");
+        for (request, page) in row.writers.drain(..) {
+            slots.wake(request).fills.push(Fill { page, frame, room: FillRoom::Gone });
+        }
+        if row.copying {
+            row.published = None;
+            return Some(row.readers.is_empty());
+        }
+        row.serve(frame, publisher, slots);
+        let unpinned = publisher.retract(frame, gone);
+        if gone || unpinned {
+            self.rows.remove(&frame);
+        }
+        Some(unpinned)
+    }
+
+    /// A writer has copied into `frame` and checked it in.
+    pub(crate) fn ended(
+        &mut self,
+        frame: FrameId,
+        now: Nanos,
+        publisher: &mut Publisher,
+        slots: &mut Slots,
+    ) {
+        let row = self.rows.get_mut(&frame).expect("a frame that is filled has a row");
+        assert!(row.copying, "{frame:?} is checked out to one writer");
+        (row.copying, row.since) = (false, now);
+        row.serve(frame, publisher, slots);
+        self.go_on(frame, publisher, slots);
+    }
+
+    /// Retries the fills that wait for pins.
+    pub(crate) fn retry(&mut self, publisher: &mut Publisher, slots: &mut Slots) {
+        let blocked: Vec<FrameId> =
+            self.rows.iter().filter(|(_, row)| !row.copying).map(|(&frame, _)| frame).collect();
+        for frame in blocked {
+            self.go_on(frame, publisher, slots);
+        }
+    }
+
+    /// Gives up the fills that have waited for pins since `wait_max` or longer.
+    pub(crate) fn expire(&mut self, now: Nanos, wait_max: Nanos, slots: &mut Slots) {
+        for (&frame, row) in &mut self.rows {
+            if row.copying || now.since(row.since) < wait_max {
+                continue;
+            }
+            for (request, page) in row.writers.drain(..) {
+                slots.wake(request).fills.push(Fill { page, frame, room: FillRoom::Pinned });
+            }
+        }
+    }
+
+    /// Whether a fill waits for a pin, or a page is to be published when the last pin is released.
+    pub(crate) fn blocked(&self) -> bool {
+        self.rows.values().any(|row| !row.copying)
+    }
+
+    /// Since when a fill waits for a pin.
+    pub(crate) fn blocked_since(&self) -> Option<Nanos> {
+        let blocked = self.rows.values().filter(|row| !row.copying && !row.writers.is_empty());
+        blocked.map(|row| row.since).min()
+    }
+
+    /// Forgets the pages that were to be served to a request that has failed.
+    pub(crate) fn forget(&mut self, request: RequestId) {
+        for row in self.rows.values_mut() {
+            row.readers.retain(|reader| reader.0 != request);
+        }
+    }
+
+    /// Hands the frame to its next writer, or publishes the page where none is left.
+    fn go_on(&mut self, frame: FrameId, publisher: &mut Publisher, slots: &mut Slots) {
+        let Some(row) = self.rows.get_mut(&frame) else { return };
+        if !row.writers.is_empty() {
+            row.start(frame, false, publisher, slots);
+            return;
+        }
+        row.serve(frame, publisher, slots);
+        let before = row.published;
+        // Where the retraction met a pin, the page cannot be published again before its release.
+        if before.is_none() || !publisher.is_retracting(frame) || publisher.retract(frame, true) {
+            self.rows.remove(&frame);
+            if let Some(Published { page, generation, marker }) = before {
+                publisher.publish(page, frame, generation, marker);
+            }
+        }
+    }
+}
+
+impl FillRow {
+    /// Checks the frame out for the first writer, unless a reader has it pinned.
+    fn start(&mut self, frame: FrameId, fresh: bool, publisher: &mut Publisher, slots: &mut Slots) {
+        assert!(!self.copying, "{frame:?} has one writer at a time");
+        // The page stays in its file; `gone` keeps readers from pinning it meanwhile.
+        if !publisher.retract(frame, true) {
+            return;
+        }
+        let (request, page) = self.writers.pop_front().expect("a writer waits for the frame");
+        let memory = publisher.index().frames().check_out(frame);
+        let room = if fresh { FillRoom::Fresh(memory) } else { FillRoom::Resident(memory) };
+        self.copying = true;
+        slots.wake(request).fills.push(Fill { page, frame, room });
+    }
+
+    /// Pins the frame for every reader that waits.
+    fn serve(&mut self, frame: FrameId, publisher: &Publisher, slots: &mut Slots) {
+        for (request, page) in self.readers.drain(..) {
+            let pin = publisher.index().frames().pin_owned(frame);
+            let slot = slots.wake(request);
+            slot.serves_deferred -= 1;
+            slot.served.push((page, pin));
+        }
+    }
+}

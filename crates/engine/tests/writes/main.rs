@@ -1,0 +1,8 @@
+//! Writes of the live cache: what reads see, what the store gets and when, and what a failure
+//! leaves.
+
+mod content;
+mod ends;
+mod faults;
+mod order;
+mod rig;
