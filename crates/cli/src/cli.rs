@@ -14,7 +14,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use forerun_console::{failure, interrupt, machine, names, output};
 
-use crate::{compare, doctor, explain, learned, profile, report, run as program, shell, warm};
+use crate::{
+    compare, doctor, explain, learned, profile, report, run as program, serve, shell, warm,
+};
 
 #[derive(Parser)]
 #[command(
@@ -48,6 +50,8 @@ enum Own {
     Warm(warm::Args),
     /// List, show and move what programs used in their last runs, which `run` fetches ahead
     Learned(learned::Args),
+    /// Serve files through a cache to programs that speak NBD: qemu, nbdcopy, fio, kernels
+    Serve(serve::Args),
     /// Say what this machine lets forerun do, what it costs to be without, and how to get it
     Doctor(doctor::Args),
     /// Measure what a device can do: how long it takes, how much it delivers, how many at a time
@@ -68,6 +72,7 @@ impl Own {
         match self {
             Self::Warm(args) => warm::run(&args),
             Self::Learned(args) => learned::run(&args),
+            Self::Serve(args) => serve::run(&args),
             Self::Profile(args) => profile::run(&args),
             #[cfg(feature = "lab")]
             Self::Lab(command) => command.run(),
@@ -210,8 +215,8 @@ const PRODUCT: [(&str, &[&str]); 3] = [
     ("The laboratory", &[]),
     ("Results and help", &["report", "completions", "man", "help"]),
 ];
-const PRODUCT_NAMES: [&str; 7] =
-    ["run", "explain", "compare", "warm", "learned", "doctor", "profile"];
+const PRODUCT_NAMES: [&str; 8] =
+    ["run", "explain", "compare", "warm", "learned", "serve", "doctor", "profile"];
 const LAB: usize = 1;
 const NAME_WIDTH: usize = 16;
 

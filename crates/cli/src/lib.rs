@@ -11,6 +11,7 @@
 //! | `compare` | a program alone and under `run`, cold and timed in turns |
 //! | `warm` | the kernel's page cache, filled |
 //! | `learned` | what programs used in their last runs |
+//! | `serve` | files through the cache, for NBD clients |
 //! | `profile` | what a device can do, measured |
 //! | `doctor` | what this machine lets forerun do |
 //! | `report` | recorded runs on a page |
@@ -32,6 +33,7 @@ mod learned;
 mod profile;
 mod report;
 mod run;
+mod serve;
 mod shell;
 mod warm;
 

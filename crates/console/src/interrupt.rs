@@ -20,6 +20,8 @@ static WRITING: Mutex<()> = Mutex::new(());
 /// The command ends by itself after the first signal.
 static GENTLE: AtomicBool = AtomicBool::new(false);
 static ASKED: AtomicBool = AtomicBool::new(false);
+/// What the first signal calls.
+static STOP: Mutex<Option<Box<dyn Fn() + Send>>> = Mutex::new(None);
 /// What the message on an interrupted command ends with.
 static FAREWELL: Mutex<Option<Box<dyn Fn() -> String + Send>>> = Mutex::new(None);
 
@@ -44,6 +46,13 @@ pub fn tells(tell: impl Fn() -> String + Send + 'static) {
     *FAREWELL.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(tell));
 }
 
+/// Makes the first signal call `stop`, for a command that waits for other things than signals, and
+/// otherwise as [`gently`].
+pub fn stops(stop: impl Fn() + Send + 'static) {
+    *STOP.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(stop));
+    gently();
+}
+
 /// Whether a signal has requested the command's end.
 pub fn asked() -> bool {
     ASKED.load(Ordering::Relaxed)
@@ -51,6 +60,9 @@ pub fn asked() -> bool {
 
 fn end() {
     if GENTLE.load(Ordering::Relaxed) && !ASKED.swap(true, Ordering::Relaxed) {
+        if let Some(stop) = &*STOP.lock().unwrap_or_else(PoisonError::into_inner) {
+            stop();
+        }
         return;
     }
     for _ in 0..80 {

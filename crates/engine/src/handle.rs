@@ -168,14 +168,35 @@ impl Handle {
         Ok(Pinned { pin: kept, within, shared })
     }
 
-    /// Copies as many whole pages from `offset` on as the cache has at once.
-    #[cfg(feature = "futures")]
-    pub(crate) fn read_cached(&self, buf: &mut [u8], offset: u64) -> Result<usize, ReadError> {
+    /// As [`Handle::read_at`], where the cache has all of it at once; `None`, and nothing is read,
+    /// where it has not. Never waits for a device.
+    ///
+    /// # Errors
+    /// The file or the cache has ended.
+    pub fn read_at_cached(&self, buf: &mut [u8], offset: u64) -> Result<Option<usize>, ReadError> {
         let bytes = self.bytes_from(offset, buf.len());
         if bytes == 0 {
-            return Ok(0);
+            return Ok(Some(0));
         }
         self.file.require_current()?;
+        if self.shared().sees_requests {
+            return Ok(None);
+        }
+        if self.cached_bytes(offset, bytes) < bytes {
+            self.shared().frames_unpinned();
+            return Ok(None);
+        }
+        let done = self.copy_hits(offset, &mut buf[..bytes], true);
+        if done < bytes {
+            // Pages were evicted meanwhile: a read goes on from there.
+            let rest = self.read_at(&mut buf[done..bytes], offset + done as u64)?;
+            assert_eq!(done + rest, bytes, "a read is short only at the end of the file");
+        }
+        Ok(Some(bytes))
+    }
+
+    /// The bytes from `offset` on, `bytes` at most, that lie in cached pages.
+    fn cached_bytes(&self, offset: u64, bytes: usize) -> usize {
         let (page_bytes, index) = (u64::from(self.file.page_bytes), &self.shared().index);
         let mut cached = 0;
         while cached < bytes {
@@ -186,6 +207,18 @@ impl Handle {
             }
             cached = bytes.min(cached + at(page_bytes - from % page_bytes));
         }
+        cached
+    }
+
+    /// Copies as many whole pages from `offset` on as the cache has at once.
+    #[cfg(feature = "futures")]
+    pub(crate) fn read_cached(&self, buf: &mut [u8], offset: u64) -> Result<usize, ReadError> {
+        let bytes = self.bytes_from(offset, buf.len());
+        if bytes == 0 {
+            return Ok(0);
+        }
+        self.file.require_current()?;
+        let cached = self.cached_bytes(offset, bytes);
         // Its end is that of the read, which is counted so.
         Ok(self.copy_hits(offset, &mut buf[..cached], true))
     }

@@ -24,6 +24,8 @@ pub mod files;
 #[expect(unsafe_code, reason = "one mapping, whose frames have one owner or many readers each")]
 pub mod frames;
 pub mod index;
+#[expect(unsafe_code, reason = "a call that no crate wraps")]
+pub mod lock;
 pub mod process;
 mod queue;
 pub mod reaper;

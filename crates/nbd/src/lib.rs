@@ -9,8 +9,9 @@
 //!            <-- simple replies, chunks --------   reply        what happened in, bytes out
 //! ```
 //!
-//! The codec holds no socket, clock or thread: bytes are arguments and results. A server reads a
-//! socket, feeds [`Handshake`] until it ends, and then decodes a [`Request`] at a time.
+//! The codec holds no socket, clock or thread: bytes are arguments and results. The [`server`]
+//! around it reads a socket, feeds [`Handshake`] until it ends, and then decodes a [`Request`] at a
+//! time.
 //!
 //! # Invariants
 //! - Any bytes of a client end in a message, a reply that refuses them, or the connection's end;
@@ -28,6 +29,7 @@ mod export;
 mod handshake;
 pub mod reply;
 mod request;
+pub mod server;
 pub mod wire;
 
 pub use error::ErrorCode;

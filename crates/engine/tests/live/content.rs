@@ -5,7 +5,10 @@ use std::sync::Arc;
 use forerun_core::{device, prng::Prng};
 use forerun_engine::Cache;
 use forerun_io::{
-    store::{memory::Memory, pattern::Pattern},
+    store::{
+        memory::Memory,
+        pattern::{self, Pattern},
+    },
     wrap::latency::Latency,
 };
 use forerun_testkit::{on_threads, within};
@@ -44,6 +47,31 @@ fn at_and_past_the_end_there_is_nothing_to_read() {
     let empty = cache.open_store(Arc::new(Pattern::new(0))).unwrap();
     assert_eq!((empty.len(), read(&empty, 0, 10)), (0, Ok(0)));
     assert_eq!(cache.stats().requests, 1, "a read of no page is no request");
+}
+
+#[test]
+fn a_read_of_cached_bytes_gives_all_or_nothing() {
+    let cache = Cache::new(settings(64, "off")).unwrap();
+    let file_bytes = 9 * PAGE + 100;
+    let file = cache.open_store(Arc::new(Pattern::new(file_bytes))).unwrap();
+    let mut buf = vec![7; 40_000];
+    assert_eq!(file.read_at_cached(&mut buf[..100], 0), Ok(None));
+    read(&file, 0, 100).unwrap();
+    assert_eq!(file.read_at_cached(&mut buf[..100], PAGE - 50), Ok(None), "a part is cached");
+    assert_eq!(buf[..100], [7; 100], "nothing is copied");
+    read(&file, PAGE, at(file_bytes - PAGE)).unwrap();
+    let unlocked = cache.stats().unlocked;
+    for (offset, bytes) in [(0, 1), (PAGE - 1, 2), (3, 30_000), (file_bytes - 3, 9)] {
+        let count = bytes.min(at(file_bytes - offset));
+        assert_eq!(file.read_at_cached(&mut buf[..bytes], offset), Ok(Some(count)));
+        assert_eq!(pattern::verify(offset, &buf[..count]), Ok(()));
+    }
+    assert_eq!(cache.stats().unlocked, unlocked + 4, "without the lock");
+    assert_eq!(file.read_at_cached(&mut buf, file_bytes), Ok(Some(0)), "at the end");
+}
+
+fn at(offset: u64) -> usize {
+    usize::try_from(offset).unwrap()
 }
 
 #[test]

@@ -1,0 +1,168 @@
+//! Programs that speak NBD: libnbd's, QEMU's, and Python's.
+
+use std::{fs, fs::File, os::unix::fs::FileExt as _, process::Command};
+
+use forerun_testkit::{installed, skip};
+
+use crate::rig::{Server, bytes, said, text};
+
+/// Sizes of every kind: empty, odd, a page, more than a piece.
+const SIZES: [usize; 6] = [0, 1, 1000, 4096, 300_001, 3 << 20];
+
+#[test]
+fn nbdinfo_lists_what_is_served() {
+    if !installed("nbdinfo_lists_what_is_served", "nbdinfo") {
+        return;
+    }
+    let server = Server::of(&[("odd", &bytes(1001)), ("even", &bytes(8192))], "");
+    let list = said("nbdinfo", &["--list", &server.uri("")]);
+    for line in ["export=\"odd\":", "export=\"even\":", "export-size: 1001", "base:allocation"] {
+        assert!(list.contains(line), "{line}: {list}");
+    }
+    assert_eq!(said("nbdinfo", &["--size", &server.uri("even")]).trim(), "8192");
+    for (what, name) in [("readonly", "is"), ("cache", "can"), ("multi-conn", "can"), ("df", "can")]
+    {
+        said("nbdinfo", &[&format!("--{name}"), what, &server.uri("odd")]);
+    }
+    assert_eq!(server.stop().code(), Some(0));
+}
+
+#[test]
+fn sectors_are_told() {
+    if !installed("sectors_are_told", "nbdinfo") {
+        return;
+    }
+    for sector in ["512", "4096"] {
+        let server = Server::of(&[("disk", &bytes(1 << 20))], &format!("--sector {sector}"));
+        let info = said("nbdinfo", &[&server.uri("disk")]);
+        assert!(info.contains(&format!("block_size_minimum: {sector}")), "{info}");
+        assert!(info.contains("block_size_maximum: 33554432"), "{info}");
+    }
+}
+
+#[test]
+fn nbdcopy_copies_files_of_any_size() {
+    if !installed("nbdcopy_copies_files_of_any_size", "nbdcopy") {
+        return;
+    }
+    for size in SIZES {
+        let server = Server::of(&[("disk", &bytes(size))], "--cache 1M");
+        let copy = server.scratch.join("copy");
+        said("nbdcopy", &[&server.uri("disk"), text(&copy)]);
+        assert_eq!(fs::read(&copy).unwrap(), bytes(size), "{size}");
+    }
+}
+
+#[test]
+fn holes_are_seen_and_read_as_zeroes() {
+    if !installed("holes_are_seen_and_read_as_zeroes", "nbdinfo") {
+        return;
+    }
+    let scratch = forerun_testkit::Scratch::on_disk("serve");
+    let path = scratch.join("disk");
+    let file = File::create(&path).unwrap();
+    file.set_len(4 << 20).unwrap();
+    file.write_all_at(&bytes(4096), 1 << 20).unwrap();
+    let server = Server::start(scratch, vec![path.clone()], "");
+    let map = said("nbdinfo", &["--map", &server.uri("disk")]);
+    let words: Vec<&str> = map.split_whitespace().collect();
+    assert!(words.contains(&"data"), "{map}");
+    if installed("holes_are_seen_and_read_as_zeroes", "nbdcopy") {
+        let copy = server.scratch.join("copy");
+        said("nbdcopy", &[&server.uri("disk"), text(&copy)]);
+        assert_eq!(fs::read(&copy).unwrap(), fs::read(&path).unwrap());
+    }
+}
+
+#[test]
+fn qemu_converts_compares_and_reads() {
+    let name = "qemu_converts_compares_and_reads";
+    if !installed(name, "qemu-img") || !installed(name, "qemu-io") {
+        return;
+    }
+    for size in SIZES {
+        let server = Server::of(&[("disk", &bytes(size))], "--cache 2M");
+        let (disk, copy) = (server.scratch.join("disk"), server.scratch.join("copy"));
+        let uri = server.uri("disk");
+        said("qemu-img", &["convert", "-f", "raw", "-O", "raw", &uri, text(&copy)]);
+        said("qemu-img", &["compare", "-f", "raw", "-F", "raw", text(&disk), &uri]);
+        said("qemu-img", &["compare", "-f", "raw", "-F", "raw", text(&copy), &uri]);
+    }
+    let server = Server::of(&[("disk", &vec![0x5a; 1 << 20])], "");
+    let uri = server.uri("disk");
+    let io = |commands: &[&str]| {
+        let mut arguments = vec!["-r", "-f", "raw"];
+        arguments.extend(commands.iter().flat_map(|command| ["-c", command]));
+        arguments.push(&uri);
+        said("qemu-io", &arguments)
+    };
+    let out = io(&[
+        "read -P 0x5a 0 1M",
+        "read -P 0x5a 511 1027",
+        "aio_read -P 0x5a 0 64k",
+        "aio_read -P 0x5a 128k 64k",
+        "aio_flush",
+        "map",
+    ]);
+    assert!(!out.contains("Pattern verification failed"), "{out}");
+    assert!(out.contains("1 MiB (0x100000) bytes     allocated at offset 0"), "{out}");
+}
+
+#[test]
+fn eight_connections_of_python_read_at_once() {
+    let name = "eight_connections_of_python_read_at_once";
+    // A package of the system is known to the system's Python, which may not be the first.
+    let has = |python: &&str| {
+        let imported = Command::new(python).args(["-c", "import nbd"]).output();
+        imported.is_ok_and(|output| output.status.success())
+    };
+    let Some(python) = ["python3", "/usr/bin/python3"].into_iter().find(has) else {
+        skip(name, "there is no python3-libnbd");
+        return;
+    };
+    let server = Server::of(&[("disk", &bytes(8 << 20))], "--cache 2M");
+    let disk = server.scratch.join("disk");
+    let program = r"
+import nbd, sys, threading
+uri, path = sys.argv[1:]
+whole = open(path, 'rb').read()
+failed = []
+def read(number):
+    try:
+        client = nbd.NBD()
+        client.add_meta_context('base:allocation')
+        client.connect_uri(uri)
+        assert client.get_size() == len(whole)
+        assert client.can_multi_conn() and client.is_read_only() and client.can_cache()
+        buffers, cookies = [], []
+        for at in range(64):
+            offset = (number * 997 + at * 131071) % (len(whole) - 70000)
+            count = 1 + (at * 1021) % 70000
+            buffer = nbd.Buffer(count)
+            buffers.append((offset, count, buffer))
+            cookies.append(client.aio_pread(buffer, offset))
+        while client.aio_in_flight() > 0:
+            client.poll(-1)
+        for cookie in cookies:
+            assert client.aio_command_completed(cookie)
+        for offset, count, buffer in buffers:
+            assert buffer.to_bytearray() == whole[offset:offset + count], (offset, count)
+        client.cache(1 << 20, 0)
+        try:
+            client.set_strict_mode(0)
+            client.pread(1, len(whole))
+            failed.append('a read past the end')
+        except nbd.Error as error:
+            assert error.errno == 'EINVAL', error
+        client.shutdown()
+    except Exception as error:
+        failed.append(repr(error))
+threads = [threading.Thread(target=read, args=(number,)) for number in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(failed)
+sys.exit(1 if failed else 0)
+";
+    said(python, &["-c", program, &server.uri("disk"), text(&disk)]);
+    assert_eq!(server.stop().code(), Some(0));
+}

@@ -1,0 +1,132 @@
+//! The command itself: what it says, what it refuses, and how it ends.
+
+use std::{
+    fs::{self, File},
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    os::unix::{fs::PermissionsExt as _, net::UnixDatagram},
+    process::Stdio,
+};
+
+use forerun_testkit::{Scratch, forerun};
+use rustix::process::Signal;
+
+use crate::rig::{Server, bytes};
+
+#[test]
+fn it_says_when_clients_may_come_and_leaves_nothing_behind() {
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let server = Server::of(&[("disk", &bytes(1 << 20))], "--cache 4M");
+        let says = "forerun: serving 1 export of 1 MiB, read-only, cache 4 MiB, on ";
+        assert_eq!(server.said, [format!("{says}{}", server.socket().display())]);
+        let mode = fs::metadata(server.socket()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let socket = server.socket();
+        let status = server.end_by(signal);
+        assert_eq!(status.code(), Some(0), "{signal:?}");
+        assert!(!socket.exists());
+    }
+}
+
+#[test]
+fn a_service_manager_is_told() {
+    let scratch = Scratch::new("serve");
+    let (disk, socket) = (scratch.file("disk", bytes(4096)), scratch.join("s"));
+    let manager = UnixDatagram::bind(scratch.join("notify")).unwrap();
+    let mut command = forerun("serve --socket");
+    command.arg(&socket).arg(disk).env("NOTIFY_SOCKET", scratch.join("notify"));
+    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+    let mut state = [0; 64];
+    let count = manager.recv(&mut state).unwrap();
+    assert_eq!(&state[..count], b"READY=1");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(socket.exists(), "a killed server leaves its socket");
+    fs::rename(socket, scratch.join("socket")).unwrap();
+    let disk = scratch.join("disk");
+    let next = Server::start(scratch, vec![disk], "");
+    assert_eq!(next.stop().code(), Some(0), "the next replaces it");
+}
+
+#[test]
+fn what_it_cannot_serve_is_refused_in_one_line() {
+    let scratch = Scratch::new("serve");
+    let disk = scratch.file("disk", bytes(1000));
+    fs::create_dir(scratch.join("other")).unwrap();
+    let same = scratch.file("other/disk", bytes(1000));
+    let [disk, same] = [&disk, &same].map(|path| path.to_str().unwrap());
+    let socket = format!("--socket {}", scratch.join("s").display());
+    let none = scratch.join("none").display().to_string();
+    #[rustfmt::skip]
+    let rows = [ // arguments                              status  what it says
+        (format!("{socket} {none}"),                            1, "No such file"),
+        (format!("{socket} {}", scratch.display()),             1, "cannot serve"),
+        (format!("--socket {disk} {disk}"),                     1, "it is no socket"),
+        (format!("{socket} {disk} {same}"),                     2, "two exports named \"disk\""),
+        (format!("{socket} --sector 512 {disk}"),               2, "no whole number of blocks"),
+        (format!("{socket} --sector 513 {disk}"),               2, "expected 512 or 4096"),
+        (format!("{socket} --name a {disk} {same}"),            2, "--name names one FILE"),
+        (format!("{socket} --policy none {disk}"),              2, "no `none`"),
+        (format!("{socket} --readahead none {disk}"),           2, "no `none`"),
+        (format!("{socket} --cache 1 {disk}"),                  2, "a cache of 1 bytes"),
+        (format!("--listen 0.0.0.0:0 {disk}"),                  2, "say --insecure"),
+        (format!("{socket} --metrics 0.0.0.0:0 {disk}"),        2, "say --insecure"),
+        (disk.to_owned(),                                       2, "--socket"),
+        (socket.clone(),                                        2, "FILE"),
+    ];
+    for (arguments, status, says) in rows {
+        let output = forerun(&format!("serve {arguments}")).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(status), "{arguments}: {said}");
+        assert!(said.contains(says) && said.lines().count() == 1, "{arguments}: {said}");
+        assert!(output.stdout.is_empty() && !scratch.join("s").exists(), "{arguments}");
+    }
+}
+
+#[test]
+fn a_second_server_of_a_socket_is_refused_and_a_second_reader_of_a_file_is_not() {
+    let server = Server::of(&[("disk", &bytes(4096))], "");
+    let disk = server.scratch.join("disk");
+    let mut command = forerun("serve --socket");
+    let output = command.arg(server.socket()).arg(&disk).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said.contains("another server listens there"), "{said}");
+    let second = Server::start(Scratch::new("serve"), vec![disk], "");
+    assert_eq!((second.stop().code(), server.stop().code()), (Some(0), Some(0)));
+}
+
+#[test]
+fn metrics_are_answered_on_this_machine() {
+    let server = Server::of(&[("disk", &bytes(4096))], "--metrics 127.0.0.1:0");
+    let line = server.said.iter().find(|line| line.contains("http://")).unwrap();
+    let address = line.split("http://").nth(1).unwrap().strip_suffix("/metrics").unwrap();
+    let ask = |request: &str| {
+        let mut client = TcpStream::connect(address).unwrap();
+        client.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let answer = ask("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    let body = answer.split("\r\n\r\n").nth(1).unwrap();
+    assert!(answer.contains(&format!("Content-Length: {}\r\n", body.len())));
+    assert!(body.contains("\nforerun_serve_connections 0\n"), "{body}");
+    let labels = "export=\"disk\",command=\"read\"";
+    assert!(body.contains(&format!("\nforerun_serve_requests_total{{{labels}}} 0\n")), "{body}");
+    assert!(ask("GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
+    assert!(ask("\r\n\r\n").starts_with("HTTP/1.1 404 "));
+}
+
+#[test]
+fn a_file_that_a_server_reads_is_not_changed() {
+    let scratch = Scratch::new("serve");
+    let path = scratch.file("disk", bytes(10_000));
+    let before = (fs::read(&path).unwrap(), File::open(&path).unwrap().metadata().unwrap());
+    let server = Server::start(scratch, vec![path.clone()], "");
+    let after = File::open(&path).unwrap().metadata().unwrap();
+    assert_eq!(before.1.modified().unwrap(), after.modified().unwrap());
+    assert_eq!(before.0, fs::read(&path).unwrap());
+    assert_eq!(server.stop().code(), Some(0));
+}

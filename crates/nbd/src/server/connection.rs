@@ -1,0 +1,297 @@
+//! A connection: its handshake within a deadline, then its requests until it ends.
+//!
+//! ```text
+//!   inbox: requests --check--> refused           ----+
+//!                      |----> in the cache: copied --+--> batch --one send--> client
+//!                      |----> a lone miss: carried out here
+//!                      +----> a miss among others: a worker ------send------> client
+//! ```
+//! A request that finds nothing else in flight is carried out by the thread that received it: to
+//! wake a worker costs more than many devices do. Once requests were found waiting behind such a
+//! one, the client is known to have several in flight, and misses go to workers for a while.
+//!
+//! # Invariants
+//! - A connection takes one thread and a fixed amount of memory, and workers up to its depth.
+//! - Replies to earlier requests are on their way before the thread waits for a device or a client.
+//! - `DISC` and the end of the client's sending end a connection after what was received is
+//!   answered; anything that is no request ends it at once.
+
+use std::{
+    io::{self, IoSlice},
+    thread::Scope,
+    time::Duration,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+    time::{
+        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+        timerfd_settime,
+    },
+};
+
+use super::{
+    PIECE_BYTES, ServerSettings,
+    inbox::{INBOX_BYTES, Inbox},
+    job::{Failure, HEAD_BYTES_MAX, Session},
+    outbox::{Batch, Broken},
+    socket::Socket,
+    workers::Workers,
+};
+use crate::{
+    error::ErrorCode,
+    export::Exports,
+    handshake::{Agreed, Ended, Handshake, MESSAGE_BYTES_MAX, Step, Tls},
+    request::{Command, Request},
+};
+
+/// Why a connection has no export.
+pub(super) enum NoExport {
+    /// The client broke the protocol.
+    Violation,
+    /// It ended the handshake, or its time was up.
+    Ended,
+}
+
+/// Carries a handshake out; what was agreed on, and what was received beyond it.
+pub(super) fn shake_hands(
+    socket: &Socket,
+    exports: &Exports,
+    settings: &ServerSettings,
+) -> Result<(Agreed, Vec<u8>), NoExport> {
+    let ended = |_: io::Error| NoExport::Ended;
+    let timer = deadline(settings.handshake_max).map_err(ended)?;
+    socket.wait_to_send(settings.handshake_max).map_err(ended)?;
+    let (mut kept, mut out) = (Vec::new(), Vec::new());
+    let mut handshake = Handshake::new(Tls::Off, &mut out);
+    loop {
+        socket.send(&mut [IoSlice::new(&out)]).map_err(ended)?;
+        out.clear();
+        loop {
+            match handshake.step(&kept, exports, &mut out) {
+                Step::Wants => break,
+                Step::Took(count) => {
+                    kept.drain(..count);
+                }
+                Step::Done(count, agreed) => {
+                    kept.drain(..count);
+                    socket.send(&mut [IoSlice::new(&out)]).map_err(ended)?;
+                    socket.wait_to_send(settings.send_max).map_err(ended)?;
+                    return Ok((agreed, kept));
+                }
+                Step::Over(_, end) => {
+                    let _ = socket.send(&mut [IoSlice::new(&out)]);
+                    return Err(match end {
+                        Ended::Violation(_) => NoExport::Violation,
+                        Ended::Aborted | Ended::StartTls | Ended::NoSuchExport => NoExport::Ended,
+                    });
+                }
+            }
+            if out.len() > MESSAGE_BYTES_MAX {
+                break; // A client that asks for much gets it before it asks for more.
+            }
+        }
+        if out.is_empty() {
+            receive_by(socket, &timer, &mut kept)?;
+        }
+    }
+}
+
+/// Appends what the client sends before `timer` ends.
+fn receive_by(
+    socket: &Socket,
+    timer: &rustix::fd::OwnedFd,
+    kept: &mut Vec<u8>,
+) -> Result<(), NoExport> {
+    let mut events = [PollFd::new(socket, PollFlags::IN), PollFd::new(timer, PollFlags::IN)];
+    match poll(&mut events, None) {
+        Ok(_) => {}
+        Err(Errno::INTR) => return Ok(()),
+        Err(_) => return Err(NoExport::Ended),
+    }
+    if !events[1].revents().is_empty() {
+        return Err(NoExport::Ended);
+    }
+    assert!(kept.len() < MESSAGE_BYTES_MAX, "a whole message was taken");
+    let mut room = [0; 4096];
+    let room_max = room.len().min(MESSAGE_BYTES_MAX - kept.len());
+    match socket.receive_now(&mut room[..room_max]) {
+        Ok(None) => Ok(()),
+        Ok(Some(0)) | Err(_) => Err(NoExport::Ended),
+        Ok(Some(count)) => {
+            kept.extend(&room[..count]);
+            Ok(())
+        }
+    }
+}
+
+/// A descriptor that is readable once `time` has passed.
+fn deadline(time: Duration) -> io::Result<rustix::fd::OwnedFd> {
+    let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
+    let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let it_value = Timespec::try_from(time).map_err(io::Error::other)?;
+    let spec = Itimerspec { it_interval: zero, it_value };
+    timerfd_settime(&timer, TimerfdTimerFlags::empty(), &spec)?;
+    Ok(timer)
+}
+
+/// The requests of one connection.
+pub(super) struct Requests<'scope, 'env> {
+    pub(super) scope: &'scope Scope<'scope, 'env>,
+    pub(super) session: &'scope Session<'scope>,
+    pub(super) workers: &'scope Workers,
+    pub(super) socket: &'scope Socket,
+    inbox: Inbox,
+    batch: Batch,
+    room: Vec<u8>,
+    /// How many more misses go to workers, as requests were found waiting.
+    deep: u32,
+}
+
+/// How the requests ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RequestsEnd {
+    /// By the client, or by the server's end.
+    Orderly,
+    /// A send failed, or the client went in the middle of a payload.
+    Broken,
+    /// The client broke the protocol.
+    Violation,
+}
+
+impl From<Broken> for RequestsEnd {
+    fn from(_: Broken) -> Self {
+        Self::Broken
+    }
+}
+
+impl<'scope, 'env> Requests<'scope, 'env> {
+    pub(super) fn new(
+        scope: &'scope Scope<'scope, 'env>,
+        session: &'scope Session<'scope>,
+        workers: &'scope Workers,
+        socket: &'scope Socket,
+        received: &[u8],
+    ) -> Self {
+        const { assert!(MESSAGE_BYTES_MAX <= INBOX_BYTES, "the rest of a handshake fits") };
+        let (inbox, batch) = (Inbox::after(received), Batch::new());
+        Self { scope, session, workers, socket, inbox, batch, room: Vec::new(), deep: 0 }
+    }
+
+    /// Carries requests out until they end.
+    pub(super) fn run(mut self) -> RequestsEnd {
+        let end = loop {
+            if let Err(end) = self.received() {
+                break end;
+            }
+            match self.inbox.receive(self.socket) {
+                Ok(true) => {}
+                Ok(false) => break RequestsEnd::Orderly,
+                Err(_) => break RequestsEnd::Broken,
+            }
+        };
+        let _ = self.batch.send(&self.session.outbox);
+        self.workers.finish();
+        end
+    }
+
+    /// Carries out what was received, and sends the replies.
+    fn received(&mut self) -> Result<(), RequestsEnd> {
+        while let Some(bytes) = self.inbox.request() {
+            let Ok(request) = Request::decode(&bytes) else {
+                return Err(RequestsEnd::Violation);
+            };
+            if request.command == Command::Disconnect {
+                return Err(RequestsEnd::Orderly);
+            }
+            self.request(&request)?;
+        }
+        Ok(self.batch.send(&self.session.outbox)?)
+    }
+
+    fn request(&mut self, request: &Request) -> Result<(), RequestsEnd> {
+        let session = self.session;
+        if request.floods(session.export) {
+            return Err(RequestsEnd::Violation);
+        }
+        if let Err(error) = request.check(session.export, &session.agreed) {
+            self.batch.send(&session.outbox)?;
+            session.fail(request, &Failure::new(error, refusal(request, error)))?;
+            return self.skip_payload(request);
+        }
+        if request.command == Command::Read && self.read_cached(request)? {
+            return Ok(());
+        }
+        self.batch.send(&session.outbox)?;
+        if request.command == Command::Read
+            && self.goes_to_worker()
+            && self.workers.take(self.scope, session, *request)
+        {
+            return Ok(());
+        }
+        session.carry_out(request, &mut self.room)?;
+        if self.inbox.is_empty() {
+            match self.inbox.receive_now(self.socket) {
+                Ok(Some(true)) => self.deep = DEEP_MISSES,
+                // The end is found again by the next receive.
+                Ok(Some(false) | None) => {}
+                Err(_) => return Err(RequestsEnd::Broken),
+            }
+        } else {
+            self.deep = DEEP_MISSES;
+        }
+        Ok(())
+    }
+
+    /// Whether this miss is one of several in flight.
+    fn goes_to_worker(&mut self) -> bool {
+        if !self.inbox.is_empty() || !self.workers.are_idle() {
+            self.deep = DEEP_MISSES;
+            return true;
+        }
+        let deep = self.deep > 0;
+        self.deep = self.deep.saturating_sub(1);
+        deep
+    }
+
+    /// Appends the reply to a read whose bytes are all in the cache; `false` where they are not.
+    fn read_cached(&mut self, request: &Request) -> Result<bool, RequestsEnd> {
+        let (session, bytes) = (self.session, request.length as usize);
+        if bytes == 0 || bytes > PIECE_BYTES {
+            return Ok(false);
+        }
+        if !self.batch.has_room(HEAD_BYTES_MAX + bytes) {
+            self.batch.send(&session.outbox)?;
+        }
+        let mut head = [0; HEAD_BYTES_MAX];
+        let head_bytes = session.head(request, &mut head);
+        let room = self.batch.room(head_bytes + bytes);
+        // An error is found again, and told, by the read that follows.
+        if session.handle.read_at_cached(&mut room[head_bytes..], request.offset) != Ok(Some(bytes))
+        {
+            return Ok(false);
+        }
+        room[..head_bytes].copy_from_slice(&head[..head_bytes]);
+        self.batch.keep(head_bytes + bytes);
+        session.count(request, false);
+        Ok(true)
+    }
+
+    fn skip_payload(&mut self, request: &Request) -> Result<(), RequestsEnd> {
+        let bytes = request.payload_bytes() as usize;
+        match self.inbox.skip(self.socket, bytes) {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(_) => Err(RequestsEnd::Broken),
+        }
+    }
+}
+
+/// Why a request is refused, in words.
+fn refusal(request: &Request, error: ErrorCode) -> String {
+    let Request { command, offset, length, flags, .. } = request;
+    format!("{error}: {command:?} of {length} bytes at {offset}, flags {:#x}", flags.0)
+}
+
+/// Misses that go to workers after the last sign of several in flight.
+const DEEP_MISSES: u32 = 32;
