@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{Args as _, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use forerun_console::{failure, interrupt, machine, names, output};
 
 use crate::{
@@ -101,6 +101,9 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
     {
         return version().map_or_else(|error| failure::tell(&error), |()| failure::DONE);
     }
+    if let Some(args) = run_alone(&words) {
+        return program::run(&args).unwrap_or_else(|error| failure::tell(&error));
+    }
     let parsed = definitions().try_get_matches_from(&words);
     let parsed = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(parsed) => parsed,
@@ -117,6 +120,15 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
         }
     };
     result.unwrap_or_else(|error| failure::tell(&error))
+}
+
+/// The arguments of `run`, where `words` are such, by its definition alone: its program waits for
+/// it. What is refused here the definitions of all commands have to name.
+fn run_alone(words: &[OsString]) -> Option<program::Args> {
+    let words = words.get(1..).filter(|words| words.first().is_some_and(|name| name == "run"))?;
+    let matches =
+        program::Args::augment_args(clap::Command::new("run")).try_get_matches_from(words);
+    program::Args::from_arg_matches(&matches.ok()?).ok()
 }
 
 /// The version as one JSON object.
@@ -233,6 +245,28 @@ mod tests {
         }
         Cli::command().debug_assert();
         walk(&Cli::command());
+    }
+
+    #[test]
+    fn run_is_parsed_alone_where_its_words_are_sound() {
+        #[rustfmt::skip]
+        let rows: &[(&str, &[&str], bool)] = &[ // why, the words, whether it is
+            ("a program",          &["run", "true"],                             true),
+            ("flags",              &["run", "--limit", "1M", "--", "ls", "--x"], true),
+            ("help",               &["run", "--help"],                           false),
+            ("no program",         &["run"],                                     false),
+            ("an unknown flag",    &["run", "--statss", "true"],                 false),
+            ("an unsound value",   &["run", "--limit", "much", "true"],          false),
+            ("another command",    &["explain", "true"],                         false),
+            ("no command",         &[],                                          false),
+        ];
+        for (why, words, is_parsed) in rows {
+            let words = ["forerun"].iter().chain(*words).map(OsString::from).collect::<Vec<_>>();
+            assert_eq!(run_alone(&words).is_some(), *is_parsed, "{why}");
+            let whole = definitions().try_get_matches_from(&words);
+            let is_run = whole.is_ok_and(|whole| whole.subcommand_name() == Some("run"));
+            assert_eq!(is_run, *is_parsed, "{why}: by all definitions");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! ```text
 //!   this process                     aside, the observing process
 //!     start the program                 |
-//!     fork ---------------------------> control                poller (a thread)
+//!     fork, unless it ends at once ---> control                poller (a thread)
 //!     wait: signals, the end            wait: a socket            wait --> poll the observers
 //!       |                                 |                         ^            |
 //!       +--- the program has ended -----> |---- wake --> last poll  +------------+
@@ -33,19 +33,19 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use forerun_core::units::Nanos;
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::{PollFd, PollFlags};
 
 use crate::aside::Aside;
-use crate::clock::{self, Clock};
-use crate::observe::poll::Pause;
+use crate::clock::{self, Clock, thread_time, timespec};
+use crate::observe::poll::{Pause, PollBudget};
 use crate::observe::shim::{Ring, RingWriter};
 use crate::observe::{ObserverKind, Observers};
 use crate::wire::{Wire, from_bytes};
 use inherited::Inherited;
 pub use program::StartError;
 use program::{Program, Start};
-use signals::Signals;
 pub(crate) use signals::accept as accept_signals;
+use signals::{BATCH, Signals};
 pub(crate) use usage::Usage;
 
 /// Polls the observers of a program, and acts on what they report.
@@ -136,18 +136,34 @@ pub(crate) fn watch<P: Poller, S: Wire>(
     let (clock, before) = (Clock::start(), Usage::of_children());
     let mut program = Program::start(start)?;
     let pid = program.pid();
-    let mut observing = Aside::start(|socket| observing::run(socket, pid, ring, make, seen)).ok();
-    signals.waker = observing.as_ref().map(Aside::pid);
+    // Of a program that ends sooner nothing would be seen, unless it is asked for.
+    let after = if run.is_reported { Nanos(0) } else { OBSERVED_AFTER };
+    let first_pause = OBSERVED_AFTER.since(after);
+    let observe = |socket| observing::run(socket, pid, ring, make, seen, first_pause);
+    let (mut observe, mut observing) = (Some(observe), None);
+    let mut gathering = Gathering::new(clock);
     let status = loop {
-        wait(&program, &signals);
-        // One at a time: in a storm there is always one more.
-        if let Some(signal) = signals.next() {
+        let left = observe.is_some().then(|| after.since(clock.now()));
+        wait(&program, &signals, gathering.pause, left);
+        // Some at a time: in a storm there are always more.
+        let taken = signals.take();
+        for signal in &taken {
             signal.send(pid);
         }
-        observing.take_if(Aside::has_ended);
-        stops::follow(&program, &mut signals, observing.as_mut());
+        gathering.spend(taken.len());
         if let Some(status) = program.ended()? {
             break status;
+        }
+        let stopped = program.stopped();
+        // A process that is stopped is woken by the observing one.
+        let is_time = stopped.is_some() || clock.now() >= after;
+        if let Some(observe) = observe.take_if(|_| is_time) {
+            observing = Aside::start(observe).ok();
+            signals.waker = observing.as_ref().map(Aside::pid);
+        }
+        observing.take_if(Aside::has_ended);
+        if let Some((signal, observing)) = stopped.zip(observing.as_mut()) {
+            stops::follow(signal, &program, &mut signals, observing);
         }
     };
     let (ran, used) = (clock.now(), Usage::of_children().since(before));
@@ -179,15 +195,54 @@ fn prepare(kind: &ObserverKind, variables: &mut Vec<(OsString, OsString)>) -> io
     Ok((signals, ring))
 }
 
-/// Waits for a signal, or for the program's end.
-fn wait(program: &Program, signals: &Signals) {
-    let mut awaited = vec![PollFd::new(signals, PollFlags::IN)];
-    awaited.extend(program.end().map(|end| PollFd::from_borrowed_fd(end, PollFlags::IN)));
-    // Without a descriptor for its end that is asked for again and again.
-    let pause = Timespec { tv_sec: 0, tv_nsec: ASKED_AGAIN_NANOS };
-    let pause = program.end().is_none().then_some(pause);
+/// Waits for the program's end, and once signals have gathered for that time for one of them, too;
+/// no longer than `time`, if there is one.
+fn wait(program: &Program, signals: &Signals, gathered: Nanos, time: Option<Nanos>) {
+    let end = program.end().map(|end| PollFd::from_borrowed_fd(end, PollFlags::IN));
     // Interrupted or not, what there is is handled.
-    let _ = rustix::event::poll(&mut awaited, pause.as_ref());
+    let polls = |awaited: &mut [PollFd<'_>], time: Option<Nanos>| {
+        let time = time.map(timespec);
+        rustix::event::poll(awaited, time.as_ref()).is_ok_and(|count| count > 0)
+    };
+    if let Some(end) = &end
+        && gathered > Nanos(0)
+        && polls(&mut [end.clone()], Some(gathered))
+    {
+        return;
+    }
+    // Without a descriptor for its end that is asked for again and again.
+    let again = end.is_none().then_some(ASKED_AGAIN_EVERY);
+    let mut awaited = vec![PollFd::new(signals, PollFlags::IN)];
+    awaited.extend(end);
+    polls(&mut awaited, time.into_iter().chain(again).min());
+}
+
+/// How long signals gather before they are taken, which bounds what forwarding them takes of a
+/// processor.
+struct Gathering {
+    clock: Clock,
+    budget: PollBudget,
+    /// The processor time of this thread that is paid for.
+    used: Nanos,
+    pause: Nanos,
+}
+
+impl Gathering {
+    fn new(clock: Clock) -> Self {
+        Self { clock, budget: PollBudget::full(), used: thread_time(), pause: Nanos(0) }
+    }
+
+    /// So many signals were `taken`.
+    fn spend(&mut self, taken: usize) {
+        let used = thread_time();
+        let cost = used.since(std::mem::replace(&mut self.used, used));
+        let bounds = (Nanos(0), GATHERED_MAX);
+        self.pause = self.budget.pause(self.clock.now(), bounds, cost, SIGNALS_ONE_IN);
+        // What the kernel queues is not left to fill its queue.
+        if taken == BATCH {
+            self.pause = Nanos(0);
+        }
+    }
 }
 
 impl<S: Wire> Report<S> {
@@ -216,8 +271,14 @@ impl<S: Wire> Wire for Report<S> {
     }
 }
 
+/// A program that ends sooner is not polled.
+const OBSERVED_AFTER: Nanos = Nanos::from_millis(2);
 /// The thread that answers is never blocked, but may have to wait for a processor.
 const REPORT_WITHIN: Nanos = Nanos::from_millis(5_000);
 /// What is not saved by then is lost: the program's end is what others wait for.
 const SAVED_WITHIN: Nanos = Nanos::from_millis(40);
-const ASKED_AGAIN_NANOS: i64 = 10_000_000;
+const ASKED_AGAIN_EVERY: Nanos = Nanos::from_millis(10);
+/// How late the signals of a storm are forwarded, at most.
+const GATHERED_MAX: Nanos = Nanos::from_millis(4);
+/// The part of a processor that signals may use.
+const SIGNALS_ONE_IN: u64 = 100;

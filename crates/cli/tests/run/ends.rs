@@ -137,7 +137,7 @@ impl Rig {
             Case::Garbage => run(&format!("--observe preload {flags}")),
             _ => run(flags),
         };
-        command.env("FORERUN_PRELOAD", shim());
+        command.env("FORERUN_PRELOAD", shim()).env("XDG_STATE_HOME", &*self.program);
         let mut reader = self.start(command);
         let program = pid(reader.say("pid").parse().expect("it is a number"));
         self.brings_about(case, &mut reader);
@@ -245,6 +245,12 @@ fn a_run_that_writes_statistics_ends_with_its_program() {
     let Some(rig) = Rig::new("a_run_that_writes_statistics_ends_with_its_program") else { return };
     let flags = format!("--stats-json {}", rig.program.join("stats.json").display());
     within(move || rig.series(&flags));
+}
+
+#[test]
+fn a_run_that_learns_ends_with_its_program() {
+    let Some(rig) = Rig::new("a_run_that_learns_ends_with_its_program") else { return };
+    within(move || rig.series("--learn auto"));
 }
 
 impl Rig {

@@ -189,6 +189,17 @@ for child in children: os.waitpid(child, 0)
 }
 
 #[test]
+fn signals_for_forerun_itself_cost_no_more() {
+    let program = "
+import signal
+signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+forerun = os.getppid()
+while goes_on(): os.kill(forerun, signal.SIGUSR1)
+";
+    check("signals_for_forerun_itself_cost_no_more", "proc", SHARE_MAX, program);
+}
+
+#[test]
 fn files_that_are_read_from_the_device_all_the_time_cost_no_more_than_they_may() {
     let program = "
 fds = []

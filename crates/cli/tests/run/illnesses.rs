@@ -1,34 +1,38 @@
 //! Every operation of a server of files, with everything that may be wrong with it: a program under
-//! `run` does what it does alone, as fast, and ends.
+//! `run` does what it does alone, waits for no more, and ends.
 //!
 //! ```text
 //!              lookup  attributes  open  read  entries  flush  release  statistics
 //!   hangs        the program is over, and so is the run, while it hangs
-//!   delays       equal answers, and no later
+//!   takes turns  equal answers, and no more turns that the program waits for
 //!   fails        equal answers: ESTALE, EIO, EACCES
 //!   lies         equal answers: sizes, short reads, absent entries
 //! ```
 //! The server falls ill before the program begins, or once the program has its files open.
 //!
 //! # Invariants
-//! - Times are compared with those of the same program alone, and the least of several: what the
-//!   machine does besides makes a time longer, never shorter.
+//! - No time is compared. A server that takes turns answers all that it holds when the program
+//!   waits and has nothing else to do: what counts is how often, whatever the machine does besides.
+//! - Under `run` the observers have polled, or wait for the server, before the program goes on.
+//! - The least of several is compared: the kernel reads ahead of a program as it likes.
 
+use std::fs::{self, File};
+use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
-use forerun_testkit::{installed, on_threads, within};
+use forerun_testkit::{Scratch, installed, on_threads, until, within};
 use fuser::Errno;
+use rustix::fs::{Advice, fadvise};
 
 use crate::rig::{Reader, folder, observing, run, waits};
 use crate::server::{Illness, OPERATIONS, Operation, Server};
 
-/// Does what each line says, and tells at the end how long that took.
+/// Does what each line says.
 const PROGRAM: &str = "
-import mmap, os, sys, time, zlib
+import mmap, os, sys, zlib
 folder, path = sys.argv[1:]
-held, took = {}, 0
+held = {}
 def opens(): held['fd'] = os.open(path, os.O_RDONLY)
 def reads():
     data = os.read(held['fd'], 1 << 20)
@@ -48,14 +52,12 @@ does = {
     'touches': lambda: sum(held['map'][at] for at in range(0, 1 << 20, 4096)),
     'closes': closes,
     'spins': lambda: sum(range(100000)),
-    'took': lambda: took,
+    'number': os.getpid,
 }
 for line in sys.stdin:
-    began = time.monotonic()
     try: answer = does[line.strip()]()
     except OSError as error: answer = error.errno
     except (KeyError, IndexError, ValueError) as error: answer = type(error)
-    took += time.monotonic() - began
     print(answer, flush=True)
 ";
 
@@ -71,30 +73,105 @@ fn start(mut command: Command, server: &Server) -> Reader {
     Reader::start(command.arg(server.path("large")))
 }
 
-/// What a program answers, how it ends, and how long it took, with a server of its own, of which
-/// nothing is cached.
-fn session(
-    command: Command,
-    ill: (Operation, Illness),
-    when: When,
-) -> (Vec<String>, Option<i32>, f64) {
-    let server = Server::mount("session").expect("another was mounted");
-    let mut reader = start(command, &server);
-    let mut answers = Vec::new();
-    if when == When::Opened {
-        answers.extend(AT_FIRST.iter().map(|line| reader.say_if_it_can(line)));
-    }
-    server.falls_ill(ill.0, ill.1);
-    answers.extend(THEN.iter().map(|line| reader.say_if_it_can(line)));
-    let took = reader.say_if_it_can("took").parse().unwrap_or(0.0);
-    (answers, reader.end(), took)
+/// What a program did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Session {
+    answers: Vec<String>,
+    status: Option<i32>,
 }
 
-/// Runs what follows, and tells its exit status as `run` does.
-fn alone() -> Command {
-    let mut command = Command::new("sh");
-    command.args(["-c", "\"$0\" \"$@\"; exit $?"]);
-    command
+/// What a program does with a server of its own, of which nothing is cached, and how many of its
+/// turns it waits for.
+fn session(way: Way, ill: (Operation, Illness), when: When) -> (Session, u32) {
+    let server = Server::mount("session").expect("another was mounted");
+    let lists = Scratch::new("lists");
+    if way == Way::Learned {
+        learns(&lists, &server);
+    }
+    if when == When::AtFirst {
+        server.falls_ill(ill.0, ill.1);
+    }
+    let mut reader = start(way.command(&lists), &server);
+    let (program, mut answers, mut turns) = (reader.say("number"), Vec::new(), 0);
+    let observing = (way != Way::Alone).then(|| observing(reader.child.id()));
+    if when == When::Opened {
+        answers.extend(AT_FIRST.iter().map(|line| reader.say_if_it_can(line)));
+        server.falls_ill(ill.0, ill.1);
+    }
+    for line in THEN {
+        if let (Some(observing), Illness::TakesTurns) = (observing, ill.1) {
+            let enough = waits(observing) + 1;
+            until(|| server.held() > 0 || waits(observing) >= enough);
+        }
+        answers.push(in_turns(&server, &mut reader, &program, line, &mut turns));
+    }
+    server.heals();
+    (Session { answers, status: reader.end() }, turns)
+}
+
+/// The program runs once, and what it used is learned; nothing of the files is cached then.
+fn learns(lists: &Path, server: &Server) {
+    let mut reader = start(Way::Learned.command(lists), server);
+    for line in AT_FIRST.iter().chain(THEN) {
+        reader.say(line);
+    }
+    assert_eq!(reader.end(), Some(0));
+    let file = File::open(server.path("large")).expect("the server is well");
+    fadvise(&file, 0, None, Advice::DontNeed).expect("advice is taken");
+}
+
+/// Has the program do what `line` says; the server takes a turn each time that it waits.
+fn in_turns(
+    server: &Server,
+    reader: &mut Reader,
+    program: &str,
+    line: &str,
+    turns: &mut u32,
+) -> String {
+    if !reader.hears(line) {
+        return String::new();
+    }
+    // It does not wait for a line before it has answered, so what it waits for is the server.
+    until(|| {
+        if server.held() > 0 && is_waiting(program) && !reader.has_answered() {
+            *turns += 1;
+            server.takes_a_turn();
+        }
+        reader.has_answered()
+    });
+    reader.answer()
+}
+
+/// Whether the process `pid` waits.
+fn is_waiting(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    matches!(state, Some('S' | 'D'))
+}
+
+/// How the program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Alone,
+    Run,
+    /// With a list of what it used before.
+    Learned,
+}
+
+impl Way {
+    /// Runs what follows, and tells its exit status as `run` does.
+    fn command(self, lists: &Path) -> Command {
+        let mut command = match self {
+            Self::Alone => Command::new("sh"),
+            Self::Run => run(""),
+            Self::Learned => run("--learn auto"),
+        };
+        if self == Self::Alone {
+            command.args(["-c", "\"$0\" \"$@\"; exit $?"]);
+        }
+        command.env("XDG_STATE_HOME", lists);
+        command
+    }
 }
 
 /// When the server falls ill.
@@ -105,7 +182,7 @@ enum When {
 }
 
 /// What may be wrong with `operation` besides that it hangs.
-fn illnesses(operation: Operation, nth: usize) -> Vec<Illness> {
+fn illnesses(operation: Operation) -> Vec<Illness> {
     let fails = [Errno::ESTALE, Errno::EIO, Errno::EACCES].map(Illness::Fails);
     let lies: &[u64] = match operation {
         Operation::Attributes => &[0, 4097, 1 << 20, (64 << 20) + 1, 1 << 40],
@@ -114,9 +191,20 @@ fn illnesses(operation: Operation, nth: usize) -> Vec<Illness> {
         Operation::Statistics => &[0, u64::MAX],
         Operation::Open | Operation::Flush | Operation::Release => &[],
     };
-    let delay = DELAYS[nth % DELAYS.len()];
     let lies = lies.iter().map(|&size| Illness::Lies(size));
-    fails.into_iter().chain(lies).chain([Illness::Delays(delay)]).collect()
+    fails.into_iter().chain(lies).chain([Illness::TakesTurns]).collect()
+}
+
+/// The ways that give equal answers. What a list has fetched while the server was well is read
+/// well; and where a server tells two sizes the kernel believes the last, to any process.
+fn ways(operation: Operation, illness: Illness, when: When) -> &'static [Way] {
+    let is_of_size = match operation {
+        Operation::Read => when == When::Opened || matches!(illness, Illness::Lies(_)),
+        Operation::Lookup | Operation::Attributes => matches!(illness, Illness::Lies(_)),
+        _ => false,
+    };
+    let takes_turns = matches!(illness, Illness::TakesTurns);
+    if is_of_size && !takes_turns { &WAYS[..WAYS.len() - 1] } else { &WAYS }
 }
 
 /// Calls `check` for each row, on one of a few threads.
@@ -135,31 +223,36 @@ fn each<R: Copy + Sync>(test: &str, rows: &[R], check: impl Fn(R) + Sync) {
 }
 
 #[test]
-fn programs_of_a_server_that_delays_fails_or_lies_do_what_they_do_alone() {
-    let test = "programs_of_a_server_that_delays_fails_or_lies";
+fn programs_of_a_server_that_waits_fails_or_lies_do_what_they_do_alone() {
+    let test = "programs_of_a_server_that_waits_fails_or_lies";
     let mut rows = Vec::new();
-    for (nth, operation) in OPERATIONS.into_iter().enumerate() {
-        for illness in illnesses(operation, nth) {
+    for operation in OPERATIONS {
+        for illness in illnesses(operation) {
             rows.extend([When::AtFirst, When::Opened].map(|when| (operation, illness, when)));
         }
     }
     within(move || {
         each(test, &rows, |(operation, illness, when)| {
             let why = format!("{operation:?} {illness:?} {when:?}");
-            let (mut least_alone, mut least) = (f64::MAX, f64::MAX);
+            let ways = ways(operation, illness, when);
+            let mut least = vec![u32::MAX; ways.len()];
             for _ in 0..TRIES_MAX {
-                let ill = (operation, illness);
-                let alone = session(alone(), ill, when);
-                let ours = session(run(""), ill, when);
-                assert_eq!((&ours.0, ours.1), (&alone.0, alone.1), "{why}");
-                (least_alone, least) = (least_alone.min(alone.2), least.min(ours.2));
-                let Illness::Delays(delay) = illness else { return };
-                // Less than one request more, whatever the number of them.
-                if least <= least_alone * NOISE + delay.as_secs_f64() / 2.0 {
+                let (mut alone, mut turns) = (None, Vec::new());
+                for way in ways {
+                    let (ours, waited) = session(*way, (operation, illness), when);
+                    let alone = alone.get_or_insert_with(|| ours.clone());
+                    assert_eq!(ours, *alone, "{why} {way:?}");
+                    turns.push(waited);
+                }
+                for (least, waited) in least.iter_mut().zip(turns) {
+                    *least = waited.min(*least);
+                }
+                if least.iter().all(|turns| *turns <= least[0]) {
+                    println!("{why}: {least:?} turns");
                     return;
                 }
             }
-            panic!("{why}: {least} s, alone {least_alone} s");
+            panic!("{why}: {least:?} turns, alone and else");
         });
     });
 }
@@ -171,7 +264,9 @@ fn a_run_ends_whatever_operation_hangs() {
     let stats = format!("--stats-json {}", record.join("stats.json").display());
     let rows: Vec<_> = OPERATIONS
         .into_iter()
-        .flat_map(|operation| ["", &*stats].map(|flags| (operation, flags.to_owned())))
+        .flat_map(|operation| {
+            ["", &*stats, "--learn auto"].map(|flags| (operation, flags.to_owned()))
+        })
         .flat_map(|(operation, flags)| {
             [true, false].map(|closes| (operation, flags.clone(), closes))
         })
@@ -182,7 +277,13 @@ fn a_run_ends_whatever_operation_hangs() {
         let rows: Vec<_> = rows.iter().map(|(o, f, c)| (*o, f.as_str(), *c)).collect();
         each(test, &rows, |(operation, flags, closes)| {
             let server = Server::mount(test).expect("another was mounted");
-            let mut reader = start(run(flags), &server);
+            let lists = Scratch::new("lists");
+            if flags.contains("--learn") {
+                learns(&lists, &server);
+            }
+            let mut command = run(flags);
+            command.env("XDG_STATE_HOME", &*lists);
+            let mut reader = start(command, &server);
             let lines = AT_FIRST.iter().chain(closes.then_some(&"closes"));
             for line in lines {
                 let answer = reader.say(line);
@@ -199,15 +300,10 @@ fn a_run_ends_whatever_operation_hangs() {
     });
 }
 
+/// All ways; the first is what the others are compared with.
+const WAYS: [Way; 3] = [Way::Alone, Way::Run, Way::Learned];
 /// Most of the time servers are waited for.
 const THREADS: u64 = 8;
 /// Polls after which the observers have seen all that there is.
 const POLLS: u64 = 40;
-const DELAYS: [Duration; 4] = [
-    Duration::from_millis(50),
-    Duration::from_millis(100),
-    Duration::from_millis(150),
-    Duration::from_millis(200),
-];
 const TRIES_MAX: usize = 15;
-const NOISE: f64 = 1.25;

@@ -6,11 +6,13 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread::{self, JoinHandle};
 
 use forerun_steer::kernel;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Advice, fadvise, fsync};
 use serde_json::Value;
 
@@ -132,6 +134,8 @@ pub(crate) struct Reader {
     pub(crate) child: Child,
     input: Option<ChildStdin>,
     answers: Box<dyn BufRead>,
+    /// What the answers come from.
+    pipe: OwnedFd,
     pub(crate) position: u64,
 }
 
@@ -141,8 +145,9 @@ impl Reader {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("it starts");
         let input = child.stdin.take();
-        let answers = Box::new(BufReader::new(child.stdout.take().expect("it is piped")));
-        Self { child, input, answers, position: 0 }
+        let output = child.stdout.take().expect("it is piped");
+        let pipe = output.as_fd().try_clone_to_owned().expect("there are descriptors");
+        Self { child, input, answers: Box::new(BufReader::new(output)), pipe, position: 0 }
     }
 
     /// Starts `command`, a reader that answers on stderr; what comes on stdout.
@@ -150,14 +155,16 @@ impl Reader {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("it starts");
         let input = child.stdin.take();
-        let answers = Box::new(BufReader::new(child.stderr.take().expect("it is piped")));
+        let errors = child.stderr.take().expect("it is piped");
+        let pipe = errors.as_fd().try_clone_to_owned().expect("there are descriptors");
+        let answers = Box::new(BufReader::new(errors));
         let mut output = child.stdout.take().expect("it is piped");
         let output = thread::spawn(move || {
             let mut text = String::new();
             output.read_to_string(&mut text).expect("it is text");
             text
         });
-        (Self { child, input, answers, position: 0 }, output)
+        (Self { child, input, answers, pipe, position: 0 }, output)
     }
 
     /// Has it read `bytes` more.
@@ -177,10 +184,24 @@ impl Reader {
 
     /// The same; nothing where it has ended.
     pub(crate) fn say_if_it_can(&mut self, line: &str) -> String {
+        if self.hears(line) { self.answer() } else { String::new() }
+    }
+
+    /// Sends a line, whose answer is awaited for itself; false where it has ended.
+    pub(crate) fn hears(&mut self, line: &str) -> bool {
+        self.input.as_mut().is_some_and(|input| writeln!(input, "{line}").is_ok())
+    }
+
+    /// Whether [`Self::answer`] would not wait.
+    pub(crate) fn has_answered(&self) -> bool {
+        let mut awaited = [PollFd::new(&self.pipe, PollFlags::IN)];
+        poll(&mut awaited, Some(&Timespec::default())).is_ok_and(|count| count > 0)
+    }
+
+    /// The answer to the last line.
+    pub(crate) fn answer(&mut self) -> String {
         let mut answer = String::new();
-        if self.input.as_mut().is_some_and(|input| writeln!(input, "{line}").is_ok()) {
-            self.answers.read_line(&mut answer).expect("it is text");
-        }
+        self.answers.read_line(&mut answer).expect("it is text");
         answer.trim_end().to_owned()
     }
 

@@ -5,6 +5,7 @@
 //!   a request --> its operation is healthy    answered
 //!                 hangs                       held until the server is healed
 //!                 delays                      held for a time, or until then
+//!                 takes turns                 held until all that is held is answered
 //!                 fails                       answered by an error
 //!                 lies                        answered with another size
 //! ```
@@ -60,6 +61,7 @@ pub(crate) const OPERATIONS: [Operation; 8] = [
 pub(crate) enum Illness {
     Hangs,
     Delays(Duration),
+    TakesTurns,
     Fails(Errno),
     /// A file has so many bytes, a read gives so many at most, a folder has so many entries that
     /// are not there, a file system so many blocks.
@@ -124,9 +126,14 @@ impl Server {
     pub(crate) fn heals(&self) {
         let mut state = self.shared.lock();
         state.ill = None;
-        let held = std::mem::take(&mut state.held);
         drop(state);
         self.shared.healed.notify_all();
+        self.takes_a_turn();
+    }
+
+    /// Answers all that is held.
+    pub(crate) fn takes_a_turn(&self) {
+        let held = std::mem::take(&mut self.shared.lock().held);
         for answer in held {
             answer();
         }
@@ -183,7 +190,9 @@ impl Shared {
         let mut state = self.lock();
         let ill = state.ill.filter(|(ill, _)| *ill == operation).map(|(_, illness)| illness);
         match ill {
-            Some(Illness::Hangs) => state.held.push(Box::new(move || answer(Ok(None)))),
+            Some(Illness::Hangs | Illness::TakesTurns) => {
+                state.held.push(Box::new(move || answer(Ok(None))));
+            }
             Some(Illness::Delays(time)) => {
                 let shared = Arc::clone(self);
                 thread::spawn(move || {

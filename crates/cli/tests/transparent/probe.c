@@ -156,7 +156,7 @@ static void places(void) {
 
 static int show(int count, char **words) {
     /* The number is none that an inherited descriptor is shown for. */
-    int file = open(words[2], O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    int file = open(words[2], O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     int high = fcntl(file, F_DUPFD_CLOEXEC, 100);
     if (high >= 0) close(file);
     out = fdopen(high >= 0 ? high : file, "a");

@@ -16,41 +16,65 @@ use crate::table::{WAYS, Way, run};
 
 /// Begins the starters that follow their child: its number, and `see`, which prints how it changed.
 const FOLLOWS: &str = "
-use POSIX ':sys_wait_h';
-sub see {
-    waitpid($child, WUNTRACED) == $child or print 'lost ';
-    my $is = ${^CHILD_STATUS_NATIVE};
-    if (WIFSTOPPED($is)) { print 'stopped ', WSTOPSIG($is), ' ' }
-    else { print 'ended ', WIFSIGNALED($is) ? 128 + WTERMSIG($is) : WEXITSTATUS($is), ' ' }
-}
-sub up { select undef, undef, undef, .001 until -s 'up'; }
-$child = fork;
-if (!$child) { POSIX::setpgid(0, 0); exec @ARGV or exit 99 }
-$| = 1; $SIG{ALRM} = sub { print 'nothing more'; kill KILL => -$child; exit 98 }; alarm 60;
+import os, sys, time
+from os import kill, killpg
+from signal import *
+def see():
+    try: _, status = os.waitpid(child, os.WUNTRACED)
+    except ChildProcessError: return print('lost', end=' ')
+    if os.WIFSTOPPED(status): print('stopped', os.WSTOPSIG(status), end=' ')
+    elif os.WIFSIGNALED(status): print('ended', 128 + os.WTERMSIG(status), end=' ')
+    else: print('ended', os.WEXITSTATUS(status), end=' ')
+def up():
+    while not os.path.exists('up') or os.path.getsize('up') == 0: time.sleep(.001)
+def go(): open('go', 'w').write('go')
+def late(*_):
+    print('nothing more', flush=True)
+    killpg(child, SIGKILL)
+    os._exit(98)
+child = os.fork()
+if child == 0:
+    os.setpgid(0, 0)
+    try: os.execvp(sys.argv[1], sys.argv[1:])
+    finally: os._exit(99)
+signal(SIGALRM, late)
+alarm(60)
 ";
 
 /// Programs of a starter that follows them.
 #[rustfmt::skip]
-const FOLLOWED: &[(&str, &str, &str)] = &[ // what, the rest of the starter, the program
-    ("a stop of its own",  "see; kill CONT => $child; see", "kill -STOP $$; exit 3"),
-    ("two of them",        "see; kill CONT => $child; see; kill CONT => $child; see",
-        "kill -TSTP $$; kill -STOP $$; exit 3"),
-    ("CONT to the group",  "see; kill CONT => -$child; see", "kill -TSTP $$; exit 3"),
-    ("CONT to itself",     "see; see", "(sleep 0.2; kill -CONT $$) & kill -STOP $$; exit 3"),
-    ("TSTP",               "up; kill TSTP => $child; see; kill TERM => $child;
-                            kill CONT => $child; see", "echo > up; exec sleep 60"),
-    ("TTIN",               "up; kill TTIN => $child; see; kill TERM => $child;
-                            kill CONT => $child; see", "echo > up; exec sleep 60"),
-    ("TSTP to the group",  "up; kill TSTP => -$child; see; kill CONT => -$child; see",
-        "exec perl -e 'open F, q(>up); print F 1; close F; sleep 1; exit 3'"),
-    ("TSTP, ignored",      "up; kill TSTP => $child; kill USR1 => $child; see",
-        "trap '' TSTP; echo > up; exec sleep 60"),
-    ("SEGV",               "up; kill SEGV => $child; see", "echo > up; exec sleep 60"),
-    ("BUS",                "up; kill BUS => $child; see", "echo > up; exec sleep 60"),
-    ("ILL",                "up; kill ILL => $child; see", "echo > up; exec sleep 60"),
-    ("FPE",                "up; kill FPE => $child; see", "echo > up; exec sleep 60"),
-    ("TRAP",               "up; kill TRAP => $child; see", "echo > up; exec sleep 60"),
-    ("SYS",                "up; kill SYS => $child; see", "echo > up; exec sleep 60"),
+const FOLLOWED: &[(&str, &str, &str, &str)] = &[ // what, the starter's rest, the program, it sees
+    ("a stop of its own",  "see(); kill(child, SIGCONT); see()", "kill -STOP $$; exit 3",
+        "stopped 19 ended 3 "),
+    ("two of them",        "see(); kill(child, SIGCONT); see(); kill(child, SIGCONT); see()",
+        "kill -TSTP $$; kill -STOP $$; exit 3", "stopped 20 stopped 19 ended 3 "),
+    ("CONT to the group",  "see(); killpg(child, SIGCONT); see()", "kill -TSTP $$; exit 3",
+        "stopped 20 ended 3 "),
+    ("CONT to itself",     "see(); go(); see()",
+        "(until test -s go; do sleep 0.01; done; kill -CONT $$) & kill -STOP $$; exit 3",
+        "stopped 19 ended 3 "),
+    ("TSTP",               "up(); kill(child, SIGTSTP); see(); kill(child, SIGTERM)
+kill(child, SIGCONT); see()", "echo > up; exec sleep 60", "stopped 20 ended 143 "),
+    ("TTIN",               "up(); kill(child, SIGTTIN); see(); kill(child, SIGTERM)
+kill(child, SIGCONT); see()", "echo > up; exec sleep 60", "stopped 21 ended 143 "),
+    ("TSTP to the group",  "up(); killpg(child, SIGTSTP); see(); go()
+killpg(child, SIGCONT); see()",
+        "exec perl -e 'open F, q(>up); print F 1; close F;
+            select undef, undef, undef, .01 until -s q(go); exit 3'", "stopped 20 ended 3 "),
+    ("TSTP, ignored",      "up(); kill(child, SIGTSTP); kill(child, SIGUSR1); see()",
+        "trap '' TSTP; echo > up; exec sleep 60", "ended 138 "),
+    ("SEGV",               "up(); kill(child, SIGSEGV); see()", "echo > up; exec sleep 60",
+        "ended 139 "),
+    ("BUS",                "up(); kill(child, SIGBUS); see()", "echo > up; exec sleep 60",
+        "ended 135 "),
+    ("ILL",                "up(); kill(child, SIGILL); see()", "echo > up; exec sleep 60",
+        "ended 132 "),
+    ("FPE",                "up(); kill(child, SIGFPE); see()", "echo > up; exec sleep 60",
+        "ended 136 "),
+    ("TRAP",               "up(); kill(child, SIGTRAP); see()", "echo > up; exec sleep 60",
+        "ended 133 "),
+    ("SYS",                "up(); kill(child, SIGSYS); see()", "echo > up; exec sleep 60",
+        "ended 159 "),
 ];
 
 /// Programs that begin in a state that a starter has made, with which it becomes the program.
@@ -89,12 +113,13 @@ const LEFT: &[(&str, &str, &[&str], &[&str])] = &[ // what, package, starter, pr
 #[test]
 fn a_starter_sees_of_its_child_what_it_sees_of_the_program() {
     let test = "a_starter_sees_of_its_child_what_it_sees_of_the_program";
-    if !installed(test, "perl") {
+    if !installed(test, "perl") || !installed(test, "python3") {
         return;
     }
-    let rows = FOLLOWED.iter().map(|(name, rest, program)| {
-        let before = ["perl", "-e", &format!("{FOLLOWS}{rest}")].map(str::to_owned).to_vec();
-        (*name, before, ["sh", "-c", program].map(str::to_owned).to_vec())
+    let rows = FOLLOWED.iter().map(|(name, rest, program, sees)| {
+        let starter = ["python3", "-ISc", &format!("{FOLLOWS}{rest}")].map(str::to_owned);
+        let program = ["sh", "-c", program].map(str::to_owned).to_vec();
+        (*name, starter.to_vec(), program, Some(*sees))
     });
     compare(rows);
 }
@@ -111,14 +136,18 @@ fn a_program_does_with_what_is_left_to_it_what_it_does_alone() {
         can
     });
     let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
-    compare(rows.map(|(name, _, before, program)| (*name, words(before), words(program))));
+    compare(rows.map(|(name, _, before, program)| (*name, words(before), words(program), None)));
 }
 
-/// Runs each row, a starter and a program, alone and in every way.
-fn compare<'a>(rows: impl Iterator<Item = (&'a str, Vec<String>, Vec<String>)>) {
+/// A name, a starter and a program, and where that is known what the starter sees of it alone.
+type Row<'a> = (&'a str, Vec<String>, Vec<String>, Option<&'a str>);
+
+/// Runs each row alone and in every way.
+fn compare<'a>(rows: impl Iterator<Item = Row<'a>>) {
     let (scratch, mut differences) = (Scratch::new("starters"), Vec::new());
-    for (name, before, words) in rows {
+    for (name, before, words, sees) in rows {
         let alone = run(&scratch, Way::Alone, &before, &words);
+        assert!(sees.is_none_or(|sees| alone.output == sees), "{name}, alone: {alone:?}");
         for way in &WAYS[1..] {
             let found = run(&scratch, *way, &before, &words).differences(&alone);
             let table = if found.is_empty() { "equal" } else { "DIFFERS" };

@@ -16,10 +16,13 @@ pub(crate) enum Way {
     Shim,
     Statistics,
     Explain,
+    /// With the list of a run before it, to which it adds.
+    Learned,
 }
 
 /// All ways; the first is what the others are compared with.
-pub(crate) const WAYS: [Way; 5] = [Way::Alone, Way::Run, Way::Shim, Way::Statistics, Way::Explain];
+pub(crate) const WAYS: [Way; 6] =
+    [Way::Alone, Way::Run, Way::Shim, Way::Statistics, Way::Explain, Way::Learned];
 
 impl Way {
     /// The words before a program. What is written besides goes into `folder`.
@@ -32,6 +35,7 @@ impl Way {
             Self::Shim => &["run", "--observe", "preload"],
             Self::Statistics => &["run", "--stats-json", &json],
             Self::Explain => &["explain", "-o", &page],
+            Self::Learned => &["run", "--learn", "auto"],
         };
         let words = [env!("CARGO_BIN_EXE_forerun")].into_iter().chain(flags.iter().copied());
         words.chain(["--"]).map(str::to_owned).collect()
@@ -83,6 +87,11 @@ impl Seen {
 /// Runs `words` in a new folder of `scratch`, always the same, after those of `way`, with `before`
 /// in front of all.
 pub(crate) fn run(scratch: &Scratch, way: Way, before: &[String], words: &[String]) -> Seen {
+    let seen = once(scratch, way, before, words);
+    if way == Way::Learned { once(scratch, way, before, words) } else { seen }
+}
+
+fn once(scratch: &Scratch, way: Way, before: &[String], words: &[String]) -> Seen {
     let (folder, aside) = (scratch.join("row"), Scratch::new("aside"));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir(&folder).expect("there is room for a folder");
@@ -91,7 +100,7 @@ pub(crate) fn run(scratch: &Scratch, way: Way, before: &[String], words: &[Strin
     let mut command = Command::new(all.next().expect("there is a program"));
     command.args(all).current_dir(&folder).stdin(Stdio::null());
     // In all ways: an environment to which something was added is in another order.
-    command.env("FORERUN_PRELOAD", shim());
+    command.env("FORERUN_PRELOAD", shim()).env("XDG_STATE_HOME", scratch.join("state"));
     let Output { status, stdout, stderr } = command.output().expect("it starts");
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     let errors = text(stderr);

@@ -32,13 +32,14 @@ use crate::observe::shim::Ring;
 use crate::wire::{Wire, to_bytes};
 
 /// Observes the program `pid`, a child of the parent of this process, until a message comes by
-/// `socket`, and answers with what was seen.
+/// `socket`, and answers with what was seen. The first poll comes after `first_pause`.
 pub(super) fn run<P: Poller, S: Wire>(
     mut socket: UnixStream,
     pid: Pid,
     ring: Option<Ring>,
     make: impl FnOnce(Observers) -> P + Send + 'static,
     seen: impl Fn() -> (S, u64),
+    first_pause: Nanos,
 ) {
     let Ok(wake) = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK) else { return };
     let shared = Arc::new(Shared { wake, is_over: AtomicBool::new(false), tid: 0.into() });
@@ -51,7 +52,7 @@ pub(super) fn run<P: Poller, S: Wire>(
         for_poller.tid.store(gettid().as_raw_nonzero().get(), Ordering::Relaxed);
         descriptors::detach();
         let tree = ProcessTree::new(pid, parent);
-        for_poller.poll(make(Observers::new(tree, ring)));
+        for_poller.poll(make(Observers::new(tree, ring)), first_pause);
         drop(has_finished);
     };
     if thread::Builder::new().name("poller".into()).spawn(poller).is_err() {
@@ -105,8 +106,8 @@ struct Shared {
 
 impl Shared {
     /// Polls until the program has ended.
-    fn poll(&self, mut poller: impl Poller) {
-        let mut pause = Pause::of(FIRST_PAUSE);
+    fn poll(&self, mut poller: impl Poller, first_pause: Nanos) {
+        let mut pause = Pause::of(first_pause);
         let mut has_given_up = false;
         loop {
             let some_ended = self.wait(&poller.observers().tree, pause);
@@ -186,8 +187,6 @@ pub(super) const END: u8 = 1;
 pub(super) const STOPPED: u8 = 2;
 pub(super) const CONTINUED: u8 = 3;
 const STOPPED_LOOKS_EVERY: Nanos = Nanos::from_millis(10);
-/// A program that ends sooner is not polled.
-const FIRST_PAUSE: Nanos = Nanos::from_millis(2);
 /// Processes whose end cuts a pause short.
 const ENDS_MAX: usize = 64;
 const LOOKS_EVERY: Duration = Duration::from_millis(5);
@@ -233,7 +232,8 @@ mod tests {
         let (observers, polls) =
             (Observers::new(ProcessTree::new(getpid(), None), None), Cell::new(0));
         let waits_left = Cell::new(4);
-        shared.poll(Faulty { observers, shared: &shared, waits_left, polls: &polls });
+        let faulty = Faulty { observers, shared: &shared, waits_left, polls: &polls };
+        shared.poll(faulty, Nanos(0));
         assert_eq!(polls.get(), 1);
     }
 }

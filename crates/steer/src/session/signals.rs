@@ -12,12 +12,19 @@
 //!                                 this process is
 //!   STOP, KILL                    as ever
 //! ```
+//! Many signals are taken at a time, and of those of one number that are pending the first is
+//! forwarded, as the kernel keeps one. Where they never cease they gather for a while before they
+//! are taken, as far as a budget asks for it: else this process would do nothing else, and have no
+//! processor at the program's end.
+//!
 //! # Invariants
 //! - The signals are blocked from before the program's start to its end, so none is lost and none
 //!   ends this process while the program runs on.
 //! - What the kernel sends to a process group reaches the program once. Of what a process sends
 //!   nothing tells whether the group got it or this process alone, so it is always forwarded: a
 //!   signal twice is noticed, one that is lost has a program run on for ever.
+//! - Stops and CONT undo each other, and those of real time are a queue: each is forwarded, in
+//!   order.
 //! # Sources
 //! signal(7), signalfd(2); Linux `drivers/tty/tty_jobctrl.c`, for what a hangup signals: the leader
 //! of the session alone, and the group in the foreground once that leader has ended.
@@ -80,32 +87,36 @@ impl Signals {
         self.is_continued = true;
     }
 
-    /// The next signal to forward, if one came.
-    pub(crate) fn next(&mut self) -> Option<Forwarded> {
-        let mut message = [0; size_of::<libc::signalfd_siginfo>()];
-        loop {
-            if self.messages.read(&mut message).ok()? != message.len() {
-                return None;
-            }
+    /// The signals to forward, of those that came up to [`BATCH`].
+    pub(crate) fn take(&mut self) -> Vec<Forwarded> {
+        let (mut bytes, mut batch) = ([0; BATCH * MESSAGE_BYTES], Vec::new());
+        let count = self.messages.read(&mut bytes).unwrap_or(0);
+        for message in bytes[..count].chunks_exact(MESSAGE_BYTES) {
             // SAFETY: the message has the size of the structure, which is of integers alone; it is
             // read from where it lies, whatever its alignment.
             let info: libc::signalfd_siginfo =
                 unsafe { std::ptr::read_unaligned(message.as_ptr().cast()) };
-            let Ok(number) = libc::c_int::try_from(info.ssi_signo) else { continue };
-            if number == libc::SIGCONT && std::mem::take(&mut self.is_continued) {
-                continue;
-            }
-            let from_kernel = info.ssi_code > 0;
-            if from_kernel && !is_for_one(number) {
-                continue;
-            }
-            let sender = i32::try_from(info.ssi_pid).ok().and_then(Pid::from_raw);
-            if number == libc::SIGCONT && sender.is_some() && sender == self.waker {
-                continue;
-            }
-            let value = (info.ssi_code == libc::SI_QUEUE).then_some(info.ssi_ptr);
-            return Some(Forwarded { number, value });
+            batch.extend(self.forwarded(&info).filter(|signal| !signal.is_pending(&batch)));
         }
+        batch
+    }
+
+    /// What is forwarded of a signal that came, if anything.
+    fn forwarded(&mut self, info: &libc::signalfd_siginfo) -> Option<Forwarded> {
+        let number = libc::c_int::try_from(info.ssi_signo).ok()?;
+        if number == libc::SIGCONT && std::mem::take(&mut self.is_continued) {
+            return None;
+        }
+        let from_kernel = info.ssi_code > 0;
+        if from_kernel && !is_for_one(number) {
+            return None;
+        }
+        let sender = i32::try_from(info.ssi_pid).ok().and_then(Pid::from_raw);
+        if number == libc::SIGCONT && sender.is_some() && sender == self.waker {
+            return None;
+        }
+        let value = (info.ssi_code == libc::SI_QUEUE).then_some(info.ssi_ptr);
+        Some(Forwarded { number, value })
     }
 }
 
@@ -144,6 +155,12 @@ impl Forwarded {
     /// One without a value.
     pub(crate) fn plain(number: libc::c_int) -> Self {
         Self { number, value: None }
+    }
+
+    /// Whether the kernel would drop it, were those of `batch` pending.
+    fn is_pending(self, batch: &[Self]) -> bool {
+        let is_each_forwarded = self.number >= libc::SIGRTMIN() || UNDOING.contains(&self.number);
+        !is_each_forwarded && batch.iter().any(|signal| signal.number == self.number)
     }
 
     /// Sends it to the process `pid`, which may have ended meanwhile, or be of another user.
@@ -203,3 +220,12 @@ const BLOCKED: &[libc::c_int] = &[
     libc::SIGTRAP,
     libc::SIGSYS,
 ];
+
+/// Signals that undo others of these which are pending.
+const UNDOING: &[libc::c_int] = &[libc::SIGCONT, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
+const MESSAGE_BYTES: usize = size_of::<libc::signalfd_siginfo>();
+/// Signals that are taken at a time, at most: more than there are numbers of which one is pending.
+pub(super) const BATCH: usize = 64;
+
+#[cfg(test)]
+mod tests;

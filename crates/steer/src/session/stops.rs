@@ -26,11 +26,13 @@ use super::program::Program;
 use super::signals::{Forwarded, Signals};
 use crate::aside::Aside;
 
-/// Stops this process, if the program was stopped, until one of them is to go on.
-pub(super) fn follow(program: &Program, signals: &mut Signals, observing: Option<&mut Aside>) {
-    let Some(signal) = program.stopped() else { return };
-    // Without the observing process nothing would wake this one.
-    let Some(observing) = observing else { return };
+/// Stops this process by `signal`, which has stopped the program, until one of them is to go on.
+pub(super) fn follow(
+    signal: libc::c_int,
+    program: &Program,
+    signals: &mut Signals,
+    observing: &mut Aside,
+) {
     if observing.continues_at_end(true).is_err() || observing.send(&[STOPPED]).is_err() {
         return;
     }
