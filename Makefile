@@ -27,7 +27,8 @@ help:
 	@echo 'make symbols  the command with all that a debugger or a profiler wants, in target/symbols'
 	@echo 'make seeds    the core against faults, $(SEEDS) seeds'
 	@echo 'make fuzz     readers of traces against any bytes, $(FUZZ_SECONDS) s (needs cargo-fuzz), then'
-	@echo '              convert, vectors, journals, the ring and NBD, $(FUZZ_SECONDS_OTHERS) s each;'
+	@echo '              convert, vectors, journals, the ring, accesses, NBD and learned lists,'
+	@echo '              $(FUZZ_SECONDS_OTHERS) s each;'
 	@echo '              FUZZ_FORMAT=spc for one of them'
 	@echo 'make mutants  do the tests of core notice small faults?'
 	@echo 'make soak     the live engine for ten minutes and 100M reads, everything checked'
@@ -59,7 +60,7 @@ fuzz: tools
 	@$(CARGO) fuzz --version >/dev/null 2>&1 || { \
 	    echo 'make: no cargo-fuzz: cargo install cargo-fuzz, and a nightly Rust' >&2; exit 1; }
 	@FUZZ_FORMAT=$(FUZZ_FORMAT) $(CARGO) +nightly fuzz run trace -- -max_total_time=$(FUZZ_SECONDS)
-	@for target in convert vectors journal ring accesses nbd; do \
+	@for target in convert vectors journal ring accesses nbd learned; do \
 	    $(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS_OTHERS) || exit 1; done
 
 mutants: tools

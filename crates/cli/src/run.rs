@@ -42,6 +42,9 @@ pub(crate) struct Args {
     /// How the program's reads are observed: by /proc, or also by a shim that it loads
     #[arg(long, value_name = "HOW", default_value = "auto")]
     observe: ObserveFlag,
+    /// Whether entries of directory trees are fetched ahead of a program that walks them
+    #[arg(long, value_name = "HOW", default_value = "on")]
+    walks: WalksFlag,
     /// What is learned of the program for its next start: auto, off, or the name of a list; off
     /// where `FORERUN_LEARN` says so [default: auto]
     #[arg(long, value_name = "HOW", value_parser = learning)]
@@ -64,6 +67,15 @@ pub(crate) struct Args {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     words: Vec<OsString>,
+}
+
+/// The values of `--walks`.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum WalksFlag {
+    /// Entries are fetched ahead where blocked calls are seen
+    On,
+    /// Streams and learned lists alone
+    Off,
 }
 
 /// The values of `--observe`.
@@ -163,6 +175,7 @@ impl Args {
             budget_bytes: self.budget.map_or(default.budget_bytes, |bytes| bytes.0),
             readahead: readahead.clone(),
             observe: self.observe.kind()?,
+            walks: self.walks == WalksFlag::On,
             learn: self.learn()?,
         })
     }
@@ -198,7 +211,9 @@ fn plan(settings: &Settings, words: &[OsString], can: Abilities) -> String {
         observed.push("every read call, by the shim");
     }
     let show = |bytes| Bytes(bytes).show();
-    let walks = if can.sees_calls {
+    let walks = if !settings.walks {
+        "off"
+    } else if can.sees_calls {
         "entries of directories ahead of a program that walks them"
     } else {
         "none: blocked calls are not seen; `forerun doctor` says how to get them"

@@ -3,85 +3,16 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::thread;
+use std::process::Output;
 
-use forerun_testkit::{Scratch, drop_from_cache, installed};
+use forerun_testkit::{drop_from_cache, installed};
 use serde_json::Value;
 
-/// A folder of lists, and one of files that a program reads one after the other.
-struct Home(Scratch);
+use home::{BYTES, Home, succeeded};
 
-/// Reads the files that it is given, and has each open until another process has it open, too.
-const READER: &str = "
-import glob, os, sys, time
-def is_seen(path):
-    for link in glob.glob('/proc/[0-9]*/fd/*'):
-        try:
-            if os.readlink(link) == path and link.split('/')[2] != str(os.getpid()): return True
-        except OSError: pass
-for path in sys.argv[1:]:
-    with open(path, 'rb') as file:
-        while not is_seen(path):
-            file.seek(0)
-            while file.read(65536): pass
-            time.sleep(.005)
-";
-
-/// Observers follow readers of files that are no smaller.
-const BYTES: usize = 300_000;
-
-impl Home {
-    fn new(test: &str, files: usize) -> Self {
-        let home = Self(Scratch::on_disk(&format!("learned-{test}")));
-        fs::create_dir(home.0.join("files")).unwrap();
-        for at in 0..files {
-            fs::write(home.file(at), vec![1; BYTES]).unwrap();
-        }
-        fs::write(home.0.join("reader.py"), READER).unwrap();
-        home
-    }
-
-    fn file(&self, at: usize) -> PathBuf {
-        self.0.join(format!("files/{at:03}"))
-    }
-
-    fn forerun(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_forerun"));
-        command.args(words).env("XDG_STATE_HOME", self.0.join("state")).env_remove("FORERUN_LEARN");
-        command.current_dir(self.0.join("files")).stdin(Stdio::null());
-        command
-    }
-
-    /// Runs the reader of `files` under `run` with `flags`, all of them cold: the statistics.
-    fn read(&self, flags: &[&str], files: &[PathBuf]) -> Value {
-        for file in fs::read_dir(self.0.join("files")).unwrap() {
-            drop_from_cache(&File::open(file.unwrap().path()).unwrap());
-        }
-        let record = self.0.join("stats.json");
-        let record_text = record.to_str().unwrap();
-        let mut command = self.forerun(&[&["run", "--stats-json", record_text], flags].concat());
-        let output = command.args(["--", "python3"]).arg(self.0.join("reader.py")).args(files);
-        succeeded(&output.output().unwrap());
-        let stats: Value = serde_json::from_slice(&fs::read(record).unwrap()).unwrap();
-        stats["learned"].clone()
-    }
-
-    fn names(&self) -> Vec<String> {
-        let output = self.forerun(&["learned", "--json"]).output().unwrap();
-        let lists: Value = serde_json::from_str(&succeeded(&output)).unwrap();
-        let lists = lists.as_array().unwrap().iter();
-        lists.map(|list| list["name"].as_str().unwrap().to_owned()).collect()
-    }
-}
-
-fn succeeded(output: &Output) -> String {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
-    text(&output.stdout)
-}
+#[path = "learned/home.rs"]
+mod home;
 
 fn refused(output: &Output, status: i32) -> String {
     assert_eq!(output.status.code(), Some(status), "{output:?}");
@@ -108,6 +39,7 @@ fn a_dry_run_says_what_would_be_done_and_runs_nothing() {
     );
     assert!(!made.exists(), "it ran");
     assert!(plan(&["--learn", "off"], &["touch"]).contains("learned   off\n"));
+    assert!(plan(&["--walks", "off"], &["touch"]).contains("walks     off\n"));
     assert!(plan(&[], &["no-such-program-at-all"]).contains("there is no such program"));
 
     home.read(&["--learn", "dry"], &files);
@@ -176,19 +108,22 @@ fn off_leaves_no_trace_and_names_are_kept_apart() {
 
 #[test]
 fn a_folder_that_cannot_be_used_is_told_and_the_program_runs() {
+    let test = "a_folder_that_cannot_be_used_is_told_and_the_program_runs";
+    if !installed(test, "python3") {
+        return;
+    }
     let home = Home::new("folder", 1);
     fs::write(home.0.join("state"), "a file").unwrap();
-    let output = home.forerun(&["run", "--stats", "--", "cat"]).arg(home.file(0)).output().unwrap();
-    assert_eq!(output.stdout.len(), BYTES);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("learned: "), "{output:?}");
+    let trouble = || home.read(&[], &[home.file(0)])["trouble"].as_str().unwrap().to_owned();
+    let told = trouble();
+    assert!(told.contains("state/forerun/learned"), "{told}");
     let output = home.forerun(&["run", "--", "cat"]).arg(home.file(0)).output().unwrap();
-    assert!(output.stderr.is_empty(), "{output:?}");
+    assert_eq!((output.stdout.len(), output.stderr.len()), (BYTES, 0), "{output:?}");
     fs::remove_file(home.0.join("state")).unwrap();
     fs::create_dir_all(home.0.join("state/forerun/learned")).unwrap();
     let open = fs::Permissions::from_mode(0o777);
     fs::set_permissions(home.0.join("state/forerun/learned"), open).unwrap();
-    let output = home.forerun(&["run", "--stats", "--", "cat"]).arg(home.file(0)).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let told = trouble();
     assert!(told.contains("another user could have written it"), "{told}");
 }
 
@@ -297,53 +232,4 @@ fn hostile_lists_open_nothing_but_files() {
     fs::write(here("broken.jsonl"), "{").unwrap();
     let words = ["run", "--learned-file", &here("broken.jsonl"), "--", "true"];
     assert!(refused(&home.forerun(&words).output().unwrap(), 1).contains("no learned list"));
-}
-
-#[test]
-fn lists_stay_whole_whatever_is_killed() {
-    let test = "lists_stay_whole_whatever_is_killed";
-    if !installed(test, "python3") {
-        return;
-    }
-    let home = Home::new("killed", 20);
-    let kills = std::env::var("FORERUN_KILLS").map_or(20, |text| text.parse().unwrap());
-    let turns = 2 * u32::div_ceil(kills, 20);
-    thread::scope(|scope| {
-        for own in 0..20 {
-            let home = &home;
-            scope.spawn(move || {
-                for turn in 0..turns {
-                    let name = if own % 2 == 0 { "shared".into() } else { format!("own{own}") };
-                    let mut command = home.forerun(&["run", "--learn", &name, "--", "python3"]);
-                    command.arg(home.0.join("reader.py")).arg(home.file(own)).process_group(0);
-                    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
-                    if turn % 2 == 1 {
-                        // At any moment of the run, its end included.
-                        let group = rustix::process::Pid::from_child(&child);
-                        let flags = rustix::process::PidfdFlags::empty();
-                        let end = rustix::process::pidfd_open(group, flags).unwrap();
-                        let mut ends =
-                            [rustix::event::PollFd::new(&end, rustix::event::PollFlags::IN)];
-                        let later = (7 * i64::try_from(own).unwrap() + 11 * i64::from(turn)) % 300;
-                        let tv_nsec = (50 + later) * 1_000_000;
-                        let time = rustix::event::Timespec { tv_sec: 0, tv_nsec };
-                        rustix::event::poll(&mut ends, Some(&time)).unwrap();
-                        let kill = rustix::process::Signal::KILL;
-                        let _ = rustix::process::kill_process_group(group, kill);
-                    }
-                    child.wait().unwrap();
-                }
-            });
-        }
-    });
-    for name in home.names() {
-        let shown = succeeded(&home.forerun(&["learned", "show", &name]).output().unwrap());
-        let own = name.strip_prefix("own").and_then(|own| own.parse::<usize>().ok());
-        let foreign = |at: &usize| own.is_some_and(|own| own != *at);
-        let files = home.0.join("files");
-        for other in (0..20).filter(foreign) {
-            let path = files.join(format!("{other:03}"));
-            assert!(!shown.contains(path.to_str().unwrap()), "{name} has {other}:\n{shown}");
-        }
-    }
 }

@@ -284,6 +284,8 @@ fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     out
 }
 
+/// A file up to here is learned whole; of a larger one, what is used.
+pub const WHOLE_BYTES: u64 = 256 << 10;
 /// Entries of a list, at most.
 pub const ENTRIES_MAX: usize = 1 << 16;
 /// Ranges of an entry, at most.

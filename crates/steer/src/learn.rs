@@ -39,7 +39,9 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use forerun_core::learned::replay::{Replay, ReplayEntry, ReplayStats};
-use forerun_core::learned::{ENTRIES_MAX, LearnedEntry, LearnedKind, LearnedList, Observed};
+use forerun_core::learned::{
+    ENTRIES_MAX, LearnedEntry, LearnedKind, LearnedList, Observed, WHOLE_BYTES,
+};
 use forerun_core::units::Nanos;
 use forerun_core::walk::depth::{WalkDepth, was_cached};
 use rustix::fs::{CWD, readlinkat};
@@ -356,7 +358,7 @@ impl Learner {
             let is_new = self.seen.note(now, &path, LearnedKind::Read);
             self.seen.found(&path, fetch::version(stat));
             assert!(self.seen.count() <= ENTRIES_MAX, "what is seen has a bound");
-            if is_new && stat.st_size > fetch::WHOLE_BYTES {
+            if is_new && stat.st_size > WHOLE_BYTES {
                 let is_cached = file.is_none_or(|it| fetch::is_mostly_cached(it, stat.st_size));
                 self.seen.was_cached(&path, is_cached);
             }

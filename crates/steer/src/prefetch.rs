@@ -46,6 +46,8 @@ pub(crate) struct Prefetcher {
     /// Requests that workers had carried out at the last poll.
     carried_out: u64,
     walks: WalkDriver,
+    /// Entries of directory trees are fetched ahead.
+    has_walks: bool,
     /// Bytes that a learned list has ahead of the program.
     list_ahead_bytes: u64,
     /// The bytes of memory, and of the budget, that may be ahead of readers and walks together.
@@ -88,6 +90,7 @@ impl Prefetcher {
             effort: Effort::default(),
             carried_out: 0,
             walks: WalkDriver::new(limit_bytes, budget_bytes / WALKS_ONE_IN),
+            has_walks: true,
             list_ahead_bytes: 0,
             memory_bytes: u64::MAX,
             budget_bytes,
@@ -96,6 +99,11 @@ impl Prefetcher {
             files_refused: 0,
             processor: None,
         })
+    }
+
+    /// The same, which takes uses of entries as of no concern.
+    pub(crate) fn without_walks(self) -> Self {
+        Self { has_walks: false, ..self }
     }
 
     pub(crate) fn stats(&self) -> PlannerStats {
@@ -321,7 +329,9 @@ impl AccessSink for Prefetcher {
     }
 
     fn entry(&mut self, now: Nanos, access: &EntryAccess<'_>) {
-        self.walks.entry(now, access);
+        if self.has_walks {
+            self.walks.entry(now, access);
+        }
     }
 }
 

@@ -43,6 +43,8 @@ pub struct Settings {
     pub readahead: String,
     /// The observers of the program.
     pub observe: ObserverKind,
+    /// Whether entries of directory trees are fetched ahead of a program that walks them.
+    pub walks: bool,
     /// Which learned lists are used, and which is added to.
     pub learn: LearnSettings,
 }
@@ -55,6 +57,7 @@ impl Default for Settings {
             budget_bytes: 256 << 20,
             readahead: "streams:first=1M".into(),
             observe: ObserverKind::Proc,
+            walks: true,
             learn: LearnSettings::default(),
         }
     }
@@ -153,6 +156,7 @@ wire! {
 pub fn run(settings: &Settings, words: &[OsString], is_reported: bool) -> Result<Ended, RunError> {
     let prefetcher =
         Prefetcher::new(settings.planner()?, settings.limit_bytes).map_err(RunError::Settings)?;
+    let prefetcher = if settings.walks { prefetcher } else { prefetcher.without_walks() };
     let (mut running, published) = (prefetcher.running(), Arc::new(Mutex::new(Stats::default())));
     let counter = running.counter();
     let (for_poller, learn) = (Arc::clone(&published), settings.learn.clone());

@@ -111,6 +111,22 @@ fn programs_over_a_cold_tree_give_what_they_give_alone() {
     });
 }
 
+#[test]
+fn with_walks_off_nothing_is_fetched_ahead_of_a_walk() {
+    let test = "with_walks_off_nothing_is_fetched_ahead_of_a_walk";
+    let Some(device) = Device::new(test) else { return };
+    within(move || {
+        let requested = |walks: &str| {
+            let flags = ["--walks", walks, "--learn", "off"];
+            let (ours, requested) = ahead(&device, false, &flags, "cat d*/* | cksum");
+            assert_eq!(ours.0, Some(0), "{ours:?}");
+            requested
+        };
+        assert!(requested("on") > 0, "there is nothing to switch off");
+        assert_eq!(requested("off"), 0);
+    });
+}
+
 /// Runs the shell's `command` alone and under `run`; what differs is added to `differences`. How
 /// many entries were fetched ahead.
 pub(crate) fn compare(
@@ -120,17 +136,8 @@ pub(crate) fn compare(
     command: &str,
     differences: &mut Vec<String>,
 ) -> u64 {
-    let record = device.path("stats.json");
-    let json = record.display().to_string();
     let alone = device.run(changes, &["sh", "-c", command]);
-    let ahead = [env!("CARGO_BIN_EXE_forerun"), "run", "--stats-json", &json, "--"];
-    let ours = device.run(changes, &[&ahead[..], &["sh", "-c", command]].concat());
-    let stats: Value = fs::read(&record)
-        .ok()
-        .and_then(|text| serde_json::from_slice(&text).ok())
-        .unwrap_or_default();
-    let _ = fs::remove_file(&record);
-    let requested = stats["entries_requested"].as_u64().unwrap_or(0);
+    let (ours, requested) = ahead(device, changes, &[], command);
     let table = if ours == alone { "equal" } else { "DIFFERS" };
     println!("{name:20} {table}, {requested} entries ahead; status {:?}", alone.0);
     if ours != alone {
@@ -147,4 +154,24 @@ fn is_there(program: &str) -> bool {
         println!("{program:20} left out: it is not installed");
     }
     found
+}
+
+/// What the shell's `command` gives under `run` with `flags`, and how many entries were fetched
+/// ahead.
+fn ahead(
+    device: &Device,
+    changes: bool,
+    flags: &[&str],
+    command: &str,
+) -> ((Option<i32>, String, String), u64) {
+    let record = device.path("stats.json");
+    let json = record.display().to_string();
+    let run = [env!("CARGO_BIN_EXE_forerun"), "run", "--stats-json", &json];
+    let ours = device.run(changes, &[&run, flags, &["--", "sh", "-c", command]].concat());
+    let stats: Value = fs::read(&record)
+        .ok()
+        .and_then(|text| serde_json::from_slice(&text).ok())
+        .unwrap_or_default();
+    let _ = fs::remove_file(&record);
+    (ours, stats["entries_requested"].as_u64().unwrap_or(0))
 }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use forerun_core::learned::{LearnedEntry, LearnedKind, Version};
+use forerun_core::learned::{LearnedEntry, LearnedKind, Version, WHOLE_BYTES};
 use forerun_core::units::Nanos;
 use rustix::fs::{FileType, RawDir};
 use rustix::io::Errno;
@@ -255,8 +255,6 @@ pub(super) fn version(stat: &Stat) -> Version {
     Version { inode: stat.st_ino, bytes: stat.st_size, modified }
 }
 
-/// Files up to here are learned whole.
-pub(super) const WHOLE_BYTES: u64 = 256 << 10;
 /// A device that takes longer for a file has failed.
 const ARRIVES_WITHIN: Nanos = Nanos::from_millis(30_000);
 const ARRIVED_EVERY: Duration = Duration::from_millis(1);

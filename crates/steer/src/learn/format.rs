@@ -7,13 +7,17 @@
 //! A path that is no UTF-8 stands in `path_hex`, two digits a byte.
 //!
 //! # Invariants
-//! - What is written reads as the same list; what is longer than a list may be does not read.
+//! - What is written reads as the same list; what is longer than a list may be does not read. Of
+//!   the program's facts, which are there to be looked at, the first [`FACT_BYTES_MAX`] are kept.
 //! - A path that does not begin at the root, or goes up (`..`), does not read.
+//! - Reading takes no more memory than the largest list and one line of [`LINE_BYTES_MAX`].
 
 use std::io::{self, BufRead, Read, Write};
 use std::ops::Range;
 
-use forerun_core::learned::{ENTRIES_MAX, LearnedEntry, LearnedKind, LearnedList, Version};
+use forerun_core::learned::{
+    ENTRIES_MAX, LearnedEntry, LearnedKind, LearnedList, RANGES_ALL_MAX, RANGES_MAX, Version,
+};
 use forerun_core::units::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -63,7 +67,10 @@ pub enum FormatError {
     #[error("line {0}: {1}")]
     Line(usize, String),
     /// There is more than a list may have.
-    #[error("more than {ENTRIES_MAX} entries or {} MiB", FILE_BYTES_MAX >> 20)]
+    #[error(
+        "more than {ENTRIES_MAX} entries, {RANGES_ALL_MAX} ranges or {} MiB",
+        FILE_BYTES_MAX >> 20
+    )]
     TooLong,
 }
 
@@ -103,7 +110,8 @@ impl LearnedFile {
     /// Those of `to`.
     pub fn write(&self, to: &mut impl Write) -> io::Result<()> {
         let (format, runs) = (FORMAT.to_owned(), self.list.runs());
-        let header = Header { format, version: VERSION, runs, program: self.program.clone() };
+        let program = self.program.shortened();
+        let header = Header { format, version: VERSION, runs, program };
         serde_json::to_writer(&mut *to, &header)?;
         to.write_all(b"\n")?;
         for entry in self.list.entries() {
@@ -119,12 +127,25 @@ impl LearnedFile {
     /// See [`FormatError`].
     pub fn read(from: impl Read) -> Result<Self, FormatError> {
         let mut lines = io::BufReader::new(from.take(FILE_BYTES_MAX + 1));
-        let (mut line, mut read_bytes) = (Vec::new(), 0);
+        let (mut line, mut number, mut read_bytes) = (Vec::new(), 0, 0);
         let mut next = |line: &mut Vec<u8>| -> Result<bool, FormatError> {
             line.clear();
-            let count = lines.read_until(b'\n', line)? as u64;
-            read_bytes += count;
-            if read_bytes > FILE_BYTES_MAX { Err(FormatError::TooLong) } else { Ok(count > 0) }
+            number += 1;
+            let count = (&mut lines).take(LINE_BYTES_MAX as u64 + 1).read_until(b'\n', line)?;
+            read_bytes += count as u64;
+            if read_bytes > FILE_BYTES_MAX {
+                return Err(FormatError::TooLong);
+            }
+            if count > LINE_BYTES_MAX {
+                let why = format!("more than {} KiB", LINE_BYTES_MAX >> 10);
+                let is_head = number == 1;
+                return Err(if is_head {
+                    FormatError::Other
+                } else {
+                    FormatError::Line(number, why)
+                });
+            }
+            Ok(count > 0)
         };
         next(&mut line)?;
         let header: Header = serde_json::from_slice(&line).map_err(|_| FormatError::Other)?;
@@ -134,17 +155,37 @@ impl LearnedFile {
         if header.version != VERSION {
             return Err(FormatError::Version(header.version));
         }
-        let mut entries = Vec::new();
+        let (mut entries, mut ranges) = (Vec::new(), 0);
         while next(&mut line)? {
-            if entries.len() == ENTRIES_MAX {
-                return Err(FormatError::TooLong);
-            }
             let row: Result<Row, _> = serde_json::from_slice(&line);
             let entry = row.map_err(|error| error.to_string()).and_then(Row::entry);
-            entries.push(entry.map_err(|why| FormatError::Line(entries.len() + 2, why))?);
+            let entry = entry.map_err(|why| FormatError::Line(entries.len() + 2, why))?;
+            ranges += entry.ranges.len();
+            if entries.len() == ENTRIES_MAX || ranges > RANGES_ALL_MAX {
+                return Err(FormatError::TooLong);
+            }
+            entries.push(entry);
         }
         assert!(entries.len() <= ENTRIES_MAX, "a list has a bound");
         Ok(Self { program: header.program, list: LearnedList::new(header.runs, entries) })
+    }
+}
+
+impl Program {
+    /// As it stands in a list: words of any length may start a program.
+    fn shortened(&self) -> Self {
+        let short = |text: &String| {
+            let end =
+                (0..=text.len().min(FACT_BYTES_MAX)).rev().find(|&at| text.is_char_boundary(at));
+            text[..end.expect("a text begins at a boundary")].to_owned()
+        };
+        Self {
+            executable: short(&self.executable),
+            build: short(&self.build),
+            script: self.script.as_ref().map(short),
+            called: short(&self.called),
+            folder: short(&self.folder),
+        }
     }
 }
 
@@ -178,6 +219,9 @@ impl Row {
         if ranges.iter().any(|range| range.start > range.end || range.end > i64::MAX as u64) {
             return Err("a range ends before it begins, or beyond any file".into());
         }
+        if ranges.len() > RANGES_MAX {
+            return Err(format!("more than {RANGES_MAX} ranges"));
+        }
         Ok(LearnedEntry {
             path: path.into(),
             kind,
@@ -195,7 +239,8 @@ pub(crate) fn check_path(path: &[u8]) -> Result<(), String> {
         && path.len() < PATH_BYTES_MAX
         && !path.contains(&0)
         && path.split(|&byte| byte == b'/').all(|name| name != b"..");
-    if is_sound { Ok(()) } else { Err("not a full path without `..`".into()) }
+    let why = || format!("not a full path without `..`, below {PATH_BYTES_MAX} bytes");
+    if is_sound { Ok(()) } else { Err(why()) }
 }
 
 /// Two digits a byte.
@@ -215,7 +260,17 @@ const FORMAT: &str = "forerun-learned";
 const VERSION: u64 = 1;
 /// A file of a list, at most.
 pub(crate) const FILE_BYTES_MAX: u64 = 64 << 20;
+/// A line, at most: that of a path with as many ranges as it may have, of twenty digits each.
+pub const LINE_BYTES_MAX: usize = 256 << 10;
+/// A fact of the program, at most.
+pub const FACT_BYTES_MAX: usize = 4096;
 const PATH_BYTES_MAX: usize = 4096;
+/// What escapes make of a byte (`\\u0000`).
+const ESCAPED: usize = 6;
+const _: () = {
+    assert!(RANGES_MAX * 44 + PATH_BYTES_MAX * ESCAPED + 1_024 <= LINE_BYTES_MAX);
+    assert!(5 * FACT_BYTES_MAX * ESCAPED + 1_024 <= LINE_BYTES_MAX);
+};
 
 #[cfg(test)]
 mod tests {
@@ -244,6 +299,74 @@ mod tests {
         let mut bytes = Vec::new();
         list().write(&mut bytes).unwrap();
         assert_eq!(LearnedFile::read(&bytes[..]).unwrap(), list());
+    }
+
+    #[test]
+    fn the_longest_rows_and_facts_that_are_written_read() {
+        let far = |at: u64| i64::MAX as u64 - 2 * (RANGES_MAX as u64 - at);
+        let entry = LearnedEntry {
+            path: [b"/".as_slice(), &[1; PATH_BYTES_MAX - 2]].concat().into(),
+            kind: LearnedKind::Directory,
+            first: Nanos(u64::MAX),
+            ranges: (0..RANGES_MAX as u64).map(|at| far(at)..far(at) + 1).collect(),
+            version: Version { inode: u64::MAX, bytes: u64::MAX, modified: i64::MIN },
+            history: 7,
+        };
+        let long = "\u{e9}\u{1}".repeat(1 << 16);
+        let program = Program {
+            executable: long.clone(),
+            build: long.clone(),
+            script: Some(long.clone()),
+            called: long.clone(),
+            folder: long,
+        };
+        let mut bytes = Vec::new();
+        let list = LearnedList::new(u64::MAX, [entry]);
+        LearnedFile { program: program.clone(), list: list.clone() }.write(&mut bytes).unwrap();
+        let read = LearnedFile::read(&bytes[..]).unwrap();
+        assert_eq!(read.list.entries()[0].ranges, list.entries()[0].ranges);
+        assert_eq!(read.program, program.shortened());
+        assert!(read.program.called.len() > FACT_BYTES_MAX - 4);
+    }
+
+    #[test]
+    fn more_than_a_list_may_have_is_refused_before_it_takes_memory() {
+        let head = r#"{"format":"forerun-learned","version":1,"runs":1,"program":{}}"#;
+        let row = |at: usize, ranges: usize| {
+            let pairs: Vec<String> =
+                (0..ranges).map(|at| format!("[{},{}]", 2 * at, 2 * at + 1)).collect();
+            let pairs = pairs.join(",");
+            format!(
+                r#"{{"path":"/{at}","kind":"read","first_us":0,"ranges":[{pairs}],"history":1}}"#
+            )
+        };
+        let rows = |count: usize, ranges: usize| {
+            let rows: Vec<String> = (0..count).map(|at| row(at, ranges)).collect();
+            format!("{head}{NL}{}", rows.join("\n"))
+        };
+        let all = RANGES_ALL_MAX / RANGES_MAX;
+        let long = "x".repeat(LINE_BYTES_MAX);
+        #[rustfmt::skip]
+        let refused = [
+            (rows(ENTRIES_MAX + 1, 0),                 "more than 65536 entries"),
+            (rows(1_000_000, 0),                       "more than 65536 entries"),
+            (rows(1, RANGES_MAX + 1),                  "line 2: more than 4096 ranges"),
+            (rows(all + 1, RANGES_MAX),                "131072 ranges"),
+            (format!("{head}{NL}{{\"path\":\"/{long}"), "line 2: more than 256 KiB"),
+            (format!("{long}{long}"),                  "no learned list: line 1"),
+        ];
+        for (text, why) in refused {
+            let error = LearnedFile::read(text.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}, not {why}");
+        }
+        for (entries, ranges) in [(ENTRIES_MAX, 0), (all, RANGES_MAX)] {
+            let read = LearnedFile::read(rows(entries, ranges).as_bytes()).unwrap();
+            assert_eq!(read.list.entries().len(), entries);
+        }
+        // Blank lines are no entries, and have no end of their own.
+        let endless = io::repeat(b' ').chain(io::empty());
+        let endless = head.as_bytes().chain(b"\n".as_slice()).chain(endless);
+        assert!(LearnedFile::read(endless).is_err());
     }
 
     #[test]

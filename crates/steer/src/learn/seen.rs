@@ -8,11 +8,13 @@ use std::collections::BTreeMap;
 use std::iter;
 use std::ops::Range;
 
-use forerun_core::learned::{ENTRIES_MAX, LearnedEntry, LearnedKind, Observed, Version};
+use forerun_core::learned::{
+    ENTRIES_MAX, LearnedEntry, LearnedKind, Observed, Version, WHOLE_BYTES,
+};
 use forerun_core::units::Nanos;
 use rustix::fs::FileType;
 
-use super::fetch::{Found, WHOLE_BYTES};
+use super::fetch::Found;
 use crate::kernel;
 use crate::open::entries::on_the_way;
 use crate::open::{LeaseList, open_found};

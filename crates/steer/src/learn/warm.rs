@@ -96,19 +96,20 @@ impl ListReport {
 /// `list` with the paths below `old` taken from below `new`; the others stay.
 ///
 /// # Errors
-/// One of both is no full path.
+/// One of both, or a path that comes of them, is no full path of a length that can be looked up.
 pub fn rebased(list: &LearnedList, old: &[u8], new: &[u8]) -> Result<LearnedList, String> {
     for path in [old, new] {
         check_path(path)?;
     }
     let (old, new) = (without_slash(old), without_slash(new));
-    let entries = list.entries().iter().cloned().map(|mut entry| {
+    let mut entries = list.entries().to_vec();
+    for entry in &mut entries {
         let rest = entry.path.strip_prefix(old).filter(|rest| rest.first() == Some(&b'/'));
         if let Some(rest) = rest {
             entry.path = [new, rest].concat().into();
+            check_path(&entry.path)?;
         }
-        entry
-    });
+    }
     Ok(LearnedList::new(list.runs(), entries))
 }
 
