@@ -73,10 +73,17 @@ pub struct Cache {
     retracting: Vec<OpenRetraction>,
     lingering: Vec<FrameId>,
     starved: VecDeque<StarvedPage>,
-    /// Dirty and unsynced frames, in their files' queues.
+    /// Unsynced frames, in their files' queues.
     write_links: Links,
-    throttled: VecDeque<ThrottledWrite>,
+    /// Writes that wait for room, and the files that they are to.
+    throttled: u32,
+    throttled_files: VecDeque<FileId>,
+    /// Pages dirty, being written or unsynced.
     dirty_pages: u32,
+    /// Of these, those that are dirty.
+    dirty_unwritten: u32,
+    /// Of these, those that wait for a sync.
+    unsynced: u32,
     /// Pages of writes that began and are not filled yet: they will be dirty.
     promised: u32,
     /// Flushes that wait, those of durable writes too.
@@ -181,8 +188,11 @@ impl Cache {
             lingering: Vec::new(),
             starved: VecDeque::new(),
             write_links: Links::new(0),
-            throttled: VecDeque::new(),
+            throttled: 0,
+            throttled_files: VecDeque::new(),
             dirty_pages: 0,
+            dirty_unwritten: 0,
+            unsynced: 0,
             promised: 0,
             flushing: 0,
             dirty_files: BTreeSet::new(),
@@ -286,7 +296,7 @@ impl Cache {
     /// Time passed: what was put off is tried again.
     fn tick(&mut self) {
         self.retry_lingering();
-        self.release_holds();
+        self.write_due();
     }
 
     /// When `Tick` is due at the latest, if a request waits for a frame.

@@ -32,6 +32,7 @@ use crate::{
     clock::Clock,
     error::{BuildError, OpenError, WriteError},
     file::{File, FileState, FileStateCell, Length, Writer},
+    flusher::Flusher,
     handle::Handle,
     hits::HitBuffer,
     journal::Recorder,
@@ -105,6 +106,7 @@ impl Cache {
             index,
             hit_buffer,
             state: Mutex::new(state),
+            dirty_due: Condvar::new(),
             writer_left: Condvar::new(),
             starving,
             sees_requests,
@@ -114,7 +116,8 @@ impl Cache {
             clock,
             settings,
         });
-        Ok(Self { owner: Arc::new(Owner { shared, files, watch: Watch::default() }) })
+        let (watch, flusher) = (Watch::default(), Flusher::default());
+        Ok(Self { owner: Arc::new(Owner { shared, files, watch, flusher }) })
     }
 
     /// Opens the file or block device at `path`: past the kernel's page cache where that works,
@@ -190,6 +193,7 @@ impl Cache {
         let ahead = store.queue(QueueKind::Background { depth });
         let background = shared.backgrounds.of(&ahead);
         let writer = writable.then(|| {
+            self.owner.flusher.begin(shared);
             let queue = store.queue(QueueKind::Background { depth });
             Writer { background: shared.backgrounds.of(&queue), queue }
         });

@@ -330,12 +330,12 @@ impl Handle {
         Ok(())
     }
 
-    /// The bytes of one request to write from `offset` on: up to a page's end, and at most a
-    /// quarter of what may be dirty, so that writers of several files get their turns.
+    /// The bytes of one request to write from `offset` on: up to a page's end, and a small part of
+    /// what may be dirty, so that it fits beside files that take all they may.
     fn write_piece(&self, offset: u64) -> usize {
         let shared = self.shared();
         let (dirty, waiters) = (shared.dirty_pages_max, shared.settings.waiters_max);
-        let pages = (dirty.min(shared.frames_now()) / 4).min(waiters).max(1);
+        let pages = (dirty.min(shared.frames_now()) / 32).min(waiters).max(1);
         self.bytes_to(offset, pages)
     }
 

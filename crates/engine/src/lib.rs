@@ -47,7 +47,8 @@
 //!                                     operations to submit
 //!   state                           the lock: the core and these tables
 //!   shared                          the state, the index and the hit buffer, for every thread
-//!   carry watch cancel              what a waiting thread does, version checks, cancelling
+//!   carry watch flusher cancel      what a waiting thread does, version checks, dirty pages that
+//!                                     are due, cancelling
 //!   read write                      a read that took the lock; a write or a flush
 //!   owner handle cache builder      the objects of a program
 //!   futures                         handles for tasks (feature `futures`)
@@ -78,6 +79,7 @@ mod error;
 mod file;
 mod files;
 mod fills;
+mod flusher;
 #[cfg(feature = "futures")]
 mod futures;
 mod handle;

@@ -15,6 +15,7 @@ use crate::{
     carry::Carrier,
     error::{OpenError, WriteError},
     file::{File, FileState},
+    flusher::Flusher,
     shared::Shared,
     watch::Watch,
     write,
@@ -25,6 +26,7 @@ pub(crate) struct Owner {
     pub(crate) shared: Arc<Shared>,
     pub(crate) files: Files,
     pub(crate) watch: Watch,
+    pub(crate) flusher: Flusher,
 }
 
 impl Owner {
@@ -51,6 +53,7 @@ impl Owner {
         }
         self.shared.backgrounds.close();
         self.watch.end();
+        self.flusher.end(&self.shared);
         flushed
     }
 

@@ -50,6 +50,11 @@ pub struct Settings {
     pub files_max: u32,
     /// The most bytes that are written and not yet durable; never more than half of the cache.
     pub dirty_bytes_max: u64,
+    /// How old a dirty page becomes before it is written and synced without a flush.
+    pub dirty_age_max: Duration,
+    /// After a failure to write or to sync, the time to the next try; it doubles with each further
+    /// failure, up to 64 times this.
+    pub retry_delay: Duration,
     /// Whether every write is durable before it is answered.
     pub write_through: bool,
     /// How long a request waits for a frame when all are pinned or in flight.
@@ -84,6 +89,8 @@ impl Default for Settings {
             handles_max: 1 << 16,
             files_max: 1 << 10,
             dirty_bytes_max: 256 << 20,
+            dirty_age_max: Duration::from_secs(30),
+            retry_delay: Duration::from_millis(100),
             write_through: false,
             wait_max: Duration::from_secs(10),
             version_interval: Duration::from_secs(1),
@@ -129,6 +136,8 @@ impl Settings {
         core.wait_max = Nanos::from(self.wait_max);
         let dirty = u32::try_from(self.dirty_bytes_max / page_bytes).unwrap_or(u32::MAX);
         core.dirty_pages_max = dirty.min((frames / 2).max(1));
+        core.dirty_age_max = Nanos::from(self.dirty_age_max);
+        core.retry_delay = Nanos::from(self.retry_delay);
         core.explain = self.windows_max > 0;
         core.device = self.device;
         Ok(core)
@@ -143,9 +152,14 @@ impl Settings {
             ("demand_queues_max", self.demand_queues_max),
             ("readers_max", self.readers_max),
         ];
-        // An interval of 0 would make the watch spin.
-        let interval = ("version_interval", u32::from(self.version_interval > Duration::ZERO));
-        let zero = bounds.iter().chain([&interval]).find(|bound| bound.1 == 0);
+        // Times of 0 would make the watch and the flusher spin.
+        let above_zero = |time: Duration| u32::from(time > Duration::ZERO);
+        let times = [
+            ("version_interval", above_zero(self.version_interval)),
+            ("dirty_age_max", above_zero(self.dirty_age_max)),
+            ("retry_delay", above_zero(self.retry_delay)),
+        ];
+        let zero = bounds.iter().chain(&times).find(|bound| bound.1 == 0);
         zero.map_or(Ok(()), |&(name, _)| Err(cache::SettingsError::Zero(name).into()))
     }
 }
@@ -198,6 +212,8 @@ mod tests {
             ("no queue", Settings { demand_queues_max: 0, ..default() }, "demand_queues_max is"),
             ("no reader", Settings { readers_max: 0, ..default() }, "readers_max is 0"),
             ("no interval", Settings { version_interval: zero, ..default() }, "version_interval"),
+            ("no age", Settings { dirty_age_max: zero, ..default() }, "dirty_age_max is 0"),
+            ("no delay", Settings { retry_delay: zero, ..default() }, "retry_delay is 0"),
             ("no waiter", Settings { waiters_max: 0, ..default() }, "waiters_max is 0"),
             ("no handle", Settings { handles_max: 0, ..default() }, "handles_max is 0"),
             ("no file", Settings { files_max: 0, ..default() }, "files_max is 0"),

@@ -34,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) index: Arc<Index>,
     pub(crate) hit_buffer: HitBuffer,
     pub(crate) state: Mutex<State>,
+    /// Wakes the flusher: what is due may have changed.
+    pub(crate) dirty_due: Condvar,
     /// Wakes a closing thread: a write or a flush has its answer.
     pub(crate) writer_left: Condvar,
     /// Whether a read waits for a frame to be unpinned.
@@ -205,6 +207,9 @@ impl Shared {
                 }
             }
             Written::Sync { errno } => state.send(None, Event::Synced { file: file.id, errno }),
+        }
+        if state.flusher_waits || written.failed() {
+            self.dirty_due.notify_all();
         }
         if let Some(file) = state.write_ended(file) {
             self.settle(state);

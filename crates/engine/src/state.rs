@@ -72,6 +72,9 @@ pub(crate) struct State {
     pub(crate) closed: bool,
     /// Writes and flushes in flight.
     pub(crate) writers: u32,
+    /// The flusher sleeps, as nothing is dirty or all that is dirty is being written.
+    pub(crate) flusher_waits: bool,
+    pub(crate) flusher_ends: bool,
     handles_made: u32,
     handles_free: Vec<HandleId>,
 }
@@ -144,6 +147,8 @@ impl State {
             files_changed: 0,
             closed: false,
             writers: 0,
+            flusher_waits: false,
+            flusher_ends: false,
             handles_made: 0,
             handles_free: Vec::new(),
         }

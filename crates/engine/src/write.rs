@@ -158,6 +158,9 @@ fn carry_on<'a>(
             for Copied { frame, copied } in copied {
                 state.filled(me, frame, copied);
             }
+            if state.flusher_waits {
+                shared.dirty_due.notify_all();
+            }
             continue;
         }
         let fetches = std::mem::take(&mut slot.fetches);

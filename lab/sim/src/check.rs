@@ -118,6 +118,8 @@ fn settings(random: &mut Prng) -> Settings {
     settings.waiters_max = if pick(0, 9) == 0 { pick(1, 8) } else { 256 };
     settings.dirty_pages_max = pick(1, u64::from(frames));
     settings.wait_max = Nanos(u64::from(pick(1, 200)));
+    settings.dirty_age_max = Nanos(u64::from(pick(1, 2_000)));
+    settings.retry_delay = Nanos(u64::from(pick(1, 60)));
     settings.explain = pick(0, 1) == 0;
     settings.handles_max = 8;
     settings.files_max = 4;

@@ -175,7 +175,9 @@ impl Cache {
     /// No frame came free in time.
     fn give_up(&mut self, starved: StarvedPage) {
         let StarvedPage { row, page, node, .. } = starved;
-        self.promised -= u32::from(node == Node::Fill);
+        if node == Node::Fill {
+            self.keep_promise(page.file);
+        }
         let partition = self.file(page.file).partition as usize;
         let capacity = self.partitions[partition].capacity;
         self.fail_row(row, Error::NoFrames { capacity });
@@ -428,7 +430,7 @@ impl Cache {
     /// The frame has bytes: serves its readers, and has its writers fill it.
     pub(super) fn wake(&mut self, frame: FrameId) {
         assert!(self.frames[frame].resident(), "{frame:?} has no bytes to serve");
-        let page = self.frames[frame].page.index;
+        let PageId { file, index: page } = self.frames[frame].page;
         let mut at = self.first_waiter(frame);
         while at != NIL {
             let Waiter { row, next, node } = self.waiters[at as usize];
@@ -445,7 +447,7 @@ impl Cache {
                     self.frames[frame].fills += 1;
                     self.actions.list.push(Action::Fill { request, page, frame, fresh: false });
                 }
-                Node::Fill => self.promised -= 1,
+                Node::Fill => self.keep_promise(file),
                 Node::Read => {}
             }
             self.leave(row);
@@ -493,13 +495,13 @@ impl Cache {
     }
 
     pub(super) fn fail_waiters(&mut self, frame: FrameId, error: Error) {
-        let mut at = self.first_waiter(frame);
+        let (mut at, file) = (self.first_waiter(frame), self.frames[frame].page.file);
         while at != NIL {
             let Waiter { row, next, node } = self.waiters[at as usize];
             self.waiters_free.push(at);
             at = next;
             if node == Node::Fill {
-                self.promised -= 1;
+                self.keep_promise(file);
             }
             self.fail_row(row, error);
             self.leave(row);
@@ -524,13 +526,18 @@ impl Cache {
             let StarvedPage { row, page, node, fresh, since } = starved;
             let fill = node == Node::Fill;
             if self.rows[row as usize].failed {
-                self.promised -= u32::from(fill);
+                if fill {
+                    self.keep_promise(page.file);
+                    self.forget_idle_file(page.file);
+                }
                 self.leave(row);
                 continue;
             }
             let file_pages = self.file(page.file).pages;
             if page.index >= file_pages {
-                self.promised -= u32::from(fill);
+                if fill {
+                    self.keep_promise(page.file);
+                }
                 let error = Error::PastEnd { page: page.index, file_pages };
                 self.fail_row(row, error);
                 self.leave(row);

@@ -35,6 +35,11 @@ pub struct Settings {
     pub files_max: u32,
     /// Pages dirty, being written, or written and not yet durable.
     pub dirty_pages_max: u32,
+    /// How old a dirty page becomes before it is written and synced without a flush.
+    pub dirty_age_max: Nanos,
+    /// After a failure to write or to sync, the time to the next try; it doubles with each
+    /// further failure, up to 64 times this.
+    pub retry_delay: Nanos,
     /// How long a request waits for a frame when all are held.
     pub wait_max: Nanos,
     /// Whether readahead decisions are reported as actions.
@@ -68,6 +73,8 @@ impl Settings {
             handles_max: 1 << 16,
             files_max: 1 << 16,
             dirty_pages_max: (frames / 4).max(1),
+            dirty_age_max: Nanos::from_millis(30_000),
+            retry_delay: Nanos::from_millis(100),
             wait_max: Nanos::from_millis(10_000),
             explain: false,
             device: None,

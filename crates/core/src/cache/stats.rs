@@ -46,6 +46,8 @@ pub struct Stats {
     pub invalidated: u64,
     /// Written by writers.
     pub written: u64,
+    /// Of writes, those that waited for others to become durable.
+    pub throttled: u64,
     /// Writes, in requests to the store.
     pub writes: u64,
     /// Of pages that the store did not take.

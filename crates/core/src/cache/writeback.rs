@@ -11,8 +11,8 @@
 //! page of it or an older one is unwritten, then until a sync that began after that has ended.
 //!
 //! # Invariants
-//! - Dirty, writing and unsynced pages, and those promised to writes that began, never exceed
-//!   `Settings::dirty_pages_max`; their frames are not evictable.
+//! - Frames of dirty, writing and unsynced pages are not evictable. `writeback/throttle.rs` bounds
+//!   them, `writeback/schedule.rs` decides which are written when no flush waits.
 //! - Bytes stay until a sync succeeded: a failed write or sync makes its pages dirty again, and
 //!   they are written again before the next sync. A second sync alone is never trusted.
 //! - A failure is reported once on every handle of the file, at its next flush.
@@ -20,13 +20,21 @@
 //! The failed-sync rule: what Linux does to pages after a failed `fsync` (marks them clean) loses
 //! data; the `PostgreSQL` developers reported it in 2018.
 
-use alloc::{collections::VecDeque, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    vec::Vec,
+};
 
 use super::inflight::{Node, Walk};
 use super::{Cache, FileId, FrameId, HandleId, NIL, PageId, RequestId, State};
 use crate::event::{Action, Error};
 use crate::queue::Queue;
-use crate::units::PageIndex;
+use crate::units::{Nanos, PageIndex};
+
+mod schedule;
+mod throttle;
+
+pub(super) use throttle::ThrottledWrite;
 
 /// What a file has to write.
 #[derive(Default)]
@@ -35,8 +43,17 @@ pub(super) struct FileWrites {
     epoch: u64,
     /// Pages dirty or being written, by epoch, oldest first; no zero counts.
     unwritten: VecDeque<(u64, u32)>,
-    dirty: Queue,
+    /// Dirty pages, in the order of the file.
+    dirty: BTreeMap<PageIndex, FrameId>,
     unsynced: Queue,
+    /// Pages that are dirty, being written or unsynced.
+    pages: u32,
+    /// Of these, those that are being written.
+    writing: u32,
+    /// Pages of writes that began and are not filled yet.
+    promised: u32,
+    /// Writes that have not begun, in order.
+    throttled: VecDeque<ThrottledWrite>,
     flushes: Vec<FlushRow>,
     /// Syncs sent so far, and whether the last one is in flight.
     syncs: u64,
@@ -46,8 +63,19 @@ pub(super) struct FileWrites {
     /// Failures so far, and the last one's errno.
     pub(super) errors: u64,
     errno: i32,
-    /// After a failure: write no more until a flush or a tick.
-    held: bool,
+    /// After a failure: when it is written again, and how long it waited for that.
+    retry: Option<Retry>,
+    /// Since when some page of it is not durable.
+    since: Nanos,
+    /// What is dirty is to become durable though no flush waits.
+    sync_wanted: bool,
+}
+
+/// The next try after a failure.
+#[derive(Clone, Copy)]
+struct Retry {
+    at: Nanos,
+    delay: Nanos,
 }
 
 struct FlushRow {
@@ -60,23 +88,16 @@ struct FlushRow {
     failed: bool,
 }
 
-/// A write that has not begun.
-#[derive(Clone, Copy)]
-pub(super) struct ThrottledWrite {
-    pub(super) request: RequestId,
-    pub(super) handle: HandleId,
-    pub(super) first: PageIndex,
-    pub(super) count: u32,
-    /// Whether the first and the last page are written in part.
-    pub(super) partial: (bool, bool),
-    pub(super) durable: bool,
-}
-
 impl FileWrites {
     /// Whether there is nothing to write, to sync or to answer.
     pub(super) fn idle(&self) -> bool {
         let none_queued = self.dirty.is_empty() && self.unsynced.is_empty();
-        none_queued && self.unwritten.is_empty() && self.flushes.is_empty() && !self.syncing
+        let none_waits = self.flushes.is_empty() && self.throttled.is_empty();
+        none_queued
+            && none_waits
+            && self.unwritten.is_empty()
+            && self.promised == 0
+            && !self.syncing
     }
 
     fn add(&mut self, epoch: u64) {
@@ -107,10 +128,27 @@ impl FileWrites {
         flush.sync.is_none() && (flush.failed || self.drained(flush.epoch))
     }
 
-    fn failed(&mut self, errno: i32) {
+    /// Whether it waits after a failure.
+    fn held(&self, now: Nanos) -> bool {
+        self.retry.is_some_and(|retry| now < retry.at)
+    }
+
+    /// The newest epoch that a flush waits for the pages of.
+    fn flushing_epoch(&self) -> Option<u64> {
+        let waiting = self.flushes.iter().filter(|flush| flush.sync.is_none() && !flush.failed);
+        waiting.map(|flush| flush.epoch).max()
+    }
+
+    /// A try failed: the next one waits, twice as long as the last did.
+    fn failed(&mut self, errno: i32, now: Nanos, delay_min: Nanos) {
         self.errors += 1;
         self.errno = errno;
-        self.held = true;
+        if !self.held(now) {
+            let longer = |retry: Retry| Nanos(retry.delay.0.saturating_mul(2));
+            let delay_max = Nanos(delay_min.0.saturating_mul(RETRY_DELAYS_MAX));
+            let delay = self.retry.map_or(delay_min, longer).min(delay_max);
+            self.retry = Some(Retry { at: Nanos(now.0.saturating_add(delay.0)), delay });
+        }
         for flush in &mut self.flushes {
             flush.failed = true;
         }
@@ -118,77 +156,13 @@ impl FileWrites {
 }
 
 impl Cache {
-    pub(super) fn write(&mut self, write: ThrottledWrite) {
-        assert!(write.count > 0, "{:?} writes nothing", write.request);
-        let file = self.file_of(write.handle);
-        let capacity = self.partitions[self.file(file).partition as usize].capacity;
-        let bound = self.settings.dirty_pages_max.min(capacity);
-        if write.count > bound {
-            let error = Error::TooLarge { pages: write.count, bound };
-            return self.fail(write.request, error);
-        }
-        if let Some(error) = self.too_many_waiters(write.count) {
-            return self.fail(write.request, error);
-        }
-        if write.first.checked_add(u64::from(write.count)).is_none() {
-            let file_pages = self.file(file).pages;
-            let error = Error::PastEnd { page: write.first, file_pages };
-            return self.fail(write.request, error);
-        }
-        if !self.throttled.is_empty() || !self.may_dirty(write.count) {
-            if self.throttled.len() as u64 >= u64::from(self.settings.waiters_max) {
-                let error = Error::Busy { bound: self.settings.waiters_max };
-                return self.fail(write.request, error);
-            }
-            self.throttled.push_back(write);
-            return;
-        }
-        self.begin_write(write);
-    }
-
-    fn may_dirty(&self, count: u32) -> bool {
-        self.dirty_pages + self.promised + count <= self.settings.dirty_pages_max
-    }
-
-    /// Begins writes that waited for others to become durable, in order.
-    pub(super) fn resume_throttled(&mut self) {
-        while let Some(&write) = self.throttled.front() {
-            if !self.may_dirty(write.count) {
-                if self.nothing_will_drain() {
-                    self.throttled.pop_front();
-                    let errno = self.file(self.file_of(write.handle)).writes.errno;
-                    let errno = if errno == 0 { EIO } else { errno };
-                    self.fail(write.request, Error::Writeback { errno });
-                    continue;
-                }
-                break;
-            }
-            self.throttled.pop_front();
-            self.begin_write(write);
-        }
-    }
-
-    /// Whether every file with unwritten bytes is held back after a failure, none in flight.
-    fn nothing_will_drain(&self) -> bool {
-        self.promised == 0
-            && self.dirty_files.iter().all(|file| {
-                let writes = &self.file(*file).writes;
-                let under_way = self.file_unwritten(*file) > writes.dirty.len();
-                writes.held && !writes.syncing && !under_way
-            })
-    }
-
-    fn file_unwritten(&self, file: FileId) -> u32 {
-        self.file(file).writes.unwritten.iter().map(|open| open.1).sum()
-    }
-
     fn begin_write(&mut self, write: ThrottledWrite) {
         let ThrottledWrite { request, handle, first, count, partial, durable } = write;
         let file = self.file_of(handle);
         let (old_pages, end) = (self.file(file).pages, first + u64::from(count));
         self.file_mut(file).pages = old_pages.max(end);
-        assert!(self.may_dirty(count), "{request:?} exceeds Settings::dirty_pages_max");
-        self.promised += count;
+        assert!(self.may_dirty(file, count), "{request:?} exceeds Settings::dirty_pages_max");
+        self.promise(file, count);
         self.stats.written += u64::from(count);
         let mut walk = Walk::new(request, handle);
         walk.durable = durable;
@@ -220,9 +194,8 @@ impl Cache {
 
     pub(super) fn filled(&mut self, request: RequestId, frame: FrameId) {
         assert!(self.frames[frame].fills > 0, "{frame:?} is not being filled");
-        assert!(self.promised > 0, "a page that is being filled is promised");
         self.frames[frame].fills -= 1;
-        self.promised -= 1;
+        self.keep_promise(self.frames[frame].page.file);
         if self.frames[frame].doomed {
             self.end_doomed(frame);
         } else {
@@ -234,13 +207,22 @@ impl Cache {
     }
 
     fn dirty(&mut self, frame: FrameId) {
-        let row = self.frames[frame];
-        let file = row.page.file;
+        let (row, now) = (self.frames[frame], self.now);
+        let PageId { file, index } = row.page;
         let writes = &mut self.files.get_mut(&file).expect("it has pages").writes;
         let epoch = writes.epoch;
         match row.state {
-            State::Filling | State::Clean => self.dirty_pages += 1,
-            State::Unsynced => writes.unsynced.remove(&mut self.write_links, frame.0),
+            State::Filling | State::Clean => {
+                if writes.pages == 0 {
+                    writes.since = now;
+                }
+                writes.pages += 1;
+                self.dirty_pages += 1;
+            }
+            State::Unsynced => {
+                writes.unsynced.remove(&mut self.write_links, frame.0);
+                self.unsynced -= 1;
+            }
             State::Writing => {
                 if row.redirty.is_none() {
                     self.frames[frame].redirty = Some(epoch);
@@ -248,13 +230,14 @@ impl Cache {
                 }
                 return;
             }
-            State::Dirty => return self.write_if_flushing(file),
+            State::Dirty => return self.write_if_awaited(frame),
             State::Free | State::Claimed | State::InFlight | State::Lingering => {
                 unreachable!("{frame:?} was filled in state {:?}", row.state)
             }
         }
         writes.add(epoch);
-        writes.dirty.push_front(&mut self.write_links, frame.0);
+        writes.dirty.insert(index, frame);
+        self.dirty_unwritten += 1;
         self.frames[frame].state = State::Dirty;
         self.frames[frame].epoch = epoch;
         self.dirty_files.insert(file);
@@ -264,30 +247,36 @@ impl Cache {
             self.publish(frame);
             self.wake(frame);
         }
-        self.write_if_flushing(file);
     }
 
-    /// A page became writable: a flush may wait for it.
-    fn write_if_flushing(&mut self, file: FileId) {
-        let writes = &self.file(file).writes;
-        if !writes.flushes.is_empty() && !writes.held {
-            self.write_dirty(file);
+    /// A dirty page became writable: a flush may wait for it.
+    fn write_if_awaited(&mut self, frame: FrameId) {
+        let row = self.frames[frame];
+        let writes = &self.file(row.page.file).writes;
+        let awaited = writes.flushing_epoch().is_some_and(|epoch| row.epoch <= epoch);
+        if awaited && row.fills == 0 && !writes.held(self.now) {
+            self.write_run(frame);
         }
     }
 
-    /// Sends out writes for the file's dirty pages, oldest first, neighbours together.
-    fn write_dirty(&mut self, file: FileId) {
-        let mut at = self.file(file).writes.dirty.tail();
-        while let Some(index) = at {
-            let frame = FrameId(index);
-            at = self.write_links.newer(index);
-            if self.frames[frame].state != State::Dirty || self.frames[frame].fills > 0 {
-                continue;
-            }
-            if self.write_run(frame) > 1 {
-                // The run took neighbours out of the queue wherever they stood: begin again.
-                at = self.file(file).writes.dirty.tail();
-            }
+    /// Sends out writes for the pages that a flush waits for.
+    fn write_awaited(&mut self, file: FileId) {
+        let writes = &self.file(file).writes;
+        let Some(epoch) = writes.flushing_epoch() else { return };
+        if !writes.held(self.now) && !writes.drained(epoch) {
+            self.write_dirty(file, epoch);
+        }
+    }
+
+    /// Sends out writes for the file's dirty pages of `epoch` and before, in the order of the file
+    /// and together with their neighbours.
+    fn write_dirty(&mut self, file: FileId, epoch: u64) {
+        let mut at = 0;
+        while let Some((&index, &frame)) = self.file(file).writes.dirty.range(at..).next() {
+            let row = &self.frames[frame];
+            let writable = row.fills == 0 && row.epoch <= epoch;
+            let count = if writable { self.write_run(frame) } else { 1 };
+            at = index.saturating_add(u64::from(count));
         }
     }
 
@@ -297,13 +286,16 @@ impl Cache {
         let frames_at = self.actions.frames.len();
         let (mut count, mut last) = (0, None::<FrameId>);
         while count < self.settings.request_pages_max {
-            let id = PageId { index: page.index + u64::from(count), ..page };
-            let Some(&frame) = self.pages.get(&id) else { break };
-            if self.frames[frame].state != State::Dirty || self.frames[frame].fills > 0 {
+            let writes = &mut self.files.get_mut(&page.file).expect("it has pages").writes;
+            let index = page.index + u64::from(count);
+            let Some(&frame) = writes.dirty.get(&index) else { break };
+            if self.frames[frame].fills > 0 {
                 break;
             }
-            let writes = &mut self.files.get_mut(&page.file).expect("it has pages").writes;
-            writes.dirty.remove(&mut self.write_links, frame.0);
+            assert_eq!(self.frames[frame].state, State::Dirty, "{frame:?} is in the list of dirty");
+            writes.dirty.remove(&index);
+            writes.writing += 1;
+            self.dirty_unwritten -= 1;
             self.frames[frame].sync = writes.syncs_failed;
             self.frames[frame].state = State::Writing;
             self.frames[frame].next = NIL;
@@ -329,7 +321,8 @@ impl Cache {
             self.end_write(frame, errno);
         }
         if let Some(errno) = errno {
-            self.file_mut(file).writes.failed(errno);
+            let (now, delay) = (self.now, self.settings.retry_delay);
+            self.file_mut(file).writes.failed(errno, now, delay);
         }
         self.progress(file);
     }
@@ -338,6 +331,8 @@ impl Cache {
         let row = self.frames[frame];
         let writes = &mut self.files.get_mut(&row.page.file).expect("it has pages").writes;
         assert!(row.epoch <= writes.epoch && row.sync <= writes.syncs_failed, "{row:?}");
+        assert!(writes.writing > 0, "{frame:?} is being written");
+        writes.writing -= 1;
         writes.remove(row.epoch);
         self.frames[frame].redirty = None;
         // A sync that failed meanwhile may have lost it: its flush waits for a second write.
@@ -354,6 +349,7 @@ impl Cache {
                 self.frames[frame].state = State::Unsynced;
                 self.frames[frame].sync = writes.syncs;
                 writes.unsynced.push_front(&mut self.write_links, frame.0);
+                self.unsynced += 1;
                 return;
             }
             (_, Some(epoch)) => epoch,
@@ -365,38 +361,40 @@ impl Cache {
         self.stats.write_failures += u64::from(errno.is_some());
         self.frames[frame].state = State::Dirty;
         self.frames[frame].epoch = again;
-        writes.dirty.push_front(&mut self.write_links, frame.0);
+        writes.dirty.insert(row.page.index, frame);
+        self.dirty_unwritten += 1;
     }
 
     pub(super) fn flush(&mut self, request: RequestId, handle: HandleId) {
-        let file = self.file_of(handle);
+        let (file, now) = (self.file_of(handle), self.now);
         self.flushing += 1;
         let writes = &mut self.file_mut(file).writes;
         let epoch = writes.epoch;
         writes.epoch += 1;
-        writes.held = false;
+        if let Some(retry) = &mut writes.retry {
+            retry.at = now;
+        }
         writes.flushes.push(FlushRow { request, handle, epoch, sync: None, failed: false });
-        self.write_dirty(file);
+        self.write_awaited(file);
         self.progress(file);
     }
 
-    /// Sends the file's next sync, if a flush waits for one or the cache needs clean pages.
+    /// Sends the file's next sync, if a flush waits for one or its unsynced pages should be clean.
     pub(super) fn progress(&mut self, file: FileId) {
-        let pressed = self.pressed();
         if !self.files.contains_key(&file) {
             return;
         }
-        self.write_if_flushing(file);
+        self.write_awaited(file);
+        let relief = self.sync_is_due(file);
         let writes = &mut self.file_mut(file).writes;
         if writes.syncing {
             return;
         }
         let ready = writes.flushes.iter().any(|flush| writes.ready(flush));
-        let relief = pressed && !writes.held && !writes.unsynced.is_empty();
-        let sync_now = ready || relief && writes.unwritten.is_empty();
-        if !sync_now {
+        if !ready && !relief {
             return self.note_dirty_file(file);
         }
+        writes.sync_wanted = false;
         let sync = writes.syncs;
         writes.syncs += 1;
         writes.syncing = true;
@@ -414,13 +412,17 @@ impl Cache {
         let Some(row) = self.files.get_mut(&file) else {
             unreachable!("the row of a file that syncs stays")
         };
-        let writes = &mut row.writes;
+        let (writes, now) = (&mut row.writes, self.now);
         assert!(writes.syncing, "{file:?} is not syncing");
         writes.syncing = false;
         assert!(writes.syncs > 0 && writes.syncs_failed < writes.syncs, "syncs are counted");
         let sync = writes.syncs - 1;
-        if errno != 0 {
-            writes.failed(errno);
+        if errno == 0 {
+            // While it waits after a failure, what failed is not in the store yet.
+            writes.retry = writes.retry.filter(|_| writes.held(now));
+            writes.since = now;
+        } else {
+            writes.failed(errno, now, self.settings.retry_delay);
             writes.syncs_failed += 1;
         }
         while let Some(index) = writes.unsynced.tail() {
@@ -430,14 +432,17 @@ impl Cache {
                 break;
             }
             writes.unsynced.remove(&mut self.write_links, index);
+            self.unsynced -= 1;
             if errno == 0 {
                 self.frames[frame].state = State::Clean;
+                writes.pages -= 1;
                 self.dirty_pages -= 1;
             } else {
-                self.frames[frame].state = State::Dirty;
-                self.frames[frame].epoch = writes.epoch;
+                let row = &mut self.frames[frame];
+                (row.state, row.epoch) = (State::Dirty, writes.epoch);
                 writes.add(writes.epoch);
-                writes.dirty.push_front(&mut self.write_links, index);
+                writes.dirty.insert(row.page.index, frame);
+                self.dirty_unwritten += 1;
             }
         }
         let (ended, waiting) = core::mem::take(&mut writes.flushes)
@@ -466,35 +471,6 @@ impl Cache {
         }
     }
 
-    /// Whether clean pages are wanted more than what they cost.
-    fn pressed(&self) -> bool {
-        let heavy = self.dirty_pages + self.promised > self.settings.dirty_pages_max / 2;
-        heavy || !self.throttled.is_empty() || !self.starved.is_empty()
-    }
-
-    /// Under pressure, writes and syncs every file that has something to write.
-    pub(super) fn relieve(&mut self) {
-        if self.dirty_pages == 0 || !self.pressed() {
-            return;
-        }
-        let files: Vec<FileId> = self.dirty_files.iter().copied().collect();
-        for file in files {
-            if !self.file(file).writes.held {
-                self.write_dirty(file);
-                self.progress(file);
-            }
-        }
-    }
-
-    /// Files that were left alone after a failure are written again.
-    pub(super) fn release_holds(&mut self) {
-        let files: Vec<FileId> = self.dirty_files.iter().copied().collect();
-        for file in files {
-            self.file_mut(file).writes.held = false;
-            self.progress(file);
-        }
-    }
-
     /// Keeps the list of files with something to write or to sync.
     fn note_dirty_file(&mut self, file: FileId) {
         let writes = &self.file(file).writes;
@@ -510,10 +486,14 @@ impl Cache {
         let writes = &mut file.writes;
         match row.state {
             State::Dirty => {
-                writes.dirty.remove(&mut self.write_links, frame.0);
+                writes.dirty.remove(&row.page.index);
+                self.dirty_unwritten -= 1;
                 writes.remove(row.epoch);
             }
-            State::Unsynced => writes.unsynced.remove(&mut self.write_links, frame.0),
+            State::Unsynced => {
+                writes.unsynced.remove(&mut self.write_links, frame.0);
+                self.unsynced -= 1;
+            }
             State::Free
             | State::Claimed
             | State::Writing
@@ -522,13 +502,13 @@ impl Cache {
             | State::Clean
             | State::Lingering => return,
         }
+        writes.pages -= 1;
         self.dirty_pages -= 1;
     }
 
     /// A write that has not begun, or a flush, is given up.
     pub(super) fn cancel_write(&mut self, request: RequestId) {
-        if let Some(at) = self.throttled.iter().position(|write| write.request == request) {
-            self.throttled.remove(at);
+        if self.cancel_throttled(request) {
             return self.fail(request, Error::Cancelled);
         }
         let waiting = self.files.values_mut().any(|file| {
@@ -543,4 +523,5 @@ impl Cache {
     }
 }
 
-const EIO: i32 = 5;
+/// The longest delay before a try, in multiples of the shortest.
+const RETRY_DELAYS_MAX: u64 = 64;

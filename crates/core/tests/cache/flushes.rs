@@ -1,5 +1,7 @@
 //! Flushes: epochs, syncs, failures, and the handles that report them.
 
+use forerun_core::units::Nanos;
+
 use super::World;
 
 const LOST: &str = "written bytes are not durable yet: errno 28; they are kept";
@@ -21,12 +23,12 @@ fn a_flush_writes_what_is_dirty_then_syncs_then_is_done() {
 }
 
 #[test]
-fn writes_are_cut_to_the_largest_request_and_join_neighbours_in_any_order() {
+fn writes_are_cut_to_the_largest_request_and_go_out_in_the_order_of_the_file() {
     let mut world = World::with(16, "off", |settings| settings.request_pages_max = 2);
     for (request, index) in [(1, 5), (2, 3), (3, 4), (4, 6), (5, 8)] {
         world.dirty(request, index, 1);
     }
-    assert_eq!(world.flush(9), "write 5..7, write 3..5, write 8..9");
+    assert_eq!(world.flush(9), "write 3..5, write 5..7, write 8..9");
 }
 
 #[test]
@@ -52,7 +54,7 @@ fn a_page_that_was_written_while_a_sync_ran_waits_for_the_next() {
     world.flush(2);
     assert_eq!(world.written(0, 1), "sync");
     world.dirty(3, 1, 1);
-    assert_eq!(world.flush(4), "", "it is being written, as a flush waited");
+    assert_eq!(world.flush(4), "write 1..2");
     assert_eq!(world.written(1, 1), "");
     assert_eq!(world.synced(0), "done 2, sync");
     assert_eq!(world.cache.dirty_pages(), 1);
@@ -66,10 +68,9 @@ fn later_writes_do_not_delay_a_flush() {
     world.dirty(1, 0, 1);
     assert_eq!(world.flush(2), "write 0..1");
     world.write(3, 1, 1);
-    assert_eq!(world.filled(3, 1..2), "write 1..2, done 3");
+    assert_eq!(world.filled(3, 1..2), "done 3", "no flush waits for it");
     assert_eq!(world.written(0, 1), "sync");
     assert_eq!(world.synced(0), "done 2");
-    assert_eq!(world.written(1, 1), "");
     assert_eq!(world.cache.dirty_pages(), 1);
 }
 
@@ -82,9 +83,9 @@ fn a_page_dirtied_again_while_it_is_written_is_written_again() {
     assert_eq!(world.filled(3, 0..1), "done 3");
     assert_eq!(world.write(4, 0, 1), "fill 4:0");
     assert_eq!(world.filled(4, 0..1), "done 4");
-    assert_eq!(world.written(0, 1), "write 0..1, sync", "the flush has what it waited for");
+    assert_eq!(world.written(0, 1), "sync", "the flush has what it waited for");
     assert_eq!(world.synced(0), "done 2");
-    assert_eq!(world.flush(5), "");
+    assert_eq!(world.flush(5), "write 0..1");
     assert_eq!(world.written(0, 1), "sync");
     assert_eq!(world.synced(0), "done 5");
     assert_eq!(world.cache.dirty_pages(), 0);
@@ -97,9 +98,10 @@ fn a_page_dirtied_again_before_its_sync_is_written_again() {
     world.flush(2);
     assert_eq!(world.written(0, 1), "sync");
     world.write(3, 0, 1);
-    assert_eq!(world.filled(3, 0..1), "write 0..1, done 3");
+    assert_eq!(world.filled(3, 0..1), "done 3");
     assert_eq!(world.synced(0), "done 2");
     assert_eq!(world.cache.dirty_pages(), 1);
+    assert_eq!(world.flush(4), "write 0..1");
 }
 
 #[test]
@@ -179,7 +181,7 @@ fn after_a_failed_sync_everything_is_written_again() {
     world.flush(2);
     assert_eq!(world.written(0, 2), "sync");
     world.dirty(3, 5, 1);
-    assert_eq!(world.flush(4), "");
+    assert_eq!(world.flush(4), "write 5..6");
     world.written(5, 1);
     assert_eq!(world.synced(5), format!("fail 2: {LOST_BY_SYNC}, sync"));
     assert_eq!(world.cache.dirty_pages(), 3);
@@ -197,7 +199,9 @@ fn a_write_that_ran_while_a_sync_failed_is_repeated() {
     world.flush(2);
     assert_eq!(world.written(0, 1), "sync");
     world.dirty(3, 5, 1);
-    world.synced(5);
+    assert_eq!(world.flush(8), "write 5..6");
+    assert_eq!(world.synced(5), format!("fail 2: {LOST_BY_SYNC}, sync"));
+    assert_eq!(world.synced(0), format!("fail 8: {LOST_BY_SYNC}"));
     // Page 5 was on its way when the sync failed: the store may have taken it and lost it.
     assert_eq!(world.flush(4), "write 0..1");
     assert_eq!(world.written(0, 1), "");
@@ -213,7 +217,9 @@ fn a_page_dirtied_again_while_a_sync_failed_keeps_the_older_flush_waiting() {
     world.flush(2);
     world.written(0, 1);
     world.dirty(3, 5, 1);
-    world.synced(5);
+    assert_eq!(world.flush(8), "write 5..6");
+    assert_eq!(world.synced(5), format!("fail 2: {LOST_BY_SYNC}, sync"));
+    assert_eq!(world.synced(0), format!("fail 8: {LOST_BY_SYNC}"));
     assert_eq!(world.flush(4), "write 0..1");
     world.dirty(5, 5, 1);
     world.written(0, 1);
@@ -287,14 +293,19 @@ fn files_are_flushed_each_by_itself() {
 
 #[test]
 fn a_store_that_keeps_failing_fails_the_writers_that_wait_for_room() {
-    let mut world = World::with(8, "off", |settings| settings.dirty_pages_max = 1);
+    let mut world = World::with(8, "off", |settings| {
+        settings.dirty_pages_max = 1;
+        settings.retry_delay = Nanos(10);
+    });
     world.write(1, 0, 1);
     assert_eq!(world.filled(1, 0..1), "done 1, write 0..1");
     assert_eq!(world.write(2, 1, 1), "");
     assert_eq!(world.write(3, 2, 1), "");
     assert_eq!(world.write_failed(0, 1), format!("fail 2: {LOST}, fail 3: {LOST}"));
     assert_eq!(world.write(4, 1, 1), format!("fail 4: {LOST}"));
-    assert_eq!(world.tick(1), "write 0..1", "a tick tries again");
+    assert_eq!(world.cache.writeback_due(), Some(Nanos(10)));
+    assert_eq!(world.tick(9), "", "it is too early for another try");
+    assert_eq!(world.tick(1), "write 0..1");
     assert_eq!(world.write(5, 1, 1), "");
     assert_eq!(world.written(0, 1), "sync");
     assert_eq!(world.synced(0), "fill 5:1 fresh");

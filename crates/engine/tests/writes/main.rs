@@ -1,8 +1,11 @@
 //! Writes of the live cache: what reads see, what the store gets and when, and what a failure
 //! leaves.
 
+mod batches;
 mod content;
+mod crashes;
 mod ends;
 mod faults;
 mod order;
 mod rig;
+mod traced;
