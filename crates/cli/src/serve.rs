@@ -9,7 +9,8 @@
 //! - One line on stderr says that clients may come, and where; a service manager that asks for it
 //!   is told so too.
 //! - Beyond this machine it is served only with `--insecure`: the protocol has no password.
-//! - SIGTERM, SIGINT and SIGHUP end it with status 0, after what was received is answered.
+//! - SIGTERM, SIGINT and SIGHUP end it with status 0, after what was received is answered and what
+//!   was written is durable; with status 1 where it cannot be.
 
 use std::{
     net::SocketAddr,
@@ -27,7 +28,7 @@ use forerun_console::interrupt;
 use forerun_core::params::{Bytes, Param as _};
 use forerun_engine::{BuildError, Cache, Settings};
 use forerun_io::files::Backend;
-use forerun_nbd::server::{Disk, Listener, Metrics, Server, ServerSettings};
+use forerun_nbd::server::{Disk, Listener, Metrics, Mode, Server, ServerSettings};
 use forerun_nbd::{BlockSizes, Export};
 use forerun_report::quantity;
 
@@ -53,6 +54,10 @@ pub(crate) struct Args {
     /// The name of the export, where FILE is one
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+    /// What clients may do: read; write, durably at once; or write into the cache, durably at the
+    /// next flush, as to a disk
+    #[arg(long, value_name = "MODE", value_enum, default_value_t = ModeName::ReadOnly)]
+    mode: ModeName,
     /// Memory for the cache
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = bytes)]
     cache: u64,
@@ -85,6 +90,32 @@ enum Interface {
     Threads,
 }
 
+/// The names of [`Mode`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum ModeName {
+    ReadOnly,
+    WriteThrough,
+    WriteBack,
+}
+
+impl ModeName {
+    fn mode(self) -> Mode {
+        match self {
+            Self::ReadOnly => Mode::ReadOnly,
+            Self::WriteThrough => Mode::WriteThrough,
+            Self::WriteBack => Mode::WriteBack,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::ReadOnly => "read-only",
+            Self::WriteThrough => "write-through",
+            Self::WriteBack => "write-back",
+        }
+    }
+}
+
 fn bytes(text: &str) -> Result<u64, String> {
     Bytes::parse(text).map(|bytes| bytes.0).ok_or_else(|| format!("expected {}", Bytes::FORM))
 }
@@ -105,7 +136,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let cache = cache(args)?;
     let mut exports = Vec::new();
     for (path, name) in args.files.iter().zip(names) {
-        let disk = Disk::open(&cache, path);
+        let disk = Disk::open(&cache, path, args.mode.mode());
         let disk = disk.with_context(|| format!("cannot serve {}", path.display()))?;
         exports.push((export(args, name, disk.bytes()), disk));
     }
@@ -127,11 +158,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let metrics = args.metrics.map(metrics).transpose()?;
     let stops = server.clone();
     interrupt::stops(move || stops.stop());
-    note(&ready(&sizes, args.cache, &places));
+    note(&ready(&sizes, args.mode, args.cache, &places));
     tell_manager("READY=1");
     let ended = serve(&server, listeners, metrics);
     tell_manager("STOPPING=1");
-    ended
+    let closed = server.close().context("bytes that clients wrote are lost");
+    ended.and(closed)
 }
 
 /// Serves until a signal.
@@ -188,7 +220,13 @@ fn export(args: &Args, name: String, bytes: u64) -> Export {
     let default = BlockSizes::default();
     let min = args.sector.unwrap_or(default.min);
     let blocks = BlockSizes { min, ..default };
-    Export { name, description: String::new(), bytes, writable: false, blocks }
+    Export {
+        name,
+        description: String::new(),
+        bytes,
+        writable: args.mode != ModeName::ReadOnly,
+        blocks,
+    }
 }
 
 fn cache(args: &Args) -> Result<Cache> {
@@ -211,14 +249,14 @@ fn cache(args: &Args) -> Result<Cache> {
 }
 
 /// The line that says that clients may come.
-fn ready(sizes: &[u64], cache_bytes: u64, places: &[String]) -> String {
+fn ready(sizes: &[u64], mode: ModeName, cache_bytes: u64, places: &[String]) -> String {
     let bytes = quantity::bytes(sizes.iter().sum());
     let exports = match sizes.len() {
         1 => format!("1 export of {bytes}"),
         count => format!("{count} exports of {bytes}"),
     };
     let cache = quantity::bytes(cache_bytes);
-    format!("serving {exports}, read-only, cache {cache}, on {}", places.join(" and "))
+    format!("serving {exports}, {}, cache {cache}, on {}", mode.name(), places.join(" and "))
 }
 
 /// Tells the service manager, where there is one.
@@ -260,7 +298,7 @@ mod tests {
     #[test]
     fn the_line_says_what_and_where() {
         let places = ["/run/s".to_owned(), "127.0.0.1:1".to_owned()];
-        let line = ready(&[1 << 20, 1 << 20], 4 << 20, &places);
+        let line = ready(&[1 << 20, 1 << 20], ModeName::ReadOnly, 4 << 20, &places);
         let says = "serving 2 exports of 2 MiB, read-only, cache 4 MiB, on /run/s and ";
         assert_eq!(line, says.to_owned() + "127.0.0.1:1");
     }

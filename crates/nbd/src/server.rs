@@ -34,13 +34,13 @@ use std::{
     time::Duration,
 };
 
-use forerun_engine::Cache;
+use forerun_engine::{Cache, WriteError};
 use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
     io::{Errno, write},
 };
 
-pub use disk::{Disk, DiskError};
+pub use disk::{Disk, DiskError, Mode};
 pub use metrics::Metrics;
 pub use socket::{ListenError, Listener};
 
@@ -130,6 +130,14 @@ impl Server {
             shared.table.end(shared.settings.end_max);
             waited
         })
+    }
+
+    /// Makes all that was written durable, and closes the cache: nothing is served after it.
+    ///
+    /// # Errors
+    /// Written bytes cannot be made durable, and are lost with the cache.
+    pub fn close(&self) -> Result<(), WriteError> {
+        self.0.cache.close()
     }
 
     /// Ends [`Server::run`]. Idempotent; may be called from any thread.

@@ -166,3 +166,95 @@ sys.exit(1 if failed else 0)
     said(python, &["-c", program, &server.uri("disk"), text(&disk)]);
     assert_eq!(server.stop().code(), Some(0));
 }
+
+#[test]
+fn nbdcopy_and_qemu_write_files_of_any_size() {
+    let name = "nbdcopy_and_qemu_write_files_of_any_size";
+    if !installed(name, "nbdcopy") || !installed(name, "qemu-img") {
+        return;
+    }
+    for (size, mode) in SIZES.into_iter().zip(["write-back", "write-through"].into_iter().cycle()) {
+        let arguments = format!("--cache 2M --mode {mode}");
+        let server = Server::of(&[("disk", &vec![1; size])], &arguments);
+        let source = server.scratch.file("source", bytes(size));
+        let disk = server.scratch.join("disk");
+        said("nbdcopy", &["--flush", text(&source), &server.uri("disk")]);
+        assert!(fs::read(&disk).unwrap() == bytes(size), "{size} {mode}: durable by its flush");
+        // QEMU writes whole sectors, also where a disk has fewer bytes.
+        if size > 0 && size % 512 == 0 {
+            let other = server.scratch.file("other", vec![9; size]);
+            let uri = server.uri("disk");
+            said("qemu-img", &["convert", "-n", "-f", "raw", "-O", "raw", text(&other), &uri]);
+            said("qemu-img", &["compare", "-f", "raw", "-F", "raw", text(&other), &uri]);
+        }
+        assert_eq!(server.stop().code(), Some(0));
+    }
+}
+
+#[test]
+fn qemu_writes_zeroes_discards_and_flushes() {
+    let name = "qemu_writes_zeroes_discards_and_flushes";
+    if !installed(name, "qemu-io") {
+        return;
+    }
+    let server = Server::of(&[("disk", &vec![1; 1 << 20])], "--mode write-back --cache 1M");
+    let uri = server.uri("disk");
+    let commands = [
+        "write -P 0x11 0 64k",
+        "write -f -P 0x22 511 1025",
+        "write -z 128k 64k",
+        "aio_write -P 0x33 256k 128k",
+        "aio_write -P 0x44 512k 4k",
+        "aio_flush",
+        "discard 900k 64k",
+        "flush",
+        "read -P 0x11 0 511",
+        "read -P 0x22 511 1025",
+        "read -P 0x11 1536 60k",
+        "read -P 0 128k 64k",
+        "read -P 0x33 256k 128k",
+        "read -P 0x44 512k 4k",
+    ];
+    let mut arguments = vec!["-f", "raw"];
+    arguments.extend(commands.iter().flat_map(|command| ["-c", command]));
+    arguments.push(&uri);
+    let out = said("qemu-io", &arguments);
+    assert!(!out.contains("verification failed"), "{out}");
+    let file = fs::read(server.scratch.join("disk")).unwrap();
+    assert_eq!((file[0], file[511], file[1536], file[128 << 10]), (0x11, 0x22, 0x11, 0));
+    assert_eq!((file[256 << 10], file[512 << 10]), (0x33, 0x44));
+}
+
+#[test]
+fn fio_verifies_what_it_wrote() {
+    let name = "fio_verifies_what_it_wrote";
+    if !installed(name, "fio") {
+        return;
+    }
+    let engines = Command::new("fio").arg("--enghelp").output().unwrap();
+    if !String::from_utf8_lossy(&engines.stdout).contains("nbd") {
+        skip(name, "fio has no engine for NBD");
+        return;
+    }
+    let server = Server::of(&[("disk", &vec![0; 8 << 20])], "--mode write-back --cache 2M");
+    let uri = format!("--uri={}", server.uri("disk"));
+    let folder = format!("--aux-path={}", server.scratch.display());
+    let out = said(
+        "fio",
+        &[
+            "--name=verify",
+            "--ioengine=nbd",
+            &uri,
+            &folder,
+            "--rw=randwrite",
+            "--bs=4k",
+            "--iodepth=16",
+            "--size=8m",
+            "--verify=crc32c",
+            "--verify_fatal=1",
+            "--randseed=1",
+            "--verify_state_save=0",
+        ],
+    );
+    assert!(out.contains("err= 0"), "{out}");
+}

@@ -97,6 +97,26 @@ fn a_second_server_of_a_socket_is_refused_and_a_second_reader_of_a_file_is_not()
 }
 
 #[test]
+fn a_file_has_one_writer_or_any_readers() {
+    #[rustfmt::skip]
+    let rows = [ // first, second, both
+        ("read-only",     "write-back",    false),
+        ("write-back",    "read-only",     false),
+        ("write-back",    "write-through", false),
+    ];
+    for (first, second, both) in rows {
+        let server = Server::of(&[("disk", &bytes(4096))], &format!("--mode {first}"));
+        let other = server.scratch.join("other");
+        let mut command = forerun(&format!("serve --mode {second} --socket"));
+        let output = command.arg(&other).arg(server.scratch.join("disk")).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.success(), both, "{first} {second}: {said}");
+        assert!(said.contains("another process uses the file"), "{said}");
+        assert_eq!(server.stop().code(), Some(0));
+    }
+}
+
+#[test]
 fn metrics_are_answered_on_this_machine() {
     let server = Server::of(&[("disk", &bytes(4096))], "--metrics 127.0.0.1:0");
     let line = server.said.iter().find(|line| line.contains("http://")).unwrap();

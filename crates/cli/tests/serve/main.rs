@@ -3,4 +3,5 @@
 
 mod clients;
 mod command;
+mod crash;
 mod rig;

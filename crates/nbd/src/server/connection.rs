@@ -34,7 +34,7 @@ use rustix::{
 use super::{
     PIECE_BYTES, ServerSettings,
     inbox::{INBOX_BYTES, Inbox},
-    job::{Failure, HEAD_BYTES_MAX, Session},
+    job::{DONE_BYTES_MAX, Failure, HEAD_BYTES_MAX, Session, piece, piece_bytes},
     outbox::{Batch, Broken},
     socket::Socket,
     workers::Workers,
@@ -220,28 +220,98 @@ impl<'scope, 'env> Requests<'scope, 'env> {
             session.fail(request, &Failure::new(error, refusal(request, error)))?;
             return self.skip_payload(request);
         }
-        if request.command == Command::Read && self.read_cached(request)? {
-            return Ok(());
+        match request.command {
+            Command::Read if self.read_cached(request)? => return Ok(()),
+            Command::Write if request.length as usize > PIECE_BYTES => {
+                return self.write_long(request);
+            }
+            Command::Write => {
+                self.payload(request.length as usize)?;
+                if self.is_quick(request) {
+                    return self.write_now(request);
+                }
+            }
+            _ => {}
         }
         self.batch.send(&session.outbox)?;
-        if request.command == Command::Read
+        let waits = matches!(
+            request.command,
+            Command::Read | Command::Write | Command::Flush | Command::WriteZeroes
+        );
+        if waits
             && self.goes_to_worker()
-            && self.workers.take(self.scope, session, *request)
+            && self.workers.take(self.scope, session, *request, &mut self.room)
         {
             return Ok(());
         }
         session.carry_out(request, &mut self.room)?;
-        if self.inbox.is_empty() {
-            match self.inbox.receive_now(self.socket) {
-                Ok(Some(true)) => self.deep = DEEP_MISSES,
-                // The end is found again by the next receive.
-                Ok(Some(false) | None) => {}
-                Err(_) => return Err(RequestsEnd::Broken),
-            }
-        } else {
+        self.look_for_company()
+    }
+
+    /// Looks whether requests came while one was carried out.
+    fn look_for_company(&mut self) -> Result<(), RequestsEnd> {
+        if !self.inbox.is_empty() {
             self.deep = DEEP_MISSES;
+            return Ok(());
+        }
+        match self.inbox.receive_now(self.socket) {
+            Ok(Some(true)) => self.deep = DEEP_MISSES,
+            // The end is found again by the next receive.
+            Ok(Some(false) | None) => {}
+            Err(_) => return Err(RequestsEnd::Broken),
         }
         Ok(())
+    }
+
+    /// Whether a write is a copy into the cache: of whole pages, durable later.
+    fn is_quick(&self, request: &Request) -> bool {
+        let pages = u64::from(self.session.export.blocks.preferred);
+        let whole = request.offset.is_multiple_of(pages) && request.end().is_multiple_of(pages);
+        whole && !self.session.is_durable(request)
+    }
+
+    /// Writes the payload that the room begins with; the reply goes with the batch.
+    fn write_now(&mut self, request: &Request) -> Result<(), RequestsEnd> {
+        let session = self.session;
+        let payload = &self.room[..request.length as usize];
+        if let Err(failure) = session.write(payload, request.offset, false) {
+            self.batch.send(&session.outbox)?;
+            return Ok(session.fail(request, &failure)?);
+        }
+        if !self.batch.has_room(DONE_BYTES_MAX) {
+            self.batch.send(&session.outbox)?;
+        }
+        let bytes = session.done_reply(request, self.batch.room(DONE_BYTES_MAX));
+        self.batch.keep(bytes);
+        Ok(())
+    }
+
+    /// Writes piece by piece, as the payload comes.
+    fn write_long(&mut self, request: &Request) -> Result<(), RequestsEnd> {
+        let (session, durable) = (self.session, self.session.is_durable(request));
+        let (mut at, end) = (request.offset, request.end());
+        let mut written = Ok(());
+        while at < end {
+            let bytes = piece_bytes(end - at);
+            self.payload(bytes)?;
+            let next = at + bytes as u64;
+            if written.is_ok() {
+                written = session.write(&self.room[..bytes], at, durable && next == end);
+            }
+            at = next;
+        }
+        Ok(session.answer(request, written)?)
+    }
+
+    /// Has the room begin with the next `bytes` of a payload.
+    fn payload(&mut self, bytes: usize) -> Result<(), RequestsEnd> {
+        if !self.inbox.has(bytes) {
+            self.batch.send(&self.session.outbox)?;
+        }
+        match self.inbox.payload(self.socket, piece(&mut self.room, bytes)) {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(_) => Err(RequestsEnd::Broken),
+        }
     }
 
     /// Whether this miss is one of several in flight.

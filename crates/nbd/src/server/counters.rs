@@ -37,6 +37,7 @@ pub(super) struct RequestCounters {
     done: [Count; COMMANDS.len()],
     pub(super) failed: Count,
     pub(super) bytes_read: Count,
+    pub(super) bytes_written: Count,
 }
 
 impl RequestCounters {

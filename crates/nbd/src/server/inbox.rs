@@ -35,6 +35,11 @@ impl Inbox {
         Some(request)
     }
 
+    /// Whether `bytes` are here.
+    pub(super) fn has(&self, bytes: usize) -> bool {
+        self.end - self.start >= bytes
+    }
+
     /// Whether nothing is here.
     pub(super) fn is_empty(&self) -> bool {
         self.start == self.end
@@ -56,6 +61,21 @@ impl Inbox {
         };
         self.end += count;
         Ok(Some(count > 0))
+    }
+
+    /// Fills `payload` from the buffer and then from `socket`; `false` where the client ends first.
+    pub(super) fn payload(&mut self, socket: &Socket, payload: &mut [u8]) -> io::Result<bool> {
+        let here = payload.len().min(self.end - self.start);
+        payload[..here].copy_from_slice(&self.buffer[self.start..self.start + here]);
+        self.start += here;
+        let mut done = here;
+        while done < payload.len() {
+            match socket.receive(&mut payload[done..])? {
+                0 => return Ok(false),
+                count => done += count,
+            }
+        }
+        Ok(true)
     }
 
     /// Takes `bytes` of a payload and drops them; `false` where the client ends first.

@@ -9,6 +9,8 @@
 //! # Invariants
 //! - Every request gets one reply: whole, an error, or the connection's end.
 //! - A job holds one piece of memory, whatever its request's length.
+//! - Writes, flushes and zeroes are answered when the cache has answered: durable where the request
+//!   says FUA or the disk is written through, and after a flush.
 //! - A reply that says "no error" before all is read ends the connection where a later piece fails,
 //!   but for a chunk, which is filled with zeroes and followed by the error.
 //! # Sources
@@ -16,12 +18,12 @@
 
 use std::io::IoSlice;
 
-use forerun_engine::{Handle, ReadError};
+use forerun_engine::{Handle, ReadError, WriteError};
 
 use super::{
     PIECE_BYTES,
     counters::RequestCounters,
-    disk::Disk,
+    disk::{Disk, Mode},
     outbox::{Broken, Outbox},
 };
 use crate::{
@@ -60,8 +62,15 @@ impl From<ReadError> for Failure {
     }
 }
 
+impl From<WriteError> for Failure {
+    fn from(error: WriteError) -> Self {
+        Self::new(ErrorCode::of_errno(error.errno()), error.to_string())
+    }
+}
+
 impl Session<'_> {
-    /// Carries out `request`, which has passed its check, with `room` for a piece.
+    /// Carries out `request`, which has passed its check, with `room` for a piece; of a write up to
+    /// a piece, `room` begins with its payload.
     pub(super) fn carry_out(&self, request: &Request, room: &mut Vec<u8>) -> Result<(), Broken> {
         match request.command {
             Command::Read if request.length == 0 => self.done(request),
@@ -78,13 +87,18 @@ impl Session<'_> {
                 }
             }
             Command::BlockStatus => self.block_status(request),
-            // The check of requests lets no other command through to an export that is read.
-            Command::Write
-            | Command::WriteZeroes
-            | Command::Trim
-            | Command::Flush
-            | Command::Disconnect
-            | Command::Unknown(_) => unreachable!("{:?} of a read-only export", request.command),
+            Command::Write => {
+                let payload = &room[..request.length as usize];
+                let durable = self.is_durable(request);
+                self.answer(request, self.write(payload, request.offset, durable))
+            }
+            Command::WriteZeroes => self.answer(request, self.write_zeroes(request, room)),
+            Command::Flush => self.answer(request, self.handle.flush().map_err(Failure::from)),
+            // A hint, which the cache does not use.
+            Command::Trim => self.done(request),
+            Command::Disconnect | Command::Unknown(_) => {
+                unreachable!("{:?} is answered before", request.command)
+            }
         }
     }
 
@@ -183,6 +197,52 @@ impl Session<'_> {
         }
     }
 
+    /// Whether the bytes of `request` are to be durable before its reply.
+    pub(super) fn is_durable(&self, request: &Request) -> bool {
+        request.flags.has(Flags::FUA) || self.disk.mode() == Mode::WriteThrough
+    }
+
+    /// Writes a part of an export; also durable, with what was written before, where asked for.
+    pub(super) fn write(&self, bytes: &[u8], at: u64, durable: bool) -> Result<(), Failure> {
+        self.disk.writes(at..at + bytes.len() as u64);
+        let written = if durable {
+            self.handle.write_durable_at(bytes, at)
+        } else {
+            self.handle.write_at(bytes, at)
+        };
+        written.map_err(Failure::from)
+    }
+
+    fn write_zeroes(&self, request: &Request, room: &mut Vec<u8>) -> Result<(), Failure> {
+        if request.flags.has(Flags::FAST_ZERO) {
+            let slow = "zeroes are written as any other bytes";
+            return Err(Failure::new(ErrorCode::NotSupported, slow));
+        }
+        let (mut at, end) = (request.offset, request.end());
+        let durable = self.is_durable(request);
+        let zeroes = piece(room, piece_bytes(end - at));
+        zeroes.fill(0);
+        while at < end {
+            let bytes = piece_bytes(end - at);
+            let next = at + bytes as u64;
+            self.write(&zeroes[..bytes], at, durable && next == end)?;
+            at = next;
+        }
+        Ok(())
+    }
+
+    /// Says how a request without a payload in its reply ended.
+    pub(super) fn answer(
+        &self,
+        request: &Request,
+        ended: Result<(), Failure>,
+    ) -> Result<(), Broken> {
+        match ended {
+            Ok(()) => self.done(request),
+            Err(failure) => self.fail(request, &failure),
+        }
+    }
+
     fn block_status(&self, request: &Request) -> Result<(), Broken> {
         let align = self.export.blocks.min.max(SECTOR_BYTES);
         let one = request.flags.has(Flags::REQ_ONE);
@@ -195,11 +255,20 @@ impl Session<'_> {
 
     /// Says: done, no data.
     pub(super) fn done(&self, request: &Request) -> Result<(), Broken> {
+        let mut room = [0; DONE_BYTES_MAX];
+        let bytes = self.done_reply(request, &mut room);
+        self.outbox.send(&mut [IoSlice::new(&room[..bytes])])
+    }
+
+    /// The reply that says: done, no data.
+    pub(super) fn done_reply(&self, request: &Request, room: &mut [u8]) -> usize {
         self.count(request, false);
         if self.agreed.structured {
-            self.outbox.send(&mut [IoSlice::new(&reply::none(request.cookie))])
+            room[..reply::CHUNK_BYTES].copy_from_slice(&reply::none(request.cookie));
+            reply::CHUNK_BYTES
         } else {
-            self.outbox.send(&mut [IoSlice::new(&reply::simple(request.cookie, None))])
+            room[..reply::SIMPLE_BYTES].copy_from_slice(&reply::simple(request.cookie, None));
+            reply::SIMPLE_BYTES
         }
     }
 
@@ -226,14 +295,19 @@ impl Session<'_> {
     /// Counts a request, before its reply can be seen.
     pub(super) fn count(&self, request: &Request, failed: bool) {
         self.counters.add(request.command, failed);
-        if request.command == Command::Read && !failed {
-            self.counters.bytes_read.add(u64::from(request.length));
+        let bytes = match request.command {
+            Command::Read => &self.counters.bytes_read,
+            Command::Write => &self.counters.bytes_written,
+            _ => return,
+        };
+        if !failed {
+            bytes.add(u64::from(request.length));
         }
     }
 }
 
 /// Room for `bytes`, at the start of `room`.
-fn piece(room: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
+pub(super) fn piece(room: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
     assert!(bytes <= PIECE_BYTES, "a job holds one piece");
     if room.len() < bytes {
         room.resize(bytes, 0);
@@ -242,11 +316,13 @@ fn piece(room: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
 }
 
 /// The next piece of `left` bytes.
-fn piece_bytes(left: u64) -> usize {
+pub(super) fn piece_bytes(left: u64) -> usize {
     usize::try_from(left).map_or(PIECE_BYTES, |left| left.min(PIECE_BYTES))
 }
 
 /// The longest head before data: that of a chunk.
 pub(super) const HEAD_BYTES_MAX: usize = reply::CHUNK_BYTES + 8;
+/// The longest reply that says: done.
+pub(super) const DONE_BYTES_MAX: usize = reply::CHUNK_BYTES;
 /// What ends of extents are multiples of at least.
 const SECTOR_BYTES: u32 = 512;

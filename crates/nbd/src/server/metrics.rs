@@ -145,6 +145,8 @@ impl Shared {
         let counts = &self.requests;
         each("requests_failed_total", "Requests that failed.", &|at| counts[at].failed.get());
         each("read_bytes_total", "Bytes that clients read.", &|at| counts[at].bytes_read.get());
+        let written = |at: usize| counts[at].bytes_written.get();
+        each("written_bytes_total", "Bytes that clients wrote.", &written);
     }
 
     fn tell_cache(&self, text: &mut Text) {

@@ -11,12 +11,12 @@
 //! # Locking
 //! One lock, around the queue alone.
 
-use std::{collections::VecDeque, thread::Scope};
+use std::{collections::VecDeque, mem, thread::Scope};
 
 use parking_lot::{Condvar, Mutex};
 
 use super::{STACK_BYTES, job::Session, outbox::Broken};
-use crate::request::Request;
+use crate::request::{Command, Request};
 
 /// See the module.
 pub(super) struct Workers {
@@ -30,12 +30,18 @@ pub(super) struct Workers {
 
 #[derive(Default)]
 struct State {
-    queue: VecDeque<Request>,
+    queue: VecDeque<Job>,
     /// Requests that a worker carries out.
     busy: usize,
     started: usize,
     ends: bool,
     broken: bool,
+}
+
+/// A request, and the payload of a write.
+struct Job {
+    request: Request,
+    payload: Option<Vec<u8>>,
 }
 
 impl Workers {
@@ -50,12 +56,14 @@ impl Workers {
         state.queue.is_empty() && state.busy == 0
     }
 
-    /// Hands `request` over; `false` where all workers are busy, or none can be started.
+    /// Hands `request` over, with `room` where that begins with the payload of a write; `false`
+    /// where all workers are busy, or none can be started.
     pub(super) fn take<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
         session: &'scope Session<'scope>,
         request: Request,
+        room: &mut Vec<u8>,
     ) -> bool {
         let mut state = self.state.lock();
         if state.busy + state.queue.len() >= self.count_max {
@@ -69,7 +77,8 @@ impl Workers {
                 return false;
             }
         }
-        state.queue.push_back(request);
+        let payload = (request.command == Command::Write).then(|| mem::take(room));
+        state.queue.push_back(Job { request, payload });
         drop(state);
         self.wakes.notify_one();
         true
@@ -79,7 +88,7 @@ impl Workers {
         let mut room = Vec::new();
         let mut state = self.state.lock();
         loop {
-            let Some(request) = state.queue.pop_front() else {
+            let Some(Job { request, payload }) = state.queue.pop_front() else {
                 if state.ends {
                     return;
                 }
@@ -89,6 +98,7 @@ impl Workers {
             state.busy += 1;
             let skips = state.broken;
             drop(state);
+            room = payload.unwrap_or(room);
             let broken = !skips && session.carry_out(&request, &mut room) == Err(Broken);
             state = self.state.lock();
             state.busy -= 1;

@@ -110,6 +110,11 @@ impl Client {
         Some(Message::Chunk { cookie, done: flags & 1 == 1, kind, payload })
     }
 
+    /// The next message, which there is.
+    pub(crate) fn answer(&mut self) -> Message {
+        self.message().expect("the connection goes on")
+    }
+
     /// The data of a whole read: chunks until the last.
     pub(crate) fn read(&mut self, offset: u64, length: u32) -> Vec<u8> {
         self.request(READ, 0, 7, offset, length);

@@ -5,3 +5,4 @@ mod client;
 mod ends;
 mod reads;
 mod rig;
+mod writes;

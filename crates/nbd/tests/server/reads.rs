@@ -6,7 +6,10 @@ use forerun_io::{
     store::pattern::{self, Pattern},
     wrap::fault::{Fault, Faults, Rule, When},
 };
-use forerun_nbd::{BlockSizes, server::ServerSettings};
+use forerun_nbd::{
+    BlockSizes,
+    server::{Mode, ServerSettings},
+};
 use forerun_testkit::on_threads;
 
 use crate::{
@@ -72,8 +75,12 @@ fn a_read_that_must_not_be_cut_comes_in_one_chunk() {
 #[test]
 fn what_is_refused_says_why_and_the_next_request_is_served() {
     let blocks = BlockSizes { min: 512, ..BlockSizes::default() };
-    let rig =
-        Rig::with_blocks(Arc::new(Pattern::new(u64::from(MIB))), ServerSettings::default(), blocks);
+    let rig = Rig::of(
+        Arc::new(Pattern::new(u64::from(MIB))),
+        ServerSettings::default(),
+        blocks,
+        Mode::ReadOnly,
+    );
     let mut client = rig.client();
     #[rustfmt::skip]
     let rows = [ // command, flags, offset, length, error

@@ -10,7 +10,7 @@ use forerun_engine::{Cache, Settings};
 use forerun_io::store::{
     Completion, Op, Queue, QueueKind, Store, StoreError, Wait, pattern::Pattern,
 };
-use forerun_nbd::server::{Disk, Listener, Server, ServerSettings};
+use forerun_nbd::server::{Disk, Listener, Mode, Server, ServerSettings};
 use forerun_nbd::{BlockSizes, Export};
 use forerun_testkit::Scratch;
 use parking_lot::{Condvar, Mutex};
@@ -28,22 +28,28 @@ pub(crate) struct Rig {
 impl Rig {
     /// A server of `store`, without readahead.
     pub(crate) fn new(store: Arc<dyn Store>, settings: ServerSettings) -> Self {
-        Self::with_blocks(store, settings, BlockSizes::default())
+        Self::of(store, settings, BlockSizes::default(), Mode::ReadOnly)
     }
 
-    pub(crate) fn with_blocks(
+    /// A server of `store` that is written to.
+    pub(crate) fn writable(store: Arc<dyn Store>, mode: Mode) -> Self {
+        Self::of(store, ServerSettings::default(), BlockSizes::default(), mode)
+    }
+
+    pub(crate) fn of(
         store: Arc<dyn Store>,
         settings: ServerSettings,
         blocks: BlockSizes,
+        mode: Mode,
     ) -> Self {
         let scratch = Scratch::new("nbd");
         let socket = scratch.join("s");
         let cache = Settings { readahead: "off".into(), ..Settings::default() };
         let cache = Cache::new(cache).unwrap();
-        let disk = Disk::open_store(&cache, store).unwrap();
+        let disk = Disk::open_store(&cache, store, mode).unwrap();
         let bytes = disk.bytes();
         let (name, description) = ("disk".into(), String::new());
-        let export = Export { name, description, bytes, writable: false, blocks };
+        let export = Export { name, description, bytes, writable: mode != Mode::ReadOnly, blocks };
         let server = Server::new(cache, vec![(export, disk)], settings).unwrap();
         let listener = Listener::unix(&socket).unwrap();
         let runs = server.clone();
