@@ -1,29 +1,20 @@
 "use strict";
 // The values at the pointer, or at the place that the arrow keys chose, and the switches of lines.
 //
-// What was found is written to <html> for tests: `data-curves` (pictures), last of all `data-ready`.
+// A figure has a picture for each width, and for each of its views; a switch is for all of them.
+// What was found is written to <html> for tests: `data-curves` (figures), last of all `data-ready`.
 (() => {
   const root = document.documentElement;
   const { showTip, hideTip } = window.shell;
   const charts = JSON.parse(document.getElementById("data").textContent);
   const figures = [...document.querySelectorAll("[data-curves]")];
 
-  for (const figure of figures) {
-    const chart = charts[Number(figure.dataset.curves)];
-    const picture = figure.querySelector(".scroll > svg");
-    const lines = [...picture.querySelectorAll("[data-series]")];
-    const switches = [...figure.querySelectorAll("[data-switch]")];
+  /** The values at the pointer on one picture. */
+  const point_at = (picture, shown, sign) => {
+    const chart = charts[Number(picture.dataset.picture)];
     const cursor = document.createElementNS("http://www.w3.org/2000/svg", "line");
     for (const [key, value] of Object.entries({ class: "cursor", y1: chart.top, y2: chart.bottom, visibility: "hidden" })) cursor.setAttribute(key, value);
     picture.prepend(cursor);
-    const shown = (n) => !lines[n].classList.contains("off");
-    /** The sign of a series, as in the legend. */
-    const sign = (n) => {
-      const key = switches[n]?.querySelector("svg").cloneNode(true);
-      key?.setAttribute("class", switches[n].className);
-      return key;
-    };
-
     let at = -1;
     const leave = () => {
       at = -1;
@@ -61,21 +52,42 @@
       event.preventDefault();
       tell(Math.min(Math.max(at + step, 0), chart.places.length - 1));
     });
+  };
 
+  for (const figure of figures) {
+    const switches = [...figure.querySelectorAll("[data-switch]")];
+    /** The line and the name of a series, in every picture. */
+    const marked = (n) => [...figure.querySelectorAll(`[data-series="${n}"], [data-name="${n}"]`)];
+    const off = new Set();
+    const shown = (n) => !off.has(n);
+    /** The sign of a series, as in the legend. */
+    const sign = (n) => {
+      const key = switches[n]?.querySelector("svg").cloneNode(true);
+      key?.setAttribute("class", switches[n].className);
+      return key;
+    };
+    for (const picture of figure.querySelectorAll("[data-picture]")) point_at(picture, shown, sign);
+
+    const choose = (n, on) => () => {
+      figure.classList.toggle("chosen", on && shown(n));
+      for (const mark of marked(n)) mark.classList.toggle("on", on);
+    };
     switches.forEach((button, n) => {
-      const choose = (on) => () => {
-        figure.classList.toggle("chosen", on && shown(n));
-        lines[n].classList.toggle("on", on);
-      };
       button.addEventListener("click", () => {
-        const off = shown(n);
-        lines[n].classList.toggle("off", off);
-        button.setAttribute("aria-pressed", String(!off));
-        choose(true)();
+        if (shown(n)) off.add(n);
+        else off.delete(n);
+        for (const mark of marked(n)) mark.classList.toggle("off", !shown(n));
+        button.setAttribute("aria-pressed", String(shown(n)));
+        choose(n, true)();
       });
-      button.addEventListener("pointerenter", choose(true));
-      button.addEventListener("pointerleave", choose(false));
+      button.addEventListener("pointerenter", choose(n, true));
+      button.addEventListener("pointerleave", choose(n, false));
     });
+    for (const name of figure.querySelectorAll("[data-name]")) {
+      const n = Number(name.dataset.name);
+      name.addEventListener("pointerenter", choose(n, true));
+      name.addEventListener("pointerleave", choose(n, false));
+    }
   }
   root.dataset.curves = String(figures.length);
   root.dataset.overflow = String(Math.max(0, root.scrollWidth - root.clientWidth));

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! A chart's values stand side by side with its `x`: a policy that was not run with a size has a
-//! gap there. Beside a chart may stand a paper's statement and the result of the run.
+//! gap there. A chart with a baseline has a second view: the differences of its series to that one.
+//! Beside a chart may stand a paper's statement and the result of the run.
 //!
 //! # Invariants
 //! - A page makes no network request and says everything without its script; a picture has no
@@ -18,9 +19,11 @@
 //! - No text of a sheet opens a tag.
 
 mod axes;
+mod labels;
 mod page;
 mod picture;
 mod plot;
+mod views;
 
 use crate::quantity::{bytes, count, figure};
 use serde::Serialize;
@@ -62,6 +65,11 @@ pub struct Chart {
     pub y: Y,
     /// A line or a kind of bar each.
     pub series: Vec<Series>,
+    /// Whether the largest value at a place is the best, and marked.
+    pub higher_is_better: bool,
+    /// The series that the second view compares all others with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<usize>,
     /// The statements of its sources.
     pub claims: Vec<Claim>,
 }
@@ -103,6 +111,8 @@ pub enum Unit {
     Share,
     /// As numbers.
     Count,
+    /// Differences of shares, as percentage points with their sign.
+    Points,
 }
 
 /// One line, or the bars of one colour.
@@ -121,8 +131,9 @@ pub struct Series {
 pub struct Claim {
     /// The subject.
     pub what: String,
-    /// As the source has it.
-    pub source: String,
+    /// As the source has it; none where the result is of other data than the source's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     /// As it is here.
     pub here: String,
 }
@@ -181,6 +192,7 @@ impl Unit {
         match self {
             Self::Share => format!("{:.2} %", value * 100.0),
             Self::Count => figure(value),
+            Self::Points => format!("{:+.2}", value * 100.0),
         }
     }
 }
@@ -190,6 +202,11 @@ impl Series {
     fn points(&self) -> impl Iterator<Item = (usize, f64)> {
         let finite = |&(at, y): &(usize, &Option<f64>)| Some((at, y.filter(|y| y.is_finite())?));
         self.y.iter().enumerate().filter_map(move |it| finite(&it))
+    }
+
+    /// The finite value of a place.
+    fn at(&self, place: usize) -> Option<f64> {
+        self.y.get(place).copied().flatten().filter(|y| y.is_finite())
     }
 }
 
@@ -213,9 +230,11 @@ mod tests {
                 series("2q & <co>", false, &[0.3, -1.0, 0.7]),
                 series("belady", true, &[0.4, 0.6, 0.8]),
             ],
+            higher_is_better: true,
+            baseline: None,
             claims: vec![Claim {
                 what: "2Q on LRU".into(),
-                source: "+10".into(),
+                source: Some("+10".into()),
                 here: "+11.1".into(),
             }],
         };
@@ -264,7 +283,81 @@ mod tests {
     /// Lines of plots; those of legends lie within 26 units.
     fn lines(markup: &str) -> usize {
         let legend = markup.matches("points=\"0.0,0.0 26.0,0.0\"").count();
-        markup.matches("<polyline").count() - legend
+        markup.matches("<polyline class=\"line\"").count() - legend
+    }
+
+    /// The places of the names at the ends of the curves of an SVG element: (x, y, name).
+    fn names(svg: &str) -> Vec<(f64, f64, &str)> {
+        let name = |part: &str| {
+            let number = |key: &str| {
+                let from = part.find(key).expect(key) + key.len();
+                part[from..].split('"').next()?.parse::<f64>().ok()
+            };
+            number(" x=\"").zip(number(" y=\""))
+        };
+        let ends = svg.split("data-name=").skip(1);
+        ends.map(|end| {
+            let text = &end[end.find("<text").expect("a name")..];
+            let shown = text.split(['<', '>']).nth(2).expect("its text");
+            let (x, y) = name(text).expect("its place");
+            (x, y, shown)
+        })
+        .collect()
+    }
+
+    #[test]
+    fn a_dozen_curves_have_names_that_do_not_overlap_within_every_width() {
+        let mut dozen = sheet();
+        dozen.sections.truncate(1);
+        let chart = &mut dozen.sections[0].charts[0];
+        chart.series = (0..12)
+            .map(|n: u32| Series {
+                name: format!("policy-{n}"),
+                bound: n == 11,
+                y: vec![Some(f64::from(n % 5) / 10.0), Some(f64::from(n % 3) / 9.0), Some(0.75)],
+            })
+            .collect();
+        chart.baseline = Some(1);
+        let page = dozen.page();
+        let pictures: Vec<&str> = page
+            .split("<svg class=\"")
+            .skip(1)
+            .filter(|svg| svg.contains("viewBox=\"0 0"))
+            .collect();
+        assert_eq!(pictures.len(), 2 * 3, "the ratios and the differences, in three widths");
+        for (svg, count) in pictures.iter().zip([12, 12, 12, 11, 11, 11]) {
+            let svg = &svg[..svg.find("</svg>").expect("it ends")];
+            let size = svg.split("viewBox=\"0 0 ").nth(1).and_then(|size| size.split('"').next());
+            let (width, height) = size.and_then(|size| size.split_once(' ')).expect("a size");
+            let (width, height): (f64, f64) = (width.parse().unwrap(), height.parse().unwrap());
+            let names = names(svg);
+            assert_eq!(names.len(), count);
+            for pair in names.windows(2) {
+                assert!(pair[1].1 - pair[0].1 >= 14.9, "{pair:?}");
+            }
+            for (x, y, name) in names {
+                let text = width_of(name);
+                assert!(x + text <= width && (0.0..height).contains(&y), "{name} at {x}, {y}");
+                assert!(!name.contains('\u{2026}'), "{name} is whole");
+            }
+        }
+        assert!(page.contains("Difference to policy-1") && page.contains("class=\"best\""));
+        well_formed(&dozen.picture());
+    }
+
+    /// The width of a name, at 13 pixels a wide letter.
+    fn width_of(name: &str) -> f64 {
+        name.chars().map(|_| 8.0).sum()
+    }
+
+    #[test]
+    fn the_best_of_each_size_is_ringed_bold_and_told() {
+        let page = sheet().page();
+        let told = &page[page.find("class=\"reigns\"").expect("it is told")..];
+        let told = &told[..told.find("</p>").expect("it ends")];
+        assert!(told.contains("4 KiB: <b>2q &amp; &lt;co&gt;</b>"), "{told}");
+        assert!(told.contains("16 MiB: <b>lru</b>"), "{told}");
+        assert_eq!(page.matches("class=\"n best\"").count(), 2 * 3 - 2, "64 pages have one value");
     }
 
     #[test]
@@ -281,9 +374,9 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_every_curve_a_switch_for_it_and_its_values() {
+    fn a_page_has_every_curve_in_each_width_a_switch_for_it_and_its_values() {
         let page = sheet().page();
-        assert_eq!(lines(&page), 2 * 3);
+        assert_eq!(lines(&page), 3 * 3 + 2 * 3, "a chart alone has three widths, a pair two");
         assert_eq!(page.matches("data-switch=").count(), 2 * 3, "one series needs none");
         for text in [
             "5 accesses to 2 unique pages of 4 KiB (8 KiB)",

@@ -1,6 +1,7 @@
 //! The lab's commands, end to end: what the built binary prints, what it refuses, how it ends.
 
 mod bench;
+mod browser;
 mod cli;
 mod demo;
 mod journal;

@@ -1,7 +1,7 @@
 //! Curves in the lab, end to end: `sim --plot` and `sim figures`.
 //!
-//! The page in a browser is looked at where there is one: every picture told its values, and a line
-//! that is clicked away is gone.
+//! Where there is a browser, the page is shown in it: every picture tells its values, a click takes
+//! a line away, and nothing is cut off at any width.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -9,6 +9,8 @@ use std::process::{Command, Output, Stdio};
 use forerun_core::eviction;
 use forerun_testkit::Scratch;
 use serde_json::Value;
+
+use crate::browser;
 
 fn sim(words: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forerun"));
@@ -37,8 +39,17 @@ fn a_plot_of_all_policies_has_a_curve_each_and_the_bound() {
     let (page, picture) = (drawn(trace, "all.html"), drawn(trace, "all.svg"));
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
     assert!(picture.starts_with("<svg xmlns=") && picture.ends_with("</svg>\n"));
-    for text in [&page, &picture] {
-        assert_eq!(text.matches("<polyline").count() - legend(text), eviction::NAMES.len() + 1);
+    // The bound has no difference to LRU; a page has three widths of everything.
+    let curves = 2 * eviction::NAMES.len() + 1;
+    for (text, widths) in [(&page, 3), (&picture, 1)] {
+        assert_eq!(lines(text), widths * curves);
+        assert_eq!(
+            text.matches("ended\" data-name=").count(),
+            widths * curves,
+            "each has its name"
+        );
+        assert!(text.contains("requests=10000: hit ratio by cache size"), "the trace is named");
+        assert!(text.contains("Difference to lru") && text.contains("class=\"best\""));
         for name in eviction::NAMES.iter().chain(&["belady"]) {
             assert!(text.contains(&format!(">{name}</")), "{name}");
         }
@@ -47,9 +58,10 @@ fn a_plot_of_all_policies_has_a_curve_each_and_the_bound() {
     }
 }
 
-/// Lines of a legend among the lines of `text`.
-fn legend(text: &str) -> usize {
-    text.matches("points=\"0.0,0.0 26.0,0.0\"").count()
+/// Lines of plots; those of legends lie within 26 units.
+fn lines(text: &str) -> usize {
+    let legend = text.matches("points=\"0.0,0.0 26.0,0.0\"").count();
+    text.matches("<polyline class=\"line\"").count() - legend
 }
 
 #[test]
@@ -57,11 +69,11 @@ fn what_differs_between_runs_is_a_line_of_its_own() {
     let trace = "workload:streams,n=2,each=400K";
     let words = "--policy 2q:kin=0.1,2q:kin=0.5,lru --size 10,20,20,1M";
     let picture = drawn(&format!("{trace} {words}"), "params.svg");
-    assert_eq!(picture.matches("<polyline").count() - legend(&picture), 3);
+    assert_eq!(lines(&picture), 2 * 3, "three policies, and their differences to one");
     for name in [">lru<", ">2q:kin=0.1,kout=0.5<", ">2q:kin=0.5,kout=0.5<"] {
         assert!(picture.contains(name), "{name}");
     }
-    assert!(!picture.contains("belady"), "nobody asked for it");
+    assert!(!picture.contains("belady"), "it was not asked for");
     let timed = "--device ssd --readahead off,linux-6 --size 512,4M";
     let picture = drawn(&format!("{trace} {timed}"), "timed.svg");
     assert!(picture.contains(">lru + off<") && picture.contains(">lru + linux-6<"), "{picture}");
@@ -94,9 +106,27 @@ fn figures_of_the_paper_stand_beside_what_it_states() {
         assert!(values(5, 5)[at] <= 1.0 && values(5, 5)[at] > 0.0);
     }
     let page = fs::read_to_string(&path).expect("it was written");
-    assert_eq!(page.matches("data-curves=").count(), named.len());
+    assert_eq!(page.matches("<figure").count(), named.len());
     let table = done(mail);
     assert!(table.contains("2Q against LRU at 0.5 GB, points"), "{table}");
+}
+
+#[test]
+fn the_paper_does_not_stand_beside_a_trace_that_is_not_its_own() {
+    let scratch = Scratch::new("plot-other");
+    let path = scratch.join("other.html");
+    let trace = scratch.file("other.txt", "1\n2\n3\n1\n2\n4\n5\n1\n".repeat(40));
+    let words = format!("figures {} --format keys --size 2,4", trace.display());
+    let table = done(&format!("{words} -o {}", path.display()));
+    let page = fs::read_to_string(&path).expect("it was written");
+    let main = &page[page.find("<main>").expect("a body")..page.find("</main>").expect("an end")];
+    for text in [main, &table] {
+        for other in ["paper", "Paper", "Fig.", "35 %", "OpenMail"] {
+            assert!(!text.contains(other), "{other}: {text}");
+        }
+        assert!(text.contains("other.txt") && text.contains("pages used more than five times"));
+    }
+    assert!(page.contains("<h1>other.txt: 2Q, 2Q* and their queues</h1>"));
 }
 
 #[test]
@@ -146,42 +176,43 @@ fn in_a_browser_the_pointer_tells_values_and_a_click_takes_a_line_away() {
     let test = "in_a_browser_the_pointer_tells_values_and_a_click_takes_a_line_away";
     let Some(browser) = forerun_testkit::browser(test) else { return };
     let page = drawn("workload:mail,model=m1,requests=10000 --policy lru,arc", "looked-at.html");
-    // What a reader would do, done by the page itself; it ends in attributes of the root.
-    let reader = "<script>{
-        const root = document.documentElement;
-        const picture = document.querySelector('[data-curves] .scroll > svg');
-        const box = picture.getBoundingClientRect();
+    let reader = "
+        const picture = [...document.querySelectorAll('[data-picture]')]
+            .find((svg) => getComputedStyle(svg).display !== 'none');
         const over = () => picture.dispatchEvent(new PointerEvent('pointermove',
-            { clientX: box.left + box.width / 2, clientY: box.top + 50 }));
+            { clientX: box(picture).left + box(picture).width / 2, clientY: 50 }));
         over();
         root.dataset.tip = document.getElementById('tip').textContent;
         document.querySelector('[data-switch=\"1\"]').click();
         over();
         root.dataset.after = document.getElementById('tip').textContent;
-        root.dataset.shown = [...picture.querySelectorAll('[data-series]')]
-            .filter((line) => getComputedStyle(line).display !== 'none').length;
-        }</script></body>";
-    let folder = Scratch::new("plot-looked-at");
-    let file = folder.file("page.html", page.replace("</body>", reader));
-    let output = Command::new(browser)
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"])
-        .args(["--disable-background-networking", "--disable-component-update", "--dump-dom"])
-        .arg(format!("--user-data-dir={}", folder.display()))
-        .arg(format!("file://{}", file.display()))
-        .stderr(Stdio::null())
-        .output()
-        .expect("the browser starts");
-    let dom = String::from_utf8_lossy(&output.stdout);
-    let root = &dom[dom.find("<html").expect("a root")..];
-    let root = &root[..root.find('>').expect("it ends")];
-    for wanted in ["data-errors=\"0\"", "data-ready=\"1\"", "data-curves=\"1\"", "data-shown=\"1\""]
+        root.dataset.shown = [...picture.querySelectorAll('[data-series], [data-name]')]
+            .filter((part) => getComputedStyle(part).display !== 'none').length;";
+    let script = format!(
+        "const root = document.documentElement;
+        const box = (element) => element.getBoundingClientRect();{reader}"
+    );
+    let root = browser::look(&browser, test, &page, (1_000, false), &script);
+    for (name, wanted) in
+        [("errors", "0"), ("ready", "1"), ("curves", "1"), ("shown", "2"), ("overflow", "0")]
     {
-        assert!(root.contains(wanted), "{wanted}: {root}");
+        assert_eq!(root.get(&format!("data-{name}")), wanted, "{name}");
     }
-    let told = |name: &str| {
-        let from = &root[root.find(&format!("{name}=\"")).expect(name) + name.len() + 2..];
-        from[..from.find('"').expect("it ends")].to_owned()
-    };
-    assert!(told("data-tip").contains("lru") && told("data-tip").contains("arc"), "{root}");
-    assert!(told("data-after").contains("lru") && !told("data-after").contains("arc"), "{root}");
+    let (tip, after) = (root.get("data-tip"), root.get("data-after"));
+    assert!(tip.contains("lru") && tip.contains("arc"), "{tip}");
+    assert!(after.contains("lru") && !after.contains("arc"), "{after}");
+}
+
+#[test]
+fn a_dozen_curves_are_whole_and_named_apart_at_every_width_light_and_dark() {
+    let test = "a_dozen_curves_are_whole_and_named_apart_at_every_width_light_and_dark";
+    let Some(browser) = forerun_testkit::browser(test) else { return };
+    let page = drawn("workload:mail,model=m1,requests=10000 --policy all", "dozen.html");
+    browser::check(&browser, test, &page, "");
+    let scratch = Scratch::new("plot-figures-looked-at");
+    let path = scratch.join("figures.html");
+    let mail = "figures workload:mail,model=m1,requests=20000 --size 1M,512M,1280M,1792M";
+    done(&format!("{mail} -o {}", path.display()));
+    let page = fs::read_to_string(&path).expect("it was written");
+    browser::check(&browser, "figures_of_the_paper", &page, "");
 }

@@ -21,13 +21,16 @@ impl Range {
     }
 }
 
-/// The values of a chart: from 0, unless all of a chart's curves lie far above it and are not flat.
+/// The values of a chart: from 0, unless all of a chart's curves lie far above it and are not flat,
+/// or some lie below.
 pub(super) fn values(chart: &Chart) -> Range {
     let all = || chart.series.iter().flat_map(|series| series.points().map(|(_, y)| y));
     let (least, most) = (all().fold(f64::MAX, f64::min), all().fold(0.0, f64::max));
     let bars = matches!(chart.x, X::Classes { .. });
-    let from = if bars || least >= most || least < most / 2.0 { 0.0 } else { least };
-    let most = if most > from { most } else { from + 1.0 };
+    let above = bars || least >= most || least < most / 2.0;
+    let from = if above { least.min(0.0) } else { least };
+    let flat = if chart.y.unit == Unit::Points { POINT } else { 1.0 };
+    let most = if most > from { most } else { from + flat };
     let step = round_step((most - from) / TICKS);
     let (mut tick, mut end) = ((from / step).floor(), (most / step).ceil());
     let low = tick * step;
@@ -47,6 +50,9 @@ pub(super) fn values(chart: &Chart) -> Range {
 pub(super) fn value_label(unit: Unit, value: f64) -> String {
     match unit {
         Unit::Share => format!("{} %", trimmed(value * 100.0)),
+        Unit::Points if value.abs() < f64::EPSILON => "0".to_owned(),
+        Unit::Points if value > 0.0 => format!("+{}", trimmed(value * 100.0)),
+        Unit::Points => trimmed(value * 100.0),
         Unit::Count => {
             let units = [(1e9, "G"), (1e6, "M"), (1e3, "K")];
             let unit = units.into_iter().find(|(unit, _)| value >= *unit);
@@ -92,6 +98,8 @@ pub(super) fn size_labels(pages: u64, page_bytes: u32) -> (String, String) {
 
 /// Spaces between ticks, about.
 const TICKS: f64 = 6.0;
+/// One percentage point.
+const POINT: f64 = 0.01;
 
 #[cfg(test)]
 mod tests {
@@ -108,6 +116,8 @@ mod tests {
             ("all alike",           &[0.89, 0.89],  0.0, 1.0, 6),
             ("all one",             &[1.0, 1.0],    0.0, 1.0, 6),
             ("nothing",             &[],            0.0, 1.0, 6),
+            ("below zero",          &[-0.1, 0.2],   -0.1, 0.2, 7),
+            ("all below zero",      &[-0.3, -0.1],  -0.3, 0.0, 7),
         ];
         for (why, y, low, high, ticks) in rows {
             let mut chart = sheet().sections[0].charts[0].clone();
@@ -130,6 +140,8 @@ mod tests {
             (Unit::Share, 1.0,         "100 %"), (Unit::Count, 0.0,      "0"),
             (Unit::Count, 1_200_000.0, "1.2M"),  (Unit::Count, 2_500.0,  "2.5K"),
             (Unit::Count, 999.0,       "999"),   (Unit::Count, 5e9,      "5G"),
+            (Unit::Points, 0.05,       "+5"),    (Unit::Points, -0.125,  "-12.5"),
+            (Unit::Points, 0.0,        "0"),
         ];
         for (unit, value, label) in rows {
             assert_eq!(value_label(unit, value), label);

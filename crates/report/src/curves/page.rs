@@ -3,12 +3,13 @@
 //! ```text
 //!   title, what made it
 //!   for each trace: facts
-//!     a chart alone: as wide as the page, its table open
+//!     a chart alone: as wide as the page, its table open; below it the differences to its baseline
 //!     several: two beside each other, their tables folded
 //!     beside each: the source's statement, and the result
 //! ```
 //! Pictures, tables and words are written here; the script (`assets/curves.js`) adds the values at
-//! the pointer and the switches.
+//! the pointer and the switches. A picture is drawn in several widths, of which the style sheet
+//! shows the one that fits.
 
 use std::fmt::Write;
 
@@ -16,8 +17,8 @@ use maud::{Markup, PreEscaped, html};
 use serde::Serialize;
 
 use super::plot::{self, Frame};
-use super::{Chart, Claim, Section, Series, Sheet, X, axes};
-use crate::html::{DASH, Text, figure_heads, figures, script_json, scrolled};
+use super::{Chart, Claim, Section, Series, Sheet, Unit, X, axes, views};
+use crate::html::{DASH, Text, figure_heads, script_json, scrolled};
 use crate::shell::{self, Assets, PAGE_CSS};
 
 /// See the module.
@@ -39,9 +40,9 @@ pub(super) fn page(sheet: &Sheet) -> String {
     shell::document(&sheet.title, &body, script_json(&data), &ASSETS)
 }
 
-/// The script's data of a chart.
+/// The script's data of a picture.
 #[derive(Serialize)]
-struct ChartData {
+struct PictureData {
     /// Of each place: from the left edge, in the picture's units.
     places: Vec<f64>,
     /// The tip's text of each place.
@@ -55,7 +56,7 @@ struct ChartData {
     bottom: f64,
 }
 
-impl ChartData {
+impl PictureData {
     fn new(chart: &Chart, frame: Frame) -> Self {
         let values = chart.series.iter().map(|series| {
             let mut values = vec![None; chart.x.len()];
@@ -76,7 +77,7 @@ impl ChartData {
     }
 }
 
-fn section_markup(section: &Section, titled: bool, data: &mut Vec<ChartData>) -> Markup {
+fn section_markup(section: &Section, titled: bool, data: &mut Vec<PictureData>) -> Markup {
     let alone = section.charts.len() == 1;
     html! {
         section.charts {
@@ -85,36 +86,74 @@ fn section_markup(section: &Section, titled: bool, data: &mut Vec<ChartData>) ->
                 p class="note about" { (Text(&section.facts)) }
             }
             div class=[(!alone).then_some("pair")] {
-                @for chart in &section.charts {
-                    (figure(chart, alone, data.len()))
-                    @let () = data.push(ChartData::new(chart, frame(alone)));
-                }
+                @for chart in &section.charts { (figure(chart, alone, data)) }
             }
         }
     }
 }
 
-fn frame(alone: bool) -> Frame {
-    if alone { Frame::WIDE } else { Frame::HALF }
-}
-
-fn figure(chart: &Chart, alone: bool, number: usize) -> Markup {
-    let frame = frame(alone);
-    let (heads, rows) = (heads(chart), rows(chart));
-    let table = scrolled(Some("runs"), &heads, &rows);
+fn figure(chart: &Chart, alone: bool, data: &mut Vec<PictureData>) -> Markup {
+    let table = table(chart);
+    let difference = views::difference(chart);
     html! {
-        figure.curves data-curves=(number) {
+        figure.curves data-curves {
             figcaption { div { h3 { (Text(&chart.title)) } p { (Text(&chart.note)) } } }
+            (best(chart))
             @if chart.series.len() > 1 { (legend(chart)) }
-            div.scroll {
-                svg viewBox=(format!("0 0 {:.0} {:.0}", frame.width, frame.height)) role="img"
-                    tabindex="0" aria-label=(Text(in_words(chart)))
-                {
-                    (PreEscaped(plot::plot(chart, frame)))
-                }
+            (pictures(chart, alone, data))
+            @if let Some(difference) = &difference {
+                div.caption { div {
+                    h3 { (Text(&difference.title)) } p { (Text(&difference.note)) }
+                } }
+                (pictures(difference, alone, data))
             }
             @if !chart.claims.is_empty() { (claims(&chart.claims)) }
             @if alone { (table) } @else { details { summary { "Figures" } (table) } }
+            @if let Some(difference) = &difference {
+                details { summary { (Text(&difference.title)) ", in figures" }
+                    (self::table(difference)) }
+            }
+        }
+    }
+}
+
+/// The picture of a chart, in each width.
+fn pictures(chart: &Chart, alone: bool, data: &mut Vec<PictureData>) -> Markup {
+    let widths = [("wide", Frame::WIDE), ("half", Frame::HALF), ("narrow", Frame::NARROW)];
+    html! {
+        div.pictures {
+            @for (class, frame) in widths.into_iter().skip(usize::from(!alone)) {
+                @let frame = frame.with_names(chart);
+                svg class=(class) viewBox=(format!("0 0 {:.0} {:.0}", frame.width, frame.height))
+                    role="img" tabindex="0" data-picture=(data.len())
+                    aria-label=(Text(in_words(chart)))
+                {
+                    (PreEscaped(plot::plot(chart, frame)))
+                }
+                @let () = data.push(PictureData::new(chart, frame));
+            }
+        }
+    }
+}
+
+/// From which size to which each is the best.
+fn best(chart: &Chart) -> Markup {
+    let reigns = views::reigns(chart);
+    let size = |at: usize| place(&chart.x, at).pop().unwrap_or_default();
+    html! {
+        @if !reigns.is_empty() {
+            p.reigns {
+                span { i.ring {} " Best" }
+                @for (best, from, to) in &reigns {
+                    span {
+                        (size(*from)) @if to > from { " to " (size(*to)) } ": "
+                        @for (nth, &number) in best.iter().enumerate() {
+                            @if nth > 0 { ", " }
+                            b { (Text(&chart.series[number].name)) }
+                        }
+                    }
+                }
+            }
         }
     }
 }
@@ -140,46 +179,67 @@ fn legend(chart: &Chart) -> Markup {
 }
 
 fn claims(claims: &[Claim]) -> Markup {
+    let sources = claims.iter().any(|claim| claim.source.is_some());
     let heads = html! {
-        th scope="col" { "Beside the paper" }
-        (figure_heads(["Paper", "Here"]))
+        th scope="col" { @if sources { "Beside the paper" } @else { "In figures" } }
+        @if sources { (figure_heads(["Paper"])) }
+        (figure_heads(["Here"]))
     };
     let rows = html! {
         @for Claim { what, source, here } in claims {
             tr {
                 th scope="row" { (Text(what)) }
-                td.n { (Text(source)) }
-                td class="n strong" { (Text(here)) }
+                @if sources {
+                    td.n data-head="Paper" { (Text(source.as_deref().unwrap_or_default())) }
+                }
+                td class="n strong" data-head="Here" { (Text(here)) }
             }
         }
     };
-    scrolled(Some("claims"), &heads, &rows)
+    scrolled(Some("claims stacked"), &heads, &rows)
 }
 
-/// Places down, series across.
+/// Places down, series across; where the page is narrow a place is a block.
+fn table(chart: &Chart) -> Markup {
+    scrolled(Some("runs stacked"), &heads(chart), &rows(chart))
+}
+
 fn heads(chart: &Chart) -> Markup {
-    let places: &[&str] = match &chart.x {
-        X::Pages { .. } => &["Pages", "Bytes"],
-        X::Classes { label, .. } => &[label],
-    };
     html! {
-        (figure_heads(places.iter().map(Text)))
-        (figure_heads(chart.series.iter().map(|series| Text(&series.name))))
+        (figure_heads(place_heads(chart).iter().map(Text)))
+        (figure_heads(shown(chart).map(|(_, series)| Text(&series.name))))
     }
 }
 
+fn place_heads(chart: &Chart) -> Vec<&str> {
+    match &chart.x {
+        X::Pages { .. } => vec!["Pages", "Bytes"],
+        X::Classes { label, .. } => vec![label],
+    }
+}
+
+/// The series that have a value; the differences of the bound are none.
+fn shown(chart: &Chart) -> impl Iterator<Item = (usize, &Series)> {
+    let gaps = chart.y.unit == Unit::Points;
+    let series = chart.series.iter().enumerate();
+    series.filter(move |(_, series)| !gaps || series.points().next().is_some())
+}
+
 fn rows(chart: &Chart) -> Markup {
-    let value = |series: &Series, at| {
-        let value = series.points().find(|&(place, _)| place == at);
-        html! { @if let Some((_, y)) = value { (chart.y.unit.show(y)) } @else { (DASH) } }
-    };
+    let (best, heads) = (views::best(chart), place_heads(chart));
     html! {
         @for at in 0..chart.x.len() {
             @let place = place(&chart.x, at);
             tr {
-                th scope="row" class="n" { (Text(&place[0])) }
-                (figures(place[1..].iter().map(Text)))
-                (figures(chart.series.iter().map(|series| value(series, at))))
+                th scope="row" class="n" data-head=(Text(heads[0])) { (Text(&place[0])) }
+                @for bytes in &place[1..] { td.n { (Text(bytes)) } }
+                @for (number, series) in shown(chart) {
+                    td class=(if best[at].contains(&number) { "n best" } else { "n" })
+                        data-head=(Text(&series.name))
+                    {
+                        @if let Some(y) = series.at(at) { (chart.y.unit.show(y)) } @else { (DASH) }
+                    }
+                }
             }
         }
     }

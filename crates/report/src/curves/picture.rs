@@ -12,7 +12,7 @@
 use std::fmt::Write;
 
 use super::plot::{self, Frame};
-use super::{Chart, Sheet};
+use super::{Chart, Sheet, views};
 use crate::html::escape;
 use crate::quantity::float;
 
@@ -28,6 +28,9 @@ pub(super) fn picture(sheet: &Sheet) -> String {
         canvas.line("soft", &section.facts, 22.0);
         for chart in &section.charts {
             canvas.chart(chart);
+            if let Some(difference) = views::difference(chart) {
+                canvas.chart(&difference);
+            }
         }
     }
     let (width, height) = (Frame::WIDE.width + 2.0 * MARGIN, canvas.y);
@@ -69,7 +72,7 @@ impl Canvas {
             self.text,
             "<g transform=\"translate({MARGIN} {:.1})\">\n{}</g>",
             self.y,
-            plot::plot(chart, Frame::WIDE),
+            plot::plot(chart, Frame::WIDE.with_names(chart)),
         );
         self.y += Frame::WIDE.height + 12.0;
     }
@@ -80,6 +83,9 @@ impl Canvas {
         }
         let mut x = MARGIN;
         for (number, series) in chart.series.iter().enumerate() {
+            if series.points().next().is_none() {
+                continue;
+            }
             let width = 32.0 + float(series.name.chars().count() as u64) * CHARACTER + 22.0;
             if x > MARGIN && x + width > MARGIN + Frame::WIDE.width {
                 (x, self.y) = (MARGIN, self.y + 20.0);
@@ -107,17 +113,20 @@ text{font:13px system-ui,-apple-system,'Segoe UI',Roboto,'Liberation Sans','Deja
 sans-serif;fill:#1a1c1f}
 .title{font-size:22px;font-weight:650}.heading{font-size:15px;font-weight:600}
 .soft,.label{fill:#5a5f67}.label{font-size:12px}
-.paper{fill:#fff}.grid{stroke:#ecedef}
+.paper{fill:#fff}.grid{stroke:#ecedef}.zero{stroke:#8a8f98}
 .line{fill:none;stroke:currentColor;stroke-width:2;stroke-linejoin:round}
-.mark,.bar{fill:currentColor}
+.mark,.bar,.ended text{fill:currentColor}
+.best,.leader{fill:none;stroke:currentColor;stroke-width:1.5}.leader{stroke-width:1;opacity:.5}
 .bound{color:#6b7078}
 .s0{color:#2a6fc9}.s1{color:#c67c00}.s2{color:#0f9268}.s3{color:#b8418a}
 .s4{color:#5540b8}.s5{color:#7a5a3a}.s6{color:#5c7a10}.s7{color:#0d7f92}
+.s8{color:#c8372d}.s9{color:#4a6078}.s10{color:#9a3fd0}.s11{color:#1f6b3a}
 @media(prefers-color-scheme:dark){
 text{fill:#e9eaec}.soft,.label{fill:#a3a8b0}.paper{fill:#1b1d20}.grid{stroke:#272a2e}
 .bound{color:#989da5}
 .s0{color:#5a9df0}.s1{color:#e0a030}.s2{color:#35bf90}.s3{color:#e57fb8}
 .s4{color:#a594f5}.s5{color:#c09a72}.s6{color:#a3c24a}.s7{color:#4fc3d6}
+.s8{color:#ff8a7a}.s9{color:#9fb6cc}.s10{color:#d08cff}.s11{color:#7fc48f}
 }
 ";
 /// Around everything.

@@ -4,7 +4,8 @@
 //!   FILE.html   one page: values at the pointer, lines that can be switched off, a table
 //!   FILE.svg    the same curves, for a text or a slide
 //! ```
-//! A trace has a chart of its own; what else differs between runs is a line in it.
+//! A trace has a chart of its own; what else differs between runs is a line in it. Where LRU is one
+//! of several, the differences to it are a second view.
 //!
 //! # Invariants
 //! - A name that cannot be written is refused before the first run.
@@ -100,12 +101,12 @@ fn section(plan: &Plan, source: &super::Source, rows: &[RunRow]) -> Result<Secti
     let short = Path::new(&name).file_name().and_then(|name| name.to_str()).unwrap_or(&name);
     let unique = survey.map(|survey| survey.unique);
     let mut section = Section::of_trace(short, accesses, unique, PAGE_BYTES);
-    section.charts.push(chart(&runs));
+    section.charts.push(chart(short, &runs));
     Ok(section)
 }
 
-/// A line for everything that was run with several sizes.
-fn chart(runs: &[&RunRow]) -> Chart {
+/// A line for everything that was run with several sizes of a cache for `trace`.
+fn chart(trace: &str, runs: &[&RunRow]) -> Chart {
     let mut pages: Vec<u32> = runs.iter().map(|run| run.cache_pages).collect();
     pages.sort_unstable();
     pages.dedup();
@@ -134,14 +135,19 @@ fn chart(runs: &[&RunRow]) -> Chart {
         "Higher is better."
     };
     Chart {
-        title: "Hit ratio by cache size".to_owned(),
+        title: format!("{trace}: hit ratio by cache size"),
         note: note.to_owned(),
         series: lines.iter().map(series).collect(),
+        higher_is_better: true,
+        baseline: lines.iter().position(|(short, _)| short == BASELINE),
         x: X::Pages { pages, page_bytes: PAGE_BYTES },
         y: Y { label: "hit ratio".to_owned(), unit: Unit::Share },
         claims: Vec::new(),
     }
 }
+
+/// The policy that others are compared with.
+const BASELINE: &str = "lru";
 
 #[cfg(test)]
 mod tests {

@@ -84,23 +84,31 @@ pub(super) fn run(args: &Args) -> Result<()> {
         let name = source.name();
         let sizes = match &sizes {
             Some(sizes) => sizes.clone(),
-            None if name.starts_with(MAIL) => specs::sizes(PAPER_SIZES)?,
+            None if of_the_paper(&name) => specs::sizes(PAPER_SIZES)?,
             None => specs::sizes(super::plot::SIZES)?,
         };
         let counted = count(source, &args.reading, &sizes).with_context(|| name.clone())?;
         sections.push(section(&name, &counted));
     }
-    let sheet = Sheet {
-        title: "Mail and 2Q*: the paper's figures".to_owned(),
-        lead: "Meng, Si, Liu, Xu 2009, Figs 1, 2, 4 and 5. Its HP OpenMail traces are not public \
-               any more; workload:mail is a model of what the paper states of them, and says \
-               nothing of anybody's mail."
-            .to_owned(),
-        command: machine::command().join(" "),
-        sections,
-    };
+    let sheet = sheet(sections, sources.iter().any(|source| of_the_paper(&source.name())));
     let drawn = plot.map_or(Ok(()), |plot| plot.draw(&sheet));
     drawn.and(args.form.print(&sheet, || charts::text(&sheet)))
+}
+
+/// Whether `name` is the workload that stands for the paper's traces.
+fn of_the_paper(name: &str) -> bool {
+    name.starts_with(MAIL)
+}
+
+fn sheet(sections: Vec<Section>, of_the_paper: bool) -> Sheet {
+    let names: Vec<&str> = sections.iter().map(|section| section.title.as_str()).collect();
+    let (title, lead) = if of_the_paper {
+        (format!("{}: the figures of the paper on 2Q*", names.join(", ")), PAPER_LEAD)
+    } else {
+        (format!("{}: 2Q, 2Q* and their queues", names.join(", ")), "")
+    };
+    let command = machine::command().join(" ");
+    Sheet { title, lead: lead.to_owned(), command, sections }
 }
 
 fn section(name: &str, counted: &TraceCounts) -> Section {
@@ -112,7 +120,7 @@ fn section(name: &str, counted: &TraceCounts) -> Section {
     let survey = &counted.survey;
     let mut section = Section::of_trace(short, survey.accesses, Some(survey.unique), PAGE_BYTES);
     section.facts += &charts::requests(survey);
-    section.charts = charts::charts(counted);
+    section.charts = charts::charts(counted, of_the_paper(name));
     section
 }
 
@@ -191,6 +199,9 @@ fn queues(pages: &[u32], numbers: &[u32]) -> Vec<[QueueCounts; 2]> {
 /// Beside 2Q and 2Q*.
 const OTHERS: [&str; 4] = ["lru", "lfu", "arc", "lirs"];
 const MAIL: &str = "workload:mail";
+const PAPER_LEAD: &str = "Meng, Si, Liu, Xu 2009, Figs 1, 2, 4 and 5. Its HP OpenMail traces are \
+                          not public any more; workload:mail is a model of what the paper states \
+                          of them, and says nothing of anybody's mail.";
 /// Small, middle and large, as in the paper's section 2.
 const PAPER_SIZES: &str = "32M,64M,128M,256M,512M,768M,1G,1280M,1536M,1792M,2G";
 /// Accesses that are kept: 1 GiB.

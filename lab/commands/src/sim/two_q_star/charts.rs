@@ -13,13 +13,25 @@ use forerun_sim::trace::survey::TraceSummary;
 use super::{OTHERS, TraceCounts};
 use crate::specs::PAGE_BYTES;
 
-/// All of one trace.
-pub(super) fn charts(counted: &TraceCounts) -> Vec<Chart> {
+/// All of one trace. The paper's statements and the numbers of its figures stand beside its own
+/// workload only.
+pub(super) fn charts(counted: &TraceCounts, of_the_paper: bool) -> Vec<Chart> {
     let mut charts =
         vec![uses(&counted.survey), gaps_by_use(&counted.survey), gaps(&counted.survey)];
     charts.extend([against_lru(counted), queues_of_2q(counted), all_policies(counted)]);
     charts.extend(each_queue(counted));
+    if !of_the_paper {
+        charts.iter_mut().for_each(without_the_paper);
+    }
     charts
+}
+
+fn without_the_paper(chart: &mut Chart) {
+    if let Some((_, title)) = chart.title.split_once(": ") {
+        chart.title = title.to_owned();
+    }
+    chart.series.retain(|series| series.name != PAPER);
+    chart.claims.iter_mut().for_each(|claim| claim.source = None);
 }
 
 /// What requests are like.
@@ -43,7 +55,8 @@ pub(super) fn requests(found: &TraceSummary) -> String {
 pub(super) fn text(sheet: &Sheet) -> String {
     let row = |chart: &Chart, claim: &Claim| {
         let figure = chart.title.split(':').next().unwrap_or_default().to_owned();
-        vec![figure, claim.what.clone(), claim.source.clone(), claim.here.clone()]
+        let sides = claim.source.iter().chain([&claim.here]).cloned();
+        [figure, claim.what.clone()].into_iter().chain(sides).collect()
     };
     let block = |section: &Section| {
         let rows: Vec<Vec<String>> = section
@@ -51,7 +64,13 @@ pub(super) fn text(sheet: &Sheet) -> String {
             .iter()
             .flat_map(|chart| chart.claims.iter().map(move |claim| row(chart, claim)))
             .collect();
-        let table = output::table(&["figure", "what", "paper", "here"], &rows, 4);
+        let beside_paper = rows.iter().any(|row| row.len() == 4);
+        let heads: &[&str] = if beside_paper {
+            &["figure", "what", "paper", "here"]
+        } else {
+            &["chart", "what", "here"]
+        };
+        let table = output::table(heads, &rows, heads.len());
         format!("{}: {}\n{table}", section.title, section.facts)
     };
     sheet.sections.iter().map(block).collect::<Vec<String>>().join("\n")
@@ -64,7 +83,7 @@ fn uses(found: &TraceSummary) -> Chart {
     let here: Vec<f64> = here.collect();
     Chart {
         claims: vec![claim("pages used more than five times", "35 %", &percent(here[5]))],
-        series: vec![line("paper", PAPER_USES.to_vec()), line("here", here)],
+        series: vec![line(PAPER, PAPER_USES.to_vec()), line("here", here)],
         ..bars("Fig. 1a: pages by their uses", "uses of a page", names, "pages", Unit::Share)
     }
 }
@@ -268,6 +287,8 @@ fn chart(title: &str, x: X, label: &str, unit: Unit) -> Chart {
         x,
         y: Y { label: label.to_owned(), unit },
         series: Vec::new(),
+        higher_is_better: false,
+        baseline: None,
         claims: Vec::new(),
     }
 }
@@ -277,7 +298,7 @@ fn line(name: &str, y: Vec<f64>) -> Series {
 }
 
 fn claim(what: &str, source: &str, here: &str) -> Claim {
-    Claim { what: what.to_owned(), source: source.to_owned(), here: here.to_owned() }
+    Claim { what: what.to_owned(), source: Some(source.to_owned()), here: here.to_owned() }
 }
 
 fn percent(share: f64) -> String {
@@ -293,6 +314,8 @@ fn points(difference: f64) -> String {
     format!("{:+.1}", difference * 100.0)
 }
 
+/// The series of the paper's own values.
+const PAPER: &str = "paper";
 const QUEUES: [Queue; 3] = [Queue::A1in, Queue::A1out, Queue::Am];
 /// As the paper describes its Fig. 2b: up to 1.25 GB, then beyond.
 const PAPER_QUEUES: [&str; 3] = ["falls, then rises", "rises, then falls", "rises, then falls"];
