@@ -22,10 +22,17 @@ use forerun_core::units::{FileId, Nanos, RequestId};
 const MIB: u64 = 1 << 20;
 const FILE_BYTES: u64 = 24 * MIB;
 
+/// What `run` takes a device for before it is measured.
+const ASSUMED: DeviceEstimate = DeviceEstimate {
+    kind: DeviceKind::Parallel,
+    latency: Nanos::from_millis(10),
+    bytes_per_second: u64::MAX,
+    depth: 32,
+};
+
 fn settings(limit: u64, budget_bytes: u64, readahead: &str) -> PlannerSettings {
     let pace = PaceRule::make(&format!("adaptive:burst=16M,limit={limit}")).unwrap();
-    let (kind, latency) = (DeviceKind::Parallel, Nanos::from_millis(10));
-    let device = DeviceEstimate { kind, latency, bytes_per_second: u64::MAX, depth: 32 };
+    let device = ASSUMED;
     PlannerSettings { pace, budget_bytes, readahead: readahead.into(), device }
 }
 
@@ -44,11 +51,12 @@ struct Run {
 }
 
 impl Run {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, device: DeviceEstimate) -> Self {
         let mut chance = Prng::new(seed);
         let limit = 1 << (16 + chance.below(9));
         let budget = (4 * MIB) << chance.below(5);
-        let planner = Planner::new(settings(limit, budget, "streams:first=1M")).unwrap();
+        let settings = settings(limit, budget, "streams:first=1M");
+        let planner = Planner::new(PlannerSettings { device, ..settings }).unwrap();
         let (cached, answered) = (BTreeSet::new(), BTreeSet::new());
         let (cursors, sizes, requests) = (Vec::new(), BTreeMap::new(), Vec::new());
         Self { chance, planner, cached, cursors, sizes, answered, limit, budget, requests }
@@ -195,8 +203,8 @@ impl Run {
     }
 }
 
-fn run(seed: u64) -> Vec<PrefetchRequest> {
-    let mut run = Run::new(seed);
+fn run(seed: u64, device: DeviceEstimate) -> Vec<PrefetchRequest> {
+    let mut run = Run::new(seed, device);
     let mut now = Nanos(0);
     for _ in 0..400 {
         now += Nanos::from_micros(run.chance.below(5_000));
@@ -218,17 +226,34 @@ fn run(seed: u64) -> Vec<PrefetchRequest> {
 fn whatever_readers_do_requests_are_bounded_answered_once_and_the_same_twice() {
     let mut requests = 0;
     for seed in 0..120 {
-        let first = run(seed);
-        assert_eq!(first, run(seed), "seed {seed}");
+        let first = run(seed, ASSUMED);
+        assert_eq!(first, run(seed, ASSUMED), "seed {seed}");
         requests += first.len();
     }
     assert!(requests > 1_000, "{requests} requests");
 }
 
+/// Decision 0046: `run` has no use for a profile.
+#[test]
+fn how_far_away_a_device_is_taken_for_beforehand_changes_no_request() {
+    let millis = Nanos::from_millis;
+    #[rustfmt::skip]
+    let rows = [ // why                    estimate
+        ("a store far away",      DeviceEstimate { latency: millis(100), depth: 64, ..ASSUMED }),
+        ("a network file system", DeviceEstimate { latency: millis(25), ..ASSUMED }),
+        ("a queue of one",        DeviceEstimate { depth: 1, ..ASSUMED }),
+    ];
+    for (why, device) in rows {
+        for seed in 0..120 {
+            assert_eq!(run(seed, device), run(seed, ASSUMED), "{why}, seed {seed}");
+        }
+    }
+}
+
 #[test]
 fn a_reader_in_order_is_led_up_to_the_limit() {
     for (limit, step) in [(2 * MIB, 64 << 10), (8 * MIB, 100_000), (256 << 10, 4096)] {
-        let mut run = Run::new(1);
+        let mut run = Run::new(1, ASSUMED);
         run.limit = limit;
         run.budget = 64 * MIB;
         run.planner = Planner::new(settings(limit, run.budget, "streams:first=1M")).unwrap();
