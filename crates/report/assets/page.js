@@ -15,6 +15,8 @@
   const { showTip, hideTip } = window.shell;
   const data = JSON.parse(document.getElementById("data").textContent);
   const checking = location.hash === "#check";
+  /** Of a chart that is folded away, until it is opened. */
+  const UNSEEN_WIDTH = 600;
   const KINDS = ["demand", "readahead", "write", "read"];
   /** The colours of causes by their number, and in which order they are drawn: those that read nothing ahead first. */
   const CAUSES = data.causes;
@@ -263,7 +265,7 @@
     };
 
     return new uPlot({
-      width: place.clientWidth,
+      width: place.clientWidth || UNSEEN_WIDTH,
       height: 300,
       padding: [12, 12, 0, 4],
       legend: { show: false },
@@ -439,7 +441,7 @@
     };
 
     const u = new uPlot({
-      width: place.clientWidth,
+      width: place.clientWidth || UNSEEN_WIDTH,
       height: 280,
       padding: [10, 22, 0, 4],
       legend: { show: false },
@@ -476,6 +478,8 @@
     hideTip();
     for (const id of charts.keys()) rebuild(id);
   };
+  // What is folded away has no width until it is opened.
+  if (checking) for (const part of document.querySelectorAll("details.part")) part.open = true;
   rebuildAll();
 
   const places = new ResizeObserver((entries) => {
@@ -491,10 +495,8 @@
 
   const settle = () => {
     root.dataset.charts = String(document.querySelectorAll("figure[data-drawn]").length);
-    // Folded tables have no width: they are opened to be measured.
     const parts = [...document.querySelectorAll("details.part")];
-    for (const part of parts) part.open = part.open || checking;
-    const boxes = [root, ...parts.map((part) => part.querySelector(".scroll"))];
+    const boxes = [root, ...parts.map((part) => part.querySelector(":scope > .scroll")).filter((box) => box)];
     root.dataset.overflow = String(Math.max(...boxes.map((box) => Math.max(0, box.scrollWidth - box.clientWidth))));
     root.dataset.width = String(root.clientWidth);
     root.dataset.scheme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";

@@ -14,7 +14,8 @@
 //! Other data (hit ratios over the size of a cache, the contents of a trace) are a
 //! [`curves::Sheet`], drawn as a page or as a static picture.
 //!
-//! An [`Explanation`] is the analysis of one program; [`page::explained`] draws it.
+//! An [`Explanation`] is the analysis of one program; [`page::explained`] draws it. [`Gains`] are
+//! what programs gain; [`page::gains`] draws them beside records.
 //!
 //! # Invariants
 //! - A file that this crate writes is either the old one or the whole new one, never a part.
@@ -28,6 +29,7 @@
 pub mod curves;
 mod explanation;
 mod file;
+mod gain;
 mod html;
 pub mod page;
 pub mod quantity;
@@ -43,6 +45,7 @@ pub use explanation::{
     ExplainedWalk, Explanation, Forecast, ReadMoment,
 };
 pub use file::{NewFile, remove_parts, write_whole};
+pub use gain::{Gain, Gains, ProgramRun};
 pub use record::{
     DeviceRequest, Machine, ReadError, RequestKind, Run, RunRecord, SCHEMA, Schema, Spread,
     WriteError,

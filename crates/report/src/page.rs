@@ -23,6 +23,7 @@
 mod charts;
 mod explained;
 mod figures;
+mod gains;
 mod group;
 mod panels;
 mod provenance;
@@ -38,6 +39,7 @@ use crate::shell::{self, Assets, PAGE_CSS};
 use charts::Data;
 pub use explained::explained;
 use forerun_core::readahead::Cause;
+pub use gains::gains;
 use group::Groups;
 use maud::{Markup, PreEscaped, html};
 
@@ -55,14 +57,20 @@ pub enum PageError {
 /// # Errors
 /// There is no run in the records.
 pub fn render(records: &[RunRecord], title: &str) -> Result<String, PageError> {
+    let (content, data) = body(records)?;
+    let body = html! { (head(records, title)) (content) };
+    Ok(shell::document(title, &body, data, &ASSETS))
+}
+
+/// All of the page of `records` but its head, and the data of its charts.
+fn body(records: &[RunRecord]) -> Result<(Markup, String), PageError> {
     let mut page = Groups::new(records);
     if page.groups.is_empty() {
         return Err(PageError::NoRuns);
     }
     let waits = page.take_waits();
     let mut charts = Vec::new();
-    let body = html! {
-        (head(records, title))
+    let content = html! {
         @if !page.groups.is_empty() { (words::opening(&page)) (summary::summary(&page)) }
         (waits::sections(&page, &waits))
         @for (number, group) in page.groups.iter().enumerate() {
@@ -71,8 +79,7 @@ pub fn render(records: &[RunRecord], title: &str) -> Result<String, PageError> {
         (provenance::provenance(records))
     };
     let causes = Cause::ALL.map(Cause::name);
-    let data = script_json(&Data { policies: &page.labels, causes, charts });
-    Ok(shell::document(title, &body, data, &ASSETS))
+    Ok((content, script_json(&Data { policies: &page.labels, causes, charts })))
 }
 
 fn head(records: &[RunRecord], title: &str) -> Markup {

@@ -1,7 +1,9 @@
-//! `forerun demo`: interleaved streams from the model of a slow disk, under three readahead
-//! policies: legacy, the paper's and the best; a table of the runs, and a page.
+//! `forerun demo`: programs on a slow volume with today's kernel and with forerun; then interleaved
+//! streams from the model of a slow disk, under three readahead policies: legacy, the paper's and
+//! the best; tables of the runs, and a page.
 //!
 //! ```text
+//!   programs       gzip, columns, grep x today's kernel, forerun   a volume by FUSE, or emulated
 //!   real time      1 2 3 10 streams x legacy, demand, best   live engine, every byte verified
 //!   virtual time   1 .. 10 streams x legacy, demand          the paper's sizes, in the simulator
 //!                  disturbed stream x legacy, demand
@@ -9,13 +11,17 @@
 //!
 //! # Invariants
 //! - The disk is a model in both parts, and both say so; time, threads and bytes are real.
-//! - The command writes only the page, at the end, whole.
+//! - The command writes only the page, at the end, whole, and leaves nothing mounted.
 //! # Sources
 //! Wu, Xi, Xu, "File Prefetching Algorithm for Concurrent Streams" (2010): Figs 6, 7 and 10
 //! (requests over time), 11 (throughput by streams) and 12 (delay by streams).
 
 mod budget;
+mod emulated;
 mod paper;
+mod programs;
+mod volume;
+mod watch;
 
 use std::path::PathBuf;
 
@@ -30,7 +36,7 @@ use forerun_measure::journal::Journal;
 use forerun_measure::live::LiveRun;
 use forerun_measure::{cache, record};
 use forerun_report::quantity;
-use forerun_report::{Run, RunRecord, page, table};
+use forerun_report::{Gain, Gains, Run, RunRecord, page, table};
 use serde::Serialize;
 
 use budget::Budget;
@@ -41,10 +47,16 @@ use crate::bench::json_row;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  forerun demo\n  forerun demo --seconds 10 -o page.html")]
 pub struct Args {
-    /// About how long the real-time part takes
-    #[arg(long, value_name = "N", default_value_t = 30,
+    /// About how long the experiment with streams takes; the programs take as long, at most 12 s
+    #[arg(long, value_name = "N", default_value_t = 12,
           value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
+    /// Mount no volume: the programs' reads are emulated
+    #[arg(long)]
+    no_mount: bool,
+    /// Read some columns of FILE, as the demo's reader of a table does
+    #[arg(long, hide = true, value_name = "FILE", exclusive = true)]
+    read_columns: Option<PathBuf>,
     /// The page to write
     #[arg(short, long, value_name = "PAGE.html", default_value = "forerun-report.html")]
     output: PathBuf,
@@ -65,14 +77,19 @@ struct Timed<T> {
 
 /// Runs the demo.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    if let Some(path) = &args.read_columns {
+        return programs::read_columns(path);
+    }
     args.journal.require_places(Some(&args.output), None)?;
     let tell = |text: &str| if args.json { Ok(()) } else { output::print(text) };
+    let gains = programs_part(args, &tell)?;
     tell(OPENING)?;
     let live = args.journal.keep(|journal| live_part(args.seconds, journal, &tell))?;
     let verified: u64 = live.runs.iter().map(|run| run.bytes_wanted).sum();
     tell(&format!("All {} MiB that were read are verified, every byte.\n\n", verified >> 20))?;
     let paper = virtual_part(&tell)?;
-    let html = page::render(&[live.clone(), paper.clone()], TITLE).context("cannot draw a page")?;
+    let html = page::gains(&gains, &[live.clone(), paper.clone()], TITLE, FOLD)
+        .context("cannot draw a page")?;
     output::file(&args.output, html.as_bytes())?;
     let place = std::path::absolute(&args.output).unwrap_or_else(|_| args.output.clone());
     let page = place.display().to_string();
@@ -82,7 +99,44 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let timed = |time| move |run| Timed { time, row: json_row(run) };
     let runs = live.runs.iter().map(timed("real"));
     let runs: Vec<_> = runs.chain(paper.runs.iter().map(timed("virtual"))).collect();
-    output::json(&object! { runs: runs, verified_bytes: verified, page: page })
+    output::json(&object! {
+        programs: gains, runs: runs, verified_bytes: verified, page: page,
+    })
+}
+
+/// Programs on a volume of the demo's own, or their reads on an emulated store.
+fn programs_part(args: &Args, tell: &impl Fn(&str) -> Result<()>) -> Result<Gains> {
+    tell(&gain_row("", ["today's kernel", "forerun", ""]))?;
+    let row = |gain: &Gain| {
+        let [kernel, forerun] =
+            [&gain.kernel, &gain.forerun].map(|run| format!("{:.2} s", run.seconds));
+        let times = format!("{} times", quantity::figure(gain.times()));
+        tell(&gain_row(&gain.what, [&kernel, &forerun, &times]))
+    };
+    let mounted = if args.no_mount {
+        Err(anyhow::anyhow!("--no-mount was given"))
+    } else {
+        programs::run(args.seconds, &row)
+    };
+    let gains = mounted.or_else(|error| {
+        let why = format!(
+            "no slow volume can be mounted ({error:#}); it takes root, or fusermount3 \
+                           and /dev/fuse"
+        );
+        emulated::run(&why, &row)
+    })?;
+    tell(&format!("\n{}\n", gains.place.replace('`', "")))?;
+    for sentence in &gains.left_out {
+        tell(&format!("{}\n", sentence.replace('`', "")))?;
+    }
+    tell("\n")?;
+    Ok(gains)
+}
+
+/// A line of the programs' table.
+fn gain_row(what: &str, cells: [&str; 3]) -> String {
+    let [kernel, forerun, times] = cells;
+    format!("{what:<50} {kernel:>14} {forerun:>9}   {times}").trim_end().to_owned() + "\n"
 }
 
 /// Every number of streams with every policy in real time; a row as each ends.
@@ -153,7 +207,8 @@ const BETWEEN: &str = "\
 The same disk in virtual time (simulated), at the size of the paper: 100 MB a stream.
 
 ";
-const TITLE: &str = "forerun demo: interleaved streams on a slow disk";
+const TITLE: &str = "forerun demo: slow storage, with and without it";
+const FOLD: &str = "The experiment of the paper: interleaved streams on a slow disk";
 const LEGACY: &str = "linux-2.6.22";
 const DEMAND: &str = "linux-2.6.24";
 const BEST: &str = "streams";

@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use forerun_testkit::Scratch;
 use serde_json::Value;
+
+use crate::browser;
 
 fn folder(test: &str) -> Scratch {
     Scratch::on_disk(&format!("demo-{test}"))
@@ -50,6 +52,7 @@ fn a_short_demo_compares_all_policies_and_writes_a_page_with_all_charts() {
     let wanted = |run: &&Value| run["time"] == "real";
     let real: u64 = runs.iter().filter(wanted).filter_map(|r| r["bytes_wanted"].as_u64()).sum();
     assert_eq!(told["verified_bytes"], real);
+    programs(&told["programs"], errors.as_ref());
 
     let page = folder.join("forerun-report.html");
     assert_eq!(told["page"], page.to_str().expect("a plain name"));
@@ -59,6 +62,8 @@ fn a_short_demo_compares_all_policies_and_writes_a_page_with_all_charts() {
         "virtual time: workload:streams,each=100M",
         "virtual time: workload:disturb,percent=1,sequential=100M",
         "(emulated)",
+        "class=\"run-bar\"",
+        "<details class=\"part experiment\">",
         "id=\"throughput-0\"",
         "id=\"delay-0\"",
         "id=\"requests-0-10-0\"",
@@ -74,6 +79,99 @@ fn a_short_demo_compares_all_policies_and_writes_a_page_with_all_charts() {
     let Some(dom) = drawn(test, &folder, &page) else { return };
     assert!(dom.contains("data-ready=\"1\"") && dom.contains("data-errors=\"0\""), "{page:?}");
     assert_eq!(dom.matches("<canvas").count(), 2 + 3 + 3 + 2 + 2, "every chart is drawn");
+}
+
+/// What the demo says of the programs that it ran, or of their reads on an emulated store.
+fn programs(told: &Value, errors: &str) {
+    let rows = told["rows"].as_array().expect("rows");
+    let left_out = told["left_out"].as_array().expect("a list");
+    let place = told["place"].as_str().expect("a place");
+    let is_mounted = place.starts_with("Real programs");
+    assert!(is_mounted || place.contains("emulated store, not of real programs"), "{place}");
+    let missing = usize::from(!is_mounted);
+    assert_eq!(rows.len() + left_out.len(), 3 + missing, "{told} {errors}");
+    for row in rows {
+        for run in ["kernel", "forerun"] {
+            let seconds = row[run]["seconds"].as_f64().expect("a time");
+            let mut before = 0.0;
+            for wait in row[run]["waits"].as_array().expect("spans") {
+                let [from, to] = [0, 1].map(|end| wait[end].as_f64().expect("a time"));
+                assert!(before <= from && from <= to && to <= seconds + 1e-9, "{run}: {row}");
+                before = to;
+            }
+        }
+        assert!(row["kernel"]["waits"][0].is_array(), "a slow store is waited for: {row}");
+    }
+}
+
+#[test]
+fn without_a_volume_the_programs_reads_are_emulated_and_the_page_says_so() {
+    let test = "without_a_volume_the_programs_reads_are_emulated_and_the_page_says_so";
+    let folder = folder("emulated");
+    let output = demo(&folder, &["--seconds", "1", "--no-mount", "--json"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let told: Value = serde_json::from_slice(&output.stdout).expect("stdout is one JSON object");
+    programs(&told["programs"], "");
+    let rows = told["programs"]["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 2);
+    for row in rows {
+        // Virtual time: the same everywhere.
+        let [kernel, forerun] = ["kernel", "forerun"].map(|run| row[run]["seconds"].as_f64());
+        assert!(kernel > forerun && forerun > Some(0.0), "{row}");
+    }
+    let html = fs::read_to_string(folder.join("forerun-report.html")).expect("the page is there");
+    assert!(html.contains("These rows are of the emulated store"));
+    assert!(html.contains("Real programs are left out: no slow volume"));
+    let Some(chrome) = forerun_testkit::browser(test) else { return };
+    browser::check(&chrome, "demo_emulated", &html, "");
+}
+
+/// A demo whose volume is mounted below `folder`; none, and `test` is skipped, where it cannot be.
+fn mounted(test: &str, folder: &Path) -> Option<Child> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forerun"));
+    command.args(["demo", "--seconds", "12"]).current_dir(folder).env("TMPDIR", folder);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut demo = command.spawn().expect("it starts");
+    let mut ended = false;
+    forerun_testkit::until(|| {
+        // Without a volume it goes on with what follows, and makes no folder that stays.
+        ended = demo.try_wait().expect("it is a child").is_some();
+        ended || is_mounted(folder)
+    });
+    if ended {
+        forerun_testkit::skip(test, "FUSE (/dev/fuse and root, or fusermount3)");
+    }
+    (!ended).then_some(demo)
+}
+
+fn is_mounted(folder: &Path) -> bool {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").expect("Linux has it");
+    mounts.contains(folder.to_str().expect("a plain name"))
+}
+
+#[test]
+fn a_demo_that_is_interrupted_or_killed_leaves_nothing_mounted() {
+    let test = "a_demo_that_is_interrupted_or_killed_leaves_nothing_mounted";
+    for (signal, status) in [("-INT", Some(130)), ("-TERM", Some(130)), ("-KILL", None)] {
+        let folder = folder("interrupted");
+        let Some(mut demo) = mounted(test, &folder) else { return };
+        let id = demo.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().is_ok_and(|it| it.success()));
+        assert_eq!(demo.wait().expect("it is a child").code(), status, "{signal}");
+        forerun_testkit::until(|| !is_mounted(&folder));
+        forerun_testkit::until(|| fs::read_dir(&folder).is_ok_and(|left| left.count() == 0));
+    }
+}
+
+#[test]
+fn the_page_of_a_demo_is_whole_at_every_width_light_and_dark() {
+    let test = "the_page_of_a_demo_is_whole_at_every_width_light_and_dark";
+    let Some(chrome) = forerun_testkit::browser(test) else { return };
+    let folder = folder("looked-at");
+    let output = demo(&folder, &["--seconds", "2", "--json"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let html = fs::read_to_string(folder.join("forerun-report.html")).expect("the page is there");
+    browser::check(&chrome, "demo", &html, "");
 }
 
 /// The page as a browser leaves it; none where there is no browser.

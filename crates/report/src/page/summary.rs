@@ -11,7 +11,7 @@
 //! - A column is there only where a run has a value for it.
 
 use super::group::{Group, Groups};
-use crate::html::{DASH, Text, figure_heads, figures};
+use crate::html::{DASH, Text, figure_heads};
 use crate::quantity::{bytes, count, figure, percent};
 use crate::record::{Run, Spread};
 use maud::{Markup, PreEscaped, Render as _, html};
@@ -28,7 +28,7 @@ pub(super) fn summary(page: &Groups<'_>) -> Markup {
         section {
             h2 { "Runs" }
             div.scroll tabindex="0" role="region" aria-label="Table of runs" {
-                table.runs {
+                table class="runs stacked" {
                     thead { tr { th scope="col" { "Readahead" } (figure_heads(titles)) } }
                     @for group in &page.groups {
                         tbody {
@@ -43,8 +43,15 @@ pub(super) fn summary(page: &Groups<'_>) -> Markup {
                 }
             }
             p.note { (PreEscaped(NOTE)) }
+            @if above_limit(page) { p.note { (PreEscaped(ABOVE)) } }
         }
     }
+}
+
+/// Whether a run is shown with more than its device's limit.
+fn above_limit(page: &Groups<'_>) -> bool {
+    let mut runs = page.groups.iter().flat_map(|group| &group.rows).map(|row| row.run);
+    runs.any(|run| run.ratio_to_limit.is_some_and(|ratio| ratio >= 1.005))
 }
 
 fn group_rows(page: &Groups<'_>, group: &Group<'_>, with_spread: bool) -> Markup {
@@ -65,15 +72,24 @@ fn cells(run: &Run, with_spread: bool) -> Markup {
         html! { (figure(spread.min)) " " (DASH) " " (figure(spread.max)) }
     };
     let over = run.bytes_read > run.bytes_wanted.saturating_add(run.bytes_wanted / 20);
+    let [delay, p50, p99] = [run.delay_seconds, run.p50_us / 1e6, run.p99_us / 1e6].map(seconds);
+    let cell = |title: &str, class: &str, value: Markup| {
+        html! { td class=(class) data-head=(PreEscaped(title)) { (value) } }
+    };
     html! {
-        td.n { (count(run.streams.into())) }
-        td class="n strong" { (figure(run.mb_per_second)) }
-        @if with_spread { td class="n soft" { (run.spread.map_or(DASH.render(), ends)) } }
-        td.n { (run.ratio_to_limit.map_or(DASH.render(), share)) }
-        (figures([count(run.device_requests), bytes(run.mean_request_bytes)]))
-        (figures([run.delay_seconds, run.p50_us / 1e6, run.p99_us / 1e6].map(seconds)))
-        td class=(if over { "n over" } else { "n" }) { (bytes(run.bytes_read)) }
-        td.n { (bytes(run.bytes_wanted)) }
+        (cell("Streams", "n", count(run.streams.into()).render()))
+        (cell("MB/s", "n strong", figure(run.mb_per_second).render()))
+        @if with_spread {
+            (cell(SPREAD, "n soft", run.spread.map_or(DASH.render(), ends)))
+        }
+        (cell("Of limit", "n", run.ratio_to_limit.map_or(DASH.render(), share)))
+        (cell("Requests", "n", count(run.device_requests).render()))
+        (cell("Mean size", "n", bytes(run.mean_request_bytes).render()))
+        (cell("Delay", "n", delay))
+        (cell("p50", "n", p50))
+        (cell("p99", "n", p99))
+        (cell("Read", if over { "n over" } else { "n" }, bytes(run.bytes_read).render()))
+        (cell("Wanted", "n", bytes(run.bytes_wanted).render()))
     }
 }
 
@@ -129,6 +145,12 @@ const COLUMNS: [&str; 11] = [
 ];
 /// The column of the slowest and the fastest repeat, there only where runs were repeated.
 pub(super) const SPREAD: &str = "Min &ndash; max";
+/// Below that where a share is above 1.
+const ABOVE: &str = "More than 100 % of the limit: the limit is the speed of a readahead that \
+                     knows each stream from its second read on (from the first at the head of a \
+                     file), on the same device in virtual time. It is a measure, not a bound: \
+                     windows that are larger or that come in another order can cost the device \
+                     less.";
 /// Below the table of runs.
 const NOTE: &str = "MB/s: 10<sup>6</sup> bytes wanted by readers, a second. Of limit: the share of \
                     what the device can give on this workload. Delay: time that readers waited \

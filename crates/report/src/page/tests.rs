@@ -109,12 +109,18 @@ fn the_table_of_runs_has_every_figure() {
     let page = html(vec![run("a", 1), run("b", 1), other]);
     let body = body(&page);
     for part in [
-        "<td class=\"n\">1</td><td class=\"n strong\">12.5</td><td class=\"n\">&ndash;</td>\
-         <td class=\"n\">1,234</td><td class=\"n\">4 KiB</td><td class=\"n\">250 ms</td>\
-         <td class=\"n\">0.500 &micro;s</td><td class=\"n\">13.1 ms</td>\
-         <td class=\"n\">105 B</td><td class=\"n\">100 B</td></tr>",
+        "<td class=\"n\" data-head=\"Streams\">1</td>\
+         <td class=\"n strong\" data-head=\"MB/s\">12.5</td>\
+         <td class=\"n\" data-head=\"Of limit\">&ndash;</td>\
+         <td class=\"n\" data-head=\"Requests\">1,234</td>\
+         <td class=\"n\" data-head=\"Mean size\">4 KiB</td>\
+         <td class=\"n\" data-head=\"Delay\">250 ms</td>\
+         <td class=\"n\" data-head=\"p50\">0.500 &micro;s</td>\
+         <td class=\"n\" data-head=\"p99\">13.1 ms</td>\
+         <td class=\"n\" data-head=\"Read\">105 B</td>\
+         <td class=\"n\" data-head=\"Wanted\">100 B</td></tr>",
         "--share:76.4%\"></i><span>76 %</span>",
-        "<td class=\"n over\">106 B</td>",
+        "<td class=\"n over\" data-head=\"Read\">106 B</td>",
         "hdd (emulated) <span class=\"workload\">mail</span>",
         "colspan=\"11\"",
     ] {
@@ -123,7 +129,8 @@ fn the_table_of_runs_has_every_figure() {
     assert_eq!(body.matches("<tr class=\"begins\">").count(), 1, "a rule where streams change");
     let begins = &body[body.find("<tr class=\"begins\">").unwrap()..];
     let name = "<tr class=\"begins\"><th scope=\"row\"><span class=\"policy\">\
-                <i class=\"mark\" data-policy=\"1\"></i>b</span></th><td class=\"n\">10</td>";
+                <i class=\"mark\" data-policy=\"1\"></i>b</span></th>\
+                <td class=\"n\" data-head=\"Streams\">10</td>";
     assert!(begins.starts_with(name), "{begins}");
     assert!(!body.contains(SPREAD), "no column that would be empty");
 }
@@ -135,8 +142,8 @@ fn a_spread_has_its_column_where_any_run_was_repeated() {
     let page = html(vec![repeated, run("b", 1)]);
     let body = body(&page);
     assert!(body.contains("<th scope=\"col\" class=\"n\">Min &ndash; max</th>"));
-    assert!(body.contains("<td class=\"n soft\">11.0 &ndash; 13.0</td>"));
-    assert!(body.contains("<td class=\"n soft\">&ndash;</td>"));
+    assert!(body.contains("data-head=\"Min &ndash; max\">11.0 &ndash; 13.0</td>"));
+    assert!(body.contains("data-head=\"Min &ndash; max\">&ndash;</td>"));
     assert!(body.contains("colspan=\"12\""));
 }
 
