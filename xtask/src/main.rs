@@ -72,8 +72,8 @@ enum Chore {
     },
     /// How often tests fail beside busy loops
     Flakes(flakes::Args),
-    /// A bench beside peers, by `forerun-compare`: engine, streams, programs, learned, virtual or
-    /// lab
+    /// A bench beside peers, by `forerun-compare`: engine, streams, programs, learned, virtual, lab
+    /// or serve
     #[command(disable_help_flag = true)]
     Bench {
         /// The bench and its options

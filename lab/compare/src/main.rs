@@ -7,6 +7,7 @@
 //!   learned    programs that start, with lists    beside the same programs alone
 //!   virtual    readahead in virtual time          beside floors
 //!   lab        the simulator                      beside libCacheSim
+//!   serve      files over NBD                     beside nbdkit and the raw file
 //! ```
 //! `cargo xtask bench NAME` runs one of them. The range server, a slow and faulty store for tests
 //! and benches, lies here too.
@@ -26,6 +27,7 @@ mod lab;
 mod learned;
 mod programs;
 mod range_server;
+mod serve;
 mod streams;
 mod table;
 
@@ -51,6 +53,8 @@ enum Command {
     /// The lab's simulator beside libCacheSim: its library, if Python has it, and its program, if
     /// one is named
     Lab(lab::Args),
+    /// `forerun serve` beside nbdkit and the raw file, by fio over NBD
+    Serve(serve::Args),
     /// A local HTTP server of byte ranges, slow and faulty if asked to
     RangeServer(range_server::Args),
 }
@@ -65,6 +69,7 @@ fn main() -> ExitCode {
         Command::Learned(args) => learned::run(root, &args),
         Command::Virtual(args) => floors::run(root, &args),
         Command::Lab(args) => lab::run(root, &args),
+        Command::Serve(args) => serve::run(root, &args),
         Command::RangeServer(args) => range_server::run(args),
     };
     match done {
