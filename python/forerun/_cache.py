@@ -297,12 +297,16 @@ def memory_held() -> int:
     return _memory.held
 
 
+# As commands read sizes, and print them.
+_SIZE = r"(\d+(?:\.\d+)?)\s*([KMGTPE]?)(?:i?B|(?<=[\s\d])bytes)?"
+
+
 def _bytes(name: str, value: int | str, least: int, most: int) -> int:
     """A size such as 4096, ``"64M"`` or ``"1.5GiB"``; units are powers of 1024."""
     size: int | str | None = value
     if isinstance(value, str):
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", value.strip(), re.IGNORECASE)
-        unit = 1024 ** " KMGT".index(match[2].upper() or " ") if match else 0
+        match = re.fullmatch(_SIZE, value.strip(), re.IGNORECASE)
+        unit = 1024 ** " KMGTPE".index(match[2].upper() or " ") if match else 0
         size = int(Fraction(match[1]) * unit) if match else None
     if isinstance(size, bool) or not isinstance(size, int) or not least <= size <= most:
         raise OptionError(

@@ -436,6 +436,7 @@ def test_wrong_options_are_refused_in_one_line(options: dict[str, Any]) -> None:
         ("64M", 64 << 20),
         ("1g", 1 << 30),
         ("5 MiB", 5 << 20),
+        ("5242880 bytes", 5 << 20),
         ("8000KB", 8_192_000),
     ],
 )

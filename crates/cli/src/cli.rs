@@ -145,7 +145,13 @@ fn version() -> Result<()> {
 
 /// The commands, with a help that groups them, the product first.
 fn definitions() -> clap::Command {
-    let command = Cli::command();
+    // `learned` takes them before and after the words that follow it.
+    let forms = ["json", "ndjson", "csv"];
+    let global = |arg: clap::Arg| {
+        let is_form = forms.contains(&arg.get_id().as_str());
+        if is_form { arg.global(true) } else { arg }
+    };
+    let command = Cli::command().mut_subcommand("learned", |learned| learned.mut_args(global));
     let mut groups = PRODUCT.map(|(title, _)| (title, String::new())).to_vec();
     for one in command.get_subcommands().filter(|one| !one.is_hide_set()) {
         let place = PRODUCT.iter().position(|(_, names)| names.contains(&one.get_name()));

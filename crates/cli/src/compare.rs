@@ -27,6 +27,7 @@ use std::{env, io};
 
 use anyhow::{Context as _, Result, bail};
 use forerun_console::failure::{note, usage};
+use forerun_console::form::Output;
 use forerun_console::{interrupt, output};
 use forerun_steer::compare::{Eviction, ReadFile, TimedRun, drop_everything, evict, timed};
 use forerun_steer::learn::store::Store;
@@ -69,9 +70,8 @@ pub(crate) struct Args {
     /// Show what the program prints; with --json on stderr
     #[arg(long)]
     show_output: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     words: Vec<OsString>,
@@ -105,6 +105,7 @@ struct Comparison {
 
 /// Compares, and prints the figures.
 pub(crate) fn run(args: &Args) -> Result<u8> {
+    args.output.check()?;
     if args.drop_caches && !geteuid().is_root() {
         return Err(usage("--drop-caches needs root: without it the program's files are evicted"));
     }
@@ -126,11 +127,8 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         Err(first::Failure::Other(error)) => return Err(error),
     };
     let Some(comparison) = compare(args, first)? else { interrupt::leave() };
-    if args.json {
-        output::json(&text::record(args, &comparison))?;
-    } else {
-        output::print(&text::text(args, &comparison))?;
-    }
+    let record = text::record(args, &comparison);
+    args.output.print(&record, &["ways"], || text::text(args, &comparison))?;
     Ok(0)
 }
 
@@ -281,7 +279,7 @@ impl Args {
     }
 
     fn outputs(&self) -> Result<[Stdio; 2]> {
-        Ok(match (self.show_output, self.json) {
+        Ok(match (self.show_output, !self.output.form.is_text()) {
             (false, _) => [Stdio::null(), Stdio::null()],
             (true, false) => [Stdio::inherit(), Stdio::inherit()],
             (true, true) => [io::stderr().as_fd().try_clone_to_owned()?.into(), Stdio::inherit()],

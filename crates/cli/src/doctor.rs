@@ -8,6 +8,7 @@ use std::env;
 use std::path::PathBuf;
 
 use anyhow::Result;
+use forerun_console::form::Output;
 use forerun_console::{machine, output};
 use forerun_io::files::{Files, FilesSettings};
 use forerun_report::quantity;
@@ -22,9 +23,8 @@ use serde::Serialize;
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  forerun doctor --json")]
 pub(crate) struct Args {
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Something that forerun uses where it can.
@@ -41,13 +41,16 @@ struct Finding {
 
 /// Prints what there is.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    args.output.check()?;
     let machine = machine::machine();
     let findings = findings(abilities());
-    if args.json {
-        let kernel = machine.kernel;
-        return output::json(&serde_json::json!({ "kernel": kernel, "findings": findings }));
-    }
-    let mut text = format!("{}\n\n", machine.kernel);
+    let kernel = machine.kernel;
+    let json = serde_json::json!({ "kernel": kernel, "findings": findings });
+    args.output.print(&json, &["findings"], || text(&kernel, &findings))
+}
+
+fn text(kernel: &str, findings: &[Finding]) -> String {
+    let mut text = format!("{kernel}\n\n");
     let rows: Vec<Vec<String>> = findings
         .iter()
         .map(|it| {
@@ -63,7 +66,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let Finding { what, without, remedy, .. } = finding;
         text += &["\n", what, ": ", without, ".\n  ", remedy, "\n"].concat();
     }
-    output::print(&text)
+    text
 }
 
 fn findings(can: Abilities) -> Vec<Finding> {

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use forerun_console::failure::note;
+use forerun_console::form::{Form, Kind};
 use forerun_console::profile::flag;
 use forerun_console::profile::place::Place;
 use forerun_console::{machine, output};
@@ -41,10 +42,10 @@ use crate::run::{ObserveFlag, given_up};
 #[command(after_help = "Examples:\n  forerun explain -- gzip -3k backup.tar\n  \
                   forerun explain --json -o page.html -- python3 load_model.py")]
 pub(crate) struct Args {
-    /// One JSON object on stdout; what the program writes there goes to stderr
-    #[arg(long)]
-    json: bool,
-    /// A page that shows what was read when
+    /// In all but text, what the program writes on stdout goes to stderr
+    #[command(flatten)]
+    form: Form,
+    /// A page that shows what was read when; .json, .ndjson or .csv: the same as data
     #[arg(short, long, value_name = "PAGE.html")]
     output: Option<PathBuf>,
     /// How the program's reads are observed: by /proc, or also by a shim that it loads
@@ -74,7 +75,8 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         profile: args.profile.as_deref().map(output::absolute),
         ..args.clone()
     };
-    let errors = args.json.then(|| io::stderr().as_fd().try_clone_to_owned()).transpose()?;
+    let is_data = !args.form.is_text();
+    let errors = is_data.then(|| io::stderr().as_fd().try_clone_to_owned()).transpose()?;
     let mut summary = match explain::explain(&kind, &args.words, errors) {
         Ok(summary) => summary,
         Err(SessionError::Start(error)) => {
@@ -143,11 +145,17 @@ impl Args {
 
     fn report(&self, explanation: &Explanation) -> Result<()> {
         if let Some(path) = &self.output {
-            let html = page::explained(explanation, &machine::machine(), machine::date());
-            output::file(path, html.as_bytes())?;
+            let shown = match Kind::of(path) {
+                Some(kind) => {
+                    kind.show(explanation, ROWS, || text::lines(explanation).join("\n"))?
+                }
+                None => page::explained(explanation, &machine::machine(), machine::date()),
+            };
+            output::file(path, shown.as_bytes())?;
         }
-        if self.json {
-            return output::json(explanation).context("cannot write the explanation");
+        if !self.form.is_text() {
+            let printed = self.form.print(explanation, ROWS, String::new);
+            return printed.context("cannot write the explanation");
         }
         for line in text::lines(explanation) {
             note(&line);
@@ -306,6 +314,8 @@ fn warmth(start: InitialResidency) -> &'static str {
     }
 }
 
+/// The rows of an explanation: a file each.
+const ROWS: &[&str] = &["files"];
 const PLACE_WITHIN: Nanos = Nanos::from_millis(1_000);
 
 #[cfg(test)]

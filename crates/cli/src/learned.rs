@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use forerun_console::failure::usage;
+use forerun_console::form::Form;
 use forerun_console::output;
 use forerun_report::quantity::{self, seconds};
 use forerun_steer::learn::format::LearnedFile;
@@ -21,9 +22,8 @@ use serde_json::{Value, json};
     after_help = "Example:\n  forerun learned export train.py-1f0c9a44e2b7d053 -o train.jsonl"
 )]
 pub(crate) struct Args {
-    /// Print JSON
-    #[arg(long, global = true)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -86,8 +86,8 @@ enum Command {
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<()> {
     match args.command.as_ref().unwrap_or(&Command::List) {
-        Command::List => list(&Store::of_user()?, args.json),
-        Command::Show { name } => show(&named(&Store::of_user()?, name)?, args.json),
+        Command::List => list(&Store::of_user()?, args.form),
+        Command::Show { name } => show(&named(&Store::of_user()?, name)?, args.form),
         Command::Export { name, output, root } => {
             let mut file = named(&Store::of_user()?, name)?;
             if let Some((new, old)) = root {
@@ -125,10 +125,10 @@ pub(crate) fn named(store: &Store, name: &str) -> Result<LearnedFile> {
     bail!("no learned list {name}{hint}")
 }
 
-fn list(store: &Store, is_json: bool) -> Result<()> {
+fn list(store: &Store, form: Form) -> Result<()> {
     let lists = store.lists()?;
     let read = |list: &StoredList| store.load(&list.name).ok().flatten();
-    if is_json {
+    if !form.is_text() {
         let rows = lists.iter().map(|list| {
             let file = read(list);
             json!({
@@ -140,7 +140,7 @@ fn list(store: &Store, is_json: bool) -> Result<()> {
                 "executable": file.as_ref().map(|file| file.program.executable.clone()),
             })
         });
-        return output::json(&rows.collect::<Vec<Value>>());
+        return form.print(&rows.collect::<Vec<Value>>(), &[""], String::new);
     }
     let rows = lists.iter().map(|list| match read(list) {
         Some(file) => vec![
@@ -158,11 +158,23 @@ fn list(store: &Store, is_json: bool) -> Result<()> {
     output::print(&output::table(&["name", "runs", "entries", "executable"], &rows, 1))
 }
 
-fn show(file: &LearnedFile, is_json: bool) -> Result<()> {
-    if is_json {
+fn show(file: &LearnedFile, form: Form) -> Result<()> {
+    if form.json {
         let mut bytes = Vec::new();
         file.write(&mut bytes)?;
         return output::print(&String::from_utf8(bytes).context("a list is text")?);
+    }
+    if !form.is_text() {
+        let rows = file.list.entries().iter().map(|entry| {
+            json!({
+                "path": String::from_utf8_lossy(&entry.path),
+                "use": entry.kind.name(),
+                "first_seconds": seconds(entry.first),
+                "bytes": entry.bytes(),
+                "next_time": file.list.is_trusted(entry),
+            })
+        });
+        return form.print(&rows.collect::<Vec<Value>>(), &[""], String::new);
     }
     let rows = file.list.entries().iter().map(|entry| {
         let bytes = entry.bytes();

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use forerun_console::failure::{note, usage};
+use forerun_console::form::Form;
 use forerun_console::profile::latency::LatencyHalf;
 use forerun_console::profile::place::Place;
 use forerun_console::target::Target;
@@ -55,11 +56,10 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "FILE.toml")]
     output: Option<PathBuf>,
     /// Print all that was measured, as tables
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with_all = ["json", "ndjson", "csv"])]
     table: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
     /// Decides where is read
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let tables = || table(&estimate, before, &rates) + "\n" + &half.describe(kept_before);
     // The results are printed, whatever becomes of the file.
     let printed = match &saved {
-        _ if args.json => output::json(&object),
+        _ if !args.form.is_text() => args.form.print(&object, &["profile.classes"], String::new),
         Some(_) if args.table => output::print(&tables()),
         Some(path) => output::print(&brief(&place, &estimate, &half, path)),
         None => output::print(&(commented(&tables()) + "\n" + &alone.text()?)),

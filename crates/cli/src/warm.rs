@@ -12,6 +12,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use forerun_console::failure::usage;
+use forerun_console::form::Output;
 use forerun_console::{interrupt, machine, output};
 use forerun_core::learned::LearnedList;
 use forerun_core::params::{Bytes, Param as _, Share};
@@ -47,9 +48,8 @@ pub(crate) struct Args {
     /// The most to fetch: a size, or a share of the memory that is free [default: 50%]
     #[arg(long, value_name = "SIZE", value_parser = Budget::parse)]
     budget: Option<Budget>,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// How much may be fetched.
@@ -85,6 +85,7 @@ impl Budget {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    args.output.check()?;
     let memory = Memory::here();
     let free_bytes = memory.room().bytes_to_use();
     let budget_bytes = args.budget.unwrap_or(DEFAULT).bytes(free_bytes);
@@ -114,11 +115,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let time = machine::now().since(begun);
     bar.finish_and_clear();
     let room = Room { free_bytes, budget_bytes };
-    if args.json {
-        output::json(&WarmRecord::new(&room, &report, time))?;
-    } else {
-        output::print(&text(&room, &report, time))?;
-    }
+    let record = WarmRecord::new(&room, &report, time);
+    args.output.print(&record, &["skipped"], || text(&room, &report, time))?;
     judge(&report)
 }
 
@@ -142,21 +140,20 @@ fn lists(args: &Args, room: &Room) -> Result<()> {
     bar.finish_and_clear();
     let ListReport { entries, fetched, bytes_fetched, cached, absent, gone, failed, beyond } =
         report;
-    if args.json {
-        output::json(&serde_json::json!({
-            "budget_bytes": room.budget_bytes, "entries": entries, "fetched": fetched,
-            "bytes_fetched": bytes_fetched, "cached": cached, "absent": absent, "gone": gone,
-            "failed": failed, "beyond_budget": beyond, "seconds": seconds(time),
-        }))?;
-    } else {
-        output::print(&format!(
+    let record = serde_json::json!({
+        "budget_bytes": room.budget_bytes, "entries": entries, "fetched": fetched,
+        "bytes_fetched": bytes_fetched, "cached": cached, "absent": absent, "gone": gone,
+        "failed": failed, "beyond_budget": beyond, "seconds": seconds(time),
+    });
+    args.output.print(&record, &[""], || {
+        format!(
             "entries  {entries}\nfetched  {fetched} files with {} in {:.1} s\n\
              before   {cached} in memory, {absent} absent as ever\n\
              left     {gone} gone, {failed} failed, {beyond} beyond the budget\n",
             quantity::bytes(bytes_fetched),
             seconds(time)
-        ))?;
-    }
+        )
+    })?;
     match (failed, beyond) {
         (0, 0) => Ok(()),
         (0, _) => bail!("{beyond} entries are beyond the budget: give a larger --budget"),

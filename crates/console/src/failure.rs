@@ -35,6 +35,20 @@ pub fn usage(what: impl fmt::Display) -> anyhow::Error {
     Usage(what.to_string()).into()
 }
 
+/// Prints an error of each of the `failed`, by name, and gives the one that a command on `count`
+/// things ends with.
+#[must_use]
+pub fn several(failed: &[(String, anyhow::Error)], count: usize) -> anyhow::Error {
+    for (name, error) in failed {
+        let text = message(error);
+        note(&if text.contains(name.as_str()) { text } else { format!("{name}: {text}") });
+    }
+    anyhow::anyhow!(
+        "{} of {count} failed: their errors are above, the others' results are kept",
+        failed.len()
+    )
+}
+
 /// Prints the error, and returns the exit status.
 pub fn tell(error: &anyhow::Error) -> u8 {
     let closed = |cause: &(dyn std::error::Error + 'static)| {

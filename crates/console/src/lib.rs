@@ -10,10 +10,12 @@
 //! |---|---|
 //! | [`failure`] | usage errors, exit statuses, the one line on stderr |
 //! | [`mod@object`] | JSON objects with ordered keys |
+//! | [`form`] | the forms of a result: text, JSON, lines of JSON, CSV; `-o` |
 //! | [`output`] | stdout: text, tables, JSON; files; progress |
 //! | [`interrupt`] | SIGINT: ends at once, or soon, never in the middle of a file |
 //! | [`machine`] | the time, the commit and the machine, for records |
 //! | [`specs`] | lists of `NAME:key=value,...`, as every command reads them |
+//! | [`ranges`] | `kin=0.1..0.5/5`: a spec for each value |
 //! | [`names`] | the nearest known name of an unknown one |
 //! | [`target`] | a device model or a file, to read from through a store |
 //! | [`reap_target`], [`reap_reads`] | the same through a reaper, and reads at random places |
@@ -30,6 +32,7 @@
 )]
 
 pub mod failure;
+pub mod form;
 pub mod interrupt;
 pub mod machine;
 pub mod names;
@@ -37,7 +40,9 @@ pub mod noise;
 pub mod object;
 pub mod output;
 pub mod profile;
+pub mod ranges;
 pub mod reap_reads;
 pub mod reap_target;
+mod rows;
 pub mod specs;
 pub mod target;

@@ -8,6 +8,7 @@
 //! - A command is named only where the build has it; the lists are the laboratory's.
 
 use forerun_core::params::ParamError;
+pub use forerun_core::params::nearest;
 
 use crate::failure::usage;
 
@@ -30,7 +31,7 @@ pub(crate) const fn lab(command: &'static str) -> &'static str {
 #[must_use]
 pub fn refused(what: &str, error: &ParamError, lister: &str) -> anyhow::Error {
     let hint = match error {
-        ParamError::UnknownName { name, known } => hint(name, known, lister),
+        ParamError::UnknownName { .. } => listed(lister),
         _ => String::new(),
     };
     usage(format!("{what}: {error}{hint}"))
@@ -41,49 +42,53 @@ pub fn refused(what: &str, error: &ParamError, lister: &str) -> anyhow::Error {
 #[must_use]
 pub fn hint(name: &str, known: &[impl AsRef<str>], lister: &str) -> String {
     let nearest = nearest(name, known).map(|nearest| format!("; the nearest is `{nearest}`"));
-    let tail = if lister.is_empty() { String::new() } else { format!("; `{lister}` lists them") };
-    nearest.unwrap_or_default() + &tail
+    nearest.unwrap_or_default() + &listed(lister)
 }
 
-/// The one of `known` that the fewest edits of a letter turn `name` into: the first of several.
-/// None where there is none at all.
+/// The command that lists the names; nothing where there is none.
 #[must_use]
-pub fn nearest<'a>(name: &str, known: &'a [impl AsRef<str>]) -> Option<&'a str> {
-    known.iter().map(AsRef::as_ref).min_by_key(|one| edits(name, one))
+pub fn listed(lister: &str) -> String {
+    if lister.is_empty() { String::new() } else { format!("; `{lister}` lists them") }
 }
 
-/// The optimal string alignment distance, regardless of case. Of long names, the first letters
-/// count.
-fn edits(from: &str, to: &str) -> usize {
-    let letters = |text: &str| -> String {
-        text.chars().take(LETTERS_MAX).map(|letter| letter.to_ascii_lowercase()).collect()
+/// Each of `paths` by the last part of its name, and as many before it as tell it from the others.
+#[must_use]
+pub fn base_names(paths: &[&str]) -> Vec<String> {
+    let last = |path: &str, parts: usize| -> String {
+        let cut = path.rmatch_indices('/').nth(parts - 1).map_or(0, |(at, _)| at + 1);
+        path[cut..].to_owned()
     };
-    strsim::osa_distance(&letters(from), &letters(to))
+    let name = |path: &&str| {
+        let parts = 1 + path.matches('/').count();
+        let is_own = |own: &String, parts| {
+            paths.iter().all(|other| other == path || last(other, parts) != *own)
+        };
+        let own = (1..=parts).map(|parts| (last(path, parts), parts));
+        own.into_iter()
+            .find(|(own, parts)| is_own(own, *parts))
+            .map_or_else(|| (*path).to_owned(), |(own, _)| own)
+    };
+    paths.iter().map(name).collect()
 }
-
-/// No name is longer.
-const LETTERS_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_name_takes_the_fewest_edits() {
+    fn a_base_name_has_what_tells_it_from_the_others() {
         #[rustfmt::skip]
-        let rows = [ // why           asked for  known                        nearest
-            ("two swapped",           "lur",     &["fifo", "lru", "lfu"][..], Some("lru")),
-            ("one too many",          "simm",    &["run", "sim", "bench"],    Some("sim")),
-            ("one missing",           "explan",  &["explain", "run"],         Some("explain")),
-            ("case does not count",   "T7K250",  &["hdd", "t7k250"],          Some("t7k250")),
-            ("the first of equals",   "x",       &["a", "b"],                 Some("a")),
-            ("nothing was asked for", "",        &["sieve", "arc"],           Some("arc")),
-            ("nothing is known",      "lru",     &[],                         None),
+        let rows: &[(&[&str], &[&str])] = &[
+            (&["/x/a.csv", "b.csv"],            &["a.csv", "b.csv"]),
+            (&["/x/a", "/y/a", "/x/a"],         &["x/a", "y/a", "x/a"]),
+            (&["a", "/y/a"],                    &["a", "y/a"]),
+            (&["/a", "a"],                      &["/a", "a"]),
+            (&["/x/y/a", "/z/y/a", "b/"],       &["x/y/a", "z/y/a", "b/"]),
+            (&["workload:mail,model=m1", "-"],  &["workload:mail,model=m1", "-"]),
         ];
-        for (why, name, known, expected) in rows {
-            assert_eq!(nearest(name, known), expected, "{why}");
+        for (paths, names) in rows {
+            assert_eq!(base_names(paths), *names, "{paths:?}");
         }
-        assert_eq!(edits(&"x".repeat(1 << 20), "lru"), LETTERS_MAX, "a long name is cut");
     }
 
     #[test]

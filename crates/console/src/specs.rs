@@ -7,10 +7,11 @@
 
 use anyhow::Result;
 use forerun_core::device::Device;
-use forerun_core::{device, readahead};
+use forerun_core::params::ParamError;
+use forerun_core::{device, params, readahead};
 
 use crate::failure::usage;
-use crate::names;
+use crate::{names, ranges};
 
 /// Bytes of a page.
 pub const PAGE_BYTES: u32 = 4096;
@@ -33,11 +34,28 @@ pub fn split(text: &str) -> Vec<String> {
 
 /// Readahead policies.
 pub fn readaheads(text: &str) -> Result<Vec<String>> {
-    let specs = split(text);
-    for spec in &specs {
-        readahead::make(spec, PAGE_BYTES).map_err(|error| {
-            names::refused(&format!("--readahead {spec}"), &error, names::POLICIES)
-        })?;
+    let make = |spec: &str| readahead::make(spec, PAGE_BYTES);
+    each(text, "--readahead", names::POLICIES, make)
+}
+
+/// The specs in a list, those of ranges among them, each of which `check` makes. `flag` and the
+/// command `lister` are for errors.
+pub fn each<T>(
+    text: &str,
+    flag: &str,
+    lister: &str,
+    check: impl Fn(&str) -> Result<T, ParamError>,
+) -> Result<Vec<String>> {
+    let mut specs = Vec::new();
+    for spec in split(text) {
+        let refused = |error| names::refused(&format!("{flag} {spec}"), &error, lister);
+        let (name, pairs) = params::split(&spec);
+        let head = if spec.contains(':') { format!("{name}:") } else { name.to_owned() };
+        let expanded = ranges::expand(&head, pairs, &check).map_err(refused)?;
+        for one in &expanded {
+            check(one).map_err(refused)?;
+        }
+        specs.extend(expanded);
     }
     Ok(specs)
 }

@@ -13,8 +13,10 @@ use core::fmt;
 use core::str::FromStr;
 
 mod declare;
+mod nearest;
 
 pub use declare::{by_name, choice};
+pub use nearest::nearest;
 
 /// What may be set from outside, by name.
 pub trait Params: Default + Clone + Send + 'static {
@@ -56,6 +58,11 @@ pub enum ParamError {
         /// What there is, in order.
         known: Vec<&'static str>,
     },
+    /// The parameter is given a second time.
+    Twice {
+        /// The parameter.
+        key: String,
+    },
     /// The value cannot be read or is out of its bounds.
     BadValue {
         /// The parameter.
@@ -71,14 +78,16 @@ impl fmt::Display for ParamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownName { name, known } => {
-                write!(f, "no `{name}`; there are: {}", known.join(" "))
+                write!(f, "no `{name}`; there are: {}{}", known.join(" "), hint(name, known))
             }
             Self::UnknownKey { key, known } if known.is_empty() => {
                 write!(f, "no parameter `{key}`; there are none")
             }
             Self::UnknownKey { key, known } => {
-                write!(f, "no parameter `{key}`; there are: {}", known.join(" "))
+                let (all, hint) = (known.join(" "), hint(key, known));
+                write!(f, "no parameter `{key}`; there are: {all}{hint}")
             }
+            Self::Twice { key } => write!(f, "`{key}` is given twice"),
             Self::BadValue { key, value, form } => {
                 write!(f, "`{key}={value}`: expected {form}")
             }
@@ -87,6 +96,11 @@ impl fmt::Display for ParamError {
 }
 
 impl core::error::Error for ParamError {}
+
+/// Names the one of `known` that is nearest to `name`.
+fn hint(name: &str, known: &[&'static str]) -> String {
+    nearest(name, known).map_or_else(String::new, |one| format!("; the nearest is `{one}`"))
+}
 
 /// The refusal of a `value` that can be read but makes no sense, unless it `holds`.
 ///
@@ -112,12 +126,13 @@ pub fn split(spec: &str) -> (&str, &str) {
     spec.split_once(':').unwrap_or((spec, ""))
 }
 
-/// Applies `key=value,..` to `params`, in order: the last of two that name a key holds. Empty pairs
-/// are skipped. After an error the pairs before it are in force.
+/// Applies `key=value,..` to `params`, in order. Empty pairs are skipped. After an error the pairs
+/// before it are in force.
 ///
 /// # Errors
-/// As [`Params::set`]; a pair without `=` is a bad value.
+/// As [`Params::set`]; a pair without `=` is a bad value; a key may be named once.
 pub fn apply<P: Params>(params: &mut P, pairs: &str) -> Result<(), ParamError> {
+    let mut seen: Vec<&str> = Vec::new();
     for pair in pairs.split(',').filter(|pair| !pair.is_empty()) {
         let Some((key, value)) = pair.split_once('=') else {
             return Err(ParamError::BadValue {
@@ -126,7 +141,11 @@ pub fn apply<P: Params>(params: &mut P, pairs: &str) -> Result<(), ParamError> {
                 form: "key=value".to_owned(),
             });
         };
+        if seen.contains(&key) {
+            return Err(ParamError::Twice { key: key.to_owned() });
+        }
         params.set(key, value)?;
+        seen.push(key);
     }
     Ok(())
 }
@@ -152,18 +171,16 @@ impl Param for Bytes {
         let (number, unit) = text.split_at(digits_end.unwrap_or(text.len()));
         let unit = unit.strip_prefix(' ').unwrap_or(unit).to_ascii_uppercase();
         let shift = match unit.as_str() {
-            "" | "B" => 0,
+            "" | "B" | "BYTES" => 0,
             "K" | "KB" | "KIB" => 10,
             "M" | "MB" | "MIB" => 20,
             "G" | "GB" | "GIB" => 30,
             "T" | "TB" | "TIB" => 40,
+            "P" | "PB" | "PIB" => 50,
+            "E" | "EB" | "EIB" => 60,
             _ => return None,
         };
-        let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
-        let steps = 10_u64.checked_pow(u32::try_from(fraction.len()).ok()?)?;
-        let part = (u128::from(digits::<u64>(fraction)?) << shift) / u128::from(steps);
-        let whole = digits::<u64>(whole)?.checked_mul(1 << shift)?;
-        whole.checked_add(u64::try_from(part).ok()?).map(Self)
+        scaled(number, 1 << shift).map(Self)
     }
 
     fn show(&self) -> String {
@@ -246,6 +263,14 @@ impl Param for u64 {
     }
 }
 
+/// `number`, which may have a fraction, of `scale`; rounded down.
+pub(crate) fn scaled(number: &str, scale: u64) -> Option<u64> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let steps = 10_u64.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let part = u128::from(digits::<u64>(fraction)?) * u128::from(scale) / u128::from(steps);
+    digits::<u64>(whole)?.checked_mul(scale)?.checked_add(u64::try_from(part).ok()?)
+}
+
 /// The number that `text` writes in digits alone: no sign, no blanks, and it fits.
 pub(crate) fn digits<T: FromStr>(text: &str) -> Option<T> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
@@ -313,7 +338,11 @@ mod tests {
             ("18446744073709551616",  None,                       ""),
             ("",                      None,                       ""),
             ("K",                     None,                       ""),
-            ("1P",                    None,                       ""),
+            ("1P",                    Some(K << 40),              "1024T"),
+            ("15 EiB",                Some(15 << 60),             "15728640T"),
+            ("16 EiB",                None,                       ""), // 2^64
+            ("832 bytes",             Some(832),                  "832"),
+            ("1Z",                    None,                       ""),
             ("+1",                    None,                       ""),
             ("-1",                    None,                       ""),
             ("1 K",                   Some(K),                    "1K"),
@@ -459,6 +488,7 @@ mod tests {
             small,
             large,
         };
+        let twice = |key: &str| ParamError::Twice { key: key.into() };
         let unknown = |key: &str| ParamError::UnknownKey {
             key: key.into(),
             known: vec!["size", "share", "small", "large"],
@@ -467,7 +497,8 @@ mod tests {
         let rows = [ // pairs result params
             ("", Ok(()), kinds(4_096, 250_000, 7, 8)),
             ("size=1M,share=1,small=2,large=3", Ok(()), kinds(1 << 20, 1_000_000, 2, 3)),
-            ("small=1,small=2", Ok(()), kinds(4_096, 250_000, 2, 8)),
+            ("small=1,small=1", Err(twice("small")), kinds(4_096, 250_000, 1, 8)),
+            ("small=1,large=2,small=3", Err(twice("small")), kinds(4_096, 250_000, 1, 2)),
             (",,small=1,,", Ok(()), kinds(4_096, 250_000, 1, 8)),
             ("small", Err(bad("small", "", "key=value")), kinds(4_096, 250_000, 7, 8)),
             ("small=", Err(bad("small", "", <u32>::FORM)), kinds(4_096, 250_000, 7, 8)),
@@ -513,17 +544,18 @@ mod tests {
         let rows = [
             (
                 ParamError::UnknownName { name: "lur".into(), known: vec!["fifo", "lru"] },
-                "no `lur`; there are: fifo lru",
+                "no `lur`; there are: fifo lru; the nearest is `lru`",
             ),
             (
                 ParamError::UnknownKey { key: "x".into(), known: vec!["kin", "kout"] },
-                "no parameter `x`; there are: kin kout",
+                "no parameter `x`; there are: kin kout; the nearest is `kin`",
             ),
             (
                 ParamError::UnknownKey { key: "x".into(), known: vec![] },
                 "no parameter `x`; there are none",
             ),
             (bad("small", "x", <u32>::FORM), "`small=x`: expected a whole number"),
+            (ParamError::Twice { key: "kin".into() }, "`kin` is given twice"),
         ];
         for (error, text) in rows {
             assert_eq!(error.to_string(), text);

@@ -108,19 +108,6 @@ pub fn bytes(bytes: u64) -> String {
     format!("{text} {}", UNITS[step])
 }
 
-/// A size to the nearest tenth of its binary unit; 1024.0 of one unit are 1.0 of the next.
-#[must_use]
-pub fn bytes_in_tenths(bytes: u64) -> String {
-    if bytes < 1 << 10 {
-        return format!("{bytes} bytes");
-    }
-    let tenths = |shift: u32| (u128::from(bytes) * 10 + (1 << (shift - 1))) >> shift;
-    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB")];
-    let unit = units.into_iter().find(|&(shift, _)| tenths(shift - 10) >= 10_240);
-    let (shift, unit) = unit.unwrap_or((10, "KiB"));
-    format!("{}.{} {unit}", tenths(shift) / 10, tenths(shift) % 10)
-}
-
 /// A size as options take it, rounded down to two digits or more.
 #[must_use]
 pub fn bytes_as_option(bytes: u64) -> String {
@@ -218,6 +205,9 @@ mod tests {
         ];
         for (value, text) in rows {
             assert_eq!(bytes(value), text);
+            // What is printed can be given to a command.
+            let again = Bytes::parse(text).map(|Bytes(again)| bytes(again));
+            assert!(value == u64::MAX || again.as_deref() == Some(text), "{text}: {again:?}");
         }
     }
 
@@ -250,27 +240,6 @@ mod tests {
             assert_eq!(date(seconds), text);
         }
         assert!(date(u64::MAX).ends_with("UTC"), "no overflow at the end of time");
-    }
-
-    #[test]
-    fn a_size_is_rounded_to_the_nearest_tenth() {
-        const MIB: u64 = 1 << 20;
-        #[rustfmt::skip]
-        let rows = [ // why             bytes               shown
-            ("none",                    0,                  "0 bytes"),
-            ("below a unit",            1_023,              "1023 bytes"),
-            ("a unit",                  1_024,              "1.0 KiB"),
-            ("2.17",                    2_222 * MIB,        "2.2 GiB"),
-            ("2.12",                    2_170 * MIB,        "2.1 GiB"),
-            ("1.0508",                  1_076,              "1.1 KiB"),
-            ("1.0498",                  1_075,              "1.0 KiB"),
-            ("no 1024 of a unit",       MIB - 1,            "1.0 MiB"),
-            ("the most of a unit",      MIB - 52,           "1023.9 KiB"),
-            ("the largest",             u64::MAX,           "16777216.0 TiB"),
-        ];
-        for (why, bytes, shown) in rows {
-            assert_eq!(bytes_in_tenths(bytes), shown, "{why}");
-        }
     }
 
     #[test]

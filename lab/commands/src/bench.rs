@@ -17,6 +17,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use forerun_console::failure::usage;
+use forerun_core::params::Param as _;
 use forerun_core::readahead;
 use forerun_core::units::Nanos;
 use forerun_engine::Settings;
@@ -114,14 +115,13 @@ fn check(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// A time in seconds, for the command line.
+/// A time, for the command line; a number alone is in seconds.
 fn seconds(text: &str) -> Result<Nanos, String> {
-    let seconds: Option<f64> = text.parse().ok();
-    let valid = seconds.filter(|seconds| (0.001..=SECONDS_MAX).contains(seconds));
-    let time = valid.and_then(|seconds| std::time::Duration::try_from_secs_f64(seconds).ok());
-    let nanos = time.and_then(|time| u64::try_from(time.as_nanos()).ok());
-    nanos.map(Nanos).ok_or_else(|| format!("expected seconds, from 0.001 to {SECONDS_MAX}"))
+    let time = Nanos::parse(text).or_else(|| Nanos::parse(&format!("{text}s")));
+    let valid = time.filter(|time| (TIME_MIN..=TIME_MAX).contains(time));
+    valid.ok_or_else(|| "expected seconds, or a time such as 500ms, from 1ms to 24h".to_owned())
 }
 
+const TIME_MIN: Nanos = Nanos::from_millis(1);
 /// A day.
-const SECONDS_MAX: f64 = 86_400.0;
+const TIME_MAX: Nanos = Nanos::from_millis(86_400_000);

@@ -9,6 +9,7 @@
 //! | `vectors`, `sim`, `trace`, `demo`, `soak` | a command each |
 //! | `replay` | a trace at its times, in virtual or real time |
 //! | `bench`, `replay_journal` | commands on real devices and live runs |
+//! | `kept` | results of a run that was cut |
 //! | `parallel` | the same work for many things, on all processors |
 //! | `process` | what the kernel tells of this process |
 //! | `specs` | policies, prefetching threads, sizes of caches: what these commands read alike |
@@ -19,6 +20,7 @@
 
 mod bench;
 mod demo;
+mod kept;
 mod parallel;
 mod process;
 mod replay;

@@ -23,6 +23,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use forerun_console::failure::{note, usage};
+use forerun_console::form::Output;
 use forerun_console::{interrupt, names, object};
 use forerun_core::params::Bytes;
 use forerun_core::units::Nanos;
@@ -35,7 +36,7 @@ use layout::Layout;
 use row::Row;
 
 use crate::sim::source::{Reading, Source};
-use crate::specs::{self, Form, PAGE_BYTES};
+use crate::specs::{self, PAGE_BYTES};
 
 /// What `replay` takes.
 #[derive(clap::Args)]
@@ -83,7 +84,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = read::<Bytes>)]
     request_max: Option<Bytes>,
     #[command(flatten)]
-    form: Form,
+    output: Output,
 }
 
 /// The checked plan of the rows: every name is known.
@@ -177,6 +178,7 @@ impl Plan {
 
 /// Runs the plan and prints the rows.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    args.output.check()?;
     let plan = Plan::new(args)?;
     interrupt::gently();
     let mut rows = Vec::new();
@@ -190,7 +192,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             break;
         }
     }
-    args.form.print(&object! { runs: &rows }, || row::text(&rows, plan.left_out(args)))?;
+    let left_out = plan.left_out(args);
+    let text = || row::text(&rows, left_out);
+    args.output.print(&object! { runs: &rows }, &["runs"], text)?;
     if interrupt::asked() {
         note("the last row is of what was replayed until then");
         interrupt::leave();

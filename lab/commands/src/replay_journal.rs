@@ -11,13 +11,12 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 use forerun_console::failure::{note, plain};
+use forerun_console::form::Output;
 use forerun_console::{object, output};
 use forerun_core::units::Nanos;
 use forerun_engine::journal::{Replayed, Run, replay};
 use forerun_report::quantity;
 use serde::Serialize;
-
-use crate::specs::Form;
 
 /// What `replay-journal` takes.
 #[derive(clap::Args)]
@@ -29,11 +28,12 @@ pub struct Args {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
-    form: Form,
+    output: Output,
 }
 
 /// Replays a journal and prints the result.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    args.output.check()?;
     let name = args.file.display();
     let file = File::open(&args.file).with_context(|| format!("cannot open {name}"))?;
     let bytes = file.metadata().map_or(0, |metadata| metadata.len());
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if events == 0 {
         bail!("{name} holds no event: there is nothing to replay");
     }
-    args.form.print(&json(&replayed), || text(&replayed))?;
+    args.output.print(&json(&replayed), &["runs"], || text(&replayed))?;
     let differ = replayed.runs.iter().filter(|run| run.difference.is_some()).count();
     if differ > 0 {
         bail!("{name}: {differ} of {} runs differ; the first event is above", replayed.runs.len());

@@ -21,11 +21,13 @@ mod two_q_star;
 mod untimed;
 mod walks;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::ValueEnum;
-use forerun_console::failure::usage;
+use forerun_console::failure::{self, usage};
+use forerun_console::form::{Form, Kind, Output};
 use forerun_console::{machine, output};
 use forerun_core::device;
 use forerun_core::params::{Param as _, Share};
@@ -35,10 +37,11 @@ use forerun_sim::host::RequestOrder;
 use forerun_sim::prefetch::Prefetch;
 
 use plot::Plot;
-use rows::RunRow;
+use rows::{Record, Results};
 use source::{Reading, Source};
 
-use crate::specs::{self, Form, Size};
+use crate::kept::Kept;
+use crate::specs::{self, Size};
 
 /// What `sim` takes.
 #[derive(clap::Args)]
@@ -50,7 +53,8 @@ use crate::specs::{self, Form, Size};
         forerun sim workload:streams,n=10 --device t7k250 -o run.json --explain-readahead\n  \
         forerun sim workload:compute,file=1G --device hdd --readahead off \
           --prefetch none,adaptive\n  \
-        forerun sim OLTP.lis.zst --policy lru,2q:kin=0.1,kout=1 --size 1000,10%\n  \
+        forerun sim OLTP.lis.zst --policy lru,2q:kin=0.1..0.5/5 --size 1000,10%\n  \
+        forerun sim *.csv.gz --policy all --size 64M..1G/5 -o sweep.csv\n  \
         forerun sim hm_0.csv.gz --policy all --size 64M,1G --json\n  \
         forerun sim OLTP.lis.zst --policy all --plot OLTP.html"
 )]
@@ -107,11 +111,12 @@ pub struct Args {
     #[arg(long, value_name = "RATE", default_value = "1", value_parser = specs::sample,
           conflicts_with_all = ["device", "readahead"])]
     sample: Share,
-    /// Write a record of the runs, for `forerun report`
-    #[arg(short, long, requires = "device", value_name = "RUN.json")]
+    /// Also write this file: rows into .csv or .ndjson; into .json with --device a record for
+    /// `forerun report`, else one object. A run that was cut goes on where it stopped
+    #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Keep in the record why each readahead window was opened, its size and its outcome
-    #[arg(long, requires = "output")]
+    #[arg(long, requires_all = ["output", "device"])]
     explain_readahead: bool,
     /// Draw hit ratios over cache sizes; --policy all has belady then
     #[arg(long, value_name = "FILE.html|.svg")]
@@ -225,7 +230,7 @@ impl Plan {
         }
         let threads = args.threads.map_or_else(machine::cores, usize::from);
         let plan = Self {
-            sources: args.traces.iter().map(|text| Source::new(text)).collect::<Result<_>>()?,
+            sources: Source::all(&args.traces)?,
             reading: args.reading.clone(),
             policies,
             sizes: specs::sizes(args.size.as_deref().unwrap_or(size))?,
@@ -240,11 +245,29 @@ impl Plan {
             sample: args.sample,
             online_limit: args.online_limit,
             plot,
-            log_max: if args.output.is_some() { LOG_MAX } else { 0 },
+            log_max: if args.record().is_some() { LOG_MAX } else { 0 },
             windows_max: if args.explain_readahead { WINDOWS_MAX } else { 0 },
         };
         plan.check_sources()?;
         Ok(plan)
+    }
+
+    /// All that the results of `case` on `source` depend on, as text.
+    fn key(&self, source: &Source, case: impl fmt::Debug) -> String {
+        format!(
+            "{} {} {case:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {} {}",
+            machine::COMMIT,
+            source.identity(),
+            self.reading,
+            self.device,
+            self.host,
+            self.depth,
+            self.page_cost,
+            self.sample,
+            self.online_limit,
+            self.log_max,
+            self.windows_max
+        )
     }
 
     /// A stream of bytes can be read once only: it allows no share of its pages, and no device.
@@ -318,20 +341,49 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let plan = Plan::new(args)?;
     let written: Vec<&Path> = args.output.iter().chain(&args.plot).map(PathBuf::as_path).collect();
     require_places(&written, &plan.sources)?;
-    let mut rows: Vec<RunRow> = Vec::new();
-    let mut record = rows::Record::new(&plan);
+    let files = args.files();
+    files.check()?;
+    let mut kept = Kept::open(args.output.as_deref())?;
+    let mut results = Results { rows: Vec::new(), record: Record::new(&plan) };
+    let mut failed = Vec::new();
     for source in &plan.sources {
-        if plan.readaheads.is_empty() {
-            rows.extend(untimed::run(&plan, source)?);
+        let ran = if plan.readaheads.is_empty() {
+            untimed::run(&plan, source, &mut kept, &mut results)
         } else {
-            timed::run(&plan, source, &mut rows, &mut record)?;
-        }
+            timed::run(&plan, source, &mut kept, &mut results)
+        };
+        failed.extend(ran.err().map(|error| (source.name(), error)));
     }
-    // If one of table, record and plot cannot be written, the others still are.
-    let written = args.output.as_ref().map_or(Ok(()), |path| record.write(path));
+    if results.rows.is_empty() && failed.len() == 1 {
+        return Err(failed.remove(0).1);
+    }
+    // If one of table, file and plot cannot be written, the others still are.
+    let Results { rows, record } = results;
+    let runs = rows::Runs { runs: &rows };
+    let written = match args.record() {
+        Some(path) => record.write(path),
+        None => files.write(&runs, &["runs"], || rows::table(&rows)),
+    };
     let drawn = plan.plot.as_ref().map_or(Ok(()), |plot| plot.write(&plan, &rows));
-    let shown = args.form.print(&rows::Runs { runs: &rows }, || rows::table(&rows));
-    written.and(drawn).and(shown)
+    let shown = args.form.print(&runs, &["runs"], || rows::table(&rows));
+    written.and(drawn).and(shown)?;
+    // What failed is run again by the same command, and what was done is not.
+    if failed.is_empty() { kept.end() } else { Err(failure::several(&failed, plan.sources.len())) }
+}
+
+impl Args {
+    /// The record that is written.
+    fn record(&self) -> Option<&Path> {
+        let path = self.output.as_deref().filter(|_| self.device.is_some())?;
+        let is_of_rows = Kind::of(path).is_some_and(Kind::is_of_rows);
+        (!is_of_rows).then_some(path)
+    }
+
+    /// The file that is written where that is no record.
+    fn files(&self) -> Output {
+        let path = self.output.clone().filter(|_| self.record().is_none());
+        Output { path, form: self.form }
+    }
 }
 
 const DEFAULT_POLICY: &str = "lru";

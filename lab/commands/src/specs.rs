@@ -8,36 +8,22 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use forerun_console::failure::usage;
-use forerun_console::{interrupt, names, output};
+use forerun_console::form::{Form, Kind};
+use forerun_console::{interrupt, names, output, ranges};
 use forerun_core::params::{Bytes, Param, ParamError, Share};
-use forerun_core::{eviction, reap};
+use forerun_core::{eviction, params, reap};
 use forerun_report::RunRecord;
 use forerun_sim::oracle::belady;
 use forerun_sim::prefetch::Prefetch;
 use forerun_sim::replay;
 use serde::Serialize;
 
-pub(crate) use forerun_console::specs::{PAGE_BYTES, device, readaheads, split};
-
-/// The form of what is printed.
-#[derive(clap::Args)]
-pub(crate) struct Form {
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-impl Form {
-    /// Prints `json`, or the text.
-    pub(crate) fn print(&self, json: &impl Serialize, text: impl FnOnce() -> String) -> Result<()> {
-        if self.json { output::json(json) } else { output::print(&text()) }
-    }
-}
+pub(crate) use forerun_console::specs::{PAGE_BYTES, device, each, readaheads, split};
 
 /// The record of runs, and the form of what is printed.
 #[derive(clap::Args)]
 pub(crate) struct Output {
-    /// Write a record of the runs, for `forerun report`
+    /// Write a record of the runs, for `forerun report`; or the rows, into .csv or .ndjson
     #[arg(id = "output", short, long, value_name = "RUN.json")]
     pub(crate) path: Option<PathBuf>,
     #[command(flatten)]
@@ -45,9 +31,17 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Writes the record, where one is to be kept.
-    pub(crate) fn record(&self, make: impl FnOnce() -> Result<RunRecord>) -> Result<()> {
+    /// Writes the record, or the rows at `runs` of `result`, where a file is asked for.
+    pub(crate) fn record(
+        &self,
+        result: &impl Serialize,
+        make: impl FnOnce() -> Result<RunRecord>,
+    ) -> Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
+        if let Some(kind) = Kind::of(path).filter(|kind| kind.is_of_rows()) {
+            let rows = kind.show(result, &["runs"], String::new)?;
+            return output::file(path, rows.as_bytes());
+        }
         let record = make()?;
         Ok(interrupt::unbroken(|| record.write(path))?)
     }
@@ -73,10 +67,7 @@ pub(crate) fn policies(text: &str, future: bool) -> Result<Vec<String>> {
                  --device"
             )));
         }
-        replay::show(&spec).map_err(|error| {
-            names::refused(&format!("--policy {spec}"), &error, names::POLICIES)
-        })?;
-        specs.push(spec);
+        specs.extend(each(&spec, "--policy", names::POLICIES, replay::show)?);
     }
     Ok(specs)
 }
@@ -95,10 +86,8 @@ pub(crate) fn io_sizes(list: &str, unit: u64, form: &str) -> Result<Vec<u64>> {
 pub(crate) fn reapers(list: Option<&str>, lister: &str) -> Result<Vec<String>> {
     let own = || reap::NAMES.iter().map(|&name| name.to_owned()).collect();
     let policies = list.map_or_else(own, split);
-    for policy in &policies {
-        reap::show(policy).map_err(|error| names::refused("--policy", &error, lister))?;
-    }
-    Ok(policies)
+    let each = |policy: String| each(&policy, "--policy", lister, reap::show);
+    Ok(policies.into_iter().map(each).collect::<Result<Vec<_>>>()?.concat())
 }
 
 /// Prefetching threads; `none` stands for none.
@@ -106,14 +95,24 @@ pub(crate) fn prefetches(text: &str) -> Result<Vec<Option<Prefetch>>> {
     let make = |spec: &String| match spec.as_str() {
         NONE => Ok(None),
         spec => Prefetch::make(spec).map(Some).map_err(|error| match &error {
-            ParamError::UnknownName { name, known } => {
-                let hint = names::hint(name, known, names::POLICIES);
-                usage(format!("--prefetch {spec}: {error}; or {NONE}{hint}"))
+            ParamError::UnknownName { .. } => {
+                let lister = names::listed(names::POLICIES);
+                usage(format!("--prefetch {spec}: neither {NONE} nor a thread: {error}{lister}"))
             }
             _ => usage(format!("--prefetch {spec}: {error}")),
         }),
     };
-    split(text).iter().map(make).collect()
+    let each = |spec: String| -> Result<Vec<Option<Prefetch>>> {
+        match params::split(&spec) {
+            (name, pairs) if pairs.contains("..") => {
+                let specs = ranges::expand(&format!("{name}:"), pairs, Prefetch::make);
+                let specs = specs.map_err(|error| usage(format!("--prefetch {spec}: {error}")))?;
+                specs.iter().map(make).collect()
+            }
+            _ => Ok(vec![make(&spec)?]),
+        }
+    };
+    Ok(split(text).into_iter().map(each).collect::<Result<Vec<_>>>()?.concat())
 }
 
 /// The size of a cache.
@@ -154,11 +153,15 @@ pub(crate) fn sizes(text: &str) -> Result<Vec<Size>> {
         Size::parse(item).ok_or_else(|| {
             usage(format!(
                 "--size {item}: expected pages (1000), bytes with a suffix (64M) or a share of \
-                 the unique blocks (10%), from 1 page to {PAGES_MAX}"
+                 the unique blocks (10%), from 1 page to {PAGES_MAX}, or a range (64M..1G/5)"
             ))
         })
     };
-    text.split(',').map(size).collect()
+    let range = |item: &str| -> Result<Vec<Size>> {
+        let values = ranges::values(item).unwrap_or_else(|| vec![item.to_owned()]);
+        values.iter().map(|value| size(value)).collect()
+    };
+    Ok(text.split(',').map(range).collect::<Result<Vec<_>>>()?.concat())
 }
 
 /// Memory that may be taken.

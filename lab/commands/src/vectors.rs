@@ -9,12 +9,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use forerun_console::failure::usage;
+use forerun_console::form::Output;
 use forerun_console::names;
 use forerun_core::readahead;
 use forerun_sim::vectors::{self, VectorError};
 use serde_json::json;
-
-use crate::specs::Form;
 
 /// What `vectors` takes.
 #[derive(clap::Args)]
@@ -26,11 +25,12 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
     #[command(flatten)]
-    form: Form,
+    output: Output,
 }
 
 /// Checks the vectors: a line for each row that differs, then the counts.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    args.output.check()?;
     let name = args.file.display();
     let text = read(&args.file).with_context(|| format!("cannot read {name}"))?;
     let verdict = vectors::run(&text, args.policy.as_deref()).map_err(|error| match error {
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     })?;
     let (passed, failed) = (verdict.passed, verdict.failed);
     let json = json!({ "passed": passed, "failed": failed, "lines": &verdict.lines });
-    args.form.print(&json, || {
+    args.output.print(&json, &[""], || {
         let lines: String = verdict.lines.iter().map(|line| line.clone() + "\n").collect();
         format!("{lines}{passed} passed, {failed} failed\n")
     })?;

@@ -47,8 +47,28 @@ pub(super) fn lines(explanation: &Explanation) -> Vec<String> {
         lines.push(format!("and {more} more files"));
     }
     lines.push(explanation.prediction.why.clone());
+    lines.extend(beyond(explanation));
     lines.extend(learned(explanation));
     lines
+}
+
+/// What came from devices beyond the reads that were observed: a verdict is not on it.
+fn beyond(explanation: &Explanation) -> Option<String> {
+    let &Explanation { device_bytes, bytes_read, .. } = explanation;
+    let beyond = device_bytes.saturating_sub(bytes_read);
+    let is_told = explanation.prediction.reason == Why::NotSeen.name();
+    if is_told || beyond < UNSEEN_MIN || beyond <= bytes_read / 10 {
+        return None;
+    }
+    let [beyond, all] = [beyond, device_bytes].map(bytes_as_option);
+    let preload = match explanation.observer.as_str() {
+        "preload" => String::new(),
+        _ => "; `--observe preload` sees read calls that are not seen from outside".to_owned(),
+    };
+    Some(format!(
+        "of {all} from devices, {beyond} are beyond the reads that were observed (directories, \
+         inodes, programs, reads at positions), and in no verdict{preload}"
+    ))
 }
 
 /// What a learned list would gain at the next start, where that is more.
@@ -179,14 +199,18 @@ pub(super) fn why(summary: &ProgramSummary, prediction: &Prediction, is_preload:
             format!("nothing to gain: it waited for storage for {waited:.3} s of {ran:.3} s")
         }
         Why::Unpredictable => {
-            format!("nothing to gain: it waited {waited:.3} s, for reads that cannot be predicted")
+            format!(
+                "nothing to gain by `forerun run`: it waited {waited:.3} s, for reads that cannot be \
+                 predicted; {WARM}"
+            )
         }
         Why::NotSeen => not_seen(summary, is_preload),
         Why::TooShort => {
             format!("nothing to gain: {waited:.3} s of waiting are about what `run` itself costs")
         }
         Why::DeviceBusy => format!(
-            "nothing to gain: {limit}, and {} take it as long as the program ran",
+            "nothing to gain by `forerun run`: {limit}, and {} take it as long as the program ran; \
+             {WARM}",
             bytes_as_option(summary.device_bytes)
         ),
         Why::Waits => {
@@ -243,6 +267,10 @@ fn what(summary: &ProgramSummary) -> &'static str {
     }
 }
 
+/// The remedy for waits that reading ahead does not shorten.
+const WARM: &str = "`forerun warm PATHS` fetches the files as a whole before, where there is time";
+/// Less of what came from devices needs no word: programs are loaded from them, too.
+const UNSEEN_MIN: u64 = 1 << 20;
 /// Files in the text; JSON and the page have more.
 const FILES_MAX: usize = 20;
 /// Walks, and directories.

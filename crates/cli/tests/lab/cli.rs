@@ -300,7 +300,7 @@ fn refusals_are_one_line_and_the_right_status() {
         (words(&["sim", QUICK, "--device", "ssd", "--drive-cache", "on"]), 2, "parameter `cache`"),
         (words(&["sim", QUICK, "--device", "cloud:max=4095"]), 2, "less than a page"),
         (words(&["sim", QUICK, "--drive-cache", "on"]), 2, "--device"),
-        (words(&["sim", QUICK, "-o", "run.json"]), 2, "--device"),
+        (words(&["sim", QUICK, "-o", "run.pdf"]), 2, ".ndjson"),
         (with(&["--readahead", "linux-3"]), 2, "no `linux-3`"),
         (with(&["--readahead", "linux-6:max=0x"]), 2, "`max=0x`"),
         (with(&["--drive-cache", "maybe"]), 2, "maybe"),

@@ -14,5 +14,6 @@ mod reference;
 mod replay;
 mod signals;
 mod soak;
+mod sweeps;
 mod trace;
 mod walks;

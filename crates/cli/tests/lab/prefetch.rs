@@ -42,7 +42,7 @@ fn what_no_thread_can_read_ahead_for_is_refused_with_the_reason() {
     #[rustfmt::skip]
     let rows = [
         ("workload:streams,n=2,each=1M --device ssd --prefetch adaptive", "needs one reader"),
-        ("workload:compute --device ssd --prefetch theirs", "there are: paper adaptive; or none"),
+        ("workload:compute --device ssd --prefetch theirs", "neither none nor a thread"),
         ("workload:compute --device ssd --prefetch adaptive:nap=0s", "from 1us to 1s"),
         ("workload:compute --prefetch adaptive",                     "--device"),
         ("prefetch --nap 2s",                                    "from 1us to 1s"),

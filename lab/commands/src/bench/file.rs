@@ -121,11 +121,11 @@ pub(super) fn run(args: &Args) -> Result<()> {
         .journal
         .keep(|journal| measured(args, &target, (settings.clone(), journal), size))?;
     let json = object! { runs: [json_row(args, size, &measured)] };
-    args.results.output.form.print(&json, || table(args, size, &measured))?;
+    args.results.output.form.print(&json, &["runs"], || table(args, size, &measured))?;
     if measured.device_bytes < measured.stats.store_bytes / 100 * 95 {
         note("not all was cold: the kernel held a part of the file, or it lies in memory");
     }
-    args.results.output.record(|| recorded(args, size, &settings, &measured))
+    args.results.output.record(&json, || recorded(args, size, &settings, &measured))
 }
 
 /// The results of the run.

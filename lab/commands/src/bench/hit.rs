@@ -79,8 +79,9 @@ pub(super) fn run(args: &Args) -> Result<()> {
         measured(args, &cache, &opened).with_context(|| opened.name.clone())
     })?;
     let json = object! { runs: runs.iter().map(json_row).collect::<Vec<_>>() };
-    args.results.output.form.print(&json, || table(&runs))?;
-    args.results.output.record(|| Ok(recorded(args, &opened.name, &settings, opened.bytes, &runs)))
+    args.results.output.form.print(&json, &["runs"], || table(&runs))?;
+    let record = || Ok(recorded(args, &opened.name, &settings, opened.bytes, &runs));
+    args.results.output.record(&json, record)
 }
 
 /// The runs, of pages that are all in `cache`.

@@ -145,14 +145,15 @@ pub(super) fn run(args: &Args) -> Result<()> {
     }
     let verdicts = rows::verdicts(&rows, &noises);
     // A failed output does not lose the record.
-    let written = args.output.record(|| Ok(recorded(args, &target, &schedule, &rows, &noises)));
     let json = serde_json::json!({
         "target": target.name(), "io": target.io(), "runs": rows, "ratios": Ratios::all(&rows),
         "machine": noises, "verdicts": verdicts, "model": truth,
         "discarded": discarded(&schedule),
     });
+    let record = || Ok(recorded(args, &target, &schedule, &rows, &noises));
+    let written = args.output.record(&json, record);
     let notes = || notes(&target, &noises, &verdicts, &schedule);
-    let shown = args.output.form.print(&json, || rows::table(&rows) + "\n" + &notes());
+    let shown = args.output.form.print(&json, &["runs"], || rows::table(&rows) + "\n" + &notes());
     written.and(shown)
 }
 

@@ -203,19 +203,19 @@ impl Args {
 pub(super) fn run(args: &Args) -> Result<()> {
     let plan = Plan::new(args)?;
     let form = &args.results.output.form;
-    let tell = |text: String| if form.json { Ok(()) } else { output::print(&text) };
+    let tell = |text: String| if form.is_text() { output::print(&text) } else { Ok(()) };
     tell(table::header())?;
     let runs =
         args.results.journal.keep(|journal| plan.run(journal, |run| tell(table::row(run))))?;
-    if form.json {
-        let runs: Vec<_> = runs.iter().map(json_row).collect();
-        output::json(&object! { runs: runs })?;
+    let rows = || object! { runs: runs.iter().map(json_row).collect::<Vec<_>>() };
+    if !form.is_text() {
+        form.print(&rows(), &["runs"], String::new)?;
     }
-    args.results.output.record(|| {
+    args.results.output.record(&rows(), || {
         let mut settings = record::settings(&plan.settings);
         settings.push(("workload", plan.reads.text.clone()));
         let empty = record::empty(plan.target.name(), args.seed, &settings);
-        Ok(RunRecord { runs, ..empty })
+        Ok(RunRecord { runs: runs.clone(), ..empty })
     })
 }
 

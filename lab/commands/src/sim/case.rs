@@ -7,7 +7,7 @@ use forerun_sim::prefetch::Prefetch;
 use forerun_sim::workload::Workload;
 
 /// One combination of a plan.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Case<'a> {
     pub(super) readahead: &'a str,
     pub(super) prefetch: Option<&'a Prefetch>,

@@ -7,13 +7,13 @@ use std::panic;
 
 use anyhow::{Result, bail};
 use forerun_console::failure::{note, usage};
+use forerun_console::form::Output;
 use forerun_console::{machine, output};
 use forerun_sim::check::{self, CheckOutcome, Difference};
 use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::parallel;
-use crate::specs::Form;
 
 /// What `sim check` takes.
 #[derive(clap::Args)]
@@ -31,11 +31,12 @@ pub(super) struct Args {
     #[arg(long, value_name = "C")]
     commit: Option<String>,
     #[command(flatten)]
-    form: Form,
+    output: Output,
 }
 
 /// Checks the seeds: a difference and the command that repeats it for each that fails.
 pub(super) fn run(args: &Args) -> Result<()> {
+    args.output.check()?;
     if let Some(other) = args.commit.as_ref().filter(|commit| *commit != machine::COMMIT) {
         note(&format!("this is {}, the seed was found by {other}", machine::COMMIT));
     }
@@ -50,7 +51,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
     let texts: Vec<String> = found.differences.iter().map(ToString::to_string).collect();
     let json = json!({ "passed": count - failed, "failed": failed, "differences": texts,
         "unreached": unreached });
-    args.form.print(&json, || {
+    args.output.print(&json, &[""], || {
         let repeat = |it: &Difference| {
             let (seed, commit) = (it.seed, machine::COMMIT);
             format!("{it}\nforerun sim check --seed {seed} --commit {commit}\n")

@@ -83,11 +83,11 @@ pub(super) fn run(args: &Args) -> Result<()> {
     args.output.path.as_deref().map_or(Ok(()), output::require_place)?;
     let rows = all(args)?;
     // Neither the tables nor the record are lost with the other.
-    let written = args.output.record(|| record_of(&rows, args));
     let nap_ms = quantity::seconds(args.nap) * 1e3;
     let runs: Vec<_> = rows.iter().flat_map(|row| row.json_runs(args.scale)).collect();
     let json = object! { scale: args.scale, nap_ms: nap_ms, runs: runs };
-    written.and(args.output.form.print(&json, || tables(&rows, args.scale)))
+    let written = args.output.record(&json, || record_of(&rows, args));
+    written.and(args.output.form.print(&json, &["runs"], || tables(&rows, args.scale)))
 }
 
 /// A run, as `--json` prints it.

@@ -12,6 +12,7 @@
 //! The three phases: Liao et al. 2022, section 4.4, with fewer bytes a phase.
 
 use anyhow::Result;
+use forerun_console::form::Output;
 use forerun_console::{names, output};
 use forerun_core::params::{Bytes, Param as _};
 use forerun_core::reap::{self, Op};
@@ -21,7 +22,7 @@ use forerun_report::quantity::{float, micros, seconds};
 use forerun_sim::reap::{Load, Phase, PhaseCost, calibrate, run};
 use serde::Serialize;
 
-use crate::specs::{self, Form};
+use crate::specs;
 
 /// What `sim reap` takes.
 #[derive(clap::Args)]
@@ -57,7 +58,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
-    form: Form,
+    output: Output,
 }
 
 /// The results of a policy under one load.
@@ -80,6 +81,7 @@ struct Row {
 
 /// Runs each policy on each load.
 pub(super) fn run_all(args: &Args) -> Result<()> {
+    args.output.check()?;
     let device = named(forerun_core::device::channel_model(&args.device), "--device")?;
     let costs = named(forerun_sim::reap::costs(&args.costs), "--costs")?;
     let policies = specs::reapers(args.policy.as_deref(), LISTER)?;
@@ -97,7 +99,7 @@ pub(super) fn run_all(args: &Args) -> Result<()> {
     }
     let json = serde_json::json!({ "device": device.name, "costs": costs.name,
         "seed": args.seed, "runs": rows });
-    args.form.print(&json, || shown(&rows, args.phases))
+    args.output.print(&json, &["runs"], || shown(&rows, args.phases))
 }
 
 fn named<T>(made: Result<T, forerun_core::params::ParamError>, flag: &str) -> Result<T> {

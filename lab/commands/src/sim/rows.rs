@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow};
 use forerun_console::output::Column;
-use forerun_console::{interrupt, output};
+use forerun_console::{interrupt, names, output};
 use forerun_core::device::Device;
 use forerun_core::event::FetchKind;
 use forerun_core::params::Share;
@@ -21,7 +21,7 @@ use forerun_sim::driver::{LoggedRequest, LoggedWindow, RunOutcome};
 use forerun_sim::prefetch::Prefetch;
 use forerun_sim::replay::{self, SampleCounts};
 use forerun_sim::workload::Workload;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Plan;
 use super::case::{Case, seed};
@@ -35,9 +35,12 @@ pub(super) struct Runs<'a> {
 }
 
 /// One run.
-#[derive(Serialize)]
+#[derive(Clone, Deserialize, Serialize)]
 pub(super) struct RunRow {
     pub(super) trace: String,
+    /// Its name in tables.
+    #[serde(skip)]
+    shown: String,
     policy: String,
     params: BTreeMap<String, String>,
     pub(super) cache_pages: u32,
@@ -58,7 +61,7 @@ pub(super) struct RunRow {
 }
 
 /// The sample that a row is estimated from.
-#[derive(Serialize)]
+#[derive(Clone, Deserialize, Serialize)]
 struct Sample {
     /// The share of the pages that was followed.
     rate: f64,
@@ -70,9 +73,9 @@ struct Sample {
 }
 
 /// Prefetched pages, by outcome.
-#[derive(Serialize)]
+#[derive(Clone, Deserialize, Serialize)]
 struct Ahead {
-    name: &'static str,
+    name: String,
     params: BTreeMap<String, String>,
     fetched: u64,
     used: u64,
@@ -82,16 +85,16 @@ struct Ahead {
 }
 
 /// A thread that reads ahead of the program.
-#[derive(Serialize)]
+#[derive(Clone, Deserialize, Serialize)]
 struct Thread {
-    name: &'static str,
+    name: String,
     params: BTreeMap<String, String>,
 }
 
 /// The device in virtual time.
-#[derive(Serialize)]
+#[derive(Clone, Deserialize, Serialize)]
 struct Virtual {
-    name: &'static str,
+    name: String,
     seconds: f64,
     requests: u64,
     mean_request_bytes: u64,
@@ -120,6 +123,7 @@ impl RunRow {
         let shown = replay::show(policy).map_err(|error| anyhow!("{error}"))?;
         Ok(Self {
             trace: trace.to_owned(),
+            shown: String::new(),
             policy: params::split(policy).0.to_owned(),
             params: map(&shown),
             cache_pages: pages,
@@ -168,17 +172,18 @@ impl RunRow {
             readahead::make(case.readahead, PAGE_BYTES).map_err(|error| anyhow!("{error}"))?;
         let stats = &outcome.stats;
         self.readahead = Some(Ahead {
-            name: made.name,
+            name: made.name.to_owned(),
             params: map(&made.params),
             fetched: stats.ahead_fetched,
             used: stats.ahead_used,
             wasted: stats.ahead_wasted,
             late: stats.late_hits,
         });
-        let thread = |it: &Prefetch| Thread { name: it.name(), params: map(&it.params()) };
+        let thread =
+            |it: &Prefetch| Thread { name: it.name().to_owned(), params: map(&it.params()) };
         self.prefetch = case.prefetch.map(thread);
         self.device = device.map(|device| Virtual {
-            name: device.name(),
+            name: device.name().to_owned(),
             seconds: quantity::seconds(outcome.elapsed),
             requests: outcome.requests,
             mean_request_bytes: outcome.mean_request_bytes(),
@@ -208,8 +213,8 @@ impl RunRow {
     /// The case without the trace and the size: the names alone, and with all parameters.
     pub(super) fn titles(&self) -> (String, String) {
         let policy = std::iter::once((self.policy.as_str(), &self.params));
-        let ahead = self.readahead.iter().map(|it| (it.name, &it.params));
-        let thread = self.prefetch.iter().map(|it| (it.name, &it.params));
+        let ahead = self.readahead.iter().map(|it| (it.name.as_str(), &it.params));
+        let thread = self.prefetch.iter().map(|it| (it.name.as_str(), &it.params));
         let parts = policy.chain(ahead).chain(thread);
         let (names, specs): (Vec<&str>, Vec<String>) =
             parts.map(|(name, params)| (name, spec(name, params))).unzip();
@@ -227,19 +232,23 @@ impl RunRow {
 
 /// The runs in columns. All of them are of one kind.
 pub(super) fn table(rows: &[RunRow]) -> String {
+    let traces: Vec<&str> = rows.iter().map(|run| run.trace.as_str()).collect();
+    let named = rows.iter().zip(names::base_names(&traces));
+    let rows: Vec<RunRow> = named.map(|(run, shown)| RunRow { shown, ..run.clone() }).collect();
+    let rows = rows.as_slice();
     let has = |part: fn(&RunRow) -> bool| rows.iter().any(part);
     let (sampled, ahead) = (has(|run| run.sample.is_some()), has(|run| run.readahead.is_some()));
     let (thread, device) = (has(|run| run.prefetch.is_some()), has(|run| run.device.is_some()));
     let limit = has(|run| run.device.as_ref().is_some_and(|it| it.ratio_to_limit.is_some()));
     #[rustfmt::skip]
     let all: [(bool, Column<RunRow>); 19] = [
-        (true,             ("trace",     |run| run.trace.clone())),
+        (true,             ("trace",     |run| run.shown.clone())),
         (true,             ("policy",    |run| spec(&run.policy, &run.params))),
         (ahead,            ("readahead", |run| {
-            run.readahead.as_ref().map(|it| spec(it.name, &it.params)).unwrap_or_default()
+            run.readahead.as_ref().map(|it| spec(&it.name, &it.params)).unwrap_or_default()
         })),
         (thread,           ("prefetch",  |run| {
-            run.prefetch.as_ref().map_or(specs::NONE.into(), |it| spec(it.name, &it.params))
+            run.prefetch.as_ref().map_or(specs::NONE.into(), |it| spec(&it.name, &it.params))
         })),
         (true,             ("pages",     |run| run.cache_pages.to_string())),
         (true,             ("accesses",  |run| run.accesses.to_string())),
@@ -271,6 +280,29 @@ pub(super) fn table(rows: &[RunRow]) -> String {
     output::columns(rows, &columns, 2 + usize::from(ahead) + usize::from(thread))
 }
 
+/// A row, and its run where a record is kept.
+#[derive(Deserialize, Serialize)]
+pub(super) struct KeptRun {
+    pub(super) row: RunRow,
+    /// With its seed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) run: Option<(u64, Run)>,
+}
+
+/// The results so far, in order.
+pub(super) struct Results {
+    pub(super) rows: Vec<RunRow>,
+    pub(super) record: Record,
+}
+
+impl Results {
+    /// Adds a result.
+    pub(super) fn add(&mut self, kept: KeptRun) {
+        self.rows.push(kept.row);
+        kept.run.into_iter().for_each(|run| self.record.add(run));
+    }
+}
+
 /// A record in the making.
 pub(super) struct Record(RunRecord);
 
@@ -286,17 +318,22 @@ impl Record {
         Self(record::empty(plan.device.clone().unwrap_or_default(), 0, &settings))
     }
 
-    /// Adds a run with its outcome and the result of perfect readahead; one without a device is
-    /// none that a record could hold.
-    pub(super) fn add(
-        &mut self,
+    /// Adds a run.
+    pub(super) fn add(&mut self, (seed, run): (u64, Run)) {
+        self.0.seed = seed;
+        self.0.runs.push(run);
+    }
+
+    /// A run with its seed, outcome and the result of perfect readahead; none without a device, or
+    /// where no record is kept.
+    pub(super) fn run(
         plan: &Plan,
         case: Case<'_>,
         workload: &Workload,
         device: Option<Device>,
         (outcome, limit): (&RunOutcome, Option<f64>),
-    ) {
-        let (Some(device), true) = (device, plan.log_max > 0) else { return };
+    ) -> Option<(u64, Run)> {
+        let device = device.filter(|_| plan.log_max > 0)?;
         let (name, pairs) = params::split(case.readahead);
         let pairs = pairs.split(',').filter_map(|pair| pair.split_once('='));
         let mut all_params: BTreeMap<String, String> =
@@ -309,8 +346,7 @@ impl Record {
         all_params.insert("policy".to_owned(), case.policy.to_owned());
         all_params.insert("cache_pages".to_owned(), case.pages.to_string());
         let cache = device.params().iter().find(|(key, _)| *key == "cache");
-        self.0.seed = seed(workload);
-        self.0.runs.push(Run {
+        let run = Run {
             readahead: name.to_owned(),
             params: all_params,
             device: device.name().to_owned(),
@@ -320,7 +356,8 @@ impl Record {
             limit_mb_per_second: limit,
             ratio_to_limit: ratio(outcome.mb_per_second(), limit),
             ..run_of(outcome)
-        });
+        };
+        Some((seed(workload), run))
     }
 
     /// Writes it as the whole file `path`.

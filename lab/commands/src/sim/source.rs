@@ -11,13 +11,14 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, bail};
 use forerun_console::failure::note;
-use forerun_console::names;
+use forerun_console::{names, ranges};
 use forerun_core::params::Share;
 use forerun_core::units::Nanos;
 use forerun_sim::replay::{self, Full, Numbering};
@@ -40,7 +41,7 @@ pub(crate) enum Source {
 }
 
 /// How traces are read.
-#[derive(Clone, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Reading {
     /// The traces' format: auto, or one of `sim --list-formats` such as lis:unit=512
     #[arg(long, default_value = AUTO)]
@@ -133,6 +134,34 @@ pub(crate) struct Timed {
 }
 
 impl Source {
+    /// The traces that `texts` name: of a workload with ranges, one for each value.
+    pub(crate) fn all(texts: &[String]) -> Result<Vec<Self>> {
+        let mut sources = Vec::new();
+        for text in texts {
+            match text.split_once(',') {
+                Some((name, pairs)) if name.starts_with(workload::PREFIX) => {
+                    let refused = |error| names::refused(text, &error, names::WORKLOADS);
+                    let all = ranges::expand(&format!("{name},"), pairs, workload::make);
+                    for one in all.map_err(refused)? {
+                        sources.push(Self::new(&one)?);
+                    }
+                }
+                _ => sources.push(Self::new(text)?),
+            }
+        }
+        Ok(sources)
+    }
+
+    /// What its contents depend on: the name, and of a file how long it is and since when.
+    pub(crate) fn identity(&self) -> String {
+        let found = match self {
+            Self::File(path) => path.metadata().ok(),
+            Self::Workload(_) | Self::Stdin => None,
+        };
+        let file = found.map(|it| (it.len(), it.mtime(), it.mtime_nsec()));
+        format!("{} {file:?}", self.name())
+    }
+
     /// The trace that `text` names.
     pub(crate) fn new(text: &str) -> Result<Self> {
         if text == "-" {

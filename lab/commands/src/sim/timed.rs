@@ -23,17 +23,18 @@ use forerun_sim::workload::Workload;
 
 use super::Plan;
 use super::case::{Case, seed};
-use super::rows::{Record, RunRow};
+use super::rows::{KeptRun, Record, Results, RunRow};
 use super::source::Source;
 use super::untimed;
+use crate::kept::Kept;
 use crate::specs::{PAGE_BYTES, Size};
 
 /// Runs every combination of the plan on `source`.
 pub(super) fn run(
     plan: &Plan,
     source: &Source,
-    rows: &mut Vec<RunRow>,
-    record: &mut Record,
+    kept: &mut Kept<KeptRun>,
+    results: &mut Results,
 ) -> Result<()> {
     source.tell_guess(&plan.reading)?;
     let shares = plan.sizes.iter().any(|size| matches!(size, Size::Share(_)));
@@ -48,13 +49,21 @@ pub(super) fn run(
     let progress = output::progress(cases.len() as u64, &source.name());
     let mut limits = BTreeMap::new();
     for case in &cases {
-        let (mut done, workload, device) = run_case(plan, source, *case, end)?;
-        if plan.online_limit && !limits.contains_key(&case.pages) {
-            limits.insert(case.pages, limit(plan, source, *case, device.as_ref(), &workload)?);
-        }
-        done.limit(limits.get(&case.pages).copied().flatten());
-        record.add(plan, *case, &workload, device, (&done.outcome, done.limit));
-        rows.push(done.row);
+        let key = plan.key(source, *case);
+        let run = if let Some(found) = kept.take(&key) {
+            found
+        } else {
+            let (mut done, workload, device) = run_case(plan, source, *case, end)?;
+            if plan.online_limit && !limits.contains_key(&case.pages) {
+                limits.insert(case.pages, limit(plan, source, *case, device.as_ref(), &workload)?);
+            }
+            done.limit(limits.get(&case.pages).copied().flatten());
+            let run = Record::run(plan, *case, &workload, device, (&done.outcome, done.limit));
+            let run = KeptRun { row: done.row, run };
+            kept.add(&key, &run)?;
+            run
+        };
+        results.add(run);
         progress.inc(1);
     }
     progress.finish_and_clear();

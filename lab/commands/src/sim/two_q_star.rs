@@ -20,7 +20,8 @@ use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use forerun_console::machine;
+use forerun_console::form::Form;
+use forerun_console::{machine, object};
 use forerun_core::eviction::two_q::{TwoQ, TwoQParams};
 use forerun_core::eviction::two_q_star::{TwoQStar, TwoQStarParams};
 use forerun_core::params::Share;
@@ -33,7 +34,7 @@ use forerun_sim::trace::survey::{Survey, SurveySettings, TraceSummary};
 use super::memory;
 use super::plot::Plot;
 use super::source::{Reading, Source};
-use crate::specs::{Form, PAGE_BYTES, Size};
+use crate::specs::{PAGE_BYTES, Size};
 use crate::{parallel, specs};
 
 /// What `sim figures` takes.
@@ -73,8 +74,7 @@ struct TraceCounts {
 /// Runs every trace and prints the paper's statements beside the counts.
 pub(super) fn run(args: &Args) -> Result<()> {
     args.reading.check()?;
-    let sources: Vec<Source> =
-        args.traces.iter().map(|text| Source::new(text)).collect::<Result<_>>()?;
+    let sources = Source::all(&args.traces)?;
     let sizes = args.size.as_deref().map(specs::sizes).transpose()?;
     let plot = args.output.as_deref().map(|path| Plot::new("-o", path)).transpose()?;
     let written: Vec<&Path> = plot.iter().map(Plot::path).collect();
@@ -92,7 +92,11 @@ pub(super) fn run(args: &Args) -> Result<()> {
     }
     let sheet = sheet(sections, sources.iter().any(|source| of_the_paper(&source.name())));
     let drawn = plot.map_or(Ok(()), |plot| plot.draw(&sheet));
-    drawn.and(args.form.print(&sheet, || charts::text(&sheet)))
+    if args.form.kind().is_of_rows() {
+        let values = object! { values: charts::values(&sheet) };
+        return drawn.and(args.form.print(&values, &["values"], String::new));
+    }
+    drawn.and(args.form.print(&sheet, &["sections"], || charts::text(&sheet)))
 }
 
 /// Whether `name` is the workload that stands for the paper's traces.

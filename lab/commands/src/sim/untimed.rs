@@ -10,8 +10,9 @@ use forerun_sim::replay::{self, Cell, ReplayError, replay};
 
 use super::Plan;
 use super::memory::too_large;
-use super::rows::RunRow;
+use super::rows::{KeptRun, Results, RunRow};
 use super::source::{Source, Survey, TooMany};
+use crate::kept::Kept;
 use crate::specs::Size;
 
 /// The counts of the whole `source`.
@@ -25,19 +26,41 @@ pub(super) fn surveyed(plan: &Plan, source: &Source) -> Result<Survey> {
 }
 
 /// Runs every combination of the plan on `source`.
-pub(super) fn run(plan: &Plan, source: &Source) -> Result<Vec<RunRow>> {
+pub(super) fn run(
+    plan: &Plan,
+    source: &Source,
+    kept: &mut Kept<KeptRun>,
+    results: &mut Results,
+) -> Result<()> {
+    let pairs =
+        plan.policies.iter().flat_map(|policy| plan.sizes.iter().map(move |s| (policy, *s)));
+    let pairs: Vec<(&String, Size)> = pairs.collect();
+    let key = |(policy, size): (&String, Size)| plan.key(source, (policy, size));
+    let mut found: Vec<Option<KeptRun>> = pairs.iter().map(|&it| kept.take(&key(it))).collect();
+    let missing: Vec<usize> = (0..pairs.len()).filter(|&at| found[at].is_none()).collect();
+    if !missing.is_empty() {
+        let wanted: Vec<(&String, Size)> = missing.iter().map(|&at| pairs[at]).collect();
+        for (at, row) in missing.into_iter().zip(rows(plan, source, &wanted)?) {
+            let run = KeptRun { row, run: None };
+            kept.add(&key(pairs[at]), &run)?;
+            found[at] = Some(run);
+        }
+    }
+    found.into_iter().flatten().for_each(|run| results.add(run));
+    Ok(())
+}
+
+/// The rows of these policies and sizes.
+fn rows(plan: &Plan, source: &Source, wanted: &[(&String, Size)]) -> Result<Vec<RunRow>> {
     source.tell_guess(&plan.reading)?;
     let (memory, sample) = (plan.memory, plan.sample);
-    let shares = plan.sizes.iter().any(|size| matches!(size, Size::Share(_)));
+    let shares = wanted.iter().any(|(_, size)| matches!(size, Size::Share(_)));
     let unique = if shares { surveyed(plan, source)?.unique } else { 0 };
-    let cells: Vec<Cell> = plan
-        .policies
-        .iter()
-        .flat_map(|policy| {
-            let cell = |size: &Size| Cell { policy: policy.clone(), pages: size.pages(unique) };
-            plan.sizes.iter().map(cell)
-        })
-        .collect();
+    let cell = |&(policy, size): &(&String, Size)| Cell {
+        policy: policy.clone(),
+        pages: size.pages(unique),
+    };
+    let cells: Vec<Cell> = wanted.iter().map(cell).collect();
     let bar = output::transfer(0, "simulating");
     let mut keys = source.keys(&plan.reading, &bar)?;
     let settings =

@@ -11,7 +11,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use forerun_console::output;
+use forerun_console::form::Output;
+use forerun_console::{failure, output};
 use forerun_core::params::Param as _;
 use forerun_core::units::Nanos;
 use forerun_report::quantity::{bytes, seconds};
@@ -52,9 +53,8 @@ pub(super) struct Args {
     /// What the recorder added to each call
     #[arg(long, value_name = "TIME", default_value = "30us", value_parser = poll)]
     tracing: Nanos,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -93,6 +93,7 @@ fn poll(text: &str) -> Result<Nanos, String> {
 
 /// Runs each trace, or writes the one that was recorded.
 pub(super) fn run_all(args: &Args) -> Result<()> {
+    args.output.check()?;
     let setup = WalkSetup {
         device: specs::device(&args.device, 1)?,
         settings: WalkSettings::default(),
@@ -100,15 +101,20 @@ pub(super) fn run_all(args: &Args) -> Result<()> {
         poll: matches!(args.observer, Observer::Poll).then_some(args.poll),
         tracing: args.tracing,
     };
-    let mut traces = Vec::new();
+    let (mut traces, mut failed) = (Vec::new(), Vec::new());
     for path in &args.traces {
-        traces.push((name(path), read(path, args)?));
+        match read(path, args) {
+            Ok(trace) => traces.push((name(path), trace)),
+            Err(error) => failed.push((path.display().to_string(), error)),
+        }
+    }
+    if traces.is_empty() && failed.len() == 1 {
+        return Err(failed.remove(0).1);
     }
     let rows = parallel::map(&traces, |(name, trace)| row(name, trace, &setup));
-    if args.json {
-        return output::json(&serde_json::json!({ "device": args.device, "runs": rows }));
-    }
-    output::print(&table(&rows))
+    let json = serde_json::json!({ "device": args.device, "runs": rows });
+    args.output.print(&json, &["runs"], || table(&rows))?;
+    if failed.is_empty() { Ok(()) } else { Err(failure::several(&failed, args.traces.len())) }
 }
 
 fn name(path: &Path) -> String {

@@ -9,15 +9,16 @@
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result};
+use forerun_console::form::Output;
 use forerun_console::output::{self, Column};
 use forerun_core::params::Share;
-use forerun_report::quantity::bytes_in_tenths;
+use forerun_report::quantity::bytes;
 use forerun_sim::trace::survey::{Survey, SurveySettings, TraceSummary};
 use forerun_sim::trace::{Addresses, Facts};
 use serde::Serialize;
 
 use super::Input;
-use crate::specs::{self, Form};
+use crate::specs;
 
 /// What `trace info` takes.
 #[derive(clap::Args)]
@@ -32,11 +33,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "RATE", default_value = "1", value_parser = specs::sample)]
     sample: Share,
     #[command(flatten)]
-    form: Form,
+    output: Output,
 }
 
 /// Surveys the trace and prints the results.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    args.output.check()?;
     let (source, reading) = args.input.open()?;
     let mut requests = source.requests(&reading)?;
     let settings = SurveySettings { memory: args.input.memory, sample: args.sample };
@@ -55,7 +57,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         None => (reading.format != forerun_sim::trace::AUTO).then_some(reading.format),
     };
     let info = Info::new(source.name(), format, requests.skipped(), facts, args, &survey.finish());
-    args.form.print(&info, || info.text())
+    args.output.print(&info, &TABLES, || info.text())
 }
 
 /// The output.
@@ -222,7 +224,7 @@ impl Info {
         row("accesses", format!("{} of 4 KiB pages", self.accesses));
         let about = if self.sample < 1.0 { "about " } else { "" };
         let footprint =
-            self.footprint_bytes.map_or_else(String::new, |b| format!(", {}", bytes_in_tenths(b)));
+            self.footprint_bytes.map_or_else(String::new, |b| format!(", {}", bytes(b)));
         row("distinct pages", format!("{about}{}{footprint}", self.unique));
         if let Some(devices) = self.devices {
             row("devices", devices.to_string());
@@ -230,7 +232,7 @@ impl Info {
         row("reads", self.read_share.map_or("not told".into(), percent));
         row("time", self.seconds.map_or("not told".into(), |s| format!("{s:.3} s")));
         if let Some(sizes) = &self.request_bytes {
-            let (min, max) = (bytes_in_tenths(sizes.min), bytes_in_tenths(sizes.max));
+            let (min, max) = (bytes(sizes.min), bytes(sizes.max));
             row("request size", format!("mean {:.0} bytes, {min} to {max}", sizes.mean));
         }
         row(
@@ -285,3 +287,7 @@ fn classes(classes: &[Class]) -> String {
     });
     output::table(&["from-to", "count", "share", ""], &padded.collect::<Vec<_>>(), 0)
 }
+
+/// The tables of the output.
+const TABLES: [&str; 4] =
+    ["request_bytes.histogram", "reuse.uses", "reuse.gap_by_use", "reuse.gaps"];

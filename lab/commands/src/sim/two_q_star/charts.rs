@@ -9,6 +9,7 @@ use forerun_report::curves::{Chart, Claim, Section, Series, Sheet, Unit, X, Y};
 use forerun_report::quantity::{count, ratio};
 use forerun_sim::queues::QueueCounts;
 use forerun_sim::trace::survey::TraceSummary;
+use serde::Serialize;
 
 use super::{OTHERS, TraceCounts};
 use crate::specs::PAGE_BYTES;
@@ -74,6 +75,40 @@ pub(super) fn text(sheet: &Sheet) -> String {
         format!("{}: {}\n{table}", section.title, section.facts)
     };
     sheet.sections.iter().map(block).collect::<Vec<String>>().join("\n")
+}
+
+/// A value of a line.
+#[derive(Serialize)]
+pub(super) struct Point {
+    trace: String,
+    chart: String,
+    series: String,
+    /// A class, or a size in pages.
+    x: String,
+    y: Option<f64>,
+}
+
+/// Every value of every line.
+pub(super) fn values(sheet: &Sheet) -> Vec<Point> {
+    let mut points = Vec::new();
+    for section in &sheet.sections {
+        for chart in &section.charts {
+            let places: Vec<String> = match &chart.x {
+                X::Pages { pages, .. } => pages.iter().map(ToString::to_string).collect(),
+                X::Classes { names, .. } => names.clone(),
+            };
+            for series in &chart.series {
+                points.extend(places.iter().zip(&series.y).map(|(x, &y)| Point {
+                    trace: section.title.clone(),
+                    chart: chart.title.clone(),
+                    series: series.name.clone(),
+                    x: x.clone(),
+                    y,
+                }));
+            }
+        }
+    }
+    points
 }
 
 fn uses(found: &TraceSummary) -> Chart {
