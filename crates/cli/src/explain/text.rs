@@ -48,8 +48,21 @@ pub(super) fn lines(explanation: &Explanation) -> Vec<String> {
     }
     lines.push(explanation.prediction.why.clone());
     lines.extend(beyond(explanation));
+    lines.extend(busy(explanation));
     lines.extend(learned(explanation));
     lines
+}
+
+/// A program that waits for a processor waits for storage meanwhile, which then costs it nothing.
+fn busy(explanation: &Explanation) -> Option<String> {
+    let queue = explanation.queue_seconds?;
+    let is_told = explanation.device_bytes >= UNSEEN_MIN && queue > explanation.seconds / 4.0;
+    is_told.then(|| {
+        format!(
+            "it waited {queue:.3} s for a processor, which hides waits for storage: on a machine \
+             with less to do there may be more to gain"
+        )
+    })
 }
 
 /// What came from devices beyond the reads that were observed: a verdict is not on it.
@@ -200,8 +213,8 @@ pub(super) fn why(summary: &ProgramSummary, prediction: &Prediction, is_preload:
         }
         Why::Unpredictable => {
             format!(
-                "nothing to gain by `forerun run`: it waited {waited:.3} s, for reads that cannot be \
-                 predicted; {WARM}"
+                "nothing to gain by `forerun run`: it waited {waited:.3} s, for reads that cannot \
+                 be predicted; {WARM}"
             )
         }
         Why::NotSeen => not_seen(summary, is_preload),
