@@ -73,6 +73,10 @@ pub struct Args {
     #[arg(long, value_name = "X", default_value = "1", value_parser = speed,
           conflicts_with = "depth")]
     speed: u64,
+    /// Count no response of what is due before, in virtual time; the cache fills meanwhile
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = read::<Nanos>,
+          conflicts_with_all = ["real_time", "on", "depth"])]
+    warm_up: Nanos,
     /// Make requests as they are answered, so many at a time, whatever their times
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=SLOTS_MAX))]
     depth: Option<u16>,
@@ -95,6 +99,7 @@ struct Plan {
     pages: Vec<u32>,
     readaheads: Vec<String>,
     pace: Pace,
+    warm_up: Nanos,
     slots: usize,
     layout: Layout,
 }
@@ -159,7 +164,8 @@ impl Plan {
         };
         let slots = args.depth.map_or(open, usize::from);
         let reading = args.reading.clone();
-        Ok(Self { source, reading, policies, pages, readaheads, pace, slots, layout })
+        let warm_up = args.warm_up;
+        Ok(Self { source, reading, policies, pages, readaheads, pace, warm_up, slots, layout })
     }
 
     /// Requests that are not made: where bytes are real, those that write.

@@ -52,6 +52,8 @@ pub struct Setup {
     /// Whether writes of the workload are writes: their pages become dirty, and go to the device
     /// as the core says. Otherwise a write fetches its pages as a read does.
     pub writes: bool,
+    /// Responses to what is due before this are not counted, nor how busy devices are until then.
+    pub warm_up: Nanos,
     /// Requests that each device may have at once; more wait in its host queue.
     pub depth: u32,
     /// The order of waiting requests.
@@ -76,6 +78,7 @@ impl Setup {
             prefetch: None,
             device: device.map(Striped::from),
             writes: false,
+            warm_up: Nanos(0),
             depth: 32,
             order: RequestOrder::DemandFirst,
             congested: 113,
@@ -171,6 +174,7 @@ struct EventLoop {
     page_cost: Nanos,
     page_bytes: u64,
     writes: bool,
+    warm_up: Nanos,
     /// Each reader's next or pending read, and the start time of that read.
     waiting: Vec<(Option<Access>, Nanos)>,
     outcome: RunOutcome,
@@ -199,6 +203,7 @@ impl EventLoop {
             page_cost: setup.page_cost,
             page_bytes,
             writes: setup.writes,
+            warm_up: setup.warm_up,
             waiting: Vec::new(),
             outcome: RunOutcome::default(),
         })
@@ -226,7 +231,8 @@ impl EventLoop {
         }
         loop {
             let read = self.heap.peek().map(|&Reverse((at, ..))| at);
-            let tick = self.cache.deadline().map(|at| at.max(now));
+            let due = [self.cache.deadline(), self.cache.writeback_due()];
+            let tick = due.into_iter().flatten().min().map(|at| at.max(now));
             let arrival = server.next(now);
             let Some(next) = [read, arrival, tick].into_iter().flatten().min() else {
                 return Ok(());
@@ -353,7 +359,11 @@ impl EventLoop {
             outcome.waits.note(wait);
             outcome.delay += wait;
             let due = if access.not_before > Nanos(0) { access.not_before } else { began };
-            outcome.responses.note(answered_at.since(due), access.op);
+            if due >= self.warm_up {
+                outcome.responses.note(answered_at.since(due), access.op);
+            } else {
+                outcome.warm = (outcome.elapsed.max(answered_at), server.busy(now));
+            }
             if outcome.bytes_wanted < FIRST_BYTES {
                 outcome.delay_first += wait;
             }

@@ -4,7 +4,12 @@
 //!   fetch --> join a waiting request that it continues, or wait --> next(): one to the device
 //! ```
 //!
+//! Reads go before writes, for which no reader waits, but not for ever: while both wait, two
+//! batches of reads are followed by one of writes.
+//!
 //! # Sources
+//! Batches: Linux' deadline scheduler (`block/deadline-iosched.c`, 2002), `fifo_batch` and
+//! `writes_starved`.
 //! [`RequestOrder::Elevator`] is what a disk has had in front of it on Linux 2.6: requests of one
 //! process are served in one direction over the disk, and a request that continues a waiting one is
 //! merged with it (`block/elevator.c`). [`RequestOrder::DemandFirst`] is this project's own rule:
@@ -43,29 +48,50 @@ pub struct Waiting {
 pub struct HostQueue {
     order: RequestOrder,
     request_bytes_max: u64,
-    waiting: BTreeMap<u64, Waiting>,
+    reads: BTreeMap<u64, Waiting>,
+    writes: BTreeMap<u64, Waiting>,
     arrivals: u64,
     /// Where the last request to the device ended.
     head: u64,
+    batch: Batch,
+}
+
+/// Requests of one direction, one after the other.
+#[derive(Default)]
+struct Batch {
+    write: bool,
+    /// How many more of it may go.
+    left: u32,
+    /// Batches of reads since one of writes, while writes waited.
+    starved: u32,
 }
 
 impl HostQueue {
     /// An empty queue that joins requests up to `request_bytes_max`.
     #[must_use]
     pub fn new(order: RequestOrder, request_bytes_max: u64) -> Self {
-        Self { order, request_bytes_max, waiting: BTreeMap::new(), arrivals: 0, head: 0 }
+        let [reads, writes] = [BTreeMap::new(), BTreeMap::new()];
+        Self {
+            order,
+            request_bytes_max,
+            reads,
+            writes,
+            arrivals: 0,
+            head: 0,
+            batch: Batch::default(),
+        }
     }
 
     /// Requests that wait.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.waiting.len()
+        self.reads.len() + self.writes.len()
     }
 
     /// Whether none waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.len() == 0
     }
 
     /// A fetch of `bytes` at `offset` comes; nothing else of them is waiting.
@@ -83,47 +109,77 @@ impl HostQueue {
         self.arrivals += 1;
         let arrival = self.arrivals;
         let mut new = Waiting { offset, bytes, write, kind, fetches: vec![number], arrival };
-        if let Some((&at, before)) = self.waiting.range(..offset).next_back()
-            && at + before.bytes == offset
-            && self.joins(before, &new)
-        {
-            let before = self.waiting.remove(&at).expect("just found");
+        let before = self.waiting(write).range(..offset).next_back();
+        let before =
+            before.filter(|&(&at, before)| at + before.bytes == offset && self.joins(before, &new));
+        if let Some(at) = before.map(|(&at, _)| at) {
+            let before = self.waiting_mut(write).remove(&at).expect("just found");
             new = join(before, new);
         }
         let end = new.offset + new.bytes;
-        if let Some(after) = self.waiting.get(&end)
-            && self.joins(after, &new)
-        {
-            let after = self.waiting.remove(&end).expect("just found");
+        let after = self.waiting(write).get(&end).is_some_and(|after| self.joins(after, &new));
+        if after {
+            let after = self.waiting_mut(write).remove(&end).expect("just found");
             new = join(new, after);
         }
-        self.waiting.insert(new.offset, new);
+        self.waiting_mut(write).insert(new.offset, new);
+    }
+
+    fn waiting(&self, write: bool) -> &BTreeMap<u64, Waiting> {
+        if write { &self.writes } else { &self.reads }
+    }
+
+    fn waiting_mut(&mut self, write: bool) -> &mut BTreeMap<u64, Waiting> {
+        if write { &mut self.writes } else { &mut self.reads }
     }
 
     fn joins(&self, one: &Waiting, other: &Waiting) -> bool {
         let fits = one.bytes + other.bytes <= self.request_bytes_max;
         // A demand must not wait for readahead behind it in one request, on an own device.
         let is_alike = self.order == RequestOrder::Elevator || one.kind == other.kind;
-        fits && is_alike && one.write == other.write
+        fits && is_alike
     }
 
     /// Removes and returns the next request.
     pub fn pop(&mut self) -> Option<Waiting> {
+        let write = self.direction()?;
+        let waiting = self.waiting(write);
         let at = match self.order {
             RequestOrder::Elevator => {
-                let onward = self.waiting.range(self.head..).next();
-                *onward.or_else(|| self.waiting.first_key_value())?.0
+                let onward = waiting.range(self.head..).next();
+                *onward.or_else(|| waiting.first_key_value())?.0
             }
             RequestOrder::DemandFirst => {
                 let rank = |w: &Waiting| (w.kind == FetchKind::Readahead, w.arrival);
-                *self.waiting.iter().min_by_key(|(_, waiting)| rank(waiting))?.0
+                *waiting.iter().min_by_key(|(_, waiting)| rank(waiting))?.0
             }
         };
-        let next = self.waiting.remove(&at)?;
+        let next = self.waiting_mut(write).remove(&at)?;
         self.head = next.offset + next.bytes;
         Some(next)
     }
+
+    /// Whether the next request writes; none where none waits.
+    fn direction(&mut self) -> Option<bool> {
+        let (reads, writes) = (!self.reads.is_empty(), !self.writes.is_empty());
+        if !(reads && writes) {
+            // A read that comes while writes alone wait is next.
+            self.batch = Batch::default();
+            return (reads || writes).then_some(writes);
+        }
+        if self.batch.left == 0 {
+            let write = self.batch.starved == STARVED_BATCHES;
+            let starved = if write { 0 } else { self.batch.starved + 1 };
+            self.batch = Batch { write, left: BATCH_REQUESTS, starved };
+        }
+        self.batch.left -= 1;
+        Some(self.batch.write)
+    }
 }
+
+/// Requests of a batch, and batches of reads that go before one of writes.
+const BATCH_REQUESTS: u32 = 16;
+const STARVED_BATCHES: u32 = 2;
 
 /// One request of two, of which `after` begins where `before` ends.
 fn join(before: Waiting, after: Waiting) -> Waiting {
@@ -194,6 +250,34 @@ mod tests {
         for (why, order, pushes, expected) in rows {
             assert_eq!(drained(*order, pushes), *expected, "{why}");
         }
+    }
+
+    #[test]
+    fn reads_go_before_writes_which_are_not_starved() {
+        let mut queue = HostQueue::new(RequestOrder::Elevator, 10);
+        for number in 0..100 {
+            queue.push(number, Demand, u64::from(number) * 20, 10);
+            queue.push_write(100 + number, 10_000 + u64::from(number) * 20, 10);
+        }
+        let went: Vec<bool> = std::iter::from_fn(|| queue.pop()).map(|next| next.write).collect();
+        assert_eq!(went.len(), 200);
+        let first_write = went.iter().position(|&write| write).unwrap();
+        assert_eq!(first_write, 32, "two batches of reads");
+        let writes = went[..96].iter().filter(|&&write| write).count();
+        assert_eq!(writes, 32, "of three batches one writes");
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn a_write_does_not_join_a_read() {
+        let mut queue = HostQueue::new(RequestOrder::Elevator, 100);
+        queue.push(0, Demand, 0, 10);
+        queue.push_write(1, 10, 10);
+        queue.push_write(2, 20, 10);
+        let next = queue.pop().unwrap();
+        assert_eq!((next.write, next.bytes), (false, 10));
+        let next = queue.pop().unwrap();
+        assert_eq!((next.write, next.bytes, next.fetches), (true, 20, vec![1, 2]));
     }
 
     #[test]

@@ -65,6 +65,8 @@ pub(super) struct FileWrites {
     errno: i32,
     /// After a failure: when it is written again, and how long it waited for that.
     retry: Option<Retry>,
+    /// Where the last batch ended that no flush waited for.
+    batch_from: PageIndex,
     /// Since when some page of it is not durable.
     since: Nanos,
     /// What is dirty is to become durable though no flush waits.

@@ -237,6 +237,29 @@ fn pages_collect_while_a_write_of_their_file_is_in_flight() {
 }
 
 #[test]
+fn a_batch_is_bounded_and_the_next_goes_on_where_it_ended() {
+    let mut world = World::with(256, "off", |settings| {
+        settings.dirty_pages_max = 64;
+        settings.request_pages_max = 1;
+    });
+    for page in 0..32 {
+        world.dirty(page, 2 * page, 1);
+    }
+    world.write(32, 64, 1);
+    let batch = world.filled(32, 64..65);
+    assert_eq!(batch, "done 32, write 0..1, write 2..3, write 4..5, write 6..7");
+    for request in 33..38 {
+        let page = 2 * request - 65;
+        world.write(request, page, 1);
+        let done = format!("done {request}");
+        assert_eq!(world.filled(request, page..page + 1), done, "four are in flight");
+    }
+    assert_eq!(world.written(0, 1), "write 7..8", "the next place, not the first");
+    assert_eq!(world.written(2, 1), "write 8..9");
+    assert_eq!(world.cache.stats().throttled, 0);
+}
+
+#[test]
 fn a_write_that_can_never_fit_is_too_large() {
     let mut world = World::with(8, "off", |settings| settings.dirty_pages_max = 3);
     assert_eq!(world.write(1, 0, 4), "fail 1: a request of 4 pages; at most 3 fit");

@@ -20,7 +20,7 @@ pub(super) fn run(plan: &Plan, case: Case<'_>, spec: &str) -> Result<Replayed> {
     let set = Striped::make(spec, SEED).map_err(|error| anyhow!("{error}"))?;
     let slots = (plan.pace, plan.slots, true);
     let mut scheduled = plan.layout.scheduled(&plan.source, &plan.reading, slots)?;
-    let setup = setup(case, set);
+    let setup = Setup { warm_up: plan.warm_up, ..setup(case, set) };
     let name = || plan.source.name();
     let outcome = driver::run(setup, &mut scheduled.workload).map_err(|error| match error {
         RunError::Settings(error) => usage(format!("--cache: {error}")),
@@ -34,13 +34,13 @@ pub(super) fn run(plan: &Plan, case: Case<'_>, spec: &str) -> Result<Replayed> {
     let window_pages = super::mean(windows);
     Ok(Replayed {
         responses: outcome.responses,
-        elapsed: outcome.elapsed,
+        elapsed: outcome.elapsed.since(outcome.warm.0),
         hits: outcome.stats.hits,
         pages: outcome.stats.demanded,
         device_requests: outcome.requests,
         bytes_read: outcome.bytes_read,
         bytes_written: outcome.bytes_written,
-        busy: Some(outcome.busy),
+        busy: Some(outcome.busy.since(outcome.warm.1)),
         late_p99: None,
         window_pages,
     })

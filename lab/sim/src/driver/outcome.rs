@@ -43,6 +43,8 @@ pub struct RunOutcome {
     pub bytes_written: u64,
     /// How long the devices had requests, on average, until the last read or write was answered.
     pub busy: Nanos,
+    /// The two before the warm-up had ended.
+    pub warm: (Nanos, Nanos),
     /// Requests of the device.
     pub requests: u64,
     /// The total delay of reads beyond reads of cached pages.

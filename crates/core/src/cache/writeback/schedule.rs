@@ -1,8 +1,9 @@
 //! When dirty pages are written although no flush waits for them, and when those are synced.
 //!
 //! ```text
-//!   dirty, of all files           beyond half of the bound: written, in the order of their file
-//!   a file with writes in flight  waits until a largest request is full
+//!   dirty, of all files           beyond half of the bound: written, in the order of their file,
+//!                                 a batch at a time
+//!   a file with writes in flight  waits until a largest request is full, and the batch has room
 //!   unsynced, of all files        beyond a quarter of the bound: a sync
 //!   a request waits for room      what it needs first: a sync, else a write
 //!   older than `dirty_age_max`    written and synced
@@ -11,7 +12,9 @@
 //!
 //! Pages collect while earlier ones are written, so that writes join their neighbours and
 //! overwrites never reach the store; a store that is fast gets smaller batches, never single
-//! pages one after the other.
+//! pages one after the other. A batch is bounded: a store that is slow gets the next one before
+//! the bound of what is dirty is met, so writers wait for it no longer than it lags behind, and
+//! reads find a part of the writes before them, not all.
 //!
 //! # Invariants
 //! - While a request waits for room and no file moves (writes, syncs, is being filled), the next
@@ -26,7 +29,7 @@
 use alloc::vec::Vec;
 
 use crate::cache::{Cache, FileId, FrameId};
-use crate::units::Nanos;
+use crate::units::{Nanos, PageIndex};
 
 impl Cache {
     /// Writes and syncs what should be, under pressure.
@@ -55,7 +58,7 @@ impl Cache {
         for file in files {
             if self.due(file).is_some_and(|due| due <= self.now) {
                 self.file_mut(file).writes.sync_wanted = true;
-                self.write_batch(file);
+                self.write_dirty(file, u64::MAX);
                 self.progress(file);
             }
         }
@@ -80,13 +83,37 @@ impl Cache {
         Some(writes.retry.map_or(aged, |retry| retry.at))
     }
 
-    /// Sends out writes for what is dirty, unless it should collect further.
+    /// Sends out writes for what is dirty, from where the last batch ended, unless it should
+    /// collect further.
     fn write_batch(&mut self, file: FileId) {
+        let most = self.batch_pages_max();
         let writes = &self.file(file).writes;
         let request_is_full = writes.dirty.len() >= self.settings.request_pages_max as usize;
-        if writes.writing == 0 || request_is_full {
-            self.write_dirty(file, u64::MAX);
+        if writes.writing > 0 && !request_is_full {
+            return;
         }
+        let mut left = most.saturating_sub(writes.writing);
+        let turned = writes.batch_from;
+        for pages in [turned..PageIndex::MAX, 0..turned] {
+            let mut at = pages.start;
+            while left > 0
+                && let Some((&index, &frame)) = self.file(file).writes.dirty.range(at..).next()
+                && pages.contains(&index)
+            {
+                let is_writable = self.frames[frame].fills == 0;
+                let count = if is_writable { self.write_run(frame) } else { 1 };
+                left = left.saturating_sub(if is_writable { count } else { 0 });
+                at = index.saturating_add(u64::from(count));
+                self.file_mut(file).writes.batch_from = at;
+            }
+        }
+    }
+
+    /// Pages of a file that are being written at once at most, where no flush waits for them and
+    /// they are not old; the last request may go beyond.
+    fn batch_pages_max(&self) -> u32 {
+        let share = self.settings.dirty_pages_max / BATCH_ONE_IN;
+        share.max(self.settings.request_pages_max.saturating_mul(BATCH_REQUESTS_MIN))
     }
 
     /// Whether the unsynced pages of `file` should become clean though no flush waits.
@@ -114,3 +141,7 @@ impl Cache {
         self.unsynced > self.settings.dirty_pages_max / 4
     }
 }
+
+/// A batch is this part of the bound of what is dirty, or so many of the largest requests.
+const BATCH_ONE_IN: u32 = 16;
+const BATCH_REQUESTS_MIN: u32 = 4;
