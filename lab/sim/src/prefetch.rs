@@ -201,6 +201,8 @@ mod tests {
             let pairs = made.params().into_iter().map(|(key, value)| format!("{key}={value}"));
             Ok(format!("{}:{}", made.name(), pairs.collect::<Vec<_>>().join(",")))
         };
+        let theirs = "no `theirs`; there are: paper adaptive; the nearest is `paper`";
+        let lead = "no parameter `lead`; there are: burst limit chunk nap; the nearest is `nap`";
         #[rustfmt::skip]
         let rows = [
             ("paper",                Ok("paper:burst=16M,limit=64M,chunk=128K,nap=1ms")),
@@ -208,8 +210,8 @@ mod tests {
             ("adaptive:limit=4K",        Ok("adaptive:burst=16M,limit=4K,chunk=128K,nap=1ms")),
             ("adaptive:chunk=0",         Err("`chunk=0`: expected a size from 1 to 1G")),
             ("adaptive:burst=0",         Err("`burst=0`: expected at least one byte")),
-            ("theirs",               Err("no `theirs`; there are: paper adaptive")),
-            ("adaptive:lead=1",  Err("no parameter `lead`; there are: burst limit chunk nap")),
+            ("theirs",               Err(theirs)),
+            ("adaptive:lead=1",      Err(lead)),
         ];
         for (text, expected) in rows {
             let expected = expected.map(str::to_owned).map_err(str::to_owned);

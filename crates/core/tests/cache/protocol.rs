@@ -40,7 +40,8 @@ fn settings_that_cannot_work_are_refused_in_one_line() {
         ("a cache of 3 pages is smaller than one readahead window of 4 pages: give it more, or the \
           policy a smaller max", &|s| s.partitions = vec![share(3)]),
         ("no parameter `y`; there are none", &|s| s.partitions[0].policy = "lru:y=1".into()),
-        ("no parameter `x`; there are: size", &|s| s.readahead = "fixed:x=1".into()),
+        ("no parameter `x`; there are: size; the nearest is `size`",
+            &|s| s.readahead = "fixed:x=1".into()),
     ];
     for (text, change) in rows {
         assert_eq!(refused(change), text);
