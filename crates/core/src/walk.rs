@@ -32,7 +32,7 @@ mod directories;
 mod entry;
 mod habits;
 mod issue;
-mod order;
+pub(crate) mod order;
 mod settings;
 mod stats;
 mod tree;

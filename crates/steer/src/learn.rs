@@ -124,8 +124,8 @@ pub(crate) struct Learner {
     places: BTreeMap<Box<[u8]>, u32>,
     replay: Replay,
     depth: WalkDepth,
-    /// What is fetched lies on devices that seek, as far as is known.
-    is_seek_bound: bool,
+    /// Whether what is fetched lies on devices that seek, once that is known.
+    seeks: Option<bool>,
     /// Entries of which a use would be seen.
     watched: Vec<bool>,
     seen: Seen,
@@ -171,6 +171,7 @@ impl Learner {
         let places = entries.iter().zip(0..).map(|(entry, at)| (entry.path.clone(), at)).collect();
         let bounds = PoolBounds { jobs_max: JOBS_MAX, threads_max: JOBS_MAX, name: "learned" };
         let replay = Replay::new(entries.iter().map(|entry| ReplayEntry {
+            first: entry.first,
             bytes: entry.bytes(),
             place: entry.version.inode,
             is_judged: entry.kind == LearnedKind::Read,
@@ -183,7 +184,7 @@ impl Learner {
             places,
             replay,
             depth: WalkDepth::default(),
-            is_seek_bound: true,
+            seeks: None,
             seen: Seen::default(),
             cursors: BTreeMap::new(),
             processes: BTreeMap::new(),
@@ -223,7 +224,7 @@ impl Learner {
         let depth = self.depth.requests() as usize;
         let room = depth.saturating_sub(self.replay.in_flight()).min(self.pool.room());
         let mut next = Vec::new();
-        self.replay.issue(room, budget_bytes, self.is_seek_bound, &mut next);
+        self.replay.issue(room, budget_bytes, self.seeks, &mut next);
         assert!(next.len() <= self.pool.room(), "no more requests than there is room for");
         for index in next {
             let entry = Arc::clone(&self.entries[index as usize]);
@@ -271,7 +272,7 @@ impl Learner {
                     found.as_ref().is_ok_and(|found| found.bytes > 0 && !found.is_cached);
                 let was_there = was_cached(took, needs_bytes);
                 if !was_there {
-                    self.is_seek_bound = is_rotational;
+                    self.seeks = Some(is_rotational);
                 }
                 let is_full = self.replay.in_flight() >= self.depth.requests() as usize;
                 let bytes = found.as_ref().map_or(0, |it| it.bytes);

@@ -13,6 +13,8 @@
 //! - No more than [`AHEAD_MAX`] entries, or one batch of a list that proved right, and no more
 //!   bytes than the budget are ahead of the position; entries that the program has passed by count
 //!   for their bytes until the list is used up.
+//! - A list whose program goes by the places of its files is left to it on a device that seeks; one
+//!   entry at a time finds out whether it does.
 //! - Of entries that can be judged, fewer than [`PRECISION_HALF`] percent used halves the distance;
 //!   fewer than [`PRECISION_STOP`] percent ends the replay.
 //! - The same calls give the same requests; the time is an argument.
@@ -21,13 +23,16 @@ use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use crate::units::Nanos;
+use crate::walk::order::ascends;
 
 /// An entry of the list, as far as its replay needs to know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayEntry {
+    /// When it was first seen to be used.
+    pub first: Nanos,
     /// The bytes that are fetched.
     pub bytes: u64,
-    /// Where it lies on a seek-bound device, as far as known: its inode.
+    /// Where it lies on a seek-bound device: its inode; 0 where that is not known.
     pub place: u64,
     /// Whether a use of it can be seen once it is there.
     pub is_judged: bool,
@@ -93,6 +98,8 @@ pub struct Replay {
     /// A mean of how long fetches take.
     latency: Nanos,
     is_stopped: bool,
+    /// The entries lie on a device in the order of their uses.
+    is_by_place: bool,
     stats: ReplayStats,
 }
 
@@ -127,6 +134,7 @@ impl Replay {
             deadline: 0,
         };
         let rows: Vec<Row> = entries.into_iter().take(super::ENTRIES_MAX).map(row).collect();
+        let is_by_place = is_by_place(&rows);
         let stats = ReplayStats { entries: rows.len() as u64, ..ReplayStats::default() };
         Self {
             rows,
@@ -142,6 +150,7 @@ impl Replay {
             uses: VecDeque::new(),
             latency: Nanos(0),
             is_stopped: false,
+            is_by_place,
             stats,
         }
     }
@@ -279,16 +288,22 @@ impl Replay {
     }
 
     /// Appends the entries to fetch next to `out`: at most `room`, and no more than `budget_bytes`
-    /// in all that is ahead. On a seek-bound device they go by place within their batch.
+    /// in all that is ahead. Where the device `seeks`, or that is not known yet, they go by place
+    /// within their batch.
     pub fn issue(
         &mut self,
-        room: usize,
+        mut room: usize,
         budget_bytes: u64,
-        is_seek_bound: bool,
+        seeks: Option<bool>,
         out: &mut Vec<u32>,
     ) {
         let from = out.len();
-        if is_seek_bound {
+        if self.is_by_place && seeks != Some(false) {
+            // Each request beside the program's own takes the arm away and back.
+            self.is_stopped |= seeks == Some(true);
+            room = room.min(1_usize.saturating_sub(self.in_flight()));
+        }
+        if seeks != Some(false) {
             self.gather();
         }
         let end = self.end();
@@ -392,6 +407,15 @@ impl Replay {
             self.latency = Nanos((before.0 * (LATENCY_OF - 1) + took.0) / LATENCY_OF);
         }
     }
+}
+
+/// Whether a program that uses `rows` in their order goes by their places. What was first seen at
+/// the same time has no order.
+fn is_by_place(rows: &[Row]) -> bool {
+    let known: Vec<ReplayEntry> =
+        rows.iter().map(|row| row.entry).filter(|entry| entry.place > 0).collect();
+    let steps = known.windows(2).filter(|step| step[0].first < step[1].first);
+    ascends(steps.map(|step| [step[0].place, step[1].place])).unwrap_or(false)
 }
 
 /// The number of the row at `index`.

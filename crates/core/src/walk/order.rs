@@ -76,13 +76,10 @@ impl Permutation {
         Self { at, rank }
     }
 
-    /// Whether at least three of four steps lead to a higher inode: by chance it is half of them.
+    /// See [`ascends`].
     fn is_by_place(&self, entries: &[Entry<'_>]) -> Option<bool> {
-        let steps = self.at.windows(2);
-        let count = steps.len();
         let inode = |index: u16| entries[usize::from(index)].inode;
-        let ascents = steps.filter(|step| inode(step[0]) < inode(step[1])).count();
-        (count >= STEPS_MIN).then_some(ascents * 4 >= count * 3)
+        ascends(self.at.windows(2).map(|step| [inode(step[0]), inode(step[1])]))
     }
 
     fn after(&self, index: u16) -> Option<u16> {
@@ -147,6 +144,18 @@ impl Sequence {
             _ => (false, self.entries.rank[usize::from(index)]),
         }
     }
+}
+
+/// Whether at least three of four `steps` lead to a higher place: by chance it is half of them. None
+/// of few.
+pub(crate) fn ascends(steps: impl IntoIterator<Item = [u64; 2]>) -> Option<bool> {
+    let (mut ascents, mut count) = (0, 0);
+    for [from, to] in steps {
+        ascents += usize::from(from < to);
+        count += 1;
+    }
+    assert!(ascents <= count, "an ascent is a step");
+    (count >= STEPS_MIN).then_some(ascents * 4 >= count * 3)
 }
 
 /// Fewer steps ascend by chance.

@@ -8,13 +8,13 @@ const FIRST: u32 = 32;
 const _: () = assert!(FIRST as usize == AHEAD_MIN);
 
 fn entries(count: usize) -> Vec<ReplayEntry> {
-    let entry = |place| ReplayEntry { bytes: 4096, place, is_judged: true };
+    let entry = |at| ReplayEntry { first: millis(at), bytes: 4096, place: at, is_judged: true };
     (0..count as u64).map(entry).collect()
 }
 
 fn issue(replay: &mut Replay) -> Vec<u32> {
     let mut out = Vec::new();
-    replay.issue(1_000, 1 << 30, false, &mut out);
+    replay.issue(1_000, 1 << 30, Some(false), &mut out);
     out
 }
 
@@ -135,15 +135,15 @@ fn the_budget_holds_and_what_exceeds_it_is_left_out() {
     all[3].bytes = 1 << 20;
     let mut replay = Replay::new(all);
     let mut out = Vec::new();
-    replay.issue(1_000, 5 * 4096, false, &mut out);
+    replay.issue(1_000, 5 * 4096, Some(false), &mut out);
     assert_eq!(out, [0, 1, 2, 4, 5]);
     assert_eq!(replay.ahead_bytes(), 5 * 4096);
     out.clear();
     replay.used(millis(1), 0);
-    replay.issue(1_000, 5 * 4096, false, &mut out);
+    replay.issue(1_000, 5 * 4096, Some(false), &mut out);
     assert_eq!(out, [6]);
     out.clear();
-    replay.issue(1_000, 1 << 30, false, &mut out);
+    replay.issue(1_000, 1 << 30, Some(false), &mut out);
     assert!(!out.contains(&3), "it was passed");
 }
 
@@ -156,7 +156,7 @@ fn seek_bound_devices_get_batches_by_place_large_ones_once_the_list_proved_right
     let mut replay = Replay::new(all);
     let issue = |replay: &mut Replay, room| {
         let mut out = Vec::new();
-        replay.issue(room, 1 << 30, true, &mut out);
+        replay.issue(room, 1 << 30, Some(true), &mut out);
         out
     };
     let first: Vec<u32> = [issue(&mut replay, 4), issue(&mut replay, 1_000)].concat();
@@ -173,6 +173,60 @@ fn seek_bound_devices_get_batches_by_place_large_ones_once_the_list_proved_right
 }
 
 #[test]
+fn a_list_that_goes_by_place_is_left_to_its_program_on_a_device_that_seeks() {
+    let first = FIRST as usize;
+    let by = |place: fn(u64) -> u64, count: u64| (1..=count).map(place).collect::<Vec<_>>();
+    let (all, none) = (first, 0);
+    #[rustfmt::skip]
+    let rows = [ // places, issued where it is not known, where it seeks, where not; why
+        (by(|at| at, 100),                      1,   none, all, "in order"),
+        (by(|at| at % 5 * 3 + at / 5 * 6, 100), 1,   none, all, "four of five steps"),
+        (by(|at| at % 3 * 3 + at / 3 * 4, 100), all, all,  all, "two of three"),
+        (by(|at| at * 37 % 101, 100),           all, all,  all, "in no order"),
+        (by(|at| 200 - at, 100),                all, all,  all, "backward"),
+        (by(|_| 0, 100),                        all, all,  all, "not known"),
+        (by(|at| at, 7),                        7,   7,    7,   "too few"),
+    ];
+    for (places, unknown, seeking, parallel, why) in rows {
+        for (seeks, expected) in [(None, unknown), (Some(true), seeking), (Some(false), parallel)] {
+            let of = |(&place, at)| ReplayEntry { place, ..entries(at + 1)[at] };
+            let mut replay = Replay::new(places.iter().zip(0..).map(of));
+            let mut out = Vec::new();
+            replay.issue(1_000, 1 << 30, seeks, &mut out);
+            replay.issue(1_000, 1 << 30, seeks, &mut out);
+            assert_eq!(out.len(), expected, "{why}, {seeks:?}");
+            assert_eq!(replay.is_over(), expected == 0 || places.len() < first, "{why}");
+            // What one request has told.
+            for &index in &out {
+                replay.complete(index, Some(millis(1)));
+            }
+            replay.issue(1_000, 1 << 30, Some(false), &mut out);
+            let is_left = expected == 0;
+            assert_eq!(out.is_empty(), is_left, "{why}: what is left stays so");
+        }
+    }
+}
+
+#[test]
+fn what_was_seen_at_the_same_time_has_no_order() {
+    // Groups of ten are in order, and each begins before the one that comes before it.
+    let of = |(entry, at): (ReplayEntry, u64)| ReplayEntry {
+        first: millis(at / 10),
+        place: 2_000 - at / 10 * 20 + at % 10,
+        ..entry
+    };
+    for (are_apart, expected) in [(false, FIRST as usize), (true, 0)] {
+        let first = |at: u64| if are_apart { millis(at) } else { millis(at / 10) };
+        let all = entries(100).into_iter().zip(0..).map(of).zip(0..);
+        let mut replay =
+            Replay::new(all.map(|(entry, at)| ReplayEntry { first: first(at), ..entry }));
+        let mut out = Vec::new();
+        replay.issue(1_000, 1 << 30, Some(true), &mut out);
+        assert_eq!(out.len(), expected, "{are_apart}");
+    }
+}
+
+#[test]
 fn entries_without_bytes_are_ahead_in_larger_numbers() {
     let all = entries(1_000).into_iter().map(|it| ReplayEntry { bytes: 0, ..it });
     let mut replay = Replay::new(all.collect::<Vec<_>>());
@@ -183,9 +237,14 @@ fn entries_without_bytes_are_ahead_in_larger_numbers() {
 #[test]
 fn any_calls_keep_the_counts_in_balance() {
     let mut random = crate::prng::Prng::new(7);
-    for _ in 0..200 {
+    for round in 0..200 {
         let count = 1 + usize::try_from(random.below(300)).unwrap();
-        let mut replay = Replay::new(entries(count));
+        let mut all = entries(count);
+        if round % 4 > 0 {
+            all.iter_mut().for_each(|entry| entry.place = random.below(1 << 20));
+        }
+        let mut replay = Replay::new(all);
+        let seeks = [None, Some(true), Some(false)][round % 3];
         let mut seen = vec![false; count];
         for now in 0..400 {
             let index = u32::try_from(random.below(count as u64 + 5)).unwrap();
@@ -195,7 +254,7 @@ fn any_calls_keep_the_counts_in_balance() {
                 _ => {
                     let mut out = Vec::new();
                     let room = usize::try_from(random.below(40)).unwrap();
-                    replay.issue(room, random.below(1 << 20), random.below(2) == 0, &mut out);
+                    replay.issue(room, random.below(1 << 20), seeks, &mut out);
                     for index in out {
                         assert!(!std::mem::replace(&mut seen[index as usize], true), "once");
                     }
