@@ -9,6 +9,7 @@
 
 mod case;
 mod check;
+mod learned;
 mod lists;
 mod memory;
 mod plot;
@@ -149,6 +150,8 @@ enum Command {
     Reap(reap::Args),
     /// Programs that go over trees of small files, from recorded calls
     Walks(walks::Args),
+    /// Programs that start again and again, from recorded calls: what their learned list brings
+    Learned(learned::Args),
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -333,6 +336,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Some(Command::Figures(args)) => return two_q_star::run(args),
         Some(Command::Reap(args)) => return reap::run_all(args),
         Some(Command::Walks(args)) => return walks::run_all(args),
+        Some(Command::Learned(args)) => return learned::run_all(args),
         None => {}
     }
     if args.list_policies || args.list_formats || args.list_workloads || args.list_devices {

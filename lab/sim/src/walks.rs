@@ -1,16 +1,18 @@
 //! Walks in virtual time: a recorded program goes over a tree on a device model, alone, with what
-//! `core::walk` requests ahead of it, and with all known before.
+//! `core::walk` or a learned list requests ahead of it, and with all known before.
 //!
 //! ```text
-//!   trace --program--> calls --observer--> core::walk --requests--> workers
-//!                        \--demand--> page cache --> device <--------/
+//!   trace --program--> calls --observer--> core::walk, core::learned --requests--> workers
+//!                        \--demand--> page cache --> device <----------------------/
 //! ```
 //! # Invariants
 //! - The same trace and setup give the same outcome.
 //! - A call needs what it needs in the trace: nothing is faster but what was fetched before.
 
 mod accesses;
+mod changes;
 mod driver;
+mod listed;
 pub mod names;
 mod program;
 mod storage;
@@ -19,7 +21,8 @@ mod tree;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use forerun_core::device::Device;
+use forerun_core::device::{Device, DeviceKind};
+use forerun_core::learned::{LearnedList, Observed};
 use forerun_core::units::Nanos;
 pub use forerun_core::walk::{WalkSettings, WalkStats};
 
@@ -28,6 +31,7 @@ pub use strace::calls as strace_calls;
 pub use tree::{Node, Tree};
 
 use driver::{Fetch, WalkDriver};
+use listed::ListDriver;
 use program::Program;
 use storage::{Stages, Storage};
 
@@ -53,6 +57,8 @@ pub enum Ahead {
     Nothing,
     /// What the walks request.
     Walks,
+    /// What a learned list has.
+    Listed,
     /// All that the program will need, in its order: the bound.
     Known,
 }
@@ -70,7 +76,7 @@ pub struct WalkRun {
     pub unused_bytes: u64,
     /// Distinct entries that the program used.
     pub entries: u64,
-    /// Distinct entries that were requested by a walk.
+    /// Distinct entries that were requested by a walk or of a list.
     pub requested: u64,
     /// Those among them that the program used, sooner or later.
     pub useful: u64,
@@ -92,6 +98,8 @@ struct Task {
 enum Of {
     Call(usize),
     Walk(Fetch),
+    /// A place of the list, and when it was requested.
+    Listed(u32, Nanos),
     Known,
 }
 
@@ -103,6 +111,7 @@ struct Run<'a> {
     storage: Storage,
     program: Program,
     driver: WalkDriver,
+    list: ListDriver,
     tasks: Vec<Task>,
     /// Calls that begin later.
     begins: BTreeSet<(Nanos, usize)>,
@@ -122,6 +131,26 @@ struct Run<'a> {
 /// Runs `trace`.
 #[must_use]
 pub fn run(trace: &AccessTrace, setup: &WalkSetup, ahead: Ahead) -> WalkRun {
+    to_end(trace, setup, ahead, &LearnedList::default()).outcome()
+}
+
+/// Runs `trace` with what `list` has: the outcome, and what was learned of it.
+#[must_use]
+pub fn run_listed(
+    trace: &AccessTrace,
+    setup: &WalkSetup,
+    list: &LearnedList,
+) -> (WalkRun, Vec<Observed>) {
+    let run = to_end(trace, setup, Ahead::Listed, list);
+    (run.outcome(), run.list.learned(&trace.tree))
+}
+
+fn to_end<'a>(
+    trace: &'a AccessTrace,
+    setup: &'a WalkSetup,
+    ahead: Ahead,
+    list: &LearnedList,
+) -> Run<'a> {
     let settings = WalkSettings { sees_all: setup.poll.is_none(), ..setup.settings.clone() };
     let mut run = Run {
         trace,
@@ -131,6 +160,7 @@ pub fn run(trace: &AccessTrace, setup: &WalkSetup, ahead: Ahead) -> WalkRun {
         storage: Storage::new(&trace.tree, setup.device.clone()),
         program: Program::new(&trace.calls, setup.tracing),
         driver: WalkDriver::new(settings),
+        list: ListDriver::new(&trace.tree, list, setup.settings.budget_bytes),
         tasks: Vec::new(),
         begins: BTreeSet::new(),
         blocked: BTreeSet::new(),
@@ -150,21 +180,26 @@ pub fn run(trace: &AccessTrace, setup: &WalkSetup, ahead: Ahead) -> WalkRun {
     while run.ended < trace.calls.len() {
         run.step();
     }
-    let (data_bytes, unused_bytes) = run.storage.data_bytes();
-    WalkRun {
-        elapsed: run.finished,
-        requests: run.storage.requests,
-        data_bytes,
-        unused_bytes,
-        entries: run.entries.len() as u64,
-        requested: run.requested.len() as u64,
-        useful: run.requested.intersection(&run.entries).count() as u64,
-        in_time: run.in_time,
-        stats: run.driver.stats(),
-    }
+    run.list.finish();
+    run
 }
 
 impl Run<'_> {
+    fn outcome(&self) -> WalkRun {
+        let (data_bytes, unused_bytes) = self.storage.data_bytes();
+        WalkRun {
+            elapsed: self.finished,
+            requests: self.storage.requests,
+            data_bytes,
+            unused_bytes,
+            entries: self.entries.len() as u64,
+            requested: self.requested.len() as u64,
+            useful: self.requested.intersection(&self.entries).count() as u64,
+            in_time: self.in_time,
+            stats: self.driver.stats(),
+        }
+    }
+
     /// What happens next: objects come, a poll, a call begins; then the workers go on.
     fn step(&mut self) {
         let begin = self.begins.first().map(|&(at, _)| at);
@@ -200,6 +235,8 @@ impl Run<'_> {
         }
         if self.setup.poll.is_none() {
             self.observe(number);
+        } else if self.ahead == Ahead::Listed {
+            self.list.read(self.now, call);
         }
         self.blocked.insert(number);
         let stages = self.needs(number, false);
@@ -208,7 +245,9 @@ impl Run<'_> {
 
     fn observe(&mut self, number: usize) {
         let call = &self.trace.calls[number];
-        if let Some(node) = self.trace.tree.find(&call.path) {
+        if self.ahead == Ahead::Listed {
+            self.list.observe(self.now, &self.trace.tree, call);
+        } else if let Some(node) = self.trace.tree.find(&call.path) {
             self.driver.observe(&self.trace.tree, call, node);
         }
     }
@@ -289,6 +328,10 @@ impl Run<'_> {
                 self.busy -= 1;
                 self.driver.complete(&self.trace.tree, fetch);
             }
+            Of::Listed(place, since) => {
+                self.busy -= 1;
+                self.list.complete(place, self.now.since(since));
+            }
             Of::Known => self.busy -= 1,
         }
     }
@@ -315,6 +358,19 @@ impl Run<'_> {
                     self.busy += 1;
                     self.requested.extend(fetch.entry());
                     self.start(stages, Of::Walk(fetch));
+                }
+            },
+            Ahead::Listed => loop {
+                let room = self.setup.workers - self.busy;
+                let seeks = self.setup.device.kind() == DeviceKind::SeekBound;
+                let fetches = self.list.issue(&self.trace.tree, room, seeks);
+                if fetches.is_empty() {
+                    return;
+                }
+                for (place, node, stages) in fetches {
+                    self.busy += 1;
+                    self.requested.extend(node);
+                    self.start(stages, Of::Listed(place, self.now));
                 }
             },
             Ahead::Known => {

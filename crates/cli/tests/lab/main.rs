@@ -5,6 +5,7 @@ mod browser;
 mod cli;
 mod demo;
 mod journal;
+mod learned;
 mod memory;
 mod page;
 mod plot;

@@ -146,8 +146,8 @@ impl Sequence {
     }
 }
 
-/// Whether at least three of four `steps` lead to a higher place: by chance it is half of them. None
-/// of few.
+/// Whether at least three of four `steps` lead to a higher place: by chance it is half of them.
+/// None of few.
 pub(crate) fn ascends(steps: impl IntoIterator<Item = [u64; 2]>) -> Option<bool> {
     let (mut ascents, mut count) = (0, 0);
     for [from, to] in steps {

@@ -37,9 +37,18 @@ pub(super) struct Args {
     /// The tree that strace's text is about, as it was when the program began
     #[arg(long, value_name = "DIR")]
     tree: Option<PathBuf>,
+    #[command(flatten)]
+    virtually: Virtually,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// The device, and what is seen of a program on it.
+#[derive(clap::Args)]
+pub(super) struct Virtually {
     /// The device, NAME[:key=value,...]
     #[arg(long, value_name = "MODEL", default_value = "cloud")]
-    device: String,
+    pub(super) device: String,
     /// What is seen of the program: every call, or those that a poll meets
     #[arg(long, value_name = "all|poll", default_value = "all")]
     observer: Observer,
@@ -53,8 +62,6 @@ pub(super) struct Args {
     /// What the recorder added to each call
     #[arg(long, value_name = "TIME", default_value = "30us", value_parser = poll)]
     tracing: Nanos,
-    #[command(flatten)]
-    output: Output,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -94,13 +101,7 @@ fn poll(text: &str) -> Result<Nanos, String> {
 /// Runs each trace, or writes the one that was recorded.
 pub(super) fn run_all(args: &Args) -> Result<()> {
     args.output.check()?;
-    let setup = WalkSetup {
-        device: specs::device(&args.device, 1)?,
-        settings: WalkSettings::default(),
-        workers: usize::from(args.workers),
-        poll: matches!(args.observer, Observer::Poll).then_some(args.poll),
-        tracing: args.tracing,
-    };
+    let setup = args.virtually.setup()?;
     let (mut traces, mut failed) = (Vec::new(), Vec::new());
     for path in &args.traces {
         match read(path, args) {
@@ -112,12 +113,25 @@ pub(super) fn run_all(args: &Args) -> Result<()> {
         return Err(failed.remove(0).1);
     }
     let rows = parallel::map(&traces, |(name, trace)| row(name, trace, &setup));
-    let json = serde_json::json!({ "device": args.device, "runs": rows });
+    let json = serde_json::json!({ "device": args.virtually.device, "runs": rows });
     args.output.print(&json, &["runs"], || table(&rows))?;
     if failed.is_empty() { Ok(()) } else { Err(failure::several(&failed, args.traces.len())) }
 }
 
-fn name(path: &Path) -> String {
+impl Virtually {
+    pub(super) fn setup(&self) -> Result<WalkSetup> {
+        Ok(WalkSetup {
+            device: specs::device(&self.device, 1)?,
+            settings: WalkSettings::default(),
+            workers: usize::from(self.workers),
+            poll: matches!(self.observer, Observer::Poll).then_some(self.poll),
+            tracing: self.tracing,
+        })
+    }
+}
+
+/// What a trace is called in a row.
+pub(super) fn name(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     name.split('.').next().unwrap_or_default().to_owned()
 }
