@@ -285,7 +285,7 @@ mod tests {
         };
         let mut order = PRODUCT_NAMES.to_vec();
         if cfg!(feature = "lab") {
-            order.extend(["vectors", "sim", "trace", "demo", "bench", "replay-journal"]);
+            order.extend(["vectors", "sim", "trace", "demo", "bench", "replay", "replay-journal"]);
         }
         order.extend(["report", "completions", "man"]);
         assert!(order.iter().map(|word| at(word)).is_sorted(), "{help}");
