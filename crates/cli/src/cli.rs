@@ -153,7 +153,13 @@ fn definitions() -> clap::Command {
     };
     let command = Cli::command().mut_subcommand("learned", |learned| learned.mut_args(global));
     let mut groups = PRODUCT.map(|(title, _)| (title, String::new())).to_vec();
-    for one in command.get_subcommands().filter(|one| !one.is_hide_set()) {
+    let mut seen: Vec<_> = command.get_subcommands().filter(|one| !one.is_hide_set()).collect();
+    // In the order of its group; those of none in that of their definition.
+    seen.sort_by_key(|one| {
+        let mut names = PRODUCT.iter().flat_map(|(_, names)| names.iter());
+        names.position(|name| *name == one.get_name())
+    });
+    for one in seen {
         let place = PRODUCT.iter().position(|(_, names)| names.contains(&one.get_name()));
         let about = one.get_about().map(ToString::to_string).unwrap_or_default();
         let line = format!("  {:NAME_WIDTH$}{about}\n", one.get_name());
@@ -234,7 +240,7 @@ const PRODUCT: [(&str, &[&str]); 3] = [
     ("Results and help", &["report", "completions", "man", "help"]),
 ];
 const PRODUCT_NAMES: [&str; 8] =
-    ["run", "explain", "compare", "warm", "learned", "serve", "doctor", "profile"];
+    ["run", "explain", "compare", "warm", "learned", "profile", "serve", "doctor"];
 const LAB: usize = 1;
 const NAME_WIDTH: usize = 16;
 

@@ -60,10 +60,11 @@ pub fn base_names(paths: &[&str]) -> Vec<String> {
     };
     let name = |path: &&str| {
         let parts = 1 + path.matches('/').count();
+        let first = if path.ends_with('/') { 2 } else { 1 };
         let is_own = |own: &String, parts| {
             paths.iter().all(|other| other == path || last(other, parts) != *own)
         };
-        let own = (1..=parts).map(|parts| (last(path, parts), parts));
+        let own = (first..=parts).map(|parts| (last(path, parts), parts));
         own.into_iter()
             .find(|(own, parts)| is_own(own, *parts))
             .map_or_else(|| (*path).to_owned(), |(own, _)| own)

@@ -104,7 +104,8 @@ fn exactly(number: &str, scale: u64) -> Option<u64> {
 }
 
 /// Largest first, so that a value is shown in the largest unit that divides it.
-const RATE_UNITS: [(&str, u64); 3] = [("G", 1_000_000_000), ("M", 1_000_000), ("K", 1_000)];
+const RATE_UNITS: [(&str, u64); 4] =
+    [("T", 1_000_000_000_000), ("G", 1_000_000_000), ("M", 1_000_000), ("K", 1_000)];
 
 /// Largest first, to show.
 const TIME_UNITS: [(&str, u64); 4] = [("s", SECOND), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];

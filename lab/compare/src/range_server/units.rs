@@ -43,7 +43,7 @@ mod tests {
             ("64K",             Some(65_536),       Some(64_000),        None),
             ("90M",             Some(94_371_840),   Some(90_000_000),    None),
             ("2G",              Some(2 << 30),      Some(2_000_000_000), None),
-            ("1T",              Some(1 << 40),      None,                None),
+            ("1T",              Some(1 << 40),      Some(1_000_000_000_000), None),
             ("30ms",            None,               None,                Some(30_000_000)),
             ("500us",           None,               None,                Some(500_000)),
             ("2s",              None,               None,                Some(2_000_000_000)),
