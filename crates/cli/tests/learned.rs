@@ -85,6 +85,37 @@ fn what_one_run_uses_is_fetched_at_the_start_of_the_next() {
 }
 
 #[test]
+fn a_program_is_known_by_the_folder_where_it_starts_and_lists_are_found_there() {
+    let test = "a_program_is_known_by_the_folder_where_it_starts_and_lists_are_found_there";
+    if !installed(test, "python3") {
+        return;
+    }
+    let home = Home::new("folders", 2);
+    let files = [home.file(0), home.file(1)];
+    home.read(&["--learn", "theirs"], &files);
+    let names = ["one", "two"].map(|folder| {
+        let folder = home.0.join(folder);
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("script.sh"), "exit 3\n").unwrap();
+        let run = |words: &[&str]| home.forerun(words).current_dir(&folder).output().unwrap();
+        succeeded(&run(&["learned", "export", "theirs", "-o", "list.jsonl"]));
+        let flags = ["run", "--learned-file", "list.jsonl", "--stats-json", "stats.json"];
+        let output = run(&[&flags[..], &["--", "sh", "script.sh"]].concat());
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        let stats = fs::read(folder.join("stats.json")).unwrap();
+        let learned = serde_json::from_slice::<Value>(&stats).unwrap()["learned"].clone();
+        assert_eq!(learned["trouble"], "", "{learned}");
+        assert!(learned["entries"].as_u64() > Some(0), "the list is read: {learned}");
+        let program = ["--dry-run", "--learned-file", "list.jsonl", "--", "sh", "script.sh"];
+        let plan = succeeded(&run(&[&["run"], &program[..]].concat()));
+        let name = learned["name"].as_str().unwrap().to_owned();
+        assert!(plan.contains(&name), "another list than {name} is planned: {plan}");
+        name
+    });
+    assert_ne!(names[0], names[1], "each folder has a list of its own");
+}
+
+#[test]
 fn off_leaves_no_trace_and_names_are_kept_apart() {
     let test = "off_leaves_no_trace_and_names_are_kept_apart";
     if !installed(test, "python3") {

@@ -30,6 +30,7 @@ mod warm;
 mod watches;
 
 use std::collections::BTreeMap;
+use std::env;
 use std::ffi::OsString;
 use std::fs::File;
 use std::ops::Range;
@@ -82,6 +83,22 @@ impl LearnSettings {
     #[must_use]
     pub fn is_off(&self) -> bool {
         self.learning == Learning::Off && self.files.is_empty()
+    }
+}
+
+/// What a run starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Started {
+    /// A program and its arguments.
+    words: Vec<OsString>,
+    /// Where that is; none where the folder is gone.
+    folder: Option<PathBuf>,
+}
+
+impl Started {
+    /// `words` in the folder of this process, which leaves it once the program runs.
+    pub(crate) fn here(words: &[OsString]) -> Self {
+        Self { words: words.to_vec(), folder: env::current_dir().ok() }
     }
 }
 
@@ -146,17 +163,17 @@ struct Target {
 }
 
 impl Learner {
-    /// The learner of the program that `words` start; none where nothing is to be learned or used.
+    /// The learner of the program that is `started`; none where nothing is to be learned or used.
     /// Calls of workers that have not returned are counted in `running`.
     pub(crate) fn start(
         settings: &LearnSettings,
-        words: &[OsString],
+        started: &Started,
         running: Arc<AtomicU64>,
     ) -> Option<Self> {
         if settings.is_off() {
             return None;
         }
-        let (target, list, stats) = lists_of(settings, words);
+        let (target, list, stats) = lists_of(settings, started);
         Some(Self::new(target, &list, stats, running))
     }
 
@@ -430,13 +447,14 @@ impl Learner {
 
 impl Target {
     /// The list that is learned.
-    fn of(learning: &Learning, words: &[OsString]) -> Result<Option<Self>, StoreError> {
+    fn of(learning: &Learning, started: &Started) -> Result<Option<Self>, StoreError> {
         let named = match learning {
             Learning::Off => return Ok(None),
             Learning::Auto => None,
             Learning::Named(name) => Some(name.clone()),
         };
-        let program = Program::of(words);
+        let folder = started.folder.as_deref();
+        let program = folder.and_then(|folder| Program::of(&started.words, folder));
         let name = named.or_else(|| program.as_ref().map(Program::list_name));
         let Some(name) = name else { return Ok(None) };
         store::check_name(&name)?;
@@ -449,7 +467,7 @@ impl Target {
 /// trusted, and what is wrong with them.
 #[must_use]
 pub fn planned(settings: &LearnSettings, words: &[OsString]) -> PlannedLists {
-    let (_, list, LearnedStats { name, trouble, .. }) = lists_of(settings, words);
+    let (_, list, LearnedStats { name, trouble, .. }) = lists_of(settings, &Started::here(words));
     let bytes = list.trusted().map(LearnedEntry::bytes).sum();
     PlannedLists { name, entries: list.trusted().count() as u64, bytes, trouble }
 }
@@ -470,11 +488,11 @@ pub struct PlannedLists {
 /// The list that is learned, what it and the named ones have, and what was wrong with them.
 fn lists_of(
     settings: &LearnSettings,
-    words: &[OsString],
+    started: &Started,
 ) -> (Option<Target>, LearnedList, LearnedStats) {
     let mut stats = LearnedStats::default();
     let (mut list, mut target) = (LearnedList::default(), None);
-    match Target::of(&settings.learning, words) {
+    match Target::of(&settings.learning, started) {
         Ok(found) => target = found,
         Err(why) => stats.trouble = why.to_string(),
     }
@@ -486,7 +504,8 @@ fn lists_of(
         }
     }
     for path in &settings.files {
-        match read_file(path) {
+        let path = started.folder.as_deref().unwrap_or(Path::new("")).join(path);
+        match read_file(&path) {
             Ok(file) => list.merge_list(&file.list),
             Err(why) => stats.trouble = why.to_string(),
         }

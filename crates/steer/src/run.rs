@@ -20,7 +20,7 @@ use forerun_core::planner::{PlannerSettings, PlannerStats, device::DeviceEstimat
 use forerun_core::units::Nanos;
 
 use crate::clock;
-use crate::learn::{LearnSettings, LearnedStats, Learner, Learning};
+use crate::learn::{LearnSettings, LearnedStats, Learner, Learning, Started};
 use crate::memory::Memory;
 use crate::observe::poll::{Allowance, INTERVAL_MIN, Interval, PAUSE_MAX, Pause, PollTimer};
 use crate::observe::{ObserverKind, Observers};
@@ -160,10 +160,10 @@ pub fn run(settings: &Settings, words: &[OsString], is_reported: bool) -> Result
     let (mut running, published) = (prefetcher.running(), Arc::new(Mutex::new(Stats::default())));
     let counter = running.counter();
     let (for_poller, learn) = (Arc::clone(&published), settings.learn.clone());
-    let owned = words.to_vec();
+    let started = Started::here(words);
     let is_saved = learn.learning != Learning::Off;
     let make = move |observers: Observers| {
-        let learner = Learner::start(&learn, &owned, counter);
+        let learner = Learner::start(&learn, &started, counter);
         Runner::new(prefetcher, learner, observers, for_poller)
     };
     let seen =

@@ -17,6 +17,7 @@
 use std::os::fd::OwnedFd;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use forerun_testkit::{Scratch, compile_c, within};
@@ -256,6 +257,8 @@ fn a_run_that_learns_ends_with_its_program() {
 impl Rig {
     /// A series of each case, as a table.
     fn series(&self, flags: &str) {
+        // The storms of one would be in the way of the other's ends.
+        let _one_at_a_time = SERIES.lock().unwrap_or_else(PoisonError::into_inner);
         println!("\n| at the end | ends | median ms | p99 ms | most ms | beyond 100 ms |");
         println!("|---|---|---|---|---|---|");
         let mut least_alone = u64::MAX;
@@ -289,6 +292,7 @@ fn monotonic() -> u64 {
     u64::try_from(now.tv_sec * 1_000_000_000 + now.tv_nsec).expect("it is not negative")
 }
 
+static SERIES: Mutex<()> = Mutex::new(());
 /// Ends of a short series.
 const ENDS: usize = 10;
 /// What a run outlives its program at most, in nanoseconds.

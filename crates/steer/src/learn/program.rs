@@ -27,15 +27,14 @@ use super::format::{Program, hex};
 use super::store::NAME_BYTES_MAX;
 
 impl Program {
-    /// The program that `words` start in this folder; none where there is no such program.
-    pub(crate) fn of(words: &[OsString]) -> Option<Self> {
-        let folder = env::current_dir().ok()?;
+    /// The program that `words` start in `folder`; none where there is no such program.
+    pub(crate) fn of(words: &[OsString], folder: &Path) -> Option<Self> {
         let (called, words) = words.split_first()?;
-        let executable = fs::canonicalize(found(called, &folder)?).ok()?;
+        let executable = fs::canonicalize(found(called, folder)?).ok()?;
         let build = build_of(&File::open(&executable).ok()?)?;
         let text = |word: &OsString| word.to_string_lossy().into_owned();
         let words: Vec<String> = words.iter().take(WORDS_MAX).map(text).collect();
-        let script = script_of(&executable, &words, &folder);
+        let script = script_of(&executable, &words, folder);
         Some(Self {
             executable: executable.to_string_lossy().into_owned(),
             build,
@@ -263,13 +262,20 @@ mod tests {
     #[test]
     fn programs_are_found_as_a_shell_finds_them() {
         let words = [env::current_exe().unwrap().into_os_string(), "x".into()];
-        let own = Program::of(&words).unwrap();
+        let nowhere = Path::new("/");
+        let own = Program::of(&words, nowhere).unwrap();
         assert_eq!(Path::new(&own.executable), fs::canonicalize(&words[0]).unwrap());
         assert!(!own.build.is_empty() && own.called == words[0].to_string_lossy());
-        let shell = Program::of(&["sh".into(), "-c".into(), "exit".into()]).unwrap();
+        let shell = Program::of(&["sh".into(), "-c".into(), "exit".into()], nowhere).unwrap();
         assert!(Path::new(&shell.executable).is_absolute(), "found by PATH");
         assert_eq!(shell.script.as_deref(), Some("-c exit"));
-        assert_eq!(Program::of(&["no such program".into()]), None);
+        assert_eq!(Program::of(&["no such program".into()], nowhere), None);
+        let here = Path::new(&words[0]);
+        let (folder, base) = (here.parent().unwrap(), here.file_name().unwrap());
+        let word = Path::new(".").join(base).into_os_string();
+        let relative = Program::of(&[word], folder).unwrap();
+        assert_eq!(relative.executable, own.executable, "found in its folder");
+        assert_eq!(Path::new(&relative.folder), folder);
     }
 
     #[test]
