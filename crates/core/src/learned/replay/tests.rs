@@ -241,7 +241,9 @@ fn any_calls_keep_the_counts_in_balance() {
         let count = 1 + usize::try_from(random.below(300)).unwrap();
         let mut all = entries(count);
         if round % 4 > 0 {
-            all.iter_mut().for_each(|entry| entry.place = random.below(1 << 20));
+            for entry in &mut all {
+                entry.place = random.below(1 << 20);
+            }
         }
         let mut replay = Replay::new(all);
         let seeks = [None, Some(true), Some(false)][round % 3];
