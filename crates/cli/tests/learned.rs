@@ -96,18 +96,22 @@ fn a_program_is_known_by_the_folder_where_it_starts_and_lists_are_found_there() 
     let names = ["one", "two"].map(|folder| {
         let folder = home.0.join(folder);
         fs::create_dir(&folder).unwrap();
-        fs::write(folder.join("script.sh"), "exit 3\n").unwrap();
+        // It ends once it was observed.
+        let reader = fs::read_to_string(home.0.join("reader.py")).unwrap();
+        fs::write(folder.join("script.py"), reader + "sys.exit(3)\n").unwrap();
+        let file = files[0].to_str().unwrap();
+        let script = ["--", "python3", "script.py", file];
         let run = |words: &[&str]| home.forerun(words).current_dir(&folder).output().unwrap();
         succeeded(&run(&["learned", "export", "theirs", "-o", "list.jsonl"]));
         let flags = ["run", "--learned-file", "list.jsonl", "--stats-json", "stats.json"];
-        let output = run(&[&flags[..], &["--", "sh", "script.sh"]].concat());
+        let output = run(&[&flags[..], &script].concat());
         assert_eq!(output.status.code(), Some(3), "{output:?}");
         let stats = fs::read(folder.join("stats.json")).unwrap();
         let learned = serde_json::from_slice::<Value>(&stats).unwrap()["learned"].clone();
         assert_eq!(learned["trouble"], "", "{learned}");
         assert!(learned["entries"].as_u64() > Some(0), "the list is read: {learned}");
-        let program = ["--dry-run", "--learned-file", "list.jsonl", "--", "sh", "script.sh"];
-        let plan = succeeded(&run(&[&["run"], &program[..]].concat()));
+        let flags = ["run", "--dry-run", "--learned-file", "list.jsonl"];
+        let plan = succeeded(&run(&[&flags[..], &script].concat()));
         let name = learned["name"].as_str().unwrap().to_owned();
         assert!(plan.contains(&name), "another list than {name} is planned: {plan}");
         name
