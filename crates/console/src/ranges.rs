@@ -8,7 +8,7 @@
 //!
 //! # Invariants
 //! - The steps are equal, to a millionth of the unit; whole numbers are rounded to the nearest.
-//! - A range has 2 values or more, no two of them the same, and a spec [`SPECS_MAX`] at most.
+//! - A range has 2 values or more, no two of them the same, and a spec `SPECS_MAX` at most.
 
 use forerun_core::params::{Bytes, Param as _, ParamError};
 use forerun_core::units::Nanos;

@@ -50,7 +50,7 @@ mod tests {
             ("",                None,               None,                None),
             ("M",               None,               None,                None),
             ("+1",              None,               None,                None),
-            ("1.5M",            Some(1_572_864),    None,                None),
+            ("1.5M",            Some(1_572_864),    Some(1_500_000),     None),
             ("99999999999999999999", None,          None,                None),
             ("99999999999G",    None,               None,                None),
         ];
