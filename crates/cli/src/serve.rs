@@ -7,7 +7,7 @@
 //!
 //! # Invariants
 //! - One line on stderr says that clients may come, and where; a service manager that asks for it
-//!   is told so too.
+//!   gets a notice too.
 //! - Beyond this machine it is served only with `--insecure`: the protocol has no password.
 //! - SIGTERM, SIGINT and SIGHUP end it with status 0, after what was received is answered and what
 //!   was written is durable; with status 1 where it cannot be.

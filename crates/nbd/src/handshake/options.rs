@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - An option's data are read whole, or the reply is `ERR_INVALID`.
-//! - What is told of an export is that of the list, never of the client's name.
+//! - Replies describe an export of the list, never the client's name.
 
 use super::reply;
 use crate::{

@@ -153,7 +153,7 @@ fn a_failing_device_is_told_to_every_connection_that_flushes_and_nothing_is_lost
     other.request(FLUSH, 0, 3, 0, 0);
     assert_eq!(other.error().0, 5, "the failure that the other connection has not heard of");
     for client in [&mut client, &mut other] {
-        // What failed since the last flush is told once, and then the bytes are durable.
+        // The flush reports a failure since the last one once, and then the bytes are durable.
         client.request(FLUSH, 0, 4, 0, 0);
         let first = client.answer();
         if first != done(4) {

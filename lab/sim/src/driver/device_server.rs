@@ -266,7 +266,7 @@ impl DeviceServer {
         }
     }
 
-    /// What the core is told of the next fetch or write that is done by `now`, if one is.
+    /// The event of the next fetch or write that is done by `now`, if one is.
     pub(super) fn finished(&mut self, now: Nanos) -> Option<Event<'static>> {
         while self.finished.is_empty() {
             let mut members = self.members.iter_mut();
