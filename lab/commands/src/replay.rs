@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use forerun_console::failure::{note, usage};
 use forerun_console::form::Output;
-use forerun_console::{interrupt, names, object};
+use forerun_console::{interrupt, object};
 use forerun_core::params::Bytes;
 use forerun_core::units::Nanos;
 use forerun_report::quantity::read;
@@ -36,7 +36,7 @@ use layout::Layout;
 use row::Row;
 
 use crate::sim::source::{Reading, Source};
-use crate::specs::{self, PAGE_BYTES};
+use crate::specs;
 
 /// What `replay` takes.
 #[derive(clap::Args)]
@@ -143,13 +143,9 @@ impl Plan {
         let readaheads = specs::readaheads(&args.readahead)?;
         let pages = specs::sizes(&args.cache)?.into_iter().map(pages_of).collect::<Result<_>>()?;
         if let Some(spec) = &args.device {
-            let made = Striped::make(spec, 0);
-            let refused =
-                |error| names::refused(&format!("--device {spec}"), &error, names::DEVICES);
-            let set = made.map_err(refused)?;
-            if set.members()[0].request_bytes_max() < u64::from(PAGE_BYTES) {
-                return Err(usage(format!("--device {spec}: max= is less than a page")));
-            }
+            // Its members, as every command takes a device.
+            specs::device(spec.rsplit_once('*').map_or(spec.as_str(), |(one, _)| one), 0)?;
+            Striped::make(spec, 0).map_err(|error| usage(format!("--device {spec}: {error}")))?;
         }
         source.tell_guess(&args.reading)?;
         let layout = Layout::of(&source, &args.reading)?;
