@@ -9,13 +9,14 @@ SHARE = $(DESTDIR)$(PREFIX)/share
 FUZZ_SECONDS ?= 600
 # Of each target but the readers of traces.
 FUZZ_SECONDS_OTHERS ?= 60
+HOSTILE_SECONDS ?= 600
 # One of `forerun sim --list-formats`, or auto; all in turn where it is empty.
 FUZZ_FORMAT ?=
 # CI=true, as build servers set it: what a machine lacks is a failure there.
 SKIPS = $(if $(filter true,$(CI)),--no-skips)
 
 .PHONY: help demo test seeds fuzz mutants sanitize soak bench bench-engine fmt tools release install symbols \
-    test-python test-python-full wheel
+    test-python test-python-full wheel hostile
 
 help:
 	@echo 'make demo     what programs gain on a slow volume of the demo's own: a table and a page'
@@ -30,6 +31,7 @@ help:
 	@echo '              convert, vectors, journals, the ring, accesses, NBD and learned lists,'
 	@echo '              $(FUZZ_SECONDS_OTHERS) s each;'
 	@echo '              FUZZ_FORMAT=spc for one of them'
+	@echo 'make hostile  the NBD server against clients that do what none should, $(HOSTILE_SECONDS) s'
 	@echo 'make mutants  do the tests of core notice small faults?'
 	@echo 'make soak     the live engine for ten minutes and 100M reads, everything checked'
 	@echo 'make sanitize memory errors: AddressSanitizer and valgrind, where they are installed'
@@ -50,8 +52,7 @@ test-python-full: tools
 	@$(CARGO) xtask python --full $(SKIPS)
 
 wheel: tools
-	@commit=$$(git rev-parse --short HEAD 2>/dev/null) && export FORERUN_COMMIT=$$commit; \
-	    $(CARGO) xtask wheel
+	@$(CARGO) xtask wheel
 
 seeds: release
 	@$(FORERUN) sim check --seeds $(SEEDS)
@@ -62,6 +63,10 @@ fuzz: tools
 	@FUZZ_FORMAT=$(FUZZ_FORMAT) $(CARGO) +nightly fuzz run trace -- -max_total_time=$(FUZZ_SECONDS)
 	@for target in convert vectors journal ring accesses nbd learned; do \
 	    $(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS_OTHERS) || exit 1; done
+
+hostile:
+	@FORERUN_HOSTILE_SECONDS=$(HOSTILE_SECONDS) $(CARGO) test --release -p forerun-nbd --test server \
+	    hostile -- --nocapture
 
 mutants: tools
 	@$(CARGO) xtask mutants
@@ -82,8 +87,7 @@ fmt: tools
 	@$(CARGO) fmt --all
 
 release: tools
-	@commit=$$(git rev-parse --short HEAD 2>/dev/null) && export FORERUN_COMMIT=$$commit; \
-	    $(CARGO) build --release --package forerun-cli --package forerun-preload
+	@$(CARGO) build --release --package forerun-cli --package forerun-preload
 
 # The shim is a file of its own: the loader takes nothing else.
 install: release

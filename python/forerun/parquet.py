@@ -65,7 +65,7 @@ def open(
         fs, url = url_to_fs(url, **(storage_options or {}))
     if isinstance(fs, LocalFileSystem):
         return fs.open(url, mode="rb")
-    options = {"readahead": "off", **(cache_options or {})}
+    options = {"readahead": "off", "connections": _CONNECTIONS, **(cache_options or {})}
     file = fs.open(url, mode="rb", cache_type="forerun", cache_options=options)
     cache = getattr(file, "cache", None)
     if not isinstance(cache, ForerunCache):
@@ -139,3 +139,5 @@ def _joined(ranges: Iterable[Range]) -> list[Range]:
 # Footers of most files are within; pyarrow asks for the rest of a longer one.
 _FOOTER_BYTES = 256 << 10
 _GAP_BYTES = 32 << 10
+# All is wanted, and nothing is guessed: more requests in flight cost no byte.
+_CONNECTIONS = 32

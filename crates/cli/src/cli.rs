@@ -51,7 +51,7 @@ enum Own {
     /// List, show and move what programs used in their last runs, which `run` fetches ahead
     Learned(learned::Args),
     /// Serve files through a cache to programs that speak NBD: qemu, nbdcopy, fio, kernels
-    Serve(serve::Args),
+    Serve(Box<serve::Args>),
     /// Say what this machine lets forerun do, what it costs to be without, and how to get it
     Doctor(doctor::Args),
     /// Measure what a device can do: how long it takes, how much it delivers, how many at a time
@@ -95,6 +95,9 @@ pub fn main() -> ExitCode {
 #[must_use]
 pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
     let words: Vec<OsString> = words.into_iter().collect();
+    if let Some(commit) = option_env!("FORERUN_COMMIT") {
+        machine::set_commit(commit);
+    }
     if let [_, first, second] = &words[..]
         && [["--version", "--json"], ["--json", "--version"]]
             .contains(&[first, second].map(|it| it.to_str().unwrap_or("")))
@@ -136,7 +139,7 @@ fn version() -> Result<()> {
     output::json(&serde_json::json!({
         "name": "forerun",
         "version": env!("CARGO_PKG_VERSION"),
-        "commit": machine::COMMIT,
+        "commit": machine::commit(),
         "lab": cfg!(feature = "lab"),
         "system": std::env::consts::OS,
         "processor": std::env::consts::ARCH,

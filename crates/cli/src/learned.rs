@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use forerun_console::failure::usage;
-use forerun_console::form::Form;
-use forerun_console::output;
+use forerun_console::form::{Form, Output};
+use forerun_console::{object, output};
+use forerun_core::learned::LearnedEntry;
 use forerun_report::quantity::{self, seconds};
 use forerun_steer::learn::format::LearnedFile;
 use forerun_steer::learn::store::{Store, StoredList};
 use forerun_steer::learn::{read_file, rebased};
-use serde_json::{Value, json};
 
 /// The commands.
 #[derive(clap::Args)]
@@ -32,12 +32,19 @@ pub(crate) struct Args {
 enum Command {
     /// Name the lists, those that were saved last first
     #[command(after_help = "Example:\n  forerun learned list")]
-    List,
+    List {
+        /// Also write this file: .json, .ndjson, .csv or .txt by its name
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
     /// Print the entries of a list, in the order in which the program uses them
     #[command(after_help = "Example:\n  forerun learned show git-1f0c9a44e2b7d053")]
     Show {
         /// The name of a list
         name: String,
+        /// Also write this file: .json, .ndjson, .csv or .txt by its name
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
     },
     /// Write a list to a file, for another machine
     #[command(
@@ -85,9 +92,16 @@ enum Command {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    match args.command.as_ref().unwrap_or(&Command::List) {
-        Command::List => list(&Store::of_user()?, args.form),
-        Command::Show { name } => show(&named(&Store::of_user()?, name)?, args.form),
+    let output = |path: &Option<PathBuf>| -> Result<Output> {
+        let output = Output { path: path.clone(), form: args.form };
+        output.check().map(|()| output)
+    };
+    match args.command.as_ref().unwrap_or(&Command::List { output: None }) {
+        Command::List { output: path } => list(&Store::of_user()?, &output(path)?),
+        Command::Show { name, output: path } => {
+            let output = output(path)?;
+            show(&named(&Store::of_user()?, name)?, &output)
+        }
         Command::Export { name, output, root } => {
             let mut file = named(&Store::of_user()?, name)?;
             if let Some((new, old)) = root {
@@ -125,69 +139,79 @@ pub(crate) fn named(store: &Store, name: &str) -> Result<LearnedFile> {
     bail!("no learned list {name}{hint}")
 }
 
-fn list(store: &Store, form: Form) -> Result<()> {
-    let lists = store.lists()?;
-    let read = |list: &StoredList| store.load(&list.name).ok().flatten();
-    if !form.is_text() {
-        let rows = lists.iter().map(|list| {
-            let file = read(list);
-            json!({
-                "name": list.name,
-                "bytes": list.bytes,
-                "saved": list.saved.0,
-                "runs": file.as_ref().map(|file| file.list.runs()),
-                "entries": file.as_ref().map(|file| file.list.entries().len()),
-                "executable": file.as_ref().map(|file| file.program.executable.clone()),
-            })
-        });
-        return form.print(&rows.collect::<Vec<Value>>(), &[""], String::new);
-    }
-    let rows = lists.iter().map(|list| match read(list) {
+fn list(store: &Store, output: &Output) -> Result<()> {
+    let lists = store.lists()?.into_iter();
+    let lists: Vec<(StoredList, Option<LearnedFile>)> =
+        lists.map(|list| (list.clone(), store.load(&list.name).ok().flatten())).collect();
+    let row = |(list, file): &(StoredList, Option<LearnedFile>)| {
+        let file = file.as_ref();
+        object! {
+            name: list.name.clone(),
+            bytes: list.bytes,
+            saved: list.saved.0,
+            runs: file.map(|file| file.list.runs()),
+            entries: file.map(|file| file.list.entries().len()),
+            executable: file.map(|file| file.program.executable.clone()),
+        }
+    };
+    let rows: Vec<_> = lists.iter().map(row).collect();
+    output.print(&rows, &[""], || {
+        if lists.is_empty() {
+            return "nothing is learned yet: `forerun run -- PROGRAM` learns\n".to_owned();
+        }
+        let rows: Vec<Vec<String>> = lists.iter().map(list_row).collect();
+        output::table(&["name", "runs", "entries", "executable"], &rows, 1)
+    })
+}
+
+fn list_row((list, file): &(StoredList, Option<LearnedFile>)) -> Vec<String> {
+    match file {
         Some(file) => vec![
             list.name.clone(),
             file.list.runs().to_string(),
             file.list.trusted().count().to_string(),
-            file.program.executable,
+            file.program.executable.clone(),
         ],
         None => vec![list.name.clone(), "-".into(), "-".into(), "cannot be read".into()],
-    });
-    let rows: Vec<Vec<String>> = rows.collect();
-    if rows.is_empty() {
-        return output::print("nothing is learned yet: `forerun run -- PROGRAM` learns\n");
     }
-    output::print(&output::table(&["name", "runs", "entries", "executable"], &rows, 1))
 }
 
-fn show(file: &LearnedFile, form: Form) -> Result<()> {
-    if form.json {
+fn show(file: &LearnedFile, output: &Output) -> Result<()> {
+    let row = |entry: &LearnedEntry| {
+        object! {
+            path: String::from_utf8_lossy(&entry.path).into_owned(),
+            use: entry.kind.name(),
+            first_seconds: seconds(entry.first),
+            bytes: entry.bytes(),
+            next_time: file.list.is_trusted(entry),
+        }
+    };
+    let rows: Vec<_> = file.list.entries().iter().map(row).collect();
+    let text = || {
+        let rows: Vec<_> = file.list.entries().iter().map(|it| entry_row(file, it)).collect();
+        output::table(&["path", "use", "first", "bytes", "next time"], &rows, 1)
+    };
+    let written = output.write(&rows, &[""], text);
+    let shown = if output.form.json {
+        // As `export` writes it, with all ranges.
         let mut bytes = Vec::new();
         file.write(&mut bytes)?;
-        return output::print(&String::from_utf8(bytes).context("a list is text")?);
-    }
-    if !form.is_text() {
-        let rows = file.list.entries().iter().map(|entry| {
-            json!({
-                "path": String::from_utf8_lossy(&entry.path),
-                "use": entry.kind.name(),
-                "first_seconds": seconds(entry.first),
-                "bytes": entry.bytes(),
-                "next_time": file.list.is_trusted(entry),
-            })
-        });
-        return form.print(&rows.collect::<Vec<Value>>(), &[""], String::new);
-    }
-    let rows = file.list.entries().iter().map(|entry| {
-        let bytes = entry.bytes();
-        vec![
-            String::from_utf8_lossy(&entry.path).into_owned(),
-            entry.kind.name().to_owned(),
-            format!("{:.1} ms", 1e3 * seconds(entry.first)),
-            if bytes == 0 { String::new() } else { quantity::bytes(bytes) },
-            if file.list.is_trusted(entry) { "yes".into() } else { "no".into() },
-        ]
-    });
-    let rows: Vec<Vec<String>> = rows.collect();
-    output::print(&output::table(&["path", "use", "first", "bytes", "next time"], &rows, 1))
+        output::print(&String::from_utf8(bytes).context("a list is text")?)
+    } else {
+        output.form.print(&rows, &[""], text)
+    };
+    written.and(shown)
+}
+
+fn entry_row(file: &LearnedFile, entry: &LearnedEntry) -> Vec<String> {
+    let bytes = entry.bytes();
+    vec![
+        String::from_utf8_lossy(&entry.path).into_owned(),
+        entry.kind.name().to_owned(),
+        quantity::time(seconds(entry.first)),
+        if bytes == 0 { String::new() } else { quantity::bytes(bytes) },
+        if file.list.is_trusted(entry) { "yes".into() } else { "no".into() },
+    ]
 }
 
 fn write(path: &Path, file: &LearnedFile) -> Result<()> {

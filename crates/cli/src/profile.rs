@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use forerun_console::failure::{note, usage};
-use forerun_console::form::Form;
+use forerun_console::form::{Form, Kind, Output};
 use forerun_console::profile::latency::LatencyHalf;
 use forerun_console::profile::place::Place;
 use forerun_console::target::Target;
@@ -28,7 +28,7 @@ use forerun_core::device::estimate::{DeviceProfile, Estimate, Estimator};
 use forerun_core::params::{Bytes, Param};
 use forerun_core::units::Nanos;
 use forerun_io::files::Backend;
-use forerun_report::quantity::thousandths;
+use forerun_report::quantity::{self, thousandths};
 use serde_json::json;
 
 use forerun_console::profile::measure::{Class, ClassRates, Order, RateTarget};
@@ -52,8 +52,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     time: Nanos,
     /// Write the profile into this file, beside those of other devices [default: the one that
-    /// commands look into, ~/.config/forerun/devices.toml; that of a model: stdout]
-    #[arg(short, long, value_name = "FILE.toml")]
+    /// commands look into, ~/.config/forerun/devices.toml; that of a model: stdout]; or all that
+    /// was measured into .json, .ndjson, .csv or .txt
+    #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Print all that was measured, as tables
     #[arg(long, conflicts_with_all = ["json", "ndjson", "csv"])]
@@ -68,6 +69,8 @@ pub(crate) struct Args {
 /// Measures, prints, and writes the profile where it was asked for.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let target = target(args)?;
+    let results = args.results();
+    results.check()?;
     let saved = saved(args)?;
     let place = place(&target)?;
     let profiles = saved.as_deref().map(Profiles::to_add_to).transpose()?.unwrap_or_default();
@@ -91,23 +94,34 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     let kept_before = written.as_ref().is_ok_and(|&kept| kept);
     let tables = || table(&estimate, before, &rates) + "\n" + &half.describe(kept_before);
-    // The results are printed, whatever becomes of the file.
+    // The results are printed, whatever becomes of the files.
     let printed = match &saved {
-        _ if !args.form.is_text() => args.form.print(&object, &["profile.classes"], String::new),
+        _ if !args.form.is_text() => args.form.print(&object, ROWS, String::new),
         Some(_) if args.table => output::print(&tables()),
         Some(path) => output::print(&brief(&place, &estimate, &half, path)),
         None => output::print(&(commented(&tables()) + "\n" + &alone.text()?)),
     };
-    written.and(printed)
+    written.and(results.write(&object, ROWS, tables)).and(printed)
 }
 
-/// The file that the profile is added to; none for a device model without `-o`.
+impl Args {
+    /// Where what was measured is written, if `-o` names such a file.
+    fn results(&self) -> Output {
+        let path = self.output.clone().filter(|path| Kind::of(path).is_some());
+        Output { path, form: self.form }
+    }
+}
+
+/// The file that the profile is added to; none for a device model without a `-o` of profiles.
 fn saved(args: &Args) -> Result<Option<PathBuf>> {
-    let path = match (&args.output, &args.path) {
+    if let Some(path) = &args.output {
+        let both: Vec<_> = args.path.iter().chain([path]).map(PathBuf::as_path).collect();
+        output::require_apart(&both)?;
+    }
+    let profiles = args.output.as_ref().filter(|path| Kind::of(path).is_none());
+    let path = match (profiles, &args.path) {
         (Some(path), _) => {
             output::require_place(path)?;
-            let both: Vec<_> = args.path.iter().chain([path]).map(PathBuf::as_path).collect();
-            output::require_apart(&both)?;
             path.clone()
         }
         (None, Some(_)) => flag::usual_place_to_write()?,
@@ -128,13 +142,13 @@ fn brief(place: &Place, estimate: &Estimate, half: &LatencyHalf, path: &Path) ->
     let requests = if facts.depth == 1 { "request" } else { "requests" };
     format!(
         "device   {}\nkind     {}: {} {requests} of {} in flight{}\n\
-         reads    {} us, then {} MB/s{}\nwaiting  {}\nsaved    {}\n",
+         reads    {}, then {} MB/s{}\nwaiting  {}\nsaved    {}\n",
         place.key(),
         kind(facts.kind),
         facts.depth,
-        Bytes(facts.request_bytes.into()).show(),
+        quantity::bytes(facts.request_bytes.into()),
         basis(known.kind && known.rate),
-        thousandths(facts.access.0),
+        quantity::time(quantity::seconds(facts.access)),
         thousandths(facts.bytes_per_second / 1_000),
         basis(known.access && known.rate),
         half.brief(),
@@ -235,6 +249,8 @@ fn time(text: &str) -> Result<Nanos, String> {
     time.ok_or_else(|| "expected a duration such as 10s or 500ms, from 100ms to 3600s".to_owned())
 }
 
+/// The rows of the result.
+const ROWS: &[&str] = &["profile.classes"];
 const PAGE_BYTES: u32 = specs::PAGE_BYTES;
 const DEPTHS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// Less would be read again and again, out of the drive's own memory.

@@ -8,9 +8,12 @@
 //! # Invariants
 //! - One line on stderr says that clients may come, and where; a service manager that asks for it
 //!   gets a notice too.
-//! - Beyond this machine it is served only with `--insecure`: the protocol has no password.
+//! - Beyond this machine it is served only to clients with a certificate, by TLS, or with
+//!   `--insecure`: the protocol has no password.
 //! - SIGTERM, SIGINT and SIGHUP end it with status 0, after what was received is answered and what
 //!   was written is durable; with status 1 where it cannot be.
+
+mod control;
 
 use std::{
     net::SocketAddr,
@@ -25,19 +28,24 @@ use std::{
 use anyhow::{Context as _, Result};
 use forerun_console::failure::{note, usage};
 use forerun_console::interrupt;
-use forerun_core::params::{Bytes, Param as _};
-use forerun_engine::{BuildError, Cache, Settings};
+use forerun_core::params::{Bytes, Param as _, ParamError};
+use forerun_engine::{BuildError, Cache, Partition, Rule, Settings};
 use forerun_io::files::Backend;
-use forerun_nbd::server::{Disk, Listener, Metrics, Mode, Server, ServerSettings};
+use forerun_nbd::server::{
+    Control, Disk, Listener, Metrics, Mode, Server, ServerSettings, TlsSettings,
+};
 use forerun_nbd::{BlockSizes, Export};
 use forerun_report::quantity;
 
 /// The flags and files.
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "Examples:\n  forerun serve --socket /run/user/1000/disk.sock disk.img\n  \
                         forerun serve --listen 127.0.0.1:10809 --cache 1G /dev/sdb images/*.raw\n  \
                         nbdcopy 'nbd+unix:///disk.img?socket=/run/user/1000/disk.sock' copy.img")]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Files and block devices; each is an export by its file name, the first one by the empty
     /// name too
     #[arg(value_name = "FILE", required = true)]
@@ -51,6 +59,8 @@ pub(crate) struct Args {
     /// Let other machines in, unencrypted, to read all that is served
     #[arg(long)]
     insecure: bool,
+    #[command(flatten)]
+    tls: TlsFiles,
     /// The name of the export, where FILE is one
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -67,6 +77,11 @@ pub(crate) struct Args {
     /// The readahead policy, NAME[:key=value,...]
     #[arg(long, value_name = "NAME", default_value = "streams")]
     readahead: String,
+    /// A share of the cache for the pages of some files (file=PATTERN) or offsets (offset=A..B),
+    /// with a policy of its own; may be repeated
+    #[arg(long = "partition", value_parser = partition,
+          value_name = "NAME=SIZE:POLICY[+READAHEAD]:RULE")]
+    partitions: Vec<Partition>,
     /// The system interface that reads files
     #[arg(long, value_name = "INTERFACE", value_enum, default_value_t = Interface::Auto)]
     io: Interface,
@@ -80,6 +95,39 @@ pub(crate) struct Args {
     /// Answer with counts of what is served, for Prometheus, at this address of this machine
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Print or change the partitions of a running server
+    #[command(
+        after_help = "Example:\n  forerun serve ctl /run/user/1000/disk.sock resize boot 128M"
+    )]
+    Ctl(control::Args),
+}
+
+/// Files of `--listen` by TLS, all three or none.
+#[derive(clap::Args)]
+struct TlsFiles {
+    /// The certificate of this server, and those that sign it, in PEM: clients of --listen have to
+    /// begin TLS, with a certificate of theirs
+    #[arg(long = "tls-cert", value_name = "FILE", requires_all = ["key", "client_ca", "listen"])]
+    cert: Option<PathBuf>,
+    /// Its private key, in PEM
+    #[arg(long = "tls-key", value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+    /// The certificates that sign those of the clients, in PEM
+    #[arg(long = "tls-client-ca", value_name = "FILE", requires = "cert")]
+    client_ca: Option<PathBuf>,
+}
+
+impl TlsFiles {
+    fn settings(&self) -> Result<Option<TlsSettings>> {
+        let (Some(cert), Some(key), Some(ca)) = (&self.cert, &self.key, &self.client_ca) else {
+            return Ok(None);
+        };
+        Ok(Some(TlsSettings::from_files(cert, key, ca).context("cannot serve by TLS")?))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -120,6 +168,14 @@ fn bytes(text: &str) -> Result<u64, String> {
     Bytes::parse(text).map(|bytes| bytes.0).ok_or_else(|| format!("expected {}", Bytes::FORM))
 }
 
+fn partition(text: &str) -> Result<Partition, String> {
+    let partition: Partition = text.parse().map_err(|error: ParamError| error.to_string())?;
+    if matches!(partition.rule, Rule::Client(_)) {
+        return Err("clients of a socket have no names: take file=PATTERN or offset=A..B".into());
+    }
+    Ok(partition)
+}
+
 fn sector(text: &str) -> Result<u32, String> {
     match text {
         "512" => Ok(512),
@@ -130,7 +186,11 @@ fn sector(text: &str) -> Result<u32, String> {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    require_here("--listen", args.listen, args.insecure)?;
+    if let Some(Command::Ctl(args)) = &args.command {
+        return control::run(args);
+    }
+    let tls = args.tls.settings()?;
+    require_here("--listen", args.listen, args.insecure || tls.is_some())?;
     require_here("--metrics", args.metrics, args.insecure)?;
     let names = names(args)?;
     let cache = cache(args)?;
@@ -152,33 +212,45 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     if let Some(address) = args.listen {
         let listener = Listener::tcp(address)?;
-        places.push(listener.address().unwrap_or(address).to_string());
-        listeners.push(listener);
+        let address = listener.address().unwrap_or(address);
+        places.push(format!("{address}{}", if tls.is_some() { " by TLS" } else { "" }));
+        listeners.push(match tls {
+            Some(tls) => listener.with_tls(tls),
+            None => listener,
+        });
     }
     let metrics = args.metrics.map(metrics).transpose()?;
+    // Without partitions there is nothing to change.
+    let socket = args.socket.as_ref().filter(|_| !args.partitions.is_empty());
+    let control = socket.map(|path| Control::listen(&control::place(path))).transpose()?;
     let stops = server.clone();
     interrupt::stops(move || stops.stop());
     note(&ready(&sizes, args.mode, args.cache, &places));
     tell_manager("READY=1");
-    let ended = serve(&server, listeners, metrics);
+    let ended = serve(&server, listeners, metrics, control);
     tell_manager("STOPPING=1");
     let closed = server.close().context("bytes that clients wrote are lost");
     ended.and(closed)
 }
 
 /// Serves until a signal.
-fn serve(server: &Server, listeners: Vec<Listener>, metrics: Option<Metrics>) -> Result<()> {
+fn serve(
+    server: &Server,
+    listeners: Vec<Listener>,
+    metrics: Option<Metrics>,
+    control: Option<Control>,
+) -> Result<()> {
     thread::scope(|scope| {
-        let counting = metrics.map(|metrics| {
-            scope.spawn(move || metrics.run(server).context("cannot wait for clients of --metrics"))
-        });
-        let ended = server.run(listeners).context("cannot wait for clients");
+        let metrics = metrics.map(|it| scope.spawn(move || it.run(server)));
+        let control = control.map(|it| scope.spawn(move || it.run(server)));
+        let ended = server.run(listeners);
         server.stop();
-        let counted = counting.map_or(Ok(()), |counting| {
-            counting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        });
-        ended.and(counted)
+        let others = [metrics, control].into_iter().flatten();
+        others.fold(ended, |ended, other| {
+            ended.and(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        })
     })
+    .context("cannot wait for clients")
 }
 
 fn metrics(address: SocketAddr) -> Result<Metrics> {
@@ -193,7 +265,8 @@ fn require_here(flag: &str, address: Option<SocketAddr>, insecure: bool) -> Resu
     match address {
         Some(address) if !address.ip().is_loopback() && !insecure => Err(usage(format!(
             "{flag} {address} lets any machine that reaches it read what is served, unencrypted: \
-             take 127.0.0.1, a --socket, or say --insecure"
+             take 127.0.0.1, a --socket, --tls-cert where clients have certificates, or say \
+             --insecure"
         ))),
         Some(_) | None => Ok(()),
     }
@@ -234,6 +307,7 @@ fn cache(args: &Args) -> Result<Cache> {
         cache_bytes: args.cache,
         policy: args.policy.clone(),
         readahead: args.readahead.clone(),
+        partitions: args.partitions.clone(),
         ..Settings::default()
     };
     settings.files.backend = match args.io {

@@ -147,11 +147,11 @@ fn lists(args: &Args, room: &Room) -> Result<()> {
     });
     args.output.print(&record, &[""], || {
         format!(
-            "entries  {entries}\nfetched  {fetched} files with {} in {:.1} s\n\
+            "entries  {entries}\nfetched  {fetched} files with {} in {}\n\
              before   {cached} in memory, {absent} absent as ever\n\
              left     {gone} gone, {failed} failed, {beyond} beyond the budget\n",
             quantity::bytes(bytes_fetched),
-            seconds(time)
+            quantity::time(seconds(time))
         )
     })?;
     match (failed, beyond) {
@@ -199,14 +199,14 @@ fn text(room: &Room, report: &Report, time: Nanos) -> String {
     let rate = rate.map_or(String::new(), |rate| format!(", {rate:.0} MB/s"));
     let mut text = format!(
         "budget   {} of {} that are free\nfiles    {} with {}\nbefore   {} in memory\n\
-         fetched  {} in {:.1} s{rate}\n",
+         fetched  {} in {}{rate}\n",
         quantity::bytes(room.budget_bytes),
         quantity::bytes(room.free_bytes),
         report.files,
         quantity::bytes(report.bytes),
         quantity::bytes(report.bytes_before),
         quantity::bytes(report.bytes_fetched),
-        seconds(time),
+        quantity::time(seconds(time)),
     );
     if !report.skipped.is_empty() {
         let row = |file: &SkippedFile| {

@@ -181,6 +181,16 @@ fn lists_are_moved_joined_and_forgotten() {
     run(&["learned", "import", &file("all.jsonl")]);
     let shown = run(&["learned", "show", "all"]);
     assert!(shown.contains(&format!("{files}/000")) && shown.contains("/elsewhere/001"), "{shown}");
+    // Each form by the name of its file, whatever stdout has.
+    assert_eq!(run(&["learned", "show", "all", "-o", &file("rows.csv")]), shown);
+    let rows = fs::read_to_string(file("rows.csv")).unwrap();
+    assert!(rows.starts_with("path,use,first_seconds,bytes,next_time\n"), "{rows}");
+    assert_eq!(rows.lines().count(), shown.lines().count());
+    run(&["learned", "list", "--csv", "-o", &file("lists.json")]);
+    let lists: Value = serde_json::from_slice(&fs::read(file("lists.json")).unwrap()).unwrap();
+    assert!(lists.as_array().unwrap().iter().any(|list| list["name"] == "all"), "{lists}");
+    let refused_name = home.forerun(&["learned", "show", "all", "-o", &file("rows")]).output();
+    assert!(refused(&refused_name.unwrap(), 2).contains(".csv"));
     let missing = home.forerun(&["learned", "show", "al"]).output().unwrap();
     assert!(refused(&missing, 1).contains("the nearest is `all`"));
     let other = home.forerun(&["learned", "import", &home.file(0).to_string_lossy()]).output();

@@ -142,6 +142,16 @@ fn a_profile_is_kept_where_commands_look_for_it() {
     assert_eq!(told["device"].as_str(), Some(&*kept[0].0));
     assert_eq!(told["profile"]["depth"].as_i64(), kept[0].1["depth"].as_integer());
 
+    // All that was measured, by the name of its file; the profile is where it was.
+    let csv = folder.join("classes.csv");
+    let mut command = profile(&format!("{} --time 200ms -o {}", path.display(), csv.display()));
+    let output = command.env("XDG_CONFIG_HOME", &config).output().expect("it starts");
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert!(text.ends_with(&format!("saved    {}\n", toml.display())), "{text}");
+    let rows = fs::read_to_string(&csv).expect("it is written");
+    assert!(rows.lines().next().is_some_and(|line| line.contains("latency_mean_us")), "{rows}");
+    assert_eq!(rows.lines().count(), 1 + kept[0].1["classes"].as_array().expect("a list").len());
+
     let mut command = profile(&format!("{} --time 200ms", path.display()));
     command.env_remove("XDG_CONFIG_HOME").env_remove("HOME");
     let output = command.output().expect("it starts");

@@ -58,6 +58,15 @@ fn the_version_is_text_or_an_object() {
     let object: Value = serde_json::from_str(&said(&["--version", "--json"])).unwrap();
     assert_eq!(object["version"], version);
     assert_eq!(object["processor"], std::env::consts::ARCH);
+    // In a clone a commit that git finds; in any other place the version.
+    let commit = object["commit"].as_str().unwrap();
+    let is_commit = |name: &str| {
+        let mut git = Command::new("git");
+        let git = git.args(["rev-parse", "--verify", "--quiet", &format!("{name}^{{commit}}")]);
+        git.output().is_ok_and(|output| output.status.success())
+    };
+    assert!(commit == format!("v{version}") || is_commit(commit), "{object}");
+    assert_eq!(is_commit(commit), is_commit("HEAD"), "{object}");
 }
 
 #[test]

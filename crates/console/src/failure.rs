@@ -35,15 +35,23 @@ pub fn usage(what: impl fmt::Display) -> anyhow::Error {
     Usage(what.to_string()).into()
 }
 
-/// Prints an error of each of the `failed`, by name, and gives the one that a command on `count`
-/// things ends with.
-#[must_use]
-pub fn several(failed: &[(String, anyhow::Error)], count: usize) -> anyhow::Error {
-    for (name, error) in failed {
+/// The end of a command on `count` things: an error of each of the `failed` is printed, by name,
+/// and how many they are is the command's own. Of a single thing its error is that.
+///
+/// # Errors
+/// Something failed.
+pub fn all_done(mut failed: Vec<(String, anyhow::Error)>, count: usize) -> anyhow::Result<()> {
+    if failed.is_empty() {
+        return Ok(());
+    }
+    if count == 1 {
+        return Err(failed.remove(0).1);
+    }
+    for (name, error) in &failed {
         let text = message(error);
         note(&if text.contains(name.as_str()) { text } else { format!("{name}: {text}") });
     }
-    anyhow::anyhow!(
+    anyhow::bail!(
         "{} of {count} failed: their errors are above, the others' results are kept",
         failed.len()
     )

@@ -10,11 +10,19 @@ use std::thread;
 use forerun_core::units::Nanos;
 use forerun_report::Machine;
 
-/// The commit that was built, where the build's environment names it; else the version.
-pub const COMMIT: &str = match option_env!("FORERUN_COMMIT") {
-    Some(commit) => commit,
-    None => concat!("v", env!("CARGO_PKG_VERSION")),
-};
+/// The commit that was built, as the command's build names it; else the version.
+#[must_use]
+pub fn commit() -> &'static str {
+    COMMIT.get().copied().unwrap_or(concat!("v", env!("CARGO_PKG_VERSION")))
+}
+
+/// Names the commit that was built, once a process. It is the command that knows it: a crate with
+/// the commit in it is built anew for each, with all that depends on it.
+pub fn set_commit(commit: &'static str) {
+    COMMIT.get_or_init(|| commit);
+}
+
+static COMMIT: OnceLock<&str> = OnceLock::new();
 
 /// The time since the first call.
 #[expect(clippy::disallowed_types, reason = "the time of a simulation is shown to people")]

@@ -185,11 +185,15 @@ pub fn waiting(what: &str) -> ProgressBar {
 #[must_use]
 pub fn transfer(bytes: u64, what: &str) -> ProgressBar {
     let bar = ProgressBar::new(bytes);
-    let style = ProgressStyle::with_template(
-        "{msg} {bar:24} {binary_bytes}/{binary_total_bytes} {rate} {left}",
-    )
-    .expect("the template is well formed");
+    let style = ProgressStyle::with_template("{msg} {bar:24} {done} of {all} {rate} {left}");
     let style = style
+        .expect("the template is well formed")
+        .with_key("done", |state: &ProgressState, text: &mut dyn fmt::Write| {
+            let _ = write!(text, "{}", quantity::bytes(state.pos()));
+        })
+        .with_key("all", |state: &ProgressState, text: &mut dyn fmt::Write| {
+            let _ = write!(text, "{}", quantity::bytes(state.len().unwrap_or(0)));
+        })
         .with_key("rate", |state: &ProgressState, text: &mut dyn fmt::Write| {
             let _ = write!(text, "{}", rate(state.pos(), state.elapsed()));
         })
@@ -218,12 +222,8 @@ fn left(bytes: u64, all: u64, elapsed: Duration) -> String {
     }
     let rest = u128::from(all.saturating_sub(bytes));
     let millis = elapsed.as_millis() * rest / u128::from(bytes);
-    let seconds = millis.div_ceil(1_000);
-    match (seconds / 3_600, seconds / 60 % 60, seconds % 60) {
-        (0, 0, seconds) => format!("{seconds} s left"),
-        (0, minutes, seconds) => format!("{minutes} min {seconds} s left"),
-        (hours, minutes, _) => format!("{hours} h {minutes} min left"),
-    }
+    let seconds = u64::try_from(millis.div_ceil(1_000)).unwrap_or(u64::MAX);
+    quantity::whole_seconds(seconds) + " left"
 }
 
 const RATE_KNOWN_FROM: Duration = Duration::from_millis(300);

@@ -71,6 +71,13 @@ pub fn device(spec: &str, seed: u64) -> Result<Device> {
     Ok(device)
 }
 
+/// Device models, each of which must take a page in one request.
+pub fn devices(text: &str) -> Result<Vec<String>> {
+    let specs = each(text, "--device", names::DEVICES, |spec| device::make(spec, 0))?;
+    specs.iter().try_for_each(|spec| device(spec, 0).map(drop))?;
+    Ok(specs)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,5 +120,10 @@ mod tests {
         ] {
             assert_eq!(device(spec, 1).is_ok(), is_one, "{spec}");
         }
+        assert_eq!(
+            devices("hdd,ssd:connections=1..3/3").unwrap(),
+            ["hdd", "ssd:connections=1", "ssd:connections=2", "ssd:connections=3"]
+        );
+        assert!(devices("t7k250:max=2K..8K/2").is_err());
     }
 }

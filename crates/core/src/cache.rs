@@ -4,10 +4,13 @@
 //!   handle(event) -> demand.rs     reads walk their pages: hit, late hit, miss, marker; prefetch
 //!                    inflight.rs   fetches, the requests that wait for them, arrivals
 //!                    hits.rs       batches of uses that readers noted without a lock
+//!                    rules.rs      which partition a page belongs to
 //!                    partition.rs  frames: free ones, victims, retractions
+//!                    shares.rs     what partitions may hold, and the pool of free frames
 //!                    reclaim.rs    the far end of one stream's pages, for another's window
 //!                    writeback.rs  dirty pages, flush epochs, syncs
 //!                    invalidate.rs truncate, invalidate
+//!                    change.rs     ranges and lengths that the store changes itself
 //!                    outcomes.rs      what became of each window, for reports
 //! ```
 //!
@@ -29,9 +32,10 @@ use crate::device::estimate::{Estimate, Estimator, Ticket};
 use crate::event::{Action, Actions, Error, Event, PrefetchOutcomes};
 use crate::hash::FixedState;
 use crate::queue::Links;
-use crate::readahead::{self, Bounds, Probes, Readahead};
+use crate::readahead::{Bounds, Readahead};
 use crate::units::{FileId, FrameId, HandleId, Nanos, PageId, PageIndex, RequestId};
 
+mod change;
 mod demand;
 mod frames;
 mod hits;
@@ -39,24 +43,34 @@ mod inflight;
 mod invalidate;
 mod outcomes;
 mod partition;
+mod readaheads;
 mod reclaim;
+mod rules;
 mod settings;
+mod shares;
 mod stats;
 mod writeback;
 
+use change::{Change, Stage};
 use frames::{Frame, Frames, NIL, State};
 use inflight::{Row, Run, StarvedPage, Waiter};
 use partition::{OpenRetraction, Partition};
-pub use settings::{PartitionSettings, Settings, SettingsError};
-pub use stats::Stats;
+use readaheads::Readaheads;
+use rules::Ranges;
+pub use rules::{PartitionText, Rule};
+pub use settings::{OpenError, PartitionSettings, REST, Settings, SettingsError};
+pub use shares::PartitionView;
+pub use stats::{PartitionStats, Stats};
 use writeback::{FileWrites, ThrottledWrite};
 
 /// The decisions of one cache.
 pub struct Cache {
     settings: Settings,
-    readahead: Box<dyn Readahead + Send>,
-    probes: Probes,
+    readahead: Readaheads,
+    ranges: Ranges,
     partitions: Vec<Partition>,
+    /// Changes of shares so far.
+    resizes: u64,
     frames: Frames,
     free: Vec<FrameId>,
     pages: HashMap<PageId, FrameId, FixedState>,
@@ -78,6 +92,8 @@ pub struct Cache {
     /// Writes that wait for room, and the files that they are to.
     throttled: u32,
     throttled_files: VecDeque<FileId>,
+    /// Files with a change in the store, or about to be.
+    changing: Vec<FileId>,
     /// Pages dirty, being written or unsynced.
     dirty_pages: u32,
     /// Of these, those that are dirty.
@@ -115,13 +131,14 @@ pub struct Cache {
 
 struct Handle {
     file: FileId,
+    /// The partition of its pages, where no range of offsets has them in another.
+    partition: u32,
     /// Failures of the file's writeback that were reported on this handle.
     errors_seen: u64,
 }
 
 struct File {
     pages: u64,
-    partition: u32,
     handles: u32,
     /// Frames that its pages hold, doomed ones too.
     frames: u32,
@@ -144,8 +161,8 @@ impl Cache {
     /// # Errors
     /// As [`Cache::new`].
     pub fn check(settings: &Settings) -> Result<(), SettingsError> {
-        let readahead = readahead::make(&settings.readahead, settings.page_bytes)?.policy;
-        settings.check(readahead.window_pages_min())
+        let readahead = Readaheads::new(settings, None)?;
+        settings.check(|partition| readahead.of(partition).window_pages_min())
     }
 
     /// As [`Cache::new`], but `oracle`, if there is one, in place of the policy that
@@ -157,22 +174,20 @@ impl Cache {
         settings: Settings,
         oracle: Option<Box<dyn Readahead + Send>>,
     ) -> Result<Self, SettingsError> {
-        let mut readahead = match oracle {
-            Some(oracle) => oracle,
-            None => readahead::make(&settings.readahead, settings.page_bytes)?.policy,
-        };
-        settings.check(readahead.window_pages_min())?;
+        let mut readahead = Readaheads::new(&settings, oracle)?;
+        settings.check(|partition| readahead.of(partition).window_pages_min())?;
         let Settings { ahead_pages_max, request_pages_max, page_bytes, .. } = settings;
         readahead.bounds(Bounds { ahead_pages_max, request_pages_max });
         let request_bytes_max = request_pages_max.saturating_mul(page_bytes);
-        let estimator = readahead.sees_device().then(|| Estimator::new(request_bytes_max));
+        let estimator = readahead.any_sees_device().then(|| Estimator::new(request_bytes_max));
         let partitions =
             settings.partitions.iter().map(Partition::new).collect::<Result<Vec<_>, _>>()?;
         let frames = settings.frames;
         Ok(Self {
-            probes: readahead.probes(),
             readahead,
+            ranges: Ranges::new(&settings),
             partitions,
+            resizes: 0,
             frames: Frames::new(frames),
             free: (0..frames).rev().map(FrameId).collect(),
             pages: HashMap::with_capacity_and_hasher(frames as usize, FixedState),
@@ -190,6 +205,7 @@ impl Cache {
             write_links: Links::new(0),
             throttled: 0,
             throttled_files: VecDeque::new(),
+            changing: Vec::new(),
             dirty_pages: 0,
             dirty_unwritten: 0,
             unsynced: 0,
@@ -221,6 +237,7 @@ impl Cache {
     pub fn handle(&mut self, now: Nanos, event: Event<'_>, actions: &mut Actions) {
         assert!(now >= self.now, "time ran backwards: {now:?} after {:?}", self.now);
         let settling = matches!(event, Event::Pinned { .. } | Event::Settled);
+        let is_request = settling || event.is_request();
         assert!(settling || self.retracting.is_empty(), "{event:?} before Settled");
         core::mem::swap(&mut self.actions, actions);
         self.now = now;
@@ -251,6 +268,21 @@ impl Cache {
                 Some(error) => self.fail(request, error),
                 None => self.flush(request, handle),
             },
+            Event::Change { request, handle, first, count, keeps_first, file_pages, durable } => {
+                let stage = Stage::Waiting;
+                let change = Change {
+                    request,
+                    handle,
+                    first,
+                    count,
+                    keeps_first,
+                    file_pages,
+                    durable,
+                    stage,
+                };
+                self.change(change);
+            }
+            Event::Changed { request, errno } => self.changed(request, errno),
             Event::Cancel { request } => self.cancel(request),
             Event::Arrived { first, count } => self.arrived(first, count),
             Event::Failed { first, count, errno } => self.failed(first, count, errno),
@@ -267,8 +299,12 @@ impl Cache {
         if !matches!(event, Event::Pinned { .. }) {
             self.feed_starved();
             self.resume_throttled();
+            self.advance_changes();
             self.relieve();
             self.shrink();
+            if !is_request {
+                self.keep_pool();
+            }
         }
         if self.retracting.is_empty() {
             self.issue();
@@ -328,7 +364,7 @@ impl Cache {
     /// Whether the readahead policy has to see every read: see [`Readahead::sees_requests`].
     #[must_use]
     pub fn sees_requests(&self) -> bool {
-        self.readahead.sees_requests()
+        self.readahead.any_sees_requests()
     }
 
     /// Pages that are dirty, being written, or not known to be durable.
@@ -364,19 +400,33 @@ impl Cache {
         self.files.get(&file).is_some_and(|row| !row.writes.idle())
     }
 
+    /// Whether `handle` may be opened on `file`.
+    ///
+    /// # Errors
+    /// The bound of handles, or that of files, is reached: a file without handles counts while it
+    /// has pages.
+    pub fn check_open(&self, handle: HandleId, file: FileId) -> Result<(), OpenError> {
+        let Settings { handles_max, files_max, .. } = self.settings;
+        if handle.0 >= handles_max {
+            return Err(OpenError::Handles { bound: handles_max });
+        }
+        let has_room = (self.files.len() as u64) < u64::from(files_max);
+        let fits = has_room || self.files.contains_key(&file);
+        if fits { Ok(()) } else { Err(OpenError::Files { bound: files_max }) }
+    }
+
     fn open(&mut self, handle: HandleId, file: FileId, partition: u32, pages: u64) {
         assert!((partition as usize) < self.partitions.len(), "no partition {partition}");
-        assert!(handle.0 < self.settings.handles_max, "handle {handle:?} is out of bounds");
+        if let Err(error) = self.check_open(handle, file) {
+            panic!("Cache::check_open comes before Open: {error}");
+        }
         let index = handle.0 as usize;
         if self.handles.len() <= index {
             self.handles.resize_with(index + 1, || None);
         }
         assert!(self.handles[index].is_none(), "{handle:?} is open already");
-        let room = (self.files.len() as u64) < u64::from(self.settings.files_max);
-        assert!(room || self.files.contains_key(&file), "more files than Settings::files_max");
         let row = self.files.entry(file).or_insert_with(|| File {
             pages,
-            partition,
             handles: 0,
             frames: 0,
             writes: FileWrites::default(),
@@ -386,7 +436,8 @@ impl Cache {
             row.pages = pages;
         }
         row.handles += 1;
-        self.handles[index] = Some(Handle { file, errors_seen: row.writes.errors });
+        let errors_seen = row.writes.errors;
+        self.handles[index] = Some(Handle { file, partition, errors_seen });
         if unused && pages < known {
             // What the file held beyond is not to come back when it grows.
             self.truncate(file, pages);

@@ -61,6 +61,11 @@ pub trait Driver {
         unreachable!("{file:?} is to be synced, and this driver sends no writes");
     }
 
+    /// [`Action::Change`].
+    fn change(&mut self, request: RequestId) {
+        unreachable!("{request:?} changes a store, and this driver sends no changes");
+    }
+
     /// `event` is about to be sent: what a journal records.
     fn sent(&mut self, _now: Nanos, _event: &Event<'_>) {}
 }
@@ -109,6 +114,7 @@ fn carry_out(driver: &mut impl Driver, action: Action, frames: &[FrameId]) -> bo
         Action::Fetch { kind, page, .. } => driver.fetch(kind, page, frames),
         Action::Write { page, .. } => driver.write(page, frames),
         Action::Sync { file } => driver.sync(file),
+        Action::Change { request } => driver.change(request),
         Action::Done { request } => driver.done(request),
         Action::Fail { request, error } => driver.fail(request, error),
         Action::Publish { page, frame, generation, marker } => {

@@ -76,10 +76,15 @@ impl Effort {
     /// How many requests may be made, where workers have `outstanding` others.
     #[must_use]
     pub fn requests(&self, outstanding: usize) -> usize {
-        let (cost, requests) = self.cost;
-        let each = (cost / requests).max(1);
-        let count = self.saved.max(0).unsigned_abs() / each;
+        let count = self.saved.max(0).unsigned_abs() / self.request_cost().0;
         usize::try_from(count).unwrap_or(usize::MAX).saturating_sub(outstanding)
+    }
+
+    /// What a request costs, as those of late did.
+    #[must_use]
+    pub fn request_cost(&self) -> Nanos {
+        let (cost, requests) = self.cost;
+        Nanos((cost / requests).max(1))
     }
 
     /// The shortest pause after a poll that has used `cost`, where one part in `one_in` of a

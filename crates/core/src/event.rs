@@ -16,9 +16,11 @@
 //! # Invariants
 //! - After a call that appended a `Retract`, the next events are `Pinned` for each frame that a
 //!   reader has pinned, and then `Settled`. The cache asserts it.
-//! - Every `Read`, `Write` and `Flush` is answered by one `Done` or one `Fail`, never both.
+//! - Every `Read`, `Write`, `Flush` and `Change` is answered by one `Done` or one `Fail`, never
+//!   both.
 //! - A `Fetch` is answered for each of its frames, in order, by `Arrived` or `Failed`; a `Write`
-//!   by `Written` or `WriteFailed`; a `Sync` by `Synced`; a `Fill` by `Filled`.
+//!   by `Written` or `WriteFailed`; a `Sync` by `Synced`; a `Fill` by `Filled`; a `Change` by
+//!   `Changed`.
 //!
 //! # Journals
 //! The two tables below are the only definition of events and actions: the types, their encoding
@@ -56,13 +58,15 @@ codec::records! { decoded
     /// What happened.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Event<'a> {
-        /// A handle was opened. The first handle of a file puts it into its partition.
+        /// A handle was opened. Before,
+        /// [`Cache::check_open`](crate::cache::Cache::check_open) says whether it may be.
         Open = 1 {
             /// The handle; its number is not in use.
             handle: HandleId,
             /// What it reads and writes.
             file: FileId,
-            /// Where the file's pages are to live.
+            /// Where the pages go that are fetched for it, but for those that a rule of offsets has
+            /// in another partition.
             partition: PartitionId,
             /// Pages in the file, the last one perhaps in part.
             file_pages: u64,
@@ -224,6 +228,62 @@ codec::records! { decoded
         },
         /// Time passed: see [`Cache::deadline`](crate::cache::Cache::deadline).
         Tick = 20,
+        /// Pages `first..first + count` are to be changed in the store itself: zeroed, discarded or
+        /// cut off. Answered by one `Done` or `Fail`.
+        Change = 22 {
+            /// The caller's name for this change.
+            request: RequestId,
+            /// Through which handle.
+            handle: HandleId,
+            /// The first page.
+            first: PageIndex,
+            /// Pages; those beyond the end of the file have no effect.
+            count: u64,
+            /// The first page keeps some of its bytes, which are durable before the change.
+            keeps_first: bool,
+            /// Pages of the file afterwards, where its length changes.
+            file_pages: Option<u64>,
+            /// Answer only when the change is durable, and what was written before.
+            durable: bool,
+        },
+        /// The store made the change of a `Change`, or failed to.
+        Changed = 23 {
+            /// Its request.
+            request: RequestId,
+            /// 0, or why it failed.
+            errno: i32,
+        },
+    }
+}
+
+impl Event<'_> {
+    /// Whether a caller waits for the actions: what can be done later is.
+    pub(crate) fn is_request(&self) -> bool {
+        match self {
+            Self::Open { .. }
+            | Self::Close { .. }
+            | Self::Read { .. }
+            | Self::Hits { .. }
+            | Self::Marker { .. }
+            | Self::Prefetch { .. }
+            | Self::Write { .. }
+            | Self::Flush { .. }
+            | Self::Change { .. }
+            | Self::Cancel { .. } => true,
+            Self::Filled { .. }
+            | Self::Arrived { .. }
+            | Self::Failed { .. }
+            | Self::Written { .. }
+            | Self::WriteFailed { .. }
+            | Self::Synced { .. }
+            | Self::Changed { .. }
+            | Self::Truncate { .. }
+            | Self::Invalidate { .. }
+            | Self::Pinned { .. }
+            | Self::Settled
+            | Self::Resize { .. }
+            | Self::Tick => false,
+        }
     }
 }
 
@@ -342,6 +402,12 @@ codec::records! {
             window: u32,
             /// How many pages, by outcome.
             outcomes: PrefetchOutcomes,
+        },
+        /// Have the store make the change of the request, then send `Changed`. The store writes no
+        /// page of the file meanwhile.
+        Change = 13 {
+            /// The request.
+            request: RequestId,
         },
     }
 }

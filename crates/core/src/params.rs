@@ -548,7 +548,7 @@ mod tests {
             ),
             (
                 ParamError::UnknownKey { key: "x".into(), known: vec!["kin", "kout"] },
-                "no parameter `x`; there are: kin kout; the nearest is `kin`",
+                "no parameter `x`; there are: kin kout",
             ),
             (
                 ParamError::UnknownKey { key: "x".into(), known: vec![] },

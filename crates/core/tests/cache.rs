@@ -3,6 +3,8 @@
 //! [`World`] is the driver of the cache. It carries actions out, keeps the index of
 //! published pages, and checks on the way what must always hold.
 
+#[path = "cache/changes.rs"]
+mod changes;
 #[path = "cache/flushes.rs"]
 mod flushes;
 #[path = "cache/frames.rs"]
@@ -11,6 +13,8 @@ mod frames;
 mod invalidate;
 #[path = "cache/outcomes.rs"]
 mod outcomes;
+#[path = "cache/partitions.rs"]
+mod partitions;
 #[path = "cache/prefetch.rs"]
 mod prefetch;
 #[path = "cache/protocol.rs"]

@@ -487,7 +487,7 @@ fn impossible_devices_are_refused_with_the_parameter_and_its_bounds() {
     ));
     assert!(matches!(device::make("hdd:spin=1", 1), Err(ParamError::UnknownKey { .. })));
     let unknown = device::make("drum", 1).expect_err("no such device");
-    let says = "no `drum`; there are: t7k250 hdd cloud object ssd optane; the nearest is `hdd`";
+    let says = "no `drum`; there are: t7k250 hdd cloud object ssd optane";
     assert_eq!(unknown.to_string(), says);
 }
 

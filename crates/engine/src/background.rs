@@ -16,6 +16,7 @@
 //!   reaped before its submitter has counted it.
 //! - Once closed, and in the child of a `fork`, a background takes no job; those in flight end as
 //!   early as the store can end them.
+//! - A store that panics fails the jobs that it does not give back, and the thread goes on.
 //! - The frames bound the jobs: each operation has its own.
 //! # Locking
 //! One lock for the list, one for a table, one for a thread's handle; none is held over a queue's
@@ -32,10 +33,20 @@ use forerun_io::{
     sync::{Condvar, Mutex, thread},
 };
 
+use crate::guard::{salvage, unless_panics};
+
 /// Takes the completions of jobs, on the thread that reaped them.
 pub(crate) trait Completions<J>: Send + Sync + 'static {
-    /// Takes `job`, whose operation completed as `done`.
-    fn take(self: &Arc<Self>, job: J, done: Completion);
+    /// Takes `job`, whose operation completed as `done`; `None`: the store has panicked and not
+    /// given it back.
+    fn take(self: &Arc<Self>, job: J, done: Option<Completion>);
+}
+
+/// A job that was not submitted.
+pub(crate) struct Refused<J> {
+    pub(crate) job: J,
+    /// Its operation; `None`: the store has panicked, and has it.
+    pub(crate) op: Option<Op>,
 }
 
 /// All reapers of a cache.
@@ -126,17 +137,25 @@ impl<J: Send + 'static> Background<J> {
         queue: &dyn Queue,
         op: Op,
         job: J,
-    ) -> Result<(), (Op, J)> {
+    ) -> Result<(), Refused<J>> {
         let mut table = self.table.lock();
         if table.closed || self.home.is_forked() {
-            return Err((op, job));
+            return Err(Refused { job, op: Some(op) });
         }
-        let before = table.in_flight.insert(op.token, job);
+        let token = op.token;
+        let before = table.in_flight.insert(token, job);
         assert!(before.is_none(), "a token is in flight once");
-        let start = !std::mem::replace(&mut table.reaping, true);
         drop(table);
-        queue.submit(op);
-        self.table.lock().submitted += 1;
+        if unless_panics(|| queue.submit(op)).is_none() {
+            let job = self.table.lock().in_flight.remove(&token);
+            // A reaper that met a panic too has taken the job.
+            return job.map_or(Ok(()), |job| Err(Refused { job, op: None }));
+        }
+        let start = {
+            let mut table = self.table.lock();
+            table.submitted += 1;
+            !std::mem::replace(&mut table.reaping, true)
+        };
         self.wake.notify_all();
         if start {
             self.start(completions);
@@ -166,20 +185,45 @@ impl<J: Send + 'static> Background<J> {
                 self.wake.wait(&mut table);
             }
             drop(table);
-            self.reaped.reap(Wait::One, &mut out);
-            assert!(!out.is_empty(), "a queue gives back what was submitted to it");
-            let mut table = self.table.lock();
-            table.submitted -= i64::try_from(out.len()).expect("bounded by the frames");
-            let mut ended = Vec::with_capacity(out.len());
-            for done in out.drain(..) {
-                let job = table.in_flight.remove(&done.op.token);
-                ended.push((job.expect("it was submitted by that token"), done));
+            if unless_panics(|| self.reaped.reap(Wait::One, &mut out)).is_none() {
+                self.break_down(completions, &mut out);
+                continue;
             }
-            drop(table);
+            assert!(!out.is_empty(), "a queue gives back what was submitted to it");
+            let ended = self.table.lock().ended(&mut out);
             for (job, done) in ended {
-                completions.take(job, done);
+                completions.take(job, Some(done));
             }
         }
+    }
+
+    /// The store has panicked: refuses jobs from now on, and ends those in flight, of which `out`
+    /// has come back.
+    fn break_down<C: Completions<J>>(&self, completions: &Arc<C>, out: &mut Vec<Completion>) {
+        self.table.lock().closed = true;
+        out.append(&mut salvage(&*self.reaped));
+        let (ended, lost) = {
+            let mut table = self.table.lock();
+            let ended = table.ended(out);
+            table.submitted = 0;
+            (ended, std::mem::take(&mut table.in_flight))
+        };
+        for (job, done) in ended {
+            completions.take(job, Some(done));
+        }
+        for job in lost.into_values() {
+            completions.take(job, None);
+        }
+    }
+}
+
+impl<J> Table<J> {
+    /// Takes the jobs of completed operations. One whose submission panicked has no job.
+    fn ended(&mut self, out: &mut Vec<Completion>) -> Vec<(J, Completion)> {
+        let job = |done: Completion| Some((self.in_flight.remove(&done.op.token)?, done));
+        let ended: Vec<_> = out.drain(..).filter_map(job).collect();
+        self.submitted -= i64::try_from(ended.len()).expect("bounded by the frames");
+        ended
     }
 }
 

@@ -9,7 +9,8 @@ use forerun_core::device::estimate::DeviceProfile;
 use forerun_io::files::Backend;
 
 use crate::{
-    cache::Cache, error::BuildError, handle::Handle, journal::Recorder, settings::Settings,
+    cache::Cache, error::BuildError, handle::Handle, journal::Recorder, partitions::Partition,
+    settings::Settings,
 };
 
 /// See [`Cache::builder`].
@@ -83,6 +84,31 @@ impl Builder {
     /// ```
     pub fn readahead(mut self, spec: impl Into<String>) -> Self {
         self.settings.readahead = spec.into();
+        self
+    }
+
+    /// A partition: a share of the memory, for the pages that its rule takes, with policies of its
+    /// own. Rules are matched in the order of these calls.
+    ///
+    /// ```
+    /// use forerun_engine::{Cache, Partition, Rule};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mail = Partition::new("mail", 16 << 20, Rule::Client("mail".into())).policy("lru");
+    /// let cache = Cache::builder()
+    ///     .memory(64 << 20)
+    ///     .partition(mail)
+    ///     .partition("logs=8M:2q-star+off:file=*.log".parse()?)
+    ///     .build()?;
+    /// let mail = cache.client("mail"); // The same cache; what it opens is in `mail`.
+    /// cache.resize_partition("logs", 24 << 20)?;
+    /// for part in cache.partitions() {
+    ///     println!("{} {} of {} bytes, {:?}", part.name, part.used_bytes, part.bytes, part.stats);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn partition(mut self, partition: Partition) -> Self {
+        self.settings.partitions.push(partition);
         self
     }
 

@@ -24,7 +24,7 @@ use forerun_io::{
     frames::Frames,
     index::Index,
     store::{QueueKind, Store, Version, file::Access},
-    sync::{AtomicBool, AtomicU32, Condvar, Mutex, MutexGuard, Ordering},
+    sync::{AtomicBool, Condvar, Mutex, MutexGuard},
 };
 
 use crate::{
@@ -40,11 +40,14 @@ use crate::{
     queues::Queues,
     settings::Settings,
     shared::Shared,
+    shares::Shares,
     state::{Place, State},
     stats::{Stats, Windows},
     version::VersionCell,
     watch::Watch,
 };
+
+mod shares;
 
 /// A live cache. Clones are the same cache.
 ///
@@ -63,6 +66,8 @@ use crate::{
 #[derive(Clone)]
 pub struct Cache {
     owner: Arc<Owner>,
+    /// The client whose files this clone opens.
+    client: Arc<str>,
 }
 
 impl Cache {
@@ -98,10 +103,12 @@ impl Cache {
         let (index, publisher) = Index::new(frames);
         let (clock, hit_buffer) = (Clock::start(), HitBuffer::new());
         let starving = Arc::new(AtomicBool::new(false));
-        let (sees_requests, frames_now) = (core.sees_requests(), index.frames().count());
+        let (sees_requests, parts) = (core.sees_requests(), Arc::new(Shares::new(&core)));
         let dirty_pages_max = core.settings().dirty_pages_max;
+        let core_settings = core.settings().clone();
         let (starves, hits_max) = (Arc::clone(&starving), hit_buffer.capacity());
-        let state = State::new(core, clock, publisher, starves, hits_max, &settings, recorder);
+        let shared_with = (starves, Arc::clone(&parts));
+        let state = State::new(core, clock, publisher, shared_with, hits_max, &settings, recorder);
         let shared = Arc::new(Shared {
             index,
             hit_buffer,
@@ -110,14 +117,16 @@ impl Cache {
             writer_left: Condvar::new(),
             starving,
             sees_requests,
-            frames_now: AtomicU32::new(frames_now),
+            shares: parts,
+            core_settings,
             dirty_pages_max,
             backgrounds: Backgrounds::default(),
             clock,
             settings,
         });
         let (watch, flusher) = (Watch::default(), Flusher::default());
-        Ok(Self { owner: Arc::new(Owner { shared, files, watch, flusher }) })
+        let owner = Arc::new(Owner { shared, files, watch, flusher });
+        Ok(Self { owner, client: "".into() })
     }
 
     /// Opens the file or block device at `path`: past the kernel's page cache where that works,
@@ -153,7 +162,7 @@ impl Cache {
         let store = self.owner.files.open(path.as_ref(), access)?;
         self.owner.watch.begin(&self.owner.shared);
         let version = store.settled_version()?;
-        self.open_as(store, version.bytes, version, true, access)
+        self.open_as(store, version.bytes, version, Some(path.as_ref()), access)
     }
 
     /// Opens the contents of `store`. Each call creates a separate file; [`Handle::try_clone`]
@@ -175,7 +184,7 @@ impl Cache {
         access: Access,
     ) -> Result<Handle, OpenError> {
         let (version, bytes) = (store.settled_version()?, store.bytes()?);
-        self.open_as(store, bytes, version, false, access)
+        self.open_as(store, bytes, version, None, access)
     }
 
     fn open_as(
@@ -183,10 +192,11 @@ impl Cache {
         store: Arc<dyn Store>,
         bytes: u64,
         version: Version,
-        found_again: bool,
+        path: Option<&Path>,
         access: Access,
     ) -> Result<Handle, OpenError> {
-        let writable = access == Access::ReadWrite;
+        let (writable, found_again) = (access == Access::ReadWrite, path.is_some());
+        let partition = self.partition_of(path);
         let (shared, settings) = (&self.owner.shared, &self.owner.shared.settings);
         let queues = Queues::new(Arc::clone(&store), settings.demand_queues_max);
         let depth = settings.background_depth.min(settings.background_depth_max);
@@ -197,7 +207,7 @@ impl Cache {
             let queue = store.queue(QueueKind::Background { depth });
             Writer { background: shared.backgrounds.of(&queue), queue }
         });
-        let page_bytes = settings.page_bytes;
+        let (page_bytes, bytes_max) = (settings.page_bytes, store.bytes_max().unwrap_or(u64::MAX));
         let (mut state, version, bytes) = if found_again {
             let (state, version) = self.newest(&*store, version)?;
             (state, version, version.bytes)
@@ -214,12 +224,14 @@ impl Cache {
                     // A file that was opened to be written before keeps what writes it.
                     let _ = file.writer.set(writer);
                 }
-                return Handle::open(&self.owner, &mut state, &file, None, writable);
+                let file = (&file, None);
+                return Handle::open(&self.owner, &mut state, file, writable, partition);
             }
             Place::Free(id) => id,
         };
         let file = Arc::new(File {
             id,
+            bytes_max,
             store,
             version: VersionCell::new(version),
             length: Length::new(bytes),
@@ -230,7 +242,8 @@ impl Cache {
             writer: writer.map_or_else(OnceLock::new, OnceLock::from),
             state: FileStateCell::default(),
         });
-        let opened = Handle::open(&self.owner, &mut state, &file, found_by, writable);
+        let file = (&file, found_by);
+        let opened = Handle::open(&self.owner, &mut state, file, writable, partition);
         shared.settle(state); // Before a refused file is dropped, and its store with it.
         opened
     }
@@ -313,6 +326,14 @@ impl Cache {
         (shared.frames().count(), shared.state.lock().core.free_frames())
     }
 
+    /// Bytes that were written and are not known to be durable, in whole pages.
+    #[must_use]
+    pub fn dirty_bytes(&self) -> u64 {
+        let shared = &self.owner.shared;
+        let pages = shared.state.lock().core.dirty_pages();
+        u64::from(pages) * u64::from(shared.settings.page_bytes)
+    }
+
     /// The system interface that reads files, and why no better one does.
     #[must_use]
     pub fn chosen(&self) -> ChosenBackend {
@@ -321,18 +342,17 @@ impl Cache {
 
     /// Limits pages to `bytes` from now on: at most the size that the cache was built with, at
     /// least a window of its readahead. Pages beyond the limit are evicted; pinned ones when they
-    /// are unpinned.
+    /// are unpinned. Partitions keep their shares: what changes is the rest.
     ///
     /// # Errors
     /// `bytes` is too large or too small; nothing changes then.
     pub fn resize(&self, bytes: u64) -> Result<(), SettingsError> {
         let shared = &self.owner.shared;
-        let frames = bytes / u64::from(shared.settings.page_bytes);
-        let frames = u32::try_from(frames).unwrap_or(u32::MAX);
         let mut state = shared.state.lock();
+        let others = state.core.partitions().skip(1).map(|view| view.frames).sum::<u32>();
+        let frames = self.pages(bytes).saturating_sub(others);
         state.core.check_resize(0, frames)?;
         state.send(None, Event::Resize { partition: PartitionId(0), frames });
-        shared.frames_now.store(frames, Ordering::Relaxed);
         shared.settle(state);
         Ok(())
     }
@@ -368,7 +388,7 @@ mod tests {
         fs::write(&path, vec![2; 200]).unwrap();
         let (newest, mut buf) = (cache.open(&path).unwrap(), [0; 300]);
         assert_eq!(newest.read_at(&mut buf, 0), Ok(200));
-        let late = cache.open_as(early, version.bytes, version, true, Access::Read).unwrap();
+        let late = cache.open_as(early, version.bytes, version, Some(&path), Access::Read).unwrap();
         assert_eq!((late.len(), late.read_at(&mut buf, 0), buf[199]), (200, Ok(200), 2));
         assert_eq!(newest.read_at(&mut buf, 0), Ok(200));
         assert_eq!((cache.stats().store_requests, cache.stats().files_changed), (1, 0));

@@ -6,8 +6,15 @@
 
 use std::io;
 
-use forerun_core::{cache::SettingsError, event};
-use forerun_io::{files::BackendError, frames::NoMemory, store::StoreError};
+use forerun_core::{
+    cache::{self, SettingsError},
+    event,
+};
+use forerun_io::{
+    files::BackendError,
+    frames::NoMemory,
+    store::{EOPNOTSUPP, StoreError},
+};
 
 /// Why a read gave no bytes. The contents of its buffer are unspecified; the cache is intact, and
 /// the next read tries again.
@@ -97,6 +104,22 @@ pub enum WriteError {
     /// The write reaches beyond what a file can hold.
     #[error("the write ends beyond the longest file")]
     TooLong,
+    /// The write ends beyond what the store can ever hold, as a block device does not grow. Nothing
+    /// was written.
+    #[error("the write ends beyond the {bytes_max} bytes of the store, which does not grow")]
+    NoRoom {
+        /// The most bytes that the store can have.
+        bytes_max: u64,
+    },
+    /// The store cannot do this without moving the bytes. Nothing has changed.
+    #[error("the store cannot change its length, or a range without writing it")]
+    Unsupported,
+    /// The store failed to change the length or a range.
+    #[error("the store cannot change the file: {}", io::Error::from_raw_os_error(*errno))]
+    Change {
+        /// The store's reason.
+        errno: i32,
+    },
     /// Written bytes could not be made durable. They are kept and written again; flush again.
     #[error("written bytes are not durable yet: {}", io::Error::from_raw_os_error(*errno))]
     Writeback {
@@ -145,7 +168,11 @@ impl WriteError {
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
-            Self::Writeback { errno } | Self::Store { errno, .. } => *errno,
+            Self::Writeback { errno } | Self::Store { errno, .. } | Self::Change { errno } => {
+                *errno
+            }
+            Self::NoRoom { .. } => ENOSPC,
+            Self::Unsupported => EOPNOTSUPP,
             Self::ReadOnly | Self::Closed => EBADF,
             Self::TooLong => EFBIG,
             Self::Changed => ESTALE,
@@ -249,6 +276,15 @@ pub enum OpenError {
     Closed,
 }
 
+impl From<cache::OpenError> for OpenError {
+    fn from(error: cache::OpenError) -> Self {
+        match error {
+            cache::OpenError::Handles { bound } => Self::Handles { bound },
+            cache::OpenError::Files { bound } => Self::Files { bound },
+        }
+    }
+}
+
 impl OpenError {
     /// The errno of this error.
     #[must_use]
@@ -267,6 +303,7 @@ const EBADF: i32 = 9;
 const EAGAIN: i32 = 11;
 const EFBIG: i32 = 27;
 const ENFILE: i32 = 23;
+const ENOSPC: i32 = 28;
 const ESTALE: i32 = 116;
 const ECANCELED: i32 = 125;
 

@@ -30,7 +30,7 @@ use std::sync::{Arc, OnceLock};
 use forerun_core::units::{FileId, FrameId, PageIndex};
 use forerun_io::{
     frames::Frames,
-    store::{Completion, Op, OpKind, Queue, Store},
+    store::{Completion, Op, OpKind, Queue, Store, Version},
 };
 
 mod length;
@@ -42,6 +42,7 @@ pub(crate) use crate::version::{FileState, FileStateCell};
 use crate::{
     background::Background,
     error::{EIO, ReadError},
+    guard::unless_panics,
     queues::Queues,
     version::VersionCell,
 };
@@ -50,6 +51,8 @@ use crate::{
 pub(crate) struct File {
     pub(crate) id: FileId,
     pub(crate) store: Arc<dyn Store>,
+    /// What the store cannot grow beyond.
+    pub(crate) bytes_max: u64,
     /// The version of its pages.
     pub(crate) version: VersionCell,
     pub(crate) length: Length,
@@ -101,7 +104,19 @@ impl File {
 
     /// The file state by the store's version now, or the errno of a store that fails to give one.
     pub(crate) fn compare(&self) -> Result<FileState, i32> {
-        self.version.compare(|| self.store.version().map_err(|error| error.errno()))
+        self.version.compare(|| self.store_version())
+    }
+
+    /// The store's version now.
+    pub(crate) fn store_version(&self) -> Result<Version, i32> {
+        let version = unless_panics(|| self.store.version());
+        version.map_or(Err(EIO), |version| version.map_err(|error| error.errno()))
+    }
+
+    /// The store's length now.
+    fn store_bytes(&self) -> Result<u64, i32> {
+        let bytes = unless_panics(|| self.store.bytes());
+        bytes.map_or(Err(EIO), |bytes| bytes.map_err(|error| error.errno()))
     }
 
     /// Closes the background queues of a file without handles, and their reapers.
@@ -167,17 +182,30 @@ impl Fetch {
         Op { token, kind: OpKind::Read, offset, bytes: self.bytes, frames }
     }
 
-    /// Checks the frames of the completed operation in.
+    /// Checks the frames of the completed operation in. A store that has panicked gives back an
+    /// operation without them, or none: they were checked in when it dropped them.
     pub(crate) fn put_back(&self, op: Op, frames: &Frames) {
-        assert_eq!(op.frames.len(), self.frames.len(), "an operation keeps its frames");
         for (&id, frame) in self.frames.iter().zip(op.frames) {
             assert_eq!(frame.id(), Some(id), "an operation keeps the order of its frames");
             frames.check_in(frame);
         }
     }
 
+    /// Whether the store has kept a frame of the operation: a later operation cannot have it.
+    pub(crate) fn is_kept_by_store(&self, frames: &Frames) -> bool {
+        self.frames.iter().any(|&frame| frames.is_checked_out(frame))
+    }
+
+    /// The result of an operation that the store has lost.
+    pub(crate) fn lost() -> Outcome {
+        Outcome { whole: 0, errno: EIO, bytes: 0, file_state: None }
+    }
+
     /// The result, after comparing the file's version.
     pub(crate) fn outcome(&self, done: &Completion) -> Outcome {
+        if done.op.frames.len() < self.frames.len() {
+            return Self::lost();
+        }
         let moved = self.moved(done);
         let bytes = moved.unwrap_or(0) as u64;
         let failed = |errno, file_state| Outcome { whole: 0, errno, bytes, file_state };
@@ -192,7 +220,7 @@ impl Fetch {
             (Ok(moved), Ok(_)) => {
                 let whole = moved / self.file.page_bytes as usize;
                 let whole = u32::try_from(whole).expect("at most the fetch's pages");
-                let length = self.file.store.bytes();
+                let length = self.file.store_bytes();
                 let shrank = length.is_ok_and(|bytes| bytes < self.file.length.stored());
                 let file_state = shrank.then_some(FileState::Shrunk);
                 Outcome { whole, errno: EIO, bytes, file_state }

@@ -236,6 +236,7 @@ mod tests {
             id,
             version: VersionCell::new(Version::default()),
             length: Length::new(1),
+            bytes_max: u64::MAX,
             page_bytes: 512,
             writer: OnceLock::new(),
             queues: Queues::new(Arc::clone(&store), 1),

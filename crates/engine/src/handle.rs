@@ -23,12 +23,15 @@ use std::{
 };
 
 use forerun_core::{
-    event::{Event, Hit},
+    event::{Error, Event, Hit},
     units::{HandleId, PageId, PartitionId},
 };
-use forerun_io::{frames::Pin, store::Version};
+use forerun_io::{frames::Pin, index::PinnedPage, store::Version};
 
+mod changes;
 mod position;
+
+pub use changes::Zeroing;
 
 use crate::{
     cancel::Cancel,
@@ -52,6 +55,7 @@ pub struct Handle {
     pub(crate) file: Arc<File>,
     id: HandleId,
     writable: bool,
+    partition: PartitionId,
     /// For `Read` and `Seek`.
     position: AtomicU64,
     previous_end: PreviousEnd,
@@ -73,24 +77,28 @@ pub struct Pinned<'a> {
 
 impl Handle {
     /// Opens a handle on `file`, which has a row; `version` if the file is new and can be found by
-    /// it.
+    /// it. Its pages are of `partition`.
     pub(crate) fn open(
         owner: &Arc<Owner>,
         state: &mut State,
-        file: &Arc<File>,
-        version: Option<Version>,
+        (file, version): (&Arc<File>, Option<Version>),
         writable: bool,
+        partition: PartitionId,
     ) -> Result<Self, OpenError> {
         if state.closed {
             return Err(OpenError::Closed);
         }
         let id = state.free_handle()?;
+        if let Err(error) = state.core.check_open(id, file.id) {
+            state.handle_closed(id);
+            return Err(error.into());
+        }
         state.live.files.open(file, version);
-        let (partition, file_pages) = (PartitionId(0), file.pages());
+        let file_pages = file.pages();
         state.send(None, Event::Open { handle: id, file: file.id, partition, file_pages });
         let previous_end = PreviousEnd(AtomicU64::new(NEVER_READ));
         let (owner, file, position) = (Arc::clone(owner), Arc::clone(file), AtomicU64::new(0));
-        Ok(Self { owner, file, id, writable, position, previous_end })
+        Ok(Self { owner, file, id, writable, partition, position, previous_end })
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -141,14 +149,14 @@ impl Handle {
     /// # Errors
     /// See [`ReadError`].
     pub fn pin(&self, offset: u64) -> Result<Pinned<'_>, ReadError> {
-        let shared = self.shared();
-        if offset >= self.file.bytes() {
+        let (shared, bytes) = (self.shared(), self.file.bytes());
+        if offset >= bytes {
             return Ok(Pinned { pin: None, within: 0..0, shared });
         }
         self.file.require_current()?;
         let page_bytes = u64::from(self.file.page_bytes);
         let (page, from) = (offset / page_bytes, offset % page_bytes);
-        let to = page_bytes.min(self.file.bytes() - page * page_bytes);
+        let to = page_bytes.min(bytes - page * page_bytes);
         let within = at(from)..at(to);
         let end = offset + 1;
         if !shared.sees_requests
@@ -163,7 +171,14 @@ impl Handle {
             return Ok(Pinned { pin: Some(found.pin), within, shared });
         }
         let mut kept = None;
-        self.read_locked(offset, 1, None, &mut |_, pin| kept = Some(shared.frames().resume(pin)))?;
+        let take = &mut |_, pin| kept = Some(shared.frames().resume(pin));
+        match self.read_locked(offset, 1, None, take) {
+            // Another handle has cut the file.
+            Err(error) if is_past_end(&error) && offset >= self.file.bytes() => {
+                return Ok(Pinned { pin: None, within: 0..0, shared });
+            }
+            read => read?,
+        }
         assert!(kept.is_some(), "a read of a page gives it");
         Ok(Pinned { pin: kept, within, shared })
     }
@@ -190,7 +205,7 @@ impl Handle {
         if done < bytes {
             // Pages were evicted meanwhile: a read goes on from there.
             let rest = self.read_at(&mut buf[done..bytes], offset + done as u64)?;
-            assert_eq!(done + rest, bytes, "a read is short only at the end of the file");
+            return Ok(Some(done + rest));
         }
         Ok(Some(bytes))
     }
@@ -202,9 +217,8 @@ impl Handle {
         while cached < bytes {
             let from = offset + cached as u64;
             let page = PageId { file: self.file.id, index: from / page_bytes };
-            if index.find(page).is_none() {
-                break;
-            }
+            let Some(found) = index.find(page) else { break };
+            self.shared().unpin(found.pin);
             cached = bytes.min(cached + at(page_bytes - from % page_bytes));
         }
         cached
@@ -271,7 +285,8 @@ impl Handle {
     /// The cache is closed, or a bound of the settings is reached.
     pub fn try_clone(&self) -> Result<Self, OpenError> {
         let mut state = self.shared().state.lock();
-        Self::open(&self.owner, &mut state, &self.file, None, self.writable)
+        let file = (&self.file, None);
+        Self::open(&self.owner, &mut state, file, self.writable, self.partition)
     }
 
     /// Writes all of `buf` at `offset`; the file grows as far as needed. Reads through any handle
@@ -311,11 +326,10 @@ impl Handle {
     }
 
     fn write_pieces(&self, buf: &[u8], offset: u64, durable: bool) -> Result<(), WriteError> {
-        if !self.writable {
-            return Err(WriteError::ReadOnly);
-        }
+        self.require_writable()?;
         let end = offset.checked_add(buf.len() as u64).filter(|&end| end <= FILE_BYTES_MAX);
         let end = end.ok_or(WriteError::TooLong)?;
+        self.require_room(if buf.is_empty() { 0 } else { end })?;
         let mut from = offset;
         while from < end {
             self.file.require_current()?;
@@ -330,12 +344,22 @@ impl Handle {
         Ok(())
     }
 
+    fn require_writable(&self) -> Result<(), WriteError> {
+        if self.writable { Ok(()) } else { Err(WriteError::ReadOnly) }
+    }
+
+    /// Refuses what ends at `end`, where the store can never have as many bytes.
+    fn require_room(&self, end: u64) -> Result<(), WriteError> {
+        let bytes_max = self.file.bytes_max;
+        if end <= bytes_max { Ok(()) } else { Err(WriteError::NoRoom { bytes_max }) }
+    }
+
     /// The bytes of one request to write from `offset` on: up to a page's end, and a small part of
     /// what may be dirty, so that it fits beside files that take all they may.
     fn write_piece(&self, offset: u64) -> usize {
         let shared = self.shared();
         let (dirty, waiters) = (shared.dirty_pages_max, shared.settings.waiters_max);
-        let pages = (dirty.min(shared.frames_now()) / 32).min(waiters).max(1);
+        let pages = (dirty.min(shared.shares.frames(self.partition)) / 32).min(waiters).max(1);
         self.bytes_to(offset, pages)
     }
 
@@ -353,7 +377,7 @@ impl Handle {
         offset: u64,
         cancel: Option<&Cancel>,
     ) -> Result<usize, ReadError> {
-        let bytes = self.bytes_from(offset, buf.len());
+        let mut bytes = self.bytes_from(offset, buf.len());
         if bytes == 0 {
             return Ok(0);
         }
@@ -364,14 +388,25 @@ impl Handle {
             let piece = self.piece(from).min(bytes - done);
             let page_bytes = u64::from(self.file.page_bytes);
             let room = &mut buf[done..done + piece];
-            let frames = self.shared().frames();
-            self.read_locked(from, piece, cancel, &mut |page, pin| {
-                copy(&frames.resume(pin), page * page_bytes, from, room);
-            })?;
+            let shared = self.shared();
+            let read = self.read_locked(from, piece, cancel, &mut |page, pin| {
+                let pin = shared.frames().resume(pin);
+                copy(&pin, page * page_bytes, from, room);
+                shared.unpin(pin);
+            });
+            if let Err(error) = read {
+                let left = self.bytes_from(offset, bytes);
+                if left == bytes || !is_past_end(&error) {
+                    return Err(error);
+                }
+                bytes = left; // Another handle has cut the file.
+                continue;
+            }
             done += piece;
             done += self.copy_hits(offset + done as u64, &mut buf[done..bytes], false);
         }
-        Ok(bytes)
+        // What a cut has taken meanwhile was zeros, or of before.
+        Ok(self.bytes_from(offset, bytes))
     }
 
     /// Reads through the lock: from the first page that the index lacks.
@@ -401,14 +436,12 @@ impl Handle {
         while done < buf.len() {
             let from = offset + done as u64;
             let (index, within) = (from / page_bytes, at(from % page_bytes));
-            let Some(found) = shared.index.find(PageId { file: self.file.id, index }) else {
-                break;
-            };
+            let page = PageId { file: self.file.id, index };
+            let Some(PinnedPage { pin, hit, marker }) = shared.index.find(page) else { break };
             let room = &mut buf[done..];
-            let bytes = room.len().min(found.pin.len() - within);
-            room[..bytes].copy_from_slice(&found.pin[within..within + bytes]);
-            let (hit, marker) = (found.hit, found.marker);
-            drop(found);
+            let bytes = room.len().min(pin.len() - within);
+            room[..bytes].copy_from_slice(&pin[within..within + bytes]);
+            shared.unpin(pin);
             done += bytes;
             shared.record(hit, bytes, opens && done == buf.len());
             if marker {
@@ -439,7 +472,8 @@ impl Handle {
     /// cache, so that a read of any length gets frames and waiters.
     fn piece(&self, offset: u64) -> usize {
         let shared = self.shared();
-        let (frames, waiters) = (shared.frames_now(), shared.settings.waiters_max);
+        let frames = shared.shares.frames(self.partition);
+        let waiters = shared.settings.waiters_max;
         self.bytes_to(offset, (frames / 2).clamp(1, PIECE_PAGES_MAX).min(waiters))
     }
 }
@@ -487,7 +521,8 @@ impl Drop for Handle {
     /// It is the last handle of its file, and bytes that were written cannot be made durable: see
     /// [`Handle::flush`], which says so without a panic.
     fn drop(&mut self) {
-        let flushed = self.flush_last();
+        // The first flush reports failures of before, also where the bytes are durable since.
+        let flushed = self.flush_last().or_else(|_| self.flush_last());
         self.close();
         owner::must_not_be_missed(flushed);
     }
@@ -509,10 +544,16 @@ impl fmt::Debug for Pinned<'_> {
 
 impl Drop for Pinned<'_> {
     fn drop(&mut self) {
-        if self.pin.take().is_some() {
+        if let Some(pin) = self.pin.take() {
+            self.shared.unpin(pin);
             self.shared.frames_unpinned();
         }
     }
+}
+
+/// Whether a read failed as its file ends before it.
+fn is_past_end(error: &ReadError) -> bool {
+    matches!(error, ReadError::Core(Error::PastEnd { .. }))
 }
 
 /// Copies to `buf`, read from `offset` on, its part of the page that begins at `page_at`.

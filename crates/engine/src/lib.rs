@@ -40,7 +40,9 @@
 //! A source file imports only files of lines above its own, or earlier ones of its line:
 //!
 //! ```text
-//!   error settings stats clock      values
+//!   error partitions settings shares stats clock
+//!                                   values
+//!   guard                           calls of stores that may panic
 //!   queues background journal       queues of readers, reapers of the background, recorders
 //!   version file hits               one file, its fetches and writes; the hit buffer
 //!   files waiters fills ahead       tables: files, requests in flight, frames that writers fill,
@@ -49,7 +51,8 @@
 //!   shared                          the state, the index and the hit buffer, for every thread
 //!   carry watch flusher cancel      what a waiting thread does, version checks, dirty pages that
 //!                                     are due, cancelling
-//!   read write                      a read that took the lock; a write or a flush
+//!   read write alter                a read that took the lock; a write or a flush; a change that
+//!                                     the store makes
 //!   owner handle cache builder      the objects of a program
 //!   futures                         handles for tasks (feature `futures`)
 //!   ranges                          byte ranges without frames; beside all of these
@@ -69,6 +72,7 @@
 #![forbid(unsafe_code)]
 
 mod ahead;
+mod alter;
 mod background;
 mod builder;
 mod cache;
@@ -82,17 +86,20 @@ mod fills;
 mod flusher;
 #[cfg(feature = "futures")]
 mod futures;
+mod guard;
 mod handle;
 mod hits;
 pub mod journal;
 #[cfg(feature = "shuttle")]
 pub mod model;
 mod owner;
+mod partitions;
 mod queues;
 pub mod ranges;
 mod read;
 mod settings;
 mod shared;
+mod shares;
 mod state;
 mod stats;
 mod version;
@@ -100,7 +107,7 @@ mod waiters;
 mod watch;
 mod write;
 
-pub use forerun_core::cache::SettingsError;
+pub use forerun_core::cache::{PartitionStats, Rule, SettingsError};
 pub use forerun_core::device::{DeviceKind, estimate::DeviceProfile};
 pub use forerun_core::units::Nanos;
 pub use forerun_core::windows::WindowRecord;
@@ -114,7 +121,8 @@ pub use cancel::Cancel;
 pub use error::{BuildError, OpenError, ReadError, WriteError};
 #[cfg(feature = "futures")]
 pub use futures::{AsyncHandle, ReadAt, ReaderThreads};
-pub use handle::{Handle, Pinned};
+pub use handle::{Handle, Pinned, Zeroing};
 pub use journal::{Journal, Record, Recorder};
+pub use partitions::{Partition, PartitionState};
 pub use settings::Settings;
 pub use stats::{Histogram, Stats, Windows};

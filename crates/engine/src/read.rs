@@ -1,16 +1,7 @@
-//! A read with a miss: one event under the lock, then fetches and waits until its answer.
-//!
-//! ```text
-//!   lock: slot, Event::Read
-//!     loop  take served pages and fetches
-//!             some: unlock; submit the demand, then the readahead; hand over served pages;
-//!                   reap the demand; lock: Arrived, Failed
-//!             none: leave with the answer, or sleep
-//! ```
+//! A read with a miss: one event under the lock, then fetches and waits until its answer
+//! (`carry.rs`).
 //!
 //! # Invariants
-//! - A reader that sleeps, for a page or for a queue, pins no frame and has no fetch of its own:
-//!   readers never wait for each other's copies.
 //! - The demand reaches its store before the readahead of the same read, where the store can start
 //!   an operation ahead of the wait for it.
 //! - A read checks the file's state under the lock, before it sends its event: its bytes are of one
@@ -25,22 +16,22 @@ use forerun_core::{
     event::{Error, Event},
     units::{HandleId, Nanos, PageIndex},
 };
-use forerun_io::{frames::OwnedPin, sync::MutexGuard};
+use forerun_io::frames::OwnedPin;
 
 use crate::{
     cancel::Cancel,
-    carry::{self, Carrier},
+    carry::{Carrier, Copied, Pages},
     error::ReadError,
     file::File,
     shared::Shared,
     state::State,
-    waiters::{PageRange, SlotId},
+    waiters::{Fill, PageRange, SlotId},
 };
 
 /// One read: at least one byte, all of it within the file.
 pub(crate) struct Read<'a> {
     pub(crate) shared: &'a Arc<Shared>,
-    pub(crate) file: &'a File,
+    pub(crate) file: &'a Arc<File>,
     pub(crate) handle: HandleId,
     pub(crate) offset: u64,
     pub(crate) bytes: usize,
@@ -51,6 +42,18 @@ pub(crate) struct Read<'a> {
 
 /// Takes a served page and the pin of its frame.
 pub(crate) type Take<'a> = &'a mut dyn FnMut(PageIndex, OwnedPin);
+
+struct ReadPages<'a>(Take<'a>);
+
+impl Pages for ReadPages<'_> {
+    fn serve(&mut self, page: PageIndex, pin: OwnedPin) {
+        (self.0)(page, pin);
+    }
+
+    fn fill(&mut self, fill: Fill) -> Copied {
+        unreachable!("a read fills no page: {:?}", fill.frame)
+    }
+}
 
 impl<'a> Read<'a> {
     /// Hands every page to `take`, in any order. A read that fails hands over the pages that were
@@ -80,7 +83,7 @@ impl<'a> Read<'a> {
                 state.cancel(request);
             }
         }
-        let answer = self.carry_on(state, me, take);
+        let answer = self.carrier().carry_on(state, me, &mut ReadPages(take));
         if let Some(cancel) = self.cancel {
             cancel.leave(self.shared, request);
         }
@@ -122,51 +125,6 @@ impl<'a> Read<'a> {
         let handle = self.handle;
         let event = Event::Read { request, handle, first, count, previous_end, congested };
         state.send(Some(me), event);
-    }
-
-    /// Submits, copies and sleeps until the answer is there and all fetches have ended.
-    fn carry_on(
-        &self,
-        mut state: MutexGuard<'a, State>,
-        me: SlotId,
-        take: Take<'_>,
-    ) -> Result<(), Error> {
-        loop {
-            let ahead = state.take_ahead();
-            let slot = state.live.slots.of(me);
-            let served = std::mem::take(&mut slot.served);
-            let fetches = std::mem::take(&mut slot.fetches);
-            let done = fetches.is_empty() && slot.settled();
-            let answer = if done { slot.answer.take() } else { None };
-            if answer.is_none() && served.is_empty() && fetches.is_empty() && ahead.is_empty() {
-                carry::sleep(&mut state, me);
-                continue;
-            }
-            if answer.is_some() {
-                state.live.slots.leave(me);
-            }
-            drop(state);
-            let mut served = served.into_iter();
-            let carrier = self.carrier();
-            let batch = (!fetches.is_empty()).then(|| {
-                let mut before_wait = || served.by_ref().for_each(|(page, pin)| take(page, pin));
-                carrier.submit(fetches, &mut before_wait)
-            });
-            if let Some(batch) = &batch
-                && !ahead.fetches.is_empty()
-            {
-                batch.lease.queue.start();
-            }
-            self.shared.submit_ahead(ahead);
-            served.for_each(|(page, pin)| take(page, pin));
-            if let Some(answer) = answer {
-                return answer;
-            }
-            state = match batch {
-                Some(batch) => carrier.reap(me, batch),
-                None => self.shared.state.lock(),
-            };
-        }
     }
 
     fn count(&self, times: (Nanos, Option<Nanos>), well: bool) {

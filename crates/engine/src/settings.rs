@@ -12,7 +12,7 @@ use std::time::Duration;
 use forerun_core::{cache, device::estimate::DeviceProfile, units::Nanos};
 use forerun_io::files::FilesSettings;
 
-use crate::error::BuildError;
+use crate::{error::BuildError, partitions::Partition};
 
 /// The settings of a live cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +26,14 @@ pub struct Settings {
     /// The readahead policy, as `NAME:key=value,...`. A largest window that it names must fit the
     /// cache.
     pub readahead: String,
+    /// Partitions, in the order in which their rules are matched. What they leave of the cache is
+    /// the partition `rest`, for all that no rule takes.
+    pub partitions: Vec<Partition>,
+    /// Where a partition has less memory free than this, pages of it are evicted before a read
+    /// needs their frames. 0: a miss evicts by itself.
+    pub pool_bytes_min: u64,
+    /// How much memory of a partition an eviction leaves free.
+    pub pool_bytes_max: u64,
     /// The largest request to a store; at least a page.
     pub request_bytes_max: u32,
     /// The most bytes prefetched and not used yet; never more than 7/8 of the cache.
@@ -78,6 +86,9 @@ impl Default for Settings {
             page_bytes: 4 << 10,
             policy: "2q-star".into(),
             readahead: "streams".into(),
+            partitions: Vec::new(),
+            pool_bytes_min: 0,
+            pool_bytes_max: 0,
             request_bytes_max: 1 << 20,
             ahead_bytes_max: 256 << 20,
             background_depth: 8,
@@ -140,6 +151,15 @@ impl Settings {
         core.retry_delay = Nanos::from(self.retry_delay);
         core.explain = self.windows_max > 0;
         core.device = self.device;
+        let pages = |bytes: u64| u32::try_from(bytes / page_bytes).unwrap_or(u32::MAX);
+        core.pool_low = pages(self.pool_bytes_min);
+        core.pool_high = pages(self.pool_bytes_max);
+        let parts = self.partitions.iter().map(|part| part.core(pages(part.bytes)));
+        core.partitions.extend(parts);
+        let shares = core.partitions[1..].iter().map(|part| u64::from(part.frames)).sum::<u64>();
+        let rest = u64::from(frames).checked_sub(shares);
+        let rest = rest.ok_or(cache::SettingsError::Shares { shares, frames })?;
+        core.partitions[0].frames = u32::try_from(rest).expect("at most all frames");
         Ok(core)
     }
 
@@ -173,6 +193,8 @@ const PAGE_BYTES_MAX: u32 = 16 << 20;
 
 #[cfg(test)]
 mod tests {
+    use forerun_core::cache::Rule;
+
     use super::*;
 
     #[test]
@@ -197,6 +219,8 @@ mod tests {
     fn what_cannot_work_is_refused_in_one_line() {
         let default = Settings::default;
         let zero = Duration::ZERO;
+        let part = |bytes| Partition::new("log", bytes, Rule::Offsets(0..1));
+        let parts = |bytes| vec![part(bytes)];
         let linux = || Settings { readahead: "linux-6".into(), ..default() };
         #[rustfmt::skip]
         let rows = [
@@ -218,6 +242,8 @@ mod tests {
             ("no handle", Settings { handles_max: 0, ..default() }, "handles_max is 0"),
             ("no file", Settings { files_max: 0, ..default() }, "files_max is 0"),
             ("window", Settings { cache_bytes: 4096, ..linux() }, "a cache of 1 pages is"),
+            ("partitions", Settings { partitions: parts(65 << 20), ..default() }, "the partitions"),
+            ("twice", Settings { partitions: vec![part(0), part(0)], ..default() }, "two partit"),
             ("policy", Settings { policy: "none".into(), ..default() }, "no `none`; there are"),
             ("readahead", Settings { readahead: "off:a=1".into(), ..default() }, "no parameter"),
         ];

@@ -7,24 +7,29 @@
 //! - A fetch that a closed background refuses fails at once, so no read waits for it.
 //! - Unpinning a frame while a read waits for one retries the allocation. So does a lookup that
 //!   misses: its hazard pointer may have blocked a victim for a moment.
+//! - The last pin of a page that has left its file frees the frame.
 
 use std::sync::Arc;
 
-use forerun_core::event::{Event, Hit};
+use forerun_core::{
+    cache,
+    event::{Event, Hit},
+};
 use forerun_io::{
-    frames::Frames,
+    frames::{Frames, Pin},
     index::Index,
-    store::{Completion, ECANCELED},
-    sync::{AtomicBool, AtomicU32, Condvar, Mutex, MutexGuard, Ordering},
+    store::{Completion, Op},
+    sync::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering},
 };
 
 use crate::{
     ahead::Ahead,
-    background::{Backgrounds, Completions},
+    background::{Backgrounds, Completions, Refused},
     clock::Clock,
     file::{Fetch, File, FileState, Job, Unsubmitted, Writeback, Written},
     hits::{Full, HitBuffer},
     settings::Settings,
+    shares::Shares,
     state::State,
     waiters::SlotId,
 };
@@ -42,8 +47,10 @@ pub(crate) struct Shared {
     pub(crate) starving: Arc<AtomicBool>,
     /// Whether the readahead policy needs every read as an event, hits too.
     pub(crate) sees_requests: bool,
-    /// The number of frames that pages may take; changed under the state's lock.
-    pub(crate) frames_now: AtomicU32,
+    /// What requests of each partition fit into.
+    pub(crate) shares: Arc<Shares>,
+    /// What the core was built from.
+    pub(crate) core_settings: cache::Settings,
     /// The most pages that may be dirty.
     pub(crate) dirty_pages_max: u32,
     pub(crate) backgrounds: Backgrounds<Job>,
@@ -54,11 +61,6 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn frames(&self) -> &Frames {
         self.index.frames()
-    }
-
-    /// The number of frames that pages may take now.
-    pub(crate) fn frames_now(&self) -> u32 {
-        self.frames_now.load(Ordering::Relaxed)
     }
 
     /// Records a hit without the lock ([`HitBuffer::record`]); drains the hit buffer when a stripe
@@ -91,6 +93,14 @@ impl Shared {
         }
     }
 
+    /// Releases a pin of a page that may have left its file meanwhile.
+    #[inline]
+    pub(crate) fn unpin(self: &Arc<Self>, pin: Pin<'_>) {
+        if pin.release() {
+            self.retry_allocation();
+        }
+    }
+
     #[cold]
     fn retry_allocation(self: &Arc<Self>) {
         let mut state = self.state.lock();
@@ -99,15 +109,17 @@ impl Shared {
     }
 
     /// Checks in the frames of a completed fetch and sends its result to the core; `me` is the
-    /// reader that reaped it.
+    /// reader that reaped it. `None`: the store has panicked and not given it back.
     pub(crate) fn report(
         &self,
         me: Option<SlotId>,
         fetch: &Fetch,
-        done: Completion,
+        done: Option<Completion>,
     ) -> MutexGuard<'_, State> {
-        let outcome = fetch.outcome(&done);
-        fetch.put_back(done.op, self.frames());
+        let outcome = done.as_ref().map_or_else(Fetch::lost, |done| fetch.outcome(done));
+        if let Some(done) = done {
+            fetch.put_back(done.op, self.frames());
+        }
         let mut state = self.state.lock();
         state.store_bytes += outcome.bytes;
         state.store_requests += 1;
@@ -118,7 +130,11 @@ impl Shared {
         if whole > 0 {
             state.send(me, Event::Arrived { first: fetch.frames[0], count: whole });
         }
-        if whole < count {
+        if fetch.is_kept_by_store(self.frames()) {
+            // The frames never come free; their pages do.
+            let (file, first) = (fetch.file.id, fetch.first);
+            state.send(me, Event::Invalidate { file, first, count: count.into() });
+        } else if whole < count {
             let (first, count) = (fetch.frames[whole as usize], count - whole);
             state.send(me, Event::Failed { first, count, errno: outcome.errno });
         }
@@ -146,9 +162,9 @@ impl Shared {
                 file.ahead.set_depth(depth);
                 let op = fetch.op(u64::from(fetch.frames[0].0), self.frames());
                 let refused = file.background.submit(self, &*file.ahead, op, Job::Fetch(fetch));
-                if let Err((op, Job::Fetch(fetch))) = refused {
-                    fetch.put_back(op, self.frames());
-                    later.append(Some(self.refused(&fetch)));
+                if let Err(Refused { op, job: Job::Fetch(fetch) }) = refused {
+                    let done = op.map(Op::cancelled);
+                    later.append(Some(self.report(None, &fetch, done).take_ahead()));
                 }
             }
             ahead = later;
@@ -165,8 +181,8 @@ impl Shared {
         let writer = file.writer.get().expect("a file with dirty pages has its writer");
         let job = Job::Write(writeback);
         match writer.background.submit(self, &*writer.queue, op, job) {
-            Err((op, Job::Write(writeback))) => {
-                let mut state = self.report_write(&writeback, op.cancelled());
+            Err(Refused { op, job: Job::Write(writeback) }) => {
+                let mut state = self.report_write(&writeback, op.map(Op::cancelled));
                 Some(state.take_ahead())
             }
             Ok(()) | Err(_) => None,
@@ -185,15 +201,16 @@ impl Shared {
         }
     }
 
-    /// Reports the result of a write or a sync to the core.
+    /// Reports the result of a write or a sync to the core. `None`: the store has panicked and not
+    /// given it back.
     fn report_write(
         self: &Arc<Self>,
         writeback: &Writeback,
-        done: Completion,
+        done: Option<Completion>,
     ) -> MutexGuard<'_, State> {
         let file = &writeback.file;
         let written = writeback.outcome(done);
-        file.version.end_write(|| file.store.version().ok());
+        file.version.end_write(|| file.store_version().ok());
         let mut state = self.state.lock();
         match written {
             Written::Pages { first, whole, count, errno } => {
@@ -218,20 +235,10 @@ impl Shared {
         }
         state
     }
-
-    /// Fails a fetch that the background refused. Returns the readahead that the core issues
-    /// instead.
-    fn refused(&self, fetch: &Fetch) -> Ahead {
-        let mut state = self.state.lock();
-        let (first, count) = (fetch.frames[0], fetch.count());
-        state.send(None, Event::Failed { first, count, errno: ECANCELED });
-        state.ended(fetch);
-        state.take_ahead()
-    }
 }
 
 impl Completions<Job> for Shared {
-    fn take(self: &Arc<Self>, job: Job, done: Completion) {
+    fn take(self: &Arc<Self>, job: Job, done: Option<Completion>) {
         let state = match &job {
             Job::Fetch(fetch) => self.report(None, fetch, done),
             Job::Write(writeback) => self.report_write(writeback, done),

@@ -6,6 +6,7 @@
 //!                                          readahead to the background
 //!                                 Fill     checks the frame out to its writer
 //!                                 Write    shares the frames with an operation of the background
+//!                                 Change   has the thread of the request change the store
 //!                                 Done     answers the slot and wakes its reader
 //!                                 Publish  enters the frame in the index: hits without the lock
 //!                                 Retract  removes it; false while a reader has it pinned
@@ -52,6 +53,7 @@ use crate::{
     hits::HitBuffer,
     journal::Recorder,
     settings::Settings,
+    shares::Shares,
     stats::Windows,
     waiters::{SlotId, Slots},
 };
@@ -66,6 +68,9 @@ pub(crate) struct State {
     hits: Vec<Hit>,
     depths: Depths,
     starving: Arc<AtomicBool>,
+    shares: Arc<Shares>,
+    /// Changes of the core's shares that are copied.
+    resizes: u64,
     pub(crate) store_bytes: u64,
     pub(crate) store_requests: u64,
     pub(crate) files_changed: u64,
@@ -111,12 +116,12 @@ pub(crate) enum Place {
 
 impl State {
     /// A state whose events carry `hits_max` hits at most; `starving` is set while a read waits for
-    /// a frame to be unpinned.
+    /// a frame to be unpinned, and `shares` follow the core's.
     pub(crate) fn new(
         core: Cache,
         clock: Clock,
         publisher: Publisher,
-        starving: Arc<AtomicBool>,
+        (starving, shares): (Arc<AtomicBool>, Arc<Shares>),
         hits_max: usize,
         settings: &Settings,
         recorder: Option<Box<dyn Recorder>>,
@@ -142,6 +147,8 @@ impl State {
             hits: Vec::with_capacity(hits_max),
             depths: Depths::new(settings),
             starving,
+            shares,
+            resizes: 0,
             store_bytes: 0,
             store_requests: 0,
             files_changed: 0,
@@ -197,6 +204,10 @@ impl State {
         if let Some(recorder) = &mut self.live.recorder {
             recorder.came_back(&self.actions);
         }
+        let resizes = self.core.resizes();
+        if std::mem::replace(&mut self.resizes, resizes) != resizes {
+            self.shares.copy(&self.core);
+        }
     }
 
     /// Sends the hits that were recorded without the lock.
@@ -235,6 +246,20 @@ impl State {
         slot.fills_open -= 1;
         let request = slot.request;
         self.send(Some(me), Event::Filled { request, frame });
+    }
+
+    /// The store made the change of `me`, or failed to.
+    pub(crate) fn changed_in_store(&mut self, me: SlotId, file: &File, errno: i32) {
+        self.live.files.wrote(file.id, file.version.get());
+        let request = self.live.slots.of(me).request;
+        self.send(Some(me), Event::Changed { request, errno });
+    }
+
+    /// Ends a request that has its answer; returns whether it was a write or a flush.
+    pub(crate) fn leave(&mut self, me: SlotId) -> bool {
+        let wrote = self.live.slots.leave(me);
+        self.writers -= u32::from(wrote);
+        wrote
     }
 
     /// When a read or a write has waited for a frame long enough, if one waits.
@@ -417,6 +442,10 @@ impl Driver for Live {
 
     fn sync(&mut self, file: FileId) {
         self.writes.push(Writeback::sync(self.files.operation_started(file)));
+    }
+
+    fn change(&mut self, request: RequestId) {
+        self.slots.wake(request).changes = true;
     }
 
     fn publish(&mut self, page: PageId, frame: FrameId, generation: u32, marker: bool) {

@@ -88,7 +88,7 @@ impl VersionCell {
         let same_file = (now.device, now.inode) == known.place();
         Ok(if now == known.version {
             FileState::Current
-        } else if same_file && now.bytes < bytes {
+        } else if same_file && now.bytes < bytes.min(known.version.bytes) {
             FileState::Shrunk
         } else if same_file && overlaps {
             FileState::Current
@@ -102,6 +102,14 @@ impl VersionCell {
         let mut known = self.0.lock();
         known.writes += 1;
         known.serial += 1;
+    }
+
+    /// As [`VersionCell::begin_write`], of a cut of the file to `bytes`: from now on a store of
+    /// that length has not shrunk.
+    pub(crate) fn begin_cut(&self, bytes: u64) {
+        self.begin_write();
+        let mut known = self.0.lock();
+        known.version.bytes = known.version.bytes.min(bytes);
     }
 
     /// An own write has ended: the last one in progress adopts the result of `query`, unless the
@@ -156,6 +164,19 @@ mod tests {
         cell.end_write(|| Some(version(12, 1)));
         assert_eq!(compare(&cell, version(12, 1)), FileState::Current);
         assert_eq!(compare(&cell, version(13, 1)), FileState::Changed);
+    }
+
+    #[test]
+    fn an_own_cut_is_no_shrunk_file_also_within_a_comparison() {
+        let cell = VersionCell::new(version(10, 1));
+        let compared = cell.compare(|| {
+            cell.begin_cut(6);
+            Ok::<_, ()>(version(6, 1))
+        });
+        assert_eq!(compared, Ok(FileState::Current));
+        assert_eq!(compare(&cell, version(5, 1)), FileState::Shrunk, "more than was cut");
+        cell.end_write(|| Some(version(6, 1)));
+        assert_eq!(compare(&cell, version(6, 1)), FileState::Current);
     }
 
     #[test]

@@ -38,6 +38,7 @@ pub(crate) struct PageRange {
 
 /// One request in flight.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent marks of a request, not a state")]
 pub(crate) struct Slot {
     pub(crate) request: RequestId,
     pub(crate) range: PageRange,
@@ -52,6 +53,14 @@ pub(crate) struct Slot {
     /// Pages that are served as soon as a writer has copied.
     pub(crate) serves_deferred: u32,
     pub(crate) answer: Option<Result<(), Error>>,
+    /// It is a write, a flush or a change.
+    pub(crate) writes: bool,
+    /// The byte after the last that it writes.
+    pub(crate) write_end: u64,
+    /// It has the store make its change now.
+    pub(crate) changes: bool,
+    /// Its fetches wait for a queue.
+    awaits_queue: bool,
     active: bool,
     sleeping: bool,
     wake: Arc<Condvar>,
@@ -82,11 +91,13 @@ pub(crate) struct Slots {
     free: Vec<SlotId>,
     max: u32,
     serial: u64,
+    /// Slots whose fetches wait for a queue.
+    queue_waits: u32,
 }
 
 impl Slots {
     pub(crate) fn new(max: u32) -> Self {
-        Self { all: Vec::new(), free: Vec::new(), max, serial: 0 }
+        Self { all: Vec::new(), free: Vec::new(), max, serial: 0, queue_waits: 0 }
     }
 
     /// A slot for a read of `range`.
@@ -108,15 +119,44 @@ impl Slots {
         Ok(id)
     }
 
-    /// Ends a read.
-    pub(crate) fn leave(&mut self, id: SlotId) {
+    /// Ends a request; returns whether it is a write or a flush.
+    pub(crate) fn leave(&mut self, id: SlotId) -> bool {
         let slot = self.of(id);
         assert!(slot.active && slot.served.is_empty() && slot.fetches.is_empty());
-        assert!(slot.settled() && slot.fills.is_empty());
+        assert!(slot.settled() && slot.fills.is_empty() && !slot.awaits_queue);
+        assert!(!slot.changes, "a change has its answer when the store has made it");
+        slot.write_end = 0;
         slot.active = false;
         slot.sleeping = false;
         slot.answer = None;
+        let writes = std::mem::take(&mut slot.writes);
         self.free.push(id);
+        writes
+    }
+
+    /// The fetches of a request wait for a queue, or no longer do.
+    pub(crate) fn await_queue(&mut self, id: SlotId, waits: bool) {
+        let before = std::mem::replace(&mut self.of(id).awaits_queue, waits);
+        self.queue_waits = self.queue_waits + u32::from(waits) - u32::from(before);
+    }
+
+    /// The end of all writes of `file` that are in progress.
+    pub(crate) fn write_end(&self, file: FileId) -> u64 {
+        let writes = self.all.iter().filter(|slot| slot.active && slot.range.file == file);
+        writes.map(|slot| slot.write_end).max().unwrap_or(0)
+    }
+
+    /// Wakes the request that has waited longest for a queue of `file`: one was returned.
+    pub(crate) fn queue_returned(&mut self, file: FileId) {
+        if self.queue_waits == 0 {
+            return;
+        }
+        let waits = |slot: &&mut Slot| slot.awaits_queue && slot.range.file == file;
+        if let Some(slot) = self.all.iter_mut().filter(waits).min_by_key(|slot| slot.request) {
+            slot.awaits_queue = false;
+            self.queue_waits -= 1;
+            slot.rouse();
+        }
     }
 
     pub(crate) fn of(&mut self, id: SlotId) -> &mut Slot {
@@ -167,8 +207,24 @@ impl Slots {
 
 impl Slot {
     /// Whether nothing is to be handed to it any more.
-    pub(crate) fn settled(&self) -> bool {
+    fn settled(&self) -> bool {
         self.fills_open == 0 && self.serves_deferred == 0
+    }
+
+    /// Takes the pages that were served.
+    pub(crate) fn take_served(&mut self) -> Vec<(PageIndex, OwnedPin)> {
+        std::mem::take(&mut self.served)
+    }
+
+    /// Takes the copies to make.
+    pub(crate) fn take_fills(&mut self) -> Vec<Fill> {
+        std::mem::take(&mut self.fills)
+    }
+
+    /// Takes the answer, if nothing is left to do.
+    pub(crate) fn take_answer(&mut self) -> Option<Result<(), Error>> {
+        let is_done = self.fetches.is_empty() && self.settled();
+        if is_done { self.answer.take() } else { None }
     }
 
     fn rouse(&mut self) {
@@ -202,7 +258,7 @@ mod tests {
                     let id = slots.admit(PageRange::default()).unwrap();
                     let request = slots.of(id).request;
                     assert_eq!(slots.wake(request).request, request);
-                    slots.leave(id);
+                    assert!(!slots.leave(id));
                 }
             }
         }

@@ -1,27 +1,23 @@
-//! Writes and flushes: one event under the lock, then copies, fetches and waits until the answer.
-//!
-//! ```text
-//!   lock: slot, Event::Write or Event::Flush
-//!     loop  take copies     some: unlock; copy into the frames; lock: Filled
-//!           take fetches    some: unlock; fetch the rest of partial pages; lock: Arrived, Failed
-//!           none            leave with the answer, or sleep
-//! ```
+//! Writes and flushes: one event under the lock, then copies, fetches and waits until the answer
+//! (`carry.rs`).
 //!
 //! # Invariants
 //! - A write is answered when its bytes are in the cache; one that is durable when a sync that
 //!   began after they were in the store has succeeded.
 //! - A write that fails may have changed some of its pages; those are dirty as any others.
-//! - The file's extent covers a write from before its event on, so no page of it is written short.
+//! - The file's extent covers a write from before its event on, and its length what is filled, so
+//!   no page of it is written short.
 
 use forerun_core::{
-    event::{Error, Event},
-    units::{FrameId, HandleId},
+    event::Event,
+    units::{HandleId, PageIndex},
 };
-use forerun_io::sync::MutexGuard;
+use forerun_io::{frames::OwnedPin, sync::MutexGuard};
 
 use crate::{
-    carry::{self, Carrier},
+    carry::{Carrier, Copied, Pages},
     error::WriteError,
+    file::File,
     state::State,
     waiters::{Fill, FillRoom, PageRange, SlotId},
 };
@@ -36,10 +32,35 @@ pub(crate) struct Write<'a> {
     pub(crate) durable: bool,
 }
 
-/// A copy whose frame is checked in.
-struct Copied {
-    frame: FrameId,
-    copied: bool,
+/// The pages of a write.
+struct WritePages<'a> {
+    write: &'a Write<'a>,
+    /// A page stayed pinned.
+    pinned: bool,
+}
+
+impl Pages for WritePages<'_> {
+    fn serve(&mut self, page: PageIndex, _: OwnedPin) {
+        unreachable!("a write is served no page: {page}")
+    }
+
+    fn fill(&mut self, fill: Fill) -> Copied {
+        self.pinned |= matches!(fill.room, FillRoom::Pinned);
+        self.write.copy(fill)
+    }
+}
+
+/// A flush has no pages.
+struct NoPages;
+
+impl Pages for NoPages {
+    fn serve(&mut self, page: PageIndex, _: OwnedPin) {
+        unreachable!("a flush is served no page: {page}")
+    }
+
+    fn fill(&mut self, fill: Fill) -> Copied {
+        unreachable!("a flush fills no page: {:?}", fill.frame)
+    }
 }
 
 impl Write<'_> {
@@ -50,7 +71,9 @@ impl Write<'_> {
         let end = self.end();
         let partial = self.partial(file.length.extent());
         file.length.write_begins(end);
-        let request = state.live.slots.of(me).request;
+        let slot = state.live.slots.of(me);
+        slot.write_end = end;
+        let request = slot.request;
         let PageRange { first, count, .. } = self.range();
         let (head_partial, tail_partial) = partial;
         let (handle, durable) = (self.handle, self.durable);
@@ -58,14 +81,10 @@ impl Write<'_> {
             Some(me),
             Event::Write { request, handle, first, count, head_partial, tail_partial, durable },
         );
-        let mut pinned = false;
-        let answer = carry_on(self.carrier, state, me, &mut |fill| {
-            pinned |= matches!(fill.room, FillRoom::Pinned);
-            self.copy(fill)
-        });
-        file.length.write_ends(end);
+        let mut pages = WritePages { write: self, pinned: false };
+        let answer = self.carrier.carry_on(state, me, &mut pages);
         match answer {
-            Ok(()) if pinned => Err(WriteError::Pinned),
+            Ok(()) if pages.pinned => Err(WriteError::Pinned),
             answer => answer.map_err(|error| WriteError::of(error, file.page_bytes)),
         }
     }
@@ -108,6 +127,8 @@ impl Write<'_> {
         }
         memory[within].copy_from_slice(&self.bytes[at(from - self.offset)..at(to - self.offset)]);
         self.carrier.shared.frames().check_in(memory);
+        // Before the core knows: a page that may be written lies within the file.
+        self.carrier.file.length.filled(to);
         Copied { frame, copied: true }
     }
 }
@@ -122,8 +143,13 @@ pub(crate) fn flush<'a>(
     let me = enter(&mut state, none)?;
     let request = state.live.slots.of(me).request;
     state.send(Some(me), Event::Flush { request, handle });
-    let answer = carry_on(carrier, state, me, &mut |_| unreachable!("a flush fills no page"));
+    let answer = carrier.carry_on(state, me, &mut NoPages);
     answer.map_err(|error| WriteError::of(error, carrier.file.page_bytes))
+}
+
+/// A slot for a request of `file` without pages, unless the cache is closed.
+pub(crate) fn admit_without_pages(state: &mut State, file: &File) -> Result<SlotId, WriteError> {
+    admit(state, PageRange { file: file.id, first: 0, count: 0 })
 }
 
 /// A slot for a write, unless the cache is closed.
@@ -133,59 +159,9 @@ fn admit(state: &mut State, range: PageRange) -> Result<SlotId, WriteError> {
 
 fn enter(state: &mut State, range: PageRange) -> Result<SlotId, WriteError> {
     let me = state.live.slots.admit(range)?;
+    state.live.slots.of(me).writes = true;
     state.writers += 1;
     Ok(me)
-}
-
-/// Copies, fetches and sleeps until the answer is there and nothing is left to do.
-fn carry_on<'a>(
-    carrier: Carrier<'a>,
-    mut state: MutexGuard<'a, State>,
-    me: SlotId,
-    copy: &mut dyn FnMut(Fill) -> Copied,
-) -> Result<(), Error> {
-    let shared = carrier.shared;
-    loop {
-        let ahead = state.take_ahead();
-        let slot = state.live.slots.of(me);
-        assert!(slot.served.is_empty(), "a write is served no page");
-        let fills = std::mem::take(&mut slot.fills);
-        if !fills.is_empty() {
-            drop(state);
-            let copied: Vec<Copied> = fills.into_iter().map(&mut *copy).collect();
-            shared.submit_ahead(ahead);
-            state = shared.state.lock();
-            for Copied { frame, copied } in copied {
-                state.filled(me, frame, copied);
-            }
-            if state.flusher_waits {
-                shared.dirty_due.notify_all();
-            }
-            continue;
-        }
-        let fetches = std::mem::take(&mut slot.fetches);
-        let done = fetches.is_empty() && slot.settled();
-        let answer = if done { slot.answer.take() } else { None };
-        if answer.is_none() && fetches.is_empty() && ahead.is_empty() {
-            carry::sleep(&mut state, me);
-            continue;
-        }
-        if answer.is_some() {
-            state.live.slots.leave(me);
-            state.writers -= 1;
-            shared.writer_left.notify_all();
-        }
-        drop(state);
-        let batch = (!fetches.is_empty()).then(|| carrier.submit(fetches, &mut || {}));
-        shared.submit_ahead(ahead);
-        if let Some(answer) = answer {
-            return answer;
-        }
-        state = match batch {
-            Some(batch) => carrier.reap(me, batch),
-            None => shared.state.lock(),
-        };
-    }
 }
 
 /// An offset within a page or a piece.

@@ -32,7 +32,7 @@ use forerun_core::{
     units::{FrameId, Nanos},
 };
 use forerun_engine::{
-    Cache, Cancel, Handle, ReadError, Recorder, Settings,
+    Cache, Cancel, Handle, Partition, ReadError, Recorder, Rule, Settings,
     model::{HitBuffer, HitCounts},
 };
 use forerun_io::{
@@ -189,6 +189,15 @@ impl Rig {
     }
 
     fn on(store: Steps, frames: u64, readahead: &str) -> Self {
+        Self::with(store, frames, readahead, |settings| settings)
+    }
+
+    fn with(
+        store: Steps,
+        frames: u64,
+        readahead: &str,
+        change: impl Fn(Settings) -> Settings,
+    ) -> Self {
         let settings = Settings {
             cache_bytes: frames * PAGE,
             page_bytes: PAGE_BYTES,
@@ -203,7 +212,7 @@ impl Rig {
             ..Settings::default()
         };
         let ticks = Arc::default();
-        let cache = Cache::recorded(settings, Box::new(Ticks(Arc::clone(&ticks)))).unwrap();
+        let cache = Cache::recorded(change(settings), Box::new(Ticks(Arc::clone(&ticks)))).unwrap();
         let file = cache.open_store(Arc::new(store)).unwrap();
         Self { cache, file: Arc::new(file), ticks }
     }
@@ -404,6 +413,39 @@ fn a_read_that_waits_in_vain_ends_when_it_is_cancelled() {
         assert_eq!(cancelled.join().unwrap(), Err(ReadError::Cancelled));
         drop(pins);
         read(&rig.file, 2, 1).unwrap();
+        rig.end()
+    });
+}
+
+#[test]
+fn a_partition_that_shrinks_and_grows_under_its_readers_loses_no_frame() {
+    let about = ["evictions", "victims that were pinned", "a want of frames", "late hits"];
+    check(6_000, &about, || {
+        let own = Partition::new("own", 2 * PAGE, Rule::Offsets(0..4 * PAGE));
+        let parted = |settings| Settings { partitions: vec![own.clone()], ..settings };
+        let rig = Rig::with(Steps::default(), 3, "off", parted);
+        let mover = {
+            let cache = rig.cache.clone();
+            thread::spawn(move || {
+                cache.resize_partition("own", 0).unwrap();
+                cache.move_share("rest", "own", 2 * PAGE).unwrap();
+                cache.move_share("own", "rest", PAGE).unwrap();
+            })
+        };
+        join([mover, rig.reader([0, 5, 1]), rig.reader([1, 2, 0])]);
+        assert_eq!(rig.cache.partitions().iter().map(|part| part.bytes).sum::<u64>(), 3 * PAGE);
+        rig.end()
+    });
+}
+
+#[test]
+fn a_pool_is_filled_beside_readers_that_pin_what_it_evicts() {
+    let about = ["evictions", "hits without the lock", "victims that were pinned"];
+    check(6_000, &about, || {
+        let (pool_bytes_min, pool_bytes_max) = (PAGE, PAGE);
+        let pooled = |settings| Settings { pool_bytes_min, pool_bytes_max, ..settings };
+        let rig = Rig::with(Steps::default(), 4, "off", pooled);
+        join([rig.reader([0, 1, 0, 2]), rig.reader([1, 3, 0]), rig.reader([2, 1])]);
         rig.end()
     });
 }

@@ -18,8 +18,8 @@
 //!
 //! # Invariants
 //! - All memory is taken, and touched, in [`Frames::new`]; nothing is allocated later.
-//! - A frame that is checked out is one [`Frame`], and is checked in under its own number. One that
-//!   is dropped instead stays checked out for good.
+//! - A frame that is checked out is one [`Frame`], and is checked in under its own number when that
+//!   is dropped: also where a store panics. One that is leaked stays checked out for good.
 //! - Pins taken less pins released are the pins there are; an [`OwnedPin`] that is dropped is never
 //!   released.
 //! # Locking
@@ -126,7 +126,8 @@ impl Drop for Frame {
         match &self.origin {
             // SAFETY: allocated by `new` with this layout, and owned by this frame alone.
             Origin::Alone(layout) => unsafe { alloc::dealloc(self.start.as_ptr(), *layout) },
-            Origin::Arena(..) => {} // Checked out for good.
+            // Nothing can write through it any more.
+            Origin::Arena(arena, id) => arena.header(*id).check_in(*id),
             Origin::Shared(arena, id) => arena.header(*id).unpin(),
         }
     }
@@ -226,14 +227,18 @@ impl Frames {
     ///
     /// # Panics
     /// It is none of these frames, or is shared.
+    #[expect(clippy::needless_pass_by_value, reason = "it is checked in as it is dropped")]
     pub fn check_in(&self, frame: Frame) {
         let Origin::Arena(arena, id) = &frame.origin else {
             panic!("a frame of no cache: {frame:?}");
         };
-        assert!(Arc::ptr_eq(arena, &self.arena), "a frame of another cache: {frame:?}");
-        let id = *id;
-        drop(frame); // Nothing can write through it any more when the frame is cached.
-        self.arena.header(id).check_in(id);
+        assert!(Arc::ptr_eq(arena, &self.arena), "{id:?} is a frame of another cache");
+    }
+
+    /// Whether the frame is checked out.
+    #[must_use]
+    pub fn is_checked_out(&self, id: FrameId) -> bool {
+        self.arena.header(id).is_checked_out()
     }
 
     /// Pins a cached frame, published or not, to read it now.
@@ -371,6 +376,16 @@ impl Pin<'_> {
     #[must_use]
     pub fn frame(&self) -> FrameId {
         self.frame
+    }
+
+    /// Releases the pin; returns whether the page was retracted meanwhile: its frame may wait for
+    /// this release. Either the retraction sees the release, or the release the retraction.
+    #[inline]
+    #[must_use = "a frame may wait to be retracted again"]
+    pub fn release(self) -> bool {
+        let (arena, frame) = (self.arena, self.frame);
+        drop(self);
+        arena.header(frame).is_retracting()
     }
 
     /// The pin beyond the borrow of its frames.

@@ -17,7 +17,11 @@
 //! # Locking
 //! One lock a queue, held over no operation. `Carry::plan` and `Carry::interrupt` run outside it.
 
-use std::{sync::Arc, thread};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    thread,
+};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
@@ -125,7 +129,7 @@ impl<C: Carry> Queue for WorkerQueue<C> {
             if !self.shared.background
                 && let Some((op, plan)) = state.begin()
             {
-                out.push(MutexGuard::unlocked(&mut state, || self.shared.carry.carry(op, plan)));
+                out.push(MutexGuard::unlocked(&mut state, || self.shared.carry_out(op, plan)));
                 state.scheduler.freed(1);
                 state.scheduler.retire(id);
                 return;
@@ -182,13 +186,24 @@ impl<C: Carry> WorkerQueue<C> {
 }
 
 impl<C: Carry> Shared<C> {
+    /// Carries `op` out. Where the store panics, the operation fails, and its frames are gone with
+    /// what the store made of it.
+    fn carry_out(&self, op: Op, plan: C::Plan) -> Completion {
+        let (token, kind, offset) = (op.token, op.kind, op.offset);
+        let carried = catch_unwind(AssertUnwindSafe(|| self.carry.carry(op, plan)));
+        carried.unwrap_or_else(|_| {
+            let op = Op { token, kind, offset, bytes: 0, frames: Vec::new() };
+            op.failed(Errno::IO.raw_os_error())
+        })
+    }
+
     /// Carries operations out until the queue is closed: the body of a thread.
     fn serve(&self) {
         let mut state = self.state.lock();
         loop {
             let id = state.id;
             if let Some((op, plan)) = state.begin() {
-                let done = MutexGuard::unlocked(&mut state, || self.carry.carry(op, plan));
+                let done = MutexGuard::unlocked(&mut state, || self.carry_out(op, plan));
                 state.scheduler.freed(1);
                 state.scheduler.complete(id, done);
             } else if state.scheduler.is_closed(id) {
@@ -219,7 +234,7 @@ impl<C: Carry> Drop for WorkerQueue<C> {
         }
         self.close();
         for thread in self.threads.get_mut().drain(..) {
-            thread.join().expect("a store does not panic");
+            thread.join().expect("a store's panic ends at its operation");
         }
     }
 }

@@ -13,7 +13,8 @@
 //! ```
 //!
 //! # Invariants
-//! - Every operation comes back exactly once, by its token, with all of its frames, in order.
+//! - Every operation comes back exactly once, by its token, with all of its frames, in order; after
+//!   a panic of its store without them, as failed.
 //! - After a read that succeeded, every byte of its frames past the bytes moved is zero, also
 //!   those of the last frame that do not count. After one that failed they may hold anything.
 //! - [`Queue::reap`] with [`Wait::One`] comes back with nothing only when nothing is in flight.
@@ -37,10 +38,13 @@ use crate::frames::Frame;
 /// The errno of an operation that a closed queue gave back.
 pub const ECANCELED: i32 = Errno::CANCELED.raw_os_error();
 
+/// The errno of a change that a store cannot make.
+pub const EOPNOTSUPP: i32 = Errno::OPNOTSUPP.raw_os_error();
+
 /// What holds the bytes: a file, a device, memory, a formula.
 ///
-/// A store and its queues answer with errors and never panic: a panic takes the operation's frames
-/// along, and every reader that waits for them waits for ever.
+/// A store and its queues answer with errors. One that panics fails the operations that it has:
+/// with `EIO`, or without an answer, and its queue is used no more.
 pub trait Store: Send + Sync {
     /// Its length now.
     ///
@@ -50,6 +54,20 @@ pub trait Store: Send + Sync {
 
     /// A new queue of its own. It outlives the store.
     fn queue(&self, kind: QueueKind) -> Arc<dyn Queue>;
+
+    /// The length that it cannot grow beyond, if there is one.
+    fn bytes_max(&self) -> Option<u64> {
+        self.inner().and_then(Store::bytes_max)
+    }
+
+    /// Changes bytes without moving them. The caller sees to it that no operation on them is in
+    /// flight; a sync that is submitted later covers the change.
+    ///
+    /// # Errors
+    /// An errno; [`EOPNOTSUPP`] and no change where the store cannot do that.
+    fn change(&self, change: Change) -> Result<(), i32> {
+        self.inner().map_or(Err(EOPNOTSUPP), |inner| inner.change(change))
+    }
 
     /// The store that this one is around, if it is: its versions are this one's.
     fn inner(&self) -> Option<&dyn Store> {
@@ -78,6 +96,29 @@ pub trait Store: Send + Sync {
     fn settled_version(&self) -> Result<Version, StoreError> {
         self.inner().map_or_else(|| self.version(), Store::settled_version)
     }
+}
+
+/// A change of a store's bytes that moves none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It has this many bytes from now on; new ones are zero.
+    Length(u64),
+    /// A range is zero from now on.
+    Zero {
+        /// Its first byte.
+        offset: u64,
+        /// How many; at least 1, and within the length.
+        bytes: u64,
+        /// Its room on the device stays allocated.
+        allocated: bool,
+    },
+    /// A range is not needed until it is written again; it reads as zeros.
+    Discard {
+        /// Its first byte.
+        offset: u64,
+        /// How many; at least 1, and within the length.
+        bytes: u64,
+    },
 }
 
 /// What carries operations out.

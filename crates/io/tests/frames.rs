@@ -59,10 +59,15 @@ fn only_frames_of_a_cache_come_back_to_it() {
 }
 
 #[test]
-fn a_frame_that_is_dropped_stays_out() {
-    let frames = Frames::new(1, 64).unwrap();
-    drop(frames.check_out(FrameId(0)));
-    assert!(panics(|| drop(frames.check_out(FrameId(0)))));
+fn a_frame_that_is_dropped_is_checked_in_and_one_that_is_leaked_is_not() {
+    let (frames, id) = (Frames::new(1, 64).unwrap(), FrameId(0));
+    let lost = frames.check_out(id);
+    assert!(frames.is_checked_out(id));
+    assert!(panics(move || panic!("a store with {lost:?}")));
+    assert!(!frames.is_checked_out(id));
+    std::mem::forget(frames.check_out(id));
+    assert!(frames.is_checked_out(id));
+    assert!(panics(|| drop(frames.check_out(id))));
 }
 
 #[test]

@@ -144,6 +144,33 @@ fn a_frame_that_is_loose_is_held_by_nobody() {
 }
 
 #[test]
+fn of_a_retraction_and_the_last_release_one_sees_the_other() {
+    check(|| {
+        let (index, mut publisher) = index(1);
+        publisher.publish(page(0), FRAME, 0, false);
+        // A finder that backs out may be in the way as well: it goes to the lock, and asks there.
+        let (told, backed_out) = (Arc::default(), Arc::default());
+        let reader = || {
+            let index = Arc::clone(&index);
+            let (told, backed_out): (Arc<AtomicBool>, Arc<AtomicBool>) =
+                (Arc::clone(&told), Arc::clone(&backed_out));
+            move || match index.find(page(0)) {
+                Some(found) => _ = told.fetch_or(found.pin.release(), Ordering::SeqCst),
+                None => backed_out.store(true, Ordering::SeqCst),
+            }
+        };
+        let readers = [thread::spawn(reader()), thread::spawn(reader())];
+        let unpinned = publisher.retract(FRAME, true);
+        for reader in readers {
+            reader.join().unwrap();
+        }
+        let seen = [told, backed_out].iter().any(|flag| flag.load(Ordering::SeqCst));
+        assert!(unpinned || seen, "the frame is left behind");
+        assert!(publisher.retract(FRAME, true));
+    });
+}
+
+#[test]
 fn a_pin_that_is_kept_holds_its_bytes_through_other_hands() {
     check(|| {
         let (index, mut publisher) = index(1);

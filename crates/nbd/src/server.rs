@@ -16,6 +16,7 @@
 //! The table's lock, over no call of the system but `shutdown` and the start of a thread.
 
 mod connection;
+mod control;
 mod counters;
 mod disk;
 mod inbox;
@@ -24,6 +25,7 @@ mod metrics;
 mod outbox;
 mod socket;
 mod table;
+mod tls;
 mod workers;
 
 use std::{
@@ -40,9 +42,11 @@ use rustix::{
     io::{Errno, write},
 };
 
+pub use control::{Control, ask};
 pub use disk::{Disk, DiskError, Mode};
 pub use metrics::Metrics;
 pub use socket::{ListenError, Listener};
+pub use tls::{TlsError, TlsSettings};
 
 use crate::export::{Export, Exports, ExportsError};
 use connection::{NoExport, Requests, RequestsEnd, shake_hands};
@@ -201,7 +205,7 @@ impl Shared {
                 return;
             }
         };
-        ticket.agreed();
+        ticket.agreed(agreed.export);
         let disk = &self.disks[agreed.export];
         let Ok(handle) = disk.handle() else { return };
         let session = Session {
@@ -211,11 +215,13 @@ impl Shared {
             agreed,
             outbox: Outbox::new(socket),
             counters: &self.requests[agreed.export],
+            client: ticket.counts(),
         };
         let workers = Workers::new(self.settings.depth_max as usize);
         let end = thread::scope(|scope| {
             Requests::new(scope, &session, &workers, socket, &received).run()
         });
+        socket.say_end();
         self.connections.violations.add(u64::from(end == RequestsEnd::Violation));
     }
 }

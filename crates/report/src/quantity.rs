@@ -10,7 +10,7 @@
 //! # Sources
 //! The calendar is Howard Hinnant's `civil_from_days`, 2013.
 
-use forerun_core::params::{Bytes, Param};
+use forerun_core::params::Param;
 use forerun_core::units::Nanos;
 
 /// The value that `text` stands for, for an option of a command line.
@@ -108,11 +108,41 @@ pub fn bytes(bytes: u64) -> String {
     format!("{text} {}", UNITS[step])
 }
 
-/// A size as options take it, rounded down to two digits or more.
+/// A time in seconds with the unit that leaves three digits; whole seconds from 100 on.
 #[must_use]
-pub fn bytes_as_option(bytes: u64) -> String {
-    let unit = [30, 20, 10].into_iter().find(|&bits| bytes >= 10 << bits).unwrap_or(0);
-    Bytes(bytes >> unit << unit).show()
+pub fn time(seconds: f64) -> String {
+    let size = seconds.abs();
+    if !seconds.is_finite() {
+        return figure(seconds);
+    }
+    if size >= 99.95 {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+        let whole = whole_seconds(size.round() as u64);
+        return if seconds < 0.0 { format!("-{whole}") } else { whole };
+    }
+    // 999.5 would be shown as 1,000: four digits where the next unit has three.
+    let (scale, unit) = if size < 1e-12 {
+        (0.0, "s")
+    } else if size < 0.999_5e-6 {
+        (1e9, "ns")
+    } else if size < 0.999_5e-3 {
+        (1e6, "us")
+    } else if size < 0.999_5 {
+        (1e3, "ms")
+    } else {
+        (1.0, "s")
+    };
+    format!("{} {unit}", figure(seconds * scale))
+}
+
+/// Whole seconds in the two largest units that they have: `1 min 39 s`.
+#[must_use]
+pub fn whole_seconds(seconds: u64) -> String {
+    match (seconds / 3_600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds} s"),
+        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+        (hours, minutes, _) => format!("{hours} h {minutes} min"),
+    }
 }
 
 /// A count of thousandths in whole units, with one decimal.
@@ -169,6 +199,8 @@ fn grouped(digits: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use forerun_core::params::Bytes;
+
     use super::*;
 
     #[test]
@@ -243,14 +275,34 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_short() {
+    fn times_take_the_unit_that_leaves_three_digits() {
         #[rustfmt::skip]
-        let rows = [
-            (0, "0"), (832, "832"), (10_239, "10239"), (10_241, "10K"), (127_570_752, "121M"),
-            (136_180 << 10, "132M"), (128 << 20, "128M"), ((15 << 30) + 5, "15G"),
+        let rows = [ // seconds  text         can be given to a command
+            (0.0,          "0 s",             true),
+            (1e-13,        "0 s",             true),
+            (2.5e-10,      "0.250 ns",        false),
+            (80e-9,        "80.0 ns",         true),
+            (0.999_6e-6,   "1.00 us",         true),
+            (12.345e-6,    "12.3 us",         true),
+            (0.999e-3,     "999 us",          true),
+            (0.999_6e-3,   "1.00 ms",         true),
+            (0.045_21,     "45.2 ms",         true),
+            (0.999_4,      "999 ms",          true),
+            (0.999_6,      "1.00 s",          true),
+            (2.145,        "2.15 s",          true),
+            (99.94,        "99.9 s",          true),
+            (99.96,        "1 min 40 s",      true),
+            (3_599.6,      "1 h 0 min",       true),
+            (7_301.0,      "2 h 1 min",       true),
+            (-0.5,         "-500 ms",         false),
+            (-153.0,       "-2 min 33 s",     false),
+            (f64::NAN,     "n/a",             false),
+            (f64::INFINITY, "n/a",            false),
         ];
-        for (bytes, text) in rows {
-            assert_eq!(bytes_as_option(bytes), text);
+        for (seconds, text, is_taken) in rows {
+            assert_eq!(time(seconds), text);
+            assert_eq!(read::<Nanos>(text).is_ok(), is_taken, "{text}");
         }
+        assert!(time(f64::MAX).ends_with(" min"), "no overflow");
     }
 }

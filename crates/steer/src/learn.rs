@@ -141,6 +141,9 @@ pub(crate) struct Learner {
     places: BTreeMap<Box<[u8]>, u32>,
     replay: Replay,
     depth: WalkDepth,
+    /// The time of the last call.
+    now: Nanos,
+    submitted: u64,
     /// Whether what is fetched lies on devices that seek, once that is known.
     seeks: Option<bool>,
     /// Entries of which a use would be seen.
@@ -190,6 +193,7 @@ impl Learner {
         let replay = Replay::new(entries.iter().map(|entry| ReplayEntry {
             first: entry.first,
             bytes: entry.bytes(),
+            ranges: entry.ranges.len() as u64,
             place: entry.version.inode,
             is_judged: entry.kind == LearnedKind::Read,
         }));
@@ -201,6 +205,8 @@ impl Learner {
             places,
             replay,
             depth: WalkDepth::default(),
+            now: Nanos(0),
+            submitted: 0,
             seeks: None,
             seen: Seen::default(),
             cursors: BTreeMap::new(),
@@ -210,9 +216,27 @@ impl Learner {
         }
     }
 
-    /// Whether entries are fetched, or will be as the program goes on.
+    /// Whether entries are fetched, or will be as the program goes on: one that has used none for
+    /// some time does something else.
     pub(crate) fn is_busy(&self) -> bool {
-        !self.replay.is_over() || self.replay.in_flight() > 0
+        let used_at = self.replay.used_at().unwrap_or_default();
+        let is_followed = self.now.since(used_at) < FOLLOWED_WITHIN;
+        !self.replay.is_over() && is_followed || self.replay.in_flight() > 0
+    }
+
+    /// See [`Replay::take_gained`].
+    pub(crate) fn take_gained(&mut self) -> Nanos {
+        self.replay.take_gained()
+    }
+
+    /// See [`Replay::pays`].
+    pub(crate) fn pays(&self, cost: Nanos) -> bool {
+        self.replay.pays(cost)
+    }
+
+    /// Entries and paths that workers have, and that they were given so far.
+    pub(crate) fn requests(&self) -> (usize, u64) {
+        (self.pool.outstanding(), self.submitted)
     }
 
     /// Bytes that were requested and not used yet.
@@ -237,6 +261,7 @@ impl Learner {
     /// Takes in what was read and fetched since the last call, and has more fetched: with all that
     /// is ahead no more than `budget_bytes`.
     pub(crate) fn advance(&mut self, now: Nanos, budget_bytes: u64) {
+        self.now = now;
         self.take_all(now);
         let depth = self.depth.requests() as usize;
         let room = depth.saturating_sub(self.replay.in_flight()).min(self.pool.room());
@@ -251,6 +276,7 @@ impl Learner {
 
     fn push(&mut self, what: What) {
         assert!(self.pool.room() > 0, "a path is pushed where there is room");
+        self.submitted += 1;
         self.pool.push(Job { tools: Arc::clone(&self.tools), what });
     }
 
@@ -294,7 +320,9 @@ impl Learner {
                 let is_full = self.replay.in_flight() >= self.depth.requests() as usize;
                 let bytes = found.as_ref().map_or(0, |it| it.bytes);
                 self.depth.answered(now, was_there, is_full, bytes);
-                let is_judged = is_watched && !was_there;
+                // What was cached by then the program may have read before it was watched.
+                let is_cached = found.as_ref().is_ok_and(|it| it.is_cached);
+                let is_judged = is_watched && !was_there && !is_cached;
                 self.watched[index as usize] = is_judged;
                 self.replay.complete(index, is_judged.then_some(took));
                 if let Ok(Found { version, bytes, is_cached, .. }) = found {
@@ -528,6 +556,8 @@ const JOBS_MAX: usize = 192;
 /// Of these, so many are for entries of the list.
 const LOOKS_LEFT: usize = 128;
 const CURSORS_MAX: usize = 4_096;
+/// A program that starts uses an entry within a few round trips of its device.
+const FOLLOWED_WITHIN: Nanos = Nanos::from_millis(250);
 const PROCESSES_MAX: usize = 1_024;
 /// How long others may save before this run is not learned.
 const SAVE_PATIENCE: Duration = Duration::from_millis(30);

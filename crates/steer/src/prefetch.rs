@@ -50,6 +50,8 @@ pub(crate) struct Prefetcher {
     has_walks: bool,
     /// Bytes that a learned list has ahead of the program.
     list_ahead_bytes: u64,
+    /// Requests of a learned list that workers have, and that they were given so far.
+    list_requests: (usize, u64),
     /// The bytes of memory, and of the budget, that may be ahead of readers and walks together.
     memory_bytes: u64,
     budget_bytes: u64,
@@ -92,6 +94,7 @@ impl Prefetcher {
             walks: WalkDriver::new(limit_bytes, budget_bytes / WALKS_ONE_IN),
             has_walks: true,
             list_ahead_bytes: 0,
+            list_requests: (0, 0),
             memory_bytes: u64::MAX,
             budget_bytes,
             is_cold: false,
@@ -140,9 +143,11 @@ impl Prefetcher {
         self.memory_bytes.min(self.budget_bytes).saturating_sub(readers + walks) / WALKS_ONE_IN
     }
 
-    /// Sets the bytes that a learned list has ahead.
-    pub(crate) fn set_list_ahead(&mut self, bytes: u64) {
-        self.list_ahead_bytes = bytes;
+    /// Sets the bytes that a learned list has ahead, and its requests: those that workers have, and
+    /// that they were given so far.
+    pub(crate) fn set_list(&mut self, ahead_bytes: u64, requests: (usize, u64)) {
+        self.list_ahead_bytes = ahead_bytes;
+        self.list_requests = requests;
     }
 
     /// Shares memory and budget between readers and walks.
@@ -188,6 +193,12 @@ impl Prefetcher {
         std::mem::take(&mut self.is_cold)
     }
 
+    /// Takes in that a learned list has saved the program `time`, of which one part in `one_in` may
+    /// be used.
+    pub(crate) fn gain(&mut self, time: Nanos, one_in: u64) {
+        self.effort.gain(time, one_in);
+    }
+
     /// Takes in that this thread used `polls` of a processor until `now` since the last call, and
     /// all others `workers`, where one part in `one_in` may be used. The pause that this takes,
     /// after a poll that has used `cost`.
@@ -211,13 +222,19 @@ impl Prefetcher {
     /// Requests that workers have, and how many they were given so far.
     fn requests(&self) -> (usize, u64) {
         let (walks, submitted) = self.walks.requests();
-        let others = self.workers.outstanding();
-        (walks + others, submitted + self.planner.stats().requests)
+        let (list, listed) = self.list_requests;
+        let others = self.workers.outstanding() + list;
+        (walks + others, submitted + self.planner.stats().requests + listed)
     }
 
     /// How many requests more are paid for.
     pub(crate) fn paid_for(&self) -> usize {
         self.effort.requests(self.requests().0)
+    }
+
+    /// The processor time that a request costs.
+    pub(crate) fn request_cost(&self) -> Nanos {
+        self.effort.request_cost()
     }
 
     /// Looks what has arrived, and has more prefetched.

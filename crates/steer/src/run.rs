@@ -217,12 +217,7 @@ impl Poller for Runner {
         self.poll_memory(now);
         let allowance = self.timer.allowance(now, self.one_in(now));
         let moved = self.poll_observers(now, some_ended, allowance);
-        self.prefetcher.advance(now);
-        let list_bytes = self.list_bytes();
-        if let Some(learner) = &mut self.learner {
-            learner.advance(now, list_bytes);
-            self.prefetcher.set_list_ahead(learner.ahead_bytes());
-        }
+        self.advance(now);
         self.publish();
         let one_in = self.one_in(now);
         let (cost, effort) = self.cost(now, began, one_in);
@@ -291,6 +286,16 @@ impl Runner {
         }
     }
 
+    /// Has what is wanted next fetched, as far as it is paid for.
+    fn advance(&mut self, now: Nanos) {
+        self.prefetcher.advance(now);
+        let list_bytes = self.list_bytes();
+        if let Some(learner) = &mut self.learner {
+            learner.advance(now, list_bytes);
+            self.prefetcher.set_list(learner.ahead_bytes(), learner.requests());
+        }
+    }
+
     /// Whether something is fetched ahead of a program that goes from file to file.
     fn goes_ahead(&self) -> bool {
         self.prefetcher.is_walking() || self.replays()
@@ -314,14 +319,19 @@ impl Runner {
         let polls = polling.since(std::mem::replace(&mut self.polling, polling));
         let before = std::mem::replace(&mut self.processor, clock::process_time());
         let all = self.processor.since(before).max(polls);
+        if let Some(learner) = &mut self.learner {
+            self.prefetcher.gain(learner.take_gained(), BUSY_ONE_IN);
+        }
         let effort = self.prefetcher.spend(now, [polls, all.since(polls)], own, one_in);
         let is_fetching = self.prefetcher.is_busy() || self.replays();
         (if is_fetching { own } else { all.max(own) }, effort)
     }
 
-    /// The bytes that a learned list may have ahead: none where that is not paid for.
+    /// The bytes that a learned list may have ahead: none where that is not paid for, nor pays.
     fn list_bytes(&self) -> u64 {
-        if self.prefetcher.paid_for() > 0 { self.prefetcher.list_bytes() } else { 0 }
+        let cost = self.prefetcher.request_cost();
+        let pays = || self.learner.as_ref().is_some_and(|learner| learner.pays(cost));
+        if self.prefetcher.paid_for() > 0 || pays() { self.prefetcher.list_bytes() } else { 0 }
     }
 
     /// The part of a processor that polls may use now.

@@ -109,7 +109,7 @@ fn programs_part(args: &Args, tell: &impl Fn(&str) -> Result<()>) -> Result<Gain
     tell(&gain_row("", ["today's kernel", "forerun", ""]))?;
     let row = |gain: &Gain| {
         let [kernel, forerun] =
-            [&gain.kernel, &gain.forerun].map(|run| format!("{:.2} s", run.seconds));
+            [&gain.kernel, &gain.forerun].map(|run| quantity::time(run.seconds));
         let times = format!("{} times", quantity::figure(gain.times()));
         tell(&gain_row(&gain.what, [&kernel, &forerun, &times]))
     };

@@ -108,8 +108,8 @@ fn text(replayed: &Replayed) -> String {
         let (policies, pages) = (policies(run).join(" + "), settings.frames);
         lines.push(format!("run {number}: {}, {policies}, {pages} pages", settings.readahead));
         let (events, actions) = (run.events, run.actions);
-        let seconds = quantity::seconds(span(run));
-        lines.push(format!("  {events} events, {actions} actions in {seconds:.3} s"));
+        let time = quantity::time(quantity::seconds(span(run)));
+        lines.push(format!("  {events} events, {actions} actions in {time}"));
         lines.push(format!(
             "  {} pages demanded: {} hits, {} late hits, {} misses",
             stats.demanded, stats.hits, stats.late_hits, stats.misses

@@ -4,6 +4,7 @@
 //!   --device              virtual time: readahead, host queue, device      timed
 //!   --readahead alone     the same, but every fetch arrives at once        timed
 //!   neither               replacement alone                                untimed
+//!   --partition           the same, all traces through one cache           partitioned
 //! ```
 //! Every trace is run with every combination of policy, size and readahead.
 
@@ -12,6 +13,7 @@ mod check;
 mod learned;
 mod lists;
 mod memory;
+mod partitioned;
 mod plot;
 mod prefetch;
 mod reap;
@@ -56,8 +58,10 @@ use crate::specs::{self, Size};
           --prefetch none,adaptive\n  \
         forerun sim OLTP.lis.zst --policy lru,2q:kin=0.1..0.5/5 --size 1000,10%\n  \
         forerun sim *.csv.gz --policy all --size 64M..1G/5 -o sweep.csv\n  \
-        forerun sim hm_0.csv.gz --policy all --size 64M,1G --json\n  \
-        forerun sim OLTP.lis.zst --policy all --plot OLTP.html"
+        forerun sim hm_0.csv.gz --policy all --size 64M,1G --bytes --json\n  \
+        forerun sim workload:streams,n=4 --device hdd,ssd:connections=1..32/4 --csv\n  \
+        forerun sim OLTP.lis.zst --policy all --plot OLTP.html\n  \
+        forerun sim OLTP.lis.zst workload:mail --size 1G --partition 'oltp=64M:lru:file=OLTP*'"
 )]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Args {
@@ -75,6 +79,15 @@ pub struct Args {
     /// and device 10%; for --plot 12 shares, doubling up to 100%]
     #[arg(long, value_name = "SIZE,...")]
     size: Option<String>,
+    /// A partition, NAME=SIZE:POLICY:RULE, where a rule is file=PATTERN, client=NAME or
+    /// offset=A..B: all traces go together through one cache, each a file and a client of its name.
+    /// What partitions leave of --size has --policy
+    #[arg(long = "partition", value_name = "NAME=SIZE:POLICY:RULE",
+          conflicts_with_all = ["device", "readahead", "sample", "plot"])]
+    partitions: Vec<String>,
+    /// All traces together through one cache without partitions, as a measure of those with them
+    #[arg(long, conflicts_with_all = ["device", "readahead", "sample", "plot"])]
+    together: bool,
     /// Readahead policies, NAME[:key=value,...] [default with a device: streams]
     #[arg(long, value_name = "NAME,...")]
     readahead: Option<String>,
@@ -82,8 +95,8 @@ pub struct Args {
     /// :burst=SIZE,limit=SIZE,chunk=SIZE,nap=TIME
     #[arg(long, requires = "device", value_name = "NAME,...", default_value = specs::NONE)]
     prefetch: String,
-    /// Run in virtual time on this device model, NAME[:key=value,...]
-    #[arg(long, value_name = "MODEL")]
+    /// Run in virtual time on these device models, NAME[:key=value,...]
+    #[arg(long, value_name = "MODEL,...")]
     device: Option<String>,
     /// The disk's own cache [default: the model's; off for t7k250]
     #[arg(long, requires = "device", value_name = "on|off")]
@@ -112,6 +125,9 @@ pub struct Args {
     #[arg(long, value_name = "RATE", default_value = "1", value_parser = specs::sample,
           conflicts_with_all = ["device", "readahead"])]
     sample: Share,
+    /// Also count misses by the bytes that were requested, where the trace has sizes
+    #[arg(long, conflicts_with_all = ["device", "readahead", "partitions", "together"])]
+    bytes: bool,
     /// Also write this file: rows into .csv or .ndjson; into .json with --device a record for
     /// `forerun report`, else one object. A run that was cut goes on where it stopped
     #[arg(short, long, value_name = "FILE")]
@@ -181,17 +197,23 @@ struct Plan {
     reading: Reading,
     policies: Vec<String>,
     sizes: Vec<Size>,
+    /// Where all traces go through one cache: its partitions beside the rest.
+    together: bool,
+    partitions: Vec<partitioned::Given>,
     /// Empty: replacement alone.
     readaheads: Vec<String>,
     /// A case each; `None` is one without a thread.
     prefetches: Vec<Option<Prefetch>>,
-    device: Option<String>,
+    /// A case each; `None` is one without a device.
+    devices: Vec<Option<String>>,
     host: Option<RequestOrder>,
     depth: Option<u32>,
     page_cost: Nanos,
     threads: usize,
     memory: u64,
     sample: Share,
+    /// Whether misses are counted by bytes as well.
+    bytes: bool,
     /// Whether perfect readahead is run, too.
     online_limit: bool,
     plot: Option<Plot>,
@@ -211,12 +233,12 @@ const PAGE_COST_MAX: Nanos = Nanos::from_millis(1_000);
 
 impl Plan {
     fn new(args: &Args) -> Result<Self> {
-        let device = args.device.as_ref().map(|spec| device_spec(spec, args.drive_cache));
-        if let Some(spec) = &device {
-            specs::device(spec, 0)?;
-        }
+        let devices = match &args.device {
+            None => vec![None],
+            Some(text) => devices(text, args.drive_cache)?,
+        };
         args.reading.check()?;
-        let default = device.is_some().then(|| DEFAULT_READAHEAD.to_owned());
+        let default = args.device.is_some().then(|| DEFAULT_READAHEAD.to_owned());
         let readaheads = match args.readahead.clone().or(default) {
             Some(text) => specs::readaheads(&text)?,
             None => Vec::new(),
@@ -227,7 +249,8 @@ impl Plan {
             None if readaheads.is_empty() => DEFAULT_SHARE,
             None => DEFAULT_SIZE,
         };
-        let mut policies = specs::policies(&args.policy, readaheads.is_empty())?;
+        let apart = args.partitions.is_empty() && !args.together;
+        let mut policies = specs::policies(&args.policy, readaheads.is_empty() && apart)?;
         if plot.is_some() && readaheads.is_empty() {
             plot::add_bound(&args.policy, &mut policies);
         }
@@ -236,16 +259,19 @@ impl Plan {
             sources: Source::all(&args.traces)?,
             reading: args.reading.clone(),
             policies,
+            together: args.together || !args.partitions.is_empty(),
+            partitions: partitioned::parse(&args.partitions)?,
             sizes: specs::sizes(args.size.as_deref().unwrap_or(size))?,
             readaheads,
             prefetches: specs::prefetches(&args.prefetch)?,
-            device,
+            devices,
             host: args.host.map(RequestOrder::from),
             depth: args.depth,
             page_cost: args.page_cost,
             threads,
             memory: args.memory.unwrap_or_else(memory::default),
             sample: args.sample,
+            bytes: args.bytes,
             online_limit: args.online_limit,
             plot,
             log_max: if args.record().is_some() { LOG_MAX } else { 0 },
@@ -258,11 +284,10 @@ impl Plan {
     /// All that the results of `case` on `source` depend on, as text.
     fn key(&self, source: &Source, case: impl fmt::Debug) -> String {
         format!(
-            "{} {} {case:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {} {}",
-            machine::COMMIT,
+            "{} {} {case:?} {:?} {:?} {:?} {:?} {:?} {:?} {} {}",
+            machine::commit(),
             source.identity(),
             self.reading,
-            self.device,
             self.host,
             self.depth,
             self.page_cost,
@@ -279,17 +304,23 @@ impl Plan {
         if stdin > 1 {
             return Err(usage("stdin (`-`) is given twice; it can be read once"));
         }
-        let timed = self.readaheads.len().max(1) * self.prefetches.len();
+        let timed = self.readaheads.len().max(1) * self.prefetches.len() * self.devices.len();
         let combinations = self.policies.len() * self.sizes.len() * timed;
         if combinations > COMBINATIONS_MAX {
             return Err(usage(format!(
-                "{combinations} combinations of policies, sizes, readahead and prefetch; at most \
-                 {COMBINATIONS_MAX}"
+                "{combinations} combinations of policies, sizes, readahead, prefetch and devices; \
+                 at most {COMBINATIONS_MAX}"
             )));
         }
         let shares = self.sizes.iter().any(|size| matches!(size, Size::Share(_)));
         for source in self.sources.iter().filter(|source| !source.can_be_read_again()) {
             let name = source.name();
+            if self.together {
+                return Err(usage(format!(
+                    "{name} can be read once only, and traces that go together are counted first: \
+                     give a file"
+                )));
+            }
             if shares {
                 return Err(usage(format!(
                     "{name} can be read once only, and a share of its blocks needs it twice: \
@@ -316,6 +347,15 @@ fn require_places(written: &[&Path], sources: &[Source]) -> Result<()> {
         }
     }
     written.iter().try_for_each(|path| output::require_place(path))
+}
+
+/// The device models of `text`, each with the drive's cache set, where the flag is given.
+fn devices(text: &str, cache: Option<Switch>) -> Result<Vec<Option<String>>> {
+    let one = |spec: &String| {
+        let spec = device_spec(spec, cache);
+        specs::device(&spec, 0).map(|_| Some(spec))
+    };
+    specs::devices(text)?.iter().map(one).collect()
 }
 
 /// `spec` with the drive's cache set, where the flag is given.
@@ -350,7 +390,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut kept = Kept::open(args.output.as_deref())?;
     let mut results = Results { rows: Vec::new(), record: Record::new(&plan) };
     let mut failed = Vec::new();
-    for source in &plan.sources {
+    if plan.together {
+        partitioned::run(&plan, &mut kept, &mut results)?;
+    }
+    let apart = plan.sources.iter().filter(|_| !plan.together);
+    for source in apart {
         let ran = if plan.readaheads.is_empty() {
             untimed::run(&plan, source, &mut kept, &mut results)
         } else {
@@ -358,8 +402,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         };
         failed.extend(ran.err().map(|error| (source.name(), error)));
     }
-    if results.rows.is_empty() && failed.len() == 1 {
-        return Err(failed.remove(0).1);
+    if results.rows.is_empty() {
+        failure::all_done(failed, plan.sources.len())?;
+        return kept.end();
     }
     // If one of table, file and plot cannot be written, the others still are.
     let Results { rows, record } = results;
@@ -372,7 +417,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let shown = args.form.print(&runs, &["runs"], || rows::table(&rows));
     written.and(drawn).and(shown)?;
     // What failed is run again by the same command, and what was done is not.
-    if failed.is_empty() { kept.end() } else { Err(failure::several(&failed, plan.sources.len())) }
+    failure::all_done(failed, plan.sources.len())?;
+    kept.end()
 }
 
 impl Args {

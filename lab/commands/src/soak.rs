@@ -232,11 +232,11 @@ impl<'a> Watch<'a> {
             format!(", rss {early:.1} MiB, then {late:.1} MiB")
         });
         format!(
-            "{reads} reads and {} bytes verified in {:.1} s, {}/s; {} reads failed as they should; \
+            "{reads} reads and {} bytes verified in {}, {}/s; {} reads failed as they should; \
              {opened} handles opened, {prefetched} prefetches, {pinned} pins, {resized} \
              resizes{rss}",
             sum(|counts| &counts.bytes),
-            quantity::seconds(time),
+            quantity::time(quantity::seconds(time)),
             rate(reads, time),
             sum(|counts| &counts.errors),
         )

@@ -18,7 +18,7 @@ use forerun_sim::prefetch::Prefetch;
 use forerun_sim::replay;
 use serde::Serialize;
 
-pub(crate) use forerun_console::specs::{PAGE_BYTES, device, each, readaheads, split};
+pub(crate) use forerun_console::specs::{PAGE_BYTES, device, devices, each, readaheads, split};
 
 /// The record of runs, and the form of what is printed.
 #[derive(clap::Args)]
@@ -149,19 +149,24 @@ impl Size {
 
 /// Sizes of caches: pages, bytes with a suffix, or a share.
 pub(crate) fn sizes(text: &str) -> Result<Vec<Size>> {
-    let size = |item: &str| {
-        Size::parse(item).ok_or_else(|| {
-            usage(format!(
-                "--size {item}: expected pages (1000), bytes with a suffix (64M) or a share of \
-                 the unique blocks (10%), from 1 page to {PAGES_MAX}, or a range (64M..1G/5)"
-            ))
-        })
+    let one = |item: &str| {
+        size(item).map_err(|why| usage(format!("--size {item}: {why}, or a range (64M..1G/5)")))
     };
     let range = |item: &str| -> Result<Vec<Size>> {
         let values = ranges::values(item).unwrap_or_else(|| vec![item.to_owned()]);
-        values.iter().map(|value| size(value)).collect()
+        values.iter().map(|value| one(value)).collect()
     };
     Ok(text.split(',').map(range).collect::<Result<Vec<_>>>()?.concat())
+}
+
+/// One cache size, or what it should look like.
+pub(crate) fn size(text: &str) -> Result<Size, String> {
+    Size::parse(text).ok_or_else(|| {
+        format!(
+            "expected pages (1000), bytes with a suffix (64M) or a share of the unique blocks \
+             (10%), from 1 page to {PAGES_MAX}"
+        )
+    })
 }
 
 /// Memory that may be taken.

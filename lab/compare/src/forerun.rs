@@ -15,21 +15,14 @@ pub(crate) fn target(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from)
 }
 
-/// The program to measure: the named one, or the release build, which knows its commit.
+/// The program to measure: the named one, or the release build.
 pub(crate) fn release(root: &Path, named: Option<&Path>) -> Result<PathBuf> {
     if let Some(path) = named {
         return Ok(path.to_path_buf());
     }
-    let mut git = Command::new("git");
-    let commit = git.args(["rev-parse", "--short", "HEAD"]).current_dir(root).output();
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut cargo = Command::new(cargo);
     cargo.args(["build", "--release", "--package", "forerun-cli"]).current_dir(root);
-    if let Ok(commit) = commit
-        && commit.status.success()
-    {
-        cargo.env("FORERUN_COMMIT", String::from_utf8_lossy(&commit.stdout).trim());
-    }
     ensure!(cargo.status().context("cargo build")?.success(), "the release build failed");
     Ok(target(root).join("release/forerun"))
 }

@@ -91,7 +91,7 @@ impl LiveRun<'_> {
         let read = |access: Access, room: &mut [u8]| {
             let handle = &handles[access.handle as usize];
             let count = handle.read_at(room, access.offset).map_err(|error| self.failed(error))?;
-            let end = || anyhow!("it ended at byte {}", handle.len());
+            let end = || anyhow!("it shrank: it ends at byte {}", handle.len());
             if count < room.len() { Err(self.failed(end())) } else { Ok(()) }
         };
         let ended = ReaderThreads::new(begun, against).run(workload, read, |passed| {

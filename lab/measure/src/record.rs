@@ -33,7 +33,7 @@ use crate::live::{LiveRun, RunResult};
 pub fn empty(device: String, seed: u64, settings: &[(&str, String)]) -> RunRecord {
     let setting = |(key, value): &(&str, String)| ((*key).to_owned(), value.clone());
     RunRecord {
-        commit: machine::COMMIT.to_owned(),
+        commit: machine::commit().to_owned(),
         machine: machine::machine(),
         date: machine::date(),
         command: machine::command(),
@@ -198,7 +198,7 @@ fn roomy(cache: &cache::Settings, workload: &Workload) -> cache::Settings {
     let pages = workload.bytes_wanted.div_ceil(cache.page_bytes.into());
     let pages = u32::try_from(pages).unwrap_or(u32::MAX).saturating_add(cache.frames);
     let frames = cache.frames.saturating_mul(ROOM).min(pages).max(cache.frames);
-    let partition = cache::PartitionSettings { frames, policy: "fifo".to_owned() };
+    let partition = cache::PartitionSettings::new(cache::REST, frames, "fifo");
     cache::Settings { frames, partitions: vec![partition], ..cache.clone() }
 }
 

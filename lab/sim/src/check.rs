@@ -1,7 +1,8 @@
 //! The core against a shadow file, under everything that can go wrong.
 //!
 //! A seed picks a cache (frames, partitions, policies, bounds) and a run: reads, prefetches,
-//! writes, flushes, cancellations, resizes, truncations, outside changes, hits without a lock,
+//! writes, flushes, changes that the store makes itself, cancellations, resizes, truncations,
+//! outside changes, hits without a lock,
 //! readers that hold pages, a store that answers in any order, in parts, with errors, and that
 //! loses unsynced writes when a sync fails. Everything is checked as it happens:
 //!
@@ -16,7 +17,7 @@
 //! Each seed runs twice to one digest of all events and actions, and its journal, decoded and
 //! sent to a fresh core, gives the same actions again.
 
-use forerun_core::cache::{Cache, PartitionSettings, Settings};
+use forerun_core::cache::{Cache, PartitionSettings, Rule, Settings};
 use forerun_core::event::codec;
 use forerun_core::prng::Prng;
 use forerun_core::units::Nanos;
@@ -106,15 +107,26 @@ fn settings(random: &mut Prng) -> Settings {
     let name = readaheads[pick(0, 1_000) as usize % readaheads.len()];
     let spec = readahead_spec(name, window * 4096);
     let mut settings = Settings::new(frames, policy(pick(0, 1_000)), &spec);
-    if frames >= 2 * window.max(2) && pick(0, 2) == 0 {
-        let share = frames / 2;
-        settings.partitions = [share, frames - share]
-            .map(|frames| PartitionSettings { frames, policy: policy(pick(0, 1_000)).into() })
-            .into();
+    let part = |name, frames, at| PartitionSettings::new(name, frames, policy(at));
+    let count = frames / window.max(2);
+    if count >= 2 && pick(0, 2) == 0 {
+        let share = frames / count.min(3);
+        settings.partitions = vec![
+            part("rest", share, pick(0, 1_000)),
+            part("other", frames - share, pick(0, 1_000)),
+        ];
+        if count >= 3 && pick(0, 2) > 0 {
+            settings.partitions[1].frames -= share;
+            let readahead = (pick(0, 1) == 0).then(|| spec.clone());
+            let rule = Rule::Offsets(8 << 12..24 << 12);
+            let range = part("range", share, pick(0, 1_000));
+            settings.partitions.push(PartitionSettings { readahead, rule, ..range });
+        }
     }
     settings.request_pages_max = pick(1, 9);
     settings.ahead_pages_max = pick(0, u64::from(frames));
-    settings.reclaim_pages = pick(0, 3);
+    settings.pool_high = pick(0, 3);
+    settings.pool_low = pick(0, settings.pool_high.into());
     settings.waiters_max = if pick(0, 9) == 0 { pick(1, 8) } else { 256 };
     settings.dirty_pages_max = pick(1, u64::from(frames));
     settings.wait_max = Nanos(u64::from(pick(1, 200)));

@@ -140,6 +140,11 @@ pub fn run(mut setup: Setup, workload: &mut Workload) -> Result<RunOutcome, RunE
     }
     let mut server = DeviceServer::new(&mut setup, bases);
     let mut handles = workload.handles.clone();
+    // The bounds of a live cache: a workload is given whole, with its files and handles.
+    let number = |count: usize| u32::try_from(count).expect("files and handles are u32 numbers");
+    let Settings { files_max, handles_max, .. } = &mut setup.cache;
+    *files_max = number(workload.files.len()).max(*files_max);
+    *handles_max = number(handles.len() + 1).max(*handles_max);
     let mut events = EventLoop::new(setup, workload, &mut handles)?;
     events.open(&workload.files, &handles, &mut server);
     events.run(&mut server, &mut workload.readers)?;

@@ -10,6 +10,7 @@
 //!   oracle     perfect readahead: the limit that others are measured against
 //!   trace      recorded accesses, read as a stream
 //!   replay     accesses through replacement policies alone
+//!   partitioned  traces together through one partitioned cache
 //!   schedule   when the requests of a trace are made in a replay in time
 //!   queues     the same, and in which queue of 2Q each access falls
 //!   decisions  the readahead windows of a policy for a list of reads
@@ -24,6 +25,7 @@ pub mod decisions;
 pub mod driver;
 pub mod host;
 pub mod oracle;
+pub mod partitioned;
 pub mod prefetch;
 pub mod queues;
 pub mod reap;

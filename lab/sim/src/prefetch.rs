@@ -201,8 +201,8 @@ mod tests {
             let pairs = made.params().into_iter().map(|(key, value)| format!("{key}={value}"));
             Ok(format!("{}:{}", made.name(), pairs.collect::<Vec<_>>().join(",")))
         };
-        let theirs = "no `theirs`; there are: paper adaptive; the nearest is `paper`";
-        let lead = "no parameter `lead`; there are: burst limit chunk nap; the nearest is `nap`";
+        let theirs = "no `theirs`; there are: paper adaptive";
+        let lead = "no parameter `lead`; there are: burst limit chunk nap";
         #[rustfmt::skip]
         let rows = [
             ("paper",                Ok("paper:burst=16M,limit=64M,chunk=128K,nap=1ms")),

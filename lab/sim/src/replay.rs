@@ -14,10 +14,13 @@
 //! size, stands for the whole. A few frequent keys cause the difference between the sample's
 //! accesses and its share; these keys hit, so the difference counts as hits.
 //!
+//! **Bytes.** Where the accesses have sizes, those of the misses are summed as well. A cache still
+//! has a frame a page, and no policy knows a size.
+//!
 //! # Invariants
 //! - Memory grows with the number of distinct keys and the sizes, never with the number of
-//!   accesses, but for Belady's 4 bytes an access; beyond [`ReplaySettings::memory`] the replay
-//!   ends.
+//!   accesses, but for Belady's 4 bytes an access, 12 with sizes; beyond [`ReplaySettings::memory`]
+//!   the replay ends.
 //! - A cache's counts depend on its policy, its size, the sample and the accesses, not on
 //!   threads.
 //! - At most `threads` threads compute at a time.
@@ -41,7 +44,7 @@ use crate::oracle::belady::{self, Future, Past};
 use crate::trace::survey::is_sampled;
 use level::Level;
 pub use numbering::{Full, Numbering};
-use stack::Stack;
+use stack::{Stack, Uses};
 
 /// A cache to replay through.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +74,11 @@ pub struct Counts {
     pub accesses: u64,
     /// Pages that were not resident.
     pub misses: u64,
+    /// The bytes requested of all pages, and of those that were not resident; 0 where no access
+    /// has a size.
+    pub bytes: u64,
+    /// See [`Counts::bytes`].
+    pub miss_bytes: u64,
     /// The time that it computed. Sizes that share a pass over the accesses share its time.
     pub busy: Nanos,
     /// The basis of an estimate; none where all accesses count.
@@ -84,6 +92,8 @@ pub struct SampleCounts {
     pub accesses: u64,
     /// Misses among them.
     pub misses: u64,
+    /// Bytes of these misses.
+    pub miss_bytes: u64,
     /// The sum of the squares of each page's misses, where that is known.
     pub squares: Option<u64>,
 }
@@ -130,7 +140,7 @@ pub fn show(spec: &str) -> Result<Vec<(&'static str, String)>, ParamError> {
 }
 
 /// Sends keys through each of `cells`; the counts come in their order. `more` puts the next keys
-/// into the vector, which is empty, and says whether there were any.
+/// into the vector, which is empty, and says whether there were any. No access has a size.
 ///
 /// # Errors
 /// A policy is unknown, the accesses broke off, the caches do not fit into the memory, or the
@@ -139,16 +149,31 @@ pub fn show(spec: &str) -> Result<Vec<(&'static str, String)>, ParamError> {
 /// # Panics
 /// `threads` or the size of a cell is 0.
 pub fn replay<E>(
-    more: impl FnMut(&mut Vec<u64>) -> Result<bool, E>,
+    mut more: impl FnMut(&mut Vec<u64>) -> Result<bool, E>,
+    cells: &[Cell],
+    settings: &ReplaySettings,
+) -> Result<Vec<Counts>, ReplayError<E>> {
+    replay_sized(|accesses| more(&mut accesses.keys), cells, settings)
+}
+
+/// The same: `more` may put sizes beside the keys, then of each.
+///
+/// # Errors
+/// As [`replay`].
+///
+/// # Panics
+/// As [`replay`]; and there are sizes of some of the keys.
+pub fn replay_sized<E>(
+    more: impl FnMut(&mut Accesses) -> Result<bool, E>,
     cells: &[Cell],
     settings: &ReplaySettings,
 ) -> Result<Vec<Counts>, ReplayError<E>> {
     assert!(settings.threads > 0 && cells.iter().all(|cell| cell.pages > 0));
     let mut groups = groups(cells, settings)?;
-    let mut reading = Reading { more, keys: Vec::new(), numbering: Numbering::default(), seen: 0 };
-    let (mut chunk, mut next) = (Vec::new(), Vec::new());
+    let mut reading = Reading::new(more);
+    let (mut chunk, mut next) = (Chunk::default(), Chunk::default());
     reading.fill(&mut chunk, settings)?;
-    while !chunk.is_empty() {
+    while !chunk.numbers.is_empty() {
         check_memory(&groups, &reading.numbering, settings)?;
         let read = each(
             &mut groups,
@@ -165,28 +190,68 @@ pub fn replay<E>(
     for group in &groups {
         let share = Nanos(group.busy.0 / group.cells.len() as u64);
         for (&cell, counted) in group.cells.iter().zip(group.cache.counted()) {
-            counts[cell] = estimated(counted, reading.seen, share, settings.sample);
+            let seen = (reading.seen, reading.seen_bytes);
+            counts[cell] = estimated(counted, seen, share, settings.sample);
         }
     }
     Ok(counts)
 }
 
-/// Leaves those of `keys` that `sample` follows.
-pub fn keep_sample(keys: &mut Vec<u64>, sample: Share) {
-    if !is_whole(sample) {
-        keys.retain(|&key| is_sampled(key, sample));
+/// Accesses, one after the other.
+#[derive(Default)]
+pub struct Accesses {
+    /// The pages.
+    pub keys: Vec<u64>,
+    /// The bytes requested of each; empty where no size is known.
+    pub bytes: Vec<u64>,
+}
+
+impl Accesses {
+    /// Removes all.
+    pub fn clear(&mut self) {
+        self.keys.clear();
+        self.bytes.clear();
+    }
+
+    /// Leaves those that `sample` follows.
+    pub fn keep_sample(&mut self, sample: Share) {
+        if is_whole(sample) {
+            return;
+        }
+        let mut keys = self.keys.iter();
+        self.bytes.retain(|_| keys.next().is_some_and(|&key| is_sampled(key, sample)));
+        self.keys.retain(|&key| is_sampled(key, sample));
     }
 }
 
-/// The estimate for `seen` accesses from the counts of a sample.
-fn estimated(counted: SampleCounts, seen: u64, busy: Nanos, sample: Share) -> Counts {
-    let SampleCounts { accesses, misses, .. } = counted;
-    if is_whole(sample) {
-        return Counts { accesses, misses, busy, sampled: None };
+/// Accesses by the numbers of their pages.
+#[derive(Default)]
+struct Chunk {
+    numbers: Vec<u32>,
+    /// As those of [`Accesses`].
+    bytes: Vec<u64>,
+}
+
+impl Chunk {
+    /// The bytes of the access at this place; 0 where no size is known.
+    fn bytes_of(&self, at: usize) -> u64 {
+        self.bytes.get(at).copied().unwrap_or(0)
     }
-    let scaled = u128::from(misses) * 1_000_000 / u128::from(sample.ppm.max(1));
-    let misses_of_all = u64::try_from(scaled).unwrap_or(u64::MAX).min(seen);
-    Counts { accesses: seen, misses: misses_of_all, busy, sampled: Some(counted) }
+}
+
+/// The estimate for the accesses and bytes `seen` from the counts of a sample.
+fn estimated(counted: SampleCounts, seen: (u64, u64), busy: Nanos, sample: Share) -> Counts {
+    let SampleCounts { accesses, misses, miss_bytes, .. } = counted;
+    let (seen, bytes) = seen;
+    if is_whole(sample) {
+        return Counts { accesses, misses, bytes, miss_bytes, busy, sampled: None };
+    }
+    let of_all = |part: u64, most: u64| {
+        let scaled = u128::from(part) * 1_000_000 / u128::from(sample.ppm.max(1));
+        u64::try_from(scaled).unwrap_or(u64::MAX).min(most)
+    };
+    let (misses, miss_bytes) = (of_all(misses, seen), of_all(miss_bytes, bytes));
+    Counts { accesses: seen, misses, bytes, miss_bytes, busy, sampled: Some(counted) }
 }
 
 fn is_whole(sample: Share) -> bool {
@@ -196,31 +261,45 @@ fn is_whole(sample: Share) -> bool {
 /// The stream of keys.
 struct Reading<M> {
     more: M,
-    keys: Vec<u64>,
+    read: Accesses,
     numbering: Numbering,
-    /// Accesses so far, in the sample or not.
+    /// Accesses so far, in the sample or not, and their bytes.
     seen: u64,
+    seen_bytes: u64,
 }
 
 impl<M> Reading<M> {
-    /// Puts the numbers of the next keys into `chunk`, in place of what is there; none at the end.
+    fn new(more: M) -> Self {
+        let (read, numbering) = (Accesses::default(), Numbering::default());
+        Self { more, read, numbering, seen: 0, seen_bytes: 0 }
+    }
+
+    /// Puts the next accesses into `chunk`, in place of what is there; none at the end.
     fn fill<E>(
         &mut self,
-        chunk: &mut Vec<u32>,
+        chunk: &mut Chunk,
         settings: &ReplaySettings,
     ) -> Result<(), ReplayError<E>>
     where
-        M: FnMut(&mut Vec<u64>) -> Result<bool, E>,
+        M: FnMut(&mut Accesses) -> Result<bool, E>,
     {
-        chunk.clear();
-        while chunk.len() < CHUNK_ACCESSES {
-            self.keys.clear();
-            if !(self.more)(&mut self.keys).map_err(ReplayError::Accesses)? {
+        chunk.numbers.clear();
+        chunk.bytes.clear();
+        while chunk.numbers.len() < CHUNK_ACCESSES {
+            let read = &mut self.read;
+            read.clear();
+            if !(self.more)(read).map_err(ReplayError::Accesses)? {
                 break;
             }
-            self.seen += self.keys.len() as u64;
-            keep_sample(&mut self.keys, settings.sample);
-            let numbered = self.numbering.number_all(&self.keys, settings.memory, chunk);
+            let sizes = read.bytes.len();
+            assert!(sizes == 0 || sizes == read.keys.len(), "a size of each access, or of none");
+            self.seen += read.keys.len() as u64;
+            self.seen_bytes =
+                read.bytes.iter().fold(self.seen_bytes, |sum, it| sum.saturating_add(*it));
+            read.keep_sample(settings.sample);
+            chunk.bytes.extend_from_slice(&read.bytes);
+            let numbered =
+                self.numbering.number_all(&read.keys, settings.memory, &mut chunk.numbers);
             numbered.map_err(|Full| ReplayError::Memory {
                 bytes: self.numbering.bytes().saturating_mul(2),
                 keys: self.numbering.len(),
@@ -283,7 +362,7 @@ struct CellGroup {
 /// One pass over the accesses.
 trait Pass: Send {
     /// Takes the next accesses.
-    fn take(&mut self, chunk: &[u32]);
+    fn take(&mut self, chunk: &Chunk);
 
     /// Ends the accesses.
     fn end(&mut self) {}
@@ -336,7 +415,7 @@ fn groups<E>(cells: &[Cell], settings: &ReplaySettings) -> Result<Vec<CellGroup>
     if !curve.is_empty() {
         let sizes: Vec<u32> = curve.iter().map(pages).collect();
         let stack = Stack::new(&sizes);
-        put(curve, Box::new(Curve { stack, accesses: 0 }));
+        put(curve, Box::new(Curve { stack, all: Uses::default() }));
     }
     if !oracles.is_empty() {
         let sizes = oracles.iter().map(pages).collect();
@@ -375,25 +454,26 @@ impl WithEviction for One {
 
     fn with<E: Eviction>(self, params: E::Params) -> Box<dyn Pass> {
         let level = Level::<E>::new(self.pages, params, self.is_sample);
-        Box::new(Alone { level, accesses: 0, misses: 0 })
+        Box::new(Alone { level, accesses: 0, misses: Uses::default() })
     }
 }
 
 struct Alone<E: Eviction> {
     level: Level<E>,
     accesses: u64,
-    misses: u64,
+    misses: Uses,
 }
 
 impl<E: Eviction> Pass for Alone<E> {
-    fn take(&mut self, chunk: &[u32]) {
-        self.accesses += chunk.len() as u64;
-        self.misses += self.level.access_all(chunk);
+    fn take(&mut self, chunk: &Chunk) {
+        self.accesses += chunk.numbers.len() as u64;
+        self.misses = self.misses.and(self.level.access_all(chunk));
     }
 
     fn counted(&self) -> Vec<SampleCounts> {
+        let Uses { count: misses, bytes: miss_bytes } = self.misses;
         let squares = Some(self.level.squares());
-        vec![SampleCounts { accesses: self.accesses, misses: self.misses, squares }]
+        vec![SampleCounts { accesses: self.accesses, misses, miss_bytes, squares }]
     }
 
     fn bytes(&self, pages: u32) -> u64 {
@@ -404,18 +484,24 @@ impl<E: Eviction> Pass for Alone<E> {
 /// Several sizes of LRU.
 struct Curve {
     stack: Stack,
-    accesses: u64,
+    all: Uses,
 }
 
 impl Pass for Curve {
-    fn take(&mut self, chunk: &[u32]) {
-        self.accesses += chunk.len() as u64;
+    fn take(&mut self, chunk: &Chunk) {
+        let bytes = chunk.bytes.iter().fold(0_u64, |sum, bytes| sum.saturating_add(*bytes));
+        self.all = self.all.and(Uses { count: chunk.numbers.len() as u64, bytes });
         self.stack.access_all(chunk);
     }
 
     fn counted(&self) -> Vec<SampleCounts> {
-        let accesses = self.accesses;
-        let of = |hits: u64| SampleCounts { accesses, misses: accesses - hits, squares: None };
+        let Uses { count: accesses, bytes } = self.all;
+        let of = |hits: Uses| SampleCounts {
+            accesses,
+            misses: accesses - hits.count,
+            miss_bytes: bytes.saturating_sub(hits.bytes),
+            squares: None,
+        };
         self.stack.hits().into_iter().map(of).collect()
     }
 
@@ -428,38 +514,55 @@ impl Pass for Curve {
 struct Oracle {
     sizes: Vec<u32>,
     past: Past,
+    /// Of each access, where sizes are known.
+    bytes: Vec<u64>,
     future: Option<Future>,
-    misses: Vec<u64>,
+    misses: Vec<Uses>,
     /// More accesses came than the oracle can number.
     overflowed: bool,
 }
 
 impl Oracle {
     fn new(sizes: Vec<u32>) -> Self {
-        let (past, misses) = (Past::default(), Vec::new());
-        Self { sizes, past, future: None, misses, overflowed: false }
+        let (past, bytes, misses) = (Past::default(), Vec::new(), Vec::new());
+        Self { sizes, past, bytes, future: None, misses, overflowed: false }
     }
 }
 
 impl Pass for Oracle {
-    fn take(&mut self, chunk: &[u32]) {
-        self.overflowed |= self.past.push(chunk, u64::MAX).is_err();
+    fn take(&mut self, chunk: &Chunk) {
+        self.overflowed |= self.past.push(&chunk.numbers, u64::MAX).is_err();
+        self.bytes.extend_from_slice(&chunk.bytes);
     }
 
     fn end(&mut self) {
         let future = self.future.insert(std::mem::take(&mut self.past).future());
-        self.misses = self.sizes.iter().map(|&pages| future.misses(pages)).collect();
+        let misses = |&pages: &u32| {
+            let mut misses = Uses::default();
+            future.each_miss(pages, |at| {
+                let bytes = self.bytes.get(at).copied().unwrap_or(0);
+                misses = misses.and(Uses { count: 1, bytes });
+            });
+            misses
+        };
+        self.misses = self.sizes.iter().map(misses).collect();
     }
 
     fn counted(&self) -> Vec<SampleCounts> {
         let accesses = self.future.as_ref().map_or(0, Future::accesses);
         // The oracle does not say which page is missed: of a sample there is no error.
-        let of = |&misses: &u64| SampleCounts { accesses, misses, squares: None };
+        let of = |&Uses { count: misses, bytes: miss_bytes }: &Uses| SampleCounts {
+            accesses,
+            misses,
+            miss_bytes,
+            squares: None,
+        };
         self.misses.iter().map(of).collect()
     }
 
     fn bytes(&self, pages: u32) -> u64 {
-        if self.overflowed { u64::MAX } else { self.past.bytes(pages) }
+        let sizes = size_of_val(self.bytes.as_slice()) as u64;
+        if self.overflowed { u64::MAX } else { self.past.bytes(pages) + sizes }
     }
 }
 

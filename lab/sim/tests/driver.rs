@@ -51,6 +51,15 @@ fn what_cannot_run_is_refused() {
 }
 
 #[test]
+fn a_workload_of_more_files_and_handles_than_a_live_cache_takes_runs() {
+    let mut workload = workload::make("streams,n=1,each=4K").unwrap();
+    workload.files = vec![4096; 70_000];
+    workload.handles = (0..70_000).collect();
+    let outcome = run(setup(64, "off", None), &mut workload).unwrap();
+    assert_eq!(outcome.bytes_read, 4096);
+}
+
+#[test]
 fn a_rate_is_in_millions_of_bytes_a_second() {
     assert!((rate(5_000_000, Nanos::from_millis(500)) - 10.0).abs() < 1e-9);
     assert!(rate(5, Nanos(0)).abs() < 1e-9);

@@ -6,7 +6,7 @@
 
 use forerun_console::output;
 use forerun_core::units::Nanos;
-use forerun_report::quantity::{bytes_as_option, seconds};
+use forerun_report::quantity::{bytes, seconds, time};
 use forerun_report::{
     ExplainedCauses, ExplainedDirectory, ExplainedFile, ExplainedTrap, Explanation, Forecast,
 };
@@ -18,24 +18,27 @@ use crate::run::not_observed;
 pub(super) fn lines(explanation: &Explanation) -> Vec<String> {
     let queue = explanation
         .queue_seconds
-        .map_or_else(String::new, |queue| format!(", {queue:.3} s for a processor"));
+        .map_or_else(String::new, |queue| format!(", {} for a processor", time(queue)));
     let mut lines = vec![
         format!(
-            "{:.3} s: {:.3} s computing, {:.3} s waiting for storage{queue}",
-            explanation.seconds, explanation.processor_seconds, explanation.storage_seconds
+            "{}: {} computing, {} waiting for storage{queue}",
+            time(explanation.seconds),
+            time(explanation.processor_seconds),
+            time(explanation.storage_seconds)
         ),
         format!("waiting for storage is {}", explanation.storage_basis),
         format!(
             "observed to read {}; {} came from devices; {} processes",
-            bytes_as_option(explanation.bytes_read),
-            bytes_as_option(explanation.device_bytes),
+            bytes(explanation.bytes_read),
+            bytes(explanation.device_bytes),
             explanation.processes
         ),
     ];
     lines.extend(not_observed(explanation.processes_skipped, explanation.records_lost));
     lines.extend(calls_not_observed(explanation));
-    let waits = explanation.causes.named().into_iter().filter(|&(_, time)| time >= SHOWN_MIN);
-    let waits: Vec<String> = waits.map(|(name, time)| format!("{name} {time:.3} s")).collect();
+    let waits = explanation.causes.named().into_iter().filter(|&(_, waited)| waited >= SHOWN_MIN);
+    let waits: Vec<String> =
+        waits.map(|(name, waited)| format!("{name} {}", time(waited))).collect();
     if !waits.is_empty() {
         lines.push(format!("it waited in: {}", waits.join(", ")));
     }
@@ -59,8 +62,9 @@ fn busy(explanation: &Explanation) -> Option<String> {
     let is_told = explanation.device_bytes >= UNSEEN_MIN && queue > explanation.seconds / 4.0;
     is_told.then(|| {
         format!(
-            "it waited {queue:.3} s for a processor, which hides waits for storage: on a machine \
-             with less to do there may be more to gain"
+            "it waited {} for a processor, which hides waits for storage: on a machine with less \
+             to do there may be more to gain",
+            time(queue)
         )
     })
 }
@@ -73,7 +77,7 @@ fn beyond(explanation: &Explanation) -> Option<String> {
     if is_told || beyond < UNSEEN_MIN || beyond <= bytes_read / 10 {
         return None;
     }
-    let [beyond, all] = [beyond, device_bytes].map(bytes_as_option);
+    let [beyond, all] = [beyond, device_bytes].map(bytes);
     let preload = match explanation.observer.as_str() {
         "preload" => String::new(),
         _ => "; `--observe preload` sees read calls that are not seen from outside".to_owned(),
@@ -91,10 +95,10 @@ fn learned(explanation: &Explanation) -> Option<String> {
     let Forecast { learned_seconds: run, learned_gain_seconds_max: most, .. } = *forecast;
     let words = "once it has run under `forerun run`, which learns what it reads, the next start";
     if forecast.learned_gain_seconds > forecast.gain_seconds + SHOWN_MIN {
-        return Some(format!("{words} would take about {run:.3} s instead of {ran:.3} s"));
+        return Some(format!("{words} would take about {} instead of {}", time(run), time(ran)));
     }
     let is_more = most > forecast.gain_seconds_max + SHOWN_MIN;
-    is_more.then(|| format!("{words} would gain up to {most:.3} s of {ran:.3} s"))
+    is_more.then(|| format!("{words} would gain up to {} of {}", time(most), time(ran)))
 }
 
 /// What could not be observed of calls.
@@ -125,14 +129,14 @@ fn trees(explanation: &Explanation) -> Vec<String> {
                 walk.order.clone(),
                 walk.entries.to_string(),
                 walk.predicted.to_string(),
-                format!("{:.3}", walk.storage_seconds),
+                time(walk.storage_seconds),
                 most(&walk.causes),
-                format!("{:.3}", walk.gain_seconds),
+                time(walk.gain_seconds),
             ]
         })
         .collect();
     if !rows.is_empty() {
-        let header = ["walk", "order", "entries", "predicted", "waited s", "most in", "gain s"];
+        let header = ["walk", "order", "entries", "predicted", "waited", "most in", "gain"];
         lines.extend(output::table(&header, &rows, 2).lines().map(str::to_owned));
         let more = walks.len() as u64 - rows.len() as u64 + explanation.walks_left_out;
         lines.extend((more > 0).then(|| format!("and {more} more walks")));
@@ -144,16 +148,16 @@ fn trees(explanation: &Explanation) -> Vec<String> {
         .filter(long)
         .take(DIRECTORIES_MAX)
         .map(|row| {
-            let waited = format!("{:.3}", row.storage_seconds);
+            let waited = time(row.storage_seconds);
             vec![row.path.clone(), row.calls.to_string(), waited, most(&row.causes)]
         })
         .collect();
     if !rows.is_empty() {
-        let header = ["directory", "calls met", "waited s", "most in"];
+        let header = ["directory", "calls met", "waited", "most in"];
         lines.extend(output::table(&header, &rows, 1).lines().map(str::to_owned));
     }
     let trap = |trap: &ExplainedTrap| {
-        format!("{}: {} ({:.3} s waited there)", trap.path, trap.why, trap.storage_seconds)
+        format!("{}: {} ({} waited there)", trap.path, trap.why, time(trap.storage_seconds))
     };
     lines.extend(explanation.traps.iter().map(trap));
     lines
@@ -169,7 +173,7 @@ fn table(files: &[ExplainedFile]) -> Vec<String> {
     if files.is_empty() {
         return Vec::new();
     }
-    let header = ["file", "pattern", "at first", "read", "in order", "streams", "waited s"];
+    let header = ["file", "pattern", "at first", "read", "in order", "streams", "waited"];
     let rows: Vec<Vec<String>> = files.iter().take(FILES_MAX).map(row).collect();
     output::table(&header, &rows, 3).lines().map(str::to_owned).collect()
 }
@@ -180,17 +184,18 @@ fn row(file: &ExplainedFile) -> Vec<String> {
         file.path.clone(),
         format!("{mapped}{}", file.pattern),
         file.start.to_owned(),
-        bytes_as_option(file.bytes_read),
+        bytes(file.bytes_read),
         format!("{:.0} %", 100.0 * file.sequential_share),
         (file.streams.len() as u64 + file.streams_left_out).to_string(),
-        format!("{:.3}", file.storage_seconds),
+        time(file.storage_seconds),
     ]
 }
 
 /// What `run` would gain, and why.
 pub(super) fn why(summary: &ProgramSummary, prediction: &Prediction, is_preload: bool) -> String {
-    let (ran, waited) = (seconds(summary.ran), seconds(summary.waited));
-    let (run, most) = (seconds(prediction.run), seconds(prediction.gain_max));
+    let ran = seconds(summary.ran);
+    let [waited, run, most] =
+        [summary.waited, prediction.run, prediction.gain_max].map(|it| time(seconds(it)));
     let share = 100.0 * seconds(prediction.gain) / ran.max(f64::MIN_POSITIVE);
     let limit = prediction.limit.map_or_else(String::new, |limit| {
         let mb = limit.bytes_per_second / 1_000_000;
@@ -209,32 +214,33 @@ pub(super) fn why(summary: &ProgramSummary, prediction: &Prediction, is_preload:
         }
         Why::InMemory => "nothing to gain: what it read was in memory".to_owned(),
         Why::Computes => {
-            format!("nothing to gain: it waited for storage for {waited:.3} s of {ran:.3} s")
+            format!("nothing to gain: it waited for storage for {waited} of {}", time(ran))
         }
         Why::Unpredictable => {
             format!(
-                "nothing to gain by `forerun run`: it waited {waited:.3} s, for reads that cannot \
+                "nothing to gain by `forerun run`: it waited {waited}, for reads that cannot \
                  be predicted; {WARM}"
             )
         }
         Why::NotSeen => not_seen(summary, is_preload),
         Why::TooShort => {
-            format!("nothing to gain: {waited:.3} s of waiting are about what `run` itself costs")
+            format!("nothing to gain: {waited} of waiting are about what `run` itself costs")
         }
         Why::DeviceBusy => format!(
             "nothing to gain by `forerun run`: {limit}, and {} take it as long as the program ran; \
              {WARM}",
-            bytes_as_option(summary.device_bytes)
+            bytes(summary.device_bytes)
         ),
         Why::Waits => {
             let bound = if prediction.gain_max > prediction.gain {
-                format!(", up to {most:.3} s less if the device can do more")
+                format!(", up to {most} less if the device can do more")
             } else {
                 String::new()
             };
             format!(
-                "`forerun run` would take about {run:.3} s instead of {ran:.3} s, {share:.0} % less\
-                 {bound}: it waits for {}, and {limit}",
+                "`forerun run` would take about {run} instead of {}, {share:.0} % less{bound}: it \
+                 waits for {}, and {limit}",
+                time(ran),
                 what(summary)
             )
         }
@@ -245,8 +251,9 @@ pub(super) fn why(summary: &ProgramSummary, prediction: &Prediction, is_preload:
                 limit
             };
             format!(
-                "`forerun run` would gain up to {most:.3} s of {ran:.3} s, as it waits for {}, or \
-                 nothing if the device gave what it can: {limit}",
+                "`forerun run` would gain up to {most} of {}, as it waits for {}, or nothing if \
+                 the device gave what it can: {limit}",
+                time(ran),
                 what(summary)
             )
         }
@@ -256,7 +263,7 @@ pub(super) fn why(summary: &ProgramSummary, prediction: &Prediction, is_preload:
 /// How much of what a program read was not observed, and what can be done.
 fn not_seen(summary: &ProgramSummary, is_preload: bool) -> String {
     let unseen = summary.device_bytes.saturating_sub(summary.bytes_read);
-    let [unseen, all] = [unseen, summary.device_bytes].map(bytes_as_option);
+    let [unseen, all] = [unseen, summary.device_bytes].map(bytes);
     let remedy = if is_preload {
         "no observer sees reads of static programs that move no position, nor io_uring; \
          `forerun warm PATHS` fetches the files as a whole before"

@@ -7,7 +7,7 @@
 //! ```
 
 use forerun_core::units::Nanos;
-use forerun_report::quantity::{bytes, ratio, seconds};
+use forerun_report::quantity::{bytes, ratio, seconds, time};
 use forerun_steer::learn::LearnedStats;
 use forerun_steer::run::Stats;
 use serde::{Serialize, Serializer};
@@ -70,21 +70,15 @@ pub(super) fn lines(stats: &Stats) -> Vec<String> {
 
 /// How long the program ran, and what of it is the program's computing and forerun's.
 fn times(stats: &Stats) -> String {
-    let [ran, computed, used] = [stats.ran, stats.computed, stats.processor].map(seconds);
-    let digits = if stats.ran < SHARE_FROM { 4 } else { 3 };
-    let own = if stats.ran < SHARE_FROM {
-        format!("{:.1} ms", 1e3 * used)
-    } else {
-        format!("{:.1} %", 100.0 * used / ran)
-    };
+    let [ran, used] = [stats.ran, stats.processor].map(seconds);
+    let own =
+        if stats.ran < SHARE_FROM { time(used) } else { format!("{:.1} %", 100.0 * used / ran) };
     let waited = match waited_max(stats) {
-        Some(waited) => format!(", at most {:.digits$} s of waiting", seconds(waited)),
+        Some(waited) => format!(", at most {} of waiting", time(seconds(waited))),
         None => String::new(),
     };
-    format!(
-        "{ran:.digits$} s: {computed:.digits$} s of computing{waited}; forerun took {own} of a \
-         processor"
-    )
+    let (ran, computed) = (time(ran), time(seconds(stats.computed)));
+    format!("{ran}: {computed} of computing{waited}; forerun took {own} of a processor")
 }
 
 /// The time in which the program did not compute; none where it computed on several processors.
@@ -248,11 +242,11 @@ mod tests {
         let millis = Nanos::from_millis;
         #[rustfmt::skip]
         let rows = [ // ran      used          told
-            (millis(2),     Nanos(2_880_000), "forerun took 2.9 ms of a processor"),
-            (millis(99),    millis(3),        "forerun took 3.0 ms of a processor"),
+            (millis(2),     Nanos(2_880_000), "forerun took 2.88 ms of a processor"),
+            (millis(99),    millis(3),        "forerun took 3.00 ms of a processor"),
             (millis(100),   millis(3),        "forerun took 3.0 % of a processor"),
             (millis(2_000), millis(5),        "forerun took 0.2 % of a processor"),
-            (Nanos(0),      Nanos(0),         "forerun took 0.0 ms of a processor"),
+            (Nanos(0),      Nanos(0),         "forerun took 0 s of a processor"),
         ];
         for (ran, used, told) in rows {
             let text = times(&Stats { ran, processor: used, ..Stats::default() });
@@ -265,9 +259,9 @@ mod tests {
         let millis = Nanos::from_millis;
         #[rustfmt::skip]
         let rows = [ // ran      computed        told                 waited
-            (millis(2_000), millis(500),   "2.000 s: 0.500 s", "1.500 s"),
-            (millis(20),    Nanos(300_000), "0.0200 s: 0.0003 s", "0.0197 s"),
-            (millis(2_000), millis(2_500), "2.000 s: 2.500 s", ""),
+            (millis(2_000), millis(500),   "2.00 s: 500 ms",   "1.50 s"),
+            (millis(20),    Nanos(300_000), "20.0 ms: 300 us", "19.7 ms"),
+            (millis(2_000), millis(2_500), "2.00 s: 2.50 s",   ""),
         ];
         for (ran, computed, told, waited) in rows {
             let text = times(&Stats { ran, computed, ..Stats::default() });

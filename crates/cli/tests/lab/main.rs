@@ -8,6 +8,7 @@ mod journal;
 mod learned;
 mod memory;
 mod page;
+mod partitions;
 mod plot;
 mod prefetch;
 mod reap;

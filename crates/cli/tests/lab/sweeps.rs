@@ -176,6 +176,75 @@ fn a_bad_trace_among_many_is_told_at_the_end_and_the_others_are_kept() {
 }
 
 #[test]
+fn figures_of_a_bad_trace_leave_those_of_the_others() {
+    let folder = folder("figures");
+    let line = "sim figures a.txt bad.txt sub/a.txt --format keys --size 2 -o all.svg";
+    let (status, out, err) = run(&folder, line);
+    assert_eq!(status, 1, "{err}");
+    assert!(err.contains("bad.txt") && err.contains("1 of 3 failed"), "{err}");
+    assert!(out.matches("a.txt").count() >= 2 && !out.contains("bad.txt"), "{out}");
+    assert!(fs::read_to_string(folder.join("all.svg")).is_ok_and(|text| text.contains("<svg")));
+    let (status, out, err) = run(&folder, "sim figures bad.txt --format keys --size 2");
+    assert!(status == 1 && out.is_empty() && !err.contains("1 of 1"), "{status} {out} {err}");
+    // A plot, too, is of those that were read.
+    let line = "sim a.txt bad.txt --format keys --size 2,3 --plot plot.svg";
+    let (status, _, err) = run(&folder, line);
+    assert!(status == 1 && err.contains("1 of 2 failed"), "{status}: {err}");
+    assert!(fs::read_to_string(folder.join("plot.svg")).is_ok_and(|text| text.contains("<svg")));
+}
+
+#[test]
+fn misses_are_counted_by_bytes_where_there_are_sizes() {
+    let folder = folder("bytes");
+    // Objects of 100, 2,000 and 30,000 bytes; in 2 frames the third access and the last hit.
+    folder.file("sizes.csv", "key,size\n1,100\n2,2000\n1,100\n3,30000\n1,100\n");
+    // Half a page, then two whole ones of three; the last touches a page that is there.
+    folder.file("blocks.csv", "offset,size\n0,2048\n2048,8192\n4096,1024\n");
+    let line = "sim sizes.csv blocks.csv --size 2 --policy lru,belady";
+    let all = json(&done(&folder, &format!("{line} --bytes --json")));
+    let runs = all["runs"].as_array().expect("rows");
+    let counts = |at: usize| {
+        let bytes = &runs[at]["bytes"];
+        ["requested", "missed"].map(|key| bytes[key].as_u64().expect("a count"))
+    };
+    assert_eq!([counts(0), counts(1)], [[32_300, 32_100]; 2], "{all}");
+    assert_eq!([counts(2), counts(3)], [[11_264, 8_192]; 2], "{all}");
+    let ratio = runs[0]["bytes"]["hit_ratio"].as_f64().expect("a share");
+    assert!((ratio - 200.0 / 32_300.0).abs() < 1e-9, "{all}");
+    let table = done(&folder, &format!("{line} --bytes"));
+    assert!(table.contains("by bytes") && table.contains("0.62 %"), "{table}");
+    let csv = done(&folder, &format!("{line} --bytes --csv"));
+    assert_eq!(column(&csv, "bytes.missed")[0], "32100");
+    assert!(!done(&folder, &format!("{line} --json")).contains("bytes"));
+    let (status, out, err) = run(&folder, "sim a.txt --format keys --size 2 --bytes --csv");
+    assert!(status == 0 && err.contains("no sizes") && !out.contains("bytes"), "{err} {out}");
+    let (status, ..) = run(&folder, "sim workload:streams,n=1 --device ssd --bytes");
+    assert_eq!(status, 2);
+}
+
+#[test]
+fn devices_are_a_list_with_ranges() {
+    let folder = folder("devices");
+    let line = "sim workload:streams,n=1,each=64K --device hdd,ssd:connections=1..3/3";
+    let csv = done(&folder, &format!("{line} --csv -o rows.csv"));
+    assert_eq!(column(&csv, "device.name"), ["hdd", "ssd", "ssd", "ssd"]);
+    assert_eq!(column(&csv, "device.params.connections"), ["", "1", "2", "3"]);
+    let table = done(&folder, line);
+    assert!(table.contains("ssd:connections=2") && table.contains("hdd"), "{table}");
+    done(&folder, &format!("{line} -o record.json"));
+    let record = json(&fs::read_to_string(folder.join("record.json")).expect("written"));
+    assert_eq!(record["runs"][2]["params"]["device.connections"], "2", "{record}");
+    for (line, said) in [
+        ("sim workload:streams,n=1 --device ssd:connections=1..3", "a range such as"),
+        ("sim workload:streams,n=1 --device hdd,sdd", "no `sdd`"),
+        ("sim workload:streams,n=1 --device t7k250:cache=on --drive-cache off", "given twice"),
+    ] {
+        let (status, _, err) = run(&folder, line);
+        assert!(status == 2 && err.contains(said), "{line}: {status} {err}");
+    }
+}
+
+#[test]
 fn a_run_that_was_killed_goes_on_where_it_stopped() {
     let folder = folder("resumed");
     // The last trace is a pipe with no writer: the run waits in it, with the others done.

@@ -194,7 +194,7 @@ fn statistics_are_printed_on_stderr_by_a_flag() {
     assert_eq!((output.status.code(), &output.stdout[..]), (Some(3), &b"out\n"[..]));
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(errors.contains("requested 0 B in 0 calls"), "{errors}");
-    assert!(errors.contains(" s of computing, at most ") && errors.contains(" of a processor"));
+    assert!(errors.contains(" of computing, at most ") && errors.contains(" of a processor"));
 }
 
 #[test]

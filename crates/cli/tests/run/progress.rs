@@ -46,7 +46,7 @@ fn warm_tells_the_time_that_is_left_and_interrupted_what_was_fetched() {
         let shown = String::from_utf8_lossy(&output.stdout);
         assert_eq!(output.status.code(), Some(130), "{shown}");
         let line = shown.split('\r').rev().find(|line| line.contains(" left")).expect("a time");
-        assert!(line.contains("of 1 files") && line.contains("64.00 MiB"), "{line}");
+        assert!(line.contains("of 1 files") && line.contains(" of 64 MiB"), "{line}");
         let farewell = shown.split("forerun: interrupted: ").nth(1).expect("a farewell");
         let (fetched, rest) = farewell.split_once(" of 64 MiB ").expect("how much of how much");
         assert!(rest.starts_with("are fetched, and stay in memory"), "{farewell}");

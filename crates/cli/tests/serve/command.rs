@@ -8,10 +8,10 @@ use std::{
     process::Stdio,
 };
 
-use forerun_testkit::{Scratch, forerun};
+use forerun_testkit::{Scratch, forerun, installed};
 use rustix::process::Signal;
 
-use crate::rig::{Server, bytes};
+use crate::rig::{Server, bytes, said, text};
 
 #[test]
 fn it_says_when_clients_may_come_and_leaves_nothing_behind() {
@@ -68,6 +68,10 @@ fn what_it_cannot_serve_is_refused_in_one_line() {
         (format!("{socket} --name a {disk} {same}"),            2, "--name names one FILE"),
         (format!("{socket} --policy none {disk}"),              2, "no `none`"),
         (format!("{socket} --readahead none {disk}"),           2, "no `none`"),
+        (format!("{socket} --partition a=1M:lru {disk}"),       2, "NAME=SIZE:POLICY"),
+        (format!("{socket} --partition a=1M:lru:client=b {disk}"), 2, "clients of a socket"),
+        (format!("{socket} --partition a=1M:none:file=b {disk}"), 2, "no `none`"),
+        (format!("{socket} --partition a=9G:lru:file=b {disk}"), 2, "partition"),
         (format!("{socket} --cache 1 {disk}"),                  2, "a cache of 1 bytes"),
         (format!("--listen 0.0.0.0:0 {disk}"),                  2, "say --insecure"),
         (format!("{socket} --metrics 0.0.0.0:0 {disk}"),        2, "say --insecure"),
@@ -135,8 +139,82 @@ fn metrics_are_answered_on_this_machine() {
     assert!(body.contains("\nforerun_serve_connections 0\n"), "{body}");
     let labels = "export=\"disk\",command=\"read\"";
     assert!(body.contains(&format!("\nforerun_serve_requests_total{{{labels}}} 0\n")), "{body}");
-    assert!(ask("GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
+    let page = ask("GET / HTTP/1.1\r\n\r\n");
+    assert!(page.contains("\r\nContent-Type: text/html") && page.ends_with("</html>\n"), "{page}");
+    assert!(ask("GET /disk HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
     assert!(ask("\r\n\r\n").starts_with("HTTP/1.1 404 "));
+}
+
+#[test]
+fn partitions_have_the_pages_that_their_rules_take() {
+    if !installed("partitions_have_the_pages_that_their_rules_take", "nbdcopy") {
+        return;
+    }
+    let files = [("a.log", &bytes(2 << 20)[..]), ("disk", &bytes(3 << 20)[..])];
+    let partitions =
+        "--partition logs=1M:lru+off:file=*.log --partition boot=512K:2q:offset=..256K";
+    let server = Server::of(&files, &format!("--cache 8M --metrics 127.0.0.1:0 {partitions}"));
+    for (name, holds) in files {
+        let copy = server.scratch.join("copy");
+        said("nbdcopy", &[&server.uri(name), text(&copy)]);
+        assert!(fs::read(&copy).unwrap() == holds, "{name}");
+    }
+    let body = metrics(&server, "/metrics");
+    let used = |partition: &str| -> u64 {
+        let name = format!("forerun_serve_partition_used_bytes{{partition=\"{partition}\"}} ");
+        let line = body.lines().find_map(|line| line.strip_prefix(&name));
+        line.unwrap_or_else(|| panic!("{body}")).parse().unwrap()
+    };
+    let [logs, boot, rest] = ["logs", "boot", "rest"].map(used);
+    assert!((1..=1 << 20).contains(&logs), "{logs}");
+    assert!((256 << 10..=512 << 10).contains(&boot), "of both files: {boot}");
+    assert!(rest >= 2 << 20, "{rest}");
+    let ctl = |words: &str| {
+        let mut command = forerun("serve ctl");
+        let output = command.arg(server.socket()).args(words.split_whitespace()).output().unwrap();
+        let [out, err] =
+            [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        (output.status.code(), out, err)
+    };
+    let (status, table, _) = ctl("resize logs 2M");
+    assert!(status == Some(0) && table.contains("2 MiB"), "{table}");
+    let json: serde_json::Value =
+        serde_json::from_str(&ctl("--json move logs boot 512K").1).unwrap();
+    let sizes: Vec<u64> = json["partitions"].as_array().unwrap().iter().map(size_of).collect();
+    assert_eq!(sizes, [(8 << 20) - (5 << 19), 3 << 19, 1 << 20], "{json}");
+    #[rustfmt::skip]
+    let rows = [ // request                says
+        ("resize nothing 1M",              "nothing"),
+        ("resize logs 9G",                 "forerun: "),
+        ("move logs boot 1G",              "forerun: "),
+    ];
+    for (words, says) in rows {
+        let (status, out, err) = ctl(words);
+        assert_eq!((status, out.as_str()), (Some(1), ""), "{words}: {err}");
+        assert!(err.contains(says) && err.lines().count() == 1, "{words}: {err}");
+    }
+    let control = server.scratch.join("socket.ctl");
+    assert_eq!(fs::metadata(&control).unwrap().permissions().mode() & 0o777, 0o600);
+    let mut command = forerun("serve ctl");
+    let output = command.arg(server.scratch.join("none")).output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err.contains("no server answers at"), "{err}");
+}
+
+fn size_of(partition: &serde_json::Value) -> u64 {
+    partition["bytes"].as_u64().unwrap()
+}
+
+/// What the server of the metrics answers.
+fn metrics(server: &Server, path: &str) -> String {
+    let line = server.said.iter().find(|line| line.contains("http://")).unwrap();
+    let address = line.split("http://").nth(1).unwrap().strip_suffix("/metrics").unwrap();
+    let mut client = TcpStream::connect(address).unwrap();
+    client.write_all(format!("GET {path} HTTP/1.1\r\n\r\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    answer
 }
 
 #[test]

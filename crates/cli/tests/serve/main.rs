@@ -5,3 +5,4 @@ mod clients;
 mod command;
 mod crash;
 mod rig;
+mod tls;

@@ -177,11 +177,12 @@ impl LatencyHalf {
             return format!("not saved: {busy}; measure again when the machine is idle");
         }
         let Some(first) = latencies.reads.first() else { return "not measured".to_owned() };
-        let polling = first.polling.map_or_else(String::new, |waits| {
-            format!("; {} us by polling", thousandths(waits.latency.mean.0))
-        });
-        let (size, mean) = (quantity::bytes(first.bytes), first.interrupt.latency.mean.0);
-        format!("{size} take {} us by interrupt{polling}", thousandths(mean))
+        let time = |mean| quantity::time(quantity::seconds(mean));
+        let polling = first
+            .polling
+            .map_or_else(String::new, |waits| format!("; {} by polling", time(waits.latency.mean)));
+        let (size, mean) = (quantity::bytes(first.bytes), time(first.interrupt.latency.mean));
+        format!("{size} take {mean} by interrupt{polling}")
     }
 
     /// For people; `kept_before`: the profile has those of an earlier time.

@@ -17,7 +17,8 @@
 //! - Demanded pages get frames before pages that are read ahead.
 
 use super::inflight::{Node, Run, Walk};
-use super::{Cache, FileId, FrameId, HandleId, NIL, PageId, RequestId};
+use super::rules::Place;
+use super::{Cache, FileId, Frame, FrameId, HandleId, NIL, PageId, RequestId};
 use crate::device::estimate::{Estimate, Estimator};
 use crate::event::{Action, Error};
 use crate::readahead::{Decision, Demand, StreamFeedback, StreamId, Trigger};
@@ -58,7 +59,8 @@ impl Cache {
         }
         let mut walk = Walk::new(request, reader.handle);
         for index in first..end {
-            if self.readahead.sees_requests() {
+            let place = self.place(reader.handle, index);
+            if self.readahead.of(place.partition).sees_requests() {
                 let at = (first, index, end);
                 self.readahead(Trigger::Request, file, at, reader);
             }
@@ -79,16 +81,21 @@ impl Cache {
     ) {
         self.stats.demanded += 1;
         let met = self.pages.get(&page).copied();
+        let partition = match met {
+            None => self.place(reader.handle, page.index).partition,
+            Some(frame) => self.frames[frame].partition,
+        };
         if met.is_none() {
             self.stats.misses += 1;
-            if self.exhausted(page.file) {
+            self.counts(partition).misses += 1;
+            if self.exhausted(partition) {
                 return self.starve(page, walk, Node::Read, false);
             }
-            self.missed(page);
+            self.missed(partition, page);
             let at = (first, page.index, end);
             self.readahead(Trigger::Miss, page.file, at, reader);
             if !self.pages.contains_key(&page) {
-                self.fetch_alone(page, false);
+                self.fetch_alone(partition, page, false);
             }
         }
         let Some(&frame) = self.pages.get(&page) else {
@@ -97,6 +104,7 @@ impl Cache {
         let row = self.frames[frame];
         if row.resident() {
             self.stats.hits += 1;
+            self.counts(row.partition).hits += 1;
             assert!(row.page == page, "{frame:?} holds {:?}, not {page:?}", row.page);
             let (request, page) = (walk.request, page.index);
             self.actions.list.push(Action::Serve { request, page, frame });
@@ -104,10 +112,14 @@ impl Cache {
         } else {
             let own = row.born == self.events;
             if met.is_some() && (own || row.prefetched) {
-                self.missed(page);
+                self.missed(partition, page);
             }
-            self.stats.misses += u64::from(own && met.is_some());
-            self.stats.late_hits += u64::from(!own);
+            let (miss, late) = (u64::from(own && met.is_some()), u64::from(!own));
+            self.stats.misses += miss;
+            self.stats.late_hits += late;
+            let counts = self.counts(partition);
+            counts.misses += miss;
+            counts.late_hits += late;
             self.first_use(frame);
             self.wait(frame, walk, Node::Read);
         }
@@ -130,7 +142,8 @@ impl Cache {
         }
         if reader.congested {
             self.stats.markers_deferred += 1;
-            if !self.readahead.sees_congestion() {
+            let partition = self.frames[frame].partition;
+            if !self.readahead.of(partition).sees_congestion() {
                 return;
             }
         }
@@ -149,10 +162,12 @@ impl Cache {
     ) {
         let left = demanded_end.saturating_sub(index).max(1);
         let count = if demanded_end == 0 { reader.count } else { u32::try_from(left).unwrap_or(1) };
+        let place = self.place(reader.handle, index);
+        let probes = self.readahead.probes(place.partition);
         let (cached_before, cached_after) = match trigger {
             Trigger::Request => (0, 0),
-            Trigger::Miss => (self.cached_before(file, index), 0),
-            Trigger::Marker => (0, self.cached_after(file, index)),
+            Trigger::Miss => (self.cached(file, probes.before, |back| index.checked_sub(back)), 0),
+            Trigger::Marker => (0, self.cached(file, probes.after, |on| Some(index + on))),
         };
         let neighbour = match trigger {
             Trigger::Request => None,
@@ -160,7 +175,9 @@ impl Cache {
             Trigger::Marker => Some(index),
         };
         let stream = neighbour.and_then(|index| self.pages.get(&PageId { file, index }));
-        let stream = stream.and_then(|&frame| self.frames[frame].stream);
+        let stream = stream.map(|&frame| &self.frames[frame]);
+        let stream = stream.filter(|row| self.readahead.shared(row.partition, place.partition));
+        let stream = stream.and_then(|row| row.stream);
         let next = PageId { file, index: index.saturating_add(u64::from(count)) };
         let Estimate { profile, known } = self.estimate();
         let mut demand = Demand {
@@ -173,7 +190,7 @@ impl Cache {
             previous_end: reader.previous_end,
             cached_before,
             cached_after,
-            file_pages: self.file(file).pages,
+            file_pages: self.file(file).pages.min(place.pages.end),
             congested: reader.congested,
             stream,
             follows_cached: trigger == Trigger::Miss && self.pages.contains_key(&next),
@@ -183,10 +200,10 @@ impl Cache {
             rate_known: known.rate,
             now: self.now,
         };
-        self.make_room(&mut demand);
-        let mut next = self.readahead.decide(&demand);
+        self.make_room(place.partition, &mut demand);
+        let mut next = self.readahead.of_mut(place.partition).decide(&demand);
         while let Some(decision) = next {
-            let fresh = self.carry_out(file, decision, (index, demanded_end));
+            let fresh = self.carry_out(file, &place, decision, (index, demanded_end));
             if self.settings.explain {
                 let (handle, page) = (reader.handle, index);
                 let Decision { cause, window, stream } = decision;
@@ -194,7 +211,8 @@ impl Cache {
                 self.actions.list.push(explain);
                 self.windows = self.windows.saturating_add(1);
             }
-            next = self.readahead.submitted(&demand, decision, fresh);
+            let policy = self.readahead.of_mut(place.partition);
+            next = policy.submitted(&demand, decision, fresh);
         }
     }
 
@@ -207,51 +225,62 @@ impl Cache {
         self.reported.unwrap_or(Estimate::ASSUMED)
     }
 
-    /// Claims frames for the pages of a window that are absent. Returns how many were absent.
+    /// Claims frames for the pages of a window that are absent, as far as they are of the place
+    /// where it was decided. Returns how many were absent.
     fn carry_out(
         &mut self,
         file: FileId,
+        place: &Place,
         decision: Decision,
         demanded: (PageIndex, PageIndex),
     ) -> u32 {
         let window = decision.window;
         assert!(window.size > 0 && window.async_size <= window.size, "{decision:?}");
-        let file_pages = self.file(file).pages;
-        let end = window.end().min(file_pages);
+        let file_pages = self.file(file).pages.min(place.pages.end);
+        let (first, end) = (window.start.max(place.pages.start), window.end().min(file_pages));
         let mut absent = core::mem::take(&mut self.absent);
         absent.clear();
         absent.extend(
-            (window.start..end).filter(|&index| !self.pages.contains_key(&PageId { file, index })),
+            (first..end).filter(|&index| !self.pages.contains_key(&PageId { file, index })),
         );
         let fresh = u32::try_from(absent.len()).expect("a window's size is a u32");
-        let marker = self.readahead.marker(decision, file_pages);
-        let run = Run { file, first: window.start, end, demanded };
+        let marker = self.readahead.of(place.partition).marker(decision, file_pages);
+        let run = Run { file, first, end, demanded };
         let origin = FetchOrigin { marker, decision: Some(decision), window: self.window() };
-        self.claim_absent(run, &absent, origin);
+        self.claim_absent(place.partition, run, &absent, origin);
         self.absent = absent;
         if let (Some(index), Some(stream)) = (marker, decision.stream) {
-            self.place_marker(PageId { file, index }, stream, window.start);
+            self.place_marker(place.partition, PageId { file, index }, stream, first);
         }
         fresh
     }
 
     /// Sees to it that a stream that goes on is met: its marker is on `page`, or on a page before
-    /// it in the window that is there; else the policy hears that its marker is lost.
-    pub(super) fn place_marker(&mut self, page: PageId, stream: StreamId, start: PageIndex) {
+    /// it in the window that is there; else the policy of `partition` hears that its marker is
+    /// lost.
+    pub(super) fn place_marker(
+        &mut self,
+        partition: u32,
+        page: PageId,
+        stream: StreamId,
+        start: PageIndex,
+    ) {
         let PageId { file, index } = page;
+        let shares = |row: &Frame| self.readahead.shared(row.partition, partition);
         let at = |index| self.pages.get(&PageId { file, index }).copied();
+        let at = |index| at(index).filter(|&frame| shares(&self.frames[frame]));
         let Some(frame) = (start..=index).rev().find_map(at) else {
-            return self.readahead.note(stream, index, StreamFeedback::MarkerLost);
+            return self.readahead.note(partition, stream, index, StreamFeedback::MarkerLost);
         };
         let row = &mut self.frames[frame];
         if row.page.index != index {
-            self.readahead.note(stream, row.page.index, StreamFeedback::Marked);
+            self.readahead.note(partition, stream, row.page.index, StreamFeedback::Marked);
         }
         if row.marker && row.stream == Some(stream) {
             return;
         }
         if let Some(other) = row.stream.filter(|_| row.marker) {
-            self.readahead.note(other, row.page.index, StreamFeedback::MarkerLost);
+            self.readahead.note(partition, other, row.page.index, StreamFeedback::MarkerLost);
         }
         row.marker = true;
         row.stream = Some(stream);
@@ -280,17 +309,28 @@ impl Cache {
             let held = self.frames_of(file, at, end).len() as u64;
             self.stats.ahead_dropped += end - at - held;
         }
-        if !absent.is_empty() {
-            let run = Run { file, first, end: at, demanded: (first, first) };
+        let mut left = absent.as_slice();
+        while let Some(&start) = left.first() {
+            let place = self.place(handle, start);
+            let here = left.partition_point(|index| place.pages.contains(index));
+            let (pages, others) = left.split_at(here);
+            left = others;
+            let run = Run { file, first: start, end: at.min(place.pages.end), demanded: (0, 0) };
             let origin = FetchOrigin { marker: None, decision: None, window: NIL };
-            self.claim_absent(run, &absent, origin);
+            self.claim_absent(place.partition, run, pages, origin);
         }
         self.absent = absent;
     }
 
-    /// Claims frames for the `absent` pages of `run`: for the demanded ones first, for the others
-    /// within the bounds of readahead.
-    fn claim_absent(&mut self, run: Run, absent: &[PageIndex], origin: FetchOrigin) {
+    /// Claims frames of `partition` for the `absent` pages of `run`: for the demanded ones first,
+    /// for the others within the bounds of readahead.
+    fn claim_absent(
+        &mut self,
+        partition: u32,
+        run: Run,
+        absent: &[PageIndex],
+        origin: FetchOrigin,
+    ) {
         let Run { file, demanded, .. } = run;
         let is_demanded = |index: PageIndex| demanded.0 <= index && index < demanded.1;
         let demanded_count = absent.iter().filter(|&&index| is_demanded(index)).count();
@@ -298,7 +338,6 @@ impl Cache {
         let wanted = demanded_count + (absent.len() - demanded_count).min(ahead_max);
         let mut taken = core::mem::take(&mut self.taken);
         taken.clear();
-        let partition = self.file(file).partition;
         let wanted = u32::try_from(wanted).expect("a range of pages is a u32");
         self.reserve(partition, wanted, &mut taken);
         assert!(taken.len() <= wanted as usize, "{} frames for {wanted}", taken.len());
@@ -315,7 +354,7 @@ impl Cache {
             *left -= 1;
             let frame = taken.pop().expect("as many as were counted");
             self.claim(PageId { file, index }, frame, !is_demanded(index));
-            let is_gap = |decision| self.readahead.carried(decision, index);
+            let is_gap = |decision| self.readahead.of(partition).carried(decision, index);
             let is_gap = origin.decision.is_some_and(is_gap);
             let row = &mut self.frames[frame];
             row.marker = origin.marker == Some(index);
@@ -334,11 +373,12 @@ impl Cache {
         self.settings.ahead_pages_max.saturating_sub(unread)
     }
 
-    /// Fetches one page that is in no window. It stays absent if there is no frame.
-    pub(super) fn fetch_alone(&mut self, page: PageId, fresh: bool) {
+    /// Fetches one page that is in no window into `partition`. It stays absent if there is no
+    /// frame.
+    pub(super) fn fetch_alone(&mut self, partition: u32, page: PageId, fresh: bool) {
         let mut taken = core::mem::take(&mut self.taken);
         taken.clear();
-        self.reserve(self.file(page.file).partition, 1, &mut taken);
+        self.reserve(partition, 1, &mut taken);
         if let Some(frame) = taken.pop() {
             self.claim(page, frame, false);
             self.frames[frame].fresh = fresh;
@@ -346,16 +386,6 @@ impl Cache {
             self.runs.push(Run { file: page.file, first, end, demanded: (first, end) });
         }
         self.taken = taken;
-    }
-
-    /// Pages just before `index` that are resident or on their way, without a hole.
-    fn cached_before(&self, file: FileId, index: PageIndex) -> u32 {
-        self.cached(file, self.probes.before, |back| index.checked_sub(back))
-    }
-
-    /// The same just after `index`.
-    fn cached_after(&self, file: FileId, index: PageIndex) -> u32 {
-        self.cached(file, self.probes.after, |on| Some(index + on))
     }
 
     /// Pages of `file` at `at` 1, 2, ... without a hole, `most` at most.

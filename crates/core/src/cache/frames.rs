@@ -84,7 +84,9 @@ pub(super) struct Frame {
     pub(super) doomed: bool,
     /// Dirtied again while being written: the epoch of the newer bytes.
     pub(super) redirty: Option<u64>,
-    /// It is fetched alone, on a request's behalf: there is no second try.
+    /// It is the first of a demand fetch.
+    pub(super) heads_demand: bool,
+    /// Its fetch failed before: there is no further try.
     pub(super) last_try: bool,
     /// It is to be written whole: there is nothing to fetch.
     pub(super) fresh: bool,
@@ -113,6 +115,7 @@ impl Frame {
         gap: false,
         doomed: false,
         redirty: None,
+        heads_demand: false,
         last_try: false,
         fresh: false,
         held: false,

@@ -34,7 +34,8 @@ impl Cache {
             self.stats.stale_hits += stale;
             self.stats.demanded += current;
             self.stats.hits += current;
-            for Partition { policy, uses, .. } in &mut self.partitions {
+            for Partition { policy, uses, counts, .. } in &mut self.partitions {
+                counts.hits += uses.len() as u64;
                 policy.renew_all(uses);
                 uses.clear();
             }
@@ -67,7 +68,8 @@ impl Cache {
             let row = &self.frames[frame];
             let (window, late) = (row.window, !row.resident());
             if let Some(stream) = row.stream {
-                self.readahead.note(stream, row.page.index, StreamFeedback::Used { late });
+                let feedback = StreamFeedback::Used { late };
+                self.readahead.note(row.partition, stream, row.page.index, feedback);
             }
             self.count_outcome(window, |outcomes| {
                 *(if late { &mut outcomes.late } else { &mut outcomes.used }) += 1;

@@ -11,8 +11,11 @@
 //! # Invariants
 //! - One fetch a page: a request for a page in flight joins its waiters.
 //! - A row is answered once, by `Done` or `Fail`; it is reused when no node points to it.
-//! - A failed readahead is dropped and counted. A page of it that a request waits for, or of a
-//!   longer demand, is fetched once more by itself before the request fails.
+//! - A failed readahead is dropped and counted. Pages that requests wait for are fetched once more
+//!   before these requests fail, but for a demand whose pages all the same requests wait for: one
+//!   bad page fails them all.
+//! - A fetch that failed is followed by at most one for each run of pages that the same requests
+//!   wait for, however many pages that are.
 
 use super::{Cache, FileId, Frame, FrameId, HandleId, NIL, PageId, RequestId, State};
 use crate::event::{Action, Error, FetchKind};
@@ -178,8 +181,8 @@ impl Cache {
         if node == Node::Fill {
             self.keep_promise(page.file);
         }
-        let partition = self.file(page.file).partition as usize;
-        let capacity = self.partitions[partition].capacity;
+        let place = self.place(self.rows[row as usize].handle, page.index);
+        let capacity = self.partitions[place.partition as usize].capacity;
         self.fail_row(row, Error::NoFrames { capacity });
         self.leave(row);
     }
@@ -218,14 +221,24 @@ impl Cache {
             self.stats.ahead_dropped += 1;
         }
         if let Some(stream) = row.stream.filter(|_| row.marker) {
-            self.readahead.note(stream, row.page.index, StreamFeedback::MarkerLost);
+            self.readahead.note(row.partition, stream, row.page.index, StreamFeedback::MarkerLost);
         }
-        let (mut at, mut fresh) = (self.turn(row.waiters), row.fresh);
+        let at = self.turn(row.waiters);
+        self.starve_all(at, row.page, row.fresh);
+    }
+
+    /// Has those that wait for the bytes of `frame`, which get none, wait for another frame.
+    pub(super) fn starve_waiters(&mut self, frame: FrameId) {
+        let (at, page) = (self.first_waiter(frame), self.frames[frame].page);
+        self.starve_all(at, page, false);
+    }
+
+    fn starve_all(&mut self, mut at: u32, page: PageId, mut fresh: bool) {
         while at != NIL {
             let Waiter { row: waiting, next, node } = self.waiters[at as usize];
             self.waiters_free.push(at);
             let since = *self.rows[waiting as usize].starved.get_or_insert(self.now);
-            let starved = StarvedPage { row: waiting, page: row.page, node, fresh, since };
+            let starved = StarvedPage { row: waiting, page, node, fresh, since };
             self.starve_again(starved);
             fresh = false; // Only the write that claimed the frame writes all of it.
             at = next;
@@ -279,7 +292,7 @@ impl Cache {
         let kind = if demanded { FetchKind::Demand } else { FetchKind::Readahead };
         let count = u32::try_from(at - index).expect("at most request_pages_max");
         self.frames[last].next = NIL;
-        self.frames[last].last_try = demanded && count == 1;
+        self.frames[self.actions.frames[frames_at]].heads_demand = demanded;
         self.stats.fetches += 1;
         if demanded {
             self.stats.demand_fetches += 1;
@@ -319,6 +332,7 @@ impl Cache {
         }
         let policy = &mut self.partitions[row.partition as usize].policy;
         policy.insert(frame, row.page, row.prefetched);
+        self.counts(row.partition).inserted += 1;
         self.publish(frame);
         self.wake(frame);
     }
@@ -333,7 +347,26 @@ impl Cache {
     }
 
     pub(super) fn failed(&mut self, first: FrameId, count: u32, errno: i32) {
-        for frame in self.chain(first, count, State::InFlight) {
+        let frames = self.chain(first, count, State::InFlight);
+        let last = *frames.last().expect("a fetch has frames");
+        let is_whole_demand = self.frames[first].heads_demand && self.frames[last].next == NIL;
+        let mut left = &frames[..];
+        while let Some(&first) = left.first() {
+            let alike = |frame: &&FrameId| self.has_waiters_of(**frame, first);
+            let (group, rest) = left.split_at(left.iter().take_while(alike).count());
+            let is_all = is_whole_demand && group.len() == frames.len();
+            let again = !is_all
+                && !self.frames[first].last_try
+                && self.waiting_rows(&self.frames[first]).next().is_some();
+            self.end_failed(group, errno, again);
+            left = rest;
+        }
+    }
+
+    /// Ends the failed fetch of neighbours that the same requests wait for, or fetches them
+    /// `again`.
+    fn end_failed(&mut self, group: &[FrameId], errno: i32, again: bool) {
+        for &frame in group {
             let row = self.frames[frame];
             if let Some(estimator) = &mut self.estimator
                 && let Some(ticket) = self.tickets.remove(&frame)
@@ -343,10 +376,10 @@ impl Cache {
             if row.doomed {
                 self.frames[frame].state = State::Clean;
                 self.end_doomed(frame);
-            } else if !row.last_try && self.awaited(row.waiters) {
-                let (file, first, end) = (row.page.file, row.page.index, row.page.index + 1);
+            } else if again {
                 self.frames[frame].state = State::Claimed;
-                self.runs.push(Run { file, first, end, demanded: (first, end) });
+                self.frames[frame].last_try = true;
+                self.frames[frame].heads_demand = false;
             } else {
                 self.pages.remove(&row.page);
                 if row.prefetched {
@@ -359,29 +392,41 @@ impl Cache {
                 self.release(frame);
             }
         }
+        if again {
+            let PageId { file, index: first } = self.frames[group[0]].page;
+            let end = first + group.len() as u64;
+            self.runs.push(Run { file, first, end, demanded: (first, end) });
+        }
+    }
+
+    /// Whether the requests that wait for `frame` are those that wait for `other`; a doomed frame,
+    /// which no request waits for, is like no other but itself.
+    fn has_waiters_of(&self, frame: FrameId, other: FrameId) -> bool {
+        let rows = [&self.frames[frame], &self.frames[other]];
+        let is_doomed = rows.iter().any(|row| row.doomed);
+        frame == other || !is_doomed && self.waiting_rows(rows[0]).eq(self.waiting_rows(rows[1]))
+    }
+
+    /// The rows of the requests that wait for a frame and have no answer.
+    fn waiting_rows(&self, frame: &Frame) -> impl Iterator<Item = u32> {
+        let mut at = frame.waiters;
+        let all = core::iter::from_fn(move || {
+            let waiter = self.waiters.get(at as usize)?;
+            at = waiter.next;
+            Some(waiter.row)
+        });
+        all.filter(|&row| !self.rows[row as usize].failed)
     }
 
     /// Reports to the readahead policy what a leaving page takes along: bytes unread, a marker.
     pub(super) fn left_unused(&mut self, row: &Frame) {
         let Some(stream) = row.stream else { return };
         if row.prefetched {
-            self.readahead.note(stream, row.page.index, StreamFeedback::Wasted);
+            self.readahead.note(row.partition, stream, row.page.index, StreamFeedback::Wasted);
         }
         if row.marker {
-            self.readahead.note(stream, row.page.index, StreamFeedback::MarkerLost);
+            self.readahead.note(row.partition, stream, row.page.index, StreamFeedback::MarkerLost);
         }
-    }
-
-    /// Whether any of the waiters from `at` on was not answered yet.
-    fn awaited(&self, mut at: u32) -> bool {
-        while at != NIL {
-            let Waiter { row, next, .. } = self.waiters[at as usize];
-            if !self.rows[row as usize].failed {
-                return true;
-            }
-            at = next;
-        }
-        false
     }
 
     /// The `count` frames of one operation from `first` on; all are in `state`.
@@ -544,7 +589,8 @@ impl Cache {
                 continue;
             }
             if !self.pages.contains_key(&page) {
-                self.fetch_alone(page, fresh);
+                let place = self.place(self.rows[row as usize].handle, page.index);
+                self.fetch_alone(place.partition, page, fresh);
             }
             if let Some(&frame) = self.pages.get(&page) {
                 self.first_use(frame);

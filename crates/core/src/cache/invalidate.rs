@@ -60,7 +60,7 @@ impl Cache {
         found.into_iter().map(|at| at.1).collect()
     }
 
-    fn drop_page(&mut self, frame: FrameId, error: Error) {
+    pub(super) fn drop_page(&mut self, frame: FrameId, error: Error) {
         let row = self.frames[frame];
         assert!(row.state != State::Claimed, "claims are issued before another event");
         assert!(row.state != State::Writing, "writes of pages that go are answered before");
@@ -94,9 +94,10 @@ impl Cache {
             return;
         }
         if row.held {
+            // The reader may have released it since: the retraction is asked for again.
             self.frames[frame].state = State::Lingering;
             self.frames[frame].doomed = false;
-            self.lingering.push(frame);
+            self.retract_dropped(frame, false);
         } else {
             self.release(frame);
         }

@@ -16,7 +16,10 @@
 use alloc::vec::Vec;
 
 use super::hits::USES_MAX;
-use super::{Cache, FileId, Frame, FrameId, NIL, PageId, PartitionSettings, SettingsError, State};
+use super::{
+    Cache, Frame, FrameId, NIL, PageId, PartitionSettings, PartitionStats, Rule, SettingsError,
+    State,
+};
 use crate::event::Action;
 use crate::eviction::AnyEviction;
 use crate::readahead::{StreamFeedback, StreamId};
@@ -26,6 +29,11 @@ pub(super) struct Partition {
     pub(super) policy: AnyEviction,
     pub(super) capacity: u32,
     pub(super) used: u32,
+    /// Whether a rule of names puts handles into it.
+    pub(super) by_name: bool,
+    pub(super) counts: PartitionStats,
+    /// The event before which its pool is not filled again, as too few pages may leave.
+    pub(super) pool_from: u64,
     /// The event at which the policy was last asked and had too few victims.
     dry: u64,
     /// Frames that hits of the event found, in their order; empty between events.
@@ -34,9 +42,17 @@ pub(super) struct Partition {
 
 impl Partition {
     pub(super) fn new(settings: &PartitionSettings) -> Result<Self, SettingsError> {
-        let policy = AnyEviction::make(&settings.policy, settings.frames)?;
-        let uses = Vec::with_capacity(USES_MAX);
-        Ok(Self { policy, capacity: settings.frames, used: 0, dry: 0, uses })
+        let policy = AnyEviction::make(&settings.policy, settings.frames.max(1))?;
+        Ok(Self {
+            policy,
+            capacity: settings.frames,
+            used: 0,
+            by_name: matches!(settings.rule, Rule::File(_) | Rule::Client(_)),
+            counts: PartitionStats::default(),
+            pool_from: 0,
+            dry: 0,
+            uses: Vec::with_capacity(USES_MAX),
+        })
     }
 }
 
@@ -69,6 +85,8 @@ struct Victim {
     window: u32,
     /// The stream that fetched it.
     stream: Option<StreamId>,
+    /// Its partition.
+    partition: u32,
 }
 
 impl Cache {
@@ -92,9 +110,9 @@ impl Cache {
             self.partitions[at].dry = self.events;
             return self.retry_lingering();
         }
-        self.evict(partition, short.saturating_add(self.settings.reclaim_pages));
+        self.evict(partition, short.saturating_add(self.settings.pool_high));
         let victims = core::mem::take(&mut self.victims);
-        let asked = short.saturating_add(self.settings.reclaim_pages) as usize;
+        let asked = short.saturating_add(self.settings.pool_high) as usize;
         assert!(victims.len() <= asked, "{} victims, {asked} asked for", victims.len());
         for (nth, &frame) in (0..).zip(&victims) {
             let victim = self.retract_victim(frame);
@@ -113,18 +131,44 @@ impl Cache {
         }
     }
 
-    /// Tells the policy that `page` was demanded and is not resident.
-    pub(super) fn missed(&mut self, page: PageId) {
-        let partition = self.file(page.file).partition as usize;
-        self.partitions[partition].policy.missed(page);
+    /// Tells the policy of `partition` that `page` was demanded and is not resident.
+    pub(super) fn missed(&mut self, partition: u32, page: PageId) {
+        self.partitions[partition as usize].policy.missed(page);
+    }
+
+    /// The counters of `partition`.
+    pub(super) fn counts(&mut self, partition: u32) -> &mut PartitionStats {
+        &mut self.partitions[partition as usize].counts
     }
 
     /// Asks the policy of `partition` for `count` victims.
-    fn evict(&mut self, partition: u32, count: u32) {
+    pub(super) fn evict(&mut self, partition: u32, count: u32) {
         let Self { partitions, frames, victims, round, .. } = self;
         victims.clear();
         let evictable = |frame: FrameId| frames[frame].evictable(*round);
         partitions[partition as usize].policy.evict(count, &evictable, victims);
+    }
+
+    /// Evicts up to `count` pages of `partition` for the free pool. Returns how many may leave.
+    pub(super) fn evict_to_pool(&mut self, partition: u32, count: u32) -> u32 {
+        self.evict(partition, count);
+        let victims = core::mem::take(&mut self.victims);
+        for &frame in &victims {
+            let reason = RetractReason::Pool(self.retract_victim(frame));
+            self.retracting.push(OpenRetraction { frame, reason });
+        }
+        let named = u32::try_from(victims.len()).expect("at most the frames");
+        self.victims = victims;
+        named
+    }
+
+    /// Frames of `partition` that come free when the open retractions are settled.
+    pub(super) fn leaving(&self, partition: u32) -> u32 {
+        let leaving = self.retracting.iter().filter(|open| {
+            matches!(open.reason, RetractReason::Pool(_) | RetractReason::Drop)
+                && self.frames[open.frame].partition == partition
+        });
+        u32::try_from(leaving.count()).expect("at most all frames")
     }
 
     /// Evicts a page that was read ahead and not used, for another window.
@@ -139,7 +183,7 @@ impl Cache {
 
     fn retract_victim(&mut self, frame: FrameId) -> Victim {
         let row = self.frames[frame];
-        let Frame { page, prefetched, marker, window, stream, .. } = row;
+        let Frame { page, prefetched, marker, window, stream, partition, .. } = row;
         assert!(self.frames.published(frame) && row.waiters == NIL, "{frame:?} is evictable");
         self.frames.retract(frame);
         self.frames[frame].state = State::Free;
@@ -150,7 +194,7 @@ impl Cache {
         self.pages.remove(&page);
         self.file_mut(page.file).frames -= 1;
         self.actions.list.push(Action::Retract { frame, gone: false });
-        Victim { page, prefetched, marker, window, stream }
+        Victim { page, prefetched, marker, window, stream, partition }
     }
 
     /// A victim is pinned by a reader: it stays, and another takes its place.
@@ -197,16 +241,16 @@ impl Cache {
         taken.pop()
     }
 
-    /// Whether it is known in the course of this event that no frame is to be had for `file`.
-    pub(super) fn exhausted(&self, file: FileId) -> bool {
-        let row = &self.partitions[self.file(file).partition as usize];
+    /// Whether it is known in the course of this event that `partition` has no frame left.
+    pub(super) fn exhausted(&self, partition: u32) -> bool {
+        let row = &self.partitions[partition as usize];
         row.dry == self.events && (row.used >= row.capacity || self.free.is_empty())
     }
 
     /// Puts a victim back as it was; being pinned, it is in use.
     fn restore(&mut self, frame: FrameId, victim: Victim) {
-        let Victim { page: old, prefetched, marker, window, stream } = victim;
-        let Frame { partition, state, .. } = self.frames[frame];
+        let Victim { page: old, prefetched, marker, window, stream, partition } = victim;
+        let state = self.frames[frame].state;
         assert!(matches!(state, State::Free | State::Claimed), "{frame:?} is {state:?}");
         self.frames[frame] = Frame {
             page: old,
@@ -226,7 +270,8 @@ impl Cache {
             self.stats.ahead_used += 1;
             self.used_after_all(window);
             if let Some(stream) = stream {
-                self.readahead.note(stream, old.index, StreamFeedback::Used { late: false });
+                let feedback = StreamFeedback::Used { late: false };
+                self.readahead.note(partition, stream, old.index, feedback);
             }
         }
         self.partitions[partition as usize].policy.insert(frame, old, false);
@@ -246,9 +291,10 @@ impl Cache {
             self.stats.ahead_unread -= 1;
         }
         let stays = self.frames[frame];
-        let is_carried = stays.marker && stays.stream == row.stream;
+        let one_policy = self.readahead.shared(stays.partition, row.partition);
+        let is_carried = stays.marker && stays.stream == row.stream && one_policy;
         if let Some(stream) = row.stream.filter(|_| row.marker && !is_carried) {
-            self.readahead.note(stream, row.page.index, StreamFeedback::MarkerLost);
+            self.readahead.note(row.partition, stream, row.page.index, StreamFeedback::MarkerLost);
         }
         self.frames[claim].state = State::Free;
         self.frames[claim].waiters = NIL;
@@ -271,6 +317,7 @@ impl Cache {
             match open.reason {
                 RetractReason::Reuse(victim) => {
                     self.victim_left(victim);
+                    self.counts(victim.partition).evicted_by_misses += 1;
                     self.forget_idle_file(victim.page.file);
                 }
                 RetractReason::Pool(victim) => {
@@ -289,15 +336,19 @@ impl Cache {
     /// The page was not pinned: only now the readahead policy hears what it lost. The page may be
     /// in flight again, with the marker.
     fn victim_left(&mut self, victim: Victim) {
-        let Victim { page, prefetched, marker, stream, .. } = victim;
+        let Victim { page, prefetched, marker, stream, partition, .. } = victim;
+        self.counts(partition).evicted += 1;
         let Some(stream) = stream else { return };
         if prefetched {
-            self.readahead.note(stream, page.index, StreamFeedback::Wasted);
+            self.readahead.note(partition, stream, page.index, StreamFeedback::Wasted);
         }
         let again = self.pages.get(&page).map(|&frame| self.frames[frame]);
-        let is_carried = again.is_some_and(|row| row.marker && row.stream == Some(stream));
-        if marker && !is_carried {
-            self.readahead.note(stream, page.index, StreamFeedback::MarkerLost);
+        let carries = |row: Frame| {
+            let own = self.readahead.shared(row.partition, partition);
+            own && row.marker && row.stream == Some(stream)
+        };
+        if marker && !again.is_some_and(carries) {
+            self.readahead.note(partition, stream, page.index, StreamFeedback::MarkerLost);
         }
     }
 
@@ -339,57 +390,5 @@ impl Cache {
             asked
         });
         self.lingering = lingering;
-    }
-
-    /// Whether `partition` may have `frames` frames from now on.
-    ///
-    /// # Errors
-    /// The shares would exceed the frames, or the partition would be smaller than one window.
-    pub fn check_resize(&self, partition: u32, frames: u32) -> Result<(), SettingsError> {
-        let others = self.partitions.iter().enumerate().filter(|at| at.0 != partition as usize);
-        let shares = others.map(|at| u64::from(at.1.capacity)).sum::<u64>() + u64::from(frames);
-        let window = self.readahead.window_pages_min();
-        if shares > u64::from(self.settings.frames) {
-            return Err(SettingsError::Shares { shares, frames: self.settings.frames });
-        }
-        if frames < window {
-            return Err(SettingsError::Window { frames, window });
-        }
-        Ok(())
-    }
-
-    pub(super) fn resize(&mut self, partition: u32, frames: u32) {
-        if let Err(error) = self.check_resize(partition, frames) {
-            panic!("Cache::check_resize comes before Resize: {error}");
-        }
-        let row = &mut self.partitions[partition as usize];
-        row.capacity = frames;
-        row.policy.resize(frames);
-    }
-
-    /// Evicts what partitions hold beyond their shares.
-    pub(super) fn shrink(&mut self) {
-        for partition in 0..u32::try_from(self.partitions.len()).expect("a PartitionId each") {
-            let row = &self.partitions[partition as usize];
-            if row.used <= row.capacity {
-                continue;
-            }
-            let leaving = self.retracting.iter().filter(|open| {
-                matches!(open.reason, RetractReason::Pool(_) | RetractReason::Drop)
-                    && self.frames[open.frame].partition == partition
-            });
-            let leaving = u32::try_from(leaving.count()).expect("at most all frames");
-            let surplus = row.used.saturating_sub(row.capacity).saturating_sub(leaving);
-            if surplus == 0 {
-                continue;
-            }
-            self.evict(partition, surplus);
-            let victims = core::mem::take(&mut self.victims);
-            for &frame in &victims {
-                let reason = RetractReason::Pool(self.retract_victim(frame));
-                self.retracting.push(OpenRetraction { frame, reason });
-            }
-            self.victims = victims;
-        }
     }
 }

@@ -20,12 +20,13 @@ use super::{Cache, FrameId, NIL, PageId};
 use crate::readahead::{Demand, ReclaimRange, StreamFeedback, StreamId};
 
 impl Cache {
-    /// Reclaims pages for what the policy wants at `demand`, as far as it names some that may go.
-    pub(super) fn make_room(&mut self, demand: &mut Demand) {
+    /// Reclaims pages for what the policy of `partition` wants at `demand`, as far as it names some
+    /// that may go.
+    pub(super) fn make_room(&mut self, partition: u32, demand: &mut Demand) {
         let mut in_vain = 0;
         for _ in 0..PASSES_MAX {
-            let Some(range) = self.readahead.reclaim(demand) else { return };
-            self.reclaim(range);
+            let Some(range) = self.readahead.of_mut(partition).reclaim(demand) else { return };
+            self.reclaim(partition, range);
             let before = core::mem::replace(&mut demand.ahead_room, self.ahead_room());
             in_vain += u32::from(demand.ahead_room <= before);
             if in_vain == IN_VAIN_MAX {
@@ -34,7 +35,7 @@ impl Cache {
         }
     }
 
-    fn reclaim(&mut self, range: ReclaimRange) {
+    fn reclaim(&mut self, partition: u32, range: ReclaimRange) {
         let mut leaving = core::mem::take(&mut self.taken);
         leaving.clear();
         let mut stays = None;
@@ -43,10 +44,11 @@ impl Cache {
             let Some(&frame) = self.pages.get(&PageId { file: range.file, index }) else {
                 continue;
             };
-            if nth < u64::from(range.count) && self.may_go(frame, range.stream) {
+            let own = self.readahead.shared(self.frames[frame].partition, partition);
+            if own && nth < u64::from(range.count) && self.may_go(frame, range.stream) {
                 leaving.push(frame);
             } else {
-                stays = Some(frame).filter(|&frame| self.frames[frame].prefetched);
+                stays = Some(frame).filter(|&frame| own && self.frames[frame].prefetched);
                 break;
             }
         }
@@ -54,8 +56,8 @@ impl Cache {
         if let Some((marked, stays)) = marked.zip(stays) {
             self.frames[marked].marker = false;
             let page = self.frames[stays].page;
-            self.readahead.note(range.stream, page.index, StreamFeedback::Marked);
-            self.place_marker(page, range.stream, page.index);
+            self.readahead.note(partition, range.stream, page.index, StreamFeedback::Marked);
+            self.place_marker(partition, page, range.stream, page.index);
         }
         for &frame in &leaving {
             self.retract_unread(frame);

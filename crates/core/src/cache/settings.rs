@@ -6,9 +6,10 @@
 use alloc::{string::String, vec, vec::Vec};
 use core::fmt;
 
+use super::Rule;
 use crate::device::estimate::DeviceProfile;
-use crate::params::ParamError;
-use crate::units::Nanos;
+use crate::params::{ParamError, nearest};
+use crate::units::{Nanos, PartitionId};
 
 /// The values that a cache is built from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,8 +26,12 @@ pub struct Settings {
     pub request_pages_max: u32,
     /// Pages read ahead and not used yet, resident or in flight.
     pub ahead_pages_max: u32,
-    /// Frames that an eviction frees beyond what it needs, so that the next miss finds some.
-    pub reclaim_pages: u32,
+    /// The low mark of the pool: where a partition has fewer frames free than this, an event that
+    /// is no request's evicts pages of it. 0: pages leave by misses alone.
+    pub pool_low: u32,
+    /// The high mark of the pool: how many frames of a partition an eviction leaves free, beyond
+    /// what it is for.
+    pub pool_high: u32,
     /// Pages that requests wait for, over all requests.
     pub waiters_max: u32,
     /// Handles open at once.
@@ -48,13 +53,28 @@ pub struct Settings {
     pub device: Option<DeviceProfile>,
 }
 
-/// One partition's share and policy.
+/// One partition's share, policies and rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionSettings {
-    /// Frames that it may hold.
+    /// Its name in reports.
+    pub name: String,
+    /// Frames that it may hold at first; 0: none, until it grows.
     pub frames: u32,
     /// Its replacement policy, as `NAME:key=value,..`.
     pub policy: String,
+    /// Its readahead policy, as `NAME:key=value,..`; `None`: that of the cache.
+    pub readahead: Option<String>,
+    /// What it takes.
+    pub rule: Rule,
+}
+
+impl PartitionSettings {
+    /// A partition that takes what no rule of another one does.
+    #[must_use]
+    pub fn new(name: &str, frames: u32, policy: &str) -> Self {
+        let (name, policy) = (name.into(), policy.into());
+        Self { name, frames, policy, readahead: None, rule: Rule::Rest }
+    }
 }
 
 impl Settings {
@@ -64,11 +84,12 @@ impl Settings {
         Self {
             page_bytes: 4096,
             frames,
-            partitions: vec![PartitionSettings { frames, policy: policy.into() }],
+            partitions: vec![PartitionSettings::new(REST, frames, policy)],
             readahead: readahead.into(),
             request_pages_max: 256,
             ahead_pages_max: frames - frames / 8,
-            reclaim_pages: 0,
+            pool_low: 0,
+            pool_high: 0,
             waiters_max: 1 << 20,
             handles_max: 1 << 16,
             files_max: 1 << 16,
@@ -81,8 +102,9 @@ impl Settings {
         }
     }
 
-    /// Refuses what cannot work; `window` is the readahead policy's largest, in pages.
-    pub(super) fn check(&self, window: u32) -> Result<(), SettingsError> {
+    /// Refuses what cannot work; `window` gives the largest window of a partition's readahead
+    /// policy, in pages.
+    pub(super) fn check(&self, window: impl Fn(u32) -> u32) -> Result<(), SettingsError> {
         if !self.page_bytes.is_power_of_two() || self.page_bytes < 512 {
             return Err(SettingsError::PageBytes(self.page_bytes));
         }
@@ -104,14 +126,47 @@ impl Settings {
         if shares > u64::from(self.frames) {
             return Err(SettingsError::Shares { shares, frames: self.frames });
         }
-        for partition in &self.partitions {
-            if partition.frames < window {
-                return Err(SettingsError::Window { frames: partition.frames, window });
+        self.check_names()?;
+        let rest = self.rest().ok_or(SettingsError::NoRest)?;
+        for (at, partition) in (0..).zip(&self.partitions) {
+            let (frames, window) = (partition.frames, window(at));
+            if frames < window && (frames > 0 || at as usize == rest) {
+                return Err(SettingsError::Window { frames, window });
             }
         }
         Ok(())
     }
+
+    /// Refuses names that a report cannot tell apart.
+    fn check_names(&self) -> Result<(), SettingsError> {
+        for (at, PartitionSettings { name, .. }) in self.partitions.iter().enumerate() {
+            let plain = |letter: char| !letter.is_control() && !letter.is_whitespace();
+            if name.is_empty() || !name.chars().all(plain) {
+                return Err(SettingsError::Name { name: name.clone() });
+            }
+            if self.partitions[..at].iter().any(|other| other.name == *name) {
+                return Err(SettingsError::Twice { name: name.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of the partition `name`.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn partition_named(&self, name: &str) -> Result<PartitionId, SettingsError> {
+        let at = self.partitions.iter().position(|row| row.name == name);
+        let at = at.and_then(|at| u32::try_from(at).ok());
+        at.map(PartitionId).ok_or_else(|| SettingsError::NoPartition {
+            name: name.into(),
+            known: self.partitions.iter().map(|row| row.name.clone()).collect(),
+        })
+    }
 }
+
+/// The name of the partition that takes what no rule does.
+pub const REST: &str = "rest";
 
 /// Why a cache cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,6 +189,32 @@ pub enum SettingsError {
         frames: u32,
         /// The policy's largest window, in pages.
         window: u32,
+    },
+    /// A partition's name is empty, or has blanks.
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// Two partitions have one name.
+    Twice {
+        /// The name.
+        name: String,
+    },
+    /// There is no partition of this name.
+    NoPartition {
+        /// The name.
+        name: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+    /// Every partition has a rule: there is none for what no rule takes.
+    NoRest,
+    /// A partition gives away more frames than it has.
+    Move {
+        /// Its frames.
+        frames: u32,
+        /// What it should give.
+        wanted: u32,
     },
     /// The pages do not make enough frames, or more than there are numbers for.
     CacheBytes {
@@ -174,6 +255,29 @@ impl fmt::Display for SettingsError {
                 "a cache of {frames} pages is smaller than one readahead window of {window} \
                  pages: give it more, or the policy a smaller max"
             ),
+            Self::Name { name } => {
+                write!(
+                    f,
+                    "a partition named `{}`: a name has letters, and no blanks",
+                    name.escape_debug()
+                )
+            }
+            Self::Twice { name } => write!(f, "two partitions are named `{name}`"),
+            Self::NoPartition { name, known } => {
+                write!(
+                    f,
+                    "no partition `{}`; there are: {}",
+                    name.escape_debug(),
+                    known.join(" ")
+                )?;
+                nearest(name, known).map_or(Ok(()), |one| write!(f, "; the nearest is `{one}`"))
+            }
+            Self::NoRest => {
+                write!(f, "every partition has a rule: one without is needed for all other pages")
+            }
+            Self::Move { frames, wanted } => {
+                write!(f, "a partition of {frames} pages cannot give {wanted}")
+            }
             Self::CacheBytes { bytes, page_bytes } => write!(
                 f,
                 "a cache of {bytes} bytes in pages of {page_bytes}: from 1 to 2^32 - 2 pages are \
@@ -188,3 +292,29 @@ impl fmt::Display for SettingsError {
 }
 
 impl core::error::Error for SettingsError {}
+
+/// Why a handle cannot be opened; nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenError {
+    /// As many handles are open as [`Settings::handles_max`] allows.
+    Handles {
+        /// The bound.
+        bound: u32,
+    },
+    /// As many files are known as [`Settings::files_max`] allows.
+    Files {
+        /// The bound.
+        bound: u32,
+    },
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Handles { bound } => write!(f, "too many handles: at most {bound} may be open"),
+            Self::Files { bound } => write!(f, "too many files: at most {bound} are known at once"),
+        }
+    }
+}
+
+impl core::error::Error for OpenError {}

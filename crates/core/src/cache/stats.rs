@@ -58,6 +58,31 @@ pub struct Stats {
     pub failures: u64,
 }
 
+/// Counters of a partition since the cache was built; pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PartitionStats {
+    /// Resident when they were demanded.
+    pub hits: u64,
+    /// In flight when they were demanded.
+    pub late_hits: u64,
+    /// Neither.
+    pub misses: u64,
+    /// Became resident: the policy's insertions.
+    pub inserted: u64,
+    /// Left for other pages, for the pool or for a smaller share: the policy's evictions.
+    pub evicted: u64,
+    /// Of these, for a request that found the pool empty.
+    pub evicted_by_misses: u64,
+}
+
+impl PartitionStats {
+    /// Pages that reads demanded of it.
+    #[must_use]
+    pub fn demanded(&self) -> u64 {
+        self.hits + self.late_hits + self.misses
+    }
+}
+
 impl Stats {
     /// Whether the counts add up; see the module's invariants.
     #[must_use]

@@ -25,6 +25,7 @@ use alloc::{
     vec::Vec,
 };
 
+use super::change::{Change, Stage};
 use super::inflight::{Node, Walk};
 use super::{Cache, FileId, FrameId, HandleId, NIL, PageId, RequestId, State};
 use crate::event::{Action, Error};
@@ -34,7 +35,7 @@ use crate::units::{Nanos, PageIndex};
 mod schedule;
 mod throttle;
 
-pub(super) use throttle::ThrottledWrite;
+pub(super) use throttle::{Throttled, ThrottledWrite};
 
 /// What a file has to write.
 #[derive(Default)]
@@ -52,8 +53,10 @@ pub(super) struct FileWrites {
     writing: u32,
     /// Pages of writes that began and are not filled yet.
     promised: u32,
-    /// Writes that have not begun, in order.
-    throttled: VecDeque<ThrottledWrite>,
+    /// Writes and changes that have not begun, in order.
+    throttled: VecDeque<Throttled>,
+    /// What the store changes, or will as soon as it writes nothing.
+    pub(super) change: Option<Change>,
     flushes: Vec<FlushRow>,
     /// Syncs sent so far, and whether the last one is in flight.
     syncs: u64,
@@ -71,6 +74,8 @@ pub(super) struct FileWrites {
     since: Nanos,
     /// What is dirty is to become durable though no flush waits.
     sync_wanted: bool,
+    /// The sync that makes the last change of the store durable, until it succeeded.
+    altered: Option<u64>,
 }
 
 /// The next try after a failure.
@@ -95,6 +100,7 @@ impl FileWrites {
     pub(super) fn idle(&self) -> bool {
         let none_queued = self.dirty.is_empty() && self.unsynced.is_empty();
         let none_waits = self.flushes.is_empty() && self.throttled.is_empty();
+        let none_waits = none_waits && self.change.is_none() && self.altered.is_none();
         none_queued
             && none_waits
             && self.unwritten.is_empty()
@@ -133,6 +139,35 @@ impl FileWrites {
     /// Whether it waits after a failure.
     fn held(&self, now: Nanos) -> bool {
         self.retry.is_some_and(|retry| now < retry.at)
+    }
+
+    /// Whether no page of it is written now: it waits after a failure, or for a change.
+    fn stopped(&self, now: Nanos) -> bool {
+        let changes = self.change.is_some_and(|change| change.stage != Stage::Flushing);
+        changes || self.held(now)
+    }
+
+    /// Whether nothing waits for a sync.
+    fn is_synced(&self) -> bool {
+        self.unsynced.is_empty() && self.altered.is_none()
+    }
+
+    /// The store changed at `now`, and nothing of it is durable yet.
+    pub(super) fn alter(&mut self, now: Nanos) {
+        if self.pages == 0 && self.altered.is_none() {
+            self.since = now;
+        }
+        self.altered = Some(self.syncs);
+    }
+
+    /// Whether pages of writes that began are not filled yet.
+    pub(super) fn is_filling(&self) -> bool {
+        self.promised > 0
+    }
+
+    /// Whether the store writes pages of it.
+    pub(super) fn is_writing(&self) -> bool {
+        self.writing > 0
     }
 
     /// The newest epoch that a flush waits for the pages of.
@@ -174,8 +209,9 @@ impl Cache {
             let in_part = index == first && partial.0 || index + 1 == end && partial.1;
             let fresh = !in_part || index >= old_pages;
             if !self.pages.contains_key(&page) {
-                self.missed(page);
-                self.fetch_alone(page, fresh);
+                let partition = self.place(handle, index).partition;
+                self.missed(partition, page);
+                self.fetch_alone(partition, page, fresh);
             }
             match self.pages.get(&page).copied() {
                 Some(frame) if self.frames[frame].resident() => {
@@ -246,6 +282,7 @@ impl Cache {
         if row.state == State::Filling {
             let policy = &mut self.partitions[row.partition as usize].policy;
             policy.insert(frame, row.page, false);
+            self.counts(row.partition).inserted += 1;
             self.publish(frame);
             self.wake(frame);
         }
@@ -256,7 +293,7 @@ impl Cache {
         let row = self.frames[frame];
         let writes = &self.file(row.page.file).writes;
         let awaited = writes.flushing_epoch().is_some_and(|epoch| row.epoch <= epoch);
-        if awaited && row.fills == 0 && !writes.held(self.now) {
+        if awaited && row.fills == 0 && !writes.stopped(self.now) {
             self.write_run(frame);
         }
     }
@@ -265,7 +302,7 @@ impl Cache {
     fn write_awaited(&mut self, file: FileId) {
         let writes = &self.file(file).writes;
         let Some(epoch) = writes.flushing_epoch() else { return };
-        if !writes.held(self.now) && !writes.drained(epoch) {
+        if !writes.stopped(self.now) && !writes.drained(epoch) {
             self.write_dirty(file, epoch);
         }
     }
@@ -423,6 +460,7 @@ impl Cache {
             // While it waits after a failure, what failed is not in the store yet.
             writes.retry = writes.retry.filter(|_| writes.held(now));
             writes.since = now;
+            writes.altered = writes.altered.filter(|&covered_by| covered_by > sync);
         } else {
             writes.failed(errno, now, self.settings.retry_delay);
             writes.syncs_failed += 1;
@@ -466,7 +504,11 @@ impl Cache {
         let handle = self.handles[flush.handle.0 as usize].as_mut();
         let handle = handle.expect("a handle with requests stays open");
         let reported = core::mem::replace(&mut handle.errors_seen, errors) == errors;
-        if reported && !flush.failed {
+        let ok = reported && !flush.failed;
+        if self.flushed_for_change(file, flush.request, ok) {
+            return;
+        }
+        if ok {
             self.actions.list.push(Action::Done { request: flush.request });
         } else {
             self.fail(flush.request, Error::Writeback { errno });
@@ -476,7 +518,7 @@ impl Cache {
     /// Keeps the list of files with something to write or to sync.
     fn note_dirty_file(&mut self, file: FileId) {
         let writes = &self.file(file).writes;
-        if writes.unwritten.is_empty() && writes.unsynced.is_empty() {
+        if writes.unwritten.is_empty() && writes.is_synced() {
             self.dirty_files.remove(&file);
         }
     }
@@ -513,13 +555,17 @@ impl Cache {
         if self.cancel_throttled(request) {
             return self.fail(request, Error::Cancelled);
         }
+        let flushing = &mut self.flushing;
         let waiting = self.files.values_mut().any(|file| {
             let before = file.writes.flushes.len();
             file.writes.flushes.retain(|flush| flush.request != request);
-            file.writes.flushes.len() < before
+            let flushed = file.writes.flushes.len() < before;
+            *flushing -= u32::from(flushed);
+            let waits =
+                |change: &mut Change| change.request == request && change.stage != Stage::InStore;
+            file.writes.change.take_if(waits).is_some() || flushed
         });
         if waiting {
-            self.flushing -= 1;
             self.fail(request, Error::Cancelled);
         }
     }

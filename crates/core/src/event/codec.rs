@@ -22,7 +22,7 @@ use crate::readahead::{Cause, StreamId, Window};
 use crate::units::{FileId, FrameId, HandleId, Nanos, PageId, PartitionId, RequestId};
 
 /// The version of the encoding: of all tags, and of the fields behind each.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 
 /// Why a record could not be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -498,6 +498,25 @@ mod tests {
             Event::Resize { partition, frames: 1024 },
             Event::Tick,
             Event::Prefetch { handle, first: 1 << 60, count: u32::MAX },
+            Event::Change {
+                request,
+                handle,
+                first: 3,
+                count: u64::MAX,
+                keeps_first: true,
+                file_pages: Some(4),
+                durable: false,
+            },
+            Event::Change {
+                request,
+                handle,
+                first: 1 << 50,
+                count: 1,
+                keeps_first: false,
+                file_pages: None,
+                durable: true,
+            },
+            Event::Changed { request, errno: 95 },
         ]
     }
 
@@ -543,7 +562,7 @@ mod tests {
     fn foreign_bytes_are_errors_not_panics() {
         let mut hits = Vec::new();
         assert_eq!(decode(&[0, 0], &mut hits), Err(DecodeError::UnknownTag(0)));
-        assert_eq!(decode(&[22, 0], &mut hits), Err(DecodeError::UnknownTag(22)));
+        assert_eq!(decode(&[99, 0], &mut hits), Err(DecodeError::UnknownTag(99)));
         let too_long = [18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02];
         assert_eq!(decode(&too_long, &mut hits), Err(DecodeError::OutOfRange));
         let top = [18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];

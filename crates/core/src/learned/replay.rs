@@ -10,6 +10,8 @@
 //!
 //! # Invariants
 //! - Each entry is requested at most once.
+//! - Until the list has proved right, what is requested and not used is bounded by what was
+//!   used (`proof`); an entry that is larger by itself waits until the program uses it.
 //! - No more than [`AHEAD_MAX`] entries, or one batch of a list that proved right, and no more
 //!   bytes than the budget are ahead of the position; entries that the program has passed by count
 //!   for their bytes until the list is used up.
@@ -19,11 +21,15 @@
 //!   fewer than [`PRECISION_STOP`] percent ends the replay.
 //! - The same calls give the same requests; the time is an argument.
 
+mod issue;
+mod proof;
+
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use crate::units::Nanos;
 use crate::walk::order::ascends;
+use proof::{Cost, Proof, Recent};
 
 /// An entry of the list, as far as its replay needs to know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +38,8 @@ pub struct ReplayEntry {
     pub first: Nanos,
     /// The bytes that are fetched.
     pub bytes: u64,
+    /// The ranges that these are in.
+    pub ranges: u64,
     /// Where it lies on a seek-bound device: its inode; 0 where that is not known.
     pub place: u64,
     /// Whether a use of it can be seen once it is there.
@@ -69,8 +77,18 @@ struct Row {
     is_used: bool,
     /// It was judged, and counts as unused.
     is_unused: bool,
+    /// It counts as unproven.
+    is_unproven: bool,
+    /// How long its fetch took.
+    took: Nanos,
     /// The number of uses after which it is.
     deadline: u64,
+}
+
+impl Row {
+    fn cost(&self) -> Cost {
+        Cost { requests: self.entry.ranges, bytes: self.entry.bytes }
+    }
 }
 
 /// See the module.
@@ -87,9 +105,16 @@ pub struct Replay {
     skipped: VecDeque<u32>,
     /// Entries before the front that are requested next, by place.
     batch: VecDeque<u32>,
+    /// Entries before the front that are too large for a list that has not proved right.
+    held: BTreeSet<u32>,
+    /// Of these, those that are requested next, as the program uses them.
+    released: VecDeque<u32>,
     /// Entries that wait to be used, by deadline.
     awaited: BTreeSet<(u64, u32)>,
     recent: Recent,
+    proof: Proof,
+    /// What the program was saved by entries that were there when it used them.
+    gained: Nanos,
     /// The bytes of requested entries that were not used.
     ahead_bytes: u64,
     in_flight: BTreeSet<u32>,
@@ -103,25 +128,6 @@ pub struct Replay {
     stats: ReplayStats,
 }
 
-/// Of the last entries that were judged: one bit each, set for one that was used.
-#[derive(Clone, Copy, Debug, Default)]
-struct Recent {
-    bits: u64,
-    count: u32,
-}
-
-impl Recent {
-    fn note(&mut self, is_used: bool) {
-        self.bits = self.bits << 1 | u64::from(is_used);
-        self.count = (self.count + 1).min(u64::BITS);
-    }
-
-    /// In percent; none while there are too few.
-    fn precision(self) -> Option<u32> {
-        (self.count >= JUDGED_MIN).then(|| self.bits.count_ones() * 100 / self.count)
-    }
-}
-
 impl Replay {
     /// A replay of `entries`, by first use.
     #[must_use]
@@ -131,6 +137,8 @@ impl Replay {
             state: State::Waiting,
             is_used: false,
             is_unused: false,
+            is_unproven: false,
+            took: Nanos(0),
             deadline: 0,
         };
         let rows: Vec<Row> = entries.into_iter().take(super::ENTRIES_MAX).map(row).collect();
@@ -143,8 +151,12 @@ impl Replay {
             front: 0,
             skipped: VecDeque::new(),
             batch: VecDeque::new(),
+            held: BTreeSet::new(),
+            released: VecDeque::new(),
             awaited: BTreeSet::new(),
             recent: Recent::default(),
+            proof: Proof::default(),
+            gained: Nanos(0),
             ahead_bytes: 0,
             in_flight: BTreeSet::new(),
             uses: VecDeque::new(),
@@ -167,11 +179,34 @@ impl Replay {
         self.recent.precision().is_some_and(|it| it < PRECISION_STOP)
     }
 
-    /// Whether more may be requested at some time.
+    /// Whether nothing more is requested, but for large entries once the program uses these.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        let is_all = self.front == self.rows.len();
+        let is_all = self.front == self.rows.len() && self.released.is_empty();
         self.is_stopped || (is_all && self.skipped.is_empty() && self.batch.is_empty())
+    }
+
+    /// The time that the program was saved since the last call: for each entry that was there when
+    /// it was used, that of its fetch, the mean of all at most.
+    pub fn take_gained(&mut self) -> Nanos {
+        core::mem::take(&mut self.gained)
+    }
+
+    /// Whether a request that takes `cost` of a processor pays for itself: the list has proved
+    /// right, and a fetch takes ten times as long.
+    #[must_use]
+    pub fn pays(&self, cost: Nanos) -> bool {
+        self.is_right() && cost.0.saturating_mul(PAYS_FACTOR) <= self.latency.0
+    }
+
+    fn is_right(&self) -> bool {
+        self.recent.precision().is_some_and(|it| it >= PRECISION_HALF)
+    }
+
+    /// When the program was last seen to use an entry.
+    #[must_use]
+    pub fn used_at(&self) -> Option<Nanos> {
+        self.uses.back().copied()
     }
 
     /// Requests that were not completed.
@@ -192,8 +227,18 @@ impl Replay {
         let Some(row) = self.rows.get_mut(at).filter(|row| !row.is_used) else { return };
         row.is_used = true;
         self.stats.used += 1;
+        if core::mem::take(&mut row.is_unproven) {
+            self.proof.forget(row.cost());
+        }
+        self.proof.used(row.cost());
+        if self.held.remove(&index) {
+            self.released.push_back(index);
+        }
         if row.state != State::Waiting {
             self.stats.used_requested += 1;
+            if row.state == State::Done && row.entry.is_judged {
+                self.gained += row.took.min(self.latency);
+            }
             self.ahead_bytes -= row.entry.bytes;
             if core::mem::take(&mut row.is_unused) {
                 // It came late, after others had passed it by.
@@ -287,106 +332,6 @@ impl Replay {
         if halves { ahead / 2 } else { ahead }
     }
 
-    /// Appends the entries to fetch next to `out`: at most `room`, and no more than `budget_bytes`
-    /// in all that is ahead. Where the device `seeks`, or that is not known yet, they go by place
-    /// within their batch.
-    pub fn issue(
-        &mut self,
-        mut room: usize,
-        budget_bytes: u64,
-        seeks: Option<bool>,
-        out: &mut Vec<u32>,
-    ) {
-        let from = out.len();
-        if self.is_by_place && seeks != Some(false) {
-            // Each request beside the program's own takes the arm away and back.
-            self.is_stopped |= seeks == Some(true);
-            room = room.min(1_usize.saturating_sub(self.in_flight()));
-        }
-        if seeks != Some(false) {
-            self.gather();
-        }
-        let end = self.end();
-        while out.len() - from < room && !self.is_stopped {
-            let is_batch = !self.batch.is_empty();
-            let is_ahead = !is_batch && self.front < end;
-            let next = match self.batch.front() {
-                Some(&next) => Some(next),
-                None if is_ahead => Some(number(self.front)),
-                None => self.next_skipped(),
-            };
-            let Some(next) = next else { break };
-            let row = &mut self.rows[next as usize];
-            let bytes = row.entry.bytes;
-            let all = self.ahead_bytes.saturating_add(bytes);
-            let is_new = !row.is_used && row.state == State::Waiting;
-            // A file beyond the whole budget would hold up those behind it for ever: left out.
-            let is_requested = is_new && bytes <= budget_bytes;
-            if is_requested && all > budget_bytes {
-                break;
-            }
-            if is_batch {
-                self.batch.pop_front();
-            } else if is_ahead {
-                self.front += 1;
-            } else {
-                self.skipped.pop_front();
-            }
-            if is_requested {
-                row.state = State::InFlight;
-                self.ahead_bytes = all;
-                self.in_flight.insert(next);
-                self.stats.requested += 1;
-                out.push(next);
-            }
-        }
-        assert!(out.len() - from <= room, "no more than there is room for");
-    }
-
-    /// One past the last entry that may be requested now.
-    fn end(&self) -> usize {
-        let distance = self.distance();
-        let mut left = distance * CHEAP_FOR_ONE;
-        let ahead = self.rows[self.position..].iter().take(AHEAD_MAX).take_while(|row| {
-            let is_ahead = left > 0;
-            left = left.saturating_sub(if row.entry.bytes == 0 { 1 } else { CHEAP_FOR_ONE });
-            is_ahead
-        });
-        self.position + ahead.count()
-    }
-
-    /// Has the next entries requested by place, where no batch is under way.
-    fn gather(&mut self) {
-        if !self.batch.is_empty() || self.is_stopped {
-            return;
-        }
-        let is_right = self.recent.precision().is_some_and(|it| it >= PRECISION_HALF);
-        let end = if is_right { self.rows.len() } else { self.end() };
-        let (mut batch, mut bytes) = (Vec::new(), 0_u64);
-        while self.front < end && batch.len() < BATCH_ENTRIES {
-            let entry = self.rows[self.front].entry;
-            bytes = bytes.saturating_add(entry.bytes);
-            if bytes > BATCH_BYTES && !batch.is_empty() {
-                break;
-            }
-            batch.push((entry.place, number(self.front)));
-            self.front += 1;
-        }
-        batch.sort_unstable();
-        self.batch.extend(batch.into_iter().map(|(_, index)| index));
-    }
-
-    /// The oldest of the skipped that is not used by now.
-    fn next_skipped(&mut self) -> Option<u32> {
-        while let Some(&next) = self.skipped.front() {
-            if !self.rows[next as usize].is_used {
-                return Some(next);
-            }
-            self.skipped.pop_front();
-        }
-        None
-    }
-
     /// The request for the entry at `index` has ended, after `took` if the device was waited for. A
     /// use of what was there already may have come before.
     pub fn complete(&mut self, index: u32, took: Option<Nanos>) {
@@ -396,6 +341,10 @@ impl Replay {
         let row = &mut self.rows[index as usize];
         row.state = State::Done;
         row.entry.is_judged &= took.is_some();
+        row.took = took.unwrap_or_default();
+        if !row.entry.is_judged && core::mem::take(&mut row.is_unproven) {
+            self.proof.forget(row.cost());
+        }
         if row.entry.is_judged && !row.is_used {
             // Those before it are used first, as far as the order is that of the list.
             let before = (index as usize).saturating_sub(self.position) as u64;
@@ -431,11 +380,6 @@ pub const AHEAD_MAX: usize = 256;
 pub const PRECISION_HALF: u32 = 80;
 /// See the module.
 pub const PRECISION_STOP: u32 = 50;
-/// A batch on a seek-bound device, at most.
-const BATCH_BYTES: u64 = 64 << 20;
-const BATCH_ENTRIES: usize = 4_096;
-/// So many entries without bytes count as one with.
-const CHEAP_FOR_ONE: usize = 8;
 /// Entries by which two runs differ in order.
 const ORDER_SLACK: u64 = 32;
 /// So many uses far ahead, no further from each other than the spread, are where the program is.
@@ -444,6 +388,8 @@ const FAR_SPREAD: usize = 128;
 /// Fewer judged entries tell nothing.
 const JUDGED_MIN: u32 = 16;
 const USES_KEPT: usize = 32;
+/// What a program is saved pays for a tenth of a processor.
+const PAYS_FACTOR: u64 = 10;
 /// A fetch moves the mean by one part in so many.
 const LATENCY_OF: u64 = 8;
 

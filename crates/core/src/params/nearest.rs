@@ -1,22 +1,36 @@
 //! The known name that is nearest to an unknown one.
 //!
 //! ```text
-//!   lur     lru     two letters are swapped: 1 edit
-//!   simm    sim     one is too many:         1
+//!   lur     lru      two letters are swapped: 1 edit
+//!   simm    sim      one is too many:         1
+//!   opt     optane   it is begun
+//!   depth   rate     4 edits of 5 letters: another word
 //! ```
 //! # Invariants
 //! - The work is bounded: of long names, the first letters count.
+//! - A name is near if a letter in three is edited at most, or if the unknown one begins it.
 //! # Sources
-//! Optimal string alignment: Damerau's distance (CACM 1964), each letter edited once.
+//! Optimal string alignment: Damerau's distance (CACM 1964), each letter edited once. The bound is
+//! that of rustc, `rustc_span/src/edit_distance.rs`.
 
 use alloc::vec::Vec;
 use core::mem;
 
 /// The one of `known` that the fewest edits of a letter turn `name` into, regardless of case: the
-/// first of several. None where there is none at all.
+/// first of several. None where none is near.
 #[must_use]
 pub fn nearest<'a>(name: &str, known: &'a [impl AsRef<str>]) -> Option<&'a str> {
-    known.iter().map(AsRef::as_ref).min_by_key(|one| edits(name, one))
+    let edits_max = name.chars().count().max(LETTERS_AN_EDIT) / LETTERS_AN_EDIT;
+    let begins = |one: &str| {
+        let head = one.get(..name.len());
+        !name.is_empty() && head.is_some_and(|head| head.eq_ignore_ascii_case(name))
+    };
+    let near = |one: &'a str| {
+        let edits = edits(name, one);
+        (edits <= edits_max || begins(one)).then_some((edits, one))
+    };
+    let near = known.iter().map(AsRef::as_ref).filter_map(near);
+    near.min_by_key(|(edits, _)| *edits).map(|(_, one)| one)
 }
 
 /// The letters that have to be inserted, removed, replaced or swapped with the next one.
@@ -46,6 +60,8 @@ fn edits(from: &str, to: &str) -> usize {
     before[to.len()]
 }
 
+/// Letters of which one may be another.
+const LETTERS_AN_EDIT: usize = 3;
 /// No name is longer.
 const LETTERS_MAX: usize = 64;
 
@@ -62,7 +78,12 @@ mod tests {
             ("one missing",           "explan",  &["explain", "run"],         Some("explain")),
             ("case does not count",   "T7K250",  &["hdd", "t7k250"],          Some("t7k250")),
             ("the first of equals",   "x",       &["a", "b"],                 Some("a")),
-            ("nothing was asked for", "",        &["sieve", "arc"],           Some("arc")),
+            ("a third of it",         "seivve",  &["arc", "sieve"],           Some("sieve")),
+            ("begun",                 "OPT",     &["hdd", "optane"],          Some("optane")),
+            ("far off",               "depth",   &["rate", "max"],            None),
+            ("far off, and short",    "drum",    &["hdd", "ssd"],             None),
+            ("half a letter is none", "\u{e9}",  &["e", "\u{e8}\u{e8}"],      Some("e")),
+            ("nothing was asked for", "",        &["sieve", "arc"],           None),
             ("nothing is known",      "lru",     &[],                         None),
         ];
         for (why, name, known, expected) in rows {

@@ -144,8 +144,7 @@ fn a_victim_that_is_held_takes_its_page_out_of_the_prefetch() {
 fn a_prefetch_keeps_to_the_share_of_its_partition() {
     let mut world = World::with(8, "off", |settings| {
         settings.ahead_pages_max = 8;
-        let half = PartitionSettings { frames: 4, policy: "lru".into() };
-        settings.partitions = vec![half.clone(), half];
+        settings.partitions = ["a", "b"].map(|name| PartitionSettings::new(name, 4, "lru")).into();
     });
     world.open(1, 1, 1, 100);
     assert_eq!(world.through(1).prefetch(0, 6), "ahead f1/0..4");

@@ -1,7 +1,7 @@
 //! What is refused, what errors say, the order of events, and the journal's record of actions.
 
 use super::World;
-use forerun_core::cache::{Cache, PartitionSettings, Settings, SettingsError};
+use forerun_core::cache::{Cache, PartitionSettings, Rule, Settings, SettingsError};
 use forerun_core::drive::{Driver, drive};
 use forerun_core::event::codec::{self, DecodeError};
 use forerun_core::event::{Action, Actions, Error, Event, FetchKind, FrameRun, PrefetchOutcomes};
@@ -20,12 +20,26 @@ fn refused(change: impl Fn(&mut Settings)) -> String {
 
 #[test]
 fn settings_that_cannot_work_are_refused_in_one_line() {
-    let share = |frames| PartitionSettings { frames, policy: "lru".into() };
+    let share = |frames| PartitionSettings::new(&format!("of-{frames}"), frames, "lru");
+    let log = || PartitionSettings { rule: Rule::Client("log".into()), ..share(0) };
     #[rustfmt::skip] // A table test: add a row, not a function.
-    let rows: [(&str, Change); 16] = [
+    let rows: [(&str, Change); 23] = [
         ("", &|_| {}),
         ("", &|s| s.page_bytes = 512),
         ("", &|s| s.partitions = vec![share(4), share(60)]),
+        ("", &|s| s.partitions.push(log())),
+        ("every partition has a rule: one without is needed for all other pages",
+            &|s| s.partitions[0].rule = log().rule),
+        ("two partitions are named `of-0`",
+            &|s| s.partitions = vec![share(64), share(0), share(0)]),
+        ("a partition named `a b`: a name has letters, and no blanks",
+            &|s| s.partitions[0].name = "a b".into()),
+        ("a partition named ``: a name has letters, and no blanks",
+            &|s| s.partitions[0].name = String::new()),
+        ("a cache of 3 pages is smaller than one readahead window of 4 pages: give it more, or the \
+          policy a smaller max", &|s| s.partitions = vec![share(60), share(3)]),
+        ("no parameter `z`; there are: size; the nearest is `size`",
+            &|s| s.partitions[0].readahead = Some("fixed:z=1".into())),
         ("a page of 256 bytes: it must be a power of two of at least 512", &|s| s.page_bytes = 256),
         ("a page of 513 bytes: it must be a power of two of at least 512", &|s| s.page_bytes = 513),
         ("frames is 0: it must be at least 1", &|s| s.frames = 0),
@@ -40,8 +54,7 @@ fn settings_that_cannot_work_are_refused_in_one_line() {
         ("a cache of 3 pages is smaller than one readahead window of 4 pages: give it more, or the \
           policy a smaller max", &|s| s.partitions = vec![share(3)]),
         ("no parameter `y`; there are none", &|s| s.partitions[0].policy = "lru:y=1".into()),
-        ("no parameter `x`; there are: size; the nearest is `size`",
-            &|s| s.readahead = "fixed:x=1".into()),
+        ("no parameter `x`; there are: size", &|s| s.readahead = "fixed:x=1".into()),
     ];
     for (text, change) in rows {
         assert_eq!(refused(change), text);
@@ -55,7 +68,7 @@ fn the_plain_settings_are_in_proportion_to_the_frames() {
     let bounds = (settings.ahead_pages_max, settings.dirty_pages_max, settings.partitions.len());
     assert_eq!(bounds, (56, 16, 1));
     assert_eq!(Settings::new(2, "lru", "off").dirty_pages_max, 1);
-    assert_eq!(settings.partitions[0], PartitionSettings { frames: 64, policy: "lru".into() });
+    assert_eq!(settings.partitions[0], PartitionSettings::new("rest", 64, "lru"));
     assert_eq!(World::new(64, "off").cache.settings().frames, 64);
     let wrong: SettingsError = Cache::new(Settings::new(1, "x", "off")).err().expect("no policy");
     assert!(matches!(wrong, SettingsError::Policy(_)));
@@ -208,6 +221,28 @@ fn a_retraction_is_settled_before_any_other_event() {
         "fetch 1 [1]",
     ];
     assert_eq!(notes.0, expected);
+}
+
+#[test]
+fn more_handles_or_files_than_the_bounds_are_refused_before_they_are_opened() {
+    let mut world = World::with(8, "off", |settings| {
+        (settings.handles_max, settings.files_max) = (3, 2);
+    });
+    let check = |world: &World, handle, file| {
+        world.cache.check_open(HandleId(handle), FileId(file)).map_err(|error| error.to_string())
+    };
+    world.open(1, 1, 0, 9);
+    world.through(1).load(0, 1);
+    let files = Err("too many files: at most 2 are known at once".to_owned());
+    let handles = Err("too many handles: at most 3 may be open".to_owned());
+    assert_eq!(check(&world, 2, 2), files);
+    assert_eq!((check(&world, 2, 1), check(&world, 3, 1)), (Ok(()), handles));
+    world.close(1);
+    assert_eq!(check(&world, 1, 2), files, "its page is still there");
+    world.through(1).invalidate(0, 1);
+    assert_eq!(check(&world, 1, 2), Ok(()));
+    world.open(1, 2, 0, 9);
+    assert_eq!(check(&world, 2, 1), files);
 }
 
 fn ends_two(world: &mut World, index: u64) {

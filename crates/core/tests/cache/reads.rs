@@ -205,17 +205,39 @@ fn a_failed_run_is_not_tried_again_for_those_who_gave_up() {
 }
 
 #[test]
-fn a_failed_run_is_tried_again_page_by_page() {
+fn a_demand_that_fails_for_all_its_readers_is_not_tried_again() {
     let mut world = World::new(32, "off");
-    assert_eq!(world.read(1, 0, 3), "demand 0..3");
-    assert_eq!(world.fail(0, 3), "demand 0..1, demand 1..2, demand 2..3");
-    assert_eq!(world.arrive(0, 1), "serve 1:0");
-    assert_eq!(world.fail(1, 1), "fail 1: the store failed at page 1: errno 5");
-    assert_eq!(world.arrive(2, 1), "", "it was answered already");
-    assert_eq!(world.cache.stats().failures, 1);
-    assert_eq!(world.resident(0..3), [0, 2]);
-    assert_eq!(world.read(2, 0, 3), "serve 2:0, serve 2:2, demand 1..2", "tried again");
-    assert_eq!(world.arrive(1, 1), "serve 2:1, done 2");
+    assert_eq!(world.read(1, 0, 16), "demand 0..16");
+    assert_eq!(world.fail(0, 16), "fail 1: the store failed at page 0: errno 5");
+    assert_eq!((world.cache.free_frames(), world.cache.stats().fetches), (32, 1));
+    assert_eq!(world.read(2, 0, 3), "demand 0..3", "tried again");
+    assert_eq!(world.arrive(0, 3), "serve 2:0, serve 2:1, serve 2:2, done 2");
+}
+
+#[test]
+fn a_failed_fetch_is_tried_again_once_for_each_group_of_readers() {
+    let mut world = World::with(32, "fixed:size=48K", |settings| settings.request_pages_max = 12);
+    assert_eq!(world.read(1, 0, 5), "demand 0..12");
+    assert_eq!(world.read(2, 2, 2), "");
+    assert_eq!(world.fail(0, 12), "demand 0..2, demand 2..4, demand 4..5");
+    assert_eq!(world.fail(4, 1), "fail 1: the store failed at page 4: errno 5");
+    assert_eq!(world.fail(0, 2), "", "it was answered already");
+    assert_eq!(world.arrive(2, 2), "serve 2:2, serve 2:3, done 2");
+    let stats = *world.cache.stats();
+    assert_eq!((stats.failures, stats.ahead_failed, stats.fetches), (1, 7, 4));
+    assert_eq!(world.resident(0..12), [2, 3]);
+}
+
+#[test]
+fn a_second_try_that_fails_fails_those_who_joined_it_too() {
+    let mut world = World::new(32, "off");
+    world.read(1, 0, 2);
+    world.read(2, 1, 2);
+    assert_eq!(world.fail(0, 2), "demand 0..1, demand 1..2");
+    assert_eq!(world.read(3, 1, 1), "");
+    let why = "the store failed at page 1: errno 5";
+    assert_eq!(world.fail(1, 1), format!("fail 1: {why}, fail 2: {why}, fail 3: {why}"));
+    assert_eq!((world.arrive(0, 1), world.arrive(2, 1)), (String::new(), String::new()));
 }
 
 #[test]
@@ -234,9 +256,9 @@ fn a_part_of_a_fetch_may_fail() {
     let mut world = World::new(32, "off");
     world.read(1, 0, 4);
     assert_eq!(world.arrive(0, 2), "serve 1:0, serve 1:1");
-    assert_eq!(world.fail(2, 2), "demand 2..3, demand 3..4");
-    assert_eq!(world.arrive(3, 1), "serve 1:3");
-    assert_eq!(world.arrive(2, 1), "serve 1:2, done 1");
+    assert_eq!(world.fail(2, 2), "demand 2..4", "both at once");
+    assert_eq!(world.arrive(2, 1), "serve 1:2");
+    assert_eq!(world.fail(3, 1), "fail 1: the store failed at page 3: errno 5");
 }
 
 #[test]
@@ -310,8 +332,8 @@ fn a_long_batch_renews_in_its_order_and_each_partition_its_own_pages() {
     // Up to more hits than a policy gets at once, of two files in turn.
     for count in [6, 64, 65, 300] {
         let mut world = World::with(6, "off", |settings| {
-            let half = PartitionSettings { frames: 3, policy: "lru".into() };
-            settings.partitions = vec![half.clone(), half];
+            settings.partitions =
+                ["a", "b"].map(|name| PartitionSettings::new(name, 3, "lru")).into();
         });
         world.open(1, 1, 1, 100);
         world.load(0, 3);

@@ -179,7 +179,7 @@ fn whatever_happens(largest: u64) {
         let mut settings = Settings::new(frames, "lru", "off");
         settings.ahead_pages_max = 1 + u32::try_from(prng.below(frames.into())).unwrap();
         settings.request_pages_max = 1 << prng.below(6);
-        settings.reclaim_pages = u32::try_from(prng.below(3)).unwrap();
+        settings.pool_high = u32::try_from(prng.below(3)).unwrap();
         let kind = if prng.chance(50) { DeviceKind::SeekBound } else { DeviceKind::Parallel };
         settings.device = prng.chance(80).then(|| facts(kind, 1 << prng.below(8)));
         let mut rig = Rig::new(settings);

@@ -277,6 +277,30 @@ impl World {
         self.send(Event::Truncate { file, pages })
     }
 
+    /// The store is to zero pages; durable with the next flush.
+    pub(crate) fn zero(&mut self, request: u64, first: u64, count: u64) -> String {
+        let (request, handle) = self.own(request);
+        let (keeps_first, file_pages, durable) = (false, None, false);
+        let change =
+            Event::Change { request, handle, first, count, keeps_first, file_pages, durable };
+        self.send(change)
+    }
+
+    /// The store is to cut or extend the file, durably: to `pages`, and a part of one more where it
+    /// `keeps` one.
+    pub(crate) fn set_len(&mut self, request: u64, pages: u64, keeps: bool) -> String {
+        let (request, handle) = self.own(request);
+        let (first, count, file_pages) = (pages, u64::MAX, Some(pages + u64::from(keeps)));
+        let (keeps_first, durable) = (keeps, true);
+        let change =
+            Event::Change { request, handle, first, count, keeps_first, file_pages, durable };
+        self.send(change)
+    }
+
+    pub(crate) fn changed(&mut self, request: u64, errno: i32) -> String {
+        self.send(Event::Changed { request: RequestId(request), errno })
+    }
+
     pub(crate) fn invalidate(&mut self, first: u64, count: u64) -> String {
         let file = self.file();
         self.send(Event::Invalidate { file, first, count })
@@ -397,6 +421,11 @@ impl Driver for Outside {
 
     fn sync(&mut self, file: FileId) {
         self.note(if file.0 == 0 { "sync".into() } else { format!("sync f{}", file.0) });
+    }
+
+    fn change(&mut self, request: RequestId) {
+        assert!(!self.answered.contains(&request.0), "{request:?} was answered");
+        self.note(format!("change {}", request.0));
     }
 
     fn done(&mut self, request: RequestId) {

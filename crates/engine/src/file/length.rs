@@ -1,4 +1,4 @@
-//! The length of an open file, which its writes extend.
+//! The length of an open file, which its writes extend, and which may be set.
 //!
 //! ```text
 //!   0                stored           bytes          extent
@@ -7,7 +7,9 @@
 //! ```
 //!
 //! # Invariants
-//! - `stored` and `bytes` never exceed `extent`, and none of them falls.
+//! - `stored` and `bytes` never exceed `extent`. They fall only where the length is set: `bytes`
+//!   and `stored` before the store cuts the file, so that nothing beyond is asked for, and
+//!   `extent` when the core knows.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -45,9 +47,30 @@ impl Length {
         self.extent.fetch_max(end, Ordering::AcqRel);
     }
 
-    /// A write up to `end` has its answer.
-    pub(crate) fn write_ends(&self, end: u64) {
+    /// The bytes of a write up to `end` are in their frame.
+    pub(crate) fn filled(&self, end: u64) {
         self.bytes.fetch_max(end, Ordering::AcqRel);
+    }
+
+    /// The store is about to cut the file to `bytes`; returns what is to be restored where it does
+    /// not. Under the state's lock.
+    pub(crate) fn cut_begins(&self, bytes: u64) -> (u64, u64) {
+        let done = Ordering::AcqRel;
+        (self.bytes.fetch_min(bytes, done), self.stored.fetch_min(bytes, done))
+    }
+
+    /// The store did not cut the file.
+    pub(crate) fn cut_failed(&self, (bytes, stored): (u64, u64)) {
+        self.bytes.store(bytes, Ordering::Release);
+        self.stored.store(stored, Ordering::Release);
+    }
+
+    /// The store has `bytes` bytes, and writes that have begun end at `begun` or before. Under the
+    /// state's lock.
+    pub(crate) fn set(&self, bytes: u64, begun: u64) {
+        self.extent.store(bytes.max(begun), Ordering::Release);
+        self.bytes.store(bytes, Ordering::Release);
+        self.stored.store(bytes, Ordering::Release);
     }
 
     /// The store took a write up to `end`.

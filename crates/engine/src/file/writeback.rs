@@ -9,8 +9,8 @@
 //! # Invariants
 //! - A frame that is written is pinned until the operation has completed: no writer changes the
 //!   bytes meanwhile, and readers go on reading them.
-//! - A page is written only if all its bytes within the file's extent are, so a short write fails
-//!   from its first incomplete page on.
+//! - A page is written only if all its bytes within the file are, so a short write fails from its
+//!   first incomplete page on.
 //! - An own write never ends the version of its file (`version.rs`).
 
 use std::sync::Arc;
@@ -76,7 +76,7 @@ impl Writeback {
     ) -> Unsubmitted {
         let page_bytes = u64::from(file.page_bytes);
         let (offset, room) = (first * page_bytes, page_bytes * ids.len() as u64);
-        let bytes = room.min(file.length.extent().saturating_sub(offset));
+        let bytes = room.min(file.bytes().saturating_sub(offset));
         assert!(bytes > room - page_bytes, "every page that is written lies within the file");
         let bytes = usize::try_from(bytes).expect("frames fit in memory");
         let token = u64::from(ids[0].0);
@@ -97,10 +97,10 @@ impl Writeback {
         self.frames.get(nth as usize).copied()
     }
 
-    /// The result of the completed operation, whose frames are no longer shared.
-    pub(crate) fn outcome(&self, done: Completion) -> Written {
-        let Completion { op, result } = done;
-        drop(op);
+    /// The result of the completed operation, whose frames are no longer shared; `None`: the store
+    /// has lost it.
+    pub(crate) fn outcome(&self, done: Option<Completion>) -> Written {
+        let result = done.map_or(Err(EIO), |Completion { result, .. }| result);
         let Some(&first) = self.frames.first() else {
             return Written::Sync { errno: result.map_or_else(valid, |_| 0) };
         };

@@ -235,9 +235,12 @@ impl Replay {
         let frames = self.core.settings().frames;
         let waiting = self.core.settings().waiters_max.max(frames);
         match *event {
-            Event::Open { handle, .. } | Event::Close { handle } | Event::Flush { handle, .. } => {
-                handle.0 < self.opened
+            Event::Open { handle, file, .. } => {
+                handle.0 < self.opened && self.core.check_open(handle, file).is_ok()
             }
+            Event::Close { handle }
+            | Event::Flush { handle, .. }
+            | Event::Change { handle, .. } => handle.0 < self.opened,
             Event::Read { handle, count, first, .. }
             | Event::Write { handle, count, first, .. } => {
                 let ends = first.checked_add(count.into()).is_some();
@@ -257,6 +260,7 @@ impl Replay {
             Event::Hits { hits } => hits.iter().all(|hit| hit.frame.0 < frames),
             Event::Cancel { .. }
             | Event::Synced { .. }
+            | Event::Changed { .. }
             | Event::Truncate { .. }
             | Event::Invalidate { .. }
             | Event::Settled

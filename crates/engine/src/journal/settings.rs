@@ -4,7 +4,8 @@
 //!   events=2
 //!   page_bytes=4096
 //!   ...
-//!   partition=16384 2q-star        one line a partition, in order: frames, policy
+//!   partition=rest 16384 2q-star - rest      a line each, in order, with tabs: name, frames,
+//!                                            policy, readahead or -, rule
 //! ```
 //!
 //! # Invariants
@@ -12,7 +13,7 @@
 //!   line is an error, as a default in its place would build another core.
 
 use forerun_core::{
-    cache::{PartitionSettings, Settings},
+    cache::{PartitionSettings, Rule, Settings},
     device::{DeviceKind, estimate::DeviceProfile},
     event::codec,
     units::Nanos,
@@ -28,7 +29,8 @@ pub(super) fn encode(settings: &Settings) -> String {
         readahead,
         request_pages_max,
         ahead_pages_max,
-        reclaim_pages,
+        pool_low,
+        pool_high,
         waiters_max,
         handles_max,
         files_max,
@@ -46,7 +48,8 @@ pub(super) fn encode(settings: &Settings) -> String {
         format!("readahead={readahead}"),
         format!("request_pages_max={request_pages_max}"),
         format!("ahead_pages_max={ahead_pages_max}"),
-        format!("reclaim_pages={reclaim_pages}"),
+        format!("pool_low={pool_low}"),
+        format!("pool_high={pool_high}"),
         format!("waiters_max={waiters_max}"),
         format!("handles_max={handles_max}"),
         format!("files_max={files_max}"),
@@ -57,7 +60,11 @@ pub(super) fn encode(settings: &Settings) -> String {
         format!("explain={explain}"),
         format!("device={}", device.as_ref().map_or_else(|| LEARNT.into(), profile_text)),
     ];
-    let partition = |row: &PartitionSettings| format!("partition={} {}", row.frames, row.policy);
+    let partition = |row: &PartitionSettings| {
+        let PartitionSettings { name, frames, policy, readahead, rule } = row;
+        let readahead = readahead.as_deref().unwrap_or(NONE);
+        format!("partition={name}\t{frames}\t{policy}\t{readahead}\t{rule}")
+    };
     lines.extend(partitions.iter().map(partition));
     let one_line = lines.iter().all(|line| !line.contains('\n'));
     assert!(one_line, "no core is built of a policy whose text has several lines: {lines:?}");
@@ -87,7 +94,8 @@ pub(super) fn decode(text: &str) -> Result<(u32, Option<Settings>), String> {
         readahead: lines.one("readahead")?.to_owned(),
         request_pages_max: lines.number("request_pages_max")?,
         ahead_pages_max: lines.number("ahead_pages_max")?,
-        reclaim_pages: lines.number("reclaim_pages")?,
+        pool_low: lines.number("pool_low")?,
+        pool_high: lines.number("pool_high")?,
         waiters_max: lines.number("waiters_max")?,
         handles_max: lines.number("handles_max")?,
         files_max: lines.number("files_max")?,
@@ -141,9 +149,18 @@ impl<'t> Lines<'t> {
         let mut partitions = Vec::new();
         while let Ok(value) = self.one("partition") {
             let wrong = || format!("partition={}", value.escape_debug());
-            let (frames, policy) = value.split_once(' ').ok_or_else(wrong)?;
+            let words: Vec<&str> = value.splitn(5, '\t').collect();
+            let &[name, frames, policy, readahead, rule] = words.as_slice() else {
+                return Err(wrong());
+            };
             let frames = frames.parse().map_err(|_| wrong())?;
-            partitions.push(PartitionSettings { frames, policy: policy.to_owned() });
+            let rest = Rule::Rest.to_string();
+            let rule = if rule == rest { Some(Rule::Rest) } else { Rule::parse(rule) };
+            partitions.push(PartitionSettings {
+                readahead: Some(readahead).filter(|&spec| spec != NONE).map(str::to_owned),
+                rule: rule.ok_or_else(wrong)?,
+                ..PartitionSettings::new(name, frames, policy)
+            });
         }
         Ok(partitions)
     }
@@ -159,6 +176,8 @@ fn profile_text(profile: &DeviceProfile) -> String {
     format!("{kind} {} {bytes_per_second} {depth} {request_bytes}", access.0)
 }
 
+/// A partition without a readahead policy of its own.
+const NONE: &str = "-";
 const LEARNT: &str = "learnt";
 const POSITIONAL: &str = "positional";
 const PARALLEL: &str = "parallel";
@@ -170,8 +189,12 @@ mod tests {
     fn settings() -> Settings {
         let mut settings = Settings::new(1_000, "2q:kin=25%", "linux-6:max=64K");
         settings.partitions[0].frames = 600;
-        settings.partitions.push(PartitionSettings { frames: 400, policy: "lru".into() });
-        Settings { reclaim_pages: 7, explain: true, wait_max: Nanos(u64::MAX), ..settings }
+        settings.partitions.push(PartitionSettings {
+            readahead: Some("off".into()),
+            rule: Rule::File("a b".into()),
+            ..PartitionSettings::new("db", 400, "lru")
+        });
+        Settings { pool_low: 3, pool_high: 7, explain: true, wait_max: Nanos(u64::MAX), ..settings }
     }
 
     #[test]
@@ -197,7 +220,8 @@ mod tests {
             ("no pair", "`no pair`"),
             ("later=1", "`later` is twice"),
             ("partition=7", "partition=7"),
-            ("partition=x lru", "partition=x"),
+            ("partition=a\tx\tlru\t-\trest", "partition=a\\tx"),
+            ("partition=a\t1\tlru\t-\tnone", "partition=a\\t1"),
             ("\u{1b}=1", "\\u{1b}"),
         ] {
             let refused = decode(&format!("{text}{line}\n")).unwrap_err();

@@ -108,6 +108,7 @@ mod tests {
             (explain, expected.as_str()),
             (Action::Outcomes { window: 400, outcomes },
                 "Outcomes window=400 used=1 late=2 wasted=3 failed=0"),
+            (Action::Change { request }, "Change request=300"),
         ];
         let frames: Vec<FrameId> = (0..40).map(FrameId).collect();
         let list = rows.iter().map(|row| row.0).collect();

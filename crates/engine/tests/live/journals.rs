@@ -257,7 +257,10 @@ fn blocks_that_are_missing_or_repeated_are_noticed() {
 fn other_files_and_versions_are_refused_in_one_line() {
     let (bytes, _) = script(1, 1);
     let text = String::from_utf8_lossy(&bytes).into_owned();
-    assert!(text.contains("\nevents=3\n") && text.contains("\npartition=64 lru\n"), "{text}");
+    assert!(
+        text.contains("\nevents=4\n") && text.contains("\npartition=rest\t64\tlru\t-\trest\n"),
+        "{text}"
+    );
     let later = [b"forerun-journal format=00002 and more", &bytes[..]].concat();
     let rows: [(&[u8], &str); 5] = [
         (b"\x7fELF and so on", "no journal"),

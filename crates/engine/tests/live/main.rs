@@ -8,6 +8,8 @@ mod ends;
 mod faults;
 mod journals;
 mod odd;
+mod panics;
+mod partitions;
 mod pins;
 mod position;
 mod pressure;

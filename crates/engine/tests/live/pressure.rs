@@ -61,6 +61,36 @@ fn readers_beyond_the_queues_take_turns() {
 }
 
 #[test]
+fn readers_that_wait_for_a_queue_or_the_store_keep_no_frame_from_others() {
+    within(|| {
+        let never = Duration::from_secs(3_600);
+        let bounds = Settings { demand_queues_max: 1, wait_max: never, ..settings(4, "off") };
+        let cache = Cache::new(Settings { request_bytes_max: 512, ..bounds }).unwrap();
+        let (store, gate) = Gated::new(50 * PAGE);
+        let file = cache.open_store(store).unwrap();
+        gate.let_through(1);
+        let pinned = file.pin(20 * PAGE).unwrap();
+        thread::scope(|scope| {
+            let demanded = |pages| until(|| cache.stats().core.demanded == pages);
+            let first = scope.spawn(|| read(&file, PAGE, 2 * 512));
+            until(|| gate.submitted(false) == 3);
+            let second = scope.spawn(|| read(&file, 0, 2 * 512));
+            demanded(5);
+            let third = scope.spawn(|| read(&file, 9 * PAGE, 10));
+            demanded(6);
+            // Page 1 comes for two readers: of these one waits for page 2, and one for the queue.
+            gate.let_through(1);
+            until(|| cache.stats().core.evicted == 1);
+            gate.set(true, true);
+            assert_eq!(first.join().unwrap(), Ok(1_024));
+            assert_eq!(second.join().unwrap(), Ok(1_024));
+            assert_eq!(third.join().unwrap(), Ok(10));
+        });
+        drop(pinned);
+    });
+}
+
+#[test]
 fn a_read_larger_than_the_cache_is_served() {
     for frames in [WINDOW, WINDOW + 1, 40] {
         within(move || {

@@ -48,6 +48,23 @@ fn visit(cache: &Cache, path: &Path) -> u64 {
 }
 
 #[test]
+fn the_frame_of_a_page_that_left_its_file_is_free_once_its_pin_is_dropped() {
+    let temp = Temp::new(5_000);
+    let cache = Cache::new(watched(HOUR)).unwrap();
+    let frames = cache.frames().0;
+    let file = cache.open(&temp.path).unwrap();
+    let (served, found) = (file.pin(600).unwrap(), file.pin(600).unwrap());
+    fs::write(&temp.path, contents(6_000)).unwrap();
+    let anew = cache.open(&temp.path).unwrap();
+    assert_eq!(cache.frames(), (frames, frames - 1));
+    drop(served);
+    assert_eq!(cache.frames(), (frames, frames - 1), "it is pinned still");
+    drop(found);
+    assert_eq!(cache.frames(), (frames, frames));
+    assert_eq!(read_all(&anew), Ok(6_000));
+}
+
+#[test]
 fn the_pages_of_an_unchanged_file_are_fetched_once_however_often_it_is_opened() {
     let temp = Temp::new(5_000);
     let cache = Cache::new(watched(HOUR)).unwrap();

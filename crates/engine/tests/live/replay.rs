@@ -17,7 +17,7 @@ use forerun_testkit::{on_threads, within};
 use crate::rig::{PAGE, WINDOW, check_quiet, next_read, read, readaheads, settings};
 
 /// The actions of a fresh core, and how many events there were.
-fn replay(settings: &Settings, record: &Record) -> (Vec<u8>, u32) {
+pub(crate) fn replay(settings: &Settings, record: &Record) -> (Vec<u8>, u32) {
     let mut core = cache::Cache::new(settings.core().unwrap()).unwrap();
     let (mut at, mut events, mut hits) = (0, 0, Vec::new());
     let (mut actions, mut bytes) = (Actions::new(), Vec::new());

@@ -98,6 +98,8 @@ pub(crate) struct Gate {
 struct Inside {
     /// Whether demand and background operations complete.
     open: [bool; 2],
+    /// Demands that complete though the gate is shut.
+    passes: u32,
     /// The errno of background operations.
     fails: Option<i32>,
     /// All that was submitted: whether in the background, and where.
@@ -128,6 +130,12 @@ impl Gate {
     /// Lets demand, background operations, or both through from now on.
     pub(crate) fn set(&self, demand: bool, background: bool) {
         self.inside.lock().open = [demand, background];
+        self.changed.notify_all();
+    }
+
+    /// Lets `count` demands through a shut gate.
+    pub(crate) fn let_through(&self, count: u32) {
+        self.inside.lock().passes += count;
         self.changed.notify_all();
     }
 
@@ -174,14 +182,18 @@ impl Queue for GatedQueue {
         let mut inside = self.gate.inside.lock();
         loop {
             let (open, fails) = (inside.open[usize::from(self.background)], inside.fails);
+            let passes = !open && !self.background && inside.passes > 0;
             let Waiting { ops, closed } = &mut inside.queues[self.at];
+            let (open, passes) = (open || passes, passes && !ops.is_empty() && !*closed);
             if *closed {
                 out.extend(ops.drain(..).map(|op| Completion { op, result: Err(ECANCELED) }));
             } else if open {
                 let fails = fails.filter(|_| self.background);
                 out.extend(ops.pop_front().map(|op| carry(op, fails)));
             }
-            if !out.is_empty() || ops.is_empty() || wait == Wait::Never {
+            let is_done = !out.is_empty() || ops.is_empty() || wait == Wait::Never;
+            inside.passes -= u32::from(passes);
+            if is_done {
                 return;
             }
             self.gate.changed.wait(&mut inside);

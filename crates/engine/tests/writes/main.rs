@@ -2,6 +2,7 @@
 //! leaves.
 
 mod batches;
+mod changes;
 mod content;
 mod crashes;
 mod ends;

@@ -164,9 +164,15 @@ impl FrameHeader {
     }
 
     /// Whether its page was retracted while it was pinned, and no retraction has found it unpinned
-    /// since.
+    /// since. A thread that released its pin before sees the retraction, or that sees the release.
+    #[inline]
     pub(crate) fn is_retracting(&self) -> bool {
-        self.word.load(Ordering::Acquire) & RETRACTING != 0
+        self.word.load(Ordering::SeqCst) & RETRACTING != 0
+    }
+
+    /// Whether the frame is checked out.
+    pub(crate) fn is_checked_out(&self) -> bool {
+        self.word.load(Ordering::Acquire) & CHECKED_OUT != 0
     }
 
     /// Whether pins are counted.

@@ -20,7 +20,8 @@
 //! - A direct read that fails with `EINVAL` is done again buffered, and nothing more is read
 //!   directly from that file.
 //! # Sources
-//! Linux `preadv(2)`: at most 1024 buffers a call; `fdatasync(2)`, `posix_fadvise(2)`.
+//! Linux `preadv(2)`: at most 1024 buffers a call; `fdatasync(2)`, `fallocate(2)`,
+//! `posix_fadvise(2)`.
 
 mod align;
 mod cached;
@@ -36,14 +37,17 @@ use std::{
 };
 
 use rustix::{
-    fs::{Advice, OFlags, Stat, fadvise, fcntl_setfl, fdatasync, fstat, seek},
+    fs::{
+        Advice, FallocateFlags, OFlags, Stat, fadvise, fallocate, fcntl_setfl, fdatasync, fstat,
+        ftruncate, seek,
+    },
     io::{Errno, retry_on_intr},
 };
 
 pub(crate) use self::caller::{Batches, CallerQueue, Started};
 pub(crate) use self::transfer::{Call, Next, Transfer};
 use self::{align::Align, cached::CachedSample};
-use super::{Op, OpKind, Stamp, StoreError, Version};
+use super::{Change, Op, OpKind, Stamp, StoreError, Version};
 
 /// What may be done to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,6 +197,31 @@ impl OpenFile {
     /// Makes what was written durable.
     pub(crate) fn sync(&self) -> Result<(), Errno> {
         retry_on_intr(|| fdatasync(&self.buffered))
+    }
+
+    /// Changes bytes without moving them.
+    pub(crate) fn change(&self, change: Change) -> Result<(), i32> {
+        let file = &self.buffered;
+        let allocate = |mode, offset, bytes| {
+            retry_on_intr(|| fallocate(file, mode | FallocateFlags::KEEP_SIZE, offset, bytes))
+        };
+        let changed = match change {
+            Change::Length(bytes) => retry_on_intr(|| ftruncate(file, bytes)),
+            Change::Zero { offset, bytes, allocated: true } => {
+                allocate(FallocateFlags::ZERO_RANGE, offset, bytes)
+            }
+            Change::Zero { offset, bytes, allocated: false }
+            | Change::Discard { offset, bytes } => {
+                allocate(FallocateFlags::PUNCH_HOLE, offset, bytes)
+            }
+        };
+        changed.map_err(Errno::raw_os_error)
+    }
+
+    /// The length that it cannot grow beyond: that of a block device.
+    pub(crate) fn bytes_max(&self) -> Option<u64> {
+        let found = self.stat().ok().filter(is_block_device)?;
+        self.length(&found).ok()
     }
 
     /// Whether the kernel's page cache has all that `op` reads.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use rustix::io::Errno;
 
-use super::{Completion, Op, OpKind, Queue, QueueKind, Store, StoreError};
+use super::{Change, Completion, Op, OpKind, Queue, QueueKind, Store, StoreError};
 use crate::queue::{Carry, open};
 
 /// See the module.
@@ -88,6 +88,31 @@ impl Store for Memory {
 
     fn queue(&self, kind: QueueKind) -> Arc<dyn Queue> {
         open(self.clone(), kind)
+    }
+
+    fn bytes_max(&self) -> Option<u64> {
+        Some(self.bytes_max as u64)
+    }
+
+    fn change(&self, change: Change) -> Result<(), i32> {
+        let mut bytes = self.bytes.write();
+        match change {
+            Change::Length(length) => {
+                let length = usize::try_from(length).map_err(|_| ENOSPC)?;
+                if length > self.bytes_max {
+                    return Err(ENOSPC);
+                }
+                bytes.resize(length, 0);
+            }
+            Change::Zero { offset, bytes: count, .. }
+            | Change::Discard { offset, bytes: count } => {
+                let at =
+                    |at: u64| usize::try_from(at).map_or(bytes.len(), |at| at.min(bytes.len()));
+                let (from, to) = (at(offset), at(offset.saturating_add(count)));
+                bytes[from..to].fill(0);
+            }
+        }
+        Ok(())
     }
 }
 

@@ -11,7 +11,7 @@ use std::{path::PathBuf, sync::Arc};
 
 pub use super::file::Access;
 use super::{
-    Completion, Op, Queue, QueueKind, Store, StoreError, Version,
+    Change, Completion, Op, Queue, QueueKind, Store, StoreError, Version,
     file::{OpenFile, Transfer},
 };
 use crate::queue::{Carry, open};
@@ -47,6 +47,14 @@ impl Store for Threads {
 
     fn queue(&self, kind: QueueKind) -> Arc<dyn Queue> {
         open(self.clone(), kind)
+    }
+
+    fn bytes_max(&self) -> Option<u64> {
+        self.0.bytes_max()
+    }
+
+    fn change(&self, change: Change) -> Result<(), i32> {
+        self.0.change(change)
     }
 
     fn version(&self) -> Result<Version, StoreError> {

@@ -25,7 +25,7 @@ use parking_lot::{Condvar, Mutex};
 use super::InnerStore;
 use crate::{
     queue::{Carry, open},
-    store::{Completion, Op, OpKind, Queue, QueueKind, Store, StoreError},
+    store::{Change, Completion, Op, OpKind, Queue, QueueKind, Store, StoreError},
 };
 
 /// See the module.
@@ -43,6 +43,8 @@ pub struct Faults {
     pub writes: Rule,
     /// For syncs, which cannot be cut.
     pub syncs: Rule,
+    /// The errno that each [`Change`] fails with.
+    pub changes: Option<i32>,
 }
 
 /// The faults of one kind of operation.
@@ -119,6 +121,11 @@ impl Store for Fault {
             closing: Condvar::new(),
         };
         open(queue, kind)
+    }
+
+    fn change(&self, change: Change) -> Result<(), i32> {
+        let fails = self.state.lock().faults.changes;
+        fails.map_or_else(|| self.inner.change(change), Err)
     }
 
     fn inner(&self) -> Option<&dyn Store> {

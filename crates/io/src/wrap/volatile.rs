@@ -21,6 +21,7 @@
 //! - An operation that was submitted before the end of a crash fails with `EIO`, and touches the
 //!   inner store no more.
 //! - The version is the inner store's: a write that waits does not change it.
+//! - Zeros and discards wait as writes do. Another length takes what waits along, and is durable.
 //! # Locking
 //! `moving` before `state`. `moving` is held while a sync or a crash uses the inner store, so that
 //! nothing of before a crash reaches it later; `state` over no operation.
@@ -38,7 +39,7 @@ use super::InnerStore;
 use crate::{
     frames::Frame,
     queue::{Carry, open},
-    store::{Completion, Op, OpKind, Queue, QueueKind, Store, StoreError},
+    store::{Change, Completion, Op, OpKind, Queue, QueueKind, Store, StoreError},
 };
 
 /// See the module. Clones are the same store.
@@ -123,6 +124,17 @@ impl Store for Volatile {
         open(VolatileQueue { shared: Arc::clone(&self.shared), store }, kind)
     }
 
+    fn change(&self, change: Change) -> Result<(), i32> {
+        match change {
+            Change::Length(_) => self.shared.set_length(change),
+            Change::Zero { offset, bytes, .. } | Change::Discard { offset, bytes } => {
+                let bytes = usize::try_from(bytes).map_err(|_| Errno::NOSPC.raw_os_error())?;
+                let fill = |data: &mut Vec<u8>| data.resize(bytes, 0);
+                self.shared.state.lock().push(offset, bytes, fill).map(drop)
+            }
+        }
+    }
+
     fn inner(&self) -> Option<&dyn Store> {
         Some(&*self.shared.inner)
     }
@@ -133,6 +145,24 @@ struct Shared {
     /// The crash's own way to the inner store; every sync and crash moves writes under this lock.
     moving: Mutex<InnerStore>,
     state: Mutex<State>,
+}
+
+impl Shared {
+    /// Changes the length of the inner store, after the writes that wait: a length is durable at
+    /// once.
+    fn set_length(&self, change: Change) -> Result<(), i32> {
+        let through = self.moving.lock();
+        let (waiting, taken) = {
+            let state = self.state.lock();
+            (state.waiting.clone(), state.taken)
+        };
+        for write in &waiting {
+            store(&through, write.offset, &write.data)?;
+        }
+        self.inner.change(change)?;
+        self.state.lock().settle(taken);
+        Ok(())
+    }
 }
 
 #[derive(Default)]
@@ -173,26 +203,30 @@ impl State {
         self.waiting.iter().map(Waiting::end).max().unwrap_or(0)
     }
 
-    /// Takes a write in.
-    fn push(&mut self, op: &Op) -> Result<usize, i32> {
-        if op.bytes == 0 {
+    /// Takes a write of `bytes` bytes in, which `fill` appends.
+    fn push(
+        &mut self,
+        offset: u64,
+        bytes: usize,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<usize, i32> {
+        if bytes == 0 {
             return Ok(0);
         }
-        if op.offset.checked_add(op.bytes as u64).is_none_or(|end| end > i64::MAX as u64) {
+        if offset.checked_add(bytes as u64).is_none_or(|end| end > i64::MAX as u64) {
             return Err(Errno::INVAL.raw_os_error());
         }
-        let held = op.bytes.saturating_add(ENTRY_BYTES);
+        let held = bytes.saturating_add(ENTRY_BYTES);
         if held > self.bytes_max - self.bytes {
             return Err(Errno::NOSPC.raw_os_error());
         }
-        let mut data = Vec::with_capacity(op.bytes);
-        op.pieces().for_each(|piece| data.extend_from_slice(piece));
+        let mut data = Vec::with_capacity(bytes);
+        fill(&mut data);
         self.taken += 1;
         self.bytes += held;
         assert!(self.bytes <= self.bytes_max, "what waits never exceeds the bound");
-        let (number, offset) = (self.taken, op.offset);
-        self.waiting.push_back(Waiting { number, offset, data: data.into() });
-        Ok(op.bytes)
+        self.waiting.push_back(Waiting { number: self.taken, offset, data: data.into() });
+        Ok(bytes)
     }
 
     /// Forgets the writes up to `number`: they are in the inner store.
@@ -287,7 +321,10 @@ impl Carry for VolatileQueue {
             OpKind::Write => {
                 let mut state = self.shared.state.lock();
                 let alive = state.epoch == plan.epoch;
-                let result = if alive { state.push(&op) } else { Err(EIO) };
+                let fill = |data: &mut Vec<u8>| {
+                    op.pieces().for_each(|piece| data.extend_from_slice(piece));
+                };
+                let result = if alive { state.push(op.offset, op.bytes, fill) } else { Err(EIO) };
                 drop(state);
                 return Completion { op, result };
             }

@@ -51,7 +51,7 @@ fn subjects(bytes: usize) -> Vec<Subject> {
     let on_aio = Aio::open(&shared, &beside, Access::ReadWrite).unwrap();
     let optane = || device::make("optane", 1).unwrap();
     let late = Rule { cut: Some(When::Every(u64::MAX)), ..Rule::default() };
-    let never = Faults { reads: late.clone(), writes: late.clone(), syncs: late };
+    let never = Faults { reads: late.clone(), writes: late.clone(), syncs: late, changes: None };
     let subject = |name, store, writable| Subject { name, store, writable, _file: None };
     let mut all = vec![
         subject("memory", memory(), true),

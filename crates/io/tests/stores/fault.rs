@@ -46,6 +46,7 @@ fn every_nth_of_a_kind_fails_and_the_others_do_not() {
             reads: failing(When::Every(3), EIO),
             writes: failing(When::Every(2), ENOSPC),
             syncs: failing(When::Every(1), EIO),
+            changes: None,
         };
         let (store, memory) = store(faults, 1);
         let reads = results(&store, kind, 10, |token| op(OpKind::Read, token, 0, 64));
@@ -70,7 +71,7 @@ fn every_nth_of_a_kind_fails_and_the_others_do_not() {
 fn a_cut_transfer_moves_fewer_bytes_and_says_so() {
     for kind in KINDS {
         let cut = Rule { cut: Some(When::Every(2)), ..Rule::default() };
-        let faults = Faults { reads: cut.clone(), writes: cut.clone(), syncs: cut };
+        let faults = Faults { reads: cut.clone(), writes: cut.clone(), syncs: cut, changes: None };
         let (store, memory) = store(faults, 3);
         let queue = store.queue(kind);
         let mut lengths = BTreeSet::new();

@@ -169,7 +169,7 @@ fn a_write_that_finds_no_room_is_refused_whole_until_a_sync() {
 fn a_read_that_is_cut_below_is_cut_above() {
     let memory = Memory::new(vec![9; BYTES], BYTES_MAX);
     let cut = Rule { cut: Some(When::Every(1)), ..Rule::default() };
-    let faults = Faults { reads: cut.clone(), writes: Rule::default(), syncs: cut };
+    let faults = Faults { reads: cut.clone(), syncs: cut, ..Faults::default() };
     let below = Arc::new(Fault::new(Arc::new(memory), faults, 1));
     let store = Volatile::new(below, 1 << 20);
     assert_eq!(wrote(&store, QueueKind::Caller, 1_000, &[1; 10]), Ok(10));

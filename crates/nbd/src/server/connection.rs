@@ -3,6 +3,7 @@
 //! ```text
 //!   inbox: requests --check--> refused           ----+
 //!                      |----> in the cache: copied --+--> batch --one send--> client
+//!                      |      (of a long read the chunks up to the first miss)
 //!                      |----> a lone miss: carried out here
 //!                      +----> a miss among others: a worker ------send------> client
 //! ```
@@ -18,6 +19,7 @@
 
 use std::{
     io::{self, IoSlice},
+    os::fd::OwnedFd,
     thread::Scope,
     time::Duration,
 };
@@ -43,6 +45,7 @@ use crate::{
     error::ErrorCode,
     export::Exports,
     handshake::{Agreed, Ended, Handshake, MESSAGE_BYTES_MAX, Step, Tls},
+    reply,
     request::{Command, Request},
 };
 
@@ -64,7 +67,8 @@ pub(super) fn shake_hands(
     let timer = deadline(settings.handshake_max).map_err(ended)?;
     socket.wait_to_send(settings.handshake_max).map_err(ended)?;
     let (mut kept, mut out) = (Vec::new(), Vec::new());
-    let mut handshake = Handshake::new(Tls::Off, &mut out);
+    let tls = if socket.requires_tls() { Tls::Required } else { Tls::Off };
+    let mut handshake = Handshake::new(tls, &mut out);
     loop {
         socket.send(&mut [IoSlice::new(&out)]).map_err(ended)?;
         out.clear();
@@ -80,11 +84,22 @@ pub(super) fn shake_hands(
                     socket.wait_to_send(settings.send_max).map_err(ended)?;
                     return Ok((agreed, kept));
                 }
+                Step::Over(count, Ended::StartTls) => {
+                    // What is sent before TLS would be taken for a part of what it protects.
+                    if count != kept.len() {
+                        return Err(NoExport::Violation);
+                    }
+                    kept.clear();
+                    socket.send(&mut [IoSlice::new(&out)]).map_err(ended)?;
+                    out.clear();
+                    begin_tls(socket, &timer)?;
+                    handshake = handshake.secured();
+                }
                 Step::Over(_, end) => {
                     let _ = socket.send(&mut [IoSlice::new(&out)]);
                     return Err(match end {
                         Ended::Violation(_) => NoExport::Violation,
-                        Ended::Aborted | Ended::StartTls | Ended::NoSuchExport => NoExport::Ended,
+                        _ => NoExport::Ended,
                     });
                 }
             }
@@ -98,36 +113,51 @@ pub(super) fn shake_hands(
     }
 }
 
+/// Has the client begin TLS before `timer` ends.
+fn begin_tls(socket: &Socket, timer: &OwnedFd) -> Result<(), NoExport> {
+    let secure = socket.begin_tls().map_err(|_| NoExport::Ended)?;
+    while secure.is_shaking_hands() {
+        match secure.shake_hands(&mut socket.raw()) {
+            Ok(true) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => wait_by(socket, timer)?,
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                return Err(NoExport::Violation);
+            }
+            Ok(false) | Err(_) => return Err(NoExport::Ended),
+        }
+    }
+    Ok(())
+}
+
 /// Appends what the client sends before `timer` ends.
-fn receive_by(
-    socket: &Socket,
-    timer: &rustix::fd::OwnedFd,
-    kept: &mut Vec<u8>,
-) -> Result<(), NoExport> {
-    let mut events = [PollFd::new(socket, PollFlags::IN), PollFd::new(timer, PollFlags::IN)];
-    match poll(&mut events, None) {
-        Ok(_) => {}
-        Err(Errno::INTR) => return Ok(()),
-        Err(_) => return Err(NoExport::Ended),
-    }
-    if !events[1].revents().is_empty() {
-        return Err(NoExport::Ended);
-    }
+fn receive_by(socket: &Socket, timer: &OwnedFd, kept: &mut Vec<u8>) -> Result<(), NoExport> {
     assert!(kept.len() < MESSAGE_BYTES_MAX, "a whole message was taken");
     let mut room = [0; 4096];
     let room_max = room.len().min(MESSAGE_BYTES_MAX - kept.len());
-    match socket.receive_now(&mut room[..room_max]) {
-        Ok(None) => Ok(()),
-        Ok(Some(0)) | Err(_) => Err(NoExport::Ended),
-        Ok(Some(count)) => {
-            kept.extend(&room[..count]);
-            Ok(())
+    loop {
+        match socket.receive_now(&mut room[..room_max]) {
+            Ok(None) => wait_by(socket, timer)?,
+            Ok(Some(0)) | Err(_) => return Err(NoExport::Ended),
+            Ok(Some(count)) => {
+                kept.extend(&room[..count]);
+                return Ok(());
+            }
         }
     }
 }
 
+/// Waits until the client has sent something, until `timer` ends at most.
+fn wait_by(socket: &Socket, timer: &OwnedFd) -> Result<(), NoExport> {
+    let mut events = [PollFd::new(socket, PollFlags::IN), PollFd::new(timer, PollFlags::IN)];
+    match poll(&mut events, None) {
+        Ok(_) if events[1].revents().is_empty() => Ok(()),
+        Err(Errno::INTR) => Ok(()),
+        Ok(_) | Err(_) => Err(NoExport::Ended),
+    }
+}
+
 /// A descriptor that is readable once `time` has passed.
-fn deadline(time: Duration) -> io::Result<rustix::fd::OwnedFd> {
+fn deadline(time: Duration) -> io::Result<OwnedFd> {
     let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
     let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
     let it_value = Timespec::try_from(time).map_err(io::Error::other)?;
@@ -220,7 +250,12 @@ impl<'scope, 'env> Requests<'scope, 'env> {
             session.fail(request, &Failure::new(error, refusal(request, error)))?;
             return self.skip_payload(request);
         }
+        let mut rest = *request;
         match request.command {
+            Command::Read if session.is_chunked(request) => {
+                let Some(left) = self.read_cached_chunks(request)? else { return Ok(()) };
+                rest = left;
+            }
             Command::Read if self.read_cached(request)? => return Ok(()),
             Command::Write if request.length as usize > PIECE_BYTES => {
                 return self.write_long(request);
@@ -236,15 +271,15 @@ impl<'scope, 'env> Requests<'scope, 'env> {
         self.batch.send(&session.outbox)?;
         let waits = matches!(
             request.command,
-            Command::Read | Command::Write | Command::Flush | Command::WriteZeroes
+            Command::Read | Command::Write | Command::Flush | Command::WriteZeroes | Command::Trim
         );
         if waits
             && self.goes_to_worker()
-            && self.workers.take(self.scope, session, *request, &mut self.room)
+            && self.workers.take(self.scope, session, rest, &mut self.room)
         {
             return Ok(());
         }
-        session.carry_out(request, &mut self.room)?;
+        session.carry_out(&rest, &mut self.room)?;
         self.look_for_company()
     }
 
@@ -331,20 +366,50 @@ impl<'scope, 'env> Requests<'scope, 'env> {
         if bytes == 0 || bytes > PIECE_BYTES {
             return Ok(false);
         }
-        if !self.batch.has_room(HEAD_BYTES_MAX + bytes) {
-            self.batch.send(&session.outbox)?;
-        }
         let mut head = [0; HEAD_BYTES_MAX];
         let head_bytes = session.head(request, &mut head);
-        let room = self.batch.room(head_bytes + bytes);
+        let is_cached = self.append_cached(&head[..head_bytes], request.offset, bytes)?;
+        if is_cached {
+            session.count(request, false);
+        }
+        Ok(is_cached)
+    }
+
+    /// Appends the chunks of a long read, from its first byte to the first that is not in the
+    /// cache; what is left of it.
+    fn read_cached_chunks(&mut self, request: &Request) -> Result<Option<Request>, RequestsEnd> {
+        let (session, mut left) = (self.session, *request);
+        loop {
+            let bytes = piece_bytes(left.length.into());
+            let length = u32::try_from(bytes).expect("a piece");
+            let is_last = length == left.length;
+            let head = reply::data(left.cookie, left.offset, length, is_last);
+            if !self.append_cached(&head, left.offset, bytes)? {
+                session.count_read(request.length - left.length);
+                return Ok(Some(left));
+            }
+            if is_last {
+                session.count(request, false);
+                return Ok(None);
+            }
+            left.offset += u64::from(length);
+            left.length -= length;
+        }
+    }
+
+    /// Appends `head` and `bytes` from `offset` on, if these are in the cache.
+    fn append_cached(&mut self, head: &[u8], offset: u64, bytes: usize) -> Result<bool, Broken> {
+        let session = self.session;
+        if !self.batch.has_room(head.len() + bytes) {
+            self.batch.send(&session.outbox)?;
+        }
+        let room = self.batch.room(head.len() + bytes);
         // An error is found again, and told, by the read that follows.
-        if session.handle.read_at_cached(&mut room[head_bytes..], request.offset) != Ok(Some(bytes))
-        {
+        if session.handle.read_at_cached(&mut room[head.len()..], offset) != Ok(Some(bytes)) {
             return Ok(false);
         }
-        room[..head_bytes].copy_from_slice(&head[..head_bytes]);
-        self.batch.keep(head_bytes + bytes);
-        session.count(request, false);
+        room[..head.len()].copy_from_slice(head);
+        self.batch.keep(head.len() + bytes);
         Ok(true)
     }
 

@@ -31,6 +31,14 @@ pub(super) struct ConnectionCounters {
     pub(super) violations: Count,
 }
 
+/// Of one client's requests.
+#[derive(Debug, Default)]
+pub(super) struct ClientCounters {
+    pub(super) requests: Count,
+    pub(super) bytes_read: Count,
+    pub(super) bytes_written: Count,
+}
+
 /// Of an export's requests.
 #[derive(Debug, Default)]
 pub(super) struct RequestCounters {

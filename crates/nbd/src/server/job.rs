@@ -18,11 +18,11 @@
 
 use std::io::IoSlice;
 
-use forerun_engine::{Handle, ReadError, WriteError};
+use forerun_engine::{Handle, ReadError, WriteError, Zeroing};
 
 use super::{
     PIECE_BYTES,
-    counters::RequestCounters,
+    counters::{ClientCounters, RequestCounters},
     disk::{Disk, Mode},
     outbox::{Broken, Outbox},
 };
@@ -42,6 +42,7 @@ pub(super) struct Session<'a> {
     pub(super) agreed: Agreed,
     pub(super) outbox: Outbox<'a>,
     pub(super) counters: &'a RequestCounters,
+    pub(super) client: &'a ClientCounters,
 }
 
 /// Why a request failed: its error, and words for people.
@@ -75,9 +76,7 @@ impl Session<'_> {
         match request.command {
             Command::Read if request.length == 0 => self.done(request),
             Command::Read if request.length as usize <= PIECE_BYTES => self.read(request, room),
-            Command::Read if self.agreed.structured && !request.flags.has(Flags::DF) => {
-                self.read_chunks(request, room)
-            }
+            Command::Read if self.is_chunked(request) => self.read_chunks(request, room),
             Command::Read => self.read_long(request, room),
             Command::Cache => {
                 let range = request.offset..request.end();
@@ -92,14 +91,19 @@ impl Session<'_> {
                 let durable = self.is_durable(request);
                 self.answer(request, self.write(payload, request.offset, durable))
             }
-            Command::WriteZeroes => self.answer(request, self.write_zeroes(request, room)),
+            Command::WriteZeroes => self.answer(request, self.write_zeroes(request)),
             Command::Flush => self.answer(request, self.handle.flush().map_err(Failure::from)),
-            // A hint, which the cache does not use.
-            Command::Trim => self.done(request),
+            Command::Trim => self.answer(request, self.trim(request)),
             Command::Disconnect | Command::Unknown(_) => {
                 unreachable!("{:?} is answered before", request.command)
             }
         }
+    }
+
+    /// Whether a read is answered in several chunks.
+    pub(super) fn is_chunked(&self, request: &Request) -> bool {
+        let is_long = request.length as usize > PIECE_BYTES;
+        is_long && self.agreed.structured && !request.flags.has(Flags::DF)
     }
 
     /// The bytes before the data of a read's reply, where all of them are known.
@@ -213,22 +217,20 @@ impl Session<'_> {
         written.map_err(Failure::from)
     }
 
-    fn write_zeroes(&self, request: &Request, room: &mut Vec<u8>) -> Result<(), Failure> {
-        if request.flags.has(Flags::FAST_ZERO) {
-            let slow = "zeroes are written as any other bytes";
-            return Err(Failure::new(ErrorCode::NotSupported, slow));
-        }
-        let (mut at, end) = (request.offset, request.end());
-        let durable = self.is_durable(request);
-        let zeroes = piece(room, piece_bytes(end - at));
-        zeroes.fill(0);
-        while at < end {
-            let bytes = piece_bytes(end - at);
-            let next = at + bytes as u64;
-            self.write(&zeroes[..bytes], at, durable && next == end)?;
-            at = next;
-        }
-        Ok(())
+    fn write_zeroes(&self, request: &Request) -> Result<(), Failure> {
+        let range = request.offset..request.end();
+        self.disk.writes(range.clone());
+        let how = Zeroing {
+            allocated: request.flags.has(Flags::NO_HOLE),
+            fast: request.flags.has(Flags::FAST_ZERO),
+            durable: self.is_durable(request),
+        };
+        self.handle.zero(range, how).map_err(Failure::from)
+    }
+
+    fn trim(&self, request: &Request) -> Result<(), Failure> {
+        self.handle.discard(request.offset..request.end())?;
+        if request.flags.has(Flags::FUA) { Ok(self.handle.flush()?) } else { Ok(()) }
     }
 
     /// Says how a request without a payload in its reply ended.
@@ -295,14 +297,22 @@ impl Session<'_> {
     /// Counts a request, before its reply can be seen.
     pub(super) fn count(&self, request: &Request, failed: bool) {
         self.counters.add(request.command, failed);
-        let bytes = match request.command {
-            Command::Read => &self.counters.bytes_read,
-            Command::Write => &self.counters.bytes_written,
-            _ => return,
-        };
-        if !failed {
-            bytes.add(u64::from(request.length));
+        self.client.requests.add(1);
+        match request.command {
+            Command::Read if !failed => self.count_read(request.length),
+            Command::Write if !failed => {
+                let bytes = u64::from(request.length);
+                self.counters.bytes_written.add(bytes);
+                self.client.bytes_written.add(bytes);
+            }
+            _ => {}
         }
+    }
+
+    /// Counts bytes that go to the client.
+    pub(super) fn count_read(&self, bytes: u32) {
+        self.counters.bytes_read.add(u64::from(bytes));
+        self.client.bytes_read.add(u64::from(bytes));
     }
 }
 

@@ -1,4 +1,5 @@
-//! Metrics: counts of a server in the text format of Prometheus, over HTTP.
+//! Metrics: counts of a server in the text format of Prometheus, over HTTP, and a page that shows
+//! them.
 //!
 //! One client at a time, each for a bounded time and a bounded request: metrics are read every few
 //! seconds, by one or two programs.
@@ -16,12 +17,13 @@ use std::{
     time::Duration,
 };
 
+use forerun_engine::PartitionState;
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
 };
 
-use super::{Server, Shared};
+use super::{Server, Shared, counters::ClientCounters};
 
 /// An address that answers with metrics.
 #[derive(Debug)]
@@ -85,12 +87,14 @@ fn answer(mut client: TcpStream, server: &Server) -> io::Result<()> {
         }
     }
     let line = request[..used].split(|&byte| byte == b'\r').next().unwrap_or_default();
-    let (status, text) = if line.starts_with(b"GET /metrics ") {
-        ("200 OK", server.metrics())
+    let plain = "text/plain; version=0.0.4; charset=utf-8";
+    let (status, kind, text) = if line.starts_with(b"GET /metrics ") {
+        ("200 OK", plain, server.metrics())
+    } else if line.starts_with(b"GET / ") {
+        ("200 OK", "text/html; charset=utf-8", PAGE.to_owned())
     } else {
-        ("404 Not Found", "metrics are at /metrics\n".to_owned())
+        ("404 Not Found", plain, "metrics are at /metrics, a page of them at /\n".to_owned())
     };
-    let kind = "text/plain; version=0.0.4; charset=utf-8";
     let length = text.len();
     write!(
         client,
@@ -106,6 +110,7 @@ impl Server {
         let mut text = Text(String::new());
         self.0.tell_connections(&mut text);
         self.0.tell_requests(&mut text);
+        self.0.tell_clients(&mut text);
         self.0.tell_cache(&mut text);
         text.0
     }
@@ -149,6 +154,22 @@ impl Shared {
         each("written_bytes_total", "Bytes that clients wrote.", &written);
     }
 
+    fn tell_clients(&self, text: &mut Text) {
+        let clients = self.table.clients();
+        let mut each = |name: &str, help: &str, of: &dyn Fn(&ClientCounters) -> u64| {
+            text.head(name, "counter", help);
+            for client in &clients {
+                let export = escaped(&self.exports.all()[client.export].name);
+                let (number, peer) = (client.number, escaped(&client.peer));
+                let labels = format!("client=\"{number}\",peer=\"{peer}\",export=\"{export}\"");
+                text.value(name, &labels, of(&client.counts));
+            }
+        };
+        each("client_requests_total", "Requests of a client.", &|it| it.requests.get());
+        each("client_read_bytes_total", "Bytes that it read.", &|it| it.bytes_read.get());
+        each("client_written_bytes_total", "Bytes that it wrote.", &|it| it.bytes_written.get());
+    }
+
     fn tell_cache(&self, text: &mut Text) {
         let stats = self.cache.stats();
         let (frames, free) = self.cache.frames();
@@ -157,6 +178,22 @@ impl Shared {
         text.counter("cache_hits_total", "Pages found in the cache.", stats.hits());
         text.counter("cache_late_hits_total", "Pages that were on their way.", stats.late_hits());
         text.counter("cache_misses_total", "Pages that were neither.", stats.misses());
+        let partitions = self.cache.partitions();
+        let mut each = |name: &str, kind: &str, help: &str, of: &dyn Fn(&PartitionState) -> u64| {
+            text.head(name, kind, help);
+            for partition in &partitions {
+                let labels = format!("partition=\"{}\"", escaped(&partition.name));
+                text.value(name, &labels, of(partition));
+            }
+        };
+        each("partition_bytes", "gauge", "What its pages may take.", &|it| it.bytes);
+        each("partition_used_bytes", "gauge", "What they take.", &|it| it.used_bytes);
+        text.gauge("dirty_bytes", "Bytes written and not durable.", self.cache.dirty_bytes());
+        text.counter("waits_total", "Reads that waited for a device.", stats.waits);
+        let waited = u64::try_from(stats.waited.as_micros()).unwrap_or(u64::MAX);
+        text.counter("waited_microseconds_total", "The time of these waits.", waited);
+        let p99 = u64::try_from(stats.latency.p99().as_micros()).unwrap_or(u64::MAX);
+        text.gauge("read_p99_microseconds", "Of reads that took the lock, 99 in 100.", p99);
         text.counter("device_bytes_total", "Bytes read from files.", stats.store_bytes);
         text.counter("device_requests_total", "Requests to files.", stats.store_requests);
     }
@@ -194,6 +231,8 @@ fn escaped(text: &str) -> String {
 }
 
 const PREFIX: &str = "forerun_serve_";
+/// Asks for the metrics each second, and draws them.
+const PAGE: &str = include_str!("page.html");
 /// How long a client may take to send, and to receive.
 const CLIENT_MAX: Duration = Duration::from_secs(2);
 const REQUEST_BYTES_MAX: usize = 4096;

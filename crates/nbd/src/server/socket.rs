@@ -9,7 +9,7 @@
 
 use std::{
     fs::{self, File, Permissions},
-    io::{self, IoSlice},
+    io::{self, IoSlice, Read as _},
     net::{SocketAddr, TcpListener},
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
@@ -19,18 +19,22 @@ use std::{
         },
     },
     path::{Path, PathBuf},
+    sync::OnceLock,
     time::Duration,
 };
 
 use rustix::{
+    event::{PollFd, PollFlags, poll},
     fs::{FlockOperation, flock},
     io::Errno,
     net::{
         AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrUnix,
-        SocketFlags, SocketType, accept_with, bind, listen, recv, sendmsg, shutdown, socket_with,
-        sockopt,
+        SocketFlags, SocketType, accept_with, bind, getpeername, listen, recv, sendmsg, shutdown,
+        socket_with, sockopt,
     },
 };
+
+use super::tls::{Secure, TlsSettings};
 
 /// Why a socket takes no clients.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +60,7 @@ pub enum ListenError {
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
+    tls: Option<TlsSettings>,
     tcp: Option<SocketAddr>,
     /// The path of a unix socket, with its device and inode.
     path: Option<(PathBuf, (u64, u64))>,
@@ -85,7 +90,7 @@ impl Listener {
             Ok((socket, (place.dev(), place.ino())))
         };
         let (socket, place) = taking().map_err(system)?;
-        Ok(Self { socket, tcp: None, path: Some((path.to_owned(), place)) })
+        Ok(Self { socket, tls: None, tcp: None, path: Some((path.to_owned(), place)) })
     }
 
     /// Listens at `address`.
@@ -100,7 +105,14 @@ impl Listener {
         };
         let (socket, address) =
             taking().map_err(|error| ListenError::System { at: address.to_string(), error })?;
-        Ok(Self { socket, tcp: Some(address), path: None })
+        Ok(Self { socket, tls: None, tcp: Some(address), path: None })
+    }
+
+    /// Takes clients on that speak TLS, and have a certificate, alone.
+    #[must_use]
+    pub fn with_tls(mut self, tls: TlsSettings) -> Self {
+        self.tls = Some(tls);
+        self
     }
 
     /// The address in use, where it is one of TCP.
@@ -115,7 +127,7 @@ impl Listener {
         if self.tcp.is_some() {
             sockopt::set_tcp_nodelay(&socket, true)?;
         }
-        Ok(Socket(socket))
+        Ok(Socket { raw: Raw(socket), tls: self.tls.clone(), secure: OnceLock::new() })
     }
 }
 
@@ -157,23 +169,125 @@ fn make_room(path: &Path) -> Result<(), Result<ListenError, io::Error>> {
 
 /// One end of a connection.
 #[derive(Debug)]
-pub(super) struct Socket(OwnedFd);
+pub(super) struct Socket {
+    raw: Raw,
+    /// What TLS it needs before anything else.
+    tls: Option<TlsSettings>,
+    /// Its TLS, once that has begun.
+    secure: OnceLock<Secure>,
+}
 
 impl Socket {
+    /// Whether its client has to begin TLS.
+    pub(super) fn requires_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Begins TLS, where it has to. The client's first message follows.
+    pub(super) fn begin_tls(&self) -> io::Result<&Secure> {
+        let settings = self.tls.as_ref().expect("a handshake without TLS does not begin it");
+        let secure = Secure::new(settings)?;
+        Ok(self.secure.get_or_init(|| secure))
+    }
+
+    /// The socket's own bytes; those of TLS, once it has begun.
+    pub(super) fn raw(&self) -> &Raw {
+        &self.raw
+    }
+
     /// Bytes that are there, without waiting: `None` where there are none, 0 at the end.
     pub(super) fn receive_now(&self, room: &mut [u8]) -> io::Result<Option<usize>> {
-        match self.receive_with(room, RecvFlags::DONTWAIT) {
-            Err(Errno::AGAIN) => Ok(None),
+        let received = match self.secure.get() {
+            Some(secure) => secure.receive(room, &mut &self.raw),
+            None => (&self.raw).read(room),
+        };
+        match received {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             received => Ok(Some(received?)),
         }
     }
 
     /// At least one byte; 0 at the end.
     pub(super) fn receive(&self, room: &mut [u8]) -> io::Result<usize> {
-        Ok(self.receive_with(room, RecvFlags::empty())?)
+        if self.secure.get().is_none() {
+            return Ok(self.raw.receive(room, RecvFlags::empty())?);
+        }
+        loop {
+            if let Some(count) = self.receive_now(room)? {
+                return Ok(count);
+            }
+            match poll(&mut [PollFd::new(&self.raw.0, PollFlags::IN)], None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
     }
 
-    fn receive_with(&self, room: &mut [u8], flags: RecvFlags) -> Result<usize, Errno> {
+    /// Sends all of `parts`.
+    pub(super) fn send(&self, parts: &mut [IoSlice<'_>]) -> io::Result<()> {
+        if let Some(secure) = self.secure.get() {
+            return parts.iter().try_for_each(|part| secure.send(part, &mut &self.raw));
+        }
+        let mut left = parts;
+        IoSlice::advance_slices(&mut left, 0);
+        while !left.is_empty() {
+            match self.raw.send(left)? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                count => IoSlice::advance_slices(&mut left, count),
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets a send wait so long for progress.
+    pub(super) fn wait_to_send(&self, time: Duration) -> io::Result<()> {
+        Ok(sockopt::set_socket_timeout(&self.raw.0, sockopt::Timeout::Send, Some(time))?)
+    }
+
+    /// The client's process on this machine, or its address.
+    pub(super) fn peer(&self) -> String {
+        let address = getpeername(&self.raw.0).ok().flatten();
+        if let Some(address) = address.and_then(|it| SocketAddr::try_from(it).ok()) {
+            return address.to_string();
+        }
+        match sockopt::socket_peercred(&self.raw.0) {
+            Ok(peer) => {
+                format!("process {} of user {}", peer.pid.as_raw_nonzero(), peer.uid.as_raw())
+            }
+            Err(_) => "unknown".to_owned(),
+        }
+    }
+
+    /// Ends what the client sends; what it sent before is still received.
+    pub(super) fn end_input(&self) {
+        let _ = shutdown(&self.raw.0, Shutdown::Read);
+    }
+
+    /// Ends the connection.
+    pub(super) fn end(&self) {
+        let _ = shutdown(&self.raw.0, Shutdown::Both);
+    }
+
+    /// Says that nothing more comes, where the protocol has a word for it.
+    pub(super) fn say_end(&self) {
+        if let Some(secure) = self.secure.get() {
+            secure.close(&mut &self.raw);
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.raw.0.as_fd()
+    }
+}
+
+/// The bytes of a socket as they are sent: reads do not wait, writes do.
+#[derive(Debug)]
+pub(super) struct Raw(OwnedFd);
+
+impl Raw {
+    fn receive(&self, room: &mut [u8], flags: RecvFlags) -> Result<usize, Errno> {
         assert!(!room.is_empty(), "no room looks like the end");
         loop {
             match recv(&self.0, &mut *room, flags) {
@@ -183,42 +297,35 @@ impl Socket {
         }
     }
 
-    /// Sends all of `parts`.
-    pub(super) fn send(&self, parts: &mut [IoSlice<'_>]) -> io::Result<()> {
-        let mut left = parts;
-        IoSlice::advance_slices(&mut left, 0);
-        while !left.is_empty() {
+    fn send(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        loop {
             let mut control = SendAncillaryBuffer::default();
-            match sendmsg(&self.0, left, &mut control, SendFlags::NOSIGNAL) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => IoSlice::advance_slices(&mut left, count),
+            match sendmsg(&self.0, parts, &mut control, SendFlags::NOSIGNAL) {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
-                Err(errno) => return Err(errno.into()),
+                sent => return Ok(sent?),
             }
         }
-        Ok(())
-    }
-
-    /// Lets a send wait so long for progress.
-    pub(super) fn wait_to_send(&self, time: Duration) -> io::Result<()> {
-        Ok(sockopt::set_socket_timeout(&self.0, sockopt::Timeout::Send, Some(time))?)
-    }
-
-    /// Ends what the client sends; what it sent before is still received.
-    pub(super) fn end_input(&self) {
-        let _ = shutdown(&self.0, Shutdown::Read);
-    }
-
-    /// Ends the connection.
-    pub(super) fn end(&self) {
-        let _ = shutdown(&self.0, Shutdown::Both);
     }
 }
 
-impl AsFd for Socket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+impl io::Read for &Raw {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        Ok(self.receive(room, RecvFlags::DONTWAIT)?)
+    }
+}
+
+impl io::Write for &Raw {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.send(&[IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.send(parts)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::socket::Socket;
+use super::{counters::ClientCounters, socket::Socket};
 
 /// See the module.
 pub(super) struct Table {
@@ -30,7 +30,18 @@ struct Entries {
 
 struct Entry {
     socket: Arc<Socket>,
-    agreed: bool,
+    /// The export that the client opened.
+    export: Option<usize>,
+    counts: Arc<ClientCounters>,
+}
+
+/// A client that has opened an export.
+pub(super) struct ClientRow {
+    pub(super) number: u64,
+    /// Its process, or its address.
+    pub(super) peer: String,
+    pub(super) export: usize,
+    pub(super) counts: Arc<ClientCounters>,
 }
 
 /// A connection's place in the table, until it is dropped.
@@ -38,6 +49,7 @@ pub(super) struct Ticket<'a> {
     table: &'a Table,
     number: u64,
     socket: Arc<Socket>,
+    counts: Arc<ClientCounters>,
 }
 
 impl Table {
@@ -49,7 +61,17 @@ impl Table {
     /// The connections, and how many of them are past their handshake.
     pub(super) fn count(&self) -> (usize, usize) {
         let entries = self.entries.lock();
-        (entries.all.len(), entries.all.values().filter(|entry| entry.agreed).count())
+        (entries.all.len(), entries.all.values().filter(|entry| entry.export.is_some()).count())
+    }
+
+    /// Those that have opened an export.
+    pub(super) fn clients(&self) -> Vec<ClientRow> {
+        let entries = self.entries.lock();
+        let row = |(&number, entry): (&u64, &Entry)| {
+            let (peer, counts) = (entry.socket.peer(), Arc::clone(&entry.counts));
+            entry.export.map(|export| ClientRow { number, peer, export, counts })
+        };
+        entries.all.iter().filter_map(row).collect()
     }
 
     /// A place for a connection, or none.
@@ -59,14 +81,17 @@ impl Table {
             return None;
         }
         while entries.all.len() >= self.count_max {
-            let (_, oldest) = entries.all.iter().find(|(_, entry)| !entry.agreed)?;
+            let (_, oldest) = entries.all.iter().find(|(_, entry)| entry.export.is_none())?;
             oldest.socket.end();
             self.left.wait(&mut entries);
         }
         let number = entries.next;
         entries.next += 1;
-        entries.all.insert(number, Entry { socket: Arc::clone(&socket), agreed: false });
-        Some(Ticket { table: self, number, socket })
+        let counts = Arc::<ClientCounters>::default();
+        let entry =
+            Entry { socket: Arc::clone(&socket), export: None, counts: Arc::clone(&counts) };
+        entries.all.insert(number, entry);
+        Some(Ticket { table: self, number, socket, counts })
     }
 
     /// Waits until a connection ends, or for `time`.
@@ -91,10 +116,15 @@ impl Ticket<'_> {
         &self.socket
     }
 
-    /// The handshake is over.
-    pub(super) fn agreed(&self) {
+    /// What is counted of its client.
+    pub(super) fn counts(&self) -> &ClientCounters {
+        &self.counts
+    }
+
+    /// The handshake is over, and the client has opened an export.
+    pub(super) fn agreed(&self, export: usize) {
         if let Some(entry) = self.table.entries.lock().all.get_mut(&self.number) {
-            entry.agreed = true;
+            entry.export = Some(export);
         }
     }
 }

@@ -35,6 +35,27 @@ fn a_full_server_refuses_and_takes_the_next_once_one_has_gone() {
 }
 
 #[test]
+fn each_client_is_counted_as_long_as_it_is_there() {
+    let rig = rig(ServerSettings::default());
+    let (mut first, mut second) = (rig.client(), rig.client());
+    first.read(0, 4096);
+    first.read(0, 1 << 20);
+    second.read(0, 1);
+    let read = |client: u32| {
+        let metrics = rig.server.metrics();
+        let name = format!("forerun_serve_client_read_bytes_total{{client=\"{client}\",");
+        let line = metrics.lines().find(|line| line.starts_with(&name))?;
+        let process = format!("process {} of user ", std::process::id());
+        assert!(line.contains(&process) && line.contains("export=\"disk\""), "{line}");
+        line.rsplit(' ').next()?.parse::<u64>().ok()
+    };
+    assert_eq!((read(0), read(1), read(2)), (Some(4096 + (1 << 20)), Some(1), None));
+    drop(first);
+    until(|| rig.count("connections") == 1);
+    assert_eq!((read(0), read(1)), (None, Some(1)));
+}
+
+#[test]
 fn silent_clients_give_way_to_one_that_speaks() {
     let rig = rig(ServerSettings { connections_max: 4, ..ServerSettings::default() });
     let mut reader = rig.client();

@@ -3,6 +3,9 @@
 mod bounds;
 mod client;
 mod ends;
+#[expect(clippy::cast_possible_truncation, reason = "fields of any numbers are sent")]
+#[expect(clippy::disallowed_types, reason = "what others wait is printed")]
+mod hostile;
 mod reads;
 mod rig;
 mod writes;

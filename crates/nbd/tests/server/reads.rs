@@ -38,6 +38,26 @@ fn every_range_has_its_bytes() {
 }
 
 #[test]
+fn a_long_read_is_whole_wherever_the_cache_ends() {
+    let piece = 256 << 10;
+    for cached in [0, 1, piece - 1, piece, 2 * piece + 5, 4 * piece] {
+        let rig = Rig::pattern(u64::from(MIB) + 7);
+        let mut client = rig.client();
+        if cached > 0 {
+            client.read(0, cached);
+        }
+        for length in [MIB, MIB + 7] {
+            assert_eq!(pattern::verify(0, &client.read(0, length)), Ok(()), "{cached} {length}");
+        }
+        drop(client);
+        let metrics = rig.server.metrics();
+        let line = metrics.lines().find(|line| line.starts_with("forerun_serve_read_bytes_total"));
+        let told: u64 = line.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+        assert_eq!(told, u64::from(cached + 2 * MIB + 7), "each byte counts once: {cached}");
+    }
+}
+
+#[test]
 fn simple_replies_carry_their_data_behind_them() {
     let rig = Rig::pattern(u64::from(MIB));
     let mut client = Client::simple(&rig.socket);

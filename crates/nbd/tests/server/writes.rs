@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forerun_io::{
-    store::memory::Memory,
+    store::{Store, memory::Memory},
     wrap::{
         fault::{Fault, Faults, Rule, When},
         volatile::{Keep, Volatile},
@@ -21,6 +21,7 @@ const FLUSH: u16 = 3;
 const TRIM: u16 = 4;
 const WRITE_ZEROES: u16 = 6;
 const FUA: u16 = 1;
+const NO_HOLE: u16 = 1 << 1;
 const FAST_ZERO: u16 = 1 << 4;
 const BYTES: usize = 4 << 20;
 
@@ -113,21 +114,58 @@ fn the_end_of_the_server_makes_all_durable() {
 }
 
 #[test]
-fn zeroes_are_written_and_trims_are_hints() {
-    let (store, _) = stores();
-    let rig = Rig::writable(Arc::new(store), Mode::WriteBack);
+fn zeroes_are_written_or_made_by_the_store() {
+    let (volatile, _) = stores();
+    let unable = Fault::new(Arc::new(volatile), Faults::default(), 1);
+    unable.set(Faults { changes: Some(95), ..Faults::default() });
+    let able = stores().0;
+    for (store, fast) in [(Arc::new(able) as Arc<dyn Store>, true), (Arc::new(unable), false)] {
+        let rig = Rig::writable(store, Mode::WriteBack);
+        let mut client = rig.client();
+        client.request(WRITE_ZEROES, FAST_ZERO, 1, 1000, 2 << 20);
+        if !fast {
+            assert_eq!(client.error().0, 95);
+            assert!(client.read(0, 3 << 20) == vec![0xee; 3 << 20], "nothing has changed");
+            client.request(WRITE_ZEROES, 0, 1, 1000, 2 << 20);
+        }
+        assert_eq!(client.answer(), done(1));
+        let found = client.read(0, (2 << 20) + 2000);
+        assert!(found[..1000].iter().all(|&byte| byte == 0xee));
+        assert!(found[1000..1000 + (2 << 20)].iter().all(|&byte| byte == 0));
+        assert!(found[1000 + (2 << 20)..].iter().all(|&byte| byte == 0xee));
+        client.request(WRITE_ZEROES, FAST_ZERO, 2, (3 << 20) + 7, 5000);
+        assert_eq!(client.answer(), done(2), "a few are fast to write");
+        assert_eq!(client.read((3 << 20) + 6, 5002), [&[0xee], &[0; 5000][..], &[0xee]].concat());
+    }
+}
+
+#[test]
+fn zeroes_of_the_store_are_durable_with_fua() {
+    let (store, memory) = stores();
+    let rig = Rig::writable(Arc::new(store.clone()), Mode::WriteBack);
     let mut client = rig.client();
-    client.request(WRITE_ZEROES, 0, 1, 1000, 2 << 20);
+    write(&mut client, 0, 0, &vec![1; 3 << 20]);
+    client.request(WRITE_ZEROES, FUA | NO_HOLE, 1, 4096, 2 << 20);
     assert_eq!(client.answer(), done(1));
-    let found = client.read(0, (2 << 20) + 2000);
-    assert!(found[..1000].iter().all(|&byte| byte == 0xee));
-    assert!(found[1000..1000 + (2 << 20)].iter().all(|&byte| byte == 0));
-    assert!(found[1000 + (2 << 20)..].iter().all(|&byte| byte == 0xee));
-    client.request(WRITE_ZEROES, FAST_ZERO, 2, 3 << 20, 4096);
-    assert_eq!(client.error().0, 95, "no faster than a write");
-    assert_eq!(client.read(3 << 20, 4096), [0xee; 4096], "and nothing is changed");
-    client.request(TRIM, FUA, 3, 0, 4096);
-    assert_eq!(client.answer(), done(3));
+    store.crash(Keep::Nothing);
+    let kept = memory.contents();
+    assert!(kept[..4096].iter().all(|&byte| byte == 1));
+    assert!(kept[4096..4096 + (2 << 20)].iter().all(|&byte| byte == 0));
+    assert!(kept[4096 + (2 << 20)..3 << 20].iter().all(|&byte| byte == 1));
+}
+
+#[test]
+fn a_trim_discards_whole_pages_and_what_lies_past_the_end_has_no_room() {
+    let (store, memory) = stores();
+    let rig = Rig::writable(Arc::new(store.clone()), Mode::WriteBack);
+    let mut client = rig.client();
+    write(&mut client, 0, 0, &vec![1; 20_000]);
+    client.request(TRIM, FUA, 1, 4000, 9000);
+    assert_eq!(client.answer(), done(1));
+    let expected = [vec![1; 4096], vec![0; 8192], vec![1; 20_000 - 12_288]].concat();
+    assert!(client.read(0, 20_000) == expected);
+    store.crash(Keep::Nothing);
+    assert!(memory.contents()[..20_000] == expected);
     client.request(WRITE, 0, 4, BYTES as u64 + 99, 2);
     client.send(&[1, 1]);
     assert_eq!(client.error().0, 28, "past the end there is no room");

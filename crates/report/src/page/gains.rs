@@ -17,7 +17,7 @@ use super::summary::seconds;
 use super::{ASSETS, PageError, body, head};
 use crate::gain::{Gain, Gains, ProgramRun};
 use crate::html::{Text, figure_heads, prose, scrolled};
-use crate::quantity::{figure, percent};
+use crate::quantity::{figure, percent, time};
 use crate::record::RunRecord;
 use crate::shell;
 
@@ -101,8 +101,8 @@ fn bar(name: &str, run: &ProgramRun, scale: f64) -> Markup {
             p.note { (label) }
             svg viewBox=(format!("0 0 {SCALE} 16")) preserveAspectRatio="none" role="img"
                 aria-label={
-                    (Text(name)) ": " (figure(run.seconds)) " s, of which "
-                    (figure(run.waited_seconds())) " s waiting"
+                    (Text(name)) ": " (time(run.seconds)) ", of which "
+                    (time(run.waited_seconds())) " waiting"
                 }
             {
                 rect.computes x="0" y="0" width=(x(run.seconds)) height="16" {}

@@ -12,7 +12,7 @@
 
 use super::group::{Group, Groups};
 use crate::html::{DASH, Text, figure_heads};
-use crate::quantity::{bytes, count, figure, percent};
+use crate::quantity::{bytes, count, figure, percent, time};
 use crate::record::{Run, Spread};
 use maud::{Markup, PreEscaped, Render as _, html};
 
@@ -104,14 +104,7 @@ pub(super) fn share(share: f64) -> Markup {
 
 /// A time with the unit that fits it.
 pub(super) fn seconds(seconds: f64) -> Markup {
-    let (scale, unit) = if seconds != 0.0 && seconds.abs() < 0.000_999_5 {
-        (1e6, "&micro;s")
-    } else if seconds != 0.0 && seconds.abs() < 0.9995 {
-        (1e3, "ms")
-    } else {
-        (1.0, "s")
-    };
-    html! { (figure(seconds * scale)) " " (PreEscaped(unit)) }
+    html! { (PreEscaped(time(seconds).replace("us", "&micro;s"))) }
 }
 
 /// A policy's name with the mark of its colour and shape.

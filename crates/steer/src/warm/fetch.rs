@@ -8,7 +8,8 @@
 //!                                          still absent? read that      certain, or an error
 //! ```
 //! A small file is opened by the thread that fetches it, as opening may have to wait as well.
-//! A file whose residency is unknown is requested and then read, which is certain and costs a copy.
+//! A file whose residency is unknown is requested and then read, which is certain and costs a copy;
+//! so is a small one, which takes less time to copy than to map and to look at.
 //! Threads wait, so that anything that blocks (a full queue, extents that have to be read first, a
 //! network) delays one piece and not all of them.
 //!
@@ -29,9 +30,9 @@ use std::{fs, io};
 
 use rustix::io::Errno;
 
-use super::file::{File, OpenFile};
+use super::file::{File, OpenFile, absent_bytes};
 use super::{Progress, SkipReason};
-use crate::kernel;
+use crate::kernel::{self, Devices, Residency};
 use crate::memory::Memory;
 
 /// The bytes fetched, and the outcome of each file, in their order.
@@ -131,6 +132,7 @@ fn work(queue: &PieceQueue<'_>, completed: &SyncSender<Completion>) {
 /// The pieces of all files, in order.
 struct PieceQueue<'a> {
     files: &'a [File],
+    devices: Devices,
     at: Mutex<QueuePosition>,
     /// There is room for more in flight, or the queue was closed.
     released: Condvar,
@@ -174,7 +176,8 @@ impl<'a> PieceQueue<'a> {
     fn new(files: &'a [File]) -> Self {
         let (source, left) = (None, Vec::new());
         let at = QueuePosition { file: 0, source, left, in_flight: 0, is_closed: false };
-        Self { files, at: Mutex::new(at), released: Condvar::new() }
+        let devices = Devices::default();
+        Self { files, devices, at: Mutex::new(at), released: Condvar::new() }
     }
 
     /// Pieces that files without holes have.
@@ -243,7 +246,7 @@ impl<'a> PieceQueue<'a> {
         let opened = file.open()?;
         let mut left = file.data(&opened);
         left.reverse();
-        let chunk_bytes = kernel::chunk_bytes(file.id.device);
+        let chunk_bytes = self.devices.chunk_bytes(file.id.device);
         let has_failed = AtomicBool::new(false);
         Ok((Arc::new(Source { opened, chunk_bytes, is_known: file.is_known, has_failed }), left))
     }
@@ -286,10 +289,9 @@ impl Piece {
     /// Fetches it into memory. Its bytes that were missing.
     fn fetch(&self, buffer: &mut Vec<u8>) -> Result<u64, SkipReason> {
         let file = &self.source.opened.file;
-        if !self.source.is_known {
-            self.request(&self.range)?;
-            read(file, &self.range, buffer)?;
-            return Ok(self.range.end - self.range.start);
+        let bytes = self.range.end - self.range.start;
+        if !self.source.is_known || bytes <= COPIED_BYTES {
+            return self.fetch_by_copy(buffer);
         }
         let missing = self.absent()?;
         for part in &missing {
@@ -309,6 +311,31 @@ impl Piece {
         Ok(missing.iter().map(|part| part.end - part.start).sum())
     }
 
+    fn fetch_by_copy(&self, buffer: &mut Vec<u8>) -> Result<u64, SkipReason> {
+        let file = &self.source.opened.file;
+        let missing = || match kernel::cached(file, &self.range).map_err(not_kept)? {
+            Residency::Pages(cached) => Ok(Some(absent_bytes(&self.range, cached))),
+            Residency::Unknown => Ok(None),
+        };
+        let before = missing()?;
+        if before != Some(0) {
+            self.request(&self.range)?;
+        }
+        // Pages that count as cached may be on their way.
+        let is_whole = match read(file, &self.range, buffer) {
+            Ok(()) => true,
+            // A file that is made as it is read may be shorter than it says.
+            Err(SkipReason::Changed) => false,
+            Err(why) => return Err(why),
+        };
+        match before {
+            Some(before) if before > 0 && missing()? == Some(before) => Err(SkipReason::NotKept),
+            _ if !is_whole => Err(SkipReason::Changed),
+            Some(before) => Ok(before),
+            None => Ok(self.range.end - self.range.start),
+        }
+    }
+
     fn request(&self, range: &Range<u64>) -> Result<(), SkipReason> {
         kernel::prefetch(&self.source.opened.file, range, self.source.chunk_bytes)
             .map_err(SkipReason::Closed)
@@ -316,17 +343,24 @@ impl Piece {
 
     /// What of it is absent, where the kernel tells; else all of it.
     fn absent(&self) -> Result<Vec<Range<u64>>, SkipReason> {
-        let absent = kernel::absent(&self.source.opened.file, &self.range).map_err(|error| {
-            let is_unmappable = Errno::from_io_error(&error) == Some(Errno::NODEV);
-            if is_unmappable { SkipReason::NotKept } else { SkipReason::Closed(error) }
-        })?;
+        let absent = kernel::absent(&self.source.opened.file, &self.range).map_err(not_kept)?;
         Ok(absent.unwrap_or_else(|| Vec::from([self.range.clone()])))
     }
 }
 
+/// Why the kernel tells nothing of a file.
+fn not_kept(error: io::Error) -> SkipReason {
+    let is_unmappable = Errno::from_io_error(&error) == Some(Errno::NODEV);
+    if is_unmappable { SkipReason::NotKept } else { SkipReason::Closed(error) }
+}
+
 /// Reads `range`, which waits for it.
 fn read(file: &fs::File, range: &Range<u64>, buffer: &mut Vec<u8>) -> Result<(), SkipReason> {
-    buffer.resize(READ_BYTES, 0);
+    let wanted =
+        usize::try_from(range.end - range.start).map_or(READ_BYTES, |all| all.min(READ_BYTES));
+    if buffer.len() < wanted {
+        buffer.resize(wanted, 0);
+    }
     let mut at = range.start;
     while at < range.end {
         let bytes = usize::try_from(range.end - at).map_or(READ_BYTES, |left| left.min(READ_BYTES));
@@ -346,6 +380,9 @@ pub const IN_FLIGHT_BYTES: u64 = 16 * PIECE_BYTES;
 const PIECE_BYTES: u64 = 2 << 20;
 /// Parts under way, at most: small files take more at a time than bytes.
 const THREADS: usize = 64;
+/// The longest piece that is read to be certain that it is there: the copy takes some 10 us, as
+/// much as two mappings.
+const COPIED_BYTES: u64 = 64 << 10;
 /// The bytes of one read.
 const READ_BYTES: usize = 256 << 10;
 /// After so many bytes free memory is read again.

@@ -188,7 +188,7 @@ fn pieces(
 }
 
 /// The bytes of `range` that are not in memory when `cached` of its pages are.
-fn absent_bytes(range: &Range<u64>, cached: u64) -> u64 {
+pub(super) fn absent_bytes(range: &Range<u64>, cached: u64) -> u64 {
     let page = rustix::param::page_size() as u64;
     let absent = kernel::pages(range).saturating_sub(cached);
     absent.saturating_mul(page).min(range.end - range.start)

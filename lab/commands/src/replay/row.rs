@@ -91,9 +91,7 @@ pub(super) fn text(rows: &[Row], left_out: u64) -> String {
         ("window",    |row| row.mean_window_bytes.map(|bytes| {
             format!("{} K", quantity::figure(bytes / 1_024.0))
         }).unwrap_or_default()),
-        ("late p99",  |row| row.late_p99_us.map(|us| {
-            format!("{} us", quantity::figure(us))
-        }).unwrap_or_default()),
+        ("late p99",  |row| row.late_p99_us.map(|us| quantity::time(us / 1e6)).unwrap_or_default()),
     ];
     let table = output::columns(rows, &columns, 2);
     if left_out == 0 {

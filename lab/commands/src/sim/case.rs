@@ -9,6 +9,7 @@ use forerun_sim::workload::Workload;
 /// One combination of a plan.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Case<'a> {
+    pub(super) device: Option<&'a str>,
     pub(super) readahead: &'a str,
     pub(super) prefetch: Option<&'a Prefetch>,
     pub(super) policy: &'a str,

@@ -37,8 +37,8 @@ pub(super) struct Args {
 /// Checks the seeds: a difference and the command that repeats it for each that fails.
 pub(super) fn run(args: &Args) -> Result<()> {
     args.output.check()?;
-    if let Some(other) = args.commit.as_ref().filter(|commit| *commit != machine::COMMIT) {
-        note(&format!("this is {}, the seed was found by {other}", machine::COMMIT));
+    if let Some(other) = args.commit.as_ref().filter(|commit| *commit != machine::commit()) {
+        note(&format!("this is {}, the seed was found by {other}", machine::commit()));
     }
     let first = args.seed.unwrap_or(0);
     let count = args.seeds.unwrap_or(if args.seed.is_some() { 1 } else { SEEDS });
@@ -53,7 +53,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
         "unreached": unreached });
     args.output.print(&json, &[""], || {
         let repeat = |it: &Difference| {
-            let (seed, commit) = (it.seed, machine::COMMIT);
+            let (seed, commit) = (it.seed, machine::commit());
             format!("{it}\nforerun sim check --seed {seed} --commit {commit}\n")
         };
         let lines: String = found.differences.iter().map(repeat).collect();

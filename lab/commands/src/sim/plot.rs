@@ -64,8 +64,11 @@ impl Plot {
 
     /// Draws the hit ratios of `rows`.
     pub(super) fn write(&self, plan: &Plan, rows: &[RunRow]) -> Result<()> {
+        // A trace that failed has no row.
+        let was_run = |name: &str| rows.iter().any(|run| run.trace == name);
+        let sources = plan.sources.iter().filter(|source| was_run(&source.name()));
         let sections: Vec<Section> =
-            plan.sources.iter().map(|source| section(plan, source, rows)).collect::<Result<_>>()?;
+            sources.map(|source| section(plan, source, rows)).collect::<Result<_>>()?;
         let title = match sections.as_slice() {
             [only] => format!("Hit ratios of {}", only.title),
             all => format!("Hit ratios of {} traces", all.len()),
@@ -113,9 +116,13 @@ fn chart(trace: &str, runs: &[&RunRow]) -> Chart {
     // In the order of the command line; by their full titles.
     let mut lines: Vec<(String, String)> = Vec::new();
     let mut ratios: BTreeMap<(String, u32), f64> = BTreeMap::new();
-    for run in runs {
+    // By bytes where all runs are counted so.
+    let by_bytes: Option<Vec<f64>> = runs.iter().map(|run| run.byte_hit_ratio()).collect();
+    let ratio_of = if by_bytes.is_some() { "byte hit ratio" } else { "hit ratio" };
+    let shown = by_bytes.unwrap_or_else(|| runs.iter().map(|run| run.hit_ratio).collect());
+    for (run, ratio) in runs.iter().zip(shown) {
         let (short, full) = run.titles();
-        ratios.insert((full.clone(), run.cache_pages), run.hit_ratio);
+        ratios.insert((full.clone(), run.cache_pages), ratio);
         if !lines.iter().any(|line| line.1 == full) {
             lines.push((short, full));
         }
@@ -130,18 +137,23 @@ fn chart(trace: &str, runs: &[&RunRow]) -> Chart {
         }
     };
     let note = if lines.iter().any(|(short, _)| short == belady::NAME) {
-        "Higher is better. Belady knows the future: nothing can be better."
+        // The fewest misses are not always the fewest bytes.
+        if ratio_of == "hit ratio" {
+            "Higher is better. Belady knows the future: nothing can be better."
+        } else {
+            "Higher is better. Belady knows the future: no policy has fewer misses."
+        }
     } else {
         "Higher is better."
     };
     Chart {
-        title: format!("{trace}: hit ratio by cache size"),
+        title: format!("{trace}: {ratio_of} by cache size"),
         note: note.to_owned(),
         series: lines.iter().map(series).collect(),
         higher_is_better: true,
         baseline: lines.iter().position(|(short, _)| short == BASELINE),
         x: X::Pages { pages, page_bytes: PAGE_BYTES },
-        y: Y { label: "hit ratio".to_owned(), unit: Unit::Share },
+        y: Y { label: ratio_of.to_owned(), unit: Unit::Share },
         claims: Vec::new(),
     }
 }

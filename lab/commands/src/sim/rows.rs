@@ -3,12 +3,15 @@
 //! # Invariants
 //! - `accesses = hits + late hits + misses`; without readahead nothing is late.
 
+mod parts;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
 use forerun_console::output::Column;
 use forerun_console::{interrupt, names, output};
+use forerun_core::cache::PartitionView;
 use forerun_core::device::Device;
 use forerun_core::event::FetchKind;
 use forerun_core::params::Share;
@@ -18,6 +21,7 @@ use forerun_measure::{record, windows};
 use forerun_report::quantity;
 use forerun_report::{DeviceRequest, RequestKind, Run, RunRecord, Window};
 use forerun_sim::driver::{LoggedRequest, LoggedWindow, RunOutcome};
+use forerun_sim::partitioned::TraceCounts;
 use forerun_sim::prefetch::Prefetch;
 use forerun_sim::replay::{self, SampleCounts};
 use forerun_sim::workload::Workload;
@@ -27,6 +31,7 @@ use super::Plan;
 use super::case::{Case, seed};
 use crate::specs;
 use crate::specs::PAGE_BYTES;
+use parts::Parts;
 
 /// All runs, as `--json` prints them.
 #[derive(Serialize)]
@@ -51,6 +56,8 @@ pub(super) struct RunRow {
     seconds: f64,
     accesses_per_second: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<ByteCounts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     sample: Option<Sample>,
     #[serde(skip_serializing_if = "Option::is_none")]
     readahead: Option<Ahead>,
@@ -58,6 +65,17 @@ pub(super) struct RunRow {
     prefetch: Option<Thread>,
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<Virtual>,
+    /// Where traces went together through one cache.
+    #[serde(flatten)]
+    parts: Option<Parts>,
+}
+
+/// Accesses by the bytes that were requested.
+#[derive(Clone, Deserialize, Serialize)]
+struct ByteCounts {
+    requested: u64,
+    missed: u64,
+    hit_ratio: f64,
 }
 
 /// The sample that a row is estimated from.
@@ -95,6 +113,9 @@ struct Thread {
 #[derive(Clone, Deserialize, Serialize)]
 struct Virtual {
     name: String,
+    /// Those that were given.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    params: BTreeMap<String, String>,
     seconds: f64,
     requests: u64,
     mean_request_bytes: u64,
@@ -132,10 +153,12 @@ impl RunRow {
             hit_ratio: 0.0,
             seconds: quantity::seconds(took),
             accesses_per_second: 0.0,
+            bytes: None,
             sample: None,
             readahead: None,
             prefetch: None,
             device: None,
+            parts: None,
         })
     }
 
@@ -148,6 +171,18 @@ impl RunRow {
         self
     }
 
+    /// The counts by bytes, where the accesses have sizes.
+    pub(super) fn sized(mut self, requested: u64, missed: u64) -> Self {
+        let hit_ratio = quantity::ratio(requested.saturating_sub(missed), requested);
+        self.bytes = (requested > 0).then_some(ByteCounts { requested, missed, hit_ratio });
+        self
+    }
+
+    /// The hit ratio by bytes, where there is one.
+    pub(super) fn byte_hit_ratio(&self) -> Option<f64> {
+        self.bytes.as_ref().map(|bytes| bytes.hit_ratio)
+    }
+
     /// The sample, where the counts are estimated.
     #[expect(clippy::cast_precision_loss, reason = "shown with few digits")]
     pub(super) fn estimated(mut self, from: Option<SampleCounts>, sample: Share) -> Self {
@@ -158,6 +193,17 @@ impl RunRow {
             misses: from.misses,
             hit_ratio_error: from.error(sample).map(|misses| misses / all),
         });
+        self
+    }
+
+    /// What each partition and trace had.
+    pub(super) fn partitioned<'c>(
+        mut self,
+        names: &[String],
+        counts: &[TraceCounts],
+        partitions: impl Iterator<Item = PartitionView<'c>>,
+    ) -> Self {
+        self.parts = Some(Parts::new(names, counts, partitions));
         self
     }
 
@@ -184,6 +230,7 @@ impl RunRow {
         self.prefetch = case.prefetch.map(thread);
         self.device = device.map(|device| Virtual {
             name: device.name().to_owned(),
+            params: given(case.device.unwrap_or_default(), device.params()),
             seconds: quantity::seconds(outcome.elapsed),
             requests: outcome.requests,
             mean_request_bytes: outcome.mean_request_bytes(),
@@ -216,8 +263,9 @@ impl RunRow {
         let ahead = self.readahead.iter().map(|it| (it.name.as_str(), &it.params));
         let thread = self.prefetch.iter().map(|it| (it.name.as_str(), &it.params));
         let parts = policy.chain(ahead).chain(thread);
-        let (names, specs): (Vec<&str>, Vec<String>) =
+        let (names, mut specs): (Vec<&str>, Vec<String>) =
             parts.map(|(name, params)| (name, spec(name, params))).unzip();
+        specs.extend(self.device.iter().map(|device| spec(&device.name, &device.params)));
         (names.join(" + "), specs.join(" + "))
     }
 
@@ -238,10 +286,13 @@ pub(super) fn table(rows: &[RunRow]) -> String {
     let rows = rows.as_slice();
     let has = |part: fn(&RunRow) -> bool| rows.iter().any(part);
     let (sampled, ahead) = (has(|run| run.sample.is_some()), has(|run| run.readahead.is_some()));
+    let bytes = has(|run| run.bytes.is_some());
     let (thread, device) = (has(|run| run.prefetch.is_some()), has(|run| run.device.is_some()));
     let limit = has(|run| run.device.as_ref().is_some_and(|it| it.ratio_to_limit.is_some()));
+    let shown = |run: &RunRow| run.device(|it| spec(&it.name, &it.params));
+    let devices = rows.iter().any(|run| shown(run) != shown(&rows[0]));
     #[rustfmt::skip]
-    let all: [(bool, Column<RunRow>); 19] = [
+    let all: [(bool, Column<RunRow>); 22] = [
         (true,             ("trace",     |run| run.shown.clone())),
         (true,             ("policy",    |run| spec(&run.policy, &run.params))),
         (ahead,            ("readahead", |run| {
@@ -250,10 +301,17 @@ pub(super) fn table(rows: &[RunRow]) -> String {
         (thread,           ("prefetch",  |run| {
             run.prefetch.as_ref().map_or(specs::NONE.into(), |it| spec(&it.name, &it.params))
         })),
+        (devices,          ("device",    |run| run.device(|it| spec(&it.name, &it.params)))),
         (true,             ("pages",     |run| run.cache_pages.to_string())),
         (true,             ("accesses",  |run| run.accesses.to_string())),
         (true,             ("misses",    |run| run.misses.to_string())),
         (true,             ("hit ratio", |run| percent(run.hit_ratio))),
+        (bytes,            ("by bytes",  |run| {
+            run.byte_hit_ratio().map(percent).unwrap_or_default()
+        })),
+        (bytes,            ("missed",    |run| {
+            run.bytes.as_ref().map(|it| quantity::bytes(it.missed)).unwrap_or_default()
+        })),
         (sampled,          ("std error", |run| {
             run.sample.as_ref().and_then(|it| it.hit_ratio_error).map(percent).unwrap_or_default()
         })),
@@ -277,7 +335,9 @@ pub(super) fn table(rows: &[RunRow]) -> String {
         }))),
     ];
     let columns: Vec<_> = all.into_iter().filter(|(shown, _)| *shown).map(|it| it.1).collect();
-    output::columns(rows, &columns, 2 + usize::from(ahead) + usize::from(thread))
+    let parts = rows.iter().filter_map(|run| run.parts.as_ref().map(Parts::table));
+    let left = 2 + [ahead, thread, devices].into_iter().map(usize::from).sum::<usize>();
+    [output::columns(rows, &columns, left)].into_iter().chain(parts).collect()
 }
 
 /// A row, and its run where a record is kept.
@@ -315,7 +375,8 @@ impl Record {
             ("readahead", plan.readaheads.join(" ")),
         ];
         settings.extend(plan.depth.map(|depth| ("depth", depth.to_string())));
-        Self(record::empty(plan.device.clone().unwrap_or_default(), 0, &settings))
+        let devices: Vec<&str> = plan.devices.iter().filter_map(Option::as_deref).collect();
+        Self(record::empty(devices.join(" "), 0, &settings))
     }
 
     /// Adds a run.
@@ -343,6 +404,9 @@ impl Record {
             all_params
                 .extend(thread.params().into_iter().map(|(key, value)| (key.to_owned(), value)));
         }
+        let own = given(case.device.unwrap_or_default(), device.params());
+        let own = own.into_iter().filter(|(key, _)| key != "cache");
+        all_params.extend(own.map(|(key, value)| (format!("device.{key}"), value)));
         all_params.insert("policy".to_owned(), case.policy.to_owned());
         all_params.insert("cache_pages".to_owned(), case.pages.to_string());
         let cache = device.params().iter().find(|(key, _)| *key == "cache");
@@ -431,6 +495,14 @@ fn streams(workload: &Workload) -> u32 {
 fn spec(name: &str, params: &BTreeMap<String, String>) -> String {
     let pairs: Vec<String> = params.iter().map(|(key, value)| format!("{key}={value}")).collect();
     if pairs.is_empty() { name.to_owned() } else { format!("{name}:{}", pairs.join(",")) }
+}
+
+/// Those of `params` that `spec` gives.
+fn given(spec: &str, params: &[(&'static str, String)]) -> BTreeMap<String, String> {
+    let pairs = params::split(spec).1.split(',').filter_map(|pair| pair.split_once('='));
+    let keys: Vec<&str> = pairs.map(|(key, _)| key).collect();
+    let given = params.iter().filter(|(key, _)| keys.contains(key)).cloned();
+    map(&given.collect::<Vec<_>>())
 }
 
 fn map(pairs: &[(&'static str, String)]) -> BTreeMap<String, String> {

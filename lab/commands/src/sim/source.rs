@@ -21,7 +21,7 @@ use forerun_console::failure::note;
 use forerun_console::{names, ranges};
 use forerun_core::params::Share;
 use forerun_core::units::Nanos;
-use forerun_sim::replay::{self, Full, Numbering};
+use forerun_sim::replay::{Accesses, Full, Numbering};
 use forerun_sim::trace::{
     self, AUTO, Addresses, BATCH_REQUESTS, Facts, Request, Trace, TraceError,
 };
@@ -70,6 +70,9 @@ impl Reading {
 /// Pages, one after the other, some at a time.
 pub(crate) struct Keys {
     requests: Requests,
+    /// Whether sizes are wanted, and whether the requests have some.
+    sizes: bool,
+    is_sized: bool,
     batch: Vec<Request>,
     /// Requests of the batch that were sent whole, and pages of the next one.
     sent: usize,
@@ -78,26 +81,33 @@ pub(crate) struct Keys {
 
 impl Keys {
     /// Appends the next pages to `out`, a bounded number; false when there are no more.
-    pub(crate) fn more(&mut self, out: &mut Vec<u64>) -> Result<bool, TraceError> {
+    pub(crate) fn more(&mut self, out: &mut Accesses) -> Result<bool, TraceError> {
         if self.sent == self.batch.len() {
             self.sent = 0;
             if !self.requests.next_batch(&mut self.batch)? {
                 return Ok(false);
             }
+            self.is_sized = self.sizes && self.requests.facts().sizes;
         }
-        let most = out.len() + KEYS_AT_ONCE;
+        let most = out.keys.len() + KEYS_AT_ONCE;
         while let Some(request) = self.batch.get(self.sent)
-            && out.len() < most
+            && out.keys.len() < most
         {
             if request.count == 1 {
-                out.push(request.first);
+                out.keys.push(request.first);
+                if self.is_sized {
+                    out.bytes.push(request.bytes);
+                }
                 self.sent += 1;
                 continue;
             }
             let left = request.count - self.pages_sent;
-            let room = u32::try_from(most - out.len()).expect("at most `KEYS_AT_ONCE`");
-            let first = request.first + u64::from(self.pages_sent);
-            out.extend((0..left.min(room)).map(|page| first + u64::from(page)));
+            let room = u32::try_from(most - out.keys.len()).expect("at most `KEYS_AT_ONCE`");
+            let pages = self.pages_sent..self.pages_sent + left.min(room);
+            out.keys.extend(pages.clone().map(|page| request.first + u64::from(page)));
+            if self.is_sized {
+                out.bytes.extend(pages.map(|page| request.page_bytes(page)));
+            }
             if left > room {
                 self.pages_sent += room;
             } else {
@@ -113,6 +123,8 @@ const KEYS_AT_ONCE: usize = BATCH_REQUESTS;
 
 /// The counts of a whole trace.
 pub(crate) struct Survey {
+    /// Pages requested, of the sample.
+    pub(crate) accesses: u64,
     /// Distinct pages.
     pub(crate) unique: u64,
     /// The page after the largest.
@@ -221,10 +233,12 @@ impl Source {
         Ok(Requests { from, left })
     }
 
-    /// Its pages, at most `reading.limit`; `bar` shows how much of a file was read.
-    pub(crate) fn keys(&self, reading: &Reading, bar: &ProgressBar) -> Result<Keys> {
+    /// Its pages, at most `reading.limit`, with their `sizes` if there are some; `bar` shows how
+    /// much of a file was read.
+    pub(crate) fn keys(&self, reading: &Reading, sizes: bool, bar: &ProgressBar) -> Result<Keys> {
         let requests = self.requests_told(reading, bar)?;
-        Ok(Keys { requests, batch: Vec::new(), sent: 0, pages_sent: 0 })
+        let (batch, is_sized) = (Vec::new(), false);
+        Ok(Keys { requests, sizes, is_sized, batch, sent: 0, pages_sent: 0 })
     }
 
     /// A first reading. Follows `sample`, in `memory` bytes.
@@ -235,13 +249,14 @@ impl Source {
         sample: Share,
         bar: &ProgressBar,
     ) -> Result<Result<Survey, TooMany>> {
-        let (mut numbering, mut end) = (Numbering::default(), 0);
-        let (mut keys, mut numbers) = (self.keys(reading, bar)?, Vec::new());
-        let mut batch = Vec::new();
+        let (mut numbering, mut end, mut accesses) = (Numbering::default(), 0, 0);
+        let (mut keys, mut numbers) = (self.keys(reading, false, bar)?, Vec::new());
+        let mut batch = Accesses::default();
         while keys.more(&mut batch)? {
-            end = batch.iter().fold(end, |end, key| key.saturating_add(1).max(end));
-            replay::keep_sample(&mut batch, sample);
-            if let Err(Full) = numbering.number_all(&batch, memory, &mut numbers) {
+            end = batch.keys.iter().fold(end, |end, key| key.saturating_add(1).max(end));
+            batch.keep_sample(sample);
+            accesses += batch.keys.len() as u64;
+            if let Err(Full) = numbering.number_all(&batch.keys, memory, &mut numbers) {
                 let bytes = numbering.bytes().saturating_mul(2);
                 return Ok(Err(TooMany { bytes, keys: numbering.len() }));
             }
@@ -249,7 +264,7 @@ impl Source {
             numbers.clear();
         }
         let unique = u64::from(numbering.len()) * 1_000_000 / u64::from(sample.ppm);
-        Ok(Ok(Survey { unique, end }))
+        Ok(Ok(Survey { accesses, unique, end }))
     }
 
     /// Its reads. A trace becomes one reader of one file of `end` pages.
@@ -478,12 +493,20 @@ mod tests {
 
     fn keys(text: &str, limit: u64) -> Vec<u64> {
         let source = Source::new(text).expect("a workload");
-        {
-            let keys = source.keys(&reading(limit), &ProgressBar::hidden());
-            let (mut keys, mut all) = (keys.unwrap(), Vec::new());
-            while keys.more(&mut all).expect("no trace") {}
-            all
-        }
+        let keys = source.keys(&reading(limit), true, &ProgressBar::hidden());
+        let (mut keys, mut all) = (keys.unwrap(), Accesses::default());
+        while keys.more(&mut all).expect("no trace") {}
+        assert_eq!(all.keys.len(), all.bytes.len(), "a workload has sizes");
+        all.keys
+    }
+
+    #[test]
+    fn a_page_that_is_read_in_part_has_the_size_of_that_part() {
+        let source = Source::new("workload:streams,n=1,each=10K,request=6K").unwrap();
+        let keys = source.keys(&reading(u64::MAX), true, &ProgressBar::hidden());
+        let (mut keys, mut all) = (keys.unwrap(), Accesses::default());
+        while keys.more(&mut all).expect("no trace") {}
+        assert_eq!((all.keys, all.bytes), (vec![0, 1, 1, 2], vec![4_096, 2_048, 2_048, 2_048]));
     }
 
     #[test]

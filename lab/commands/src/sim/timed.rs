@@ -18,7 +18,6 @@ use forerun_measure::cache::queues_commands;
 use forerun_measure::record;
 use forerun_sim::driver::{self, RunError, RunOutcome, Setup};
 use forerun_sim::host::RequestOrder;
-use forerun_sim::prefetch::Prefetch;
 use forerun_sim::workload::Workload;
 
 use super::Plan;
@@ -54,10 +53,11 @@ pub(super) fn run(
             found
         } else {
             let (mut done, workload, device) = run_case(plan, source, *case, end)?;
-            if plan.online_limit && !limits.contains_key(&case.pages) {
-                limits.insert(case.pages, limit(plan, source, *case, device.as_ref(), &workload)?);
+            let place = (case.device, case.pages);
+            if plan.online_limit && !limits.contains_key(&place) {
+                limits.insert(place, limit(plan, source, *case, device.as_ref(), &workload)?);
             }
-            done.limit(limits.get(&case.pages).copied().flatten());
+            done.limit(limits.get(&place).copied().flatten());
             let run = Record::run(plan, *case, &workload, device, (&done.outcome, done.limit));
             let run = KeptRun { row: done.row, run };
             kept.add(&key, &run)?;
@@ -70,19 +70,18 @@ pub(super) fn run(
     Ok(())
 }
 
-fn cases<'a>(plan: &'a Plan, unique: u64) -> Vec<Case<'a>> {
+fn cases(plan: &Plan, unique: u64) -> Vec<Case<'_>> {
     let mut cases = Vec::new();
-    for readahead in &plan.readaheads {
-        for policy in &plan.policies {
-            for size in &plan.sizes {
-                let pages = size.pages(unique);
-                let case = |prefetch: &'a Option<Prefetch>| Case {
-                    readahead,
-                    prefetch: prefetch.as_ref(),
-                    policy,
-                    pages,
-                };
-                cases.extend(plan.prefetches.iter().map(case));
+    for device in plan.devices.iter().map(Option::as_deref) {
+        for readahead in &plan.readaheads {
+            for policy in &plan.policies {
+                for size in &plan.sizes {
+                    let pages = size.pages(unique);
+                    cases.extend(plan.prefetches.iter().map(|prefetch| {
+                        let prefetch = prefetch.as_ref();
+                        Case { device, readahead, prefetch, policy, pages }
+                    }));
+                }
             }
         }
     }
@@ -112,8 +111,8 @@ fn run_case(
     let name = source.name();
     let mut timed = source.workload(&plan.reading, end)?;
     let seed = seed(&timed.workload);
-    let make = |spec: &String| device::make(spec, seed).map_err(|error| anyhow!("{error}"));
-    let device = plan.device.as_ref().map(make).transpose()?;
+    let make = |spec| device::make(spec, seed).map_err(|error| anyhow!("{error}"));
+    let device = case.device.map(make).transpose()?;
     let model = device.clone();
     let begun = machine::now();
     let outcome = driver::run(setup(plan, case, device), &mut timed.workload)

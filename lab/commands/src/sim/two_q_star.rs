@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use forerun_console::form::Form;
-use forerun_console::{machine, object};
+use forerun_console::{failure, machine, object};
 use forerun_core::eviction::two_q::{TwoQ, TwoQParams};
 use forerun_core::eviction::two_q_star::{TwoQStar, TwoQStarParams};
 use forerun_core::params::Share;
@@ -79,7 +79,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
     let plot = args.output.as_deref().map(|path| Plot::new("-o", path)).transpose()?;
     let written: Vec<&Path> = plot.iter().map(Plot::path).collect();
     super::require_places(&written, &sources)?;
-    let mut sections = Vec::new();
+    let (mut sections, mut failed) = (Vec::new(), Vec::new());
     for source in &sources {
         let name = source.name();
         let sizes = match &sizes {
@@ -87,16 +87,25 @@ pub(super) fn run(args: &Args) -> Result<()> {
             None if of_the_paper(&name) => specs::sizes(PAPER_SIZES)?,
             None => specs::sizes(super::plot::SIZES)?,
         };
-        let counted = count(source, &args.reading, &sizes).with_context(|| name.clone())?;
-        sections.push(section(&name, &counted));
+        match count(source, &args.reading, &sizes).with_context(|| name.clone()) {
+            Ok(counted) => sections.push(section(&name, &counted)),
+            Err(error) => failed.push((name, error)),
+        }
     }
-    let sheet = sheet(sections, sources.iter().any(|source| of_the_paper(&source.name())));
-    let drawn = plot.map_or(Ok(()), |plot| plot.draw(&sheet));
-    if args.form.kind().is_of_rows() {
-        let values = object! { values: charts::values(&sheet) };
-        return drawn.and(args.form.print(&values, &["values"], String::new));
+    if !sections.is_empty() {
+        let sheet = sheet(sections, sources.iter().any(|source| of_the_paper(&source.name())));
+        let drawn = plot.map_or(Ok(()), |plot| plot.draw(&sheet));
+        drawn.and(print(&sheet, args.form))?;
     }
-    drawn.and(args.form.print(&sheet, &["sections"], || charts::text(&sheet)))
+    failure::all_done(failed, sources.len())
+}
+
+fn print(sheet: &Sheet, form: Form) -> Result<()> {
+    if form.kind().is_of_rows() {
+        let values = object! { values: charts::values(sheet) };
+        return form.print(&values, &["values"], String::new);
+    }
+    form.print(sheet, &["sections"], || charts::text(sheet))
 }
 
 /// Whether `name` is the workload that stands for the paper's traces.

@@ -3,10 +3,10 @@
 //! A size that is a share of the trace's blocks takes one more pass before, to count them.
 
 use anyhow::{Context as _, Result, anyhow};
-use forerun_console::failure::usage;
+use forerun_console::failure::{note, usage};
 use forerun_console::{machine, output};
 use forerun_core::params::Param as _;
-use forerun_sim::replay::{self, Cell, ReplayError, replay};
+use forerun_sim::replay::{self, Cell, ReplayError, replay_sized};
 
 use super::Plan;
 use super::memory::too_large;
@@ -35,7 +35,7 @@ pub(super) fn run(
     let pairs =
         plan.policies.iter().flat_map(|policy| plan.sizes.iter().map(move |s| (policy, *s)));
     let pairs: Vec<(&String, Size)> = pairs.collect();
-    let key = |(policy, size): (&String, Size)| plan.key(source, (policy, size));
+    let key = |(policy, size): (&String, Size)| plan.key(source, (policy, size, plan.bytes));
     let mut found: Vec<Option<KeptRun>> = pairs.iter().map(|&it| kept.take(&key(it))).collect();
     let missing: Vec<usize> = (0..pairs.len()).filter(|&at| found[at].is_none()).collect();
     if !missing.is_empty() {
@@ -62,10 +62,10 @@ fn rows(plan: &Plan, source: &Source, wanted: &[(&String, Size)]) -> Result<Vec<
     };
     let cells: Vec<Cell> = wanted.iter().map(cell).collect();
     let bar = output::transfer(0, "simulating");
-    let mut keys = source.keys(&plan.reading, &bar)?;
+    let mut keys = source.keys(&plan.reading, plan.bytes, &bar)?;
     let settings =
         replay::ReplaySettings { threads: plan.threads, memory, sample, clock: &machine::now };
-    let counts = replay(|out| keys.more(out), &cells, &settings);
+    let counts = replay_sized(|out| keys.more(out), &cells, &settings);
     bar.finish_and_clear();
     let counts = counts.map_err(|error| match error {
         ReplayError::Accesses(error) => error.into(),
@@ -78,11 +78,14 @@ fn rows(plan: &Plan, source: &Source, wanted: &[(&String, Size)]) -> Result<Vec<
         )),
     })?;
     let name = source.name();
+    if plan.bytes && counts.iter().any(|counts| counts.accesses > 0 && counts.bytes == 0) {
+        note(&format!("{name}: its accesses have no sizes: misses are not counted by bytes"));
+    }
     let rows = cells.iter().zip(counts).map(|(cell, counts)| {
         let hits = counts.accesses - counts.misses;
         RunRow::new(&name, &cell.policy, cell.pages, counts.busy)
             .map(|row| row.counted(counts.accesses, counts.misses, hits))
-            .map(|row| row.estimated(counts.sampled, sample))
+            .map(|row| row.estimated(counts.sampled, sample).sized(counts.bytes, counts.miss_bytes))
     });
     rows.collect::<Result<_>>().context("cannot tell the parameters")
 }

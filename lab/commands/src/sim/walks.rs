@@ -109,13 +109,13 @@ pub(super) fn run_all(args: &Args) -> Result<()> {
             Err(error) => failed.push((path.display().to_string(), error)),
         }
     }
-    if traces.is_empty() && failed.len() == 1 {
-        return Err(failed.remove(0).1);
+    if traces.is_empty() {
+        return failure::all_done(failed, args.traces.len());
     }
     let rows = parallel::map(&traces, |(name, trace)| row(name, trace, &setup));
     let json = serde_json::json!({ "device": args.virtually.device, "runs": rows });
     args.output.print(&json, &["runs"], || table(&rows))?;
-    if failed.is_empty() { Ok(()) } else { Err(failure::several(&failed, args.traces.len())) }
+    failure::all_done(failed, args.traces.len())
 }
 
 impl Virtually {

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use forerun_console::form::Output;
 use forerun_console::output::{self, Column};
 use forerun_core::params::Share;
-use forerun_report::quantity::bytes;
+use forerun_report::quantity::{bytes, time};
 use forerun_sim::trace::survey::{Survey, SurveySettings, TraceSummary};
 use forerun_sim::trace::{Addresses, Facts};
 use serde::Serialize;
@@ -230,7 +230,7 @@ impl Info {
             row("devices", devices.to_string());
         }
         row("reads", self.read_share.map_or("not told".into(), percent));
-        row("time", self.seconds.map_or("not told".into(), |s| format!("{s:.3} s")));
+        row("time", self.seconds.map_or("not told".into(), time));
         if let Some(sizes) = &self.request_bytes {
             let (min, max) = (bytes(sizes.min), bytes(sizes.max));
             row("request size", format!("mean {:.0} bytes, {min} to {max}", sizes.mean));

@@ -11,7 +11,7 @@ use forerun_core::event::{Error, Event, FetchKind, Hit, codec};
 use forerun_core::prng::Prng;
 use forerun_core::units::{FileId, FrameId, Nanos, PageId, RequestId};
 
-use super::store::{ClientRequest, Content, Fill, FrameView, Operation, Store};
+use super::store::{Changing, ClientRequest, Content, Fill, FrameView, Operation, Store};
 
 /// The state of everything but the core.
 pub(super) struct DriverState {
@@ -20,6 +20,8 @@ pub(super) struct DriverState {
     pub(super) frames: Vec<FrameView>,
     pub(super) index: BTreeMap<PageId, FrameId>,
     pub(super) operations: Vec<Operation>,
+    /// What fetches in flight have read before the store changed the page.
+    pub(super) read_before: BTreeMap<FrameId, Content>,
     /// Copies in progress by writers.
     pub(super) fills: Vec<Fill>,
     /// Frames that readers have pinned.
@@ -45,6 +47,7 @@ impl DriverState {
             frames: vec![FrameView::default(); frames as usize],
             index: BTreeMap::new(),
             operations: Vec::new(),
+            read_before: BTreeMap::new(),
             fills: Vec::new(),
             held: Vec::new(),
             hits: Vec::new(),
@@ -94,7 +97,9 @@ impl DriverState {
                     let pages = first.index..first.index + frames.len() as u64;
                     first.file == page.file && pages.contains(&page.index)
                 }
-                Operation::Write { .. } | Operation::Sync { .. } => false,
+                Operation::Write { .. } | Operation::Sync { .. } | Operation::Change { .. } => {
+                    false
+                }
             })
         };
         let (mut least, mut most) = (0, 0);
@@ -139,7 +144,56 @@ impl DriverState {
                 ClientRequest::Read { .. } => {}
                 ClientRequest::Write(write) => write.filled.retain(|page, _| stays(page)),
                 ClientRequest::Flush { acknowledged } => acknowledged.retain(|page, _| stays(page)),
+                ClientRequest::Change { made, .. } => made.retain(|page, _| stays(page)),
             }
+        }
+    }
+}
+
+impl DriverState {
+    /// Has fetches of `file` in flight, some of them, read their pages now.
+    fn read_in_flight(&mut self, file: FileId) {
+        for operation in &self.operations {
+            let Operation::Fetch { page, frames } = operation else { continue };
+            for (index, &frame) in (page.index..).zip(frames).filter(|_| page.file == file) {
+                if self.random.below(2) == 0 {
+                    let content = self.store.read(PageId { index, ..*page });
+                    self.read_before.entry(frame).or_insert(content);
+                }
+            }
+        }
+    }
+
+    /// The store makes a change: the shadow sees it from now on.
+    pub(super) fn make(&mut self, request: RequestId, changing: Changing) {
+        let Changing { file, first, count, keeps_first, file_pages, .. } = changing;
+        self.read_in_flight(file);
+        if let Some(pages) = file_pages {
+            self.cut(file, pages);
+        }
+        self.values += 1;
+        let (value, mut contents) = (self.values, BTreeMap::new());
+        let end = first.saturating_add(count).min(self.pages[file.0 as usize]);
+        for index in first..end {
+            let page = PageId { file, index };
+            let kept = self.store.read(page)[0];
+            let content = [if keeps_first && index == first { kept } else { value }, value];
+            self.store.alter(page, content);
+            self.shadow.insert(page, content);
+            // What was written before is overwritten, and is promised no longer.
+            self.acknowledged.remove(&page);
+            for asked in self.asked.values_mut() {
+                match asked {
+                    ClientRequest::Flush { acknowledged } => _ = acknowledged.remove(&page),
+                    ClientRequest::Write(write) => _ = write.filled.remove(&page),
+                    ClientRequest::Read { .. } | ClientRequest::Change { .. } => {}
+                }
+            }
+            contents.insert(page, content);
+        }
+        match self.asked.get_mut(&request) {
+            Some(ClientRequest::Change { made, .. }) => *made = contents,
+            _ => self.wrong(format!("{request:?} is no change under way")),
         }
     }
 }
@@ -200,6 +254,20 @@ impl Driver for DriverState {
         self.operations.push(Operation::Sync { file });
     }
 
+    fn change(&mut self, request: RequestId) {
+        let Some(&ClientRequest::Change { changing, .. }) = self.asked.get(&request) else {
+            return self.wrong(format!("{request:?} is no change under way"));
+        };
+        let writes = |operation: &Operation| match operation {
+            Operation::Write { page, .. } => page.file == changing.file,
+            _ => false,
+        };
+        if self.operations.iter().any(writes) {
+            self.wrong(format!("{request:?} changes a file that is being written"));
+        }
+        self.operations.push(Operation::Change { request, changing });
+    }
+
     fn serve(&mut self, request: RequestId, index: u64, frame: FrameId) {
         let Some(ClientRequest::Read { file, left }) = self.asked.get_mut(&request) else {
             return self.wrong(format!("{request:?} is served, but reads nothing"));
@@ -233,6 +301,17 @@ impl Driver for DriverState {
             Some(ClientRequest::Flush { acknowledged }) => {
                 self.saw("flush done");
                 self.promise(request, &acknowledged);
+            }
+            Some(ClientRequest::Change { changing, made }) => {
+                self.saw("changed in the store");
+                if changing.durable {
+                    self.saw("durable change");
+                    self.promise(request, &made);
+                }
+                for (page, content) in made {
+                    let known = self.acknowledged.entry(page).or_default();
+                    *known = [known[0].max(content[0]), known[1].max(content[1])];
+                }
             }
         }
     }

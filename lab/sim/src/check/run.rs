@@ -5,14 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use forerun_core::cache::{Cache, Stats};
+use forerun_core::cache::{Cache, PartitionStats, PartitionView, Stats};
 use forerun_core::drive::drive;
 use forerun_core::event::{Action, Actions, Event, FetchKind, Hit, codec};
 use forerun_core::prng::Prng;
 use forerun_core::units::{FileId, HandleId, Nanos, PageId, PartitionId, RequestId};
 
 use super::driver_state::DriverState;
-use super::store::{ClientRequest, Fill, Operation, Writing};
+use super::store::{Changing, ClientRequest, Fill, Operation, Writing};
 
 /// The results of a run.
 #[derive(Clone, Debug, Default)]
@@ -50,7 +50,9 @@ const EVERYTHING: &[&str] = &[
     "readahead dropped", "store error", "write-back error", "past the end", "changed", "no frames",
     "busy", "too large", "cancelled", "write in part", "fresh page", "durable write",
     "flush done", "sync failed", "write failed", "truncated", "resized", "invalidated",
-    "two partitions", "closed", "prefetched", "prefetch dropped",
+    "emptied", "two partitions", "a rule of offsets", "evicted by itself", "closed", "prefetched",
+    "prefetch dropped", "changed in the store", "durable change", "change failed",
+    "cut within a page",
 ];
 
 /// Runs `seed` to its end.
@@ -126,6 +128,15 @@ impl Run {
         if stats.ahead_unread > settings.ahead_pages_max.into() {
             return Err(format!("more is read ahead than may be, after {event:?}: {stats:?}"));
         }
+        let sum = |count: fn(&PartitionStats) -> u64| -> u64 {
+            self.cache.partitions().map(|part| count(&part.stats)).sum()
+        };
+        let sums = [sum(|it| it.hits), sum(|it| it.late_hits), sum(|it| it.misses)];
+        if sums != [stats.hits, stats.late_hits, stats.misses]
+            || sum(|it| it.evicted) != stats.evicted
+        {
+            return Err(format!("partitions counted {sums:?}, after {event:?}: {stats:?}"));
+        }
         if self.cache.dirty_pages() > settings.dirty_pages_max {
             return Err(format!("{} pages are dirty, after {event:?}", self.cache.dirty_pages()));
         }
@@ -134,7 +145,7 @@ impl Run {
 
     fn step(&mut self) -> Result<(), String> {
         self.pass(8);
-        match self.draw(122) {
+        match self.draw(126) {
             0..20 => self.read(),
             20..32 => self.read_without_lock(),
             32..47 => self.write(),
@@ -152,6 +163,7 @@ impl Run {
             112..114 => self.resize(),
             114..117 => self.open_or_close(),
             117..119 => self.prefetch(),
+            119..123 => self.change(),
             _ => {
                 self.pass(300);
                 self.send(Event::Tick)
@@ -285,6 +297,22 @@ impl Run {
         })
     }
 
+    /// Zeroes or discards pages, or sets the length of the file.
+    fn change(&mut self) -> Result<(), String> {
+        let Some((handle, file)) = self.pick_handle() else { return Ok(()) };
+        let (first, durable) = (self.draw(62), self.draw(3) == 0);
+        let sets_length = self.draw(3) == 0;
+        let keeps_first = sets_length && self.draw(2) == 0;
+        let count = if sets_length { u64::MAX } else { 1 + self.draw(12) };
+        let file_pages = sets_length.then_some(first + u64::from(keeps_first));
+        let changing = Changing { file, first, count, keeps_first, file_pages, durable };
+        let asked = ClientRequest::Change { changing, made: BTreeMap::new() };
+        let (request, handle) = (self.request(handle, asked), HandleId(handle));
+        let event =
+            Event::Change { request, handle, first, count, keeps_first, file_pages, durable };
+        self.send(event)
+    }
+
     fn flush(&mut self) -> Result<(), String> {
         let Some((handle, file)) = self.pick_handle() else { return Ok(()) };
         let mut acknowledged = self.driver.acknowledged.clone();
@@ -313,7 +341,8 @@ impl Run {
                 self.rest_of(Operation::Fetch { page: after(page, &frames), frames: later });
                 let (first, count) = (frames[0], u32::try_from(frames.len()).expect("small"));
                 for (index, &frame) in (page.index..).zip(&frames) {
-                    let content = self.driver.store.read(PageId { index, ..page });
+                    let read = self.driver.store.read(PageId { index, ..page });
+                    let content = self.driver.read_before.remove(&frame).unwrap_or(read);
                     let view = self.driver.frame(frame);
                     view.busy = false;
                     view.content = if fails { [u64::MAX; 2] } else { content };
@@ -341,6 +370,17 @@ impl Run {
                 }
                 self.send(Event::Written { first, count })
             }
+            Operation::Change { request, changing } => {
+                if fails {
+                    self.driver.saw("change failed");
+                    return self.send(Event::Changed { request, errno: 95 });
+                }
+                if changing.keeps_first {
+                    self.driver.saw("cut within a page");
+                }
+                self.driver.make(request, changing);
+                self.send(Event::Changed { request, errno: 0 })
+            }
             Operation::Sync { file } => {
                 if fails {
                     self.driver.saw("sync failed");
@@ -357,7 +397,7 @@ impl Run {
     fn rest_of(&mut self, operation: Operation) {
         let frames = match &operation {
             Operation::Fetch { frames, .. } | Operation::Write { frames, .. } => frames.len(),
-            Operation::Sync { .. } => 0,
+            Operation::Sync { .. } | Operation::Change { .. } => 0,
         };
         if frames > 0 {
             self.driver.operations.push(operation);
@@ -425,14 +465,13 @@ impl Run {
 
     fn resize(&mut self) -> Result<(), String> {
         let partition = self.count(self.cache.settings().partitions.len() as u64);
-        let frames = 1 + self.count(self.cache.settings().frames.into());
-        if self.cache.settings().partitions.len() == 2 {
-            self.driver.saw("two partitions");
-        }
+        let empties = self.draw(4) == 0;
+        let frames = self.cache.settings().frames;
+        let frames = if empties { 0 } else { 1 + self.count(frames.into()) };
         if self.cache.check_resize(partition, frames).is_err() {
             return Ok(());
         }
-        self.driver.saw("resized");
+        self.driver.saw(if frames == 0 { "emptied" } else { "resized" });
         self.send(Event::Resize { partition: PartitionId(partition), frames })
     }
 
@@ -451,7 +490,7 @@ impl Run {
         }
         let file = FileId(handle % 2);
         let partitions = u32::try_from(self.cache.settings().partitions.len()).expect("few");
-        let partition = PartitionId(file.0 % partitions);
+        let partition = PartitionId(handle / 2 % partitions.min(2));
         let file_pages = self.driver.pages[file.0 as usize];
         self.handles.insert(handle, (file, None));
         self.send(Event::Open { handle: id, file, partition, file_pages })
@@ -518,7 +557,13 @@ impl Run {
     fn outcome(self) -> CheckOutcome {
         let stats = *self.cache.stats();
         let mut seen = self.driver.seen;
+        let parts: Vec<PartitionView<'_>> = self.cache.partitions().collect();
+        let by_itself =
+            |part: &PartitionView<'_>| part.stats.evicted - part.stats.evicted_by_misses;
         for (what, times) in [
+            ("two partitions", u64::from(parts.len() > 1)),
+            ("a rule of offsets", parts.get(2).map_or(0, |part| part.stats.inserted)),
+            ("evicted by itself", parts.iter().map(by_itself).sum()),
             ("hits", stats.hits),
             ("misses", stats.misses),
             ("late hits", stats.late_hits),

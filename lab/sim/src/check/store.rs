@@ -3,7 +3,7 @@
 //! A page's content is two numbers, one a half, so that a write in part is seen. Every copy of a
 //! writer's bytes has a number of its own, larger than all before: content is also its age.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use forerun_core::units::{FileId, FrameId, PageId, RequestId};
 
@@ -15,6 +15,9 @@ pub(super) type Content = [u64; 2];
 pub(super) struct Store {
     written: BTreeMap<PageId, Content>,
     durable: BTreeMap<PageId, Content>,
+    /// Pages that the store changed itself since the last sync: a sync that fails loses bytes that
+    /// were written, not these.
+    changed: BTreeSet<PageId>,
 }
 
 impl Store {
@@ -27,10 +30,18 @@ impl Store {
     }
 
     pub(super) fn write(&mut self, page: PageId, content: Content) {
+        self.changed.remove(&page);
+        self.written.insert(page, content);
+    }
+
+    /// The store changes a page itself.
+    pub(super) fn alter(&mut self, page: PageId, content: Content) {
+        self.changed.insert(page);
         self.written.insert(page, content);
     }
 
     pub(super) fn sync(&mut self, file: FileId) {
+        self.changed.retain(|page| page.file != file);
         let of_file = self.written.iter().filter(|(page, _)| page.file == file);
         self.durable.extend(of_file.map(|(page, content)| (*page, *content)));
     }
@@ -39,7 +50,7 @@ impl Store {
     pub(super) fn lose(&mut self, file: FileId, mut lost: impl FnMut() -> bool) {
         let pages: Vec<PageId> = self.written.keys().copied().collect();
         for page in pages.into_iter().filter(|page| page.file == file) {
-            if lost() {
+            if lost() && !self.changed.contains(&page) {
                 self.written.insert(page, self.durable(page));
             }
         }
@@ -55,6 +66,7 @@ impl Store {
         let stays = |page: &PageId| page.file != file || page.index < pages;
         self.written.retain(|page, _| stays(page));
         self.durable.retain(|page, _| stays(page));
+        self.changed.retain(stays);
     }
 }
 
@@ -76,6 +88,7 @@ pub(super) enum Operation {
     Fetch { page: PageId, frames: Vec<FrameId> },
     Write { page: PageId, frames: Vec<FrameId>, contents: Vec<Content> },
     Sync { file: FileId },
+    Change { request: RequestId, changing: Changing },
 }
 
 /// A request that the core has not completed.
@@ -90,6 +103,23 @@ pub(super) enum ClientRequest {
     Flush {
         acknowledged: BTreeMap<PageId, Content>,
     },
+    /// A change, with the contents that it gave, once it was made.
+    Change {
+        changing: Changing,
+        made: BTreeMap<PageId, Content>,
+    },
+}
+
+/// A change that the store makes: pages get new contents, and the file perhaps another length.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Changing {
+    pub(super) file: FileId,
+    pub(super) first: u64,
+    pub(super) count: u64,
+    /// The first half of the first page stays.
+    pub(super) keeps_first: bool,
+    pub(super) file_pages: Option<u64>,
+    pub(super) durable: bool,
 }
 
 /// A write in flight.

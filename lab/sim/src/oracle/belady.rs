@@ -89,15 +89,22 @@ impl Future {
     /// The misses of a cache of `pages`, of which there is one at least.
     #[must_use]
     pub fn misses(&self, pages: u32) -> u64 {
+        let mut misses = 0;
+        self.each_miss(pages, |_| misses += 1);
+        misses
+    }
+
+    /// The same: `missed` sees the place of each access that misses.
+    pub fn each_miss(&self, pages: u32, mut missed: impl FnMut(usize)) {
         assert!(pages > 0, "a cache has a frame");
         // Next uses of resident pages, and the number of pages without one.
         let mut resident = Moments::new(self.next_uses.len());
-        let (mut with_use, mut without, mut misses) = (0, 0, 0);
+        let (mut with_use, mut without) = (0, 0);
         for (at, &next) in self.next_uses.iter().enumerate() {
             if resident.remove(at) {
                 with_use -= 1;
             } else {
-                misses += 1;
+                missed(at);
                 if with_use + without < pages {
                     // There is a free frame.
                 } else if without > 0 {
@@ -114,7 +121,6 @@ impl Future {
                 with_use += 1;
             }
         }
-        misses
     }
 }
 

@@ -15,6 +15,9 @@
 use forerun_core::eviction::Eviction;
 use forerun_core::units::{FileId, FrameId, PageId};
 
+use super::Chunk;
+use super::stack::Uses;
+
 /// See the module.
 pub(super) struct Level<E: Eviction> {
     policy: E,
@@ -55,23 +58,38 @@ impl<E: Eviction> Level<E> {
         }
     }
 
-    /// Misses among `numbers`.
-    pub(super) fn access_all(&mut self, numbers: &[u32]) -> u64 {
-        let Some(&largest) = numbers.iter().max() else { return 0 };
+    /// Misses in `chunk`.
+    pub(super) fn access_all(&mut self, chunk: &Chunk) -> Uses {
+        let numbers = &chunk.numbers;
+        let Some(&largest) = numbers.iter().max() else { return Uses::default() };
         let pages = largest as usize + 1;
         if self.frames.len() < pages {
             self.frames.resize(pages, ABSENT);
         }
-        match self.sampled.take() {
-            None => numbers.iter().map(|&number| u64::from(!self.hit(number))).sum(),
-            Some(mut sampled) => {
-                sampled.misses.resize(sampled.misses.len().max(pages), 0);
-                let missed = numbers.iter().filter(|&&number| !self.hit(number));
-                let count = missed.map(|&number| sampled.missed(number)).sum();
-                self.sampled = Some(sampled);
-                count
+        let mut sampled = self.sampled.take();
+        let misses = match &mut sampled {
+            None if chunk.bytes.is_empty() => Uses {
+                count: numbers.iter().map(|&number| u64::from(!self.hit(number))).sum(),
+                bytes: 0,
+            },
+            sampled => {
+                if let Some(sampled) = sampled {
+                    sampled.misses.resize(sampled.misses.len().max(pages), 0);
+                }
+                let mut misses = Uses::default();
+                for (at, &number) in numbers.iter().enumerate() {
+                    if !self.hit(number) {
+                        misses = misses.and(Uses { count: 1, bytes: chunk.bytes_of(at) });
+                        if let Some(sampled) = sampled {
+                            sampled.missed(number);
+                        }
+                    }
+                }
+                misses
             }
-        }
+        };
+        self.sampled = sampled;
+        misses
     }
 
     /// The sum of the squares of each page's misses, of a sample.
@@ -125,11 +143,10 @@ impl<E: Eviction> Level<E> {
 
 impl SampleRates {
     /// The page `number` was missed once.
-    fn missed(&mut self, number: u32) -> u64 {
+    fn missed(&mut self, number: u32) {
         let misses = &mut self.misses[number as usize];
         self.squares += 2 * u64::from(*misses) + 1;
         *misses = misses.saturating_add(1);
-        1
     }
 }
 

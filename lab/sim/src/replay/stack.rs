@@ -18,6 +18,8 @@
 
 use forerun_core::queue::{Links, Queue, Table};
 
+use super::Chunk;
+
 /// See the module.
 pub(super) struct Stack {
     parts: Vec<Part>,
@@ -30,7 +32,22 @@ struct Part {
     queue: Queue,
     pages_max: u32,
     /// Uses of its pages.
-    uses: u64,
+    uses: Uses,
+}
+
+/// Accesses, and what they weigh together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Uses {
+    pub(super) count: u64,
+    pub(super) bytes: u64,
+}
+
+impl Uses {
+    /// Both together.
+    pub(super) fn and(self, more: Self) -> Self {
+        let bytes = self.bytes.saturating_add(more.bytes);
+        Self { count: self.count + more.count, bytes }
+    }
 }
 
 impl Stack {
@@ -39,27 +56,27 @@ impl Stack {
         let before = [0].into_iter().chain(sizes.iter().copied());
         let part = |(&size, before): (&u32, u32)| {
             assert!(size > before, "sizes rise");
-            Part { queue: Queue::new(), pages_max: size - before, uses: 0 }
+            Part { queue: Queue::new(), pages_max: size - before, uses: Uses::default() }
         };
         let parts: Vec<Part> = sizes.iter().zip(before).map(part).collect();
         assert!(parts.len() < usize::from(u16::MAX), "a part has 16 bits");
         Self { parts, links: Links::new(0), parts_of: Table::new(0) }
     }
 
-    /// The pages `numbers` are used, in this order.
-    pub(super) fn access_all(&mut self, numbers: &[u32]) {
-        for &number in numbers {
-            self.access(number);
+    /// The pages of `chunk` are used, in this order.
+    pub(super) fn access_all(&mut self, chunk: &Chunk) {
+        for (at, &number) in chunk.numbers.iter().enumerate() {
+            self.access(number, chunk.bytes_of(at));
         }
     }
 
     /// Hits in each size so far.
-    pub(super) fn hits(&self) -> Vec<u64> {
-        let sum = |hits: &mut u64, part: &Part| {
-            *hits += part.uses;
+    pub(super) fn hits(&self) -> Vec<Uses> {
+        let sum = |hits: &mut Uses, part: &Part| {
+            *hits = hits.and(part.uses);
             Some(*hits)
         };
-        self.parts.iter().scan(0, sum).collect()
+        self.parts.iter().scan(Uses::default(), sum).collect()
     }
 
     /// Bytes that it takes once there are `pages` distinct ones.
@@ -67,11 +84,12 @@ impl Stack {
         u64::from(pages) * (Links::ROW_BYTES + Table::<u16>::ROW_BYTES)
     }
 
-    fn access(&mut self, number: u32) {
+    fn access(&mut self, number: u32, bytes: u64) {
         let place = self.parts_of.at(number);
         let from = std::mem::replace(place, 1).checked_sub(1).map(usize::from);
         if let Some(from) = from {
-            self.parts[from].uses += 1;
+            let uses = &mut self.parts[from].uses;
+            *uses = uses.and(Uses { count: 1, bytes });
             if from == 0 {
                 self.parts[0].queue.move_to_front(&mut self.links, number);
                 return;
@@ -114,13 +132,16 @@ mod tests {
             let numbers: Vec<u32> = (0..600).map(|_| draw(&mut prng).expect("few")).collect();
             let sizes = [1, 2, 7, 19, 64];
             let mut stack = Stack::new(&sizes);
-            stack.access_all(&numbers);
-            let (mut list, mut hits) = (Vec::new(), [0; 5]);
-            for number in numbers {
+            let bytes: Vec<u64> = numbers.iter().map(|_| prng.below(9_000)).collect();
+            stack.access_all(&Chunk { numbers: numbers.clone(), bytes: bytes.clone() });
+            let (mut list, mut hits) = (Vec::new(), [Uses::default(); 5]);
+            for (number, bytes) in numbers.into_iter().zip(bytes) {
                 if let Some(distance) = list.iter().position(|&other| other == number) {
                     list.remove(distance);
-                    for (size, hits) in sizes.iter().zip(&mut hits) {
-                        *hits += u64::from(distance < *size as usize);
+                    for (_, hits) in
+                        sizes.iter().zip(&mut hits).filter(|(size, _)| distance < **size as usize)
+                    {
+                        *hits = hits.and(Uses { count: 1, bytes });
                     }
                 }
                 list.insert(0, number);

@@ -144,6 +144,58 @@ fn a_sample_estimates_within_its_error() {
     assert_eq!(none, Err(ReplayError::Sample { pages: 4 }));
 }
 
+/// Accesses with sizes, so many at a time.
+fn sized(
+    all: &[(u64, u64)],
+    count: usize,
+) -> impl FnMut(&mut Accesses) -> Result<bool, &'static str> {
+    let mut left = all.chunks(count);
+    move |out| {
+        let next = left.next();
+        for &(key, bytes) in next.unwrap_or_default() {
+            out.keys.push(key);
+            out.bytes.push(bytes);
+        }
+        Ok(next.is_some())
+    }
+}
+
+#[test]
+fn misses_weigh_what_was_requested() {
+    // In 2 frames the third access and the last hit.
+    let accesses = [(1, 10), (2, 200), (1, 3_000), (3, 40_000), (1, 500_000)];
+    for policy in ["lru", "lfu", "belady"] {
+        let cells: Vec<Cell> = [2, 3, 4, 5].map(|pages| cell(policy, pages)).to_vec();
+        for cells in [&cells[..1], &cells[..]] {
+            let counts = replay_sized(sized(&accesses, 2), cells, &PLAIN).expect("known");
+            let Counts { misses, bytes, miss_bytes, .. } = counts[0];
+            assert_eq!((misses, bytes, miss_bytes), (3, 543_210, 40_210), "{policy}");
+        }
+    }
+    let plain = replay(given(&[1, 2, 1], 2), &[cell("lru", 2)], &PLAIN).expect("known");
+    assert_eq!((plain[0].bytes, plain[0].miss_bytes), (0, 0));
+}
+
+#[test]
+fn bytes_of_a_sample_stand_for_all() {
+    let mut prng = forerun_core::prng::Prng::new(11);
+    let mut draw = || {
+        let most = 1 + prng.below(100_000);
+        (prng.below(most), 1 + prng.below(8_192))
+    };
+    let accesses: Vec<(u64, u64)> = (0..300_000).map(|_| draw()).collect();
+    let cells = ["lru", "arc", "belady"].map(|policy| cell(policy, 20_000));
+    let whole = replay_sized(sized(&accesses, 4_096), &cells, &PLAIN).expect("known");
+    let settings = ReplaySettings { sample: Share::percent(10), ..PLAIN };
+    let part = replay_sized(sized(&accesses, 4_096), &cells, &settings).expect("known");
+    for (whole, part) in whole.iter().zip(&part) {
+        assert_eq!(whole.bytes, part.bytes, "all bytes are counted");
+        let off = whole.miss_bytes.abs_diff(part.miss_bytes);
+        assert!(off < whole.bytes / 20, "{whole:?} {part:?}");
+        assert!(whole.miss_bytes > whole.bytes / 20 && whole.miss_bytes < whole.bytes);
+    }
+}
+
 #[test]
 fn time_is_the_clocks() {
     let ticks = std::sync::atomic::AtomicU64::new(0);
@@ -152,7 +204,7 @@ fn time_is_the_clocks() {
     let counts = replay(given(&[7; 3], 9), &[cell("lru", 1)], &settings).expect("known");
     assert_eq!(
         counts,
-        [Counts { accesses: 3, misses: 1, busy: Nanos(10), sampled: None }],
+        [Counts { accesses: 3, misses: 1, busy: Nanos(10), ..Counts::default() }],
         "one turn for the chunk, one for the end"
     );
 }

@@ -135,6 +135,17 @@ impl Request {
         (0..self.count).map(move |page| first + u64::from(page))
     }
 
+    /// The bytes requested of its page `at`, counted from 0; of an object all of its bytes.
+    #[must_use]
+    pub fn page_bytes(&self, at: u32) -> u64 {
+        if self.count == 1 {
+            return self.bytes;
+        }
+        let (begin, end) = (u64::from(self.skew), u64::from(self.skew) + self.bytes);
+        let page = u64::from(at) * BLOCK_BYTES;
+        end.min(page + BLOCK_BYTES).saturating_sub(begin.max(page))
+    }
+
     /// The device, where keys are blocks.
     #[must_use]
     pub fn device(&self) -> u32 {
@@ -163,6 +174,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_page_has_its_part_of_the_bytes() {
+        let request = Request::blocks(0, 6_000, 9_000).unwrap().unwrap();
+        let parts = [0, 1, 2, 3].map(|at| request.page_bytes(at));
+        assert_eq!(parts, [2_192, 4_096, 2_712, 0]);
+        assert_eq!(Request::key(7, 1 << 40).page_bytes(0), 1 << 40, "an object is whole");
+        assert_eq!(Request::key(7, 0).page_bytes(0), 0);
+    }
+
+    #[test]
     fn bytes_become_the_blocks_that_they_touch() {
         #[rustfmt::skip]
         let rows = [ // why  offset  bytes  first, count, skew
@@ -184,6 +204,8 @@ mod tests {
             if let Ok(Some(request)) = Request::blocks(7, offset, bytes) {
                 assert_eq!((request.device(), request.offset()), (7, offset), "{why}");
                 assert_eq!(request.pages().len(), request.count as usize, "{why}");
+                let parts: u64 = (0..request.count).map(|at| request.page_bytes(at)).sum();
+                assert_eq!(parts, bytes, "{why}: every byte is of one page");
             }
         }
     }

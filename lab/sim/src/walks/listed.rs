@@ -42,6 +42,7 @@ impl ListDriver {
         let replay = Replay::new(entries.iter().map(|entry| ReplayEntry {
             first: entry.first,
             bytes: entry.bytes(),
+            ranges: entry.ranges.len() as u64,
             place: entry.version.inode,
             is_judged: entry.kind == LearnedKind::Read && find(tree, &entry.path).is_some(),
         }));

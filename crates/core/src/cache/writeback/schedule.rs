@@ -41,7 +41,7 @@ impl Cache {
         let files: Vec<FileId> = self.dirty_files.iter().copied().collect();
         for file in files {
             let writes = &self.file(file).writes;
-            if writes.held(self.now) {
+            if writes.stopped(self.now) {
                 continue;
             }
             let idle = writes.writing == 0 && !writes.syncing && writes.unsynced.is_empty();
@@ -73,9 +73,9 @@ impl Cache {
     /// When `file` is to be written without another cause; while it moves, its next event tells.
     fn due(&self, file: FileId) -> Option<Nanos> {
         let writes = &self.file(file).writes;
-        let moving = writes.writing > 0 || writes.syncing;
+        let moving = writes.writing > 0 || writes.syncing || writes.change.is_some();
         let writable = |frame: &FrameId| self.frames[*frame].fills == 0;
-        let idle = writes.unsynced.is_empty() && !writes.dirty.values().any(writable);
+        let idle = writes.is_synced() && !writes.dirty.values().any(writable);
         if moving || idle {
             return None;
         }
@@ -119,7 +119,7 @@ impl Cache {
     /// Whether the unsynced pages of `file` should become clean though no flush waits.
     pub(super) fn sync_is_due(&self, file: FileId) -> bool {
         let writes = &self.file(file).writes;
-        if writes.unsynced.is_empty() || writes.held(self.now) {
+        if writes.is_synced() || writes.held(self.now) {
             return false;
         }
         let wanted = self.room_wanted() || writes.sync_wanted;
@@ -128,7 +128,7 @@ impl Cache {
 
     /// Whether a request waits for pages to become clean.
     fn room_wanted(&self) -> bool {
-        !self.throttled_files.is_empty() || !self.starved.is_empty()
+        !self.starved.is_empty() || self.throttled_files.iter().any(|&file| self.lacks_room(file))
     }
 
     /// Whether so many pages are dirty that they are written.

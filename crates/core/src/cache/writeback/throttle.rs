@@ -22,6 +22,7 @@
 
 use alloc::vec::Vec;
 
+use crate::cache::change::Change;
 use crate::cache::{Cache, FileId, HandleId, RequestId};
 use crate::event::Error;
 use crate::units::PageIndex;
@@ -38,11 +39,36 @@ pub(in crate::cache) struct ThrottledWrite {
     pub(in crate::cache) durable: bool,
 }
 
+/// What waits in the queue of a file's writes.
+#[derive(Clone, Copy)]
+pub(in crate::cache) enum Throttled {
+    Write(ThrottledWrite),
+    Change(Change),
+}
+
+impl Throttled {
+    fn request(self) -> RequestId {
+        match self {
+            Self::Write(ThrottledWrite { request, .. }) | Self::Change(Change { request, .. }) => {
+                request
+            }
+        }
+    }
+}
+
+/// Whether a request at the head of a queue begins.
+enum Turn {
+    Begins,
+    Waits,
+    Fails(Error),
+}
+
 impl Cache {
     pub(in crate::cache) fn write(&mut self, write: ThrottledWrite) {
         assert!(write.count > 0, "{:?} writes nothing", write.request);
         let file = self.file_of(write.handle);
-        let capacity = self.partitions[self.file(file).partition as usize].capacity;
+        let partition = self.place(write.handle, write.first).partition;
+        let capacity = self.partitions[partition as usize].capacity;
         let bound = self.settings.dirty_pages_max.min(capacity);
         if write.count > bound {
             let error = Error::TooLarge { pages: write.count, bound };
@@ -56,19 +82,61 @@ impl Cache {
             let error = Error::PastEnd { page: write.first, file_pages };
             return self.fail(write.request, error);
         }
-        if self.file(file).writes.throttled.is_empty() && self.may_dirty(file, write.count) {
-            return self.begin_write(write);
+        self.begin_or_wait(file, Throttled::Write(write));
+    }
+
+    /// A change in the store: after the writes and changes before it.
+    pub(in crate::cache) fn change(&mut self, change: Change) {
+        let file = self.file_of(change.handle);
+        self.begin_or_wait(file, Throttled::Change(change));
+    }
+
+    fn begin_or_wait(&mut self, file: FileId, next: Throttled) {
+        let is_first = self.file(file).writes.throttled.is_empty();
+        if is_first && matches!(self.turn_of(file, next), Turn::Begins) {
+            return self.begin(file, next);
         }
         if self.throttled >= self.settings.waiters_max {
             let error = Error::Busy { bound: self.settings.waiters_max };
-            return self.fail(write.request, error);
+            return self.fail(next.request(), error);
         }
         self.throttled += 1;
-        self.stats.throttled += 1;
-        let queue = &mut self.file_mut(file).writes.throttled;
-        queue.push_back(write);
-        if queue.len() == 1 {
+        self.stats.throttled += u64::from(matches!(next, Throttled::Write(_)));
+        self.file_mut(file).writes.throttled.push_back(next);
+        if is_first {
             self.throttled_files.push_back(file);
+        }
+    }
+
+    fn begin(&mut self, file: FileId, next: Throttled) {
+        match next {
+            Throttled::Write(write) => self.begin_write(write),
+            Throttled::Change(change) => self.begin_change(file, change),
+        }
+    }
+
+    /// Whether the first in the queue of `file` may begin.
+    fn turn_of(&self, file: FileId, next: Throttled) -> Turn {
+        let writes = &self.file(file).writes;
+        match next {
+            _ if writes.change.is_some() => Turn::Waits,
+            Throttled::Change(_) if writes.is_filling() => Turn::Waits,
+            Throttled::Change(_) => Turn::Begins,
+            Throttled::Write(write) if self.may_dirty(file, write.count) => Turn::Begins,
+            Throttled::Write(write) => {
+                self.stuck(file, write.count).map_or(Turn::Waits, Turn::Fails)
+            }
+        }
+    }
+
+    /// Whether the first in the queue of `file` waits for pages to become clean.
+    pub(super) fn lacks_room(&self, file: FileId) -> bool {
+        let writes = &self.file(file).writes;
+        match writes.throttled.front() {
+            Some(Throttled::Write(write)) => {
+                writes.change.is_none() && !self.may_dirty(file, write.count)
+            }
+            Some(Throttled::Change(_)) | None => false,
         }
     }
 
@@ -100,19 +168,16 @@ impl Cache {
     pub(in crate::cache) fn resume_throttled(&mut self) {
         for _ in 0..self.throttled_files.len() {
             let file = self.throttled_files.pop_front().expect("counted");
-            while let Some(&write) = self.file(file).writes.throttled.front() {
-                let stuck = if self.may_dirty(file, write.count) {
-                    None
-                } else if let Some(error) = self.stuck(file, write.count) {
-                    Some(error)
-                } else {
+            while let Some(&next) = self.file(file).writes.throttled.front() {
+                let turn = self.turn_of(file, next);
+                if matches!(turn, Turn::Waits) {
                     break;
-                };
+                }
                 self.file_mut(file).writes.throttled.pop_front();
                 self.throttled -= 1;
-                match stuck {
-                    None => self.begin_write(write),
-                    Some(error) => self.fail(write.request, error),
+                match turn {
+                    Turn::Fails(error) => self.fail(next.request(), error),
+                    Turn::Begins | Turn::Waits => self.begin(file, next),
                 }
             }
             if !self.file(file).writes.throttled.is_empty() {
@@ -140,12 +205,12 @@ impl Cache {
         (alone && none_moves).then_some(Error::Busy { bound })
     }
 
-    /// Forgets a write that has not begun; returns whether there was one.
+    /// Forgets a write or a change that has not begun; returns whether there was one.
     pub(super) fn cancel_throttled(&mut self, request: RequestId) -> bool {
         let files: Vec<FileId> = self.throttled_files.iter().copied().collect();
         for file in files {
             let queue = &mut self.file_mut(file).writes.throttled;
-            let Some(at) = queue.iter().position(|write| write.request == request) else {
+            let Some(at) = queue.iter().position(|next| next.request() == request) else {
                 continue;
             };
             queue.remove(at);

@@ -369,8 +369,8 @@ fn the_largest_numbers_are_numbers_too() {
 #[test]
 fn rules_are_made_from_their_text() {
     let bounds = |burst, limit| PaceBounds { burst: Bytes(burst), limit: Bytes(limit) };
-    let theirs = "no `theirs`; there are: paper adaptive; the nearest is `paper`";
-    let lead = "no parameter `lead`; there are: burst limit; the nearest is `limit`";
+    let theirs = "no `theirs`; there are: paper adaptive";
+    let lead = "no parameter `lead`; there are: burst limit";
     #[rustfmt::skip]
     let rows = [
         ("paper",                 Ok(PaceRule::Paper(bounds(16 * M, 64 * M)))),
