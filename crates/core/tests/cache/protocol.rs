@@ -38,7 +38,7 @@ fn settings_that_cannot_work_are_refused_in_one_line() {
             &|s| s.partitions[0].name = String::new()),
         ("a cache of 3 pages is smaller than one readahead window of 4 pages: give it more, or the \
           policy a smaller max", &|s| s.partitions = vec![share(60), share(3)]),
-        ("no parameter `z`; there are: size; the nearest is `size`",
+        ("no parameter `z`; there are: size",
             &|s| s.partitions[0].readahead = Some("fixed:z=1".into())),
         ("a page of 256 bytes: it must be a power of two of at least 512", &|s| s.page_bytes = 256),
         ("a page of 513 bytes: it must be a power of two of at least 512", &|s| s.page_bytes = 513),
