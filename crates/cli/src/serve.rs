@@ -29,7 +29,7 @@ use anyhow::{Context as _, Result};
 use forerun_console::failure::{note, usage};
 use forerun_console::interrupt;
 use forerun_core::params::{Bytes, Param as _, ParamError};
-use forerun_engine::{BuildError, Cache, Partition, Rule, Settings};
+use forerun_engine::{BuildError, Cache, Partition, Settings};
 use forerun_io::files::Backend;
 use forerun_nbd::server::{
     Control, Disk, Listener, Metrics, Mode, Server, ServerSettings, TlsSettings,
@@ -77,10 +77,9 @@ pub(crate) struct Args {
     /// The readahead policy, NAME[:key=value,...]
     #[arg(long, value_name = "NAME", default_value = "streams")]
     readahead: String,
-    /// A share of the cache for the pages of some files (file=PATTERN) or offsets (offset=A..B),
-    /// with a policy of its own; may be repeated
-    #[arg(long = "partition", value_parser = partition,
-          value_name = "NAME=SIZE:POLICY[+READAHEAD]:RULE")]
+    /// A share of the cache for the pages of some files (file=PATTERN), offsets (offset=A..B) or
+    /// clients (client=user:ID or its address), with a policy of its own; may be repeated
+    #[arg(long = "partition", value_name = "NAME=SIZE:POLICY[+READAHEAD]:RULE")]
     partitions: Vec<Partition>,
     /// The system interface that reads files
     #[arg(long, value_name = "INTERFACE", value_enum, default_value_t = Interface::Auto)]
@@ -166,14 +165,6 @@ impl ModeName {
 
 fn bytes(text: &str) -> Result<u64, String> {
     Bytes::parse(text).map(|bytes| bytes.0).ok_or_else(|| format!("expected {}", Bytes::FORM))
-}
-
-fn partition(text: &str) -> Result<Partition, String> {
-    let partition: Partition = text.parse().map_err(|error: ParamError| error.to_string())?;
-    if matches!(partition.rule, Rule::Client(_)) {
-        return Err("clients of a socket have no names: take file=PATTERN or offset=A..B".into());
-    }
-    Ok(partition)
 }
 
 fn sector(text: &str) -> Result<u32, String> {

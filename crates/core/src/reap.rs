@@ -29,7 +29,9 @@ use alloc::{boxed::Box, string::String, vec::Vec};
 use crate::params::{ParamError, Params, by_name};
 use crate::units::Nanos;
 
+mod request_gap;
 mod spin_budget;
+pub use request_gap::RequestGap;
 pub use spin_budget::SpinBudget;
 
 /// What an I/O does.

@@ -284,9 +284,14 @@ impl Handle {
     /// # Errors
     /// The cache is closed, or a bound of the settings is reached.
     pub fn try_clone(&self) -> Result<Self, OpenError> {
+        self.clone_into(self.partition)
+    }
+
+    /// Another handle, whose misses are of `partition`.
+    pub(crate) fn clone_into(&self, partition: PartitionId) -> Result<Self, OpenError> {
         let mut state = self.shared().state.lock();
         let file = (&self.file, None);
-        Self::open(&self.owner, &mut state, file, self.writable, self.partition)
+        Self::open(&self.owner, &mut state, file, self.writable, partition)
     }
 
     /// Writes all of `buf` at `offset`; the file grows as far as needed. Reads through any handle

@@ -28,6 +28,7 @@ mod counts;
 pub mod model;
 pub mod port;
 mod sleeper;
+mod spinner;
 
 use std::{marker::PhantomData, rc::Rc, time::Duration};
 
@@ -47,6 +48,7 @@ pub use self::{
     counts::ReapCounts,
     port::Port,
     sleeper::{SleepCost, Sleeper},
+    spinner::Spinner,
 };
 use crate::store::{Completion, Op, OpKind};
 
@@ -112,7 +114,7 @@ impl Default for ReaperSettings {
         Self {
             policy: "nio".to_owned(),
             calibration: Calibration::default(),
-            spin_share: Share::percent(25),
+            spin_share: SPIN_SHARE,
         }
     }
 }
@@ -255,6 +257,9 @@ impl Reaper {
         counts.waited += reaped.real;
     }
 }
+
+/// What may be spun of one processor, unless told otherwise.
+const SPIN_SHARE: Share = Share::percent(25);
 
 /// The kind of a group that is alone in flight.
 fn key(reads: &[Op]) -> Key {

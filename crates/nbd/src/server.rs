@@ -207,7 +207,7 @@ impl Shared {
         };
         ticket.agreed(agreed.export);
         let disk = &self.disks[agreed.export];
-        let Ok(handle) = disk.handle() else { return };
+        let Ok(handle) = disk.handle(&socket.client()) else { return };
         let session = Session {
             disk,
             handle: &handle,

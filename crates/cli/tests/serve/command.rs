@@ -69,7 +69,7 @@ fn what_it_cannot_serve_is_refused_in_one_line() {
         (format!("{socket} --policy none {disk}"),              2, "no `none`"),
         (format!("{socket} --readahead none {disk}"),           2, "no `none`"),
         (format!("{socket} --partition a=1M:lru {disk}"),       2, "NAME=SIZE:POLICY"),
-        (format!("{socket} --partition a=1M:lru:client=b {disk}"), 2, "clients of a socket"),
+        (format!("{socket} --partition a=1M:lru:user=b {disk}"), 2, "client=NAME"),
         (format!("{socket} --partition a=1M:none:file=b {disk}"), 2, "no `none`"),
         (format!("{socket} --partition a=9G:lru:file=b {disk}"), 2, "partition"),
         (format!("{socket} --cache 1 {disk}"),                  2, "a cache of 1 bytes"),
@@ -200,6 +200,31 @@ fn partitions_have_the_pages_that_their_rules_take() {
     let err = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(err.contains("no server answers at"), "{err}");
+}
+
+#[test]
+fn a_rule_for_a_client_takes_what_its_user_reads_or_its_address() {
+    let name = "a_rule_for_a_client_takes_what_its_user_reads_or_its_address";
+    if !installed(name, "nbdcopy") {
+        return;
+    }
+    let user = rustix::process::getuid().as_raw();
+    let rules = format!("--partition own=2M:lru:client=user:{user} \
+                         --partition far=2M:lru:client=127.0.0.1");
+    let arguments = format!("--cache 8M --listen 127.0.0.1:0 {rules}");
+    let server = Server::of(&[("disk", &bytes(4 << 20))], &arguments);
+    let used = || {
+        let output = forerun("serve ctl --json").arg(server.socket()).output().unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let used = |part: &serde_json::Value| part["used_bytes"].as_u64().unwrap();
+        json["partitions"].as_array().unwrap().iter().map(used).collect::<Vec<_>>()
+    };
+    assert_eq!(used(), [0, 0, 0]);
+    said("nbdcopy", &[&server.uri("disk"), "null:"]);
+    assert_eq!(used(), [0, 2 << 20, 0]);
+    let address = server.said.last().unwrap().rsplit(' ').next().unwrap();
+    said("nbdcopy", &[&format!("nbd://{address}/disk"), "null:"]);
+    assert_eq!(used(), [0, 2 << 20, 2 << 20]);
 }
 
 fn size_of(partition: &serde_json::Value) -> u64 {

@@ -11,7 +11,7 @@ use forerun_core::{cache::SettingsError, event::Event, units::PartitionId};
 use forerun_io::sync::MutexGuard;
 
 use super::Cache;
-use crate::{partitions::PartitionState, state::State};
+use crate::{Handle, OpenError, partitions::PartitionState, state::State};
 
 /// Where pages go that no rule takes.
 const REST: PartitionId = PartitionId(0);
@@ -21,6 +21,18 @@ impl Cache {
     #[must_use]
     pub fn client(&self, name: impl Into<Arc<str>>) -> Self {
         Self { client: name.into(), ..self.clone() }
+    }
+
+    /// Another handle on the file of `handle`, which was opened at `path`, as this client's.
+    ///
+    /// # Errors
+    /// As of [`Handle::try_clone`].
+    ///
+    /// # Panics
+    /// `handle` is of another cache.
+    pub fn share(&self, handle: &Handle, path: Option<&Path>) -> Result<Handle, OpenError> {
+        assert!(Arc::ptr_eq(&self.owner, &handle.owner), "a file of another cache");
+        handle.clone_into(self.partition_of(path))
     }
 
     /// The partitions as they are now: `rest`, then the others in the order of their rules.

@@ -24,6 +24,7 @@ use std::{
     time::Duration,
 };
 
+use forerun_io::reaper::Spinner;
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
@@ -211,11 +212,12 @@ impl<'scope, 'env> Requests<'scope, 'env> {
 
     /// Carries requests out until they end.
     pub(super) fn run(mut self) -> RequestsEnd {
+        let mut spinner = Spinner::default();
         let end = loop {
             if let Err(end) = self.received() {
                 break end;
             }
-            match self.inbox.receive(self.socket) {
+            match self.inbox.receive_soon(self.socket, &mut spinner) {
                 Ok(true) => {}
                 Ok(false) => break RequestsEnd::Orderly,
                 Err(_) => break RequestsEnd::Broken,

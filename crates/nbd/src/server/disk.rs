@@ -10,7 +10,7 @@ use std::{
     fs::File,
     io,
     ops::Range,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -61,6 +61,8 @@ pub enum Mode {
 /// A file behind the cache.
 #[derive(Debug)]
 pub struct Disk {
+    cache: Cache,
+    path: Option<PathBuf>,
     handle: Handle,
     mode: Mode,
     written: Written,
@@ -81,7 +83,9 @@ impl Disk {
             Ok(()) | Err(ClaimError::NoLocks(_)) => {}
             Err(error) => return Err(error.into()),
         }
-        Ok(Self::of(cache.open_with(path, mode.access())?, mode, Some(file)))
+        let handle = cache.open_with(path, mode.access())?;
+        let path = Some(path.to_owned());
+        Ok(Self { path, file: Some(file), ..Self::of(cache, handle, mode) })
     }
 
     /// The contents of `store`, all of it allocated.
@@ -89,12 +93,12 @@ impl Disk {
     /// # Errors
     /// The cache cannot open it.
     pub fn open_store(cache: &Cache, store: Arc<dyn Store>, mode: Mode) -> Result<Self, DiskError> {
-        Ok(Self::of(cache.open_store_with(store, mode.access())?, mode, None))
+        Ok(Self::of(cache, cache.open_store_with(store, mode.access())?, mode))
     }
 
-    fn of(handle: Handle, mode: Mode, file: Option<File>) -> Self {
+    fn of(cache: &Cache, handle: Handle, mode: Mode) -> Self {
         let written = Written::new(if mode == Mode::ReadOnly { 0 } else { handle.len() });
-        Self { handle, mode, written, file }
+        Self { cache: cache.clone(), path: None, handle, mode, written, file: None }
     }
 
     /// What clients may do to it.
@@ -114,9 +118,9 @@ impl Disk {
         self.handle.len()
     }
 
-    /// A reader of its own, for one connection.
-    pub(super) fn handle(&self) -> Result<Handle, OpenError> {
-        self.handle.try_clone()
+    /// A reader of its own, for one connection of `client`.
+    pub(super) fn handle(&self, client: &str) -> Result<Handle, OpenError> {
+        self.cache.client(client).share(&self.handle, self.path.as_deref())
     }
 
     /// The extents of `length` bytes from `offset` on, or of a beginning of these: at least one

@@ -9,6 +9,8 @@
 
 use std::io;
 
+use forerun_io::reaper::Spinner;
+
 use super::socket::Socket;
 use crate::request::REQUEST_BYTES;
 
@@ -43,6 +45,23 @@ impl Inbox {
     /// Whether nothing is here.
     pub(super) fn is_empty(&self) -> bool {
         self.start == self.end
+    }
+
+    /// As [`Inbox::receive`], for a client that may send the next request at once.
+    pub(super) fn receive_soon(
+        &mut self,
+        socket: &Socket,
+        spinner: &mut Spinner,
+    ) -> io::Result<bool> {
+        self.make_room();
+        let room = &mut self.buffer[self.end..];
+        let count = match spinner.spin(|| socket.receive_now(room).transpose()) {
+            Some(count) => count?,
+            None => socket.receive(room)?,
+        };
+        spinner.came();
+        self.end += count;
+        Ok(count > 0)
     }
 
     /// Receives more, at least a byte; `false` at the end of what the client sends.

@@ -244,10 +244,18 @@ impl Socket {
         Ok(sockopt::set_socket_timeout(&self.raw.0, sockopt::Timeout::Send, Some(time))?)
     }
 
+    /// What a rule for a client names: its user on this machine, or its address.
+    pub(super) fn client(&self) -> String {
+        if let Some(address) = self.address() {
+            return address.ip().to_canonical().to_string();
+        }
+        let user = sockopt::socket_peercred(&self.raw.0).map(|peer| peer.uid.as_raw());
+        user.map_or_else(|_| "unknown".to_owned(), |user| format!("user:{user}"))
+    }
+
     /// The client's process on this machine, or its address.
     pub(super) fn peer(&self) -> String {
-        let address = getpeername(&self.raw.0).ok().flatten();
-        if let Some(address) = address.and_then(|it| SocketAddr::try_from(it).ok()) {
+        if let Some(address) = self.address() {
             return address.to_string();
         }
         match sockopt::socket_peercred(&self.raw.0) {
@@ -256,6 +264,10 @@ impl Socket {
             }
             Err(_) => "unknown".to_owned(),
         }
+    }
+
+    fn address(&self) -> Option<SocketAddr> {
+        getpeername(&self.raw.0).ok().flatten().and_then(|it| SocketAddr::try_from(it).ok())
     }
 
     /// Ends what the client sends; what it sent before is still received.
