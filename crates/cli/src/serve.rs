@@ -28,7 +28,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use forerun_console::failure::{note, usage};
 use forerun_console::interrupt;
-use forerun_core::params::{Bytes, Param as _, ParamError};
+use forerun_core::params::{Bytes, Param as _};
 use forerun_engine::{BuildError, Cache, Partition, Settings};
 use forerun_io::files::Backend;
 use forerun_nbd::server::{

@@ -208,16 +208,18 @@ fn a_rule_for_a_client_takes_what_its_user_reads_or_its_address() {
     if !installed(name, "nbdcopy") {
         return;
     }
-    let user = rustix::process::getuid().as_raw();
-    let rules = format!("--partition own=2M:lru:client=user:{user} \
-                         --partition far=2M:lru:client=127.0.0.1");
+    let owner = rustix::process::getuid().as_raw();
+    let rules = format!(
+        "--partition own=2M:lru:client=user:{owner} \
+                         --partition far=2M:lru:client=127.0.0.1"
+    );
     let arguments = format!("--cache 8M --listen 127.0.0.1:0 {rules}");
     let server = Server::of(&[("disk", &bytes(4 << 20))], &arguments);
     let used = || {
         let output = forerun("serve ctl --json").arg(server.socket()).output().unwrap();
         let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        let used = |part: &serde_json::Value| part["used_bytes"].as_u64().unwrap();
-        json["partitions"].as_array().unwrap().iter().map(used).collect::<Vec<_>>()
+        let of = |part: &serde_json::Value| part["used_bytes"].as_u64().unwrap();
+        json["partitions"].as_array().unwrap().iter().map(of).collect::<Vec<_>>()
     };
     assert_eq!(used(), [0, 0, 0]);
     said("nbdcopy", &[&server.uri("disk"), "null:"]);

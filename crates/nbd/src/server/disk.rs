@@ -59,7 +59,6 @@ pub enum Mode {
 }
 
 /// A file behind the cache.
-#[derive(Debug)]
 pub struct Disk {
     cache: Cache,
     path: Option<PathBuf>,
