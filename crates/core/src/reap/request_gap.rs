@@ -30,7 +30,7 @@ impl RequestGap {
 
     /// A request came `gap` after the thread was ready for it.
     pub fn learn(&mut self, gap: Nanos) {
-        self.is_short = gap <= SPIN_MAX;
+        self.is_short = gap < SPIN_MAX;
     }
 }
 
@@ -48,8 +48,8 @@ mod tests {
         assert_eq!(gap.spin(), None);
         #[rustfmt::skip]
         let rows = [
-            (SPIN_MAX,                 Some(SPIN_MAX)),
-            (Nanos(SPIN_MAX.0 + 1),    None),
+            (Nanos(SPIN_MAX.0 - 1),    Some(SPIN_MAX)),
+            (SPIN_MAX,                 None),
             (Nanos(0),                 Some(SPIN_MAX)),
         ];
         for (last, spin) in rows {
