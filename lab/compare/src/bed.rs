@@ -126,6 +126,11 @@ impl Bed {
         Ok(ext.join("data"))
     }
 
+    /// The path of the device itself, past the kernel's cache.
+    pub(crate) fn direct(&self) -> PathBuf {
+        self.folder.join("mnt/disk")
+    }
+
     /// The path of the folder of all files, mounted anew: nothing of them is in memory.
     pub(crate) fn fresh(&mut self, folios: Folios) -> Result<PathBuf> {
         let ext = self.folder.join("ext");

@@ -3,6 +3,7 @@
 //! ```text
 //!   hits     forerun   nbdkit file   nbdkit memory     the same bytes, all in memory
 //!   misses   forerun   fio on the file itself          a file that is larger than the cache
+//!   readers  forerun   nbdkit with its filters         several, in order, from an emulated device
 //! ```
 //! Each measurement starts its server anew, on a unix socket; hits are read once before.
 //!
@@ -21,6 +22,7 @@ use anyhow::Result;
 use forerun_report::Target;
 
 use crate::args::{Places, chosen, in_turns};
+use crate::bed::Bed;
 use crate::forerun::{self, folder, machine, output_of, put, release};
 use crate::table::{self, Row};
 use contender::{Contender, Measurement, Place};
@@ -41,6 +43,17 @@ pub(crate) struct Args {
     quick: bool,
 }
 
+/// Where the bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// In memory before.
+    Memory,
+    /// On this machine's disk.
+    Disk,
+    /// On the emulated network volume.
+    Cloud,
+}
+
 /// One comparison.
 pub(crate) struct Job {
     pub(crate) name: &'static str,
@@ -48,8 +61,9 @@ pub(crate) struct Job {
     pub(crate) order: &'static str,
     pub(crate) request: &'static str,
     pub(crate) depth: u32,
-    /// All bytes are in memory before.
-    pub(crate) hits: bool,
+    /// Clients, each with a part of the file of its own.
+    pub(crate) readers: u32,
+    pub(crate) from: Source,
     /// The peers, each with the target of our rate over its own.
     peers: &'static [(Contender, Option<Target>)],
 }
@@ -67,14 +81,22 @@ const MISS_PEERS: &[(Contender, Option<Target>)] =
 const LONE_MISS_PEERS: &[(Contender, Option<Target>)] =
     &[(Contender::Raw, None), (Contender::NbdkitFile, None)];
 
+const READER_PEERS: &[(Contender, Option<Target>)] = &[
+    (Contender::NbdkitFile, None),
+    (Contender::NbdkitReadahead, Some(Target::AtLeast(3.0))),
+    (Contender::NbdkitCache, Some(Target::AtLeast(3.0))),
+];
+
 #[rustfmt::skip]
-const JOBS: [Job; 6] = [
-    job("hit-4k-1",   "randread", "4k", 1,  true,  LONE_HIT_PEERS),
-    job("hit-4k-16",  "randread", "4k", 16, true,  HIT_PEERS),
-    job("hit-1m-4",   "randread", "1m", 4,  true,  HIT_PEERS),
-    job("miss-4k-1",  "randread", "4k", 1,  false, LONE_MISS_PEERS),
-    job("miss-4k-32", "randread", "4k", 32, false, MISS_PEERS),
-    job("miss-1m-4",  "read",     "1m", 4,  false, MISS_PEERS),
+const JOBS: [Job; 8] = [
+    job("hit-4k-1",     "randread", "4k",  1,  1, Source::Memory, LONE_HIT_PEERS),
+    job("hit-4k-16",    "randread", "4k",  16, 1, Source::Memory, HIT_PEERS),
+    job("hit-1m-4",     "randread", "1m",  4,  1, Source::Memory, HIT_PEERS),
+    job("miss-4k-1",    "randread", "4k",  1,  1, Source::Disk,   LONE_MISS_PEERS),
+    job("miss-4k-32",   "randread", "4k",  32, 1, Source::Disk,   MISS_PEERS),
+    job("miss-1m-4",    "read",     "1m",  4,  1, Source::Disk,   MISS_PEERS),
+    job("readers-4k",   "read",     "4k",  1,  4, Source::Cloud,  READER_PEERS),
+    job("readers-64k",  "read",     "64k", 1,  4, Source::Cloud,  READER_PEERS),
 ];
 
 const fn job(
@@ -82,10 +104,11 @@ const fn job(
     order: &'static str,
     request: &'static str,
     depth: u32,
-    hits: bool,
+    readers: u32,
+    from: Source,
     peers: &'static [(Contender, Option<Target>)],
 ) -> Job {
-    Job { name, order, request, depth, hits, peers }
+    Job { name, order, request, depth, readers, from, peers }
 }
 
 /// Measures everything and writes the table.
@@ -96,11 +119,27 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     let [hits, misses] = if args.quick { ["32M", "64M"] } else { ["256M", "4G"] };
     let (hits, misses) = (file(&forerun, &bench, hits)?, file(&forerun, &bench, misses)?);
     let mut rows = Vec::new();
-    for job in chosen(&JOBS, &args.jobs, |job| job.name) {
+    let jobs = chosen(&JOBS, &args.jobs, |job| job.name);
+    let bed = if jobs.iter().any(|job| job.from == Source::Cloud) {
+        let target = forerun::target(root);
+        Bed::up(root, &target, &forerun, if args.quick { 64 } else { 512 }, None)?
+    } else {
+        Err("no job that wants it".to_owned())
+    };
+    for job in jobs {
         println!("\n== {}", job.name);
-        let (file, seconds) =
-            (if job.hits { &hits } else { &misses }, if args.quick { 1 } else { 3 });
-        let place = Place { forerun: &forerun, file, socket: &out.join("socket"), seconds };
+        let file = match (job.from, &bed) {
+            (Source::Memory, _) => hits.clone(),
+            (Source::Disk, _) => misses.clone(),
+            (Source::Cloud, Ok(bed)) => bed.direct(),
+            (Source::Cloud, Err(lacking)) => {
+                println!("left out: this machine lacks {lacking}");
+                continue;
+            }
+        };
+        let (bed, seconds) = (bed.as_ref().ok(), if args.quick { 1 } else { 3 });
+        let socket = &out.join("socket");
+        let place = Place { forerun: &forerun, file: &file, bed, socket, seconds };
         let contenders: Vec<Contender> =
             [Contender::Forerun].into_iter().chain(job.peers.iter().map(|peer| peer.0)).collect();
         let taken = in_turns(args.rounds, contenders.len(), |round, at| {

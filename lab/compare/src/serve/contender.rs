@@ -17,7 +17,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use super::Job;
+use super::{Job, Source};
+use crate::bed::Bed;
+use crate::device::DEVICES;
 use crate::forerun::output_of;
 
 /// What is measured.
@@ -26,6 +28,10 @@ pub(crate) enum Contender {
     Forerun,
     NbdkitFile,
     NbdkitMemory,
+    /// The file plugin behind the filter that prefetches, and the cache that this needs.
+    NbdkitReadahead,
+    /// The file plugin behind the cache alone.
+    NbdkitCache,
     /// The file itself, past the kernel's cache.
     Raw,
 }
@@ -34,6 +40,8 @@ pub(crate) enum Contender {
 pub(crate) struct Place<'a> {
     pub(crate) forerun: &'a Path,
     pub(crate) file: &'a Path,
+    /// The emulated device, where the machine has one.
+    pub(crate) bed: Option<&'a Bed>,
     pub(crate) socket: &'a Path,
     pub(crate) seconds: u32,
 }
@@ -51,12 +59,18 @@ impl Contender {
             Self::Forerun => "forerun",
             Self::NbdkitFile => "nbdkit file",
             Self::NbdkitMemory => "nbdkit memory",
+            Self::NbdkitReadahead => "nbdkit file, readahead filter",
+            Self::NbdkitCache => "nbdkit file, cache filter",
             Self::Raw => "fio, raw file",
         }
     }
 
     /// Measures `job`.
     pub(crate) fn measure(self, job: &Job, place: &Place<'_>, round: usize) -> Result<Measurement> {
+        if job.from == Source::Cloud {
+            let cloud = DEVICES.iter().find(|device| device.name == "cloud").context("cloud")?;
+            place.bed.context("no emulated device")?.cold(cloud, READ_AHEAD_KIB)?;
+        }
         let Some(mut command) = self.server(job, place) else {
             let mut fio = fio(job, place, round);
             fio.args(["--ioengine=io_uring", "--direct=1"]);
@@ -75,7 +89,7 @@ impl Contender {
         if self == Self::NbdkitMemory {
             output_of(Command::new("nbdcopy").arg(place.file).arg(&uri))?;
         }
-        if job.hits {
+        if job.from == Source::Memory {
             output_of(Command::new("nbdcopy").args([&uri, "null:"]))?;
         } else if self == Self::NbdkitFile {
             drop_from_cache(place.file)?;
@@ -95,12 +109,20 @@ impl Contender {
         match self {
             Self::Raw => return None,
             Self::Forerun => {
-                let cache = if job.hits { "512M" } else { "32M" };
+                let cache = if job.from == Source::Disk { "32M" } else { "512M" };
                 command.args(["serve", "--cache", cache, "--socket"]);
                 command.arg(place.socket).arg(place.file);
             }
             Self::NbdkitFile => {
                 command.args(["-f", "-r", "-U"]).arg(place.socket).arg("file").arg(place.file);
+            }
+            Self::NbdkitReadahead => {
+                command.args(["-f", "-r", "--filter=readahead", "--filter=cache", "-U"]);
+                command.arg(place.socket).arg("file").arg(place.file).arg("cache-on-read=true");
+            }
+            Self::NbdkitCache => {
+                command.args(["-f", "-r", "--filter=cache", "-U"]);
+                command.arg(place.socket).arg("file").arg(place.file).arg("cache-on-read=true");
             }
             Self::NbdkitMemory => {
                 let bytes = fs::metadata(place.file).map_or(0, |there| there.len());
@@ -124,20 +146,28 @@ impl Drop for Server {
 /// fio for `job`, without its engine.
 fn fio(job: &Job, place: &Place<'_>, round: usize) -> Command {
     let mut command = Command::new("fio");
-    let bytes = fs::metadata(place.file).map_or(0, |there| there.len());
+    let bytes = fs::metadata(place.file).map_or(0, |there| there.len()) / u64::from(job.readers);
+    let bytes = bytes / ALIGN * ALIGN;
     let words = format!(
-        "--name={} --rw={} --bs={} --iodepth={} --size={bytes} --runtime={} --time_based \
+        "--name={} --rw={} --bs={} --iodepth={} --size={bytes} --offset_increment={bytes} \
+         --numjobs={} --group_reporting --runtime={} --time_based \
          --norandommap --randseed={} --readonly --output-format=json",
         job.name,
         job.order,
         job.request,
         job.depth,
+        job.readers,
         place.seconds,
         round + 1
     );
     command.args(words.split_whitespace());
     command
 }
+
+/// Parts of a file begin at multiples of it.
+const ALIGN: u64 = 1 << 20;
+/// The kernel's default.
+const READ_AHEAD_KIB: u32 = 128;
 
 /// Drops the pages of `file` from the kernel's cache, by `dd`.
 fn drop_from_cache(file: &Path) -> Result<()> {
