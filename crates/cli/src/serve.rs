@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   FILE...  --> exports, by file name or --name
-//!   --socket, --listen --> clients        --metrics --> counts, for Prometheus
+//!   --socket, --listen, LISTEN_FDS --> clients        --metrics --> counts, for Prometheus
 //! ```
 //!
 //! # Invariants
@@ -16,6 +16,7 @@
 mod control;
 
 use std::{
+    io,
     net::SocketAddr,
     os::{
         linux::net::SocketAddrExt as _,
@@ -30,7 +31,7 @@ use forerun_console::failure::{note, usage};
 use forerun_console::interrupt;
 use forerun_core::params::{Bytes, Param as _};
 use forerun_engine::{BuildError, Cache, Partition, Settings};
-use forerun_io::files::Backend;
+use forerun_io::{files::Backend, passed};
 use forerun_nbd::server::{
     Control, Disk, Listener, Metrics, Mode, Server, ServerSettings, TlsSettings,
 };
@@ -51,7 +52,7 @@ pub(crate) struct Args {
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// Listen on this unix socket, for programs of this user
-    #[arg(long, value_name = "PATH", required_unless_present = "listen")]
+    #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Listen on this address of this machine
     #[arg(long, value_name = "ADDRESS:PORT")]
@@ -110,7 +111,7 @@ enum Command {
 struct TlsFiles {
     /// The certificate of this server, and those that sign it, in PEM: clients of --listen have to
     /// begin TLS, with a certificate of theirs
-    #[arg(long = "tls-cert", value_name = "FILE", requires_all = ["key", "client_ca", "listen"])]
+    #[arg(long = "tls-cert", value_name = "FILE", requires_all = ["key", "client_ca"])]
     cert: Option<PathBuf>,
     /// Its private key, in PEM
     #[arg(long = "tls-key", value_name = "FILE", requires = "cert")]
@@ -181,7 +182,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return control::run(args);
     }
     let tls = args.tls.settings()?;
-    require_here("--listen", args.listen, args.insecure || tls.is_some())?;
+    let is_safe = args.insecure || tls.is_some();
+    require_here("--listen", args.listen, is_safe)?;
     require_here("--metrics", args.metrics, args.insecure)?;
     let names = names(args)?;
     let cache = cache(args)?;
@@ -201,14 +203,29 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         listeners.push(Listener::unix(path)?);
         places.push(path.display().to_string());
     }
-    if let Some(address) = args.listen {
-        let listener = Listener::tcp(address)?;
-        let address = listener.address().unwrap_or(address);
+    let mut tcp: Vec<Listener> = args.listen.map(Listener::tcp).transpose()?.into_iter().collect();
+    for listener in passed()? {
+        require_here("a socket that was passed", listener.address(), is_safe)?;
+        if listener.address().is_some() {
+            tcp.push(listener);
+        } else {
+            listeners.push(listener);
+            places.push("a socket that was passed".to_owned());
+        }
+    }
+    if tls.is_some() && tcp.is_empty() {
+        return Err(usage("--tls-cert is for clients of --listen"));
+    }
+    for listener in tcp {
+        let address = listener.address().map_or_else(String::new, |address| address.to_string());
         places.push(format!("{address}{}", if tls.is_some() { " by TLS" } else { "" }));
-        listeners.push(match tls {
-            Some(tls) => listener.with_tls(tls),
+        listeners.push(match &tls {
+            Some(tls) => listener.with_tls(tls.clone()),
             None => listener,
         });
+    }
+    if listeners.is_empty() {
+        return Err(usage("name --socket PATH or --listen ADDRESS:PORT, where clients come to"));
     }
     let metrics = args.metrics.map(metrics).transpose()?;
     // Without partitions there is nothing to change.
@@ -222,6 +239,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     tell_manager("STOPPING=1");
     let closed = server.close().context("bytes that clients wrote are lost");
     ended.and(closed)
+}
+
+/// The sockets of the service manager, or of a client that starts its own server.
+fn passed() -> Result<Vec<Listener>> {
+    let sockets = passed::descriptors().and_then(|sockets| {
+        sockets.into_iter().map(Listener::passed).collect::<io::Result<Vec<_>>>()
+    });
+    sockets.context("cannot use a socket that was passed (LISTEN_FDS)")
 }
 
 /// Serves until a signal.

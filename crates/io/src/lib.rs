@@ -26,6 +26,7 @@ pub mod frames;
 pub mod index;
 #[expect(unsafe_code, reason = "a call that no crate wraps")]
 pub mod lock;
+pub mod passed;
 pub mod process;
 mod queue;
 pub mod reaper;

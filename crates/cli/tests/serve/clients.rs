@@ -28,6 +28,19 @@ fn nbdinfo_lists_what_is_served() {
 }
 
 #[test]
+fn a_client_may_pass_the_socket_of_a_server_that_it_starts() {
+    let name = "a_client_may_pass_the_socket_of_a_server_that_it_starts";
+    if !installed(name, "nbdcopy") {
+        return;
+    }
+    let scratch = forerun_testkit::Scratch::new("passed");
+    let (disk, copy) = (scratch.file("disk", bytes(300_001)), scratch.join("copy"));
+    let forerun = forerun_testkit::forerun_path();
+    said("nbdcopy", &["--", "[", text(&forerun), "serve", text(&disk), "]", text(&copy)]);
+    assert_eq!(fs::read(&copy).unwrap(), bytes(300_001));
+}
+
+#[test]
 fn sectors_are_told() {
     if !installed("sectors_are_told", "nbdinfo") {
         return;

@@ -8,7 +8,7 @@ use std::{
     process::Stdio,
 };
 
-use forerun_testkit::{Scratch, forerun, installed};
+use forerun_testkit::{Scratch, forerun, forerun_path, installed};
 use rustix::process::Signal;
 
 use crate::rig::{Server, bytes, said, text};
@@ -69,7 +69,7 @@ fn what_it_cannot_serve_is_refused_in_one_line() {
         (format!("{socket} --policy none {disk}"),              2, "no `none`"),
         (format!("{socket} --readahead none {disk}"),           2, "no `none`"),
         (format!("{socket} --partition a=1M:lru {disk}"),       2, "NAME=SIZE:POLICY"),
-        (format!("{socket} --partition a=1M:lru:user=b {disk}"), 2, "client=NAME"),
+        (format!("{socket} --partition a=1M:lru:user=b {disk}"), 2, "NAME=SIZE:POLICY"),
         (format!("{socket} --partition a=1M:none:file=b {disk}"), 2, "no `none`"),
         (format!("{socket} --partition a=9G:lru:file=b {disk}"), 2, "partition"),
         (format!("{socket} --cache 1 {disk}"),                  2, "a cache of 1 bytes"),
@@ -200,6 +200,18 @@ fn partitions_have_the_pages_that_their_rules_take() {
     let err = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(err.contains("no server answers at"), "{err}");
+}
+
+#[test]
+fn what_is_passed_and_no_socket_is_an_error() {
+    let scratch = Scratch::new("passed");
+    let disk = scratch.file("disk", bytes(4096));
+    let script = "export LISTEN_PID=$$ LISTEN_FDS=1; exec \"$0\" serve \"$1\" 3<\"$1\"";
+    let mut command = std::process::Command::new("sh");
+    let output = command.args(["-c", script]).arg(forerun_path()).arg(disk).output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(err.contains("a socket that was passed") && err.lines().count() == 1, "{err}");
 }
 
 #[test]

@@ -29,8 +29,8 @@ use rustix::{
     io::Errno,
     net::{
         AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrUnix,
-        SocketFlags, SocketType, accept_with, bind, getpeername, listen, recv, sendmsg, shutdown,
-        socket_with, sockopt,
+        SocketFlags, SocketType, accept_with, bind, getpeername, getsockname, listen, recv,
+        sendmsg, shutdown, socket_with, sockopt,
     },
 };
 
@@ -106,6 +106,18 @@ impl Listener {
         let (socket, address) =
             taking().map_err(|error| ListenError::System { at: address.to_string(), error })?;
         Ok(Self { socket, tls: None, tcp: Some(address), path: None })
+    }
+
+    /// Takes clients of a socket that listens already, and is of its service manager.
+    ///
+    /// # Errors
+    /// It is no socket that listens.
+    pub fn passed(socket: OwnedFd) -> io::Result<Self> {
+        if !sockopt::socket_acceptconn(&socket)? {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it does not listen"));
+        }
+        let tcp = SocketAddr::try_from(getsockname(&socket)?).ok();
+        Ok(Self { socket, tls: None, tcp, path: None })
     }
 
     /// Takes clients on that speak TLS, and have a certificate, alone.
