@@ -154,8 +154,8 @@ fn list(store: &Store, output: &Output) -> Result<()> {
             executable: file.map(|file| file.program.executable.clone()),
         }
     };
-    let rows: Vec<_> = lists.iter().map(row).collect();
-    output.print(&rows, &[""], || {
+    let all = object! { lists: lists.iter().map(row).collect::<Vec<_>>() };
+    output.print(&all, &["/lists"], || {
         if lists.is_empty() {
             return "nothing is learned yet: `forerun run -- PROGRAM` learns\n".to_owned();
         }

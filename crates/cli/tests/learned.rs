@@ -188,7 +188,7 @@ fn lists_are_moved_joined_and_forgotten() {
     assert_eq!(rows.lines().count(), shown.lines().count());
     run(&["learned", "list", "--csv", "-o", &file("lists.json")]);
     let lists: Value = serde_json::from_slice(&fs::read(file("lists.json")).unwrap()).unwrap();
-    assert!(lists.as_array().unwrap().iter().any(|list| list["name"] == "all"), "{lists}");
+    assert!(lists["lists"].as_array().unwrap().iter().any(|list| list["name"] == "all"), "{lists}");
     let refused_name = home.forerun(&["learned", "show", "all", "-o", &file("rows")]).output();
     assert!(refused(&refused_name.unwrap(), 2).contains(".csv"));
     let missing = home.forerun(&["learned", "show", "al"]).output().unwrap();
