@@ -131,7 +131,7 @@ fn off_leaves_no_trace_and_names_are_kept_apart() {
     let mut command = home.forerun(&["run", "--", "python3"]);
     let output = command.arg(home.0.join("reader.py")).args(&files).env("FORERUN_LEARN", "off");
     succeeded(&output.output().unwrap());
-    assert!(!home.0.join("state").exists());
+    assert!(!home.state().exists());
     home.read(&["--learn", "one"], &files[..1]);
     home.read(&["--learn", "two"], &files[1..]);
     assert_eq!(home.names(), ["two", "one"]);
@@ -148,16 +148,16 @@ fn a_folder_that_cannot_be_used_is_told_and_the_program_runs() {
         return;
     }
     let home = Home::new("folder", 1);
-    fs::write(home.0.join("state"), "a file").unwrap();
+    fs::write(home.state(), "a file").unwrap();
     let trouble = || home.read(&[], &[home.file(0)])["trouble"].as_str().unwrap().to_owned();
     let told = trouble();
     assert!(told.contains("state/forerun/learned"), "{told}");
     let output = home.forerun(&["run", "--", "cat"]).arg(home.file(0)).output().unwrap();
     assert_eq!((output.stdout.len(), output.stderr.len()), (BYTES, 0), "{output:?}");
-    fs::remove_file(home.0.join("state")).unwrap();
-    fs::create_dir_all(home.0.join("state/forerun/learned")).unwrap();
+    fs::remove_file(home.state()).unwrap();
+    fs::create_dir_all(home.state().join("forerun/learned")).unwrap();
     let open = fs::Permissions::from_mode(0o777);
-    fs::set_permissions(home.0.join("state/forerun/learned"), open).unwrap();
+    fs::set_permissions(home.state().join("forerun/learned"), open).unwrap();
     let told = trouble();
     assert!(told.contains("another user could have written it"), "{told}");
 }

@@ -435,22 +435,32 @@ impl Learner {
         self.cursors.remove(&cursor);
     }
 
-    /// The program has ended: what was seen is learned.
-    pub(crate) fn finish(&mut self, now: Nanos) {
+    /// The program has ended, and what was seen is not saved yet; the time may end before it is.
+    pub(crate) fn end(&mut self, now: Nanos) {
         self.take_all(now);
         self.replay.finish();
-        let Some(target) = &self.target else { return };
-        if self.seen.count() == 0 {
-            return;
+        if self.saves() && self.stats.trouble.is_empty() {
+            UNSAVED.clone_into(&mut self.stats.trouble);
         }
+    }
+
+    fn saves(&self) -> bool {
+        self.target.is_some() && self.seen.count() > 0
+    }
+
+    /// What was seen is learned, after [`Learner::end`].
+    pub(crate) fn save(&mut self) {
+        let Some(target) = self.target.as_ref().filter(|_| self.saves()) else { return };
         let run = self.run();
         let saved = target.store.update(&target.name, SAVE_PATIENCE, |before| {
             let mut file = before.unwrap_or_default();
             file.list.merge(run);
             LearnedFile { program: target.program.clone(), list: file.list }
         });
-        if let Err(why) = saved {
-            self.stats.trouble = why.to_string();
+        match saved {
+            Ok(()) if self.stats.trouble == UNSAVED => self.stats.trouble.clear(),
+            Ok(()) => {}
+            Err(why) => self.stats.trouble = why.to_string(),
         }
     }
 
@@ -559,6 +569,8 @@ const CURSORS_MAX: usize = 4_096;
 /// A program that starts uses an entry within a few round trips of its device.
 const FOLLOWED_WITHIN: Nanos = Nanos::from_millis(250);
 const PROCESSES_MAX: usize = 1_024;
+/// What is told where the time ends before all is saved.
+const UNSAVED: &str = "not saved: the file system took too long";
 /// How long others may save before this run is not learned.
 const SAVE_PATIENCE: Duration = Duration::from_millis(30);
 /// What lies there is not on a device, wherever else it may be mounted.

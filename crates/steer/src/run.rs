@@ -237,7 +237,11 @@ impl Poller for Runner {
 
     fn finish(&mut self) {
         if let Some(learner) = &mut self.learner {
-            learner.finish(self.observers.clock.now());
+            learner.end(self.observers.clock.now());
+        }
+        self.publish();
+        if let Some(learner) = &mut self.learner {
+            learner.save();
         }
         self.publish();
     }

@@ -60,6 +60,13 @@ impl Scratch {
         Self::within(&crate::target_dir().join("tmp"), test)
     }
 
+    /// A folder that no disk delays, where the system has one.
+    #[must_use]
+    pub fn in_memory(test: &str) -> Self {
+        let memory = Path::new("/dev/shm");
+        if memory.is_dir() { Self::within(memory, test) } else { Self::new(test) }
+    }
+
     /// A folder in `parent`.
     ///
     /// # Panics

@@ -10,8 +10,9 @@ use std::process::{Command, Output, Stdio};
 use forerun_testkit::{Scratch, drop_from_cache};
 use serde_json::Value;
 
-/// A folder of lists, and one of files that a program reads one after the other.
-pub(crate) struct Home(pub(crate) Scratch);
+/// A folder of files that a program reads one after the other, and one of lists. The lists are in
+/// memory: what a busy disk does not save in time is lost.
+pub(crate) struct Home(pub(crate) Scratch, Scratch);
 
 /// Reads the files that it is given, and has each open until another process has it open, too.
 const READER: &str = "
@@ -34,7 +35,8 @@ pub(crate) const BYTES: usize = 300_000;
 
 impl Home {
     pub(crate) fn new(test: &str, files: usize) -> Self {
-        let home = Self(Scratch::on_disk(&format!("learned-{test}")));
+        let memory = Scratch::in_memory(&format!("lists-{test}"));
+        let home = Self(Scratch::on_disk(&format!("learned-{test}")), memory);
         fs::create_dir(home.0.join("files")).unwrap();
         for at in 0..files {
             fs::write(home.file(at), vec![1; BYTES]).unwrap();
@@ -47,9 +49,13 @@ impl Home {
         self.0.join(format!("files/{at:03}"))
     }
 
+    pub(crate) fn state(&self) -> PathBuf {
+        self.1.join("state")
+    }
+
     pub(crate) fn forerun(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_forerun"));
-        command.args(words).env("XDG_STATE_HOME", self.0.join("state")).env_remove("FORERUN_LEARN");
+        command.args(words).env("XDG_STATE_HOME", self.state()).env_remove("FORERUN_LEARN");
         command.current_dir(self.0.join("files")).stdin(Stdio::null());
         command
     }
@@ -71,7 +77,7 @@ impl Home {
     pub(crate) fn names(&self) -> Vec<String> {
         let output = self.forerun(&["learned", "--json"]).output().unwrap();
         let lists: Value = serde_json::from_str(&succeeded(&output)).unwrap();
-        let lists = lists.as_array().unwrap().iter();
+        let lists = lists["lists"].as_array().unwrap().iter();
         lists.map(|list| list["name"].as_str().unwrap().to_owned()).collect()
     }
 }

@@ -135,7 +135,8 @@ impl Seen {
     /// there now, but for those that `is_listed` knows in this version: there is what was fetched
     /// of it, and what prefetching has wasted would never leave the list.
     pub(super) fn observed(&self, is_listed: impl Fn(&[u8], Version) -> bool) -> Vec<Observed> {
-        let mut asked = 0;
+        // One for all: the kernel may take 10 ms and more to list locks.
+        let (mut asked, leases) = (0, LeaseList::new());
         let mut all = Vec::new();
         for (path, row) in &self.rows {
             let Some(version) = row.version.filter(|_| !row.is_strange) else { continue };
@@ -145,7 +146,7 @@ impl Seen {
                 ranges = row.touched(version);
             } else if is_large && !row.was_cached && asked < ASKED_MAX {
                 asked += 1;
-                ranges = resident(path).unwrap_or(ranges);
+                ranges = resident(path, &leases).unwrap_or(ranges);
             }
             let entry = LearnedEntry {
                 path: path.clone(),
@@ -184,9 +185,9 @@ impl Row {
 }
 
 /// What is in memory of the file at `path`, where the kernel tells.
-fn resident(path: &[u8]) -> Option<Vec<Range<u64>>> {
+fn resident(path: &[u8], leases: &LeaseList) -> Option<Vec<Range<u64>>> {
     let (place, stat) = on_the_way(path).ok()?;
-    let (file, stat) = open_found(&place, &stat, &LeaseList::new(), None).ok()?;
+    let (file, stat) = open_found(&place, &stat, leases, None).ok()?;
     let all = 0..stat.st_size.min(RESIDENT_MAX);
     let absent = kernel::absent(&file, &all).ok()??;
     let (mut ranges, mut at) = (Vec::new(), 0);

@@ -4,6 +4,9 @@
 //! an open file description is of a program that counts descriptors. Locks of processes (`flock`,
 //! POSIX) notice nothing.
 //!
+//! To list the locks the kernel waits until all processors have gone through a state of rest, unless
+//! another has just had it do so.
+//!
 //! # Invariants
 //! - A list that is too long to be read counts as one that has a lease in it.
 //! - No more than a thousand lists are read in a second for entries of directories.
@@ -13,6 +16,7 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use forerun_core::units::Nanos;
@@ -61,11 +65,19 @@ impl LeaseList {
     }
 }
 
+/// Whether a thread waits for the kernel's list, which may take it some 50 ms and comes for certain.
+pub(crate) fn is_listing() -> bool {
+    LISTING.load(Ordering::Relaxed) > 0
+}
+
 impl Leases {
     fn now() -> Self {
+        LISTING.fetch_add(1, Ordering::Relaxed);
         // See `check_file`.
-        let Ok(list) = File::open("/proc/locks") else { return Self::Of(BTreeSet::new()) };
-        let Ok(text) = read(list) else { return Self::Unknown };
+        let list = File::open("/proc/locks").ok().map(read);
+        LISTING.fetch_sub(1, Ordering::Relaxed);
+        let Some(list) = list else { return Self::Of(BTreeSet::new()) };
+        let Ok(text) = list else { return Self::Unknown };
         let lines = text.lines().filter(|line| is_noticed(line));
         Self::Of(lines.flat_map(inodes).collect())
     }
@@ -136,6 +148,8 @@ fn read(list: File) -> Result<String, Refusal> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// Threads that wait for the list.
+static LISTING: AtomicU32 = AtomicU32::new(0);
 /// A program that takes a lease has it unnoticed from so much later on.
 const LIST_LASTS: Nanos = Nanos::from_millis(1);
 /// The same, where the list is long.

@@ -29,6 +29,7 @@ use crate::observe::poll::{PAUSE_MAX, Pause};
 use crate::observe::processes::ProcessTree;
 use crate::observe::procfs::text;
 use crate::observe::shim::Ring;
+use crate::open::is_listing;
 use crate::wire::{Wire, to_bytes};
 
 /// Observes the program `pid`, a child of the parent of this process, until a message comes by
@@ -155,7 +156,8 @@ impl Shared {
     }
 
     /// Whether the poller finishes. It is given up once it was seen so many times in a row to
-    /// sleep, as it does in a call that does not return; while it runs, or could, it is waited for.
+    /// sleep, as it does in a call that does not return; while it runs, could, or has the kernel
+    /// list locks, it is waited for.
     fn finishes(&self, finished: &mpsc::Receiver<()>) -> bool {
         let mut slept = 0;
         while slept < SLEEPS_MAX {
@@ -167,7 +169,7 @@ impl Shared {
             let stat = fs::read_to_string(format!("/proc/self/task/{tid}/stat"));
             let runs =
                 stat.ok().and_then(|stat| text::state(&stat)).is_some_and(|s| s.letter == b'R');
-            slept = if runs { 0 } else { slept + 1 };
+            slept = if runs || is_listing() { 0 } else { slept + 1 };
         }
         false
     }
