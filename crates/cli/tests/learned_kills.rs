@@ -37,8 +37,14 @@ fn lists_stay_whole_whatever_is_killed() {
             scope.spawn(move || {
                 for turn in 0..turns {
                     let name = if own % 2 == 0 { "shared".into() } else { format!("own{own}") };
-                    let mut command = home.forerun(&["run", "--learn", &name, "--", "python3"]);
-                    command.arg(home.0.join("reader.py")).arg(home.file(own)).process_group(0);
+                    // Where it reports it waits for the list to be saved.
+                    let words = ["--stats-json", "/dev/null", "--learn", &name, "--", "python3"];
+                    let mut command = home.forerun(&["run"]);
+                    command
+                        .args(words)
+                        .arg(home.0.join("reader.py"))
+                        .arg(home.file(own))
+                        .process_group(0);
                     let mut child = command.stdout(Stdio::null()).spawn().unwrap();
                     if turn % 2 == 1 {
                         // At any moment of the run, its end included.

@@ -4,8 +4,8 @@
 //! an open file description is of a program that counts descriptors. Locks of processes (`flock`,
 //! POSIX) notice nothing.
 //!
-//! To list the locks the kernel waits until all processors have gone through a state of rest, unless
-//! another has just had it do so.
+//! To list the locks the kernel waits until each processor has been at rest once, unless another
+//! process has just had it do so.
 //!
 //! # Invariants
 //! - A list that is too long to be read counts as one that has a lease in it.
@@ -65,7 +65,7 @@ impl LeaseList {
     }
 }
 
-/// Whether a thread waits for the kernel's list, which may take it some 50 ms and comes for certain.
+/// Whether a thread waits for the kernel's list, which may take 50 ms and comes for certain.
 pub(crate) fn is_listing() -> bool {
     LISTING.load(Ordering::Relaxed) > 0
 }
