@@ -65,8 +65,8 @@ pub struct Chart {
     pub y: Y,
     /// A line or a kind of bar each.
     pub series: Vec<Series>,
-    /// Whether the largest value at a place is the best, and marked.
-    pub higher_is_better: bool,
+    /// Which value at a place is the best, and marked; none where there is no better and worse.
+    pub better: Option<Better>,
     /// The series that the second view compares all others with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline: Option<usize>,
@@ -74,8 +74,18 @@ pub struct Chart {
     pub claims: Vec<Claim>,
 }
 
+/// Which value is the best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Better {
+    /// The largest.
+    Higher,
+    /// The smallest.
+    Lower,
+}
+
 /// Where values stand.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum X {
     /// Sizes of a cache, ascending: curves on a log axis.
@@ -84,6 +94,15 @@ pub enum X {
         pages: Vec<u32>,
         /// Bytes of one.
         page_bytes: u32,
+    },
+    /// Moments or durations, ascending: curves without marks.
+    Times {
+        /// What they are.
+        label: String,
+        /// In seconds.
+        seconds: Vec<f64>,
+        /// On a log axis; all are above 0.
+        log: bool,
     },
     /// Classes: bars side by side.
     Classes {
@@ -175,6 +194,7 @@ impl X {
     pub fn len(&self) -> usize {
         match self {
             Self::Pages { pages, .. } => pages.len(),
+            Self::Times { seconds, .. } => seconds.len(),
             Self::Classes { names, .. } => names.len(),
         }
     }
@@ -230,7 +250,7 @@ mod tests {
                 series("2q & <co>", false, &[0.3, -1.0, 0.7]),
                 series("belady", true, &[0.4, 0.6, 0.8]),
             ],
-            higher_is_better: true,
+            better: Some(Better::Higher),
             baseline: None,
             claims: vec![Claim {
                 what: "2Q on LRU".into(),

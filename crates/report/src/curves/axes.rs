@@ -91,6 +91,35 @@ pub(super) fn sizes(pages: &[u32], most: u32) -> Range {
     Range { low: low - margin, high: high + margin, ticks }
 }
 
+/// Times with at most `most` ticks: at round times, or on a log axis at powers of ten.
+pub(super) fn times(seconds: &[f64], log: bool, most: u32) -> Range {
+    let all = || seconds.iter().map(|&seconds| scaled(seconds, log));
+    let (low, high) = (all().fold(f64::MAX, f64::min), all().fold(f64::MIN, f64::max));
+    let (low, high) = if low <= high { (low, high) } else { (0.0, 1.0) };
+    let (low, high) = if low < high { (low, high) } else { (low - 0.5, high + 0.5) };
+    let step = (high - low) / f64::from(most.max(1));
+    let step = if log { step.ceil().max(1.0) } else { round_step(step) };
+    let mut ticks = Vec::new();
+    let mut tick = (low / step).ceil();
+    while tick * step <= high {
+        ticks.push(tick * step);
+        tick += 1.0;
+    }
+    Range { low, high, ticks }
+}
+
+/// A time as its axis has it.
+pub(super) fn scaled(seconds: f64, log: bool) -> f64 {
+    if log { seconds.max(f64::MIN_POSITIVE).log10() } else { seconds }
+}
+
+/// The label of a time's tick.
+pub(super) fn time_label(seconds: f64) -> String {
+    let units = [(1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")];
+    let unit = units.into_iter().find(|(unit, _)| seconds.abs() >= unit * 0.999_9);
+    unit.map_or_else(|| "0".to_owned(), |(unit, name)| trimmed(seconds / unit) + " " + name)
+}
+
 /// A size in pages, and in bytes.
 pub(super) fn size_labels(pages: u64, page_bytes: u32) -> (String, String) {
     (count(pages), bytes(pages * u64::from(page_bytes)))
@@ -149,6 +178,26 @@ mod tests {
     }
 
     #[test]
+    fn times_have_ticks_within_their_range() {
+        #[rustfmt::skip]
+        let rows: &[(&[f64], bool, u32, &[f64])] = &[
+            (&[0.0, 60.0],       false, 6, &[0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0]),
+            (&[3.0, 3_600.0],    false, 3, &[2_000.0]),
+            (&[1e-6, 1e-3, 2.0], true,  8, &[-6.0, -5.0, -4.0, -3.0, -2.0, -1.0, 0.0]),
+            (&[1e-6, 1e-3, 2.0], true,  3, &[-6.0, -3.0, 0.0]),
+            (&[7.0],             false, 6, &[6.6, 6.8, 7.0, 7.2, 7.4]),
+            (&[],                false, 2, &[0.0, 0.5, 1.0]),
+        ];
+        for (seconds, log, most, ticks) in rows {
+            let range = times(seconds, *log, *most);
+            assert_eq!(range.ticks.len(), ticks.len(), "{seconds:?}: {:?}", range.ticks);
+            let near = range.ticks.iter().zip(*ticks).all(|(a, b)| (a - b).abs() < 1e-9);
+            assert!(near, "{seconds:?}: {:?}", range.ticks);
+            assert!(range.low < range.high);
+        }
+    }
+
+    #[test]
     fn sizes_have_ticks_at_powers_of_two() {
         #[rustfmt::skip]
         let rows: &[(&[u32], u32, &[f64])] = &[
@@ -162,6 +211,11 @@ mod tests {
             let range = sizes(pages, *most);
             assert_eq!(range.ticks, *ticks, "{pages:?}");
             assert!(range.low < range.high);
+        }
+        for (seconds, label) in
+            [(0.0, "0"), (2.5e-7, "250 ns"), (1e-4, "100 us"), (0.02, "20 ms"), (3_600.0, "3600 s")]
+        {
+            assert_eq!(time_label(seconds), label);
         }
         assert_eq!(size_labels(1_024, 4_096), ("1,024".to_owned(), "4 MiB".to_owned()));
     }

@@ -19,6 +19,7 @@ use serde::Serialize;
 use super::plot::{self, Frame};
 use super::{Chart, Claim, Section, Series, Sheet, Unit, X, axes, views};
 use crate::html::{DASH, Text, figure_heads, script_json, scrolled};
+use crate::quantity;
 use crate::shell::{self, Assets, PAGE_CSS};
 
 /// See the module.
@@ -214,7 +215,7 @@ fn heads(chart: &Chart) -> Markup {
 fn place_heads(chart: &Chart) -> Vec<&str> {
     match &chart.x {
         X::Pages { .. } => vec!["Pages", "Bytes"],
-        X::Classes { label, .. } => vec![label],
+        X::Times { label, .. } | X::Classes { label, .. } => vec![label],
     }
 }
 
@@ -252,6 +253,7 @@ fn place(x: &X, at: usize) -> Vec<String> {
             let (count, bytes) = axes::size_labels(pages[at].into(), *page_bytes);
             vec![count, bytes]
         }
+        X::Times { seconds, .. } => vec![quantity::time(seconds[at])],
         X::Classes { names, .. } => vec![names[at].clone()],
     }
 }

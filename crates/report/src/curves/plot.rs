@@ -86,6 +86,11 @@ pub(super) fn places(chart: &Chart, frame: Frame) -> Vec<f64> {
             let at = |&pages: &u32| frame.across(range.part(f64::from(pages.max(1)).log2()));
             pages.iter().map(at).collect()
         }
+        X::Times { seconds, log, .. } => {
+            let range = axes::times(seconds, *log, frame.ticks);
+            let at = |&seconds: &f64| frame.across(range.part(axes::scaled(seconds, *log)));
+            seconds.iter().map(at).collect()
+        }
         X::Classes { names, .. } => {
             let width = 1.0 / float(names.len().max(1) as u64);
             (0..names.len() as u64).map(|n| frame.across((float(n) + 0.5) * width)).collect()
@@ -108,6 +113,8 @@ pub(super) fn plot(chart: &Chart, frame: Frame) -> String {
         let _ = write!(text, "<g data-series=\"{number}\" class=\"{}\">", class(number, series));
         text += &match &chart.x {
             X::Pages { .. } => line(number, series, &points),
+            X::Times { .. } if points.is_empty() => String::new(),
+            X::Times { .. } => polyline(number, series, &points),
             X::Classes { names, .. } => {
                 let room = (frame.right() - frame.left) / float(names.len().max(1) as u64);
                 let width = room * 0.78 / float(chart.series.len() as u64);
@@ -181,7 +188,8 @@ pub(super) fn key(chart: &Chart, number: usize, series: &Series) -> String {
     }
     let points = [(0.0, 0.0), (26.0, 0.0)];
     let line = polyline(number, series, &points);
-    if series.bound { line } else { line + &mark(number, 13.0, 0.0) }
+    let marked = !series.bound && !matches!(chart.x, X::Times { .. });
+    if marked { line + &mark(number, 13.0, 0.0) } else { line }
 }
 
 fn value_axis(chart: &Chart, values: &Range, frame: Frame) -> String {
@@ -232,6 +240,14 @@ fn place_axis(chart: &Chart, places: &[f64], frame: Frame) -> String {
                 label(frame.across(range.part(tick)), [&bytes, &count]);
             }
             "cache size, below it in pages"
+        }
+        X::Times { label: name, seconds, log } => {
+            let range = axes::times(seconds, *log, frame.ticks);
+            for &tick in &range.ticks {
+                let time = if *log { 10_f64.powf(tick) } else { tick };
+                label(frame.across(range.part(tick)), [&axes::time_label(time), ""]);
+            }
+            name
         }
         X::Classes { label: name, names } => {
             // Every label where there is room for all, else every second, third...

@@ -5,7 +5,7 @@
 //! - The bound of all series is never the best, and has no difference.
 //! - Series keep their numbers, and so their colours, in both views.
 
-use super::{Chart, Series, Unit, X, Y};
+use super::{Better, Chart, Series, Unit, X, Y};
 
 /// The numbers of the best series of each place; none where all are alike, or only one has a value.
 pub(super) fn best(chart: &Chart) -> Vec<Vec<usize>> {
@@ -17,12 +17,14 @@ pub(super) fn best(chart: &Chart) -> Vec<Vec<usize>> {
             .filter(|(_, series)| !series.bound)
             .filter_map(|(n, series)| Some((n, series.at(place)?)))
             .collect();
-        let most = values.iter().map(|value| value.1).fold(f64::MIN, f64::max);
+        let sign = if chart.better == Some(Better::Lower) { -1.0 } else { 1.0 };
+        let most = values.iter().map(|value| sign * value.1).fold(f64::MIN, f64::max);
         let best: Vec<usize> =
-            values.iter().filter(|value| value.1 >= most).map(|value| value.0).collect();
+            values.iter().filter(|value| sign * value.1 >= most).map(|value| value.0).collect();
         if best.len() < values.len() { best } else { Vec::new() }
     };
-    let marked = chart.higher_is_better;
+    // Between places of curves without marks there is no best one either.
+    let marked = chart.better.is_some() && !matches!(chart.x, X::Times { .. });
     (0..chart.x.len()).map(|place| if marked { at(place) } else { Vec::new() }).collect()
 }
 
@@ -60,7 +62,7 @@ pub(super) fn difference(chart: &Chart) -> Option<Chart> {
         x: chart.x.clone(),
         y: Y { label: format!("points above {}", base.name), unit: Unit::Points },
         series: chart.series.iter().map(series).collect(),
-        higher_is_better: chart.higher_is_better,
+        better: chart.better,
         baseline: chart.baseline,
         claims: Vec::new(),
     })
@@ -95,7 +97,9 @@ mod tests {
         let mut chart = chart(rows);
         assert_eq!(best(&chart), [vec![1], vec![0, 1], vec![]]);
         assert_eq!(reigns(&chart), [(vec![1], 0, 0), (vec![0, 1], 1, 1)]);
-        chart.higher_is_better = false;
+        chart.better = Some(Better::Lower);
+        assert_eq!(best(&chart), [vec![0], vec![2], vec![]]);
+        chart.better = None;
         assert!(best(&chart).iter().all(Vec::is_empty) && reigns(&chart).is_empty());
     }
 

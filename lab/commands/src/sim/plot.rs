@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use forerun_console::failure::usage;
 use forerun_console::{machine, output};
-use forerun_report::curves::{Chart, Section, Series, Sheet, Unit, X, Y};
+use forerun_report::curves::{Better, Chart, Section, Series, Sheet, Unit, X, Y};
 use forerun_sim::oracle::belady;
 
 use super::Plan;
@@ -150,7 +150,7 @@ fn chart(trace: &str, runs: &[&RunRow]) -> Chart {
         title: format!("{trace}: {ratio_of} by cache size"),
         note: note.to_owned(),
         series: lines.iter().map(series).collect(),
-        higher_is_better: true,
+        better: Some(Better::Higher),
         baseline: lines.iter().position(|(short, _)| short == BASELINE),
         x: X::Pages { pages, page_bytes: PAGE_BYTES },
         y: Y { label: ratio_of.to_owned(), unit: Unit::Share },

@@ -95,6 +95,7 @@ pub(super) fn values(sheet: &Sheet) -> Vec<Point> {
         for chart in &section.charts {
             let places: Vec<String> = match &chart.x {
                 X::Pages { pages, .. } => pages.iter().map(ToString::to_string).collect(),
+                X::Times { seconds, .. } => seconds.iter().map(ToString::to_string).collect(),
                 X::Classes { names, .. } => names.clone(),
             };
             for series in &chart.series {
@@ -322,7 +323,7 @@ fn chart(title: &str, x: X, label: &str, unit: Unit) -> Chart {
         x,
         y: Y { label: label.to_owned(), unit },
         series: Vec::new(),
-        higher_is_better: false,
+        better: None,
         baseline: None,
         claims: Vec::new(),
     }
