@@ -37,7 +37,7 @@ use crate::striped::Striped;
 use crate::trace::Op;
 use crate::workload::{Access, Reader, Workload};
 use device_server::DeviceServer;
-pub use outcome::{LoggedRequest, LoggedWindow, Responses, RunOutcome, rate};
+pub use outcome::{LoggedRequest, LoggedWindow, PartitionCounts, Responses, RunOutcome, rate};
 
 /// The setup of a run.
 pub struct Setup {
@@ -64,8 +64,11 @@ pub struct Setup {
     pub page_cost: Nanos,
     /// Device requests to keep for the report; the others are counted.
     pub log_max: usize,
-    /// Readahead windows to keep for the report; the others are counted. 0: none is explained.
+    /// Readahead windows to keep for the report; the others are counted. 0: none is explained,
+    /// unless the settings of the cache say so.
     pub windows_max: usize,
+    /// The partition of each handle, by its number; those without one have the first.
+    pub partitions: Vec<PartitionId>,
 }
 
 impl Setup {
@@ -85,6 +88,7 @@ impl Setup {
             page_cost: Nanos::from_micros(1),
             log_max: 0,
             windows_max: 0,
+            partitions: Vec::new(),
         }
     }
 }
@@ -145,8 +149,9 @@ pub fn run(mut setup: Setup, workload: &mut Workload) -> Result<RunOutcome, RunE
     let Settings { files_max, handles_max, .. } = &mut setup.cache;
     *files_max = number(workload.files.len()).max(*files_max);
     *handles_max = number(handles.len() + 1).max(*handles_max);
+    let partitions = std::mem::take(&mut setup.partitions);
     let mut events = EventLoop::new(setup, workload, &mut handles)?;
-    events.open(&workload.files, &handles, &mut server);
+    events.open(&workload.files, &handles, &partitions, &mut server);
     events.run(&mut server, &mut workload.readers)?;
     let rows = server.windows.rows(&events.cache).into_iter();
     let base = |handle: HandleId| server.bases[handles[handle.0 as usize] as usize];
@@ -158,6 +163,8 @@ pub fn run(mut setup: Setup, workload: &mut Workload) -> Result<RunOutcome, RunE
         bytes_written: server.bytes_written,
         windows_left_out: server.windows.left_out(),
         windows: windows.collect(),
+        window_sizes: server.window_sizes,
+        partitions: events.cache.partitions().map(PartitionCounts::from).collect(),
         log: server.log,
         ..events.outcome
     })
@@ -215,10 +222,17 @@ impl EventLoop {
     }
 
     /// Opens each handle on its file.
-    fn open(&mut self, files: &[u64], handles: &[u32], server: &mut DeviceServer) {
+    fn open(
+        &mut self,
+        files: &[u64],
+        handles: &[u32],
+        partitions: &[PartitionId],
+        server: &mut DeviceServer,
+    ) {
         for (handle, &file) in (0..).zip(handles) {
             let file_pages = files[file as usize].div_ceil(self.page_bytes);
-            let (handle, file, partition) = (HandleId(handle), FileId(file), PartitionId(0));
+            let partition = partitions.get(handle as usize).copied().unwrap_or(PartitionId(0));
+            let (handle, file) = (HandleId(handle), FileId(file));
             let open = Event::Open { handle, file, partition, file_pages };
             self.send(Nanos(0), open, server);
         }

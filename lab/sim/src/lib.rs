@@ -36,4 +36,5 @@ pub mod trace;
 pub mod vectors;
 pub mod waits;
 pub mod walks;
+pub mod window_sizes;
 pub mod workload;

@@ -15,6 +15,7 @@
 //! - A broken record is an error that names the trace, the record and its byte offset; up to
 //!   `skip_bad` of them are passed over and counted. The requests before it are given out first.
 
+mod accesses;
 mod blkparse;
 mod blktrace;
 mod columns;
@@ -132,6 +133,8 @@ formats! { params:
     "blktrace", "binary of blktrace(8); event=Q or event=C as of blkparse",
         EventParams => blktrace::Blktrace::new(&params);
     "fio", "text of fio's iolog, versions 2 and 3", () => fio::Fio::default();
+    "accesses", "what `forerun trace record` writes of a program; a file is a device",
+        () => accesses::Accesses::default();
     "vscsi", "binary of VMware's vscsi traces, versions 1 and 2", () => vscsi::Vscsi::default();
     "srt", "binary of Hewlett-Packard, SRT 1.3", () => srt::Srt::default();
     "oracleGeneral", "binary of libCacheSim: seconds, object, bytes, next use",
@@ -227,6 +230,12 @@ impl Trace {
     #[must_use]
     pub fn facts(&self) -> Facts {
         self.format.facts()
+    }
+
+    /// The name of a device of the requests so far, where the trace has names: the path of a file.
+    #[must_use]
+    pub fn device_name(&self, device: u32) -> Option<&str> {
+        self.format.device_name(device)
     }
 
     /// Puts the next requests into `out`, which is emptied first; false at the end of the trace.

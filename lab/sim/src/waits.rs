@@ -29,6 +29,22 @@ impl Waits {
         self.0.add(&other.0).expect("the buckets grow to any value");
     }
 
+    /// The share of waits that are at most `wait`, give or take a bucket; 0 without a read.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "fewer reads than 2^52")]
+    pub fn share_within(&self, wait: Nanos) -> f64 {
+        if self.0.is_empty() {
+            return 0.0;
+        }
+        self.0.count_between(0, wait.0) as f64 / self.0.len() as f64
+    }
+
+    /// The shortest and the longest wait, give or take a bucket; none without a read.
+    #[must_use]
+    pub fn ends(&self) -> Option<(Nanos, Nanos)> {
+        (!self.0.is_empty()).then(|| (Nanos(self.0.min()), Nanos(self.0.max())))
+    }
+
     /// The wait that `percent` in a hundred do not exceed; 0 without a read.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "fewer reads than 2^52")]
@@ -58,5 +74,10 @@ mod tests {
             let told = waits.percentile(percent).0;
             assert!(told >= exact && told < exact + exact / 128 + 1, "{percent}: {told}");
         }
+        let share = waits.share_within(Nanos(250_000));
+        assert!((0.25..0.26).contains(&share), "{share}");
+        assert!(
+            waits.share_within(Nanos(999)) < 0.001 && waits.share_within(Nanos(2_000_000)) > 0.999
+        );
     }
 }

@@ -19,6 +19,7 @@ use forerun_core::windows::WindowLog;
 use super::{LoggedRequest, Setup};
 use crate::host::{HostQueue, RequestOrder};
 use crate::striped::{Part, Striped};
+use crate::window_sizes::WindowSizes;
 
 /// The host's side of the devices.
 pub(super) struct DeviceServer {
@@ -39,6 +40,7 @@ pub(super) struct DeviceServer {
     log_max: usize,
     pub(super) log: Vec<LoggedRequest>,
     pub(super) windows: WindowLog,
+    pub(super) window_sizes: WindowSizes,
     /// When the last event was sent.
     now: Nanos,
     pub(super) requests: u64,
@@ -167,6 +169,7 @@ impl Driver for DeviceServer {
     }
 
     fn explain(&mut self, handle: HandleId, _: PageIndex, decision: Decision, fresh: u32) {
+        self.window_sizes.note(self.now, decision.window.size);
         self.windows.opened(self.now, handle, decision, fresh);
     }
 
@@ -198,6 +201,7 @@ impl DeviceServer {
             log_max: setup.log_max,
             log: Vec::new(),
             windows: WindowLog::new(setup.windows_max),
+            window_sizes: WindowSizes::since(setup.warm_up),
             now: Nanos(0),
             requests: 0,
             bytes_read: 0,

@@ -3,7 +3,7 @@
 //! # Invariants
 //! - Logs hold the first entries, up to the bounds of the setup; the others are counted.
 
-use forerun_core::cache::Stats;
+use forerun_core::cache::{PartitionView, Stats};
 use forerun_core::device::Completion;
 use forerun_core::event::FetchKind;
 use forerun_core::units::Nanos;
@@ -11,6 +11,7 @@ use forerun_core::windows::WindowRecord;
 
 use crate::trace::Op;
 use crate::waits::Waits;
+use crate::window_sizes::WindowSizes;
 
 /// One request of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +70,37 @@ pub struct RunOutcome {
     pub windows: Vec<LoggedWindow>,
     /// Windows that were opened after those.
     pub windows_left_out: u64,
+    /// The sizes of all windows, where they are explained.
+    pub window_sizes: WindowSizes,
+    /// The partitions at the end.
+    pub partitions: Vec<PartitionCounts>,
+}
+
+/// A partition at the end of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionCounts {
+    /// Its name.
+    pub name: String,
+    /// Its rule, as text.
+    pub rule: String,
+    /// Its replacement policy.
+    pub policy: String,
+    /// Pages that it may hold, and that it holds.
+    pub pages: (u32, u32),
+    /// Pages that requests demanded of it, and how many of them were resident.
+    pub demanded: (u64, u64),
+}
+
+impl From<PartitionView<'_>> for PartitionCounts {
+    fn from(view: PartitionView<'_>) -> Self {
+        Self {
+            name: view.settings.name.clone(),
+            rule: view.settings.rule.to_string(),
+            policy: view.settings.policy.clone(),
+            pages: (view.frames, view.used),
+            demanded: (view.stats.demanded(), view.stats.hits),
+        }
+    }
 }
 
 /// Response times: from the moment that a request is due, or comes where it has none, to the end

@@ -1,7 +1,7 @@
 //! Which format a trace has, from its first bytes and its name.
 //!
 //! ```text
-//!   magic numbers, records that agree     srt lcs blktrace fio vscsi oracleGeneral
+//!   magic numbers, records that agree     srt lcs blktrace accesses fio vscsi oracleGeneral
 //!   text that a format reads well         blkparse fiu msr spc alibaba tencent disksim lis ...
 //!   the name's parts (.u32le, P3.lis)     what content cannot tell: bare words, units
 //! ```
@@ -18,7 +18,7 @@ use std::fmt;
 use super::fiu::has_tar_header;
 use super::records::{BYTE_ORDER_MARK, is_comment, line};
 use super::scan::{number, words};
-use super::{FORMATS, Input, blktrace, csv, fio, lcs, make, oracle_general, srt, vscsi};
+use super::{FORMATS, Input, accesses, blktrace, csv, fio, lcs, make, oracle_general, srt, vscsi};
 
 /// The reason for no guess.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +72,8 @@ fn by_magic(start: &[u8]) -> Option<&'static str> {
         Some("lcs")
     } else if start.first_chunk().copied().is_some_and(blktrace::is_magic) {
         Some("blktrace")
+    } else if accesses::is_head(start) {
+        Some("accesses")
     } else if has_tar_header(start) {
         Some("fiu")
     } else if line(start, true).is_some_and(|(first, _)| fio::is_heading(first)) {
@@ -203,6 +205,7 @@ mod tests {
             ("-",              event,                       "blkparse:event=Q"),
             ("-",              &done,                       "blkparse:event=C"),
             ("-",              "fio version 2 iolog\n",     "fio"),
+            ("-",              "{\"forerun_accesses\":2,",  "accesses"),
             ("-",              "time,key\n1,2\n",           "csv"),
             ("-",              "1 7 68\n2 8 70\n",  "csv:delimiter=blanks,time=1,key=2,size=3"),
             ("a.u32le.zst",    "1234",                      "u32le"),

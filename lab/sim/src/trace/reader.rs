@@ -14,4 +14,7 @@ pub(super) trait Reader: Send {
 
     /// The facts about its requests; certain after the first batch.
     fn facts(&self) -> Facts;
+
+    /// The name of a device of the requests so far.
+    fn device_name(&self, device: u32) -> Option<&str>;
 }

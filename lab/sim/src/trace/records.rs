@@ -66,6 +66,11 @@ pub(super) trait Format: Send {
     fn facts(&self) -> Facts {
         Facts::BLOCKS
     }
+
+    /// See [`Reader::device_name`].
+    fn device_name(&self, _device: u32) -> Option<&str> {
+        None
+    }
 }
 
 /// The reason for no request.
@@ -133,6 +138,10 @@ impl<F: Format> Reader for F {
 
     fn facts(&self) -> Facts {
         Format::facts(self)
+    }
+
+    fn device_name(&self, device: u32) -> Option<&str> {
+        Format::device_name(self, device)
     }
 }
 

@@ -145,6 +145,11 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
         ("csv", "time,device,offset,size,op\n1,sda,4096,8192,R\n2,7,1,1,w\n"),
         ("fio", "fio version 2 iolog\n/a add\n/a read 0 4096\n/a wait 100 0\n/b write 1 1\n"),
         ("fio", "fio version 3 iolog\n0 /a add\n7 /a read 0 4096\n"),
+        (
+            "accesses",
+            "{\"forerun_accesses\":2,\"program\":\"x\"}\n{\"directory\":\"\",\"entries\":[]}\n\
+             {\"t\":1,\"thread\":1,\"call\":\"read\",\"path\":\"a\",\"bytes\":9,\"took\":1}\n",
+        ),
     ];
     let repeated = texts.iter().map(|&(format, text)| (format, text.repeat(3)));
     let texts = repeated.chain(headed.iter().map(|&(format, text)| (format, text.to_owned())));
