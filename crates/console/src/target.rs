@@ -43,6 +43,7 @@ pub struct Checked {
     version: Version,
     /// The opener of the file.
     files: Files,
+    access: Access,
 }
 
 /// A store for one run.
@@ -62,14 +63,19 @@ impl Target {
 
     /// The file at `path`, which has something to read.
     pub fn file(path: PathBuf, backend: Backend) -> Result<Self> {
+        Self::file_for(path, backend, Access::Read)
+    }
+
+    /// As [`Target::file`], for writes too where `access` says so.
+    pub fn file_for(path: PathBuf, backend: Backend, access: Access) -> Result<Self> {
         let files = Files::new(FilesSettings { backend, ..FilesSettings::default() });
         let files = files.map_err(|error| usage(format!("--io: {error}")))?;
-        let store = files.open(&path, Access::Read)?;
+        let store = files.open(&path, access)?;
         let version = store.version()?;
         if version.bytes == 0 {
             return Err(usage(format!("{} is empty: there is nothing to read", path.display())));
         }
-        Ok(Self::File(Checked { path, version, files }))
+        Ok(Self::File(Checked { path, version, files, access }))
     }
 
     /// The readable bytes.
@@ -130,7 +136,7 @@ impl Target {
             }
             Self::File(file) => {
                 file.forget()?;
-                let store = file.files.open(&file.path, Access::Read)?;
+                let store = file.files.open(&file.path, file.access)?;
                 file.require_same(&*store)?;
                 Ok(Opened { store, model: None })
             }
@@ -159,7 +165,7 @@ impl Checked {
     /// The error of a changed file; it proposes a remedy.
     #[must_use]
     pub fn changed(&self, what: &str) -> anyhow::Error {
-        anyhow!("{}: {what}; measure a file that nobody changes", self.path.display())
+        changed(&self.path.display().to_string(), what)
     }
 
     /// Refuses a changed file.
@@ -185,6 +191,12 @@ impl Checked {
         forget(&self.plainly()?, whole);
         Ok(())
     }
+}
+
+/// The error of a changed file called `name`; it proposes a remedy.
+#[must_use]
+pub fn changed(name: &str, what: &str) -> anyhow::Error {
+    anyhow!("{name}: {what}; measure a file that nobody changes")
 }
 
 /// Advises the kernel to drop the first `whole` bytes of `file`.

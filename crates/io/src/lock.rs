@@ -15,7 +15,7 @@
 //! - A file system without locks is an error of its own, which the caller may pass over.
 //! # Sources
 //! QEMU, `block/file-posix.c` (`RAW_LOCK_PERM_BASE`, `RAW_LOCK_SHARED_BASE`) and
-//! `include/block/block-common.h` (`BLK_PERM_*`); `fcntl(2)`, open file description locks.
+//! `include/block/block-common.h` (`BLK_PERM_*`); `fcntl(2)`, open file description locks, leases.
 
 use std::{
     fs::File,
@@ -70,6 +70,32 @@ pub fn claim(file: &File, claim: Claim) -> Result<(), ClaimError> {
         }
     }
     Ok(())
+}
+
+/// Whether any other open file, of this process or another, is of the same file. A loop device, a
+/// file system in user space and a virtual machine have theirs open.
+///
+/// # Errors
+/// The system does not say: the file system has no leases, or the file belongs to another user.
+pub fn is_open_elsewhere(file: &File) -> io::Result<bool> {
+    // A lease for writing is granted to the only one. A program that opens the file while the lease
+    // is there has a signal sent, by default one that would end this process.
+    lease(file, F_SETSIG, libc::SIGURG)?;
+    match lease(file, libc::F_SETLEASE, libc::F_WRLCK) {
+        Ok(()) => lease(file, libc::F_SETLEASE, libc::F_UNLCK).map(|()| false),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// Which signal the system sends about a lease (`include/uapi/asm-generic/fcntl.h`).
+const F_SETSIG: i32 = 10;
+
+/// A call about the lease of `file`.
+fn lease(file: &File, call: i32, argument: i32) -> io::Result<()> {
+    // SAFETY: the descriptor is open for as long as it is borrowed, and these calls take a number.
+    let done = unsafe { libc::fcntl(file.as_raw_fd(), call, argument) };
+    if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 type Byte = libc::off_t;
@@ -127,6 +153,21 @@ mod tests {
             drop((one, two));
             claim(&three, second).unwrap();
         }
+    }
+
+    #[test]
+    fn a_file_that_others_have_open_is_known() {
+        let path = ScratchFile::holding("lease", "x");
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let Ok(first) = is_open_elsewhere(&file) else {
+            let test = "a_file_that_others_have_open_is_known";
+            return forerun_testkit::skip(test, "the file system has no leases");
+        };
+        assert!(!first);
+        let other = File::open(&path).unwrap();
+        assert!(is_open_elsewhere(&file).unwrap());
+        drop(other);
+        assert!(!is_open_elsewhere(&file).unwrap());
     }
 
     #[test]

@@ -4,10 +4,12 @@
 //!   TRACE --layout--> files and their sizes, the first moment
 //!         --schedule--> slots --+--> the core on a model, in virtual time     modelled
 //!                               +--> the live engine, in real time            live
-//!         --> response times, hit ratio, how busy the device was: a row a policy and size
+//!         --> response times, hit ratio, how busy the device was: a row a policy and size    row
+//!         --> and over sizes, over time, by their shares: a page                            page
 //! ```
 //! # Invariants
-//! - Nothing is written but to a model: what a trace writes is left out on a path.
+//! - Nothing is written but to a model, unless `--write` says so: what a trace writes is left out
+//!   on a path. What may be written then, `overwrite` decides.
 //! - Each row has a cache and a device of its own, as cold as possible.
 //! - An interrupted replay prints the figures so far.
 //! # Sources
@@ -17,22 +19,29 @@
 mod layout;
 mod live;
 mod modelled;
+mod overwrite;
+mod page;
+mod partitions;
 mod row;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use forerun_console::failure::{note, usage};
-use forerun_console::form::Output;
-use forerun_console::{interrupt, object};
-use forerun_core::params::Bytes;
+use forerun_console::form::{Form, Output};
+use forerun_console::{interrupt, object, output};
+use forerun_core::params::{Bytes, Param as _};
 use forerun_core::units::Nanos;
+use forerun_engine::Partition;
+use forerun_measure::pattern_file;
 use forerun_report::quantity::read;
-use forerun_sim::driver::Responses;
+use forerun_sim::driver::{PartitionCounts, Responses};
 use forerun_sim::schedule::Pace;
 use forerun_sim::striped::Striped;
+use forerun_sim::window_sizes::WindowSizes;
 
 use layout::Layout;
+use overwrite::Claimed;
 use row::Row;
 
 use crate::sim::source::{Reading, Source};
@@ -44,25 +53,45 @@ use crate::specs;
 #[command(after_help = "Examples:\n  \
     forerun replay workload:mail,requests=100000 --device t7k250*4 --policy lru,2q-star\n  \
     forerun replay web.spc.gz --device cloud --cache 64M,256M --speed 4 --json\n  \
-    forerun replay web.spc.gz --on disk.img --depth 8")]
+    forerun replay web.spc.gz --on disk.img --depth 8\n  \
+    forerun replay web.spc.gz --on /var/tmp/disk.img --make --write\n  \
+    forerun replay two.spc --device hdd --partition log=8M:lru:file=1 -o page.html\n  \
+    forerun replay gzip.jsonl --on /")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Args {
     /// A file (zstd, gzip, xz are seen by content), or workload:NAME[,key=value...]
     #[arg(value_name = "TRACE")]
     trace: String,
     #[command(flatten)]
     reading: Reading,
-    /// Read this file or block device, in real time
+    /// Read this file or block device, in real time; of a trace of a program (`trace record`), its
+    /// files below this folder
     #[arg(long, value_name = "PATH")]
     on: Option<PathBuf>,
     /// Run on this device model, NAME[:key=value,...]; NAME*4 is four of them, striped
     #[arg(long, value_name = "MODEL")]
     device: Option<String>,
-    /// Run the model in real time, through the live engine; reads only
+    /// Run the model in real time, through the live engine
     #[arg(long, requires = "device")]
     real_time: bool,
+    /// Make PATH first, of the pattern, as long as the trace reaches
+    #[arg(long, requires = "on")]
+    make: bool,
+    /// Write what the trace writes, too; without it a replay in real time only reads. Refuses what
+    /// is mounted or in use, and what forerun did not make
+    #[arg(long)]
+    write: bool,
+    /// Also write to a block device, or to a file that forerun did not make: its bytes are lost
+    #[arg(long, requires_all = ["write", "on"])]
+    destroy_data: bool,
     /// Replacement policies, NAME[:key=value,...], or all: a row each
     #[arg(long, value_name = "NAME,...", default_value = "2q-star")]
     policy: String,
+    /// A share of the cache with policies of its own; may be repeated. A rule is file=PATTERN or
+    /// client=NAME, of the device's number in the trace or the path that it has there, or
+    /// offset=A..B. What is left has --policy
+    #[arg(long = "partition", value_name = "NAME=SIZE:POLICY[+READAHEAD]:RULE")]
+    partitions: Vec<String>,
     /// Cache sizes: pages, or bytes with a suffix: a row each
     #[arg(long, value_name = "SIZE,...", default_value = "64M")]
     cache: String,
@@ -77,6 +106,9 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = read::<Nanos>,
           conflicts_with_all = ["real_time", "on", "depth"])]
     warm_up: Nanos,
+    /// Make no request that is due then, or later; in the replay's own time, as --warm-up
+    #[arg(long, value_name = "TIME", value_parser = read::<Nanos>, conflicts_with = "depth")]
+    until: Option<Nanos>,
     /// Make requests as they are answered, so many at a time, whatever their times
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=SLOTS_MAX))]
     depth: Option<u16>,
@@ -87,8 +119,24 @@ pub struct Args {
     /// The largest request to the store, in real time
     #[arg(long, value_name = "SIZE", value_parser = read::<Bytes>)]
     request_max: Option<Bytes>,
+    /// Also write this file: .json, .ndjson, .csv or .txt by its name; .html is a page with charts
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
     #[command(flatten)]
-    output: Output,
+    form: Form,
+}
+
+impl Args {
+    /// The page that is drawn, if one is.
+    fn page(&self) -> Option<&Path> {
+        self.output.as_deref().filter(|path| path.extension() == Some("html".as_ref()))
+    }
+
+    /// The file of rows.
+    fn rows(&self) -> Output {
+        let path = self.output.clone().filter(|_| self.page().is_none());
+        Output { path, form: self.form }
+    }
 }
 
 /// The checked plan of the rows: every name is known.
@@ -98,8 +146,10 @@ struct Plan {
     policies: Vec<String>,
     pages: Vec<u32>,
     readaheads: Vec<String>,
+    partitions: Vec<Partition>,
     pace: Pace,
     warm_up: Nanos,
+    until: Option<Nanos>,
     slots: usize,
     layout: Layout,
 }
@@ -123,10 +173,20 @@ struct Replayed {
     bytes_written: u64,
     /// How long the device had requests, where that is known.
     busy: Option<Nanos>,
+    /// How long it took at the end until all was durable, where something was written on a path.
+    flush: Option<Nanos>,
     /// How late requests were made, at the 99th percentile; in real time.
     late_p99: Option<Nanos>,
-    /// Pages of a readahead window, on average; none without a window.
-    window_pages: Option<f64>,
+    window_sizes: WindowSizes,
+    /// Those of the cache at the end, where it has more than one.
+    partitions: Vec<PartitionCounts>,
+}
+
+/// A row, and what its page shows beside it.
+struct Done {
+    row: Row,
+    responses: Responses,
+    window_sizes: WindowSizes,
 }
 
 impl Plan {
@@ -159,14 +219,40 @@ impl Plan {
             usize::from(args.threads)
         };
         let slots = args.depth.map_or(open, usize::from);
-        let reading = args.reading.clone();
-        let warm_up = args.warm_up;
-        Ok(Self { source, reading, policies, pages, readaheads, pace, warm_up, slots, layout })
+        if let Some(until) = args.until.filter(|&until| until <= args.warm_up) {
+            let (until, warm_up) = (until.show(), args.warm_up.show());
+            return Err(usage(format!("--until {until}: it is not after --warm-up {warm_up}")));
+        }
+        let partitions = partitions::parse(&args.partitions)?;
+        Ok(Self {
+            source,
+            reading: args.reading.clone(),
+            policies,
+            pages,
+            readaheads,
+            partitions,
+            pace,
+            warm_up: args.warm_up,
+            until: args.until,
+            slots,
+            layout,
+        })
     }
 
-    /// Requests that are not made: where bytes are real, those that write.
+    /// Requests that are not made: those that write, unless they may, or a model is what they
+    /// write to.
     fn left_out(&self, args: &Args) -> u64 {
-        if args.device.is_some() && !args.real_time { 0 } else { self.layout.writes }
+        let in_virtual_time = args.device.is_some() && !args.real_time;
+        if in_virtual_time || args.write { 0 } else { self.layout.writes }
+    }
+
+    /// Makes the target where that is asked for, and claims it where it is to be written.
+    fn claim(&self, args: &Args) -> Result<Option<Claimed>> {
+        let Some(on) = &args.on else { return Ok(None) };
+        if args.make {
+            pattern_file::make(on, self.layout.bytes())?;
+        }
+        args.write.then(|| Claimed::new(on, args.destroy_data)).transpose()
     }
 
     fn cases(&self) -> impl Iterator<Item = Case<'_>> {
@@ -180,23 +266,36 @@ impl Plan {
 
 /// Runs the plan and prints the rows.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    args.output.check()?;
+    let files = args.rows();
+    files.check()?;
+    args.page().map_or(Ok(()), output::require_place)?;
+    let on = args.on.as_deref().filter(|on| !on.is_dir());
+    let others = [Some(Path::new(&args.trace)), args.output.as_deref(), on];
+    output::require_apart(&others.into_iter().flatten().collect::<Vec<&Path>>())?;
     let plan = Plan::new(args)?;
+    let claimed = plan.claim(args)?;
     interrupt::gently();
-    let mut rows = Vec::new();
+    let mut all = Vec::new();
     for case in plan.cases() {
         let replayed = match (&args.device, &args.on) {
             (Some(spec), _) if !args.real_time => modelled::run(&plan, case, spec)?,
             (device, on) => live::run(&plan, case, device.as_deref(), on.as_deref(), args)?,
         };
-        rows.push(Row::new(&plan, case, &replayed)?);
+        let row = Row::new(&plan, case, &replayed)?;
+        let Replayed { responses, window_sizes, .. } = replayed;
+        all.push(Done { row, responses, window_sizes });
         if interrupt::asked() {
             break;
         }
     }
+    drop(claimed);
     let left_out = plan.left_out(args);
+    let rows: Vec<&Row> = all.iter().map(|done| &done.row).collect();
     let text = || row::text(&rows, left_out);
-    args.output.print(&object! { runs: &rows }, &["runs"], text)?;
+    // If the page cannot be written, the rows still are.
+    let sheet = || page::sheet(&plan, &all, left_out).page();
+    let drawn = args.page().map_or(Ok(()), |path| output::file(path, sheet().as_bytes()));
+    files.print(&object! { runs: &rows }, &["runs"], text).and(drawn)?;
     if interrupt::asked() {
         note("the last row is of what was replayed until then");
         interrupt::leave();
@@ -214,12 +313,6 @@ fn pages_of(size: specs::Size) -> Result<u32> {
 /// Refuses settings of the engine that cannot work.
 fn check(settings: &forerun_engine::Settings) -> Result<()> {
     settings.core().map(drop).map_err(|error| usage(format!("--cache: {error}")))
-}
-
-/// The mean; none of nothing.
-fn mean(counts: impl Iterator<Item = u32>) -> Option<f64> {
-    let (sum, count) = counts.fold((0.0, 0.0), |(sum, all), it| (sum + f64::from(it), all + 1.0));
-    (count > 0.0).then(|| sum / count)
 }
 
 /// A factor, in millionths.

@@ -7,7 +7,7 @@ use std::io;
 
 use anyhow::anyhow;
 use forerun_console::failure::usage;
-use forerun_console::target::{Checked, Target};
+use forerun_console::target::{Checked, Target, changed};
 use forerun_core::device::Device;
 use forerun_engine::{BuildError, Cache, Handle, ReadError, Settings};
 
@@ -54,11 +54,17 @@ pub fn refused(error: BuildError) -> anyhow::Error {
 /// come to a figure.
 #[must_use]
 pub fn failed(file: &Checked, error: impl Into<anyhow::Error>) -> anyhow::Error {
+    failed_on(&file.path().display().to_string(), error)
+}
+
+/// As [`failed`], of a file or model called `name`.
+#[must_use]
+pub fn failed_on(name: &str, error: impl Into<anyhow::Error>) -> anyhow::Error {
     let error = error.into();
     if error.chain().any(is_of_the_system) {
-        return error.context(file.path().display().to_string());
+        return error.context(name.to_owned());
     }
-    file.changed(&format!("{error:#}"))
+    changed(name, &format!("{error:#}"))
 }
 
 /// Whether the reason is another than a change of the file.

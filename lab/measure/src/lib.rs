@@ -12,6 +12,7 @@
 //! | [`pattern_file`] | files of the pattern: made, and known again |
 //! | [`steps`] | threads that begin, or take each step, at the same moment |
 //! | [`replay`] | requests at their times through the engine |
+//! | [`part`] | a device of a trace as a store |
 //! | [`record`] | run records, and the limit that runs are measured against |
 //! | [`windows`] | readahead windows as records hold them |
 //! | [`journal`] | `--journal` of the commands that run live |
@@ -27,6 +28,7 @@ pub mod journal;
 pub mod kernel;
 pub mod live;
 mod meter;
+pub mod part;
 pub mod pattern;
 pub mod pattern_file;
 mod readers;

@@ -26,13 +26,17 @@ pub(crate) struct Meter {
     notes: Arc<Mutex<Notes>>,
 }
 
-/// The requested reads.
+/// The requests.
 #[derive(Default)]
 pub(crate) struct Notes {
     /// Requests to read.
     pub(crate) reads: u64,
     /// Their bytes.
     pub(crate) read_bytes: u64,
+    /// Requests to write.
+    pub(crate) writes: u64,
+    /// Their bytes.
+    pub(crate) written_bytes: u64,
     /// Requests that are in flight, and since when there is one.
     under_way: (u64, Nanos),
     /// How long there was one before that.
@@ -58,6 +62,11 @@ impl Meter {
         Self { inner, notes: Arc::new(Mutex::new(notes)) }
     }
 
+    /// Counts operations of another store among those of this one.
+    pub(crate) fn beside(&self, inner: Arc<dyn Store>) -> Self {
+        Self { inner, notes: Arc::clone(&self.notes) }
+    }
+
     /// The notes so far.
     pub(crate) fn notes(&self) -> MutexGuard<'_, Notes> {
         self.notes.lock()
@@ -65,10 +74,34 @@ impl Meter {
 }
 
 impl Notes {
-    /// How long there was a request to read in flight, until the last one ended.
+    /// How long there was a request in flight, until the last one ended.
     #[must_use]
     pub(crate) fn busy(&self) -> Nanos {
         self.busy
+    }
+
+    /// Counts `op`; its place among what is noted, if it is.
+    fn submitted(&mut self, op: &Op, kind: RequestKind, at: Nanos) -> Option<usize> {
+        let (token, offset, bytes) = (op.token, op.offset, op.bytes as u64);
+        self.begin(at);
+        match op.kind {
+            OpKind::Read => {
+                self.reads += 1;
+                self.read_bytes += bytes;
+                let number = self.noted.len();
+                let room = number < self.noted_max;
+                room.then(|| {
+                    self.noted.push(Noted { token, kind, offset, bytes, at, done: None });
+                    number
+                })
+            }
+            OpKind::Write => {
+                self.writes += 1;
+                self.written_bytes += bytes;
+                None
+            }
+            OpKind::Sync => None,
+        }
     }
 
     fn begin(&mut self, now: Nanos) {
@@ -154,19 +187,9 @@ struct Metered {
 
 impl Queue for Metered {
     fn submit(&self, op: Op) {
-        if op.kind == OpKind::Read {
-            let (token, offset, bytes) = (op.token, op.offset, op.bytes as u64);
-            let mut notes = self.notes.lock();
-            notes.reads += 1;
-            notes.read_bytes += bytes;
-            notes.begin(machine::now());
-            let number = notes.noted.len();
-            if number < notes.noted_max {
-                let (kind, at) = (self.kind, machine::now());
-                notes.noted.push(Noted { token, kind, offset, bytes, at, done: None });
-                drop(notes);
-                self.in_flight.lock().insert(token, number);
-            }
+        let number = self.notes.lock().submitted(&op, self.kind, machine::now());
+        if let Some(number) = number {
+            self.in_flight.lock().insert(op.token, number);
         }
         self.inner.submit(op);
     }
@@ -175,12 +198,12 @@ impl Queue for Metered {
         let before = out.len();
         self.inner.reap(wait, out);
         let now = machine::now();
-        let reads = out[before..].iter().filter(|done| done.op.kind == OpKind::Read).count();
-        if reads > 0 {
+        let done = out.len() - before;
+        if done > 0 {
             let mut notes = self.notes.lock();
-            (0..reads).for_each(|_| notes.end(now));
+            (0..done).for_each(|_| notes.end(now));
         }
-        for done in &out[before..] {
+        for done in out[before..].iter().filter(|done| done.op.kind == OpKind::Read) {
             let number = self.in_flight.lock().remove(&done.op.token);
             if let Some(number) = number {
                 self.notes.lock().noted[number].done = Some(now);

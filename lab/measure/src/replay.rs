@@ -1,11 +1,14 @@
 //! Requests at their times through the live engine, each slot a thread.
 //!
 //! ```text
-//!   slot --next request--> wait until it is due --> read_at --> response, from when it was due
+//!   slot --next request--> wait until it is due --> read_at, write_at --> response, from when it
+//!                                                                         was due
+//!   all slots have ended --> flush, timed apart
 //! ```
 //! # Invariants
 //! - A response is timed from the moment that its request is due; what a slot comes late counts.
-//! - Nothing but reads is inside the measured time.
+//! - Nothing but reads and writes is inside the measured time.
+//! - What is written is the pattern, so a file of the pattern stays one.
 //! - The first failure ends all slots, and is returned; an interrupt ends them, and what was
 //!   answered until then counts.
 
@@ -15,16 +18,19 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
-use forerun_console::target::Target;
 use forerun_console::{interrupt, machine};
 use forerun_core::units::Nanos;
-use forerun_engine::{Cache, Handle, Settings, Stats, WindowRecord};
+use forerun_engine::{
+    Access as Opening, Cache, Handle, PartitionState, Settings, Stats, WindowRecord,
+};
+use forerun_io::store::{Store, pattern};
 use forerun_sim::driver::Responses;
+use forerun_sim::trace::Op;
 use forerun_sim::waits::Waits;
 use forerun_sim::workload::{Access, Reader, Workload};
 use parking_lot::Mutex;
 
-use crate::cache::{failed, refused};
+use crate::cache::{failed_on, refused};
 use crate::meter::Meter;
 
 /// The results of a replay.
@@ -37,40 +43,69 @@ pub struct ReplayResult {
     pub elapsed: Nanos,
     /// The counts of the cache.
     pub stats: Stats,
-    /// Requests to the store, and their bytes.
-    pub device: (u64, u64),
+    /// Requests to the store.
+    pub device_requests: u64,
+    /// Bytes that were read from the store, and written to it.
+    pub device_bytes: (u64, u64),
+    /// How long the flush at the end took, if anything was written.
+    pub flush: Option<Nanos>,
     /// How long the store had requests.
     pub busy: Nanos,
     /// The first windows.
     pub windows: Vec<WindowRecord>,
+    /// The partitions at the end.
+    pub partitions: Vec<PartitionState>,
 }
 
-/// Replays the readers of `workload` on `target`, where its files lie from `bases` on; `progress`
-/// receives the count of requests that are answered from time to time.
+/// What holds a file of a workload.
+pub struct Place {
+    /// Its name in errors.
+    pub name: String,
+    /// Its bytes.
+    pub store: Arc<dyn Store>,
+    /// Where in the pattern they begin.
+    pub base: u64,
+    /// The client that opens it, for the partitions of the cache; none: that of the cache.
+    pub client: Option<String>,
+}
+
+/// Replays the readers of `workload` on `places`, one for each file, with writes where `access`
+/// says so; `progress` receives the count of requests that are answered from time to time.
+///
+/// # Panics
+/// There are no places.
 pub fn run(
-    target: &Target,
+    (places, access): (Vec<Place>, Opening),
     workload: Workload,
-    bases: &[u64],
     settings: Settings,
     progress: &mut dyn FnMut(u64),
 ) -> Result<ReplayResult> {
-    let bytes = workload.files.iter().sum();
-    let meter = Arc::new(Meter::new(target.open(bytes)?.store, 0));
+    assert!(!places.is_empty(), "a workload has files");
     let cache = Cache::new(settings).map_err(refused)?;
-    let handle = cache.open_store(Arc::clone(&meter) as _)?;
+    let mut meter: Option<Meter> = None;
+    let mut files = Vec::new();
+    for Place { name, store, base, client } in places {
+        let metered = match &meter {
+            Some(first) => Arc::new(first.beside(store)),
+            None => Arc::new(meter.insert(Meter::new(Arc::clone(&store), 0)).beside(store)),
+        };
+        let opener = client.map_or_else(|| cache.clone(), |client| cache.client(client));
+        let handle = opener.open_store_with(metered, access);
+        let handle = handle.with_context(|| format!("cannot open {name}"))?;
+        files.push(OpenPlace { handle, name, base });
+    }
+    let meter = meter.expect("there is a place");
     let slots = Slots {
         begun: machine::now(),
-        bases,
+        files: &files,
         stop: AtomicBool::new(false),
         answered: AtomicU64::new(0),
         outcome: Mutex::default(),
     };
-    let handles: Vec<Handle> =
-        workload.readers.iter().map(|_| handle.try_clone()).collect::<Result<_, _>>()?;
     let told = thread::scope(|scope| {
         let mut threads = Vec::new();
-        for (reader, handle) in workload.readers.into_iter().zip(&handles) {
-            let body = || slots.read_all(reader, handle);
+        for reader in workload.readers {
+            let body = || slots.make_all(reader);
             let named = thread::Builder::new().name("forerun-slot".to_owned());
             match named.spawn_scoped(scope, body) {
                 Ok(thread) => threads.push(thread),
@@ -88,27 +123,38 @@ pub fn run(
     });
     told?;
     let Outcome { responses, late, end, error } = slots.outcome.into_inner();
-    if let Some(error) = error {
-        return Err(match target {
-            Target::File(file) => failed(file, error),
-            Target::Model { spec, .. } => anyhow!("{spec}: {error}"),
-        });
+    let (busy, stats, windows) = (meter.notes().busy(), cache.stats(), cache.windows().rows);
+    let partitions = cache.partitions();
+    let begun = machine::now();
+    let closed = cache.close();
+    let flush = (access == Opening::ReadWrite).then(|| machine::now().since(begun));
+    if let Some(error) = error.or(closed.err().map(Into::into)) {
+        return Err(error);
     }
     let notes = meter.notes();
     Ok(ReplayResult {
         responses,
         late,
         elapsed: end.since(slots.begun),
-        stats: cache.stats(),
-        device: (notes.reads, notes.read_bytes),
-        busy: notes.busy(),
-        windows: cache.windows().rows,
+        stats,
+        device_requests: notes.reads + notes.writes,
+        device_bytes: (notes.read_bytes, notes.written_bytes),
+        flush,
+        busy,
+        windows,
+        partitions,
     })
+}
+
+struct OpenPlace {
+    handle: Handle,
+    name: String,
+    base: u64,
 }
 
 struct Slots<'a> {
     begun: Nanos,
-    bases: &'a [u64],
+    files: &'a [OpenPlace],
     stop: AtomicBool,
     answered: AtomicU64,
     outcome: Mutex<Outcome>,
@@ -124,15 +170,20 @@ struct Outcome {
 
 impl Slots<'_> {
     /// Makes the requests of a slot until there are no more.
-    fn read_all(&self, reader: Reader, handle: &Handle) {
+    fn make_all(&self, reader: Reader) {
         let mut own = Outcome::default();
         let mut room = Vec::new();
         for access in reader {
             let due = self.begun + access.not_before;
+            room.resize(room.len().max(access.bytes as usize), 0);
+            if access.op == Op::Write {
+                let base = self.files[access.file as usize].base;
+                pattern::fill(base + access.offset, &mut room[..access.bytes as usize]);
+            }
             if !wait_until(due, || self.stop.load(Ordering::Relaxed) || interrupt::asked()) {
                 break;
             }
-            if let Err(error) = self.read((access, due), handle, &mut room, &mut own) {
+            if let Err(error) = self.make((access, due), &mut room, &mut own) {
                 self.stop.store(true, Ordering::Relaxed);
                 own.error = Some(error);
                 break;
@@ -146,20 +197,24 @@ impl Slots<'_> {
         all.error = all.error.take().or(own.error);
     }
 
-    fn read(
+    fn make(
         &self,
         (access, due): (Access, Nanos),
-        handle: &Handle,
-        room: &mut Vec<u8>,
+        room: &mut [u8],
         own: &mut Outcome,
     ) -> Result<()> {
         let made = machine::now();
         let due = if access.not_before > Nanos(0) { due } else { made };
-        room.resize(room.len().max(access.bytes as usize), 0);
         let room = &mut room[..access.bytes as usize];
-        let count = handle.read_at(room, self.bases[access.file as usize] + access.offset)?;
-        if count < room.len() {
-            return Err(anyhow!("it ended at byte {}", handle.len()));
+        let OpenPlace { handle, name, .. } = &self.files[access.file as usize];
+        match access.op {
+            Op::Read | Op::Unknown => {
+                let count = handle.read_at(room, access.offset).map_err(|e| failed_on(name, e))?;
+                if count < room.len() {
+                    return Err(anyhow!("{name}: it ended at byte {}", handle.len()));
+                }
+            }
+            Op::Write => handle.write_at(room, access.offset).map_err(|e| failed_on(name, e))?,
         }
         own.end = machine::now();
         own.late.note(made.since(due));

@@ -14,6 +14,8 @@ mod prefetch;
 mod reap;
 mod reference;
 mod replay;
+mod replay_programs;
+mod replay_writes;
 mod signals;
 mod soak;
 mod sweeps;

@@ -21,7 +21,13 @@ pub(super) struct Layout {
     /// The file of each device of the trace.
     numbers: BTreeMap<u32, u32>,
     /// The bytes of each file.
-    files: Vec<u64>,
+    pub(super) files: Vec<u64>,
+    /// The byte after the last one that is read or written, of each file.
+    pub(super) ends: Vec<u64>,
+    /// The name of each file: the path that the trace has, or the number of its device.
+    pub(super) names: Vec<String>,
+    /// Whether the names are paths.
+    pub(super) named: bool,
     /// The time of the first request.
     first: Nanos,
     /// Whether requests have times.
@@ -53,6 +59,9 @@ impl Layout {
         let mut layout = Self {
             numbers: BTreeMap::new(),
             files: Vec::new(),
+            ends: Vec::new(),
+            names: Vec::new(),
+            named: false,
             first: Nanos(0),
             times: false,
             requests: 0,
@@ -76,10 +85,16 @@ impl Layout {
                         bail!("{}: more than {FILES_MAX} devices", source.name());
                     }
                     layout.files.push(0);
+                    layout.ends.push(0);
+                    let name = requests.device_name(request.device());
+                    layout.named |= name.is_some();
+                    let name = name.map(str::to_owned);
+                    layout.names.push(name.unwrap_or_else(|| request.device().to_string()));
                 }
-                let end = request.offset() / page() + u64::from(request.count);
-                let bytes = &mut layout.files[number as usize];
-                *bytes = (*bytes).max(end * page());
+                let bytes = schedule::access(request, number, Nanos(0)).bytes;
+                let (end, file) = (request.offset() + u64::from(bytes), number as usize);
+                layout.ends[file] = layout.ends[file].max(end);
+                layout.files[file] = layout.ends[file].next_multiple_of(page());
             }
         }
         if layout.requests == 0 {
@@ -93,23 +108,13 @@ impl Layout {
         self.files.iter().sum()
     }
 
-    /// Where each file begins, where they lie one after the other.
-    pub(super) fn bases(&self) -> Vec<u64> {
-        let base = |end: &mut u64, bytes: &u64| {
-            let base = *end;
-            *end += bytes;
-            Some(base)
-        };
-        self.files.iter().scan(0, base).collect()
-    }
-
-    /// The requests of `source` through `slots` slots, with writes or without; they end when the
-    /// command is interrupted.
+    /// The requests of `source` through `slots` slots, with writes or without, but for those that
+    /// are due at `until` or later; they end when the command is interrupted.
     pub(super) fn scheduled(
         &self,
         source: &Source,
         reading: &Reading,
-        (pace, slots, writes): (Pace, usize, bool),
+        (pace, until, slots, writes): (Pace, Option<Nanos>, usize, bool),
     ) -> Result<Scheduled> {
         let broken = Arc::new(Mutex::new(None));
         let slot = Arc::clone(&broken);
@@ -134,8 +139,12 @@ impl Layout {
                 if request.op == Op::Write && !writes {
                     continue;
                 }
-                let file = numbers[&request.device()];
-                let access: Access = schedule::access(request, file, pace.due(first, request.time));
+                let due = pace.due(first, request.time);
+                if until.is_some_and(|until| due >= until) {
+                    // Requests of some traces are not quite in the order of their times.
+                    continue;
+                }
+                let access: Access = schedule::access(request, numbers[&request.device()], due);
                 return Some(access);
             }
         });

@@ -5,22 +5,22 @@
 
 use anyhow::{Result, anyhow};
 use forerun_console::failure::usage;
-use forerun_core::cache::Settings;
+use forerun_core::cache::{PartitionSettings, Settings};
+use forerun_engine::Partition;
 use forerun_measure::cache::queues_commands;
-use forerun_measure::windows::WINDOWS_MAX;
 use forerun_sim::driver::{self, RunError, Setup};
 use forerun_sim::host::RequestOrder;
 use forerun_sim::striped::Striped;
 
-use super::{Case, Plan, Replayed};
+use super::{Case, Plan, Replayed, partitions};
 use crate::specs::PAGE_BYTES;
 
 /// Replays one case of the plan on the model `spec`.
 pub(super) fn run(plan: &Plan, case: Case<'_>, spec: &str) -> Result<Replayed> {
     let set = Striped::make(spec, SEED).map_err(|error| anyhow!("{error}"))?;
-    let slots = (plan.pace, plan.slots, true);
+    let slots = (plan.pace, plan.until, plan.slots, true);
     let mut scheduled = plan.layout.scheduled(&plan.source, &plan.reading, slots)?;
-    let setup = Setup { warm_up: plan.warm_up, ..setup(case, set) };
+    let setup = setup(plan, case, set)?;
     let name = || plan.source.name();
     let outcome = driver::run(setup, &mut scheduled.workload).map_err(|error| match error {
         RunError::Settings(error) => usage(format!("--cache: {error}")),
@@ -30,8 +30,6 @@ pub(super) fn run(plan: &Plan, case: Case<'_>, spec: &str) -> Result<Replayed> {
         other => anyhow!("{}: {other}; give the cache more with --cache", name()),
     })?;
     scheduled.require_whole()?;
-    let windows = outcome.windows.iter().map(|logged| logged.opened.decision.window.size);
-    let window_pages = super::mean(windows);
     Ok(Replayed {
         responses: outcome.responses,
         elapsed: outcome.elapsed.since(outcome.warm.0),
@@ -41,16 +39,21 @@ pub(super) fn run(plan: &Plan, case: Case<'_>, spec: &str) -> Result<Replayed> {
         bytes_read: outcome.bytes_read,
         bytes_written: outcome.bytes_written,
         busy: Some(outcome.busy.since(outcome.warm.1)),
+        flush: None,
         late_p99: None,
-        window_pages,
+        window_sizes: outcome.window_sizes,
+        partitions: outcome.partitions,
     })
 }
 
-fn setup(case: Case<'_>, set: Striped) -> Setup {
+fn setup(plan: &Plan, case: Case<'_>, set: Striped) -> Result<Setup> {
     let mut cache = Settings::new(case.pages, case.policy, case.readahead);
     let device = &set.members()[0];
     let pages = device.request_bytes_max() / u64::from(PAGE_BYTES);
     cache.request_pages_max = u32::try_from(pages).unwrap_or(u32::MAX);
+    cache.explain = true;
+    share(&mut cache, &plan.partitions)?;
+    let partitions = partitions::of_devices(&cache, &plan.layout.names);
     let queues = queues_commands(device);
     let mut setup = Setup::new(cache, None);
     if !queues {
@@ -58,8 +61,25 @@ fn setup(case: Case<'_>, set: Striped) -> Setup {
     }
     setup.device = Some(set);
     setup.writes = true;
-    setup.windows_max = WINDOWS_MAX as usize;
-    setup
+    setup.warm_up = plan.warm_up;
+    setup.partitions = partitions;
+    Ok(setup)
+}
+
+/// Adds `partitions`; the rest has what they leave.
+fn share(cache: &mut Settings, partitions: &[Partition]) -> Result<()> {
+    let all = cache.frames;
+    for Partition { name, bytes, rule, policy, readahead } in partitions {
+        let pages = u32::try_from(bytes / u64::from(PAGE_BYTES)).unwrap_or(u32::MAX);
+        let rest = &mut cache.partitions[0].frames;
+        *rest = rest.checked_sub(pages).ok_or_else(|| {
+            usage(format!("--partition: shares of more pages than the {all} of --cache"))
+        })?;
+        let settings = PartitionSettings::new(name, pages, policy);
+        let (rule, readahead) = (rule.clone(), readahead.clone());
+        cache.partitions.push(PartitionSettings { rule, readahead, ..settings });
+    }
+    Ok(())
 }
 
 /// Of the models' draws.

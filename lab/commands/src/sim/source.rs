@@ -396,6 +396,14 @@ impl Requests {
         }
     }
 
+    /// The name of a device of the requests so far, where the trace has names.
+    pub(crate) fn device_name(&self, device: u32) -> Option<&str> {
+        match &self.from {
+            Origin::Trace(trace, _) => trace.device_name(device),
+            Origin::Workload(_) => None,
+        }
+    }
+
     /// The guessed format; none where it was given.
     pub(crate) fn guess(&self) -> Option<&str> {
         match &self.from {
