@@ -294,7 +294,8 @@ mod tests {
         };
         let mut order = PRODUCT_NAMES.to_vec();
         if cfg!(feature = "lab") {
-            order.extend(["vectors", "sim", "trace", "demo", "bench", "replay", "replay-journal"]);
+            order.extend(["vectors", "sim", "trace", "demo", "bench", "replay", "reproduce"]);
+            order.push("replay-journal");
         }
         order.extend(["report", "completions", "man"]);
         assert!(order.iter().map(|word| at(word)).is_sorted(), "{help}");

@@ -26,6 +26,7 @@
 //! al., 2010, Figs 6, 7, 10 (requests over time), 11 (throughput) and 12 (delay by streams).
 #![forbid(unsafe_code)]
 
+pub mod comparison;
 pub mod curves;
 mod explanation;
 mod file;

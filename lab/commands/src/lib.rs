@@ -25,6 +25,7 @@ mod parallel;
 mod process;
 mod replay;
 mod replay_journal;
+mod reproduce;
 mod sim;
 mod soak;
 mod specs;
@@ -48,6 +49,8 @@ pub enum Command {
     Bench(bench::Args),
     /// Make the requests of a trace at their times, on a device model or a file, through the cache
     Replay(Box<replay::Args>),
+    /// Make the figures of the papers again, beside what the papers say
+    Reproduce(reproduce::Args),
     /// Send the events of a journal to a fresh core, which has to do the same again
     ReplayJournal(replay_journal::Args),
     /// Read through the live engine for a long time, and check everything
@@ -85,6 +88,7 @@ impl Command {
             Self::Demo(args) => demo::run(&args),
             Self::Bench(args) => bench::run(&args),
             Self::Replay(args) => replay::run(&args),
+            Self::Reproduce(args) => reproduce::run(&args),
             Self::ReplayJournal(args) => replay_journal::run(&args),
             Self::Soak(args) => soak::run(&args),
         }
