@@ -8,6 +8,7 @@
 //!   virtual    readahead in virtual time          beside floors
 //!   lab        the simulator                      beside libCacheSim
 //!   serve      files over NBD                     beside nbdkit and the raw file
+//!   replay     traces at their times              beside fio's own replay
 //! ```
 //! `cargo xtask bench NAME` runs one of them. The range server, a slow and faulty store for tests
 //! and benches, lies here too.
@@ -27,6 +28,7 @@ mod lab;
 mod learned;
 mod programs;
 mod range_server;
+mod replay;
 mod serve;
 mod streams;
 mod table;
@@ -55,6 +57,8 @@ enum Command {
     Lab(lab::Args),
     /// `forerun serve` beside nbdkit and the raw file, by fio over NBD
     Serve(serve::Args),
+    /// `forerun replay` beside fio's `read_iolog`: bytes, order, and when each read is issued
+    Replay(replay::Args),
     /// A local HTTP server of byte ranges, slow and faulty if asked to
     RangeServer(range_server::Args),
 }
@@ -70,6 +74,7 @@ fn main() -> ExitCode {
         Command::Virtual(args) => floors::run(root, &args),
         Command::Lab(args) => lab::run(root, &args),
         Command::Serve(args) => serve::run(root, &args),
+        Command::Replay(args) => replay::run(root, &args),
         Command::RangeServer(args) => range_server::run(args),
     };
     match done {
