@@ -30,7 +30,7 @@ use anyhow::{Context as _, Result};
 use forerun_console::failure::{note, usage};
 use forerun_console::interrupt;
 use forerun_core::params::{Bytes, Param as _};
-use forerun_engine::{BuildError, Cache, Partition, Settings};
+use forerun_engine::{BuildError, Cache, Partition, Settings, Sizing};
 use forerun_io::{files::Backend, passed};
 use forerun_nbd::server::{
     Control, Disk, Listener, Metrics, Mode, Server, ServerSettings, TlsSettings,
@@ -80,8 +80,12 @@ pub(crate) struct Args {
     readahead: String,
     /// A share of the cache for the pages of some files (file=PATTERN), offsets (offset=A..B) or
     /// clients (client=user:ID or its address), with a policy of its own; may be repeated
-    #[arg(long = "partition", value_name = "NAME=SIZE:POLICY[+READAHEAD]:RULE")]
+    #[arg(long = "partition", value_name = "NAME=SIZE[,min=SIZE]:POLICY[+READAHEAD]:RULE")]
     partitions: Vec<Partition>,
+    /// Whether memory moves between partitions by itself (auto), to where it brings more hits
+    #[arg(long, value_name = "auto|off", requires = "partitions", default_value = "off",
+          value_parser = sizing)]
+    sizing: Sizing,
     /// The system interface that reads files
     #[arg(long, value_name = "INTERFACE", value_enum, default_value_t = Interface::Auto)]
     io: Interface,
@@ -166,6 +170,10 @@ impl ModeName {
 
 fn bytes(text: &str) -> Result<u64, String> {
     Bytes::parse(text).map(|bytes| bytes.0).ok_or_else(|| format!("expected {}", Bytes::FORM))
+}
+
+fn sizing(text: &str) -> Result<Sizing, String> {
+    Sizing::parse(text).ok_or_else(|| format!("expected {}", Sizing::FORM))
 }
 
 fn sector(text: &str) -> Result<u32, String> {
@@ -324,6 +332,7 @@ fn cache(args: &Args) -> Result<Cache> {
         policy: args.policy.clone(),
         readahead: args.readahead.clone(),
         partitions: args.partitions.clone(),
+        sizing: args.sizing,
         ..Settings::default()
     };
     settings.files.backend = match args.io {

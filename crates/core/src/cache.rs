@@ -7,6 +7,7 @@
 //!                    rules.rs      which partition a page belongs to
 //!                    partition.rs  frames: free ones, victims, retractions
 //!                    shares.rs     what partitions may hold, and the pool of free frames
+//!                    sizing.rs     shares that change by themselves, to where they bring more
 //!                    reclaim.rs    the far end of one stream's pages, for another's window
 //!                    writeback.rs  dirty pages, flush epochs, syncs
 //!                    invalidate.rs truncate, invalidate
@@ -48,6 +49,7 @@ mod reclaim;
 mod rules;
 mod settings;
 mod shares;
+mod sizing;
 mod stats;
 mod writeback;
 
@@ -60,6 +62,8 @@ use rules::Ranges;
 pub use rules::{PartitionText, Rule};
 pub use settings::{OpenError, PartitionSettings, REST, Settings, SettingsError};
 pub use shares::PartitionView;
+use sizing::Sizer;
+pub use sizing::{MOVES_MAX, Move, MoveReason, Sizing};
 pub use stats::{PartitionStats, Stats};
 use writeback::{FileWrites, ThrottledWrite};
 
@@ -71,6 +75,8 @@ pub struct Cache {
     partitions: Vec<Partition>,
     /// Changes of shares so far.
     resizes: u64,
+    /// What moves frames between partitions, if anything does.
+    sizer: Option<Box<Sizer>>,
     frames: Frames,
     free: Vec<FrameId>,
     pages: HashMap<PageId, FrameId, FixedState>,
@@ -182,13 +188,18 @@ impl Cache {
         let estimator = readahead.any_sees_device().then(|| Estimator::new(request_bytes_max));
         let partitions =
             settings.partitions.iter().map(Partition::new).collect::<Result<Vec<_>, _>>()?;
+        let sizer = match settings.sizing {
+            Sizing::Auto => Some(Sizer::new(&settings)?),
+            Sizing::Off => None,
+        };
         let frames = settings.frames;
         Ok(Self {
             readahead,
             ranges: Ranges::new(&settings),
             partitions,
             resizes: 0,
-            frames: Frames::new(frames),
+            frames: Frames::new(frames, sizer.as_ref().map(|sizer| sizer.sample())),
+            sizer,
             free: (0..frames).rev().map(FrameId).collect(),
             pages: HashMap::with_capacity_and_hasher(frames as usize, FixedState),
             files: HashMap::with_hasher(FixedState),
@@ -297,6 +308,9 @@ impl Cache {
             Event::Tick => self.tick(),
         }
         if !matches!(event, Event::Pinned { .. }) {
+            if !is_request {
+                self.size_partitions();
+            }
             self.feed_starved();
             self.resume_throttled();
             self.advance_changes();

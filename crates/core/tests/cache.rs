@@ -21,6 +21,8 @@ mod prefetch;
 mod protocol;
 #[path = "cache/reads.rs"]
 mod reads;
+#[path = "cache/sizing.rs"]
+mod sizing;
 #[path = "cache/spied.rs"]
 mod spied;
 #[path = "cache/streams.rs"]

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use forerun_core::device::estimate::DeviceProfile;
+use forerun_core::{cache::Sizing, device::estimate::DeviceProfile};
 use forerun_io::files::Backend;
 
 use crate::{
@@ -109,6 +109,28 @@ impl Builder {
     /// ```
     pub fn partition(mut self, partition: Partition) -> Self {
         self.settings.partitions.push(partition);
+        self
+    }
+
+    /// Whether memory moves between partitions by itself, to where it brings more hits. Default:
+    /// it does not.
+    ///
+    /// ```
+    /// use forerun_engine::{Cache, Sizing};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let cache = Cache::builder()
+    ///     .memory(64 << 20)
+    ///     .partition("mail=24M,min=8M:2q-star:client=mail".parse()?)
+    ///     .sizing(Sizing::Auto)
+    ///     .build()?;
+    /// for one in cache.moves() {
+    ///     println!("{} bytes from {} to {}: {:?}", one.bytes, one.from, one.to, one.reason);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn sizing(mut self, sizing: Sizing) -> Self {
+        self.settings.sizing = sizing;
         self
     }
 

@@ -107,7 +107,7 @@ mod waiters;
 mod watch;
 mod write;
 
-pub use forerun_core::cache::{PartitionStats, Rule, SettingsError};
+pub use forerun_core::cache::{MoveReason, PartitionStats, Rule, SettingsError, Sizing};
 pub use forerun_core::device::{DeviceKind, estimate::DeviceProfile};
 pub use forerun_core::units::Nanos;
 pub use forerun_core::windows::WindowRecord;
@@ -123,6 +123,6 @@ pub use error::{BuildError, OpenError, ReadError, WriteError};
 pub use futures::{AsyncHandle, ReadAt, ReaderThreads};
 pub use handle::{Handle, Pinned, Zeroing};
 pub use journal::{Journal, Record, Recorder};
-pub use partitions::{Partition, PartitionState};
+pub use partitions::{Partition, PartitionState, ShareMove};
 pub use settings::Settings;
 pub use stats::{Histogram, Stats, Windows};

@@ -9,7 +9,11 @@
 
 use std::time::Duration;
 
-use forerun_core::{cache, device::estimate::DeviceProfile, units::Nanos};
+use forerun_core::{
+    cache::{self, Sizing},
+    device::estimate::DeviceProfile,
+    units::Nanos,
+};
 use forerun_io::files::FilesSettings;
 
 use crate::{error::BuildError, partitions::Partition};
@@ -29,6 +33,8 @@ pub struct Settings {
     /// Partitions, in the order in which their rules are matched. What they leave of the cache is
     /// the partition `rest`, for all that no rule takes.
     pub partitions: Vec<Partition>,
+    /// Whether memory moves between partitions by itself, to where it brings more hits.
+    pub sizing: Sizing,
     /// Where a partition has less memory free than this, pages of it are evicted before a read
     /// needs their frames. 0: a miss evicts by itself.
     pub pool_bytes_min: u64,
@@ -87,6 +93,7 @@ impl Default for Settings {
             policy: "2q-star".into(),
             readahead: "streams".into(),
             partitions: Vec::new(),
+            sizing: Sizing::Off,
             pool_bytes_min: 0,
             pool_bytes_max: 0,
             request_bytes_max: 1 << 20,
@@ -154,7 +161,8 @@ impl Settings {
         let pages = |bytes: u64| u32::try_from(bytes / page_bytes).unwrap_or(u32::MAX);
         core.pool_low = pages(self.pool_bytes_min);
         core.pool_high = pages(self.pool_bytes_max);
-        let parts = self.partitions.iter().map(|part| part.core(pages(part.bytes)));
+        core.sizing = self.sizing;
+        let parts = self.partitions.iter().map(|part| part.core(pages));
         core.partitions.extend(parts);
         let shares = core.partitions[1..].iter().map(|part| u64::from(part.frames)).sum::<u64>();
         let rest = u64::from(frames).checked_sub(shares);

@@ -32,6 +32,7 @@ use clap::ValueEnum;
 use forerun_console::failure::{self, usage};
 use forerun_console::form::{Form, Kind, Output};
 use forerun_console::{machine, output};
+use forerun_core::cache::Sizing;
 use forerun_core::device;
 use forerun_core::params::{Param as _, Share};
 use forerun_core::units::Nanos;
@@ -82,9 +83,14 @@ pub struct Args {
     /// A partition, NAME=SIZE:POLICY:RULE, where a rule is file=PATTERN, client=NAME or
     /// offset=A..B: all traces go together through one cache, each a file and a client of its name.
     /// What partitions leave of --size has --policy
-    #[arg(long = "partition", value_name = "NAME=SIZE:POLICY:RULE",
+    #[arg(long = "partition", value_name = "NAME=SIZE[,min=SIZE]:POLICY:RULE",
           conflicts_with_all = ["device", "readahead", "sample", "plot"])]
     partitions: Vec<String>,
+    /// Whether partitions keep their sizes (off), or change them to where that brings more hits
+    /// (auto)
+    #[arg(long, value_name = "auto|off", requires = "partitions", default_value = "off",
+          value_parser = specs::sizing)]
+    sizing: Sizing,
     /// All traces together through one cache without partitions, as a measure of those with them
     #[arg(long, conflicts_with_all = ["device", "readahead", "sample", "plot"])]
     together: bool,
@@ -200,6 +206,7 @@ struct Plan {
     /// Where all traces go through one cache: its partitions beside the rest.
     together: bool,
     partitions: Vec<partitioned::Given>,
+    sizing: Sizing,
     /// Empty: replacement alone.
     readaheads: Vec<String>,
     /// A case each; `None` is one without a thread.
@@ -261,6 +268,7 @@ impl Plan {
             policies,
             together: args.together || !args.partitions.is_empty(),
             partitions: partitioned::parse(&args.partitions)?,
+            sizing: args.sizing,
             sizes: specs::sizes(args.size.as_deref().unwrap_or(size))?,
             readaheads,
             prefetches: specs::prefetches(&args.prefetch)?,

@@ -10,6 +10,7 @@ use anyhow::Result;
 use forerun_console::failure::usage;
 use forerun_console::form::{Form, Kind};
 use forerun_console::{interrupt, names, output, ranges};
+use forerun_core::cache::Sizing;
 use forerun_core::params::{Bytes, Param, ParamError, Share};
 use forerun_core::{eviction, params, reap};
 use forerun_report::RunRecord;
@@ -179,6 +180,11 @@ pub(crate) fn memory(text: &str) -> Result<u64, String> {
 pub(crate) fn sample(text: &str) -> Result<Share, String> {
     let share = Share::parse(text).filter(|share| (1..=1_000_000).contains(&share.ppm));
     share.ok_or_else(|| "a share from 0.000001 to 1".to_owned())
+}
+
+/// Whether partitions change their sizes.
+pub(crate) fn sizing(text: &str) -> Result<Sizing, String> {
+    Sizing::parse(text).ok_or_else(|| format!("expected {}", Sizing::FORM))
 }
 
 /// Less holds too few pages for a result.

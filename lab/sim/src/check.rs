@@ -1,8 +1,8 @@
 //! The core against a shadow file, under everything that can go wrong.
 //!
-//! A seed picks a cache (frames, partitions, policies, bounds) and a run: reads, prefetches,
-//! writes, flushes, changes that the store makes itself, cancellations, resizes, truncations,
-//! outside changes, hits without a lock,
+//! A seed picks a cache (frames, partitions, sizing, policies, bounds) and a run: reads,
+//! prefetches, writes, flushes, changes that the store makes itself, cancellations, resizes,
+//! truncations, outside changes, hits without a lock,
 //! readers that hold pages, a store that answers in any order, in parts, with errors, and that
 //! loses unsynced writes when a sync fails. Everything is checked as it happens:
 //!
@@ -17,7 +17,7 @@
 //! Each seed runs twice to one digest of all events and actions, and its journal, decoded and
 //! sent to a fresh core, gives the same actions again.
 
-use forerun_core::cache::{Cache, PartitionSettings, Rule, Settings};
+use forerun_core::cache::{Cache, PartitionSettings, Rule, Settings, Sizing};
 use forerun_core::event::codec;
 use forerun_core::prng::Prng;
 use forerun_core::units::Nanos;
@@ -121,6 +121,10 @@ fn settings(random: &mut Prng) -> Settings {
             let rule = Rule::Offsets(8 << 12..24 << 12);
             let range = part("range", share, pick(0, 1_000));
             settings.partitions.push(PartitionSettings { readahead, rule, ..range });
+        }
+        if pick(0, 2) > 0 {
+            settings.sizing = Sizing::Auto;
+            settings.partitions[1].frames_min = pick(0, u64::from(share));
         }
     }
     settings.request_pages_max = pick(1, 9);

@@ -12,7 +12,7 @@
 //! # Invariants
 //! - The counts depend on the settings and the accesses alone.
 
-use forerun_core::cache::{Cache, PartitionView, Settings, SettingsError, Stats};
+use forerun_core::cache::{Cache, Move, PartitionView, Settings, SettingsError, Stats};
 use forerun_core::drive::{Driver, drive};
 use forerun_core::event::{Actions, Event, FetchKind};
 use forerun_core::units::{FileId, FrameId, HandleId, Nanos, PageId, PageIndex, RequestId};
@@ -52,6 +52,8 @@ impl PartitionedCache {
     /// # Errors
     /// The settings cannot work.
     pub fn new(settings: Settings, traces: &[String]) -> Result<Self, SettingsError> {
+        // One page is read at a time: no partition needs room for more.
+        let settings = Settings { request_pages_max: 1, ..settings };
         let (actions, fetched) = (Actions::new(), Fetched::default());
         let counts = vec![TraceCounts::default(); traces.len()];
         let cache = Cache::new(settings)?;
@@ -91,6 +93,23 @@ impl PartitionedCache {
     #[must_use]
     pub fn stats(&self) -> &Stats {
         self.cache.stats()
+    }
+
+    /// What the cache was made of.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        self.cache.settings()
+    }
+
+    /// The last moves of sizing, oldest first.
+    pub fn moves(&self) -> impl Iterator<Item = &Move> {
+        self.cache.moves()
+    }
+
+    /// Pages that sizing has moved, and the bytes of its tables.
+    #[must_use]
+    pub fn sizing(&self) -> (u64, u64) {
+        (self.cache.moved(), self.cache.sizing_bytes())
     }
 
     /// The partitions as they are now.

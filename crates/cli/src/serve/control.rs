@@ -27,7 +27,7 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Print them (default)
+    /// Print them, and what moved between them (default)
     #[command(after_help = "Example:\n  forerun serve ctl disk.sock partitions")]
     Partitions,
     /// Give a partition so much memory, from the rest or to it
@@ -71,20 +71,56 @@ pub(super) fn run(args: &Args) -> Result<()> {
         Err(why) if why.kind() == io::ErrorKind::InvalidInput => bail!("{why}"),
         answer => answer.with_context(|| format!("no server answers at {}", place.display()))?,
     };
-    let rows = answer.lines().map(|line| line.split('\t').collect::<Vec<_>>());
-    let rows: Vec<[&str; 5]> = rows.filter_map(|row| row.try_into().ok()).collect();
-    let size = |text: &str| text.parse::<u64>().unwrap_or_default();
-    let all = rows.iter().map(|&[name, bytes, used, policy, rule]| {
-        let (bytes, used) = (size(bytes), size(used));
-        json!({"name": name, "bytes": bytes, "used_bytes": used, "policy": policy, "rule": rule})
+    let (rows, moves) = (fields::<6>(&answer), fields::<7>(&answer));
+    let all = rows.iter().map(|&[name, bytes, least, used, policy, rule]| {
+        let [bytes, least, used] = [bytes, least, used].map(number);
+        json!({"name": name, "bytes": bytes, "bytes_min": least, "used_bytes": used,
+               "policy": policy, "rule": rule})
     });
-    let all = json!({ "partitions": all.collect::<Vec<_>>() });
+    let shown = moves.iter().map(|&[second, from, to, bytes, reason, before, after]| {
+        let [second, bytes, before, after] = [second, bytes, before, after].map(number);
+        json!({"second": second, "from": from, "to": to, "bytes": bytes, "reason": reason,
+               "expected_hits_before": before, "expected_hits_after": after})
+    });
+    let (all, shown): (Vec<_>, Vec<_>) = (all.collect(), shown.collect());
+    let all = json!({ "partitions": all, "moves": shown });
     args.form.print(&all, &["/partitions"], || {
-        let cells = |&[name, bytes, used, policy, rule]: &[&str; 5]| {
-            let [bytes, used] = [bytes, used].map(|text| quantity::bytes(size(text)));
+        let cells = |&[name, bytes, _, used, policy, rule]: &[&str; 6]| {
+            let [bytes, used] = [bytes, used].map(|text| quantity::bytes(number(text)));
             [name, &bytes, &used, policy, rule].map(str::to_owned).to_vec()
         };
         let cells: Vec<Vec<String>> = rows.iter().map(cells).collect();
-        output::table(&["partition", "memory", "used", "policy", "rule"], &cells, 1)
+        let table = output::table(&["partition", "memory", "used", "policy", "rule"], &cells, 1);
+        if moves.is_empty() { table } else { format!("{table}\n{}", moves_table(&moves)) }
     })
 }
+
+/// The last moves of sizing.
+fn moves_table(moves: &[[&str; 7]]) -> String {
+    let percent = |millionths: &str| {
+        let hundredths = number(millionths) / 100;
+        format!("{}.{:02} %", hundredths / 100, hundredths % 100)
+    };
+    let cells = |&[second, from, to, bytes, reason, before, after]: &[&str; 7]| {
+        let hits = format!("{} to {}", percent(before), percent(after));
+        [second, from, to, &quantity::bytes(number(bytes)), reason, &hits]
+            .map(str::to_owned)
+            .to_vec()
+    };
+    let last = &moves[moves.len().saturating_sub(MOVES_SHOWN)..];
+    let cells: Vec<Vec<String>> = last.iter().map(cells).collect();
+    output::table(&["second", "from", "to", "memory", "reason", "expected hits"], &cells, 3)
+}
+
+/// The lines of `answer` that have so many fields.
+fn fields<const N: usize>(answer: &str) -> Vec<[&str; N]> {
+    let rows = answer.lines().map(|line| line.split('\t').collect::<Vec<_>>());
+    rows.filter_map(|row| row.try_into().ok()).collect()
+}
+
+fn number(text: &str) -> u64 {
+    text.parse().unwrap_or_default()
+}
+
+/// Moves that the table has; JSON has all that the server remembers.
+const MOVES_SHOWN: usize = 12;

@@ -73,18 +73,50 @@ fn traces_share_a_cache_by_their_rules() {
 }
 
 #[test]
+fn sizing_moves_pages_from_a_scan_to_a_loop_and_tells_why() {
+    let folder = Scratch::new("partitions-sized");
+    let lines = |pages: Vec<u32>| pages.iter().map(u32::to_string).collect::<Vec<_>>().join("\n");
+    folder.file("loop.txt", lines((0..60).flat_map(|_| 0..100).collect()));
+    folder.file("scan.txt", lines((0..6_000).collect()));
+    let line = ["loop.txt", "scan.txt", "--format", "keys", "--size", "150", "--policy", "lru"];
+    let own = ["--partition", "scan=100,min=20:lru:file=scan.*"];
+    let run = |sizing: &str| {
+        let words = [&line[..], &own, &["--sizing", sizing]].concat();
+        (runs(&folder, &words).remove(0), sim(&folder, &words))
+    };
+    let (off, (auto, table)) = (run("off").0, run("auto"));
+    assert_eq!((&off["misses"], &off["sizing"]), (&12_000.into(), &Value::Null));
+    let part = |at: usize, key: &str| auto["partitions"][at][key].as_u64().expect(key);
+    assert!(part(0, "pages") >= 100 && part(1, "pages") >= 20, "{auto}");
+    assert_eq!((part(0, "pages") + part(1, "pages"), part(1, "pages_min")), (150, 20));
+    assert!(auto["misses"].as_u64() < Some(9_000), "{auto}");
+    let sizing = &auto["sizing"];
+    assert_eq!(sizing["pages"].as_u64(), Some(part(0, "pages") - 50));
+    let first = &sizing["moves"][0];
+    assert_eq!((&first["from"], &first["to"]), (&"scan".into(), &"rest".into()), "{first}");
+    assert_eq!(first["reason"], "gain");
+    assert!(first["expected_hit_ratio_after"].as_f64() > Some(0.4), "{first}");
+    let table = String::from_utf8_lossy(&table.stdout).into_owned();
+    assert!(table.contains("its last moves") && table.contains("gain"), "{table}");
+    let alone = sim(&folder, &[&line[..], &["--sizing", "auto"]].concat());
+    assert_eq!(alone.status.code(), Some(2), "sizes of one partition cannot change");
+}
+
+#[test]
 fn what_is_wrong_with_a_partition_is_said_in_one_line() {
     let folder = Scratch::new("partitions-refused");
     folder.file("a.txt", "1\n2\n3\n");
     #[rustfmt::skip]
-    let rows: [(&[&str], &str); 8] = [
-        (&["own"],                                    "expected NAME=SIZE:POLICY"),
-        (&["own=2:lru"],                              "expected NAME=SIZE:POLICY"),
+    let rows: [(&[&str], &str); 10] = [
+        (&["own"],                                    "expected NAME=SIZE[,min"),
+        (&["own=2:lru"],                              "expected NAME=SIZE[,min"),
         (&["own=2:lru:offset=4K"],                    "expected offset=A..B, file=PATTERN"),
         (&["own=x:lru:file=*"],                       "expected pages (1000)"),
         (&["own=2:lur:file=*"],                       "the nearest is `lru`"),
         (&["own=2:lru+off:file=*"],                   "leave out the readahead"),
         (&["own=2:lru:file=*", "own=2:lru:file=*"],   "two partitions are named `own`"),
+        (&["own=2,4:lru:file=*"],                     "expected NAME=SIZE[,min=SIZE]"),
+        (&["own=2,min=x:lru:file=*"],                 "expected pages (1000)"),
         (&["own=11:lru:file=*"],                      "the partitions want 11 frames"),
     ];
     for (partitions, says) in rows {

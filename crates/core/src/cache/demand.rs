@@ -85,6 +85,7 @@ impl Cache {
             None => self.place(reader.handle, page.index).partition,
             Some(frame) => self.frames[frame].partition,
         };
+        self.sample(partition, page, true);
         if met.is_none() {
             self.stats.misses += 1;
             self.counts(partition).misses += 1;

@@ -20,6 +20,7 @@
 
 use alloc::vec::Vec;
 
+use super::sizing::Sample;
 use crate::event::Hit;
 use crate::readahead::StreamId;
 use crate::units::{FrameId, PageId};
@@ -147,10 +148,12 @@ struct FrameHeader {
     partition: u32,
     /// Published, and its page was read ahead and not demanded yet.
     unread: bool,
+    /// Published, and sizing follows its page.
+    sampled: bool,
 }
 
 impl FrameHeader {
-    const EMPTY: Self = Self { generation: 0, partition: NIL, unread: false };
+    const EMPTY: Self = Self { generation: 0, partition: NIL, unread: false, sampled: false };
 }
 
 /// What a current hit found.
@@ -160,19 +163,24 @@ pub(super) struct CurrentHit {
     pub(super) partition: u32,
     /// Its page was read ahead, and this is its first use.
     pub(super) unread: bool,
+    /// Sizing follows its page.
+    pub(super) sampled: bool,
 }
 
 /// All frames, by number.
 pub(super) struct Frames {
     table: Vec<Frame>,
     headers: Vec<FrameHeader>,
+    /// Which pages sizing follows, if it is on.
+    sample: Option<Sample>,
 }
 
 impl Frames {
-    pub(super) fn new(count: u32) -> Self {
+    pub(super) fn new(count: u32, sample: Option<Sample>) -> Self {
         Self {
             table: alloc::vec![Frame::EMPTY; count as usize],
             headers: alloc::vec![FrameHeader::EMPTY; count as usize],
+            sample,
         }
     }
 
@@ -191,9 +199,11 @@ impl Frames {
         let row = &self[frame];
         assert!(row.resident(), "{frame:?} is published in state {:?}", row.state);
         let (partition, unread) = (row.partition, row.prefetched);
+        let sampled = self.sample.is_some_and(|sample| sample.takes(row.page));
         let header = self.header_mut(frame);
         header.partition = partition;
         header.unread = unread;
+        header.sampled = sampled;
     }
 
     /// Readers without a lock find the page in `frame` no longer.
@@ -208,9 +218,10 @@ impl Frames {
 
     /// What `hit` found, unless it is stale.
     pub(super) fn found(&self, hit: Hit) -> Option<CurrentHit> {
-        let FrameHeader { generation, partition, unread } = self.headers[hit.frame.0 as usize];
+        let FrameHeader { generation, partition, unread, sampled } =
+            self.headers[hit.frame.0 as usize];
         let current = generation == hit.generation && partition != NIL;
-        current.then_some(CurrentHit { partition, unread })
+        current.then_some(CurrentHit { partition, unread, sampled })
     }
 
     /// Records a use of the page in `frame`. Returns whether it is the first of a prefetched page.

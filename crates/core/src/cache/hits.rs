@@ -28,6 +28,9 @@ impl Cache {
                 if found.unread {
                     self.first_use(hit.frame);
                 }
+                if found.sampled {
+                    self.sample_hit(found.partition, self.frames[hit.frame].page);
+                }
                 self.partitions[found.partition as usize].uses.push(hit.frame);
             }
             let current = hits.len() as u64 - stale;

@@ -220,13 +220,16 @@ impl Cache {
     }
 }
 
-/// A partition as text: `NAME=SIZE:POLICY[+READAHEAD]:RULE`. What a size means is the reader's.
+/// A partition as text: `NAME=SIZE[,min=SIZE]:POLICY[+READAHEAD]:RULE`. What a size means is the
+/// reader's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartitionText<'t> {
     /// Its name.
     pub name: &'t str,
     /// Its size.
     pub size: &'t str,
+    /// The size that sizing leaves to it at least.
+    pub size_min: Option<&'t str>,
     /// Its replacement policy.
     pub policy: &'t str,
     /// Its readahead policy, where it has one of its own.
@@ -237,13 +240,17 @@ pub struct PartitionText<'t> {
 
 impl<'t> PartitionText<'t> {
     /// What a partition looks like, for error messages and help.
-    pub const FORM: &'static str = "NAME=SIZE:POLICY[+READAHEAD]:RULE";
+    pub const FORM: &'static str = "NAME=SIZE[,min=SIZE]:POLICY[+READAHEAD]:RULE";
 
     /// The parts of `text`; `None` if one is missing.
     #[must_use]
     pub fn split(text: &'t str) -> Option<Self> {
         let (name, text) = text.split_once('=')?;
-        let (size, text) = text.split_once(':')?;
+        let (sizes, text) = text.split_once(':')?;
+        let (size, size_min) = match sizes.split_once(',') {
+            Some((size, min)) => (size, Some(min.strip_prefix("min=")?)),
+            None => (sizes, None),
+        };
         let keys = ["offset", "file", "client"].map(|key| format!(":{key}="));
         let at = keys.iter().filter_map(|key| text.find(key)).min()?;
         let (policies, rule) = (&text[..at], &text[at + 1..]);
@@ -251,9 +258,9 @@ impl<'t> PartitionText<'t> {
             Some((policy, readahead)) => (policy, Some(readahead)),
             None => (policies, None),
         };
-        let parts = [name, size, policy, readahead.unwrap_or("-"), rule];
+        let parts = [name, size, size_min.unwrap_or("-"), policy, readahead.unwrap_or("-"), rule];
         let whole = parts.iter().all(|part| !part.is_empty());
-        whole.then_some(Self { name, size, policy, readahead, rule })
+        whole.then_some(Self { name, size, size_min, policy, readahead, rule })
     }
 }
 
@@ -311,12 +318,15 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_has_five_parts() {
+    fn a_partition_has_its_parts() {
         let split = |text| PartitionText::split(text);
         let parts = split("db=64M:2q:kin=0.1+linux-6:max=64K:file=/a:b").expect("it is whole");
         assert_eq!((parts.name, parts.size, parts.policy), ("db", "64M", "2q:kin=0.1"));
         assert_eq!((parts.readahead, parts.rule), (Some("linux-6:max=64K"), "file=/a:b"));
-        assert_eq!(split("a=1:lru:client=x").and_then(|parts| parts.readahead), None);
+        let plain = split("a=1:lru:client=x").expect("it is whole");
+        assert_eq!((plain.readahead, plain.size_min), (None, None));
+        let least = split("a=8M,min=2M:lru:client=x").expect("it is whole");
+        assert_eq!((least.size, least.size_min), ("8M", Some("2M")));
         for text in [
             "",
             "a",
@@ -327,6 +337,9 @@ mod tests {
             "a=:lru:file=x",
             "a=1::file=x",
             "a=1:lru+:file=x",
+            "a=1,:lru:file=x",
+            "a=1,2:lru:file=x",
+            "a=1,min=:lru:file=x",
         ] {
             assert_eq!(split(text), None, "{text}");
         }

@@ -6,7 +6,7 @@
 use alloc::{string::String, vec, vec::Vec};
 use core::fmt;
 
-use super::Rule;
+use super::{Rule, Sizing};
 use crate::device::estimate::DeviceProfile;
 use crate::params::{ParamError, nearest};
 use crate::units::{Nanos, PartitionId};
@@ -32,6 +32,8 @@ pub struct Settings {
     /// The high mark of the pool: how many frames of a partition an eviction leaves free, beyond
     /// what it is for.
     pub pool_high: u32,
+    /// Whether shares change by themselves.
+    pub sizing: Sizing,
     /// Pages that requests wait for, over all requests.
     pub waiters_max: u32,
     /// Handles open at once.
@@ -60,6 +62,8 @@ pub struct PartitionSettings {
     pub name: String,
     /// Frames that it may hold at first; 0: none, until it grows.
     pub frames: u32,
+    /// Frames that sizing leaves to it at least, beside a window of its readahead.
+    pub frames_min: u32,
     /// Its replacement policy, as `NAME:key=value,..`.
     pub policy: String,
     /// Its readahead policy, as `NAME:key=value,..`; `None`: that of the cache.
@@ -73,7 +77,7 @@ impl PartitionSettings {
     #[must_use]
     pub fn new(name: &str, frames: u32, policy: &str) -> Self {
         let (name, policy) = (name.into(), policy.into());
-        Self { name, frames, policy, readahead: None, rule: Rule::Rest }
+        Self { name, frames, frames_min: 0, policy, readahead: None, rule: Rule::Rest }
     }
 }
 
@@ -90,6 +94,7 @@ impl Settings {
             ahead_pages_max: frames - frames / 8,
             pool_low: 0,
             pool_high: 0,
+            sizing: Sizing::Off,
             waiters_max: 1 << 20,
             handles_max: 1 << 16,
             files_max: 1 << 16,

@@ -27,6 +27,8 @@ pub struct PartitionView<'c> {
     pub settings: &'c PartitionSettings,
     /// Frames that it may hold now.
     pub frames: u32,
+    /// Frames that sizing leaves to it at least.
+    pub frames_min: u32,
     /// Frames that it holds.
     pub used: u32,
     /// What it counted.
@@ -36,9 +38,11 @@ pub struct PartitionView<'c> {
 impl Cache {
     /// The partitions, in their order.
     pub fn partitions(&self) -> impl Iterator<Item = PartitionView<'_>> {
-        self.settings.partitions.iter().zip(&self.partitions).map(|(settings, row)| PartitionView {
+        let rows = self.settings.partitions.iter().zip(&self.partitions);
+        (0..).zip(rows).map(|(at, (settings, row))| PartitionView {
             settings,
             frames: row.capacity,
+            frames_min: self.frames_min(at),
             used: row.used,
             stats: row.counts,
         })

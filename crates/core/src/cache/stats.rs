@@ -73,6 +73,10 @@ pub struct PartitionStats {
     pub evicted: u64,
     /// Of these, for a request that found the pool empty.
     pub evicted_by_misses: u64,
+    /// Frames that sizing gave it.
+    pub got: u64,
+    /// Frames that sizing took from it.
+    pub gave: u64,
 }
 
 impl PartitionStats {

@@ -208,8 +208,10 @@ impl Cache {
             let page = PageId { file, index };
             let in_part = index == first && partial.0 || index + 1 == end && partial.1;
             let fresh = !in_part || index >= old_pages;
-            if !self.pages.contains_key(&page) {
-                let partition = self.place(handle, index).partition;
+            let held = self.pages.get(&page).map(|&frame| self.frames[frame].partition);
+            let partition = held.unwrap_or_else(|| self.place(handle, index).partition);
+            self.sample(partition, page, false);
+            if held.is_none() {
                 self.missed(partition, page);
                 self.fetch_alone(partition, page, fresh);
             }

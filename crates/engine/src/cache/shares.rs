@@ -11,7 +11,11 @@ use forerun_core::{cache::SettingsError, event::Event, units::PartitionId};
 use forerun_io::sync::MutexGuard;
 
 use super::Cache;
-use crate::{Handle, OpenError, partitions::PartitionState, state::State};
+use crate::{
+    Handle, OpenError,
+    partitions::{PartitionState, ShareMove},
+    state::State,
+};
 
 /// Where pages go that no rule takes.
 const REST: PartitionId = PartitionId(0);
@@ -46,6 +50,15 @@ impl Cache {
         let partitions = views.map(|view| PartitionState::new(&view, page_bytes)).collect();
         shared.settle(state);
         partitions
+    }
+
+    /// The last moves of memory that [`Sizing::Auto`](crate::Sizing::Auto) made, oldest first: 256
+    /// at most.
+    #[must_use]
+    pub fn moves(&self) -> Vec<ShareMove> {
+        let state = self.owner.shared.state.lock();
+        let settings = state.core.settings();
+        state.core.moves().map(|one| ShareMove::new(one, settings)).collect()
     }
 
     /// Gives the partition `name` as much memory, of what `rest` has, or gives `rest` what is more.

@@ -17,7 +17,7 @@ use std::{
 };
 
 use forerun_core::{
-    cache::{Cache, Settings, Stats},
+    cache::{Cache, Settings, Sizing, Stats},
     event::{Actions, Event, Hit, codec},
     eviction,
     params::{Param as _, Share},
@@ -292,7 +292,12 @@ fn check_memory(settings: &Settings) -> Result<(), JournalError> {
     let waiters = u64::from(settings.waiters_max);
     let shares: u64 = settings.partitions.iter().map(|row| shares_ppm(&row.policy)).sum();
     let ghosts = frames.saturating_mul(shares) / 1_000_000;
-    let wanted = frames * FRAME_BYTES + waiters * WAITER_BYTES + ghosts.saturating_mul(GHOST_BYTES);
+    let sizing = match settings.sizing {
+        Sizing::Auto => settings.partitions.len() as u64 * SIZING_BYTES,
+        Sizing::Off => 0,
+    };
+    let wanted =
+        sizing + frames * FRAME_BYTES + waiters * WAITER_BYTES + ghosts.saturating_mul(GHOST_BYTES);
     let room = usize::try_from(wanted).map(|bytes| Vec::<u8>::new().try_reserve_exact(bytes));
     if wanted <= MEMORY_BYTES_MAX && matches!(room, Ok(Ok(()))) {
         return Ok(());
@@ -313,5 +318,7 @@ fn shares_ppm(policy: &str) -> u64 {
 const FRAME_BYTES: u64 = 512;
 const WAITER_BYTES: u64 = 64;
 const GHOST_BYTES: u64 = 128;
+/// The most bytes of the tables by which a partition is sized.
+const SIZING_BYTES: u64 = 8 << 20;
 /// The most memory of a replay: enough for a cache of 120 GiB.
 const MEMORY_BYTES_MAX: u64 = 16 << 30;

@@ -4,8 +4,8 @@
 //!   events=2
 //!   page_bytes=4096
 //!   ...
-//!   partition=rest 16384 2q-star - rest      a line each, in order, with tabs: name, frames,
-//!                                            policy, readahead or -, rule
+//!   partition=rest 16384 0 2q-star - rest    a line each, in order, with tabs: name, frames,
+//!                                            frames at least, policy, readahead or -, rule
 //! ```
 //!
 //! # Invariants
@@ -13,9 +13,10 @@
 //!   line is an error, as a default in its place would build another core.
 
 use forerun_core::{
-    cache::{PartitionSettings, Rule, Settings},
+    cache::{PartitionSettings, Rule, Settings, Sizing},
     device::{DeviceKind, estimate::DeviceProfile},
     event::codec,
+    params::Param as _,
     units::Nanos,
 };
 
@@ -31,6 +32,7 @@ pub(super) fn encode(settings: &Settings) -> String {
         ahead_pages_max,
         pool_low,
         pool_high,
+        sizing,
         waiters_max,
         handles_max,
         files_max,
@@ -50,6 +52,7 @@ pub(super) fn encode(settings: &Settings) -> String {
         format!("ahead_pages_max={ahead_pages_max}"),
         format!("pool_low={pool_low}"),
         format!("pool_high={pool_high}"),
+        format!("sizing={}", sizing.show()),
         format!("waiters_max={waiters_max}"),
         format!("handles_max={handles_max}"),
         format!("files_max={files_max}"),
@@ -61,9 +64,9 @@ pub(super) fn encode(settings: &Settings) -> String {
         format!("device={}", device.as_ref().map_or_else(|| LEARNT.into(), profile_text)),
     ];
     let partition = |row: &PartitionSettings| {
-        let PartitionSettings { name, frames, policy, readahead, rule } = row;
+        let PartitionSettings { name, frames, frames_min, policy, readahead, rule } = row;
         let readahead = readahead.as_deref().unwrap_or(NONE);
-        format!("partition={name}\t{frames}\t{policy}\t{readahead}\t{rule}")
+        format!("partition={name}\t{frames}\t{frames_min}\t{policy}\t{readahead}\t{rule}")
     };
     lines.extend(partitions.iter().map(partition));
     let one_line = lines.iter().all(|line| !line.contains('\n'));
@@ -96,6 +99,7 @@ pub(super) fn decode(text: &str) -> Result<(u32, Option<Settings>), String> {
         ahead_pages_max: lines.number("ahead_pages_max")?,
         pool_low: lines.number("pool_low")?,
         pool_high: lines.number("pool_high")?,
+        sizing: lines.sizing()?,
         waiters_max: lines.number("waiters_max")?,
         handles_max: lines.number("handles_max")?,
         files_max: lines.number("files_max")?,
@@ -121,6 +125,11 @@ impl<'t> Lines<'t> {
     fn number<T: std::str::FromStr>(&mut self, key: &str) -> Result<T, String> {
         let value = self.one(key)?;
         value.parse().map_err(|_| format!("{key}={}", value.escape_debug()))
+    }
+
+    fn sizing(&mut self) -> Result<Sizing, String> {
+        let text = self.one("sizing")?;
+        Sizing::parse(text).ok_or_else(|| format!("sizing={}", text.escape_debug()))
     }
 
     fn profile(&mut self) -> Result<Option<DeviceProfile>, String> {
@@ -149,16 +158,18 @@ impl<'t> Lines<'t> {
         let mut partitions = Vec::new();
         while let Ok(value) = self.one("partition") {
             let wrong = || format!("partition={}", value.escape_debug());
-            let words: Vec<&str> = value.splitn(5, '\t').collect();
-            let &[name, frames, policy, readahead, rule] = words.as_slice() else {
+            let words: Vec<&str> = value.splitn(6, '\t').collect();
+            let &[name, frames, frames_min, policy, readahead, rule] = words.as_slice() else {
                 return Err(wrong());
             };
-            let frames = frames.parse().map_err(|_| wrong())?;
+            let number = |text: &str| text.parse::<u32>().map_err(|_| wrong());
+            let (frames, frames_min) = (number(frames)?, number(frames_min)?);
             let rest = Rule::Rest.to_string();
             let rule = if rule == rest { Some(Rule::Rest) } else { Rule::parse(rule) };
             partitions.push(PartitionSettings {
                 readahead: Some(readahead).filter(|&spec| spec != NONE).map(str::to_owned),
                 rule: rule.ok_or_else(wrong)?,
+                frames_min,
                 ..PartitionSettings::new(name, frames, policy)
             });
         }
@@ -192,8 +203,10 @@ mod tests {
         settings.partitions.push(PartitionSettings {
             readahead: Some("off".into()),
             rule: Rule::File("a b".into()),
+            frames_min: 70,
             ..PartitionSettings::new("db", 400, "lru")
         });
+        settings.sizing = Sizing::Auto;
         Settings { pool_low: 3, pool_high: 7, explain: true, wait_max: Nanos(u64::MAX), ..settings }
     }
 
@@ -220,8 +233,9 @@ mod tests {
             ("no pair", "`no pair`"),
             ("later=1", "`later` is twice"),
             ("partition=7", "partition=7"),
-            ("partition=a\tx\tlru\t-\trest", "partition=a\\tx"),
-            ("partition=a\t1\tlru\t-\tnone", "partition=a\\t1"),
+            ("partition=a\tx\t0\tlru\t-\trest", "partition=a\\tx"),
+            ("partition=a\t1\tx\tlru\t-\trest", "partition=a\\t1"),
+            ("partition=a\t1\t0\tlru\t-\tnone", "partition=a\\t1"),
             ("\u{1b}=1", "\\u{1b}"),
         ] {
             let refused = decode(&format!("{text}{line}\n")).unwrap_err();
@@ -229,6 +243,8 @@ mod tests {
         }
         let other = text.replacen("frames=1000", "frames=-1", 1);
         assert_eq!(decode(&other), Err("frames=-1".to_owned()));
+        let other = text.replacen("sizing=auto", "sizing=fast", 1);
+        assert_eq!(decode(&other), Err("sizing=fast".to_owned()));
         assert_eq!(
             decode(&text.replacen(&format!("events={}", codec::VERSION), "events=9", 1)),
             Ok((9, None))

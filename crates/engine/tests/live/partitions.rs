@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use forerun_core::prng::Prng;
-use forerun_engine::{Access, Cache, Handle, Journal, Partition, PartitionState, Rule, Settings};
+use forerun_engine::{
+    Access, Cache, Handle, Journal, MoveReason, Partition, PartitionState, Rule, Settings, Sizing,
+};
 use forerun_io::store::{memory::Memory, pattern::Pattern};
 use forerun_io::sync::{AtomicBool, Ordering, thread};
 use forerun_testkit::{Scratch, on_threads, until, within};
@@ -185,6 +187,7 @@ fn ten_thousand_resizes_under_eight_threads_lose_nothing_and_replay() {
         let settings = Settings {
             pool_bytes_min: 2 * PAGE,
             pool_bytes_max: 6 * PAGE,
+            sizing: Sizing::Auto,
             ..parted(FRAMES, &fixed(), parts)
         };
         let journal = Journal::new(1 << 30);
@@ -219,4 +222,35 @@ fn ten_thousand_resizes_under_eight_threads_lose_nothing_and_replay() {
         assert_eq!(record.dropped, 0);
         assert!(actions == record.actions, "the replay differs");
     });
+}
+
+#[test]
+fn sizing_gives_frames_to_the_client_that_reads_again_and_replays() {
+    let parts = vec![Partition::new("scan", 32 * PAGE, client("scan")).bytes_min(8 * PAGE)];
+    let settings = Settings { sizing: Sizing::Auto, ..parted(64, "off", parts) };
+    let journal = Journal::new(1 << 30);
+    let cache = Cache::recorded(settings.clone(), Box::new(journal.clone())).unwrap();
+    let again = cache.open_store(Arc::new(Pattern::new(4_000 * PAGE))).unwrap();
+    let once = cache.client("scan").open_store(Arc::new(Pattern::new(4_000 * PAGE))).unwrap();
+    let round = |scanned: u64| {
+        for nth in 0..48 {
+            read(&again, nth * PAGE, 512).unwrap();
+            read(&once, (scanned + nth) * PAGE, 512).unwrap();
+        }
+    };
+    (0..40).for_each(|nth| round(nth * 48));
+    let parts = cache.partitions();
+    assert!(parts[0].bytes >= 50 * PAGE, "{parts:?}");
+    assert_eq!(parts[0].bytes + parts[1].bytes, 64 * PAGE);
+    assert!(parts[1].bytes >= 8 * PAGE && parts[1].bytes_min >= 8 * PAGE, "{parts:?}");
+    let moves = cache.moves();
+    let bytes: u64 = moves.iter().map(|one| one.bytes).sum();
+    assert_eq!((bytes, bytes), (parts[0].got_bytes, parts[1].gave_bytes), "{moves:?}");
+    let (last, known) = (moves.last().unwrap(), (MoveReason::Gain, "scan", "rest"));
+    assert_eq!((last.reason, last.from.as_str(), last.to.as_str()), known);
+    assert!(last.hits_after > last.hits_before && last.demanded <= cache.stats().core.demanded);
+    drop((again, once, cache));
+    let record = journal.take();
+    let (actions, _) = replay(&settings, &record);
+    assert!(record.dropped == 0 && actions == record.actions, "the replay differs");
 }

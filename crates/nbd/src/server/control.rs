@@ -2,7 +2,10 @@
 //!
 //! ```text
 //!   one line   partitions | resize NAME BYTES | move FROM TO BYTES
-//!   answer     ok, then a line a partition: name, bytes, used, policy, rule, by tabs | why not
+//!   answer     ok, then by tabs | why not
+//!              a line a partition:       name, bytes, the least, used, policy, rule
+//!              a line a move of sizing:  second, from, to, bytes, reason, hits of a million reads
+//!                                        that were expected before and after
 //! ```
 //! # Invariants
 //! - The socket is open to its owner alone; one client at a time, for a bounded time.
@@ -16,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use forerun_engine::Cache;
+use forerun_engine::{Cache, params::Param as _};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -101,7 +104,7 @@ fn answer(client: &Socket, cache: &Cache) -> io::Result<()> {
         }
     }
     let text = match carry_out(&String::from_utf8_lossy(&request), cache) {
-        Ok(()) => format!("ok\n{}", partitions(cache)),
+        Ok(()) => format!("ok\n{}{}", partitions(cache), moves(cache)),
         Err(why) => why + "\n",
     };
     client.send(&mut [IoSlice::new(text.as_bytes())])
@@ -121,8 +124,19 @@ fn carry_out(request: &str, cache: &Cache) -> Result<(), String> {
 
 fn partitions(cache: &Cache) -> String {
     cache.partitions().iter().fold(String::new(), |mut text, it| {
-        let (bytes, used) = (it.bytes, it.used_bytes);
-        let _ = writeln!(text, "{}\t{bytes}\t{used}\t{}\t{}", it.name, it.policy, it.rule);
+        let (name, bytes, least, used) = (&it.name, it.bytes, it.bytes_min, it.used_bytes);
+        let (policy, rule) = (&it.policy, &it.rule);
+        let _ = writeln!(text, "{name}\t{bytes}\t{least}\t{used}\t{policy}\t{rule}");
+        text
+    })
+}
+
+fn moves(cache: &Cache) -> String {
+    cache.moves().iter().fold(String::new(), |mut text, it| {
+        let (second, reason) = (it.at.as_secs(), it.reason.show());
+        let (from, to, bytes) = (&it.from, &it.to, it.bytes);
+        let (before, after) = (it.hits_before, it.hits_after);
+        let _ = writeln!(text, "{second}\t{from}\t{to}\t{bytes}\t{reason}\t{before}\t{after}");
         text
     })
 }

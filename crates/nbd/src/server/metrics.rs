@@ -188,6 +188,8 @@ impl Shared {
         };
         each("partition_bytes", "gauge", "What its pages may take.", &|it| it.bytes);
         each("partition_used_bytes", "gauge", "What they take.", &|it| it.used_bytes);
+        each("partition_got_bytes_total", "counter", "What sizing gave it.", &|it| it.got_bytes);
+        each("partition_gave_bytes_total", "counter", "What it took.", &|it| it.gave_bytes);
         text.gauge("dirty_bytes", "Bytes written and not durable.", self.cache.dirty_bytes());
         text.counter("waits_total", "Reads that waited for a device.", stats.waits);
         let waited = u64::try_from(stats.waited.as_micros()).unwrap_or(u64::MAX);

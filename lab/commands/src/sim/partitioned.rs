@@ -27,6 +27,7 @@ use crate::specs::{self, Size};
 pub(super) struct Given {
     settings: PartitionSettings,
     size: Size,
+    size_min: Option<Size>,
 }
 
 /// The partitions that `texts` describe.
@@ -38,8 +39,9 @@ fn one(text: &str) -> Result<Given> {
     let refused = |why: String| usage(format!("--partition {text}: {why}"));
     let parts = PartitionText::split(text)
         .ok_or_else(|| refused(format!("expected {}", PartitionText::FORM)))?;
-    let PartitionText { name, size, policy, readahead, rule } = parts;
+    let PartitionText { name, size, size_min, policy, readahead, rule } = parts;
     let size = specs::size(size).map_err(refused)?;
+    let size_min = size_min.map(specs::size).transpose().map_err(refused)?;
     eviction::show(policy)
         .map_err(|error| names::refused("--partition", &error, names::POLICIES))?;
     if readahead.is_some() {
@@ -49,6 +51,7 @@ fn one(text: &str) -> Result<Given> {
     Ok(Given {
         settings: PartitionSettings { rule, ..PartitionSettings::new(name, 0, policy) },
         size,
+        size_min,
     })
 }
 
@@ -59,7 +62,7 @@ pub(super) fn run(plan: &Plan, kept: &mut Kept<KeptRun>, results: &mut Results) 
     for policy in &plan.policies {
         for &size in &plan.sizes {
             let sources: Vec<String> = plan.sources.iter().map(super::Source::identity).collect();
-            let case = (&sources, &plan.partitions, policy, size);
+            let case = (&sources, &plan.partitions, plan.sizing, policy, size);
             let key = plan.key(&plan.sources[0], case);
             if let Some(found) = kept.take(&key) {
                 results.add(found);
@@ -118,15 +121,17 @@ fn row(
     let name = names.join(" + ");
     Ok(RunRow::new(&name, policy, pages, took)?
         .counted(stats.demanded, stats.misses, stats.hits)
-        .partitioned(names, cache.counts(), cache.partitions()))
+        .partitioned(names, &cache))
 }
 
 /// The cache of `pages`; the rest has `policy` and what the partitions leave.
 fn settings(plan: &Plan, policy: &str, pages: u32, unique: u64) -> Settings {
     let mut settings = Settings::new(pages, policy, "off");
+    settings.sizing = plan.sizing;
     settings.partitions.extend(plan.partitions.iter().map(|given| {
         let frames = given.size.pages(unique);
-        PartitionSettings { frames, ..given.settings.clone() }
+        let frames_min = given.size_min.map_or(0, |size| size.pages(unique));
+        PartitionSettings { frames, frames_min, ..given.settings.clone() }
     }));
     let taken: u64 = settings.partitions[1..].iter().map(|part| u64::from(part.frames)).sum();
     let rest = u64::from(pages).saturating_sub(taken);

@@ -11,7 +11,6 @@ use std::path::Path;
 use anyhow::{Result, anyhow};
 use forerun_console::output::Column;
 use forerun_console::{interrupt, names, output};
-use forerun_core::cache::PartitionView;
 use forerun_core::device::Device;
 use forerun_core::event::FetchKind;
 use forerun_core::params::Share;
@@ -21,7 +20,7 @@ use forerun_measure::{record, windows};
 use forerun_report::quantity;
 use forerun_report::{DeviceRequest, RequestKind, Run, RunRecord, Window};
 use forerun_sim::driver::{LoggedRequest, LoggedWindow, RunOutcome};
-use forerun_sim::partitioned::TraceCounts;
+use forerun_sim::partitioned::PartitionedCache;
 use forerun_sim::prefetch::Prefetch;
 use forerun_sim::replay::{self, SampleCounts};
 use forerun_sim::workload::Workload;
@@ -197,13 +196,8 @@ impl RunRow {
     }
 
     /// What each partition and trace had.
-    pub(super) fn partitioned<'c>(
-        mut self,
-        names: &[String],
-        counts: &[TraceCounts],
-        partitions: impl Iterator<Item = PartitionView<'c>>,
-    ) -> Self {
-        self.parts = Some(Parts::new(names, counts, partitions));
+    pub(super) fn partitioned(mut self, names: &[String], cache: &PartitionedCache) -> Self {
+        self.parts = Some(Parts::new(names, cache));
         self
     }
 

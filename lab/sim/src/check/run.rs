@@ -52,7 +52,7 @@ const EVERYTHING: &[&str] = &[
     "flush done", "sync failed", "write failed", "truncated", "resized", "invalidated",
     "emptied", "two partitions", "a rule of offsets", "evicted by itself", "closed", "prefetched",
     "prefetch dropped", "changed in the store", "durable change", "change failed",
-    "cut within a page",
+    "cut within a page", "moved by sizing",
 ];
 
 /// Runs `seed` to its end.
@@ -116,7 +116,11 @@ impl Run {
 
     /// Sends one event and checks the resulting actions.
     fn send(&mut self, event: Event<'_>) -> Result<(), String> {
+        let shares = self.shares();
         drive(&mut self.cache, self.now, event, &mut self.actions, &mut self.driver);
+        if !matches!(event, Event::Resize { .. }) {
+            self.check_sizing(&shares).map_err(|wrong| format!("{wrong}, after {event:?}"))?;
+        }
         codec::encode_actions(&self.actions, &mut self.came_back);
         if let Some(wrong) = self.driver.wrong.take() {
             return Err(format!("{wrong}, after {event:?}"));
@@ -139,6 +143,25 @@ impl Run {
         }
         if self.cache.dirty_pages() > settings.dirty_pages_max {
             return Err(format!("{} pages are dirty, after {event:?}", self.cache.dirty_pages()));
+        }
+        Ok(())
+    }
+
+    /// The share of each partition, and the least that sizing leaves to it.
+    fn shares(&self) -> Vec<(u32, u32)> {
+        self.cache.partitions().map(|part| (part.frames, part.frames_min)).collect()
+    }
+
+    /// What sizing may change of `before`: it moves frames, down to a minimum.
+    fn check_sizing(&self, before: &[(u32, u32)]) -> Result<(), String> {
+        let after = self.shares();
+        let sum = |shares: &[(u32, u32)]| shares.iter().map(|share| share.0).sum::<u32>();
+        let wrong = |(old, new): (&(u32, u32), &(u32, u32))| {
+            let below = new.0 < old.0 && new.0 < new.1;
+            below || (old.0 == 0 && new.0 > 0)
+        };
+        if sum(before) != sum(&after) || before.iter().zip(&after).any(wrong) {
+            return Err(format!("sizing made {after:?} of {before:?}"));
         }
         Ok(())
     }
@@ -564,6 +587,7 @@ impl Run {
             ("two partitions", u64::from(parts.len() > 1)),
             ("a rule of offsets", parts.get(2).map_or(0, |part| part.stats.inserted)),
             ("evicted by itself", parts.iter().map(by_itself).sum()),
+            ("moved by sizing", self.cache.moved()),
             ("hits", stats.hits),
             ("misses", stats.misses),
             ("late hits", stats.late_hits),

@@ -4,8 +4,9 @@
 //! - The accesses of the partitions are those of the traces, and of the whole row.
 
 use forerun_console::output;
-use forerun_core::cache::PartitionView;
-use forerun_sim::partitioned::TraceCounts;
+use forerun_core::cache::Sizing;
+use forerun_core::params::Param as _;
+use forerun_sim::partitioned::{PartitionedCache, TraceCounts};
 use serde::{Deserialize, Serialize};
 
 use super::percent;
@@ -15,6 +16,30 @@ use super::percent;
 pub(super) struct Parts {
     partitions: Vec<Part>,
     traces: Vec<Counted>,
+    /// Only where sizing is on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sizing: Option<Moved>,
+}
+
+/// What sizing did.
+#[derive(Clone, Deserialize, Serialize)]
+struct Moved {
+    pages: u64,
+    table_bytes: u64,
+    /// The last ones, oldest first.
+    moves: Vec<OneMove>,
+}
+
+/// One move.
+#[derive(Clone, Deserialize, Serialize)]
+struct OneMove {
+    accesses: u64,
+    from: String,
+    to: String,
+    pages: u32,
+    reason: String,
+    expected_hit_ratio_before: f64,
+    expected_hit_ratio_after: f64,
 }
 
 /// One partition at the end.
@@ -24,6 +49,7 @@ struct Part {
     rule: String,
     policy: String,
     pages: u32,
+    pages_min: u32,
     used_pages: u32,
     accesses: u64,
     misses: u64,
@@ -41,27 +67,26 @@ struct Counted {
 }
 
 impl Parts {
-    pub(super) fn new<'c>(
-        names: &[String],
-        counts: &[TraceCounts],
-        partitions: impl Iterator<Item = PartitionView<'c>>,
-    ) -> Self {
-        let traces = names.iter().zip(counts).map(|(name, &TraceCounts { accesses, misses })| {
-            let hit_ratio = hit_ratio(accesses, misses);
-            Counted { name: name.clone(), accesses, misses, hit_ratio }
-        });
-        let partitions = partitions.map(|view| Part {
+    pub(super) fn new(names: &[String], cache: &PartitionedCache) -> Self {
+        let traces =
+            names.iter().zip(cache.counts()).map(|(name, &TraceCounts { accesses, misses })| {
+                let hit_ratio = hit_ratio(accesses, misses);
+                Counted { name: name.clone(), accesses, misses, hit_ratio }
+            });
+        let partitions = cache.partitions().map(|view| Part {
             name: view.settings.name.clone(),
             rule: view.settings.rule.to_string(),
             policy: view.settings.policy.clone(),
             pages: view.frames,
+            pages_min: view.frames_min,
             used_pages: view.used,
             accesses: view.stats.demanded(),
             misses: view.stats.misses,
             hit_ratio: hit_ratio(view.stats.demanded(), view.stats.misses),
             evicted: view.stats.evicted,
         });
-        Self { partitions: partitions.collect(), traces: traces.collect() }
+        let (partitions, traces) = (partitions.collect(), traces.collect());
+        Self { partitions, traces, sizing: Moved::new(cache) }
     }
 
     /// The partitions, then the traces, in columns.
@@ -89,9 +114,51 @@ impl Parts {
             ],
             1,
         );
-        format!("\n{partitions}\n{traces}")
+        let moved = self.sizing.as_ref().map_or_else(String::new, Moved::table);
+        format!("\n{partitions}\n{traces}{moved}")
     }
 }
+
+impl Moved {
+    fn new(cache: &PartitionedCache) -> Option<Self> {
+        if cache.settings().sizing == Sizing::Off {
+            return None;
+        }
+        let (pages, table_bytes) = cache.sizing();
+        let names = &cache.settings().partitions;
+        let moves = cache.moves().map(|one| OneMove {
+            accesses: one.demanded,
+            from: names[one.from.0 as usize].name.clone(),
+            to: names[one.to.0 as usize].name.clone(),
+            pages: one.frames,
+            reason: one.reason.show(),
+            expected_hit_ratio_before: f64::from(one.hits_before) / 1e6,
+            expected_hit_ratio_after: f64::from(one.hits_after) / 1e6,
+        });
+        Some(Self { pages, table_bytes, moves: moves.collect() })
+    }
+
+    /// How much moved, and the last moves.
+    fn table(&self) -> String {
+        let last = self.moves.len().saturating_sub(SHOWN_MOVES);
+        let moves = output::columns(
+            &self.moves[last..],
+            &[
+                ("after accesses", |one| one.accesses.to_string()),
+                ("from", |one| one.from.clone()),
+                ("to", |one| one.to.clone()),
+                ("pages", |one| one.pages.to_string()),
+                ("reason", |one| one.reason.clone()),
+                ("expected", |one| percent(one.expected_hit_ratio_after)),
+            ],
+            3,
+        );
+        format!("\nsizing moved {} pages; its last moves:\n{moves}", self.pages)
+    }
+}
+
+/// Moves that a table shows; JSON has all that are remembered.
+const SHOWN_MOVES: usize = 12;
 
 #[expect(clippy::cast_precision_loss, reason = "shown with few digits")]
 fn hit_ratio(accesses: u64, misses: u64) -> f64 {
