@@ -44,6 +44,7 @@ mod inflight;
 mod invalidate;
 mod outcomes;
 mod partition;
+mod policies;
 mod readaheads;
 mod reclaim;
 mod rules;
@@ -305,6 +306,7 @@ impl Cache {
             Event::Pinned { frame } => self.pinned(frame),
             Event::Settled => self.settled(),
             Event::Resize { partition, frames } => self.resize(partition.0, frames),
+            Event::Policy { partition, policy } => self.change_policy(partition.0, policy),
             Event::Tick => self.tick(),
         }
         if !matches!(event, Event::Pinned { .. }) {

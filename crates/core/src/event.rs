@@ -253,6 +253,13 @@ codec::records! { decoded
             /// 0, or why it failed.
             errno: i32,
         },
+        /// A partition has another replacement policy from now on.
+        Policy = 24 {
+            /// The partition.
+            partition: PartitionId,
+            /// The policy's place in [`NAMES`](crate::eviction::NAMES).
+            policy: u32,
+        },
     }
 }
 
@@ -282,6 +289,7 @@ impl Event<'_> {
             | Self::Pinned { .. }
             | Self::Settled
             | Self::Resize { .. }
+            | Self::Policy { .. }
             | Self::Tick => false,
         }
     }

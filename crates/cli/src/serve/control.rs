@@ -50,6 +50,14 @@ enum Command {
         #[arg(value_parser = super::bytes)]
         size: u64,
     },
+    /// Give a partition another replacement policy; its pages stay
+    #[command(after_help = "Example:\n  forerun serve ctl disk.sock policy boot lru")]
+    Policy {
+        /// Its name
+        name: String,
+        /// The policy, one of `forerun sim --list-policies`, without parameters
+        policy: String,
+    },
 }
 
 /// Where the server of `socket` takes requests.
@@ -65,6 +73,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
         Command::Partitions => "partitions".to_owned(),
         Command::Resize { name, size } => format!("resize {name} {size}"),
         Command::Move { from, to, size } => format!("move {from} {to} {size}"),
+        Command::Policy { name, policy } => format!("policy {name} {policy}"),
     };
     let place = place(&args.socket);
     let answer = match ask(&place, &request) {

@@ -182,8 +182,12 @@ fn partitions_have_the_pages_that_their_rules_take() {
         serde_json::from_str(&ctl("--json move logs boot 512K").1).unwrap();
     let sizes: Vec<u64> = json["partitions"].as_array().unwrap().iter().map(size_of).collect();
     assert_eq!(sizes, [(8 << 20) - (5 << 19), 3 << 19, 1 << 20], "{json}");
+    let (status, table, err) = ctl("policy boot lru");
+    assert!(status == Some(0) && !table.contains("2q "), "{table}{err}");
     #[rustfmt::skip]
     let rows = [ // request                says
+        ("policy boot none",               "none"),
+        ("policy boot 2q:kin=0.5",         "without parameters"),
         ("resize nothing 1M",              "nothing"),
         ("resize logs 9G",                 "forerun: "),
         ("move logs boot 1G",              "forerun: "),

@@ -126,6 +126,15 @@ impl Sizer {
         }))
     }
 
+    /// A partition has another policy now: its curve begins anew.
+    fn follow_policy(&mut self, partition: usize, old: &str, new: &str) {
+        let pages = self.shared.capacity();
+        let bytes = |policy| Curve::bytes(policy, pages).expect("a policy that is in use");
+        self.bytes = self.bytes + bytes(new) - bytes(old);
+        self.curves[partition] = Curve::new(new, pages).expect("a policy that is in use");
+        self.windows = 0;
+    }
+
     pub(super) fn sample(&self) -> Sample {
         self.sample
     }
@@ -202,6 +211,13 @@ impl Cache {
             self.move_slice(&mut sizer);
         }
         self.sizer = Some(sizer);
+    }
+
+    /// See [`Sizer::follow_policy`].
+    pub(super) fn size_by_policy(&mut self, partition: usize, old: &str, new: &str) {
+        if let Some(sizer) = &mut self.sizer {
+            sizer.follow_policy(partition, old, new);
+        }
     }
 
     fn plan(&self, sizer: &mut Sizer) {

@@ -496,6 +496,7 @@ mod tests {
             Event::Pinned { frame },
             Event::Settled,
             Event::Resize { partition, frames: 1024 },
+            Event::Policy { partition, policy: 3 },
             Event::Tick,
             Event::Prefetch { handle, first: 1 << 60, count: u32::MAX },
             Event::Change {

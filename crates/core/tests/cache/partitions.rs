@@ -1,7 +1,10 @@
 //! Partitions: rules, shares that change, the pool of free frames, policies of their own.
 
 use super::World;
-use forerun_core::cache::{PartitionSettings, PartitionStats, Rule, Settings, SettingsError};
+use forerun_core::cache::{
+    Cache, PartitionSettings, PartitionStats, Rule, Settings, SettingsError,
+};
+use forerun_core::eviction::NAMES;
 use forerun_core::units::PartitionId;
 
 /// The rest with `frames`, and a partition of `other` frames for the pages from `first` on.
@@ -68,6 +71,34 @@ fn a_partition_of_no_frames_leaves_its_pages_to_the_rest() {
     assert_eq!(world.resize(1, 2), "");
     assert_eq!(world.read(2, 10, 2), "serve 2:10, demand 11..12", "what is there stays there");
     assert_eq!(used(&world), [1, 1]);
+}
+
+#[test]
+fn pages_stay_in_their_order_when_the_policy_changes() {
+    for policy in NAMES {
+        let mut world = World::new(4, "off");
+        world.load(0, 4);
+        world.read(1, 0, 1);
+        assert_eq!(world.change_policy(0, policy), "", "{policy}");
+        assert_eq!(world.cache.settings().partitions[0].policy, *policy);
+        assert_eq!(used(&world), [4], "{policy}: no page leaves");
+        assert_eq!(
+            world.read(2, 0, 4),
+            "serve 2:0, serve 2:1, serve 2:2, serve 2:3, done 2",
+            "{policy}"
+        );
+    }
+    let mut world = World::new(4, "off");
+    world.change_policy(0, "fifo");
+    world.load(0, 4);
+    world.read(1, 0, 1);
+    world.change_policy(0, "lru");
+    world.read(2, 1, 1);
+    world.change_policy(0, "fifo");
+    assert_eq!(world.read(3, 9, 3), "out 0, out 2, out 3, demand 9..12", "the last use counts");
+    let check = Cache::check_policy;
+    assert!(check("lru").is_ok() && check("lru:x=1").is_err() && check("none").is_err());
+    assert!(check("2q:kin=0.5").is_err(), "an event has no parameters");
 }
 
 #[test]

@@ -310,6 +310,11 @@ impl World {
         self.send(Event::Resize { partition: PartitionId(partition), frames })
     }
 
+    pub(crate) fn change_policy(&mut self, partition: u32, name: &str) -> String {
+        let policy = Cache::check_policy(name).expect(name);
+        self.send(Event::Policy { partition: PartitionId(partition), policy })
+    }
+
     pub(crate) fn tick(&mut self, after: u64) -> String {
         self.now += Nanos(after);
         self.send(Event::Tick)

@@ -78,6 +78,20 @@ impl Cache {
         if frames == now { Ok(()) } else { self.transfer(state, from, to, frames.abs_diff(now)) }
     }
 
+    /// Gives the partition `name` another replacement policy, by its name and with its defaults: the
+    /// pages stay, in the order in which they would have left.
+    ///
+    /// # Errors
+    /// There is no such partition or policy; nothing changes then.
+    pub fn change_policy(&self, name: &str, policy: &str) -> Result<(), SettingsError> {
+        let policy = forerun_core::cache::Cache::check_policy(policy)?;
+        let mut state = self.owner.shared.state.lock();
+        let partition = state.core.settings().partition_named(name)?;
+        state.send(None, Event::Policy { partition, policy });
+        self.owner.shared.settle(state);
+        Ok(())
+    }
+
     /// Moves memory from one partition to another.
     ///
     /// # Errors

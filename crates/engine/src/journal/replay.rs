@@ -265,6 +265,7 @@ impl Replay {
             | Event::Invalidate { .. }
             | Event::Settled
             | Event::Resize { .. }
+            | Event::Policy { .. }
             | Event::Tick => true,
         }
     }

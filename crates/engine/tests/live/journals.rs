@@ -343,6 +343,7 @@ fn a_journal_of_what_no_core_takes_is_refused_by_its_event() {
         ("more than there are frames",   vec![open, Event::Failed { first, count, errno: 5 }]),
         ("a read without end",           vec![open, read]),
         ("a share that is too large",    vec![Event::Resize { partition, frames: count }]),
+        ("a policy that is none",        vec![Event::Policy { partition, policy: count }]),
     ];
     for (why, events) in rows {
         let memory = Memory::default();

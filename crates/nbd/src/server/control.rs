@@ -117,7 +117,8 @@ fn carry_out(request: &str, cache: &Cache) -> Result<(), String> {
         ["partitions"] => Ok(()),
         ["resize", name, size] => cache.resize_partition(name, bytes(size)?),
         ["move", from, to, size] => cache.move_share(from, to, bytes(size)?),
-        _ => return Err("the server knows partitions, resize and move".to_owned()),
+        ["policy", name, policy] => cache.change_policy(name, policy),
+        _ => return Err("the server knows partitions, resize, move and policy".to_owned()),
     };
     done.map_err(|error| error.to_string())
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use forerun_core::cache::{Cache, PartitionStats, PartitionView, Stats};
 use forerun_core::drive::drive;
 use forerun_core::event::{Action, Actions, Event, FetchKind, Hit, codec};
+use forerun_core::eviction;
 use forerun_core::prng::Prng;
 use forerun_core::units::{FileId, HandleId, Nanos, PageId, PartitionId, RequestId};
 
@@ -50,7 +51,7 @@ const EVERYTHING: &[&str] = &[
     "readahead dropped", "store error", "write-back error", "past the end", "changed", "no frames",
     "busy", "too large", "cancelled", "write in part", "fresh page", "durable write",
     "flush done", "sync failed", "write failed", "truncated", "resized", "invalidated",
-    "emptied", "two partitions", "a rule of offsets", "evicted by itself", "closed", "prefetched",
+    "emptied", "another policy", "two partitions", "a rule of offsets", "evicted by itself", "closed", "prefetched",
     "prefetch dropped", "changed in the store", "durable change", "change failed",
     "cut within a page", "moved by sizing",
 ];
@@ -488,6 +489,11 @@ impl Run {
 
     fn resize(&mut self) -> Result<(), String> {
         let partition = self.count(self.cache.settings().partitions.len() as u64);
+        if self.draw(4) == 0 {
+            let policy = self.count(eviction::NAMES.len() as u64);
+            self.driver.saw("another policy");
+            return self.send(Event::Policy { partition: PartitionId(partition), policy });
+        }
         let empties = self.draw(4) == 0;
         let frames = self.cache.settings().frames;
         let frames = if empties { 0 } else { 1 + self.count(frames.into()) };

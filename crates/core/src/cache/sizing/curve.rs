@@ -68,6 +68,10 @@ impl Miniature {
         })
     }
 
+    pub(super) fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
     /// Uses `page`. Returns whether it was there.
     pub(super) fn touch(&mut self, page: PageId) -> bool {
         if let Some(&frame) = self.frames.get(&page) {
