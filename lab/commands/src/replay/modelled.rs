@@ -69,7 +69,7 @@ fn setup(plan: &Plan, case: Case<'_>, set: Striped) -> Result<Setup> {
 /// Adds `partitions`; the rest has what they leave.
 fn share(cache: &mut Settings, partitions: &[Partition]) -> Result<()> {
     let all = cache.frames;
-    for Partition { name, bytes, rule, policy, readahead } in partitions {
+    for Partition { name, bytes, rule, policy, readahead, bytes_min: _ } in partitions {
         let pages = u32::try_from(bytes / u64::from(PAGE_BYTES)).unwrap_or(u32::MAX);
         let rest = &mut cache.partitions[0].frames;
         *rest = rest.checked_sub(pages).ok_or_else(|| {

@@ -29,7 +29,10 @@ fn one(text: &str) -> Result<Partition> {
     let refused = |why: String| usage(format!("--partition {text}: {why}"));
     let parts = PartitionText::split(text)
         .ok_or_else(|| refused(format!("expected {}", PartitionText::FORM)))?;
-    let PartitionText { name, size, policy, readahead, rule } = parts;
+    let PartitionText { name, size, size_min, policy, readahead, rule } = parts;
+    if size_min.is_some() {
+        return Err(refused("a replay moves no memory: leave min= out".into()));
+    }
     let Size::Pages(pages) = specs::size(size).map_err(refused)? else {
         return Err(refused("give pages, or bytes with a suffix".into()));
     };

@@ -51,7 +51,8 @@ const EVERYTHING: &[&str] = &[
     "readahead dropped", "store error", "write-back error", "past the end", "changed", "no frames",
     "busy", "too large", "cancelled", "write in part", "fresh page", "durable write",
     "flush done", "sync failed", "write failed", "truncated", "resized", "invalidated",
-    "emptied", "another policy", "two partitions", "a rule of offsets", "evicted by itself", "closed", "prefetched",
+    "emptied", "another policy", "two partitions", "a rule of offsets", "evicted by itself",
+    "closed", "prefetched",
     "prefetch dropped", "changed in the store", "durable change", "change failed",
     "cut within a page", "moved by sizing",
 ];

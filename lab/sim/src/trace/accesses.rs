@@ -108,7 +108,7 @@ const NAME_BYTES_MAX: usize = 64 << 20;
 #[cfg(test)]
 mod tests {
     use crate::trace::tests::{broken, facts, requests};
-    use crate::trace::{Op, Trace};
+    use crate::trace::{Op, Request, Trace};
 
     const HEAD: &str = "{\"forerun_accesses\":2,\"program\":\"cat a b\"}\n";
 
@@ -138,7 +138,7 @@ mod tests {
         let read = Op::Read;
         let expected = [(5, 4_096, 100, read), (7, 0, 8_192, read), (11, 4_196, 1, read)];
         assert_eq!(facts(&found), expected);
-        let devices: Vec<u32> = found.iter().map(|request| request.device()).collect();
+        let devices: Vec<u32> = found.iter().map(Request::device).collect();
         assert_eq!(devices, [0, 1, 0]);
         let mut trace = Trace::new("t", std::io::Cursor::new(text), "auto", 0).expect("a trace");
         assert!(trace.by_ref().all(|request| request.is_ok()));
