@@ -4,7 +4,7 @@
 //!   old policy --- its order of eviction ---> inserted into the new one: what would leave first
 //!                                             comes first, and so leaves first there, too
 //! ```
-//! Ghosts, counts of uses and other tables of the old policy are forgotten: the new one learns them.
+//! Ghosts, counts of uses and other tables of the old policy are forgotten.
 //!
 //! # Invariants
 //! - No page leaves by the change.

@@ -78,7 +78,7 @@ impl Cache {
         if frames == now { Ok(()) } else { self.transfer(state, from, to, frames.abs_diff(now)) }
     }
 
-    /// Gives the partition `name` another replacement policy, by its name and with its defaults: the
+    /// Gives the partition `name` another replacement policy, by name and with its defaults. The
     /// pages stay, in the order in which they would have left.
     ///
     /// # Errors
