@@ -83,7 +83,7 @@ pub(crate) struct Args {
     #[arg(long = "partition", value_name = "NAME=SIZE[,min=SIZE]:POLICY[+READAHEAD]:RULE")]
     partitions: Vec<Partition>,
     /// Whether memory moves between partitions by itself (auto), to where it brings more hits
-    #[arg(long, value_name = "auto|off", requires = "partitions", default_value = "off",
+    #[arg(long, value_name = "auto|manual", requires = "partitions", default_value = "manual",
           value_parser = sizing)]
     sizing: Sizing,
     /// The system interface that reads files

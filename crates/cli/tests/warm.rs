@@ -164,3 +164,20 @@ fn a_user_warms_what_he_may_read() {
 }
 
 const NOBODY: u32 = 65_534;
+
+/// More than is requested at once, in more pieces than there are threads.
+#[test]
+fn a_large_file_is_fetched_to_its_end() {
+    let folder = Folder::new("large");
+    let bytes = 160 << 20;
+    let file = folder.file("large", bytes);
+    for _ in 0..3 {
+        let opened = fs::File::open(&file).expect("it was written");
+        opened.sync_all().expect("the disk takes it");
+        forerun_testkit::drop_from_cache(&opened);
+        let Ended { status, out, err } = ended(&mut warm(&["--json", &file]));
+        assert_eq!((status, err.as_str()), (Some(0), ""), "{out}");
+        let report: Value = serde_json::from_str(&out).expect("stdout is one JSON object");
+        assert_eq!(report["bytes"], bytes, "{out}");
+    }
+}

@@ -191,7 +191,7 @@ impl Cache {
             settings.partitions.iter().map(Partition::new).collect::<Result<Vec<_>, _>>()?;
         let sizer = match settings.sizing {
             Sizing::Auto => Some(Sizer::new(&settings)?),
-            Sizing::Off => None,
+            Sizing::Manual => None,
         };
         let frames = settings.frames;
         Ok(Self {
@@ -310,7 +310,8 @@ impl Cache {
             Event::Tick => self.tick(),
         }
         if !matches!(event, Event::Pinned { .. }) {
-            if !is_request {
+            // Not between the two events of a share that a caller moves.
+            if !is_request && !matches!(event, Event::Resize { .. } | Event::Settled) {
                 self.size_partitions();
             }
             self.feed_starved();

@@ -80,12 +80,12 @@ pub trait WithEviction {
 }
 
 macro_rules! policies {
-    ($($module:ident::$policy:ident $(as $default:ident)?),+ $(,)?) => {
+    ($($module:ident::$policy:ident $(as $name:ident $doc:literal)?),+ $(,)?) => {
         $(pub mod $module;)+
 
         $($(
-            /// The policy of drivers that are given none.
-            pub const $default: &str = <$module::$policy as Eviction>::NAME;
+            #[doc = $doc]
+            pub const $name: &str = <$module::$policy as Eviction>::NAME;
         )?)+
 
         /// Every policy's name, in the order of reports.
@@ -186,13 +186,13 @@ pub mod probation;
 
 policies! {
     fifo::Fifo,
-    lru::Lru,
+    lru::Lru as BASELINE "The policy that is nearest to the kernel's page cache.",
     lfu::Lfu,
     clock::Clock,
     arc::Arc,
     lirs::Lirs,
     two_q::TwoQ,
-    two_q_star::TwoQStar as DEFAULT,
+    two_q_star::TwoQStar as DEFAULT "The policy of drivers that are given none.",
     s3_fifo::S3Fifo,
     sieve::Sieve,
     w_tinylfu::WTinyLfu,

@@ -93,7 +93,7 @@ impl Default for Settings {
             policy: "2q-star".into(),
             readahead: "streams".into(),
             partitions: Vec::new(),
-            sizing: Sizing::Off,
+            sizing: Sizing::Manual,
             pool_bytes_min: 0,
             pool_bytes_max: 0,
             request_bytes_max: 1 << 20,

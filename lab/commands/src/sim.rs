@@ -88,7 +88,7 @@ pub struct Args {
     partitions: Vec<String>,
     /// Whether partitions keep their sizes (off), or change them to where that brings more hits
     /// (auto)
-    #[arg(long, value_name = "auto|off", requires = "partitions", default_value = "off",
+    #[arg(long, value_name = "auto|manual", requires = "partitions", default_value = "manual",
           value_parser = specs::sizing)]
     sizing: Sizing,
     /// All traces together through one cache without partitions, as a measure of those with them

@@ -30,11 +30,11 @@ use forerun_sim::workload;
 
 const POLICIES: [&str; 6] = ["lru", "lfu", "arc", "lirs", "2q", "2q-star"];
 /// 32 MB, 256 MB, 1 GB and 2 GB, cut as the requests are.
-const SIZES: [u32; 4] = [19, 152, 610, 1_219];
+const SIZES: [u32; 4] = [32, 254, 1_016, 2_032];
 
 /// The pages of a mail workload, in their order.
 fn mail(model: &str) -> Vec<u64> {
-    let text = format!("mail,model={model},requests=6000");
+    let text = format!("mail,model={model},requests=10000");
     let made = workload::make(&text).expect("a workload");
     let request = |access: workload::Access| {
         let request = Request::blocks(access.file, access.offset, access.bytes.into());

@@ -94,7 +94,7 @@ impl Settings {
             ahead_pages_max: frames - frames / 8,
             pool_low: 0,
             pool_high: 0,
-            sizing: Sizing::Off,
+            sizing: Sizing::Manual,
             waiters_max: 1 << 20,
             handles_max: 1 << 16,
             files_max: 1 << 16,

@@ -22,6 +22,7 @@
 use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 
 use super::{Cache, Settings, SettingsError};
+use crate::eviction::BASELINE;
 use crate::units::{Nanos, PageId, PartitionId};
 use curve::{Curve, Miniature, ONE};
 use plan::Sharer;
@@ -33,9 +34,9 @@ pub(super) use curve::Sample;
 
 crate::choice! {
     /// Whether shares change by themselves.
-    pub enum Sizing("off or auto") {
+    pub enum Sizing("manual or auto") {
         /// They stay until a program or a user changes them.
-        Off = "off",
+        Manual = "manual",
         /// Frames move to where they bring more hits.
         Auto = "auto",
     }
@@ -112,7 +113,7 @@ impl Sizer {
         Ok(Box::new(Self {
             sample: Sample::new(pages, settings.frames),
             curves: policies().map(curve).collect::<Result<_, _>>()?,
-            shared: Miniature::new(SHARED, pages)?,
+            shared: Miniature::new(BASELINE, pages)?,
             shared_hits: alloc::vec![0; partitions as usize],
             seen: 0,
             window: (pages / WINDOWS_OF_PAGES).max(1),
@@ -122,7 +123,7 @@ impl Sizer {
             moves: VecDeque::with_capacity(MOVES_MAX),
             grows: false,
             moved: 0,
-            bytes: bytes + Miniature::bytes(SHARED, pages)?,
+            bytes: bytes + Miniature::bytes(BASELINE, pages)?,
         }))
     }
 
@@ -322,8 +323,6 @@ impl Cache {
 
 /// Moves that are remembered.
 pub const MOVES_MAX: usize = 256;
-/// The policy that partitions are compared with: the kernel's page cache is nearest to it.
-const SHARED: &str = "lru";
 /// Sampled pages that fit into the cache, of up to `PARTITIONS_FULL` partitions; of more, as many
 /// fewer each. SHARDS (section 4) is within a few percent with so many.
 const SAMPLES_MAX: u32 = 2_048;

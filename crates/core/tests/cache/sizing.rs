@@ -138,7 +138,7 @@ fn the_list_of_moves_is_bounded() {
 
 #[test]
 fn without_sizing_nothing_moves() {
-    let mut world = sized(|settings| settings.sizing = Sizing::Off);
+    let mut world = sized(|settings| settings.sizing = Sizing::Manual);
     loop_and_scan(&mut world, 50, 1_000);
     assert_eq!((shares(&world), world.cache.moved()), (vec![32, 32], 0));
     assert_eq!(world.cache.moves().count(), 0);

@@ -295,7 +295,7 @@ fn check_memory(settings: &Settings) -> Result<(), JournalError> {
     let ghosts = frames.saturating_mul(shares) / 1_000_000;
     let sizing = match settings.sizing {
         Sizing::Auto => settings.partitions.len() as u64 * SIZING_BYTES,
-        Sizing::Off => 0,
+        Sizing::Manual => 0,
     };
     let wanted =
         sizing + frames * FRAME_BYTES + waiters * WAITER_BYTES + ghosts.saturating_mul(GHOST_BYTES);

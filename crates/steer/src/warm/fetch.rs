@@ -197,7 +197,11 @@ impl<'a> PieceQueue<'a> {
             |at: &mut QueuePosition| !at.is_closed && at.in_flight + PIECE_BYTES > IN_FLIGHT_BYTES;
         let waited = self.released.wait_while(self.lock(), is_full);
         let mut at = waited.unwrap_or_else(PoisonError::into_inner);
-        let task = self.next(&mut at)?;
+        let Some(task) = self.next(&mut at) else {
+            // The others that wait have nothing to wait for, and a release wakes one of them.
+            self.released.notify_all();
+            return None;
+        };
         at.in_flight += task.bytes;
         assert!(at.in_flight <= IN_FLIGHT_BYTES, "no more is in flight than is allowed");
         Some(task)

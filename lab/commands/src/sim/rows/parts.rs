@@ -121,7 +121,7 @@ impl Parts {
 
 impl Moved {
     fn new(cache: &PartitionedCache) -> Option<Self> {
-        if cache.settings().sizing == Sizing::Off {
+        if cache.settings().sizing == Sizing::Manual {
             return None;
         }
         let (pages, table_bytes) = cache.sizing();
