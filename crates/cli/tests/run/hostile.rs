@@ -6,6 +6,7 @@
 //! - What is asserted is processor time by the time that went by, which is longer beside others.
 
 use std::fs;
+use std::num::NonZero;
 use std::path::PathBuf;
 
 use forerun_testkit::{Scratch, installed};
@@ -29,6 +30,26 @@ fn check(test: &str, observe: &str, share_max: f64, program: &str) {
 
 /// The same with a folder, in which there is what else the program reads. What forerun tells.
 fn check_in(folder: &Scratch, test: &str, observe: &str, share_max: f64, program: &str) -> Value {
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let processors = f64::from(u32::try_from(processors).unwrap());
+    let (stats, used, ran) = loop {
+        let (stats, used, ran) = measured(folder, observe, program);
+        // A virtual machine that was paused counts the pause as processor time of what ran.
+        if used <= ran * processors {
+            break (stats, used, ran);
+        }
+        println!(
+            "| {test} | {used:.1} s of {ran:.1} s with {processors} processors: no measurement |"
+        );
+    };
+    let (per_cent, most) = (100.0 * used / ran, 100.0 * share_max);
+    println!("| {test} | {ran:.1} | {used:.3} | {per_cent:.1} % of {most:.0} % |");
+    assert!(used <= share_max * ran + START_SECONDS, "{used} s of {ran} s: {stats}");
+    stats
+}
+
+/// What forerun tells, its processor time, and the time in which it used that.
+fn measured(folder: &Scratch, observe: &str, program: &str) -> (Value, f64, f64) {
     let (file, record): (PathBuf, PathBuf) = (folder.join("file"), folder.join("stats.json"));
     fs::write(&file, vec![1; 1 << 20]).unwrap();
     let mut command = run(&format!("--observe {observe} --stats-json {}", record.display()));
@@ -39,10 +60,7 @@ fn check_in(folder: &Scratch, test: &str, observe: &str, share_max: f64, program
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let stats = stats(&record);
     let [used, ran] = ["processor_seconds", "seconds"].map(|name| stats[name].as_f64().unwrap());
-    let (per_cent, most) = (100.0 * used / ran, 100.0 * share_max);
-    println!("| {test} | {ran:.1} | {used:.3} | {per_cent:.1} % of {most:.0} % |");
-    assert!(used <= share_max * ran + START_SECONDS, "{used} s of {ran} s: {stats}");
-    stats
+    (stats, used, ran)
 }
 
 /// A folder with files of which nothing is cached once a program drops them.
