@@ -21,7 +21,6 @@
 
 use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 
-use super::partition::Partition;
 use super::{Cache, Settings, SettingsError};
 use crate::eviction::BASELINE;
 use crate::units::{Nanos, PageId, PartitionId};
@@ -267,11 +266,8 @@ impl Cache {
         let rows = || (0..).zip(self.partitions.iter().zip(&plan.parts));
         let above = rows().map(|(at, (row, &part))| (row.capacity.saturating_sub(part), at));
         // One that a caller emptied since the plan was made stays empty.
-        let room = |(row, part): (&Partition, u32)| match row.capacity {
-            0 => 0,
-            capacity => part.saturating_sub(capacity),
-        };
-        let below = rows().map(|(at, (row, &part))| (room((row, part)), at));
+        let live = rows().filter(|(_, (row, _))| row.capacity > 0);
+        let below = live.map(|(at, (row, &part))| (part.saturating_sub(row.capacity), at));
         let (Some(above), Some(below)) = (above.max(), below.max()) else { return };
         let frames = above.0.min(below.0).min(sizer.budget).min(SLICE_FRAMES);
         let (from, to) = (PartitionId(above.1), PartitionId(below.1));
