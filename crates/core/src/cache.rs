@@ -305,7 +305,10 @@ impl Cache {
             Event::Invalidate { file, first, count } => self.invalidate(file, first, count),
             Event::Pinned { frame } => self.pinned(frame),
             Event::Settled => self.settled(),
-            Event::Resize { partition, frames } => self.resize(partition.0, frames),
+            Event::Resize { partition, frames } => {
+                self.resize(partition.0, frames);
+                self.size_anew();
+            }
             Event::Policy { partition, policy } => self.change_policy(partition.0, policy),
             Event::Tick => self.tick(),
         }

@@ -606,20 +606,24 @@ impl Cache {
         }
     }
 
-    /// Hands a fresh frame to the first writer that waits for it; the others wait for the bytes.
+    /// Hands a fresh frame to the write that claimed it, its first waiter; the others wait for the
+    /// bytes. They may write a part of the page, so if the first failed meanwhile, the frame is
+    /// free again and the page is fetched for them.
     fn begin_fill(&mut self, frame: FrameId) {
         let page = self.frames[frame].page.index;
         let mut at = self.first_waiter(frame);
-        let mut filling = false;
+        let (first, mut filling) = (at, false);
         while at != NIL {
             let Waiter { row, next, node } = self.waiters[at as usize];
             self.waiters_free.push(at);
+            let is_first = at == first;
             at = next;
             let waiting = self.rows[row as usize];
-            if waiting.failed || node == Node::Read || filling {
+            if !is_first || waiting.failed {
                 self.join(frame, row, node);
                 continue;
             }
+            assert_eq!(node, Node::Fill, "a write claimed {frame:?}");
             filling = true;
             let request = waiting.request;
             self.actions.list.push(Action::Fill { request, page, frame, fresh: true });

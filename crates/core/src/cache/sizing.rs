@@ -94,7 +94,8 @@ pub(super) struct Sizer {
     bytes: u64,
 }
 
-/// The shares that partitions are to have, by their number.
+/// The shares that partitions are to have, by their number: together those that they had when it
+/// was made, and none for those that had none.
 struct Plan {
     parts: Vec<u32>,
     reason: MoveReason,
@@ -134,6 +135,7 @@ impl Sizer {
         self.bytes = self.bytes + bytes(new) - bytes(old);
         self.curves[partition] = Curve::new(new, pages).expect("a policy that is in use");
         self.windows = 0;
+        self.plan = None;
     }
 
     pub(super) fn sample(&self) -> Sample {
@@ -214,6 +216,13 @@ impl Cache {
         self.sizer = Some(sizer);
     }
 
+    /// A caller changed a share: what was planned is of other shares.
+    pub(super) fn size_anew(&mut self) {
+        if let Some(sizer) = &mut self.sizer {
+            sizer.plan = None;
+        }
+    }
+
     /// See [`Sizer::follow_policy`].
     pub(super) fn size_by_policy(&mut self, partition: usize, old: &str, new: &str) {
         if let Some(sizer) = &mut self.sizer {
@@ -231,12 +240,7 @@ impl Cache {
             live.map(|(at, _)| (at as usize, self.frames_min(at))).collect();
         let now: Vec<u32> = live.iter().map(|&(at, _)| self.partitions[at].capacity).collect();
         let frames = now.iter().sum();
-        let planned = sizer.plan.take().filter(|plan| {
-            let holds =
-                |(at, row): (usize, &super::Partition)| (row.capacity > 0) == (plan.parts[at] > 0);
-            let sum = plan.parts.iter().sum::<u32>();
-            sum == frames && self.partitions.iter().enumerate().all(holds)
-        });
+        let planned = sizer.plan.take();
         let sharers = sizer.sharers(&live);
         let Some(best) = plan::best(&sharers, frames, all) else { return };
         let kept: Vec<u32> = match &planned {
@@ -265,9 +269,7 @@ impl Cache {
         let Some(plan) = &sizer.plan else { return };
         let rows = || (0..).zip(self.partitions.iter().zip(&plan.parts));
         let above = rows().map(|(at, (row, &part))| (row.capacity.saturating_sub(part), at));
-        // One that a caller emptied since the plan was made stays empty.
-        let live = rows().filter(|(_, (row, _))| row.capacity > 0);
-        let below = live.map(|(at, (row, &part))| (part.saturating_sub(row.capacity), at));
+        let below = rows().map(|(at, (row, &part))| (part.saturating_sub(row.capacity), at));
         let (Some(above), Some(below)) = (above.max(), below.max()) else { return };
         let frames = above.0.min(below.0).min(sizer.budget).min(SLICE_FRAMES);
         let (from, to) = (PartitionId(above.1), PartitionId(below.1));

@@ -124,6 +124,27 @@ fn what_a_user_resizes_is_a_start_and_an_empty_partition_stays_empty() {
 }
 
 #[test]
+fn a_partition_that_a_user_fills_again_keeps_its_minimum_from_the_first_event_on() {
+    for reads in 60..200 {
+        let mut world = sized(|settings| {
+            let rule = Rule::Offsets(2 * FAR * PAGES..u64::MAX);
+            let third = PartitionSettings { rule, ..PartitionSettings::new("third", 8, "lru") };
+            settings.partitions.push(PartitionSettings { frames_min: 8, ..third });
+            settings.partitions[0].frames = 23;
+            settings.partitions[1].frames = 33;
+        });
+        world.resize(2, 0);
+        loop_and_scan(&mut world, 45, reads);
+        let near = shares(&world)[0];
+        assert!(near > 23, "frames moved");
+        world.resize(0, near - 8);
+        world.resize(2, 8);
+        world.tick(1);
+        assert_eq!(shares(&world)[2], 8, "after {reads} reads");
+    }
+}
+
+#[test]
 fn the_list_of_moves_is_bounded() {
     let mut world = sized(|_| {});
     for turn in 0..60 {

@@ -362,3 +362,23 @@ fn a_write_that_failed_for_lack_of_one_frame_gives_back_the_other() {
     assert_eq!(world.filled(2, 8..9), "done 2");
     assert_eq!(world.write(3, 8, 1), "fill 3:8", "both promises came back");
 }
+
+#[test]
+fn a_write_in_part_fetches_the_page_that_a_whole_write_left() {
+    let mut world = World::with(2, "off", |settings| {
+        settings.wait_max = forerun_core::units::Nanos(10);
+    });
+    world.load(0, 2);
+    world.pin(0);
+    world.pin(1);
+    let frame = world.frame(0);
+    assert_eq!(world.write(1, 7, 2), "out 0 pinned, out 1 pinned");
+    world.now += Nanos(5);
+    assert_eq!(world.write_part(2, 7, 1, (true, false), false), "out 0 pinned, out 1 pinned");
+    world.unpin(frame);
+    let none = "no frame came free: all 2 are held, dirty or in flight";
+    assert_eq!(world.tick(5), format!("out 0, out 1 pinned, fail 1: {none}"));
+    assert_eq!(world.tick(1), "demand 7..8", "the other bytes of the page are the store's");
+    assert_eq!(world.arrive(7, 1), "fill 2:7");
+    assert_eq!(world.filled(2, 7..8), "done 2");
+}
