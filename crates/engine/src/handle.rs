@@ -455,7 +455,11 @@ impl Handle {
             }
         }
         if done > 0 {
-            self.previous_end.0.store(offset + done as u64, Ordering::Relaxed);
+            // What is left of a read goes on from the read before it, as the core sees it, not
+            // from its own first pages: a lone read across two pages is no stream of two.
+            if !opens || done == buf.len() {
+                self.previous_end.0.store(offset + done as u64, Ordering::Relaxed);
+            }
             shared.frames_unpinned();
         }
         done

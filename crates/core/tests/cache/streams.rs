@@ -291,25 +291,32 @@ fn ten_thousand_streams(policy: &str) {
     assert!(10 * stats.hits > 8 * others, "{policy}: {stats:?}");
 }
 
-/// Pages fetched and pages wanted where `reads` pages of `file_pages` are read at random.
-fn at_random(seed: u64, file_pages: u64, reads: u64, device: Option<DeviceProfile>) -> (u64, u64) {
+/// Pages fetched and pages wanted where `reads` requests for `count` of `file_pages` are read at
+/// random.
+fn at_random(
+    seed: u64,
+    file_pages: u64,
+    (reads, count): (u64, u32),
+    device: Option<DeviceProfile>,
+) -> (u64, u64) {
     let mut settings = Settings::new(1 << 16, "lru", "off");
     settings.device = device;
     let mut rig = Rig::new(settings);
     rig.open(0, 0, file_pages);
     let (mut prng, mut end, mut wanted) = (Prng::new(seed), None, BTreeSet::new());
     for _ in 0..reads {
-        let first = prng.below(file_pages);
-        rig.read(0, first, 1, false, end);
-        end = Some(first + 1);
-        wanted.insert(first);
+        let first = prng.below(file_pages + 1 - u64::from(count));
+        let pages = first..first + u64::from(count);
+        rig.read(0, first, count, false, end);
+        end = Some(pages.end);
+        wanted.extend(pages);
         rig.arrive();
     }
     (rig.outside.fetched, wanted.len() as u64)
 }
 
 /// Pages fetched for each thousand that are wanted, over eight seeds.
-fn at_random_for(device: Option<DeviceProfile>, file_pages: u64, reads: u64) -> u64 {
+fn at_random_for(device: Option<DeviceProfile>, file_pages: u64, reads: (u64, u32)) -> u64 {
     let runs = (0..8).map(|seed| at_random(seed, file_pages, reads, device));
     let (fetched, wanted) = runs.fold((0, 0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
     fetched * 1_000 / wanted
@@ -319,9 +326,10 @@ fn at_random_for(device: Option<DeviceProfile>, file_pages: u64, reads: u64) -> 
 fn reads_at_random_fetch_hardly_more_than_they_want() {
     for file_pages in [1_000, 3_000, 10_000, 30_000, 100_000, 1 << 20, 1 << 24] {
         for (kind, reach) in [(DeviceKind::SeekBound, 256), (DeviceKind::Parallel, 25)] {
-            for reads in [4_000, 20_000] {
+            // A request of a page, and one that lies across two.
+            for reads in [(4_000, 1), (20_000, 1), (2_000, 2), (10_000, 2)] {
                 let per_mille = at_random_for(Some(facts(kind, reach)), file_pages, reads);
-                let why = format!("{kind:?}, {file_pages} pages, {reads} reads");
+                let why = format!("{kind:?}, {file_pages} pages, {reads:?} reads");
                 assert!(per_mille <= MOST_PER_MILLE, "{why}: {per_mille}");
             }
         }

@@ -5,9 +5,12 @@
 //! # Invariants
 //! - The store completes at once and the device profile is given: no count depends on time.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use forerun_core::prng::Prng;
@@ -132,4 +135,25 @@ fn a_file_that_is_opened_again_goes_on_where_it_was() {
             assert_near_ideal(&format!("opened {openings} times"), &cache.stats(), 8, 4);
         }
     });
+}
+
+#[test]
+fn reads_at_random_across_two_pages_fetch_hardly_more_than_these() {
+    const FILE_PAGES: u64 = 1 << 16;
+    for seed in 0..4 {
+        let cache = Cache::new(roomy()).expect("good settings");
+        let store = Arc::new(Pattern::new(FILE_PAGES * PAGE));
+        let file = cache.open_store(store).expect("it has a length");
+        let mut random = Prng::new(seed);
+        let mut wanted = BTreeSet::new();
+        for _ in 0..2_000 {
+            let first = random.below(FILE_PAGES - 1);
+            let offset = first * PAGE + 1 + random.below(PAGE - 1);
+            let bytes = usize::try_from(PAGE).expect("small");
+            assert_eq!(read(&file, offset, bytes), Ok(bytes));
+            wanted.extend([first, first + 1]);
+        }
+        let (fetched, wanted) = (cache.stats().store_bytes, wanted.len() as u64 * PAGE);
+        assert!(fetched * 100 <= wanted * 105, "seed {seed}: {fetched} of {wanted}");
+    }
 }
